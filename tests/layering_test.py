@@ -1,0 +1,99 @@
+"""Holds the #includes of the tree against the arrows: which folder may know which.
+
+ARROWS is the table that daemon/README.md explains. A folder may include its own headers, and
+those of the folders its row names; it may not reach through one of them to a third. Who needs a
+new arrow adds it here, with a reason in the commit; an arrow that closes a circle is refused.
+"""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# The longest matching prefix decides which row a file belongs to.
+ARROWS = {
+    "proto/profd/v1": [],
+    "proto/wire": [],
+    "client_lib/include": [],
+    "client_lib/core": ["proto/wire", "client_lib/include"],
+    "daemon/base": [],
+    "daemon/capture": ["daemon/base", "daemon/report"],
+    "daemon/store": ["daemon/base", "daemon/capture"],
+    "daemon/report": ["daemon/base", "daemon/store"],
+    "daemon/export": ["daemon/base", "daemon/store", "daemon/report"],
+    "daemon/ingest": ["daemon/base", "daemon/capture", "proto/wire"],
+    "daemon/rpc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",
+                   "daemon/export", "daemon/ingest", "proto/profd/v1"],
+    "daemon/main.cc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",
+                       "daemon/export", "daemon/ingest", "daemon/rpc"],
+    "cli": ["proto/profd/v1", "daemon/base", "daemon/store", "daemon/report", "daemon/export"],
+    "deploy": ["client_lib/include"],
+}
+UNBOUND = ("tests/",)
+
+# Third-party headers that only some folders may see: what they must not reach.
+KEPT_OUT = {
+    r"grpc|google/protobuf|\.pb\.h": {"daemon/rpc", "daemon/main.cc", "cli"},
+    r"^sqlite3": {"daemon/store"},
+    r"^absl/": {row for row in ARROWS if row.startswith("daemon") or row == "cli"},
+}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.MULTILINE)
+
+
+def row_of(path):
+    rows = [row for row in ARROWS if path == row or path.startswith(row + "/")]
+    return max(rows, key=len) if rows else None
+
+
+def row_of_include(name):
+    """The row of an included header of ours; None for everybody else's."""
+    if name.startswith("profd/"):  # what an application writes
+        name = "client_lib/include/" + name
+    if name.startswith(UNBOUND):
+        return "tests"
+    return row_of(name)
+
+
+def sources():
+    for top in ("proto", "client_lib", "daemon", "cli", "deploy"):
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix in {".h", ".cc", ".c"} and path.is_file():
+                yield path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
+
+
+class LayeringTest(unittest.TestCase):
+
+    def test_every_source_file_belongs_to_a_row(self):
+        homeless = [path for path, _ in sources() if row_of(path) is None]
+        self.assertFalse(homeless, "no row in ARROWS for: " + ", ".join(homeless))
+
+    def test_includes_follow_the_arrows(self):
+        offences = []
+        for path, text in sources():
+            row = row_of(path)
+            for name in INCLUDE.findall(text):
+                to = row_of_include(name)
+                if row is None or to is None or to == row or to in ARROWS[row]:
+                    continue
+                offences.append(f"{path}: includes {name}; {row} may use "
+                                f"{', '.join(ARROWS[row]) or 'nothing of ours'}")
+        self.assertFalse(offences, "\n" + "\n".join(offences))
+
+    def test_third_party_headers_stay_where_they_belong(self):
+        offences = []
+        for path, text in sources():
+            for name in INCLUDE.findall(text):
+                for pattern, rows in KEPT_OUT.items():
+                    if re.search(pattern, name) and row_of(path) not in rows:
+                        offences.append(f"{path}: {name} is for {', '.join(sorted(rows))} only")
+        self.assertFalse(offences, "\n" + "\n".join(offences))
+
+    def test_the_test_sees_the_tree(self):
+        rows = {row_of(path) for path, _ in sources()}
+        self.assertLessEqual({"proto/wire", "client_lib/core", "daemon/capture", "cli"}, rows)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests. The last line is ctest's verdict.
+#
+#   tests/run.sh [--all] [--preset P] [-R REGEX]... [-j N] [--no-install]
+#
+#   --all          also the tests labelled `other`: they need software that is not installed
+#                  here, and each skips saying what it missed
+#   --preset P     build and test preset P of CMakePresets.json in build/P (default: release)
+#   -R REGEX       only tests whose name matches; may be repeated
+#   -j N           jobs for building and testing (default: what cores and memory allow)
+#   --no-install   install nothing; a missing package is then an error of the build
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' tests/run.sh; }
+
+# ctest tells which tests did not run; this tells why, in the tests' own words.
+print_skip_reasons() {
+  local log=$1
+  [[ -r $log ]] || return 0
+  awk '
+    /^[0-9]+\/[0-9]+ Testing: / { name = $3; next_is_reason = 0 }
+    /^SKIP: / { print "  " name ": " substr($0, 7) }
+    next_is_reason && NF { print "  " name ": " $0; next_is_reason = 0 }
+    /: Skipped$/ { next_is_reason = 1 }
+  ' "$log"
+}
+
+main() {
+  local preset=release all=0 install=1 jobs=
+  local -a filters=()
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --all) all=1 ;;
+      --no-install) install=0 ;;
+      --preset | -R | -j)
+        if [[ $# -lt 2 ]]; then
+          echo "tests/run.sh: $1 needs a value" >&2
+          exit 2
+        fi
+        case $1 in
+          --preset) preset=$2 ;;
+          -R) filters+=("$2") ;;
+          -j) jobs=$2 ;;
+        esac
+        shift
+        ;;
+      -h | --help)
+        usage
+        exit 0
+        ;;
+      *)
+        echo "tests/run.sh: unknown argument '$1'" >&2
+        usage >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+
+  [[ $install -eq 0 ]] || deploy/install_packages.sh build test
+  [[ -n $jobs ]] || jobs=$(deploy/build_jobs.sh)
+  cmake --preset "$preset" -DPROFD_BUILD_TESTS=ON
+  cmake --build "build/$preset" -j "$jobs"
+
+  local excluded='^(gpu|other)$'
+  [[ $all -eq 0 ]] || excluded='^gpu$'
+  local -a arguments=(--test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error
+    --label-exclude "$excluded")
+  if [[ ${#filters[@]} -gt 0 ]]; then
+    arguments+=(-R "$(IFS='|'; echo "${filters[*]}")")
+  fi
+
+  local log="build/$preset/Testing/run.log" status=0
+  mkdir -p "build/$preset/Testing"
+  ctest "${arguments[@]}" 2>&1 | tee "$log" || status=$?
+  local reasons
+  reasons=$(print_skip_reasons "build/$preset/Testing/Temporary/LastTest.log")
+  [[ -z $reasons ]] || printf '\nSkipped, and why:\n%s\n' "$reasons"
+  printf '\n%s\n' "$(grep -E '^[0-9]+% tests passed' "$log" || echo 'ctest gave no verdict')"
+  return "$status"
+}
+
+main "$@"

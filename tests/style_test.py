@@ -1,0 +1,124 @@
+"""Holds every file of the tree against the few rules of style that a machine can check cheaply.
+
+Run it alone with `python3 tests/style_test.py`; it prints one line per offence.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_LINES = 800
+CODE = {".h", ".cc", ".c", ".py", ".sh", ".proto", ".cmake"}
+# Whole documents of others, and recorded data, are as they are.
+NOT_OURS = {"LICENSE"}
+BINARY = {".png", ".gz", ".profd", ".pftrace", ".bin", ".db"}
+
+# Written in two halves, so that this file does not offend against itself.
+FORBIDDEN = {
+    r"(?<![\w.])/wor" r"k/": "a path of one machine",
+    r"(?<![\w.])/roo" r"t/": "a path of one machine",
+    r"\.\./sha" r"red\b": "a path outside the repository",
+    r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b": "an unfinished thing",
+    r"^(<{7}|>{7}) ": "a merge conflict",
+}
+
+
+def tree():
+    """Every file that is, or could be, committed; without git, all but the build folders."""
+    try:
+        names = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            check=True, capture_output=True).stdout.decode().split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        names = [os.path.relpath(os.path.join(folder, file), ROOT)
+                 for folder, _, files in os.walk(ROOT) for file in files]
+        names = [name for name in names
+                 if not re.match(r"(build|\.git|\.cache)/|.*__pycache__/", name)]
+    return sorted(pathlib.Path(name) for name in set(names) if name and (ROOT / name).is_file())
+
+
+def text_files():
+    for path in tree():
+        if path.name in NOT_OURS or path.suffix in BINARY:
+            continue
+        data = (ROOT / path).read_bytes()
+        if b"\0" not in data:
+            yield path, data
+
+
+class TreeStyleTest(unittest.TestCase):
+
+    def report(self, offences):
+        self.assertFalse(offences, "\n" + "\n".join(offences))
+
+    def test_no_code_file_is_longer_than_a_reader_can_hold(self):
+        self.report([
+            f"{path}: {lines} lines, at most {MAX_LINES}: split it by what its parts are for"
+            for path, data in text_files()
+            if path.suffix in CODE and (lines := data.count(b"\n")) > MAX_LINES])
+
+    def test_text_is_utf8_and_ends_with_one_newline(self):
+        offences = []
+        for path, data in text_files():
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                offences.append(f"{path}: not UTF-8 at byte {error.start}")
+            if data and (not data.endswith(b"\n") or data.endswith(b"\n\n")):
+                offences.append(f"{path}: must end with one newline")
+            if b"\r\n" in data:
+                offences.append(f"{path}: has Windows line ends")
+        self.report(offences)
+
+    def test_no_line_is_indented_by_tabs_or_ends_in_spaces(self):
+        offences = []
+        for path, data in text_files():
+            if path.suffix not in CODE:
+                continue
+            for number, line in enumerate(data.splitlines(), 1):
+                if line.startswith(b"\t") or line != line.rstrip():
+                    offences.append(f"{path}:{number}: tab at the start or space at the end")
+        self.report(offences)
+
+    def test_nothing_names_one_machine_or_is_left_unfinished(self):
+        rules = [(re.compile(pattern, re.MULTILINE), what) for pattern, what in FORBIDDEN.items()]
+        offences = []
+        for path, data in text_files():
+            text = data.decode(errors="replace")
+            for rule, what in rules:
+                for match in rule.finditer(text):
+                    number = text.count("\n", 0, match.start()) + 1
+                    offences.append(f"{path}:{number}: {what}: {match.group(0)!r}")
+        self.report(offences)
+
+    def test_scripts_and_only_scripts_are_executable(self):
+        offences = []
+        for path, data in text_files():
+            executable = os.access(ROOT / path, os.X_OK)
+            if data.startswith(b"#!") != executable:
+                offences.append(f"{path}: " + ("executable without #!" if executable
+                                               else "starts with #! and is not executable"))
+        for name in ("tests/run.sh", ".ci/run", "deploy/quickstart.sh",
+                     "deploy/install_packages.sh"):
+            if not os.access(ROOT / name, os.X_OK):
+                offences.append(f"{name}: missing or not executable")
+        self.report(offences)
+
+    def test_every_header_is_guarded(self):
+        self.report([
+            f"{path}: no include guard"
+            for path, data in text_files()
+            if path.suffix == ".h" and not re.search(rb"^#(pragma once|ifndef \w+_H_?$)", data,
+                                                     re.MULTILINE)])
+
+
+if __name__ == "__main__":
+    # A file system that ignores modes (some mounts do) would make every file a script.
+    if all(os.access(ROOT / path, os.X_OK) for path in tree()[:5]):
+        print("SKIP: this file system marks every file as executable")
+        sys.exit(77)
+    unittest.main()
