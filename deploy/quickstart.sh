@@ -57,13 +57,14 @@ clean_up() {
 # What root builds in a user's checkout, that user cannot build again.
 continue_as_caller() {
   [[ $EUID -eq 0 && ${SUDO_USER:-root} != root ]] || return 0
-  local home
+  local home folder
   home=$(getent passwd "$SUDO_USER" | cut -d: -f6)
-  if ! runuser -u "$SUDO_USER" -- test -w "$root" ||
-    { [[ -e build ]] && ! runuser -u "$SUDO_USER" -- test -w build; }; then
-    say "$SUDO_USER cannot write to $root; going on as root"
-    return 0
-  fi
+  for folder in "$root" "$root/build" "$root/build/release"; do
+    if [[ -e $folder ]] && ! runuser -u "$SUDO_USER" -- test -w "$folder"; then
+      say "$SUDO_USER cannot write to $folder; going on as root"
+      return 0
+    fi
+  done
   exec runuser -u "$SUDO_USER" -- env -u SUDO_USER -u XDG_STATE_HOME -u XDG_RUNTIME_DIR \
     HOME="$home" USER="$SUDO_USER" LOGNAME="$SUDO_USER" "$root/deploy/quickstart.sh"
 }
@@ -91,7 +92,7 @@ wait_until() {
 }
 
 demo_marks_steps() {
-  "$bin/profctl" ps --json | python3 -c '
+  "$bin/profctl" ps --json | /usr/bin/python3 -c '
 import json, sys
 pid = int(sys.argv[1])
 sys.exit(not any(t["pid"] == pid and t["current_step"] >= 1
@@ -119,7 +120,7 @@ start_demo() {
 # A place that is still there when the machine has been restarted; failing that, one in /tmp.
 trace_directory() {
   local state=${XDG_STATE_HOME:-${HOME:-/nonexistent}/.local/state}/profd-quickstart
-  if mkdir -p -m 0700 "$state" 2>/dev/null && [[ -w $state ]]; then
+  if (umask 077 && mkdir -p "$state") 2>/dev/null && [[ -w $state ]]; then
     echo "$state"
   else
     mktemp -d "${TMPDIR:-/tmp}/profd-quickstart-traces.XXXXXX"
@@ -134,7 +135,7 @@ capture() {
     fail "profctl trace ended with exit code $?"
   local id
   id=$("$bin/profctl" captures --json |
-    python3 -c 'import json, sys; print(json.load(sys.stdin)["captures"][0]["id"])') ||
+    /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["captures"][0]["id"])') ||
     fail "profctl captures shows no capture"
   echo
   "$bin/profctl" memory "$id" || fail "profctl memory ended with exit code $?"

@@ -1,0 +1,255 @@
+"""Finds libprofd_client.so, binds its functions, and stands in for it where it is missing.
+
+The rest of the package takes four things from here: `flag` (flag[0] is 0 while nothing
+records), the C functions in `lib`, `intern_name` and `name_this_thread`. Without a
+library `flag` is (0,) for good, so nothing that asks it first reaches `lib`.
+"""
+
+import ctypes
+import operator
+import os
+import re
+import threading
+import warnings
+from typing import NamedTuple, Optional, Sequence, Union
+
+_LIBRARY_NAME = "libprofd_client.so"
+_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
+_LOG_LEVELS = {"error": 1, "warning": 2, "info": 3, "debug": 4}
+
+_METADATA_KEY = re.compile(r"[a-z][a-z0-9_.]{0,62}\Z")
+_MAX_METADATA_VALUE_BYTES = 255
+_MAX_THREAD_NAME_BYTES = 63
+
+# profd_result in profd.h.
+_OK = 0
+
+
+class MemoryEvent(ctypes.Structure):
+    """profd_memory_event."""
+
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("bytes", ctypes.c_int64),
+        ("total_allocated_bytes", ctypes.c_int64),
+        ("total_reserved_bytes", ctypes.c_int64),
+        ("device_type", ctypes.c_uint16),
+        ("device_index", ctypes.c_int16),
+        ("category", ctypes.c_uint16),
+        ("reserved", ctypes.c_uint16),
+    ]
+
+
+class _StatusStruct(ctypes.Structure):
+    """profd_status."""
+
+    _fields_ = [
+        ("size_bytes", ctypes.c_uint32),
+        ("connected", ctypes.c_uint32),
+        ("recording", ctypes.c_uint32),
+        ("disabled", ctypes.c_uint32),
+        ("step_count", ctypes.c_uint64),
+        ("dropped_event_count", ctypes.c_uint64),
+        ("capture_count", ctypes.c_uint64),
+    ]
+
+
+_PROTOTYPES = {
+    "profd_init": (ctypes.c_int, []),
+    "profd_set_metadata": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p]),
+    "profd_step": (None, []),
+    "profd_step_count": (ctypes.c_uint64, []),
+    "profd_intern": (ctypes.c_uint32, [ctypes.c_char_p, ctypes.c_size_t]),
+    "profd_range_begin_id": (None, [ctypes.c_uint32]),
+    "profd_range_end_id": (None, []),
+    "profd_instant_id": (None, [ctypes.c_uint32]),
+    "profd_counter_id": (None, [ctypes.c_uint32, ctypes.c_double]),
+    "profd_alloc": (None, [ctypes.POINTER(MemoryEvent)]),
+    "profd_free": (None, [ctypes.POINTER(MemoryEvent)]),
+    "profd_thread_name": (None, [ctypes.c_char_p]),
+    "profd_version": (ctypes.c_char_p, []),
+    "profd_get_status": (ctypes.c_int, [ctypes.POINTER(_StatusStruct)]),
+    "profd_recording_flag": (ctypes.c_void_p, []),
+}
+
+
+def _log(level: str, text: str) -> None:
+    wanted = _LOG_LEVELS.get(os.environ.get("PROFD_LOG", "").lower(), 0)
+    if _LOG_LEVELS[level] <= wanted:
+        warnings.warn("profd: " + text, RuntimeWarning, stacklevel=2)
+
+
+def _candidates() -> Sequence[str]:
+    explicit = os.environ.get("PROFD_CLIENT_LIB")
+    if explicit:
+        return [explicit]
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(_PACKAGE_DIR)))
+    built = os.path.join(checkout, "build", "release", "lib", _LIBRARY_NAME)
+    beside = os.path.join(_PACKAGE_DIR, _LIBRARY_NAME)
+    return [path for path in (beside, built) if os.path.exists(path)] + [_LIBRARY_NAME]
+
+
+def _load() -> Optional[ctypes.PyDLL]:
+    if os.environ.get("PROFD_DISABLE") == "1":
+        return None
+    problems = []
+    for path in _candidates():
+        try:
+            # PyDLL, not CDLL: to drop the GIL and take it back can cost milliseconds.
+            library = ctypes.PyDLL(path)
+            for name, (result, arguments) in _PROTOTYPES.items():
+                function = getattr(library, name)
+                function.restype = result
+                function.argtypes = arguments
+            return library
+        except (OSError, AttributeError) as error:
+            problems.append(str(error))
+    _log("warning", "nothing will be recorded: %s could not be loaded (%s); "
+         "set PROFD_CLIENT_LIB to its path" % (_LIBRARY_NAME, "; ".join(problems)))
+    return None
+
+
+def _view_flag(library: Optional[ctypes.PyDLL]) -> Sequence[int]:
+    if library is None:
+        return (0,)
+    # A memoryview is the quickest way from Python to a word of memory (20 ns). The word
+    # is the library's for the life of the process.
+    word = (ctypes.c_uint32 * 1).from_address(library.profd_recording_flag())
+    return memoryview(word).cast("B").cast("I")
+
+
+lib = _load()
+flag = _view_flag(lib)
+
+
+def require_name(name: object, what: str) -> None:
+    """TypeError unless `name` is a str."""
+    if not isinstance(name, str):
+        raise TypeError("%s must be a str, not %s" % (what, type(name).__name__))
+
+
+def intern_name(name: str) -> int:
+    """The library's id of `name`. Only while `lib` is there."""
+    # Lone surrogates pass as the bytes they stand for: a name must not raise.
+    text = name.encode("utf-8", "surrogatepass")
+    return lib.profd_intern(text, len(text))
+
+
+def _encode_cut(text: str, limit_bytes: int) -> bytes:
+    encoded = text.encode("utf-8", "replace")[:limit_bytes]
+    return encoded.decode("utf-8", "ignore").encode("utf-8")
+
+
+class _ThreadNamer(threading.local):
+    """Tells the library the name of each Python thread, once.
+
+    Reading `named` runs __init__ the first time a thread does it, and costs 20 ns from
+    then on. Nothing is said of the main thread, whose name is the program's.
+    """
+
+    named = True
+
+    def __init__(self) -> None:
+        # threading.current_thread() would register foreign threads for good, and
+        # threading.enumerate() takes a lock that this thread may already hold.
+        thread = getattr(threading, "_active", {}).get(threading.get_ident())
+        if lib is None or thread is None or thread is threading.main_thread():
+            return
+        lib.profd_thread_name(_encode_cut(thread.name, _MAX_THREAD_NAME_BYTES))
+
+
+namer = _ThreadNamer()
+
+
+class Status(NamedTuple):
+    """What the library knows about itself."""
+
+    connected: bool  # Registered with a daemon now.
+    recording: bool  # Events are being kept now.
+    disabled: bool  # Off for good in this process: PROFD_DISABLE, no library, or no set-up.
+    step_count: int  # Steps marked so far.
+    dropped_event_count: int  # Events lost in all captures of this process.
+    capture_count: int  # Captures armed so far.
+
+
+def init() -> bool:
+    """Connects this process to the daemon, in the background. Idempotent.
+
+    Returns at once: False if the library is missing or disabled, else True, also when
+    no daemon runs (the library then keeps trying). A process that never calls it is not
+    a target, unless it calls step(), which implies it.
+    """
+    return lib is not None and lib.profd_init() == _OK
+
+
+def step() -> None:
+    """Marks the start of the next training step.
+
+    Call it once per step on the thread that drives training: the first thread that
+    calls it (marks on others are counted and move nothing). Steps count from 0 at the
+    process's first mark; captures start and end exactly at marks.
+    """
+    if lib is not None:
+        lib.profd_step()
+
+
+def step_count() -> int:
+    """The number of steps marked so far in this process."""
+    return 0 if lib is None else lib.profd_step_count()
+
+
+def set_metadata(key: str, value: Union[str, int]) -> bool:
+    """Tells the daemon something about this process: for display and grouping only.
+
+    `key` is "job", "rank", "world_size" or another name of [a-z][a-z0-9_.]*, at most 63
+    characters; `value` is a str of at most 255 bytes of UTF-8 without NUL, or an int.
+    RANK, LOCAL_RANK, WORLD_SIZE, SLURM_JOB_ID and SLURM_PROCID are read from the
+    environment without being asked.
+
+    Returns False if it was not kept: 32 keys are set already, or the library is off.
+    Raises ValueError for a key or value outside these bounds, TypeError for other types.
+    """
+    require_name(key, "metadata key")
+    if not isinstance(value, str):
+        value = str(operator.index(value))
+    if not _METADATA_KEY.match(key):
+        raise ValueError("metadata key %r does not match [a-z][a-z0-9_.]{0,62}" % key)
+    encoded = value.encode("utf-8", "surrogatepass")
+    if len(encoded) > _MAX_METADATA_VALUE_BYTES or b"\0" in encoded:
+        raise ValueError("metadata value of %r is over %d bytes of UTF-8, or has a NUL" %
+                         (key, _MAX_METADATA_VALUE_BYTES))
+    return lib is not None and lib.profd_set_metadata(key.encode("ascii"), encoded) == _OK
+
+
+def thread_name(name: str) -> None:
+    """Names the calling thread in reports; at most 63 bytes of UTF-8, the rest is cut.
+
+    Threads started with `threading` need no call: the name they have at their first
+    event is taken. Raises ValueError for a name with a NUL.
+    """
+    require_name(name, "thread name")
+    if "\0" in name:
+        raise ValueError("thread name has a NUL")
+    if lib is not None:
+        namer.named  # So that the thread's own name does not replace this one later.
+        lib.profd_thread_name(_encode_cut(name, _MAX_THREAD_NAME_BYTES))
+
+
+def is_recording() -> bool:
+    """Whether events are being kept now: for guarding what is costly to compute."""
+    return flag[0] != 0 and status().recording
+
+
+def status() -> Status:
+    """What the library knows about itself; for diagnosis and tests."""
+    if lib is None:
+        return Status(False, False, True, 0, 0, 0)
+    raw = _StatusStruct(size_bytes=ctypes.sizeof(_StatusStruct))
+    lib.profd_get_status(ctypes.byref(raw))
+    return Status(bool(raw.connected), bool(raw.recording), bool(raw.disabled), raw.step_count,
+                  raw.dropped_event_count, raw.capture_count)
+
+
+def library_version() -> Optional[str]:
+    """The version of libprofd_client.so, or None if it is not loaded."""
+    return None if lib is None else lib.profd_version().decode("ascii", "replace")

@@ -1,0 +1,182 @@
+"""annotate(), mark() and counter(): what a thread does, and when."""
+
+import functools
+import inspect
+import types
+from typing import Any, Callable, Dict
+
+from profd._library import flag, intern_name, lib, namer, require_name
+
+# Ranges kept by name. Names made up as one goes ("batch 17") must not grow this without
+# bound: it is emptied when full, which is always safe, as a Range has no state but its id.
+_MAX_CACHED_RANGES = 8192
+_ranges: Dict[str, "Range"] = {}
+
+if lib is not None:
+    _begin = lib.profd_range_begin_id
+    _end = lib.profd_range_end_id
+
+
+class Range:
+    """What annotate() returns: a named range, as context manager and as decorator.
+
+    It holds no state of its own use (the library keeps each thread's stack of open
+    ranges), so one object may be entered many times, nested and on many threads at once.
+    """
+
+    __slots__ = ("name", "_id")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._id = 0  # Interned at its first use in a capture.
+
+    # The two methods below are the hot path: two reads of a flag while nothing records.
+
+    def __enter__(self) -> "Range":
+        if flag[0]:
+            namer.named
+            _begin(self._id or self.name_id())
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if flag[0]:
+            _end()
+
+    def name_id(self) -> int:
+        """The library's id of the name. Only while something records."""
+        self._id = self._id or intern_name(self.name)
+        return self._id
+
+    def __call__(self, function: Callable) -> Callable:
+        """Decorates `function`: each call is a range.
+
+        Of a generator, coroutine or asynchronous generator the ranges are the times it
+        runs, from each resumption to the next suspension: what others do meanwhile on
+        this thread is not its own.
+        """
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(self(function.__func__))
+        if inspect.isclass(function) or not callable(function):
+            raise TypeError("annotate() decorates functions, not %r" % (function,))
+        return functools.wraps(function)(self._wrap(function))
+
+    def _wrap(self, function: Callable) -> Callable:
+        if inspect.iscoroutinefunction(function):
+            async def wrapper(*args, **kwargs):
+                return await _awaitable_drive(self, function(*args, **kwargs))
+        elif inspect.isasyncgenfunction(function):
+            wrapper = _wrap_async_generator(self, function)
+        elif inspect.isgeneratorfunction(function):
+            def wrapper(*args, **kwargs):
+                return (yield from _drive(self, function(*args, **kwargs)))
+        else:
+            def wrapper(*args, **kwargs):
+                with self:
+                    return function(*args, **kwargs)
+        return wrapper
+
+    def __repr__(self) -> str:
+        return "profd.annotate(%r)" % self.name
+
+
+def _drive(range_, inner):
+    """Runs a generator or an awaitable's iterator, each resumption inside `range_`."""
+    resume, argument = inner.send, None
+    while True:
+        try:
+            with range_:
+                yielded = resume(argument)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            argument = yield yielded
+            resume = inner.send
+        except GeneratorExit:
+            with range_:
+                inner.close()
+            raise
+        except BaseException as error:  # Thrown in from outside: it is for `inner`.
+            resume, argument = inner.throw, error
+
+
+_awaitable_drive = types.coroutine(_drive)
+
+
+def _wrap_async_generator(range_, function):
+    async def wrapper(*args, **kwargs):
+        inner = function(*args, **kwargs)
+        resume, argument = inner.asend, None
+        while True:
+            try:
+                yielded = await _awaitable_drive(range_, resume(argument))
+            except StopAsyncIteration:
+                return
+            try:
+                argument = yield yielded
+                resume = inner.asend
+            except GeneratorExit:
+                await _awaitable_drive(range_, inner.aclose())
+                raise
+            except BaseException as error:
+                resume, argument = inner.athrow, error
+    return wrapper
+
+
+def annotate(name: str) -> Range:
+    """A range of this thread's time: `with annotate("forward"):` or `@annotate("forward")`.
+
+    `name` is any str; of its UTF-8 the first 4096 bytes count. Ranges nest per thread,
+    128 deep; deeper ones are dropped and counted. A process may use 65,536 names; the
+    rest become "(other)". An exception passes through and ends the range.
+
+    A `with` block should not span a `yield` or an `await`: other ranges of the thread
+    that begin in between would end in the wrong order. Decorate the function instead.
+
+    Raises TypeError if `name` is not a str.
+    """
+    try:
+        return _ranges[name]
+    except KeyError:
+        return _add_range(name)
+
+
+def _add_range(name: str) -> Range:
+    if not isinstance(name, str):
+        raise TypeError('annotate() takes a name, as in annotate("forward"), not %r' % (name,))
+    if len(_ranges) >= _MAX_CACHED_RANGES:
+        _ranges.clear()
+    made = _ranges[name] = Range(name)
+    return made
+
+
+def mark(name: str) -> None:
+    """A point in time on this thread: `mark("checkpoint written")`.
+
+    `name` as for annotate(). Raises TypeError if it is not a str.
+    """
+    require_name(name, "name of a mark")
+    if flag[0]:
+        namer.named
+        lib.profd_instant_id(annotate(name).name_id())
+
+
+def counter(name: str, value: Any) -> None:
+    """A sample of the series `name`: `counter("loss", 0.31)`.
+
+    `value` is a number, or anything else that float() takes, such as a tensor of one
+    element. float() is called only while recording, so a value on a device is not waited
+    for otherwise; if it raises then, the sample is left out. Infinities and NaN are fine.
+
+    Raises TypeError if `name` is not a str or `value` could never be a number.
+    """
+    require_name(name, "name of a counter")
+    kind = type(value)
+    if not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):
+        raise TypeError("value of counter %r must be a number, not %s" % (name, kind.__name__))
+    if flag[0]:
+        namer.named
+        try:
+            sample = float(value)
+        except Exception:  # Must not fail a program only because a capture runs.
+            return
+        lib.profd_counter_id(annotate(name).name_id(), sample)

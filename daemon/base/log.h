@@ -1,0 +1,57 @@
+// Log lines for operators, on stderr (systemd's journal picks up the "<N>" level marks
+// when JOURNAL_STREAM is set).
+//
+//   LogInfo(StrCat("capture=", id, " state=RECORDING"));
+//
+// ERROR: someone must act. WARNING: worked around. INFO: one line per life-cycle step.
+// DEBUG: off unless asked for. Repeats of one `key` are limited by RateLimiter.
+//
+// Threads: any; a line is written whole.
+#ifndef PROFD_DAEMON_BASE_LOG_H_
+#define PROFD_DAEMON_BASE_LOG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+
+namespace profd {
+
+enum class LogLevel { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
+
+// Lines above `level` are not written. Default: INFO.
+void SetLogLevel(LogLevel level);
+std::optional<LogLevel> LogLevelFromString(std::string_view text);  // "info"
+bool LogEnabled(LogLevel level);
+
+void Log(LogLevel level, std::string_view text);
+inline void LogError(std::string_view text) { Log(LogLevel::kError, text); }
+inline void LogWarning(std::string_view text) { Log(LogLevel::kWarning, text); }
+inline void LogInfo(std::string_view text) { Log(LogLevel::kInfo, text); }
+inline void LogDebug(std::string_view text) { Log(LogLevel::kDebug, text); }
+
+// Lets one line through per interval and counts the rest.
+//
+//   if (auto n = limiter.Allow()) LogWarning(StrCat("bad frame (", *n, " more)"));
+class RateLimiter {
+ public:
+  explicit RateLimiter(absl::Duration interval, Clock& clock = Clock::Real())
+      : interval_(interval), clock_(clock) {}
+  // The number of calls suppressed since the last one allowed; nullopt: suppressed.
+  std::optional<int64_t> Allow();
+
+ private:
+  const absl::Duration interval_;
+  Clock& clock_;
+  absl::Mutex mu_;
+  absl::Duration next_ ABSL_GUARDED_BY(mu_) = -absl::InfiniteDuration();
+  int64_t suppressed_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_BASE_LOG_H_

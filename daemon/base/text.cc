@@ -1,0 +1,116 @@
+#include "daemon/base/text.h"
+
+#include <cstdint>
+
+namespace profd {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// Length of the well-formed UTF-8 sequence at the start of `s`; 0 if there is none.
+// The table is Unicode's "Well-Formed UTF-8 Byte Sequences" (no surrogates, no overlongs).
+size_t SequenceLength(std::string_view s) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
+  const auto in = [&](size_t i, uint8_t low, uint8_t high) {
+    return i < s.size() && byte(i) >= low && byte(i) <= high;
+  };
+  const uint8_t b = byte(0);
+  if (b < 0x80) return 1;
+  if (b >= 0xC2 && b <= 0xDF) return in(1, 0x80, 0xBF) ? 2 : 0;
+  if (b >= 0xE0 && b <= 0xEF) {
+    const uint8_t low = b == 0xE0 ? 0xA0 : 0x80;
+    const uint8_t high = b == 0xED ? 0x9F : 0xBF;
+    return in(1, low, high) && in(2, 0x80, 0xBF) ? 3 : 0;
+  }
+  if (b >= 0xF0 && b <= 0xF4) {
+    const uint8_t low = b == 0xF0 ? 0x90 : 0x80;
+    const uint8_t high = b == 0xF4 ? 0x8F : 0xBF;
+    return in(1, low, high) && in(2, 0x80, 0xBF) && in(3, 0x80, 0xBF) ? 4 : 0;
+  }
+  return 0;
+}
+
+bool IsControl(std::string_view sequence) {
+  const auto first = static_cast<uint8_t>(sequence[0]);
+  if (sequence.size() == 1) return first < 0x20 || first == 0x7F;
+  // C1 controls, and the separators and direction marks that can garble a terminal line.
+  if (sequence.size() == 2) return first == 0xC2 && static_cast<uint8_t>(sequence[1]) < 0xA0;
+  return sequence == "\xE2\x80\xA8" || sequence == "\xE2\x80\xA9" ||
+         (sequence >= "\xE2\x80\xAA" && sequence <= "\xE2\x80\xAE");
+}
+
+// Calls fn(sequence, valid) for each character, or each byte that starts none.
+template <typename Fn>
+void ForEachCharacter(std::string_view text, Fn fn) {
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    fn(text.substr(0, length == 0 ? 1 : length), length != 0);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+}
+
+}  // namespace
+
+bool IsValidUtf8(std::string_view text) {
+  bool valid = true;
+  ForEachCharacter(text, [&](std::string_view, bool ok) { valid = valid && ok; });
+  return valid;
+}
+
+bool IsPrintableUtf8(std::string_view text) {
+  bool printable = true;
+  ForEachCharacter(text, [&](std::string_view character, bool ok) {
+    printable = printable && ok && !IsControl(character);
+  });
+  return printable;
+}
+
+std::string ToValidUtf8(std::string_view untrusted) {
+  std::string out;
+  out.reserve(untrusted.size());
+  ForEachCharacter(untrusted, [&](std::string_view character, bool ok) {
+    out.append(ok ? character : kReplacement);
+  });
+  return out;
+}
+
+std::string ForDisplay(std::string_view untrusted, size_t max_bytes) {
+  constexpr std::string_view kEllipsis = "...";
+  std::string out;
+  size_t cut = 0;  // Where to cut if it turns out too long.
+  bool too_long = false;
+  ForEachCharacter(untrusted, [&](std::string_view character, bool ok) {
+    if (too_long) return;
+    const std::string_view shown = !ok ? kReplacement : IsControl(character) ? "?" : character;
+    if (out.size() + shown.size() > max_bytes) {
+      too_long = true;
+      return;
+    }
+    out.append(shown);
+    if (out.size() + kEllipsis.size() <= max_bytes) cut = out.size();
+  });
+  if (too_long) {
+    out.resize(cut);
+    if (cut + kEllipsis.size() <= max_bytes) out.append(kEllipsis);
+  }
+  return out;
+}
+
+void AppendJsonEscaped(std::string_view text, std::string& out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(c);
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out.append("\\u00");
+      out.push_back(kHex[byte >> 4]);
+      out.push_back(kHex[byte & 15]);
+    } else {
+      out.push_back(c);
+    }
+  }
+}
+
+}  // namespace profd

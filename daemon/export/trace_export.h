@@ -1,0 +1,40 @@
+// Trace files from a stored capture: Chrome JSON and Perfetto protobuf, streamed with
+// bounded memory into a ByteSink.
+//
+// Threads: any, one reader and sink each.
+// Errors:  those of the reader and the sink.
+//
+// How do I add a format?  An ExportX() here and a .cc beside it, a value in
+// TraceFormat, a row in TraceFormatFromName/FromPath, and the enum in
+// proto/profd/v1/export.proto.
+#ifndef PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
+#define PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "daemon/export/byte_sink.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::exporter {
+
+enum class TraceFormat {
+  kChrome,    // .json: loads in Perfetto, chrome://tracing, HTA, TensorBoard's plugin
+  kChromeGz,  // .json.gz: the same as one gzip stream
+  kPerfetto,  // .pftrace
+};
+// "chrome", "chrome-gz", "perfetto".
+std::optional<TraceFormat> TraceFormatFromName(std::string_view name);
+// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace).
+std::optional<TraceFormat> TraceFormatFromPath(std::string_view path);
+std::string_view SuffixOf(TraceFormat format);  // ".json.gz"
+
+// Writes the whole file and calls sink.Finish(). The sink's Append gets pieces of up to
+// 1 MiB. CANCELLED if the sink says so.
+absl::Status ExportTrace(store::CaptureReader& reader, TraceFormat format, ByteSink& sink);
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
