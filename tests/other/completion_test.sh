@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# completion_test.sh bash|zsh|fish: that shell can read profctl's completion for it.
+set -euo pipefail
+. "$(dirname "$0")/skip.sh"
+readonly shell=$1
+
+case $shell in
+  bash) pattern='*.bash' ;;
+  zsh) pattern='_profctl' ;;
+  fish) pattern='*.fish' ;;
+esac
+file=$(find cli deploy -name "$pattern" -type f | head -n 1)
+[[ -n $file ]] || skip "there is no completion for $shell in the tree"
+need "$shell"
+
+"$shell" -n "$file"
+if [[ $shell == bash ]]; then
+  # It defines what it registers, and completes the name of a command.
+  bash -euo pipefail -c '
+    . "$1"
+    function_name=$(complete -p profctl | sed -n "s/.*-F \([^ ]*\).*/\1/p")
+    COMP_WORDS=(profctl tra) COMP_CWORD=1 COMP_LINE="profctl tra" COMP_POINT=11 COMPREPLY=()
+    set +eu
+    "$function_name" profctl tra profctl
+    printf "%s\n" "${COMPREPLY[@]}" | grep -qE "^trace *$"' _ "$file"
+fi

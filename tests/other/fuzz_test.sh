@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Each fuzzer of tests/fuzz survives a bounded number of inputs, built by clang with libFuzzer.
+set -euo pipefail
+. "$(dirname "$0")/skip.sh"
+[[ -e tests/fuzz/CMakeLists.txt ]] || skip "there are no fuzzers in the tree"
+need clang clang++
+
+readonly build=build/fuzz
+readonly runs=${PROFD_FUZZ_RUNS:-20000}
+cmake --preset fuzz >/dev/null
+mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
+  sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | sort -u)
+[[ ${#fuzzers[@]} -gt 0 ]] || { echo "no target is named *_fuzzer"; exit 1; }
+cmake --build "$build" -j 2 --target "${fuzzers[@]}"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for fuzzer in "${fuzzers[@]}"; do
+  binary=$(find "$build" -name "$fuzzer" -type f -perm -u+x | head -n 1)
+  mkdir "$scratch/$fuzzer"
+  echo "== $fuzzer"
+  "$binary" -runs="$runs" -seed=1 -max_total_time=60 -timeout=10 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="$scratch/" "$scratch/$fuzzer" 2>"$scratch/log" ||
+    { tail -n 60 "$scratch/log"; exit 1; }
+  grep 'number_of_executed_units' "$scratch/log"
+done

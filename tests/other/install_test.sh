@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What `cmake --install` puts in place works from there: the programs start, and an application
+# is built against the installed header and library, in C and in C++.
+set -euo pipefail
+. "$(dirname "$0")/skip.sh"
+need cmake cc c++
+
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+cmake --install "$PROFD_BUILD_DIR" --prefix "$prefix" >/dev/null
+
+"$prefix/bin/profd" --version
+"$prefix/bin/profctl" version || [[ $? -eq 6 ]]  # no daemon is fine, an unusable binary is not
+library=$(find "$prefix" -name libprofd_client.so)
+[[ -n $library ]]
+
+cat >"$prefix/app.c" <<'C'
+#include <profd/profd.h>
+int main(void) { return 0; }
+C
+cp "$prefix/app.c" "$prefix/app.cc"
+for compile in "cc -x c -std=c11" "c++ -x c++ -std=c++20"; do
+  $compile -Wall -Wextra -Werror -I"$prefix/include" "$prefix/app.c" -o "$prefix/app" \
+    -L"$(dirname "$library")" -lprofd_client
+  LD_LIBRARY_PATH=$(dirname "$library") PROFD_DISABLE=1 "$prefix/app"
+done
+
+for file in share/man/man1/profctl.1 lib/systemd/system/profd.service; do
+  [[ -s $prefix/$file ]] || { echo "not installed: $file"; find "$prefix" -type f; exit 1; }
+done
+find "$prefix" -name __init__.py -path '*profd*' | grep -q . ||
+  { echo "the Python package is not installed"; exit 1; }
