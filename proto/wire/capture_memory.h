@@ -25,7 +25,8 @@
 // thread are unbroken runs, in `sequence` order, and gaps of known size.
 //
 // Names: the bytes of a name stand in the name area, and its offset in the name
-// index (release), before any event carries its id.
+// index (release), before any event carries its id. The offset counts from the start of
+// the capture memory; 0 is an id that has no name yet.
 //
 // The daemon trusts nothing here but what it wrote itself and kept a copy of: counts,
 // offsets and sizes are taken from that copy, never from the header.
