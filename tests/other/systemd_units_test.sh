@@ -7,6 +7,8 @@ need systemd-analyze
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+export XDG_RUNTIME_DIR="$scratch"  # the user's manager, which verify plays, needs one
+
 # verify wants ExecStart= to exist: the units point at a stand-in.
 for scope in system user; do
   folder=deploy/systemd
