@@ -59,7 +59,7 @@ def row_of_include(name):
 def sources():
     for top in ("proto", "client_lib", "daemon", "cli", "deploy"):
         for path in sorted((ROOT / top).rglob("*")):
-            if path.suffix in {".h", ".cc", ".c"} and path.is_file():
+            if path.suffix in {".h", ".hpp", ".cc", ".c"} and path.is_file():
                 yield path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
 
 

@@ -12,7 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_LINES = 800
-CODE = {".h", ".cc", ".c", ".py", ".sh", ".proto", ".cmake"}
+CODE = {".h", ".hpp", ".cc", ".c", ".py", ".sh", ".proto", ".cmake"}
 # Whole documents of others, and recorded data, are as they are.
 NOT_OURS = {"LICENSE"}
 BINARY = {".png", ".gz", ".profd", ".pftrace", ".bin", ".db"}
@@ -112,7 +112,7 @@ class TreeStyleTest(unittest.TestCase):
         self.report([
             f"{path}: no include guard"
             for path, data in text_files()
-            if path.suffix == ".h" and not re.search(rb"^#(pragma once|ifndef \w+_H_?$)", data,
+            if path.suffix in {".h", ".hpp"} and not re.search(rb"^#(pragma once|ifndef \w+_H(PP)?_?$)", data,
                                                      re.MULTILINE)])
 
 
