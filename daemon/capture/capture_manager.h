@@ -1,0 +1,107 @@
+// CaptureManager runs captures: it owns every live one from CreateCapture to its terminal
+// state, decides each step of its life (drawn in capture_types.h), and sees targets and
+// storage only through ports.h.
+//
+// It is one actor: a thread ("profd-capture") owns all state and handles one thing at a
+// time: a request, news from a target, a timer. Public methods post to it and wait for
+// the answer; so there are no locks to order, and a test drives it step by step.
+// Writing the end of a capture file (STORING) runs on a second thread ("profd-store"), so
+// that a big capture never delays the start or end of another.
+//
+// Threads:   every public method, from any thread but the manager's own (callbacks run
+//            there). They wait for the actor, which waits for the catalog: milliseconds.
+// Ownership: the ports and the clock must outlive the manager.
+// Shutdown:  Shutdown() ends live captures as PARTIAL or FAILED by daemon_stop and waits
+//            for them to be stored; later calls fail UNAVAILABLE.
+#ifndef PROFD_DAEMON_CAPTURE_CAPTURE_MANAGER_H_
+#define PROFD_DAEMON_CAPTURE_CAPTURE_MANAGER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/capture/ports.h"
+
+namespace profd {
+
+// Who asks: a uid the kernel (or TLS) vouches for. 0 may do everything.
+struct Caller {
+  int64_t uid = -1;
+  bool IsRoot() const { return uid == 0; }
+  bool MayTouch(int64_t owner_uid) const { return IsRoot() || uid == owner_uid; }
+};
+
+class CaptureManager final : public TargetPort::Observer {
+ public:
+  struct Options {
+    std::string node_name;
+    // A target that has not answered ARM by then fails its capture.
+    absl::Duration arm_timeout = absl::Seconds(30);
+    // A group's members start this much after the last one armed, in steps of the fastest.
+    absl::Duration group_lead = absl::Milliseconds(50);
+    int64_t max_live_captures = 64;
+  };
+
+  CaptureManager(Options options, TargetPort& targets, StorePort& store, Clock& clock);
+  ~CaptureManager() override;  // Shuts down, if that has not happened.
+
+  // Creates a capture and starts arming; the record returned is PENDING or later. Errors
+  // as CaptureService.CreateCapture lists them, with their reasons (base/reason.h).
+  absl::StatusOr<CaptureRecord> Create(const Caller& caller, TargetNumber target,
+                                       const CaptureSpec& spec, std::string_view request_id);
+  // One capture per target, all with one group_id and the same first step.
+  absl::StatusOr<std::vector<CaptureRecord>> CreateGroup(const Caller& caller,
+                                                         const std::vector<TargetNumber>& targets,
+                                                         const CaptureSpec& spec,
+                                                         std::string_view request_id);
+
+  // The live record, or the store's. `id` is whole. NOT_FOUND also for other owners'.
+  absl::StatusOr<CaptureRecord> Get(const Caller& caller, std::string_view id);
+  // NOT_FOUND. A terminal capture is returned as it is.
+  absl::StatusOr<CaptureRecord> Cancel(const Caller& caller, std::string_view id);
+  // NOT_FOUND; FAILED_PRECONDITION (CAPTURE_LIVE).
+  absl::StatusOr<CaptureRecord> Delete(const Caller& caller, std::string_view id);
+
+  // Live captures, for overlaying a listing of the store.
+  std::vector<CaptureRecord> Live();
+
+  // Calls `on_change` with the record at once and after every change, the last time with
+  // a terminal state; never after StopWatching returned. It runs on the manager's
+  // thread: hand over and return. NOT_FOUND. A terminal capture gives one call.
+  using WatchId = int64_t;
+  using OnChange = std::function<void(const CaptureRecord&)>;
+  absl::StatusOr<WatchId> Watch(const Caller& caller, std::string_view id, OnChange on_change);
+  // Idempotent. Waits for a running call of `on_change`; not to be called from within it.
+  void StopWatching(WatchId watch);
+
+  void Shutdown();
+
+  // TargetPort::Observer, called by ingest.
+  void OnTargetAdded(TargetNumber target) override;
+  void OnTargetGone(TargetNumber target) override;
+  void OnArmed(std::string_view capture_id) override;
+  void OnArmFailed(std::string_view capture_id, absl::Status why) override;
+  void OnProgress(std::string_view capture_id, const Progress& progress) override;
+  void OnDrained(std::string_view capture_id, DrainResult result) override;
+
+  // Waits until everything posted so far was handled, including the storing it led to.
+  void DrainForTesting();
+  // Handles timers that are due by the (fake) clock.
+  void RunTimersForTesting();
+
+ private:
+  class Actor;
+  const std::unique_ptr<Actor> actor_;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_CAPTURE_CAPTURE_MANAGER_H_
