@@ -17,10 +17,14 @@ std::atomic<LogLevel> g_level{LogLevel::kInfo};
 
 std::string_view LevelName(LogLevel level) {
   switch (level) {
-    case LogLevel::kError: return "ERROR";
-    case LogLevel::kWarning: return "WARNING";
-    case LogLevel::kInfo: return "INFO";
-    case LogLevel::kDebug: return "DEBUG";
+    case LogLevel::kError:
+      return "ERROR";
+    case LogLevel::kWarning:
+      return "WARNING";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kDebug:
+      return "DEBUG";
   }
   return "?";
 }
@@ -60,7 +64,7 @@ void Log(LogLevel level, std::string_view text) {
     StrAppend(&line, "<", SyslogPriority(level), ">");
   } else {
     StrAppend(&line, absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
-                    " ", LevelName(level), " ");
+              " ", LevelName(level), " ");
   }
   AppendOneLine(text, line);
   line.push_back('\n');

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define RETURN_IF_ERROR(expr)                                       \
-  do {                                                              \
+#define RETURN_IF_ERROR(expr)                                           \
+  do {                                                                  \
     if (::absl::Status status_ = (expr); !status_.ok()) return status_; \
   } while (false)
 
@@ -20,8 +20,8 @@
 #define PROFD_CONCAT_(a, b) PROFD_CONCAT_INNER_(a, b)
 #define ASSIGN_OR_RETURN(lhs, expr) \
   PROFD_ASSIGN_OR_RETURN_(PROFD_CONCAT_(statusor_, __LINE__), lhs, expr)
-#define PROFD_ASSIGN_OR_RETURN_(statusor, lhs, expr)  \
-  auto statusor = (expr);                             \
+#define PROFD_ASSIGN_OR_RETURN_(statusor, lhs, expr)       \
+  auto statusor = (expr);                                  \
   if (!statusor.ok()) return std::move(statusor).status(); \
   lhs = *std::move(statusor)
 

@@ -38,10 +38,10 @@ enum class CaptureState {
   kRecording = 5,
   kDraining = 6,
   kStoring = 7,
-  kComplete = 8,   // Every step (or the time) asked for was covered and stored.
-  kPartial = 9,    // Something was kept, not all that was asked; `ended_by` says why.
-  kFailed = 10,    // Nothing was recorded; `ended_by` and `error_message` say why.
-  kCancelled = 11, // Somebody cancelled; what was recorded by then is kept.
+  kComplete = 8,    // Every step (or the time) asked for was covered and stored.
+  kPartial = 9,     // Something was kept, not all that was asked; `ended_by` says why.
+  kFailed = 10,     // Nothing was recorded; `ended_by` and `error_message` say why.
+  kCancelled = 11,  // Somebody cancelled; what was recorded by then is kept.
 };
 bool CanAdvance(CaptureState from, CaptureState to);
 bool IsTerminal(CaptureState state);
@@ -50,37 +50,37 @@ std::optional<CaptureState> CaptureStateFromString(std::string_view text);
 
 // Why a capture ended. Kept in files: never change or reuse a number.
 enum class EndedBy {
-  kNone = 0,         // It has not.
-  kSteps = 1,        // All steps asked for were covered.
-  kDuration = 2,     // The time asked for was covered.
-  kCancel = 3,       // CancelCapture.
-  kTargetExit = 4,   // The target ended.
-  kByteCap = 5,      // `max_bytes` was reached.
-  kDeadline = 6,     // `timeout` passed.
-  kDaemonStop = 7,   // profd was stopped, or died and was started again.
-  kDiskFull = 8,     // No room for the capture file.
-  kArmFailed = 9,    // The target could not arm.
-  kArmTimeout = 10,  // The target did not answer ARM in time.
-  kMissedStart = 11, // The start step had passed when the target heard of it.
-  kGroupFailed = 12, // Another member of the group could not arm.
-  kTargetLost = 13,  // The target's library went away (exec, or a protocol error).
-  kStorage = 14,     // The capture file could not be written, for another reason than space.
+  kNone = 0,          // It has not.
+  kSteps = 1,         // All steps asked for were covered.
+  kDuration = 2,      // The time asked for was covered.
+  kCancel = 3,        // CancelCapture.
+  kTargetExit = 4,    // The target ended.
+  kByteCap = 5,       // `max_bytes` was reached.
+  kDeadline = 6,      // `timeout` passed.
+  kDaemonStop = 7,    // profd was stopped, or died and was started again.
+  kDiskFull = 8,      // No room for the capture file.
+  kArmFailed = 9,     // The target could not arm.
+  kArmTimeout = 10,   // The target did not answer ARM in time.
+  kMissedStart = 11,  // The start step had passed when the target heard of it.
+  kGroupFailed = 12,  // Another member of the group could not arm.
+  kTargetLost = 13,   // The target's library went away (exec, or a protocol error).
+  kStorage = 14,      // The capture file could not be written, for another reason than space.
 };
 std::string_view ToString(EndedBy ended_by);  // "target_exit"
 std::optional<EndedBy> EndedByFromString(std::string_view text);
 
 // Why events were not kept. The first five are counted by the target.
 enum class DropReason {
-  kNoChunk = 0,         // capture memory was full
-  kTooDeep = 1,         // nested deeper than 128
-  kTooLarge = 2,        // record over 4096 bytes
-  kUnbalancedEnd = 3,   // an end with no open range
-  kNoThreadState = 4,   // too many live threads
-  kInvalidRecord = 5,   // a record that failed validation
-  kUnknownKind = 6,     // a kind this daemon does not know
-  kByteCap = 7,         // behind the capture's byte cap
-  kDisk = 8,            // could not be written
-  kStuckWriter = 9,     // a thread never finished its write
+  kNoChunk = 0,        // capture memory was full
+  kTooDeep = 1,        // nested deeper than 128
+  kTooLarge = 2,       // record over 4096 bytes
+  kUnbalancedEnd = 3,  // an end with no open range
+  kNoThreadState = 4,  // too many live threads
+  kInvalidRecord = 5,  // a record that failed validation
+  kUnknownKind = 6,    // a kind this daemon does not know
+  kByteCap = 7,        // behind the capture's byte cap
+  kDisk = 8,           // could not be written
+  kStuckWriter = 9,    // a thread never finished its write
 };
 inline constexpr int kDropReasonCount = 10;
 std::string_view ToString(DropReason reason);  // "no_chunk"
@@ -96,8 +96,8 @@ struct CaptureSpec {
   int64_t start_step = -1;   // First recorded step; -1: as soon as can be.
   absl::Duration duration = absl::ZeroDuration();  // (0, 1h]
   absl::Duration timeout = absl::Minutes(5);       // From creation to the window's end; (0, 24h].
-  int64_t memory_bytes = 64 << 20;  // Capture memory, 1 MiB..4 GiB; rounded up to 64 KiB.
-  bool allow_less_memory = false;   // Shrink instead of refuse when the node is at its cap.
+  int64_t memory_bytes = 64 << 20;       // Capture memory, 1 MiB..4 GiB; rounded up to 64 KiB.
+  bool allow_less_memory = false;        // Shrink instead of refuse when the node is at its cap.
   int64_t max_bytes = int64_t{2} << 30;  // Of the capture file, >= 1 MiB.
   std::string display_name;              // At most 128 bytes, printable UTF-8.
   std::map<std::string, std::string> labels;  // At most 32; see ValidateLabel().
@@ -133,17 +133,17 @@ struct TargetInfo {
   std::map<std::string, std::string> metadata;  // "rank", "job", ...
   absl::Time registered_time;
   TargetState state = TargetState::kRunning;
-  int64_t step_mark_count = 0;   // 0: never marked a step.
-  int64_t current_step = -1;     // step_mark_count - 1
-  double steps_per_second = 0;   // Over the last marks; 0: not known.
+  int64_t step_mark_count = 0;  // 0: never marked a step.
+  int64_t current_step = -1;    // step_mark_count - 1
+  double steps_per_second = 0;  // Over the last marks; 0: not known.
   int64_t dropped_event_count = 0;
   int64_t foreign_step_mark_count = 0;
 };
 
 struct StepRecord {
-  int64_t index = 0;        // As in ProfilerStep#index.
-  int64_t window = 0;       // Which window of the capture, from 0.
-  int64_t start_ns = 0;     // Since CaptureRecord::start_time.
+  int64_t index = 0;     // As in ProfilerStep#index.
+  int64_t window = 0;    // Which window of the capture, from 0.
+  int64_t start_ns = 0;  // Since CaptureRecord::start_time.
   int64_t duration_ns = 0;
 };
 
@@ -169,8 +169,8 @@ struct CaptureRecord {
   std::string error_reason;   // Stable, "TARGET_EXITED"; empty unless FAILED.
   std::string error_message;  // For people; says what to do.
   absl::Time create_time;
-  absl::Time armed_time;      // InfinitePast: not yet
-  absl::Time end_time;        // When it became terminal. InfiniteFuture: not yet.
+  absl::Time armed_time;  // InfinitePast: not yet
+  absl::Time end_time;    // When it became terminal. InfiniteFuture: not yet.
   // Start of the first window: every time in the capture counts from here.
   int64_t start_unix_ns = 0;  // 0: nothing recorded
   int64_t covered_ns = 0;     // Sum over windows of end - start.
@@ -187,14 +187,14 @@ struct CaptureRecord {
   int64_t truncated_range_count = 0;   // Straddling the window's start; kept, flagged.
   int64_t other_name_event_count = 0;  // Their names became "(other)".
   int64_t foreign_step_mark_count = 0;
-  int64_t clock_error_ns = 0;          // Bound on the error of any time in the capture.
+  int64_t clock_error_ns = 0;  // Bound on the error of any time in the capture.
   // Step time before, in and after the window, ns; 0: not known.
   int64_t step_before_ns = 0;
   int64_t step_during_ns = 0;
   int64_t step_after_ns = 0;
-  int64_t file_bytes = 0;    // Of the capture file; 0: no file.
-  std::string file_sha256;   // Lower-case hex; empty: no file.
-  bool deleted = false;      // The events are gone; summaries remain.
+  int64_t file_bytes = 0;   // Of the capture file; 0: no file.
+  std::string file_sha256;  // Lower-case hex; empty: no file.
+  bool deleted = false;     // The events are gone; summaries remain.
 };
 
 // "A" nothing lost; "B" below 1 % of events lost or clock error above 1 us; "C" below

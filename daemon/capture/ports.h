@@ -57,7 +57,7 @@ struct MemoryRow {
   int64_t total_reserved_bytes;   // -1: not known
   uint8_t device_type;            // wire::DeviceType
   int16_t device_index;
-  uint8_t category;               // wire::MemoryCategory
+  uint8_t category;  // wire::MemoryCategory
   bool is_free;
 };
 struct StepRow {
@@ -75,10 +75,10 @@ struct ThreadRow {
 // What the end of a recording looked like, in epoch time.
 struct RecordedWindow {
   int64_t start_ns = 0;
-  int64_t end_ns = 0;       // Where it was cut, if `complete` is false.
+  int64_t end_ns = 0;  // Where it was cut, if `complete` is false.
   int64_t first_step = -1;
   int64_t end_step = -1;
-  bool complete = false;    // The target closed it itself.
+  bool complete = false;  // The target closed it itself.
 };
 
 // Where the decoded events of one capture go: the capture file being written.
@@ -137,8 +137,8 @@ class StorePort {
 
   virtual absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) = 0;  // NOT_FOUND
   // The record whose non-empty request_id and requester match; nullopt: none.
-  virtual absl::StatusOr<std::optional<CaptureRecord>> FindRequest(
-      std::string_view request_id, int64_t requested_by_uid) = 0;
+  virtual absl::StatusOr<std::optional<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                                   int64_t requested_by_uid) = 0;
   // Removes the events (unlinks the file) and marks the record deleted. NOT_FOUND.
   virtual absl::Status DeleteCapture(std::string_view id) = 0;
 };
@@ -164,7 +164,7 @@ enum class RecordingPhase { kArmed, kWaiting, kWarmup, kRecording, kEnded, kMiss
 
 struct Progress {
   RecordingPhase phase = RecordingPhase::kArmed;
-  int64_t window = 0;        // Windows begun so far, less one; -1 before the first.
+  int64_t window = 0;  // Windows begun so far, less one; -1 before the first.
   int64_t current_step = -1;
   int64_t stored_bytes = 0;
   absl::Status sink_status;  // The first error the sink gave; the rest was dropped.
@@ -182,7 +182,7 @@ struct DrainResult {
   int64_t other_name_event_count = 0;
   int64_t foreign_step_mark_count = 0;
   int64_t clock_error_ns = 0;
-  bool target_gone = false;   // It ended before it could say it was drained.
+  bool target_gone = false;  // It ended before it could say it was drained.
   absl::Status sink_status;
 };
 
