@@ -36,13 +36,7 @@ is_installed() {
 # Chatter goes to stderr: the callers' stdout belongs to their results.
 apt() {
   local -a prefix=()
-  if [[ $EUID -ne 0 ]]; then
-    if ! command -v sudo >/dev/null; then
-      echo "install_packages: not root and no sudo here. As root, run: apt-get install $*" >&2
-      return 1
-    fi
-    prefix=(sudo)
-  fi
+  [[ $EUID -eq 0 ]] || prefix=(sudo)
   "${prefix[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
     -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" </dev/null >&2
 }
@@ -71,6 +65,11 @@ main() {
   done
   [[ ${#missing[@]} -gt 0 ]] || return 0
 
+  if [[ $EUID -ne 0 ]] && ! command -v sudo >/dev/null; then
+    echo "install_packages: neither root nor sudo here; as root, run:" \
+      "apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
   echo "install_packages: installing ${missing[*]}" >&2
   if ! apt update; then
     echo "install_packages: apt-get update failed; trying with the lists that are there" >&2
