@@ -27,7 +27,7 @@ constexpr NameTable<CaptureState, 11> kStateNames = {{
     {CaptureState::kCancelled, "CANCELLED"},
 }};
 
-constexpr NameTable<EndedBy, 15> kEndedByNames = {{
+constexpr NameTable<EndedBy, 14> kEndedByNames = {{
     {EndedBy::kNone, ""},
     {EndedBy::kSteps, "steps"},
     {EndedBy::kDuration, "duration"},
@@ -40,7 +40,6 @@ constexpr NameTable<EndedBy, 15> kEndedByNames = {{
     {EndedBy::kArmFailed, "arm_failed"},
     {EndedBy::kArmTimeout, "arm_timeout"},
     {EndedBy::kMissedStart, "missed_start"},
-    {EndedBy::kGroupFailed, "group_failed"},
     {EndedBy::kTargetLost, "target_lost"},
     {EndedBy::kStorage, "storage"},
 }};

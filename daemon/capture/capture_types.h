@@ -62,9 +62,9 @@ enum class EndedBy {
   kArmFailed = 9,     // The target could not arm.
   kArmTimeout = 10,   // The target did not answer ARM in time.
   kMissedStart = 11,  // The start step had passed when the target heard of it.
-  kGroupFailed = 12,  // Another member of the group could not arm.
-  kTargetLost = 13,   // The target's library went away (exec, or a protocol error).
-  kStorage = 14,      // The capture file could not be written, for another reason than space.
+  // 12 is free.
+  kTargetLost = 13,  // The target's library went away (exec, or a protocol error).
+  kStorage = 14,     // The capture file could not be written, for another reason than space.
 };
 std::string_view ToString(EndedBy ended_by);  // "target_exit"
 std::optional<EndedBy> EndedByFromString(std::string_view text);

@@ -136,9 +136,10 @@ class StorePort {
   virtual absl::Status CheckRoom() = 0;
 
   virtual absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) = 0;  // NOT_FOUND
-  // The record whose non-empty request_id and requester match; nullopt: none.
-  virtual absl::StatusOr<std::optional<CaptureRecord>> FindRequest(std::string_view request_id,
-                                                                   int64_t requested_by_uid) = 0;
+  // The records whose non-empty request_id and requester match, oldest first: none, one,
+  // or all members of a group.
+  virtual absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                                 int64_t requested_by_uid) = 0;
   // Removes the events (unlinks the file) and marks the record deleted. NOT_FOUND.
   virtual absl::Status DeleteCapture(std::string_view id) = 0;
 };
@@ -183,6 +184,8 @@ struct DrainResult {
   int64_t foreign_step_mark_count = 0;
   int64_t clock_error_ns = 0;
   bool target_gone = false;  // It ended before it could say it was drained.
+  // With target_gone: the connection ended while the process lives (exec, protocol error).
+  bool library_gone = false;
   absl::Status sink_status;
 };
 
@@ -209,6 +212,9 @@ class TargetPort {
 
   virtual std::vector<TargetInfo> List() const = 0;
   virtual std::optional<TargetInfo> Find(TargetNumber target) const = 0;
+  // The median length of the steps in [first_step, end_step) whose both marks are still
+  // among the target's last 64, ns; 0: there are none, or no such target.
+  virtual int64_t MedianStepNs(TargetNumber target, int64_t first_step, int64_t end_step) const = 0;
 
   // Makes capture memory and sends ARM; later OnArmed or OnArmFailed. `sink` must live
   // until OnDrained or OnArmFailed. NOT_FOUND: no such target. RESOURCE_EXHAUSTED: the

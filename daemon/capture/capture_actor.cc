@@ -1,0 +1,320 @@
+#include "daemon/capture/capture_actor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/capture_outcome.h"
+
+namespace profd {
+namespace {
+
+// Steps looked at on either side of a window to tell whether the capture slowed the target.
+constexpr int64_t kPerturbationSteps = 8;
+// How often to look whether the steps after a window have come.
+constexpr absl::Duration kAfterInterval = absl::Milliseconds(500);
+// For the end of everything at shutdown; storing a large capture to a slow disk takes long.
+constexpr absl::Duration kShutdownTimeout = absl::Seconds(60);
+
+}  // namespace
+
+// ---- the life of a capture ----
+
+void CaptureManager::Actor::SetState(LiveCapture& live, CaptureState to) {
+  CaptureRecord& record = live.record;
+  if (record.state == to) return;
+  if (!CanAdvance(record.state, to)) {
+    LogError(
+        StrCat("capture=", record.id, " refused ", ToString(record.state), " -> ", ToString(to)));
+    return;
+  }
+  record.state = to;
+  LogInfo(StrCat("capture=", record.id, " pid=", record.target.pid, " state=", ToString(to)));
+  Notify(record);
+}
+
+void CaptureManager::Actor::Notify(const CaptureRecord& record) {
+  for (const auto& [watch, watcher] : watches_) {
+    if (watcher.capture_id == record.id) watcher.on_change(record);
+  }
+}
+
+void CaptureManager::Actor::End(LiveCapture& live, EndedBy cause) {
+  if (live.cause != EndedBy::kNone) return;
+  live.cause = cause;
+  if (live.record.state < CaptureState::kDraining) SetState(live, CaptureState::kDraining);
+  targets_.Stop(live.record.id);
+  // A group waiting for this member must not wait any longer.
+  if (!live.record.group_id.empty() && !live.fired) FireGroup(live.record.group_id);
+}
+
+void CaptureManager::Actor::Armed(const std::string& id) {
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr || live->cause != EndedBy::kNone) return;
+  live->armed = true;
+  live->record.armed_time = clock_.Now();
+  if (live->record.spec.steps > 0) SetState(*live, CaptureState::kWaitingStep);
+  FireWhenReady(*live);
+  Rearm();
+}
+
+void CaptureManager::Actor::ArmFailed(const std::string& id, const absl::Status& why) {
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr) return;
+  if (live->cause == EndedBy::kNone) {
+    live->cause = EndedBy::kArmFailed;
+    live->record.error_reason = ReasonOf(why);
+    live->record.error_message = std::string(why.message());
+  }
+  const std::string group_id = live->record.group_id;
+  live->sink->Discard();
+  Conclude(live->cause, live->record);
+  Terminate(id);
+  if (!group_id.empty()) FireGroup(group_id);
+}
+
+void CaptureManager::Actor::FireWhenReady(LiveCapture& live) {
+  if (live.record.group_id.empty()) return Fire(live, live.plan.base_step);
+  FireGroup(live.record.group_id);
+}
+
+// The second phase: once every member that still can has armed, all start at one step that
+// none of them has reached.
+void CaptureManager::Actor::FireGroup(const std::string& group_id) {
+  std::vector<LiveCapture*> members;
+  int64_t furthest_step = 0;
+  double fastest = 0;
+  for (const auto& [id, live] : live_) {
+    if (live->record.group_id != group_id || live->cause != EndedBy::kNone || live->fired) continue;
+    if (!live->armed) return;
+    members.push_back(live.get());
+    if (const auto target = targets_.Find(live->target)) {
+      furthest_step = std::max(furthest_step, target->current_step);
+      fastest = std::max(fastest, target->steps_per_second);
+    }
+  }
+  const double lead = std::ceil(absl::ToDoubleSeconds(options_.group_lead) * fastest);
+  const int64_t common_step = furthest_step + 1 + std::max<int64_t>(1, static_cast<int64_t>(lead));
+  for (LiveCapture* live : members) {
+    const bool by_time = live->record.spec.steps == 0;
+    const bool asked = live->plan.base_step >= 0;
+    Fire(*live, by_time || asked ? live->plan.base_step : common_step);
+  }
+}
+
+void CaptureManager::Actor::Fire(LiveCapture& live, int64_t base_step) {
+  live.fired = true;
+  live.base_step = base_step;
+  FirePlan plan = live.plan;
+  plan.base_step = base_step;
+  targets_.Fire(live.record.id, plan);
+}
+
+void CaptureManager::Actor::MeasureBefore(LiveCapture& live) {
+  if (live.record.step_before_ns != 0 || live.record.current_step < 0) return;
+  const int64_t end = live.record.current_step;
+  live.record.step_before_ns =
+      targets_.MedianStepNs(live.target, std::max<int64_t>(0, end - kPerturbationSteps), end);
+}
+
+void CaptureManager::Actor::Progressed(const std::string& id, const Progress& progress) {
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr || live->cause != EndedBy::kNone) return;
+  CaptureRecord& record = live->record;
+  record.current_step = std::max(record.current_step, progress.current_step);
+  record.current_window = std::max<int64_t>(0, progress.window);
+  if (!progress.sink_status.ok()) {
+    LogWarning(StrCat("capture=", id, " ", FromAbsl(progress.sink_status.message())));
+    return End(*live, CauseOfSinkError(progress.sink_status));
+  }
+  const CaptureState before = record.state;
+  switch (progress.phase) {
+    case RecordingPhase::kArmed:
+      break;
+    case RecordingPhase::kWaiting:
+      SetState(*live, CaptureState::kWaitingStep);
+      break;
+    case RecordingPhase::kWarmup:
+      MeasureBefore(*live);
+      SetState(*live, CaptureState::kWarmup);
+      break;
+    case RecordingPhase::kRecording:
+      MeasureBefore(*live);
+      if (record.spec.steps == 0 && live->window_deadline == absl::InfiniteDuration()) {
+        live->window_deadline = clock_.Monotonic() + record.spec.duration;
+        Rearm();
+      }
+      SetState(*live, CaptureState::kRecording);
+      break;
+    case RecordingPhase::kEnded:
+      return End(*live, EndedBy::kSteps);
+    case RecordingPhase::kMissed:
+      return End(*live, EndedBy::kMissedStart);
+  }
+  if (record.state == before) Notify(record);  // The step moved.
+}
+
+void CaptureManager::Actor::TargetGone(TargetNumber target) {
+  for (const auto& [id, live] : live_) {
+    if (live->target == target) return End(*live, EndedBy::kTargetExit);
+  }
+}
+
+void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& result) {
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr) return;
+  if (live->cause == EndedBy::kNone) live->cause = EndedBy::kTargetLost;
+  // An error that came with the last events ends it as much as an earlier one.
+  if (!result.sink_status.ok()) live->cause = CauseOfSinkError(result.sink_status);
+  if (live->record.state < CaptureState::kDraining) SetState(*live, CaptureState::kDraining);
+  const int64_t start_ns = ApplyDrainResult(result, live->record);
+  if (live->record.start_unix_ns == 0) {
+    live->sink->Discard();
+    Conclude(live->cause, live->record);
+    return Terminate(id);
+  }
+  if (live->record.covered_steps > 0) {
+    live->record.step_during_ns = live->record.covered_ns / live->record.covered_steps;
+  }
+  SetState(*live, CaptureState::kStoring);
+  Store(*live, start_ns);
+}
+
+void CaptureManager::Actor::Store(LiveCapture& live, int64_t start_ns) {
+  // The file carries the record as it will be, so that a fetched file tells its own state.
+  CaptureRecord record = live.record;
+  Conclude(live.cause, record);
+  record.end_time = clock_.Now();
+  store_queue_.Post([this, sink = live.sink.get(), record = std::move(record), start_ns]() mutable {
+    const absl::Status status = sink->Finish(record, start_ns);
+    const std::string id = record.id;
+    queue_.Post([this, id, record = std::move(record), status]() mutable {
+      Stored(id, std::move(record), status);
+    });
+  });
+}
+
+void CaptureManager::Actor::Stored(const std::string& id, CaptureRecord record,
+                                   const absl::Status& status) {
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr) return;
+  if (!status.ok()) {
+    LogError(StrCat("capture=", id, " could not be stored: ", FromAbsl(status.message())));
+    live->cause = CauseOfSinkError(status);
+    record.start_unix_ns = 0;  // Nothing that can be read was kept.
+    record.error_reason = live->cause == EndedBy::kDiskFull ? "DISK_FULL" : "STORAGE";
+    record.error_message = std::string(status.message());
+    Conclude(live->cause, record);
+  }
+  live->record = std::move(record);
+  Terminate(id);
+}
+
+void CaptureManager::Actor::Terminate(const std::string& id) {
+  const auto it = live_.find(id);
+  CaptureRecord& record = it->second->record;
+  if (record.end_time == absl::InfiniteFuture()) record.end_time = clock_.Now();
+  if (absl::Status status = store_.UpdateCapture(record); !status.ok()) {
+    LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message())));
+  }
+  LogInfo(StrCat("capture=", id, " pid=", record.target.pid, " state=", ToString(record.state),
+                 " ended_by=", ToString(record.ended_by), " events=", record.event_count,
+                 " dropped=", TotalDrops(record.drops),
+                 record.error_message.empty() ? "" : " error=", record.error_message));
+  Notify(record);
+  std::erase_if(watches_, [&](const auto& entry) { return entry.second.capture_id == id; });
+  if (record.covered_steps > 0 && !stopping_) {
+    after_checks_.push_back({.record = record,
+                             .target = it->second->target,
+                             .next = clock_.Monotonic() + kAfterInterval});
+  }
+  live_.erase(it);
+  Rearm();
+  FinishShutdownIfIdle();
+}
+
+// Looks whether enough steps passed since the window to say how long they took.
+void CaptureManager::Actor::CheckAfter(AfterCheck& check) {
+  const int64_t end = check.record.windows.back().end_step;
+  const std::optional<TargetInfo> target = targets_.Find(check.target);
+  --check.tries_left;
+  check.next = clock_.Monotonic() + kAfterInterval;
+  if (!target.has_value()) check.tries_left = 0;
+  const bool enough = target.has_value() && target->current_step >= end + kPerturbationSteps;
+  if (!enough && check.tries_left > 0) return;
+  check.tries_left = 0;
+  check.record.step_after_ns = targets_.MedianStepNs(check.target, end, end + kPerturbationSteps);
+  if (check.record.step_after_ns == 0) return;
+  if (absl::Status status = store_.UpdateCapture(check.record); !status.ok()) {
+    LogWarning(StrCat("capture=", check.record.id, " catalog: ", FromAbsl(status.message())));
+  }
+}
+
+// ---- time ----
+
+void CaptureManager::Actor::Rearm() {
+  absl::Duration next = absl::InfiniteDuration();
+  for (const auto& [id, live] : live_) {
+    if (live->cause != EndedBy::kNone) continue;
+    if (!live->armed) next = std::min(next, live->arm_deadline);
+    next = std::min({next, live->deadline, live->window_deadline});
+  }
+  for (const AfterCheck& check : after_checks_) next = std::min(next, check.next);
+  queue_.SetTimer(next);
+}
+
+void CaptureManager::Actor::OnTimer() {
+  const absl::Duration now = clock_.Monotonic();
+  std::vector<std::string> ids;
+  for (const auto& [id, live] : live_) ids.push_back(id);
+  for (const std::string& id : ids) {
+    LiveCapture* live = FindLive(id);
+    if (live == nullptr || live->cause != EndedBy::kNone) continue;
+    if (now >= live->window_deadline) {
+      End(*live, EndedBy::kDuration);
+    } else if (now >= live->deadline) {
+      End(*live, EndedBy::kDeadline);
+    } else if (!live->armed && now >= live->arm_deadline) {
+      End(*live, EndedBy::kArmTimeout);
+    }
+  }
+  for (AfterCheck& check : after_checks_) {
+    if (now >= check.next) CheckAfter(check);
+  }
+  std::erase_if(after_checks_, [](const AfterCheck& check) { return check.tries_left <= 0; });
+  Rearm();
+}
+
+// ---- the end ----
+
+void CaptureManager::Actor::Stop() {
+  queue_.Post([this] {
+    stopping_ = true;
+    after_checks_.clear();
+    std::vector<std::string> ids;
+    for (const auto& [id, live] : live_) ids.push_back(id);
+    for (const std::string& id : ids) {
+      if (LiveCapture* live = FindLive(id)) End(*live, EndedBy::kDaemonStop);
+    }
+    FinishShutdownIfIdle();
+  });
+  {
+    absl::MutexLock lock(&idle_mu_);
+    if (!idle_mu_.AwaitWithTimeout(absl::Condition(&idle_), kShutdownTimeout)) {
+      LogWarning("captures were still being stored at shutdown; they are finished at next start");
+    }
+  }
+  queue_.Stop();
+  store_queue_.Stop();
+}
+
+void CaptureManager::Actor::FinishShutdownIfIdle() {
+  if (!stopping_ || !live_.empty()) return;
+  absl::MutexLock lock(&idle_mu_);
+  idle_ = true;
+}
+
+}  // namespace profd

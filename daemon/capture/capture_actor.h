@@ -1,0 +1,145 @@
+// The actor inside CaptureManager: all of its state, and what happens to it. Requests
+// (creating, asking, cancelling) are in capture_requests.cc, the life of a capture from
+// ARMING to its end in capture_actor.cc.
+#ifndef PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_
+#define PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/capture/capture_manager.h"
+#include "daemon/capture/task_queue.h"
+
+namespace profd {
+
+// One capture between CreateCapture and its terminal state.
+struct LiveCapture {
+  CaptureRecord record;
+  FirePlan plan;
+  TargetNumber target = 0;
+  std::unique_ptr<CaptureFileSink> sink;
+  EndedBy cause = EndedBy::kNone;  // Why it is being ended; kNone: it is not.
+  bool armed = false;
+  bool fired = false;
+  absl::Duration arm_deadline;                                // Monotonic.
+  absl::Duration deadline;                                    // Monotonic.
+  absl::Duration window_deadline = absl::InfiniteDuration();  // By duration only.
+  int64_t base_step = -1;                                     // First step of the plan, once known.
+};
+
+// A finished capture whose steps after the window are still to come.
+struct AfterCheck {
+  CaptureRecord record;
+  TargetNumber target = 0;
+  absl::Duration next;
+  int tries_left = 20;
+};
+
+// All of the manager's state. Every member function runs on queue_'s thread, except the
+// constructor and Stop().
+class CaptureManager::Actor {
+ public:
+  Actor(Options options, TargetPort& targets, StorePort& store, Clock& clock)
+      : options_(std::move(options)),
+        targets_(targets),
+        store_(store),
+        clock_(clock),
+        store_queue_("profd-store", clock),
+        queue_("profd-capture", clock) {
+    queue_.OnTimer([this] { OnTimer(); });
+  }
+
+  // Runs `fn` on the actor's thread and returns what it returns; UNAVAILABLE after Stop().
+  template <typename Fn>
+  auto Run(Fn fn) -> std::invoke_result_t<Fn> {
+    std::optional<std::invoke_result_t<Fn>> result;
+    const bool ran = queue_.Call([&] { result.emplace(fn()); });
+    if (!ran) return absl::UnavailableError("profd is stopping");
+    return *std::move(result);
+  }
+  TaskQueue& queue() { return queue_; }
+  TaskQueue& store_queue() { return store_queue_; }
+
+  absl::StatusOr<std::vector<CaptureRecord>> Create(const Caller& caller,
+                                                    const std::vector<TargetNumber>& numbers,
+                                                    const CaptureSpec& spec,
+                                                    std::string_view request_id, bool group);
+  absl::StatusOr<CaptureRecord> Get(const Caller& caller, std::string_view id);
+  absl::StatusOr<CaptureRecord> Cancel(const Caller& caller, std::string_view id);
+  absl::StatusOr<CaptureRecord> Delete(const Caller& caller, std::string_view id);
+  absl::StatusOr<std::vector<CaptureRecord>> Live();
+  absl::StatusOr<WatchId> Watch(const Caller& caller, std::string_view id, OnChange on_change);
+  void StopWatching(WatchId watch) { watches_.erase(watch); }
+
+  void TargetGone(TargetNumber target);
+  void Armed(const std::string& id);
+  void ArmFailed(const std::string& id, const absl::Status& why);
+  void Progressed(const std::string& id, const Progress& progress);
+  void Drained(const std::string& id, const DrainResult& result);
+  void OnTimer();
+
+  void Stop();
+
+ private:
+  struct Watcher {
+    std::string capture_id;
+    OnChange on_change;
+  };
+
+  absl::StatusOr<std::vector<CaptureRecord>> Replay(const Caller& caller,
+                                                    const std::vector<TargetInfo>& targets,
+                                                    const CaptureSpec& spec,
+                                                    std::string_view request_id);
+  absl::StatusOr<TargetInfo> Admit(const Caller& caller, TargetNumber number,
+                                   const CaptureSpec& spec);
+  absl::Status Start(std::unique_ptr<LiveCapture> live);
+  LiveCapture* FindLive(std::string_view id);
+
+  void SetState(LiveCapture& live, CaptureState to);
+  void Notify(const CaptureRecord& record);
+  void End(LiveCapture& live, EndedBy cause);
+  void FireWhenReady(LiveCapture& live);
+  void FireGroup(const std::string& group_id);
+  void Fire(LiveCapture& live, int64_t base_step);
+  void Store(LiveCapture& live, int64_t start_ns);
+  void Stored(const std::string& id, CaptureRecord record, const absl::Status& status);
+  void Terminate(const std::string& id);
+  void MeasureBefore(LiveCapture& live);
+  void CheckAfter(AfterCheck& check);
+  void Rearm();  // Sets the timer to the earliest deadline.
+  void FinishShutdownIfIdle();
+
+  const Options options_;
+  TargetPort& targets_;
+  StorePort& store_;
+  Clock& clock_;
+
+  std::map<std::string, std::unique_ptr<LiveCapture>, std::less<>> live_;
+  std::unordered_map<WatchId, Watcher> watches_;
+  WatchId next_watch_ = 1;
+  std::vector<AfterCheck> after_checks_;
+  bool stopping_ = false;
+
+  absl::Mutex idle_mu_;
+  bool idle_ ABSL_GUARDED_BY(idle_mu_) = false;  // Stopping, and nothing is live.
+
+  // Last, so that they stop first; the actor's before the store's.
+  TaskQueue store_queue_;
+  TaskQueue queue_;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_

@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
+#include "daemon/capture/capture_actor.h"
+#include "daemon/capture/capture_outcome.h"
+
+namespace profd {
+namespace {
+
+absl::Status NoSuchCapture(std::string_view id) {
+  return absl::NotFoundError(
+      StrCat("no capture ", ForDisplay(id, 40), "; `profctl captures` lists those there are"));
+}
+
+bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
+  return a.pid == b.pid && a.process_start_ticks == b.process_start_ticks;
+}
+
+absl::Status CheckRequestId(std::string_view request_id) {
+  const bool ok = request_id.size() <= 64 &&
+                  std::ranges::all_of(request_id, [](char c) { return c > 0x20 && c < 0x7f; });
+  if (ok) return absl::OkStatus();
+  return absl::InvalidArgumentError("request_id must be at most 64 printable ASCII characters");
+}
+
+}  // namespace
+
+// ---- creating ----
+
+absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, TargetNumber number,
+                                                        const CaptureSpec& spec) {
+  const std::optional<TargetInfo> target = targets_.Find(number);
+  if (!target.has_value() || target->state == TargetState::kGone) {
+    return WithReason(absl::NotFoundError(
+                          StrCat("no target ", number, "; it may have ended since it was listed")),
+                      "NO_SUCH_TARGET");
+  }
+  if (!caller.MayTouch(target->uid)) {
+    return WithReason(
+        absl::PermissionDeniedError(StrCat("target ", target->pid, " belongs to uid ", target->uid,
+                                           "; only that user or root may capture it")),
+        "OTHER_OWNER");
+  }
+  for (const auto& [id, live] : live_) {
+    if (live->target != number) continue;
+    return WithReason(absl::FailedPreconditionError(
+                          StrCat("target ", target->pid, " has a live capture, ", id,
+                                 "; wait for it, or stop it with `profctl cancel ", id, "`")),
+                      "TARGET_BUSY");
+  }
+  if (spec.steps > 0 && target->step_mark_count == 0) {
+    return WithReason(
+        absl::FailedPreconditionError(StrCat(
+            "target ", target->pid,
+            " has not marked a step; call profd.step() (profd_step() in C++) once per training "
+            "step, or capture by time with --duration 2s")),
+        "NO_STEPS");
+  }
+  if (spec.start_step >= 0 && spec.start_step <= target->current_step) {
+    return WithReason(
+        absl::FailedPreconditionError(StrCat("start step ", spec.start_step, " has passed: target ",
+                                             target->pid, " is at step ", target->current_step)),
+        "STEP_PASSED");
+  }
+  return *target;
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Replay(
+    const Caller& caller, const std::vector<TargetInfo>& targets, const CaptureSpec& spec,
+    std::string_view request_id) {
+  if (request_id.empty()) return std::vector<CaptureRecord>();
+  ASSIGN_OR_RETURN(std::vector<CaptureRecord> records, store_.FindRequest(request_id, caller.uid));
+  if (records.empty()) return records;
+  bool same = records.size() == targets.size();
+  for (CaptureRecord& record : records) {
+    same = same && record.spec == spec && std::ranges::any_of(targets, [&](const TargetInfo& t) {
+             return SameTarget(t, record.target);
+           });
+    if (const LiveCapture* live = FindLive(record.id)) record = live->record;
+  }
+  if (same) return records;
+  return WithReason(absl::AlreadyExistsError(StrCat("request_id ", request_id,
+                                                    " was used for another request, capture ",
+                                                    records.front().id)),
+                    "REQUEST_ID_REUSED");
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
+    const Caller& caller, const std::vector<TargetNumber>& numbers, const CaptureSpec& spec,
+    std::string_view request_id, bool group) {
+  if (stopping_) return absl::UnavailableError("profd is stopping; retry once it is back");
+  RETURN_IF_ERROR(ValidateSpec(spec));
+  RETURN_IF_ERROR(CheckRequestId(request_id));
+  ASSIGN_OR_RETURN(const FirePlan plan, PlanFor(spec));
+  if (numbers.empty() || std::set(numbers.begin(), numbers.end()).size() != numbers.size()) {
+    return absl::InvalidArgumentError("targets must be named, each once");
+  }
+
+  // A repeated request must be recognised even where it would now be refused (the first
+  // one made the target busy), so it is looked up with whatever targets still exist.
+  std::vector<TargetInfo> known;
+  for (const TargetNumber number : numbers) {
+    if (auto target = targets_.Find(number)) known.push_back(*std::move(target));
+  }
+  ASSIGN_OR_RETURN(std::vector<CaptureRecord> replayed, Replay(caller, known, spec, request_id));
+  if (!replayed.empty()) return replayed;
+
+  std::vector<TargetInfo> targets;
+  for (const TargetNumber number : numbers) {
+    ASSIGN_OR_RETURN(TargetInfo target, Admit(caller, number, spec));
+    targets.push_back(std::move(target));
+  }
+  if (static_cast<int64_t>(live_.size() + numbers.size()) > options_.max_live_captures) {
+    return WithReason(
+        absl::ResourceExhaustedError(StrCat("this node runs at most ", options_.max_live_captures,
+                                            " captures at once; retry when some have ended")),
+        "CAPTURE_LIMIT");
+  }
+  RETURN_IF_ERROR(store_.CheckRoom());
+
+  const std::string group_id = group ? NewUlid(clock_.Now()) : std::string();
+  std::vector<CaptureRecord> records;
+  for (TargetInfo& target : targets) {
+    auto live = std::make_unique<LiveCapture>();
+    live->target = target.number;
+    live->plan = plan;
+    live->record.id = NewUlid(clock_.Now());
+    live->record.group_id = group_id;
+    live->record.request_id = std::string(request_id);
+    live->record.spec = spec;
+    live->record.requested_by_uid = caller.uid;
+    live->record.current_step = target.current_step;
+    live->record.target = std::move(target);
+    live->record.node = options_.node_name;
+    live->record.create_time = clock_.Now();
+    live->record.end_time = absl::InfiniteFuture();
+    live->record.armed_time = absl::InfinitePast();
+    live->arm_deadline = clock_.Monotonic() + options_.arm_timeout;
+    live->deadline = clock_.Monotonic() + spec.timeout;
+    CaptureRecord record = live->record;
+    const absl::Status started = Start(std::move(live));
+    if (!started.ok()) {
+      // All or none: those already arming are ended as if the caller had cancelled.
+      for (const CaptureRecord& other : records) {
+        if (LiveCapture* member = FindLive(other.id)) End(*member, EndedBy::kCancel);
+      }
+      return started;
+    }
+    if (const LiveCapture* now = FindLive(record.id)) record = now->record;
+    records.push_back(std::move(record));
+  }
+  Rearm();
+  return records;
+}
+
+absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
+  ASSIGN_OR_RETURN(live->sink, store_.CreateFile(live->record));
+  const ArmRequest request{.capture_id = live->record.id,
+                           .memory_bytes = live->record.spec.memory_bytes,
+                           .allow_less_memory = live->record.spec.allow_less_memory};
+  if (absl::Status inserted = store_.InsertCapture(live->record); !inserted.ok()) {
+    live->sink->Discard();
+    return inserted;
+  }
+  LiveCapture& started = *live;
+  const std::string id = live->record.id;
+  live_.emplace(id, std::move(live));
+  SetState(started, CaptureState::kArming);
+  const absl::Status armed = targets_.Arm(started.target, request, *started.sink);
+  if (armed.ok()) return absl::OkStatus();
+  // It is on record already: say there what the caller is told.
+  started.cause = EndedBy::kArmFailed;
+  started.record.error_reason = ReasonOf(armed);
+  started.record.error_message = std::string(armed.message());
+  started.sink->Discard();
+  Conclude(started.cause, started.record);
+  Terminate(id);
+  return armed;
+}
+
+// ---- asking ----
+
+LiveCapture* CaptureManager::Actor::FindLive(std::string_view id) {
+  const auto it = live_.find(id);
+  return it == live_.end() ? nullptr : it->second.get();
+}
+
+absl::StatusOr<CaptureRecord> CaptureManager::Actor::Get(const Caller& caller,
+                                                         std::string_view id) {
+  CaptureRecord record;
+  if (const LiveCapture* live = FindLive(id)) {
+    record = live->record;
+  } else {
+    absl::StatusOr<CaptureRecord> stored = store_.GetCapture(id);
+    if (absl::IsNotFound(stored.status())) return NoSuchCapture(id);
+    RETURN_IF_ERROR(stored.status());
+    record = *std::move(stored);
+  }
+  if (!caller.MayTouch(record.target.uid)) return NoSuchCapture(id);
+  return record;
+}
+
+absl::StatusOr<CaptureRecord> CaptureManager::Actor::Cancel(const Caller& caller,
+                                                            std::string_view id) {
+  ASSIGN_OR_RETURN(CaptureRecord record, Get(caller, id));
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr) return record;
+  End(*live, EndedBy::kCancel);
+  return live->record;
+}
+
+absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller,
+                                                            std::string_view id) {
+  ASSIGN_OR_RETURN(CaptureRecord record, Get(caller, id));
+  if (record.deleted) return NoSuchCapture(id);
+  if (FindLive(id) != nullptr) {
+    return WithReason(absl::FailedPreconditionError(
+                          StrCat("capture ", id, " is live; `profctl cancel ", id, "` it first")),
+                      "CAPTURE_LIVE");
+  }
+  std::erase_if(after_checks_, [&](const AfterCheck& check) { return check.record.id == id; });
+  RETURN_IF_ERROR(store_.DeleteCapture(id));
+  LogInfo(StrCat("capture=", id, " deleted by uid ", caller.uid));
+  return store_.GetCapture(id);
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Live() {
+  std::vector<CaptureRecord> records;
+  for (const auto& [id, live] : live_) records.push_back(live->record);
+  return records;
+}
+
+absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::Watch(const Caller& caller,
+                                                                     std::string_view id,
+                                                                     OnChange on_change) {
+  ASSIGN_OR_RETURN(const CaptureRecord record, Get(caller, id));
+  const WatchId watch = next_watch_++;
+  on_change(record);
+  if (!IsTerminal(record.state)) {
+    watches_.emplace(watch, Watcher{std::string(id), std::move(on_change)});
+  }
+  return watch;
+}
+
+}  // namespace profd
