@@ -111,7 +111,7 @@ start_daemon() {
 }
 
 start_demo() {
-  "$bin/mlp_train" --steps 0 >"$run_dir/demo.log" 2>&1 </dev/null &
+  "$bin/mlp_train" --steps 0 --step-ms 20 >"$run_dir/demo.log" 2>&1 </dev/null &
   demo_pid=$!
   wait_until "the training process marks its steps" 60 "$demo_pid" demo_marks_steps
   say "a training process runs (pid $demo_pid)"

@@ -31,7 +31,8 @@ def tree():
     """Every file that is, or could be, committed; without git, all but the build folders."""
     try:
         names = subprocess.run(
-            ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others",
+             "--exclude-standard"],
             check=True, capture_output=True).stdout.decode().split("\0")
     except (OSError, subprocess.CalledProcessError):
         names = [os.path.relpath(os.path.join(folder, file), ROOT)
@@ -109,11 +110,9 @@ class TreeStyleTest(unittest.TestCase):
         self.report(offences)
 
     def test_every_header_is_guarded(self):
-        self.report([
-            f"{path}: no include guard"
-            for path, data in text_files()
-            if path.suffix in {".h", ".hpp"} and not re.search(rb"^#(pragma once|ifndef \w+_H(PP)?_?$)", data,
-                                                     re.MULTILINE)])
+        guard = re.compile(rb"^#(pragma once|ifndef \w+_H(PP)?_?$)", re.MULTILINE)
+        self.report([f"{path}: no include guard" for path, data in text_files()
+                     if path.suffix in {".h", ".hpp"} and not guard.search(data)])
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def captured(folder):
     try:
         poll("profd serves", lambda: subprocess.run(
             [BIN / "profctl", "node", "--json"], env=env, capture_output=True).returncode == 0)
-        demo = subprocess.Popen([BIN / "mlp_train", "--steps", "0"], env=env,
+        demo = subprocess.Popen([BIN / "mlp_train", "--steps", "0", "--step-ms", "20"], env=env,
                                 stdout=subprocess.DEVNULL)
         poll("the demo marks steps", lambda: any(
             target["pid"] == demo.pid and target["current_step"] >= 1 for target in
