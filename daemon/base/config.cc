@@ -1,0 +1,312 @@
+#include "daemon/base/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd {
+namespace {
+
+struct Setting {
+  std::string_view name;
+  std::string_view value;  // What stands for the value in --help; empty: a switch.
+  std::string_view help;
+  bool reloadable;
+  // False: not a value of this setting. `allowed` says what is.
+  bool (*set)(std::string_view value, Config& config);
+  std::string_view allowed;
+  // For comparing configurations.
+  std::string (*get)(const Config& config);
+};
+
+bool SetPath(std::string_view value, std::filesystem::path& path) {
+  if (value.empty() || value[0] != '/') return false;
+  path = std::filesystem::path(value).lexically_normal();
+  return true;
+}
+
+bool SetBytes(std::string_view value, int64_t low, int64_t& bytes) {
+  const std::optional<int64_t> parsed = ParseBytes(value);
+  if (!parsed.has_value() || *parsed < low) return false;
+  bytes = *parsed;
+  return true;
+}
+
+bool SetNumber(std::string_view value, int64_t low, int64_t high, int64_t& number) {
+  int64_t parsed = 0;
+  if (!absl::SimpleAtoi(ToAbsl(value), &parsed) || parsed < low || parsed > high) return false;
+  number = parsed;
+  return true;
+}
+
+bool SetDuration(std::string_view value, absl::Duration& duration) {
+  absl::Duration parsed;
+  if (!absl::ParseDuration(ToAbsl(value), &parsed)) return false;
+  if (parsed <= absl::ZeroDuration() || parsed > absl::Hours(1)) return false;
+  duration = parsed;
+  return true;
+}
+
+bool SetBool(std::string_view value, bool& flag) {
+  if (value != "true" && value != "false") return false;
+  flag = value == "true";
+  return true;
+}
+
+constexpr std::array<Setting, 11> kSettings = {{
+    {"data-dir", "DIR", "keep the catalog and capture files here", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.data_dir); }, "an absolute path",
+     [](const Config& c) { return c.data_dir.string(); }},
+    {"socket-dir", "DIR", "listen on DIR/control.sock and DIR/agent/agent.sock", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.socket_dir); }, "an absolute path",
+     [](const Config& c) { return c.socket_dir.string(); }},
+    {"node-name", "NAME", "this machine's name in results (default: the host name)", false,
+     [](std::string_view v, Config& c) {
+       c.node_name = std::string(v);
+       return !v.empty() && v.size() <= 255 && IsPrintableUtf8(v);
+     },
+     "1 to 255 printable bytes", [](const Config& c) { return c.node_name; }},
+    {"log-level", "LEVEL", "error, warning, info or debug (default: info)", true,
+     [](std::string_view v, Config& c) {
+       const auto level = LogLevelFromString(v);
+       c.log_level = level.value_or(c.log_level);
+       return level.has_value();
+     },
+     "error, warning, info or debug",
+     [](const Config& c) { return StrCat(static_cast<int>(c.log_level)); }},
+    {"max-storage", "BYTES", "cap on capture files; the oldest go first (default: 20GiB)", true,
+     [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_storage_bytes); },
+     "at least 1MiB", [](const Config& c) { return StrCat(c.max_storage_bytes); }},
+    {"min-free-percent", "N", "leave this much of the file system free (default: 5)", true,
+     [](std::string_view v, Config& c) { return SetNumber(v, 0, 99, c.min_free_percent); },
+     "0 to 99", [](const Config& c) { return StrCat(c.min_free_percent); }},
+    {"max-capture-memory", "BYTES", "cap on memory of all live captures (default: 512MiB)", true,
+     [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_capture_memory_bytes); },
+     "at least 1MiB", [](const Config& c) { return StrCat(c.max_capture_memory_bytes); }},
+    {"max-live-captures", "N", "captures at once (default: 64)", false,
+     [](std::string_view v, Config& c) { return SetNumber(v, 1, 1024, c.max_live_captures); },
+     "1 to 1024", [](const Config& c) { return StrCat(c.max_live_captures); }},
+    {"max-targets", "N", "processes registered at once (default: 1024)", false,
+     [](std::string_view v, Config& c) { return SetNumber(v, 1, 65536, c.max_targets); },
+     "1 to 65536", [](const Config& c) { return StrCat(c.max_targets); }},
+    {"arm-timeout", "DURATION", "how long a target may take to arm (default: 30s)", false,
+     [](std::string_view v, Config& c) { return SetDuration(v, c.arm_timeout); },
+     "above 0 and at most 1h, like 30s",
+     [](const Config& c) { return absl::FormatDuration(c.arm_timeout); }},
+    {"reflection", "", "serve gRPC reflection, for tools like grpcurl", false,
+     [](std::string_view v, Config& c) { return SetBool(v, c.reflection); }, "true or false",
+     [](const Config& c) { return std::string(c.reflection ? "true" : "false"); }},
+}};
+
+const Setting* FindSetting(std::string_view name) {
+  const auto it = std::ranges::find(kSettings, name, &Setting::name);
+  return it == kSettings.end() ? nullptr : &*it;
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return ForDisplay(name.data(), 255);
+}
+
+// The first directory of a colon-separated list, as systemd gives them.
+std::string FirstOf(const std::string& list) { return list.substr(0, list.find(':')); }
+
+}  // namespace
+
+std::optional<int64_t> ParseBytes(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, int>, 5> kUnits = {
+      {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"B", 0}}};
+  int shift = 0;
+  for (const auto& [unit, unit_shift] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    text.remove_suffix(unit.size());
+    shift = unit_shift;
+    break;
+  }
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(ToAbsl(text), &number) || number < 0) return std::nullopt;
+  if (number > (INT64_MAX >> shift)) return std::nullopt;
+  return number << shift;
+}
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  CommandLine command_line;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view argument = arguments[i];
+    if (argument == "--help" || argument == "-h") {
+      command_line.action = CommandLineAction::kHelp;
+      return command_line;
+    }
+    if (argument == "--version") {
+      command_line.action = CommandLineAction::kVersion;
+      return command_line;
+    }
+    if (!argument.starts_with("--")) {
+      return absl::InvalidArgumentError(
+          StrCat("unexpected argument '", ForDisplay(argument, 80), "'; see profd --help"));
+    }
+    argument.remove_prefix(2);
+    const size_t equals = argument.find('=');
+    const std::string name(argument.substr(0, equals));
+    const Setting* setting = FindSetting(name);
+    if (setting == nullptr && name != "config") {
+      return absl::InvalidArgumentError(
+          StrCat("no flag --", ForDisplay(name, 80), "; see profd --help"));
+    }
+    std::string value;
+    if (equals != std::string_view::npos) {
+      value = std::string(argument.substr(equals + 1));
+    } else if (setting != nullptr && setting->value.empty()) {
+      value = "true";
+    } else if (i + 1 < arguments.size()) {
+      value = arguments[++i];
+    } else {
+      return absl::InvalidArgumentError(StrCat("--", name, " needs a value; see profd --help"));
+    }
+    if (name == "config") {
+      command_line.config_file = value;
+    } else {
+      command_line.settings.emplace_back(name, value);
+    }
+  }
+  return command_line;
+}
+
+Config DefaultConfig(int64_t uid, const Getenv& getenv) {
+  Config config;
+  config.node_name = HostName();
+  if (const auto dir = getenv("RUNTIME_DIRECTORY")) {
+    config.socket_dir = FirstOf(*dir);
+  } else if (uid == 0) {
+    config.socket_dir = "/run/profd";
+  } else if (const auto xdg = getenv("XDG_RUNTIME_DIR")) {
+    config.socket_dir = std::filesystem::path(*xdg) / "profd";
+  }
+  if (const auto dir = getenv("STATE_DIRECTORY")) {
+    config.data_dir = FirstOf(*dir);
+  } else if (uid == 0) {
+    config.data_dir = "/var/lib/profd";
+  } else if (const auto xdg = getenv("XDG_STATE_HOME")) {
+    config.data_dir = std::filesystem::path(*xdg) / "profd";
+  } else if (const auto home = getenv("HOME")) {
+    config.data_dir = std::filesystem::path(*home) / ".local/state/profd";
+  }
+  return config;
+}
+
+std::filesystem::path DefaultConfigFile(int64_t uid, const Getenv& getenv) {
+  if (uid == 0) return "/etc/profd/profd.conf";
+  if (const auto xdg = getenv("XDG_CONFIG_HOME"))
+    return std::filesystem::path(*xdg) / "profd/profd.conf";
+  if (const auto home = getenv("HOME"))
+    return std::filesystem::path(*home) / ".config/profd/profd.conf";
+  return {};
+}
+
+absl::Status ApplySetting(std::string_view name, std::string_view value, Config& config) {
+  const Setting* setting = FindSetting(name);
+  if (setting == nullptr) {
+    return absl::InvalidArgumentError(
+        StrCat("no setting '", ForDisplay(name, 80), "'; see profd --help"));
+  }
+  Config changed = config;
+  if (!setting->set(value, changed)) {
+    return absl::InvalidArgumentError(
+        StrCat(name, " is '", ForDisplay(value, 80), "'; it must be ", setting->allowed));
+  }
+  config = std::move(changed);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(StrCat("cannot read ", path.string()));
+  Config changed = config;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    absl::string_view text = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (text.empty()) continue;
+    const size_t equals = text.find('=');
+    const std::string where = StrCat(path.string(), ":", number, ": ");
+    if (equals == absl::string_view::npos) {
+      return absl::InvalidArgumentError(StrCat(where, "expected `name = value`"));
+    }
+    const std::string name(absl::StripAsciiWhitespace(text.substr(0, equals)));
+    const std::string value(absl::StripAsciiWhitespace(text.substr(equals + 1)));
+    if (absl::Status status = ApplySetting(name, value, changed); !status.ok()) {
+      return absl::InvalidArgumentError(StrCat(where, FromAbsl(status.message())));
+    }
+  }
+  config = std::move(changed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Config> LoadConfig(const CommandLine& command_line, int64_t uid,
+                                  const Getenv& getenv) {
+  Config config = DefaultConfig(uid, getenv);
+  const std::filesystem::path path =
+      command_line.config_file.value_or(DefaultConfigFile(uid, getenv));
+  std::error_code error;
+  if (command_line.config_file.has_value() || std::filesystem::exists(path, error)) {
+    RETURN_IF_ERROR(ApplyConfigFile(path, config));
+  }
+  for (const auto& [name, value] : command_line.settings) {
+    RETURN_IF_ERROR(ApplySetting(name, value, config));
+  }
+  if (config.socket_dir.empty()) {
+    return absl::InvalidArgumentError("XDG_RUNTIME_DIR is not set; name a --socket-dir");
+  }
+  if (config.data_dir.empty()) {
+    return absl::InvalidArgumentError("HOME is not set; name a --data-dir");
+  }
+  return config;
+}
+
+std::vector<std::string> ChangedBeyondReload(const Config& from, const Config& to) {
+  std::vector<std::string> names;
+  for (const Setting& setting : kSettings) {
+    if (!setting.reloadable && setting.get(from) != setting.get(to)) {
+      names.emplace_back(setting.name);
+    }
+  }
+  return names;
+}
+
+std::string HelpText() {
+  std::string text =
+      "profd: records GPU training processes on demand\n"
+      "\n"
+      "usage: profd [--NAME VALUE | --NAME=VALUE]...\n"
+      "\n"
+      "  --config FILE               read settings from FILE (default: /etc/profd/profd.conf as "
+      "root,\n"
+      "                              else ~/.config/profd/profd.conf, if it exists)\n";
+  for (const Setting& setting : kSettings) {
+    std::string head =
+        StrCat("  --", setting.name, setting.value.empty() ? "" : " ", setting.value);
+    head.resize(std::max<size_t>(head.size() + 1, 30), ' ');
+    StrAppend(&text, head, setting.help, setting.reloadable ? " *" : "", "\n");
+  }
+  StrAppend(&text,
+            "  --help                      print this\n"
+            "  --version                   print the version\n"
+            "\n"
+            "Flags win over the file. * changes on SIGHUP, which reads the file again; the others\n"
+            "need a restart. SIGTERM and SIGINT end profd; what live captures recorded is kept.\n"
+            "Exit status: 0 ended as asked, 1 could not start or run, 2 wrong usage.\n");
+  return text;
+}
+
+}  // namespace profd
