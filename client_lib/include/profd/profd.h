@@ -36,7 +36,9 @@ extern "C" {
 #endif
 
 #define PROFD_API __attribute__((visibility("default")))
+#ifndef PROFD_COLD
 #define PROFD_COLD __attribute__((cold, noinline))
+#endif
 
 /* ABI version of this header. Functions are only ever added. */
 #define PROFD_ABI_VERSION 1
@@ -150,6 +152,7 @@ PROFD_API PROFD_COLD void profd_range_begin_slow(profd_name* name);
 PROFD_API PROFD_COLD void profd_instant_slow(profd_name* name);
 PROFD_API PROFD_COLD void profd_counter_slow(profd_name* name, double value);
 
+#ifndef PROFD_NO_FAST_PATHS /* The library itself has no use for them. */
 static const uint32_t profd_zero_flag_ = 0;
 static const uint32_t* profd_flag_ = &profd_zero_flag_;
 __attribute__((constructor)) static void profd_bind_flag_(void) {
@@ -174,6 +177,7 @@ static inline void profd_instant(profd_name* name) {
 static inline void profd_counter(profd_name* name, double value) {
   if (profd_is_recording_()) profd_counter_slow(name, value);
 }
+#endif
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,0 +1,35 @@
+// The agent: the library's one thread. It alone talks to the daemon, maps and unmaps
+// memory, and does whatever else may take time; application threads never wait for it.
+//
+// It sleeps in poll() while connected and nothing is asked of it. Without a daemon it
+// tries again with back-off up to 30 s.
+//
+// Threads: Start, Wake*: any. Signals are blocked in it; it is named "profd" and nice.
+// Errors:  whatever the daemon does wrong ends the connection, and with it the capture.
+// Fork:    AgentResetInChild() forgets the thread and closes what the parent had open.
+#ifndef PROFD_CLIENT_LIB_CORE_AGENT_H_
+#define PROFD_CLIENT_LIB_CORE_AGENT_H_
+
+#include <cstdint>
+
+namespace profd::client {
+
+// False: the thread could not be made.
+bool StartAgent();
+
+// Metadata changed: send it if connected.
+void WakeAgent();
+
+// Ends the wait for the next try to connect, if the agent is in one.
+void WakeAgentToConnect();
+
+bool AgentIsConnected();
+// Whether a daemon has welcomed this process at some time.
+bool AgentWasRegistered();
+uint64_t ArmedCaptureCount();
+
+void AgentResetInChild();
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CORE_AGENT_H_

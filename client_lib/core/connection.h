@@ -1,0 +1,68 @@
+// Connection is the socket to the daemon: finds it, checks whose it is, and carries whole
+// frames with their file descriptors.
+//
+// Threads: the agent's; ResetInChild() on a forked child's only thread.
+// Errors:  a peer that breaks the framing is as good as gone: kClosed.
+#ifndef PROFD_CLIENT_LIB_CORE_CONNECTION_H_
+#define PROFD_CLIENT_LIB_CORE_CONNECTION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "client_lib/core/frame_builder.h"
+#include "proto/wire/frame.h"
+
+namespace profd::client {
+
+// A frame that came in: checked to be of the length that it says.
+struct ReceivedFrame {
+  wire::FrameHeader header;
+  size_t body_bytes;
+  const char* body;
+  int fd;  // The file that came with it, or -1. The connection's, until the next frame.
+
+  // Copies the fixed body out. False: the frame is too short to have one.
+  template <typename Body>
+  bool Read(Body* into) const {
+    if (body_bytes < sizeof(Body)) return false;
+    memcpy(into, body, sizeof(Body));
+    return true;
+  }
+};
+
+class Connection {
+ public:
+  enum class Got { kFrame, kNothing, kClosed };
+
+  constexpr Connection() = default;
+
+  // Connects to the socket at `path` without waiting. False: nobody answers there, or it
+  // is neither root's nor ours.
+  bool Open(const char* path);
+  void Close();
+
+  // Sends the frame. A daemon that does not read is waited for, for some seconds.
+  bool Send(FrameBuilder& frame);
+
+  // Takes the next frame, if there is one. `frame` is good until the next call.
+  Got Receive(ReceivedFrame* frame);
+
+  bool is_open() const { return fd() >= 0; }
+  int fd() const { return fd_.load(std::memory_order_relaxed); }
+
+  // Closes the inherited descriptors and says nothing to the daemon.
+  void ResetInChild();
+
+ private:
+  void DropFile();
+
+  std::atomic<int> fd_{-1};
+  std::atomic<int> file_{-1};  // Came with the last frame.
+  alignas(8) char bytes_[wire::kMaxFrameBytes] = {};
+};
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CORE_CONNECTION_H_

@@ -1,0 +1,32 @@
+/* Included first in every file of the library (see CMakeLists.txt): binds the functions
+ * that newer glibc releases moved into libc.so under a new symbol version to the version
+ * they have had since the architecture began, so that the library also loads where glibc
+ * is older than on the build machine (2.28 and up; tests/client_lib/elf_test.py checks).
+ *
+ * How do I use a libc function that fails that test?  Add it here if it has an older
+ * version (`objdump -T libc.so.6` shows), else call the kernel directly.
+ */
+#ifndef PROFD_CLIENT_LIB_CORE_GLIBC_COMPAT_H_
+#define PROFD_CLIENT_LIB_CORE_GLIBC_COMPAT_H_
+
+#if defined(__linux__) && defined(PROFD_PIN_GLIBC)
+#if defined(__x86_64__)
+#define PROFD_GLIBC_BASE "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define PROFD_GLIBC_BASE "GLIBC_2.17"
+#endif
+#ifdef PROFD_GLIBC_BASE
+#define PROFD_PIN(function) __asm__(".symver " #function "," #function "@" PROFD_GLIBC_BASE)
+PROFD_PIN(pthread_create);
+PROFD_PIN(pthread_key_create);
+PROFD_PIN(pthread_getspecific);
+PROFD_PIN(pthread_setspecific);
+PROFD_PIN(pthread_attr_setstacksize);
+PROFD_PIN(dlopen);
+PROFD_PIN(dlsym);
+PROFD_PIN(dlerror);
+#undef PROFD_PIN
+#endif
+#endif
+
+#endif /* PROFD_CLIENT_LIB_CORE_GLIBC_COMPAT_H_ */

@@ -1,0 +1,54 @@
+// One process is one target, however many copies of the library it loads (linked, from a
+// wheel, injected). The first in the loader's list is the one that works; every later copy
+// hands each call over to it.
+//
+// The list, not a global symbol, decides: loaders use RTLD_LOCAL. It is the same for every
+// copy, and the library is never unloaded, so all copies agree without talking.
+//
+// Threads: FindEarlierCopy() while the copy is being loaded; EarlierCopy() any.
+#ifndef PROFD_CLIENT_LIB_CORE_HANDOVER_H_
+#define PROFD_CLIENT_LIB_CORE_HANDOVER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "client_lib/include/profd/profd.h"
+
+namespace profd::client {
+
+// The functions of a copy. Shared between copies of different versions: entries are only
+// ever added at the end, and `size_bytes` says how far a copy's table goes.
+struct CopyTable {
+  uint32_t size_bytes;
+  uint32_t abi_version;
+  decltype(&profd_init) init;
+  decltype(&profd_set_metadata) set_metadata;
+  decltype(&profd_step) step;
+  decltype(&profd_step_count) step_count;
+  decltype(&profd_intern) intern;
+  decltype(&profd_range_begin_id) range_begin_id;
+  decltype(&profd_range_end_id) range_end_id;
+  decltype(&profd_instant_id) instant_id;
+  decltype(&profd_counter_id) counter_id;
+  decltype(&profd_alloc) alloc;
+  decltype(&profd_free) free;
+  decltype(&profd_thread_name) thread_name;
+  decltype(&profd_get_status) get_status;
+  decltype(&profd_recording_flag) recording_flag;
+  decltype(&profd_range_begin_slow) range_begin_slow;
+  decltype(&profd_instant_slow) instant_slow;
+  decltype(&profd_counter_slow) counter_slow;
+};
+
+// Looks through the loader's list once.
+void FindEarlierCopy();
+
+// The copy that this one hands over to; null: this one works itself.
+const CopyTable* EarlierCopy();
+
+}  // namespace profd::client
+
+// This copy's own functions; what a later copy looks for by name.
+extern "C" PROFD_API const profd::client::CopyTable* profd_copy_table(void);
+
+#endif  // PROFD_CLIENT_LIB_CORE_HANDOVER_H_

@@ -1,0 +1,159 @@
+#include "client_lib/core/lifecycle.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client_lib/core/agent.h"
+#include "client_lib/core/handover.h"
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/log.h"
+#include "client_lib/core/metadata.h"
+#include "client_lib/core/session.h"
+#include "client_lib/core/status_page.h"
+#include "client_lib/core/steps.h"
+#include "client_lib/core/thread_state.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+namespace profd::client {
+namespace {
+
+enum class State : uint32_t { kNew, kStarting, kRunning, kDisabled };
+
+constinit std::atomic<State> g_state{State::kNew};
+constinit std::atomic<bool> g_loaded{false};
+constinit bool g_have_fork_handlers = false;
+constinit uint32_t g_pid = 0;
+constinit uint32_t g_registered_parent_pid = 0;
+constinit char g_socket_paths[kMaxSocketPaths][sizeof(sockaddr_un::sun_path)] = {};
+constinit uint32_t g_socket_path_count = 0;
+
+void AddSocketPath(const char* directory, const char* below) {
+  char* path = g_socket_paths[g_socket_path_count];
+  const int length =
+      snprintf(path, sizeof(g_socket_paths[0]), "%s%s/agent/agent.sock", directory, below);
+  if (length > 0 && static_cast<size_t>(length) < sizeof(g_socket_paths[0])) {
+    ++g_socket_path_count;
+  } else {
+    Log(LogLevel::kError, "socket directory %s%s: its path is too long for a socket", directory,
+        below);
+  }
+}
+
+void FindSocketPaths() {
+  g_socket_path_count = 0;
+  const char* chosen = secure_getenv("PROFD_SOCKET_DIR");
+  if (chosen != nullptr && chosen[0] != '\0') return AddSocketPath(chosen, "");
+  AddSocketPath("/run/profd", "");
+  const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/') AddSocketPath(runtime, "/profd");
+}
+
+// Forgets everything that belongs to the parent. On the child's only thread.
+void ResetInChild() {
+  if (AgentWasRegistered()) g_registered_parent_pid = g_pid;
+  AgentResetInChild();
+  g_hot.session.store(nullptr, std::memory_order_relaxed);
+  g_hot.names_incomplete.store(0, std::memory_order_relaxed);
+  g_hot.guests.store(0, std::memory_order_relaxed);
+  g_hot.alive.store(0, std::memory_order_relaxed);
+  ForgetSessions();
+  KeepStatusPagePrivate();
+  ForgetStepMarks();
+  ForgetStepThread();
+  ThreadPool::ResetInChild();
+  const bool was_started = g_state.load(std::memory_order_relaxed) != State::kDisabled;
+  if (was_started) g_state.store(State::kNew, std::memory_order_relaxed);
+  g_hot.flag.store(was_started ? kFlagForked : kFlagOff, std::memory_order_release);
+}
+
+void BeforeFork() { LockMetadata(); }
+void AfterForkInParent() { UnlockMetadata(); }
+void AfterForkInChild() {
+  UnlockMetadata();
+  ResetInChild();
+}
+
+void SetUpProcess() {
+  if (!g_have_fork_handlers) {
+    g_have_fork_handlers = true;
+    pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+    FindSocketPaths();
+    ReadMetadataFromEnvironment();
+  }
+  g_pid = static_cast<uint32_t>(getpid());
+}
+
+__attribute__((constructor(101))) void OnLoad() { Load(); }
+
+}  // namespace
+
+constinit HotState g_hot{};
+constinit HotConfig g_config{wire::ClockKind::kMonotonicNs, {false}, {false}};
+
+void Load() {
+  if (g_loaded.exchange(true)) return;
+  const int saved_errno = errno;
+  InitLog();
+  const char* disable = getenv("PROFD_DISABLE");
+  if (disable != nullptr && disable[0] != '\0' && strcmp(disable, "0") != 0) {
+    g_state.store(State::kDisabled, std::memory_order_relaxed);
+  }
+  FindEarlierCopy();
+  if (EarlierCopy() == nullptr && !IsDisabled()) {
+    madvise(&g_hot, sizeof(g_hot), MADV_WIPEONFORK);
+    ThreadPool::Init();
+    g_config.clock = wire::DetectClockKind();
+    g_config.cpu_clock = g_config.clock != wire::ClockKind::kMonotonicNs;
+  }
+  errno = saved_errno;
+}
+
+bool IsDisabled() { return g_state.load(std::memory_order_relaxed) == State::kDisabled; }
+
+bool Start() {
+  State state = g_state.load(std::memory_order_acquire);
+  if (state == State::kDisabled) return false;
+  if (state == State::kRunning) {
+    if (g_hot.alive.load(std::memory_order_relaxed) != 0) return true;
+    // The kernel wiped the page and no handler ran: a child of a bare clone().
+    ResetInChild();
+    state = State::kNew;
+  }
+  if (state != State::kNew || !g_state.compare_exchange_strong(state, State::kStarting)) {
+    return true;
+  }
+  const int saved_errno = errno;
+  SetUpProcess();
+  const bool started = StartAgent();
+  if (!started) Log(LogLevel::kError, "no thread to be had; off in this process");
+  uint32_t forked = kFlagForked;
+  g_hot.flag.compare_exchange_strong(forked, kFlagOff);
+  if (started) g_hot.alive.store(1, std::memory_order_release);
+  g_state.store(started ? State::kRunning : State::kDisabled, std::memory_order_release);
+  errno = saved_errno;
+  return started;
+}
+
+bool StartAndLookForDaemon() {
+  if (!Start()) return false;
+  WakeAgentToConnect();
+  return true;
+}
+
+void RegisterForkedChild() { Start(); }
+
+uint32_t RegisteredParentPid() { return g_registered_parent_pid; }
+
+uint32_t SocketPathCount() { return g_socket_path_count; }
+const char* SocketPath(uint32_t index) { return g_socket_paths[index]; }
+
+}  // namespace profd::client

@@ -1,0 +1,45 @@
+// The library's life in a process: loaded, started (at most one agent thread), off for
+// good, forked.
+//
+//   kNew ── profd_init(), first step mark ──► kStarting ──► kRunning
+//    │ ▲                                          │            │
+//    │ └──────────────── fork, in the child ──────┼────────────┘
+//    └── PROFD_DISABLE, or no thread to be had ───┴──► kDisabled
+//
+// Threads: any. Start() returns without waiting, whoever else is starting.
+// Fork:    handlers are registered by the first Start(). A child of a started process
+//          starts again by itself at its first step mark or range.
+#ifndef PROFD_CLIENT_LIB_CORE_LIFECYCLE_H_
+#define PROFD_CLIENT_LIB_CORE_LIFECYCLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace profd::client {
+
+// Sets the library up as far as it goes without a thread. By the loader, before main();
+// calling it again does nothing.
+void Load();
+
+bool IsDisabled();
+
+// Starts the agent if it is not running. False: disabled.
+bool Start();
+
+// As Start(), and has an agent that waits for a daemon look at once.
+bool StartAndLookForDaemon();
+
+// The first annotation in a forked child.
+void RegisterForkedChild();
+
+// The pid of the nearest ancestor that was registered with a daemon when it forked; 0.
+uint32_t RegisteredParentPid();
+
+// Where to look for the daemon's socket, in this order; constant once started.
+inline constexpr uint32_t kMaxSocketPaths = 2;
+uint32_t SocketPathCount();
+const char* SocketPath(uint32_t index);
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CORE_LIFECYCLE_H_

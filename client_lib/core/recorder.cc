@@ -1,0 +1,297 @@
+#include "client_lib/core/recorder.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client_lib/core/lifecycle.h"
+#include "client_lib/core/name_table.h"
+#include "client_lib/core/session.h"
+#include "client_lib/core/status_page.h"
+
+namespace profd::client {
+namespace {
+
+using wire::EventKind;
+
+constexpr wire::EventHeader HeaderOf(EventKind kind, size_t size, uint8_t flags = 0) {
+  return {static_cast<uint16_t>(size), static_cast<uint8_t>(kind), flags, 0};
+}
+
+// What a writer needs once it is inside a write: the capture, set up for its thread.
+enum class Entry {
+  kOff,       // Nothing records.
+  kNoThread,  // It does, but the thread has no state.
+  kReady,
+};
+
+// Inside a write. Brings `thread` to the flag's epoch.
+Entry EnterEpoch(ThreadState* thread, Session** session) {
+  const uint32_t flag = g_hot.flag.load(std::memory_order_acquire);
+  *session = g_hot.session.load(std::memory_order_acquire);
+  if (flag == kFlagOff || flag == kFlagForked || *session == nullptr) return Entry::kOff;
+  if (thread == nullptr) return Entry::kNoThread;
+  if (thread->epoch == flag) return Entry::kReady;
+  if (thread->session_serial == (*session)->serial) {
+    (*session)->FinishChunk(thread);
+  } else {
+    thread->session_serial = (*session)->serial;
+    thread->next_sequence = 0;
+    // A state from before a bare clone() still has the parent's.
+    thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  }
+  thread->ForgetChunk();
+  thread->epoch = flag;
+  return Entry::kReady;
+}
+
+// Copies `event` behind the thread's last record. False: there was no chunk for it.
+template <typename Event>
+bool Append(Session* session, ThreadState* thread, const Event& event) {
+  static_assert(sizeof(Event) % 8 == 0);
+  if (thread->used_bytes + sizeof(Event) > wire::kChunkDataBytes && !session->TakeChunk(thread)) {
+    return false;
+  }
+  memcpy(thread->data + thread->used_bytes, &event, sizeof(event));
+  thread->used_bytes += sizeof(event);
+  thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
+  return true;
+}
+
+// A write of one event of any kind but a range. `make` gets the session.
+template <typename Make>
+void RecordEvent(const Make& make) {
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session;
+  switch (EnterEpoch(thread, &session)) {
+    case Entry::kOff:
+      return;
+    case Entry::kNoThread:
+      return session->CountDrop(wire::kDropNoThreadState);
+    case Entry::kReady:
+      if (!Append(session, thread, make(session))) session->CountDrop(wire::kDropNoChunk);
+  }
+}
+
+// Whether the flag says that a capture records. In a forked child it may say "not yet".
+bool IsRecording() {
+  const uint32_t flag = g_hot.flag.load(std::memory_order_relaxed);
+  if (PROFD_LIKELY(flag != kFlagForked)) return flag != kFlagOff;
+  RegisterForkedChild();
+  return false;
+}
+
+void Push(ThreadState* thread, uint32_t name_id, wire::RangeCategory category) {
+  const uint32_t depth = thread->depth;
+  wire::OpenRange& open = thread->stack[depth];
+  open.name_id = name_id;
+  open.category = static_cast<uint16_t>(category);
+  open.reserved = 0;
+  thread->depth = depth + 1;
+  open.start_ticks = ReadTicks();
+  thread->open_depth->store(depth + 1, std::memory_order_release);
+}
+
+// Everything that is not the straight path: the thread's first range of a window, no
+// chunk, too deep, a name without a place.
+PROFD_NOINLINE void RangeBeginSlow(uint32_t name_id, wire::RangeCategory category) {
+  if (!IsRecording()) return;
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session;
+  const Entry entry = EnterEpoch(thread, &session);
+  if (entry == Entry::kOff) return;
+  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
+  if (thread->depth >= wire::kMaxRangeDepth) {
+    ++thread->too_deep;
+    return session->CountDrop(wire::kDropTooDeep);
+  }
+  if (thread->chunk == nullptr) session->TakeChunk(thread);
+  Push(thread, session->EventNameId(name_id), category);
+}
+
+void WriteRange(ThreadState* thread, uint32_t depth, uint64_t end_ticks) {
+  const wire::OpenRange& open = thread->stack[depth];
+  wire::RangeEvent event;
+  event.header = HeaderOf(EventKind::kRange, sizeof(event));
+  event.start_ticks = open.start_ticks;
+  event.duration_ticks = end_ticks > open.start_ticks ? end_ticks - open.start_ticks : 0;
+  event.name_id = open.name_id;
+  event.depth = static_cast<uint16_t>(depth);
+  event.category = open.category;
+  const uint32_t used = thread->used_bytes;
+  memcpy(thread->data + used, &event, sizeof(event));
+  thread->used_bytes = used + sizeof(event);
+  thread->chunk->published_bytes.store(used + sizeof(event), std::memory_order_release);
+}
+
+// The chunk is full, or there is none, or the innermost range was too deep to be noted.
+// Inside a write, at the thread's epoch.
+PROFD_NOINLINE void RangeEndSlow(ThreadState* thread, uint64_t end_ticks) {
+  if (thread->too_deep > 0) {
+    --thread->too_deep;
+    return;
+  }
+  if (thread->depth == 0) return;
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr) return;
+  const uint32_t depth = thread->depth - 1;
+  const bool kept = thread->used_bytes + sizeof(wire::RangeEvent) <= wire::kChunkDataBytes ||
+                    session->TakeChunk(thread);
+  if (kept) {
+    WriteRange(thread, depth, end_ticks);
+  } else {
+    session->CountDrop(wire::kDropNoChunk);
+  }
+  thread->depth = depth;
+  thread->open_depth->store(depth, std::memory_order_release);
+}
+
+}  // namespace
+
+uint32_t InternName(const char* text, size_t length) {
+  if (text == nullptr) return wire::kOtherNameId;
+  const uint64_t names_before = g_names.name_count();
+  const uint32_t id = g_names.Intern(text, length);
+  if (g_names.name_count() != names_before || id == wire::kOtherNameId) {
+    RecordNameCounts(g_names.name_count(), g_names.other_count());
+  }
+  // Either this sees the capture, or the agent that arms it sees the name.
+  if (g_hot.session.load(std::memory_order_seq_cst) == nullptr) return id;
+  WriteGuard guard(CurrentThread());
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session != nullptr) session->PublishName(id);
+  return id;
+}
+
+uint32_t IdOf(profd_name* name) {
+  const uint32_t known = __atomic_load_n(&name->id, __ATOMIC_ACQUIRE);
+  if (PROFD_LIKELY(known != wire::kNoNameId)) return known;
+  const size_t length = name->length != 0       ? name->length
+                        : name->text != nullptr ? strlen(name->text)
+                                                : 0;
+  const uint32_t id = InternName(name->text, length);
+  __atomic_store_n(&name->id, id, __ATOMIC_RELEASE);
+  return id;
+}
+
+uint32_t CheckedId(uint32_t id) {
+  return PROFD_LIKELY(id != wire::kNoNameId && id < g_names.id_limit()) ? id : wire::kOtherNameId;
+}
+
+void RangeBegin(uint32_t name_id, wire::RangeCategory category) {
+  ThreadState* thread = CurrentThread();
+  if (PROFD_UNLIKELY(thread == nullptr)) return RangeBeginSlow(name_id, category);
+  thread->EnterWrite();
+  if (PROFD_UNLIKELY((g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) |
+                     (g_hot.names_incomplete.load(std::memory_order_relaxed) != 0) |
+                     (name_id <= wire::kOtherNameId) | (thread->chunk == nullptr) |
+                     (thread->depth >= wire::kMaxRangeDepth))) {
+    thread->LeaveWrite();
+    return RangeBeginSlow(name_id, category);
+  }
+  Push(thread, name_id, category);
+  thread->LeaveWrite();
+}
+
+void RangeEnd() {
+  const uint64_t end_ticks = ReadTicks();
+  ThreadState* thread = CurrentThread();
+  if (PROFD_UNLIKELY(thread == nullptr)) return;
+  thread->EnterWrite();
+  if (PROFD_LIKELY(g_hot.flag.load(std::memory_order_relaxed) == thread->epoch)) {
+    if (PROFD_UNLIKELY((thread->depth == 0) | (thread->too_deep != 0) |
+                       (thread->used_bytes + sizeof(wire::RangeEvent) > wire::kChunkDataBytes))) {
+      RangeEndSlow(thread, end_ticks);
+    } else {
+      const uint32_t depth = thread->depth - 1;
+      WriteRange(thread, depth, end_ticks);
+      thread->depth = depth;
+      thread->open_depth->store(depth, std::memory_order_release);
+    }
+  }
+  thread->LeaveWrite();
+}
+
+void RecordInstant(uint32_t name_id) {
+  if (!IsRecording()) return;
+  RecordEvent([&](Session* session) {
+    wire::InstantEvent event{};
+    event.header = HeaderOf(EventKind::kInstant, sizeof(event));
+    event.time_ticks = ReadTicks();
+    event.name_id = session->EventNameId(name_id);
+    return event;
+  });
+}
+
+void RecordCounter(uint32_t name_id, double value) {
+  if (!IsRecording()) return;
+  RecordEvent([&](Session* session) {
+    wire::CounterEvent event{};
+    event.header = HeaderOf(EventKind::kCounter, sizeof(event));
+    event.time_ticks = ReadTicks();
+    event.value = value;
+    event.name_id = session->EventNameId(name_id);
+    return event;
+  });
+}
+
+void RecordMemory(const profd_memory_event& memory, uint8_t flags) {
+  if (!IsRecording()) return;
+  RecordEvent([&](Session*) {
+    wire::MemoryEvent event{};
+    event.header = HeaderOf(EventKind::kMemory, sizeof(event), flags);
+    event.time_ticks = ReadTicks();
+    event.address = memory.address;
+    event.bytes = memory.bytes;
+    event.total_allocated_bytes = memory.total_allocated_bytes;
+    event.total_reserved_bytes = memory.total_reserved_bytes;
+    event.device_type = memory.device_type;
+    event.device_index = memory.device_index;
+    event.category = memory.category;
+    return event;
+  });
+}
+
+void RecordStep(Session* session, ThreadState* thread, uint64_t step, uint64_t ticks) {
+  Session* entered;
+  const Entry entry = EnterEpoch(thread, &entered);
+  if (entry == Entry::kOff) return;
+  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
+  wire::StepEvent event{};
+  event.header = HeaderOf(EventKind::kStep, sizeof(event));
+  event.time_ticks = ticks;
+  event.step = step;
+  if (!Append(session, thread, event)) session->CountDrop(wire::kDropNoChunk);
+}
+
+void SetThreadName(const char* name) {
+  ThreadState* thread = CurrentThreadOrNew();
+  if (thread == nullptr || name == nullptr) return;
+  const size_t length = strnlen(name, kMaxThreadNameBytes);
+  memcpy(thread->name, name, length);
+  thread->name_length = static_cast<uint32_t>(length);
+  if (!IsRecording()) return;
+  const uint32_t name_id = InternName(name, length);
+  WriteGuard guard(thread);
+  Session* session;
+  // A thread that has written nothing yet says its name with its first chunk.
+  if (EnterEpoch(thread, &session) != Entry::kReady || thread->named_serial != session->serial) {
+    return;
+  }
+  wire::ThreadNameEvent event{};
+  event.header = HeaderOf(EventKind::kThreadName, sizeof(event));
+  event.name_id = session->EventNameId(name_id);
+  if (!Append(session, thread, event)) session->CountDrop(wire::kDropNoChunk);
+}
+
+void LeaveCapture(ThreadState* state) {
+  WriteGuard guard(state);
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session != nullptr && session->serial == state->session_serial) session->FinishChunk(state);
+  state->ForgetChunk();
+  state->epoch = kNoEpoch;
+}
+
+}  // namespace profd::client

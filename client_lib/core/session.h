@@ -1,0 +1,99 @@
+// Session is one capture as this process sees it, from ARM to RELEASE: the daemon's
+// memory, mapped, and the plan of its windows.
+//
+// Lives in one of a few static slots. HotState.session leads to it from ARM to STOP, so
+// that after STOP no thread can come to it. A slot whose writers would not stop is never
+// used again, and its mapping is left behind.
+//
+// Threads:   Open(), Prefault(), PublishAllNames() and Unmap() on the agent thread.
+//            Everything else on threads inside a write (WriteGuard) that found it in
+//            HotState.session; after STOP on the agent thread.
+// Hot path:  TakeChunk(), CountDrop(), PublishName(): no lock, allocation or system call.
+// Ownership: owns the mapping; MADV_DONTFORK, so a child has none.
+// Errors:    memory that does not look as it must is refused (Open() says false). What the
+//            daemon writes later (the free list) is bounds-checked at each use.
+#ifndef PROFD_CLIENT_LIB_CORE_SESSION_H_
+#define PROFD_CLIENT_LIB_CORE_SESSION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/thread_state.h"
+#include "proto/wire/capture_memory.h"
+#include "proto/wire/frame.h"
+
+namespace profd::client {
+
+struct Session {
+  uint32_t serial;  // Unique in this process; never 0.
+  uint64_t capture_number;
+
+  std::byte* memory;
+  wire::CaptureMemoryLayout layout;
+  wire::CaptureMemoryHeader* header;
+  wire::ChunkControl* chunk_table;
+  std::atomic<uint32_t>* name_index;
+  uint64_t prefaulted_bytes;
+
+  // The plan, written by the agent before `has_plan` (release). From then on the step
+  // thread alone moves the windows (steps.cc), until STOP; then the agent again.
+  wire::FireBody plan;
+  std::atomic<uint32_t> has_plan;
+  uint64_t base_step;           // kNextStep until the first mark of the plan.
+  bool plan_begun;              // The step thread has seen that mark.
+  bool finished;                // Ended or missed: marks have nothing more to do.
+  bool cycle_open;              // The flag is on, for cycle `window`.
+  bool window_open;             // windows[window] has begun and not ended.
+  std::atomic<uint32_t> phase;  // Ours of header->phase.
+  // The window (or warm-up) that the flag's current epoch belongs to.
+  std::atomic<uint32_t> window;
+
+  // Maps and checks `fd`, which stays the caller's. False: it is not what ARM said.
+  bool Open(int fd, const wire::ArmBody& arm);
+
+  // Touches pages of the mapping up to `until_bytes`.
+  void Prefault(uint64_t until_bytes);
+
+  // Gives every name of the process its bytes here.
+  void PublishAllNames();
+
+  // Unmaps. Only when no thread is inside a write.
+  void Unmap();
+
+  // Makes `id` readable by the daemon. False: no room; events say "(other)" instead.
+  bool PublishName(uint32_t id);
+
+  // The id that events may carry for `id`, counting those that become "(other)".
+  uint32_t EventNameId(uint32_t id);
+
+  // Gives `thread` a free chunk in place of its full one, or of none, and moves its open
+  // ranges there. False: no chunk is free; nothing changed.
+  bool TakeChunk(ThreadState* thread);
+
+  // `thread` is done with its chunk; the ranges open in it stay behind.
+  void FinishChunk(ThreadState* thread);
+
+  // Counts `count` events that were lost, in or outside a window as things are now.
+  void CountDrop(wire::DropCause cause, uint64_t count = 1);
+
+  // Counts the open ranges of `thread` that never had a chunk.
+  void CountUnhousedRanges(ThreadState* thread);
+
+  void SetPhase(wire::Phase to);
+};
+
+// A free slot, or null when stuck writers hold all of them.
+Session* NewSession();
+
+// The child of a fork has none of the mappings.
+void ForgetSessions();
+
+// Counts drops for the status page too.
+void CountProcessDrops(uint64_t count);
+uint64_t ProcessDrops();
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CORE_SESSION_H_

@@ -1,0 +1,205 @@
+#include "client_lib/core/steps.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client_lib/core/recorder.h"
+#include "client_lib/core/session.h"
+#include "client_lib/core/status_page.h"
+
+namespace profd::client {
+namespace {
+
+using wire::Phase;
+
+constexpr uint64_t kMaxActiveSteps = 1'000'000;
+
+enum class StepRole : uint8_t { kUnknown, kStepThread, kForeign };
+__thread StepRole t_role __attribute__((tls_model("initial-exec"))) = StepRole::kUnknown;
+constinit std::atomic<bool> g_have_step_thread{false};
+constinit std::atomic<uint32_t> g_last_epoch{0};
+
+bool IsStepThread() {
+  if (PROFD_LIKELY(t_role != StepRole::kUnknown)) return t_role == StepRole::kStepThread;
+  const bool first = !g_have_step_thread.exchange(true);
+  t_role = first ? StepRole::kStepThread : StepRole::kForeign;
+  return first;
+}
+
+// Where the plan says step `step` lies.
+struct Position {
+  Phase phase;  // kWaiting, kWarmup, kRecording or kEnded
+  uint32_t cycle;
+};
+
+Position PositionOf(const wire::FireBody& plan, uint64_t base_step, uint64_t step) {
+  if (step < base_step) return {Phase::kWaiting, 0};
+  const uint64_t offset = step - base_step;
+  const uint64_t cycle_steps = plan.wait_steps + uint64_t{plan.warmup_steps} + plan.active_steps;
+  const uint64_t cycle = offset / cycle_steps;
+  const uint64_t in_cycle = offset % cycle_steps;
+  if (cycle >= plan.repeat) return {Phase::kEnded, plan.repeat - 1};
+  const auto index = static_cast<uint32_t>(cycle);
+  if (in_cycle < plan.wait_steps) return {Phase::kWaiting, index};
+  if (in_cycle < plan.wait_steps + uint64_t{plan.warmup_steps}) return {Phase::kWarmup, index};
+  return {Phase::kRecording, index};
+}
+
+// Whether the first recorded step has begun before step `next`, which is still to come.
+bool IsTooLate(const wire::FireBody& plan, uint64_t base_step, uint64_t next) {
+  const uint64_t lead = plan.wait_steps + uint64_t{plan.warmup_steps};
+  return base_step < next && next - base_step > lead;
+}
+
+void OpenWindow(Session* session, uint64_t first_step, uint64_t ticks) {
+  const uint32_t index = session->window.load(std::memory_order_relaxed);
+  wire::Window& window = session->header->windows[index];
+  window.first_step.store(first_step, std::memory_order_relaxed);
+  window.start_ticks.store(ticks, std::memory_order_release);
+  session->header->window_count.store(index + 1, std::memory_order_release);
+  session->window_open = true;
+}
+
+void CloseWindow(Session* session, uint64_t end_step, uint64_t ticks) {
+  const uint32_t index = session->window.load(std::memory_order_relaxed);
+  wire::Window& window = session->header->windows[index];
+  window.end_step.store(end_step, std::memory_order_relaxed);
+  window.end_ticks.store(ticks, std::memory_order_release);
+  session->window_open = false;
+}
+
+void OpenCycle(Session* session, uint32_t index) {
+  session->window.store(index, std::memory_order_relaxed);
+  session->cycle_open = true;
+  g_hot.flag.store(NextEpoch(), std::memory_order_release);
+}
+
+void CloseCycle(Session* session) {
+  session->cycle_open = false;
+  g_hot.flag.store(kFlagOff, std::memory_order_release);
+}
+
+// Ends what step `step` is no longer part of.
+void LeaveCycle(Session* session, ThreadState* thread, const Position& position, uint64_t step,
+                uint64_t ticks) {
+  if (!session->cycle_open) return;
+  const bool same_cycle = position.cycle == session->window.load(std::memory_order_relaxed) &&
+                          position.phase != Phase::kEnded && position.phase != Phase::kWaiting;
+  if (same_cycle) return;
+  RecordStep(session, thread, step, ticks);
+  if (session->window_open) CloseWindow(session, step, ticks);
+  CloseCycle(session);
+}
+
+void EnterCycle(Session* session, ThreadState* thread, const Position& position, uint64_t step,
+                uint64_t ticks) {
+  if (position.phase == Phase::kWaiting || position.phase == Phase::kEnded) {
+    session->finished = position.phase == Phase::kEnded;
+    return;
+  }
+  if (!session->cycle_open) OpenCycle(session, position.cycle);
+  if (position.phase == Phase::kRecording && !session->window_open) {
+    OpenWindow(session, step, ticks);
+  }
+  RecordStep(session, thread, step, ticks);
+}
+
+void CarryOutPlan(Session* session, ThreadState* thread, uint64_t step, uint64_t ticks) {
+  const wire::FireBody& plan = session->plan;
+  if (plan.active_steps == 0) return RecordStep(session, thread, step, ticks);
+  if (!session->plan_begun) {
+    session->plan_begun = true;
+    if (session->base_step == wire::kNextStep) session->base_step = step;
+    if (IsTooLate(plan, session->base_step, step)) {
+      session->finished = true;
+      session->SetPhase(Phase::kMissed);
+    }
+  }
+  if (session->finished) return;
+  const Position position = PositionOf(plan, session->base_step, step);
+  LeaveCycle(session, thread, position, step, ticks);
+  EnterCycle(session, thread, position, step, ticks);
+  session->SetPhase(position.phase);
+}
+
+PROFD_NOINLINE void MarkStepInCapture(uint64_t step, uint64_t ticks) {
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr) return;
+  if (session->has_plan.load(std::memory_order_acquire) != 0) {
+    CarryOutPlan(session, thread, step, ticks);
+  }
+  session->header->current_step.store(step, std::memory_order_release);
+}
+
+PROFD_NOINLINE void MarkForeignStep() {
+  RecordForeignStepMark();
+  WriteGuard guard(CurrentThread());
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr) return;
+  session->header->foreign_step_mark_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void MarkStep() {
+  if (PROFD_UNLIKELY(!IsStepThread())) return MarkForeignStep();
+  const uint64_t ticks = ReadTicks();
+  const uint64_t step = StepMarkCount();
+  const auto os_thread = step == 0 ? static_cast<uint32_t>(syscall(SYS_gettid)) : 0;
+  RecordStepMark(step, ticks, os_thread);
+  if (PROFD_UNLIKELY(g_hot.session.load(std::memory_order_relaxed) != nullptr)) {
+    MarkStepInCapture(step, ticks);
+  }
+}
+
+bool IsValidPlan(const wire::FireBody& plan) {
+  return plan.repeat >= 1 && plan.repeat <= wire::kMaxWindows &&
+         plan.active_steps <= kMaxActiveSteps;
+}
+
+void StartPlan(Session* session, const wire::FireBody& plan) {
+  session->plan = plan;
+  session->base_step = plan.base_step;
+  if (plan.active_steps == 0) {
+    session->window.store(0, std::memory_order_relaxed);
+    OpenWindow(session, wire::kNextStep, ReadTicks());
+    session->SetPhase(Phase::kRecording);
+    session->has_plan.store(1, std::memory_order_release);
+    OpenCycle(session, 0);
+    return;
+  }
+  if (plan.base_step != wire::kNextStep && IsTooLate(plan, plan.base_step, StepMarkCount())) {
+    session->SetPhase(Phase::kMissed);
+    return;
+  }
+  session->SetPhase(Phase::kWaiting);
+  session->has_plan.store(1, std::memory_order_release);
+}
+
+void EndPlan(Session* session, uint64_t ticks) {
+  if (session->window_open) {
+    const bool by_time = session->plan.active_steps == 0;
+    const uint64_t marks = StepMarkCount();
+    CloseWindow(session, by_time || marks == 0 ? wire::kNextStep : marks - 1, ticks);
+  }
+  session->cycle_open = false;
+  const auto phase = static_cast<Phase>(session->phase.load(std::memory_order_relaxed));
+  if (phase != Phase::kMissed) session->SetPhase(Phase::kEnded);
+}
+
+void ForgetStepThread() {
+  t_role = StepRole::kUnknown;
+  g_have_step_thread.store(false, std::memory_order_relaxed);
+}
+
+uint32_t NextEpoch() {
+  uint32_t epoch;
+  do {
+    epoch = g_last_epoch.fetch_add(1, std::memory_order_relaxed) + 1;
+  } while (epoch == kFlagOff || epoch == kFlagForked || epoch == kNoEpoch);
+  return epoch;
+}
+
+}  // namespace profd::client
