@@ -81,6 +81,8 @@ struct MemoryOptions {
   // Points per device at most, >= 4; 0: all. Each bucket of time keeps its lowest and
   // highest point, so that no peak is lost.
   int64_t max_points = 0;
+  // False: peak_by_op stays empty, and no range is read.
+  bool peak_by_op = true;
 };
 
 struct MemoryPoint {
@@ -115,7 +117,8 @@ struct DeviceMemory {
   std::vector<MemoryShare> peak_by_op;  // "(no range)" for blocks allocated outside any.
   // Alive at the peak but allocated before the window: peak_bytes less the above; >= 0.
   int64_t peak_older_bytes = 0;
-  std::vector<MemoryPoint> points;  // By time. Empty only if there was no event.
+  // By time. The first is `start_bytes` at the window's start; one after each event follows.
+  std::vector<MemoryPoint> points;
 };
 
 struct MemoryTimeline {

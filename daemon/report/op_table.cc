@@ -1,0 +1,322 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/reports.h"
+#include "daemon/report/step_lookup.h"
+
+namespace profd::report {
+namespace {
+
+using store::RangeBatch;
+
+constexpr std::array<std::pair<OpSort, std::string_view>, 6> kSortNames = {{
+    {OpSort::kSelfCpu, "self_cpu"},
+    {OpSort::kCpuTotal, "cpu_total"},
+    {OpSort::kCalls, "calls"},
+    {OpSort::kAverage, "average"},
+    {OpSort::kMax, "max"},
+    {OpSort::kName, "name"},
+}};
+
+// Sums are unsigned so that no number in a stranger's file can overflow.
+struct Totals {
+  uint64_t calls = 0;
+  uint64_t self_ns = 0;
+  uint64_t total_ns = 0;
+  int64_t min_ns = 0;
+  int64_t max_ns = 0;
+
+  void Add(int64_t duration_ns, uint64_t self) {
+    min_ns = calls == 0 ? duration_ns : std::min(min_ns, duration_ns);
+    max_ns = std::max(max_ns, duration_ns);
+    ++calls;
+    self_ns += self;
+    total_ns += static_cast<uint64_t>(duration_ns);
+  }
+  void Add(const Totals& other) {
+    if (other.calls == 0) return;
+    min_ns = calls == 0 ? other.min_ns : std::min(min_ns, other.min_ns);
+    max_ns = std::max(max_ns, other.max_ns);
+    calls += other.calls;
+    self_ns += other.self_ns;
+    total_ns += other.total_ns;
+  }
+};
+
+uint64_t Without(int64_t duration_ns, uint64_t children_ns) {
+  const auto duration = static_cast<uint64_t>(duration_ns);
+  return duration - std::min(duration, children_ns);
+}
+
+// Self times of one thread's ranges, which come in order of their end.
+class SelfTimes {
+ public:
+  virtual ~SelfTimes() = default;
+  virtual void Compute(const RangeBatch& batch, std::span<uint64_t> self) = 0;
+};
+
+// Needs no times: in end order the children of a range at depth d are those at depth d + 1
+// since the last range at depth d. True only if no range is missing.
+class SelfTimesByDepth : public SelfTimes {
+ public:
+  void Compute(const RangeBatch& batch, std::span<uint64_t> self) override {
+    for (size_t i = 0; i < batch.size; ++i) {
+      const size_t depth = batch.depth[i];
+      if (depth + 1 >= children_ns_.size()) children_ns_.resize(depth + 2);
+      self[i] = Without(batch.duration_ns[i], std::exchange(children_ns_[depth + 1], 0));
+      children_ns_[depth] += static_cast<uint64_t>(batch.duration_ns[i]);
+    }
+  }
+
+ private:
+  std::vector<uint64_t> children_ns_ = std::vector<uint64_t>(2);
+};
+
+// For captures with drops: children whose parent is missing fall to the nearest range
+// around them that was kept. Keeps the ranges no later one has enclosed yet; of too many
+// of those, neighbours are merged, so that a range which began between two of them may
+// miss the older one's time.
+class SelfTimesByTime : public SelfTimes {
+ public:
+  void Compute(const RangeBatch& batch, std::span<uint64_t> self) override {
+    for (size_t i = 0; i < batch.size; ++i) {
+      uint64_t children_ns = 0;
+      while (!unclaimed_.empty() && unclaimed_.back().start_ns >= batch.start_ns[i]) {
+        children_ns += unclaimed_.back().duration_ns;
+        unclaimed_.pop_back();
+      }
+      self[i] = Without(batch.duration_ns[i], children_ns);
+      if (batch.depth[i] == 0) {
+        unclaimed_.clear();
+        continue;
+      }
+      unclaimed_.push_back({batch.start_ns[i], static_cast<uint64_t>(batch.duration_ns[i])});
+      if (unclaimed_.size() > kMostUnclaimed) MergeNeighbours();
+    }
+  }
+
+ private:
+  static constexpr size_t kMostUnclaimed = 8192;
+  struct Range {
+    int64_t start_ns;
+    uint64_t duration_ns;
+  };
+
+  void MergeNeighbours() {
+    size_t kept = 0;
+    for (size_t i = 0; i < unclaimed_.size(); ++i) {
+      if (i % 2 == 0) {
+        unclaimed_[kept++] = unclaimed_[i];
+      } else {
+        unclaimed_[kept - 1].duration_ns += unclaimed_[i].duration_ns;
+      }
+    }
+    unclaimed_.resize(kept);
+  }
+
+  std::vector<Range> unclaimed_;
+};
+
+class OpSummary {
+ public:
+  OpSummary(store::CaptureReader& reader, const OpOptions& options)
+      : reader_(reader),
+        by_step_(options.by_step),
+        exact_(TotalDrops(reader.record().drops) > 0),
+        lookup_(reader.steps()) {}
+
+  absl::Status Read(const std::optional<StepRecord>& only) {
+    if (!by_step_) by_name_.resize(reader_.names().size());
+    uint32_t columns = store::kRangeDuration | store::kRangeName | store::kRangeDepth;
+    store::TimeFilter filter;
+    if (only.has_value()) {
+      only_ = only;
+      // All that its ranges enclose begins behind it, too.
+      filter.begin_ns = only->start_ns;
+    }
+    if (exact_ || by_step_ || only.has_value()) columns |= store::kRangeStart;
+    return reader_.ForEachRange(columns, filter, [&](const RangeBatch& batch) {
+      AddBatch(batch);
+      return absl::OkStatus();
+    });
+  }
+
+  // One row per distinct name (and step): ids are the target's, so two may read the same.
+  std::vector<OpRow> TakeRows() {
+    absl::flat_hash_map<std::pair<std::string_view, int64_t>, Totals> merged;
+    const auto names = reader_.names();
+    for (size_t name = 0; name < by_name_.size(); ++name) {
+      if (by_name_[name].calls > 0) {
+        merged[{names[name], only_ ? only_->index : -1}].Add(by_name_[name]);
+      }
+    }
+    for (const auto& [key, totals] : by_name_and_step_) {
+      const auto& [name, position] = key;
+      merged[{names[name], position == StepLookup::kNone ? -1 : lookup_.steps()[position].index}]
+          .Add(totals);
+    }
+    std::vector<OpRow> rows;
+    rows.reserve(merged.size());
+    for (const auto& [key, totals] : merged) {
+      rows.push_back({.name = std::string(key.first),
+                      .step = by_step_ ? key.second : -1,
+                      .calls = static_cast<int64_t>(totals.calls),
+                      .self_cpu_ns = static_cast<int64_t>(totals.self_ns),
+                      .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
+                      .min_ns = totals.min_ns,
+                      .max_ns = totals.max_ns});
+    }
+    return rows;
+  }
+
+ private:
+  void AddBatch(const RangeBatch& batch) {
+    if (self_.size() < batch.size) self_.resize(batch.size);
+    SelfTimesOf(batch.thread).Compute(batch, std::span(self_).first(batch.size));
+    if (by_step_) {
+      AddByStep(batch);
+    } else if (only_.has_value()) {
+      AddOnlyStep(batch);
+    } else {
+      for (size_t i = 0; i < batch.size; ++i) {
+        by_name_[batch.name[i]].Add(batch.duration_ns[i], self_[i]);
+      }
+    }
+  }
+
+  void AddByStep(const RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (only_.has_value() && !BeginsInOnly(batch.start_ns[i])) continue;
+      by_name_and_step_[{batch.name[i], lookup_.PositionAt(batch.start_ns[i])}].Add(
+          batch.duration_ns[i], self_[i]);
+    }
+  }
+
+  void AddOnlyStep(const RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (!BeginsInOnly(batch.start_ns[i])) continue;
+      by_name_[batch.name[i]].Add(batch.duration_ns[i], self_[i]);
+    }
+  }
+
+  bool BeginsInOnly(int64_t time_ns) const {
+    return time_ns >= only_->start_ns &&
+           static_cast<uint64_t>(time_ns) - static_cast<uint64_t>(only_->start_ns) <
+               static_cast<uint64_t>(only_->duration_ns);
+  }
+
+  SelfTimes& SelfTimesOf(uint32_t thread) {
+    if (thread >= threads_.size()) threads_.resize(thread + 1);
+    std::unique_ptr<SelfTimes>& times = threads_[thread];
+    if (times == nullptr) {
+      if (exact_) {
+        times = std::make_unique<SelfTimesByTime>();
+      } else {
+        times = std::make_unique<SelfTimesByDepth>();
+      }
+    }
+    return *times;
+  }
+
+  store::CaptureReader& reader_;
+  const bool by_step_;
+  const bool exact_;
+  std::optional<StepRecord> only_;
+  StepLookup lookup_;
+  std::vector<std::unique_ptr<SelfTimes>> threads_;
+  std::vector<uint64_t> self_;
+  std::vector<Totals> by_name_;
+  absl::flat_hash_map<std::pair<uint32_t, size_t>, Totals> by_name_and_step_;
+};
+
+// a comes before b, as far as `sort` can tell.
+bool ComesBefore(OpSort sort, const OpRow& a, const OpRow& b) {
+  switch (sort) {
+    case OpSort::kSelfCpu:
+      return a.self_cpu_ns > b.self_cpu_ns;
+    case OpSort::kCpuTotal:
+      return a.cpu_total_ns > b.cpu_total_ns;
+    case OpSort::kCalls:
+      return a.calls > b.calls;
+    case OpSort::kAverage:
+      return static_cast<double>(a.cpu_total_ns) / static_cast<double>(a.calls) >
+             static_cast<double>(b.cpu_total_ns) / static_cast<double>(b.calls);
+    case OpSort::kMax:
+      return a.max_ns > b.max_ns;
+    case OpSort::kName:
+      return a.name < b.name;
+  }
+  return false;
+}
+
+void SortRows(OpSort sort, std::vector<OpRow>& rows) {
+  std::sort(rows.begin(), rows.end(), [sort](const OpRow& a, const OpRow& b) {
+    if (ComesBefore(sort, a, b)) return true;
+    if (ComesBefore(sort, b, a)) return false;
+    return std::tie(a.name, a.step) < std::tie(b.name, b.step);
+  });
+}
+
+// "3, 4, 5" or, of many, "3 to 1002".
+std::string DescribeSteps(std::span<const StepRecord> steps) {
+  if (steps.empty()) return "none: it was taken by time";
+  if (steps.size() > 8) return StrCat(steps.front().index, " to ", steps.back().index);
+  std::string text;
+  for (const StepRecord& step : steps) StrAppend(&text, text.empty() ? "" : ", ", step.index);
+  return text;
+}
+
+}  // namespace
+
+std::string_view ToString(OpSort sort) {
+  for (const auto& [value, name] : kSortNames) {
+    if (value == sort) return name;
+  }
+  return "self_cpu";
+}
+
+std::optional<OpSort> OpSortFromString(std::string_view text) {
+  for (const auto& [value, name] : kSortNames) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptions& options) {
+  if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
+  std::optional<StepRecord> only;
+  if (options.step.has_value()) {
+    const StepLookup lookup(reader.steps());
+    only = lookup.WithIndex(*options.step);
+    if (!only.has_value()) {
+      return absl::InvalidArgumentError(StrCat("step ", *options.step,
+                                               " is not in the capture; its steps are ",
+                                               DescribeSteps(lookup.steps())));
+    }
+  }
+  OpSummary summary(reader, options);
+  RETURN_IF_ERROR(summary.Read(only));
+
+  OpTable table;
+  table.rows = summary.TakeRows();
+  table.row_count = static_cast<int64_t>(table.rows.size());
+  uint64_t self_total = 0;
+  for (const OpRow& row : table.rows) self_total += static_cast<uint64_t>(row.self_cpu_ns);
+  table.self_cpu_total_ns = static_cast<int64_t>(self_total);
+  SortRows(options.sort, table.rows);
+  if (options.limit > 0 && table.row_count > options.limit) {
+    table.rows.resize(static_cast<size_t>(options.limit));
+  }
+  return table;
+}
+
+}  // namespace profd::report

@@ -1,0 +1,39 @@
+#include "daemon/report/step_lookup.h"
+
+#include <algorithm>
+
+namespace profd::report {
+
+StepLookup::StepLookup(std::span<const StepRecord> steps) : steps_(steps.begin(), steps.end()) {
+  std::stable_sort(steps_.begin(), steps_.end(), [](const StepRecord& a, const StepRecord& b) {
+    return a.start_ns < b.start_ns;
+  });
+}
+
+bool StepLookup::Contains(size_t position, int64_t time_ns) const {
+  if (position >= steps_.size() || time_ns < steps_[position].start_ns) return false;
+  // As unsigned, so that no number in a stranger's file can overflow.
+  return static_cast<uint64_t>(time_ns) - static_cast<uint64_t>(steps_[position].start_ns) <
+         static_cast<uint64_t>(steps_[position].duration_ns);
+}
+
+size_t StepLookup::PositionAt(int64_t time_ns) {
+  if (Contains(last_, time_ns)) return last_;
+  if (Contains(last_ + 1, time_ns)) return ++last_;
+  const auto after =
+      std::upper_bound(steps_.begin(), steps_.end(), time_ns,
+                       [](int64_t time, const StepRecord& step) { return time < step.start_ns; });
+  if (after == steps_.begin()) return kNone;
+  const auto position = static_cast<size_t>(after - steps_.begin()) - 1;
+  if (!Contains(position, time_ns)) return kNone;
+  return last_ = position;
+}
+
+std::optional<StepRecord> StepLookup::WithIndex(int64_t index) const {
+  const auto found = std::find_if(steps_.begin(), steps_.end(),
+                                  [&](const StepRecord& step) { return step.index == index; });
+  if (found == steps_.end()) return std::nullopt;
+  return *found;
+}
+
+}  // namespace profd::report

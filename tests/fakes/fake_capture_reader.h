@@ -1,0 +1,141 @@
+// FakeCaptureReader is a capture in memory, made line by line:
+//
+//   FakeCaptureReader reader;
+//   const uint32_t main = reader.AddThread(100, "main");
+//   reader.Range(main, "forward", 0, 50).Range(main, "matmul", 10, 30).Step(0, 0, 100);
+//
+// Ranges may be added in any order: they are given in order of their end, with depths from
+// how they nest. Columns that were not asked for are empty, as the real reader's are.
+//
+// Threads: one.
+#ifndef PROFD_TESTS_FAKES_FAKE_CAPTURE_READER_H_
+#define PROFD_TESTS_FAKES_FAKE_CAPTURE_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd {
+
+struct FakeRange {
+  std::optional<uint16_t> depth;  // nullopt: from how the ranges nest
+  uint8_t category = 0;
+  uint8_t flags = 0;
+};
+
+struct FakeMemory {
+  bool is_free = false;
+  int64_t total_allocated_bytes = -1;
+  int64_t total_reserved_bytes = -1;
+  uint8_t device_type = 0;
+  int16_t device_index = 0;
+  uint8_t category = 0;
+};
+
+class FakeCaptureReader : public store::CaptureReader {
+ public:
+  FakeCaptureReader();
+
+  // ---- arranging ----
+  CaptureRecord& mutable_record() { return record_; }
+  uint32_t AddThread(int64_t os_thread, std::string_view name);
+  uint32_t Name(std::string_view text);        // The same text gives the same index.
+  uint32_t SecondName(std::string_view text);  // A new index, whatever the text.
+  FakeCaptureReader& Range(uint32_t thread, std::string_view name, int64_t start_ns, int64_t end_ns,
+                           const FakeRange& range = {});
+  FakeCaptureReader& RangeById(uint32_t thread, uint32_t name, int64_t start_ns, int64_t end_ns,
+                               const FakeRange& range = {});
+  FakeCaptureReader& Instant(uint32_t thread, std::string_view name, int64_t time_ns);
+  FakeCaptureReader& Counter(uint32_t thread, std::string_view name, int64_t time_ns, double value);
+  FakeCaptureReader& Allocate(uint32_t thread, int64_t time_ns, uint64_t address, int64_t bytes,
+                              FakeMemory memory = {});
+  FakeCaptureReader& Free(uint32_t thread, int64_t time_ns, uint64_t address, int64_t bytes,
+                          FakeMemory memory = {});
+  FakeCaptureReader& Step(int64_t index, int64_t start_ns, int64_t duration_ns);
+  FakeCaptureReader& StepThread(uint32_t thread);
+  // Rows per batch; batches of different threads take turns.
+  FakeCaptureReader& BatchRows(size_t rows);
+  // Every reading of events fails after this many batches.
+  FakeCaptureReader& FailAfter(size_t batches, absl::Status status);
+
+  // ---- asserting ----
+  // The columns of each ForEachRange so far.
+  const std::vector<uint32_t>& range_readings() const { return range_readings_; }
+
+  // ---- CaptureReader ----
+  const CaptureRecord& record() const override { return record_; }
+  std::span<const std::string> names() const override { return names_; }
+  std::span<const store::ReaderThread> threads() const override { return threads_; }
+  std::span<const StepRecord> steps() const override { return steps_; }
+  int64_t step_thread() const override { return step_thread_; }
+  absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
+                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override;
+  absl::Status ForEachInstant(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::InstantBatch&)> fn) override;
+  absl::Status ForEachCounter(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::CounterBatch&)> fn) override;
+  absl::Status ForEachMemory(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override;
+
+ private:
+  struct RangeRow {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t name;
+    FakeRange range;
+    uint16_t depth;
+    size_t order;
+  };
+  struct InstantRow {
+    int64_t time_ns;
+    uint32_t name;
+  };
+  struct CounterRow {
+    int64_t time_ns;
+    uint32_t name;
+    double value;
+  };
+  struct MemoryRow {
+    int64_t time_ns;
+    uint64_t address;
+    int64_t bytes;
+    FakeMemory memory;
+  };
+  struct ThreadRows {
+    std::vector<RangeRow> ranges;
+    std::vector<InstantRow> instants;
+    std::vector<CounterRow> counters;
+    std::vector<MemoryRow> memory;
+  };
+
+  static void PutInEndOrder(std::vector<RangeRow>& ranges);
+  // Calls emit(thread, rows of one batch), threads taking turns.
+  template <typename Row, typename Emit>
+  absl::Status ForEachBatch(std::vector<Row> ThreadRows::*member, Emit emit);
+
+  CaptureRecord record_;
+  std::vector<std::string> names_;
+  absl::flat_hash_map<std::string, uint32_t> name_ids_;
+  std::vector<store::ReaderThread> threads_;
+  std::vector<ThreadRows> rows_;
+  std::vector<StepRecord> steps_;
+  int64_t step_thread_ = -1;
+  size_t batch_rows_ = 65536;
+  std::optional<std::pair<size_t, absl::Status>> fail_after_;
+  std::vector<uint32_t> range_readings_;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_TESTS_FAKES_FAKE_CAPTURE_READER_H_

@@ -1,0 +1,95 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "daemon/report/reports.h"
+#include "daemon/report/step_lookup.h"
+#include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+StepTable TableOf(std::initializer_list<int64_t> durations) {
+  FakeCaptureReader reader;
+  int64_t start_ns = 0;
+  int64_t index = 10;
+  for (const int64_t duration : durations) {
+    reader.Step(index++, start_ns, duration);
+    start_ns += duration;
+  }
+  absl::StatusOr<StepTable> table = SummarizeSteps(reader);
+  EXPECT_THAT(table, IsOk());
+  return *std::move(table);
+}
+
+std::vector<int64_t> OutliersOf(const StepTable& table) {
+  std::vector<int64_t> outliers;
+  for (const StepTableRow& row : table.rows) {
+    if (row.outlier) outliers.push_back(row.step.index);
+  }
+  return outliers;
+}
+
+TEST(StepTableTest, FiguresOfAnOddAndAnEvenNumber) {
+  const StepTable odd = TableOf({300, 100, 200});
+  EXPECT_EQ(odd.min_ns, 100);
+  EXPECT_EQ(odd.median_ns, 200);
+  EXPECT_EQ(odd.mean_ns, 200);
+  EXPECT_EQ(odd.max_ns, 300);
+  EXPECT_EQ(odd.rows.at(1).step.index, 11);
+  EXPECT_EQ(TableOf({400, 100, 200, 301}).median_ns, 250);
+}
+
+TEST(StepTableTest, FewerThanFiveStepsHaveNoOutliers) {
+  const StepTable table = TableOf({100, 100, 100, 10'000});
+  EXPECT_EQ(table.outlier_threshold_ns, 0);
+  EXPECT_THAT(OutliersOf(table), IsEmpty());
+}
+
+TEST(StepTableTest, AStepFarAboveTheSpreadIsAnOutlier) {
+  const StepTable table = TableOf({100'000, 101'000, 99'000, 102'000, 98'000, 150'000});
+  // Median 100,500; deviations 500, 500, 1500, 1500, 2500, 49500: MAD 1,500.
+  EXPECT_EQ(table.outlier_threshold_ns, 100'500 + 6'672);
+  EXPECT_THAT(OutliersOf(table), ElementsAre(15));
+}
+
+TEST(StepTableTest, EqualStepsAreNoOutliersOfEachOther) {
+  EXPECT_THAT(OutliersOf(TableOf({1000, 1000, 1000, 1000, 1049})), IsEmpty());
+  EXPECT_THAT(OutliersOf(TableOf({1000, 1000, 1000, 1000, 1051})), ElementsAre(14));
+}
+
+TEST(StepTableTest, ACaptureByTimeHasNoRows) {
+  const StepTable table = TableOf({});
+  EXPECT_THAT(table.rows, IsEmpty());
+  EXPECT_EQ(table.median_ns, 0);
+}
+
+TEST(StepTableTest, ANegativeDurationIsDamage) {
+  FakeCaptureReader reader;
+  reader.Step(0, 0, -1);
+  EXPECT_THAT(SummarizeSteps(reader), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(StepLookupTest, FindsTheStepAroundATimeWhateverWasAskedBefore) {
+  const std::vector<StepRecord> steps = {{10, 0, 0, 100}, {11, 0, 100, 100}, {20, 1, 500, 100}};
+  StepLookup lookup(steps);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(lookup.PositionAt(550), 2U);
+    EXPECT_EQ(lookup.PositionAt(0), 0U);
+    EXPECT_EQ(lookup.PositionAt(99), 0U);
+    EXPECT_EQ(lookup.PositionAt(100), 1U);
+    EXPECT_EQ(lookup.PositionAt(200), StepLookup::kNone);
+    EXPECT_EQ(lookup.PositionAt(-1), StepLookup::kNone);
+    EXPECT_EQ(lookup.PositionAt(600), StepLookup::kNone);
+  }
+  EXPECT_EQ(lookup.WithIndex(20)->start_ns, 500);
+  EXPECT_FALSE(lookup.WithIndex(12).has_value());
+}
+
+}  // namespace
+}  // namespace profd::report
