@@ -236,7 +236,8 @@ absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config) 
   Config changed = config;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    absl::string_view text = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    const absl::string_view text =
+        absl::StripAsciiWhitespace(ToAbsl(std::string_view(line).substr(0, line.find('#'))));
     if (text.empty()) continue;
     const size_t equals = text.find('=');
     const std::string where = StrCat(path.string(), ":", number, ": ");

@@ -1,0 +1,507 @@
+#include "daemon/capture/capture_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/base/reason.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_store.h"
+#include "tests/fakes/fake_target_port.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Code = absl::StatusCode;
+
+constexpr Caller kAlice{.uid = 1000};
+constexpr Caller kBob{.uid = 1001};
+constexpr Caller kRoot{.uid = 0};
+
+CaptureSpec Steps(int64_t steps) { return CaptureSpec{.steps = steps}; }
+
+TargetInfo Training(int64_t pid) {
+  return TargetInfo{.pid = pid,
+                    .uid = kAlice.uid,
+                    .process_start_ticks = 7,
+                    .state = TargetState::kRunning,
+                    .step_mark_count = 101,
+                    .current_step = 100,
+                    .steps_per_second = 100};
+}
+
+// What ingest reports for one window of steps [first, end) of 1 ms each.
+DrainResult Window(int64_t first, int64_t end, bool complete = true) {
+  DrainResult result;
+  result.epoch_unix_ns = 5'000'000'000;
+  result.event_count = 10;
+  result.windows.push_back({.start_ns = 1'000,
+                            .end_ns = 1'000 + (end - first) * 1'000'000,
+                            .first_step = first,
+                            .end_step = end,
+                            .complete = complete});
+  return result;
+}
+
+class CaptureManagerTest : public testing::Test {
+ protected:
+  CaptureManagerTest() { targets_.SetObserver(&manager_); }
+  // What a test left live ends here, as ingest would end it.
+  void TearDown() override {
+    targets_.AnswerByItself(DrainResult());
+    for (const CaptureRecord& record : manager_.Live()) {
+      targets_.Drained(record.id, DrainResult());
+    }
+  }
+
+  CaptureRecord CreateOrDie(TargetNumber target, const CaptureSpec& spec,
+                            std::string_view request_id = "") {
+    absl::StatusOr<CaptureRecord> record = manager_.Create(kAlice, target, spec, request_id);
+    EXPECT_THAT(record, IsOk());
+    return record.ok() ? *record : CaptureRecord();
+  }
+  CaptureRecord GetOrDie(std::string_view id) {
+    manager_.DrainForTesting();
+    absl::StatusOr<CaptureRecord> record = manager_.Get(kRoot, id);
+    EXPECT_THAT(record, IsOk());
+    return record.ok() ? *record : CaptureRecord();
+  }
+  void Reach(std::string_view id, RecordingPhase phase, int64_t step = -1) {
+    targets_.Reached(id, Progress{.phase = phase, .window = 0, .current_step = step});
+  }
+  void Advance(absl::Duration by) {
+    clock_.Advance(by);
+    manager_.RunTimersForTesting();
+  }
+
+  FakeClock clock_;
+  FakeTargetPort targets_;
+  FakeStore store_;
+  CaptureManager manager_{{.node_name = "node1"}, targets_, store_, clock_};
+};
+
+// ---- what is refused ----
+
+TEST_F(CaptureManagerTest, RefusesATargetThatIsNotThere) {
+  const auto result = manager_.Create(kAlice, 99, Steps(5), "");
+  EXPECT_THAT(result, StatusIs(Code::kNotFound));
+  EXPECT_EQ(ReasonOf(result.status()), "NO_SUCH_TARGET");
+}
+
+TEST_F(CaptureManagerTest, RefusesAnotherUsersTargetButNotRoot) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const auto result = manager_.Create(kBob, target, Steps(5), "");
+  EXPECT_THAT(result, StatusIs(Code::kPermissionDenied));
+  EXPECT_EQ(ReasonOf(result.status()), "OTHER_OWNER");
+  EXPECT_THAT(manager_.Create(kRoot, target, Steps(5), ""), IsOk());
+}
+
+TEST_F(CaptureManagerTest, RefusesStepsOfATargetThatMarksNone) {
+  TargetInfo info = Training(10);
+  info.step_mark_count = 0;
+  info.current_step = -1;
+  const TargetNumber target = targets_.Add(info);
+  const auto result = manager_.Create(kAlice, target, Steps(5), "");
+  EXPECT_THAT(result, StatusIs(Code::kFailedPrecondition, HasSubstr("--duration")));
+  EXPECT_EQ(ReasonOf(result.status()), "NO_STEPS");
+  EXPECT_THAT(targets_.arms(), IsEmpty());
+}
+
+TEST_F(CaptureManagerTest, RefusesAStartStepInThePast) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.start_step = 100;
+  const auto result = manager_.Create(kAlice, target, spec, "");
+  EXPECT_THAT(result, StatusIs(Code::kFailedPrecondition, HasSubstr("at step 100")));
+  EXPECT_EQ(ReasonOf(result.status()), "STEP_PASSED");
+}
+
+TEST_F(CaptureManagerTest, RefusesASecondCaptureOfATargetByNameOfTheFirst) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord first = CreateOrDie(target, Steps(5));
+  const auto second = manager_.Create(kAlice, target, Steps(5), "");
+  EXPECT_THAT(second, StatusIs(Code::kFailedPrecondition, HasSubstr(first.id)));
+  EXPECT_EQ(ReasonOf(second.status()), "TARGET_BUSY");
+}
+
+TEST_F(CaptureManagerTest, RefusesWhenThereIsNoRoom) {
+  const TargetNumber target = targets_.Add(Training(10));
+  store_.room_error = WithReason(absl::ResourceExhaustedError("full"), "DISK_FULL");
+  EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kResourceExhausted));
+  EXPECT_THAT(targets_.arms(), IsEmpty());
+}
+
+TEST_F(CaptureManagerTest, RefusesSpecsOutOfRange) {
+  const TargetNumber target = targets_.Add(Training(10));
+  for (const int64_t steps : {int64_t{-1}, int64_t{0}, int64_t{1'000'001}}) {
+    EXPECT_THAT(manager_.Create(kAlice, target, Steps(steps), ""),
+                StatusIs(Code::kInvalidArgument, HasSubstr("steps")));
+  }
+  CaptureSpec both = Steps(5);
+  both.duration = absl::Seconds(1);
+  EXPECT_THAT(manager_.Create(kAlice, target, both, ""), StatusIs(Code::kInvalidArgument));
+}
+
+TEST_F(CaptureManagerTest, AnArmThatIsRefusedIsTheRpcsErrorAndIsOnRecord) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("memory cap"), "MEMORY_CAP"));
+  const auto result = manager_.Create(kAlice, target, Steps(5), "r1");
+  EXPECT_THAT(result, StatusIs(Code::kResourceExhausted));
+  EXPECT_THAT(store_.discarded(), SizeIs(1));
+  EXPECT_THAT(manager_.Live(), IsEmpty());
+  EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), IsOk()) << "the target is free again";
+}
+
+// ---- the way to COMPLETE ----
+
+TEST_F(CaptureManagerTest, ACaptureOfStepsGoesThroughItsLife) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.SetMedianStepNs(target, 1'000'000);
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  EXPECT_FALSE(IsTerminal(created.state));
+
+  std::vector<CaptureState> seen;
+  ASSERT_THAT(manager_.Watch(kAlice, created.id,
+                             [&](const CaptureRecord& record) {
+                               if (seen.empty() || seen.back() != record.state) {
+                                 seen.push_back(record.state);
+                               }
+                             }),
+              IsOk());
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(1));
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, -1);
+  EXPECT_EQ(targets_.fires()[0].plan.warmup_steps, 1);
+  Reach(created.id, RecordingPhase::kWarmup, 101);
+  Reach(created.id, RecordingPhase::kRecording, 102);
+  Reach(created.id, RecordingPhase::kEnded, 107);
+  manager_.DrainForTesting();
+  EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
+  targets_.Drained(created.id, Window(102, 107));
+
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.ended_by, EndedBy::kSteps);
+  EXPECT_EQ(done.covered_steps, 5);
+  EXPECT_EQ(done.covered_ns, 5'000'000);
+  EXPECT_EQ(done.start_unix_ns, 5'000'001'000);
+  EXPECT_EQ(done.windows[0].start_ns, 0);
+  EXPECT_EQ(done.step_before_ns, 1'000'000);
+  EXPECT_EQ(done.step_during_ns, 1'000'000);
+  EXPECT_EQ(QualityGrade(done), "A");
+  using enum CaptureState;
+  EXPECT_THAT(seen, ElementsAre(kArming, kWaitingStep, kWarmup, kRecording, kDraining, kStoring,
+                                kComplete));
+  EXPECT_THAT(store_.finished(), ElementsAre(created.id));
+}
+
+TEST_F(CaptureManagerTest, ACaptureByTimeIsStoppedWhenItsTimeIsOver) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec;
+  spec.duration = absl::Seconds(2);
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kRecording);
+  manager_.DrainForTesting();
+  Advance(absl::Milliseconds(1999));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
+  Advance(absl::Milliseconds(1));
+  EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
+  DrainResult result;
+  result.epoch_unix_ns = 5'000'000'000;
+  result.windows.push_back({.start_ns = 0, .end_ns = 2'000'500'000});
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.ended_by, EndedBy::kDuration);
+}
+
+TEST_F(CaptureManagerTest, StepsAfterTheWindowAreMeasuredWhenTheyHaveCome) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kEnded);
+  targets_.Drained(created.id, Window(102, 107));
+  EXPECT_EQ(GetOrDie(created.id).step_after_ns, 0);
+  targets_.SetMedianStepNs(target, 900'000);
+  targets_.Change(target, [](TargetInfo& info) { info.current_step = 200; });
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(GetOrDie(created.id).step_after_ns, 900'000);
+}
+
+// ---- ends before its time ----
+
+TEST_F(CaptureManagerTest, ATargetThatDiesInTheWindowLeavesAPartialCapture) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kRecording, 102);
+  manager_.DrainForTesting();
+  manager_.OnTargetGone(target);
+  manager_.DrainForTesting();
+  targets_.Drained(created.id, Window(102, 104, /*complete=*/false));
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kPartial);
+  EXPECT_EQ(done.ended_by, EndedBy::kTargetExit);
+  EXPECT_EQ(done.covered_steps, 2);
+  EXPECT_EQ(QualityGrade(done), "D");
+}
+
+TEST_F(CaptureManagerTest, ATargetThatDiesAfterItsLastStepIsComplete) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  manager_.OnTargetGone(target);
+  targets_.Drained(created.id, Window(102, 107));
+  EXPECT_EQ(GetOrDie(created.id).state, CaptureState::kComplete);
+}
+
+TEST_F(CaptureManagerTest, ATargetThatDiesBeforeTheWindowFailsTheCapture) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  manager_.DrainForTesting();
+  targets_.Remove(target);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_THAT(store_.discarded(), ElementsAre(created.id));
+  EXPECT_FALSE(done.error_reason.empty());
+}
+
+TEST_F(CaptureManagerTest, ATargetThatNeverAnswersArmFailsAtTheTimeout) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  Advance(absl::Seconds(30));
+  EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
+  targets_.Drained(created.id, DrainResult());
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_EQ(done.error_reason, "ARM_TIMEOUT");
+  EXPECT_THAT(done.error_message, HasSubstr("10"));
+}
+
+TEST_F(CaptureManagerTest, AStepThatNeverComesFailsAtTheDeadline) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.timeout = absl::Seconds(60);
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(60));
+  targets_.Drained(created.id, DrainResult());
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_EQ(done.ended_by, EndedBy::kDeadline);
+  EXPECT_THAT(done.error_message, HasSubstr("--timeout"));
+}
+
+TEST_F(CaptureManagerTest, CancelKeepsWhatWasRecorded) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kRecording, 102);
+  manager_.DrainForTesting();
+  EXPECT_THAT(manager_.Cancel(kBob, created.id), StatusIs(Code::kNotFound));
+  ASSERT_THAT(manager_.Cancel(kAlice, created.id), IsOk());
+  targets_.Drained(created.id, Window(102, 103, false));
+  EXPECT_EQ(GetOrDie(created.id).state, CaptureState::kCancelled);
+  EXPECT_THAT(store_.finished(), ElementsAre(created.id));
+  ASSERT_THAT(manager_.Cancel(kAlice, created.id), IsOk()) << "a terminal one is returned as it is";
+}
+
+TEST_F(CaptureManagerTest, CancelBeforeAnythingWasRecordedKeepsNoFile) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  ASSERT_THAT(manager_.Cancel(kAlice, created.id), IsOk());
+  targets_.Drained(created.id, DrainResult());
+  EXPECT_EQ(GetOrDie(created.id).state, CaptureState::kCancelled);
+  EXPECT_THAT(store_.discarded(), ElementsAre(created.id));
+}
+
+struct SinkErrorCase {
+  absl::Status error;
+  EndedBy ended_by;
+};
+class SinkErrorTest : public CaptureManagerTest,
+                      public testing::WithParamInterface<SinkErrorCase> {};
+
+TEST_P(SinkErrorTest, EndsTheCaptureAsPartialByItsCause) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  targets_.Reached(created.id, Progress{.phase = RecordingPhase::kRecording,
+                                        .current_step = 103,
+                                        .sink_status = GetParam().error});
+  manager_.DrainForTesting();
+  EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
+  // Even if the window was covered: events inside it were lost.
+  targets_.Drained(created.id, Window(102, 107));
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kPartial);
+  EXPECT_EQ(done.ended_by, GetParam().ended_by);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Causes, SinkErrorTest,
+    testing::Values(SinkErrorCase{absl::OutOfRangeError("cap"), EndedBy::kByteCap},
+                    SinkErrorCase{absl::ResourceExhaustedError("full"), EndedBy::kDiskFull},
+                    SinkErrorCase{absl::InternalError("io"), EndedBy::kStorage}));
+
+TEST_F(CaptureManagerTest, AFileThatCannotBeFinishedFailsTheCapture) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  store_.finish_error = absl::ResourceExhaustedError("no room");
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kEnded);
+  targets_.Drained(created.id, Window(102, 107));
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_EQ(done.error_reason, "DISK_FULL");
+}
+
+TEST_F(CaptureManagerTest, AMissedStartFailsTheCapture) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.start_step = 103;
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, 102);
+  Reach(created.id, RecordingPhase::kMissed, 110);
+  targets_.Drained(created.id, DrainResult());
+  EXPECT_EQ(GetOrDie(created.id).error_reason, "MISSED_START");
+}
+
+// ---- requests that repeat ----
+
+TEST_F(CaptureManagerTest, ARepeatedRequestIdReturnsTheFirstCapture) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord first = CreateOrDie(target, Steps(5), "req-1");
+  EXPECT_EQ(CreateOrDie(target, Steps(5), "req-1").id, first.id);
+  EXPECT_THAT(targets_.arms(), SizeIs(1));
+  const auto other = manager_.Create(kAlice, target, Steps(6), "req-1");
+  EXPECT_THAT(other, StatusIs(Code::kAlreadyExists));
+  EXPECT_EQ(ReasonOf(other.status()), "REQUEST_ID_REUSED");
+  EXPECT_THAT(manager_.Create(kRoot, target, Steps(5), "req-1"),
+              StatusIs(Code::kFailedPrecondition))
+      << "another caller's request ids are apart";
+}
+
+// ---- groups ----
+
+TEST_F(CaptureManagerTest, AGroupStartsAtOneStepThatNoneHasReached) {
+  const TargetNumber a = targets_.Add(Training(10));
+  TargetInfo ahead = Training(11);
+  ahead.current_step = 130;
+  const TargetNumber b = targets_.Add(ahead);
+  const auto records = manager_.CreateGroup(kAlice, {a, b}, Steps(5), "");
+  ASSERT_THAT(records, IsOk());
+  ASSERT_THAT(*records, SizeIs(2));
+  EXPECT_EQ((*records)[0].group_id, (*records)[1].group_id);
+  targets_.Armed((*records)[0].id);
+  manager_.DrainForTesting();
+  EXPECT_THAT(targets_.fires(), IsEmpty()) << "nobody starts before all have armed";
+  targets_.Armed((*records)[1].id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(2));
+  // 50 ms at 100 steps/s is a lead of 5.
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, 136);
+  EXPECT_EQ(targets_.fires()[1].plan.base_step, 136);
+}
+
+TEST_F(CaptureManagerTest, AGroupGoesOnWithoutAMemberThatCannotArm) {
+  const TargetNumber a = targets_.Add(Training(10));
+  const TargetNumber b = targets_.Add(Training(11));
+  const auto records = manager_.CreateGroup(kAlice, {a, b}, Steps(5), "");
+  ASSERT_THAT(records, IsOk());
+  targets_.Armed((*records)[0].id);
+  targets_.ArmFailed((*records)[1].id,
+                     WithReason(absl::FailedPreconditionError("busy"), "CUPTI_BUSY"));
+  manager_.DrainForTesting();
+  EXPECT_THAT(targets_.fires(), SizeIs(1));
+  const CaptureRecord missed = GetOrDie((*records)[1].id);
+  EXPECT_EQ(missed.state, CaptureState::kFailed);
+  EXPECT_EQ(missed.error_reason, "CUPTI_BUSY");
+}
+
+TEST_F(CaptureManagerTest, AGroupWithABusyTargetStartsNothing) {
+  const TargetNumber a = targets_.Add(Training(10));
+  const TargetNumber b = targets_.Add(Training(11));
+  CreateOrDie(b, Steps(5));
+  EXPECT_THAT(manager_.CreateGroup(kAlice, {a, b}, Steps(5), ""),
+              StatusIs(Code::kFailedPrecondition));
+  EXPECT_THAT(targets_.arms(), SizeIs(1));
+  EXPECT_THAT(manager_.CreateGroup(kAlice, {a, a}, Steps(5), ""), StatusIs(Code::kInvalidArgument));
+}
+
+// ---- deleting, watching, shutting down ----
+
+TEST_F(CaptureManagerTest, DeleteWaitsForTheEnd) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  const auto live = manager_.Delete(kAlice, created.id);
+  EXPECT_THAT(live, StatusIs(Code::kFailedPrecondition));
+  EXPECT_EQ(ReasonOf(live.status()), "CAPTURE_LIVE");
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kEnded);
+  targets_.Drained(created.id, Window(102, 107));
+  manager_.DrainForTesting();
+  EXPECT_THAT(manager_.Delete(kBob, created.id), StatusIs(Code::kNotFound));
+  EXPECT_THAT(manager_.Delete(kAlice, created.id), IsOk());
+  EXPECT_THAT(manager_.Delete(kAlice, created.id), StatusIs(Code::kNotFound));
+}
+
+TEST_F(CaptureManagerTest, AStoppedWatchHearsNoMore) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  int calls = 0;
+  const auto watch = manager_.Watch(kAlice, created.id, [&](const CaptureRecord&) { ++calls; });
+  ASSERT_THAT(watch, IsOk());
+  manager_.StopWatching(*watch);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(manager_.Watch(kBob, created.id, [](const CaptureRecord&) {}),
+              StatusIs(Code::kNotFound));
+}
+
+TEST_F(CaptureManagerTest, ShutdownEndsLiveCapturesAndKeepsWhatTheyHave) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kRecording, 102);
+  manager_.DrainForTesting();
+  targets_.AnswerByItself(Window(102, 104, false));
+  manager_.Shutdown();
+  const auto done = store_.GetCapture(created.id);
+  ASSERT_THAT(done, IsOk());
+  EXPECT_EQ(done->state, CaptureState::kPartial);
+  EXPECT_EQ(done->ended_by, EndedBy::kDaemonStop);
+  EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kUnavailable));
+}
+
+// ---- the drawing of the life ----
+
+TEST(CaptureStateTest, NothingLeavesATerminalState) {
+  for (int from = 8; from <= 11; ++from) {
+    for (int to = 1; to <= 11; ++to) {
+      EXPECT_FALSE(CanAdvance(static_cast<CaptureState>(from), static_cast<CaptureState>(to)));
+    }
+  }
+}
+
+TEST(CaptureStateTest, OnlyStoringCompletes) {
+  for (int from = 1; from <= 11; ++from) {
+    const auto state = static_cast<CaptureState>(from);
+    EXPECT_EQ(CanAdvance(state, CaptureState::kComplete), state == CaptureState::kStoring);
+    EXPECT_EQ(CanAdvance(state, CaptureState::kFailed), !IsTerminal(state));
+    EXPECT_EQ(CaptureStateFromString(ToString(state)), state);
+  }
+}
+
+}  // namespace
+}  // namespace profd

@@ -1,0 +1,128 @@
+// FakeStore: a StorePort in memory, with errors on command. Its files keep only what was
+// done with them: finished or discarded.
+//
+// Threads: any.
+#ifndef PROFD_TESTS_FAKES_FAKE_STORE_H_
+#define PROFD_TESTS_FAKES_FAKE_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "daemon/capture/ports.h"
+
+namespace profd {
+
+class FakeStore final : public StorePort {
+ public:
+  // What the next calls answer, until set again.
+  absl::Status insert_error, create_error, room_error, finish_error;
+
+  std::vector<std::string> finished() const {
+    absl::MutexLock lock(&mu_);
+    return finished_;
+  }
+  std::vector<std::string> discarded() const {
+    absl::MutexLock lock(&mu_);
+    return discarded_;
+  }
+
+  absl::Status InsertCapture(const CaptureRecord& record) override {
+    absl::MutexLock lock(&mu_);
+    if (!insert_error.ok()) return insert_error;
+    if (!records_.emplace(record.id, record).second) return absl::FailedPreconditionError("exists");
+    return absl::OkStatus();
+  }
+  absl::Status UpdateCapture(const CaptureRecord& record) override {
+    absl::MutexLock lock(&mu_);
+    const auto it = records_.find(record.id);
+    if (it == records_.end()) return absl::NotFoundError(record.id);
+    it->second = record;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(
+      const CaptureRecord& record) override {
+    if (!create_error.ok()) return create_error;
+    return std::make_unique<File>(*this, record.id);
+  }
+  absl::Status CheckRoom() override { return room_error; }
+  absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override {
+    absl::MutexLock lock(&mu_);
+    const auto it = records_.find(id);
+    if (it == records_.end()) return absl::NotFoundError(std::string(id));
+    return it->second;
+  }
+  absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                         int64_t requested_by_uid) override {
+    absl::MutexLock lock(&mu_);
+    std::vector<CaptureRecord> found;
+    for (const auto& [id, record] : records_) {
+      if (record.request_id == request_id && record.requested_by_uid == requested_by_uid) {
+        found.push_back(record);
+      }
+    }
+    return found;
+  }
+  absl::Status DeleteCapture(std::string_view id) override {
+    absl::MutexLock lock(&mu_);
+    const auto it = records_.find(id);
+    if (it == records_.end()) return absl::NotFoundError(std::string(id));
+    it->second.deleted = true;
+    it->second.file_bytes = 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  class File final : public CaptureFileSink {
+   public:
+    File(FakeStore& store, std::string id) : store_(store), id_(std::move(id)) {}
+    absl::Status AddName(uint32_t, std::string_view) override { return absl::OkStatus(); }
+    absl::Status AddThread(const ThreadRow&) override { return absl::OkStatus(); }
+    absl::Status AppendRanges(uint32_t, std::span<const RangeRow>) override {
+      return absl::OkStatus();
+    }
+    absl::Status AppendInstants(uint32_t, std::span<const InstantRow>) override {
+      return absl::OkStatus();
+    }
+    absl::Status AppendCounters(uint32_t, std::span<const CounterRow>) override {
+      return absl::OkStatus();
+    }
+    absl::Status AppendMemory(uint32_t, std::span<const MemoryRow>) override {
+      return absl::OkStatus();
+    }
+    absl::Status AppendSteps(uint32_t, std::span<const StepRow>) override {
+      return absl::OkStatus();
+    }
+    int64_t approx_bytes() const override { return 0; }
+    absl::Status Finish(CaptureRecord& record, int64_t) override {
+      if (!store_.finish_error.ok()) return store_.finish_error;
+      record.file_bytes = 4096;
+      absl::MutexLock lock(&store_.mu_);
+      store_.finished_.push_back(id_);
+      return absl::OkStatus();
+    }
+    void Discard() override {
+      absl::MutexLock lock(&store_.mu_);
+      store_.discarded_.push_back(id_);
+    }
+
+   private:
+    FakeStore& store_;
+    const std::string id_;
+  };
+
+  mutable absl::Mutex mu_;
+  std::map<std::string, CaptureRecord, std::less<>> records_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> finished_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> discarded_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace profd
+
+#endif  // PROFD_TESTS_FAKES_FAKE_STORE_H_
