@@ -57,7 +57,9 @@ def row_of(path):
 
 def row_of_include(name):
     """The row of an included header of ours; None for everybody else's."""
-    if name.startswith("profd/"):  # what an application writes
+    if name.startswith("profd/v1/"):  # generated, and included as protoc writes it
+        name = "proto/" + name
+    elif name.startswith("profd/"):  # what an application writes
         name = "client_lib/include/" + name
     if name.startswith(UNBOUND):
         return "tests"

@@ -25,6 +25,13 @@ for compile in "cc -x c -std=c11" "c++ -x c++ -std=c++20"; do
   LD_LIBRARY_PATH=$(dirname "$library") PROFD_DISABLE=1 "$prefix/app"
 done
 
+# The sample configuration names every setting.
+settings=$("$prefix/bin/profd" --help | sed -nE 's/^ +--([a-z-]+).*/\1/p' |
+  grep -vxE 'config|help|version')
+for setting in $settings; do
+  grep -qE "^# $setting = " deploy/profd.conf || { echo "not in profd.conf: $setting"; exit 1; }
+done
+
 for file in share/man/man1/profctl.1 lib/systemd/system/profd.service; do
   [[ -s $prefix/$file ]] || { echo "not installed: $file"; find "$prefix" -type f; exit 1; }
 done
