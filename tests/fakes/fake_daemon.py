@@ -34,7 +34,7 @@ _FRAME = struct.Struct("=IHHII")
 _FIELD = struct.Struct("=HH")
 NEXT_STEP = 2**64 - 1
 
-PHASE_RECORDING, PHASE_ENDED = 4, 5
+PHASE_WAITING, PHASE_RECORDING, PHASE_ENDED = 2, 4, 5
 CHUNK_BYTES = 64 * 1024
 MAX_RANGE_DEPTH = 128
 _CHUNK_DATA_OFFSET = 64 + 16 * MAX_RANGE_DEPTH
@@ -175,13 +175,8 @@ class CaptureMemory:
         assert 0 < name_id < self.layout.name_capacity, "name id %d" % name_id
         offset, = struct.unpack_from("=I", self._map, self.layout.name_index + 4 * name_id)
         assert offset != 0, "name id %d has no name" % name_id
-        # An offset counts from the name area's start or the memory's: see name_origin().
-        start = self._name_origin() + offset
-        length, = struct.unpack_from("=I", self._map, start)
-        return self._map[start + 8:start + 8 + length].decode("utf-8", "surrogateescape")
-
-    def _name_origin(self) -> int:
-        return 0
+        length, = struct.unpack_from("=I", self._map, offset)
+        return self._map[offset + 8:offset + 8 + length].decode("utf-8", "surrogateescape")
 
     def read(self) -> Events:
         events = Events()
@@ -256,6 +251,10 @@ class Capture:
         self._target.send(FIRE, struct.pack("=QQQIIII", self.number, base_step, steps, wait,
                                             warmup, repeat, 0))
 
+    def wait_planned(self) -> None:
+        """Until the target has its plan: the next mark counts."""
+        self._wait_phase(PHASE_WAITING)
+
     def wait_recording(self) -> None:
         self._wait_phase(PHASE_RECORDING)
 
@@ -265,7 +264,7 @@ class Capture:
     def _wait_phase(self, phase: int) -> None:
         # Nothing is sent during a window: the phase in shared memory is all there is.
         deadline = time.monotonic() + DEADLINE_S
-        while self.memory.phase() < phase:
+        while self.memory.phase() < phase:  # A phase may be over when we look.
             assert time.monotonic() < deadline, (
                 "capture is in phase %d, not %d" % (self.memory.phase(), phase))
             time.sleep(0.001)
@@ -441,6 +440,9 @@ class FakeDaemon:
         return self._arrivals.empty()
 
     def close(self) -> None:
+        """Ends every connection, as a daemon that dies does. Idempotent."""
+        if self._listener.fileno() < 0:
+            return
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for target in self._targets:

@@ -2,7 +2,7 @@
 
 import unittest
 
-from python_targets import DaemonTest
+from python_targets import DaemonTest, Instant
 
 
 class ForkTest(DaemonTest):
@@ -41,6 +41,7 @@ class ForkTest(DaemonTest):
         self.assertEqual(child.parent_pid, parent.pid)
         capture = child.arm()
         capture.fire(steps=1)
+        capture.wait_planned()
         program.resume()
         program.wait_pause()
         self.assertEqual(program.said, [child.pid])
@@ -59,8 +60,8 @@ class ForkTest(DaemonTest):
                     os._exit(0)
                 assert os.waitpid(child, 0)[1] == 0
         """)
-        self.assertEqual([event.name for event in events.all if hasattr(event, "name")],
-                         ["parent"])
+        self.assertEqual(events.range_names(), ["parent"])
+        self.assertEqual(events.of(Instant), [])
 
     def test_workers_of_multiprocessing_work(self):
         for method in ("fork", "spawn", "forkserver"):

@@ -12,7 +12,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "fakes"))
 
-from fake_daemon import DEADLINE_S, Events, FakeDaemon, Target  # noqa: E402
+from fake_daemon import (Counter, DEADLINE_S, Events, FakeDaemon, Instant, Memory,  # noqa: E402,F401
+                         Step, Target, ThreadName)
 
 _BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", ROOT / "build" / "release"))
 LIBRARY = os.environ.get("PROFD_CLIENT_LIB", str(_BUILD / "lib" / "libprofd_client.so"))

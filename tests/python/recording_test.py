@@ -2,8 +2,7 @@
 
 import unittest
 
-from fake_daemon import Counter, Instant, Memory, Step
-from python_targets import DaemonTest
+from python_targets import Counter, DaemonTest, Instant, Memory, Step
 
 
 class RangeTest(DaemonTest):
@@ -264,6 +263,7 @@ class StepTest(DaemonTest):
         """)
         capture = target.arm()
         capture.fire(steps=3, base_step=4)
+        capture.wait_planned()
         program.resume()
         capture.wait_ended()
         program.wait_pause()

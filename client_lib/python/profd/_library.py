@@ -60,7 +60,9 @@ _PROTOTYPES = {
     "profd_step": (None, []),
     "profd_step_count": (ctypes.c_uint64, []),
     "profd_intern": (ctypes.c_uint32, [ctypes.c_char_p, ctypes.c_size_t]),
-    "profd_range_begin_id": (None, [ctypes.c_uint32]),
+    # Its argument is always an id of ours, which fits an int: undeclared, as the check of a
+    # declared type makes the call twice as long.
+    "profd_range_begin_id": (None, None),
     "profd_range_end_id": (None, []),
     "profd_instant_id": (None, [ctypes.c_uint32]),
     "profd_counter_id": (None, [ctypes.c_uint32, ctypes.c_double]),
@@ -90,7 +92,7 @@ def _candidates() -> Sequence[str]:
 
 
 def _load() -> Optional[ctypes.PyDLL]:
-    if os.environ.get("PROFD_DISABLE") == "1":
+    if os.environ.get("PROFD_DISABLE", "") not in ("", "0"):
         return None
     problems = []
     for path in _candidates():
@@ -100,7 +102,8 @@ def _load() -> Optional[ctypes.PyDLL]:
             for name, (result, arguments) in _PROTOTYPES.items():
                 function = getattr(library, name)
                 function.restype = result
-                function.argtypes = arguments
+                if arguments is not None:
+                    function.argtypes = arguments
             return library
         except (OSError, AttributeError) as error:
             problems.append(str(error))
