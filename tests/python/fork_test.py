@@ -7,6 +7,11 @@ from python_targets import DaemonTest, Instant
 
 class ForkTest(DaemonTest):
 
+    def setUp(self):
+        super().setUp()
+        # From 3.12 on Python warns of any fork in a process with several threads.
+        self.daemon_env["PYTHONWARNINGS"] = "ignore:This process:DeprecationWarning"
+
     def test_a_silent_child_never_registers(self):
         program, _ = self.start_target("""
             child = os.fork()

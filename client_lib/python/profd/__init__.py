@@ -25,7 +25,8 @@ Threads: everything may be called from any thread. Calls keep the GIL, take no l
 Errors:  wrong arguments raise TypeError or ValueError, whether a capture runs or not:
          a capture never makes a working program fail. Nothing else raises.
 Fork:    a child is silent until it marks a step or begins a range; then it is a
-         target of its own, shown below its parent.
+         target of its own, shown below its parent. From 3.12 on, Python warns of a
+         fork in a process with several threads; init() starts the library's one.
 """
 
 from profd._library import (Status, init, is_recording, library_version, set_metadata, status,
