@@ -106,12 +106,12 @@ class CaptureReader {
   // Each calls `fn` for every batch; an error from `fn` ends it and is returned.
   virtual absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,
                                     absl::FunctionRef<absl::Status(const RangeBatch&)> fn) = 0;
-  virtual absl::Status ForEachInstant(
-      const TimeFilter& filter, absl::FunctionRef<absl::Status(const InstantBatch&)> fn) = 0;
-  virtual absl::Status ForEachCounter(
-      const TimeFilter& filter, absl::FunctionRef<absl::Status(const CounterBatch&)> fn) = 0;
-  virtual absl::Status ForEachMemory(
-      const TimeFilter& filter, absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) = 0;
+  virtual absl::Status ForEachInstant(const TimeFilter& filter,
+                                      absl::FunctionRef<absl::Status(const InstantBatch&)> fn) = 0;
+  virtual absl::Status ForEachCounter(const TimeFilter& filter,
+                                      absl::FunctionRef<absl::Status(const CounterBatch&)> fn) = 0;
+  virtual absl::Status ForEachMemory(const TimeFilter& filter,
+                                     absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) = 0;
 };
 
 }  // namespace profd::store

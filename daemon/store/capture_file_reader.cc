@@ -1,0 +1,312 @@
+#include "daemon/store/capture_file_reader.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::store {
+namespace {
+
+constexpr uint32_t Bit(uint32_t column) { return 1u << column; }
+
+absl::Status Damaged(std::string_view what) {
+  return absl::DataLossError(StrCat("damaged capture file: ", what));
+}
+
+template <typename T>
+bool AllBelow(const std::vector<T>& values, size_t bound) {
+  T largest = 0;
+  for (const T value : values) largest = std::max(largest, value);
+  return largest < bound;
+}
+bool AllWithin(const std::vector<int64_t>& values, int64_t lowest, int64_t highest) {
+  int64_t low = highest;
+  int64_t high = lowest;
+  for (const int64_t value : values) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  return low >= lowest && high <= highest;
+}
+bool AreTimes(const std::vector<int64_t>& values) {
+  return AllWithin(values, -kMaxTimeNs, kMaxTimeNs);
+}
+
+constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
+
+uint32_t WantedRangeColumns(uint32_t columns) {
+  uint32_t wanted = Bit(RangeTable::kThread);
+  if (columns & kRangeStart) wanted |= Bit(RangeTable::kEnd) | Bit(RangeTable::kDuration);
+  if (columns & kRangeDuration) wanted |= Bit(RangeTable::kDuration);
+  if (columns & kRangeName) wanted |= Bit(RangeTable::kName);
+  if (columns & kRangeDepth) wanted |= Bit(RangeTable::kDepth);
+  if (columns & kRangeCategory) wanted |= Bit(RangeTable::kCategory);
+  if (columns & kRangeFlags) wanted |= Bit(RangeTable::kFlags);
+  return wanted;
+}
+
+constexpr uint32_t kAllColumns = 0xffff;
+
+template <typename Table>
+uint32_t KnownColumns() {
+  return Bit(std::size(Table::kTransforms)) - 1;
+}
+
+// Rows [begin, end) of a column; empty if it was not asked for.
+template <typename T>
+std::span<const T> Rows(const std::vector<T>& column, size_t begin, size_t end) {
+  return std::span(column).subspan(begin, end - begin);
+}
+template <typename T>
+std::span<const T> RowsIf(bool wanted, const std::vector<T>& column, size_t begin, size_t end) {
+  return wanted ? Rows(column, begin, end) : std::span<const T>();
+}
+
+// `times` become times since the capture's start.
+void Rebase(std::vector<int64_t>& times, int64_t offset_ns) {
+  for (int64_t& time : times) time -= offset_ns;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureReader::Open(
+    const std::filesystem::path& path) {
+  return CaptureFileReader::Open(path, CaptureFileReader::Accept::kSealed);
+}
+
+CaptureFileReader::CaptureFileReader(std::unique_ptr<Database> db, CaptureContents contents)
+    : db_(std::move(db)), contents_(std::move(contents)) {}
+CaptureFileReader::~CaptureFileReader() { sqlite3_blob_close(blob_); }
+
+absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::Open(
+    const std::filesystem::path& path, Accept accept) {
+  RETURN_IF_ERROR(CheckCaptureFileHeader(path));
+  ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kImmutableUntrusted));
+  RETURN_IF_ERROR(CheckCaptureSchema(*db));
+  ASSIGN_OR_RETURN(CaptureContents contents, CaptureContents::Load(*db));
+  if (accept == Accept::kSealed && !contents.sealed) {
+    return absl::DataLossError(StrCat(path.string(),
+                                      " is an unfinished capture; the profd that recorded it "
+                                      "finishes it when it is started again"));
+  }
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) contents.record.file_bytes = info.st_size;
+  return std::unique_ptr<CaptureFileReader>(
+      new CaptureFileReader(std::move(db), std::move(contents)));
+}
+
+absl::Status CaptureFileReader::OpenBlob(int64_t chunk) {
+  const int code = blob_ == nullptr ? sqlite3_blob_open(db_->handle(), "main", "chunks", "data",
+                                                        chunk, 0, &blob_)
+                                    : sqlite3_blob_reopen(blob_, chunk);
+  if (code == SQLITE_OK) return absl::OkStatus();
+  absl::Status status = SqliteStatus(db_->handle(), code, "reading a chunk");
+  // After a failed reopen the handle is of no more use.
+  sqlite3_blob_close(std::exchange(blob_, nullptr));
+  // The directory speaks of a chunk that is not there, or not a blob.
+  return code == SQLITE_ERROR ? Damaged("a chunk is missing") : status;
+}
+
+absl::Status CaptureFileReader::ReadBlob(size_t offset, size_t size, std::vector<char>& out) {
+  if (out.size() < size) out.resize(size);
+  const int code =
+      sqlite3_blob_read(blob_, out.data(), static_cast<int>(size), static_cast<int>(offset));
+  if (code != SQLITE_OK) return SqliteStatus(db_->handle(), code, "reading a chunk");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChunkLayout> CaptureFileReader::OpenChunk(const ChunkEntry& entry) {
+  RETURN_IF_ERROR(OpenBlob(entry.id));
+  const auto chunk_bytes = static_cast<size_t>(sqlite3_blob_bytes(blob_));
+  const size_t prefix_bytes = std::min(chunk_bytes, kMaxChunkPrefixBytes);
+  RETURN_IF_ERROR(ReadBlob(0, prefix_bytes, bytes_));
+  ASSIGN_OR_RETURN(const ChunkLayout layout,
+                   ChunkLayout::Parse({bytes_.data(), prefix_bytes}, chunk_bytes));
+  const ChunkSummary& found = layout.summary;
+  const ChunkSummary& told = entry.summary;
+  if (found.kind != told.kind || found.rows != told.rows ||
+      found.span.begin_ns != told.span.begin_ns || found.span.end_ns != told.span.end_ns) {
+    return Damaged("a chunk is not the one its directory tells of");
+  }
+  return layout;
+}
+
+template <typename Table>
+absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table) {
+  ASSIGN_OR_RETURN(const ChunkLayout layout, OpenChunk(entry));
+  // Between the first and the last wanted column, in one piece.
+  const auto first = static_cast<size_t>(std::countr_zero(wanted));
+  const auto last = static_cast<size_t>(std::bit_width(wanted)) - 1;
+  if (last >= layout.column_count) return Damaged("a chunk lacks a column");
+  const size_t begin = layout.offsets[first];
+  const size_t size = layout.offsets[last + 1] - begin;
+  RETURN_IF_ERROR(ReadBlob(begin, size, bytes_));
+  return DecodeChunk(layout, wanted, {bytes_.data(), size}, begin, decoder_, table);
+}
+
+template <typename Table, typename Prepare, typename Emit>
+absl::Status CaptureFileReader::Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare,
+                                     Emit emit) {
+  Table table;
+  for (const ChunkEntry& entry : contents_.chunks) {
+    if (entry.summary.kind != Table::kKind) continue;
+    const int64_t begin_ns = entry.summary.span.begin_ns - contents_.epoch_offset_ns;
+    const int64_t end_ns = entry.summary.span.end_ns - contents_.epoch_offset_ns;
+    if (begin_ns >= filter.end_ns || end_ns < filter.begin_ns) continue;
+    RETURN_IF_ERROR(LoadChunk(entry, wanted & KnownColumns<Table>(), table));
+    if (!AllBelow(table.thread, contents_.threads.size())) return Damaged("unknown thread");
+    RETURN_IF_ERROR(prepare(table));
+    const std::vector<uint32_t>& threads = table.thread;
+    for (size_t begin = 0; begin < threads.size();) {
+      const uint32_t thread = threads[begin];
+      size_t end = begin + 1;
+      while (end < threads.size() && threads[end] == thread) ++end;
+      RETURN_IF_ERROR(emit(table, thread, begin, end));
+      begin = end;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileReader::ForEachRange(
+    uint32_t columns, const TimeFilter& filter,
+    absl::FunctionRef<absl::Status(const RangeBatch&)> fn) {
+  const uint32_t wanted = WantedRangeColumns(columns);
+  const bool with_start = (columns & kRangeStart) != 0;
+  std::vector<int64_t> starts;
+  const auto prepare = [&](RangeTable& table) -> absl::Status {
+    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+    if (!AllBelow(table.depth, kMaxDepth)) return Damaged("impossible depth");
+    if (!AllWithin(table.duration_ns, 0, kMaxTimeNs)) return Damaged("impossible duration");
+    if (!with_start) return absl::OkStatus();
+    if (!AreTimes(table.end_ns)) return Damaged("impossible time");
+    starts.resize(table.size());
+    for (size_t i = 0; i < starts.size(); ++i) {
+      starts[i] = table.end_ns[i] - table.duration_ns[i] - contents_.epoch_offset_ns;
+    }
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const RangeTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn(
+        {.thread = thread,
+         .size = end - begin,
+         .start_ns = RowsIf(with_start, starts, begin, end),
+         .duration_ns = RowsIf((columns & kRangeDuration) != 0, table.duration_ns, begin, end),
+         .name = RowsIf((columns & kRangeName) != 0, table.name, begin, end),
+         .depth = RowsIf((columns & kRangeDepth) != 0, table.depth, begin, end),
+         .category = RowsIf((columns & kRangeCategory) != 0, table.category, begin, end),
+         .flags = RowsIf((columns & kRangeFlags) != 0, table.flags, begin, end)});
+  };
+  return Scan<RangeTable>(wanted, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachInstant(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const InstantBatch&)> fn) {
+  const auto prepare = [&](InstantTable& table) -> absl::Status {
+    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    Rebase(table.time_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const InstantTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .time_ns = Rows(table.time_ns, begin, end),
+               .name = Rows(table.name, begin, end)});
+  };
+  return Scan<InstantTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachCounter(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const CounterBatch&)> fn) {
+  std::vector<double> values;
+  const auto prepare = [&](CounterTable& table) -> absl::Status {
+    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    Rebase(table.time_ns, contents_.epoch_offset_ns);
+    values.resize(table.size());
+    std::transform(table.value_bits.begin(), table.value_bits.end(), values.begin(),
+                   [](uint64_t bits) { return std::bit_cast<double>(bits); });
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const CounterTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .time_ns = Rows(table.time_ns, begin, end),
+               .name = Rows(table.name, begin, end),
+               .value = Rows(values, begin, end)});
+  };
+  return Scan<CounterTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachMemory(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) {
+  const auto prepare = [&](MemoryTable& table) -> absl::Status {
+    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    if (!AllWithin(table.bytes, 0, kAnyCount) ||
+        !AllWithin(table.total_allocated_bytes, -1, kAnyCount) ||
+        !AllWithin(table.total_reserved_bytes, -1, kAnyCount) || !AllBelow(table.is_free, 2)) {
+      return Damaged("impossible sizes");
+    }
+    Rebase(table.time_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const MemoryTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .time_ns = Rows(table.time_ns, begin, end),
+               .address = Rows(table.address, begin, end),
+               .bytes = Rows(table.bytes, begin, end),
+               .total_allocated_bytes = Rows(table.total_allocated_bytes, begin, end),
+               .total_reserved_bytes = Rows(table.total_reserved_bytes, begin, end),
+               .device_type = Rows(table.device_type, begin, end),
+               .device_index = Rows(table.device_index, begin, end),
+               .category = Rows(table.category, begin, end),
+               .is_free = Rows(table.is_free, begin, end)});
+  };
+  return Scan<MemoryTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn) {
+  const auto prepare = [](StepMarkTable& table) -> absl::Status {
+    const bool valid = AreTimes(table.time_ns) && AllWithin(table.step, 0, kAnyCount);
+    return valid ? absl::OkStatus() : Damaged("impossible step mark");
+  };
+  const auto emit = [&](const StepMarkTable& table, uint32_t, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) fn({table.time_ns[i], table.step[i]});
+    return absl::OkStatus();
+  };
+  return Scan<StepMarkTable>(kAllColumns, {}, prepare, emit);
+}
+
+absl::StatusOr<bool> CaptureFileReader::ChunkIsWhole(const ChunkEntry& entry) {
+  const absl::StatusOr<ChunkLayout> layout = OpenChunk(entry);
+  if (absl::IsDataLoss(layout.status()) && blob_ != nullptr) return false;
+  RETURN_IF_ERROR(layout.status());
+  const size_t size = layout->offsets[layout->column_count];
+  RETURN_IF_ERROR(ReadBlob(0, size, bytes_));
+  const std::string_view bytes(bytes_.data(), size);
+  for (size_t i = 0; i < layout->column_count; ++i) {
+    const size_t begin = layout->offsets[i];
+    const size_t length = layout->offsets[i + 1] - begin;
+    if (!ColumnDecoder::ChecksumIsRight(bytes.substr(begin, length))) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<std::vector<int64_t>> CaptureFileReader::FindDamagedChunks() {
+  std::vector<int64_t> damaged;
+  for (const ChunkEntry& entry : contents_.chunks) {
+    ASSIGN_OR_RETURN(const bool whole, ChunkIsWhole(entry));
+    if (!whole) damaged.push_back(entry.id);
+  }
+  return damaged;
+}
+
+}  // namespace profd::store

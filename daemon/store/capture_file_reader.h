@@ -1,0 +1,85 @@
+// CaptureFileReader is the CaptureReader over a capture file, with what the store itself
+// needs of it besides: unfinished files, step marks, and a check of every chunk.
+//
+// Threads, Errors, Memory: as CaptureReader.
+#ifndef PROFD_DAEMON_STORE_CAPTURE_FILE_READER_H_
+#define PROFD_DAEMON_STORE_CAPTURE_FILE_READER_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/ports.h"
+#include "daemon/store/capture_file_schema.h"
+#include "daemon/store/capture_reader.h"
+
+struct sqlite3_blob;
+
+namespace profd::store {
+
+class CaptureFileReader final : public CaptureReader {
+ public:
+  enum class Accept {
+    kSealed,      // Finished files only. DATA_LOSS for others, saying who can finish them.
+    kUnfinished,  // Also those without a journal that nobody is writing to.
+  };
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Open(const std::filesystem::path& path,
+                                                                 Accept accept);
+  ~CaptureFileReader() override;
+
+  const CaptureRecord& record() const override { return contents_.record; }
+  std::span<const std::string> names() const override { return contents_.names; }
+  std::span<const ReaderThread> threads() const override { return contents_.threads; }
+  std::span<const StepRecord> steps() const override { return contents_.steps; }
+
+  absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,
+                            absl::FunctionRef<absl::Status(const RangeBatch&)> fn) override;
+  absl::Status ForEachInstant(const TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const InstantBatch&)> fn) override;
+  absl::Status ForEachCounter(const TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const CounterBatch&)> fn) override;
+  absl::Status ForEachMemory(const TimeFilter& filter,
+                             absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) override;
+
+  // In the order they were written; times count from the epoch of the file.
+  absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);
+
+  const CaptureContents& contents() const { return contents_; }
+
+  // The ids of chunks that are not as they were written. DATA_LOSS if SQLite's own structures
+  // are damaged.
+  absl::StatusOr<std::vector<int64_t>> FindDamagedChunks();
+
+ private:
+  CaptureFileReader(std::unique_ptr<Database> db, CaptureContents contents);
+
+  absl::Status OpenBlob(int64_t chunk);
+  absl::Status ReadBlob(size_t offset, size_t size, std::vector<char>& out);
+  // The layout of a chunk, which is the one the directory speaks of.
+  absl::StatusOr<ChunkLayout> OpenChunk(const ChunkEntry& entry);
+  absl::StatusOr<bool> ChunkIsWhole(const ChunkEntry& entry);
+
+  template <typename Table>
+  absl::Status LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table);
+  // Calls emit(thread, begin, end) for the rows of each thread in each chunk of the table's
+  // kind that overlaps, after `prepare` has looked at all of them.
+  template <typename Table, typename Prepare, typename Emit>
+  absl::Status Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare, Emit emit);
+
+  const std::unique_ptr<Database> db_;
+  const CaptureContents contents_;
+  sqlite3_blob* blob_ = nullptr;
+  ColumnDecoder decoder_;
+  std::vector<char> bytes_;
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CAPTURE_FILE_READER_H_

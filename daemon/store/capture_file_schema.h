@@ -1,0 +1,82 @@
+// The SQLite side of a capture file: its tables, its limits, and the contents that are
+// loaded whole when it is opened. README.md shows an example.
+//
+// How do I change the format?  Never change what kFormatVersion 1 means. Raise the version,
+// keep the old DDL for old files, and let CaptureContents::Load read both. A file of a newer
+// version than kFormatVersion is refused.
+//
+// Threads: functions of a Database; one thread per Database.
+#ifndef PROFD_DAEMON_STORE_CAPTURE_FILE_SCHEMA_H_
+#define PROFD_DAEMON_STORE_CAPTURE_FILE_SCHEMA_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/store/capture_reader.h"
+#include "daemon/store/chunk_codec.h"
+#include "daemon/store/sqlite_db.h"
+
+namespace profd::store {
+
+inline constexpr int64_t kCaptureApplicationId = 0x50464443;  // "PFDC"
+inline constexpr int64_t kFormatVersion = 1;
+inline constexpr int64_t kFilePageBytes = 16384;
+
+// More than any target can have; a file that says more is damaged or hostile.
+inline constexpr uint32_t kMaxNameId = 1u << 20;
+inline constexpr size_t kMaxNameAreaBytes = 256u << 20;
+inline constexpr uint32_t kMaxThreadIndex = 1u << 20;
+inline constexpr size_t kMaxChunksPerFile = 1u << 20;
+inline constexpr size_t kMaxStepsPerFile = 64u << 20;
+
+// Creates `path` (mode 0600; it must not exist) with all tables, empty.
+absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path);
+
+// What the header of the file says, without SQLite: INVALID_ARGUMENT if it is no capture,
+// FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if its size does not fit its
+// header, NOT_FOUND, PERMISSION_DENIED.
+absl::Status CheckCaptureFileHeader(const std::filesystem::path& path);
+
+// Every file a profd wrote has exactly our tables. DATA_LOSS for any other.
+absl::Status CheckCaptureSchema(Database& db);
+
+struct ChunkEntry {
+  int64_t id = 0;
+  ChunkSummary summary;
+};
+
+// All of a capture file but the events.
+struct CaptureContents {
+  bool sealed = false;          // Finished: what follows is complete and checked.
+  int64_t epoch_offset_ns = 0;  // record.start_unix_ns less the epoch of the chunks' times.
+  int64_t created_unix_ns = 0;  // When the file was begun.
+  CaptureRecord record;
+  std::vector<std::string> names;
+  std::vector<ReaderThread> threads;
+  std::vector<StepRecord> steps;
+  std::vector<ChunkEntry> chunks;  // In the order they were written.
+  uint32_t crc = 0;                // Of all of it, as loaded.
+
+  // DATA_LOSS for anything no profd wrote, and for a sealed file whose checksum is wrong.
+  static absl::StatusOr<CaptureContents> Load(Database& db);
+};
+
+// The table `meta`: single values. The keys are those of kMeta*.
+inline constexpr std::string_view kMetaRecord = "record";
+inline constexpr std::string_view kMetaEpochOffset = "epoch_offset_ns";
+inline constexpr std::string_view kMetaCreated = "created_unix_ns";
+inline constexpr std::string_view kMetaSealed = "sealed";
+inline constexpr std::string_view kMetaCrc = "contents_crc32";
+absl::Status SetMeta(Database& db, std::string_view key, int64_t value);
+absl::Status SetMetaText(Database& db, std::string_view key, std::string_view value);
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CAPTURE_FILE_SCHEMA_H_

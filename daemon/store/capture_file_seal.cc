@@ -1,0 +1,186 @@
+#include "daemon/store/capture_file_seal.h"
+
+#include <span>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/store/capture_file_reader.h"
+#include "daemon/store/capture_file_schema.h"
+#include "daemon/store/files.h"
+#include "daemon/store/record_codec.h"
+
+namespace profd::store {
+namespace {
+
+absl::Status PutProcess(Database& db, const TargetInfo& target) {
+  StatementLease put = db.Use(
+      "INSERT OR REPLACE INTO processes(pid, namespace_pid, uid, command) "
+      "VALUES(?1, ?2, ?3, ?4)");
+  put->Bind(1, target.pid).Bind(2, target.namespace_pid).Bind(3, target.uid);
+  RETURN_IF_ERROR(put->BindText(4, target.command).Run());
+  return db.Exec(StrCat("UPDATE threads SET pid=", target.pid));
+}
+
+absl::Status PutWindows(Database& db, std::span<const WindowRecord> windows) {
+  RETURN_IF_ERROR(db.Exec("DELETE FROM windows"));
+  int64_t id = 0;
+  for (const WindowRecord& window : windows) {
+    StatementLease put = db.Use(
+        "INSERT INTO windows(id, start_ns, end_ns, first_step, end_step) "
+        "VALUES(?1, ?2, ?3, ?4, ?5)");
+    put->Bind(1, id++).Bind(2, window.start_ns).Bind(3, window.end_ns);
+    RETURN_IF_ERROR(put->Bind(4, window.first_step).Bind(5, window.end_step).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PutDrops(Database& db, const DropCounts& drops) {
+  for (size_t i = 0; i < drops.size(); ++i) {
+    StatementLease put = db.Use("INSERT OR REPLACE INTO drops(reason, count) VALUES(?1, ?2)");
+    put->BindText(1, ToString(static_cast<DropReason>(i))).Bind(2, drops[i]);
+    RETURN_IF_ERROR(put->Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PutSteps(Database& db, std::span<const StepRecord> steps,
+                      std::span<const StepSummaryRow> summary) {
+  RETURN_IF_ERROR(db.Exec("DELETE FROM steps; DELETE FROM step_summary"));
+  for (const StepRecord& step : steps) {
+    StatementLease put = db.Use(
+        "INSERT OR REPLACE INTO steps(window, step, start_ns, duration_ns) "
+        "VALUES(?1, ?2, ?3, ?4)");
+    put->Bind(1, step.window).Bind(2, step.index).Bind(3, step.start_ns);
+    RETURN_IF_ERROR(put->Bind(4, step.duration_ns).Run());
+  }
+  for (const StepSummaryRow& row : summary) {
+    StatementLease put = db.Use(
+        "INSERT INTO step_summary(window, steps, min_ns, median_ns, mean_ns, max_ns) "
+        "VALUES(?1, ?2, ?3, ?4, ?5, ?6)");
+    put->Bind(1, row.window).Bind(2, row.steps).Bind(3, row.min_ns).Bind(4, row.median_ns);
+    RETURN_IF_ERROR(put->Bind(5, row.mean_ns).Bind(6, row.max_ns).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PutOps(Database& db, std::span<const OpSummaryRow> ops) {
+  RETURN_IF_ERROR(db.Exec("DELETE FROM op_summary"));
+  for (const OpSummaryRow& op : ops) {
+    StatementLease put = db.Use(
+        "INSERT INTO op_summary(name, calls, self_cpu_ns, cpu_total_ns, min_ns, max_ns) "
+        "VALUES(?1, ?2, ?3, ?4, ?5, ?6)");
+    if (IsPrintableUtf8(op.name)) {
+      put->BindText(1, op.name);
+    } else {
+      put->BindBlob(1, op.name);
+    }
+    put->Bind(2, op.calls).Bind(3, op.self_cpu_ns).Bind(4, op.cpu_total_ns);
+    RETURN_IF_ERROR(put->Bind(5, op.min_ns).Bind(6, op.max_ns).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StepRow>> LoadMarks(const std::filesystem::path& part) {
+  ASSIGN_OR_RETURN(const auto reader,
+                   CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
+  std::vector<StepRow> marks;
+  RETURN_IF_ERROR(
+      reader->ForEachStepMark([&marks](const StepRow& mark) { marks.push_back(mark); }));
+  return SortMarks(std::move(marks));
+}
+
+// Everything but what is computed from the events.
+absl::Status WriteRecord(Database& db, const CaptureRecord& record, int64_t start_ns,
+                         std::span<const StepRecord> steps,
+                         std::span<const StepSummaryRow> step_summary) {
+  Transaction transaction(db);
+  RETURN_IF_ERROR(transaction.status());
+  RETURN_IF_ERROR(PutProcess(db, record.target));
+  RETURN_IF_ERROR(PutWindows(db, record.windows));
+  RETURN_IF_ERROR(PutDrops(db, record.drops));
+  RETURN_IF_ERROR(PutSteps(db, steps, step_summary));
+  RETURN_IF_ERROR(SetMeta(db, kMetaEpochOffset, start_ns));
+  RETURN_IF_ERROR(SetMetaText(db, kMetaRecord, EncodeRecord(record)));
+  return transaction.Commit();
+}
+
+std::vector<OpSummaryRow> SummarizeOps(const CapturePaths& paths, std::string_view id,
+                                       const OpSummarizer& summarize_ops) {
+  if (!summarize_ops) return {};
+  absl::StatusOr<std::vector<OpSummaryRow>> ops;
+  auto reader = CaptureFileReader::Open(paths.part, CaptureFileReader::Accept::kUnfinished);
+  if (reader.ok()) {
+    ops = summarize_ops(**reader);
+  } else {
+    ops = reader.status();
+  }
+  if (ops.ok()) return *std::move(ops);
+  LogWarning(StrCat("capture=", id, " has no operator summary: ", ops.status().ToString()));
+  return {};
+}
+
+absl::Status WriteSeal(Database& db, std::span<const OpSummaryRow> ops) {
+  Transaction transaction(db);
+  RETURN_IF_ERROR(transaction.status());
+  RETURN_IF_ERROR(PutOps(db, ops));
+  ASSIGN_OR_RETURN(const CaptureContents contents, CaptureContents::Load(db));
+  RETURN_IF_ERROR(SetMeta(db, kMetaCrc, contents.crc));
+  RETURN_IF_ERROR(SetMeta(db, kMetaSealed, 1));
+  return transaction.Commit();
+}
+
+}  // namespace
+
+CapturePaths::CapturePaths(const std::filesystem::path& directory, std::string_view id)
+    : part(directory / StrCat(id, ".part")),
+      sealed(directory / StrCat(id, ".profd")),
+      reserve(directory / StrCat(id, ".reserve")) {}
+
+absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths) {
+  SealedCapture sealed;
+  {
+    ASSIGN_OR_RETURN(const auto reader,
+                     CaptureFileReader::Open(paths.part, CaptureFileReader::Accept::kSealed));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> damaged, reader->FindDamagedChunks());
+    if (!damaged.empty()) {
+      return absl::DataLossError(StrCat(paths.part.string(), ": ", damaged.size(),
+                                        " chunks do not read back as they were written; is the "
+                                        "disk or the memory of this machine failing?"));
+    }
+    sealed.record = reader->record();
+    sealed.steps = SummarizeStepTimes(reader->steps());
+  }
+  ASSIGN_OR_RETURN(sealed.record.file_sha256, Sha256OfFile(paths.part));
+  RETURN_IF_ERROR(Publish(paths.part, paths.sealed));
+  return sealed;
+}
+
+absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
+                                              const CapturePaths& paths, CaptureRecord record,
+                                              int64_t start_ns, const OpSummarizer& summarize_ops) {
+  // The file cannot hold its own hash.
+  record.file_bytes = 0;
+  record.file_sha256.clear();
+  ASSIGN_OR_RETURN(const std::vector<StepRow> marks, LoadMarks(paths.part));
+  const std::vector<StepRecord> steps = DeriveSteps(marks, record.windows, start_ns);
+  RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
+
+  std::vector<OpSummaryRow> ops = SummarizeOps(paths, record.id, summarize_ops);
+  absl::Status status = WriteSeal(*db, ops);
+  if (absl::IsResourceExhausted(status) && !ops.empty()) {
+    // Rather a capture without its summary than no capture.
+    LogWarning(StrCat("capture=", record.id, " has no room for its operator summary"));
+    ops.clear();
+    status = WriteSeal(*db, ops);
+  }
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(db->Close());
+  ASSIGN_OR_RETURN(SealedCapture sealed, PublishSealedFile(paths));
+  sealed.ops = std::move(ops);
+  return sealed;
+}
+
+}  // namespace profd::store

@@ -1,0 +1,68 @@
+// The last steps of a capture file's making, the same after a recording and after a crash:
+// steps, summaries and the record are written, everything is read back and checked, hashed,
+// synced, and the file gets its final name.
+//
+// Threads: one at a time per file.
+#ifndef PROFD_DAEMON_STORE_CAPTURE_FILE_SEAL_H_
+#define PROFD_DAEMON_STORE_CAPTURE_FILE_SEAL_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/store/capture_reader.h"
+#include "daemon/store/sqlite_db.h"
+#include "daemon/store/steps.h"
+
+namespace profd::store {
+
+// One operator of the summary that outlives a capture's events.
+struct OpSummaryRow {
+  std::string name;  // As recorded (any bytes).
+  int64_t calls = 0;
+  int64_t self_cpu_ns = 0;
+  int64_t cpu_total_ns = 0;
+  int64_t min_ns = 0;
+  int64_t max_ns = 0;
+};
+
+// How operators are summarised is for daemon/report to say, which the store must not know:
+// main hands it in. Called on the thread that finishes a file. An error is logged and leaves
+// the file without that summary.
+using OpSummarizer = std::function<absl::StatusOr<std::vector<OpSummaryRow>>(CaptureReader&)>;
+
+// Where the files of capture `id` stand while and after they are made.
+struct CapturePaths {
+  CapturePaths(const std::filesystem::path& directory, std::string_view id);
+  std::filesystem::path part;     // ID.part
+  std::filesystem::path sealed;   // ID.profd
+  std::filesystem::path reserve;  // ID.reserve
+};
+
+struct SealedCapture {
+  CaptureRecord record;  // With file_bytes and file_sha256.
+  std::vector<OpSummaryRow> ops;
+  std::vector<StepSummaryRow> steps;
+};
+
+// Makes `paths.sealed` out of `paths.part`, whose chunks, names and threads `db` has
+// committed. `record` is what the file will say of itself, in a terminal state; its start
+// lies `start_ns` after the epoch. After any error `paths.part` stays and can be tried again.
+// RESOURCE_EXHAUSTED, DATA_LOSS (what was written does not read back), INTERNAL.
+absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
+                                              const CapturePaths& paths, CaptureRecord record,
+                                              int64_t start_ns, const OpSummarizer& summarize_ops);
+
+// The part of SealCaptureFile() after the last write: for a file that was sealed but not yet
+// renamed. Nobody may have it open.
+absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths);
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CAPTURE_FILE_SEAL_H_

@@ -1,0 +1,142 @@
+// CaptureFileWriter writes one capture file: rows are gathered per thread and become columnar
+// chunks of up to 64 K rows, each committed as it is written. What threads with few rows have
+// gathered is written together, thread after thread, when too much is buffered, every few
+// seconds, and at the end.
+//
+// Threads:    one at a time.
+// Ownership:  `clock` must outlive it. Destroyed without Finish() or Discard() it leaves a
+//             .part that recovery can finish.
+// Memory:     kMaxBufferedBytes of rows, however many threads there are, and one chunk.
+// Durability: what was committed survives the daemon's death; a finished file a power cut.
+// Errors:     as CaptureSink. A batch of up to 64 K rows is taken whole or not at all.
+#ifndef PROFD_DAEMON_STORE_CAPTURE_FILE_WRITER_H_
+#define PROFD_DAEMON_STORE_CAPTURE_FILE_WRITER_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/capture/ports.h"
+#include "daemon/store/capture_file_seal.h"
+#include "daemon/store/chunk_codec.h"
+#include "daemon/store/event_columns.h"
+#include "daemon/store/files.h"
+#include "daemon/store/sqlite_db.h"
+
+namespace profd::store {
+
+class CaptureFileWriter final : public CaptureFileSink {
+ public:
+  static constexpr size_t kMaxBufferedBytes = 32 << 20;
+  // Events that were taken this long ago are in the file, if the daemon dies now.
+  static constexpr absl::Duration kMaxBufferedTime = absl::Seconds(5);
+  // Set aside while recording, so that the record and the summaries fit on a full disk.
+  static constexpr int64_t kReserveBytes = 2 << 20;
+
+  struct Options {
+    std::filesystem::path directory;
+    OpSummarizer summarize_ops;
+    // Told what Finish() made, on its thread.
+    std::function<void(const SealedCapture&)> on_sealed;
+  };
+  // Creates ID.part in the directory. RESOURCE_EXHAUSTED if there is no room, INTERNAL if it
+  // is there already.
+  static absl::StatusOr<std::unique_ptr<CaptureFileWriter>> Create(const CaptureRecord& record,
+                                                                   Clock& clock, Options options);
+  ~CaptureFileWriter() override;
+
+  absl::Status AddName(uint32_t id, std::string_view name) override;
+  absl::Status AddThread(const ThreadRow& thread) override;
+  absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) override;
+  absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) override;
+  absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override;
+  absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override;
+  absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) override;
+  int64_t approx_bytes() const override;
+
+  absl::Status Finish(CaptureRecord& record, int64_t start_ns) override;
+  void Discard() override;
+
+ private:
+  // The rows of one kind that are not written yet.
+  template <typename Table>
+  struct Buffers {
+    std::vector<Table> threads;  // By thread index.
+    int64_t rows = 0;
+    double bytes_per_row = 8;  // What the last chunk of this kind took.
+  };
+
+  CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve, CapturePaths paths,
+                    int64_t max_bytes, Clock& clock, Options options);
+
+  template <typename Table>
+  absl::Status Append(Buffers<Table>& buffers, uint32_t thread,
+                      std::span<const typename Table::Row> rows);
+  template <typename Table>
+  absl::Status MakeRoom(Buffers<Table>& buffers, uint32_t thread, size_t rows);
+  absl::Status CheckCap(double more_bytes);
+  absl::Status NoteThread(uint32_t thread);
+  void NoteNames(std::span<const RangeRow> rows);
+  void NoteNames(std::span<const InstantRow> rows);
+  void NoteNames(std::span<const CounterRow> rows);
+  void NoteNames(std::span<const MemoryRow>) {}
+  void NoteNames(std::span<const StepRow>) {}
+
+  template <typename Table>
+  absl::Status WriteChunk(Buffers<Table>& buffers, const Table& table);
+  template <typename Table>
+  absl::Status WriteThread(Buffers<Table>& buffers, uint32_t thread);
+  // Empties the buffers of one kind, or all.
+  template <typename Table>
+  absl::Status WriteMerged(Buffers<Table>& buffers);
+  absl::Status WriteAll();
+  int64_t BufferedRows() const;
+  double BufferedBytesEstimate() const;
+
+  absl::Status PutThread(const ThreadRow& thread);
+  absl::Status Begin();
+  absl::Status Commit();
+  // The first error stays; what was not committed is rolled back.
+  absl::Status Fail(absl::Status status);
+
+  const CapturePaths paths_;
+  const int64_t max_bytes_;
+  Clock& clock_;
+  const Options options_;
+  std::unique_ptr<Database> db_;  // Null after Finish() or Discard().
+  SpaceReserve reserve_;
+  absl::Status error_;
+
+  ColumnEncoder encoder_;
+  std::string chunk_;
+  Buffers<RangeTable> ranges_;
+  Buffers<InstantTable> instants_;
+  Buffers<CounterTable> counters_;
+  Buffers<MemoryTable> memory_;
+  Buffers<StepMarkTable> steps_;
+  size_t buffered_bytes_ = 0;  // What the tables take.
+  absl::Duration oldest_buffered_;
+
+  bool in_transaction_ = false;
+  int64_t file_bytes_ = 0;
+  int64_t uncommitted_bytes_ = 0;  // Of names and threads.
+  uint32_t thread_count_ = 0;
+  uint32_t largest_name_ = 0;
+  uint32_t largest_used_name_ = 0;
+  std::set<std::pair<uint8_t, int16_t>> devices_;
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CAPTURE_FILE_WRITER_H_

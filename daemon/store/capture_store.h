@@ -1,0 +1,175 @@
+// CaptureStore is the daemon's durable record of captures: a catalog (catalog.db) with one
+// row per capture, and one file per capture with its events. Nothing outside daemon/store
+// knows SQL.
+//
+//   DATA_DIR/             0700; on a local disk; one daemon at a time (profd.lock)
+//     catalog.db          what was captured, by whom, how it ended; summaries
+//     captures/ID.part    being written, or left by a daemon that died
+//     captures/ID.profd   finished; never changed, only removed
+//
+// When the files take more than max_total_bytes, or the disk has less than min_free_percent
+// left, the oldest files go; their rows and summaries stay (CaptureRecord::deleted).
+//
+// Threads:    any. Calls wait for the disk: keep them off gRPC threads.
+// Ownership:  `clock` must outlive the store, the store every file it made.
+// Durability: OK means the change survives a crash of the daemon. After a power cut the
+//             newest changes may be missing; the older ones are intact.
+// Errors:     DATA_LOSS for a damaged file, RESOURCE_EXHAUSTED for a full disk, INTERNAL for
+//             any other SQLite result, whose code is in the message.
+#ifndef PROFD_DAEMON_STORE_CAPTURE_STORE_H_
+#define PROFD_DAEMON_STORE_CAPTURE_STORE_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/capture/ports.h"
+#include "daemon/store/capture_file_seal.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::store {
+
+class Catalog;
+
+// Every condition that is set must hold.
+struct CaptureFilter {
+  std::vector<CaptureState> states;                         // Any of these; empty: all.
+  std::vector<std::pair<std::string, std::string>> labels;  // All of these.
+  std::optional<int64_t> pid;                               // Of the target.
+  std::optional<int64_t> owner_uid;                         // Of the target.
+  std::string name;                                         // Part of the display name.
+  std::string group_id;
+  std::string id_prefix;
+  std::optional<absl::Time> since;  // Created then or later.
+};
+
+struct CapturePage {
+  std::vector<CaptureRecord> captures;  // Newest first.
+  std::string next_page_token;          // Empty: there are no more.
+};
+
+struct DiskSpace {
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;  // For us.
+};
+
+struct StoreUsage {
+  int64_t capture_count = 0;  // With events.
+  int64_t capture_bytes = 0;  // Of their files, also of those being written.
+  int64_t catalog_bytes = 0;
+  int64_t max_total_bytes = 0;  // The cap on capture_bytes.
+  int64_t min_free_percent = 0;
+  DiskSpace disk;
+  int64_t evicted_capture_count = 0;  // Whose events had to go for room, ever.
+};
+
+// An open capture file; it stays readable when the capture is deleted meanwhile.
+struct CaptureDownload {
+  UniqueFd file;
+  int64_t size_bytes = 0;
+  std::string sha256;  // Lower-case hex.
+};
+
+struct CaptureSummaries {
+  std::vector<OpSummaryRow> ops;  // The largest by self CPU, at most kMaxCatalogOps.
+  std::vector<StepSummaryRow> steps;
+};
+
+struct AuditEntry {
+  absl::Time time;
+  int64_t uid = -1;
+  std::string verb;      // "CreateCapture"
+  std::string resource;  // "captures/01H..."
+  std::string outcome;   // "OK", or a status code's name.
+};
+
+class CaptureStore final : public StorePort {
+ public:
+  static constexpr int64_t kMaxPageSize = 1000;
+  static constexpr int64_t kMaxCatalogOps = 200;
+
+  struct Options {
+    std::filesystem::path data_dir;
+    int64_t max_total_bytes = int64_t{20} << 30;
+    int64_t min_free_percent = 5;  // Of the file system; 0: do not care.
+    OpSummarizer summarize_ops;    // See capture_file_seal.h.
+    // What the file system of a path has; replaced in tests.
+    std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;
+  };
+
+  // Opens the store, creating or migrating it, and ends what an earlier daemon left: a
+  // capture that was running becomes PARTIAL if any of its events can be kept, else FAILED
+  // (both ended_by daemon_stop), and files without a catalog row get one.
+  // FAILED_PRECONDITION: a newer profd wrote the catalog, another daemon has the directory, it
+  // is somebody else's, or it lies on a network file system. DATA_LOSS: the catalog is damaged.
+  static absl::StatusOr<std::unique_ptr<CaptureStore>> Open(Options options, Clock& clock);
+  ~CaptureStore() override;
+
+  // ---- StorePort ----
+  absl::Status InsertCapture(const CaptureRecord& record) override;
+  absl::Status UpdateCapture(const CaptureRecord& record) override;
+  absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(const CaptureRecord& record) override;
+  // Removes the oldest files first, if that helps.
+  absl::Status CheckRoom() override;
+  absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override;
+  absl::StatusOr<std::optional<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                           int64_t requested_by_uid) override;
+  // Also FAILED_PRECONDITION while the capture runs. OK if the events are gone already.
+  absl::Status DeleteCapture(std::string_view id) override;
+
+  // ---- asking ----
+  // `page_size` in 1..kMaxPageSize; 0: 50. `page_token` is empty or from a page with the same
+  // filter; INVALID_ARGUMENT for any other.
+  absl::StatusOr<CapturePage> ListCaptures(const CaptureFilter& filter, int64_t page_size,
+                                           std::string_view page_token);
+  // The one capture whose id starts so, of those whose target `owner_uid` owns if set.
+  // NOT_FOUND; INVALID_ARGUMENT: not the start of an id, or of several, naming some.
+  absl::StatusOr<CaptureRecord> ResolvePrefix(std::string_view id_prefix,
+                                              std::optional<int64_t> owner_uid);
+  // NOT_FOUND. FAILED_PRECONDITION: there are no events (yet, any more, or ever), saying which.
+  absl::StatusOr<std::unique_ptr<CaptureReader>> OpenReader(std::string_view id);
+  absl::StatusOr<CaptureDownload> OpenForDownload(std::string_view id);
+  // Kept also when the events are gone. NOT_FOUND.
+  absl::StatusOr<CaptureSummaries> GetSummaries(std::string_view id);
+  absl::StatusOr<StoreUsage> Usage();
+
+  // ---- the audit log ----
+  absl::Status AppendAudit(const AuditEntry& entry);
+  // The newest first.
+  absl::StatusOr<std::vector<AuditEntry>> ListAudit(int64_t limit);
+
+ private:
+  CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
+
+  absl::Status Recover();
+  absl::Status Evict();
+  // The file of a capture whose events can be read.
+  absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
+  CapturePaths PathsOf(std::string_view id) const;
+  void KeepSummaries(const SealedCapture& sealed);
+
+  const Options options_;
+  Clock& clock_;
+  const UniqueFd lock_;
+  // One eviction at a time. Lock order: before mu_.
+  absl::Mutex eviction_mu_;
+  absl::Mutex mu_;
+  const std::unique_ptr<Catalog> catalog_ ABSL_PT_GUARDED_BY(mu_);
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CAPTURE_STORE_H_

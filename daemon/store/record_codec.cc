@@ -1,0 +1,279 @@
+#include "daemon/store/record_codec.h"
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::store {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxRecordBytes = 8 << 20;
+constexpr size_t kMaxRecordWindows = 4096;
+
+// Each Visit() names every field of its struct once: Archive is Encoder or Decoder.
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, CaptureSpec>
+void Visit(Archive& archive, T& spec) {
+  archive("steps", spec.steps);
+  archive("warmup_steps", spec.warmup_steps);
+  archive("wait_steps", spec.wait_steps);
+  archive("repeat", spec.repeat);
+  archive("start_step", spec.start_step);
+  archive("duration_ns", spec.duration);
+  archive("timeout_ns", spec.timeout);
+  archive("memory_bytes", spec.memory_bytes);
+  archive("allow_less_memory", spec.allow_less_memory);
+  archive("max_bytes", spec.max_bytes);
+  archive("display_name", spec.display_name);
+  archive("labels", spec.labels);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, TargetInfo>
+void Visit(Archive& archive, T& target) {
+  archive("number", target.number);
+  archive("pid", target.pid);
+  archive("uid", target.uid);
+  archive("gid", target.gid);
+  archive("parent_pid", target.parent_pid);
+  archive("process_start_ticks", target.process_start_ticks);
+  archive("namespace_pid", target.namespace_pid);
+  archive("foreign_namespace", target.foreign_namespace);
+  archive("command", target.command);
+  archive("cgroup", target.cgroup);
+  archive("library_version", target.library_version);
+  archive("protocol_version", target.protocol_version);
+  archive("metadata", target.metadata);
+  archive("registered_unix_ns", target.registered_time);
+  archive("state", target.state);
+  archive("step_mark_count", target.step_mark_count);
+  archive("current_step", target.current_step);
+  archive("steps_per_second", target.steps_per_second);
+  archive("dropped_event_count", target.dropped_event_count);
+  archive("foreign_step_mark_count", target.foreign_step_mark_count);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, WindowRecord>
+void Visit(Archive& archive, T& window) {
+  archive("start_ns", window.start_ns);
+  archive("end_ns", window.end_ns);
+  archive("first_step", window.first_step);
+  archive("end_step", window.end_step);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, CaptureRecord>
+void Visit(Archive& archive, T& record) {
+  archive("id", record.id);
+  archive("group_id", record.group_id);
+  archive("request_id", record.request_id);
+  archive("spec", record.spec);
+  archive("requested_by_uid", record.requested_by_uid);
+  archive("target", record.target);
+  archive("node", record.node);
+  archive("state", record.state);
+  archive("ended_by", record.ended_by);
+  archive("error_reason", record.error_reason);
+  archive("error_message", record.error_message);
+  archive("create_unix_ns", record.create_time);
+  archive("armed_unix_ns", record.armed_time);
+  archive("end_unix_ns", record.end_time);
+  archive("start_unix_ns", record.start_unix_ns);
+  archive("covered_ns", record.covered_ns);
+  archive("covered_steps", record.covered_steps);
+  archive("windows", record.windows);
+  archive("current_window", record.current_window);
+  archive("current_step", record.current_step);
+  archive("event_count", record.event_count);
+  archive("drops", record.drops);
+  archive("warmup_event_count", record.warmup_event_count);
+  archive("open_range_count", record.open_range_count);
+  archive("truncated_range_count", record.truncated_range_count);
+  archive("other_name_event_count", record.other_name_event_count);
+  archive("foreign_step_mark_count", record.foreign_step_mark_count);
+  archive("clock_error_ns", record.clock_error_ns);
+  archive("step_before_ns", record.step_before_ns);
+  archive("step_during_ns", record.step_during_ns);
+  archive("step_after_ns", record.step_after_ns);
+  archive("file_bytes", record.file_bytes);
+  archive("file_sha256", record.file_sha256);
+  archive("deleted", record.deleted);
+}
+
+constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
+class Encoder {
+ public:
+  Json Take() { return std::move(json_); }
+
+  template <typename T>
+  void operator()(const char* key, const T& value) {
+    json_[key] = ToJson(value);
+  }
+
+ private:
+  static Json ToJson(const std::string& text) { return ToValidUtf8(text); }
+  static Json ToJson(absl::Duration span) {
+    if (span == absl::InfiniteDuration()) return kForever;
+    if (span == -absl::InfiniteDuration()) return -kForever;
+    return absl::ToInt64Nanoseconds(span);
+  }
+  static Json ToJson(absl::Time time) { return ToJson(time - absl::UnixEpoch()); }
+  static Json ToJson(const std::map<std::string, std::string>& map) {
+    Json json = Json::object();
+    for (const auto& [key, value] : map) json[ToValidUtf8(key)] = ToValidUtf8(value);
+    return json;
+  }
+  static Json ToJson(const std::vector<WindowRecord>& windows) {
+    Json json = Json::array();
+    for (const WindowRecord& window : windows) json.push_back(ToJson(window));
+    return json;
+  }
+  static Json ToJson(const DropCounts& drops) { return Json(drops); }
+  template <typename T>
+  requires std::is_enum_v<T>
+  static Json ToJson(T value) { return static_cast<int>(value); }
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  static Json ToJson(T value) { return value; }
+  template <typename T>
+  requires std::is_class_v<T>
+  static Json ToJson(const T& value) {
+    Encoder nested;
+    Visit(nested, value);
+    return nested.Take();
+  }
+
+  Json json_ = Json::object();
+};
+
+// A missing key leaves the field as it was; a value of another type is an error.
+class Decoder {
+ public:
+  explicit Decoder(const Json& json) : json_(json) { Check(json.is_object()); }
+  bool ok() const { return ok_; }
+
+  template <typename T>
+  void operator()(const char* key, T& value) {
+    if (!ok_) return;
+    const auto it = json_.find(key);
+    if (it != json_.end()) FromJson(*it, value);
+  }
+
+ private:
+  bool Check(bool condition) {
+    ok_ = ok_ && condition;
+    return ok_;
+  }
+  void FromJson(const Json& json, int64_t& value) {
+    const bool fits = json.is_number_integer() &&
+                      (!json.is_number_unsigned() ||
+                       json.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});
+    if (Check(fits)) value = json.get<int64_t>();
+  }
+  void FromJson(const Json& json, int& value) {
+    int64_t wide = 0;
+    FromJson(json, wide);
+    if (Check(wide >= std::numeric_limits<int>::min() && wide <= std::numeric_limits<int>::max())) {
+      value = static_cast<int>(wide);
+    }
+  }
+  void FromJson(const Json& json, double& value) {
+    // JSON has no NaN or infinity: they were written as null.
+    if (json.is_null()) return;
+    if (Check(json.is_number())) value = json.get<double>();
+  }
+  void FromJson(const Json& json, bool& value) {
+    if (Check(json.is_boolean())) value = json.get<bool>();
+  }
+  void FromJson(const Json& json, std::string& value) {
+    if (Check(json.is_string())) value = json.get<std::string>();
+  }
+  void FromJson(const Json& json, absl::Duration& value) {
+    int64_t ns = 0;
+    FromJson(json, ns);
+    value = ns == kForever    ? absl::InfiniteDuration()
+            : ns == -kForever ? -absl::InfiniteDuration()
+                              : absl::Nanoseconds(ns);
+  }
+  void FromJson(const Json& json, absl::Time& value) {
+    absl::Duration span;
+    FromJson(json, span);
+    value = absl::UnixEpoch() + span;
+  }
+  void FromJson(const Json& json, std::map<std::string, std::string>& value) {
+    if (!Check(json.is_object())) return;
+    value.clear();
+    for (const auto& [key, text] : json.items()) FromJson(text, value[key]);
+  }
+  void FromJson(const Json& json, std::vector<WindowRecord>& value) {
+    if (!Check(json.is_array() && json.size() <= kMaxRecordWindows)) return;
+    value.clear();
+    for (const Json& window : json) FromJson(window, value.emplace_back());
+  }
+  void FromJson(const Json& json, DropCounts& value) {
+    if (!Check(json.is_array())) return;
+    for (size_t i = 0; i < std::min(json.size(), value.size()); ++i) FromJson(json[i], value[i]);
+  }
+  template <typename T>
+  void FromEnum(const Json& json, int smallest, int largest, T& value) {
+    int number = smallest;
+    FromJson(json, number);
+    if (Check(number >= smallest && number <= largest)) value = static_cast<T>(number);
+  }
+  void FromJson(const Json& json, CaptureState& value) {
+    FromEnum(json, static_cast<int>(CaptureState::kPending),
+             static_cast<int>(CaptureState::kCancelled), value);
+  }
+  void FromJson(const Json& json, EndedBy& value) {
+    FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kStorage), value);
+  }
+  void FromJson(const Json& json, TargetState& value) {
+    FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kGone),
+             value);
+  }
+  template <typename T>
+  requires std::is_class_v<T>
+  void FromJson(const Json& json, T& value) {
+    Decoder nested(json);
+    Visit(nested, value);
+    Check(nested.ok());
+  }
+
+  const Json& json_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::string EncodeRecord(const CaptureRecord& record) {
+  Encoder encoder;
+  Visit(encoder, record);
+  return encoder.Take().dump();
+}
+
+absl::StatusOr<CaptureRecord> DecodeRecord(std::string_view untrusted) {
+  if (untrusted.size() > kMaxRecordBytes) {
+    return absl::DataLossError(StrCat("the capture's record has ", untrusted.size(), " bytes"));
+  }
+  const Json json = Json::parse(untrusted.begin(), untrusted.end(), nullptr, false);
+  if (json.is_discarded()) return absl::DataLossError("the capture's record is not JSON");
+  CaptureRecord record;
+  Decoder decoder(json);
+  Visit(decoder, record);
+  if (!decoder.ok()) {
+    return absl::DataLossError("the capture's record has a field of another type");
+  }
+  return record;
+}
+
+}  // namespace profd::store

@@ -1,0 +1,156 @@
+#include "tests/store/capture_file_builder.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::store {
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = std::filesystem::temp_directory_path() / "profd_store_XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) std::abort();
+  path_ = name;
+}
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string IdOf(int number) { return absl::StrFormat("01J0000000000000000000%04d", number); }
+
+CaptureRecord NewRecord(std::string_view id) {
+  CaptureRecord record;
+  record.id = std::string(id);
+  record.spec.steps = 2;
+  record.requested_by_uid = 1000;
+  record.target.pid = 4711;
+  record.target.uid = 1000;
+  record.target.command = "python3 train.py";
+  record.node = "node-a";
+  record.create_time = absl::FromUnixSeconds(1'790'000'000);
+  record.armed_time = absl::InfinitePast();
+  record.end_time = absl::InfiniteFuture();
+  return record;
+}
+
+CaptureRecord FinishedRecord(CaptureRecord record, const WindowRecord& window) {
+  record.state = CaptureState::kComplete;
+  record.ended_by = EndedBy::kSteps;
+  record.start_unix_ns = 1'790'000'001'000'000'000;
+  record.covered_ns = window.end_ns - window.start_ns;
+  record.covered_steps = window.end_step - window.first_step;
+  record.windows = {window};
+  record.end_time = absl::FromUnixSeconds(1'790'000'010);
+  return record;
+}
+
+StepPattern::StepPattern(uint32_t seed, uint32_t name_count)
+    : random_(seed), name_count_(name_count) {}
+
+int64_t StepPattern::Jitter(int64_t mean_ns) {
+  std::normal_distribution<double> around(1.0, 0.1);
+  std::uniform_int_distribution<int> percent(0, 99);
+  const double factor = percent(random_) == 0 ? 8.0 : std::max(0.2, around(random_));
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(mean_ns) * factor));
+}
+
+void StepPattern::AddRange(int64_t body_ns, uint16_t depth, uint32_t name, int children,
+                           int fanout) {
+  const int64_t start_ns = now_ns_;
+  now_ns_ += Jitter(body_ns);
+  for (int i = 0; i < children; ++i) {
+    const uint32_t child = 1 + (name * 7 + static_cast<uint32_t>(i) * 13) % (name_count_ - 1);
+    AddRange(body_ns / 2 + 100, static_cast<uint16_t>(depth + 1), child, fanout, 0);
+    now_ns_ += Jitter(150);
+  }
+  ranges_.push_back({.start_ns = start_ns,
+                     .duration_ns = now_ns_ - start_ns,
+                     .name = name,
+                     .depth = depth,
+                     .category = 0,
+                     .flags = 0});
+  if (ranges_.size() % 8 != 0) return;
+  const auto slot = static_cast<uint64_t>(ranges_.size() / 8);
+  memory_.push_back({.time_ns = now_ns_,
+                     .address = 0x7f0000000000 + slot * 4096,
+                     .bytes = static_cast<int64_t>(256 + (slot % 32) * 512),
+                     .total_allocated_bytes = static_cast<int64_t>(1'000'000 + slot * 100),
+                     .total_reserved_bytes = 1 << 24,
+                     .device_type = 0,
+                     .device_index = 0,
+                     .category = static_cast<uint8_t>(slot % 7),
+                     .is_free = slot % 2 == 1});
+}
+
+const std::vector<RangeRow>& StepPattern::NextRanges() {
+  ranges_.clear();
+  memory_.clear();
+  constexpr int kLayers = 111;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const auto name = static_cast<uint32_t>(1 + layer % static_cast<int>(name_count_ - 1));
+    AddRange(2'000, 1, name, 5, 4);
+    now_ns_ += Jitter(400);
+  }
+  return ranges_;
+}
+
+absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, CaptureSink& sink) {
+  for (uint32_t id = 1; id < pattern.name_count(); ++id) {
+    RETURN_IF_ERROR(sink.AddName(id, StrCat("aten::operator_", id)));
+  }
+  for (uint32_t thread = 0; thread < threads; ++thread) {
+    RETURN_IF_ERROR(sink.AddThread(
+        {.index = thread, .os_thread = 1000 + thread, .name = StrCat("worker-", thread)}));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+template <typename T>
+std::vector<T>& Of(std::vector<std::vector<T>>& by_thread, uint32_t thread) {
+  if (by_thread.size() <= thread) by_thread.resize(thread + 1);
+  return by_thread[thread];
+}
+}  // namespace
+
+absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader) {
+  ReadBack all;
+  RETURN_IF_ERROR(reader.ForEachRange(kRangeAllColumns, {}, [&](const RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      Of(all.ranges, batch.thread)
+          .push_back({batch.start_ns[i], batch.duration_ns[i], batch.name[i], batch.depth[i],
+                      batch.category[i], batch.flags[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachInstant({}, [&](const InstantBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      Of(all.instants, batch.thread).push_back({batch.time_ns[i], batch.name[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachCounter({}, [&](const CounterBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      Of(all.counters, batch.thread).push_back({batch.time_ns[i], batch.value[i], batch.name[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachMemory({}, [&](const MemoryBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      Of(all.memory, batch.thread)
+          .push_back({batch.time_ns[i], batch.address[i], batch.bytes[i],
+                      batch.total_allocated_bytes[i], batch.total_reserved_bytes[i],
+                      batch.device_type[i], batch.device_index[i], batch.category[i],
+                      batch.is_free[i] != 0});
+    }
+    return absl::OkStatus();
+  }));
+  return all;
+}
+
+}  // namespace profd::store

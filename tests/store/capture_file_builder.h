@@ -1,0 +1,95 @@
+// Builders for store tests: a temporary folder, a clock, records, and events in a realistic
+// pattern.
+#ifndef PROFD_TESTS_STORE_CAPTURE_FILE_BUILDER_H_
+#define PROFD_TESTS_STORE_CAPTURE_FILE_BUILDER_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/capture/ports.h"
+#include "daemon/store/capture_file_writer.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::store {
+
+// A folder that is removed with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class ManualClock final : public Clock {
+ public:
+  absl::Time Now() override { return start_ + elapsed_; }
+  absl::Duration Monotonic() override { return elapsed_; }
+  void Advance(absl::Duration by) { elapsed_ += by; }
+
+ private:
+  const absl::Time start_ = absl::FromUnixSeconds(1'790'000'000);
+  absl::Duration elapsed_;
+};
+
+// A capture of two steps as the manager begins it.
+CaptureRecord NewRecord(std::string_view id);
+// `record` as the manager hands it to Finish(): COMPLETE, with one window.
+CaptureRecord FinishedRecord(CaptureRecord record, const WindowRecord& window);
+
+// "01J0000000000000000000" and four digits: sorts by `number`.
+std::string IdOf(int number);
+
+// A training step of about 3,000 events: ranges in four levels, an allocation and a free now
+// and then, a counter and an instant per step; durations vary by 10 %, and 1 % are outliers.
+class StepPattern {
+ public:
+  explicit StepPattern(uint32_t seed, uint32_t name_count = 258);
+
+  // The next step of the thread, in order of end, from where the last one ended.
+  const std::vector<RangeRow>& NextRanges();
+  // Allocations and frees that fall into the step NextRanges() gave last.
+  const std::vector<MemoryRow>& Memory() const { return memory_; }
+  int64_t now_ns() const { return now_ns_; }
+  uint32_t name_count() const { return name_count_; }
+
+ private:
+  int64_t Jitter(int64_t mean_ns);
+  void AddRange(int64_t body_ns, uint16_t depth, uint32_t name, int children, int fanout);
+
+  std::mt19937 random_;
+  const uint32_t name_count_;
+  int64_t now_ns_ = 0;
+  std::vector<RangeRow> ranges_;
+  std::vector<MemoryRow> memory_;
+};
+
+// Adds the names and `threads` threads of a StepPattern to a sink.
+absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, CaptureSink& sink);
+
+// Everything a reader gives, by thread.
+struct ReadBack {
+  std::vector<std::vector<RangeRow>> ranges;
+  std::vector<std::vector<InstantRow>> instants;
+  std::vector<std::vector<CounterRow>> counters;
+  std::vector<std::vector<MemoryRow>> memory;
+};
+absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader);
+
+}  // namespace profd::store
+
+#endif  // PROFD_TESTS_STORE_CAPTURE_FILE_BUILDER_H_
