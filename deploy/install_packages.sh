@@ -17,7 +17,8 @@ packages_of() {
   case $1 in
     build) echo build-essential cmake ninja-build ccache pkg-config \
       protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev \
-      libsqlite3-dev libzstd-dev zlib1g-dev libisal-dev nlohmann-json3-dev ;;
+      libsqlite3-dev libzstd-dev zlib1g-dev libisal-dev libssl-dev libsystemd-dev \
+      nlohmann-json3-dev ;;
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy ;;
     lint) echo git clang clang-format clang-tidy ;;

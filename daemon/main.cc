@@ -1,0 +1,264 @@
+// profd: the only file that builds the graph of objects. Read it top to bottom for the order
+// of the start, and Daemon::Run()'s end for that of the shutdown.
+#include <signal.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/config.h"
+#include "daemon/base/log.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/capture/capture_manager.h"
+#include "daemon/ingest/target_server.h"
+#include "daemon/report/reports.h"
+#include "daemon/rpc/control_server.h"
+#include "daemon/rpc/target_news.h"
+#include "daemon/store/capture_store.h"
+
+namespace profd {
+namespace {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+// How long calls in flight may take once everything else has ended.
+constexpr absl::Duration kGrace = absl::Seconds(2);
+
+std::optional<std::string> FromEnvironment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+// The store keeps a summary of the operators of every capture; what that is, the report says.
+absl::StatusOr<std::vector<store::OpSummaryRow>> SummarizeForStore(store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(report::OpTable table, report::SummarizeOps(reader, report::OpOptions()));
+  std::vector<store::OpSummaryRow> rows;
+  rows.reserve(table.rows.size());
+  for (report::OpRow& row : table.rows) {
+    rows.push_back({.name = std::move(row.name),
+                    .calls = row.calls,
+                    .self_cpu_ns = row.self_cpu_ns,
+                    .cpu_total_ns = row.cpu_total_ns,
+                    .min_ns = row.min_ns,
+                    .max_ns = row.max_ns});
+  }
+  return rows;
+}
+
+// The sockets systemd opened for us, by their FileDescriptorName=.
+struct InheritedSockets {
+  UniqueFd control;
+  UniqueFd agent;
+};
+
+InheritedSockets TakeInheritedSockets() {
+  InheritedSockets sockets;
+  char** names = nullptr;
+  const int count = sd_listen_fds_with_names(/*unset_environment=*/1, &names);
+  for (int i = 0; i < count; ++i) {
+    UniqueFd fd(SD_LISTEN_FDS_START + i);
+    const std::string name = names[i];
+    if (name == "control") sockets.control = std::move(fd);
+    if (name == "agent") sockets.agent = std::move(fd);
+    free(names[i]);
+  }
+  free(names);
+  return sockets;
+}
+
+absl::Status MakeSocketDir(const std::filesystem::path& directory) {
+  std::error_code error;
+  const bool created = std::filesystem::create_directories(directory, error);
+  // Everybody's targets and callers must reach the sockets in it.
+  if (created) std::filesystem::permissions(directory, std::filesystem::perms(0755), error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      StrCat("cannot make ", directory.string(), ": ", error.message(), "; name a --socket-dir"));
+}
+
+// What signals ask for. They are blocked in every thread and taken here, one by one.
+sigset_t HandledSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+class Daemon {
+ public:
+  Daemon(Config config, CommandLine command_line)
+      : config_(std::move(config)), command_line_(std::move(command_line)) {}
+
+  // Starts everything, serves until SIGTERM or SIGINT, ends everything.
+  absl::Status Run();
+
+ private:
+  void WaitForEnd();
+  void Reload();
+
+  Config config_;
+  const CommandLine command_line_;
+  Clock& clock_ = Clock::Real();
+
+  // In the order of their start; destroyed in reverse.
+  std::unique_ptr<store::CaptureStore> store_;
+  std::unique_ptr<TargetServer> targets_;
+  std::unique_ptr<CaptureManager> manager_;
+  std::unique_ptr<rpc::TargetNews> news_;
+  std::unique_ptr<rpc::ControlServer> server_;
+};
+
+absl::Status Daemon::Run() {
+  InheritedSockets inherited = TakeInheritedSockets();
+  RETURN_IF_ERROR(MakeSocketDir(config_.socket_dir));
+
+  // Opening the store ends what an earlier daemon left, before anybody can ask for it.
+  store::CaptureStore::Options store_options;
+  store_options.data_dir = config_.data_dir;
+  store_options.max_total_bytes = config_.max_storage_bytes;
+  store_options.min_free_percent = config_.min_free_percent;
+  store_options.summarize_ops = SummarizeForStore;
+  ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
+
+  TargetServer::Options target_options;
+  target_options.socket_dir = config_.socket_dir;
+  target_options.inherited_listener = std::move(inherited.agent);
+  target_options.max_targets = config_.max_targets;
+  target_options.max_capture_memory_bytes = config_.max_capture_memory_bytes;
+  ASSIGN_OR_RETURN(targets_, TargetServer::Create(std::move(target_options), clock_));
+
+  CaptureManager::Options manager_options;
+  manager_options.node_name = config_.node_name;
+  manager_options.arm_timeout = config_.arm_timeout;
+  manager_options.max_live_captures = config_.max_live_captures;
+  manager_ =
+      std::make_unique<CaptureManager>(std::move(manager_options), *targets_, *store_, clock_);
+  news_ = std::make_unique<rpc::TargetNews>(*manager_);
+
+  rpc::ControlServerOptions server_options;
+  server_options.socket_dir = config_.socket_dir;
+  server_options.inherited_listener = std::move(inherited.control);
+  server_options.node_name = config_.node_name;
+  server_options.version = PROFD_VERSION;
+  server_options.data_dir = config_.data_dir;
+  server_options.start_time = clock_.Now();
+  server_options.reflection = config_.reflection;
+  ASSIGN_OR_RETURN(
+      server_, rpc::ControlServer::Start(std::move(server_options),
+                                         rpc::ControlServer::Parts{
+                                             .manager = *manager_,
+                                             .targets = *targets_,
+                                             .store = *store_,
+                                             .target_news = *news_,
+                                             .clock = clock_,
+                                             .ingest_facts = [this] { return Facts(*targets_); },
+                                         }));
+  // Targets last: whoever registers can be captured from then on.
+  RETURN_IF_ERROR(targets_->Start(*news_));
+
+  LogInfo(StrCat("profd ", PROFD_VERSION, " node=", config_.node_name, " socket_dir=",
+                 config_.socket_dir.string(), " data_dir=", config_.data_dir.string()));
+  sd_notify(0, "READY=1");
+  WaitForEnd();
+  sd_notify(0, "STOPPING=1");
+
+  // Captures end and are stored while callers can still see it; then the callers; then the
+  // targets, which go on training and look for the next daemon.
+  manager_->Shutdown();
+  server_->Shutdown(kGrace);
+  targets_->Stop();
+  LogInfo("profd ended");
+  return absl::OkStatus();
+}
+
+void Daemon::WaitForEnd() {
+  const sigset_t signals = HandledSignals();
+  for (;;) {
+    siginfo_t info{};
+    const int signal = sigwaitinfo(&signals, &info);
+    if (signal == SIGHUP) {
+      Reload();
+    } else if (signal > 0) {
+      LogInfo(StrCat("signal ", signal, " from pid ", info.si_pid, ": ending"));
+      return;
+    }
+  }
+}
+
+void Daemon::Reload() {
+  sd_notify(0, "RELOADING=1");
+  absl::StatusOr<Config> read = LoadConfig(command_line_, geteuid(), FromEnvironment);
+  if (!read.ok()) {
+    LogError(StrCat("settings unchanged: ", FromAbsl(read.status().message())));
+  } else {
+    for (const std::string& name : ChangedBeyondReload(config_, *read)) {
+      LogWarning(StrCat(name, " has changed; it takes effect when profd is restarted"));
+    }
+    config_.log_level = read->log_level;
+    config_.max_storage_bytes = read->max_storage_bytes;
+    config_.min_free_percent = read->min_free_percent;
+    config_.max_capture_memory_bytes = read->max_capture_memory_bytes;
+    SetLogLevel(config_.log_level);
+    store_->SetLimits(config_.max_storage_bytes, config_.min_free_percent);
+    targets_->SetMaxCaptureMemory(config_.max_capture_memory_bytes);
+    LogInfo("settings read again");
+  }
+  sd_notify(0, "READY=1");
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  absl::StatusOr<CommandLine> command_line = ParseCommandLine(arguments);
+  const auto usage_error = [](const absl::Status& status) {
+    std::fprintf(stderr, "profd: %s\n", std::string(status.message()).c_str());
+    return kExitUsage;
+  };
+  if (!command_line.ok()) return usage_error(command_line.status());
+  if (command_line->action == CommandLineAction::kHelp) {
+    std::fputs(HelpText().c_str(), stdout);
+    return kExitOk;
+  }
+  if (command_line->action == CommandLineAction::kVersion) {
+    std::puts("profd " PROFD_VERSION);
+    return kExitOk;
+  }
+  absl::StatusOr<Config> config = LoadConfig(*command_line, geteuid(), FromEnvironment);
+  if (!config.ok()) return usage_error(config.status());
+  SetLogLevel(config->log_level);
+
+  // Before the first thread, so that all inherit it.
+  const sigset_t signals = HandledSignals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  // A reader that went away and a file size limit are errors of the call, not of the process.
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+  umask(S_IRWXG | S_IRWXO);
+
+  const absl::Status status = Daemon(*std::move(config), *std::move(command_line)).Run();
+  if (status.ok()) return kExitOk;
+  LogError(StrCat("profd cannot run: ", FromAbsl(status.message())));
+  return kExitFailed;
+}
+
+}  // namespace
+}  // namespace profd
+
+int main(int argc, char** argv) {
+  return profd::Main(std::vector<std::string>(argv + 1, argv + argc));
+}
