@@ -1,0 +1,108 @@
+#include "daemon/export/chrome_header.h"
+
+#include <map>
+#include <string_view>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/export/json_text.h"
+
+namespace profd::exporter {
+namespace {
+
+// An object of string and number members, without spaces.
+class JsonObject {
+ public:
+  JsonObject& Text(std::string_view key, std::string_view untrusted) {
+    Key(key);
+    AppendJsonString(untrusted, text_);
+    return *this;
+  }
+  JsonObject& Number(std::string_view key, int64_t value) {
+    Key(key);
+    StrAppend(&text_, value);
+    return *this;
+  }
+  JsonObject& Object(std::string_view key, std::string object) {
+    Key(key);
+    text_ += object;
+    return *this;
+  }
+  std::string Take() { return text_ + "}"; }
+
+ private:
+  void Key(std::string_view key) {
+    if (text_.size() > 1) text_.push_back(',');
+    AppendJsonString(key, text_);
+    text_.push_back(':');
+  }
+  std::string text_ = "{";
+};
+
+std::string Texts(const std::map<std::string, std::string>& members) {
+  JsonObject object;
+  for (const auto& [key, value] : members) object.Text(key, value);
+  return object.Take();
+}
+
+std::string Drops(const DropCounts& drops) {
+  JsonObject object;
+  for (int reason = 0; reason < kDropReasonCount; ++reason) {
+    if (const int64_t count = drops[static_cast<size_t>(reason)]; count != 0) {
+      object.Number(ToString(static_cast<DropReason>(reason)), count);
+    }
+  }
+  return object.Take();
+}
+
+std::string AboutCapture(const CaptureRecord& record) {
+  JsonObject object;
+  object.Text("version", PROFD_VERSION).Text("capture", record.id);
+  if (!record.group_id.empty()) object.Text("group", record.group_id);
+  if (!record.spec.display_name.empty()) object.Text("display_name", record.spec.display_name);
+  object.Text("state", ToString(record.state))
+      .Text("ended_by", ToString(record.ended_by))
+      .Text("quality_grade", QualityGrade(record))
+      .Number("start_unix_ns", record.start_unix_ns)
+      .Number("requested_steps", record.spec.steps)
+      .Number("covered_steps", record.covered_steps)
+      .Number("covered_ns", record.covered_ns)
+      .Number("event_count", record.event_count)
+      .Number("dropped_event_count", TotalDrops(record.drops))
+      .Object("drops", Drops(record.drops))
+      .Number("open_range_count", record.open_range_count)
+      .Number("truncated_range_count", record.truncated_range_count)
+      .Number("other_name_event_count", record.other_name_event_count)
+      .Number("clock_error_ns", record.clock_error_ns)
+      .Number("step_before_ns", record.step_before_ns)
+      .Number("step_during_ns", record.step_during_ns)
+      .Number("step_after_ns", record.step_after_ns)
+      .Number("pid", record.target.pid)
+      .Number("namespace_pid", record.target.namespace_pid)
+      .Number("uid", record.target.uid)
+      .Text("command", record.target.command)
+      .Text("library_version", record.target.library_version)
+      .Object("labels", Texts(record.spec.labels))
+      .Object("metadata", Texts(record.target.metadata));
+  return object.Take();
+}
+
+}  // namespace
+
+std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
+                         int64_t base_unix_ns) {
+  std::string header = "{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n\"host_name\": ";
+  AppendJsonString(record.node, header);
+  header += ",\n\"trace_id\": ";
+  AppendJsonString(record.id, header);
+  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record), ",\n");
+  if (layout.rank.has_value()) {
+    StrAppend(&header, "\"distributedInfo\": {\"rank\": ", *layout.rank);
+    if (layout.world_size.has_value()) StrAppend(&header, ", \"world_size\": ", *layout.world_size);
+    header += "},\n";
+  }
+  StrAppend(&header, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ", base_unix_ns,
+            ",\n\"traceEvents\": [\n");
+  return header;
+}
+
+}  // namespace profd::exporter

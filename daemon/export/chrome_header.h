@@ -1,0 +1,21 @@
+// The part of a Chrome trace before its events: what the capture was, and how far its
+// numbers can be trusted.
+#ifndef PROFD_DAEMON_EXPORT_CHROME_HEADER_H_
+#define PROFD_DAEMON_EXPORT_CHROME_HEADER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/capture/capture_types.h"
+#include "daemon/export/trace_layout.h"
+
+namespace profd::exporter {
+
+// From "{" to "traceEvents": [ and a line end. One member to a line: some loaders look for
+// `"rank": N` line by line, so nothing before distributedInfo may read like it.
+std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
+                         int64_t base_unix_ns);
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_CHROME_HEADER_H_

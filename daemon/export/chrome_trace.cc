@@ -1,0 +1,404 @@
+// Chrome JSON as Kineto writes it: what HTA, TensorBoard's plugin, Perfetto and
+// chrome://tracing were tuned on.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/ports.h"
+#include "daemon/export/chrome_header.h"
+#include "daemon/export/json_text.h"
+#include "daemon/export/trace_layout.h"
+#include "daemon/export/trace_writers.h"
+#include "daemon/report/reports.h"
+#include "proto/wire/event.h"
+
+namespace profd::exporter {
+namespace {
+
+// Kineto counts from the start of slots this long (about three months), so that times stay
+// small enough for a double to keep their nanoseconds, and ranks agree on the zero.
+constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
+
+// Longest event: an escaped name, two ids, two times and arguments.
+constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
+static_assert(kMostEventBytes <= OutputBuffer::kMostReservedBytes);
+
+int64_t BaseOf(int64_t start_unix_ns, int64_t earliest_ns) {
+  int64_t first_unix_ns = 0;
+  if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;
+  return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
+}
+
+std::string_view FlagArguments(uint8_t flags) {
+  switch (flags & (kRangeOpen | kRangeTruncated)) {
+    case kRangeOpen:
+      return R"(,"args":{"finished":"false"}})";
+    case kRangeTruncated:
+      return R"(,"args":{"began_before_window":"true"}})";
+    case kRangeOpen | kRangeTruncated:
+      return R"(,"args":{"finished":"false","began_before_window":"true"}})";
+    default:
+      return "}";
+  }
+}
+
+// Whether the steps nest with the ranges of one thread: viewers show rows, and loaders
+// demand that a row's events nest.
+class StepNesting {
+ public:
+  explicit StepNesting(std::span<const StepRecord> steps) {
+    for (const StepRecord& step : steps) {
+      spans_.push_back({step.start_ns, End(step.start_ns, step.duration_ns)});
+    }
+    std::sort(spans_.begin(), spans_.end(),
+              [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
+  }
+
+  void Check(const store::RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size && nests_; ++i) {
+      const int64_t start_ns = batch.start_ns[i];
+      const int64_t end_ns = End(start_ns, batch.duration_ns[i]);
+      // Ranges come by their end: steps that end before it are past for good.
+      while (next_ < spans_.size() && spans_[next_].end_ns < end_ns) ++next_;
+      nests_ = !CutsAnEndedStep(start_ns) && !CutsTheStepAround(start_ns, end_ns);
+    }
+  }
+  bool nests() const { return nests_; }
+
+ private:
+  struct Span {
+    int64_t start_ns;
+    int64_t end_ns;
+  };
+  static int64_t End(int64_t start_ns, int64_t duration_ns) {
+    return static_cast<int64_t>(static_cast<uint64_t>(start_ns) +
+                                static_cast<uint64_t>(duration_ns));
+  }
+
+  // Begins inside a step that ended before the range did.
+  bool CutsAnEndedStep(int64_t start_ns) const {
+    if (next_ == 0 || spans_[next_ - 1].end_ns <= start_ns) return false;
+    const auto after =
+        std::upper_bound(spans_.begin(), spans_.begin() + static_cast<ptrdiff_t>(next_), start_ns,
+                         [](int64_t time, const Span& span) { return time < span.start_ns; });
+    if (after == spans_.begin()) return false;
+    const Span& around = *(after - 1);
+    return around.start_ns < start_ns && start_ns < around.end_ns;
+  }
+  // Ends inside a step that began after the range did.
+  bool CutsTheStepAround(int64_t start_ns, int64_t end_ns) const {
+    if (next_ == spans_.size()) return false;
+    const Span& around = spans_[next_];
+    return start_ns < around.start_ns && around.start_ns < end_ns && end_ns < around.end_ns;
+  }
+
+  std::vector<Span> spans_;
+  size_t next_ = 0;
+  bool nests_ = true;
+};
+
+class ChromeWriter {
+ public:
+  ChromeWriter(store::CaptureReader& reader, OutputBuffer& out)
+      : reader_(reader), out_(out), layout_(MakeLayout(reader)) {
+    for (auto& prefixes : range_prefixes_) prefixes.resize(reader.names().size());
+    for (const TraceRow& row : layout_.threads) {
+      thread_texts_.push_back(StrCat(row.tid, ",\"ts\":"));
+    }
+  }
+
+  absl::Status Write() {
+    ASSIGN_OR_RETURN(const int64_t earliest_ns, EarliestTime(reader_));
+    const int64_t start_unix_ns = reader_.record().start_unix_ns;
+    const int64_t base_unix_ns = BaseOf(start_unix_ns, earliest_ns);
+    offset_ns_ = static_cast<uint64_t>(start_unix_ns) - static_cast<uint64_t>(base_unix_ns);
+    ASSIGN_OR_RETURN(steps_on_thread_, StepsNestWithThread());
+
+    out_.Append(ChromeHeader(reader_.record(), layout_, base_unix_ns));
+    WriteRows();
+    WriteSteps();
+    RETURN_IF_ERROR(WriteRanges());
+    RETURN_IF_ERROR(WriteInstants());
+    RETURN_IF_ERROR(WriteMemory());
+    RETURN_IF_ERROR(WriteCounters());
+    RETURN_IF_ERROR(WriteMemoryCurves());
+    WriteEnd();
+    return out_.status();
+  }
+
+ private:
+  absl::StatusOr<bool> StepsNestWithThread() {
+    if (reader_.steps().empty() || layout_.step_thread < 0) return false;
+    StepNesting nesting(reader_.steps());
+    RETURN_IF_ERROR(reader_.ForEachRange(store::kRangeStart | store::kRangeDuration, {},
+                                         [&](const store::RangeBatch& batch) {
+                                           if (batch.thread == layout_.step_thread)
+                                             nesting.Check(batch);
+                                           return absl::OkStatus();
+                                         }));
+    return nesting.nests();
+  }
+
+  uint64_t Timestamp(int64_t time_ns) const {
+    const auto since_base = static_cast<int64_t>(offset_ns_ + static_cast<uint64_t>(time_ns));
+    return since_base < 0 ? 0 : static_cast<uint64_t>(since_base);
+  }
+
+  static uint64_t Duration(int64_t duration_ns) {
+    return static_cast<uint64_t>(std::max<int64_t>(duration_ns, 0));
+  }
+
+  void WriteRows() {
+    const int64_t pid = layout_.pid;
+    std::string labels = "CPU";
+    if (layout_.rank.has_value()) StrAppend(&labels, ", rank ", *layout_.rank);
+    if (!reader_.record().node.empty()) StrAppend(&labels, ", ", TraceName(reader_.record().node));
+    // The only event without a comma before it.
+    out_.Append(
+        StrCat(R"({"ph":"M","name":"process_name","pid":)", pid, R"(,"tid":0,"args":{"name":)"));
+    AppendString(layout_.process_name);
+    out_.Append("}}");
+    Metadata("process_labels", 0, "labels", labels);
+    out_.Append(StrCat(",\n", R"({"ph":"M","name":"process_sort_index","pid":)", pid,
+                       R"(,"tid":0,"args":{"sort_index":)", pid, "}}"));
+    for (const TraceRow& row : layout_.threads) {
+      Metadata("thread_name", row.tid, "name", row.label);
+      out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
+                         ",\"tid\":", row.tid, R"(,"args":{"sort_index":)", row.tid, "}}"));
+    }
+    if (!reader_.steps().empty() && !steps_on_thread_) {
+      Metadata("thread_name", layout_.steps.tid, "name", layout_.steps.label);
+      // Above the threads.
+      out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
+                         ",\"tid\":", layout_.steps.tid, R"(,"args":{"sort_index":-1}})"));
+    }
+  }
+
+  void Metadata(std::string_view name, int64_t tid, std::string_view key, std::string_view value) {
+    out_.Append(StrCat(",\n{\"ph\":\"M\",\"name\":\"", name, "\",\"pid\":", layout_.pid,
+                       ",\"tid\":", tid, ",\"args\":{\"", key, "\":"));
+    AppendString(value);
+    out_.Append("}}");
+  }
+
+  void AppendString(std::string_view untrusted) {
+    std::string text;
+    AppendJsonString(untrusted, text);
+    out_.Append(text);
+  }
+
+  void WriteSteps() {
+    const int64_t tid = steps_on_thread_
+                            ? layout_.threads[static_cast<size_t>(layout_.step_thread)].tid
+                            : layout_.steps.tid;
+    for (const StepRecord& step : reader_.steps()) {
+      char* at = out_.Reserve(kMostEventBytes);
+      at = PutText(at, R"(,
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#)");
+      at = PutInteger(at, step.index);
+      at = PutText(at, R"(","pid":)");
+      at = PutInteger(at, layout_.pid);
+      at = PutText(at, R"(,"tid":)");
+      at = PutInteger(at, tid);
+      at = PutText(at, R"(,"ts":)");
+      at = PutMicros(at, Timestamp(step.start_ns));
+      at = PutText(at, R"(,"dur":)");
+      at = PutMicros(at, Duration(step.duration_ns));
+      at = PutText(at, "}");
+      out_.Commit(at);
+    }
+  }
+
+  absl::Status WriteRanges() {
+    return reader_.ForEachRange(store::kRangeStart | store::kRangeDuration | store::kRangeName |
+                                    store::kRangeCategory | store::kRangeFlags,
+                                {}, [&](const store::RangeBatch& batch) {
+                                  WriteRangeBatch(batch);
+                                  return out_.status();
+                                });
+  }
+
+  void WriteRangeBatch(const store::RangeBatch& batch) {
+    const std::string_view thread = thread_texts_[batch.thread];
+    for (size_t i = 0; i < batch.size; ++i) {
+      const std::string_view prefix = RangePrefix(batch.category[i], batch.name[i]);
+      char* at = out_.Reserve(kMostEventBytes);
+      at = PutText(at, prefix);
+      at = PutText(at, thread);
+      at = micros_.Put(at, Timestamp(batch.start_ns[i]));
+      at = PutText(at, R"(,"dur":)");
+      at = PutMicros(at, Duration(batch.duration_ns[i]));
+      if (batch.flags[i] == 0) {
+        *at++ = '}';
+      } else {
+        at = PutText(at, FlagArguments(batch.flags[i]));
+      }
+      out_.Commit(at);
+    }
+  }
+
+  // All of a range's event before its thread; made at the first use.
+  std::string_view RangePrefix(uint8_t category, uint32_t name) {
+    const bool is_operator = category == static_cast<uint8_t>(wire::RangeCategory::kOperator);
+    std::string& prefix = range_prefixes_[is_operator ? 1 : 0][name];
+    if (prefix.empty()) {
+      StrAppend(&prefix, ",\n{\"ph\":\"X\",\"cat\":\"", is_operator ? "cpu_op" : "user_annotation",
+                "\",\"name\":");
+      AppendJsonString(TraceName(reader_.names()[name]), prefix);
+      StrAppend(&prefix, ",\"pid\":", layout_.pid, ",\"tid\":");
+    }
+    return prefix;
+  }
+
+  // `,{...,"ts":T` of an event that is not a range.
+  char* PutStart(char* at, std::string_view before_name, std::string_view name, uint32_t thread,
+                 int64_t time_ns) {
+    at = PutText(at, before_name);
+    at = PutText(at, Escaped(name));
+    at = PutText(at, R"(","pid":)");
+    at = PutInteger(at, layout_.pid);
+    at = PutText(at, R"(,"tid":)");
+    at = PutText(at, thread_texts_[thread]);
+    return micros_.Put(at, Timestamp(time_ns));
+  }
+
+  std::string_view Escaped(std::string_view trace_name) {
+    escaped_.clear();
+    AppendJsonEscaped(trace_name, escaped_);
+    return escaped_;
+  }
+
+  absl::Status WriteInstants() {
+    return reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        WriteInstant(TraceName(reader_.names()[batch.name[i]]), batch.thread, batch.time_ns[i]);
+      }
+      return out_.status();
+    });
+  }
+
+  void WriteInstant(std::string_view trace_name, uint32_t thread, int64_t time_ns) {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
+                  trace_name, thread, time_ns);
+    *at++ = '}';
+    out_.Commit(at);
+  }
+
+  absl::Status WriteMemory() {
+    return reader_.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) WriteMemoryRow(batch, i);
+      return out_.status();
+    });
+  }
+
+  void WriteMemoryRow(const store::MemoryBatch& batch, size_t i) {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
+                  "[memory]", batch.thread, batch.time_ns[i]);
+    at = PutText(at, R"(,"args":{)");
+    if (batch.total_reserved_bytes[i] >= 0) {
+      at = PutText(at, R"("Total Reserved":)");
+      at = PutInteger(at, batch.total_reserved_bytes[i]);
+      *at++ = ',';
+    }
+    if (batch.total_allocated_bytes[i] >= 0) {
+      at = PutText(at, R"("Total Allocated":)");
+      at = PutInteger(at, batch.total_allocated_bytes[i]);
+      *at++ = ',';
+    }
+    at = PutText(at, R"("Bytes":)");
+    if (batch.is_free[i] != 0 && batch.bytes[i] > 0) *at++ = '-';
+    at = PutInteger(at, batch.bytes[i]);
+    at = PutText(at, R"(,"Addr":)");
+    at = PutInteger(at, batch.address[i]);
+    at = PutText(at, R"(,"Device Id":)");
+    at = PutInteger(at, batch.device_index[i]);
+    at = PutText(at, R"(,"Device Type":)");
+    at = PutInteger(at, int{batch.device_type[i]});
+    at = PutText(at, "}}");
+    out_.Commit(at);
+  }
+
+  absl::Status WriteCounters() {
+    return reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const std::string name = TraceName(reader_.names()[batch.name[i]]);
+        if (std::isfinite(batch.value[i])) {
+          WriteCounter(name, batch.thread, batch.time_ns[i], batch.value[i]);
+        } else {
+          // JSON has no such numbers, and a loss that became NaN is not to be missed.
+          WriteInstant(NonFiniteLabel(name, batch.value[i]), batch.thread, batch.time_ns[i]);
+        }
+      }
+      return out_.status();
+    });
+  }
+
+  void WriteCounter(std::string_view name, uint32_t thread, int64_t time_ns, double value) {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutStart(at, ",\n{\"ph\":\"C\",\"name\":\"", name, thread, time_ns);
+    at = PutText(at, R"(,"args":{"value":)");
+    at = PutInteger(at, value);
+    at = PutText(at, "}}");
+    out_.Commit(at);
+  }
+
+  absl::Status WriteMemoryCurves() {
+    ASSIGN_OR_RETURN(
+        const report::MemoryTimeline timeline,
+        report::SummarizeMemory(reader_, {.max_points = kMemoryCurvePoints, .peak_by_op = false}));
+    for (const report::DeviceMemory& device : timeline.devices) {
+      const std::string before = StrCat(",\n{\"ph\":\"C\",\"name\":\"", MemoryCurveName(device),
+                                        "\",\"pid\":", layout_.pid, ",\"tid\":0,\"ts\":");
+      for (const report::MemoryPoint& point : device.points) {
+        char* at = out_.Reserve(kMostEventBytes);
+        at = PutText(at, before);
+        at = PutMicros(at, Timestamp(point.time_ns));
+        at = PutText(at, R"(,"args":{"bytes":)");
+        at = PutInteger(at, point.allocated_bytes);
+        at = PutText(at, "}}");
+        out_.Commit(at);
+      }
+    }
+    return out_.status();
+  }
+
+  // As Kineto, whose loaders take it for the end of the recording.
+  void WriteEnd() {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutText(at, ",\n{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\",\"pid\":");
+    at = PutInteger(at, layout_.pid);
+    at = PutText(at, R"(,"tid":0,"ts":)");
+    at = PutMicros(at, Timestamp(EndOfRecording(reader_)));
+    at = PutText(at, "}\n],\n\"traceName\": ");
+    out_.Commit(at);
+    AppendString(StrCat(reader_.record().id, ".json"));
+    out_.Append("\n}\n");
+  }
+
+  store::CaptureReader& reader_;
+  OutputBuffer& out_;
+  const TraceLayout layout_;
+  uint64_t offset_ns_ = 0;  // From the capture's start to the trace's base.
+  bool steps_on_thread_ = false;
+  MicrosWriter micros_;
+  std::vector<std::string> range_prefixes_[2];  // Users' and operators', by name.
+  std::vector<std::string> thread_texts_;       // `17,"ts":`
+  std::string escaped_;
+};
+
+}  // namespace
+
+absl::Status WriteChromeTrace(store::CaptureReader& reader, OutputBuffer& out) {
+  return ChromeWriter(reader, out).Write();
+}
+
+}  // namespace profd::exporter

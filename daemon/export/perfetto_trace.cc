@@ -1,0 +1,474 @@
+// Perfetto's protobuf trace (protos/perfetto/trace in its repository). Every thread is a
+// packet sequence of its own, with its slices in the order of time, so that a packet needs
+// neither a track nor a clock of its own and names are sent once per thread.
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/ports.h"
+#include "daemon/export/proto_writer.h"
+#include "daemon/export/slice_order.h"
+#include "daemon/export/trace_layout.h"
+#include "daemon/export/trace_writers.h"
+#include "daemon/report/reports.h"
+#include "proto/wire/event.h"
+
+namespace profd::exporter {
+namespace {
+
+// Field numbers, by message.
+namespace trace {
+constexpr uint32_t kPacket = 1;
+}
+namespace packet {
+constexpr uint32_t kClockSnapshot = 6;
+constexpr uint32_t kTimestamp = 8;
+constexpr uint32_t kSequenceId = 10;
+constexpr uint32_t kTrackEvent = 11;
+constexpr uint32_t kInternedData = 12;
+constexpr uint32_t kSequenceFlags = 13;
+constexpr uint32_t kDefaults = 59;
+constexpr uint32_t kTrackDescriptor = 60;
+constexpr uint32_t kFirstOnSequence = 87;
+}  // namespace packet
+namespace defaults {
+constexpr uint32_t kTrackEventDefaults = 11;
+constexpr uint32_t kTimestampClockId = 58;
+constexpr uint32_t kTrackUuid = 11;  // Of TrackEventDefaults.
+}  // namespace defaults
+namespace clock_snapshot {
+constexpr uint32_t kClocks = 1;
+constexpr uint32_t kPrimaryTraceClock = 2;
+constexpr uint32_t kClockId = 1;         // Of Clock.
+constexpr uint32_t kClockTimestamp = 2;  // Of Clock.
+}  // namespace clock_snapshot
+namespace event {
+constexpr uint32_t kCategoryIids = 3;
+constexpr uint32_t kDebugAnnotations = 4;
+constexpr uint32_t kType = 9;
+constexpr uint32_t kNameIid = 10;
+constexpr uint32_t kTrackUuid = 11;
+constexpr uint32_t kCategories = 22;
+constexpr uint32_t kName = 23;
+constexpr uint32_t kCounterValue = 30;
+constexpr uint32_t kDoubleCounterValue = 44;
+}  // namespace event
+namespace annotation {
+constexpr uint32_t kStringValue = 6;
+constexpr uint32_t kName = 10;
+}  // namespace annotation
+namespace interned {
+constexpr uint32_t kEventCategories = 1;
+constexpr uint32_t kEventNames = 2;
+constexpr uint32_t kIid = 1;
+constexpr uint32_t kName = 2;
+}  // namespace interned
+namespace track {
+constexpr uint32_t kUuid = 1;
+constexpr uint32_t kName = 2;
+constexpr uint32_t kProcess = 3;
+constexpr uint32_t kThread = 4;
+constexpr uint32_t kParentUuid = 5;
+constexpr uint32_t kCounter = 8;
+constexpr uint32_t kProcessPid = 1;
+constexpr uint32_t kProcessName = 6;
+constexpr uint32_t kProcessLabels = 8;
+constexpr uint32_t kThreadPid = 1;
+constexpr uint32_t kThreadTid = 2;
+constexpr uint32_t kThreadName = 5;
+constexpr uint32_t kCounterUnit = 3;
+}  // namespace track
+
+enum EventType : uint32_t { kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4 };
+enum SequenceFlags : uint32_t { kStateCleared = 1, kNeedsState = 2 };
+constexpr uint32_t kUnitBytes = 3;
+constexpr uint64_t kRealtimeClock = 1;
+constexpr uint64_t kBoottimeClock = 6;
+
+constexpr uint64_t kUserCategory = 1;
+constexpr uint64_t kOperatorCategory = 2;
+constexpr uint64_t kInstantCategory = 3;
+
+// Sequence 1 is the process's; thread t's is t + kFirstThreadSequence.
+constexpr uint64_t kProcessSequence = 1;
+constexpr uint64_t kFirstThreadSequence = 2;
+
+// What a track is made for; part of its uuid.
+enum TrackKind : uint64_t { kProcess = 1, kThread = 2, kSteps = 3, kNamedCounter = 4, kMemory = 5 };
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+  hash ^= hash >> 30;
+  hash *= 0xbf58476d1ce4e5b9ULL;
+  hash ^= hash >> 27;
+  hash *= 0x94d049bb133111ebULL;
+  return hash ^ (hash >> 31);
+}
+uint64_t Mix(uint64_t hash, std::string_view text) {
+  for (const char c : text) hash = Mix(hash, static_cast<uint8_t>(c));
+  return hash;
+}
+
+// A single-byte-length packet is written in place; this is the most it may hold.
+constexpr size_t kMostSmallPacketBytes = 127;
+
+class PerfettoWriter {
+ public:
+  PerfettoWriter(store::CaptureReader& reader, OutputBuffer& out)
+      : reader_(reader),
+        out_(out),
+        layout_(MakeLayout(reader)),
+        start_unix_ns_(static_cast<uint64_t>(reader.record().start_unix_ns)) {
+    const TargetInfo& target = reader.record().target;
+    identity_ = Mix(Mix(Mix(1, reader.record().node), static_cast<uint64_t>(target.pid)),
+                    static_cast<uint64_t>(target.process_start_ticks));
+    sent_names_.resize(layout_.threads.size());
+  }
+
+  absl::Status Write() {
+    RETURN_IF_ERROR(
+        reader_.ForEachRange(SliceOrder::kColumns, {},
+                             [&](const store::RangeBatch& batch) { return order_.Learn(batch); }));
+    WriteClocks();
+    WriteTracks();
+    WriteSteps();
+    RETURN_IF_ERROR(WriteRanges());
+    RETURN_IF_ERROR(WriteInstants());
+    RETURN_IF_ERROR(WriteCounters());
+    RETURN_IF_ERROR(WriteMemory());
+    return out_.status();
+  }
+
+ private:
+  uint64_t UnixTime(int64_t time_ns) const {
+    const auto unix_ns = static_cast<int64_t>(start_unix_ns_ + static_cast<uint64_t>(time_ns));
+    return unix_ns < 0 ? 0 : static_cast<uint64_t>(unix_ns);
+  }
+  uint64_t Uuid(TrackKind kind, uint64_t id) const { return Mix(Mix(identity_, kind), id) | 1; }
+  uint64_t ProcessUuid() const { return Uuid(kProcess, 0); }
+
+  void WritePacket(const ProtoMessage& message) {
+    ProtoMessage file_part;
+    file_part.Message(trace::kPacket, message);
+    out_.Append(file_part.bytes());
+  }
+
+  // Timestamps are wall time; as boot time the same is said for readers that know no other.
+  void WriteClocks() {
+    ProtoMessage snapshot;
+    for (const uint64_t clock : {kBoottimeClock, kRealtimeClock}) {
+      ProtoMessage message;
+      message.Varint(clock_snapshot::kClockId, clock)
+          .Varint(clock_snapshot::kClockTimestamp, start_unix_ns_);
+      snapshot.Message(clock_snapshot::kClocks, message);
+    }
+    snapshot.Varint(clock_snapshot::kPrimaryTraceClock, kRealtimeClock);
+    ProtoMessage packet;
+    packet.Message(packet::kClockSnapshot, snapshot).Varint(packet::kSequenceId, kProcessSequence);
+    WritePacket(packet);
+  }
+
+  // The first packet of a sequence: its track, its defaults and its categories.
+  void StartSequence(uint64_t sequence, uint64_t track_uuid, const ProtoMessage& descriptor) {
+    ProtoMessage track_event_defaults;
+    track_event_defaults.Varint(defaults::kTrackUuid, track_uuid);
+    ProtoMessage packet_defaults;
+    packet_defaults.Message(defaults::kTrackEventDefaults, track_event_defaults)
+        .Varint(defaults::kTimestampClockId, kRealtimeClock);
+    ProtoMessage interned_data;
+    AddInterned(interned::kEventCategories, kUserCategory, "user_annotation", interned_data);
+    AddInterned(interned::kEventCategories, kOperatorCategory, "cpu_op", interned_data);
+    AddInterned(interned::kEventCategories, kInstantCategory, "cpu_instant_event", interned_data);
+    ProtoMessage packet;
+    packet.Varint(packet::kSequenceId, sequence)
+        .Varint(packet::kSequenceFlags, kStateCleared)
+        .Varint(packet::kFirstOnSequence, 1)
+        .Message(packet::kDefaults, packet_defaults)
+        .Message(packet::kInternedData, interned_data)
+        .Message(packet::kTrackDescriptor, descriptor);
+    WritePacket(packet);
+  }
+
+  static void AddInterned(uint32_t field, uint64_t iid, std::string_view name,
+                          ProtoMessage& interned_data) {
+    ProtoMessage entry;
+    entry.Varint(interned::kIid, iid).Bytes(interned::kName, name);
+    interned_data.Message(field, entry);
+  }
+
+  void WriteTracks() {
+    const CaptureRecord& record = reader_.record();
+    std::string name;
+    if (layout_.rank.has_value()) StrAppend(&name, "rank ", *layout_.rank, " ");
+    StrAppend(&name, layout_.process_name);
+    ProtoMessage process;
+    process.Signed(track::kProcessPid, layout_.pid).Bytes(track::kProcessName, name);
+    if (!record.node.empty()) process.Bytes(track::kProcessLabels, TraceName(record.node));
+    ProtoMessage descriptor;
+    descriptor.Varint(track::kUuid, ProcessUuid()).Message(track::kProcess, process);
+    StartSequence(kProcessSequence, ProcessUuid(), descriptor);
+    for (size_t i = 0; i < layout_.threads.size(); ++i) WriteThreadTrack(i);
+  }
+
+  void WriteThreadTrack(size_t thread) {
+    const TraceRow& row = layout_.threads[thread];
+    ProtoMessage message;
+    message.Signed(track::kThreadPid, layout_.pid)
+        .Signed(track::kThreadTid, row.tid)
+        .Bytes(track::kThreadName, row.label);
+    const uint64_t uuid = Uuid(kThread, static_cast<uint64_t>(row.tid));
+    ProtoMessage descriptor;
+    descriptor.Varint(track::kUuid, uuid)
+        .Varint(track::kParentUuid, ProcessUuid())
+        .Message(track::kThread, message);
+    StartSequence(kFirstThreadSequence + thread, uuid, descriptor);
+  }
+
+  void WriteDescriptor(const ProtoMessage& descriptor) {
+    ProtoMessage packet;
+    packet.Varint(packet::kSequenceId, kProcessSequence)
+        .Message(packet::kTrackDescriptor, descriptor);
+    WritePacket(packet);
+  }
+
+  // An event of the process's sequence.
+  void WriteProcessEvent(int64_t time_ns, const ProtoMessage& event) {
+    ProtoMessage packet;
+    packet.Varint(packet::kTimestamp, UnixTime(time_ns))
+        .Varint(packet::kSequenceId, kProcessSequence)
+        .Varint(packet::kSequenceFlags, kNeedsState)
+        .Message(packet::kTrackEvent, event);
+    WritePacket(packet);
+  }
+
+  // Steps have a track of their own: ranges may straddle them.
+  void WriteSteps() {
+    if (reader_.steps().empty()) return;
+    const uint64_t uuid = Uuid(kSteps, 0);
+    ProtoMessage descriptor;
+    descriptor.Varint(track::kUuid, uuid)
+        .Varint(track::kParentUuid, ProcessUuid())
+        .Bytes(track::kName, "steps");
+    WriteDescriptor(descriptor);
+    for (const StepRecord& step : reader_.steps()) {
+      ProtoMessage begin;
+      begin.Varint(event::kType, kSliceBegin)
+          .Varint(event::kTrackUuid, uuid)
+          .Varint(event::kCategoryIids, kUserCategory)
+          .Bytes(event::kName, StrCat("ProfilerStep#", step.index));
+      WriteProcessEvent(step.start_ns, begin);
+      ProtoMessage end;
+      end.Varint(event::kType, kSliceEnd).Varint(event::kTrackUuid, uuid);
+      WriteProcessEvent(static_cast<int64_t>(static_cast<uint64_t>(step.start_ns) +
+                                             static_cast<uint64_t>(step.duration_ns)),
+                        end);
+    }
+  }
+
+  absl::Status WriteRanges() {
+    return reader_.ForEachRange(SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) {
+      const uint64_t sequence = kFirstThreadSequence + batch.thread;
+      for (const SliceEdge& edge : order_.Order(batch)) {
+        if (edge.is_begin) {
+          WriteBegin(batch.thread, sequence, edge);
+        } else {
+          WriteEnd(sequence, edge.time_ns);
+        }
+      }
+      return out_.status();
+    });
+  }
+
+  // Puts a packet's tag, its length to be filled in, and all that its kind of packet shares.
+  char* StartSmallPacket(uint64_t sequence, int64_t time_ns, char*& length) {
+    char* at = out_.Reserve(kMostSmallPacketBytes + 2);
+    *at++ = trace::kPacket << 3 | 2;
+    length = at++;
+    *at++ = packet::kTimestamp << 3;
+    at = PutVarint(at, UnixTime(time_ns));
+    *at++ = packet::kSequenceId << 3;
+    at = PutVarint(at, sequence);
+    *at++ = packet::kSequenceFlags << 3;
+    *at++ = kNeedsState;
+    return at;
+  }
+  void EndSmallPacket(char* at, char* length) {
+    *length = static_cast<char>(at - length - 1);
+    out_.Commit(at);
+  }
+
+  void WriteBegin(uint32_t thread, uint64_t sequence, const SliceEdge& edge) {
+    if (edge.flags != 0 || !NameWasSent(thread, edge.name)) {
+      WriteLongBegin(sequence, edge);
+      return;
+    }
+    char* length = nullptr;
+    char* at = StartSmallPacket(sequence, edge.time_ns, length);
+    *at++ = packet::kTrackEvent << 3 | 2;
+    char* const event_length = at++;
+    *at++ = event::kType << 3;
+    *at++ = kSliceBegin;
+    *at++ = event::kCategoryIids << 3;
+    *at++ = static_cast<char>(CategoryIid(edge.category));
+    *at++ = event::kNameIid << 3;
+    at = PutVarint(at, NameIid(edge.name));
+    *event_length = static_cast<char>(at - event_length - 1);
+    EndSmallPacket(at, length);
+  }
+
+  void WriteEnd(uint64_t sequence, int64_t time_ns) {
+    char* length = nullptr;
+    char* at = StartSmallPacket(sequence, time_ns, length);
+    *at++ = packet::kTrackEvent << 3 | 2;
+    *at++ = 2;
+    *at++ = event::kType << 3;
+    *at++ = kSliceEnd;
+    EndSmallPacket(at, length);
+  }
+
+  // A begin that brings its name along, or has annotations.
+  void WriteLongBegin(uint64_t sequence, const SliceEdge& edge) {
+    ProtoMessage event;
+    event.Varint(event::kType, kSliceBegin)
+        .Varint(event::kCategoryIids, CategoryIid(edge.category))
+        .Varint(event::kNameIid, NameIid(edge.name));
+    if (edge.flags & kRangeOpen) AddAnnotation("finished", "false", event);
+    if (edge.flags & kRangeTruncated) AddAnnotation("began_before_window", "true", event);
+    WriteNamedEvent(sequence, edge.time_ns, edge.name, event);
+  }
+
+  static void AddAnnotation(std::string_view name, std::string_view value, ProtoMessage& event) {
+    ProtoMessage message;
+    message.Bytes(annotation::kName, name).Bytes(annotation::kStringValue, value);
+    event.Message(event::kDebugAnnotations, message);
+  }
+
+  void WriteNamedEvent(uint64_t sequence, int64_t time_ns, uint32_t name,
+                       const ProtoMessage& event) {
+    ProtoMessage interned_data;
+    AddInterned(interned::kEventNames, NameIid(name), TraceName(reader_.names()[name]),
+                interned_data);
+    ProtoMessage packet;
+    packet.Varint(packet::kTimestamp, UnixTime(time_ns))
+        .Varint(packet::kSequenceId, sequence)
+        .Varint(packet::kSequenceFlags, kNeedsState)
+        .Message(packet::kInternedData, interned_data)
+        .Message(packet::kTrackEvent, event);
+    WritePacket(packet);
+  }
+
+  static uint64_t CategoryIid(uint8_t category) {
+    return category == static_cast<uint8_t>(wire::RangeCategory::kOperator) ? kOperatorCategory
+                                                                            : kUserCategory;
+  }
+  static uint64_t NameIid(uint32_t name) { return uint64_t{name} + 1; }
+
+  // True if this thread's sequence has the name; from now on it has.
+  bool NameWasSent(uint32_t thread, uint32_t name) {
+    std::vector<bool>& sent = sent_names_[thread];
+    if (name >= sent.size()) sent.resize(name + 1);
+    if (sent[name]) return true;
+    sent[name] = true;
+    return false;
+  }
+
+  absl::Status WriteInstants() {
+    return reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        ProtoMessage event;
+        event.Varint(event::kType, kInstant)
+            .Varint(event::kCategoryIids, kInstantCategory)
+            .Varint(event::kNameIid, NameIid(batch.name[i]));
+        WriteNamedEvent(kFirstThreadSequence + batch.thread, batch.time_ns[i], batch.name[i],
+                        event);
+      }
+      return out_.status();
+    });
+  }
+
+  absl::Status WriteCounters() {
+    return reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const std::string name = TraceName(reader_.names()[batch.name[i]]);
+        if (std::isfinite(batch.value[i])) {
+          WriteCounter(batch.time_ns[i], CounterTrack(kNamedCounter, name, 0), batch.value[i]);
+        } else {
+          WriteNonFinite(batch.thread, batch.time_ns[i], NonFiniteLabel(name, batch.value[i]));
+        }
+      }
+      return out_.status();
+    });
+  }
+
+  // The track of this name, described at its first use. `unit` 0: none.
+  uint64_t CounterTrack(TrackKind kind, std::string_view name, uint32_t unit) {
+    const uint64_t uuid = Mix(Uuid(kind, 0), name) | 1;
+    if (!counter_tracks_.try_emplace(uuid).second) return uuid;
+    ProtoMessage counter;
+    if (unit != 0) counter.Varint(track::kCounterUnit, unit);
+    ProtoMessage descriptor;
+    descriptor.Varint(track::kUuid, uuid)
+        .Varint(track::kParentUuid, ProcessUuid())
+        .Bytes(track::kName, name)
+        .Message(track::kCounter, counter);
+    WriteDescriptor(descriptor);
+    return uuid;
+  }
+
+  void WriteCounter(int64_t time_ns, uint64_t track_uuid, double value) {
+    ProtoMessage event;
+    event.Varint(event::kType, kCounter)
+        .Varint(event::kTrackUuid, track_uuid)
+        .Double(event::kDoubleCounterValue, value);
+    WriteProcessEvent(time_ns, event);
+  }
+
+  void WriteNonFinite(uint32_t thread, int64_t time_ns, std::string_view label) {
+    ProtoMessage event;
+    event.Varint(event::kType, kInstant)
+        .Varint(event::kTrackUuid,
+                Uuid(kThread, static_cast<uint64_t>(layout_.threads[thread].tid)))
+        .Varint(event::kCategoryIids, kInstantCategory)
+        .Bytes(event::kName, label);
+    WriteProcessEvent(time_ns, event);
+  }
+
+  absl::Status WriteMemory() {
+    ASSIGN_OR_RETURN(
+        const report::MemoryTimeline timeline,
+        report::SummarizeMemory(reader_, {.max_points = kMemoryCurvePoints, .peak_by_op = false}));
+    for (const report::DeviceMemory& device : timeline.devices) {
+      const uint64_t uuid = CounterTrack(kMemory, MemoryCurveName(device), kUnitBytes);
+      for (const report::MemoryPoint& point : device.points) {
+        ProtoMessage event;
+        event.Varint(event::kType, kCounter)
+            .Varint(event::kTrackUuid, uuid)
+            .Signed(event::kCounterValue, point.allocated_bytes);
+        WriteProcessEvent(point.time_ns, event);
+      }
+    }
+    return out_.status();
+  }
+
+  store::CaptureReader& reader_;
+  OutputBuffer& out_;
+  const TraceLayout layout_;
+  const uint64_t start_unix_ns_;
+  uint64_t identity_ = 0;  // Of the process: its tracks are the same in all its traces.
+  SliceOrder order_;
+  std::vector<std::vector<bool>> sent_names_;  // By thread and name.
+  absl::flat_hash_map<uint64_t, bool> counter_tracks_;
+};
+
+}  // namespace
+
+absl::Status WritePerfettoTrace(store::CaptureReader& reader, OutputBuffer& out) {
+  return PerfettoWriter(reader, out).Write();
+}
+
+}  // namespace profd::exporter
