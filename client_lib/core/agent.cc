@@ -69,7 +69,7 @@ Next SendHello() {
   wire::HelloBody hello{};
   hello.version_min = wire::kProtocolVersionMin;
   hello.version_max = wire::kProtocolVersionMax;
-  hello.clock_kind = static_cast<uint32_t>(g_config.clock);
+  hello.clock_kind = static_cast<uint32_t>(g_clock);
   hello.own_pid = static_cast<uint32_t>(getpid());
   hello.parent_pid = RegisteredParentPid();
   hello.step_mark_count = StepMarkCount();
@@ -161,7 +161,7 @@ Next OnArm(const ReceivedFrame& frame) {
   }
   g_session = session;
   session->Prefault(arm.prefault_bytes);
-  g_hot.names_incomplete.store(0, std::memory_order_relaxed);
+  g_hot.detour.fetch_and(~kDetourNames, std::memory_order_relaxed);
   session->SetPhase(wire::Phase::kArmed);
   g_hot.session.store(session, std::memory_order_seq_cst);
   session->PublishAllNames();

@@ -1,4 +1,5 @@
 // The exported functions: argument checks, the hand-over to an earlier copy, nothing else.
+// Those of ranges are in ranges.cc.
 
 #define PROFD_COLD  // Callers put their calls aside; here these are the hot paths.
 #include <string.h>
@@ -70,18 +71,6 @@ uint32_t profd_intern(const char* text, size_t length) {
   return InternName(text, length);
 }
 
-void profd_range_begin_id(uint32_t name_id) {
-  if (const CopyTable* copy = EarlierCopy()) return copy->range_begin_id(name_id);
-  if (g_hot.flag.load(std::memory_order_relaxed) == kFlagOff) return;
-  RangeBegin(CheckedId(name_id), wire::RangeCategory::kUser);
-}
-
-void profd_range_end_id(void) {
-  if (const CopyTable* copy = EarlierCopy()) return copy->range_end_id();
-  if (g_hot.flag.load(std::memory_order_relaxed) == kFlagOff) return;
-  RangeEnd();
-}
-
 void profd_instant_id(uint32_t name_id) {
   if (const CopyTable* copy = EarlierCopy()) return copy->instant_id(name_id);
   RecordInstant(CheckedId(name_id));
@@ -129,11 +118,6 @@ const uint32_t* profd_recording_flag(void) {
   if (const CopyTable* copy = EarlierCopy()) return copy->recording_flag();
   static_assert(sizeof(g_hot.flag) == sizeof(uint32_t));
   return reinterpret_cast<const uint32_t*>(&g_hot.flag);
-}
-
-void profd_range_begin_slow(profd_name* name) {
-  if (const CopyTable* copy = EarlierCopy()) return copy->range_begin_slow(name);
-  RangeBegin(IdOf(name), wire::RangeCategory::kUser);
 }
 
 void profd_instant_slow(profd_name* name) {

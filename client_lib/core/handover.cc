@@ -4,8 +4,6 @@
 #include <link.h>
 #include <string.h>
 
-#include <atomic>
-
 #include "client_lib/core/log.h"
 
 namespace profd::client {
@@ -13,8 +11,6 @@ namespace {
 
 constexpr char kSymbol[] = "profd_copy_table";
 constexpr size_t kFirstTableBytes = sizeof(CopyTable);
-
-constinit std::atomic<const CopyTable*> g_earlier{nullptr};
 
 struct DynamicSection {
   const ElfW(Sym) * symbols;
@@ -107,6 +103,8 @@ int VisitObject(dl_phdr_info* object, size_t, void* found) {
 
 }  // namespace
 
+constinit const CopyTable* g_earlier_copy = nullptr;
+
 void FindEarlierCopy() {
   uintptr_t found = 0;
   dl_iterate_phdr(VisitObject, &found);
@@ -118,9 +116,7 @@ void FindEarlierCopy() {
     return;
   }
   Log(LogLevel::kInfo, "handing over to the copy of the library that was loaded first");
-  g_earlier.store(table, std::memory_order_release);
+  g_earlier_copy = table;
 }
-
-const CopyTable* EarlierCopy() { return g_earlier.load(std::memory_order_relaxed); }
 
 }  // namespace profd::client

@@ -43,8 +43,11 @@ struct CopyTable {
 // Looks through the loader's list once.
 void FindEarlierCopy();
 
+// Set before anything else of the library runs, constant from then on.
+extern constinit const CopyTable* g_earlier_copy;
+
 // The copy that this one hands over to; null: this one works itself.
-const CopyTable* EarlierCopy();
+inline const CopyTable* EarlierCopy() { return g_earlier_copy; }
 
 }  // namespace profd::client
 

@@ -39,10 +39,14 @@ inline constexpr uint32_t kFlagForked = 0xffffffff;
 // ThreadState.epoch that equals no flag.
 inline constexpr uint32_t kNoEpoch = 0xfffffffe;
 
+// Bits of HotState.detour: why the straight path of a range is not enough.
+inline constexpr uint32_t kDetourNames = 1;  // Some name has no place in the capture's memory.
+inline constexpr uint32_t kDetourClock = 2;  // The clock is CLOCK_MONOTONIC.
+inline constexpr uint32_t kDetourFence = 4;  // No membarrier(): writers pay for a fence.
+
 struct alignas(kPageBytes) HotState {
   std::atomic<uint32_t> flag;
-  // 1: some name of this process has no place in the capture's memory.
-  std::atomic<uint32_t> names_incomplete;
+  std::atomic<uint32_t> detour;
   std::atomic<Session*> session;  // Null unless a capture is armed.
   std::atomic<uint32_t> alive;    // 0 in a child that did not come through our fork handler.
 
@@ -52,20 +56,10 @@ struct alignas(kPageBytes) HotState {
 
 extern constinit HotState g_hot;
 
-// Set before the first capture, constant from then on.
-struct HotConfig {
-  wire::ClockKind clock;
-  std::atomic<bool> cpu_clock;
-  // No membarrier(): writers pay for a fence themselves.
-  std::atomic<bool> writers_fence;
-};
+// Constant from Load() on.
+extern constinit wire::ClockKind g_clock;
 
-extern constinit HotConfig g_config;
-
-inline uint64_t ReadTicks() {
-  return PROFD_LIKELY(g_config.cpu_clock.load(std::memory_order_relaxed)) ? wire::ReadCpuTicks()
-                                                                          : wire::ReadMonotonicNs();
-}
+inline uint64_t ReadTicks() { return wire::ReadTicks(g_clock); }
 
 }  // namespace profd::client
 

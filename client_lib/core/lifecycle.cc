@@ -62,7 +62,7 @@ void ResetInChild() {
   if (AgentWasRegistered()) g_registered_parent_pid = g_pid;
   AgentResetInChild();
   g_hot.session.store(nullptr, std::memory_order_relaxed);
-  g_hot.names_incomplete.store(0, std::memory_order_relaxed);
+  g_hot.detour.store(0, std::memory_order_relaxed);
   g_hot.guests.store(0, std::memory_order_relaxed);
   g_hot.alive.store(0, std::memory_order_relaxed);
   ForgetSessions();
@@ -90,6 +90,8 @@ void SetUpProcess() {
     ReadMetadataFromEnvironment();
   }
   g_pid = static_cast<uint32_t>(getpid());
+  const bool slow_clock = g_clock == wire::ClockKind::kMonotonicNs;
+  g_hot.detour.store(slow_clock ? kDetourClock : 0, std::memory_order_relaxed);
 }
 
 __attribute__((constructor(101))) void OnLoad() { Load(); }
@@ -97,7 +99,7 @@ __attribute__((constructor(101))) void OnLoad() { Load(); }
 }  // namespace
 
 constinit HotState g_hot{};
-constinit HotConfig g_config{wire::ClockKind::kMonotonicNs, {false}, {false}};
+constinit wire::ClockKind g_clock = wire::ClockKind::kMonotonicNs;
 
 void Load() {
   if (g_loaded.exchange(true)) return;
@@ -111,8 +113,7 @@ void Load() {
   if (EarlierCopy() == nullptr && !IsDisabled()) {
     madvise(&g_hot, sizeof(g_hot), MADV_WIPEONFORK);
     ThreadPool::Init();
-    g_config.clock = wire::DetectClockKind();
-    g_config.cpu_clock = g_config.clock != wire::ClockKind::kMonotonicNs;
+    g_clock = wire::DetectClockKind();
   }
   errno = saved_errno;
 }

@@ -42,14 +42,14 @@ void PrepareQuiescence() {
   const bool missing = syscall(SYS_membarrier, kMembarrierRegisterPrivateExpedited, 0, 0) != 0 ||
                        syscall(SYS_membarrier, kMembarrierPrivateExpedited, 0, 0) != 0;
   if (missing) Log(LogLevel::kInfo, "no membarrier(); recorded events cost a fence more");
-  g_config.writers_fence = missing;
+  if (missing) g_hot.detour.fetch_or(kDetourFence, std::memory_order_seq_cst);
 #endif
 }
 
 uint32_t Quiesce(uint32_t timeout_ms) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #if !defined(__SANITIZE_THREAD__)
-  if (g_config.writers_fence) {
+  if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourFence) != 0) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   } else {
     syscall(SYS_membarrier, kMembarrierPrivateExpedited, 0, 0);

@@ -18,33 +18,6 @@ constexpr wire::EventHeader HeaderOf(EventKind kind, size_t size, uint8_t flags 
   return {static_cast<uint16_t>(size), static_cast<uint8_t>(kind), flags, 0};
 }
 
-// What a writer needs once it is inside a write: the capture, set up for its thread.
-enum class Entry {
-  kOff,       // Nothing records.
-  kNoThread,  // It does, but the thread has no state.
-  kReady,
-};
-
-// Inside a write. Brings `thread` to the flag's epoch.
-Entry EnterEpoch(ThreadState* thread, Session** session) {
-  const uint32_t flag = g_hot.flag.load(std::memory_order_acquire);
-  *session = g_hot.session.load(std::memory_order_acquire);
-  if (flag == kFlagOff || flag == kFlagForked || *session == nullptr) return Entry::kOff;
-  if (thread == nullptr) return Entry::kNoThread;
-  if (thread->epoch == flag) return Entry::kReady;
-  if (thread->session_serial == (*session)->serial) {
-    (*session)->FinishChunk(thread);
-  } else {
-    thread->session_serial = (*session)->serial;
-    thread->next_sequence = 0;
-    // A state from before a bare clone() still has the parent's.
-    thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
-  }
-  thread->ForgetChunk();
-  thread->epoch = flag;
-  return Entry::kReady;
-}
-
 // Copies `event` behind the thread's last record. False: there was no chunk for it.
 template <typename Event>
 bool Append(Session* session, ThreadState* thread, const Event& event) {
@@ -74,80 +47,6 @@ void RecordEvent(const Make& make) {
   }
 }
 
-// Whether the flag says that a capture records. In a forked child it may say "not yet".
-bool IsRecording() {
-  const uint32_t flag = g_hot.flag.load(std::memory_order_relaxed);
-  if (PROFD_LIKELY(flag != kFlagForked)) return flag != kFlagOff;
-  RegisterForkedChild();
-  return false;
-}
-
-void Push(ThreadState* thread, uint32_t name_id, wire::RangeCategory category) {
-  const uint32_t depth = thread->depth;
-  wire::OpenRange& open = thread->stack[depth];
-  open.name_id = name_id;
-  open.category = static_cast<uint16_t>(category);
-  open.reserved = 0;
-  thread->depth = depth + 1;
-  open.start_ticks = ReadTicks();
-  thread->open_depth->store(depth + 1, std::memory_order_release);
-}
-
-// Everything that is not the straight path: the thread's first range of a window, no
-// chunk, too deep, a name without a place.
-PROFD_NOINLINE void RangeBeginSlow(uint32_t name_id, wire::RangeCategory category) {
-  if (!IsRecording()) return;
-  ThreadState* thread = CurrentThreadOrNew();
-  WriteGuard guard(thread);
-  Session* session;
-  const Entry entry = EnterEpoch(thread, &session);
-  if (entry == Entry::kOff) return;
-  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
-  if (thread->depth >= wire::kMaxRangeDepth) {
-    ++thread->too_deep;
-    return session->CountDrop(wire::kDropTooDeep);
-  }
-  if (thread->chunk == nullptr) session->TakeChunk(thread);
-  Push(thread, session->EventNameId(name_id), category);
-}
-
-void WriteRange(ThreadState* thread, uint32_t depth, uint64_t end_ticks) {
-  const wire::OpenRange& open = thread->stack[depth];
-  wire::RangeEvent event;
-  event.header = HeaderOf(EventKind::kRange, sizeof(event));
-  event.start_ticks = open.start_ticks;
-  event.duration_ticks = end_ticks > open.start_ticks ? end_ticks - open.start_ticks : 0;
-  event.name_id = open.name_id;
-  event.depth = static_cast<uint16_t>(depth);
-  event.category = open.category;
-  const uint32_t used = thread->used_bytes;
-  memcpy(thread->data + used, &event, sizeof(event));
-  thread->used_bytes = used + sizeof(event);
-  thread->chunk->published_bytes.store(used + sizeof(event), std::memory_order_release);
-}
-
-// The chunk is full, or there is none, or the innermost range was too deep to be noted.
-// Inside a write, at the thread's epoch.
-PROFD_NOINLINE void RangeEndSlow(ThreadState* thread, uint64_t end_ticks) {
-  if (thread->too_deep > 0) {
-    --thread->too_deep;
-    return;
-  }
-  if (thread->depth == 0) return;
-  Session* session = g_hot.session.load(std::memory_order_acquire);
-  if (session == nullptr) return;
-  const uint32_t depth = thread->depth - 1;
-  const bool kept = thread->used_bytes + sizeof(wire::RangeEvent) <= wire::kChunkDataBytes ||
-                    session->TakeChunk(thread);
-  if (kept) {
-    WriteRange(thread, depth, end_ticks);
-  } else {
-    session->CountDrop(wire::kDropNoChunk);
-  }
-  thread->depth = depth;
-  thread->open_depth->store(depth, std::memory_order_release);
-}
-
 }  // namespace
 
 uint32_t InternName(const char* text, size_t length) {
@@ -165,9 +64,7 @@ uint32_t InternName(const char* text, size_t length) {
   return id;
 }
 
-uint32_t IdOf(profd_name* name) {
-  const uint32_t known = __atomic_load_n(&name->id, __ATOMIC_ACQUIRE);
-  if (PROFD_LIKELY(known != wire::kNoNameId)) return known;
+uint32_t InternLiteral(profd_name* name) {
   const size_t length = name->length != 0       ? name->length
                         : name->text != nullptr ? strlen(name->text)
                                                 : 0;
@@ -180,38 +77,30 @@ uint32_t CheckedId(uint32_t id) {
   return PROFD_LIKELY(id != wire::kNoNameId && id < g_names.id_limit()) ? id : wire::kOtherNameId;
 }
 
-void RangeBegin(uint32_t name_id, wire::RangeCategory category) {
-  ThreadState* thread = CurrentThread();
-  if (PROFD_UNLIKELY(thread == nullptr)) return RangeBeginSlow(name_id, category);
-  thread->EnterWrite();
-  if (PROFD_UNLIKELY((g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) |
-                     (g_hot.names_incomplete.load(std::memory_order_relaxed) != 0) |
-                     (name_id <= wire::kOtherNameId) | (thread->chunk == nullptr) |
-                     (thread->depth >= wire::kMaxRangeDepth))) {
-    thread->LeaveWrite();
-    return RangeBeginSlow(name_id, category);
-  }
-  Push(thread, name_id, category);
-  thread->LeaveWrite();
+bool IsRecording() {
+  const uint32_t flag = g_hot.flag.load(std::memory_order_relaxed);
+  if (PROFD_LIKELY(flag != kFlagForked)) return flag != kFlagOff;
+  RegisterForkedChild();
+  return false;
 }
 
-void RangeEnd() {
-  const uint64_t end_ticks = ReadTicks();
-  ThreadState* thread = CurrentThread();
-  if (PROFD_UNLIKELY(thread == nullptr)) return;
-  thread->EnterWrite();
-  if (PROFD_LIKELY(g_hot.flag.load(std::memory_order_relaxed) == thread->epoch)) {
-    if (PROFD_UNLIKELY((thread->depth == 0) | (thread->too_deep != 0) |
-                       (thread->used_bytes + sizeof(wire::RangeEvent) > wire::kChunkDataBytes))) {
-      RangeEndSlow(thread, end_ticks);
-    } else {
-      const uint32_t depth = thread->depth - 1;
-      WriteRange(thread, depth, end_ticks);
-      thread->depth = depth;
-      thread->open_depth->store(depth, std::memory_order_release);
-    }
+Entry EnterEpoch(ThreadState* thread, Session** session) {
+  const uint32_t flag = g_hot.flag.load(std::memory_order_acquire);
+  *session = g_hot.session.load(std::memory_order_acquire);
+  if (flag == kFlagOff || flag == kFlagForked || *session == nullptr) return Entry::kOff;
+  if (thread == nullptr) return Entry::kNoThread;
+  if (thread->epoch == flag) return Entry::kReady;
+  if (thread->session_serial == (*session)->serial) {
+    (*session)->FinishChunk(thread);
+  } else {
+    thread->session_serial = (*session)->serial;
+    thread->next_sequence = 0;
+    // A state from before a bare clone() still has the parent's.
+    thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
   }
-  thread->LeaveWrite();
+  thread->ForgetChunk();
+  thread->epoch = flag;
+  return Entry::kReady;
 }
 
 void RecordInstant(uint32_t name_id) {

@@ -8,9 +8,8 @@
 // before the window finds no open range and is ignored; what was open when a window ended
 // stays behind in its chunk.
 //
-// Hot path: RangeBegin() and RangeEnd() take no lock, allocate nothing and make no system
-//           call; a thread's first event of a window, and one in every 2,000, takes a
-//           chunk. (tests/bench/hot_path_benchmark.cc)
+// Hot path: no lock, no allocation, no system call but at a thread's first event of a
+//           capture; one event in some 2,000 takes a chunk.
 #ifndef PROFD_CLIENT_LIB_CORE_RECORDER_H_
 #define PROFD_CLIENT_LIB_CORE_RECORDER_H_
 
@@ -28,15 +27,30 @@ struct Session;
 // Interns, and publishes the name to the capture that runs, if one does.
 uint32_t InternName(const char* text, size_t length);
 
-// The id of `name`, interned now if it was not.
-uint32_t IdOf(profd_name* name);
+// Interns a name that has no id yet, and gives it its id.
+uint32_t InternLiteral(profd_name* name);
+
+inline uint32_t IdOf(profd_name* name) {
+  const uint32_t known = __atomic_load_n(&name->id, __ATOMIC_ACQUIRE);
+  return known != wire::kNoNameId ? known : InternLiteral(name);
+}
 
 // `id` if it is one that InternName() may have returned, else that of "(other)".
 uint32_t CheckedId(uint32_t id);
 
-// `name_id` comes from InternName(), IdOf() or CheckedId().
-void RangeBegin(uint32_t name_id, wire::RangeCategory category);
-void RangeEnd();
+// Whether the flag says that a capture records. A forked child's first call registers it.
+bool IsRecording();
+
+enum class Entry {
+  kOff,       // Nothing records.
+  kNoThread,  // It does, but the thread has no state.
+  kReady,     // The thread is set up for the flag's epoch.
+};
+
+// First thing inside a write: brings `thread`, which may be null, to the flag's epoch.
+Entry EnterEpoch(ThreadState* thread, Session** session);
+
+// `name_id` comes from InternName(), IdOf() or CheckedId(). Ranges are in ranges.cc.
 void RecordInstant(uint32_t name_id);
 void RecordCounter(uint32_t name_id, double value);
 void RecordMemory(const profd_memory_event& event, uint8_t flags);

@@ -161,13 +161,13 @@ bool Session::PublishName(uint32_t id) {
       }
     }
   }
-  g_hot.names_incomplete.store(1, std::memory_order_seq_cst);
+  g_hot.detour.fetch_or(kDetourNames, std::memory_order_seq_cst);
   return false;
 }
 
 uint32_t Session::EventNameId(uint32_t id) {
   if (id != wire::kOtherNameId && id != wire::kNoNameId) {
-    if (g_hot.names_incomplete.load(std::memory_order_relaxed) == 0) return id;
+    if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourNames) == 0) return id;
     if (PublishName(id)) return id;
   }
   header->other_name_event_count.fetch_add(1, std::memory_order_relaxed);
@@ -184,9 +184,11 @@ bool Session::TakeChunk(ThreadState* thread) {
   chunk->os_thread = thread->os_thread;
   chunk->sequence = thread->next_sequence++;
   chunk->window = window.load(std::memory_order_relaxed);
-  memcpy(chunk->open_ranges, thread->stack, thread->depth * sizeof(wire::OpenRange));
+  const uint32_t depth =
+      thread->depth < wire::kMaxRangeDepth ? thread->depth : wire::kMaxRangeDepth;
+  memcpy(chunk->open_ranges, thread->stack, depth * sizeof(wire::OpenRange));
   thread->open_depth->store(0, std::memory_order_release);
-  chunk->open_depth.store(thread->depth, std::memory_order_release);
+  chunk->open_depth.store(depth, std::memory_order_release);
   chunk_table[index].state.store(static_cast<uint32_t>(wire::ChunkState::kOwned),
                                  std::memory_order_release);
   if (thread->chunk != nullptr) {
@@ -197,6 +199,7 @@ bool Session::TakeChunk(ThreadState* thread) {
   thread->chunk_index = index;
   thread->data = start + wire::kChunkDataOffset;
   thread->used_bytes = 0;
+  thread->depth_limit = wire::kMaxRangeDepth;
   thread->stack = chunk->open_ranges;
   thread->open_depth = &chunk->open_depth;
   if (thread->named_serial != serial) {

@@ -103,7 +103,7 @@ void ThreadState::ForgetChunk() {
   data = nullptr;
   used_bytes = wire::kChunkDataBytes;
   depth = 0;
-  too_deep = 0;
+  depth_limit = 0;
   stack = fallback_stack;
   open_depth = &fallback_depth;
 }

@@ -25,15 +25,15 @@ inline constexpr uint32_t kMaxThreads = 65536;
 inline constexpr uint32_t kMaxThreadNameBytes = 63;
 
 struct alignas(64) ThreadState {
-  std::atomic<uint32_t> busy;         // 1: inside a write.
-  uint32_t epoch;                     // The flag's value when the fields below were set up.
-  uint32_t depth;                     // Open ranges in `stack`.
-  uint32_t used_bytes;                // Of the chunk's data; all of it where there is no chunk.
-  wire::OpenRange* stack;             // In the chunk, or `fallback_stack`.
+  std::atomic<uint32_t> busy;  // 1: inside a write.
+  uint32_t epoch;              // The flag's value when the fields below were set up.
+  uint32_t depth;              // Open ranges; those beyond kMaxRangeDepth are not in `stack`.
+  uint32_t used_bytes;         // Of the chunk's data; all of it where there is no chunk.
+  wire::OpenRange* stack;      // In the chunk, or `fallback_stack`.
   std::atomic<uint32_t>* open_depth;  // What mirrors `depth`: in the chunk, or fallback_depth.
   wire::ChunkHeader* chunk;           // Null: none.
   std::byte* data;                    // Behind the chunk's header.
-  uint32_t too_deep;                  // Open begins beyond kMaxRangeDepth.
+  uint32_t depth_limit;               // kMaxRangeDepth; 0 where there is no chunk.
   uint32_t chunk_index;
 
   uint32_t session_serial;  // Whose chunk it is; Session.serial.
@@ -55,12 +55,16 @@ struct alignas(64) ThreadState {
 #if defined(__SANITIZE_THREAD__)
     busy.exchange(1, std::memory_order_seq_cst);
 #else
-    busy.store(1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (PROFD_UNLIKELY(g_config.writers_fence.load(std::memory_order_relaxed))) {
+    EnterWriteUnfenced();
+    if (PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) & kDetourFence)) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
 #endif
+  }
+  // The same where the kernel has membarrier().
+  void EnterWriteUnfenced() {
+    busy.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
   }
   void LeaveWrite() { busy.store(0, std::memory_order_release); }
 

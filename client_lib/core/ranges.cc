@@ -1,0 +1,180 @@
+// Ranges: the exported functions with their straight paths, each one function without a
+// call, and everything that is off them. (tests/bench/hot_path_benchmark.cc)
+//
+// A copy that hands over to an earlier one has no thread states, so it never gets past the
+// first branch of a straight path.
+
+#define PROFD_COLD  // Callers put their calls aside; here these are the hot paths.
+#include <bit>
+
+#include "client_lib/core/handover.h"
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/recorder.h"
+#include "client_lib/core/session.h"
+#include "client_lib/core/thread_state.h"
+#include "client_lib/include/profd/profd.h"
+#include "proto/wire/clock.h"
+
+namespace profd::client {
+namespace {
+
+// An OpenRange and a RangeEvent as the words they are made of, so that each is written and
+// read back in whole words: a narrow store followed by a wide load stalls.
+static_assert(std::endian::native == std::endian::little);
+static_assert(offsetof(wire::OpenRange, name_id) == 8 && offsetof(wire::OpenRange, category) == 12);
+static_assert(offsetof(wire::RangeEvent, name_id) == 24 && offsetof(wire::RangeEvent, depth) == 28);
+
+constexpr uint64_t kRangeHeaderWord =
+    sizeof(wire::RangeEvent) | uint64_t{static_cast<uint8_t>(wire::EventKind::kRange)} << 16;
+constexpr uint32_t kLastRoomForRange = wire::kChunkDataBytes - sizeof(wire::RangeEvent);
+
+typedef uint64_t __attribute__((may_alias)) Word;
+
+[[gnu::always_inline]] inline void Push(ThreadState* thread, uint32_t depth, uint32_t name_id,
+                                        uint64_t start_ticks) {
+  auto* open = reinterpret_cast<Word*>(&thread->stack[depth]);
+  open[0] = start_ticks;
+  open[1] = name_id;
+  thread->depth = depth + 1;
+  thread->open_depth->store(depth + 1, std::memory_order_release);
+}
+
+// The record first, then the depth: after a kill the range may stand twice, never nowhere.
+[[gnu::always_inline]] inline void Pop(ThreadState* thread, uint32_t depth, uint32_t used,
+                                       uint64_t end_ticks) {
+  const auto* open = reinterpret_cast<const Word*>(&thread->stack[depth]);
+  const uint64_t start_ticks = open[0];
+  const uint64_t name = static_cast<uint32_t>(open[1]);
+  const uint64_t category = open[1] >> 32;
+  auto* record = reinterpret_cast<Word*>(thread->data + used);
+  record[0] = kRangeHeaderWord;
+  record[1] = start_ticks;
+  record[2] = end_ticks > start_ticks ? end_ticks - start_ticks : 0;
+  record[3] = name | uint64_t{depth} << 32 | category << 48;
+  thread->used_bytes = used + sizeof(wire::RangeEvent);
+  thread->chunk->published_bytes.store(used + sizeof(wire::RangeEvent), std::memory_order_release);
+  thread->depth = depth;
+  thread->open_depth->store(depth, std::memory_order_release);
+}
+
+// Off the straight path: the thread's first range of a window, no chunk, too deep, a name
+// without a place, a slow clock.
+PROFD_NOINLINE void BeginSlowly(uint32_t name_id) {
+  if (!IsRecording()) return;
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session;
+  const Entry entry = EnterEpoch(thread, &session);
+  if (entry == Entry::kOff) return;
+  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
+  if (thread->depth >= wire::kMaxRangeDepth) {
+    ++thread->depth;
+    return session->CountDrop(wire::kDropTooDeep);
+  }
+  if (thread->chunk == nullptr) session->TakeChunk(thread);
+  const uint32_t event_name_id = session->EventNameId(name_id);
+  Push(thread, thread->depth, event_name_id, ReadTicks());
+}
+
+// The chunk is full, or there is none, or the innermost range was too deep to be noted.
+// Inside a write, at the thread's epoch.
+PROFD_NOINLINE void EndSlowly(ThreadState* thread) {
+  const uint64_t end_ticks = ReadTicks();
+  if (thread->depth == 0) return;
+  const uint32_t depth = thread->depth - 1;
+  if (depth >= wire::kMaxRangeDepth) {
+    thread->depth = depth;
+    return;
+  }
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr) return;
+  if (thread->used_bytes > kLastRoomForRange && !session->TakeChunk(thread)) {
+    session->CountDrop(wire::kDropNoChunk);
+    thread->depth = depth;
+    thread->open_depth->store(depth, std::memory_order_release);
+    return;
+  }
+  Pop(thread, depth, thread->used_bytes, end_ticks);
+}
+
+#if defined(__SANITIZE_THREAD__)
+void EnterWrite(ThreadState* thread) { thread->EnterWrite(); }
+#else
+[[gnu::always_inline]] inline void EnterWrite(ThreadState* thread) { thread->EnterWriteUnfenced(); }
+#endif
+
+// False: nothing was done.
+[[gnu::always_inline]] inline bool BeginStraight(ThreadState* thread, uint32_t name_id) {
+  if (PROFD_UNLIKELY(thread == nullptr)) return false;
+  if (PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) != 0)) return false;
+  EnterWrite(thread);
+  const uint32_t depth = thread->depth;
+  if (PROFD_UNLIKELY(g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) ||
+      PROFD_UNLIKELY(depth >= thread->depth_limit) ||
+      PROFD_UNLIKELY(name_id <= wire::kOtherNameId)) {
+    thread->LeaveWrite();
+    return false;
+  }
+  Push(thread, depth, name_id, wire::ReadCpuTicks());
+  thread->LeaveWrite();
+  return true;
+}
+
+PROFD_NOINLINE void BeginSlowlyByName(profd_name* name) {
+  if (const CopyTable* copy = EarlierCopy()) return copy->range_begin_slow(name);
+  if (IsRecording()) BeginSlowly(IdOf(name));
+}
+
+PROFD_NOINLINE void BeginSlowlyById(uint32_t name_id) {
+  if (const CopyTable* copy = EarlierCopy()) return copy->range_begin_id(name_id);
+  BeginSlowly(CheckedId(name_id));
+}
+
+PROFD_NOINLINE void EndWithoutState() {
+  if (const CopyTable* copy = EarlierCopy()) copy->range_end_id();
+}
+
+PROFD_NOINLINE void EndOnDetour(ThreadState* thread) {
+  WriteGuard guard(thread);
+  if (g_hot.flag.load(std::memory_order_relaxed) == thread->epoch) EndSlowly(thread);
+}
+
+}  // namespace
+}  // namespace profd::client
+
+using namespace profd::client;  // NOLINT: the C functions stand outside.
+namespace wire = profd::wire;
+
+extern "C" {
+
+void profd_range_begin_slow(profd_name* name) {
+  const uint32_t id = __atomic_load_n(&name->id, __ATOMIC_ACQUIRE);
+  if (PROFD_UNLIKELY(!BeginStraight(CurrentThread(), id))) BeginSlowlyByName(name);
+}
+
+void profd_range_begin_id(uint32_t name_id) {
+  const uint32_t id = CheckedId(name_id);
+  if (PROFD_UNLIKELY(!BeginStraight(CurrentThread(), id))) BeginSlowlyById(name_id);
+}
+
+void profd_range_end_id(void) {
+  const uint64_t end_ticks = wire::ReadCpuTicks();
+  ThreadState* thread = CurrentThread();
+  if (PROFD_UNLIKELY(thread == nullptr)) return EndWithoutState();
+  if (PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) != 0)) {
+    return EndOnDetour(thread);
+  }
+  EnterWrite(thread);
+  if (PROFD_LIKELY(g_hot.flag.load(std::memory_order_relaxed) == thread->epoch)) {
+    const uint32_t depth = thread->depth - 1;
+    const uint32_t used = thread->used_bytes;
+    if (PROFD_LIKELY(depth < thread->depth_limit) && PROFD_LIKELY(used <= kLastRoomForRange)) {
+      Pop(thread, depth, used, end_ticks);
+    } else {
+      EndSlowly(thread);
+    }
+  }
+  thread->LeaveWrite();
+}
+
+}  // extern "C"

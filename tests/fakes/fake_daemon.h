@@ -1,0 +1,260 @@
+// FakeDaemon plays the daemon's side of proto/wire for tests of the client library, step
+// by step, on the test's own thread: nothing happens that the test did not ask for.
+//
+//   FakeDaemon daemon;                              // listens below a temporary directory
+//   setenv("PROFD_SOCKET_DIR", daemon.directory())  // before the target starts
+//   auto target = daemon.WaitTarget();              // HELLO came, WELCOME is sent
+//   auto capture = target->Arm();                   // ARMED came
+//   capture->Fire(Steps(5));
+//   capture->WaitPhase(wire::Phase::kEnded);
+//   CaptureContents contents = capture->Finish();   // STOP, DRAINED, read, RELEASE
+//
+// Threads: one at a time.
+// Errors:  what does not come within kDeadlineMs, or breaks the protocol, aborts the
+//          process with a message: the test has failed.
+#ifndef PROFD_TESTS_FAKES_FAKE_DAEMON_H_
+#define PROFD_TESTS_FAKES_FAKE_DAEMON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/wire/capture_memory.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/status_page.h"
+
+namespace profd::testing {
+
+inline constexpr int kDeadlineMs = 120'000;  // Only ever waited out by a test that fails.
+
+// Everything that one capture's memory holds.
+struct CaptureContents {
+  struct Range {
+    std::string name;
+    uint64_t start_ticks;
+    uint64_t duration_ticks;
+    uint32_t depth;
+    uint32_t category;
+    uint32_t thread_serial;
+    uint32_t window;
+  };
+  struct Step {
+    uint64_t step;
+    uint64_t ticks;
+    uint32_t thread_serial;
+    uint32_t window;
+  };
+  struct Instant {
+    std::string name;
+    uint64_t ticks;
+  };
+  struct Counter {
+    std::string name;
+    double value;
+  };
+  struct OpenRange {
+    std::string name;
+    uint64_t start_ticks;
+    uint32_t thread_serial;
+    uint32_t window;
+  };
+  struct Window {
+    uint64_t start_ticks;
+    uint64_t end_ticks;
+    uint64_t first_step;
+    uint64_t end_step;
+  };
+
+  std::vector<Range> ranges;
+  std::vector<Step> steps;
+  std::vector<Instant> instants;
+  std::vector<Counter> counters;
+  std::vector<wire::MemoryEvent> memory;
+  std::vector<OpenRange> open_ranges;
+  std::vector<Window> windows;
+  std::map<uint32_t, std::vector<std::string>> thread_names;  // By thread serial.
+  std::map<uint32_t, uint32_t> os_threads;                    // By thread serial.
+  uint64_t drops[wire::kDropCauseCount] = {};
+  uint64_t warmup_drops[wire::kDropCauseCount] = {};
+  uint64_t other_name_events = 0;
+  uint64_t foreign_step_marks = 0;
+  uint64_t current_step = 0;
+  wire::Phase phase = wire::Phase::kIdle;
+
+  uint64_t CountRanges(const std::string& name) const;
+  uint64_t dropped() const;  // In and outside of windows.
+};
+
+// A received frame.
+struct Frame {
+  wire::FrameHeader header;
+  std::vector<std::byte> body;
+
+  wire::FrameType type() const { return static_cast<wire::FrameType>(header.type); }
+  template <typename Body>
+  Body As() const {
+    Body value{};
+    __builtin_memcpy(&value, body.data(), body.size() < sizeof(Body) ? body.size() : sizeof(Body));
+    return value;
+  }
+  // (tag, bytes) of the fields behind a body of `body_bytes`.
+  std::vector<std::pair<uint16_t, std::string>> Fields(size_t body_bytes) const;
+};
+
+class FakeTarget;
+
+// A capture from ARMED on. Must not outlive its target.
+class FakeCapture {
+ public:
+  // Makes the memory; FakeTarget::Arm() hands it over.
+  FakeCapture(FakeTarget& target, uint64_t capture_number, uint64_t memory_bytes);
+  ~FakeCapture();
+  FakeCapture(const FakeCapture&) = delete;
+  FakeCapture& operator=(const FakeCapture&) = delete;
+
+  void Fire(wire::FireBody plan);
+  // STOP; returns what DRAINED said.
+  wire::DrainedBody Stop();
+  void Release();
+  // All three, with Read() before RELEASE.
+  CaptureContents Finish();
+
+  wire::Phase phase() const;
+  void WaitPhase(wire::Phase phase) const;
+
+  // Gives back every full chunk; what was in it is kept for Read(), or dropped.
+  void RecycleFullChunks(bool keep = true);
+
+  // What is in the memory now, with what was recycled. Checks every record on the way.
+  CaptureContents Read();
+
+  wire::CaptureMemoryHeader& header() { return *header_; }
+  const wire::CaptureMemoryLayout& layout() const { return layout_; }
+  std::byte* memory() { return memory_; }
+  wire::ChunkControl& chunk_control(uint32_t index);
+  wire::ChunkHeader& chunk(uint32_t index);
+  uint64_t number() const { return number_; }
+  int fd() const { return fd_; }
+
+ private:
+  struct Thread;
+  std::string NameOf(uint32_t id) const;
+  void ReadChunk(uint32_t index, CaptureContents* into) const;
+
+  FakeTarget& target_;
+  const uint64_t number_;
+  const wire::CaptureMemoryLayout layout_;
+  int fd_ = -1;
+  std::byte* memory_ = nullptr;
+  wire::CaptureMemoryHeader* header_ = nullptr;
+  CaptureContents recycled_;
+};
+
+// A process that is connected.
+class FakeTarget {
+ public:
+  FakeTarget(int fd, int page_fd);
+  ~FakeTarget();  // Closes the connection.
+  FakeTarget(const FakeTarget&) = delete;
+  FakeTarget& operator=(const FakeTarget&) = delete;
+
+  // Reads HELLO; nothing is answered.
+  void ReadHello();
+  void SendWelcome(uint16_t version = wire::kProtocolVersionMax);
+
+  // Arms a capture and waits for ARMED.
+  std::unique_ptr<FakeCapture> Arm(uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
+
+  // One frame with `body` behind its header, and `file` unless it is -1.
+  void Send(wire::FrameType type, const void* body, size_t body_bytes, int file = -1);
+  template <typename Body>
+  void Send(wire::FrameType type, const Body& body, int file = -1) {
+    Send(type, &body, sizeof(body), file);
+  }
+  void SendRaw(const void* bytes, size_t size, int file = -1);
+
+  // The next frame, METADATA being taken in on the way unless it is what is `wanted`.
+  Frame Expect(wire::FrameType wanted);
+  // Returns once the target has closed the connection; frames before that are dropped.
+  void ExpectClosed();
+
+  const wire::HelloBody& hello() const { return hello_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::string& library_version() const { return library_version_; }
+  int peer_pid() const;
+  wire::StatusPage& status_page() { return *page_; }
+  // Waits until the page shows `count` step marks.
+  void WaitStepMarks(uint64_t count) const;
+
+ private:
+  bool ReceiveFrame(Frame* frame);
+  void TakeFields(const Frame& frame, size_t body_bytes);
+
+  const int fd_;
+  const int page_fd_;
+  wire::StatusPage* page_;
+  wire::HelloBody hello_{};
+  std::string library_version_;
+  std::map<std::string, std::string> metadata_;
+  uint64_t next_capture_ = 1;
+};
+
+class FakeDaemon {
+ public:
+  FakeDaemon();  // In a new temporary directory.
+  explicit FakeDaemon(std::string directory);
+  // The socket goes; a directory of our own making goes too.
+  ~FakeDaemon();
+  FakeDaemon(const FakeDaemon&) = delete;
+  FakeDaemon& operator=(const FakeDaemon&) = delete;
+
+  const std::string& directory() const { return directory_; }
+
+  // The next process that connects, before anything was read from it.
+  std::unique_ptr<FakeTarget> Accept();
+  // As Accept(), with HELLO read and WELCOME sent.
+  std::unique_ptr<FakeTarget> WaitTarget();
+  // Whether somebody is waiting to be accepted.
+  bool HasCaller() const;
+
+ private:
+  void Listen();
+
+  std::string directory_;
+  bool own_directory_ = false;
+  int listener_ = -1;
+};
+
+// A sealed memfd of `bytes` zero bytes.
+int MakeSealedMemfd(const char* name, uint64_t bytes);
+
+// Plans, for FakeCapture::Fire().
+wire::FireBody ByTime();
+wire::FireBody Steps(uint64_t active, uint32_t warmup = 0, uint32_t wait = 0, uint32_t repeat = 1,
+                     uint64_t base_step = wire::kNextStep);
+
+// Ends the test process with `message`.
+[[noreturn]] void FailTest(const std::string& message);
+
+// Polls `done` until it holds, where there is no event to wait for.
+template <typename Predicate>
+void WaitUntil(const char* what, const Predicate& done);
+void PauseForPoll();
+uint64_t PollClockMs();
+
+template <typename Predicate>
+void WaitUntil(const char* what, const Predicate& done) {
+  const uint64_t deadline_ms = PollClockMs() + kDeadlineMs;
+  while (!done()) {
+    if (PollClockMs() > deadline_ms) FailTest(std::string("never came: ") + what);
+    PauseForPoll();
+  }
+}
+
+}  // namespace profd::testing
+
+#endif  // PROFD_TESTS_FAKES_FAKE_DAEMON_H_
