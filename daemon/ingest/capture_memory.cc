@@ -1,0 +1,136 @@
+#include "daemon/ingest/capture_memory.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/ingest/shared_bytes.h"
+
+namespace profd {
+namespace {
+
+// Of the chunks, before the target hears of the memory: 1 ms worth of pages.
+constexpr uint64_t kFirstChunkBytes = 4 << 20;
+constexpr uint64_t kAllocateStepBytes = 4 << 20;
+// An honest target's threads collide with us a few times at most.
+constexpr int kMaxPushTries = 1000;
+// Until the target's first mark in this capture.
+constexpr uint64_t kNoStep = UINT64_MAX;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CaptureMemory>> CaptureMemory::Create(uint64_t capture_number,
+                                                                     uint64_t bytes) {
+  ASSIGN_OR_RETURN(MappedMemfd mapped, MappedMemfd::Create("profd-capture", bytes));
+  std::unique_ptr<CaptureMemory> memory(new CaptureMemory(capture_number, std::move(mapped)));
+  const uint64_t first = std::min(bytes, memory->layout_.chunks_offset + kFirstChunkBytes);
+  if (!memory->memory_.Allocate(0, first)) {
+    return absl::ResourceExhaustedError("no memory left for capture memory on this node");
+  }
+  const auto chunks =
+      static_cast<uint32_t>((first - memory->layout_.chunks_offset) / wire::kChunkBytes);
+  for (uint32_t i = chunks; i-- > 0;) static_cast<void>(memory->PushFree(i));
+  memory->filled_chunks_ = chunks;
+  return memory;
+}
+
+CaptureMemory::CaptureMemory(uint64_t capture_number, MappedMemfd memory)
+    : memory_(std::move(memory)),
+      layout_(wire::LayoutFor(memory_.size_bytes())),
+      header_(new (memory_.data()) wire::CaptureMemoryHeader{}),
+      chunk_table_(
+          reinterpret_cast<wire::ChunkControl*>(memory_.data() + layout_.chunk_table_offset)) {
+  header_->magic = wire::kCaptureMemoryMagic;
+  header_->version = wire::kCaptureMemoryVersion;
+  header_->capture_number = capture_number;
+  header_->total_bytes = layout_.total_bytes;
+  header_->chunk_bytes = wire::kChunkBytes;
+  header_->chunk_count = layout_.chunk_count;
+  header_->name_capacity = layout_.name_capacity;
+  header_->name_area_bytes = layout_.name_area_bytes;
+  header_->chunk_table_offset = layout_.chunk_table_offset;
+  header_->name_index_offset = layout_.name_index_offset;
+  header_->name_area_offset = layout_.name_area_offset;
+  header_->chunks_offset = layout_.chunks_offset;
+  header_->current_step.store(kNoStep, std::memory_order_relaxed);
+}
+
+CaptureMemory::Fill CaptureMemory::FillFreeList() {
+  const uint32_t end = std::min<uint32_t>(layout_.chunk_count,
+                                          filled_chunks_ + kAllocateStepBytes / wire::kChunkBytes);
+  if (end == filled_chunks_) return Fill::kDone;
+  if (!memory_.Allocate(layout_.chunks_offset + uint64_t{filled_chunks_} * wire::kChunkBytes,
+                        layout_.chunks_offset + uint64_t{end} * wire::kChunkBytes)) {
+    return Fill::kNoMemory;
+  }
+  for (uint32_t i = end; i-- > filled_chunks_;) {
+    if (!PushFree(i)) return Fill::kNoMemory;
+  }
+  filled_chunks_ = end;
+  return Fill::kMore;
+}
+
+wire::ChunkState CaptureMemory::untrusted_state(uint32_t index) const {
+  return static_cast<wire::ChunkState>(control(index).state.load(std::memory_order_acquire));
+}
+
+CaptureMemory::ChunkTag CaptureMemory::ReadTag(uint32_t index) const {
+  alignas(8) std::byte head[64];
+  CopyFromShared(head, chunk(index), sizeof(head));
+  ChunkTag tag{.index = index, .thread_serial = 0, .sequence = 0};
+  memcpy(&tag.thread_serial, head + offsetof(wire::ChunkHeader, thread_serial), 4);
+  memcpy(&tag.sequence, head + offsetof(wire::ChunkHeader, sequence), 4);
+  return tag;
+}
+
+void CaptureMemory::CopyChunk(uint32_t index, ChunkCopy& to) const {
+  const std::byte* from = chunk(index);
+  const auto* head = reinterpret_cast<const wire::ChunkHeader*>(from);
+  const uint32_t published = head->published_bytes.load(std::memory_order_acquire) / 8 * 8;
+  to.record_bytes = std::min(published, wire::kChunkDataBytes);
+  CopyFromShared(to.bytes, from, wire::kChunkDataOffset);
+  CopyFromShared(to.bytes + wire::kChunkDataOffset, from + wire::kChunkDataOffset, to.record_bytes);
+  memcpy(&to.thread_serial, to.bytes + offsetof(wire::ChunkHeader, thread_serial), 4);
+  memcpy(&to.sequence, to.bytes + offsetof(wire::ChunkHeader, sequence), 4);
+}
+
+bool CaptureMemory::PushFree(uint32_t index) {
+  control(index).state.store(static_cast<uint32_t>(wire::ChunkState::kFree),
+                             std::memory_order_relaxed);
+  uint64_t head = header_->free_head.load(std::memory_order_acquire);
+  for (int i = 0; i < kMaxPushTries; ++i) {
+    control(index).next_free.store(static_cast<uint32_t>(head), std::memory_order_relaxed);
+    const uint64_t tag = (head >> 32) + 1;
+    if (header_->free_head.compare_exchange_weak(head, (tag << 32) | (index + 1),
+                                                 std::memory_order_acq_rel)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool CaptureMemory::ReadName(uint32_t id, std::string& name) const {
+  if (id == wire::kNoNameId || id >= layout_.name_capacity) return false;
+  const auto* index =
+      reinterpret_cast<const std::atomic<uint32_t>*>(memory_.data() + layout_.name_index_offset);
+  const uint64_t offset = index[id].load(std::memory_order_acquire);
+  const uint64_t area_end = layout_.name_area_offset + layout_.name_area_bytes;
+  if (offset % 8 != 0 || offset < layout_.name_area_offset ||
+      offset + sizeof(wire::NameEntry) > area_end) {
+    return false;
+  }
+  alignas(8) std::byte copy[sizeof(wire::NameEntry) + wire::kMaxNameBytes];
+  CopyFromShared(copy, memory_.data() + offset, sizeof(wire::NameEntry));
+  uint32_t length;
+  memcpy(&length, copy, sizeof(length));
+  const uint64_t padded = (uint64_t{length} + 7) / 8 * 8;
+  if (length > wire::kMaxNameBytes || offset + sizeof(wire::NameEntry) + padded > area_end) {
+    return false;
+  }
+  CopyFromShared(copy, memory_.data() + offset + sizeof(wire::NameEntry), padded);
+  name.assign(reinterpret_cast<const char*>(copy), length);
+  return true;
+}
+
+}  // namespace profd

@@ -1,0 +1,82 @@
+// CaptureMemory is the daemon's end of one capture's shared memory (layout and life of a
+// chunk: proto/wire/capture_memory.h). It makes the memory, hands chunks out and takes
+// copies; it believes nothing that the target could have written.
+//
+// Indexes and sizes come from this side's own layout; every loop is bounded by it. A
+// target that corrupts the free list or the chunk table harms its own capture only.
+//
+// Threads:   FillFreeList() and PushFree() any; the rest may run beside them and the target.
+// Ownership: owns the memory; the target keeps its own mapping when this one is gone.
+#ifndef PROFD_DAEMON_INGEST_CAPTURE_MEMORY_H_
+#define PROFD_DAEMON_INGEST_CAPTURE_MEMORY_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/ingest/chunk_queue.h"
+#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/mapped_memfd.h"
+#include "proto/wire/capture_memory.h"
+
+namespace profd {
+
+class CaptureMemory : public NameReader {
+ public:
+  // Which chunk it is, as its head says (hostile).
+  struct ChunkTag {
+    uint32_t index;
+    uint32_t thread_serial;
+    uint32_t sequence;
+  };
+
+  // `bytes` as wire::LayoutFor() wants it. The names and the first chunks get their pages
+  // and are free; FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<CaptureMemory>> Create(uint64_t capture_number,
+                                                               uint64_t bytes);
+
+  // Allocates some of the chunks that are left and puts them on the free list. All of them
+  // take about 0.25 ms per MiB, which is why Create() leaves them. kNoMemory: what there is
+  // is all there will be.
+  enum class Fill { kMore, kDone, kNoMemory };
+  Fill FillFreeList();
+
+  int fd() const { return memory_.fd(); }
+  uint64_t size_bytes() const { return layout_.total_bytes; }
+  const wire::CaptureMemoryLayout& layout() const { return layout_; }
+
+  // Hostile values: read each once, check it, use the copy.
+  const wire::CaptureMemoryHeader& untrusted_header() const { return *header_; }
+
+  wire::ChunkState untrusted_state(uint32_t index) const;
+  ChunkTag ReadTag(uint32_t index) const;
+
+  // Copies head and published records, and notes in `to` how much that is and whose.
+  void CopyChunk(uint32_t index, ChunkCopy& to) const;
+
+  // Makes the chunk free. False: the target kept changing the list's head; try again later.
+  [[nodiscard]] bool PushFree(uint32_t index);
+
+  bool ReadName(uint32_t id, std::string& name) const override;
+
+ private:
+  CaptureMemory(uint64_t capture_number, MappedMemfd memory);
+
+  std::byte* chunk(uint32_t index) const {
+    return memory_.data() + layout_.chunks_offset + uint64_t{index} * wire::kChunkBytes;
+  }
+  wire::ChunkControl& control(uint32_t index) const { return chunk_table_[index]; }
+
+  MappedMemfd memory_;
+  const wire::CaptureMemoryLayout layout_;
+  wire::CaptureMemoryHeader* const header_;
+  wire::ChunkControl* const chunk_table_;
+  uint32_t filled_chunks_ = 0;  // Of FillFreeList(): chunks that have their pages.
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_INGEST_CAPTURE_MEMORY_H_

@@ -1,0 +1,283 @@
+#include "daemon/ingest/capture_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/ingest/frame_codec.h"
+
+namespace profd {
+namespace {
+
+constexpr absl::Duration kShortestPeriod = absl::Milliseconds(1);
+constexpr absl::Duration kLongestPeriod = absl::Milliseconds(10);
+// What the target's threads may write at most; small memories are visited the more often.
+constexpr double kWriteBytesPerSecond = 500e6;
+// Copied per visit, so that one target's flood does not keep the others waiting.
+constexpr size_t kMaxChunksPerVisit = 64;
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(10);
+constexpr uint64_t kPrefaultBytes = 2 << 20;
+constexpr uint64_t kMaxStep = uint64_t{1} << 53;
+
+absl::Duration LongestPeriod(uint64_t memory_bytes) {
+  const absl::Duration fill =
+      absl::Seconds(static_cast<double>(memory_bytes) / kWriteBytesPerSecond);
+  return std::clamp(fill, kShortestPeriod, kLongestPeriod);
+}
+
+void SortByThread(std::vector<CaptureMemory::ChunkTag>& tags) {
+  std::sort(tags.begin(), tags.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.thread_serial, a.sequence) < std::pair(b.thread_serial, b.sequence);
+  });
+}
+
+RecordingPhase PhaseOf(uint32_t untrusted, RecordingPhase last) {
+  if (last == RecordingPhase::kEnded || last == RecordingPhase::kMissed) return last;
+  switch (static_cast<wire::Phase>(untrusted)) {
+    case wire::Phase::kIdle:
+    case wire::Phase::kArmed:
+      return last;
+    case wire::Phase::kWaiting:
+      return RecordingPhase::kWaiting;
+    case wire::Phase::kWarmup:
+      return RecordingPhase::kWarmup;
+    case wire::Phase::kRecording:
+      return RecordingPhase::kRecording;
+    case wire::Phase::kEnded:
+      return RecordingPhase::kEnded;
+    case wire::Phase::kMissed:
+      return RecordingPhase::kMissed;
+  }
+  return last;
+}
+
+}  // namespace
+
+CaptureSession::CaptureSession(std::string id, uint64_t number, TargetNumber target,
+                               std::unique_ptr<CaptureMemory> memory, TickClock& clock,
+                               CaptureSink& sink, const Options& options,
+                               TargetPort::Observer& observer, DecodeWorker::Done done)
+    : id_(std::move(id)),
+      number_(number),
+      target_(target),
+      options_(options),
+      clock_(clock),
+      observer_(observer),
+      memory_(std::move(memory)),
+      longest_period_(LongestPeriod(memory_->size_bytes())),
+      period_(longest_period_),
+      worker_(*memory_, clock, sink, options.queue_bytes, options.settle, std::move(done)) {
+  progress_.window = -1;
+}
+
+void CaptureSession::Begin(Connection& connection) {
+  connection_ = &connection;
+  FrameBuilder frame(wire::FrameType::kArm, static_cast<uint32_t>(number_));
+  frame.Add(wire::ArmBody{.capture_number = number_,
+                          .memory_bytes = memory_->size_bytes(),
+                          .prefault_bytes = std::min(kPrefaultBytes, memory_->size_bytes()),
+                          .gpu_mode = 0,
+                          .flags = 0});
+  connection.Send(frame.Finish(), memory_->fd());
+}
+
+bool CaptureSession::OnArmed() {
+  if (state_ != State::kArming) return false;
+  state_ = State::kArmed;
+  observer_.OnArmed(id_);
+  return true;
+}
+
+bool CaptureSession::OnDrained(uint32_t stuck_writer_count) {
+  if (state_ < State::kStopping) return false;
+  let_go_ = true;
+  if (state_ != State::kStopping) return true;
+  end_.stuck_writer_count = stuck_writer_count;
+  BeginDraining();
+  return true;
+}
+
+void CaptureSession::Fire(const FirePlan& plan) {
+  if (state_ != State::kArmed) return;
+  state_ = State::kFired;
+  plan_ = plan;
+  worker_.SetPlan(plan);
+  period_ = kShortestPeriod;
+  FrameBuilder frame(wire::FrameType::kFire);
+  frame.Add(wire::FireBody{
+      .capture_number = number_,
+      .base_step = plan.base_step < 0 ? wire::kNextStep : static_cast<uint64_t>(plan.base_step),
+      .active_steps = static_cast<uint64_t>(plan.steps),
+      .wait_steps = static_cast<uint32_t>(plan.wait_steps),
+      .warmup_steps = static_cast<uint32_t>(plan.warmup_steps),
+      .repeat = static_cast<uint32_t>(plan.repeat),
+      .flags = 0});
+  if (connection_ != nullptr) connection_->Send(frame.Finish());
+}
+
+void CaptureSession::Stop(absl::Duration now) {
+  if (state_ > State::kFired) return;
+  end_.cut_ticks = clock_.Now();
+  state_ = State::kStopping;
+  drain_deadline_ = now + options_.drain_timeout;
+  SendStop();
+}
+
+void CaptureSession::SendStop() {
+  FrameBuilder frame(wire::FrameType::kStop, static_cast<uint32_t>(number_));
+  frame.Add(wire::StopBody{number_});
+  if (connection_ != nullptr) connection_->Send(frame.Finish());
+}
+
+void CaptureSession::ConnectionLost(bool library_gone) {
+  connection_ = nullptr;
+  let_go_ = true;
+  if (state_ == State::kArming || state_ > State::kStopping) return;
+  if (state_ != State::kStopping) end_.cut_ticks = clock_.Now();
+  end_.target_gone = true;
+  end_.library_gone = library_gone;
+  BeginDraining();
+}
+
+void CaptureSession::CutOff() {
+  if (state_ > State::kStopping) return;
+  if (state_ != State::kStopping) {
+    end_.cut_ticks = clock_.Now();
+    SendStop();
+  }
+  BeginDraining();
+}
+
+absl::Duration CaptureSession::Poll(absl::Duration now) {
+  if (state_ == State::kFired || state_ == State::kStopping) {
+    CopyFullChunks();
+    ReportProgress(now);
+  }
+  if (state_ == State::kStopping && now >= drain_deadline_) {
+    LogWarning(StrCat("capture=", id_, " target did not answer STOP within ",
+                      absl::FormatDuration(options_.drain_timeout),
+                      "; keeping what it had published"));
+    end_.target_holds_memory = true;
+    BeginDraining();
+  }
+  if (state_ == State::kDraining) PumpFinalChunks();
+  switch (state_) {
+    case State::kArming:
+    case State::kArmed:
+    case State::kFinishing:
+      return absl::InfiniteDuration();
+    case State::kFired:
+      return period_;
+    case State::kStopping:
+      return std::min(period_, drain_deadline_ - now);
+    case State::kDraining:
+      return kShortestPeriod;
+  }
+  return absl::InfiniteDuration();
+}
+
+void CaptureSession::CopyFullChunks() {
+  RetryPushes();
+  found_.clear();
+  const uint32_t chunk_count = memory_->layout().chunk_count;
+  for (uint32_t i = 0; i < chunk_count; ++i) {
+    if (memory_->untrusted_state(i) == wire::ChunkState::kFull) {
+      found_.push_back(memory_->ReadTag(i));
+    }
+  }
+  SortByThread(found_);
+  size_t copied = 0;
+  while (copied < std::min(found_.size(), kMaxChunksPerVisit) &&
+         CopyChunk(found_[copied].index, /*give_back=*/true)) {
+    ++copied;
+  }
+  AdaptPeriod(copied, copied < found_.size());
+}
+
+// False: there is no buffer for it now.
+bool CaptureSession::CopyChunk(uint32_t index, bool give_back) {
+  ChunkCopy* copy = worker_.queue().Take();
+  if (copy == nullptr) return false;
+  memory_->CopyChunk(index, *copy);
+  copy->copy_ticks = clock_.Now();
+  worker_.queue().Push(copy);
+  if (give_back && !memory_->PushFree(index)) unpushed_.push_back(index);
+  return true;
+}
+
+void CaptureSession::RetryPushes() {
+  std::erase_if(unpushed_, [this](uint32_t index) { return memory_->PushFree(index); });
+}
+
+void CaptureSession::AdaptPeriod(size_t copied, bool more) {
+  const size_t chunk_count = memory_->layout().chunk_count;
+  if (more || copied > chunk_count / 16) {
+    period_ = kShortestPeriod;
+  } else if (copied <= chunk_count / 64) {
+    period_ = std::min(period_ * 1.5, longest_period_);
+  }
+}
+
+void CaptureSession::ReportProgress(absl::Duration now) {
+  Progress progress = progress_;
+  const bool at_once = ReadProgress(progress);
+  const bool changed = at_once || progress.window != progress_.window ||
+                       progress.current_step != progress_.current_step;
+  if (!changed || (!at_once && now - progress_time_ < kProgressInterval)) return;
+  progress_ = progress;
+  progress_time_ = now;
+  observer_.OnProgress(id_, progress_);
+}
+
+// True: something that the observer hears of at once.
+bool CaptureSession::ReadProgress(Progress& progress) {
+  const wire::CaptureMemoryHeader& header = memory_->untrusted_header();
+  progress.phase = PhaseOf(header.phase.load(std::memory_order_acquire), progress.phase);
+  const auto windows =
+      std::min<int64_t>(header.window_count.load(std::memory_order_relaxed), plan_.repeat);
+  progress.window = std::max(progress.window, windows - 1);
+  const uint64_t step = header.current_step.load(std::memory_order_relaxed);
+  if (step <= kMaxStep) {
+    progress.current_step = std::max(progress.current_step, static_cast<int64_t>(step));
+  }
+  progress.stored_bytes = worker_.stored_bytes();
+  bool sink_failed = false;
+  if (progress.sink_status.ok() && worker_.sink_failed()) {
+    progress.sink_status = worker_.sink_status();
+    sink_failed = true;
+  }
+  return sink_failed || progress.phase != progress_.phase;
+}
+
+void CaptureSession::BeginDraining() {
+  state_ = State::kDraining;
+  RetryPushes();
+  found_.clear();
+  final_at_ = 0;
+  const uint32_t chunk_count = memory_->layout().chunk_count;
+  for (uint32_t i = 0; i < chunk_count; ++i) {
+    const wire::ChunkState chunk_state = memory_->untrusted_state(i);
+    if (chunk_state == wire::ChunkState::kFull || chunk_state == wire::ChunkState::kOwned) {
+      found_.push_back(memory_->ReadTag(i));
+    }
+  }
+  SortByThread(found_);
+  PumpFinalChunks();
+}
+
+void CaptureSession::PumpFinalChunks() {
+  while (final_at_ < found_.size() && CopyChunk(found_[final_at_].index, /*give_back=*/false)) {
+    ++final_at_;
+  }
+  if (final_at_ < found_.size()) return;
+  state_ = State::kFinishing;
+  if (connection_ != nullptr) {
+    FrameBuilder frame(wire::FrameType::kRelease);
+    frame.Add(wire::ReleaseBody{number_});
+    connection_->Send(frame.Finish());
+  }
+  worker_.Finish(end_);
+}
+
+}  // namespace profd

@@ -1,0 +1,117 @@
+// CaptureSession is one live capture as ingest sees it: the conversation with the target,
+// and the way of its chunks from shared memory to the decoder.
+//
+//   kArming ─ARMED─► kArmed ─Fire─► kFired ─Stop─► kStopping ─DRAINED─► kDraining ─► kFinishing
+//      │                │             │               │ (or 2 s)          ▲
+//      └──Stop──────────┴──Stop───────┼───────────────┘                   │
+//      └ ARM_FAILED, target gone: over└ target gone ──────────────────────┘
+//
+// While kFired, full chunks are copied out and given back every 1 to 10 ms, faster the
+// fuller the memory. In kDraining the target writes no more (or is given up on): what its
+// threads had in hand is copied too. Nothing here ever waits for the target or the disk.
+//
+// Threads:   the ingest thread.
+// Ownership: owns the memory and the worker; borrows the connection until ConnectionLost().
+#ifndef PROFD_DAEMON_INGEST_CAPTURE_SESSION_H_
+#define PROFD_DAEMON_INGEST_CAPTURE_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/capture/ports.h"
+#include "daemon/ingest/capture_memory.h"
+#include "daemon/ingest/connection.h"
+#include "daemon/ingest/decode_worker.h"
+#include "daemon/ingest/tick_clock.h"
+
+namespace profd {
+
+class CaptureSession {
+ public:
+  enum class State { kArming, kArmed, kFired, kStopping, kDraining, kFinishing };
+
+  struct Options {
+    uint64_t queue_bytes = 32 << 20;
+    // See DecodeWorker.
+    absl::Duration settle = absl::Milliseconds(50);
+    // How long a target may take from STOP to DRAINED.
+    absl::Duration drain_timeout = absl::Seconds(2);
+  };
+
+  // `done` runs on the worker's thread, last.
+  CaptureSession(std::string id, uint64_t number, TargetNumber target,
+                 std::unique_ptr<CaptureMemory> memory, TickClock& clock, CaptureSink& sink,
+                 const Options& options, TargetPort::Observer& observer, DecodeWorker::Done done);
+
+  const std::string& id() const { return id_; }
+  uint64_t number() const { return number_; }
+  TargetNumber target() const { return target_; }
+  State state() const { return state_; }
+  uint64_t memory_bytes() const { return memory_->size_bytes(); }
+  // False: there are no buffers; use it no further.
+  bool ok() const { return worker_.queue().ok(); }
+  // The session ended while the target had not let go of the memory, and it has not yet.
+  bool target_holds_memory() const { return end_.target_holds_memory && !let_go_; }
+
+  // Sends ARM.
+  void Begin(Connection& connection);
+  const Connection* connection() const { return connection_; }
+  // The target's answers. False: nobody waits for that.
+  bool OnArmed();
+  // Also after the time for it: the target lets go of the memory.
+  bool OnDrained(uint32_t stuck_writer_count);
+
+  void Fire(const FirePlan& plan);
+  void Stop(absl::Duration now);
+  // The target is gone, or only its library. In kArming the session is over by that.
+  void ConnectionLost(bool library_gone);
+  // Reads what is published now, waits for nobody. For the daemon's end.
+  void CutOff();
+
+  // Does what is due. Returns how long it may wait for the next call; infinite: for an event.
+  absl::Duration Poll(absl::Duration now);
+
+ private:
+  void SendStop();
+  void CopyFullChunks();
+  bool CopyChunk(uint32_t index, bool give_back);
+  void RetryPushes();
+  void AdaptPeriod(size_t copied, bool more);
+  void ReportProgress(absl::Duration now);
+  bool ReadProgress(Progress& progress);
+  void BeginDraining();
+  void PumpFinalChunks();
+
+  const std::string id_;
+  const uint64_t number_;
+  const TargetNumber target_;
+  const Options options_;
+  TickClock& clock_;
+  TargetPort::Observer& observer_;
+  const std::unique_ptr<CaptureMemory> memory_;
+  const absl::Duration longest_period_;
+
+  State state_ = State::kArming;
+  Connection* connection_ = nullptr;
+  FirePlan plan_;
+  bool let_go_ = false;
+  DecodeWorker::End end_;
+  absl::Duration drain_deadline_ = absl::InfiniteDuration();
+
+  absl::Duration period_ = absl::ZeroDuration();
+  std::vector<CaptureMemory::ChunkTag> found_;  // Kept for its room.
+  std::vector<uint32_t> unpushed_;  // Copied, but the free list would not take them yet.
+  size_t final_at_ = 0;             // Of found_, in kDraining.
+
+  Progress progress_;
+  absl::Duration progress_time_ = -absl::InfiniteDuration();
+
+  DecodeWorker worker_;  // Last: its thread uses the memory.
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_INGEST_CAPTURE_SESSION_H_

@@ -1,0 +1,93 @@
+#include "daemon/ingest/chunk_queue.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "proto/wire/capture_memory.h"
+
+namespace profd {
+namespace {
+
+constexpr size_t kMinCopies = 4;
+
+}  // namespace
+
+ChunkQueue::ChunkQueue(uint64_t bytes)
+    : copies_(std::max<size_t>(kMinCopies, (bytes + wire::kChunkBytes - 1) / wire::kChunkBytes)) {
+  // Pages come as they are touched, and go back to the system as a whole.
+  slab_ = mmap(nullptr, copies_.size() * wire::kChunkBytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (slab_ == MAP_FAILED) {
+    slab_ = nullptr;
+    return;
+  }
+  absl::MutexLock lock(&mu_);
+  for (size_t i = copies_.size(); i-- > 0;) {
+    copies_[i].bytes = static_cast<std::byte*>(slab_) + i * wire::kChunkBytes;
+    unused_.push_back(&copies_[i]);
+  }
+}
+
+ChunkQueue::~ChunkQueue() {
+  if (slab_ != nullptr) munmap(slab_, copies_.size() * wire::kChunkBytes);
+}
+
+ChunkCopy* ChunkQueue::Take() {
+  absl::MutexLock lock(&mu_);
+  if (unused_.empty()) return nullptr;
+  ChunkCopy* copy = unused_.back();
+  unused_.pop_back();
+  return copy;
+}
+
+void ChunkQueue::Give(ChunkCopy* copy) {
+  absl::MutexLock lock(&mu_);
+  unused_.push_back(copy);
+}
+
+void ChunkQueue::Push(ChunkCopy* copy) {
+  copy->copy_time = absl::Now();
+  absl::MutexLock lock(&mu_);
+  filled_.push_back(copy);
+  changed_.Signal();
+}
+
+void ChunkQueue::Close() {
+  absl::MutexLock lock(&mu_);
+  closed_ = true;
+  changed_.Signal();
+}
+
+bool ChunkQueue::IsPressing() const { return closed_ || unused_.size() < copies_.size() / 2; }
+
+ChunkCopy* ChunkQueue::Pop(absl::Duration settle, bool wait) {
+  absl::MutexLock lock(&mu_);
+  for (;;) {
+    if (filled_.empty()) {
+      if (closed_ || !wait) return nullptr;
+      changed_.Wait(&mu_);
+      continue;
+    }
+    const absl::Time due = filled_.front()->copy_time + settle;
+    if (IsPressing() || absl::Now() >= due) break;
+    if (!wait) return nullptr;
+    changed_.WaitWithDeadline(&mu_, due);
+  }
+  ChunkCopy* copy = filled_.front();
+  filled_.pop_front();
+  return copy;
+}
+
+bool ChunkQueue::closed() const {
+  absl::MutexLock lock(&mu_);
+  return closed_;
+}
+
+bool ChunkQueue::drained() const {
+  absl::MutexLock lock(&mu_);
+  return closed_ && filled_.empty();
+}
+
+}  // namespace profd

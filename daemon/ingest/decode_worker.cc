@@ -1,0 +1,163 @@
+#include "daemon/ingest/decode_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "daemon/ingest/ingest_thread.h"
+#include "proto/wire/clock.h"
+
+namespace profd {
+namespace {
+
+// Nothing counts this far; what says so lies, and its sums must not overflow.
+constexpr uint64_t kMaxCount = uint64_t{1} << 53;
+
+int64_t ReadCount(const std::atomic<uint64_t>& untrusted) {
+  return static_cast<int64_t>(std::min(untrusted.load(std::memory_order_relaxed), kMaxCount));
+}
+
+int64_t UnixNsOf(const ClockPair& epoch) {
+  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+  const auto now_mono_ns = static_cast<int64_t>(wire::ReadMonotonicNs());
+  return now_unix_ns - (now_mono_ns - epoch.mono_ns);
+}
+
+}  // namespace
+
+DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink,
+                           uint64_t queue_bytes, absl::Duration settle, Done done)
+    : memory_(memory),
+      clock_(clock),
+      sink_(sink),
+      settle_(settle),
+      queue_(queue_bytes),
+      epoch_(clock.Sample()),
+      epoch_unix_ns_(UnixNsOf(epoch_)),
+      done_(std::move(done)),
+      sequencer_(
+          queue_.capacity() / 4, [this](ChunkCopy* copy) { Decode(copy); },
+          [this](ChunkCopy* copy) { Reject(copy); }),
+      thread_(StartIngestThread("profd-decode", [this] { Run(); })) {}
+
+DecodeWorker::~DecodeWorker() {
+  if (!queue_.closed()) abandoned_.store(true, std::memory_order_relaxed);
+  queue_.Close();
+}
+
+void DecodeWorker::SetPlan(const FirePlan& plan) {
+  absl::MutexLock lock(&mu_);
+  plan_ = plan;
+}
+
+void DecodeWorker::Finish(const End& end) {
+  {
+    absl::MutexLock lock(&mu_);
+    end_ = end;
+  }
+  queue_.Close();
+}
+
+absl::Status DecodeWorker::sink_status() const {
+  absl::MutexLock lock(&mu_);
+  return sink_status_;
+}
+
+void DecodeWorker::Run() {
+  bool filling = true;
+  while (!abandoned_.load(std::memory_order_relaxed)) {
+    if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
+    if (ChunkCopy* copy = queue_.Pop(settle_, /*wait=*/!filling)) {
+      sequencer_.Accept(copy);
+    } else if (queue_.drained()) {
+      End end;
+      {
+        absl::MutexLock lock(&mu_);
+        end = end_;
+      }
+      std::move(done_)(Conclude(end), end);
+      return;
+    }
+  }
+}
+
+EventDecoder& DecodeWorker::decoder() {
+  if (!decoder_.has_value()) {
+    FirePlan plan;
+    {
+      absl::MutexLock lock(&mu_);
+      plan = plan_;
+    }
+    line_.emplace(clock_.LineThrough(epoch_));
+    book_.emplace(memory_.untrusted_header(), plan, epoch_.ticks);
+    decoder_.emplace(*line_, memory_, book_->ticks(), sink_);
+  }
+  return *decoder_;
+}
+
+void DecodeWorker::Decode(ChunkCopy* copy) {
+  EventDecoder& decoder = this->decoder();
+  book_->Refresh(clock_.Now());
+  decoder.Decode(
+      {.bytes = copy->bytes, .record_bytes = copy->record_bytes, .copy_ticks = copy->copy_ticks});
+  queue_.Give(copy);
+  NoteSink();
+}
+
+void DecodeWorker::Reject(ChunkCopy* copy) {
+  decoder().CountInvalidChunk();
+  queue_.Give(copy);
+}
+
+void DecodeWorker::NoteSink() {
+  stored_bytes_.store(sink_.approx_bytes(), std::memory_order_relaxed);
+  if (decoder_->sink_status().ok() || sink_failed_.load(std::memory_order_relaxed)) return;
+  {
+    absl::MutexLock lock(&mu_);
+    sink_status_ = decoder_->sink_status();
+  }
+  sink_failed_.store(true, std::memory_order_release);
+}
+
+DrainResult DecodeWorker::Conclude(const End& end) {
+  EventDecoder& decoder = this->decoder();
+  book_->Refresh(clock_.Now());
+  book_->Cut(end.cut_ticks);
+  sequencer_.Finish();
+  decoder.Finish();
+
+  DrainResult result;
+  result.windows = book_->Recorded(*line_, decoder);
+  result.epoch_unix_ns = epoch_unix_ns_;
+  const DecodeCounts& counts = decoder.counts();
+  result.event_count = counts.event_count;
+  result.warmup_event_count = counts.warmup_event_count;
+  result.open_range_count = counts.open_range_count;
+  result.truncated_range_count = counts.truncated_range_count;
+  const auto drop = [&result](DropReason reason) -> int64_t& {
+    return result.drops[static_cast<size_t>(reason)];
+  };
+  drop(DropReason::kInvalidRecord) = counts.invalid_count + sequencer_.gap_count();
+  drop(DropReason::kUnknownKind) = counts.unknown_kind_count;
+  drop(DropReason::kByteCap) = counts.byte_cap_count;
+  drop(DropReason::kDisk) = counts.disk_count;
+  drop(DropReason::kStuckWriter) = end.stuck_writer_count;
+  ReadHeaderCounts(result);
+  result.clock_error_ns = line_->ErrorAt(clock_.Sample());
+  result.target_gone = end.target_gone;
+  result.library_gone = end.library_gone;
+  result.sink_status = decoder.sink_status();
+  return result;
+}
+
+void DecodeWorker::ReadHeaderCounts(DrainResult& result) const {
+  const wire::CaptureMemoryHeader& header = memory_.untrusted_header();
+  static_assert(static_cast<int>(DropReason::kNoThreadState) == wire::kDropNoThreadState);
+  for (size_t i = 0; i <= wire::kDropNoThreadState; ++i) {
+    result.drops[i] = ReadCount(header.drops[i]);
+  }
+  result.other_name_event_count = ReadCount(header.other_name_event_count);
+  result.foreign_step_mark_count = ReadCount(header.foreign_step_mark_count);
+}
+
+}  // namespace profd

@@ -1,0 +1,103 @@
+// DecodeWorker is one capture's own thread ("profd-decode"): it takes copies of chunks
+// from its queue, decodes them into the sink, and at the end says what came of it. First
+// of all it finishes making the capture memory, which takes too long to arm after it.
+//
+// A copy is decoded only once it is `settle` old: by then a window edge that its events
+// lie beyond has been published, even if the thread that did so was interrupted between
+// reading the counter and storing it.
+//
+// Threads:   queue() and the accessors any; the rest belongs to the ingest thread. `done`
+//            runs on the worker, which touches the sink no more by then.
+// Ownership: memory, clock and sink must outlive the worker.
+#ifndef PROFD_DAEMON_INGEST_DECODE_WORKER_H_
+#define PROFD_DAEMON_INGEST_DECODE_WORKER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/capture/ports.h"
+#include "daemon/ingest/capture_memory.h"
+#include "daemon/ingest/chunk_queue.h"
+#include "daemon/ingest/chunk_sequencer.h"
+#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/tick_clock.h"
+#include "daemon/ingest/window_book.h"
+
+namespace profd {
+
+class DecodeWorker {
+ public:
+  // How the recording ended.
+  struct End {
+    uint64_t cut_ticks = 0;  // Windows that the target did not close end here.
+    bool target_gone = false;
+    bool library_gone = false;
+    uint32_t stuck_writer_count = 0;
+    bool target_holds_memory = false;  // It did not answer.
+  };
+  using Done = absl::AnyInvocable<void(DrainResult, const End&) &&>;
+
+  DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, uint64_t queue_bytes,
+               absl::Duration settle, Done done);
+  // Without Finish(): drops what is queued and never calls `done`. Joins.
+  ~DecodeWorker();
+
+  ChunkQueue& queue() { return queue_; }
+  const ChunkQueue& queue() const { return queue_; }
+
+  // Before the first chunk is pushed. Without a plan there are no windows.
+  void SetPlan(const FirePlan& plan);
+  // Everything was pushed. `done` follows.
+  void Finish(const End& end);
+
+  int64_t stored_bytes() const { return stored_bytes_.load(std::memory_order_relaxed); }
+  bool sink_failed() const { return sink_failed_.load(std::memory_order_acquire); }
+  absl::Status sink_status() const;
+
+ private:
+  void Run();
+  void Decode(ChunkCopy* copy);
+  void Reject(ChunkCopy* copy);
+  void NoteSink();
+  EventDecoder& decoder();
+  DrainResult Conclude(const End& end);
+  void ReadHeaderCounts(DrainResult& result) const;
+
+  CaptureMemory& memory_;
+  TickClock& clock_;
+  CaptureSink& sink_;
+  const absl::Duration settle_;
+  ChunkQueue queue_;
+  const ClockPair epoch_;
+  const int64_t epoch_unix_ns_;
+
+  std::atomic<bool> abandoned_{false};
+  std::atomic<int64_t> stored_bytes_{0};
+  std::atomic<bool> sink_failed_{false};
+
+  mutable absl::Mutex mu_;
+  FirePlan plan_ ABSL_GUARDED_BY(mu_) = {.repeat = 0};
+  End end_ ABSL_GUARDED_BY(mu_);
+  absl::Status sink_status_ ABSL_GUARDED_BY(mu_);
+
+  // The worker thread's.
+  Done done_;
+  ChunkSequencer sequencer_;
+  std::optional<TickLine> line_;
+  std::optional<WindowBook> book_;
+  std::optional<EventDecoder> decoder_;
+
+  std::jthread thread_;  // Last: it uses all of the above.
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_INGEST_DECODE_WORKER_H_

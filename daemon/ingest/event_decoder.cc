@@ -1,0 +1,407 @@
+#include "daemon/ingest/event_decoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "daemon/base/text.h"
+
+namespace profd {
+namespace {
+
+constexpr int64_t kJitterNs = 1000;
+constexpr int64_t kLookBackNs = int64_t{3600} * 1'000'000'000;
+// Between the target's counter and ours, on whatever cores they run.
+constexpr int64_t kClockSkewNs = 1'000'000;
+constexpr uint64_t kMaxStep = uint64_t{1} << 53;
+constexpr size_t kMaxThreadNameBytes = 63;
+// The key of a thread that is only named in events, apart from the serials of threads.
+constexpr uint64_t kOsThreadKey = uint64_t{1} << 32;
+
+template <typename T>
+T Load(const std::byte* from) {
+  T value;
+  memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+// Categories to come are shown as plain ranges.
+uint8_t RangeCategoryOf(uint16_t category) {
+  return category <= static_cast<uint16_t>(wire::RangeCategory::kOperator)
+             ? static_cast<uint8_t>(category)
+             : static_cast<uint8_t>(wire::RangeCategory::kUser);
+}
+
+}  // namespace
+
+EventDecoder::EventDecoder(const TickLine& line, const NameReader& names,
+                           std::span<const WindowTicks> windows, CaptureSink& sink)
+    : line_(line),
+      names_(names),
+      windows_(windows),
+      sink_(sink),
+      jitter_ticks_(line.TicksOf(kJitterNs)),
+      skew_ticks_(line.TicksOf(kClockSkewNs)),
+      earliest_ticks_(line.epoch().ticks - std::min(line.epoch().ticks, line.TicksOf(kLookBackNs))),
+      names_by_id_(wire::kMaxNames, kNotAsked) {
+  end_steps_.fill(-1);
+}
+
+void EventDecoder::Decode(const ChunkView& chunk) {
+  const auto serial = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, thread_serial));
+  const auto os_thread = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, os_thread));
+  const auto window = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, window));
+  const auto depth = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, open_depth));
+  Thread* thread = serial != 0 ? ThreadOf(serial, os_thread) : nullptr;
+  const bool is_empty = chunk.record_bytes == 0 && depth == 0;
+  if (thread == nullptr || !EnterChunk(*thread, window, is_empty)) return CountInvalidChunk();
+
+  latest_ticks_ = chunk.copy_ticks + skew_ticks_;
+  last_range_ = {};
+  thread_ = thread;
+  DecodeRecords(thread, chunk.bytes + wire::kChunkDataOffset, chunk.record_bytes);
+  Flush();
+  TakeStack(*thread, chunk.bytes);
+}
+
+EventDecoder::Thread* EventDecoder::ThreadOf(uint64_t key, uint32_t os_thread) {
+  const auto known = threads_by_key_.find(key);
+  if (known != threads_by_key_.end()) return known->second;
+  if (threads_.size() >= kMaxThreads) return nullptr;
+  Thread* thread = threads_.emplace_back(std::make_unique<Thread>()).get();
+  thread->index = static_cast<uint32_t>(threads_.size() - 1);
+  thread->os_thread = os_thread;
+  threads_by_key_[key] = thread;
+  return thread;
+}
+
+// False: a window that is not in the plan, or one that was over for this thread.
+bool EventDecoder::EnterChunk(Thread& thread, uint32_t window, bool is_empty) {
+  if (window >= windows_.size() || window < thread.window) return false;
+  if (window > thread.window) {
+    EmitOpen(thread);
+    thread.window = window;
+    thread.passed_start = false;
+    thread.last_end_by_depth.clear();
+  } else if (!is_empty) {
+    // The thread moved on and took its stack with it. (Killed while it did so, its new
+    // chunk is empty and the stack still stands in the old one.)
+    thread.open.clear();
+  }
+  window_ = windows_[window];
+  return true;
+}
+
+void EventDecoder::DecodeRecords(Thread* of_chunk, const std::byte* records, uint32_t bytes) {
+  uint32_t at = 0;
+  while (bytes - at >= sizeof(wire::EventHeader)) {
+    const auto header = Load<wire::EventHeader>(records + at);
+    const uint32_t size = header.size_bytes;
+    if (size < wire::kMinEventBytes || size > wire::kMaxEventBytes || size % 8 != 0 ||
+        size > bytes - at) {
+      ++counts_.invalid_count;
+      return;
+    }
+    if (header.thread == 0 && thread_ == of_chunk) [[likely]] {
+      counts_.invalid_count += !DecodeRecord(header, records + at);
+    } else {
+      counts_.invalid_count +=
+          !SelectThread(of_chunk, header.thread) || !DecodeRecord(header, records + at);
+    }
+    at += size;
+  }
+}
+
+// Makes `os_thread` (0: the chunk's own) the thread that rows are for.
+bool EventDecoder::SelectThread(Thread* of_chunk, uint32_t os_thread) {
+  const bool own = os_thread == 0 || os_thread == of_chunk->os_thread;
+  Thread* thread = own ? of_chunk : ThreadOf(kOsThreadKey | os_thread, os_thread);
+  if (thread == nullptr) return false;
+  if (thread == thread_) return true;
+  Flush();
+  thread_ = thread;
+  return own || EnterChunk(*thread, of_chunk->window, /*is_empty=*/true);
+}
+
+bool EventDecoder::DecodeRecord(const wire::EventHeader& header, const std::byte* record) {
+  switch (static_cast<wire::EventKind>(header.kind)) {
+    case wire::EventKind::kPad:
+      return true;
+    case wire::EventKind::kRange:
+      return header.size_bytes >= sizeof(wire::RangeEvent) && DecodeRange(record, header.flags);
+    case wire::EventKind::kInstant:
+      return header.size_bytes >= sizeof(wire::InstantEvent) && DecodeInstant(record);
+    case wire::EventKind::kCounter:
+      return header.size_bytes >= sizeof(wire::CounterEvent) && DecodeCounter(record);
+    case wire::EventKind::kMemory:
+      return header.size_bytes >= sizeof(wire::MemoryEvent) && DecodeMemory(record, header.flags);
+    case wire::EventKind::kStep:
+      return header.size_bytes >= sizeof(wire::StepEvent) && DecodeStep(record);
+    case wire::EventKind::kThreadName:
+      return header.size_bytes >= sizeof(wire::ThreadNameEvent) && DecodeThreadName(record);
+  }
+  ++counts_.unknown_kind_count;
+  return true;
+}
+
+bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
+  const auto event = Load<wire::RangeEvent>(record);
+  const uint32_t name = NameOf(event.name_id);
+  uint64_t start = event.start_ticks;
+  uint64_t end = start + event.duration_ticks;
+  if (name == kNoName || event.depth >= wire::kMaxRangeDepth || end < start ||
+      start < earliest_ticks_ || !AcceptTime(end) ||
+      !AcceptSibling(*thread_, event.depth, end, start)) {
+    return false;
+  }
+  last_range_ = {event.start_ticks, event.name_id, event.depth};
+  const bool cut = (flags & wire::kEventFlagTruncated) != 0 || start < window_.start;
+  switch (PlaceOf(end, end > start)) {
+    case Place::kWarmup:
+      ++counts_.warmup_event_count;
+      break;
+    case Place::kInside:
+      AppendRange(start, end, name, event.depth, event.category, cut ? kRangeTruncated : 0);
+      break;
+    case Place::kPastEnd:
+      if (start >= window_.end) {
+        ++counts_.outside_event_count;
+        break;
+      }
+      AppendRange(start, window_.end, name, event.depth, event.category,
+                  kRangeOpen | (cut ? kRangeTruncated : 0));
+      break;
+  }
+  return true;
+}
+
+bool EventDecoder::DecodeInstant(const std::byte* record) {
+  const auto event = Load<wire::InstantEvent>(record);
+  const uint32_t name = NameOf(event.name_id);
+  uint64_t ticks = event.time_ticks;
+  if (name == kNoName || !AcceptTime(ticks)) return false;
+  if (KeepPoint(ticks)) instants_.push_back({.time_ns = line_.ToNs(ticks), .name = name});
+  return true;
+}
+
+bool EventDecoder::DecodeCounter(const std::byte* record) {
+  const auto event = Load<wire::CounterEvent>(record);
+  const uint32_t name = NameOf(event.name_id);
+  uint64_t ticks = event.time_ticks;
+  if (name == kNoName || !AcceptTime(ticks)) return false;
+  if (KeepPoint(ticks)) {
+    counters_.push_back({.time_ns = line_.ToNs(ticks), .value = event.value, .name = name});
+  }
+  return true;
+}
+
+bool EventDecoder::DecodeMemory(const std::byte* record, uint8_t flags) {
+  const auto event = Load<wire::MemoryEvent>(record);
+  uint64_t ticks = event.time_ticks;
+  if (event.bytes < 0 || event.total_allocated_bytes < -1 || event.total_reserved_bytes < -1 ||
+      event.device_type > static_cast<uint16_t>(wire::DeviceType::kCuda) ||
+      event.device_index < 0 || !AcceptTime(ticks)) {
+    return false;
+  }
+  if (!KeepPoint(ticks)) return true;
+  // Categories to come count as unknown.
+  const uint16_t category = event.category <= wire::kMaxMemoryCategory ? event.category : 0;
+  memory_.push_back({.time_ns = line_.ToNs(ticks),
+                     .address = event.address,
+                     .bytes = event.bytes,
+                     .total_allocated_bytes = event.total_allocated_bytes,
+                     .total_reserved_bytes = event.total_reserved_bytes,
+                     .device_type = static_cast<uint8_t>(event.device_type),
+                     .device_index = event.device_index,
+                     .category = static_cast<uint8_t>(category),
+                     .is_free = (flags & wire::kEventFlagFree) != 0});
+  return true;
+}
+
+bool EventDecoder::DecodeStep(const std::byte* record) {
+  const auto event = Load<wire::StepEvent>(record);
+  uint64_t ticks = event.time_ticks;
+  const auto step = static_cast<int64_t>(event.step);
+  if (event.step > kMaxStep || step < last_step_ || !AcceptTime(ticks)) return false;
+  thread_->marks_steps = true;
+  if (window_.start != 0 && ticks >= window_.start) {
+    thread_->passed_start = true;
+    if (window_.end == 0 || ticks <= window_.end) end_steps_[thread_->window] = step;
+  }
+  // A mark between two windows stands in both.
+  if (step != last_step_) steps_.push_back({.time_ns = line_.ToNs(ticks), .step = step});
+  last_step_ = step;
+  return true;
+}
+
+bool EventDecoder::DecodeThreadName(const std::byte* record) {
+  const auto event = Load<wire::ThreadNameEvent>(record);
+  std::string bytes;
+  if (!names_.ReadName(event.name_id, bytes)) return false;
+  std::string name = ForDisplay(bytes, kMaxThreadNameBytes);
+  if (name != thread_->name) {
+    thread_->name = std::move(name);
+    thread_->announced = false;
+  }
+  return true;
+}
+
+uint32_t EventDecoder::LookUpName(uint32_t wire_id) {
+  std::string bytes;
+  uint32_t& slot = names_by_id_[wire_id];
+  slot = kNoName;
+  if (wire_id == wire::kNoNameId || !names_.ReadName(wire_id, bytes)) return slot;
+  const auto [entry, added] =
+      name_ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(name_ids_.size()));
+  slot = entry->second;
+  if (added && sink_status_.ok()) NoteSinkStatus(sink_.AddName(slot, entry->first));
+  return slot;
+}
+
+bool EventDecoder::AcceptTime(uint64_t& ticks) {
+  if (ticks < thread_->last_end_ticks) {
+    if (thread_->last_end_ticks - ticks >= jitter_ticks_) return false;
+    ticks = thread_->last_end_ticks;
+  }
+  if (ticks < earliest_ticks_ || ticks > latest_ticks_) return false;
+  thread_->last_end_ticks = ticks;
+  return true;
+}
+
+bool EventDecoder::AcceptSibling(Thread& thread, uint32_t depth, uint64_t end_ticks,
+                                 uint64_t& start_ticks) {
+  std::vector<uint64_t>& last_ends = thread.last_end_by_depth;
+  if (depth >= last_ends.size()) last_ends.resize(depth + 1, 0);
+  uint64_t& last_end = last_ends[depth];
+  if (start_ticks < last_end) {
+    if (last_end - start_ticks >= jitter_ticks_) return false;
+    start_ticks = std::min(last_end, end_ticks);
+  }
+  last_end = end_ticks;
+  return true;
+}
+
+EventDecoder::Place EventDecoder::PlaceOf(uint64_t ticks, bool has_length) const {
+  if (window_.start == 0 || ticks < window_.start) return Place::kWarmup;
+  if (ticks == window_.start) {
+    const bool before = thread_->marks_steps ? !thread_->passed_start : has_length;
+    return before ? Place::kWarmup : Place::kInside;
+  }
+  return window_.end != 0 && ticks > window_.end ? Place::kPastEnd : Place::kInside;
+}
+
+bool EventDecoder::KeepPoint(uint64_t ticks) {
+  switch (PlaceOf(ticks, /*has_length=*/false)) {
+    case Place::kWarmup:
+      ++counts_.warmup_event_count;
+      return false;
+    case Place::kInside:
+      return true;
+    case Place::kPastEnd:
+      ++counts_.outside_event_count;
+      return false;
+  }
+  return false;
+}
+
+void EventDecoder::AppendRange(uint64_t start_ticks, uint64_t end_ticks, uint32_t name,
+                               uint32_t depth, uint16_t category, uint8_t flags) {
+  const int64_t start_ns = line_.ToNs(start_ticks);
+  ranges_.push_back({.start_ns = start_ns,
+                     .duration_ns = line_.ToNs(end_ticks) - start_ns,
+                     .name = name,
+                     .depth = static_cast<uint16_t>(depth),
+                     .category = RangeCategoryOf(category),
+                     .flags = flags});
+  thread_->last_kept_ticks = end_ticks;
+  open_in_ranges_ += (flags & kRangeOpen) != 0;
+  truncated_in_ranges_ += (flags & kRangeTruncated) != 0;
+}
+
+void EventDecoder::TakeStack(Thread& thread, const std::byte* chunk) {
+  auto depth = Load<uint32_t>(chunk + offsetof(wire::ChunkHeader, open_depth));
+  if (depth == 0) return;
+  if (depth > wire::kMaxRangeDepth) {
+    ++counts_.invalid_count;
+    return;
+  }
+  const std::byte* stack = chunk + offsetof(wire::ChunkHeader, open_ranges);
+  const auto innermost = Load<wire::OpenRange>(stack + (depth - 1) * sizeof(wire::OpenRange));
+  // A range's record is published before it leaves the stack.
+  if (last_range_.depth == depth - 1 && last_range_.start_ticks == innermost.start_ticks &&
+      last_range_.name_id == innermost.name_id) {
+    --depth;
+  }
+  thread.open.resize(depth);
+  memcpy(thread.open.data(), stack, depth * sizeof(wire::OpenRange));
+}
+
+void EventDecoder::EmitOpen(Thread& thread) {
+  const std::vector<wire::OpenRange> open = std::exchange(thread.open, {});
+  const WindowTicks window = windows_[thread.window];
+  if (window.start == 0) return;
+  thread_ = &thread;
+  // A row that was kept before the window's end was known may lie behind it.
+  const uint64_t end = std::max(window.end, thread.last_kept_ticks);
+  uint64_t inner_start = end;
+  for (size_t depth = open.size(); depth-- > 0;) {
+    const wire::OpenRange& range = open[depth];
+    if (range.start_ticks >= window.end && range.start_ticks <= latest_ticks_) continue;
+    const uint32_t name = NameOf(range.name_id);
+    uint64_t start = range.start_ticks;
+    if (name == kNoName || start < earliest_ticks_ || start > inner_start ||
+        !AcceptSibling(thread, static_cast<uint32_t>(depth), end, start)) {
+      ++counts_.invalid_count;
+      continue;
+    }
+    inner_start = start;
+    AppendRange(start, end, name, static_cast<uint32_t>(depth), range.category,
+                kRangeOpen | (start < window.start ? kRangeTruncated : 0));
+  }
+  Flush();
+}
+
+void EventDecoder::Finish() {
+  for (const std::unique_ptr<Thread>& thread : threads_) EmitOpen(*thread);
+}
+
+void EventDecoder::Flush() {
+  if (!thread_->announced && sink_status_.ok()) {
+    NoteSinkStatus(sink_.AddThread(
+        {.index = thread_->index, .os_thread = thread_->os_thread, .name = thread_->name}));
+    thread_->announced = true;
+  }
+  if (FlushRows(ranges_, &CaptureSink::AppendRanges)) {
+    counts_.open_range_count += open_in_ranges_;
+    counts_.truncated_range_count += truncated_in_ranges_;
+  }
+  open_in_ranges_ = 0;
+  truncated_in_ranges_ = 0;
+  FlushRows(instants_, &CaptureSink::AppendInstants);
+  FlushRows(counters_, &CaptureSink::AppendCounters);
+  FlushRows(memory_, &CaptureSink::AppendMemory);
+  const int64_t events = counts_.event_count;
+  FlushRows(steps_, &CaptureSink::AppendSteps);
+  counts_.event_count = events;
+}
+
+template <typename Row>
+bool EventDecoder::FlushRows(std::vector<Row>& rows,
+                             absl::Status (CaptureSink::*append)(uint32_t, std::span<const Row>)) {
+  if (rows.empty()) return false;
+  const auto count = static_cast<int64_t>(rows.size());
+  if (sink_status_.ok()) NoteSinkStatus((sink_.*append)(thread_->index, rows));
+  rows.clear();
+  if (sink_status_.ok()) {
+    counts_.event_count += count;
+    return true;
+  }
+  (absl::IsOutOfRange(sink_status_) ? counts_.byte_cap_count : counts_.disk_count) += count;
+  return false;
+}
+
+void EventDecoder::NoteSinkStatus(const absl::Status& status) {
+  if (sink_status_.ok()) sink_status_ = status;
+}
+
+}  // namespace profd

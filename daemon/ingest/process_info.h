@@ -1,0 +1,48 @@
+// Who is at the other end of a socket, as the kernel tells it.
+//
+// Threads: any.
+#ifndef PROFD_DAEMON_INGEST_PROCESS_INFO_H_
+#define PROFD_DAEMON_INGEST_PROCESS_INFO_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/base/unique_fd.h"
+
+namespace profd {
+
+// A process that cannot be mistaken for a later one of the same pid: `pidfd` names it.
+struct PeerProcess {
+  int64_t pid = 0;  // In our pid namespace.
+  int64_t uid = 0;
+  int64_t gid = 0;
+  UniqueFd pidfd;  // Readable once the process has ended.
+};
+
+// The process that connected `socket`, from SO_PEERCRED. NOT_FOUND: it has ended, or
+// lives where our pid namespace does not reach.
+absl::StatusOr<PeerProcess> IdentifyPeer(int socket);
+
+// True once the process of `pidfd` has ended.
+bool HasEnded(int pidfd);
+
+// What /proc says of a process. `command` and `cgroup` are cleaned for display.
+struct ProcessFacts {
+  int64_t start_ticks = 0;  // With the pid, names the process.
+  int64_t parent_pid = 0;
+  int64_t namespace_pid = 0;
+  // In another pid or user namespace than we, or it cannot be told.
+  bool foreign_namespace = true;
+  std::string command;
+  std::string cgroup;
+};
+
+// NOT_FOUND: no such process. `proc` is "/proc", but for tests.
+absl::StatusOr<ProcessFacts> ReadProcessFacts(int64_t pid,
+                                              const std::filesystem::path& proc = "/proc");
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_INGEST_PROCESS_INFO_H_

@@ -1,0 +1,106 @@
+#include "daemon/ingest/status_page_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+
+namespace profd {
+namespace {
+
+// A target that says more than this is not to be believed; sums of it do not overflow.
+constexpr uint64_t kMaxCount = uint64_t{1} << 53;
+constexpr double kNsPerSecond = 1e9;
+// No mark for this many steps' time: the rate says nothing about now.
+constexpr double kStaleSteps = 10;
+constexpr double kStaleNs = 10 * kNsPerSecond;
+
+int64_t ReadCount(const std::atomic<uint64_t>& untrusted) {
+  return static_cast<int64_t>(std::min(untrusted.load(std::memory_order_relaxed), kMaxCount));
+}
+
+// The mark of `step`, unless it is being written or is another step's by now.
+std::optional<uint64_t> ReadTicks(const wire::StatusStep& slot, int64_t step) {
+  const auto wanted = static_cast<uint64_t>(step) + 1;
+  if (slot.step_plus_1.load(std::memory_order_acquire) != wanted) return std::nullopt;
+  const uint64_t ticks = slot.ticks.load(std::memory_order_acquire);
+  if (slot.step_plus_1.load(std::memory_order_acquire) != wanted) return std::nullopt;
+  return ticks;
+}
+
+}  // namespace
+
+absl::StatusOr<StatusPageView> StatusPageView::Create(uint64_t step_mark_count,
+                                                      const TickClock& clock) {
+  ASSIGN_OR_RETURN(MappedMemfd memory, MappedMemfd::Create("profd-status", wire::kStatusPageBytes));
+  if (!memory.Allocate(0, wire::kStatusPageBytes)) {
+    return absl::ResourceExhaustedError("no memory left for a status page on this node");
+  }
+  StatusPageView view(std::move(memory), clock);
+  view.page_->step_mark_count.store(std::min(step_mark_count, kMaxCount),
+                                    std::memory_order_relaxed);
+  return view;
+}
+
+StatusPageView::StatusPageView(MappedMemfd memory, const TickClock& clock)
+    : memory_(std::move(memory)), page_(new (memory_.data()) wire::StatusPage{}), clock_(&clock) {
+  page_->magic = wire::kStatusPageMagic;
+  page_->version = wire::kStatusPageVersion;
+}
+
+void StatusPageView::Read(double ns_per_tick, TargetInfo& info) const {
+  info.step_mark_count = ReadCount(page_->step_mark_count);
+  info.current_step = info.step_mark_count - 1;
+  info.foreign_step_mark_count = ReadCount(page_->foreign_step_mark_count);
+  info.dropped_event_count = ReadCount(page_->dropped_event_count);
+  info.steps_per_second = StepsPerSecond(ns_per_tick);
+}
+
+std::vector<StatusPageView::Mark> StatusPageView::ReadMarks() const {
+  const int64_t count = ReadCount(page_->step_mark_count);
+  const uint64_t now = clock_->Now();
+  std::vector<Mark> marks;  // Newest first.
+  marks.reserve(wire::kStatusPageSteps);
+  for (int64_t step = count - 1; step >= std::max<int64_t>(0, count - wire::kStatusPageSteps);
+       --step) {
+    const auto ticks = ReadTicks(page_->steps[step % wire::kStatusPageSteps], step);
+    const uint64_t latest = marks.empty() ? now : marks.back().ticks;
+    if (!ticks.has_value() || *ticks > latest) break;
+    marks.push_back({step, *ticks});
+  }
+  std::reverse(marks.begin(), marks.end());
+  return marks;
+}
+
+double StatusPageView::StepsPerSecond(double ns_per_tick) const {
+  const std::vector<Mark> marks = ReadMarks();
+  if (marks.size() < 2) return 0;
+  const double span_ns =
+      static_cast<double>(marks.back().ticks - marks.front().ticks) * ns_per_tick;
+  if (span_ns <= 0) return 0;
+  const double step_ns = span_ns / static_cast<double>(marks.size() - 1);
+  const double idle_ns = static_cast<double>(clock_->Now() - marks.back().ticks) * ns_per_tick;
+  if (idle_ns > std::max(kStaleNs, kStaleSteps * step_ns)) return 0;
+  return kNsPerSecond / step_ns;
+}
+
+int64_t StatusPageView::MedianStepNs(double ns_per_tick, int64_t first_step,
+                                     int64_t end_step) const {
+  const std::vector<Mark> marks = ReadMarks();
+  std::vector<int64_t> lengths;
+  for (size_t i = 1; i < marks.size(); ++i) {
+    const Mark& start = marks[i - 1];
+    if (start.step < first_step || start.step >= end_step) continue;
+    lengths.push_back(llrint(static_cast<double>(marks[i].ticks - start.ticks) * ns_per_tick));
+  }
+  if (lengths.empty()) return 0;
+  const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return *middle;
+}
+
+}  // namespace profd

@@ -1,0 +1,83 @@
+// TargetRegistry is the list of this node's targets and of what captures cost them: which
+// target has a live capture, and how much of the node's capture memory is spoken for.
+//
+// A target's capture ends in two steps: the capture is over (its events are stored), and
+// the target has let go of the memory. Usually they come together. A target that was
+// stopped (SIGSTOP) keeps its mapping: until it answers or ends, its memory stays counted
+// and it cannot be captured again.
+//
+// Threads: any.
+#ifndef PROFD_DAEMON_INGEST_TARGET_REGISTRY_H_
+#define PROFD_DAEMON_INGEST_TARGET_REGISTRY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/capture/ports.h"
+#include "daemon/ingest/status_page_view.h"
+#include "daemon/ingest/tick_clock.h"
+#include "proto/wire/frame.h"
+
+namespace profd {
+
+class TargetRegistry {
+ public:
+  explicit TargetRegistry(int64_t memory_cap_bytes) : memory_cap_bytes_(memory_cap_bytes) {}
+
+  void SetMemoryCap(int64_t bytes);
+
+  // The clock for targets whose ticks are of that kind; made at its first use, kept.
+  TickClock& ClockOf(wire::ClockKind kind);
+
+  // Adds a target; returns its number.
+  TargetNumber Add(TargetInfo info, TickClock& clock, StatusPageView page);
+  // What it held is free again.
+  void Remove(TargetNumber target);
+  void MergeMetadata(TargetNumber target, const std::map<std::string, std::string>& metadata);
+  int64_t size() const;
+
+  std::vector<TargetInfo> List() const;
+  std::optional<TargetInfo> Find(TargetNumber target) const;
+  int64_t MedianStepNs(TargetNumber target, int64_t first_step, int64_t end_step) const;
+
+  struct Reservation {
+    uint64_t memory_bytes;
+    TickClock* clock;
+  };
+  // Speaks for the memory of a capture. Errors as TargetPort::Arm.
+  absl::StatusOr<Reservation> Reserve(TargetNumber target, const ArmRequest& request);
+  // The capture is over. `held`: the target has its memory still.
+  void EndCapture(TargetNumber target, uint64_t memory_bytes, bool held);
+  // The target let go of what it held, if it did.
+  void LetGo(TargetNumber target);
+
+ private:
+  struct Target {
+    TargetInfo info;
+    TickClock* clock;
+    StatusPageView page;
+    std::string live_capture;  // Id; empty: none.
+    uint64_t held_bytes = 0;
+  };
+  static TargetInfo InfoOf(const Target& target);
+
+  mutable absl::Mutex mu_;
+  std::map<TargetNumber, Target> targets_ ABSL_GUARDED_BY(mu_);
+  std::map<wire::ClockKind, std::unique_ptr<TickClock>> clocks_ ABSL_GUARDED_BY(mu_);
+  TargetNumber last_number_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t memory_cap_bytes_ ABSL_GUARDED_BY(mu_);
+  uint64_t reserved_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_INGEST_TARGET_REGISTRY_H_

@@ -1,0 +1,269 @@
+#include "daemon/ingest/target_server.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/time/clock.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/ingest/ingest_thread.h"
+#include "daemon/ingest/target_server_peer.h"
+#include "proto/wire/clock.h"
+
+namespace profd {
+namespace {
+
+constexpr int kMaxEvents = 64;
+constexpr absl::Duration kCutOffPoll = absl::Milliseconds(1);
+
+// Rounded up: a timer that fires early would find nothing to do.
+int ToEpollTimeout(absl::Duration wait) {
+  if (wait == absl::InfiniteDuration()) return -1;
+  const double ms = std::ceil(absl::ToDoubleMilliseconds(wait));
+  return static_cast<int>(std::clamp(ms, 0.0, 1e6));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::Create(
+    const std::filesystem::path& socket_dir, Options options, Clock& clock) {
+  ASSIGN_OR_RETURN(AgentSocket socket, AgentSocket::Listen(socket_dir));
+  return CreateFrom(std::move(socket), std::move(options), clock);
+}
+
+absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFromSocket(UniqueFd listener,
+                                                                             Options options,
+                                                                             Clock& clock) {
+  ASSIGN_OR_RETURN(AgentSocket socket, AgentSocket::Inherit(std::move(listener)));
+  return CreateFrom(std::move(socket), std::move(options), clock);
+}
+
+absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFrom(AgentSocket socket,
+                                                                       Options options,
+                                                                       Clock& clock) {
+  std::unique_ptr<TargetServer> server(
+      new TargetServer(std::move(socket), std::move(options), clock));
+  if (!server->epoll_.valid() || !server->wakeup_.valid() ||
+      !server->Watch(server->socket_.fd(), kListenerTag) ||
+      !server->Watch(server->wakeup_.get(), kWakeupTag)) {
+    return absl::ResourceExhaustedError("no file descriptors left for the agent socket");
+  }
+  return server;
+}
+
+TargetServer::TargetServer(AgentSocket socket, Options options, Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      registry_(options_.memory_cap_bytes),
+      log_limiter_(absl::Seconds(1), clock),
+      wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      socket_(std::move(socket)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  // Slopes of clocks get better with age.
+  registry_.ClockOf(wire::DetectClockKind());
+}
+
+TargetServer::~TargetServer() { Shutdown(); }
+
+void TargetServer::Start(Observer& observer) {
+  observer_ = &observer;
+  {
+    absl::MutexLock lock(&mu_);
+    life_ = Life::kRunning;
+  }
+  thread_ = StartIngestThread("profd-ingest", [this] { Run(); });
+}
+
+void TargetServer::Shutdown() {
+  {
+    absl::MutexLock lock(&mu_);
+    life_ = Life::kStopped;
+  }
+  stop_.store(true, std::memory_order_relaxed);
+  Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool TargetServer::Post(Command command) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (life_ != Life::kRunning) return false;
+    commands_.push_back(std::move(command));
+  }
+  Wake();
+  return true;
+}
+
+void TargetServer::Wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wakeup_.get(), &one, sizeof(one));
+}
+
+absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, CaptureSink& sink) {
+  ASSIGN_OR_RETURN(const TargetRegistry::Reservation reserved, registry_.Reserve(target, request));
+  const uint64_t number = last_capture_number_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const auto give_up = [&](absl::Status why) {
+    registry_.EndCapture(target, reserved.memory_bytes, /*held=*/false);
+    return why;
+  };
+  absl::StatusOr<std::unique_ptr<CaptureMemory>> memory =
+      CaptureMemory::Create(number, reserved.memory_bytes);
+  if (!memory.ok()) return give_up(memory.status());
+  auto done = [this, target, id = request.capture_id, bytes = reserved.memory_bytes](
+                  DrainResult result, const DecodeWorker::End& end) {
+    // First, so that whoever hears of it can arm the next.
+    registry_.EndCapture(target, bytes, end.target_holds_memory);
+    observer_->OnDrained(id, std::move(result));
+    Post(FinishedCommand{id});
+  };
+  auto session = std::make_unique<CaptureSession>(request.capture_id, number, target,
+                                                  *std::move(memory), *reserved.clock, sink,
+                                                  options_.capture, *observer_, std::move(done));
+  if (!session->ok()) {
+    return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
+  }
+  if (!Post(ArmCommand{std::move(session)})) {
+    return give_up(absl::UnavailableError("profd is stopping"));
+  }
+  return absl::OkStatus();
+}
+
+void TargetServer::Fire(std::string_view capture_id, const FirePlan& plan) {
+  Post(FireCommand{std::string(capture_id), plan});
+}
+
+void TargetServer::Stop(std::string_view capture_id) { Post(StopCommand{std::string(capture_id)}); }
+
+void TargetServer::Run() {
+  epoll_event events[kMaxEvents];
+  absl::Duration wait = absl::InfiniteDuration();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const int count = epoll_wait(epoll_.get(), events, kMaxEvents, ToEpollTimeout(wait));
+    counters_.wakeups.fetch_add(1, std::memory_order_relaxed);
+    for (int i = 0; i < count; ++i) HandleEvent(events[i].data.u64);
+    const absl::Duration now = clock_.Monotonic();
+    wait = std::min(RunSessions(now), RunDeadlines(now));
+  }
+  HandleCommands();
+  CutOffSessions();
+  peers_.clear();
+}
+
+void TargetServer::HandleEvent(uint64_t tag) {
+  if (tag == kListenerTag) return AcceptAll();
+  if (tag == kWakeupTag) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t got = read(wakeup_.get(), &count, sizeof(count));
+    return HandleCommands();
+  }
+  Peer* peer = PeerById(tag / 2);
+  if (peer == nullptr) return;
+  if (tag % 2 == 0) {
+    HandleReadable(*peer);
+  } else {
+    HandleEnded(*peer);
+  }
+}
+
+absl::Duration TargetServer::RunSessions(absl::Duration now) {
+  absl::Duration wait = absl::InfiniteDuration();
+  std::vector<TargetNumber> broken;
+  for (const auto& [id, session] : sessions_) {
+    wait = std::min(wait, session->Poll(now));
+    const Connection* connection = session->connection();
+    if (connection != nullptr && connection->broken()) broken.push_back(session->target());
+  }
+  for (const TargetNumber target : broken) {
+    if (Peer* peer = PeerOf(target)) HangUp(*peer);
+    wait = absl::ZeroDuration();
+  }
+  return wait;
+}
+
+void TargetServer::HandleCommands() {
+  std::vector<Command> commands;
+  {
+    absl::MutexLock lock(&mu_);
+    commands.swap(commands_);
+  }
+  for (Command& command : commands) {
+    std::visit([this](auto& each) { Handle(std::move(each)); }, command);
+  }
+}
+
+void TargetServer::Handle(ArmCommand command) {
+  CaptureSession& session = *command.session;
+  sessions_[session.id()] = std::move(command.session);
+  Peer* peer = PeerOf(session.target());
+  if (peer == nullptr || peer->hung_up) {
+    return AbandonArming(session,
+                         absl::UnavailableError(StrCat("target ", session.target(), " has ended")));
+  }
+  session.Begin(peer->connection);
+}
+
+void TargetServer::Handle(FireCommand command) {
+  if (CaptureSession* session = SessionOf(command.capture_id)) session->Fire(command.plan);
+}
+
+void TargetServer::Handle(StopCommand command) {
+  if (CaptureSession* session = SessionOf(command.capture_id)) session->Stop(clock_.Monotonic());
+}
+
+void TargetServer::Handle(FinishedCommand command) {
+  const auto it = sessions_.find(command.capture_id);
+  if (it == sessions_.end()) return;
+  const CaptureSession& session = *it->second;
+  Peer* peer = PeerOf(session.target());
+  if (session.target_holds_memory() && peer != nullptr) {
+    peer->unanswered_number = session.number();
+  } else {
+    registry_.LetGo(session.target());
+  }
+  sessions_.erase(it);
+}
+
+void TargetServer::CutOffSessions() {
+  while (!sessions_.empty()) {
+    CaptureSession& session = *sessions_.begin()->second;
+    if (session.state() == CaptureSession::State::kArming) {
+      AbandonArming(session, absl::UnavailableError("profd is stopping"));
+      continue;
+    }
+    session.CutOff();
+    while (session.state() != CaptureSession::State::kFinishing) {
+      session.Poll(clock_.Monotonic());
+      absl::SleepFor(kCutOffPoll);
+    }
+    sessions_.erase(sessions_.begin());
+  }
+}
+
+void TargetServer::AbandonArming(CaptureSession& session, absl::Status why) {
+  const std::string id = session.id();
+  registry_.EndCapture(session.target(), session.memory_bytes(), /*held=*/false);
+  sessions_.erase(id);
+  observer_->OnArmFailed(id, std::move(why));
+}
+
+CaptureSession* TargetServer::SessionOf(std::string_view capture_id) {
+  const auto it = sessions_.find(capture_id);
+  return it != sessions_.end() ? it->second.get() : nullptr;
+}
+
+CaptureSession* TargetServer::SessionOf(TargetNumber target) {
+  for (const auto& [id, session] : sessions_) {
+    // A finishing session's target may have its next capture already.
+    if (session->target() == target && session->state() != CaptureSession::State::kFinishing) {
+      return session.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace profd
