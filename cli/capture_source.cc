@@ -1,0 +1,136 @@
+#include "cli/capture_source.h"
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "cli/daemon_client.h"
+#include "cli/errors.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::cli {
+namespace {
+
+// Ends a long export when asked to, and passes all else on.
+class AbortableSink final : public exporter::ByteSink {
+ public:
+  AbortableSink(exporter::ByteSink& out, const std::atomic<bool>& aborted)
+      : out_(out), aborted_(aborted) {}
+  absl::Status Append(std::string_view bytes) override {
+    if (aborted_.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
+    return out_.Append(bytes);
+  }
+  absl::Status Finish() override { return out_.Finish(); }
+
+ private:
+  exporter::ByteSink& out_;
+  const std::atomic<bool>& aborted_;
+};
+
+class FileSource final : public CaptureSource {
+ public:
+  FileSource(std::string path, std::unique_ptr<store::CaptureReader> reader)
+      : path_(std::move(path)),
+        reader_(std::move(reader)),
+        view_(ViewOf(reader_->record(), {reader_->steps().begin(), reader_->steps().end()})) {}
+
+  const CaptureView& view() const override { return view_; }
+  const std::string& shown_name() const override { return path_; }
+
+  absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
+    return report::SummarizeOps(*reader_, options);
+  }
+  absl::StatusOr<report::StepTable> Steps() override { return report::SummarizeSteps(*reader_); }
+  absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
+    return report::SummarizeMemory(*reader_, options);
+  }
+  absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
+    AbortableSink abortable(sink, aborted_);
+    return exporter::ExportTrace(*reader_, format, abortable);
+  }
+  void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
+
+ private:
+  const std::string path_;
+  const std::unique_ptr<store::CaptureReader> reader_;
+  const CaptureView view_;
+  std::atomic<bool> aborted_ = false;
+};
+
+class DaemonSource final : public CaptureSource {
+ public:
+  DaemonSource(DaemonClient& daemon, CaptureView view) : daemon_(daemon), view_(std::move(view)) {}
+
+  const CaptureView& view() const override { return view_; }
+  const std::string& shown_name() const override { return view_.record.id; }
+
+  absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
+    return daemon_.GetOperators(view_.record.id, options);
+  }
+  absl::StatusOr<report::StepTable> Steps() override { return daemon_.GetSteps(view_.record.id); }
+  absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
+    return daemon_.GetMemory(view_.record.id, options);
+  }
+  absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
+    RETURN_IF_ERROR(daemon_.ExportTrace(
+        view_.record.id, format, [&](std::string_view piece) { return sink.Append(piece); }));
+    return sink.Finish();
+  }
+  void Abort() override { daemon_.Abort(); }
+
+ private:
+  DaemonClient& daemon_;
+  const CaptureView view_;
+};
+
+}  // namespace
+
+bool NamesFile(std::string_view text) {
+  return text.ends_with(".profd") ||
+         (text.find('/') != std::string_view::npos && !text.starts_with("captures/"));
+}
+
+absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
+  constexpr std::string_view kPrefix = "captures/";
+  if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
+  if (!IsUlidPrefix(text)) {
+    return UsageError(StrCat("'", ForDisplay(text, 80),
+                             "' is neither the id of a capture (`profctl captures` lists them) nor "
+                             "a file ending in .profd"));
+  }
+  std::string id(text);
+  for (char& c : id) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return id;
+}
+
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = store::CaptureReader::Open(path);
+  if (reader.ok()) {
+    return std::unique_ptr<CaptureSource>(new FileSource(path, *std::move(reader)));
+  }
+  // The command line was right; what the file holds is not.
+  return LocalFailure(reader.status().code() == absl::StatusCode::kInvalidArgument
+                          ? absl::DataLossError(reader.status().message())
+                          : reader.status());
+}
+
+std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view) {
+  return std::make_unique<DaemonSource>(daemon, std::move(view));
+}
+
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
+                                                                 const std::string& text) {
+  if (NamesFile(text)) return OpenCaptureFile(text);
+  ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  ASSIGN_OR_RETURN(CaptureView view, daemon->GetCapture(id));
+  return NewDaemonSource(*daemon, std::move(view));
+}
+
+}  // namespace profd::cli

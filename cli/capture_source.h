@@ -1,0 +1,55 @@
+// CaptureSource: one stored capture, in a daemon or in a file, with the reports over it.
+// Commands that show or export a capture see only this.
+//
+// Threads: one caller; Abort() any thread.
+// Errors:  of a file DATA_LOSS (damaged, or no capture at all), FAILED_PRECONDITION (written
+//          by a newer profd), NOT_FOUND; else those of DaemonClient.
+#ifndef PROFD_CLI_CAPTURE_SOURCE_H_
+#define PROFD_CLI_CAPTURE_SOURCE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/capture_view.h"
+#include "cli/command.h"
+#include "daemon/export/byte_sink.h"
+#include "daemon/export/trace_export.h"
+#include "daemon/report/reports.h"
+
+namespace profd::cli {
+
+class CaptureSource {
+ public:
+  virtual ~CaptureSource() = default;
+  virtual const CaptureView& view() const = 0;
+  // What a user would type to name it: its id, or its file.
+  virtual const std::string& shown_name() const = 0;
+
+  virtual absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) = 0;
+  virtual absl::StatusOr<report::StepTable> Steps() = 0;
+  virtual absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) = 0;
+  // Writes the trace and calls sink.Finish().
+  virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
+  // Export() in progress, and later ones, end CANCELLED.
+  virtual void Abort() = 0;
+};
+
+// True for what means a file and not an id: it has a slash, or ends in ".profd".
+bool NamesFile(std::string_view text);
+
+// The id in `text`: a ULID or the start of one, also as captures/ID. INVALID_ARGUMENT (USAGE).
+absl::StatusOr<std::string> ParseCaptureId(std::string_view text);
+
+// `text` is a file or an id; only an id needs a daemon.
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
+                                                                 const std::string& text);
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path);
+// A capture of `daemon`, which must outlive the source. `view` is as it was got.
+std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CAPTURE_SOURCE_H_

@@ -1,0 +1,107 @@
+// Command: one verb of profctl. The table of them is in command_table.cc.
+#ifndef PROFD_CLI_COMMAND_H_
+#define PROFD_CLI_COMMAND_H_
+
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/flags.h"
+#include "cli/style.h"
+
+namespace profd::cli {
+
+class DaemonClient;
+
+// What a command is run with.
+//
+// Threads: one.
+class Invocation {
+ public:
+  explicit Invocation(ParsedFlags flags);
+  ~Invocation();
+
+  const ParsedFlags& flags() const { return flags_; }
+  const std::vector<std::string>& arguments() const { return flags_.arguments(); }
+  bool json() const { return flags_.Has("json"); }
+
+  const Style& style() const { return style_; }              // of stdout
+  const Style& error_style() const { return error_style_; }  // of stderr
+
+  // The daemon; connects on the first call. Errors as DaemonClient::Connect, with what else
+  // is wrong with --address.
+  absl::StatusOr<DaemonClient*> Daemon();
+
+  // stdout. After the first failure (a full disk, a closed pipe) nothing more is written;
+  // WriteStatus() tells.
+  void Print(std::string_view text);
+  // stderr: hints and warnings.
+  void Note(std::string_view text);
+  // Flushes stdout. Any error of Print() so far.
+  absl::Status WriteStatus();
+
+ private:
+  const ParsedFlags flags_;
+  const Style style_;
+  const Style error_style_;
+  std::unique_ptr<DaemonClient> daemon_;
+  bool write_failed_ = false;
+  int write_errno_ = 0;
+};
+
+struct Example {
+  std::string_view command;
+  std::string_view what;
+};
+
+struct Command {
+  std::string_view name = {};
+  std::string_view summary = {};      // For the list of commands, without a full stop.
+  std::string_view arguments = {};    // "ID|FILE", "[COMMAND]"; empty: none
+  std::string_view description = {};  // Paragraphs, parted by an empty line.
+  std::vector<Flag> flags = {};       // Its own; CommonFlags() come behind.
+  std::vector<Example> examples = {};
+  size_t min_arguments = 0;
+  size_t max_arguments = 0;
+  Completes completes = Completes::kNothing;  // its arguments
+  std::vector<std::string_view> choices = {};
+  bool uses_daemon = true;  // Takes --address.
+  // An exit code, or an error that main() reports.
+  absl::StatusOr<int> (*run)(Invocation&) = nullptr;
+  bool hidden = false;  // Not listed; for scripts that we generate.
+};
+
+// --json, --address, --help.
+std::vector<Flag> CommonFlags(const Command& command);
+std::vector<Flag> AllFlags(const Command& command);
+
+// All commands, in the order in which they are listed.
+const std::vector<Command>& Commands();
+const Command* FindCommand(std::string_view name);
+
+// One in each <name>_command.cc.
+Command PsCommand();
+Command TraceCommand();
+Command CapturesCommand();
+Command ShowCommand();
+Command OpsCommand();
+Command StepsCommand();
+Command MemoryCommand();
+Command ExportCommand();
+Command FetchCommand();
+Command CancelCommand();
+Command DeleteCommand();
+Command NodeCommand();
+Command VersionCommand();
+Command HelpCommand();
+Command CompletionCommand();
+Command CandidatesCommand();
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_COMMAND_H_

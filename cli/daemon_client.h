@@ -1,0 +1,143 @@
+// DaemonClient talks to one profd. It is the only part of profctl that knows gRPC: all
+// else sees the values of daemon/capture and daemon/report, online as offline.
+//
+// Threads:   one caller; Abort() any thread.
+// Errors:    the daemon's, with its stable reason (daemon/base/reason.h). Beside them:
+//            UNAVAILABLE (NO_DAEMON): none answers, or it went away; DEADLINE_EXCEEDED
+//            (NO_ANSWER): it is there and silent; CANCELLED: Abort() was called;
+//            FAILED_PRECONDITION (VERSIONS_DIFFER): it is too old for what was asked.
+// Deadlines: every call but the streams has one.
+#ifndef PROFD_CLI_DAEMON_CLIENT_H_
+#define PROFD_CLI_DAEMON_CLIENT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/capture_view.h"
+#include "cli/endpoints.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/export/trace_export.h"
+#include "daemon/report/reports.h"
+
+namespace profd::cli {
+
+// The API that this profctl needs, and the daemon must at least have.
+inline constexpr int kApiVersion = 1;
+
+struct NodeInfo {
+  std::string name;
+  std::string version;
+  int api_version = 0;
+  int64_t start_unix_ns = 0;
+  int64_t uptime_ns = 0;
+  int64_t pid = 0;
+  int64_t uid = 0;
+  int64_t clock_unix_ns = 0;
+  int64_t clock_monotonic_ns = 0;
+  std::string event_clock;
+  double ticks_per_second = 0;
+  std::string data_dir;  // Empty: not shown to this caller.
+  int64_t capture_count = 0;
+  int64_t capture_bytes = 0;
+  int64_t catalog_bytes = 0;
+  int64_t max_bytes = 0;
+  int64_t free_bytes = 0;
+  int64_t evicted_count = 0;
+  int64_t target_count = 0;
+  int64_t live_capture_count = 0;
+  int64_t capture_memory_bytes = 0;
+  int64_t max_capture_memory_bytes = 0;
+  int64_t unknown_frame_count = 0;
+  int64_t refused_target_count = 0;
+  int64_t resident_bytes = 0;
+};
+
+struct CaptureFilter {
+  std::vector<CaptureState> states;
+  int64_t pid = 0;  // 0: any
+  std::map<std::string, std::string> labels;
+  std::string display_name;
+  absl::Time since = absl::InfinitePast();
+  std::string group;  // id
+  bool include_deleted = false;
+};
+
+// A piece of a capture file.
+struct DownloadPiece {
+  std::string_view data;
+  int64_t offset = 0;
+  int64_t total_bytes = 0;
+  std::string sha256;
+};
+
+class DaemonClient {
+ public:
+  // The first endpoint whose daemon answers. UNAVAILABLE (NO_DAEMON) names what was tried.
+  static absl::StatusOr<std::unique_ptr<DaemonClient>> Connect(
+      const std::vector<Endpoint>& endpoints);
+  ~DaemonClient();
+  DaemonClient(const DaemonClient&) = delete;
+  DaemonClient& operator=(const DaemonClient&) = delete;
+
+  const std::string& address() const;
+  const NodeInfo& node() const;  // As it was when we connected.
+
+  absl::StatusOr<std::vector<TargetInfo>> ListTargets();
+  // `pids` empty and not `all`: the only target.
+  absl::StatusOr<std::vector<TargetInfo>> ResolveTargets(const std::vector<int64_t>& pids,
+                                                         bool all);
+
+  absl::StatusOr<CaptureView> CreateCapture(TargetNumber target, const CaptureSpec& spec,
+                                            const std::string& request_id);
+  absl::StatusOr<std::vector<CaptureView>> CreateCaptureGroup(
+      const std::vector<TargetNumber>& targets, const CaptureSpec& spec,
+      const std::string& request_id);
+  // `id` may be a unique prefix.
+  absl::StatusOr<CaptureView> GetCapture(const std::string& id);
+  absl::StatusOr<std::vector<CaptureView>> GetCaptureGroup(const std::string& id);
+  // Newest first; `limit` 0: all. Steps are not filled in.
+  absl::StatusOr<std::vector<CaptureView>> ListCaptures(const CaptureFilter& filter, int64_t limit);
+  // Waits for the end of all of them. `on_change(i, view)` is called for every change of
+  // ids[i]; `on_idle()` about every 100 ms. Returns their last views, in order. Should the
+  // daemon go away it waits some seconds for the next one, which knows how they ended.
+  absl::StatusOr<std::vector<CaptureView>> WatchCaptures(
+      const std::vector<std::string>& ids,
+      absl::FunctionRef<void(size_t, const CaptureView&)> on_change,
+      absl::FunctionRef<void()> on_idle);
+  // Works after Abort() too, and from any thread: it is what an interrupt asks for.
+  absl::StatusOr<CaptureView> CancelCapture(const std::string& id);
+  absl::StatusOr<CaptureView> DeleteCapture(const std::string& id);
+
+  // Both stream; an error of `on_piece` ends the call and is returned.
+  absl::Status DownloadCapture(const std::string& id, int64_t offset,
+                               absl::FunctionRef<absl::Status(const DownloadPiece&)> on_piece);
+  absl::Status ExportTrace(const std::string& id, exporter::TraceFormat format,
+                           absl::FunctionRef<absl::Status(std::string_view)> on_piece);
+
+  absl::StatusOr<report::OpTable> GetOperators(const std::string& id,
+                                               const report::OpOptions& options);
+  absl::StatusOr<report::StepTable> GetSteps(const std::string& id);
+  absl::StatusOr<report::MemoryTimeline> GetMemory(const std::string& id,
+                                                   const report::MemoryOptions& options);
+
+  // Ends the calls in flight, and all later ones but CancelCapture(), as CANCELLED.
+  void Abort();
+
+ private:
+  class Impl;
+  explicit DaemonClient(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_DAEMON_CLIENT_H_

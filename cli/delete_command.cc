@@ -1,0 +1,29 @@
+#include "cli/command.h"
+#include "cli/each_capture.h"
+
+namespace profd::cli {
+namespace {
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  return ForEachCapture(invocation, [](DaemonClient& daemon, const std::string& id) {
+    return daemon.DeleteCapture(id);
+  });
+}
+
+}  // namespace
+
+Command DeleteCommand() {
+  return {.name = "delete",
+          .summary = "Remove the events of a stored capture",
+          .arguments = "ID...",
+          .description =
+              "Removes the files of captures that have ended. Their records stay in the "
+              "catalog; `profctl captures --deleted` lists them.",
+          .examples = {{"profctl delete 01J9ZK 01J9ZM", "Remove two captures"}},
+          .min_arguments = 1,
+          .max_arguments = 1000,
+          .completes = Completes::kCapture,
+          .run = &Run};
+}
+
+}  // namespace profd::cli

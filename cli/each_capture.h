@@ -1,0 +1,24 @@
+// Doing one thing to each of several captures: what cancel and delete have in common.
+#ifndef PROFD_CLI_EACH_CAPTURE_H_
+#define PROFD_CLI_EACH_CAPTURE_H_
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "cli/capture_view.h"
+#include "cli/command.h"
+#include "cli/daemon_client.h"
+
+namespace profd::cli {
+
+// Calls `act` with the whole id of every argument and prints its id and what it is now,
+// or, with --json, {"captures": [...], "errors": [{"id", "message"}]}. One that fails does not keep
+// the rest; the exit code is that of the first failure.
+absl::StatusOr<int> ForEachCapture(
+    Invocation& invocation,
+    absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)> act);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_EACH_CAPTURE_H_

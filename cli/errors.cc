@@ -1,0 +1,146 @@
+#include "cli/errors.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "cli/flags.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+struct Advice {
+  std::string_view reason;
+  int exit_code;
+  std::string_view text;  // Empty: the daemon's own message says it.
+};
+
+constexpr Advice kAdvice[] = {
+    {kNoDaemonReason, kExitNoDaemon,
+     "Start one (`profd`, or `systemctl start profd`), or name the one you mean with --address, "
+     "PROFD_ADDRESS or PROFD_SOCKET_DIR."},
+    {kNoAnswerReason, kExitNoDaemon,
+     "It may be stopped (SIGSTOP, a debugger) or starved of CPU; look at its log and restart it."},
+    {kLocalReason, kExitFailed, ""},
+    {kVersionsDifferReason, kExitFailed,
+     "Install profctl and profd of one release; `profctl version` shows both."},
+    {"NO_SUCH_PROCESS", kExitFailed, "`profctl ps` lists the processes that can be captured."},
+    {"NO_SUCH_TARGET", kExitFailed, "`profctl ps` lists the processes that can be captured."},
+    {"NOT_INSTRUMENTED", kExitFailed,
+     "Load the client library in it: `import profd; profd.init()`, or link libprofd_client and "
+     "call "
+     "profd::Init(). It then shows up in `profctl ps`."},
+    {"NO_TARGETS", kExitFailed,
+     "Start a program that loads the client library (`import profd; profd.init()`); it then shows "
+     "up in `profctl ps`."},
+    {"AMBIGUOUS_TARGET", kExitUsage, "Name one with --pid, or capture them together with --all."},
+    {"AMBIGUOUS_PID", kExitFailed, "`profctl ps` shows both pids; use that of the column PID."},
+    {"OTHER_OWNER", kExitRefused, "Run profctl as the owner of that process, or as root."},
+    {"NO_STEPS", kExitFailed, ""},
+    {"STEP_PASSED", kExitFailed,
+     "Ask for a later --start-step, or leave it out to start as soon as can be."},
+    {"TARGET_BUSY", kExitRefused, ""},
+    {"CAPTURE_LIVE", kExitRefused, ""},
+    {"CAPTURE_LIMIT", kExitRefused, ""},
+    {"MEMORY_CAP", kExitRefused,
+     "Ask for less with --memory, accept less with --allow-less-memory, or wait until other "
+     "captures have ended."},
+    {"DISK_FULL", kExitRefused,
+     "`profctl node` shows the storage in use; `profctl delete ID` frees some."},
+    {"REQUEST_ID_REUSED", kExitUsage, "Use a new --request-id for a new request."},
+    {"TARGET_EXITED", kExitFailed, "Start it again, or capture another one; see `profctl ps`."},
+    {"AMBIGUOUS_ID", kExitUsage, "Type more of the id; `profctl captures` shows them whole."},
+};
+
+const Advice* Find(std::string_view reason) {
+  const auto* found = std::find_if(std::begin(kAdvice), std::end(kAdvice),
+                                   [&](const Advice& advice) { return advice.reason == reason; });
+  return found == std::end(kAdvice) ? nullptr : found;
+}
+
+int ExitCodeOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return kExitDone;
+    case absl::StatusCode::kCancelled:
+      return kExitInterrupted;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kResourceExhausted:
+      return kExitRefused;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitNoDaemon;
+    default:
+      return kExitFailed;
+  }
+}
+
+// Messages may quote what targets and files say: no control character may reach the terminal,
+// but our own messages have several lines.
+std::string CleanLines(std::string_view message) {
+  constexpr size_t kLongestLine = 4096;
+  std::string out;
+  while (true) {
+    const size_t end = message.find('\n');
+    out += ForDisplay(message.substr(0, end), kLongestLine);
+    if (end == std::string_view::npos) return out;
+    out.push_back('\n');
+    message.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+absl::Status LocalFailure(absl::Status status) {
+  if (status.ok() || status.code() == absl::StatusCode::kCancelled) return status;
+  return WithReason(std::move(status), kLocalReason);
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  const Advice* advice = Find(ReasonOf(status));
+  return advice != nullptr ? advice->exit_code : ExitCodeOf(status.code());
+}
+
+std::string_view AdviceFor(std::string_view reason) {
+  const Advice* advice = Find(reason);
+  return advice == nullptr ? std::string_view() : advice->text;
+}
+
+std::string_view AdviceForDrop(std::string_view drop_reason) {
+  if (drop_reason == "no_chunk") return "capture memory was full: raise --memory";
+  if (drop_reason == "too_deep") return "ranges were nested deeper than 128";
+  if (drop_reason == "too_large") return "names or records were over 4 KiB";
+  if (drop_reason == "unbalanced_end") return "ends without an open range: the program's bug";
+  if (drop_reason == "no_thread_state") return "too many live threads";
+  if (drop_reason == "unknown_kind") return "the library is newer than profd: upgrade profd";
+  if (drop_reason == "byte_cap") return "the capture file's cap was reached: raise --max-bytes";
+  if (drop_reason == "disk") return "the disk was full or failed";
+  return {};
+}
+
+std::string_view AdviceForEnd(std::string_view ended_by) {
+  if (ended_by == "target_exit") return "the process ended inside the window";
+  if (ended_by == "target_lost") return "the process replaced itself or its library went away";
+  if (ended_by == "byte_cap") return "the capture file reached its cap: raise --max-bytes";
+  if (ended_by == "deadline") return "the deadline passed: ask for a longer --timeout";
+  if (ended_by == "daemon_stop") return "profd was stopped or died during the capture";
+  if (ended_by == "disk_full") return "the disk was full: free space, or delete captures";
+  if (ended_by == "storage") return "the capture file could not be written: see profd's log";
+  return {};
+}
+
+std::string DescribeError(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  std::string text = StrCat("profctl: ", CleanLines(FromAbsl(status.message())), "\n");
+  const std::string_view advice = AdviceFor(reason);
+  if (!advice.empty()) StrAppend(&text, advice, "\n");
+  return text;
+}
+
+}  // namespace profd::cli

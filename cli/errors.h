@@ -1,0 +1,50 @@
+// What went wrong, in the words of the command line: an exit code and what to do next.
+//
+// How do I add advice for a reason?  A row in kAdvice in errors.cc.
+#ifndef PROFD_CLI_ERRORS_H_
+#define PROFD_CLI_ERRORS_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace profd::cli {
+
+enum ExitCode {
+  kExitDone = 0,
+  kExitFailed = 1,
+  kExitUsage = 2,
+  kExitCondition = 3,  // A condition one asked to be told of is met.
+  kExitPartial = 4,    // Something was kept, not all that was asked.
+  kExitRefused = 5,    // Not permitted, or busy.
+  kExitNoDaemon = 6,
+  kExitInterrupted = 130,
+};
+
+// Reasons that profctl gives itself.
+inline constexpr std::string_view kNoDaemonReason = "NO_DAEMON";
+inline constexpr std::string_view kNoAnswerReason = "NO_ANSWER";
+inline constexpr std::string_view kVersionsDifferReason = "VERSIONS_DIFFER";
+inline constexpr std::string_view kLocalReason = "LOCAL";
+
+// A failure of a file on this machine: exit code 1, whatever a daemon would mean by its code.
+// OK and CANCELLED stay as they are.
+absl::Status LocalFailure(absl::Status status);
+
+int ExitCodeOf(const absl::Status& status);
+
+// What to do about it; empty where the message says all there is to say. `reason` is that of
+// a status or of a capture that FAILED.
+std::string_view AdviceFor(std::string_view reason);
+// What to do about events that were lost for `drop_reason` ("no_chunk"), or a capture that
+// ended early by `ended_by` ("byte_cap"). Empty: nothing.
+std::string_view AdviceForDrop(std::string_view drop_reason);
+std::string_view AdviceForEnd(std::string_view ended_by);
+
+// "profctl: MESSAGE" and, on a line of its own, the advice. Ends in a newline.
+std::string DescribeError(const absl::Status& status);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_ERRORS_H_

@@ -1,0 +1,123 @@
+#include <unistd.h>
+
+#include "cli/capture_source.h"
+#include "cli/command.h"
+#include "cli/daemon_client.h"
+#include "cli/interrupts.h"
+#include "cli/json_writer.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+using exporter::TraceFormat;
+
+std::string_view NameOf(TraceFormat format) {
+  switch (format) {
+    case TraceFormat::kChrome:
+      return "chrome";
+    case TraceFormat::kChromeGz:
+      return "chrome-gz";
+    case TraceFormat::kPerfetto:
+      return "perfetto";
+  }
+  return "";
+}
+
+absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::string& path) {
+  const std::optional<std::string> name = flags.Get("format");
+  if (!name.has_value()) {
+    if (path == "-") return UsageError("with -o -, say which format: --format chrome or perfetto");
+    ASSIGN_OR_RETURN(const OutputKind kind, OutputKindOf(path));
+    if (!kind.trace.has_value()) {
+      return UsageError("a .profd file is the capture itself: use `profctl fetch ID -o FILE`");
+    }
+    return *kind.trace;
+  }
+  const TraceFormat format = exporter::TraceFormatFromName(*name).value_or(TraceFormat::kChrome);
+  // Readers go by the suffix, so a file named .gz must be one.
+  const bool gz = path.ends_with(".gz");
+  if (format == TraceFormat::kChrome && gz) return TraceFormat::kChromeGz;
+  return format;
+}
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  Interrupts interrupts;
+  const std::optional<std::string> path = invocation.flags().Get("output");
+  if (!path.has_value() || path->empty()) {
+    return UsageError("say where to write: -o FILE (- is stdout)");
+  }
+  ASSIGN_OR_RETURN(const TraceFormat format, ParseFormat(invocation.flags(), *path));
+  const bool to_stdout = *path == "-";
+  if (to_stdout && invocation.json()) {
+    return UsageError("--json and -o - both want stdout; leave one out");
+  }
+  if (to_stdout && format != TraceFormat::kChrome && isatty(STDOUT_FILENO) == 1) {
+    return UsageError("this format is not for a terminal: redirect stdout, or use -o FILE");
+  }
+  if (!to_stdout) RETURN_IF_ERROR(CheckWritable(*path));
+
+  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
+                   OpenCaptureSource(invocation, invocation.arguments().front()));
+  interrupts.OnInterrupt([&] { source->Abort(); });
+  ProgressLine progress(invocation.error_style());
+  const absl::StatusOr<int64_t> bytes =
+      ExportToFile(*source, format, *path, [&](int64_t done, int64_t total) {
+        progress.Show(TransferProgress("writing", done, total));
+      });
+  progress.Clear();
+  interrupts.OnInterrupt(nullptr);
+  RETURN_IF_ERROR(bytes.status());
+  if (to_stdout) return 0;
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject();
+    json.Field("id", source->view().record.id);
+    json.Field("path", *path);
+    json.Field("format", NameOf(format));
+    json.Field("bytes", *bytes);
+    json.Field("quality", source->view().quality);
+    json.Field("dropped_event_count", source->view().dropped_event_count);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(StrCat(*path, "\n"));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command ExportCommand() {
+  return {
+      .name = "export",
+      .summary = "Write a trace for Perfetto, chrome://tracing and others",
+      .arguments = "ID|FILE.profd",
+      .description =
+          "Writes the capture as a trace that others can open, on the machine where profctl "
+          "runs: Chrome JSON (Perfetto, chrome://tracing, TensorBoard, HTA) or Perfetto's own "
+          "format. Prints the path on stdout.",
+      .flags = {{.name = "output",
+                 .letter = 'o',
+                 .value_name = "FILE",
+                 .help = "Where to write; - is stdout",
+                 .completes = Completes::kFile},
+                {.name = "format",
+                 .value_name = "FORMAT",
+                 .help = "chrome, chrome-gz or perfetto (default: by the suffix of FILE: .json, "
+                         ".json.gz, .pftrace)",
+                 .completes = Completes::kChoice,
+                 .choices = {"chrome", "chrome-gz", "perfetto"}}},
+      .examples = {{"profctl export 01J9ZK -o five.json.gz", "For any viewer"},
+                   {"profctl export run.profd --format perfetto -o run.pftrace",
+                    "A fetched capture; no daemon is needed"}},
+      .min_arguments = 1,
+      .max_arguments = 1,
+      .completes = Completes::kCapture,
+      .run = &Run};
+}
+
+}  // namespace profd::cli

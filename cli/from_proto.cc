@@ -1,0 +1,339 @@
+#include "cli/from_proto.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "cli/flags.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr std::string_view kCapturesPrefix = "captures/";
+constexpr std::string_view kGroupsPrefix = "groups/";
+constexpr std::string_view kTargetsPrefix = "targets/";
+
+std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+absl::Time TimeOf(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+absl::Duration DurationOf(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+void SetDuration(absl::Duration from, google::protobuf::Duration* to) {
+  absl::Duration rest;
+  to->set_seconds(absl::IDivDuration(from, absl::Seconds(1), &rest));
+  to->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+}
+
+template <typename Map>
+std::map<std::string, std::string> StringMap(const Map& from) {
+  return {from.begin(), from.end()};
+}
+
+CaptureSpec FromProto(const v1::CaptureSpec& message) {
+  CaptureSpec spec;
+  spec.steps = message.steps();
+  if (message.has_warmup_steps()) spec.warmup_steps = message.warmup_steps();
+  spec.wait_steps = message.wait_steps();
+  spec.repeat = std::max<int64_t>(1, message.repeat());
+  if (message.has_start_step()) spec.start_step = message.start_step();
+  spec.duration = DurationOf(message.duration());
+  spec.timeout = DurationOf(message.timeout());
+  spec.memory_bytes = message.memory_bytes();
+  spec.allow_less_memory = message.allow_less_memory();
+  spec.max_bytes = message.max_bytes();
+  spec.display_name = message.display_name();
+  spec.labels = StringMap(message.labels());
+  return spec;
+}
+
+void CopyProgress(const v1::Capture& message, CaptureRecord& record) {
+  record.armed_time =
+      message.has_armed_time() ? TimeOf(message.armed_time()) : absl::InfinitePast();
+  record.end_time = message.has_end_time() ? TimeOf(message.end_time()) : absl::InfiniteFuture();
+  record.create_time = TimeOf(message.create_time());
+  record.start_unix_ns = message.start_unix_ns();
+  record.covered_ns = message.covered_ns();
+  record.covered_steps = message.covered_steps();
+  for (const v1::Window& window : message.windows()) {
+    record.windows.push_back(
+        {window.start_ns(), window.end_ns(), window.first_step(), window.end_step()});
+  }
+  record.current_window = message.current_window();
+  record.current_step = message.current_step();
+}
+
+void CopyCounts(const v1::Capture& message, CaptureRecord& record) {
+  record.event_count = message.event_count();
+  record.warmup_event_count = message.warmup_event_count();
+  record.open_range_count = message.open_range_count();
+  record.truncated_range_count = message.truncated_range_count();
+  record.other_name_event_count = message.other_name_event_count();
+  record.foreign_step_mark_count = message.foreign_step_mark_count();
+  record.clock_error_ns = message.clock_error_ns();
+  record.step_before_ns = message.step_before_ns();
+  record.step_during_ns = message.step_during_ns();
+  record.step_after_ns = message.step_after_ns();
+  record.file_bytes = message.file_bytes();
+  record.file_sha256 = message.file_sha256();
+  record.deleted = message.deleted();
+}
+
+v1::Capture::State StateToProto(CaptureState state) {
+  return static_cast<v1::Capture::State>(state);
+}
+
+// The numbers are the same on purpose; these hold them together.
+static_assert(static_cast<int>(CaptureState::kPending) == v1::Capture::PENDING);
+static_assert(static_cast<int>(CaptureState::kArming) == v1::Capture::ARMING);
+static_assert(static_cast<int>(CaptureState::kWaitingStep) == v1::Capture::WAITING_STEP);
+static_assert(static_cast<int>(CaptureState::kWarmup) == v1::Capture::WARMUP);
+static_assert(static_cast<int>(CaptureState::kRecording) == v1::Capture::RECORDING);
+static_assert(static_cast<int>(CaptureState::kDraining) == v1::Capture::DRAINING);
+static_assert(static_cast<int>(CaptureState::kStoring) == v1::Capture::STORING);
+static_assert(static_cast<int>(CaptureState::kComplete) == v1::Capture::COMPLETE);
+static_assert(static_cast<int>(CaptureState::kPartial) == v1::Capture::PARTIAL);
+static_assert(static_cast<int>(CaptureState::kFailed) == v1::Capture::FAILED);
+static_assert(static_cast<int>(CaptureState::kCancelled) == v1::Capture::CANCELLED);
+
+std::vector<report::MemoryShare> TakeShares(
+    google::protobuf::RepeatedPtrField<v1::MemoryShare>& from) {
+  std::vector<report::MemoryShare> shares;
+  for (v1::MemoryShare& share : from) {
+    shares.push_back({std::move(*share.mutable_name()), share.bytes(), share.blocks()});
+  }
+  return shares;
+}
+
+report::DeviceMemory TakeDevice(v1::DeviceMemory& from) {
+  report::DeviceMemory device;
+  device.device = std::move(*from.mutable_device());
+  device.relative = from.relative();
+  device.peak_bytes = from.peak_bytes();
+  device.peak_time_ns = from.peak_time_ns();
+  device.start_bytes = from.start_bytes();
+  device.end_bytes = from.end_bytes();
+  device.peak_reserved_bytes = from.peak_reserved_bytes();
+  device.allocation_count = from.allocation_count();
+  device.free_count = from.free_count();
+  device.allocated_total_bytes = from.allocated_total_bytes();
+  device.unknown_free_count = from.unknown_free_count();
+  device.unknown_free_bytes = from.unknown_free_bytes();
+  device.peak_by_category = TakeShares(*from.mutable_peak_by_category());
+  device.peak_by_op = TakeShares(*from.mutable_peak_by_op());
+  device.peak_older_bytes = from.peak_older_bytes();
+  const int count = std::min(from.point_time_ns_size(), from.point_allocated_bytes_size());
+  device.points.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    device.points.push_back({from.point_time_ns(i), from.point_allocated_bytes(i)});
+  }
+  return device;
+}
+
+}  // namespace
+
+TargetInfo FromProto(const v1::Target& message) {
+  TargetInfo target;
+  const std::string number = WithoutPrefix(message.name(), kTargetsPrefix);
+  if (const auto parsed = ParseInt(number); parsed.ok()) target.number = *parsed;
+  target.pid = message.pid();
+  target.uid = message.uid();
+  target.gid = message.gid();
+  target.parent_pid = message.parent_pid();
+  target.namespace_pid = message.namespace_pid();
+  target.foreign_namespace = message.foreign_namespace();
+  target.command = message.command();
+  target.cgroup = message.cgroup();
+  target.metadata = StringMap(message.metadata());
+  target.library_version = message.library_version();
+  target.protocol_version = message.protocol_version();
+  target.registered_time = TimeOf(message.register_time());
+  target.state =
+      message.state() == v1::Target::CAPTURING ? TargetState::kCapturing : TargetState::kRunning;
+  target.step_mark_count = message.step_mark_count();
+  target.current_step = message.step_mark_count() == 0 ? -1 : message.current_step();
+  target.steps_per_second = message.steps_per_second();
+  target.dropped_event_count = message.dropped_event_count();
+  target.foreign_step_mark_count = message.foreign_step_mark_count();
+  return target;
+}
+
+CaptureView FromProto(const v1::Capture& message) {
+  CaptureView view;
+  CaptureRecord& record = view.record;
+  record.id = WithoutPrefix(message.name(), kCapturesPrefix);
+  record.group_id = WithoutPrefix(message.group(), kGroupsPrefix);
+  record.request_id = message.request_id();
+  record.spec = FromProto(message.spec());
+  record.requested_by_uid = message.requested_by_uid();
+  record.target = FromProto(message.target());
+  record.node = message.node();
+  record.state = static_cast<CaptureState>(message.state());
+  record.ended_by = EndedByFromString(message.ended_by()).value_or(EndedBy::kNone);
+  record.error_reason = message.error_reason();
+  record.error_message = message.error_message();
+  CopyProgress(message, record);
+  CopyCounts(message, record);
+  for (const v1::Step& step : message.steps()) {
+    view.steps.push_back({step.index(), step.window(), step.start_ns(), step.duration_ns()});
+  }
+
+  view.state = v1::Capture::State_Name(message.state());
+  if (view.state.empty()) view.state = StrCat("STATE_", static_cast<int>(message.state()));
+  view.ended_by = message.ended_by();
+  view.quality = message.quality().empty() ? "-" : message.quality();
+  view.dropped_event_count = message.dropped_event_count();
+  view.dropped_by_reason = {message.dropped_by_reason().begin(), message.dropped_by_reason().end()};
+  return view;
+}
+
+NodeInfo FromProto(const v1::Node& message) {
+  NodeInfo node;
+  node.name = message.name();
+  node.version = message.version();
+  node.api_version = message.api_version();
+  node.start_unix_ns = absl::ToUnixNanos(TimeOf(message.start_time()));
+  node.uptime_ns = absl::ToInt64Nanoseconds(DurationOf(message.uptime()));
+  node.pid = message.pid();
+  node.uid = message.uid();
+  node.clock_unix_ns = message.clock().unix_ns();
+  node.clock_monotonic_ns = message.clock().monotonic_ns();
+  node.event_clock = message.clock().event_clock();
+  node.ticks_per_second = message.clock().ticks_per_second();
+  node.data_dir = message.storage().data_dir();
+  node.capture_count = message.storage().capture_count();
+  node.capture_bytes = message.storage().capture_bytes();
+  node.catalog_bytes = message.storage().catalog_bytes();
+  node.max_bytes = message.storage().max_bytes();
+  node.free_bytes = message.storage().free_bytes();
+  node.evicted_count = message.storage().evicted_count();
+  node.target_count = message.target_count();
+  node.live_capture_count = message.live_capture_count();
+  node.capture_memory_bytes = message.capture_memory_bytes();
+  node.max_capture_memory_bytes = message.max_capture_memory_bytes();
+  node.unknown_frame_count = message.unknown_frame_count();
+  node.refused_target_count = message.refused_target_count();
+  node.resident_bytes = message.resident_bytes();
+  return node;
+}
+
+report::OpTable FromProto(v1::GetOperatorsResponse message) {
+  report::OpTable table;
+  table.rows.reserve(static_cast<size_t>(message.rows_size()));
+  for (v1::OperatorRow& row : *message.mutable_rows()) {
+    table.rows.push_back({std::move(*row.mutable_name()), row.step(), row.calls(),
+                          row.self_cpu_ns(), row.cpu_total_ns(), row.min_ns(), row.max_ns()});
+  }
+  table.self_cpu_total_ns = message.self_cpu_total_ns();
+  table.row_count = message.row_count();
+  return table;
+}
+
+report::StepTable FromProto(const v1::GetStepsResponse& message) {
+  report::StepTable table;
+  table.rows.reserve(static_cast<size_t>(message.rows_size()));
+  for (const v1::StepRow& row : message.rows()) {
+    table.rows.push_back(
+        {{row.index(), row.window(), row.start_ns(), row.duration_ns()}, row.outlier()});
+  }
+  table.min_ns = message.min_ns();
+  table.median_ns = message.median_ns();
+  table.mean_ns = message.mean_ns();
+  table.max_ns = message.max_ns();
+  table.outlier_threshold_ns = message.outlier_threshold_ns();
+  return table;
+}
+
+report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message) {
+  report::MemoryTimeline timeline;
+  for (v1::DeviceMemory& device : *message.mutable_devices()) {
+    timeline.devices.push_back(TakeDevice(device));
+  }
+  return timeline;
+}
+
+v1::CaptureSpec ToProto(const CaptureSpec& spec) {
+  v1::CaptureSpec message;
+  message.set_steps(spec.steps);
+  message.set_warmup_steps(spec.warmup_steps);
+  message.set_wait_steps(spec.wait_steps);
+  message.set_repeat(spec.repeat);
+  if (spec.start_step >= 0) message.set_start_step(spec.start_step);
+  if (spec.duration > absl::ZeroDuration()) {
+    SetDuration(spec.duration, message.mutable_duration());
+  }
+  SetDuration(spec.timeout, message.mutable_timeout());
+  message.set_memory_bytes(spec.memory_bytes);
+  message.set_allow_less_memory(spec.allow_less_memory);
+  message.set_max_bytes(spec.max_bytes);
+  message.set_display_name(spec.display_name);
+  message.mutable_labels()->insert(spec.labels.begin(), spec.labels.end());
+  return message;
+}
+
+v1::GetOperatorsRequest ToProto(const report::OpOptions& options) {
+  v1::GetOperatorsRequest message;
+  switch (options.sort) {
+    case report::OpSort::kSelfCpu:
+      message.set_sort(v1::GetOperatorsRequest::SELF_CPU);
+      break;
+    case report::OpSort::kCpuTotal:
+      message.set_sort(v1::GetOperatorsRequest::CPU_TOTAL);
+      break;
+    case report::OpSort::kCalls:
+      message.set_sort(v1::GetOperatorsRequest::CALLS);
+      break;
+    case report::OpSort::kAverage:
+      message.set_sort(v1::GetOperatorsRequest::AVERAGE);
+      break;
+    case report::OpSort::kMax:
+      message.set_sort(v1::GetOperatorsRequest::MAX);
+      break;
+    case report::OpSort::kName:
+      message.set_sort(v1::GetOperatorsRequest::NAME);
+      break;
+  }
+  message.set_limit(options.limit);
+  message.set_by_step(options.by_step);
+  if (options.step.has_value()) message.set_step(*options.step);
+  return message;
+}
+
+v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter) {
+  v1::ListCapturesRequest::Filter message;
+  for (const CaptureState state : filter.states) message.add_states(StateToProto(state));
+  message.set_pid(filter.pid);
+  message.mutable_labels()->insert(filter.labels.begin(), filter.labels.end());
+  message.set_display_name(filter.display_name);
+  if (filter.since != absl::InfinitePast()) {
+    absl::Duration rest;
+    const absl::Duration since = std::max(filter.since, absl::UnixEpoch()) - absl::UnixEpoch();
+    message.mutable_since()->set_seconds(absl::IDivDuration(since, absl::Seconds(1), &rest));
+    message.mutable_since()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  }
+  if (!filter.group.empty()) message.set_group(StrCat(kGroupsPrefix, filter.group));
+  message.set_include_deleted(filter.include_deleted);
+  return message;
+}
+
+v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format) {
+  switch (format) {
+    case exporter::TraceFormat::kChrome:
+      return v1::ExportTraceRequest::CHROME;
+    case exporter::TraceFormat::kChromeGz:
+      return v1::ExportTraceRequest::CHROME_GZ;
+    case exporter::TraceFormat::kPerfetto:
+      return v1::ExportTraceRequest::PERFETTO;
+  }
+  return v1::ExportTraceRequest::FORMAT_UNSPECIFIED;
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,34 @@
+// Messages of the gRPC contract to and from the values that commands show.
+//
+// What is unset or unknown to this version keeps the default of its field. A daemon is
+// trusted not to lie about captures; still, nothing here can crash on what it sends.
+#ifndef PROFD_CLI_FROM_PROTO_H_
+#define PROFD_CLI_FROM_PROTO_H_
+
+#include "cli/capture_view.h"
+#include "cli/daemon_client.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/report/reports.h"
+#include "profd/v1/captures.pb.h"
+#include "profd/v1/export.pb.h"
+#include "profd/v1/node.pb.h"
+#include "profd/v1/reports.pb.h"
+#include "profd/v1/targets.pb.h"
+
+namespace profd::cli {
+
+TargetInfo FromProto(const v1::Target& message);
+CaptureView FromProto(const v1::Capture& message);
+NodeInfo FromProto(const v1::Node& message);
+report::OpTable FromProto(v1::GetOperatorsResponse message);
+report::StepTable FromProto(const v1::GetStepsResponse& message);
+report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message);
+
+v1::CaptureSpec ToProto(const CaptureSpec& spec);
+v1::GetOperatorsRequest ToProto(const report::OpOptions& options);
+v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter);
+v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_FROM_PROTO_H_

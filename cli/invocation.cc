@@ -1,0 +1,49 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "cli/command.h"
+#include "cli/daemon_client.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+
+Invocation::Invocation(ParsedFlags flags)
+    : flags_(std::move(flags)),
+      style_(Style::Of(STDOUT_FILENO)),
+      error_style_(Style::Of(STDERR_FILENO)) {}
+
+Invocation::~Invocation() = default;
+
+absl::StatusOr<DaemonClient*> Invocation::Daemon() {
+  if (daemon_ == nullptr) {
+    ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints,
+                     CandidateEndpoints(flags_.Get("address"), &std::getenv));
+    ASSIGN_OR_RETURN(daemon_, DaemonClient::Connect(endpoints));
+  }
+  return daemon_.get();
+}
+
+void Invocation::Print(std::string_view text) {
+  if (write_failed_) return;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+    write_failed_ = true;
+    write_errno_ = errno;
+  }
+}
+
+void Invocation::Note(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+absl::Status Invocation::WriteStatus() {
+  if (!write_failed_ && std::fflush(stdout) != 0) {
+    write_failed_ = true;
+    write_errno_ = errno;
+  }
+  if (!write_failed_) return absl::OkStatus();
+  return absl::InternalError(StrCat("cannot write to stdout: ", std::strerror(write_errno_)));
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,115 @@
+// profctl: the command line of profd. What its commands are is in command_table.cc.
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/errors.h"
+#include "cli/help.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+// Flags that may stand before the command.
+std::vector<Flag> GlobalFlags() {
+  return {{.name = "address", .value_name = "ADDRESS", .help = "The daemon to talk to"},
+          {.name = "help", .letter = 'h', .help = "List the commands"},
+          {.name = "version", .help = "Show the versions"}};
+}
+
+struct CommandLine {
+  const Command* command;
+  std::vector<std::string> words;  // Behind the command.
+};
+
+absl::Status NoSuchCommand(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : Commands()) {
+    if (!command.hidden) names.push_back(command.name);
+  }
+  const std::string_view nearest = NearestMatch(name, names);
+  std::string message = StrCat("there is no command '", ForDisplay(name, 80), "'");
+  if (!nearest.empty()) StrAppend(&message, "; did you mean ", nearest, "?");
+  return UsageError(message);
+}
+
+absl::StatusOr<CommandLine> SplitCommandLine(const std::vector<std::string>& words) {
+  ASSIGN_OR_RETURN(const ParsedFlags global,
+                   ParseFlags(GlobalFlags(), words, /*stop_at_argument=*/true));
+  if (global.Has("version")) return CommandLine{FindCommand("version"), {}};
+  if (global.Has("help")) return CommandLine{FindCommand("help"), {}};
+  if (global.arguments().empty()) {
+    return UsageError("which command? `profctl help` lists them");
+  }
+  CommandLine line;
+  const std::string& name = global.arguments().front();
+  line.command = FindCommand(name);
+  if (line.command == nullptr) return NoSuchCommand(name);
+  const std::optional<std::string> address = global.Get("address");
+  if (address.has_value() && line.command->uses_daemon) {
+    line.words.push_back(StrCat("--address=", *address));
+  }
+  line.words.insert(line.words.end(), global.arguments().begin() + 1, global.arguments().end());
+  return line;
+}
+
+bool AsksForHelp(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word == "--") return false;
+    if (word == "--help" || word == "-h") return true;
+  }
+  return false;
+}
+
+absl::Status CheckArgumentCount(const Command& command, size_t count) {
+  if (count >= command.min_arguments && count <= command.max_arguments) return absl::OkStatus();
+  if (command.max_arguments == 0) {
+    return UsageError(StrCat(command.name, " takes no arguments, only flags"));
+  }
+  return UsageError(
+      StrCat(count < command.min_arguments ? "missing argument" : "too many arguments",
+             "; usage: ", UsageLine(command)));
+}
+
+absl::StatusOr<int> RunCommand(const CommandLine& line) {
+  const Command& command = *line.command;
+  ASSIGN_OR_RETURN(ParsedFlags flags, ParseFlags(AllFlags(command), line.words));
+  RETURN_IF_ERROR(CheckArgumentCount(command, flags.arguments().size()));
+  Invocation invocation(std::move(flags));
+  const absl::StatusOr<int> result = command.run(invocation);
+  const absl::Status written = invocation.WriteStatus();
+  if (result.ok() && !written.ok()) return written;
+  return result;
+}
+
+int Fail(const absl::Status& status, const Command* command) {
+  std::fputs(DescribeError(status).c_str(), stderr);
+  if (ReasonOf(status) == kUsageReason && command != nullptr) {
+    std::fputs(StrCat("`profctl ", command->name, " --help` says what it takes.\n").c_str(),
+               stderr);
+  }
+  return ExitCodeOf(status);
+}
+
+int Main(const std::vector<std::string>& words) {
+  const absl::StatusOr<CommandLine> line = SplitCommandLine(words);
+  if (!line.ok()) return Fail(line.status(), nullptr);
+  if (AsksForHelp(line->words)) {
+    std::fputs(CommandHelp(*line->command).c_str(), stdout);
+    return kExitDone;
+  }
+  const absl::StatusOr<int> result = RunCommand(*line);
+  return result.ok() ? *result : Fail(result.status(), line->command);
+}
+
+}  // namespace
+}  // namespace profd::cli
+
+int main(int argc, char** argv) {
+  return profd::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

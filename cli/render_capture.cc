@@ -1,0 +1,382 @@
+#include "cli/render_capture.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_format.h"
+#include "cli/errors.h"
+#include "cli/table.h"
+#include "cli/units.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kTellingClockErrorNs = 1000;
+
+int64_t UnixNanosOrZero(absl::Time time) {
+  const bool finite = time != absl::InfinitePast() && time != absl::InfiniteFuture();
+  return finite ? absl::ToUnixNanos(time) : 0;
+}
+
+void WriteSpecJson(const CaptureSpec& spec, JsonWriter& json) {
+  json.Key("spec").BeginObject();
+  json.Field("steps", spec.steps);
+  json.Field("warmup_steps", spec.warmup_steps);
+  json.Field("wait_steps", spec.wait_steps);
+  json.Field("repeat", spec.repeat);
+  json.Field("start_step", spec.start_step);
+  json.Field("duration_ns", absl::ToInt64Nanoseconds(spec.duration));
+  json.Field("timeout_ns", absl::ToInt64Nanoseconds(spec.timeout));
+  json.Field("memory_bytes", spec.memory_bytes);
+  json.Field("allow_less_memory", spec.allow_less_memory);
+  json.Field("max_bytes", spec.max_bytes);
+  json.EndObject();
+}
+
+void WriteTargetJson(const TargetInfo& target, JsonWriter& json) {
+  json.Key("target").BeginObject();
+  json.Field("pid", target.pid);
+  json.Field("namespace_pid", target.namespace_pid);
+  json.Field("uid", target.uid);
+  json.Field("command", target.command);
+  json.Field("cgroup", target.cgroup);
+  json.Field("metadata", target.metadata);
+  json.Field("library_version", target.library_version);
+  json.EndObject();
+}
+
+void WriteWindowsJson(const CaptureView& view, JsonWriter& json) {
+  json.Key("windows").BeginArray();
+  for (const WindowRecord& window : view.record.windows) {
+    json.BeginObject();
+    json.Field("start_ns", window.start_ns);
+    json.Field("end_ns", window.end_ns);
+    json.Field("first_step", window.first_step);
+    json.Field("end_step", window.end_step);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Key("steps").BeginArray();
+  for (const StepRecord& step : view.steps) {
+    json.BeginObject();
+    json.Field("index", step.index);
+    json.Field("window", step.window);
+    json.Field("start_ns", step.start_ns);
+    json.Field("duration_ns", step.duration_ns);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+void WriteCountsJson(const CaptureView& view, JsonWriter& json) {
+  const CaptureRecord& record = view.record;
+  json.Field("event_count", record.event_count);
+  json.Field("dropped_event_count", view.dropped_event_count);
+  json.Field("dropped_by_reason", view.dropped_by_reason);
+  json.Field("warmup_event_count", record.warmup_event_count);
+  json.Field("open_range_count", record.open_range_count);
+  json.Field("truncated_range_count", record.truncated_range_count);
+  json.Field("other_name_event_count", record.other_name_event_count);
+  json.Field("foreign_step_mark_count", record.foreign_step_mark_count);
+  json.Field("clock_error_ns", record.clock_error_ns);
+  json.Field("step_before_ns", record.step_before_ns);
+  json.Field("step_during_ns", record.step_during_ns);
+  json.Field("step_after_ns", record.step_after_ns);
+  json.Field("quality", view.quality);
+}
+
+// "steps 120 to 124", "3 windows of 5 steps", "2.000s", "nothing".
+std::string Covered(const CaptureView& view) {
+  const CaptureRecord& record = view.record;
+  if (record.start_unix_ns == 0) return "nothing";
+  const std::string time = FormatNs(record.covered_ns);
+  if (record.covered_steps == 0) return time;
+  std::string text =
+      StrCat(FormatCount(record.covered_steps), record.covered_steps == 1 ? " step" : " steps");
+  if (record.windows.size() == 1 && record.windows[0].first_step >= 0) {
+    StrAppend(&text, " (", record.windows[0].first_step);
+    if (record.covered_steps > 1) StrAppend(&text, " to ", record.windows[0].end_step - 1);
+    StrAppend(&text, ")");
+  } else if (record.windows.size() > 1) {
+    StrAppend(&text, " in ", record.windows.size(), " windows");
+  }
+  return StrCat(text, ", ", time);
+}
+
+std::string Asked(const CaptureSpec& spec) {
+  if (spec.steps == 0) return FormatNs(absl::ToInt64Nanoseconds(spec.duration));
+  std::string text = StrCat(FormatCount(spec.steps), spec.steps == 1 ? " step" : " steps");
+  if (spec.repeat > 1) StrAppend(&text, " × ", spec.repeat, " windows");
+  StrAppend(&text, ", warm-up ", spec.warmup_steps);
+  if (spec.wait_steps > 0) StrAppend(&text, ", wait ", spec.wait_steps);
+  if (spec.start_step >= 0) StrAppend(&text, ", from step ", spec.start_step);
+  return text;
+}
+
+std::string Change(int64_t before, int64_t now) {
+  if (before <= 0 || now <= 0) return "";
+  const double percent = 100.0 * static_cast<double>(now - before) / static_cast<double>(before);
+  return absl::StrFormat(" (%+.1f%%)", percent);
+}
+
+// What recording cost the target: the step time around the window.
+std::string Perturbation(const CaptureRecord& record) {
+  if (record.step_during_ns == 0) return "";
+  std::string text = StrCat(FormatNs(record.step_during_ns), " in the window");
+  if (record.step_before_ns > 0) {
+    StrAppend(&text, ", ", FormatNs(record.step_before_ns), " before",
+              Change(record.step_before_ns, record.step_during_ns));
+  }
+  if (record.step_after_ns > 0) StrAppend(&text, ", ", FormatNs(record.step_after_ns), " after");
+  return text;
+}
+
+std::string Labels(const std::map<std::string, std::string>& labels) {
+  std::string text;
+  for (const auto& [key, value] : labels) {
+    StrAppend(&text, text.empty() ? "" : " ", key, "=", value);
+  }
+  return text;
+}
+
+std::string Process(const TargetInfo& target) {
+  std::string text = StrCat("pid ", target.pid);
+  const auto rank = target.metadata.find("rank");
+  if (rank != target.metadata.end()) StrAppend(&text, ", rank ", rank->second);
+  StrAppend(&text, ", uid ", target.uid);
+  if (!target.command.empty()) StrAppend(&text, ": ", target.command);
+  return text;
+}
+
+class Lines {
+ public:
+  explicit Lines(const Style& style) : style_(style) {}
+  void Add(std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    constexpr size_t kNameWidth = 12;
+    constexpr size_t kLongestValue = 8192;
+    std::string shown = ForDisplay(value, kLongestValue);
+    if (style_.width > static_cast<int>(2 * kNameWidth)) {
+      shown = CutToWidth(shown, static_cast<size_t>(style_.width) - kNameWidth - 2);
+    }
+    StrAppend(&text_, "  ", style_.Paint(Colour::kDim, absl::StrFormat("%-12s", ToAbsl(name))),
+              shown, "\n");
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  const Style& style_;
+  std::string text_;
+};
+
+void AddReason(std::string* text, std::string_view reason, int64_t count) {
+  StrAppend(text, "  ", reason, " ", FormatCount(count));
+  const std::string_view advice = AdviceForDrop(reason);
+  if (!advice.empty()) StrAppend(text, ": ", advice);
+  text->push_back('\n');
+}
+
+Colour ColourOfGrade(std::string_view grade) {
+  if (grade == "A") return Colour::kGreen;
+  if (grade == "B" || grade == "-") return Colour::kYellow;
+  return Colour::kRed;
+}
+
+std::string StepsCell(const CaptureRecord& record) {
+  if (record.spec.steps == 0) return FormatNs(record.covered_ns);
+  return StrCat(record.covered_steps, "/", record.spec.steps * record.spec.repeat);
+}
+
+}  // namespace
+
+Colour ColourOf(CaptureState state) {
+  switch (state) {
+    case CaptureState::kComplete:
+      return Colour::kNone;
+    case CaptureState::kPartial:
+    case CaptureState::kCancelled:
+      return Colour::kYellow;
+    case CaptureState::kFailed:
+      return Colour::kRed;
+    default:
+      return Colour::kGreen;  // live
+  }
+}
+
+void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json) {
+  const CaptureRecord& record = view.record;
+  json.BeginObject();
+  json.Field("id", record.id);
+  json.Field("group", record.group_id);
+  json.Field("state", view.state);
+  json.Field("ended_by", view.ended_by);
+  json.Field("error_reason", record.error_reason);
+  json.Field("error_message", record.error_message);
+  json.Field("display_name", record.spec.display_name);
+  json.Field("labels", record.spec.labels);
+  json.Field("node", record.node);
+  json.Field("requested_by_uid", record.requested_by_uid);
+  json.Field("request_id", record.request_id);
+  json.Field("create_unix_ns", UnixNanosOrZero(record.create_time));
+  json.Field("armed_unix_ns", UnixNanosOrZero(record.armed_time));
+  json.Field("end_unix_ns", UnixNanosOrZero(record.end_time));
+  json.Field("start_unix_ns", record.start_unix_ns);
+  json.Field("covered_ns", record.covered_ns);
+  json.Field("covered_steps", record.covered_steps);
+  json.Field("current_step", record.current_step);
+  WriteWindowsJson(view, json);
+  WriteCountsJson(view, json);
+  json.Field("file_bytes", record.file_bytes);
+  json.Field("file_sha256", record.file_sha256);
+  json.Field("deleted", record.deleted);
+  WriteSpecJson(record.spec, json);
+  WriteTargetJson(record.target, json);
+  if (!path.empty()) json.Field("path", path);
+  json.EndObject();
+}
+
+void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json) {
+  json.Field("id", view.record.id);
+  json.Field("state", view.state);
+  json.Field("ended_by", view.ended_by);
+  json.Field("start_unix_ns", view.record.start_unix_ns);
+  json.Field("quality", view.quality);
+  json.Field("event_count", view.record.event_count);
+  json.Field("dropped_event_count", view.dropped_event_count);
+}
+
+std::string RenderCapture(const CaptureView& view, const Style& style) {
+  const CaptureRecord& record = view.record;
+  Lines lines(style);
+  lines.Add("name", record.spec.display_name);
+  lines.Add("labels", Labels(record.spec.labels));
+  lines.Add("group", record.group_id);
+  lines.Add("target", Process(record.target));
+  lines.Add("node", record.node);
+  lines.Add("created", FormatLocalTime(record.create_time));
+  lines.Add("asked", Asked(record.spec));
+  lines.Add("covered", Covered(view));
+  lines.Add("events", StrCat(FormatCount(record.event_count), " kept, ",
+                             FormatCount(view.dropped_event_count), " lost"));
+  lines.Add("step time", Perturbation(record));
+  if (record.clock_error_ns > 0) {
+    lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));
+  }
+  if (record.deleted) {
+    lines.Add("file", "deleted");
+  } else if (record.file_bytes > 0) {
+    lines.Add("file", FormatBytes(record.file_bytes));
+    lines.Add("sha256", record.file_sha256);
+  }
+  if (!record.error_message.empty()) {
+    lines.Add("error", StrCat(record.error_message, " [", record.error_reason, "]"));
+  }
+  std::string title = StrCat("Capture ", record.id, "  ", view.state);
+  if (!view.ended_by.empty()) StrAppend(&title, " (", view.ended_by, ")");
+  return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 200)), "\n", lines.Take(),
+                RenderQuality(view, style));
+}
+
+std::string RenderReportHeader(const CaptureView& view, const Style& style) {
+  const std::string title = StrCat("Capture ", view.record.id, "  ", view.state, "  pid ",
+                                   view.record.target.pid, "  ", Covered(view));
+  return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 300)), "\n",
+                RenderQuality(view, style));
+}
+
+std::string RenderQuality(const CaptureView& view, const Style& style) {
+  const CaptureRecord& record = view.record;
+  const int64_t lost = view.dropped_event_count;
+  std::string headline = StrCat("Quality ", view.quality, ": ");
+  if (!IsTerminal(record.state)) {
+    StrAppend(&headline, "not ended yet");
+  } else if (record.start_unix_ns == 0) {
+    StrAppend(&headline, "nothing was recorded");
+  } else if (lost == 0) {
+    StrAppend(&headline, "no event was lost");
+  } else {
+    StrAppend(&headline, FormatCount(lost), " of ", FormatCount(lost + record.event_count),
+              " events were lost (", FormatPercent(lost, lost + record.event_count), ")");
+  }
+  std::string text =
+      StrCat(style.Paint(ColourOfGrade(view.quality), ForDisplay(headline, 200)), "\n");
+  for (const auto& [reason, count] : view.dropped_by_reason) {
+    AddReason(&text, ForDisplay(reason, 40), count);
+  }
+  if (record.state == CaptureState::kPartial) {
+    StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));
+    const std::string_view advice = AdviceForEnd(view.ended_by);
+    if (!advice.empty()) StrAppend(&text, ": ", advice);
+    StrAppend(&text, "\n");
+  }
+  if (record.other_name_event_count > 0) {
+    StrAppend(&text, "  ", FormatCount(record.other_name_event_count),
+              " events are named (other): the program uses too many distinct names\n");
+  }
+  if (record.clock_error_ns > kTellingClockErrorNs) {
+    StrAppend(&text, "  times may be off by up to ", FormatNs(record.clock_error_ns), "\n");
+  }
+  if (record.foreign_step_mark_count > 0) {
+    StrAppend(&text, "  ", FormatCount(record.foreign_step_mark_count),
+              " step marks came from other threads and were not counted as steps\n");
+  }
+  return text;
+}
+
+std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                               const Style& style) {
+  Table table({{.title = "ID", .right = false},
+               {.title = "AGE", .drop_order = 4},
+               {.title = "STATE", .right = false},
+               {.title = "PID"},
+               {.title = "STEPS", .drop_order = 3},
+               {.title = "EVENTS", .drop_order = 5},
+               {.title = "LOST", .drop_order = 2},
+               {.title = "GRADE", .right = false, .drop_order = 1},
+               {.title = "SIZE", .drop_order = 6},
+               {.title = "NAME", .right = false, .flexible = true, .drop_order = 7}});
+  for (const CaptureView& view : views) {
+    const CaptureRecord& record = view.record;
+    std::string name = record.spec.display_name;
+    const std::string labels = Labels(record.spec.labels);
+    if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
+    table.AddRow({record.id, FormatAge(now - record.create_time), view.state,
+                  StrCat(record.target.pid), StepsCell(record), FormatCount(record.event_count),
+                  FormatCount(view.dropped_event_count), view.quality,
+                  record.deleted           ? "deleted"
+                  : record.file_bytes == 0 ? "-"
+                                           : FormatBytes(record.file_bytes),
+                  name},
+                 ColourOf(record.state));
+  }
+  return table.Render(style);
+}
+
+std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style) {
+  Table table({{.title = "PID"},
+               {.title = "RANK", .drop_order = 2},
+               {.title = "STATE", .right = false},
+               {.title = "ENDED BY", .right = false, .drop_order = 3},
+               {.title = "STEPS"},
+               {.title = "STEP TIME", .drop_order = 1},
+               {.title = "EVENTS", .drop_order = 4},
+               {.title = "LOST"},
+               {.title = "GRADE", .right = false},
+               {.title = "CAPTURE", .right = false}});
+  for (const CaptureView& view : views) {
+    const CaptureRecord& record = view.record;
+    const auto rank = record.target.metadata.find("rank");
+    table.AddRow(
+        {StrCat(record.target.pid), rank == record.target.metadata.end() ? "-" : rank->second,
+         view.state, view.ended_by, StepsCell(record),
+         record.step_during_ns > 0 ? FormatNs(record.step_during_ns) : "-",
+         FormatCount(record.event_count), FormatCount(view.dropped_event_count), view.quality,
+         record.id},
+        ColourOf(record.state));
+  }
+  return table.Render(style);
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,39 @@
+// A capture, and how far to trust it, as text and as JSON.
+#ifndef PROFD_CLI_RENDER_CAPTURE_H_
+#define PROFD_CLI_RENDER_CAPTURE_H_
+
+#include <span>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/capture_view.h"
+#include "cli/json_writer.h"
+#include "cli/style.h"
+
+namespace profd::cli {
+
+// The object of `trace`, `show` and each row of `captures`. `path`, if not empty, is the file
+// it was fetched to.
+void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json);
+// As fields of an open object: what a report says of the capture it is over.
+void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json);
+
+// All about one capture, some lines.
+std::string RenderCapture(const CaptureView& view, const Style& style);
+// Above a report: which capture it is over, and RenderQuality().
+std::string RenderReportHeader(const CaptureView& view, const Style& style);
+// The grade and why it is not better: losses by cause with what to do about them. One line
+// for a capture that lost nothing.
+std::string RenderQuality(const CaptureView& view, const Style& style);
+
+// One row each, newest as given; `now` for ages.
+std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                               const Style& style);
+// One row for each target of a group.
+std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style);
+
+Colour ColourOf(CaptureState state);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_CAPTURE_H_

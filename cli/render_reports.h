@@ -1,0 +1,37 @@
+// The reports over a capture as text and as JSON. The structs come from a daemon or from a
+// file; nothing here can tell.
+#ifndef PROFD_CLI_RENDER_REPORTS_H_
+#define PROFD_CLI_RENDER_REPORTS_H_
+
+#include <string>
+
+#include "cli/capture_view.h"
+#include "cli/json_writer.h"
+#include "cli/style.h"
+#include "daemon/report/reports.h"
+
+namespace profd::cli {
+
+// The columns of torch.profiler's table, and its footer. `by_step` adds a column.
+std::string RenderOps(const report::OpTable& table, bool by_step, const Style& style);
+void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by_step,
+                  JsonWriter& json);
+
+std::string RenderSteps(const report::StepTable& table, const Style& style);
+void WriteStepsJson(const CaptureView& view, const report::StepTable& table, JsonWriter& json);
+
+// Per device: a plot of allocated bytes over time, the peak, and what was alive at it.
+// `shares` rows of each list; 0: all.
+std::string RenderMemory(const CaptureView& view, const report::MemoryTimeline& timeline,
+                         int64_t shares, const Style& style);
+void WriteMemoryJson(const CaptureView& view, const report::MemoryTimeline& timeline,
+                     JsonWriter& json);
+
+// `points` as a plot of `columns` by `rows` characters, each column the highest value of its
+// time, with axes. A point's value holds until the next; the last until `end_ns`.
+std::string PlotMemory(const std::vector<report::MemoryPoint>& points, int64_t end_ns, int columns,
+                       int rows);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_REPORTS_H_

@@ -1,0 +1,37 @@
+// Style: how text for people is laid out: how wide, and whether in colour.
+//
+// Text from targets (names, commands) goes through ForDisplay() or a Table cell before it is
+// shown: neither lets a control character reach a terminal.
+#ifndef PROFD_CLI_STYLE_H_
+#define PROFD_CLI_STYLE_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace profd::cli {
+
+enum class Colour { kNone, kBold, kDim, kRed, kGreen, kYellow };
+
+struct Style {
+  bool is_terminal = false;
+  int width = 0;  // Columns; 0: no limit (not a terminal).
+  bool colour = false;
+
+  // `text`, coloured if this style has colour.
+  std::string Paint(Colour with, std::string_view text) const;
+
+  // Of a file descriptor: width from the terminal, else COLUMNS, else 80; colour on a
+  // terminal unless NO_COLOR is set or TERM is "dumb".
+  static Style Of(int fd);
+};
+
+// Columns that valid UTF-8 takes on a terminal: 2 for wide characters, 0 for combining ones.
+size_t DisplayWidth(std::string_view text);
+
+// `text` if it fits, else its start and "…", at most `width` columns. Valid UTF-8 only.
+std::string CutToWidth(std::string_view text, size_t width);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_STYLE_H_

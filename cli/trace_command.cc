@@ -1,0 +1,390 @@
+// profctl trace: from pids to a finished capture, its operator table and its file.
+//
+// In order: ParseRequest (flags), Start (targets, CreateCapture), Follow (progress, Ctrl-C),
+// Save (-o), Report.
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "cli/capture_source.h"
+#include "cli/command.h"
+#include "cli/daemon_client.h"
+#include "cli/errors.h"
+#include "cli/group_view.h"
+#include "cli/interrupts.h"
+#include "cli/label.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/render_capture.h"
+#include "cli/render_reports.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kDefaultSteps = 5;
+constexpr int64_t kTopRows = 20;
+constexpr size_t kMostPids = 1024;
+
+struct TraceRequest {
+  std::vector<int64_t> pids;
+  bool all = false;
+  CaptureSpec spec;
+  std::string request_id;
+  std::string output;  // Empty: none.
+  OutputKind output_kind;
+};
+
+absl::Status ParseTargets(const ParsedFlags& flags, TraceRequest& request) {
+  std::set<int64_t> seen;
+  for (const std::string& word : flags.List("pid")) {
+    const absl::StatusOr<int64_t> pid = ParseInt(word);
+    if (!pid.ok() || *pid < 1 || *pid > std::numeric_limits<int32_t>::max()) {
+      return UsageError(StrCat("--pid '", ForDisplay(word, 80), "' is no process id"));
+    }
+    if (seen.insert(*pid).second) request.pids.push_back(*pid);
+  }
+  if (request.pids.size() > kMostPids) {
+    return UsageError(StrCat("at most ", kMostPids, " pids at once"));
+  }
+  request.all = flags.Has("all");
+  if (request.all && !request.pids.empty()) {
+    return UsageError("--all and --pid exclude each other");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
+  ASSIGN_OR_RETURN(const auto steps, flags.Int("steps", 1, 1'000'000));
+  ASSIGN_OR_RETURN(const auto duration, flags.Duration("duration"));
+  if (steps.has_value() && duration.has_value()) {
+    return UsageError("--steps and --duration exclude each other");
+  }
+  if (duration.has_value()) {
+    for (const std::string_view flag : {"warmup", "wait", "repeat", "start-step"}) {
+      if (flags.Has(flag)) return UsageError(StrCat("--", flag, " goes with --steps only"));
+    }
+    spec.steps = 0;
+    spec.duration = *duration;
+    if (spec.duration <= absl::ZeroDuration() || spec.duration > absl::Hours(1)) {
+      return UsageError("--duration must be above 0 and at most 1h");
+    }
+  } else {
+    spec.steps = steps.value_or(kDefaultSteps);
+  }
+  ASSIGN_OR_RETURN(const auto warmup, flags.Int("warmup", 0, 10'000));
+  spec.warmup_steps = warmup.value_or(spec.warmup_steps);
+  ASSIGN_OR_RETURN(const auto wait, flags.Int("wait", 0, 1'000'000));
+  spec.wait_steps = wait.value_or(spec.wait_steps);
+  ASSIGN_OR_RETURN(const auto repeat, flags.Int("repeat", 1, 64));
+  spec.repeat = repeat.value_or(spec.repeat);
+  ASSIGN_OR_RETURN(const auto start,
+                   flags.Int("start-step", 0, std::numeric_limits<int64_t>::max()));
+  spec.start_step = start.value_or(spec.start_step);
+  return absl::OkStatus();
+}
+
+absl::Status ParseLimits(const ParsedFlags& flags, CaptureSpec& spec) {
+  ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
+  spec.timeout = timeout.value_or(spec.timeout);
+  ASSIGN_OR_RETURN(const auto memory, flags.Bytes("memory"));
+  spec.memory_bytes = memory.value_or(spec.memory_bytes);
+  ASSIGN_OR_RETURN(const auto max_bytes, flags.Bytes("max-bytes"));
+  spec.max_bytes = max_bytes.value_or(spec.max_bytes);
+  spec.allow_less_memory = flags.Has("allow-less-memory");
+  spec.display_name = flags.Get("name").value_or("");
+  ASSIGN_OR_RETURN(spec.labels, ParseLabels(flags.All("label")));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
+  TraceRequest request;
+  RETURN_IF_ERROR(ParseTargets(flags, request));
+  RETURN_IF_ERROR(ParseWindow(flags, request.spec));
+  RETURN_IF_ERROR(ParseLimits(flags, request.spec));
+  if (const absl::Status valid = ValidateSpec(request.spec); !valid.ok()) {
+    return UsageError(std::string(valid.message()));
+  }
+  // A request that a broken connection makes gRPC send twice must not capture twice.
+  request.request_id = flags.Get("request-id").value_or(NewUlid(Clock::Real().Now()));
+  if (const auto output = flags.Get("output")) {
+    ASSIGN_OR_RETURN(request.output_kind, OutputKindOf(*output));
+    RETURN_IF_ERROR(CheckWritable(*output));
+    request.output = *output;
+  }
+  return request;
+}
+
+class Trace {
+ public:
+  Trace(Invocation& invocation, TraceRequest request, Interrupts& interrupts, DaemonClient& daemon)
+      : invocation_(invocation),
+        request_(std::move(request)),
+        interrupts_(interrupts),
+        daemon_(daemon) {}
+
+  absl::StatusOr<int> Run() {
+    RETURN_IF_ERROR(Start());
+    RETURN_IF_ERROR(Follow());
+    const absl::Status saved = Save();
+    RETURN_IF_ERROR(Report());
+    RETURN_IF_ERROR(saved);
+    return ExitCode();
+  }
+
+ private:
+  bool IsGroup() const { return views_.size() > 1; }
+
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(const std::vector<TargetInfo> targets,
+                     daemon_.ResolveTargets(request_.pids, request_.all));
+    if (targets.empty()) {
+      return WithReason(absl::NotFoundError("there is no process to capture"), "NO_TARGETS");
+    }
+    if (targets.size() == 1) {
+      ASSIGN_OR_RETURN(
+          views_.emplace_back(),
+          daemon_.CreateCapture(targets.front().number, request_.spec, request_.request_id));
+      return absl::OkStatus();
+    }
+    std::vector<TargetNumber> numbers;
+    for (const TargetInfo& target : targets) numbers.push_back(target.number);
+    ASSIGN_OR_RETURN(views_,
+                     daemon_.CreateCaptureGroup(numbers, request_.spec, request_.request_id));
+    return absl::OkStatus();
+  }
+
+  absl::Status Follow() {
+    std::vector<std::string> ids;
+    for (const CaptureView& view : views_) ids.push_back(view.record.id);
+    // Cancelled captures still end in a state of their own, with what they recorded: so the
+    // watch goes on.
+    interrupts_.OnInterrupt([this, ids] {
+      for (const std::string& id : ids) (void)daemon_.CancelCapture(id);
+    });
+    ProgressLine line(invocation_.error_style());
+    CaptureProgress progress(ids.size());
+    const auto show = [&] { line.Show(progress.Text(Clock::Real().Now())); };
+    absl::StatusOr<std::vector<CaptureView>> ended = daemon_.WatchCaptures(
+        ids,
+        [&](size_t index, const CaptureView& view) {
+          progress.OnChange(index, view, Clock::Real().Now());
+          show();
+        },
+        show);
+    line.Clear();
+    // From here on an interrupt ends what we do ourselves: reading and writing files.
+    interrupted_in_time_ = interrupts_.interrupted();
+    if (interrupted_in_time_) {
+      interrupts_.OnInterrupt(nullptr);
+    } else {
+      interrupts_.OnInterrupt([this] { daemon_.Abort(); });
+    }
+    RETURN_IF_ERROR(ended.status());
+    views_ = *std::move(ended);
+    return absl::OkStatus();
+  }
+
+  absl::Status Save() {
+    paths_.assign(views_.size(), "");
+    if (request_.output.empty()) return absl::OkStatus();
+    const std::vector<std::string> tags = TagsFor(views_);
+    for (size_t i = 0; i < views_.size(); ++i) {
+      if (!views_[i].HasEvents()) continue;
+      const std::string path = IsGroup() ? WithTag(request_.output, tags[i]) : request_.output;
+      RETURN_IF_ERROR(SaveOne(views_[i], path));
+      paths_[i] = path;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SaveOne(const CaptureView& view, const std::string& path) {
+    ProgressLine line(invocation_.error_style());
+    const auto show = [&](int64_t done, int64_t total) {
+      line.Show(TransferProgress("writing", done, total));
+    };
+    if (!request_.output_kind.trace.has_value()) return FetchToFile(daemon_, view, path, show);
+    const auto source = NewDaemonSource(daemon_, view);
+    return ExportToFile(*source, *request_.output_kind.trace, path, show).status();
+  }
+
+  absl::Status Report() {
+    if (invocation_.json()) {
+      JsonWriter json;
+      if (IsGroup()) {
+        WriteGroupJson(views_, paths_, json);
+      } else {
+        WriteCaptureJson(views_.front(), paths_.front(), json);
+      }
+      invocation_.Print(json.TakeLine());
+      NoteFailures();
+      return absl::OkStatus();
+    }
+    const Style& style = invocation_.style();
+    if (IsGroup()) {
+      invocation_.Print(RenderGroup(views_, style));
+    } else {
+      invocation_.Print(RenderCapture(views_.front(), style));
+      if (views_.front().HasEvents()) RETURN_IF_ERROR(PrintOperators(views_.front()));
+    }
+    RETURN_IF_ERROR(invocation_.WriteStatus());
+    NoteFailures();
+    NoteNextCommands();
+    for (const std::string& path : paths_) {
+      if (!path.empty()) invocation_.Print(StrCat(path, "\n"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrintOperators(const CaptureView& view) {
+    report::OpOptions options;
+    options.limit = kTopRows;
+    ASSIGN_OR_RETURN(const report::OpTable table, daemon_.GetOperators(view.record.id, options));
+    invocation_.Print("\n");
+    invocation_.Print(RenderOps(table, /*by_step=*/false, invocation_.style()));
+    return absl::OkStatus();
+  }
+
+  void NoteFailures() {
+    for (const CaptureView& view : views_) {
+      if (view.record.state != CaptureState::kFailed) continue;
+      invocation_.Note(StrCat("profctl: capture ", view.record.id,
+                              " failed: ", ForDisplay(view.record.error_message, 4096), "\n"));
+      const std::string_view advice = AdviceFor(view.record.error_reason);
+      if (!advice.empty()) invocation_.Note(StrCat(advice, "\n"));
+    }
+  }
+
+  void NoteNextCommands() {
+    for (const CaptureView& view : views_) {
+      if (!view.HasEvents()) continue;
+      const std::string& id = view.record.id;
+      invocation_.Note(StrCat(
+          "next: profctl ops ", id, " | steps ", id, " | memory ", id,
+          request_.output.empty() ? StrCat(" | export ", id, " -o FILE.json.gz") : std::string(),
+          "\n"));
+      return;
+    }
+  }
+
+  int ExitCode() const {
+    bool all_complete = true;
+    bool any_kept = false;
+    for (const CaptureView& view : views_) {
+      all_complete = all_complete && view.record.state == CaptureState::kComplete;
+      any_kept = any_kept || view.record.state != CaptureState::kFailed;
+      if (view.record.state == CaptureState::kCancelled) {
+        if (interrupted_in_time_) return kExitInterrupted;
+        any_kept = any_kept && (IsGroup() || view.HasEvents());
+      }
+    }
+    if (all_complete) return kExitDone;
+    return any_kept ? kExitPartial : kExitFailed;
+  }
+
+  Invocation& invocation_;
+  const TraceRequest request_;
+  Interrupts& interrupts_;
+  DaemonClient& daemon_;
+  std::vector<CaptureView> views_;
+  std::vector<std::string> paths_;    // As views_; empty where none was written.
+  bool interrupted_in_time_ = false;  // While there was something to cancel.
+};
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  ASSIGN_OR_RETURN(TraceRequest request, ParseRequest(invocation.flags()));
+  Interrupts interrupts;
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  Trace trace(invocation, std::move(request), interrupts, *daemon);
+  absl::StatusOr<int> result = trace.Run();
+  interrupts.OnInterrupt(nullptr);
+  return result;
+}
+
+std::vector<Flag> TraceFlags() {
+  return {
+      {.name = "pid",
+       .letter = 'p',
+       .value_name = "PID",
+       .help = "The process to capture; may be repeated, or a list with commas. The pid of a shell "
+               "or launcher stands for all targets below it; a container's own pid is taken where "
+               "it is unique. Default: the only target there is",
+       .repeated = true,
+       .completes = Completes::kPid},
+      {.name = "all", .letter = 'a', .help = "Capture all your targets"},
+      {.name = "steps",
+       .letter = 's',
+       .value_name = "N",
+       .help = "Capture N whole training steps, 1 to 1000000 (default: 5)"},
+      {.name = "duration",
+       .letter = 'd',
+       .value_name = "TIME",
+       .help = "Capture a span of time instead (500ms, 10s, 2m; at most 1h)"},
+      {.name = "warmup",
+       .value_name = "N",
+       .help = "Steps recorded and discarded before each window (default: 1)"},
+      {.name = "wait", .value_name = "N", .help = "Steps to wait before each warm-up (default: 0)"},
+      {.name = "repeat",
+       .value_name = "N",
+       .help = "Windows of --steps, each after its own wait and warm-up (default: 1)"},
+      {.name = "start-step",
+       .value_name = "K",
+       .help = "The first step to record, one in the future (default: as soon as can be)"},
+      {.name = "timeout",
+       .value_name = "TIME",
+       .help = "End the capture after this time, whatever it has (default: 5m; at most 24h)"},
+      {.name = "output",
+       .letter = 'o',
+       .value_name = "FILE",
+       .help = "Also write the capture here, by suffix: .json, .json.gz (Chrome), .pftrace "
+               "(Perfetto) or .profd. Of several targets each gets a file of its own, with its "
+               "rank or pid in front of the suffix",
+       .completes = Completes::kFile},
+      {.name = "name", .value_name = "NAME", .help = "A name for the capture, for people"},
+      {.name = "label",
+       .value_name = "KEY=VALUE",
+       .help = "A label to find it by; may be repeated",
+       .repeated = true},
+      {.name = "memory",
+       .value_name = "SIZE",
+       .help = "Memory that events pass through, 1MiB to 4GiB (default: 64MiB); more of it loses "
+               "less in bursts"},
+      {.name = "allow-less-memory",
+       .help = "Take less memory where the node is at its cap, rather than be refused"},
+      {.name = "max-bytes",
+       .value_name = "SIZE",
+       .help = "End the capture when its file has this size (default: 2GiB)"},
+      {.name = "request-id",
+       .value_name = "ID",
+       .help = "For scripts that retry: the same id never starts a second capture"}};
+}
+
+}  // namespace
+
+Command TraceCommand() {
+  return {
+      .name = "trace",
+      .summary = "Capture training steps of running processes",
+      .description =
+          "Captures whole training steps, or a span of time, of one or several running processes, "
+          "and prints what was covered and where the time went. Several targets make a group: all "
+          "record the same steps.\n\n"
+          "Ctrl-C ends the capture and keeps what it has; a second Ctrl-C leaves at once.\n\n"
+          "With -o the path of the file is the last line on stdout. With --json stdout is one "
+          "object: the finished capture, or {\"group\", \"captures\", \"missed\"}.",
+      .flags = TraceFlags(),
+      .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
+                   {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},
+                   {"profctl trace --all --steps 3 --start-step 1200",
+                    "The same three steps of all my processes"},
+                   {"profctl trace --pid 41213 --duration 2s --label why=slow",
+                    "Two seconds, labelled"}},
+      .run = &Run};
+}
+
+}  // namespace profd::cli
