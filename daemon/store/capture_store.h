@@ -50,10 +50,11 @@ struct CaptureFilter {
   std::vector<std::pair<std::string, std::string>> labels;  // All of these.
   std::optional<int64_t> pid;                               // Of the target.
   std::optional<int64_t> owner_uid;                         // Of the target.
-  std::string name;                                         // Part of the display name.
+  std::string name;                                         // The display name, exactly.
   std::string group_id;
   std::string id_prefix;
   std::optional<absl::Time> since;  // Created then or later.
+  bool include_deleted = true;      // Also those whose events are gone.
 };
 
 struct CapturePage {
@@ -125,13 +126,13 @@ class CaptureStore final : public StorePort {
   // Removes the oldest files first, if that helps.
   absl::Status CheckRoom() override;
   absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override;
-  absl::StatusOr<std::optional<CaptureRecord>> FindRequest(std::string_view request_id,
-                                                           int64_t requested_by_uid) override;
+  absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                         int64_t requested_by_uid) override;
   // Also FAILED_PRECONDITION while the capture runs. OK if the events are gone already.
   absl::Status DeleteCapture(std::string_view id) override;
 
   // ---- asking ----
-  // `page_size` in 1..kMaxPageSize; 0: 50. `page_token` is empty or from a page with the same
+  // `page_size` in 1..kMaxPageSize; 0: 100. `page_token` is empty or from a page with the same
   // filter; INVALID_ARGUMENT for any other.
   absl::StatusOr<CapturePage> ListCaptures(const CaptureFilter& filter, int64_t page_size,
                                            std::string_view page_token);
@@ -154,7 +155,6 @@ class CaptureStore final : public StorePort {
  private:
   CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
 
-  absl::Status Recover();
   absl::Status Evict();
   // The file of a capture whose events can be read.
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);

@@ -1,0 +1,138 @@
+#include "daemon/store/capture_recovery.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/store/capture_file_reader.h"
+#include "daemon/store/capture_file_schema.h"
+#include "daemon/store/sqlite_db.h"
+#include "daemon/store/steps.h"
+
+namespace profd::store {
+namespace {
+
+// Opens the file for writing, which also undoes what was not committed.
+absl::StatusOr<std::unique_ptr<Database>> OpenPart(const std::filesystem::path& part) {
+  ASSIGN_OR_RETURN(auto db, Database::Open(part, Database::Mode::kReadWrite));
+  RETURN_IF_ERROR(
+      db->Exec("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=OFF;"
+               "PRAGMA secure_delete=OFF; PRAGMA trusted_schema=OFF; BEGIN IMMEDIATE; COMMIT"));
+  RETURN_IF_ERROR(CheckCaptureSchema(*db));
+  return db;
+}
+
+// What the chunks of a file amount to.
+struct Remains {
+  CaptureContents contents;
+  std::vector<StepRow> marks;
+  TimeSpan span;
+  int64_t rows = 0;
+  int64_t damaged_rows = 0;
+  std::vector<int64_t> damaged_chunks;
+};
+
+absl::StatusOr<Remains> Examine(const std::filesystem::path& part) {
+  ASSIGN_OR_RETURN(const auto reader,
+                   CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
+  Remains remains;
+  remains.contents = reader->contents();
+  ASSIGN_OR_RETURN(remains.damaged_chunks, reader->FindDamagedChunks());
+  for (const ChunkEntry& chunk : remains.contents.chunks) {
+    const bool damaged = std::find(remains.damaged_chunks.begin(), remains.damaged_chunks.end(),
+                                   chunk.id) != remains.damaged_chunks.end();
+    if (damaged) {
+      remains.damaged_rows += chunk.summary.rows;
+      continue;
+    }
+    remains.rows += chunk.summary.rows;
+    remains.span.Add(chunk.summary.span.begin_ns);
+    remains.span.Add(chunk.summary.span.end_ns);
+  }
+  if (!remains.damaged_chunks.empty()) return remains;
+  RETURN_IF_ERROR(
+      reader->ForEachStepMark([&remains](const StepRow& mark) { remains.marks.push_back(mark); }));
+  remains.marks = SortMarks(std::move(remains.marks));
+  return remains;
+}
+
+absl::Status RemoveChunks(Database& db, const std::vector<int64_t>& ids) {
+  for (const int64_t id : ids) {
+    StatementLease remove = db.Use("DELETE FROM chunks WHERE id = ?1");
+    RETURN_IF_ERROR(remove->Bind(1, id).Run());
+  }
+  return absl::OkStatus();
+}
+
+// Sets what follows from the events alone; the result is the start, since the epoch.
+int64_t Reconstruct(const Remains& remains, CaptureRecord& record) {
+  const RecoveredWindows recovered = RecoverWindows(remains.marks, remains.span);
+  record.windows = recovered.windows;
+  record.covered_ns = 0;
+  record.covered_steps = 0;
+  for (const WindowRecord& window : recovered.windows) {
+    record.covered_ns += window.end_ns - window.start_ns;
+    if (window.first_step >= 0) record.covered_steps += window.end_step - window.first_step;
+  }
+  if (record.covered_steps > 0) record.step_during_ns = record.covered_ns / record.covered_steps;
+  record.start_unix_ns = remains.contents.created_unix_ns + recovered.start_ns;
+  record.event_count = remains.rows;
+  return recovered.start_ns;
+}
+
+void MarkPartial(absl::Time now, CaptureRecord& record) {
+  if (!IsTerminal(record.state)) record.ended_by = EndedBy::kDaemonStop;
+  // FAILED was said when the file could not be finished; now it can.
+  if (!IsTerminal(record.state) || record.state == CaptureState::kFailed) {
+    record.state = CaptureState::kPartial;
+  }
+  record.error_reason.clear();
+  record.error_message.clear();
+  if (record.end_time == absl::InfiniteFuture()) record.end_time = now;
+}
+
+}  // namespace
+
+void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now) {
+  record.state = CaptureState::kFailed;
+  record.ended_by = EndedBy::kDaemonStop;
+  record.error_reason = "DAEMON_STOPPED";
+  record.error_message = "profd was stopped before any event was kept; capture again";
+  record.end_time = now;
+}
+
+absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
+                                                 const std::optional<CaptureRecord>& known,
+                                                 absl::Time now,
+                                                 const OpSummarizer& summarize_ops) {
+  ASSIGN_OR_RETURN(auto db, OpenPart(paths.part));
+  ASSIGN_OR_RETURN(Remains remains, Examine(paths.part));
+  if (remains.contents.sealed && remains.damaged_chunks.empty()) {
+    RETURN_IF_ERROR(db->Close());
+    return PublishSealedFile(paths);
+  }
+  if (!remains.damaged_chunks.empty()) {
+    RETURN_IF_ERROR(RemoveChunks(*db, remains.damaged_chunks));
+    const int64_t damaged_rows = remains.damaged_rows;
+    ASSIGN_OR_RETURN(remains, Examine(paths.part));
+    remains.damaged_rows = damaged_rows;
+  }
+  if (remains.rows == 0) {
+    return absl::NotFoundError(StrCat(paths.part.string(), " holds no event"));
+  }
+
+  // The file's own record is the newer one if its daemon got as far as writing it.
+  const bool was_ending = IsTerminal(remains.contents.record.state);
+  CaptureRecord record = was_ending || !known.has_value() ? remains.contents.record : *known;
+  int64_t start_ns = remains.contents.epoch_offset_ns;
+  if (!was_ending || record.start_unix_ns == 0) start_ns = Reconstruct(remains, record);
+  MarkPartial(now, record);
+  record.drops[static_cast<size_t>(DropReason::kDisk)] += remains.damaged_rows;
+  if (was_ending) record.event_count = std::min(record.event_count, remains.rows);
+  return SealCaptureFile(std::move(db), paths, std::move(record), start_ns, summarize_ops);
+}
+
+}  // namespace profd::store

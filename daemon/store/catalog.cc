@@ -1,0 +1,374 @@
+#include "daemon/store/catalog.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <system_error>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/store/catalog_schema.h"
+#include "daemon/store/files.h"
+#include "daemon/store/record_codec.h"
+
+namespace profd::store {
+namespace {
+
+// The columns that ReadRecord() reads.
+#define PROFD_RECORD_COLUMNS "record, file_bytes, file_sha256, deleted"
+
+absl::StatusOr<CaptureRecord> ReadRecord(const Statement& query) {
+  ASSIGN_OR_RETURN(CaptureRecord record, DecodeRecord(query.Bytes(0)));
+  record.file_bytes = query.Int(1);
+  record.file_sha256 = query.Text(2);
+  record.deleted = query.Int(3) != 0;
+  return record;
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> ReadRecords(Statement& query) {
+  std::vector<CaptureRecord> records;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return records;
+    ASSIGN_OR_RETURN(records.emplace_back(), ReadRecord(query));
+  }
+}
+
+absl::Status UnknownCapture(std::string_view id) {
+  return absl::NotFoundError(StrCat("no capture ", ForDisplay(id, 64)));
+}
+
+// A WHERE clause under construction, with the values for its parameters.
+class Conditions {
+ public:
+  void Add(std::string_view condition) {
+    StrAppend(&text_, text_.empty() ? " WHERE " : " AND ", condition);
+  }
+  // Each gives the number of the parameter.
+  int Value(int64_t value) {
+    binders_.push_back([value](Statement& query, int number) { query.Bind(number, value); });
+    return static_cast<int>(binders_.size());
+  }
+  int Value(std::string value) {
+    binders_.push_back([value = std::move(value)](Statement& query, int number) {
+      query.BindText(number, value);
+    });
+    return static_cast<int>(binders_.size());
+  }
+  const std::string& text() const { return text_; }
+  void BindTo(Statement& query) const {
+    int number = 0;
+    for (const auto& bind : binders_) bind(query, ++number);
+  }
+
+ private:
+  std::string text_;
+  std::vector<std::function<void(Statement&, int)>> binders_;
+};
+
+// The smallest text above all that start with `prefix`, which is ASCII.
+std::string PrefixEnd(std::string prefix) {
+  prefix.back() = static_cast<char>(prefix.back() + 1);
+  return prefix;
+}
+
+Conditions ConditionsOf(const CaptureFilter& filter, std::string_view before_id) {
+  Conditions where;
+  const auto value = [&where](auto&& v) { return StrCat("?", where.Value(v)); };
+  if (!before_id.empty()) where.Add("id < " + value(std::string(before_id)));
+  if (!filter.include_deleted) where.Add("deleted = 0");
+  if (!filter.states.empty()) {
+    std::string states;
+    for (const CaptureState state : filter.states) {
+      StrAppend(&states, states.empty() ? "" : ",", static_cast<int>(state));
+    }
+    where.Add(StrCat("state IN (", states, ")"));
+  }
+  for (const auto& [key, text] : filter.labels) {
+    const std::string key_value = value(key);
+    where.Add(StrCat("id IN (SELECT capture_id FROM capture_labels WHERE key = ", key_value,
+                     " AND value = ", value(text), ")"));
+  }
+  if (filter.pid.has_value()) where.Add("pid = " + value(*filter.pid));
+  if (filter.owner_uid.has_value()) where.Add("owner_uid = " + value(*filter.owner_uid));
+  if (!filter.name.empty()) where.Add("display_name = " + value(filter.name));
+  if (!filter.group_id.empty()) where.Add("group_id = " + value(filter.group_id));
+  if (!filter.id_prefix.empty()) {
+    const std::string first = value(filter.id_prefix);
+    where.Add(StrCat("id >= ", first, " AND id < ", value(PrefixEnd(filter.id_prefix))));
+  }
+  if (filter.since.has_value()) {
+    where.Add("create_unix_ns >= " + value(absl::ToUnixNanos(*filter.since)));
+  }
+  return where;
+}
+
+absl::Status CreatePrivately(const std::filesystem::path& path) {
+  const UniqueFd file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  if (!file.valid()) return FileStatus(path, errno);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::filesystem::path& path) {
+  RETURN_IF_ERROR(CreatePrivately(path));
+  ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kReadWrite));
+  const auto explain = [&path](const absl::Status& status) {
+    if (!absl::IsDataLoss(status)) return status;
+    return absl::DataLossError(
+        StrCat(FromAbsl(status.message()), "; move ", path.string(),
+               " away and start profd again: it finds the captures by their files"));
+  };
+  RETURN_IF_ERROR(explain(MigrateCatalog(*db, CatalogMigrations())));
+  RETURN_IF_ERROR(explain(db->Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")));
+  return std::unique_ptr<Catalog>(new Catalog(std::move(db)));
+}
+
+absl::Status Catalog::Put(const char* sql, const CaptureRecord& record) {
+  StatementLease put = db_->Use(sql);
+  put->BindText(1, record.id).BindText(2, record.group_id).BindText(3, record.request_id);
+  put->Bind(4, record.requested_by_uid).Bind(5, record.target.uid).Bind(6, record.target.pid);
+  put->BindText(7, record.spec.display_name).Bind(8, static_cast<int64_t>(record.state));
+  put->Bind(9, absl::ToUnixNanos(record.create_time)).Bind(10, record.file_bytes);
+  put->BindText(11, record.file_sha256).Bind(12, record.deleted ? 1 : 0);
+  return put->BindText(13, EncodeRecord(record)).Run();
+}
+
+absl::Status Catalog::PutLabels(const CaptureRecord& record) {
+  {
+    StatementLease remove = db_->Use("DELETE FROM capture_labels WHERE capture_id = ?1");
+    RETURN_IF_ERROR(remove->BindText(1, record.id).Run());
+  }
+  for (const auto& [key, value] : record.spec.labels) {
+    StatementLease put =
+        db_->Use("INSERT INTO capture_labels(key, value, capture_id) VALUES(?1, ?2, ?3)");
+    RETURN_IF_ERROR(put->BindText(1, key).BindText(2, value).BindText(3, record.id).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Catalog::Contains(std::string_view id) {
+  StatementLease query = db_->Use("SELECT 1 FROM captures WHERE id = ?1");
+  return query->BindText(1, id).Step();
+}
+
+absl::Status Catalog::Insert(const CaptureRecord& record) {
+  Transaction transaction(*db_);
+  RETURN_IF_ERROR(transaction.status());
+  ASSIGN_OR_RETURN(const bool exists, Contains(record.id));
+  if (exists) {
+    return absl::FailedPreconditionError(StrCat("capture ", record.id, " exists already"));
+  }
+  RETURN_IF_ERROR(
+      Put("INSERT INTO captures(id, group_id, request_id, requested_by_uid, owner_uid, pid, "
+          "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, record, evicted) "
+          "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0)",
+          record));
+  RETURN_IF_ERROR(PutLabels(record));
+  return transaction.Commit();
+}
+
+absl::Status Catalog::Update(const CaptureRecord& record) {
+  Transaction transaction(*db_);
+  RETURN_IF_ERROR(transaction.status());
+  ASSIGN_OR_RETURN(const bool exists, Contains(record.id));
+  if (!exists) return UnknownCapture(record.id);
+  RETURN_IF_ERROR(
+      Put("UPDATE captures SET group_id = ?2, request_id = ?3, requested_by_uid = ?4, "
+          "owner_uid = ?5, pid = ?6, display_name = ?7, state = ?8, create_unix_ns = ?9, "
+          "file_bytes = iif(deleted OR ?12, 0, iif(?10 > 0, ?10, file_bytes)), "
+          "file_sha256 = iif(deleted OR ?12, '', iif(?10 > 0, ?11, file_sha256)), "
+          "deleted = max(deleted, ?12), record = ?13 WHERE id = ?1",
+          record));
+  RETURN_IF_ERROR(PutLabels(record));
+  return transaction.Commit();
+}
+
+absl::Status Catalog::InsertOrUpdate(const CaptureRecord& record) {
+  ASSIGN_OR_RETURN(const bool exists, Contains(record.id));
+  return exists ? Update(record) : Insert(record);
+}
+
+absl::StatusOr<CaptureRecord> Catalog::Get(std::string_view id) {
+  StatementLease query = db_->Use("SELECT " PROFD_RECORD_COLUMNS " FROM captures WHERE id = ?1");
+  ASSIGN_OR_RETURN(const bool row, query->BindText(1, id).Step());
+  if (!row) return UnknownCapture(id);
+  return ReadRecord(*query);
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> Catalog::FindRequest(std::string_view request_id,
+                                                                int64_t requested_by_uid) {
+  if (request_id.empty()) return std::vector<CaptureRecord>();
+  StatementLease query = db_->Use(
+      "SELECT " PROFD_RECORD_COLUMNS
+      " FROM captures WHERE request_id = ?1 AND requested_by_uid = ?2 AND request_id <> '' "
+      "ORDER BY id");
+  query->BindText(1, request_id).Bind(2, requested_by_uid);
+  return ReadRecords(*query);
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> Catalog::List(const CaptureFilter& filter, int64_t limit,
+                                                         std::string_view before_id) {
+  const Conditions where = ConditionsOf(filter, before_id);
+  Statement query(db_->handle(), StrCat("SELECT " PROFD_RECORD_COLUMNS " FROM captures",
+                                        where.text(), " ORDER BY id DESC LIMIT ", limit));
+  where.BindTo(query);
+  return ReadRecords(query);
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> Catalog::ListUnfinished() {
+  StatementLease query =
+      db_->Use("SELECT " PROFD_RECORD_COLUMNS " FROM captures WHERE state < ?1 ORDER BY id");
+  query->Bind(1, static_cast<int64_t>(CaptureState::kComplete));
+  return ReadRecords(*query);
+}
+
+absl::StatusOr<std::vector<std::string>> Catalog::ListIdsWithFile() {
+  StatementLease query = db_->Use("SELECT id FROM captures WHERE file_bytes > 0 ORDER BY id");
+  std::vector<std::string> ids;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return ids;
+    ids.push_back(query->Text(0));
+  }
+}
+
+absl::Status Catalog::SetFile(std::string_view id, int64_t bytes, std::string_view sha256) {
+  StatementLease put = db_->Use(
+      "UPDATE captures SET file_bytes = ?2, file_sha256 = ?3 WHERE id = ?1 AND NOT deleted");
+  return put->BindText(1, id).Bind(2, bytes).BindText(3, sha256).Run();
+}
+
+absl::Status Catalog::MarkDeleted(std::string_view id, bool evicted) {
+  StatementLease put = db_->Use(
+      "UPDATE captures SET file_bytes = 0, file_sha256 = '', deleted = 1, "
+      "evicted = max(evicted, ?2) WHERE id = ?1");
+  return put->BindText(1, id).Bind(2, evicted ? 1 : 0).Run();
+}
+
+absl::StatusOr<std::optional<std::string>> Catalog::OldestWithFile() {
+  StatementLease query =
+      db_->Use("SELECT id FROM captures WHERE file_bytes > 0 AND state >= ?1 ORDER BY id LIMIT 1");
+  query->Bind(1, static_cast<int64_t>(CaptureState::kComplete));
+  std::optional<std::string> id;
+  ASSIGN_OR_RETURN(const bool row, query->Step());
+  if (row) id = query->Text(0);
+  return id;
+}
+
+absl::StatusOr<Catalog::Totals> Catalog::Count() {
+  Totals totals;
+  {
+    StatementLease query =
+        db_->Use("SELECT count(*), ifnull(sum(file_bytes), 0) FROM captures WHERE file_bytes > 0");
+    RETURN_IF_ERROR(query->Step().status());
+    totals.captures_with_file = query->Int(0);
+    totals.file_bytes = query->Int(1);
+  }
+  StatementLease query = db_->Use("SELECT count(*) FROM captures WHERE evicted = 1");
+  RETURN_IF_ERROR(query->Step().status());
+  totals.evicted = query->Int(0);
+  return totals;
+}
+
+int64_t Catalog::SizeOnDisk() const {
+  int64_t bytes = 0;
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::filesystem::path path = db_->path();
+    path += suffix;
+    bytes += FileBytes(path).value_or(0);
+  }
+  return bytes;
+}
+
+absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
+                                   const std::vector<StepSummaryRow>& steps) {
+  Transaction transaction(*db_);
+  RETURN_IF_ERROR(transaction.status());
+  for (const char* sql : {"DELETE FROM op_summary WHERE capture_id = ?1",
+                          "DELETE FROM step_summary WHERE capture_id = ?1"}) {
+    StatementLease remove = db_->Use(sql);
+    RETURN_IF_ERROR(remove->BindText(1, id).Run());
+  }
+  int64_t rank = 0;
+  for (const OpSummaryRow& op : ops) {
+    StatementLease put = db_->Use(
+        "INSERT INTO op_summary(capture_id, rank, name, calls, self_cpu_ns, cpu_total_ns, min_ns, "
+        "max_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+    put->BindText(1, id).Bind(2, rank++).BindBlob(3, op.name).Bind(4, op.calls);
+    put->Bind(5, op.self_cpu_ns).Bind(6, op.cpu_total_ns).Bind(7, op.min_ns);
+    RETURN_IF_ERROR(put->Bind(8, op.max_ns).Run());
+  }
+  for (const StepSummaryRow& row : steps) {
+    StatementLease put = db_->Use(
+        "INSERT INTO step_summary(capture_id, window, steps, min_ns, median_ns, mean_ns, max_ns) "
+        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)");
+    put->BindText(1, id).Bind(2, row.window).Bind(3, row.steps).Bind(4, row.min_ns);
+    put->Bind(5, row.median_ns).Bind(6, row.mean_ns).Bind(7, row.max_ns);
+    RETURN_IF_ERROR(put->Run());
+  }
+  return transaction.Commit();
+}
+
+absl::StatusOr<CaptureSummaries> Catalog::GetSummaries(std::string_view id) {
+  ASSIGN_OR_RETURN(const bool exists, Contains(id));
+  if (!exists) return UnknownCapture(id);
+  CaptureSummaries summaries;
+  StatementLease ops = db_->Use(
+      "SELECT name, calls, self_cpu_ns, cpu_total_ns, min_ns, max_ns FROM op_summary "
+      "WHERE capture_id = ?1 ORDER BY rank");
+  ops->BindText(1, id);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, ops->Step());
+    if (!row) break;
+    summaries.ops.push_back(
+        {ops->Text(0), ops->Int(1), ops->Int(2), ops->Int(3), ops->Int(4), ops->Int(5)});
+  }
+  StatementLease steps = db_->Use(
+      "SELECT window, steps, min_ns, median_ns, mean_ns, max_ns FROM step_summary "
+      "WHERE capture_id = ?1 ORDER BY window");
+  steps->BindText(1, id);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, steps->Step());
+    if (!row) return summaries;
+    summaries.steps.push_back(
+        {steps->Int(0), steps->Int(1), steps->Int(2), steps->Int(3), steps->Int(4), steps->Int(5)});
+  }
+}
+
+absl::Status Catalog::AppendAudit(const AuditEntry& entry) {
+  Transaction transaction(*db_);
+  RETURN_IF_ERROR(transaction.status());
+  {
+    StatementLease put = db_->Use(
+        "INSERT INTO audit_log(time_unix_ns, uid, verb, resource, outcome) "
+        "VALUES(?1, ?2, ?3, ?4, ?5)");
+    put->Bind(1, absl::ToUnixNanos(entry.time)).Bind(2, entry.uid).BindText(3, entry.verb);
+    RETURN_IF_ERROR(put->BindText(4, entry.resource).BindText(5, entry.outcome).Run());
+  }
+  StatementLease trim =
+      db_->Use("DELETE FROM audit_log WHERE id <= (SELECT max(id) FROM audit_log) - ?1");
+  RETURN_IF_ERROR(trim->Bind(1, kMaxAuditRows).Run());
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<AuditEntry>> Catalog::ListAudit(int64_t limit) {
+  StatementLease query = db_->Use(
+      "SELECT time_unix_ns, uid, verb, resource, outcome FROM audit_log ORDER BY id DESC LIMIT ?1");
+  query->Bind(1, limit);
+  std::vector<AuditEntry> entries;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return entries;
+    entries.push_back({absl::FromUnixNanos(query->Int(0)), query->Int(1), query->Text(2),
+                       query->Text(3), query->Text(4)});
+  }
+}
+
+}  // namespace profd::store

@@ -1,0 +1,81 @@
+// Catalog is catalog.db: one row per capture, and what outlives its events. The row's
+// columns `file_bytes`, `file_sha256` and `deleted` are the catalog's own: a record that is
+// written back late does not bring a deleted file to life.
+//
+// Threads:    one at a time (CaptureStore holds a mutex).
+// Durability: OK means the change survives the daemon; a power cut may take the newest.
+// Errors:     as Database; NOT_FOUND for an unknown id.
+#ifndef PROFD_DAEMON_STORE_CATALOG_H_
+#define PROFD_DAEMON_STORE_CATALOG_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/store/capture_store.h"
+#include "daemon/store/sqlite_db.h"
+
+namespace profd::store {
+
+class Catalog {
+ public:
+  static absl::StatusOr<std::unique_ptr<Catalog>> Open(const std::filesystem::path& path);
+
+  // FAILED_PRECONDITION if the id exists.
+  absl::Status Insert(const CaptureRecord& record);
+  absl::Status Update(const CaptureRecord& record);
+  absl::Status InsertOrUpdate(const CaptureRecord& record);
+  absl::StatusOr<CaptureRecord> Get(std::string_view id);
+  absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                         int64_t requested_by_uid);
+
+  // At most `limit`, newest first, with ids below `before_id` (empty: from the newest).
+  absl::StatusOr<std::vector<CaptureRecord>> List(const CaptureFilter& filter, int64_t limit,
+                                                  std::string_view before_id);
+  absl::StatusOr<std::vector<CaptureRecord>> ListUnfinished();
+  absl::StatusOr<std::vector<std::string>> ListIdsWithFile();
+
+  // OK also for an unknown id: a file may be sealed before its row is there.
+  absl::Status SetFile(std::string_view id, int64_t bytes, std::string_view sha256);
+  // The file goes; `evicted`: for room.
+  absl::Status MarkDeleted(std::string_view id, bool evicted);
+  // The oldest finished capture with a file.
+  absl::StatusOr<std::optional<std::string>> OldestWithFile();
+
+  struct Totals {
+    int64_t captures_with_file = 0;
+    int64_t file_bytes = 0;
+    int64_t evicted = 0;
+  };
+  absl::StatusOr<Totals> Count();
+  int64_t SizeOnDisk() const;  // With its write-ahead log.
+
+  absl::Status PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
+                            const std::vector<StepSummaryRow>& steps);
+  absl::StatusOr<CaptureSummaries> GetSummaries(std::string_view id);
+
+  // Keeps the last kMaxAuditRows.
+  absl::Status AppendAudit(const AuditEntry& entry);
+  absl::StatusOr<std::vector<AuditEntry>> ListAudit(int64_t limit);
+  static constexpr int64_t kMaxAuditRows = 200'000;
+
+ private:
+  explicit Catalog(std::unique_ptr<Database> db) : db_(std::move(db)) {}
+
+  absl::Status Put(const char* sql, const CaptureRecord& record);
+  absl::Status PutLabels(const CaptureRecord& record);
+  absl::StatusOr<bool> Contains(std::string_view id);
+
+  const std::unique_ptr<Database> db_;
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CATALOG_H_

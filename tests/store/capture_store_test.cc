@@ -1,0 +1,402 @@
+// The store as the daemon uses it: captures in, listed, read, deleted and evicted.
+#include "daemon/store/capture_store.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "daemon/base/reason.h"
+#include "daemon/store/data_dir.h"
+#include "daemon/store/files.h"
+#include "tests/store/store_fixture.h"
+
+namespace profd::store {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class CaptureStoreTest : public StoreFixture {};
+
+int ModeOf(const std::filesystem::path& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? static_cast<int>(info.st_mode & 0777) : -1;
+}
+
+TEST_F(CaptureStoreTest, AStoredCaptureIsThereAfterARestart) {
+  const CaptureRecord stored = StoreCapture(1);
+  Reopen();
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_EQ(found.state, CaptureState::kComplete);
+  EXPECT_EQ(found.file_sha256, stored.file_sha256);
+  EXPECT_EQ(found.event_count, 5);
+  auto reader = store_->OpenReader(stored.id);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT((*reader)->steps(), SizeIs(2));
+}
+
+TEST_F(CaptureStoreTest, AnIdCanBeInsertedOnce) {
+  ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(1))), IsOk());
+  EXPECT_THAT(store_->InsertCapture(NewRecord(IdOf(1))), StatusIs(StatusCode::kFailedPrecondition));
+}
+
+TEST_F(CaptureStoreTest, UnknownCapturesAreNotFound) {
+  EXPECT_THAT(store_->GetCapture(IdOf(1)), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->UpdateCapture(NewRecord(IdOf(1))), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->DeleteCapture(IdOf(1)), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->OpenReader(IdOf(1)), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->OpenForDownload(IdOf(1)), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->GetSummaries(IdOf(1)), StatusIs(StatusCode::kNotFound));
+}
+
+TEST_F(CaptureStoreTest, FindRequestGivesTheWholeGroupOfThatCallerOldestFirst) {
+  for (int i = 1; i <= 3; ++i) {
+    CaptureRecord record = NewRecord(IdOf(i));
+    record.request_id = "again";
+    record.requested_by_uid = i == 3 ? 1 : 1000;
+    ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  }
+  ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(4))), IsOk());
+  const auto found = store_->FindRequest("again", 1000);
+  ASSERT_THAT(found, IsOk());
+  ASSERT_THAT(*found, SizeIs(2));
+  EXPECT_EQ((*found)[0].id, IdOf(1));
+  EXPECT_EQ((*found)[1].id, IdOf(2));
+  EXPECT_THAT(store_->FindRequest("", 1000), IsOkAndHolds(IsEmpty()));
+}
+
+TEST_F(CaptureStoreTest, EveryFileIsPrivate) {
+  const CaptureRecord stored = StoreCapture(1);
+  EXPECT_EQ(ModeOf(folder_ / "data"), 0700);
+  EXPECT_EQ(ModeOf(folder_ / "data" / "captures"), 0700);
+  EXPECT_EQ(ModeOf(folder_ / "data" / "catalog.db"), 0600);
+  EXPECT_EQ(ModeOf(folder_ / "data" / "catalog.db-wal"), 0600);
+  EXPECT_EQ(ModeOf(File(stored.id, ".profd")), 0600);
+}
+
+TEST_F(CaptureStoreTest, AFolderThatIsOpenToOthersIsClosed) {
+  store_.reset();
+  ASSERT_EQ(chmod((folder_ / "data").c_str(), 0755), 0);
+  Reopen();
+  EXPECT_EQ(ModeOf(folder_ / "data"), 0700);
+}
+
+TEST_F(CaptureStoreTest, ASecondDaemonIsRefusedByThePidOfTheFirst) {
+  EXPECT_THAT(TryOpen(),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(StrCat("pid ", getpid())), HasSubstr("--data-dir"))));
+}
+
+TEST(CheckFileSystemTypeTest, RefusesNetworkFileSystemsWithAdvice) {
+  for (const int64_t type : {0x6969L, 0xff534d42L, 0x65735546L, 0x0bd00bd0L, 0x47504653L}) {
+    EXPECT_THAT(CheckFileSystemType(type, "/data"),
+                StatusIs(StatusCode::kFailedPrecondition, HasSubstr("--data-dir")));
+  }
+  constexpr int64_t kExt4 = 0xef53;
+  constexpr int64_t kTmpfs = 0x01021994;
+  EXPECT_THAT(CheckFileSystemType(kExt4, "/data"), IsOk());
+  EXPECT_THAT(CheckFileSystemType(kTmpfs, "/data"), IsOk());
+}
+
+// ---- listing ----
+
+TEST_F(CaptureStoreTest, PagesAreNewestFirstAndStableWhileCapturesArrive) {
+  for (int i = 1; i <= 25; ++i) ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(i))), IsOk());
+  std::vector<std::string> ids;
+  std::string token;
+  do {
+    const auto page = store_->ListCaptures({}, 10, token);
+    ASSERT_THAT(page, IsOk());
+    for (const CaptureRecord& record : page->captures) ids.push_back(record.id);
+    token = page->next_page_token;
+    const int newcomer = 100 + static_cast<int>(ids.size());
+    ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(newcomer))), IsOk());
+  } while (!token.empty());
+  ASSERT_THAT(ids, SizeIs(25));
+  for (int i = 0; i < 25; ++i) EXPECT_EQ(ids[static_cast<size_t>(i)], IdOf(25 - i));
+}
+
+TEST_F(CaptureStoreTest, APageThatEndsTheListHasNoToken) {
+  for (int i = 1; i <= 10; ++i) ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(i))), IsOk());
+  const auto page = store_->ListCaptures({}, 10, "");
+  ASSERT_THAT(page, IsOk());
+  EXPECT_THAT(page->captures, SizeIs(10));
+  EXPECT_EQ(page->next_page_token, "");
+}
+
+TEST_F(CaptureStoreTest, TokensOfAnotherFilterAndSizesOutOfRangeAreRefused) {
+  for (int i = 1; i <= 3; ++i) ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(i))), IsOk());
+  const std::string token = store_->ListCaptures({}, 1, "")->next_page_token;
+  ASSERT_NE(token, "");
+  CaptureFilter other;
+  other.pid = 4711;
+  EXPECT_THAT(store_->ListCaptures(other, 1, token), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ListCaptures({}, 1, "nonsense"), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ListCaptures({}, 1, token + "0"), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ListCaptures({}, -1, ""), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ListCaptures({}, 1001, ""), StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST_F(CaptureStoreTest, EveryFilterNarrowsTheList) {
+  CaptureRecord a = NewRecord(IdOf(1));
+  a.spec.labels = {{"run", "7"}, {"team", "vision"}};
+  a.spec.display_name = "slow";
+  a.target.pid = 11;
+  ASSERT_THAT(store_->InsertCapture(a), IsOk());
+  CaptureRecord b = NewRecord(IdOf(2));
+  b.spec.labels = {{"run", "7"}};
+  b.state = CaptureState::kFailed;
+  b.target.uid = 77;
+  b.group_id = IdOf(900);
+  b.create_time = a.create_time + absl::Hours(1);
+  ASSERT_THAT(store_->InsertCapture(b), IsOk());
+
+  EXPECT_THAT(ListIds({}), ElementsAre(b.id, a.id));
+  EXPECT_THAT(ListIds({.states = {CaptureState::kFailed}}), ElementsAre(b.id));
+  EXPECT_THAT(ListIds({.labels = {{"run", "7"}}}), ElementsAre(b.id, a.id));
+  EXPECT_THAT(ListIds({.labels = {{"run", "7"}, {"team", "vision"}}}), ElementsAre(a.id));
+  EXPECT_THAT(ListIds({.labels = {{"run", "8"}}}), IsEmpty());
+  EXPECT_THAT(ListIds({.pid = 11}), ElementsAre(a.id));
+  EXPECT_THAT(ListIds({.owner_uid = 77}), ElementsAre(b.id));
+  EXPECT_THAT(ListIds({.name = "slow"}), ElementsAre(a.id));
+  EXPECT_THAT(ListIds({.group_id = IdOf(900)}), ElementsAre(b.id));
+  EXPECT_THAT(ListIds({.id_prefix = IdOf(1)}), ElementsAre(a.id));
+  EXPECT_THAT(ListIds({.since = b.create_time}), ElementsAre(b.id));
+  EXPECT_THAT(ListIds({.name = "' OR 1=1 --"}), IsEmpty());
+}
+
+TEST_F(CaptureStoreTest, DeletedCapturesCanBeLeftOut) {
+  const CaptureRecord kept = StoreCapture(1);
+  const CaptureRecord deleted = StoreCapture(2);
+  ASSERT_THAT(store_->DeleteCapture(deleted.id), IsOk());
+  EXPECT_THAT(ListIds({}), ElementsAre(deleted.id, kept.id));
+  EXPECT_THAT(ListIds({.include_deleted = false}), ElementsAre(kept.id));
+}
+
+TEST_F(CaptureStoreTest, APrefixResolvesToTheOneCaptureOfItsOwner) {
+  CaptureRecord mine = NewRecord(IdOf(12));
+  CaptureRecord other = NewRecord(IdOf(13));
+  other.target.uid = 5;
+  ASSERT_THAT(store_->InsertCapture(mine), IsOk());
+  ASSERT_THAT(store_->InsertCapture(other), IsOk());
+  const std::string shared = mine.id.substr(0, 25);
+
+  const auto exact = store_->ResolvePrefix(mine.id, std::nullopt);
+  ASSERT_THAT(exact, IsOk());
+  EXPECT_EQ(exact->id, mine.id);
+  const auto folded = store_->ResolvePrefix("01j0000000000000000000001", 1000);
+  ASSERT_THAT(folded, IsOk());
+  EXPECT_EQ(folded->id, mine.id);
+  EXPECT_THAT(
+      store_->ResolvePrefix(shared, std::nullopt),
+      StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr(mine.id), HasSubstr(other.id))));
+  EXPECT_THAT(store_->ResolvePrefix("02", std::nullopt), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->ResolvePrefix(other.id, 1000), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->ResolvePrefix("", std::nullopt), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ResolvePrefix("01%", std::nullopt), StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST_F(CaptureStoreTest, AnAmbiguousPrefixNamesAFewCandidates) {
+  for (int i = 10; i < 20; ++i) ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(i))), IsOk());
+  const absl::Status status = store_->ResolvePrefix("01J", std::nullopt).status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, HasSubstr("...")));
+  EXPECT_EQ(ReasonOf(status), "AMBIGUOUS_ID");
+}
+
+// ---- reading and downloading ----
+
+TEST_F(CaptureStoreTest, ADownloadIsTheFileWithItsHash) {
+  const CaptureRecord stored = StoreCapture(1);
+  const auto download = store_->OpenForDownload(stored.id);
+  ASSERT_THAT(download, IsOk());
+  EXPECT_EQ(download->size_bytes, stored.file_bytes);
+  EXPECT_THAT(Sha256OfFile(File(stored.id, ".profd")), IsOkAndHolds(download->sha256));
+  // Deleted meanwhile, it can still be read to the end.
+  ASSERT_THAT(store_->DeleteCapture(stored.id), IsOk());
+  std::vector<char> bytes(static_cast<size_t>(stored.file_bytes));
+  EXPECT_EQ(pread(download->file.get(), bytes.data(), bytes.size(), 0), stored.file_bytes);
+}
+
+TEST_F(CaptureStoreTest, WhatHasNoEventsSaysWhy) {
+  CaptureRecord running = NewRecord(IdOf(1));
+  running.state = CaptureState::kRecording;
+  ASSERT_THAT(store_->InsertCapture(running), IsOk());
+  CaptureRecord failed = NewRecord(IdOf(2));
+  failed.state = CaptureState::kFailed;
+  ASSERT_THAT(store_->InsertCapture(failed), IsOk());
+  const CaptureRecord deleted = StoreCapture(3);
+  ASSERT_THAT(store_->DeleteCapture(deleted.id), IsOk());
+
+  const auto reason = [this](std::string_view id) {
+    const absl::Status status = store_->OpenReader(id).status();
+    EXPECT_THAT(status, StatusIs(StatusCode::kFailedPrecondition));
+    EXPECT_THAT(store_->OpenForDownload(id), StatusIs(StatusCode::kFailedPrecondition));
+    return ReasonOf(status);
+  };
+  EXPECT_EQ(reason(running.id), "CAPTURE_RUNNING");
+  EXPECT_EQ(reason(failed.id), "NO_EVENTS");
+  EXPECT_EQ(reason(deleted.id), "CAPTURE_DELETED");
+}
+
+TEST_F(CaptureStoreTest, DeletingRemovesTheFileAndKeepsRecordAndSummaries) {
+  summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return std::vector<OpSummaryRow>{{"small", 1, 5, 5, 5, 5}, {"large", 2, 500, 600, 1, 9}};
+  };
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  ASSERT_THAT(store_->DeleteCapture(stored.id), IsOk());
+  EXPECT_FALSE(Exists(stored.id, ".profd"));
+  EXPECT_THAT(store_->DeleteCapture(stored.id), IsOk());
+
+  Reopen();
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_TRUE(found.deleted);
+  EXPECT_EQ(found.file_bytes, 0);
+  EXPECT_EQ(found.file_sha256, "");
+  EXPECT_EQ(found.event_count, 5);
+  const auto summaries = store_->GetSummaries(stored.id);
+  ASSERT_THAT(summaries, IsOk());
+  ASSERT_THAT(summaries->ops, SizeIs(2));
+  EXPECT_EQ(summaries->ops[0].name, "large");
+  EXPECT_EQ(summaries->ops[0].cpu_total_ns, 600);
+  ASSERT_THAT(summaries->steps, SizeIs(1));
+  EXPECT_EQ(summaries->steps[0].steps, 2);
+  EXPECT_EQ(summaries->steps[0].median_ns, 1'000);
+}
+
+TEST_F(CaptureStoreTest, ARecordWrittenBackLateDoesNotUndelete) {
+  const CaptureRecord stored = StoreCapture(1);
+  ASSERT_THAT(store_->DeleteCapture(stored.id), IsOk());
+  CaptureRecord late = stored;
+  late.step_after_ns = 123;
+  ASSERT_THAT(store_->UpdateCapture(late), IsOk());
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_TRUE(found.deleted);
+  EXPECT_EQ(found.file_bytes, 0);
+  EXPECT_EQ(found.step_after_ns, 123);
+}
+
+TEST_F(CaptureStoreTest, ACaptureThatRunsIsNotDeleted) {
+  ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(1))), IsOk());
+  EXPECT_THAT(store_->DeleteCapture(IdOf(1)), StatusIs(StatusCode::kFailedPrecondition));
+}
+
+TEST_F(CaptureStoreTest, AFailingSummaryDoesNotCostTheCapture) {
+  summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return absl::InternalError("no");
+  };
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+  EXPECT_THAT(store_->GetSummaries(stored.id)->ops, IsEmpty());
+}
+
+// ---- room ----
+
+TEST_F(CaptureStoreTest, BeyondTheCapTheOldestFilesGoAndTheirRecordsStay) {
+  const CaptureRecord oldest = StoreCapture(1);
+  const CaptureRecord middle = StoreCapture(2);
+  max_total_bytes_ = 2 * oldest.file_bytes;
+  Reopen();
+  EXPECT_TRUE(Exists(oldest.id, ".profd"));
+  const CaptureRecord newest = StoreCapture(3);
+
+  EXPECT_FALSE(Exists(oldest.id, ".profd"));
+  EXPECT_TRUE(Exists(middle.id, ".profd"));
+  EXPECT_TRUE(Exists(newest.id, ".profd"));
+  EXPECT_TRUE(Get(oldest.id).deleted);
+  EXPECT_THAT(store_->GetSummaries(oldest.id)->steps, SizeIs(1));
+  const auto usage = store_->Usage();
+  ASSERT_THAT(usage, IsOk());
+  EXPECT_EQ(usage->evicted_capture_count, 1);
+  EXPECT_EQ(usage->capture_count, 2);
+  EXPECT_EQ(usage->capture_bytes, middle.file_bytes + newest.file_bytes);
+  EXPECT_EQ(usage->max_total_bytes, max_total_bytes_);
+  EXPECT_GT(usage->catalog_bytes, 0);
+}
+
+TEST_F(CaptureStoreTest, ACaptureLargerThanTheCapIsThereWhenItEnds) {
+  max_total_bytes_ = 1;
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+  ASSERT_THAT(store_->CheckRoom(), IsOk());
+  EXPECT_FALSE(Exists(stored.id, ".profd"));
+}
+
+TEST_F(CaptureStoreTest, OnANearlyFullDiskOldFilesGoThenCapturesAreRefused) {
+  const CaptureRecord stored = StoreCapture(1);
+  disk_.free_bytes = disk_.total_bytes / 100 * 4;
+  EXPECT_THAT(store_->CheckRoom(),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("--data-dir")));
+  EXPECT_FALSE(Exists(stored.id, ".profd"));
+  disk_.free_bytes = disk_.total_bytes / 100 * 6;
+  EXPECT_THAT(store_->CheckRoom(), IsOk());
+}
+
+TEST_F(CaptureStoreTest, UsageCountsFilesBeingWritten) {
+  auto sink = store_->CreateFile(NewRecord(IdOf(1)));
+  ASSERT_THAT(sink, IsOk());
+  const auto usage = store_->Usage();
+  ASSERT_THAT(usage, IsOk());
+  EXPECT_GT(usage->capture_bytes, 0);
+  EXPECT_EQ(usage->capture_count, 0);
+}
+
+TEST_F(CaptureStoreTest, MeasureDiskAgreesWithTheSystem) {
+  const auto disk = MeasureDisk(folder_.path());
+  ASSERT_THAT(disk, IsOk());
+  EXPECT_GT(disk->total_bytes, 0);
+  EXPECT_LE(disk->free_bytes, disk->total_bytes);
+  EXPECT_THAT(MeasureDisk(folder_ / "none"), StatusIs(StatusCode::kNotFound));
+}
+
+// ---- the rest ----
+
+TEST_F(CaptureStoreTest, TheAuditLogKeepsWhoDidWhatNewestFirst) {
+  const absl::Time time = clock_.Now();
+  ASSERT_THAT(store_->AppendAudit({time, 1000, "CreateCapture", "captures/1", "OK"}), IsOk());
+  ASSERT_THAT(store_->AppendAudit({time, 0, "DeleteCapture", "captures/1", "NOT_FOUND"}), IsOk());
+  Reopen();
+  const auto entries = store_->ListAudit(10);
+  ASSERT_THAT(entries, IsOk());
+  ASSERT_THAT(*entries, SizeIs(2));
+  EXPECT_EQ((*entries)[0].verb, "DeleteCapture");
+  EXPECT_EQ((*entries)[1].uid, 1000);
+  EXPECT_EQ((*entries)[1].time, time);
+  EXPECT_THAT(*store_->ListAudit(1), SizeIs(1));
+}
+
+TEST_F(CaptureStoreTest, CapturesCanBeWrittenListedAndDeletedAtTheSameTime) {
+  constexpr int kThreads = 4;
+  constexpr int kCapturesEach = 8;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([this, t] {
+      for (int i = 0; i < kCapturesEach; ++i) {
+        const CaptureRecord stored = StoreCapture(t * 100 + i);
+        EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+        EXPECT_THAT(store_->ListCaptures({}, 5, ""), IsOk());
+        EXPECT_THAT(store_->CheckRoom(), IsOk());
+        if (i % 2 == 1) {
+          EXPECT_THAT(store_->DeleteCapture(stored.id), IsOk());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto usage = store_->Usage();
+  ASSERT_THAT(usage, IsOk());
+  EXPECT_EQ(usage->capture_count, kThreads * kCapturesEach / 2);
+}
+
+}  // namespace
+}  // namespace profd::store
