@@ -27,7 +27,8 @@ ARROWS = {
     PORTS: ["daemon/base", TYPES],
     "daemon/store": ["daemon/base", TYPES, PORTS],
     "daemon/report": ["daemon/base", "daemon/store", TYPES],
-    "daemon/export": ["daemon/base", "daemon/store", "daemon/report", TYPES],
+    # Rows of events carry flags and categories with the numbers that targets wrote.
+    "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, PORTS],
     "daemon/capture": ["daemon/base", "daemon/report", TYPES, PORTS],
     "daemon/ingest": ["daemon/base", "proto/wire", TYPES, PORTS],
     "daemon/rpc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",

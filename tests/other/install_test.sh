@@ -25,14 +25,16 @@ for compile in "cc -x c -std=c11" "c++ -x c++ -std=c++20"; do
   LD_LIBRARY_PATH=$(dirname "$library") PROFD_DISABLE=1 "$prefix/app"
 done
 
-# The sample configuration names every setting.
+# The sample configuration and the manual name every setting.
 settings=$("$prefix/bin/profd" --help | sed -nE 's/^ +--([a-z-]+).*/\1/p' |
   grep -vxE 'config|help|version')
 for setting in $settings; do
   grep -qE "^# $setting = " deploy/profd.conf || { echo "not in profd.conf: $setting"; exit 1; }
+  grep -qF -- "\\-\\-${setting//-/\\-}" deploy/man/profd.8 || { echo "not in profd.8: $setting"; exit 1; }
 done
 
-for file in share/man/man1/profctl.1 lib/systemd/system/profd.service; do
+for file in share/man/man1/profctl.1 share/man/man8/profd.8 lib/systemd/system/profd.service \
+  share/bash-completion/completions/profctl; do
   [[ -s $prefix/$file ]] || { echo "not installed: $file"; find "$prefix" -type f; exit 1; }
 done
 find "$prefix" -name __init__.py -path '*profd*' | grep -q . ||
