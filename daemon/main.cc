@@ -110,6 +110,7 @@ class Daemon {
   absl::Status Run();
 
  private:
+  rpc::IngestFacts IngestFactsNow() const;
   void WaitForEnd();
   void Reload();
 
@@ -138,11 +139,15 @@ absl::Status Daemon::Run() {
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
 
   TargetServer::Options target_options;
-  target_options.socket_dir = config_.socket_dir;
-  target_options.inherited_listener = std::move(inherited.agent);
+  target_options.memory_cap_bytes = config_.max_capture_memory_bytes;
   target_options.max_targets = config_.max_targets;
-  target_options.max_capture_memory_bytes = config_.max_capture_memory_bytes;
-  ASSIGN_OR_RETURN(targets_, TargetServer::Create(std::move(target_options), clock_));
+  if (inherited.agent.valid()) {
+    ASSIGN_OR_RETURN(targets_, TargetServer::CreateFromSocket(std::move(inherited.agent),
+                                                              std::move(target_options), clock_));
+  } else {
+    ASSIGN_OR_RETURN(targets_,
+                     TargetServer::Create(config_.socket_dir, std::move(target_options), clock_));
+  }
 
   CaptureManager::Options manager_options;
   manager_options.node_name = config_.node_name;
@@ -168,7 +173,7 @@ absl::Status Daemon::Run() {
                                              .store = *store_,
                                              .target_news = *news_,
                                              .clock = clock_,
-                                             .ingest_facts = [this] { return Facts(*targets_); },
+                                             .ingest_facts = [this] { return IngestFactsNow(); },
                                          }));
   // Targets last: whoever registers can be captured from then on.
   RETURN_IF_ERROR(targets_->Start(*news_));
@@ -183,9 +188,19 @@ absl::Status Daemon::Run() {
   // targets, which go on training and look for the next daemon.
   manager_->Shutdown();
   server_->Shutdown(kGrace);
-  targets_->Stop();
+  targets_->Shutdown();
   LogInfo("profd ended");
   return absl::OkStatus();
+}
+
+rpc::IngestFacts Daemon::IngestFactsNow() const {
+  const TargetServer::Facts facts = targets_->GetFacts();
+  return {.event_clock = facts.event_clock,
+          .ticks_per_second = facts.ticks_per_second,
+          .capture_memory_bytes = facts.capture_memory_bytes,
+          .max_capture_memory_bytes = facts.memory_cap_bytes,
+          .unknown_frame_count = targets_->counters().unknown_frames,
+          .refused_target_count = targets_->counters().refused_connections};
 }
 
 void Daemon::WaitForEnd() {
@@ -217,7 +232,7 @@ void Daemon::Reload() {
     config_.max_capture_memory_bytes = read->max_capture_memory_bytes;
     SetLogLevel(config_.log_level);
     store_->SetLimits(config_.max_storage_bytes, config_.min_free_percent);
-    targets_->SetMaxCaptureMemory(config_.max_capture_memory_bytes);
+    targets_->SetMemoryCap(config_.max_capture_memory_bytes);
     LogInfo("settings read again");
   }
   sd_notify(0, "READY=1");
