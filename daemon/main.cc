@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/target_news.h"
 #include "daemon/store/capture_store.h"
+#include "proto/wire/frame.h"
 
 namespace profd {
 namespace {
@@ -101,6 +103,18 @@ sigset_t HandledSignals() {
   return signals;
 }
 
+std::string_view NameOf(wire::ClockKind kind) {
+  switch (kind) {
+    case wire::ClockKind::kMonotonicNs:
+      return "monotonic";
+    case wire::ClockKind::kTsc:
+      return "tsc";
+    case wire::ClockKind::kCntvct:
+      return "cntvct";
+  }
+  return "unknown";
+}
+
 class Daemon {
  public:
   Daemon(Config config, CommandLine command_line)
@@ -110,7 +124,7 @@ class Daemon {
   absl::Status Run();
 
  private:
-  rpc::IngestFacts IngestFactsNow() const;
+  rpc::IngestFacts IngestFactsNow();
   void WaitForEnd();
   void Reload();
 
@@ -176,7 +190,7 @@ absl::Status Daemon::Run() {
                                              .ingest_facts = [this] { return IngestFactsNow(); },
                                          }));
   // Targets last: whoever registers can be captured from then on.
-  RETURN_IF_ERROR(targets_->Start(*news_));
+  targets_->Start(*news_);
 
   LogInfo(StrCat("profd ", PROFD_VERSION, " node=", config_.node_name, " socket_dir=",
                  config_.socket_dir.string(), " data_dir=", config_.data_dir.string()));
@@ -193,12 +207,13 @@ absl::Status Daemon::Run() {
   return absl::OkStatus();
 }
 
-rpc::IngestFacts Daemon::IngestFactsNow() const {
-  const TargetServer::Facts facts = targets_->GetFacts();
-  return {.event_clock = facts.event_clock,
-          .ticks_per_second = facts.ticks_per_second,
-          .capture_memory_bytes = facts.capture_memory_bytes,
-          .max_capture_memory_bytes = facts.memory_cap_bytes,
+rpc::IngestFacts Daemon::IngestFactsNow() {
+  TickClock& clock = targets_->clock();
+  const TargetRegistry::MemoryUse memory = targets_->memory_use();
+  return {.event_clock = std::string(NameOf(clock.kind())),
+          .ticks_per_second = 1e9 / clock.NsPerTick(),
+          .capture_memory_bytes = memory.reserved_bytes,
+          .max_capture_memory_bytes = memory.cap_bytes,
           .unknown_frame_count = targets_->counters().unknown_frames,
           .refused_target_count = targets_->counters().refused_connections};
 }

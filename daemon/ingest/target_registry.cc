@@ -30,6 +30,11 @@ void TargetRegistry::SetMemoryCap(int64_t bytes) {
   memory_cap_bytes_ = bytes;
 }
 
+TargetRegistry::MemoryUse TargetRegistry::memory_use() const {
+  absl::MutexLock lock(&mu_);
+  return {.reserved_bytes = static_cast<int64_t>(reserved_bytes_), .cap_bytes = memory_cap_bytes_};
+}
+
 TickClock& TargetRegistry::ClockOf(wire::ClockKind kind) {
   absl::MutexLock lock(&mu_);
   std::unique_ptr<TickClock>& clock = clocks_[kind];

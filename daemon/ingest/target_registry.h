@@ -34,6 +34,11 @@ class TargetRegistry {
   explicit TargetRegistry(int64_t memory_cap_bytes) : memory_cap_bytes_(memory_cap_bytes) {}
 
   void SetMemoryCap(int64_t bytes);
+  struct MemoryUse {
+    int64_t reserved_bytes = 0;  // By live captures, and by targets that still hold some.
+    int64_t cap_bytes = 0;
+  };
+  MemoryUse memory_use() const;
 
   // The clock for targets whose ticks are of that kind; made at its first use, kept.
   TickClock& ClockOf(wire::ClockKind kind);

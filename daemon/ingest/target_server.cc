@@ -68,6 +68,11 @@ TargetServer::TargetServer(AgentSocket socket, Options options, Clock& clock)
   registry_.ClockOf(wire::DetectClockKind());
 }
 
+TickClock& TargetServer::clock() {
+  static const wire::ClockKind kind = wire::DetectClockKind();
+  return registry_.ClockOf(kind);
+}
+
 TargetServer::~TargetServer() { Shutdown(); }
 
 void TargetServer::Start(Observer& observer) {

@@ -87,6 +87,10 @@ class TargetServer final : public TargetPort {
   void Shutdown();
 
   void SetMemoryCap(int64_t bytes) { registry_.SetMemoryCap(bytes); }
+  TargetRegistry::MemoryUse memory_use() const { return registry_.memory_use(); }
+  // The clock that this machine's targets stamp events with, where nothing keeps them from
+  // it; samples it.
+  TickClock& clock();
   const Counters& counters() const { return counters_; }
 
   std::vector<TargetInfo> List() const override { return registry_.List(); }

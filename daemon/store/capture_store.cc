@@ -98,10 +98,17 @@ absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options
 CaptureStore::CaptureStore(Options options, Clock& clock, UniqueFd lock,
                            std::unique_ptr<Catalog> catalog)
     : options_(std::move(options)),
+      max_total_bytes_(options_.max_total_bytes),
+      min_free_percent_(options_.min_free_percent),
       clock_(clock),
       lock_(std::move(lock)),
       catalog_(std::move(catalog)) {}
 CaptureStore::~CaptureStore() = default;
+
+void CaptureStore::SetLimits(int64_t max_total_bytes, int64_t min_free_percent) {
+  max_total_bytes_ = max_total_bytes;
+  min_free_percent_ = min_free_percent;
+}
 
 CapturePaths CaptureStore::PathsOf(std::string_view id) const {
   return CapturePaths(CaptureFolder(options_.data_dir), id);
@@ -172,12 +179,12 @@ absl::Status CaptureStore::Evict() {
   absl::MutexLock one_at_a_time(&eviction_mu_);
   for (;;) {
     ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
-    const bool disk_is_low = disk.free_bytes < disk.total_bytes / 100 * options_.min_free_percent;
+    const bool disk_is_low = disk.free_bytes < disk.total_bytes / 100 * min_free_percent_;
     std::string id;
     {
       absl::MutexLock lock(&mu_);
       ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
-      if (!disk_is_low && totals.file_bytes <= options_.max_total_bytes) return absl::OkStatus();
+      if (!disk_is_low && totals.file_bytes <= max_total_bytes_) return absl::OkStatus();
       ASSIGN_OR_RETURN(const std::optional<std::string> oldest, catalog_->OldestWithFile());
       if (!oldest.has_value()) return absl::OkStatus();
       id = *oldest;
@@ -192,8 +199,8 @@ absl::Status CaptureStore::Evict() {
 absl::Status CaptureStore::CheckRoom() {
   RETURN_IF_ERROR(Evict());
   ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
-  const int64_t needed_bytes = std::max(disk.total_bytes / 100 * options_.min_free_percent,
-                                        2 * CaptureFileWriter::kReserveBytes);
+  const int64_t needed_bytes =
+      std::max(disk.total_bytes / 100 * min_free_percent_, 2 * CaptureFileWriter::kReserveBytes);
   if (disk.free_bytes >= needed_bytes) return absl::OkStatus();
   return WithReason(
       absl::ResourceExhaustedError(StrCat(
@@ -292,8 +299,7 @@ absl::StatusOr<CaptureSummaries> CaptureStore::GetSummaries(std::string_view id)
 }
 
 absl::StatusOr<StoreUsage> CaptureStore::Usage() {
-  StoreUsage usage = {.max_total_bytes = options_.max_total_bytes,
-                      .min_free_percent = options_.min_free_percent};
+  StoreUsage usage = {.max_total_bytes = max_total_bytes_, .min_free_percent = min_free_percent_};
   ASSIGN_OR_RETURN(usage.disk, options_.measure_disk(options_.data_dir));
   const std::filesystem::path folder = CaptureFolder(options_.data_dir);
   ASSIGN_OR_RETURN(const std::vector<std::string> unfinished, ListIds(folder, ".part"));

@@ -19,6 +19,7 @@
 #ifndef PROFD_DAEMON_STORE_CAPTURE_STORE_H_
 #define PROFD_DAEMON_STORE_CAPTURE_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -131,6 +132,9 @@ class CaptureStore final : public StorePort {
   // Also FAILED_PRECONDITION while the capture runs. OK if the events are gone already.
   absl::Status DeleteCapture(std::string_view id) override;
 
+  // The caps, from now on; what is over them goes when room is next looked for.
+  void SetLimits(int64_t max_total_bytes, int64_t min_free_percent);
+
   // ---- asking ----
   // `page_size` in 1..kMaxPageSize; 0: 100. `page_token` is empty or from a page with the same
   // filter; INVALID_ARGUMENT for any other.
@@ -161,7 +165,9 @@ class CaptureStore final : public StorePort {
   CapturePaths PathsOf(std::string_view id) const;
   void KeepSummaries(const SealedCapture& sealed);
 
-  const Options options_;
+  const Options options_;  // But for the two limits below.
+  std::atomic<int64_t> max_total_bytes_;
+  std::atomic<int64_t> min_free_percent_;
   Clock& clock_;
   const UniqueFd lock_;
   // One eviction at a time. Lock order: before mu_.
