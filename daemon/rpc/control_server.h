@@ -61,6 +61,7 @@ struct ControlServerOptions {
   int64_t max_connections = 1024;
   int64_t max_connections_per_uid = 256;
   int max_streams_per_connection = 64;
+  int64_t max_calls_per_uid = 1024;  // Streams are calls, too.
   int64_t max_request_bytes = 1 << 20;
   int64_t max_memory_bytes = 64 << 20;  // gRPC's buffers, all connections.
   int64_t max_queued_calls = 1024;

@@ -1,0 +1,119 @@
+#include "daemon/rpc/capture_lookup.h"
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/ulid.h"
+#include "daemon/rpc/names.h"
+
+namespace profd::rpc {
+namespace {
+
+// Asks before every batch whether anybody still wants the answer.
+class AbandonableReader final : public store::CaptureReader {
+ public:
+  AbandonableReader(std::unique_ptr<store::CaptureReader> reader, const Door& door,
+                    const CallInfo& info)
+      : reader_(std::move(reader)), door_(door), cancelled_(info.cancelled) {}
+
+  const CaptureRecord& record() const override { return reader_->record(); }
+  std::span<const std::string> names() const override { return reader_->names(); }
+  std::span<const store::ReaderThread> threads() const override { return reader_->threads(); }
+  std::span<const StepRecord> steps() const override { return reader_->steps(); }
+
+  absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
+                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override {
+    return reader_->ForEachRange(columns, filter, [&](const store::RangeBatch& batch) {
+      RETURN_IF_ERROR(StillWanted());
+      return fn(batch);
+    });
+  }
+  absl::Status ForEachInstant(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::InstantBatch&)> fn) override {
+    return reader_->ForEachInstant(filter, [&](const store::InstantBatch& batch) {
+      RETURN_IF_ERROR(StillWanted());
+      return fn(batch);
+    });
+  }
+  absl::Status ForEachCounter(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::CounterBatch&)> fn) override {
+    return reader_->ForEachCounter(filter, [&](const store::CounterBatch& batch) {
+      RETURN_IF_ERROR(StillWanted());
+      return fn(batch);
+    });
+  }
+  absl::Status ForEachMemory(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override {
+    return reader_->ForEachMemory(filter, [&](const store::MemoryBatch& batch) {
+      RETURN_IF_ERROR(StillWanted());
+      return fn(batch);
+    });
+  }
+
+ private:
+  absl::Status StillWanted() const {
+    if (cancelled_->load(std::memory_order_acquire)) {
+      return absl::CancelledError("the caller went away");
+    }
+    return door_.closed() ? door_.TurnedAway() : absl::OkStatus();
+  }
+
+  const std::unique_ptr<store::CaptureReader> reader_;
+  const Door& door_;
+  const std::shared_ptr<const std::atomic<bool>> cancelled_;
+};
+
+absl::Status NoEvents(const CaptureRecord& record) {
+  const std::string_view why = record.deleted
+                                   ? "its events were deleted; what `profctl show` prints is kept"
+                                   : "nothing was recorded; `profctl show` says why";
+  return WithReason(absl::NotFoundError(StrCat("capture ", record.id, " holds no events: ", why)),
+                    "NO_EVENTS");
+}
+
+}  // namespace
+
+std::optional<int64_t> VisibleOwner(const Caller& caller) {
+  if (caller.IsRoot()) return std::nullopt;
+  return caller.uid;
+}
+
+absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,
+                                          const Caller& caller, std::string_view name) {
+  ASSIGN_OR_RETURN(std::string id, ParseCaptureName(name));
+  if (!IsUlid(id)) {
+    ASSIGN_OR_RETURN(CaptureRecord resolved, store.ResolvePrefix(id, VisibleOwner(caller)));
+    id = std::move(resolved.id);
+  }
+  return manager.Get(caller, id);
+}
+
+absl::StatusOr<CaptureRecord> FindStoredCapture(CaptureManager& manager, store::CaptureStore& store,
+                                                const Caller& caller, std::string_view name) {
+  ASSIGN_OR_RETURN(CaptureRecord record, FindCapture(manager, store, caller, name));
+  if (!IsTerminal(record.state)) {
+    return WithReason(absl::FailedPreconditionError(StrCat("capture ", record.id, " is still ",
+                                                           ToString(record.state),
+                                                           "; wait for its end, or cancel it")),
+                      "CAPTURE_LIVE");
+  }
+  if (record.deleted || record.file_bytes == 0) return NoEvents(record);
+  return record;
+}
+
+absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenEvents(const Door& door,
+                                                                 store::CaptureStore& store,
+                                                                 const CallInfo& info,
+                                                                 const CaptureRecord& record) {
+  ASSIGN_OR_RETURN(std::unique_ptr<store::CaptureReader> reader, store.OpenReader(record.id));
+  return std::make_unique<AbandonableReader>(std::move(reader), door, info);
+}
+
+}  // namespace profd::rpc

@@ -1,0 +1,41 @@
+// From a capture's name, as a caller gives it, to the capture or its events.
+//
+// Threads: any; the calls wait for the manager and the disk.
+// Errors:  INVALID_ARGUMENT for what is no name, or the start of several ids; NOT_FOUND also
+//          for what belongs to others.
+#ifndef PROFD_DAEMON_RPC_CAPTURE_LOOKUP_H_
+#define PROFD_DAEMON_RPC_CAPTURE_LOOKUP_H_
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_manager.h"
+#include "daemon/rpc/door.h"
+#include "daemon/store/capture_store.h"
+
+namespace profd::rpc {
+
+// For filters of the store: nullopt for root, who sees all.
+std::optional<int64_t> VisibleOwner(const Caller& caller);
+
+absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,
+                                          const Caller& caller, std::string_view name);
+
+// Also FAILED_PRECONDITION (CAPTURE_LIVE), and NOT_FOUND (NO_EVENTS) if none were recorded
+// or they were removed.
+absl::StatusOr<CaptureRecord> FindStoredCapture(CaptureManager& manager, store::CaptureStore& store,
+                                                const Caller& caller, std::string_view name);
+
+// The events of one. Reading them ends as CANCELLED once `info.cancelled`, or the door is closed
+// (UNAVAILABLE).
+absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenEvents(const Door& door,
+                                                                 store::CaptureStore& store,
+                                                                 const CallInfo& info,
+                                                                 const CaptureRecord& record);
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_CAPTURE_LOOKUP_H_

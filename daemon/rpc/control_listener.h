@@ -1,0 +1,80 @@
+// ControlListener: the socket that callers connect to, and the thread that accepts them.
+//
+// The socket's mode is 0666: who may do what is decided by the peer's uid, not by who can
+// connect. It is made under a name of its own, given its mode, and then renamed into place,
+// so nobody ever finds it half made; that nobody else can do so is why the folder must be
+// ours and writable by us alone.
+//
+// Threads:   the accept thread ("profd-accept") runs from Start() to Stop() and calls
+//            `on_connection`. It sleeps in epoll without a timeout.
+// Ownership: `peers` must outlive the listener.
+#ifndef PROFD_DAEMON_RPC_CONTROL_LISTENER_H_
+#define PROFD_DAEMON_RPC_CONTROL_LISTENER_H_
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "daemon/base/log.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/rpc/peer_table.h"
+
+namespace profd::rpc {
+
+inline constexpr std::string_view kControlSocketName = "control.sock";
+
+// A listening stream socket at `folder`/control.sock. A socket that nobody answers on is
+// replaced. FAILED_PRECONDITION: another daemon answers, or the folder is not ours;
+// INVALID_ARGUMENT: the path is too long for a socket.
+absl::StatusOr<UniqueFd> ListenAt(const std::filesystem::path& folder);
+
+// INVALID_ARGUMENT unless `fd` is a listening AF_UNIX stream socket.
+absl::Status CheckInheritedListener(int fd);
+
+class ControlListener {
+ public:
+  // Gets the connection's descriptor, which it then owns; the peer is in the table already.
+  using OnConnection = std::function<void(UniqueFd)>;
+
+  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(UniqueFd listener, PeerTable& peers,
+                                                                OnConnection on_connection);
+  ~ControlListener();  // Stop().
+
+  // Ends the thread: nobody is accepted any more, and closed connections stay in the table.
+  void Stop();
+
+ private:
+  // A second descriptor of a connection, only to hear of its end: gRPC does not tell.
+  struct Watched {
+    UniqueFd fd;
+    PeerTable::Ticket ticket;
+  };
+
+  ControlListener(UniqueFd listener, UniqueFd epoll, UniqueFd stop_event, PeerTable& peers,
+                  OnConnection on_connection);
+  void Loop();
+  void AcceptAll();
+  void Admit(UniqueFd connection);
+  absl::StatusOr<UniqueFd> MoveToHighNumber(UniqueFd connection);
+  void ConnectionEnded(int watched_fd);
+
+  const UniqueFd listener_;
+  const UniqueFd epoll_;
+  const UniqueFd stop_event_;
+  PeerTable& peers_;
+  const OnConnection on_connection_;
+
+  // The accept thread's own.
+  std::map<int, Watched> watched_;
+  int next_number_ = 0;
+  RateLimiter refusals_{absl::Seconds(10)};
+  std::jthread thread_;
+};
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_CONTROL_LISTENER_H_

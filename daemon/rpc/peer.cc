@@ -1,0 +1,120 @@
+#include "daemon/rpc/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
+
+namespace profd::rpc {
+namespace {
+
+#ifndef SO_PEERPIDFD
+constexpr int kSoPeerPidfd = 77;  // Linux 6.5
+#else
+constexpr int kSoPeerPidfd = SO_PEERPIDFD;
+#endif
+
+constexpr size_t kContainerIdLength = 64;
+
+std::string ReadLink(const std::string& path) {
+  std::array<char, 128> target;
+  const ssize_t length = readlink(path.c_str(), target.data(), target.size());
+  return length > 0 ? std::string(target.data(), static_cast<size_t>(length)) : std::string();
+}
+
+std::string ReadSmallFile(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return {};
+  std::string text(16384, '\0');
+  size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t got = read(fd.get(), text.data() + filled, text.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  text.resize(filled);
+  return text;
+}
+
+bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+// A handle on the peer's process that no reuse of its pid can fool: from the connection
+// itself where the kernel offers that, otherwise the process that has the pid now.
+UniqueFd OpenPeerPidfd(int socket_fd, pid_t pid) {
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  if (getsockopt(socket_fd, SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) == 0) return UniqueFd(pidfd);
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+// False once it has ended. True where it cannot be told (a kernel without pidfds).
+bool MayBeAlive(const UniqueFd& pidfd, int open_error) {
+  if (!pidfd.valid()) return open_error != ESRCH;
+  pollfd poll_fd{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return poll(&poll_fd, 1, 0) == 0;
+}
+
+}  // namespace
+
+std::string ContainerOf(std::string_view cgroup) {
+  std::string found;
+  size_t i = 0;
+  while (i < cgroup.size()) {
+    const size_t begin = i;
+    while (i < cgroup.size() && IsHexDigit(cgroup[i])) ++i;
+    const std::string_view after = cgroup.substr(i);
+    const bool starts =
+        begin == 0 || std::string_view("/:-").find(cgroup[begin - 1]) != std::string_view::npos;
+    const bool ends =
+        after.empty() || after[0] == '/' || after[0] == '\n' || after.starts_with(".scope");
+    if (i - begin == kContainerIdLength && starts && ends) {
+      found = cgroup.substr(begin, kContainerIdLength);
+    }
+    if (i == begin) ++i;
+  }
+  return found;
+}
+
+ProcessPlace ReadPlace(std::string_view pid) {
+  const std::string folder = StrCat("/proc/", pid);
+  return {.user_namespace = ReadLink(folder + "/ns/user"),
+          .pid_namespace = ReadLink(folder + "/ns/pid"),
+          .container = ContainerOf(ReadSmallFile(folder + "/cgroup"))};
+}
+
+bool IsOutside(int64_t uid, int64_t pid, const ProcessPlace& peer, const ProcessPlace& ours) {
+  if (pid <= 0) return true;
+  const bool readable = !peer.user_namespace.empty() && !peer.pid_namespace.empty() &&
+                        !ours.user_namespace.empty() && !ours.pid_namespace.empty();
+  if (!readable) return uid == 0;
+  return peer.user_namespace != ours.user_namespace || peer.pid_namespace != ours.pid_namespace ||
+         peer.container != ours.container;
+}
+
+absl::StatusOr<Peer> IdentifyPeer(int socket_fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return absl::ErrnoToStatus(errno, "SO_PEERCRED");
+  }
+  Peer peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+  if (credentials.pid <= 0) return peer;
+  static const ProcessPlace ours = ReadPlace("self");
+  const UniqueFd pidfd = OpenPeerPidfd(socket_fd, credentials.pid);
+  const int open_error = errno;
+  const ProcessPlace place = ReadPlace(StrCat(credentials.pid));
+  // If it has ended, what was read may be of another process that got the pid.
+  peer.outside = !MayBeAlive(pidfd, open_error) || IsOutside(peer.uid, peer.pid, place, ours);
+  return peer;
+}
+
+}  // namespace profd::rpc

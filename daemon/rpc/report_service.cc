@@ -1,0 +1,98 @@
+// ReportService: reports over stored captures, one at a time, on a thread that gives way to
+// training.
+#include <string>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/reports.h"
+#include "daemon/rpc/call.h"
+#include "daemon/rpc/capture_lookup.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/services.h"
+#include "profd/v1/reports.grpc.pb.h"
+
+namespace profd::rpc {
+namespace {
+
+// protobuf ends at 2 GiB; long before, an answer in one piece is the wrong way.
+constexpr size_t kMaxResponseBytes = 512 << 20;
+
+absl::Status CheckSize(const google::protobuf::MessageLite& response, std::string_view remedy) {
+  const size_t bytes = response.ByteSizeLong();
+  if (bytes <= kMaxResponseBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(StrCat(
+      "the report has ", bytes >> 20, " MiB, and an answer at most ", kMaxResponseBytes >> 20, "; ",
+      remedy, ", or `profctl fetch` the capture and report on the file"));
+}
+
+class ReportService final : public RpcService {
+ public:
+  explicit ReportService(const ServiceParts& parts) : parts_(parts) {}
+  grpc::Service& grpc_service() override { return service_; }
+
+  void Serve() override {
+    using Async = v1::ReportService::AsyncService;
+    Door& door = parts_.door;
+    ServeUnary(door, door.reports(), service_, &Async::RequestGetOperators,
+               [this](const CallInfo& info, const v1::GetOperatorsRequest& request,
+                      v1::GetOperatorsResponse& response) {
+                 return GetOperators(info, request, response);
+               });
+    ServeUnary(
+        door, door.reports(), service_, &Async::RequestGetSteps,
+        [this](const CallInfo& info, const v1::GetStepsRequest& request,
+               v1::GetStepsResponse& response) { return GetSteps(info, request, response); });
+    ServeUnary(door, door.reports(), service_, &Async::RequestGetMemoryTimeline,
+               [this](const CallInfo& info, const v1::GetMemoryTimelineRequest& request,
+                      v1::GetMemoryTimelineResponse& response) {
+                 return GetMemoryTimeline(info, request, response);
+               });
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> Open(const CallInfo& info,
+                                                             const std::string& name) {
+    ASSIGN_OR_RETURN(const CaptureRecord record,
+                     FindStoredCapture(parts_.manager, parts_.store, info.caller, name));
+    return OpenEvents(parts_.door, parts_.store, info, record);
+  }
+
+  absl::Status GetOperators(const CallInfo& info, const v1::GetOperatorsRequest& request,
+                            v1::GetOperatorsResponse& response) {
+    ASSIGN_OR_RETURN(const report::OpOptions options, OpOptionsFromProto(request));
+    ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
+    ASSIGN_OR_RETURN(const report::OpTable table, report::SummarizeOps(*reader, options));
+    OpTableToProto(table, response);
+    return CheckSize(response, "limit the rows");
+  }
+
+  absl::Status GetSteps(const CallInfo& info, const v1::GetStepsRequest& request,
+                        v1::GetStepsResponse& response) {
+    ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
+    ASSIGN_OR_RETURN(const report::StepTable table, report::SummarizeSteps(*reader));
+    StepTableToProto(table, response);
+    return absl::OkStatus();
+  }
+
+  absl::Status GetMemoryTimeline(const CallInfo& info, const v1::GetMemoryTimelineRequest& request,
+                                 v1::GetMemoryTimelineResponse& response) {
+    ASSIGN_OR_RETURN(const report::MemoryOptions options, MemoryOptionsFromProto(request));
+    ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
+    ASSIGN_OR_RETURN(const report::MemoryTimeline timeline,
+                     report::SummarizeMemory(*reader, options));
+    MemoryTimelineToProto(timeline, response);
+    return CheckSize(response, "ask for fewer points (max_points)");
+  }
+
+  const ServiceParts parts_;
+  v1::ReportService::AsyncService service_;
+};
+
+}  // namespace
+
+std::unique_ptr<RpcService> NewReportService(const ServiceParts& parts) {
+  return std::make_unique<ReportService>(parts);
+}
+
+}  // namespace profd::rpc

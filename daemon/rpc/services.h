@@ -1,0 +1,50 @@
+// The services of proto/profd/v1, one file each. What they share stands here.
+//
+// How do I add an RPC?  The method in the .proto; a line in Serve() of its service's .cc and
+// the handler it names; a test in tests/rpc. ServeUnary's handler runs on the queue it is
+// given: door.work() for what waits for the manager or the disk, door.reports() for what
+// takes long.
+#ifndef PROFD_DAEMON_RPC_SERVICES_H_
+#define PROFD_DAEMON_RPC_SERVICES_H_
+
+#include <memory>
+
+#include "daemon/capture/capture_manager.h"
+#include "daemon/rpc/control_server.h"
+#include "daemon/rpc/door.h"
+#include "daemon/store/capture_store.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace profd::rpc {
+
+struct ServiceParts {
+  Door& door;
+  CaptureManager& manager;
+  TargetPort& targets;
+  store::CaptureStore& store;
+  TargetNews& target_news;
+  Clock& clock;
+  const ControlServerOptions& options;
+  const std::function<IngestFacts()>& ingest_facts;
+};
+
+class RpcService {
+ public:
+  virtual ~RpcService() = default;
+  virtual grpc::Service& grpc_service() = 0;  // To be registered with the server.
+  virtual void Serve() = 0;                   // Call once, after the server was started.
+};
+
+std::unique_ptr<RpcService> NewTargetService(const ServiceParts& parts);
+std::unique_ptr<RpcService> NewCaptureService(const ServiceParts& parts);
+std::unique_ptr<RpcService> NewReportService(const ServiceParts& parts);
+std::unique_ptr<RpcService> NewExportService(const ServiceParts& parts);
+std::unique_ptr<RpcService> NewNodeService(const ServiceParts& parts);
+std::unique_ptr<RpcService> NewHealthService(const ServiceParts& parts);
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_SERVICES_H_
