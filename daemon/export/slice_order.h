@@ -10,7 +10,8 @@
 //   [A ]B   [C  . . . .  │ . . . ]C   [D ]E        given with batch 2:  ]C [D ]E ...
 //
 // Of equal times: ends before begins, the enclosing begin first. Edges of a thread never
-// go back in time, and each begin has its end.
+// go back in time, and each begin has its end. (One thing is lost: a range without length at
+// the very instant where two batches meet may stand beside the range it is in.)
 //
 // Memory: one batch's edges and the ranges that are open where batches meet, of which a
 //         thread's nesting allows kMostOpenRanges each.

@@ -15,6 +15,7 @@ namespace profd::exporter {
 namespace {
 
 constexpr std::string_view kEllipsis = "...";
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kNoName = "(unnamed)";
 constexpr size_t kMostProcessNameBytes = 256;
 constexpr int64_t kMostId = std::numeric_limits<int32_t>::max();
@@ -25,6 +26,14 @@ constexpr int64_t kFirstMadeUpTid = 10'000'000;
 void AppendPicture(uint8_t offset, std::string& out) {
   out.append("\xE2\x90");
   out.push_back(static_cast<char>(0x80 + offset));
+}
+
+// Length of the control character without a picture that starts at `i`: C1 controls, line
+// separators and the marks that turn text around. 0: there is none.
+size_t InvisibleControlAt(std::string_view text, size_t i) {
+  const std::string_view rest = text.substr(i, 3);
+  if (rest.size() >= 2 && rest[0] == '\xC2' && static_cast<uint8_t>(rest[1]) < 0xA0) return 2;
+  return rest >= "\xE2\x80\xA8" && rest <= "\xE2\x80\xAE" ? 3 : 0;
 }
 
 // Where to cut valid UTF-8 so that at most `limit` bytes are left.
@@ -86,17 +95,16 @@ std::string TraceName(std::string_view untrusted) {
   std::string name;
   const std::string text = ToValidUtf8(untrusted);
   name.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<uint8_t>(text[i]);
-    if (byte < 0x20) {
-      AppendPicture(byte, name);
-    } else if (byte == 0x7F) {
-      AppendPicture(0x21, name);
-    } else if (byte == 0xC2 && i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) < 0xA0) {
-      name.append("\xEF\xBF\xBD");  // C1 controls have no pictures.
+    if (byte < 0x20 || byte == 0x7F) {
+      AppendPicture(byte == 0x7F ? 0x21 : byte, name);
       ++i;
+    } else if (const size_t length = InvisibleControlAt(text, i); length > 0) {
+      name.append(kReplacement);
+      i += length;
     } else {
-      name.push_back(text[i]);
+      name.push_back(text[i++]);
     }
   }
   if (name.size() > kMostTraceNameBytes) {

@@ -123,10 +123,10 @@ void FakeCaptureReader::PutInEndOrder(std::vector<RangeRow>& ranges) {
     row.depth = row.range.depth.value_or(static_cast<uint16_t>(open.size()));
     open.push_back(&row);
   }
-  // Begun later but ended at the same time: it ended first.
+  // Of those that end together the inner ones are recorded first.
   std::stable_sort(ranges.begin(), ranges.end(), [](const RangeRow& a, const RangeRow& b) {
-    return std::tuple(a.end_ns, -a.start_ns, -int{a.depth}) <
-           std::tuple(b.end_ns, -b.start_ns, -int{b.depth});
+    return std::tuple(a.end_ns, -int{a.depth}, a.start_ns) <
+           std::tuple(b.end_ns, -int{b.depth}, b.start_ns);
   });
 }
 

@@ -1,0 +1,78 @@
+// SyntheticCaptureReader is a capture of any size that takes no memory: its ranges are made
+// batch by batch as they are read, the same each time.
+//
+// Every thread repeats a training step: a root range around `forward` and `backward`, each
+// around layers around operators (kRangesPerStep ranges, four levels), then counts on.
+//
+// Threads: one.
+#ifndef PROFD_TESTS_FAKES_SYNTHETIC_CAPTURE_READER_H_
+#define PROFD_TESTS_FAKES_SYNTHETIC_CAPTURE_READER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd {
+
+class SyntheticCaptureReader : public store::CaptureReader {
+ public:
+  static constexpr int64_t kLayers = 32;
+  static constexpr int64_t kOpsPerLayer = 15;
+  static constexpr int64_t kRangesPerStep = 3 + 2 * kLayers * (kOpsPerLayer + 1);
+
+  SyntheticCaptureReader(uint32_t threads, int64_t steps);
+
+  int64_t range_count() const;
+  // Batches of ranges given so far, over all readings.
+  int64_t batches_given() const { return batches_given_; }
+
+  const CaptureRecord& record() const override { return record_; }
+  std::span<const std::string> names() const override { return names_; }
+  std::span<const store::ReaderThread> threads() const override { return threads_; }
+  std::span<const StepRecord> steps() const override { return steps_; }
+  int64_t step_thread() const override { return 0; }
+  absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
+                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override;
+  absl::Status ForEachInstant(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::InstantBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachCounter(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::CounterBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachMemory(const store::TimeFilter&,
+                             absl::FunctionRef<absl::Status(const store::MemoryBatch&)>) override {
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Columns {
+    std::vector<int64_t> start_ns;
+    std::vector<int64_t> duration_ns;
+    std::vector<uint32_t> name;
+    std::vector<uint16_t> depth;
+    std::vector<uint8_t> category;
+    std::vector<uint8_t> flags;
+  };
+  void AppendStep(int64_t step, Columns& columns) const;
+  static void Append(int64_t start_ns, int64_t end_ns, uint32_t name, uint16_t depth,
+                     Columns& columns);
+
+  CaptureRecord record_;
+  std::vector<std::string> names_;
+  std::vector<store::ReaderThread> threads_;
+  std::vector<StepRecord> steps_;
+  int64_t batches_given_ = 0;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_TESTS_FAKES_SYNTHETIC_CAPTURE_READER_H_
