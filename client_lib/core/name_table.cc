@@ -39,7 +39,6 @@ struct NameTable::Storage {
   char bytes[wire::kMaxNameAreaBytes];
 };
 
-static_assert(sizeof("(other)") - 1 == 7);
 constinit NameTable g_names;
 
 NameTable::Storage* NameTable::GetStorage() {
@@ -49,10 +48,6 @@ NameTable::Storage* NameTable::GetStorage() {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   auto* fresh = static_cast<Storage*>(memory);
-  memcpy(fresh->bytes, kOtherName, kOtherNameBytes);
-  Entry& other = fresh->entries[wire::kOtherNameId];
-  other.length = other.capacity = kOtherNameBytes;
-  other.live.store(1, std::memory_order_relaxed);
   if (!storage_.compare_exchange_strong(storage, fresh, std::memory_order_acq_rel)) {
     munmap(memory, sizeof(Storage));
   }
@@ -96,6 +91,10 @@ uint32_t NameTable::Intern(const char* text, size_t length) {
 }
 
 bool NameTable::Find(uint32_t id, NameView* name) const {
+  if (id == wire::kOtherNameId) {
+    *name = {kOtherName, sizeof(kOtherName) - 1};
+    return true;
+  }
   const Storage* storage = storage_.load(std::memory_order_acquire);
   if (storage == nullptr || id == 0 || id >= wire::kMaxNames) return false;
   const Entry& entry = storage->entries[id];

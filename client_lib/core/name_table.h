@@ -45,8 +45,6 @@ class NameTable {
   uint64_t other_count() const { return other_count_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr uint32_t kOtherNameBytes = 7;
-
   struct Entry {
     // 1 once the id is in a slot. Sequentially consistent: either the thread that arms a
     // capture sees it and publishes the name, or the interning thread sees the capture.
@@ -67,7 +65,7 @@ class NameTable {
 
   std::atomic<Storage*> storage_{nullptr};
   std::atomic<uint32_t> next_id_{wire::kOtherNameId + 1};
-  std::atomic<uint32_t> used_bytes_{kOtherNameBytes};
+  std::atomic<uint32_t> used_bytes_{0};
   // Ids taken by threads that lost the race to insert the same name. (tag << 32) | id.
   std::atomic<uint64_t> spare_ids_{0};
   std::atomic<uint64_t> name_count_{0};

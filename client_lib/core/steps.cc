@@ -68,8 +68,7 @@ void CloseWindow(Session* session, uint64_t end_step, uint64_t ticks) {
   session->window_open = false;
 }
 
-void OpenCycle(Session* session, uint32_t index) {
-  session->window.store(index, std::memory_order_relaxed);
+void OpenCycle(Session* session) {
   session->cycle_open = true;
   g_hot.flag.store(NextEpoch(), std::memory_order_release);
 }
@@ -93,14 +92,15 @@ void LeaveCycle(Session* session, ThreadState* thread, const Position& position,
 
 void EnterCycle(Session* session, ThreadState* thread, const Position& position, uint64_t step,
                 uint64_t ticks) {
-  if (position.phase == Phase::kWaiting || position.phase == Phase::kEnded) {
-    session->finished = position.phase == Phase::kEnded;
-    return;
-  }
-  if (!session->cycle_open) OpenCycle(session, position.cycle);
+  session->finished = position.phase == Phase::kEnded;
+  const bool records = position.phase == Phase::kWarmup || position.phase == Phase::kRecording;
+  if (records) session->window.store(position.cycle, std::memory_order_relaxed);
   if (position.phase == Phase::kRecording && !session->window_open) {
     OpenWindow(session, step, ticks);
   }
+  session->SetPhase(position.phase);
+  if (!records) return;
+  if (!session->cycle_open) OpenCycle(session);
   RecordStep(session, thread, step, ticks);
 }
 
@@ -119,7 +119,6 @@ void CarryOutPlan(Session* session, ThreadState* thread, uint64_t step, uint64_t
   const Position position = PositionOf(plan, session->base_step, step);
   LeaveCycle(session, thread, position, step, ticks);
   EnterCycle(session, thread, position, step, ticks);
-  session->SetPhase(position.phase);
 }
 
 PROFD_NOINLINE void MarkStepInCapture(uint64_t step, uint64_t ticks) {
@@ -167,7 +166,7 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
     OpenWindow(session, wire::kNextStep, ReadTicks());
     session->SetPhase(Phase::kRecording);
     session->has_plan.store(1, std::memory_order_release);
-    OpenCycle(session, 0);
+    OpenCycle(session);
     return;
   }
   if (plan.base_step != wire::kNextStep && IsTooLate(plan, plan.base_step, StepMarkCount())) {

@@ -332,7 +332,7 @@ std::unique_ptr<FakeCapture> FakeTarget::Arm(uint64_t memory_bytes) {
   return capture;
 }
 
-void FakeTarget::Send(wire::FrameType type, const void* body, size_t body_bytes, int file) {
+void FakeTarget::SendBytes(wire::FrameType type, const void* body, size_t body_bytes, int file) {
   std::vector<char> bytes(sizeof(wire::FrameHeader) + body_bytes);
   const wire::FrameHeader header{wire::kFrameMagic, static_cast<uint16_t>(type), 0,
                                  static_cast<uint32_t>(bytes.size()), 7};

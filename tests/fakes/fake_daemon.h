@@ -170,10 +170,10 @@ class FakeTarget {
   std::unique_ptr<FakeCapture> Arm(uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
 
   // One frame with `body` behind its header, and `file` unless it is -1.
-  void Send(wire::FrameType type, const void* body, size_t body_bytes, int file = -1);
+  void SendBytes(wire::FrameType type, const void* body, size_t body_bytes, int file = -1);
   template <typename Body>
   void Send(wire::FrameType type, const Body& body, int file = -1) {
-    Send(type, &body, sizeof(body), file);
+    SendBytes(type, &body, sizeof(body), file);
   }
   void SendRaw(const void* bytes, size_t size, int file = -1);
 

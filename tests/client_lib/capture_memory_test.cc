@@ -1,0 +1,267 @@
+// Chunks: what happens when there are none, and when threads come and go.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "tests/client_lib/child.h"
+#include "tests/fakes/fake_daemon.h"
+
+namespace profd::testing {
+namespace {
+
+constexpr uint64_t kSmallMemory = 1u << 20;
+constexpr uint64_t kChunkRanges = wire::kChunkDataBytes / sizeof(wire::RangeEvent);
+
+profd_name g_range = PROFD_NAME_INIT("range");
+profd_name g_late = PROFD_NAME_INIT("late");
+
+// A child that runs `body` once it records, and then waits for the test to read.
+class CaptureMemoryTest : public ::testing::Test {
+ protected:
+  void Start(const std::function<void(Parent&)>& body) {
+    child_ = std::make_unique<Child>(daemon_.directory(), [&](Parent& parent) {
+      profd_init();
+      WaitConnected();
+      WaitRecording();
+      body(parent);
+      parent.Tell('d');
+      parent.Await('x');
+    });
+    target_ = daemon_.WaitTarget();
+  }
+
+  void Fire(uint64_t memory_bytes = kSmallMemory) {
+    capture_ = target_->Arm(memory_bytes);
+    capture_->Fire(ByTime());
+  }
+
+  CaptureContents Finish() {
+    child_->Await('d');
+    CaptureContents contents = capture_->Finish();
+    EXPECT_EQ(target_->status_page().dropped_event_count.load(), contents.dropped());
+    child_->Tell('x');
+    child_->ExpectSuccess();
+    return contents;
+  }
+
+  FakeDaemon daemon_;
+  std::unique_ptr<Child> child_;
+  std::unique_ptr<FakeTarget> target_;
+  std::unique_ptr<FakeCapture> capture_;
+};
+
+TEST_F(CaptureMemoryTest, FullMemoryDropsAndCountsEachRange) {
+  constexpr uint64_t kRanges = 50'000;
+  Start([](Parent&) {
+    for (uint64_t i = 0; i < kRanges; ++i) EmptyRange(&g_range);
+    CHILD_EXPECT(Status().dropped_event_count > 0);
+  });
+  Fire();
+  const CaptureContents contents = Finish();
+  // The thread's name takes the room of a part of one range.
+  EXPECT_EQ(contents.ranges.size(), capture_->layout().chunk_count * kChunkRanges - 1);
+  EXPECT_EQ(contents.ranges.size() + contents.drops[wire::kDropNoChunk], kRanges);
+  EXPECT_EQ(contents.dropped(), contents.drops[wire::kDropNoChunk]);
+}
+
+TEST_F(CaptureMemoryTest, FullMemoryCountsEveryKindOfEventExactly) {
+  constexpr uint64_t kEach = 20'000;
+  Start([](Parent&) {
+    const profd_memory_event event{1, 2, -1, -1, 0, 0, 0, 0};
+    for (uint64_t i = 0; i < kEach; ++i) {
+      EmptyRange(&g_range);
+      profd_instant(&g_range);
+      profd_counter(&g_range, 1.0);
+      profd_alloc(&event);
+    }
+  });
+  Fire();
+  const CaptureContents contents = Finish();
+  const uint64_t kept = contents.ranges.size() + contents.instants.size() +
+                        contents.counters.size() + contents.memory.size();
+  EXPECT_EQ(kept + contents.drops[wire::kDropNoChunk], 4 * kEach);
+  EXPECT_GT(contents.drops[wire::kDropNoChunk], 0u);
+}
+
+TEST_F(CaptureMemoryTest, ThreadsThatFightForChunksLoseNoCount) {
+  constexpr int kThreads = 8;
+  constexpr uint64_t kRanges = 20'000;
+  Start([](Parent&) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([] {
+        for (uint64_t j = 0; j < kRanges; ++j) EmptyRange(&g_range);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+  Fire();
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.ranges.size() + contents.dropped(), kThreads * kRanges);
+  EXPECT_GT(contents.dropped(), 0u);
+}
+
+TEST_F(CaptureMemoryTest, OpenRangesThatNeverHadAChunkAreEachADrop) {
+  Start([](Parent& parent) {
+    for (uint64_t i = 0; i < 50'000; ++i) EmptyRange(&g_range);
+    std::thread([] {
+      for (int i = 0; i < 3; ++i) profd_range_begin(&g_late);  // Left open; the thread ends.
+    }).join();
+    profd_range_begin(&g_late);  // Open in a chunk that is full.
+    std::thread([&] {
+      for (int i = 0; i < 5; ++i) profd_range_begin(&g_late);  // Left open; the thread lives.
+      parent.Tell('o');
+      WaitNotRecording();
+    }).join();
+  });
+  Fire();
+  child_->Await('o');
+  capture_->Stop();
+  const CaptureContents contents = capture_->Read();
+  ASSERT_EQ(contents.open_ranges.size(), 1u);
+  EXPECT_EQ(contents.open_ranges[0].name, "late");
+  const uint64_t ranges_dropped = 50'000 - contents.ranges.size();
+  EXPECT_EQ(contents.dropped(), ranges_dropped + 3 + 5);
+  EXPECT_EQ(contents.drops[wire::kDropNoChunk], contents.dropped());
+  capture_->Release();
+}
+
+TEST_F(CaptureMemoryTest, ARangeBegunWithoutAChunkIsKeptIfOneComesInTime) {
+  Start([](Parent& parent) {
+    for (uint64_t i = 0; i < 50'000; ++i) EmptyRange(&g_range);
+    std::thread([&] {
+      profd_range_begin(&g_late);
+      profd_range_begin(&g_late);
+      parent.Tell('r');
+      parent.Await('r');
+      profd_range_end();
+      profd_range_end();
+    }).join();
+  });
+  Fire();
+  child_->Await('r');
+  capture_->RecycleFullChunks();
+  child_->Tell('r');
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.CountRanges("late"), 2u);
+  EXPECT_EQ(contents.CountRanges("range") + contents.dropped(), 50'000u);
+}
+
+TEST_F(CaptureMemoryTest, ChunksThatAreGivenBackAreUsedAgain) {
+  constexpr uint64_t kBatches = 20;
+  constexpr uint64_t kBatch = 10'000;  // Half of what fits.
+  Start([](Parent& parent) {
+    for (uint64_t i = 0; i < kBatches; ++i) {
+      for (uint64_t j = 0; j < kBatch; ++j) EmptyRange(&g_range);
+      parent.Tell('b');
+      parent.Await('b');
+    }
+  });
+  Fire();
+  for (uint64_t i = 0; i < kBatches; ++i) {
+    child_->Await('b');
+    capture_->RecycleFullChunks();
+    child_->Tell('b');
+  }
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.ranges.size(), kBatches * kBatch);
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
+TEST_F(CaptureMemoryTest, ThreadsComeAndGoByTheThousand) {
+  constexpr uint32_t kThreads = 3'000;
+  Start([](Parent& parent) {
+    for (uint32_t i = 0; i < kThreads; i += 8) {
+      std::vector<std::thread> threads;
+      for (int j = 0; j < 8; ++j) {
+        threads.emplace_back([] {
+          EmptyRange(&g_range);
+          profd_range_begin(&g_late);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      parent.Tell('b');
+      parent.Await('b');
+    }
+  });
+  Fire();
+  for (uint32_t i = 0; i < kThreads; i += 8) {
+    child_->Await('b');
+    capture_->RecycleFullChunks();
+    child_->Tell('b');
+  }
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.ranges.size(), kThreads);
+  EXPECT_EQ(contents.open_ranges.size(), kThreads);
+  EXPECT_EQ(contents.dropped(), 0u);
+  std::set<uint32_t> serials;
+  for (const auto& range : contents.ranges) serials.insert(range.thread_serial);
+  EXPECT_EQ(serials.size(), kThreads);
+}
+
+TEST_F(CaptureMemoryTest, ALyingFreeListIsNoList) {
+  Start([](Parent&) {
+    for (uint64_t i = 0; i < 1000; ++i) EmptyRange(&g_range);
+  });
+  capture_ = target_->Arm(kSmallMemory);
+  capture_->header().free_head.store(0xfffffff0);
+  capture_->Fire(ByTime());
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.ranges.size(), 0u);
+  EXPECT_EQ(contents.dropped(), 1000u);
+}
+
+TEST_F(CaptureMemoryTest, ALyingNextChunkEndsTheList) {
+  Start([](Parent&) {
+    for (uint64_t i = 0; i < 10'000; ++i) EmptyRange(&g_range);
+  });
+  capture_ = target_->Arm(kSmallMemory);
+  for (uint32_t i = 0; i < capture_->layout().chunk_count; ++i) {
+    capture_->chunk_control(i).next_free.store(0x7fffffff);
+  }
+  capture_->Fire(ByTime());
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.ranges.size(), kChunkRanges - 1);
+  EXPECT_EQ(contents.ranges.size() + contents.dropped(), 10'000u);
+}
+
+TEST_F(CaptureMemoryTest, WhatIsLostInWarmupIsCountedApart) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    profd_init();
+    WaitConnected();
+    parent.Tell('c');
+    parent.Await('g');
+    profd_step();
+    CHILD_EXPECT(Status().recording == 1);
+    for (uint64_t i = 0; i < 50'000; ++i) EmptyRange(&g_range);
+    CHILD_EXPECT(Status().dropped_event_count == 0);
+    profd_step();
+    for (uint64_t i = 0; i < 1'000; ++i) EmptyRange(&g_range);
+    profd_step();
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('c');
+  auto capture = target->Arm(kSmallMemory);
+  capture->Fire(Steps(1, /*warmup=*/1));
+  capture->WaitPhase(wire::Phase::kWaiting);
+  child.Tell('g');
+  child.Await('d');
+  const CaptureContents contents = capture->Finish();
+  // The steps found no place either: both marks of the window.
+  EXPECT_EQ(contents.drops[wire::kDropNoChunk], 1'000u + 2u);
+  EXPECT_EQ(contents.warmup_drops[wire::kDropNoChunk], 50'000u - contents.ranges.size());
+  EXPECT_EQ(contents.steps.size(), 1u);
+  ASSERT_EQ(contents.windows.size(), 1u);  // Its edges are known all the same.
+  EXPECT_NE(contents.windows[0].end_ticks, 0u);
+  child.Tell('x');
+  child.ExpectSuccess();
+}
+
+}  // namespace
+}  // namespace profd::testing
