@@ -69,7 +69,7 @@ void DecodeWorker::Run() {
     if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
     if (ChunkCopy* copy = queue_.Pop(settle_, /*wait=*/!filling)) {
       sequencer_.Accept(copy);
-    } else if (queue_.drained()) {
+    } else if (queue_.drained() && !abandoned_.load(std::memory_order_relaxed)) {
       End end;
       {
         absl::MutexLock lock(&mu_);

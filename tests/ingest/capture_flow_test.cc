@@ -1,0 +1,573 @@
+// Captures from ARM to RELEASE, and every way in which a target can spoil one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <thread>
+
+#include "daemon/base/reason.h"
+#include "tests/ingest/server_fixture.h"
+#include "tests/ingest/target_process.h"
+
+namespace profd {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using wire::FrameType;
+
+constexpr FirePlan kByTime{};
+constexpr FirePlan kTwoSteps{.steps = 2};
+
+class CaptureFlowTest : public TargetServerTest {
+ protected:
+  // One target that answers in the background.
+  void StartWithTarget(const FakeHello& hello = {}) {
+    Start();
+    target_ = std::make_unique<FakeTarget>(dir_.path());
+    number_ = static_cast<TargetNumber>(target_->Register(hello));
+    target_->AnswerInBackground();
+  }
+  void TearDown() override {
+    TargetServerTest::TearDown();
+    target_.reset();
+  }
+  DrainResult Stop(const std::string& id) {
+    server_->Stop(id);
+    return observer_.WaitDrained(id);
+  }
+
+  std::unique_ptr<FakeTarget> target_;
+  TargetNumber number_ = 0;
+};
+
+TEST_F(CaptureFlowTest, AWindowOfStepsFromArmToRelease) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", {.base_step = 40, .steps = 2, .warmup_steps = 1});
+  EXPECT_EQ(target_->plan().base_step, 40u);
+  EXPECT_EQ(target_->plan().active_steps, 2u);
+  EXPECT_EQ(target_->plan().warmup_steps, 1u);
+  EXPECT_EQ(server_->Find(number_)->state, TargetState::kCapturing);
+
+  FakeThread steps(*target_, 1, 501);
+  steps.ThreadName("main");
+  target_->SetPhase(wire::Phase::kWarmup);
+  steps.Step(40, target_->Now());
+  steps.Begin("warm");
+  steps.End();
+  const uint64_t start = target_->OpenWindow(0, 41);
+  steps.Step(41, start);
+  observer_.WaitPhase("A", RecordingPhase::kRecording);
+  steps.Begin("forward");
+  steps.Begin("matmul");
+  steps.End();
+  steps.End();
+  steps.Instant("here");
+  steps.Counter("loss", 0.5);
+  steps.Memory(0x1000, 64, false, 64);
+  steps.Step(42, target_->Now());
+  steps.Begin("forward");
+  steps.End();
+  steps.Step(43, target_->CloseWindow(0, 43));
+  target_->SetPhase(wire::Phase::kEnded);
+  observer_.WaitPhase("A", RecordingPhase::kEnded);
+  const DrainResult result = Stop("A");
+  target_->WaitReleased();
+
+  EXPECT_THAT(sink_.range_names(), ElementsAre("matmul", "forward", "forward"));
+  EXPECT_EQ(sink_.threads().at(0).name, "main");
+  EXPECT_EQ(sink_.threads().at(0).os_thread, 501);
+  EXPECT_THAT(sink_.steps(), SizeIs(4));
+  ASSERT_THAT(result.windows, SizeIs(1));
+  EXPECT_TRUE(result.windows[0].complete);
+  EXPECT_EQ(result.windows[0].first_step, 41);
+  EXPECT_EQ(result.windows[0].end_step, 43);
+  EXPECT_EQ(sink_.steps()[1].time_ns, result.windows[0].start_ns);
+  EXPECT_EQ(sink_.steps()[3].time_ns, result.windows[0].end_ns);
+  EXPECT_EQ(result.event_count, 6);
+  EXPECT_EQ(result.warmup_event_count, 1);
+  EXPECT_EQ(TotalDrops(result.drops), 0);
+  EXPECT_FALSE(result.target_gone);
+  EXPECT_NEAR(static_cast<double>(result.epoch_unix_ns),
+              static_cast<double>(absl::GetCurrentTimeNanos()), 60e9);
+  EXPECT_LT(result.clock_error_ns, 1'000'000);
+  EXPECT_EQ(server_->Find(number_)->state, TargetState::kRunning);
+  const auto progress = observer_.progress("A");
+  EXPECT_EQ(progress.back().window, 0);
+  EXPECT_EQ(progress.back().current_step, 43);
+}
+
+TEST_F(CaptureFlowTest, ATargetCanBeCapturedAgainAndAgain) {
+  StartWithTarget();
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = "C" + std::to_string(i);
+    RecordingSink sink;
+    ASSERT_THAT(Arm(number_, id, sink), IsOk());
+    observer_.WaitArmed(id);
+    server_->Fire(id, kByTime);
+    target_->WaitFired();
+    target_->OpenWindow(0, wire::kNextStep);
+    FakeThread thread(*target_, 1);
+    thread.Instant("x");
+    const DrainResult result = Stop(id);
+    target_->WaitReleased();
+    EXPECT_EQ(result.event_count, 1) << i;
+    EXPECT_TRUE(result.windows.at(0).complete);
+  }
+}
+
+TEST_F(CaptureFlowTest, ManyChunksOfManyThreadsArriveInOrder) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  constexpr int kThreads = 4;
+  constexpr int kRanges = 20'000;
+  std::vector<std::thread> threads;
+  for (uint32_t t = 1; t <= kThreads; ++t) {
+    threads.emplace_back([this, t] {
+      FakeThread thread(*target_, t);
+      for (int i = 0; i < kRanges; ++i) {
+        thread.Begin("outer");
+        thread.Begin("inner");
+        thread.End();
+        thread.End();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const DrainResult result = Stop("A");
+  EXPECT_EQ(result.event_count + Drops(result, DropReason::kNoChunk), 2 * kThreads * kRanges);
+  EXPECT_EQ(Drops(result, DropReason::kInvalidRecord), 0);
+  EXPECT_EQ(static_cast<int64_t>(sink_.ranges().size()), result.event_count);
+}
+
+TEST_F(CaptureFlowTest, ThousandsOfThreadsComeAndGo) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  int64_t written = 0;
+  for (uint32_t t = 1; t <= 3000; ++t) {
+    FakeThread thread(*target_, t, t);
+    thread.Begin("once");
+    thread.End();
+    ++written;
+    thread.FinishChunk();
+  }
+  const DrainResult result = Stop("A");
+  EXPECT_EQ(result.event_count + Drops(result, DropReason::kNoChunk), written);
+  EXPECT_EQ(static_cast<int64_t>(sink_.threads().size()), result.event_count);
+}
+
+TEST_F(CaptureFlowTest, AFullMemoryIsCountedExactly) {
+  options_.capture.queue_bytes = 0;  // The least there is: back-pressure at once.
+  StartWithTarget();
+  ASSERT_THAT(Arm(number_, "A", sink_, wire::kMinCaptureMemoryBytes), IsOk());
+  observer_.WaitArmed("A");
+  // Not fired: nothing is drained meanwhile, so the memory fills.
+  FakeThread thread(*target_, 1);
+  const int64_t room = int64_t{target_->layout().chunk_count} * (wire::kChunkDataBytes / 24);
+  for (int64_t i = 0; i < room + 1234; ++i) thread.Instant("x");
+  server_->Fire("A", kByTime);
+  target_->WaitFired();
+  const uint64_t now = target_->Now();
+  target_->header().windows[0].start_ticks.store(now - 1);
+  const DrainResult result = Stop("A");
+  EXPECT_EQ(Drops(result, DropReason::kNoChunk), 1234);
+  EXPECT_EQ(result.event_count + result.warmup_event_count + result.drops[5], room);
+}
+
+TEST_F(CaptureFlowTest, SixtyFourWindows) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", {.steps = 1, .repeat = 64}, 16 << 20);
+  FakeThread thread(*target_, 1);
+  for (uint32_t w = 0; w < 64; ++w) {
+    thread.set_window(w);
+    const uint64_t start = target_->OpenWindow(w, 2 * w);
+    thread.Step(2 * w, start);
+    thread.Begin("r");
+    thread.End();
+    thread.Step(2 * w + 1, target_->CloseWindow(w, 2 * w + 1));
+    thread.FinishChunk();
+  }
+  target_->SetPhase(wire::Phase::kEnded);
+  const DrainResult result = Stop("A");
+  ASSERT_THAT(result.windows, SizeIs(64));
+  for (const RecordedWindow& window : result.windows) EXPECT_TRUE(window.complete);
+  EXPECT_EQ(result.event_count, 64);
+  EXPECT_EQ(Drops(result, DropReason::kInvalidRecord), 0);
+}
+
+TEST_F(CaptureFlowTest, RangesOpenAtStopAreKept) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  FakeThread thread(*target_, 1);
+  thread.Begin("outer");
+  thread.Begin("inner");
+  const DrainResult result = Stop("A");
+  EXPECT_THAT(sink_.range_names(), ElementsAre("inner", "outer"));
+  EXPECT_EQ(result.open_range_count, 2);
+}
+
+TEST_F(CaptureFlowTest, StoppedBeforeItFiredItHasNoWindows) {
+  StartWithTarget();
+  ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+  observer_.WaitArmed("A");
+  EXPECT_THAT(Stop("A").windows, IsEmpty());
+  server_->Stop("A");  // Again: nothing.
+  server_->Stop("no such capture");
+  server_->Fire("no such capture", kByTime);
+}
+
+TEST_F(CaptureFlowTest, StoppedBeforeItArmedItHasNoWindows) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  ASSERT_THAT(Arm(number, "A", sink_), IsOk());
+  server_->Stop("A");
+  target.TakeArm(target.Expect(FrameType::kArm));
+  target.Expect(FrameType::kStop);
+  target.SendArmed();
+  target.SendDrained();
+  EXPECT_THAT(observer_.WaitDrained("A").windows, IsEmpty());
+  target.Expect(FrameType::kRelease);
+}
+
+TEST_F(CaptureFlowTest, ATargetThatCannotArmSaysWhy) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  ASSERT_THAT(Arm(number, "A", sink_), IsOk());
+  target.TakeArm(target.Expect(FrameType::kArm));
+  target.Send(FrameType::kArmFailed, wire::ArmFailedBody{target.capture_number(), 1, 0});
+  EXPECT_THAT(observer_.WaitArmFailed("A"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(server_->Find(number)->state, TargetState::kRunning);
+  EXPECT_THAT(Arm(number, "B", sink_), IsOk());
+}
+
+TEST_F(CaptureFlowTest, OneCaptureAtATime) {
+  StartWithTarget();
+  ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+  const absl::Status second = Arm(number_, "B", sink_);
+  EXPECT_THAT(second, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("A")));
+  EXPECT_EQ(ReasonOf(second), "TARGET_BUSY");
+  EXPECT_THAT(Arm(number_ + 77, "C", sink_), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(CaptureFlowTest, TheNodesCaptureMemoryIsCapped) {
+  options_.memory_cap_bytes = 6 << 20;
+  StartWithTarget();
+  FakeTarget second(dir_.path());
+  const auto other = static_cast<TargetNumber>(second.Register());
+  second.AnswerInBackground();
+  ASSERT_THAT(Arm(number_, "A", sink_, 4 << 20), IsOk());
+  const absl::Status refused = Arm(other, "B", sink_, 4 << 20);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("2 of this")));
+  EXPECT_EQ(ReasonOf(refused), "MEMORY_CAP");
+  RecordingSink sink;
+  ASSERT_THAT(
+      server_->Arm(other, {.capture_id = "B", .memory_bytes = 4 << 20, .allow_less_memory = true},
+                   sink),
+      IsOk());
+  observer_.WaitArmed("B");
+  EXPECT_EQ(second.layout().total_bytes, 2u << 20);
+  EXPECT_THAT(Arm(other, "C", sink_, 0), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Arm(other, "C", sink_, int64_t{5} << 30),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  observer_.WaitArmed("A");
+  Stop("A");
+  Stop("B");
+  ASSERT_THAT(Arm(other, "D", sink_, 6 << 20), IsOk()) << "all of it is free again";
+  server_->Shutdown();
+}
+
+TEST_F(CaptureFlowTest, AFailingSinkIsToldAndTheRestIsCounted) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  FakeThread thread(*target_, 1);
+  sink_.FailWith(absl::ResourceExhaustedError("no space"));
+  for (int i = 0; i < 5000; ++i) thread.Instant("x");
+  observer_.WaitSinkFailure("A");
+  const DrainResult result = Stop("A");
+  EXPECT_THAT(result.sink_status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(Drops(result, DropReason::kDisk), 5000);
+  EXPECT_EQ(result.event_count, 0);
+}
+
+TEST_F(CaptureFlowTest, StuckWritersAreCounted) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  ASSERT_THAT(Arm(number, "A", sink_), IsOk());
+  target.TakeArm(target.Expect(FrameType::kArm));
+  target.SendArmed();
+  observer_.WaitArmed("A");
+  server_->Stop("A");
+  target.Expect(FrameType::kStop);
+  target.SendDrained(3);
+  EXPECT_EQ(Drops(observer_.WaitDrained("A"), DropReason::kStuckWriter), 3);
+}
+
+TEST_F(CaptureFlowTest, TheServersEndEndsItsCaptures) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  FakeThread thread(*target_, 1);
+  thread.Begin("open");
+  thread.Instant("x");
+  FakeTarget second(dir_.path());
+  const auto arming = static_cast<TargetNumber>(second.Register());
+  RecordingSink sink;
+  ASSERT_THAT(Arm(arming, "B", sink), IsOk());
+  server_->Shutdown();
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_EQ(result.event_count, 2);
+  EXPECT_EQ(result.windows.size(), 1u);
+  EXPECT_THAT(observer_.WaitArmFailed("B"), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(Arm(number_, "C", sink_), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+class CaptureHostileTest : public CaptureFlowTest {
+ protected:
+  void StartRecording() {
+    StartWithTarget();
+    ArmAndFire(*target_, number_, "A", kByTime);
+    target_->OpenWindow(0, wire::kNextStep);
+  }
+  // After whatever was done to it, the daemon captures this and other targets as before.
+  void ExpectServes() {
+    FakeTarget other(dir_.path());
+    const auto number = static_cast<TargetNumber>(other.Register());
+    other.AnswerInBackground();
+    RecordingSink sink;
+    ASSERT_THAT(Arm(number, "after", sink), IsOk());
+    observer_.WaitArmed("after");
+    server_->Fire("after", kByTime);
+    other.WaitFired();
+    other.OpenWindow(0, wire::kNextStep);
+    FakeThread thread(other, 1);
+    thread.Instant("x");
+    EXPECT_EQ(Stop("after").event_count, 1);
+  }
+};
+
+TEST_F(CaptureHostileTest, AFreeListThatPointsNowhereOrInCircles) {
+  StartRecording();
+  for (uint32_t i = 0; i < target_->layout().chunk_count; ++i) {
+    target_->control(i).next_free.store(i % 3 == 0 ? UINT32_MAX : 1);
+    target_->control(i).state.store(static_cast<uint32_t>(wire::ChunkState::kFull));
+  }
+  target_->header().free_head.store(UINT64_MAX);
+  const DrainResult result = Stop("A");
+  EXPECT_GT(Drops(result, DropReason::kInvalidRecord), 0);
+  EXPECT_EQ(result.event_count, 0);
+  ExpectServes();
+}
+
+TEST_F(CaptureHostileTest, AHeaderThatLiesIsNotReadAgain) {
+  StartRecording();
+  FakeThread thread(*target_, 1);
+  thread.Instant("x");
+  wire::CaptureMemoryHeader& header = target_->header();
+  header.total_bytes = UINT64_MAX;
+  header.chunk_count = UINT32_MAX;
+  header.chunks_offset = UINT64_MAX;
+  header.name_area_offset = UINT64_MAX;
+  header.name_capacity = UINT32_MAX;
+  header.phase.store(UINT32_MAX);
+  header.window_count.store(UINT32_MAX);
+  header.current_step.store(UINT64_MAX);
+  for (auto& drop : header.drops) drop.store(UINT64_MAX);
+  const DrainResult result = Stop("A");
+  EXPECT_EQ(result.event_count, 1);
+  EXPECT_GT(Drops(result, DropReason::kNoChunk), 0);
+  EXPECT_GT(TotalDrops(result.drops), 0) << "no overflow";
+  ExpectServes();
+}
+
+TEST_F(CaptureHostileTest, PublishedBytesAndDepthsThatLie) {
+  StartRecording();
+  FakeThread thread(*target_, 1);
+  thread.Instant("x");
+  wire::ChunkHeader& chunk = target_->chunk(*thread.chunk_index());
+  chunk.published_bytes.store(UINT32_MAX);
+  chunk.open_depth.store(UINT32_MAX);
+  const DrainResult result = Stop("A");
+  EXPECT_EQ(result.event_count, 1);
+  EXPECT_EQ(Drops(result, DropReason::kInvalidRecord), 2) << "the zeros behind it, and the stack";
+  ExpectServes();
+}
+
+TEST_F(CaptureHostileTest, SequencesThatLie) {
+  StartRecording();
+  FakeThread thread(*target_, 1);
+  for (const uint32_t sequence : {5u, 1000u, 4'000'000'000u, 1000u}) {
+    thread.set_next_sequence(sequence);
+    thread.Instant("x");
+    thread.FinishChunk();
+  }
+  const DrainResult result = Stop("A");
+  EXPECT_EQ(result.event_count, 3);
+  EXPECT_EQ(Drops(result, DropReason::kInvalidRecord), 4) << "three gaps and a place taken";
+  ExpectServes();
+}
+
+TEST_F(CaptureHostileTest, MemoryThatChangesWhileItIsRead) {
+  StartRecording();
+  std::atomic<bool> stop{false};
+  std::thread liar([&] {
+    // Past the header: everything a target may write, at any moment.
+    auto* words = reinterpret_cast<std::atomic<uint64_t>*>(target_->memory());
+    const size_t count = target_->layout().total_bytes / 8;
+    uint64_t state = 88172645463325252ull;
+    while (!stop) {
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+      const size_t at = 16 + state % (count - 16);
+      words[at].store(state % 5 == 0 ? (state >> 20) & 3 : state, std::memory_order_relaxed);
+      auto& control =
+          target_->control(static_cast<uint32_t>(state >> 33) % target_->layout().chunk_count);
+      control.state.store(static_cast<uint32_t>(state >> 60) % 3, std::memory_order_relaxed);
+    }
+  });
+  absl::SleepFor(absl::Milliseconds(500));  // The longer, the more is tried.
+  const DrainResult result = Stop("A");
+  stop = true;
+  liar.join();
+  EXPECT_GT(Drops(result, DropReason::kInvalidRecord), 0);
+  target_.reset();
+  ExpectServes();
+}
+
+TEST_F(CaptureHostileTest, AProtocolErrorInTheMiddleKeepsWhatThereIs) {
+  StartRecording();
+  FakeThread thread(*target_, 1);
+  thread.Instant("x");
+  target_->SendPacket(std::vector<std::byte>(7));
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_TRUE(result.target_gone);
+  EXPECT_TRUE(result.library_gone);
+  EXPECT_EQ(result.event_count, 1);
+  ExpectServes();
+}
+
+// Targets that are processes of their own.
+class CaptureProcessTest : public TargetServerTest {
+ protected:
+  void StartProcess() {
+    options_.several_per_process_for_testing = false;
+    Start();
+    process_ = std::make_unique<TargetProcess>(dir_.path());
+    number_ = OnlyTarget().number;
+  }
+  void ArmAndFire() {
+    ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+    observer_.WaitArmed("A");
+    server_->Fire("A", kTwoSteps);
+    process_->Command("window");
+  }
+
+  std::unique_ptr<TargetProcess> process_;
+  TargetNumber number_ = 0;
+};
+
+TEST_F(CaptureProcessTest, KilledWhileItArmsItCannotBeArmed) {
+  StartProcess();
+  process_->Kill(SIGSTOP);
+  ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+  process_->Kill(SIGKILL);
+  EXPECT_THAT(observer_.WaitArmFailed("A"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ended")));
+}
+
+TEST_F(CaptureProcessTest, KilledWhenArmedItHasNoWindows) {
+  StartProcess();
+  ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+  observer_.WaitArmed("A");
+  process_->Kill(SIGKILL);
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_THAT(result.windows, IsEmpty());
+  EXPECT_TRUE(result.target_gone);
+  EXPECT_FALSE(result.library_gone);
+}
+
+TEST_F(CaptureProcessTest, KilledWhileItRecordsAllItWroteIsKept) {
+  StartProcess();
+  ArmAndFire();
+  process_->Command("ranges 12345");
+  process_->Command("open last");
+  process_->Kill(SIGKILL);
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_TRUE(result.target_gone);
+  EXPECT_EQ(result.event_count, 12346);
+  EXPECT_EQ(result.open_range_count, 1);
+  EXPECT_EQ(sink_.range_names().back(), "last");
+  ASSERT_THAT(result.windows, SizeIs(1));
+  EXPECT_FALSE(result.windows[0].complete);
+  EXPECT_EQ(TotalDrops(result.drops), 0);
+}
+
+TEST_F(CaptureProcessTest, KilledBetweenStopAndDrainedItIsGone) {
+  StartProcess();
+  ArmAndFire();
+  process_->Command("ranges 10");
+  process_->Kill(SIGSTOP);
+  server_->Stop("A");
+  process_->Kill(SIGKILL);
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_TRUE(result.target_gone);
+  EXPECT_EQ(result.event_count, 10);
+}
+
+TEST_F(CaptureProcessTest, ExecInTheMiddleEndsTheCapture) {
+  StartProcess();
+  ArmAndFire();
+  process_->Command("ranges 10");
+  process_->Command("exec");
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_TRUE(result.target_gone);
+  EXPECT_TRUE(result.library_gone);
+  EXPECT_EQ(result.event_count, 10);
+}
+
+TEST_F(CaptureProcessTest, AStoppedTargetDoesNotHoldUpTheCapture) {
+  options_.capture.drain_timeout = absl::Milliseconds(100);
+  StartProcess();
+  ArmAndFire();
+  process_->Command("ranges 10");
+  process_->Kill(SIGSTOP);
+  server_->Stop("A");
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_FALSE(result.target_gone);
+  EXPECT_EQ(result.event_count, 10);
+  EXPECT_THAT(Arm(number_, "B", sink_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("SIGSTOP")));
+  process_->Kill(SIGCONT);
+  RecordingSink sink;
+  EXPECT_TRUE(Eventually([&] { return Arm(number_, "B", sink).ok(); }));
+  observer_.WaitArmed("B");
+}
+
+TEST_F(CaptureProcessTest, AStoppedTargetThatEndsFreesItsMemory) {
+  options_.capture.drain_timeout = absl::Milliseconds(100);
+  options_.memory_cap_bytes = 4 << 20;
+  StartProcess();
+  ArmAndFire();
+  process_->Kill(SIGSTOP);
+  server_->Stop("A");
+  observer_.WaitDrained("A");
+  process_->Kill(SIGKILL);
+  observer_.WaitGone(number_);
+  process_ = std::make_unique<TargetProcess>(dir_.path());
+  RecordingSink sink;
+  EXPECT_THAT(Arm(OnlyTarget().number, "B", sink), IsOk());
+  observer_.WaitArmed("B");
+}
+
+}  // namespace
+}  // namespace profd

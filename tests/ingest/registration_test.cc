@@ -1,0 +1,382 @@
+// Who may register, what the daemon knows of them, and what it takes to be turned away.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <filesystem>
+
+#include "tests/ingest/server_fixture.h"
+#include "tests/ingest/target_process.h"
+
+namespace profd {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using wire::FrameType;
+
+class RegistrationTest : public TargetServerTest {};
+
+TEST_F(RegistrationTest, ATargetIsWhoTheKernelSays) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.metadata = {"rank=3", "job=bert"};
+  hello.step_mark_count = 12;
+  const auto number = static_cast<TargetNumber>(target.Register(hello));
+  const auto info = server_->Find(number);
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(info->pid, getpid());
+  EXPECT_EQ(info->uid, getuid());
+  EXPECT_EQ(info->gid, getgid());
+  EXPECT_EQ(info->parent_pid, getppid());
+  EXPECT_GT(info->process_start_ticks, 0);
+  EXPECT_FALSE(info->foreign_namespace);
+  EXPECT_THAT(info->command, HasSubstr("ingest_test"));
+  EXPECT_EQ(info->library_version, "0.1.0-fake");
+  EXPECT_EQ(info->protocol_version, 1);
+  EXPECT_EQ(info->metadata.at("rank"), "3");
+  EXPECT_EQ(info->state, TargetState::kRunning);
+  EXPECT_EQ(info->step_mark_count, 12);
+  EXPECT_EQ(info->current_step, 11);
+}
+
+TEST_F(RegistrationTest, MetadataIsMergedByKey) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.metadata = {"rank=3", "job=bert"};
+  const auto number = static_cast<TargetNumber>(target.Register(hello));
+  FrameBuilder metadata(FrameType::kMetadata);
+  metadata.AddField(wire::FieldTag::kMetadata, "rank=4");
+  metadata.AddField(wire::FieldTag::kMetadata, "phase=eval");
+  ASSERT_TRUE(target.SendPacket(metadata.Finish()));
+  ASSERT_TRUE(Eventually([&] { return server_->Find(number)->metadata.size() == 3; }));
+  EXPECT_EQ(server_->Find(number)->metadata.at("rank"), "4");
+}
+
+TEST_F(RegistrationTest, ThePageTellsStepsAndTheirRate) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.clock = wire::ClockKind::kMonotonicNs;
+  const auto number = static_cast<TargetNumber>(target.Register(hello));
+  const uint64_t now = target.Now();
+  for (uint64_t i = 0; i < 100; ++i) target.MarkStep(i, now - (100 - i) * 1'000'000);
+  const auto info = server_->Find(number);
+  EXPECT_EQ(info->current_step, 99);
+  EXPECT_NEAR(info->steps_per_second, 1000, 1);
+  EXPECT_EQ(server_->MedianStepNs(number, 50, 60), 1'000'000);
+  EXPECT_EQ(server_->MedianStepNs(number, 0, 10), 0) << "no more in the ring";
+  EXPECT_EQ(server_->MedianStepNs(number + 1, 50, 60), 0);
+}
+
+TEST_F(RegistrationTest, AStaleRateIsNoRate) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.clock = wire::ClockKind::kMonotonicNs;
+  const auto number = static_cast<TargetNumber>(target.Register(hello));
+  const uint64_t long_ago = target.Now() - 3'600'000'000'000;
+  target.MarkStep(0, long_ago);
+  target.MarkStep(1, long_ago + 1000);
+  EXPECT_EQ(server_->Find(number)->steps_per_second, 0);
+}
+
+TEST_F(RegistrationTest, APageThatLiesIsOnlyWrong) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  target.page().step_mark_count.store(UINT64_MAX);
+  target.page().dropped_event_count.store(UINT64_MAX);
+  for (wire::StatusStep& step : target.page().steps) {
+    step.step_plus_1.store(UINT64_MAX);
+    step.ticks.store(UINT64_MAX);
+  }
+  const auto info = server_->Find(number);
+  EXPECT_GT(info->step_mark_count, 0);
+  EXPECT_EQ(info->current_step, info->step_mark_count - 1);
+  EXPECT_EQ(info->steps_per_second, 0);
+  EXPECT_EQ(server_->MedianStepNs(number, 0, INT64_MAX), 0);
+}
+
+TEST_F(RegistrationTest, ASecondConnectionOfAProcessIsRefused) {
+  options_.several_per_process_for_testing = false;
+  Start();
+  FakeTarget first(dir_.path());
+  first.Register();
+  FakeTarget second(dir_.path());
+  second.SendHello();
+  const ReceivedFrame refuse = second.Expect(FrameType::kRefuse);
+  EXPECT_EQ(refuse.As<wire::RefuseBody>().reason,
+            static_cast<uint32_t>(wire::RefuseReason::kNotAllowed));
+  second.ExpectClosed();
+  EXPECT_EQ(server_->List().size(), 1u);
+}
+
+TEST_F(RegistrationTest, AConnectionTakesTheDeadOnesPlace) {
+  options_.several_per_process_for_testing = false;
+  options_.hang_up_grace = absl::Hours(1);
+  Start();
+  FakeTarget first(dir_.path());
+  const auto number = static_cast<TargetNumber>(first.Register());
+  first.CloseSocket();
+  FakeTarget second(dir_.path());
+  EXPECT_NE(static_cast<TargetNumber>(second.Register()), number);
+  observer_.WaitGone(number);
+  EXPECT_EQ(server_->List().size(), 1u);
+}
+
+TEST_F(RegistrationTest, ALeavingLibraryIsGoneThoughItsProcessLives) {
+  options_.hang_up_grace = absl::Milliseconds(10);
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  target.CloseSocket();
+  observer_.WaitGone(number);
+  EXPECT_THAT(server_->List(), IsEmpty());
+}
+
+TEST_F(RegistrationTest, DisjointVersionsAreRefusedNamingBothRanges) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.version_min = 7;
+  hello.version_max = 9;
+  target.SendHello(hello);
+  const ReceivedFrame frame = target.Expect(FrameType::kRefuse);
+  const auto refuse = frame.As<wire::RefuseBody>();
+  EXPECT_EQ(refuse.reason, static_cast<uint32_t>(wire::RefuseReason::kVersion));
+  EXPECT_EQ(refuse.version_min, wire::kProtocolVersionMin);
+  EXPECT_EQ(refuse.version_max, wire::kProtocolVersionMax);
+  const std::string text(reinterpret_cast<const char*>(frame.body.data()), frame.body.size());
+  EXPECT_THAT(text, HasSubstr("7 to 9"));
+  EXPECT_THAT(text, HasSubstr("1 to 1"));
+  target.ExpectClosed();
+}
+
+TEST_F(RegistrationTest, NoMoreTargetsThanThereMayBe) {
+  options_.max_targets = 2;
+  Start();
+  FakeTarget first(dir_.path());
+  FakeTarget second(dir_.path());
+  first.Register();
+  second.Register();
+  FakeTarget third(dir_.path());
+  third.SendHello();
+  EXPECT_EQ(third.Expect(FrameType::kRefuse).As<wire::RefuseBody>().reason,
+            static_cast<uint32_t>(wire::RefuseReason::kFull));
+}
+
+TEST_F(RegistrationTest, AnIdleServerSleeps) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  target.MarkStep(0, target.Now());
+  ASSERT_TRUE(server_->Find(number).has_value());
+  const int64_t before = server_->counters().wakeups;
+  absl::SleepFor(absl::Milliseconds(300));  // Nothing is waited for: nothing may happen.
+  EXPECT_EQ(server_->counters().wakeups, before);
+}
+
+class RegistrationHostileTest : public RegistrationTest {
+ protected:
+  // The daemon still takes a new target.
+  void ExpectAlive() {
+    FakeTarget target(dir_.path());
+    EXPECT_GT(target.Register(), 0u);
+  }
+  static std::vector<std::byte> Bytes(std::initializer_list<int> values) {
+    std::vector<std::byte> bytes;
+    for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+    return bytes;
+  }
+};
+
+TEST_F(RegistrationHostileTest, PacketsThatAreNoFramesCloseTheConnection) {
+  Start();
+  for (const size_t size : {1, 15, 16, 100, 16 * 1024, 16 * 1024 + 1, 100 * 1024}) {
+    FakeTarget target(dir_.path());
+    ASSERT_TRUE(target.SendPacket(std::vector<std::byte>(size, std::byte{0x41})));
+    target.ExpectClosed();
+  }
+  EXPECT_EQ(server_->counters().bad_frames, 7);
+  ExpectAlive();
+}
+
+TEST_F(RegistrationHostileTest, AFrameThatLiesAboutItsLengthEndsARegisteredTarget) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  wire::FrameHeader header{};
+  header.magic = wire::kFrameMagic;
+  header.type = 5;
+  header.length_bytes = 4096;
+  std::vector<std::byte> packet(sizeof(header));
+  memcpy(packet.data(), &header, sizeof(header));
+  target.SendPacket(packet);
+  observer_.WaitGone(number);
+  ExpectAlive();
+}
+
+TEST_F(RegistrationHostileTest, UnknownFramesAreSkippedAndCounted) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  const uint64_t body = 0;
+  target.SendBody(777, &body, sizeof(body));
+  target.SendBody(static_cast<uint16_t>(FrameType::kArm), &body, sizeof(body));
+  ASSERT_TRUE(Eventually([&] { return server_->counters().unknown_frames == 2; }));
+  EXPECT_TRUE(server_->Find(number).has_value());
+}
+
+TEST_F(RegistrationHostileTest, AnswersToNothingAreCounted) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  target.Send(FrameType::kArmed, wire::ArmedBody{99, 0});
+  target.Send(FrameType::kArmFailed, wire::ArmFailedBody{99, 1, 0});
+  target.Send(FrameType::kDrained, wire::DrainedBody{0, UINT32_MAX, 0});
+  const uint8_t half = 0;
+  target.SendBody(static_cast<uint16_t>(FrameType::kDrained), &half, 1);
+  ASSERT_TRUE(Eventually([&] { return server_->counters().stray_frames == 4; }));
+  EXPECT_TRUE(server_->Find(number).has_value());
+}
+
+TEST_F(RegistrationHostileTest, OtherFramesBeforeHelloAreRefused) {
+  Start();
+  FakeTarget target(dir_.path());
+  target.Send(FrameType::kArmed, wire::ArmedBody{1, 0});
+  EXPECT_EQ(target.Expect(FrameType::kRefuse).As<wire::RefuseBody>().reason,
+            static_cast<uint32_t>(wire::RefuseReason::kBadHello));
+}
+
+TEST_F(RegistrationHostileTest, HelloTwiceEndsIt) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  target.SendHello();
+  observer_.WaitGone(number);
+}
+
+TEST_F(RegistrationHostileTest, ACutHelloOrAForeignClockIsRefused) {
+  Start();
+  FakeTarget cut(dir_.path());
+  cut.Send(FrameType::kHello, uint64_t{1});
+  EXPECT_EQ(cut.Expect(FrameType::kRefuse).As<wire::RefuseBody>().reason,
+            static_cast<uint32_t>(wire::RefuseReason::kBadHello));
+  FakeTarget foreign(dir_.path());
+  FakeHello hello;
+  hello.clock = static_cast<wire::ClockKind>(77);
+  foreign.SendHello(hello);
+  EXPECT_EQ(foreign.Expect(FrameType::kRefuse).As<wire::RefuseBody>().reason,
+            static_cast<uint32_t>(wire::RefuseReason::kBadHello));
+}
+
+TEST_F(RegistrationHostileTest, AFloodOfFramesEndsIt) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  FrameBuilder metadata(FrameType::kMetadata);
+  const auto packet = metadata.Finish();
+  for (int i = 0; i < 100'000 && target.SendPacket(packet); ++i) {
+  }
+  observer_.WaitGone(number);
+  ExpectAlive();
+}
+
+int OpenDescriptors() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_F(RegistrationHostileTest, DescriptorsThatPeersSendAreClosed) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  FrameBuilder first(FrameType::kMetadata);
+  first.AddField(wire::FieldTag::kMetadata, "job=1");
+  ASSERT_TRUE(target.SendPacket(first.Finish()));
+  // By then the server is done with registering.
+  ASSERT_TRUE(Eventually([&] { return server_->Find(number)->metadata.contains("job"); }));
+  const int before = OpenDescriptors();
+  const std::vector<int> fds(253, STDERR_FILENO);
+  FrameBuilder metadata(FrameType::kMetadata);
+  metadata.AddField(wire::FieldTag::kMetadata, "rank=8");
+  ASSERT_TRUE(target.SendPacket(metadata.Finish(), fds));
+  ASSERT_TRUE(Eventually([&] { return server_->Find(number)->metadata.contains("rank"); }));
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST_F(RegistrationHostileTest, ThousandConnectionsWithoutHelloDoNotHurt) {
+  options_.hello_timeout = absl::Milliseconds(100);
+  Start();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  strcpy(address.sun_path, (dir_.path() / "agent/agent.sock").c_str());
+  FakeTarget early(dir_.path());
+  early.Register();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 1000; ++i) {
+    silent.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(silent.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+              0);
+  }
+  // All are turned away: most at once, the others when their time is up.
+  for (const UniqueFd& fd : silent) {
+    char byte[256];
+    while (read(fd.get(), byte, sizeof(byte)) > 0) {
+    }
+  }
+  EXPECT_GE(server_->counters().refused_connections, 1000 - options_.max_pending_per_uid * 2);
+  ExpectAlive();
+  EXPECT_EQ(server_->List().size(), 2u);
+}
+
+class TargetProcessTest : public TargetServerTest {
+ protected:
+  void SetUp() override {
+    TargetServerTest::SetUp();
+    options_.several_per_process_for_testing = false;
+  }
+};
+
+TEST_F(TargetProcessTest, DeathIsSeenAtOnce) {
+  options_.hang_up_grace = absl::Hours(1);
+  Start();
+  TargetProcess process(dir_.path());
+  const TargetInfo info = OnlyTarget();
+  EXPECT_EQ(info.pid, process.pid());
+  EXPECT_EQ(info.parent_pid, getpid());
+  process.Kill(SIGKILL);
+  observer_.WaitGone(info.number);
+}
+
+TEST_F(TargetProcessTest, ExecIsANewTargetOfTheSameProcess) {
+  Start();
+  TargetProcess process(dir_.path());
+  const TargetInfo before = OnlyTarget();
+  process.Command("exec");
+  observer_.WaitGone(before.number);
+  const TargetInfo after = OnlyTarget();
+  EXPECT_NE(after.number, before.number);
+  EXPECT_EQ(after.pid, before.pid);
+  EXPECT_EQ(after.process_start_ticks, before.process_start_ticks);
+}
+
+TEST_F(TargetProcessTest, AProcessThatEndsBeforeItSaysHelloIsNobody) {
+  Start();
+  { FakeTarget target(dir_.path()); }
+  FakeTarget alive(dir_.path());
+  alive.Register();
+  EXPECT_EQ(server_->List().size(), 1u);
+}
+
+}  // namespace
+}  // namespace profd
