@@ -95,7 +95,7 @@ def child(count, rounds):
 
 
 def run(count, rounds):
-    from fake_daemon import FakeDaemon
+    from python_daemon import FakeDaemon
     build = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", ROOT / "build" / "release"))
     with tempfile.TemporaryDirectory(prefix="profd-bench-") as folder:
         env = dict(os.environ, PROFD_SOCKET_DIR=folder)
@@ -129,7 +129,8 @@ def summarise(count, rounds):
         "idle": [row[2] for row in idle],
         "recorded": [row[2] for row in recorded],
     }
-    return {name: {"best_ns": round(min(values), 1), "median_ns": round(statistics.median(values), 1)}
+    return {name: {"best_ns": round(min(values), 1),
+                   "median_ns": round(statistics.median(values), 1)}
             for name, values in columns.items()}
 
 

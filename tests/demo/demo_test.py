@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", ROOT / "build" / "release"))
 sys.path.insert(0, str(ROOT / "tests" / "fakes"))
 
-from fake_daemon import Counter, FakeDaemon, Memory  # noqa: E402
+from python_daemon import Counter, FakeDaemon, Memory  # noqa: E402
 
 DEADLINE_S = 120
 # profd_memory_category.

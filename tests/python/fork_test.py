@@ -1,5 +1,6 @@
 """Forked children: silent until they use the package, then targets of their own."""
 
+import os
 import unittest
 
 from python_targets import DaemonTest, Instant
@@ -10,6 +11,8 @@ class ForkTest(DaemonTest):
     def setUp(self):
         super().setUp()
         # From 3.12 on Python warns of any fork in a process with several threads.
+        # And ThreadSanitizer ends a child of such a process at its first new thread.
+        self.daemon_env["TSAN_OPTIONS"] = os.environ.get("TSAN_OPTIONS", "") + ":die_after_fork=0"
         self.daemon_env["PYTHONWARNINGS"] = "ignore:This process:DeprecationWarning"
 
     def test_a_silent_child_never_registers(self):

@@ -12,20 +12,27 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "fakes"))
 
-from fake_daemon import (Counter, DEADLINE_S, Events, FakeDaemon, Instant, Memory,  # noqa: E402,F401
-                         Step, Target, ThreadName)
+# What the tests need of it, they import from here.
+from python_daemon import (Counter, DEADLINE_S, Events, FakeDaemon, Instant, Memory,  # noqa: E402
+                           Step, Target)
 
 _BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", ROOT / "build" / "release"))
 LIBRARY = os.environ.get("PROFD_CLIENT_LIB", str(_BUILD / "lib" / "libprofd_client.so"))
 
 _PRELUDE = """
-import json, os, sys, threading
+import json, os, sys, threading, time
 def say(value):
     print(json.dumps(value), flush=True)
 def pause():
     say("pause")
     sys.stdin.readline()
-"""
+def wait_connected():
+    # The library tells nobody when it is, so there is no event to wait for.
+    deadline = time.monotonic() + %r
+    while not profd.status().connected:
+        assert time.monotonic() < deadline, "no daemon"
+        time.sleep(0.001)
+""" % DEADLINE_S
 
 
 def environment(**changes: str) -> dict:
@@ -96,8 +103,10 @@ class DaemonTest(ProgramTest):
         self.addCleanup(self.daemon.close)
 
     def start_target(self, body: str, setup: str = "") -> "tuple[Program, Target]":
-        program = self.start("import profd\n" + textwrap.dedent(setup) + "profd.init()\npause()\n" +
-                             textwrap.dedent(body) + "\npause()\n", **self.daemon_env)
+        program = self.start(
+            "import profd\n" + textwrap.dedent(setup) +
+            "profd.init()\nwait_connected()\npause()\n" + textwrap.dedent(body) + "\npause()\n",
+            **self.daemon_env)
         target = self.daemon.wait_target(program.pid)
         program.wait_pause()
         return program, target

@@ -349,11 +349,15 @@ class Target:
             if received is None:
                 return
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
+        """Ends the connection; its thread notices."""
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # The target went first.
+
+    def close(self) -> None:
+        """Once its thread has ended."""
         self._connection.close()
         self._page.close()
         os.close(self._page_fd)
@@ -396,16 +400,12 @@ class FakeDaemon:
         os.makedirs(os.path.join(socket_dir, "agent"), exist_ok=True)
         self._arrivals: "queue.Queue[Target]" = queue.Queue()
         self._targets: List[Target] = []
-        self._threads: List[threading.Thread] = []
+        self._serving: List[threading.Thread] = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(os.path.join(socket_dir, "agent", "agent.sock"))
         self._listener.listen(64)
-        self._start(self._accept)
-
-    def _start(self, function, *args) -> None:
-        thread = threading.Thread(target=function, args=args)
-        thread.start()
-        self._threads.append(thread)
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
 
     def _accept(self) -> None:
         while True:
@@ -413,7 +413,8 @@ class FakeDaemon:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._start(self._serve, connection)
+            self._serving.append(threading.Thread(target=self._serve, args=(connection,)))
+            self._serving[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
         received = _receive(connection)
@@ -444,11 +445,14 @@ class FakeDaemon:
         if self._listener.fileno() < 0:
             return
         self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(DEADLINE_S)
         self._listener.close()
         for target in self._targets:
-            target.close()
-        for thread in self._threads:
+            target.hang_up()
+        for thread in self._serving:
             thread.join(DEADLINE_S)
+        for target in self._targets:
+            target.close()
 
     def __enter__(self) -> "FakeDaemon":
         return self
