@@ -3,7 +3,7 @@
     PROFD_BUILD_DIR=build/release /usr/bin/python3 tests/bench/python_annotate_bench.py [--json]
 
 Beside it, in the same loop and the same rounds: the empty loop, and a context manager written
-in Python that does nothing. The loop is taken off every figure. Best and median of the rounds;
+in Python that does nothing. The loop's best time is taken off every figure. Best and median of the rounds;
 the best is the one to compare on a shared machine. --smoke runs one short round, for ctest.
 """
 
@@ -75,9 +75,8 @@ def measure(count, rounds, annotate):
     """Per round: the loop, the empty context manager and annotate, one after the other."""
     rows = []
     for _ in range(rounds):
-        loop = nanoseconds(run_loop, count, None)
-        rows.append((loop, nanoseconds(run_nothing, count, nothing) - loop,
-                     nanoseconds(run_annotate, count, annotate) - loop))
+        rows.append((nanoseconds(run_loop, count, None), nanoseconds(run_nothing, count, nothing),
+                     nanoseconds(run_annotate, count, annotate)))
     return rows
 
 
@@ -123,11 +122,12 @@ def run(count, rounds):
 
 def summarise(count, rounds):
     idle, recorded = run(count, rounds)
+    loop = min(row[0] for row in idle + recorded)
     columns = {
         "empty loop": [row[0] for row in idle + recorded],
-        "empty context manager": [row[1] for row in idle + recorded],
-        "idle": [row[2] for row in idle],
-        "recorded": [row[2] for row in recorded],
+        "empty context manager": [row[1] - loop for row in idle + recorded],
+        "idle": [row[2] - loop for row in idle],
+        "recorded": [row[2] - loop for row in recorded],
     }
     return {name: {"best_ns": round(min(values), 1),
                    "median_ns": round(statistics.median(values), 1)}
