@@ -273,6 +273,18 @@ absl::Status CaptureFileReader::ForEachMemory(
   return Scan<MemoryTable>(kAllColumns, filter, prepare, emit);
 }
 
+int64_t CaptureFileReader::step_thread() {
+  if (step_thread_.has_value()) return *step_thread_;
+  step_thread_ = -1;
+  const auto prepare = [](StepMarkTable&) { return absl::OkStatus(); };
+  const auto emit = [&](const StepMarkTable&, uint32_t thread, size_t, size_t) {
+    step_thread_ = thread;
+    return absl::CancelledError();  // The first is enough.
+  };
+  Scan<StepMarkTable>(Bit(StepMarkTable::kThread), {}, prepare, emit).IgnoreError();
+  return *step_thread_;
+}
+
 absl::Status CaptureFileReader::ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn) {
   const auto prepare = [](StepMarkTable& table) -> absl::Status {
     const bool valid = AreTimes(table.time_ns) && AllWithin(table.step, 0, kAnyCount);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ class CaptureFileReader final : public CaptureReader {
   std::span<const std::string> names() const override { return contents_.names; }
   std::span<const ReaderThread> threads() const override { return contents_.threads; }
   std::span<const StepRecord> steps() const override { return contents_.steps; }
+  // Looks for the first step mark that can be read.
+  int64_t step_thread() override;
 
   absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,
                             absl::FunctionRef<absl::Status(const RangeBatch&)> fn) override;
@@ -78,6 +81,7 @@ class CaptureFileReader final : public CaptureReader {
   sqlite3_blob* blob_ = nullptr;
   ColumnDecoder decoder_;
   std::vector<char> bytes_;
+  std::optional<int64_t> step_thread_;
 };
 
 }  // namespace profd::store

@@ -101,7 +101,7 @@ class CaptureReader {
   virtual std::span<const ReaderThread> threads() const = 0;
   virtual std::span<const StepRecord> steps() const = 0;
   // The thread that marked the steps, an index into threads(); -1: not known.
-  virtual int64_t step_thread() const { return -1; }
+  virtual int64_t step_thread() { return -1; }
 
   // Each calls `fn` for every batch; an error from `fn` ends it and is returned.
   virtual absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,

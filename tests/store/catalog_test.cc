@@ -1,0 +1,146 @@
+// The catalog becomes what this version needs, and refuses what it does not understand.
+#include "daemon/store/catalog.h"
+
+#include <sqlite3.h>
+
+#include <fstream>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/store/catalog_schema.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/status_matchers.h"
+#include "tests/store/capture_file_builder.h"
+#include "tests/store/store_fixture.h"
+
+namespace profd::store {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class CatalogTest : public testing::Test {
+ protected:
+  int64_t Query(const char* sql) {
+    const auto db = Database::Open(path_, Database::Mode::kReadWrite);
+    EXPECT_THAT(db, IsOk());
+    const auto value = (*db)->QueryInt(sql);
+    EXPECT_THAT(value, IsOk());
+    return value.value_or(-1);
+  }
+  void Exec(const std::string& sql) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
+    char* error = nullptr;
+    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
+    sqlite3_close(db);
+  }
+
+  TemporaryFolder folder_;
+  const std::filesystem::path path_ = folder_ / "catalog.db";
+};
+
+TEST_F(CatalogTest, VersionsCountUpFromOneWithoutGaps) {
+  int64_t expected = 0;
+  for (const Migration& migration : CatalogMigrations()) EXPECT_EQ(migration.version, ++expected);
+  EXPECT_GE(expected, 1);
+}
+
+TEST_F(CatalogTest, AnEmptyCatalogBecomesTheNewestVersion) {
+  ASSERT_THAT(Catalog::Open(path_), IsOk());
+  EXPECT_EQ(Query("PRAGMA user_version"), CatalogMigrations().back().version);
+  EXPECT_EQ(Query("PRAGMA application_id"), kCatalogApplicationId);
+  ASSERT_THAT(Catalog::Open(path_), IsOk());  // And a second time nothing is to be done.
+}
+
+TEST_F(CatalogTest, EveryMigrationRunsOnceAndKeepsWhatIsThere) {
+  {
+    auto catalog = Catalog::Open(path_);
+    ASSERT_THAT(catalog, IsOk());
+    ASSERT_THAT((*catalog)->Insert(NewRecord(IdOf(1))), IsOk());
+  }
+  std::vector<Migration> migrations(CatalogMigrations().begin(), CatalogMigrations().end());
+  const int64_t next = migrations.back().version + 1;
+  migrations.push_back({next, "ALTER TABLE captures ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0"});
+  migrations.push_back({next + 1, "UPDATE captures SET pinned = 7"});
+  {
+    auto db = Database::Open(path_, Database::Mode::kReadWrite);
+    ASSERT_THAT(db, IsOk());
+    ASSERT_THAT(MigrateCatalog(**db, migrations), IsOk());
+    ASSERT_THAT(MigrateCatalog(**db, migrations), IsOk());
+  }
+  EXPECT_EQ(Query("PRAGMA user_version"), next + 1);
+  EXPECT_EQ(Query("SELECT pinned FROM captures"), 7);
+  EXPECT_EQ(Query("SELECT count(*) FROM captures"), 1);
+}
+
+TEST_F(CatalogTest, AMigrationThatFailsLeavesTheVersionBefore) {
+  ASSERT_THAT(Catalog::Open(path_), IsOk());
+  std::vector<Migration> migrations(CatalogMigrations().begin(), CatalogMigrations().end());
+  const int64_t newest = migrations.back().version;
+  migrations.push_back({newest + 1, "CREATE TABLE half(x); SELECT * FROM nowhere"});
+  auto db = Database::Open(path_, Database::Mode::kReadWrite);
+  ASSERT_THAT(db, IsOk());
+  EXPECT_FALSE(MigrateCatalog(**db, migrations).ok());
+  EXPECT_THAT((*db)->QueryInt("PRAGMA user_version"), IsOkAndHolds(newest));
+  EXPECT_THAT((*db)->QueryInt("SELECT count(*) FROM sqlite_schema WHERE name = 'half'"),
+              IsOkAndHolds(0));
+}
+
+TEST_F(CatalogTest, ACatalogOfANewerProfdIsRefusedAndLeftAsItIs) {
+  ASSERT_THAT(Catalog::Open(path_), IsOk());
+  Exec("PRAGMA user_version = 99");
+  EXPECT_THAT(Catalog::Open(path_), StatusIs(StatusCode::kFailedPrecondition,
+                                             AllOf(HasSubstr("newer profd"), HasSubstr("99"))));
+  EXPECT_EQ(Query("PRAGMA user_version"), 99);
+}
+
+TEST_F(CatalogTest, WhatIsNoCatalogIsDataLossWithAdvice) {
+  Exec("CREATE TABLE t(x)");
+  EXPECT_THAT(Catalog::Open(path_), StatusIs(StatusCode::kDataLoss, HasSubstr("move")));
+  std::ofstream(path_, std::ios::trunc) << std::string(8'192, 'x');
+  EXPECT_THAT(Catalog::Open(path_), StatusIs(StatusCode::kDataLoss, HasSubstr("move")));
+}
+
+TEST_F(CatalogTest, TheAuditLogIsBounded) {
+  auto catalog = Catalog::Open(path_);
+  ASSERT_THAT(catalog, IsOk());
+  Exec(
+      StrCat("INSERT INTO audit_log(id, time_unix_ns, uid, verb, resource, outcome) "
+             "VALUES(1, 0, 0, 'old', '', ''), (",
+             Catalog::kMaxAuditRows, ", 0, 0, 'new', '', '')"));
+  ASSERT_THAT((*catalog)->AppendAudit({absl::UnixEpoch(), 0, "newest", "", ""}), IsOk());
+  const auto entries = (*catalog)->ListAudit(10);
+  ASSERT_THAT(entries, IsOk());
+  ASSERT_THAT(*entries, SizeIs(2));
+  EXPECT_EQ((*entries)[0].verb, "newest");
+  EXPECT_EQ((*entries)[1].verb, "new");
+}
+
+class CatalogLossTest : public StoreFixture {};
+
+TEST_F(CatalogLossTest, WithoutItsCatalogAStoreFindsTheCapturesByTheirFiles) {
+  summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return std::vector<OpSummaryRow>{{"op", 2, 500, 500, 200, 300}};
+  };
+  Reopen();
+  CaptureRecord record = NewRecord(IdOf(1));
+  record.spec.labels = {{"run", "7"}};
+  const CaptureRecord stored = StoreCapture(record);
+  store_.reset();
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::filesystem::remove(folder_ / "data" / StrCat("catalog.db", suffix));
+  }
+  Reopen();
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_EQ(found.state, CaptureState::kComplete);
+  EXPECT_EQ(found.file_sha256, stored.file_sha256);
+  EXPECT_EQ(found.file_bytes, stored.file_bytes);
+  EXPECT_THAT(ListIds({.labels = {{"run", "7"}}}), testing::ElementsAre(stored.id));
+  EXPECT_THAT(store_->GetSummaries(stored.id)->ops, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace profd::store

@@ -1,0 +1,203 @@
+// Every field of a record is kept; records of other versions are read as far as they go.
+#include "daemon/store/record_codec.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::store {
+namespace {
+
+using absl::StatusCode;
+using testing::SizeIs;
+using Json = nlohmann::json;
+
+absl::Time Time(int64_t number) { return absl::FromUnixNanos(1'790'000'000'000'000'000 + number); }
+
+// No field has its default.
+CaptureRecord FullRecord() {
+  CaptureRecord r;
+  r.id = "id";
+  r.group_id = "group";
+  r.request_id = "request";
+  r.spec = {.steps = 1,
+            .warmup_steps = 2,
+            .wait_steps = 3,
+            .repeat = 4,
+            .start_step = 5,
+            .duration = absl::Nanoseconds(6),
+            .timeout = absl::Nanoseconds(7),
+            .memory_bytes = 8,
+            .allow_less_memory = true,
+            .max_bytes = 9,
+            .display_name = "a \"name\"\n",
+            .labels = {{"key", "value"}, {"k2", ""}}};
+  r.requested_by_uid = 10;
+  r.target = {.number = 11,
+              .pid = 12,
+              .uid = 13,
+              .gid = 14,
+              .parent_pid = 15,
+              .process_start_ticks = 16,
+              .namespace_pid = 17,
+              .foreign_namespace = true,
+              .command = "command",
+              .cgroup = "cgroup",
+              .library_version = "version",
+              .protocol_version = 18,
+              .metadata = {{"rank", "3"}},
+              .registered_time = Time(19),
+              .state = TargetState::kGone,
+              .step_mark_count = 20,
+              .current_step = 21,
+              .steps_per_second = 0.1,
+              .dropped_event_count = 22,
+              .foreign_step_mark_count = 23};
+  r.node = "node";
+  r.state = CaptureState::kPartial;
+  r.ended_by = EndedBy::kStorage;
+  r.error_reason = "REASON";
+  r.error_message = "message";
+  r.create_time = Time(24);
+  r.armed_time = Time(25);
+  r.end_time = Time(26);
+  r.start_unix_ns = 27;
+  r.covered_ns = 28;
+  r.covered_steps = 29;
+  r.windows = {{30, 31, 32, 33}, {34, 35, 36, 37}};
+  r.current_window = 38;
+  r.current_step = 39;
+  r.event_count = 40;
+  for (size_t i = 0; i < r.drops.size(); ++i) r.drops[i] = 41 + static_cast<int64_t>(i);
+  r.warmup_event_count = 60;
+  r.open_range_count = 61;
+  r.truncated_range_count = 62;
+  r.other_name_event_count = 63;
+  r.foreign_step_mark_count = 64;
+  r.clock_error_ns = 65;
+  r.step_before_ns = 66;
+  r.step_during_ns = 67;
+  r.step_after_ns = 68;
+  r.file_bytes = 69;
+  r.file_sha256 = "sha";
+  r.deleted = true;
+  return r;
+}
+
+// Fails when a field is added to a struct and not to Visit(), or not to FullRecord().
+TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
+  const Json full = Json::parse(EncodeRecord(FullRecord()));
+  const Json empty = Json::parse(EncodeRecord(CaptureRecord()));
+  const auto expect_all_differ = [](const Json& a, const Json& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (const auto& [key, value] : a.items()) EXPECT_NE(value, b[key]) << key;
+  };
+  expect_all_differ(full, empty);
+  expect_all_differ(full["spec"], empty["spec"]);
+  expect_all_differ(full["target"], empty["target"]);
+  EXPECT_THAT(full, SizeIs(34));
+  EXPECT_THAT(full["spec"], SizeIs(12));
+  EXPECT_THAT(full["target"], SizeIs(20));
+  EXPECT_THAT(full["windows"][0], SizeIs(4));
+}
+
+TEST(RecordCodecTest, GivesBackEveryField) {
+  const CaptureRecord record = FullRecord();
+  const auto back = DecodeRecord(EncodeRecord(record));
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(EncodeRecord(*back), EncodeRecord(record));
+  EXPECT_EQ(back->spec, record.spec);
+  EXPECT_EQ(back->target.steps_per_second, 0.1);
+  EXPECT_EQ(back->target.registered_time, record.target.registered_time);
+  EXPECT_EQ(back->target.metadata, record.target.metadata);
+  EXPECT_EQ(back->windows[1].end_step, 37);
+  EXPECT_EQ(back->drops, record.drops);
+  EXPECT_EQ(back->ended_by, EndedBy::kStorage);
+}
+
+TEST(RecordCodecTest, KeepsTimesThatAreNotYet) {
+  CaptureRecord record;
+  record.armed_time = absl::InfinitePast();
+  record.end_time = absl::InfiniteFuture();
+  record.spec.timeout = absl::InfiniteDuration();
+  const auto back = DecodeRecord(EncodeRecord(record));
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(back->armed_time, absl::InfinitePast());
+  EXPECT_EQ(back->end_time, absl::InfiniteFuture());
+  EXPECT_EQ(back->spec.timeout, absl::InfiniteDuration());
+  EXPECT_EQ(back->create_time, record.create_time);
+}
+
+TEST(RecordCodecTest, MissingAndUnknownFieldsAreNoError) {
+  const auto back = DecodeRecord(R"({"id": "x", "from_the_future": {"a": [1, 2]},
+      "spec": {"steps": 3, "new": null}, "drops": [7]})");
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(back->id, "x");
+  EXPECT_EQ(back->spec.steps, 3);
+  EXPECT_EQ(back->spec.warmup_steps, CaptureSpec().warmup_steps);
+  EXPECT_EQ(back->drops[0], 7);
+  EXPECT_EQ(back->drops[1], 0);
+  EXPECT_EQ(back->state, CaptureState::kPending);
+}
+
+TEST(RecordCodecTest, TextThatIsNotUtf8IsCleaned) {
+  CaptureRecord record;
+  record.target.command =
+      "a\xff\xfe"
+      "b";
+  record.error_message = std::string("nul\0inside", 10);
+  const auto back = DecodeRecord(EncodeRecord(record));
+  ASSERT_THAT(back, IsOk());
+  EXPECT_TRUE(back->target.command.starts_with("a\xef\xbf\xbd"));
+  EXPECT_EQ(back->error_message, record.error_message);
+}
+
+TEST(RecordCodecTest, WhatIsNotANumberIsKeptAsNone) {
+  CaptureRecord record;
+  record.target.steps_per_second = std::numeric_limits<double>::quiet_NaN();
+  const auto back = DecodeRecord(EncodeRecord(record));
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(back->target.steps_per_second, 0);
+}
+
+TEST(RecordCodecHostileTest, OtherTypesAndValuesAreDataLoss) {
+  for (const char* text : {"",
+                           "{",
+                           "null",
+                           "[]",
+                           "7",
+                           "\"x\"",
+                           R"({"id": 7})",
+                           R"({"spec": []})",
+                           R"({"event_count": "1"})",
+                           R"({"event_count": 1.5})",
+                           R"({"event_count": 9223372036854775808})",
+                           R"({"state": 0})",
+                           R"({"state": 99})",
+                           R"({"ended_by": -1})",
+                           R"({"deleted": 1})",
+                           R"({"windows": [1]})",
+                           R"({"windows": {}})",
+                           R"({"drops": ["a"]})",
+                           R"({"spec": {"labels": ["a"]}})",
+                           R"({"spec": {"labels": {"a": 1}}})",
+                           R"({"target": {"protocol_version": 4294967296}})",
+                           "{\"id\": \"\xff\"}"}) {
+    EXPECT_THAT(DecodeRecord(text), StatusIs(StatusCode::kDataLoss)) << text;
+  }
+}
+
+TEST(RecordCodecHostileTest, DeepOrLongTextIsRefusedWithoutHarm) {
+  std::string deep = "{\"id\":";
+  deep.append(100'000, '[');
+  EXPECT_THAT(DecodeRecord(deep), StatusIs(StatusCode::kDataLoss));
+  deep.append(100'000, ']');
+  EXPECT_THAT(DecodeRecord(deep + "}"), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(DecodeRecord(std::string(9 << 20, ' ')), StatusIs(StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace profd::store
