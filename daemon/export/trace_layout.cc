@@ -75,7 +75,7 @@ std::string ThreadLabel(const store::ReaderThread& thread, int64_t tid) {
   return label;
 }
 
-int64_t FindStepThread(const store::CaptureReader& reader) {
+int64_t FindStepThread(store::CaptureReader& reader) {
   const auto threads = reader.threads();
   const int64_t marked = reader.step_thread();
   if (marked >= 0 && marked < static_cast<int64_t>(threads.size())) return marked;
@@ -126,7 +126,7 @@ std::string MemoryCurveName(const report::DeviceMemory& device) {
   return StrCat(device.device, " allocated bytes", device.relative ? " (since start)" : "");
 }
 
-TraceLayout MakeLayout(const store::CaptureReader& reader) {
+TraceLayout MakeLayout(store::CaptureReader& reader) {
   const CaptureRecord& record = reader.record();
   TraceLayout layout;
   layout.pid = std::clamp<int64_t>(record.target.pid, 0, kMostId);

@@ -43,7 +43,7 @@ struct TraceLayout {
   int64_t step_thread = -1;
   TraceRow steps;  // A row of their own, where they cannot be on a thread's.
 };
-TraceLayout MakeLayout(const store::CaptureReader& reader);
+TraceLayout MakeLayout(store::CaptureReader& reader);
 
 // The earliest time in the capture, relative to its start; 0 if none is below 0.
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader);

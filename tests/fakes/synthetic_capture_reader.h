@@ -35,7 +35,7 @@ class SyntheticCaptureReader : public store::CaptureReader {
   std::span<const std::string> names() const override { return names_; }
   std::span<const store::ReaderThread> threads() const override { return threads_; }
   std::span<const StepRecord> steps() const override { return steps_; }
-  int64_t step_thread() const override { return 0; }
+  int64_t step_thread() override { return 0; }
   absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
                             absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override;
   absl::Status ForEachInstant(

@@ -1,0 +1,173 @@
+// Reports and traces of a capture file as the daemon writes it: what the parts say of it has
+// to agree.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/export/trace_export.h"
+#include "daemon/report/reports.h"
+#include "daemon/store/capture_file_writer.h"
+#include "tests/export/perfetto_decoder.h"
+#include "tests/export/strict_json.h"
+#include "tests/export/string_sink.h"
+#include "tests/export/trace_rules.h"
+#include "tests/fakes/status_matchers.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::exporter {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kSteps = 40;
+constexpr uint32_t kStepThread = 1;
+
+class StoredCaptureTest : public testing::Test {
+ protected:
+  // Two threads in the store's pattern; the second marks the steps. Times count from an
+  // epoch that lies before the capture's start, as the daemon's do.
+  void SetUp() override {
+    CaptureRecord record = store::NewRecord(store::IdOf(1));
+    auto writer = store::CaptureFileWriter::Create(
+        record, clock_,
+        {.directory = folder_.path(), .summarize_ops = nullptr, .on_sealed = nullptr});
+    ASSERT_THAT(writer, IsOk());
+    ASSERT_THAT(store::IntroducePattern(store::StepPattern(1), 2, **writer), IsOk());
+    for (uint32_t thread = 0; thread < 2; ++thread) {
+      store::StepPattern pattern(thread + 1);
+      for (int64_t step = 0; step < kSteps; ++step) {
+        if (thread == kStepThread) Mark(**writer, pattern.now_ns(), step);
+        ASSERT_THAT((*writer)->AppendRanges(thread, Shifted(pattern.NextRanges())), IsOk());
+        ASSERT_THAT((*writer)->AppendMemory(thread, Shifted(pattern.Memory())), IsOk());
+      }
+      if (thread == kStepThread) {
+        Mark(**writer, pattern.now_ns(), kSteps);
+        end_ns_ = pattern.now_ns();
+      }
+    }
+    record = store::FinishedRecord(
+        record, {.start_ns = 0, .end_ns = end_ns_, .first_step = 0, .end_step = kSteps});
+    ASSERT_THAT((*writer)->Finish(record, kEpochOffsetNs), IsOk());
+    auto reader = store::CaptureReader::Open(folder_ / (store::IdOf(1) + ".profd"));
+    ASSERT_THAT(reader, IsOk());
+    reader_ = *std::move(reader);
+  }
+
+  std::string Export(TraceFormat format) {
+    StringSink sink;
+    EXPECT_THAT(ExportTrace(*reader_, format, sink), IsOk());
+    return sink.text();
+  }
+  std::map<std::string, std::pair<int64_t, int64_t>> OpsOfReport() {
+    std::map<std::string, std::pair<int64_t, int64_t>> ops;
+    const auto table = report::SummarizeOps(*reader_, {});
+    EXPECT_THAT(table, IsOk());
+    for (const report::OpRow& row : table->rows) ops[row.name] = {row.calls, row.cpu_total_ns};
+    return ops;
+  }
+
+  store::TemporaryFolder folder_;
+  store::ManualClock clock_;
+  int64_t end_ns_ = 0;
+  std::unique_ptr<store::CaptureReader> reader_;
+
+ private:
+  static constexpr int64_t kEpochOffsetNs = 5'000'000;
+
+  static void Mark(CaptureSink& sink, int64_t time_ns, int64_t step) {
+    const StepRow row = {time_ns + kEpochOffsetNs, step};
+    EXPECT_THAT(sink.AppendSteps(kStepThread, {&row, 1}), IsOk());
+  }
+  static std::vector<RangeRow> Shifted(std::vector<RangeRow> rows) {
+    for (RangeRow& row : rows) row.start_ns += kEpochOffsetNs;
+    return rows;
+  }
+  static std::vector<MemoryRow> Shifted(std::vector<MemoryRow> rows) {
+    for (MemoryRow& row : rows) row.time_ns += kEpochOffsetNs;
+    return rows;
+  }
+};
+
+TEST_F(StoredCaptureTest, TheChromeTraceSaysWhatTheReportsSay) {
+  const std::string text = Export(TraceFormat::kChrome);
+  const absl::StatusOr<JsonValue> root = ParseStrictJson(text);
+  ASSERT_THAT(root, IsOk());
+  EXPECT_THAT(TraceRuleOffences(text, *root), IsEmpty());
+  std::map<std::string, std::pair<int64_t, int64_t>> ops;
+  int64_t steps = 0;
+  for (const JsonValue& event : (*root)["traceEvents"].items) {
+    if (event["ph"].text != "X") continue;
+    if (event["name"].text.starts_with("ProfilerStep#")) {
+      ++steps;
+      EXPECT_EQ(event["tid"].integer(), 1000 + kStepThread);
+      continue;
+    }
+    auto& [calls, total_ns] = ops[event["name"].text];
+    ++calls;
+    total_ns += TraceTimeNs(event["dur"]);
+  }
+  EXPECT_EQ(steps, kSteps);
+  EXPECT_EQ(ops, OpsOfReport());
+}
+
+TEST_F(StoredCaptureTest, ThePerfettoTraceSaysWhatTheReportsSay) {
+  const absl::StatusOr<PerfettoTrace> trace = DecodePerfetto(Export(TraceFormat::kPerfetto));
+  ASSERT_THAT(trace, IsOk());
+  EXPECT_THAT(trace->offences, IsEmpty());
+  std::map<std::string, std::pair<int64_t, int64_t>> ops;
+  for (const PerfettoSlice& slice : trace->slices) {
+    if (slice.name.starts_with("ProfilerStep#")) continue;
+    auto& [calls, total_ns] = ops[slice.name];
+    ++calls;
+    total_ns += slice.end_ns - slice.start_ns;
+  }
+  EXPECT_EQ(ops, OpsOfReport());
+}
+
+TEST_F(StoredCaptureTest, StepsAddUpToTheWindow) {
+  const auto table = report::SummarizeSteps(*reader_);
+  ASSERT_THAT(table, IsOk());
+  ASSERT_THAT(table->rows, SizeIs(kSteps));
+  int64_t sum_ns = 0;
+  for (const report::StepTableRow& row : table->rows) sum_ns += row.step.duration_ns;
+  EXPECT_EQ(sum_ns, end_ns_);
+}
+
+TEST_F(StoredCaptureTest, TheStepsRowsOfTheOperatorTableAddUpToTheWhole) {
+  const auto all = report::SummarizeOps(*reader_, {});
+  const auto by_step = report::SummarizeOps(*reader_, {.by_step = true});
+  ASSERT_THAT(all, IsOk());
+  ASSERT_THAT(by_step, IsOk());
+  EXPECT_EQ(by_step->self_cpu_total_ns, all->self_cpu_total_ns);
+  int64_t of_steps_ns = 0;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto one = report::SummarizeOps(*reader_, {.step = step});
+    ASSERT_THAT(one, IsOk());
+    of_steps_ns += one->self_cpu_total_ns;
+  }
+  for (const report::OpRow& row : by_step->rows) {
+    if (row.step < 0) of_steps_ns += row.self_cpu_ns;
+  }
+  EXPECT_EQ(of_steps_ns, all->self_cpu_total_ns);
+}
+
+TEST_F(StoredCaptureTest, MemoryHasItsDeviceAndItsPeak) {
+  const auto timeline = report::SummarizeMemory(*reader_, {.max_points = 100});
+  ASSERT_THAT(timeline, IsOk());
+  ASSERT_THAT(timeline->devices, SizeIs(1));
+  const report::DeviceMemory& device = timeline->devices.front();
+  EXPECT_FALSE(device.relative);
+  EXPECT_GT(device.peak_bytes, 1'000'000);
+  EXPECT_LE(device.points.size(), 100U);
+  EXPECT_FALSE(device.peak_by_op.empty());
+}
+
+}  // namespace
+}  // namespace profd::exporter
