@@ -42,7 +42,7 @@ FakeTarget::FakeTarget(const std::filesystem::path& socket_dir)
 FakeTarget::~FakeTarget() {
   CloseSocket();
   if (page_ != nullptr) munmap(page_, wire::kStatusPageBytes);
-  Unmap();
+  for (const auto& mapping : mappings_) munmap(mapping->memory, mapping->layout.total_bytes);
 }
 
 void FakeTarget::CloseSocket() {
@@ -155,31 +155,24 @@ void FakeTarget::ExpectClosed() {
 }
 
 void FakeTarget::TakeArm(ReceivedFrame arm) {
-  Unmap();
   const auto body = arm.As<wire::ArmBody>();
   void* memory =
       mmap(nullptr, body.memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arm.fd.get(), 0);
   if (memory == MAP_FAILED) Die("map the capture memory");
-  memory_ = static_cast<std::byte*>(memory);
-  layout_ = wire::LayoutFor(body.memory_bytes);
-  header_ = reinterpret_cast<wire::CaptureMemoryHeader*>(memory_);
-  capture_number_ = body.capture_number;
+  mappings_.push_back(std::make_unique<Mapping>(Mapping{
+      static_cast<std::byte*>(memory), wire::LayoutFor(body.memory_bytes), body.capture_number}));
+  mapping_.store(mappings_.back().get(), std::memory_order_release);
   absl::MutexLock lock(&mu_);
   names_.clear();
 }
 
-void FakeTarget::Unmap() {
-  if (memory_ != nullptr) munmap(memory_, layout_.total_bytes);
-  memory_ = nullptr;
-}
-
 void FakeTarget::SendArmed() {
   SetPhase(wire::Phase::kArmed);
-  Send(FrameType::kArmed, wire::ArmedBody{capture_number_, 0});
+  Send(FrameType::kArmed, wire::ArmedBody{capture_number(), 0});
 }
 
 void FakeTarget::SendDrained(uint32_t stuck_writer_count) {
-  Send(FrameType::kDrained, wire::DrainedBody{capture_number_, stuck_writer_count, 0});
+  Send(FrameType::kDrained, wire::DrainedBody{capture_number(), stuck_writer_count, 0});
 }
 
 void FakeTarget::AnswerInBackground() {
@@ -207,7 +200,7 @@ void FakeTarget::AnswerLoop() {
       case FrameType::kStop:
         if (!answer_stop_) break;
         for (uint32_t i = 0; i < wire::kMaxWindows; ++i) {
-          const wire::Window& window = header_->windows[i];
+          const wire::Window& window = header().windows[i];
           if (window.start_ticks.load() != 0 && window.end_ticks.load() == 0) {
             CloseWindow(i, window.first_step.load());
           }
@@ -245,11 +238,11 @@ void FakeTarget::WaitReleased() {
 }
 
 wire::ChunkControl& FakeTarget::control(uint32_t chunk) {
-  return reinterpret_cast<wire::ChunkControl*>(memory_ + layout_.chunk_table_offset)[chunk];
+  return reinterpret_cast<wire::ChunkControl*>(memory() + layout().chunk_table_offset)[chunk];
 }
 
 wire::ChunkHeader& FakeTarget::chunk(uint32_t chunk) {
-  return *reinterpret_cast<wire::ChunkHeader*>(memory_ + layout_.chunks_offset +
+  return *reinterpret_cast<wire::ChunkHeader*>(memory() + layout().chunks_offset +
                                                uint64_t{chunk} * wire::kChunkBytes);
 }
 
@@ -266,15 +259,15 @@ void FakeTarget::MarkStep(uint64_t step, uint64_t ticks) {
   page_->step_mark_count.store(step + 1);
 }
 
-void FakeTarget::SetPhase(wire::Phase phase) { header_->phase.store(static_cast<uint32_t>(phase)); }
+void FakeTarget::SetPhase(wire::Phase phase) { header().phase.store(static_cast<uint32_t>(phase)); }
 
-void FakeTarget::SetCurrentStep(uint64_t step) { header_->current_step.store(step); }
+void FakeTarget::SetCurrentStep(uint64_t step) { header().current_step.store(step); }
 
 uint64_t FakeTarget::OpenWindow(uint32_t window, uint64_t first_step) {
   const uint64_t now = Now();
-  header_->windows[window].first_step.store(first_step);
-  header_->windows[window].start_ticks.store(now);
-  header_->window_count.store(window + 1);
+  header().windows[window].first_step.store(first_step);
+  header().windows[window].start_ticks.store(now);
+  header().window_count.store(window + 1);
   if (first_step != wire::kNextStep) SetCurrentStep(first_step);
   SetPhase(wire::Phase::kRecording);
   return now;
@@ -282,8 +275,8 @@ uint64_t FakeTarget::OpenWindow(uint32_t window, uint64_t first_step) {
 
 uint64_t FakeTarget::CloseWindow(uint32_t window, uint64_t end_step) {
   const uint64_t now = Now();
-  header_->windows[window].end_step.store(end_step);
-  header_->windows[window].end_ticks.store(now);
+  header().windows[window].end_step.store(end_step);
+  header().windows[window].end_ticks.store(now);
   return now;
 }
 
@@ -293,29 +286,29 @@ uint32_t FakeTarget::Name(std::string_view text) {
   if (known != names_.end()) return known->second;
   const auto id = static_cast<uint32_t>(wire::kOtherNameId + 1 + names_.size());
   const auto size = static_cast<uint32_t>((sizeof(wire::NameEntry) + text.size() + 7) / 8 * 8);
-  const uint64_t offset = layout_.name_area_offset + header_->name_area_used.fetch_add(size);
+  const uint64_t offset = layout().name_area_offset + header().name_area_used.fetch_add(size);
   const wire::NameEntry entry{static_cast<uint32_t>(text.size()), 0};
-  memcpy(memory_ + offset, &entry, sizeof(entry));
-  memcpy(memory_ + offset + sizeof(entry), text.data(), text.size());
-  reinterpret_cast<std::atomic<uint32_t>*>(memory_ + layout_.name_index_offset)[id].store(
+  memcpy(memory() + offset, &entry, sizeof(entry));
+  memcpy(memory() + offset + sizeof(entry), text.data(), text.size());
+  reinterpret_cast<std::atomic<uint32_t>*>(memory() + layout().name_index_offset)[id].store(
       static_cast<uint32_t>(offset), std::memory_order_release);
   names_.emplace(text, id);
   return id;
 }
 
 std::optional<uint32_t> FakeTarget::PopFreeChunk() {
-  uint64_t head = header_->free_head.load();
+  uint64_t head = header().free_head.load();
   for (;;) {
     const auto first = static_cast<uint32_t>(head);
-    if (first == 0 || first > layout_.chunk_count) return std::nullopt;
+    if (first == 0 || first > layout().chunk_count) return std::nullopt;
     const uint64_t next = control(first - 1).next_free.load();
     const uint64_t tag = (head >> 32) + 1;
-    if (header_->free_head.compare_exchange_weak(head, (tag << 32) | next)) return first - 1;
+    if (header().free_head.compare_exchange_weak(head, (tag << 32) | next)) return first - 1;
   }
 }
 
 void FakeTarget::CountDrop(wire::DropCause cause, uint64_t count) {
-  header_->drops[cause].fetch_add(count);
+  header().drops[cause].fetch_add(count);
 }
 
 FakeThread::FakeThread(FakeTarget& target, uint32_t serial, uint32_t os_thread)

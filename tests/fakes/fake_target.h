@@ -17,10 +17,14 @@
 #ifndef PROFD_TESTS_FAKES_FAKE_TARGET_H_
 #define PROFD_TESTS_FAKES_FAKE_TARGET_H_
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -106,12 +110,14 @@ class FakeTarget {
 
   // ---- what it shares ----
   wire::StatusPage& page() { return *page_; }
-  wire::CaptureMemoryHeader& header() { return *header_; }
-  std::byte* memory() { return memory_; }
-  const wire::CaptureMemoryLayout& layout() const { return layout_; }
+  wire::CaptureMemoryHeader& header() {
+    return *reinterpret_cast<wire::CaptureMemoryHeader*>(mapping().memory);
+  }
+  std::byte* memory() { return mapping().memory; }
+  const wire::CaptureMemoryLayout& layout() const { return mapping().layout; }
   wire::ChunkControl& control(uint32_t chunk);
   wire::ChunkHeader& chunk(uint32_t chunk);
-  uint64_t capture_number() const { return capture_number_; }
+  uint64_t capture_number() const { return mapping().capture_number; }
   wire::FireBody plan() const;
   uint64_t Now() const { return wire::ReadTicks(clock_); }
   wire::ClockKind clock() const { return clock_; }
@@ -134,17 +140,22 @@ class FakeTarget {
   void CountDrop(wire::DropCause cause, uint64_t count = 1);
 
  private:
+  // One capture's memory. All stay mapped until the end, for threads that come late.
+  struct Mapping {
+    std::byte* memory;
+    wire::CaptureMemoryLayout layout;
+    uint64_t capture_number;
+  };
+  const Mapping& mapping() const { return *mapping_.load(std::memory_order_acquire); }
+
   void AnswerLoop();
-  void Unmap();
 
   UniqueFd socket_;
   wire::ClockKind clock_;
   wire::StatusPage* page_ = nullptr;
 
-  std::byte* memory_ = nullptr;
-  wire::CaptureMemoryLayout layout_{};
-  wire::CaptureMemoryHeader* header_ = nullptr;
-  uint64_t capture_number_ = 0;
+  std::vector<std::unique_ptr<Mapping>> mappings_;
+  std::atomic<const Mapping*> mapping_{nullptr};  // The newest.
 
   mutable absl::Mutex mu_;
   std::map<std::string, uint32_t, std::less<>> names_ ABSL_GUARDED_BY(mu_);
