@@ -126,22 +126,63 @@ class SelfTimesByTime : public SelfTimes {
   std::vector<Range> unclaimed_;
 };
 
+// Totals by (step, name), where ranges of one step mostly come together: the step at hand
+// is kept by name, and goes into the map when another begins.
+class StepTotals {
+ public:
+  using Map = absl::flat_hash_map<std::pair<uint32_t, size_t>, Totals>;
+
+  // Names are counted under their `first_ids`, which must outlive this.
+  explicit StepTotals(std::span<const uint32_t> first_ids)
+      : first_ids_(first_ids), at_hand_(first_ids.size()) {}
+
+  void Add(size_t step, uint32_t name, int64_t duration_ns, uint64_t self) {
+    if (step != step_) {
+      PutAway();
+      step_ = step;
+    }
+    Totals& totals = at_hand_[name];
+    if (totals.calls == 0) used_.push_back(name);
+    totals.Add(duration_ns, self);
+  }
+  // By name and step.
+  const Map& All() {
+    PutAway();
+    return totals_;
+  }
+
+ private:
+  void PutAway() {
+    for (const uint32_t name : used_) {
+      totals_[{first_ids_[name], step_}].Add(std::exchange(at_hand_[name], {}));
+    }
+    used_.clear();
+  }
+
+  const std::span<const uint32_t> first_ids_;
+  size_t step_ = StepLookup::kNone;
+  std::vector<Totals> at_hand_;  // By name.
+  std::vector<uint32_t> used_;   // The names that are not zero there.
+  Map totals_;
+};
+
 class OpSummary {
  public:
   OpSummary(store::CaptureReader& reader, const OpOptions& options)
       : reader_(reader),
         by_step_(options.by_step),
         exact_(TotalDrops(reader.record().drops) > 0),
-        lookup_(reader.steps()) {}
+        lookup_(reader.steps()),
+        first_id_(FirstIds(reader.names())),
+        by_name_(options.by_step ? 0 : reader.names().size()),
+        by_step_totals_(options.by_step ? std::span(first_id_) : std::span<const uint32_t>()) {}
 
   absl::Status Read(const std::optional<StepRecord>& only) {
-    if (!by_step_) by_name_.resize(reader_.names().size());
     uint32_t columns = store::kRangeDuration | store::kRangeName | store::kRangeDepth;
     store::TimeFilter filter;
     if (only.has_value()) {
       only_ = only;
-      // All that its ranges enclose begins behind it, too.
-      filter.begin_ns = only->start_ns;
+      ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
     if (exact_ || by_step_ || only.has_value()) columns |= store::kRangeStart;
     return reader_.ForEachRange(columns, filter, [&](const RangeBatch& batch) {
@@ -150,35 +191,70 @@ class OpSummary {
     });
   }
 
-  // One row per distinct name (and step): ids are the target's, so two may read the same.
+  // One row per name (and step).
   std::vector<OpRow> TakeRows() {
-    absl::flat_hash_map<std::pair<std::string_view, int64_t>, Totals> merged;
-    const auto names = reader_.names();
-    for (size_t name = 0; name < by_name_.size(); ++name) {
-      if (by_name_[name].calls > 0) {
-        merged[{names[name], only_ ? only_->index : -1}].Add(by_name_[name]);
+    std::vector<OpRow> rows;
+    for (uint32_t name = 0; name < by_name_.size(); ++name) {
+      if (first_id_[name] != name) by_name_[first_id_[name]].Add(by_name_[name]);
+    }
+    for (uint32_t name = 0; name < by_name_.size(); ++name) {
+      if (first_id_[name] == name && by_name_[name].calls > 0) {
+        rows.push_back(RowOf(name, -1, by_name_[name]));
       }
     }
-    for (const auto& [key, totals] : by_name_and_step_) {
+    for (const auto& [key, totals] : by_step_totals_.All()) {
       const auto& [name, position] = key;
-      merged[{names[name], position == StepLookup::kNone ? -1 : lookup_.steps()[position].index}]
-          .Add(totals);
-    }
-    std::vector<OpRow> rows;
-    rows.reserve(merged.size());
-    for (const auto& [key, totals] : merged) {
-      rows.push_back({.name = std::string(key.first),
-                      .step = by_step_ ? key.second : -1,
-                      .calls = static_cast<int64_t>(totals.calls),
-                      .self_cpu_ns = static_cast<int64_t>(totals.self_ns),
-                      .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
-                      .min_ns = totals.min_ns,
-                      .max_ns = totals.max_ns});
+      rows.push_back(RowOf(
+          name, position == StepLookup::kNone ? -1 : lookup_.steps()[position].index, totals));
     }
     return rows;
   }
 
  private:
+  // From the step's start to the last end of a range that begins in it: all that these
+  // ranges enclose lies there.
+  absl::StatusOr<store::TimeFilter> SpanOfOnly() {
+    const store::TimeFilter step = {only_->start_ns, EndOf(only_->start_ns, only_->duration_ns)};
+    store::TimeFilter span = step;
+    RETURN_IF_ERROR(reader_.ForEachRange(
+        store::kRangeStart | store::kRangeDuration, step, [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            if (!BeginsInOnly(batch.start_ns[i])) continue;
+            span.end_ns = std::max(span.end_ns, EndOf(batch.start_ns[i], batch.duration_ns[i]));
+          }
+          return absl::OkStatus();
+        }));
+    return span;
+  }
+
+  // For each name the first with the same text: ids are the target's, so two may read alike.
+  static std::vector<uint32_t> FirstIds(std::span<const std::string> names) {
+    absl::flat_hash_map<std::string_view, uint32_t> first_of;
+    std::vector<uint32_t> first_ids;
+    first_ids.reserve(names.size());
+    for (const std::string& name : names) {
+      const auto id = static_cast<uint32_t>(first_ids.size());
+      first_ids.push_back(first_of.try_emplace(name, id).first->second);
+    }
+    return first_ids;
+  }
+
+  OpRow RowOf(uint32_t name, int64_t step, const Totals& totals) const {
+    return {.name = reader_.names()[name],
+            .step = step,
+            .calls = static_cast<int64_t>(totals.calls),
+            .self_cpu_ns = static_cast<int64_t>(totals.self_ns),
+            .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
+            .min_ns = totals.min_ns,
+            .max_ns = totals.max_ns};
+  }
+
+  static int64_t EndOf(int64_t start_ns, int64_t duration_ns) {
+    int64_t end_ns = 0;
+    return __builtin_add_overflow(start_ns, duration_ns, &end_ns) ? store::TimeFilter().end_ns
+                                                                  : end_ns;
+  }
+
   void AddBatch(const RangeBatch& batch) {
     if (self_.size() < batch.size) self_.resize(batch.size);
     SelfTimesOf(batch.thread).Compute(batch, std::span(self_).first(batch.size));
@@ -196,8 +272,8 @@ class OpSummary {
   void AddByStep(const RangeBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       if (only_.has_value() && !BeginsInOnly(batch.start_ns[i])) continue;
-      by_name_and_step_[{batch.name[i], lookup_.PositionAt(batch.start_ns[i])}].Add(
-          batch.duration_ns[i], self_[i]);
+      by_step_totals_.Add(lookup_.PositionAt(batch.start_ns[i]), batch.name[i],
+                          batch.duration_ns[i], self_[i]);
     }
   }
 
@@ -234,8 +310,9 @@ class OpSummary {
   StepLookup lookup_;
   std::vector<std::unique_ptr<SelfTimes>> threads_;
   std::vector<uint64_t> self_;
+  const std::vector<uint32_t> first_id_;
   std::vector<Totals> by_name_;
-  absl::flat_hash_map<std::pair<uint32_t, size_t>, Totals> by_name_and_step_;
+  StepTotals by_step_totals_;
 };
 
 // a comes before b, as far as `sort` can tell.

@@ -146,6 +146,10 @@ TEST(OpTableTest, NamesThatReadTheSameShareARow) {
               ElementsAre(AllOf(Field(&OpRow::name, "a"), Field(&OpRow::calls, 2),
                                 Field(&OpRow::min_ns, 10), Field(&OpRow::max_ns, 30),
                                 Field(&OpRow::step, -1))));
+  reader.Step(7, 0, 100);
+  EXPECT_THAT(TableOf(reader, {.by_step = true}).rows,
+              ElementsAre(AllOf(Field(&OpRow::name, "a"), Field(&OpRow::calls, 2),
+                                Field(&OpRow::step, 7))));
 }
 
 TEST(OpTableTest, NamesAreKeptAsRecorded) {

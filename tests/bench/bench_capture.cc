@@ -1,0 +1,154 @@
+#include "tests/bench/bench_capture.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/store/capture_file_writer.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::bench {
+namespace {
+
+constexpr uint32_t kThreads = 2;
+constexpr uint32_t kStepThread = 0;
+// Noise that repeats only this seldom cannot be compressed away.
+constexpr size_t kDistinctSteps = 100;
+
+struct PatternStep {
+  std::vector<RangeRow> ranges;
+  std::vector<MemoryRow> memory;
+  int64_t start_ns;
+  int64_t end_ns;
+};
+
+std::vector<PatternStep> MakeSteps(uint32_t seed) {
+  store::StepPattern pattern(seed);
+  std::vector<PatternStep> steps;
+  for (size_t i = 0; i < kDistinctSteps; ++i) {
+    const int64_t start_ns = pattern.now_ns();
+    std::vector<RangeRow> ranges = pattern.NextRanges();
+    steps.push_back({std::move(ranges), pattern.Memory(), start_ns, pattern.now_ns()});
+  }
+  return steps;
+}
+
+double ThreadCpuSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// Puts one thread's steps behind each other, the pattern again and again.
+class ThreadWriter {
+ public:
+  ThreadWriter(uint32_t thread, store::CaptureFileWriter& writer)
+      : thread_(thread), writer_(writer), steps_(MakeSteps(thread + 1)) {}
+
+  void WriteStep(bool memory, BenchCapture& capture) {
+    const PatternStep& step = steps_[next_ % kDistinctSteps];
+    const int64_t shift_ns = static_cast<int64_t>(next_ / kDistinctSteps) * steps_.back().end_ns;
+    std::vector<RangeRow> ranges = step.ranges;
+    for (RangeRow& row : ranges) row.start_ns += shift_ns;
+    MarkStep(step.start_ns + shift_ns);
+    Must(writer_.AppendRanges(thread_, ranges));
+    capture.ranges += static_cast<int64_t>(ranges.size());
+    if (memory) {
+      std::vector<MemoryRow> rows = step.memory;
+      for (MemoryRow& row : rows) row.time_ns += shift_ns;
+      Must(writer_.AppendMemory(thread_, rows));
+      capture.memory_events += static_cast<int64_t>(rows.size());
+    }
+    now_ns_ = step.end_ns + shift_ns;
+    ++next_;
+  }
+  void MarkStep(int64_t time_ns) {
+    if (thread_ != kStepThread) return;
+    const StepRow mark = {time_ns, static_cast<int64_t>(next_)};
+    Must(writer_.AppendSteps(thread_, {&mark, 1}));
+  }
+  int64_t now_ns() const { return now_ns_; }
+  int64_t steps() const { return static_cast<int64_t>(next_); }
+
+ private:
+  const uint32_t thread_;
+  store::CaptureFileWriter& writer_;
+  const std::vector<PatternStep> steps_;
+  size_t next_ = 0;
+  int64_t now_ns_ = 0;
+};
+
+}  // namespace
+
+void Die(const absl::Status& status) {
+  std::fprintf(stderr, "benchmark: %s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+BenchCapture WriteBenchCapture(const std::filesystem::path& folder, int64_t ranges, bool memory) {
+  static int captures_made = 0;
+  const std::string id = store::IdOf(++captures_made);
+  CaptureRecord record = store::NewRecord(id);
+  record.spec.max_bytes = int64_t{8} << 30;
+  const auto writer = Must(store::CaptureFileWriter::Create(
+      record, Clock::Real(),
+      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  Must(store::IntroducePattern(store::StepPattern(1), kThreads, *writer));
+  BenchCapture capture{.path = folder / (id + ".profd")};
+  ThreadWriter main(kStepThread, *writer);
+  ThreadWriter worker(1, *writer);
+  while (capture.ranges < ranges) {
+    main.WriteStep(memory, capture);
+    worker.WriteStep(memory, capture);
+  }
+  main.MarkStep(main.now_ns());
+  capture.steps = main.steps();
+  record = store::FinishedRecord(
+      record, {.start_ns = 0, .end_ns = main.now_ns(), .first_step = 0, .end_step = capture.steps});
+  Must(writer->Finish(record, 0));
+  return capture;
+}
+
+std::unique_ptr<store::CaptureReader> OpenCapture(const BenchCapture& capture) {
+  return Must(store::CaptureReader::Open(capture.path));
+}
+
+void DropPageCache(const std::filesystem::path& path) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  fsync(file.get());
+  posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+Timing Best(int rounds, const std::function<void()>& prepare, const std::function<void()>& run) {
+  Timing best;
+  for (int i = 0; i < rounds; ++i) {
+    prepare();
+    const double cpu_before = ThreadCpuSeconds();
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+    best.wall_s = std::min(best.wall_s, wall.count());
+    best.cpu_s = std::min(best.cpu_s, ThreadCpuSeconds() - cpu_before);
+  }
+  return best;
+}
+
+Timing Best(int rounds, const std::function<void()>& run) {
+  return Best(
+      rounds, [] {}, run);
+}
+
+void Print(const char* what, double value, const char* unit) {
+  std::printf("%-66s %10.3f %s\n", what, value, unit);
+  std::fflush(stdout);
+}
+
+}  // namespace profd::bench

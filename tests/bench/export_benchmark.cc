@@ -1,0 +1,136 @@
+// Traces of a large stored capture, beside copying the same bytes in the same run.
+//
+//   export_benchmark [RANGES] [ROUNDS]        default: 4000000 5
+//
+// Prints one line per figure; the best round counts. Everything runs on one thread.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/unique_fd.h"
+#include "daemon/export/byte_sink.h"
+#include "daemon/export/trace_export.h"
+#include "tests/bench/bench_capture.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::bench {
+namespace {
+
+using exporter::TraceFormat;
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+class NullSink : public exporter::ByteSink {
+ public:
+  absl::Status Append(std::string_view bytes) override {
+    bytes_ += bytes.size();
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_ = 0;
+};
+
+// Writes to a file that is there already, without the sync that a real one ends with: the
+// disk is not what is measured.
+class PlainFileSink : public exporter::ByteSink {
+ public:
+  explicit PlainFileSink(const std::filesystem::path& path)
+      : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {}
+  absl::Status Append(std::string_view bytes) override {
+    if (write(fd_.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+      return absl::InternalError("write");
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+void ExportOnce(const BenchCapture& capture, TraceFormat format, exporter::ByteSink& sink) {
+  const auto reader = OpenCapture(capture);
+  Must(exporter::ExportTrace(*reader, format, sink));
+}
+
+void CopyFile(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const UniqueFd in(open(from.c_str(), O_RDONLY | O_CLOEXEC));
+  PlainFileSink out(to);
+  std::vector<char> piece(kPieceBytes);
+  while (true) {
+    const ssize_t size = read(in.get(), piece.data(), piece.size());
+    if (size < 0) Die(absl::InternalError("read"));
+    if (size == 0) return;
+    Must(out.Append({piece.data(), static_cast<size_t>(size)}));
+  }
+}
+
+void Report(const std::string& what, const BenchCapture& capture, const Timing& timing) {
+  const auto events = static_cast<double>(capture.ranges);
+  Print((what + ", M ranges/s").c_str(), events / timing.wall_s / 1e6, "M/s");
+  Print((what + ", by CPU time").c_str(), events / timing.cpu_s / 1e6, "M/s");
+}
+
+int Main(int64_t ranges, int rounds) {
+  const store::TemporaryFolder folder;
+  const BenchCapture capture = WriteBenchCapture(folder.path(), ranges, /*memory=*/false);
+  Print("capture: ranges", static_cast<double>(capture.ranges) / 1e6, "M");
+  const auto of_range = [&](double bytes) { return bytes / static_cast<double>(capture.ranges); };
+
+  const std::filesystem::path trace = folder / "trace.json";
+  Report("Chrome JSON to a file", capture, Best(rounds, [&] {
+           PlainFileSink sink(trace);
+           ExportOnce(capture, TraceFormat::kChrome, sink);
+         }));
+  const auto trace_bytes = static_cast<double>(std::filesystem::file_size(trace));
+  Print("... its size", of_range(trace_bytes), "bytes/range");
+  const Timing copy = Best(rounds, [&] { CopyFile(trace, folder / "copy.json"); });
+  Report("copying the same bytes", capture, copy);
+  Print("... in bytes", trace_bytes / copy.wall_s / 1e9, "GB/s");
+  std::filesystem::remove(folder / "copy.json");
+
+  Report("Chrome JSON to nowhere", capture, Best(rounds, [&] {
+           NullSink sink;
+           ExportOnce(capture, TraceFormat::kChrome, sink);
+         }));
+  const std::filesystem::path gz = folder / "trace.json.gz";
+  Report("Chrome JSON as one gzip stream to a file", capture, Best(rounds, [&] {
+           PlainFileSink sink(gz);
+           ExportOnce(capture, TraceFormat::kChromeGz, sink);
+         }));
+  Print("... its size", of_range(static_cast<double>(std::filesystem::file_size(gz))),
+        "bytes/range");
+  const std::filesystem::path perfetto = folder / "trace.pftrace";
+  Report("Perfetto to a file", capture, Best(rounds, [&] {
+           PlainFileSink sink(perfetto);
+           ExportOnce(capture, TraceFormat::kPerfetto, sink);
+         }));
+  Print("... its size", of_range(static_cast<double>(std::filesystem::file_size(perfetto))),
+        "bytes/range");
+  Print("capture file: size",
+        of_range(static_cast<double>(std::filesystem::file_size(capture.path))), "bytes/range");
+  return 0;
+}
+
+}  // namespace
+}  // namespace profd::bench
+
+int main(int argc, char** argv) {
+  const long long ranges = argc > 1 ? std::atoll(argv[1]) : 4'000'000;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  if (ranges < 100'000 || rounds < 1) {
+    std::fprintf(stderr, "usage: export_benchmark [RANGES >= 100000] [ROUNDS >= 1]\n");
+    return 2;
+  }
+  return profd::bench::Main(ranges, rounds);
+}

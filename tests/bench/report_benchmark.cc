@@ -1,0 +1,122 @@
+// Reports of a large stored capture, beside SQL over plain rows in the same run.
+//
+//   report_benchmark [RANGES] [ROUNDS]        default: 10000000 5
+//
+// Prints one line per figure; the best round counts.
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "daemon/report/reports.h"
+#include "tests/bench/bench_capture.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::bench {
+namespace {
+
+volatile int64_t result = 0;  // Keeps what is measured.
+
+void SummarizeOnce(const BenchCapture& capture, const report::OpOptions& options) {
+  const auto reader = OpenCapture(capture);
+  result = Must(report::SummarizeOps(*reader, options)).self_cpu_total_ns;
+}
+
+// ---- the other side: one row per range ----
+
+class Rows {
+ public:
+  explicit Rows(const std::filesystem::path& path) {
+    if (sqlite3_open(path.c_str(), &db_) != SQLITE_OK) Die(absl::InternalError("sqlite3_open"));
+  }
+  ~Rows() { sqlite3_close(db_); }
+
+  void Exec(const char* sql) {
+    if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
+      Die(absl::InternalError(sqlite3_errmsg(db_)));
+    }
+  }
+  void CopyFrom(store::CaptureReader& reader) {
+    Exec(
+        "PRAGMA page_size=16384; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+        "CREATE TABLE ranges(thread INTEGER, name INTEGER, start_ns INTEGER, duration_ns INTEGER,"
+        "depth INTEGER); BEGIN");
+    sqlite3_stmt* put = nullptr;
+    sqlite3_prepare_v2(db_, "INSERT INTO ranges VALUES(?,?,?,?,?)", -1, &put, nullptr);
+    Must(reader.ForEachRange(store::kRangeAllColumns, {}, [&](const store::RangeBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        sqlite3_bind_int64(put, 1, batch.thread);
+        sqlite3_bind_int64(put, 2, batch.name[i]);
+        sqlite3_bind_int64(put, 3, batch.start_ns[i]);
+        sqlite3_bind_int64(put, 4, batch.duration_ns[i]);
+        sqlite3_bind_int64(put, 5, batch.depth[i]);
+        sqlite3_step(put);
+        sqlite3_reset(put);
+      }
+      return absl::OkStatus();
+    }));
+    sqlite3_finalize(put);
+    Exec("COMMIT");
+  }
+
+ private:
+  sqlite3* db_ = nullptr;
+};
+
+int Main(int64_t ranges, int rounds) {
+  const store::TemporaryFolder folder;
+  const BenchCapture capture = WriteBenchCapture(folder.path(), ranges, /*memory=*/false);
+  Print("capture: ranges", static_cast<double>(capture.ranges) / 1e6, "M");
+  const auto drop = [&] { DropPageCache(capture.path); };
+
+  const Timing cold = Best(rounds, drop, [&] { SummarizeOnce(capture, {}); });
+  Print("operator table, file open, page cache dropped", cold.wall_s, "s");
+  Print("... its CPU time", cold.cpu_s, "s");
+  Print("operator table, warm", Best(rounds, [&] { SummarizeOnce(capture, {}); }).wall_s, "s");
+  const Timing by_step = Best(rounds, [&] { SummarizeOnce(capture, {.by_step = true}); });
+  Print("operator table by step, warm", by_step.wall_s, "s");
+  Print("... its CPU time", by_step.cpu_s, "s");
+  Print("operator table of the first step, warm",
+        Best(rounds, [&] { SummarizeOnce(capture, {.step = 0}); }).wall_s, "s");
+  Print("operator table of the last step, warm",
+        Best(rounds, [&] { SummarizeOnce(capture, {.step = capture.steps - 1}); }).wall_s, "s");
+
+  // Rows are slow: a tenth of the ranges tells the rate.
+  const BenchCapture tenth = WriteBenchCapture(folder.path(), ranges / 10, /*memory=*/false);
+  Rows rows(folder / "rows.db");
+  rows.CopyFrom(*OpenCapture(tenth));
+  const Timing group = Best(rounds, [&] {
+    rows.Exec(
+        "SELECT name, count(*), sum(duration_ns), min(duration_ns), max(duration_ns) "
+        "FROM ranges GROUP BY name");
+  });
+  Print("SQL GROUP BY over plain rows, warm, no self time, scaled",
+        group.wall_s * static_cast<double>(capture.ranges) / static_cast<double>(tenth.ranges),
+        "s");
+
+  const BenchCapture memory = WriteBenchCapture(folder.path(), ranges, /*memory=*/true);
+  const Timing timeline = Best(rounds, [&] {
+    result = Must(report::SummarizeMemory(*OpenCapture(memory), {.max_points = 2000}))
+                 .devices.front()
+                 .peak_bytes;
+  });
+  const double events = static_cast<double>(memory.memory_events);
+  Print("memory timeline: events", events / 1e6, "M");
+  Print("memory timeline, 2,000 points, shares by range, warm", timeline.wall_s, "s");
+  return 0;
+}
+
+}  // namespace
+}  // namespace profd::bench
+
+int main(int argc, char** argv) {
+  const long long ranges = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  if (ranges < 100'000 || rounds < 1) {
+    std::fprintf(stderr, "usage: report_benchmark [RANGES >= 100000] [ROUNDS >= 1]\n");
+    return 2;
+  }
+  return profd::bench::Main(ranges, rounds);
+}
