@@ -214,12 +214,7 @@ class Loader {
   Digest digest_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path) {
-  // SQLite would make it readable for others; its journal takes the mode of the file.
-  const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
-  if (!file.valid()) return FileStatus(path, errno);
+absl::StatusOr<std::unique_ptr<Database>> CreateTables(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kReadWrite));
   RETURN_IF_ERROR(db->Exec(StrCat(
       "PRAGMA page_size=", kFilePageBytes, "; PRAGMA auto_vacuum=NONE; PRAGMA encoding='UTF-8';",
@@ -230,6 +225,19 @@ absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::files
       db->Exec("PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF; PRAGMA secure_delete=OFF;"
                "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192"));
   RETURN_IF_ERROR(db->Exec(StrCat("BEGIN;", kSchema, "COMMIT")));
+  return db;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path) {
+  {
+    // SQLite would make it readable for others; its journal takes the mode of the file.
+    const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+    if (!file.valid()) return FileStatus(path, errno);
+  }
+  auto db = CreateTables(path);
+  if (!db.ok()) RemoveFile(path).IgnoreError();
   return db;
 }
 

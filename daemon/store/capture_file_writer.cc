@@ -32,16 +32,30 @@ absl::Status BindName(Statement& statement, int parameter, std::string_view name
 absl::StatusOr<std::unique_ptr<CaptureFileWriter>> CaptureFileWriter::Create(
     const CaptureRecord& record, Clock& clock, Options options) {
   CapturePaths paths(options.directory, record.id);
-  ASSIGN_OR_RETURN(SpaceReserve reserve, SpaceReserve::Take(paths.reserve, kReserveBytes));
   ASSIGN_OR_RETURN(auto db, CreateCaptureDatabase(paths.part));
+  absl::StatusOr<SpaceReserve> reserve = SpaceReserve::Take(paths.reserve, kReserveBytes);
+  if (!reserve.ok()) {
+    db.reset();
+    RemoveFile(paths.part).IgnoreError();
+    return reserve.status();
+  }
   std::unique_ptr<CaptureFileWriter> writer(
-      new CaptureFileWriter(std::move(db), std::move(reserve), std::move(paths),
+      new CaptureFileWriter(std::move(db), *std::move(reserve), std::move(paths),
                             record.spec.max_bytes, clock, std::move(options)));
-  RETURN_IF_ERROR(writer->Begin());
-  RETURN_IF_ERROR(SetMetaText(*writer->db_, kMetaRecord, EncodeRecord(record)));
-  RETURN_IF_ERROR(SetMeta(*writer->db_, kMetaCreated, absl::ToUnixNanos(clock.Now())));
-  RETURN_IF_ERROR(writer->Commit());
+  absl::Status status = writer->WriteFirstRecord(record);
+  if (!status.ok()) {
+    writer->Discard();
+    return status;
+  }
   return writer;
+}
+
+// What recovery goes by, should the daemon die.
+absl::Status CaptureFileWriter::WriteFirstRecord(const CaptureRecord& record) {
+  RETURN_IF_ERROR(Begin());
+  RETURN_IF_ERROR(SetMetaText(*db_, kMetaRecord, EncodeRecord(record)));
+  RETURN_IF_ERROR(SetMeta(*db_, kMetaCreated, absl::ToUnixNanos(clock_.Now())));
+  return Commit();
 }
 
 CaptureFileWriter::CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve,

@@ -80,6 +80,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve, CapturePaths paths,
                     int64_t max_bytes, Clock& clock, Options options);
 
+  absl::Status WriteFirstRecord(const CaptureRecord& record);
   template <typename Table>
   absl::Status Append(Buffers<Table>& buffers, uint32_t thread,
                       std::span<const typename Table::Row> rows);

@@ -16,7 +16,31 @@ namespace {
 constexpr int kMaxValueBytes = 64 << 20;
 constexpr int kBusyTimeoutMs = 5000;
 
-absl::StatusCode CodeOf(sqlite3* db, int code) {
+int LastErrno(sqlite3_file* file) {
+  int error = 0;
+  if (file != nullptr && file->pMethods != nullptr) {
+    file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error;
+}
+
+// What made a write fail. sqlite3_system_errno() is whatever errno was after the rollback, so
+// the database file and its journal are asked; SQLite itself tells ENOSPC from the others, but
+// not a quota.
+int WriteErrno(sqlite3* db) {
+  for (const int which : {SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_JOURNAL_POINTER}) {
+    sqlite3_file* file = nullptr;
+    if (sqlite3_file_control(db, "main", which, &file) != SQLITE_OK) continue;
+    if (const int error = LastErrno(file); error != 0) return error;
+  }
+  return 0;
+}
+
+bool IsIoError(int code) {
+  return (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
+}
+
+absl::StatusCode CodeOf(int code, int error) {
   switch (code & 0xff) {
     case SQLITE_FULL:
       return absl::StatusCode::kResourceExhausted;
@@ -29,14 +53,12 @@ absl::StatusCode CodeOf(sqlite3* db, int code) {
     case SQLITE_LOCKED:
       return absl::StatusCode::kUnavailable;
     case SQLITE_IOERR:
-    case SQLITE_CANTOPEN: {
-      const int error = db == nullptr ? 0 : sqlite3_system_errno(db);
+    case SQLITE_CANTOPEN:
       if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
         return absl::StatusCode::kResourceExhausted;
       }
       if (code == SQLITE_IOERR_SHORT_READ) return absl::StatusCode::kDataLoss;
       return absl::StatusCode::kInternal;
-    }
     default:
       return absl::StatusCode::kInternal;
   }
@@ -74,11 +96,10 @@ void Distrust(sqlite3* db) {
 
 absl::Status SqliteStatus(sqlite3* db, int code, std::string_view doing) {
   const char* message = db == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(db);
+  const int error = db == nullptr || !IsIoError(code) ? 0 : WriteErrno(db);
   std::string text = StrCat(doing, ": ", message, " (SQLite result ", code);
-  const int error = db == nullptr ? 0 : sqlite3_system_errno(db);
-  const bool has_errno = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
-  if (has_errno && error != 0) StrAppend(&text, ", errno ", error);
-  return absl::Status(CodeOf(db, code), text + ")");
+  if (error != 0) StrAppend(&text, ", errno ", error);
+  return absl::Status(CodeOf(code, error), text + ")");
 }
 
 Statement::Statement(sqlite3* db, std::string_view sql) : db_(db) {

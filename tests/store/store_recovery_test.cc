@@ -1,0 +1,301 @@
+// Whatever moment the daemon ended at, the next start leaves every capture whole, PARTIAL or
+// FAILED, and nothing that was stored before is lost.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "daemon/store/capture_file_reader.h"
+#include "daemon/store/files.h"
+#include "tests/store/store_fixture.h"
+
+namespace profd::store {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class StoreRecoveryTest : public StoreFixture {
+ protected:
+  // A capture that runs, with two steps in its file but not finished; the daemon is stopped.
+  CaptureRecord LeaveUnfinished(int number, bool in_catalog = true) {
+    CaptureRecord record = NewRecord(IdOf(number));
+    record.state = CaptureState::kRecording;
+    if (in_catalog) {
+      EXPECT_THAT(store_->InsertCapture(record), IsOk());
+    }
+    auto sink = store_->CreateFile(record);
+    EXPECT_THAT(sink, IsOk());
+    EXPECT_THAT(AppendTwoSteps(**sink), IsOk());
+    return record;
+  }
+  void Overwrite(const std::filesystem::path& path, std::streamoff at, std::string_view bytes) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file << bytes;
+  }
+};
+
+TEST_F(StoreRecoveryTest, ARunningCaptureWithEventsBecomesPartial) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  EXPECT_TRUE(Exists(begun.id, ".part"));
+  clock_.Advance(absl::Hours(1));
+  Reopen();
+
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_EQ(found.ended_by, EndedBy::kDaemonStop);
+  EXPECT_EQ(found.event_count, 5);
+  EXPECT_EQ(found.covered_steps, 2);
+  EXPECT_EQ(found.covered_ns, 2'000);
+  EXPECT_EQ(found.step_during_ns, 1'000);
+  EXPECT_EQ(found.end_time, clock_.Now());
+  EXPECT_GT(found.start_unix_ns, 0);
+  ASSERT_THAT(found.windows, SizeIs(1));
+  EXPECT_EQ(found.windows[0].first_step, 10);
+  EXPECT_EQ(found.windows[0].end_step, 12);
+  EXPECT_FALSE(Exists(begun.id, ".part"));
+
+  auto reader = store_->OpenReader(begun.id);
+  ASSERT_THAT(reader, IsOk());
+  ASSERT_THAT((*reader)->steps(), SizeIs(2));
+  EXPECT_EQ((*reader)->steps()[1].index, 11);
+  EXPECT_EQ((*reader)->record().state, CaptureState::kPartial);
+  EXPECT_THAT(store_->GetSummaries(begun.id)->steps, SizeIs(1));
+}
+
+TEST_F(StoreRecoveryTest, ARunningCaptureWithoutEventsFails) {
+  CaptureRecord record = NewRecord(IdOf(1));
+  record.state = CaptureState::kArming;
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  { ASSERT_THAT(store_->CreateFile(record), IsOk()); }
+  CaptureRecord without_file = NewRecord(IdOf(2));
+  ASSERT_THAT(store_->InsertCapture(without_file), IsOk());
+  Reopen();
+  for (const std::string& id : {record.id, without_file.id}) {
+    const CaptureRecord found = Get(id);
+    EXPECT_EQ(found.state, CaptureState::kFailed);
+    EXPECT_EQ(found.ended_by, EndedBy::kDaemonStop);
+    EXPECT_EQ(found.error_reason, "DAEMON_STOPPED");
+    EXPECT_NE(found.error_message, "");
+  }
+  EXPECT_FALSE(Exists(record.id, ".part"));
+}
+
+TEST_F(StoreRecoveryTest, AFinishedFileSpeaksForARecordThatWasNotUpdated) {
+  CaptureRecord begun = NewRecord(IdOf(1));
+  begun.state = CaptureState::kStoring;
+  ASSERT_THAT(store_->InsertCapture(begun), IsOk());
+  auto sink = store_->CreateFile(begun);
+  ASSERT_THAT(sink, IsOk());
+  ASSERT_THAT(AppendTwoSteps(**sink), IsOk());
+  CaptureRecord record = FinishedRecord(begun, TwoSteps());
+  ASSERT_THAT((*sink)->Finish(record, 0), IsOk());
+  sink->reset();
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kComplete);
+  EXPECT_EQ(found.file_sha256, record.file_sha256);
+  EXPECT_EQ(found.file_bytes, record.file_bytes);
+}
+
+TEST_F(StoreRecoveryTest, AFileThatWasSealedButNotRenamedIsPublished) {
+  const CaptureRecord stored = StoreCapture(1);
+  CaptureRecord storing = stored;
+  storing.state = CaptureState::kStoring;
+  ASSERT_THAT(store_->UpdateCapture(storing), IsOk());
+  store_.reset();
+  std::filesystem::rename(File(stored.id, ".profd"), File(stored.id, ".part"));
+  Reopen();
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_EQ(found.state, CaptureState::kComplete);
+  EXPECT_EQ(found.file_sha256, stored.file_sha256);
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+}
+
+TEST_F(StoreRecoveryTest, FilesWithoutARowGetOne) {
+  const CaptureRecord begun = LeaveUnfinished(1, /*in_catalog=*/false);
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_EQ(found.target.pid, 4711);
+  EXPECT_THAT(store_->OpenReader(begun.id), IsOk());
+}
+
+TEST_F(StoreRecoveryTest, FilesOfDeletedCapturesGo) {
+  const CaptureRecord stored = StoreCapture(1);
+  const auto copy = folder_ / "copy";
+  std::filesystem::copy_file(File(stored.id, ".profd"), copy);
+  ASSERT_THAT(store_->DeleteCapture(stored.id), IsOk());
+  std::filesystem::copy_file(copy, File(stored.id, ".profd"));
+  std::filesystem::copy_file(copy, File(stored.id, ".part"));
+  Reopen();
+  EXPECT_FALSE(Exists(stored.id, ".profd"));
+  EXPECT_FALSE(Exists(stored.id, ".part"));
+  EXPECT_TRUE(Get(stored.id).deleted);
+}
+
+TEST_F(StoreRecoveryTest, ARowWhoseFileIsGoneSaysSo) {
+  const CaptureRecord stored = StoreCapture(1);
+  std::filesystem::remove(File(stored.id, ".profd"));
+  Reopen();
+  EXPECT_TRUE(Get(stored.id).deleted);
+  EXPECT_EQ(store_->Usage()->capture_count, 0);
+  EXPECT_EQ(store_->Usage()->evicted_capture_count, 0);
+}
+
+TEST_F(StoreRecoveryTest, LeftoversAreRemovedAndStrangersLeftAlone) {
+  store_.reset();
+  std::ofstream(File(IdOf(1), ".reserve")) << "x";
+  std::ofstream(File(IdOf(2), ".part-journal")) << "x";
+  std::ofstream(File("notes", ".txt")) << "x";
+  Reopen();
+  EXPECT_FALSE(Exists(IdOf(1), ".reserve"));
+  EXPECT_FALSE(Exists(IdOf(2), ".part-journal"));
+  EXPECT_TRUE(Exists("notes", ".txt"));
+}
+
+TEST_F(StoreRecoveryTest, AnUnreadablePartIsSetAsideAndItsCaptureFails) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  const CaptureRecord earlier = StoreCapture(2);
+  store_.reset();
+  std::ofstream(File(begun.id, ".part"), std::ios::trunc) << std::string(50'000, 'x');
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kFailed);
+  EXPECT_THAT(found.error_message, HasSubstr(".damaged"));
+  EXPECT_TRUE(Exists(begun.id, ".damaged"));
+  EXPECT_THAT(store_->OpenReader(earlier.id), IsOk());
+  Reopen();  // It is not looked at again.
+}
+
+TEST_F(StoreRecoveryTest, AnEmptyPartIsNoCapture) {
+  CaptureRecord record = NewRecord(IdOf(1));
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  store_.reset();
+  std::ofstream(File(record.id, ".part")).close();
+  Reopen();
+  EXPECT_EQ(Get(record.id).state, CaptureState::kFailed);
+}
+
+TEST_F(StoreRecoveryTest, AChunkThatDoesNotReadBackIsLeftOutAndCounted) {
+  CaptureRecord record = NewRecord(IdOf(1));
+  record.state = CaptureState::kRecording;
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  {
+    auto sink = store_->CreateFile(record);
+    ASSERT_THAT(sink, IsOk());
+    ASSERT_THAT(AppendTwoSteps(**sink), IsOk());
+  }
+  store_.reset();
+  // Finds the chunk of the two ranges by its first bytes ("PCHK", version, kind).
+  std::ifstream file(File(record.id, ".part"), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const std::string mark("PCHK\1\0\1", 7);
+  const size_t at = bytes.find(mark);
+  ASSERT_NE(at, std::string::npos);
+  Overwrite(File(record.id, ".part"), static_cast<std::streamoff>(at + 70), "!!!!");
+  Reopen();
+  const CaptureRecord found = Get(record.id);
+  EXPECT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_EQ(found.event_count, 3);  // The marks.
+  EXPECT_EQ(found.drops[static_cast<size_t>(DropReason::kDisk)], 2);
+  auto reader = store_->OpenReader(record.id);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT((*reader)->steps(), SizeIs(2));
+}
+
+// ---- killed at any moment ----
+
+// What a daemon does all day: one capture after the other. Writes a byte to `progress`
+// after every step of it.
+[[noreturn]] void RunUntilKilled(CaptureStore& store, int progress) {
+  const auto step = [progress] {
+    if (write(progress, "x", 1) != 1) _exit(1);
+  };
+  for (int number = 10; number < 1'000; ++number) {
+    CaptureRecord record = NewRecord(IdOf(number));
+    record.state = CaptureState::kRecording;
+    if (!store.InsertCapture(record).ok()) _exit(1);
+    step();
+    auto sink = store.CreateFile(record);
+    if (!sink.ok()) _exit(1);
+    step();
+    StepPattern pattern(static_cast<uint32_t>(number));
+    if (!IntroducePattern(pattern, 2, **sink).ok()) _exit(1);
+    for (int64_t mark = 0; mark < 60; ++mark) {
+      const StepRow row = {pattern.now_ns(), mark};
+      if (!(*sink)->AppendSteps(0, {&row, 1}).ok()) _exit(1);
+      const uint32_t thread = mark % 3 == 0 ? 1 : 0;
+      if (!(*sink)->AppendRanges(thread, pattern.NextRanges()).ok()) _exit(1);
+      step();
+    }
+    record = FinishedRecord(record, {0, pattern.now_ns(), 0, 59});
+    if (!(*sink)->Finish(record, 0).ok()) _exit(1);
+    step();
+    if (!store.UpdateCapture(record).ok()) _exit(1);
+    step();
+  }
+  _exit(0);
+}
+
+class StoreKilledTest : public StoreFixture, public testing::WithParamInterface<int> {
+ protected:
+  void KillAfter(int steps) {
+    store_.reset();
+    int pipe_ends[2];
+    ASSERT_EQ(pipe(pipe_ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      close(pipe_ends[0]);
+      auto store = TryOpen();
+      if (!store.ok()) _exit(1);
+      RunUntilKilled(**store, pipe_ends[1]);
+    }
+    close(pipe_ends[1]);
+    char byte;
+    for (int i = 0; i < steps; ++i) ASSERT_EQ(read(pipe_ends[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    close(pipe_ends[0]);
+  }
+};
+
+TEST_P(StoreKilledTest, EveryCaptureIsWholeOrMarkedAndEarlierOnesAreIntact) {
+  const CaptureRecord earlier = StoreCapture(1);
+  KillAfter(GetParam());
+  Reopen();
+
+  const auto page = store_->ListCaptures({}, 1'000, "");
+  ASSERT_THAT(page, IsOk());
+  for (const CaptureRecord& record : page->captures) {
+    EXPECT_TRUE(IsTerminal(record.state)) << record.id;
+    if (record.state == CaptureState::kFailed) {
+      EXPECT_EQ(record.file_bytes, 0);
+      continue;
+    }
+    EXPECT_THAT(Sha256OfFile(File(record.id, ".profd")), IsOkAndHolds(record.file_sha256));
+    auto reader = store_->OpenReader(record.id);
+    ASSERT_THAT(reader, IsOk());
+    EXPECT_THAT(ReadAll(**reader), IsOk());
+    EXPECT_EQ((*reader)->record().state, record.state);
+  }
+  EXPECT_EQ(Get(earlier.id).file_sha256, earlier.file_sha256);
+  EXPECT_EQ(Get(earlier.id).state, CaptureState::kComplete);
+  StoreCapture(5'000);
+  EXPECT_THAT(store_->OpenReader(IdOf(5'000)), IsOk());
+}
+
+// Around every edge of a capture's life, and in the middle of chunks being written.
+INSTANTIATE_TEST_SUITE_P(AfterSteps, StoreKilledTest,
+                         testing::Values(1, 2, 3, 20, 25, 33, 45, 50, 61, 62, 63, 64, 65, 66, 95,
+                                         127, 128, 129));
+
+}  // namespace
+}  // namespace profd::store
