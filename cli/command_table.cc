@@ -4,8 +4,7 @@
 //      row (summary, arguments, flags, examples) and a function that runs it.
 //   2. Declare NameCommand() in command.h, add it to Commands() below and the file to
 //      CMakeLists.txt.
-//   3. Run tests/cli/update_generated.sh: --help, the completion scripts and the man page are
-//      made from the row, and a test compares the files in the tree with it.
+//   3. --help, the completion scripts and the man page follow from the row.
 //   4. Test it in tests/cli/commands_test.cc.
 #include <algorithm>
 

@@ -50,7 +50,7 @@ std::string Replaced(std::string_view text, char from, std::string_view to) {
 std::string BashOffer(Completes completes, const std::vector<std::string_view>& choices) {
   switch (completes) {
     case Completes::kNothing:
-      return "return";
+      return ":";
     case Completes::kFile:
       return "_profctl_files";
     case Completes::kCaptureFile:
@@ -64,7 +64,7 @@ std::string BashOffer(Completes completes, const std::vector<std::string_view>& 
     case Completes::kCommand:
       return StrCat("_profctl_words '", CommandNames(), "'");
   }
-  return "return";
+  return ":";
 }
 
 constexpr std::string_view kBashFunctions = R"SH(_profctl_words() {

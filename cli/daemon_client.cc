@@ -157,12 +157,15 @@ absl::Status DaemonClient::Impl::Translate(const grpc::Status& status,
         absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message()),
         std::string_view(reason->second.data(), reason->second.size()));
   }
+  // A daemon that is stopped by force cancels what is in progress.
+  const bool cancelled_by_peer = status.error_code() == grpc::StatusCode::CANCELLED && !Aborted();
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE || cancelled_by_peer) {
+    return WithReason(
+        absl::UnavailableError(StrCat("lost the connection to profd at ", endpoint_.address, " (",
+                                      status.error_message(), ")")),
+        kNoDaemonReason);
+  }
   switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-      return WithReason(
-          absl::UnavailableError(StrCat("lost the connection to profd at ", endpoint_.address, " (",
-                                        status.error_message(), ")")),
-          kNoDaemonReason);
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return WithReason(
           absl::DeadlineExceededError(StrCat("profd at ", endpoint_.address, " does not answer")),

@@ -29,14 +29,11 @@ constexpr Advice kAdvice[] = {
      "Install profctl and profd of one release; `profctl version` shows both."},
     {"NO_SUCH_PROCESS", kExitFailed, "`profctl ps` lists the processes that can be captured."},
     {"NO_SUCH_TARGET", kExitFailed, "`profctl ps` lists the processes that can be captured."},
-    {"NOT_INSTRUMENTED", kExitFailed,
-     "Load the client library in it: `import profd; profd.init()`, or link libprofd_client and "
-     "call "
-     "profd::Init(). It then shows up in `profctl ps`."},
+    {"NOT_INSTRUMENTED", kExitFailed, ""},
     {"NO_TARGETS", kExitFailed,
      "Start a program that loads the client library (`import profd; profd.init()`); it then shows "
      "up in `profctl ps`."},
-    {"AMBIGUOUS_TARGET", kExitUsage, "Name one with --pid, or capture them together with --all."},
+    {"SEVERAL_TARGETS", kExitUsage, ""},
     {"AMBIGUOUS_PID", kExitFailed, "`profctl ps` shows both pids; use that of the column PID."},
     {"OTHER_OWNER", kExitRefused, "Run profctl as the owner of that process, or as root."},
     {"NO_STEPS", kExitFailed, ""},
@@ -52,7 +49,6 @@ constexpr Advice kAdvice[] = {
      "`profctl node` shows the storage in use; `profctl delete ID` frees some."},
     {"REQUEST_ID_REUSED", kExitUsage, "Use a new --request-id for a new request."},
     {"TARGET_EXITED", kExitFailed, "Start it again, or capture another one; see `profctl ps`."},
-    {"AMBIGUOUS_ID", kExitUsage, "Type more of the id; `profctl captures` shows them whole."},
 };
 
 const Advice* Find(std::string_view reason) {

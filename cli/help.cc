@@ -85,7 +85,7 @@ std::string OverviewHelp() {
   }
   StrAppend(&text,
             "\nA first capture:\n"
-            "  profctl ps                        which processes can be captured\n"
+            "  profctl ps                          which processes can be captured\n"
             "  profctl trace --pid PID --steps 5   five whole steps, and the operator table\n"
             "\n`profctl COMMAND --help` says what a command takes; profctl(1) says the rest.\n"
             "Exit codes: 0 done, 1 failed, 2 wrong usage, 4 partial, 5 refused, 6 no daemon,\n"

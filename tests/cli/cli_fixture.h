@@ -1,0 +1,50 @@
+// A fake profd in a folder of its own, and profctl beside it.
+#ifndef PROFD_TESTS_CLI_CLI_FIXTURE_H_
+#define PROFD_TESTS_CLI_CLI_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/fake_profd.h"
+#include "tests/cli/profctl_process.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::cli {
+
+inline std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class CliTest : public ::testing::Test {
+ protected:
+  Environment environment() const { return {{"PROFD_SOCKET_DIR", profd_.socket_dir()}}; }
+  RunResult Run(const std::vector<std::string>& arguments) const {
+    return RunProfctl(arguments, environment());
+  }
+  // Runs with --json; stdout must be one object on one line.
+  nlohmann::json RunJson(std::vector<std::string> arguments, int exit_code = 0) const {
+    arguments.emplace_back("--json");
+    const RunResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
+    EXPECT_TRUE(nlohmann::json::accept(result.out)) << result.out;
+    return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  }
+  std::string Path(std::string_view name) const { return (folder_ / name).string(); }
+
+  store::TemporaryFolder folder_;
+  FakeProfd profd_{folder_.path()};
+};
+
+}  // namespace profd::cli
+
+#endif  // PROFD_TESTS_CLI_CLI_FIXTURE_H_

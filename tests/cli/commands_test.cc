@@ -1,0 +1,315 @@
+// Commands other than trace, against a fake profd or none.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+
+#include "daemon/base/unique_fd.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// ---- no daemon ----
+
+class NoDaemonTest : public ::testing::Test {
+ protected:
+  RunResult Run(const std::vector<std::string>& arguments) const {
+    return RunProfctl(arguments, {{"PROFD_SOCKET_DIR", folder_.path().string()}});
+  }
+  UniqueFd BindSocket() const {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = (folder_ / "control.sock").string();
+    std::memcpy(address.sun_path, path.data(), path.size());
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return socket;
+  }
+  store::TemporaryFolder folder_;
+};
+
+TEST_F(NoDaemonTest, EveryCommandThatNeedsOneSaysWhatItTriedAndWhatToDo) {
+  const std::string id = TestId(1);
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"ps"},
+                                             {"trace", "--steps", "5"},
+                                             {"captures"},
+                                             {"show", id},
+                                             {"ops", id},
+                                             {"steps", id},
+                                             {"memory", id},
+                                             {"export", id, "-o", (folder_ / "x.json").string()},
+                                             {"fetch", id, "-o", (folder_ / "x.profd").string()},
+                                             {"cancel", id},
+                                             {"delete", id},
+                                             {"node"}}) {
+    for (const bool json : {false, true}) {
+      std::vector<std::string> arguments = command;
+      if (json) arguments.emplace_back("--json");
+      const RunResult result = Run(arguments);
+      EXPECT_EQ(result.exit_code, 6) << command[0] << result.err;
+      EXPECT_EQ(result.out, "");
+      EXPECT_THAT(result.err, AllOf(HasSubstr((folder_ / "control.sock").string()),
+                                    HasSubstr("no such socket"), HasSubstr("Start one")));
+    }
+  }
+}
+
+TEST_F(NoDaemonTest, VersionAndHelpWorkWithout) {
+  EXPECT_THAT(Run({"version"}).out, AllOf(StartsWith("profctl "), HasSubstr("no profd answers")));
+  const RunResult json = Run({"version", "--json"});
+  EXPECT_EQ(json.exit_code, 0);
+  EXPECT_TRUE(nlohmann::json::parse(json.out)["profd"].is_null());
+  EXPECT_EQ(Run({"--version"}).exit_code, 0);
+  EXPECT_EQ(Run({"help"}).exit_code, 0);
+}
+
+TEST_F(NoDaemonTest, ASocketThatNobodyListensOnIsNoDaemon) {
+  BindSocket();
+  const RunResult result = Run({"ps"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("nobody listens"));
+}
+
+TEST_F(NoDaemonTest, OneThatAcceptsAndStaysSilentIsNoDaemon) {
+  const UniqueFd socket = BindSocket();
+  ASSERT_EQ(listen(socket.get(), 5), 0);
+  const RunResult result = Run({"node"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("does not answer"), HasSubstr("Start one")));
+}
+
+TEST_F(NoDaemonTest, WhatIsNoAddressIsWrongUsage) {
+  EXPECT_EQ(Run({"ps", "--address", "nonsense"}).exit_code, 2);
+  EXPECT_EQ(RunProfctl({"ps"}, {{"PROFD_ADDRESS", "nonsense"}}).exit_code, 2);
+}
+
+TEST_F(NoDaemonTest, UnknownCommandsNameTheNearest) {
+  const RunResult result = Run({"captrues"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("did you mean captures?"));
+  EXPECT_EQ(Run({}).exit_code, 2);
+  EXPECT_EQ(Run({"ops"}).exit_code, 2);
+  EXPECT_EQ(Run({"ps", "surplus"}).exit_code, 2);
+}
+
+// ---- with one ----
+
+using CommandsTest = CliTest;
+
+TEST_F(CommandsTest, TheAddressIsFoundInEveryWay) {
+  for (const Environment& environment :
+       {Environment{{"PROFD_SOCKET_DIR", profd_.socket_dir()}},
+        Environment{{"PROFD_ADDRESS", profd_.address()}, {"PROFD_SOCKET_DIR", "/nonexistent"}}}) {
+    EXPECT_EQ(RunProfctl({"node"}, environment).exit_code, 0);
+  }
+  EXPECT_EQ(RunProfctl({"node", "--address", profd_.address()}, {}).exit_code, 0);
+  EXPECT_EQ(RunProfctl({"--address", profd_.address(), "node"}, {}).exit_code, 0);
+}
+
+TEST_F(CommandsTest, TheFirstThatAnswersIsTaken) {
+  const FakeProfd of_user(folder_ / "profd");
+  // /run/profd may have a daemon on this machine; it is not what this test is about.
+  if (RunProfctl({"node"}, {}).exit_code == 0) GTEST_SKIP() << "a profd runs on this machine";
+  const RunResult result =
+      RunProfctl({"version", "--json"}, {{"XDG_RUNTIME_DIR", folder_.path().string()}});
+  EXPECT_EQ(nlohmann::json::parse(result.out)["profd"]["address"], of_user.address());
+}
+
+TEST_F(CommandsTest, PsListsAllPages) {
+  profd_.targets = {ATarget(1001), ATarget(1002), ATarget(1003)};
+  profd_.targets[2].clear_step_mark_count();
+  (*profd_.targets[0].mutable_metadata())["rank"] = "0";
+  const auto targets = RunJson({"ps"})["targets"];
+  ASSERT_EQ(targets.size(), 3);
+  EXPECT_EQ(targets[0]["pid"], 1001);
+  EXPECT_EQ(targets[0]["uid"], 1000);
+  EXPECT_EQ(targets[0]["command"], "python3 train.py");
+  EXPECT_EQ(targets[0]["current_step"], 42);
+  EXPECT_EQ(targets[0]["state"], "RUNNING");
+  EXPECT_EQ(targets[0]["metadata"]["rank"], "0");
+  EXPECT_EQ(targets[2]["current_step"], -1);
+  const RunResult result = Run({"ps"});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("COMMAND"), HasSubstr("1003")));
+}
+
+TEST_F(CommandsTest, HostileTextReachesNoTerminalAndNoParser) {
+  profd_.targets = {ATarget(1001)};
+  profd_.targets[0].set_command("\033]0;owned\007\r\n\"" + std::string(4096, 'x'));
+  EXPECT_THAT(Run({"ps"}).out, AllOf(Not(HasSubstr("\033")), Not(HasSubstr("\007"))));
+  EXPECT_EQ(RunJson({"ps"})["targets"][0]["command"], profd_.targets[0].command());
+
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.operators.add_rows()->set_name("a\x1b[2J\xFF\n" + std::string(4096, 'n'));
+  profd_.operators.set_row_count(1);
+  EXPECT_THAT(Run({"ops", TestId(1)}).out, Not(HasSubstr("\x1b")));
+  const auto rows = RunJson({"ops", TestId(1)})["rows"];
+  EXPECT_EQ(rows[0]["name"], "a\x1b[2J\xEF\xBF\xBD\n" + std::string(4096, 'n'));
+}
+
+TEST_F(CommandsTest, NodeAndVersionShowBothSides) {
+  EXPECT_EQ(RunJson({"node"})["clock"]["unix_ns"].get<int64_t>(), 1'790'003'725'000'000'123);
+  EXPECT_THAT(Run({"node"}).out, HasSubstr("up        1h 2m"));
+  EXPECT_EQ(RunJson({"version"})["profd"]["version"], "0.1.0");
+}
+
+TEST_F(CommandsTest, ADaemonWithoutTheApiWeNeedIsNamed) {
+  profd_.node.set_api_version(0);
+  profd_.node.set_version("0.0.9");
+  const RunResult result = Run({"ps"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("profd 0.0.9"), HasSubstr("one release")));
+  EXPECT_EQ(Run({"version"}).exit_code, 0);
+}
+
+TEST_F(CommandsTest, ANewerDaemonIsFine) {
+  profd_.node.set_api_version(7);
+  EXPECT_EQ(Run({"ps"}).exit_code, 0);
+}
+
+TEST_F(CommandsTest, ARequestThatTheDaemonDoesNotKnowIsAVersionProblem) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.on_report = {absl::StatusCode::kUnimplemented, "", "what?"};
+  const RunResult result = Run({"ops", TestId(1)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("does not know this request"));
+}
+
+TEST_F(CommandsTest, ShowTakesTheStartOfAnIdInAnyCase) {
+  profd_.captures[TestId(1234)] = ACapture(TestId(1234));
+  EXPECT_EQ(RunJson({"show", "01j"})["id"], TestId(1234));
+  EXPECT_EQ(RunJson({"show", "captures/" + TestId(1234)})["id"], TestId(1234));
+  EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("Quality A"));
+  EXPECT_EQ(Run({"show", "01K"}).exit_code, 1);
+  EXPECT_EQ(Run({"show", "not-an-id"}).exit_code, 2);
+  profd_.captures[TestId(1235)] = ACapture(TestId(1235));
+  EXPECT_EQ(Run({"show", "01J"}).exit_code, 2);
+}
+
+TEST_F(CommandsTest, ShowTakesAGroup) {
+  for (const int number : {1, 2}) {
+    v1::Capture capture = ACapture(TestId(number));
+    capture.set_group("groups/" + TestId(7000));
+    profd_.captures[TestId(number)] = capture;
+  }
+  EXPECT_EQ(RunJson({"show", TestId(7000)})["captures"].size(), 2);
+  EXPECT_THAT(Run({"show", TestId(7000)}).out, HasSubstr("2 targets"));
+}
+
+TEST_F(CommandsTest, CapturesTurnsPagesAndRowsAreWholeCaptures) {
+  for (int number = 5; number >= 1; --number) {
+    profd_.captures[TestId(number)] = ACapture(TestId(number));
+    profd_.newest_first.push_back(TestId(number));
+  }
+  const auto captures = RunJson({"captures"})["captures"];
+  ASSERT_EQ(captures.size(), 5);
+  EXPECT_EQ(captures[0]["id"], TestId(5));
+  EXPECT_EQ(captures[0], RunJson({"show", TestId(5)}));
+  EXPECT_EQ(captures[4]["steps"].size(), 5);
+  EXPECT_EQ(RunJson({"captures", "--limit", "3"})["captures"].size(), 3);
+  const RunResult table = Run({"captures", "--limit", "3"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr(TestId(3)), Not(HasSubstr(TestId(2))), HasSubstr("more")));
+}
+
+TEST_F(CommandsTest, CapturesSendsItsFilters) {
+  Run({"captures", "--label=a=b", "--pid=77", "--name=slow", "--state=partial,FAILED",
+       "--since=2026-11-20T10:00:00Z", "--deleted"});
+  ASSERT_THAT(profd_.lists(), SizeIs(1));
+  const auto filter = profd_.lists()[0].filter();
+  EXPECT_EQ(filter.labels().at("a"), "b");
+  EXPECT_EQ(filter.pid(), 77);
+  EXPECT_EQ(filter.display_name(), "slow");
+  EXPECT_EQ(filter.states_size(), 2);
+  EXPECT_EQ(filter.states(0), v1::Capture::PARTIAL);
+  EXPECT_EQ(filter.since().seconds(), 1'795'168'800);
+  EXPECT_TRUE(filter.include_deleted());
+  EXPECT_EQ(Run({"captures", "--since", "2h"}).exit_code, 0);
+  EXPECT_EQ(Run({"captures", "--since", "yesterday"}).exit_code, 2);
+  EXPECT_EQ(Run({"captures", "--state", "SLEEPING"}).exit_code, 2);
+  EXPECT_THAT(Run({"captures"}).out, HasSubstr("No captures match"));
+}
+
+TEST_F(CommandsTest, OpsPassesItsOptionsAndPeopleGetFewerRows) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  Run({"ops", "01J", "--sort", "cpu_total", "--by-step", "--step", "12"});
+  RunJson({"ops", "01J"});
+  RunJson({"ops", "01J", "--limit", "3"});
+  const auto calls = profd_.operator_calls();
+  ASSERT_THAT(calls, SizeIs(3));
+  EXPECT_EQ(calls[0].capture(), "captures/" + TestId(1));
+  EXPECT_EQ(calls[0].sort(), v1::GetOperatorsRequest::CPU_TOTAL);
+  EXPECT_TRUE(calls[0].by_step());
+  EXPECT_EQ(calls[0].step(), 12);
+  EXPECT_EQ(calls[0].limit(), 50);
+  EXPECT_EQ(calls[1].limit(), 0);
+  EXPECT_FALSE(calls[1].has_step());
+  EXPECT_EQ(calls[2].limit(), 3);
+  EXPECT_EQ(Run({"ops", "01J", "--sort", "size"}).exit_code, 2);
+}
+
+TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
+  v1::Capture capture = ACapture(TestId(1));
+  capture.set_quality("C");
+  capture.set_dropped_event_count(100'000);
+  (*capture.mutable_dropped_by_reason())["no_chunk"] = 100'000;
+  profd_.captures[TestId(1)] = capture;
+  for (const std::string report : {"ops", "steps", "memory"}) {
+    EXPECT_THAT(Run({report, "01J"}).out,
+                AllOf(HasSubstr("Quality C: 100,000 of 1,334,567 events were lost"),
+                      HasSubstr("raise --memory")));
+    EXPECT_EQ(RunJson({report, "01J"})["dropped_event_count"], 100'000);
+  }
+}
+
+TEST_F(CommandsTest, StepsAndMemoryKeepTheirContract) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  v1::StepRow* row = profd_.steps.add_rows();
+  row->set_index(11);
+  row->set_duration_ns(10);
+  v1::DeviceMemory* device = profd_.memory.add_devices();
+  device->set_device("cpu:0");
+  device->set_peak_bytes(int64_t{1} << 60);
+  device->set_peak_time_ns(7);
+  device->add_point_time_ns(7);
+  device->add_point_allocated_bytes(int64_t{1} << 60);
+  EXPECT_EQ(RunJson({"steps", "01J"})["steps"][0]["index"], 11);
+  const auto memory = RunJson({"memory", "01J"})["devices"][0];
+  EXPECT_EQ(memory["device"], "cpu:0");
+  EXPECT_EQ(memory["peak_bytes"].get<int64_t>(), int64_t{1} << 60);
+  EXPECT_EQ(memory["points"], nlohmann::json::array({{7, int64_t{1} << 60}}));
+  EXPECT_EQ(Run({"memory", "01J", "--max-points", "3"}).exit_code, 2);
+}
+
+TEST_F(CommandsTest, CancelAndDeleteTakeSeveralAndGoOnAfterAFailure) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.captures[TestId(2)] = ACapture(TestId(2));
+  const RunResult cancelled = Run({"cancel", TestId(1), TestId(2)});
+  EXPECT_EQ(cancelled.exit_code, 0);
+  EXPECT_EQ(cancelled.out, TestId(1) + " COMPLETE\n" + TestId(2) + " COMPLETE\n");
+  const RunResult deleted = Run({"delete", TestId(1), TestId(9), TestId(2)});
+  EXPECT_EQ(deleted.exit_code, 1);
+  EXPECT_EQ(deleted.out, TestId(1) + " deleted\n" + TestId(2) + " deleted\n");
+  EXPECT_THAT(deleted.err, HasSubstr("no capture " + TestId(9)));
+  EXPECT_EQ(RunJson({"delete", TestId(9)}, 1)["errors"][0]["id"], TestId(9));
+  profd_.on_delete = {absl::StatusCode::kFailedPrecondition, "CAPTURE_LIVE", "cancel it first"};
+  EXPECT_EQ(Run({"delete", TestId(1)}).exit_code, 5);
+}
+
+TEST_F(CommandsTest, AFullDiskBehindStdoutIsAFailure) {
+  // As `profctl ps > /dev/full` in a shell.
+  const int status = std::system(("PROFD_SOCKET_DIR='" + profd_.socket_dir() +
+                                  "' \"$PROFD_BUILD_DIR/bin/profctl\" "
+                                  "ps --json >/dev/full 2>/dev/null")
+                                     .c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+}  // namespace
+}  // namespace profd::cli

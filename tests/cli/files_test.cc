@@ -1,0 +1,221 @@
+// fetch, export, and reports over fetched files with no daemon.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// A capture file as the daemon writes it; `record` gets its size and sha256.
+absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord& record) {
+  store::CaptureFileWriter::Options options;
+  options.directory = directory;
+  options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
+  ASSIGN_OR_RETURN(const auto writer,
+                   store::CaptureFileWriter::Create(record, Clock::Real(), std::move(options)));
+  store::StepPattern pattern(1);
+  RETURN_IF_ERROR(store::IntroducePattern(pattern, 1, *writer));
+  int64_t steps_at[3] = {0, 0, 0};
+  for (int step = 0; step < 2; ++step) {
+    RETURN_IF_ERROR(writer->AppendRanges(0, pattern.NextRanges()));
+    RETURN_IF_ERROR(writer->AppendMemory(0, pattern.Memory()));
+    steps_at[step + 1] = pattern.now_ns();
+  }
+  for (int64_t step = 0; step < 3; ++step) {
+    const StepRow mark = {.time_ns = steps_at[step], .step = 7 + step};
+    RETURN_IF_ERROR(writer->AppendSteps(0, {&mark, 1}));
+  }
+  record = store::FinishedRecord(
+      record, {.start_ns = 0, .end_ns = steps_at[2], .first_step = 7, .end_step = 9});
+  return writer->Finish(record, 0);
+}
+
+class FilesTest : public CliTest {
+ protected:
+  FilesTest() {
+    CaptureRecord record = store::NewRecord(TestId(1));
+    const absl::Status written = WriteCapture(folder_.path(), record);
+    EXPECT_TRUE(written.ok()) << written;
+    whole_ = Path(TestId(1) + ".profd");
+    profd_.file_bytes = ReadFile(whole_);
+    profd_.file_sha256 = record.file_sha256;
+    v1::Capture capture = ACapture(TestId(1));
+    capture.set_file_bytes(record.file_bytes);
+    capture.set_file_sha256(record.file_sha256);
+    profd_.captures[TestId(1)] = capture;
+  }
+  std::string part() const { return Path("x.profd." + TestId(1) + ".part"); }
+  RunResult Fetch() const { return Run({"fetch", "01J", "-o", Path("x.profd")}); }
+  // With no daemon in reach.
+  RunResult Offline(const std::vector<std::string>& arguments) const {
+    return RunProfctl(arguments, {{"PROFD_SOCKET_DIR", "/nonexistent"}});
+  }
+  nlohmann::json OfflineJson(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const RunResult result = Offline(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+
+  std::string whole_;
+};
+
+// ---- fetch ----
+
+TEST_F(FilesTest, FetchCopiesChecksAndPrintsThePath) {
+  const RunResult result = Fetch();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, Path("x.profd") + "\n");
+  EXPECT_EQ(ReadFile(Path("x.profd")), profd_.file_bytes);
+  EXPECT_FALSE(std::filesystem::exists(part()));
+  struct stat stat {};
+  ASSERT_EQ(::stat(Path("x.profd").c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_mode & 0777, 0600U);
+}
+
+TEST_F(FilesTest, ACutDownloadGoesOnWhereItStopped) {
+  profd_.break_download_after = 3000;
+  const RunResult cut = Fetch();
+  EXPECT_EQ(cut.exit_code, 6);
+  EXPECT_THAT(cut.err, HasSubstr("run the same again"));
+  EXPECT_TRUE(std::filesystem::exists(part()));
+  EXPECT_EQ(Fetch().exit_code, 0);
+  EXPECT_EQ(ReadFile(Path("x.profd")), profd_.file_bytes);
+  EXPECT_THAT(profd_.download_offsets(), ElementsAre(0, 3000));
+}
+
+TEST_F(FilesTest, APartOfSomethingElseIsFetchedAnew) {
+  std::ofstream(part()) << std::string(2000, '?');
+  EXPECT_EQ(Fetch().exit_code, 0);
+  EXPECT_EQ(ReadFile(Path("x.profd")), profd_.file_bytes);
+  EXPECT_THAT(profd_.download_offsets(), ElementsAre(2000, 0));
+}
+
+TEST_F(FilesTest, APartLongerThanTheFileIsFetchedAnew) {
+  std::ofstream(part()) << std::string(profd_.file_bytes.size() + 1, '?');
+  EXPECT_EQ(Fetch().exit_code, 0);
+  EXPECT_THAT(profd_.download_offsets(), ElementsAre(0));
+}
+
+TEST_F(FilesTest, WhatDoesNotHashAsStatedGetsNoName) {
+  profd_.file_bytes[100] ^= 1;
+  const RunResult result = Fetch();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("sha256"));
+  EXPECT_FALSE(std::filesystem::exists(Path("x.profd")));
+  EXPECT_FALSE(std::filesystem::exists(part()));
+}
+
+TEST_F(FilesTest, TwoAtOnceDoNotMix) {
+  const UniqueFd other(open(part().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(flock(other.get(), LOCK_EX), 0);
+  const RunResult result = Fetch();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("another profctl"));
+}
+
+TEST_F(FilesTest, ALinkInPlaceOfThePartIsNotFollowed) {
+  std::ofstream(Path("victim")) << "precious";
+  std::filesystem::create_symlink(Path("victim"), part());
+  EXPECT_EQ(Fetch().exit_code, 1);
+  EXPECT_EQ(ReadFile(Path("victim")), "precious");
+}
+
+TEST_F(FilesTest, ThereIsNothingToFetchOfACaptureWithoutAFile) {
+  profd_.captures[TestId(1)].set_deleted(true);
+  const RunResult result = Fetch();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("it was deleted"));
+  EXPECT_EQ(Run({"fetch", "01J", "-o", Path("x.json")}).exit_code, 2);
+}
+
+TEST_F(FilesTest, TraceFetchesTheCaptureItself) {
+  profd_.targets = {ATarget(4711)};
+  profd_.ends_as = profd_.captures[TestId(1)];
+  const RunResult result = Run({"trace", "-o", Path("t.profd")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(ReadFile(Path("t.profd")), profd_.file_bytes);
+}
+
+// ---- offline ----
+
+TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
+  EXPECT_EQ(OfflineJson({"show", whole_})["id"], TestId(1));
+  EXPECT_EQ(OfflineJson({"show", whole_})["steps"].size(), 2);
+  EXPECT_EQ(OfflineJson({"steps", whole_})["steps"][1]["index"], 8);
+  EXPECT_GT(OfflineJson({"ops", whole_})["rows"].size(), 100);
+  EXPECT_EQ(OfflineJson({"ops", whole_, "--limit", "3"})["rows"].size(), 3);
+  EXPECT_EQ(OfflineJson({"memory", whole_})["devices"].size(), 1);
+  EXPECT_EQ(Offline({"ops", whole_, "--step", "99"}).exit_code, 2);
+  for (const std::string report : {"show", "ops", "steps", "memory"}) {
+    EXPECT_THAT(Offline({report, whole_}).out, HasSubstr("Quality A"));
+  }
+}
+
+TEST_F(FilesTest, ExportTakesAFileToo) {
+  for (const std::string name : {"a.json", "a.json.gz", "a.pftrace"}) {
+    const RunResult result = Offline({"export", whole_, "-o", Path(name)});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, Path(name) + "\n");
+  }
+  const auto trace = nlohmann::json::parse(ReadFile(Path("a.json")), nullptr, false);
+  EXPECT_GT(trace["traceEvents"].size(), 1000);
+  EXPECT_EQ(ReadFile(Path("a.json.gz")).substr(0, 2), "\x1f\x8b");
+}
+
+TEST_F(FilesTest, StdoutIsAFileLikeAnyOther) {
+  const RunResult result = Offline({"export", whole_, "--format", "chrome", "-o", "-"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(nlohmann::json::accept(result.out));
+  EXPECT_EQ(Offline({"export", whole_, "-o", "-"}).exit_code, 2);
+  EXPECT_EQ(Offline({"export", whole_, "-o", "-", "--format", "chrome", "--json"}).exit_code, 2);
+}
+
+TEST_F(FilesTest, ExportSaysWhatItMade) {
+  const auto made = RunJson({"export", "01J", "--format", "chrome", "-o", Path("t.gz")});
+  EXPECT_EQ(made["format"], "chrome-gz");
+  EXPECT_EQ(made["path"], Path("t.gz"));
+  EXPECT_EQ(made["bytes"], profd_.trace_bytes.size());
+  ASSERT_THAT(profd_.exports(), SizeIs(1));
+  EXPECT_EQ(profd_.exports()[0].format(), v1::ExportTraceRequest::CHROME_GZ);
+  EXPECT_EQ(Run({"export", "01J"}).exit_code, 2);
+  EXPECT_EQ(Run({"export", "01J", "-o", Path("t.txt")}).exit_code, 2);
+  EXPECT_EQ(Run({"export", "01J", "-o", Path("t.profd")}).exit_code, 2);
+}
+
+TEST_F(FilesTest, WhatIsNoCaptureFailsAndSaysSo) {
+  std::ofstream(Path("text.profd")) << "not a capture";
+  std::ofstream(Path("empty.profd"));
+  std::string damaged = profd_.file_bytes;
+  damaged.resize(damaged.size() / 2);
+  std::ofstream(Path("cut.profd")) << damaged;
+  for (const std::string& file : {Path("text.profd"), Path("empty.profd"), Path("cut.profd"),
+                                  Path("none.profd"), folder_.path().string()}) {
+    for (const std::string report : {"show", "ops", "steps", "memory"}) {
+      const RunResult result = Offline({report, file, "--json"});
+      EXPECT_EQ(result.exit_code, 1) << report << " " << file;
+      EXPECT_EQ(result.out, "");
+      EXPECT_THAT(result.err, HasSubstr("profctl: "));
+    }
+  }
+}
+
+TEST_F(FilesTest, AnOldFileStaysUntilTheNewOneIsWhole) {
+  std::ofstream(Path("old.json")) << "old";
+  std::ofstream(Path("cut.profd")) << profd_.file_bytes.substr(0, 5000);
+  EXPECT_EQ(Offline({"export", Path("cut.profd"), "-o", Path("old.json")}).exit_code, 1);
+  EXPECT_EQ(ReadFile(Path("old.json")), "old");
+}
+
+}  // namespace
+}  // namespace profd::cli

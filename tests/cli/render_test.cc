@@ -1,0 +1,404 @@
+// Tables and reports for people: what they say, not how wide they are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/group_view.h"
+#include "cli/output_file.h"
+#include "cli/render_capture.h"
+#include "cli/render_reports.h"
+#include "cli/render_targets.h"
+#include "cli/style.h"
+#include "cli/table.h"
+#include "cli/units.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The words of each line: alignment is Table's business, content is the renderers'.
+std::vector<std::string> Squeezed(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else if (c != ' ' || (!lines.back().empty() && lines.back().back() != ' ')) {
+      lines.back().push_back(c);
+    }
+  }
+  lines.pop_back();
+  return lines;
+}
+
+CaptureView AView() {
+  CaptureRecord record;
+  record.id = "01J00000000000000000000001";
+  record.state = CaptureState::kComplete;
+  record.ended_by = EndedBy::kSteps;
+  record.spec.steps = 2;
+  record.target.pid = 4711;
+  record.target.command = "python3 train.py";
+  record.start_unix_ns = 1'790'000'001'000'000'123;
+  record.covered_ns = 20'000'000;
+  record.covered_steps = 2;
+  record.windows = {{.start_ns = 0, .end_ns = 20'000'000, .first_step = 7, .end_step = 9}};
+  record.event_count = 990;
+  record.file_bytes = 100;
+  record.step_before_ns = 10'000'000;
+  record.step_during_ns = 10'500'000;
+  return ViewOf(record,
+                {{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000},
+                 {.index = 8, .window = 0, .start_ns = 10'000'000, .duration_ns = 10'000'000}});
+}
+
+// ---- units ----
+
+TEST(UnitsTest, TimesAreWrittenAsTorchDoes) {
+  EXPECT_EQ(FormatNs(0), "0.000us");
+  EXPECT_EQ(FormatNs(12'345), "12.345us");
+  EXPECT_EQ(FormatNs(1'234'567), "1.235ms");
+  EXPECT_EQ(FormatNs(1'234'567'890), "1.235s");
+  EXPECT_EQ(FormatNs(-1'500), "-1.500us");
+}
+
+TEST(UnitsTest, BytesCountIn1024AndKeepTheirSign) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1024), "1.00 KiB");
+  EXPECT_EQ(FormatBytes(-1536), "-1.50 KiB");
+  EXPECT_EQ(FormatBytes((int64_t{1} << 30) - 1), "1.00 GiB");
+  EXPECT_EQ(FormatBytes(int64_t{12} << 30), "12.0 GiB");
+}
+
+TEST(UnitsTest, CountsAreGroupedByThousands) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(999), "999");
+  EXPECT_EQ(FormatCount(-1234), "-1,234");
+  EXPECT_EQ(FormatCount(1234567), "1,234,567");
+}
+
+TEST(UnitsTest, SharesOfNothingAreNotNumbers) {
+  EXPECT_EQ(FormatPercent(1, 8), "12.50%");
+  EXPECT_EQ(FormatPercent(1, 0), "-");
+}
+
+TEST(UnitsTest, AgesHaveTwoUnitsAtMost) {
+  EXPECT_EQ(FormatAge(absl::Seconds(5)), "5s");
+  EXPECT_EQ(FormatAge(absl::Seconds(3600)), "1h");
+  EXPECT_EQ(FormatAge(absl::Seconds(90061)), "1d 1h");
+  EXPECT_EQ(FormatAge(-absl::Seconds(5)), "0s");
+}
+
+// ---- widths ----
+
+TEST(WidthTest, WideAndCombiningCharactersCountAsTheyShow) {
+  EXPECT_EQ(DisplayWidth("abc"), 3);
+  EXPECT_EQ(DisplayWidth("é"), 1);
+  EXPECT_EQ(DisplayWidth("e\xCC\x81"), 1);
+  EXPECT_EQ(DisplayWidth("層正規化"), 8);
+}
+
+TEST(WidthTest, CuttingNeverSplitsACharacter) {
+  EXPECT_EQ(CutToWidth("abcdef", 6), "abcdef");
+  EXPECT_EQ(CutToWidth("abcdef", 4), "abc…");
+  EXPECT_EQ(CutToWidth("層正規化", 4), "層…");
+  EXPECT_EQ(CutToWidth("abc", 0), "");
+}
+
+Table NarrowTable() {
+  Table table({{.title = "Name", .right = false, .flexible = true},
+               {.title = "Rare", .drop_order = 2},
+               {.title = "Often", .drop_order = 1},
+               {.title = "Always"}});
+  table.AddRow({std::string(200, 'n'), "1", "2", "3"});
+  table.AddRow({"x\x1b[31m\ny", "10", "20", "30"});
+  return table;
+}
+
+TEST(TableTest, OnATerminalEveryLineFits) {
+  for (int width = 30; width < 240; width += 7) {
+    const Style style{.is_terminal = true, .width = width, .colour = false};
+    for (const std::string& line : Squeezed(NarrowTable().Render(style))) {
+      EXPECT_LE(DisplayWidth(line), static_cast<size_t>(width));
+      EXPECT_THAT(line, Not(HasSubstr("\x1b")));
+    }
+  }
+}
+
+TEST(TableTest, TheLeastImportantColumnGoesFirst) {
+  const Style style{.is_terminal = true, .width = 36, .colour = false};
+  const std::string text = NarrowTable().Render(style);
+  EXPECT_THAT(text, Not(HasSubstr("Rare")));
+  EXPECT_THAT(text, HasSubstr("Always"));
+  EXPECT_THAT(text, HasSubstr("…"));
+}
+
+TEST(TableTest, ElsewhereNothingIsCutOrLeftOut) {
+  const std::string text = NarrowTable().Render(Style{});
+  EXPECT_THAT(text, HasSubstr(std::string(200, 'n')));
+  EXPECT_THAT(text, HasSubstr("Rare"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+// ---- operators ----
+
+report::OpTable TwoOps() {
+  report::OpTable table;
+  table.rows = {{.name = "aten::mm",
+                 .step = -1,
+                 .calls = 3,
+                 .self_cpu_ns = 75'000,
+                 .cpu_total_ns = 90'000,
+                 .min_ns = 20'000,
+                 .max_ns = 40'000},
+                {.name = "loss",
+                 .step = -1,
+                 .calls = 1,
+                 .self_cpu_ns = 25'000,
+                 .cpu_total_ns = 25'000,
+                 .min_ns = 25'000,
+                 .max_ns = 25'000}};
+  table.self_cpu_total_ns = 100'000;
+  table.row_count = 2;
+  return table;
+}
+
+TEST(RenderOpsTest, HasTheColumnsAndTheFooterOfTorch) {
+  const std::vector<std::string> lines = Squeezed(RenderOps(TwoOps(), false, Style{}));
+  ASSERT_EQ(lines.size(), 5);
+  EXPECT_EQ(lines[0], "Name Self CPU % Self CPU CPU total % CPU total CPU time avg # of Calls");
+  EXPECT_EQ(lines[2], "aten::mm 75.00% 75.000us 90.00% 90.000us 30.000us 3");
+  EXPECT_EQ(lines[3], "loss 25.00% 25.000us 25.00% 25.000us 25.000us 1");
+  EXPECT_EQ(lines[4], "Self CPU time total: 100.000us");
+}
+
+TEST(RenderOpsTest, RowsThatALimitLeftOutAreCounted) {
+  report::OpTable table = TwoOps();
+  table.row_count = 1002;
+  EXPECT_THAT(RenderOps(table, false, Style{}), HasSubstr("1,000 more rows"));
+}
+
+TEST(RenderOpsTest, WithoutRangesItSaysHowToGetSome) {
+  const std::string text = RenderOps({}, false, Style{});
+  EXPECT_THAT(text, HasSubstr("Self CPU"));
+  EXPECT_THAT(text, HasSubstr("annotate"));
+}
+
+TEST(OpsJsonTest, NamesAreWholeAndNumbersAreNumbers) {
+  report::OpTable table = TwoOps();
+  table.rows[0].name = std::string(4096, 'x') + "\xFF\"";
+  JsonWriter json;
+  WriteOpsJson(AView(), table, false, json);
+  const auto parsed = nlohmann::json::parse(json.TakeLine());
+  EXPECT_EQ(parsed["rows"][0]["name"], std::string(4096, 'x') + "\xEF\xBF\xBD\"");
+  EXPECT_EQ(parsed["rows"][0]["calls"], 3);
+  EXPECT_EQ(parsed["rows"][0]["self_cpu_ns"], 75'000);
+  EXPECT_EQ(parsed["rows"][0]["cpu_total_ns"], 90'000);
+  EXPECT_EQ(parsed["self_cpu_total_ns"], 100'000);
+  EXPECT_EQ(parsed["quality"], "A");
+  EXPECT_FALSE(parsed["rows"][0].contains("step"));
+}
+
+// ---- steps ----
+
+TEST(RenderStepsTest, ShowsOutliersAndTheSpread) {
+  report::StepTable table;
+  table.rows = {
+      {{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000}, false},
+      {{.index = 8, .window = 0, .start_ns = 10'000'000, .duration_ns = 30'000'000}, true}};
+  table.min_ns = table.median_ns = 10'000'000;
+  table.mean_ns = 20'000'000;
+  table.max_ns = 30'000'000;
+  table.outlier_threshold_ns = 12'000'000;
+  const std::vector<std::string> lines = Squeezed(RenderSteps(table, Style{}));
+  EXPECT_EQ(lines[3], "8 10.000ms 30.000ms 300.00% outlier");
+  EXPECT_EQ(lines[4], "2 steps: min 10.000ms, median 10.000ms, mean 20.000ms, max 30.000ms");
+  EXPECT_EQ(lines[5], "1 outlier (above 12.000ms)");
+}
+
+TEST(RenderStepsTest, ACaptureByTimeHasNone) {
+  EXPECT_THAT(RenderSteps({}, Style{}), HasSubstr("No whole step"));
+}
+
+// ---- memory ----
+
+report::MemoryTimeline OneDevice() {
+  report::DeviceMemory device;
+  device.device = "cuda:0";
+  device.relative = true;
+  device.peak_bytes = 3 << 20;
+  device.peak_time_ns = 12'000'000;
+  device.unknown_free_count = 2;
+  device.unknown_free_bytes = 2048;
+  device.allocation_count = 3;
+  device.peak_by_category = {{.name = "activation", .bytes = 2 << 20, .blocks = 2}};
+  device.peak_by_op = {{.name = "forward", .bytes = 2 << 20, .blocks = 2}};
+  device.peak_older_bytes = 1 << 20;
+  device.points = {{0, 1 << 20}, {12'000'000, 3 << 20}, {15'000'000, 0}};
+  return {{device}};
+}
+
+TEST(RenderMemoryTest, SaysPeakStepRelativeAndWhatWasAlive) {
+  const std::string text = RenderMemory(AView(), OneDevice(), 0, Style{});
+  EXPECT_THAT(text, HasSubstr("Device cuda:0"));
+  EXPECT_THAT(text, HasSubstr("Peak 3.00 MiB at 12.000ms (step 8)"));
+  EXPECT_THAT(text, HasSubstr("Relative"));
+  EXPECT_THAT(text, HasSubstr("2 frees (2.00 KiB) were of blocks allocated before the window"));
+  EXPECT_THAT(text, HasSubstr("activation"));
+  EXPECT_THAT(text, HasSubstr("forward"));
+  EXPECT_THAT(text, HasSubstr("66.67%"));
+  EXPECT_THAT(text, HasSubstr("(allocated before the window)"));
+}
+
+TEST(RenderMemoryTest, WithoutEventsItSaysHowToGetSome) {
+  EXPECT_THAT(RenderMemory(AView(), {}, 0, Style{}), HasSubstr("profd_alloc"));
+}
+
+TEST(PlotMemoryTest, EveryColumnShowsItsHighestAndAValueHoldsUntilTheNext) {
+  const std::string plot = PlotMemory({{0, 50}, {500, 100}, {501, 0}, {900, 50}}, 1000, 10, 1);
+  EXPECT_THAT(plot, HasSubstr("│▄▄▄▄▄█   ▄\n"));
+}
+
+TEST(PlotMemoryTest, NegativeAndHugeValuesDraw) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const auto& points : std::vector<std::vector<report::MemoryPoint>>{
+           {{0, -5}, {10, -1}}, {{0, kMax}, {kMax, -kMax}}, {{-kMax, 1}, {kMax, 2}}, {{3, 0}}}) {
+    const std::string plot = PlotMemory(points, 0, 40, 8);
+    EXPECT_THAT(plot, HasSubstr("└"));
+  }
+  EXPECT_EQ(PlotMemory({}, 100, 40, 8), "");
+}
+
+TEST(MemoryJsonTest, PointsArePairs) {
+  JsonWriter json;
+  WriteMemoryJson(AView(), OneDevice(), json);
+  const auto device = nlohmann::json::parse(json.TakeLine())["devices"][0];
+  EXPECT_EQ(device["device"], "cuda:0");
+  EXPECT_EQ(device["peak_bytes"], 3 << 20);
+  EXPECT_EQ(device["peak_time_ns"], 12'000'000);
+  EXPECT_EQ(device["points"][1], nlohmann::json::array({12'000'000, 3 << 20}));
+  EXPECT_EQ(device["relative"], true);
+}
+
+// ---- captures ----
+
+TEST(RenderCaptureTest, SaysWhatWasAskedCoveredAndHowFarToTrustIt) {
+  const std::string text = RenderCapture(AView(), Style{});
+  EXPECT_THAT(text, HasSubstr("01J00000000000000000000001  COMPLETE (steps)"));
+  EXPECT_THAT(text, HasSubstr("2 steps (7 to 8), 20.000ms"));
+  EXPECT_THAT(text, HasSubstr("10.500ms in the window, 10.000ms before (+5.0%)"));
+  EXPECT_THAT(text, HasSubstr("Quality A: no event was lost"));
+}
+
+TEST(RenderQualityTest, LossesAreCountedByCauseWithARemedy) {
+  CaptureView view = AView();
+  view.quality = "B";
+  view.dropped_event_count = 10;
+  view.dropped_by_reason = {{"no_chunk", 9}, {"made_up_by_a_newer_profd", 1}};
+  const std::string text = RenderQuality(view, Style{});
+  EXPECT_THAT(text, HasSubstr("10 of 1,000 events were lost (1.00%)"));
+  EXPECT_THAT(text, HasSubstr("no_chunk 9: capture memory was full: raise --memory"));
+  EXPECT_THAT(text, HasSubstr("made_up_by_a_newer_profd 1\n"));
+}
+
+TEST(RenderQualityTest, PartialSaysWhy) {
+  CaptureView view = AView();
+  view.record.state = CaptureState::kPartial;
+  view.state = "PARTIAL";
+  view.ended_by = "byte_cap";
+  EXPECT_THAT(RenderQuality(view, Style{}), HasSubstr("PARTIAL, ended by byte_cap: "));
+}
+
+TEST(RenderQualityTest, ColourIsOnlyForTerminals) {
+  EXPECT_THAT(RenderQuality(AView(), Style{}), Not(HasSubstr("\033")));
+  EXPECT_THAT(RenderQuality(AView(), Style{.is_terminal = true, .width = 80, .colour = true}),
+              HasSubstr("\033[32m"));
+}
+
+TEST(CaptureJsonTest, HasTheFieldsThatScriptsRelyOn) {
+  JsonWriter json;
+  WriteCaptureJson(AView(), "/tmp/x.json", json);
+  const auto parsed = nlohmann::json::parse(json.TakeLine());
+  EXPECT_EQ(parsed["id"], "01J00000000000000000000001");
+  EXPECT_EQ(parsed["state"], "COMPLETE");
+  EXPECT_EQ(parsed["ended_by"], "steps");
+  EXPECT_EQ(parsed["start_unix_ns"].get<int64_t>(), 1'790'000'001'000'000'123);
+  EXPECT_EQ(
+      parsed["steps"][1],
+      (nlohmann::json{
+          {"index", 8}, {"window", 0}, {"start_ns", 10'000'000}, {"duration_ns", 10'000'000}}));
+  EXPECT_EQ(parsed["event_count"], 990);
+  EXPECT_EQ(parsed["dropped_event_count"], 0);
+  EXPECT_EQ(parsed["path"], "/tmp/x.json");
+}
+
+// ---- targets ----
+
+TEST(RenderTargetsTest, ChildrenStandBelowTheirParentsAndCirclesEnd) {
+  std::vector<TargetInfo> targets(4);
+  targets[0] = {.pid = 20, .parent_pid = 10, .command = "child"};
+  targets[1] = {.pid = 10, .parent_pid = 1, .command = "parent"};
+  targets[2] = {.pid = 30, .parent_pid = 31, .command = "ring a"};
+  targets[3] = {.pid = 31, .parent_pid = 30, .command = "ring b"};
+  const std::vector<std::string> lines = Squeezed(RenderTargets(targets, Style{}));
+  ASSERT_EQ(lines.size(), 6);
+  EXPECT_THAT(lines[2], HasSubstr("parent"));
+  EXPECT_THAT(lines[3], HasSubstr("child"));
+}
+
+TEST(RenderTargetsTest, ContainersShowBothPids) {
+  std::vector<TargetInfo> targets = {
+      {.pid = 4000, .namespace_pid = 7, .foreign_namespace = true, .command = "python"}};
+  const std::string text = RenderTargets(targets, Style{});
+  EXPECT_THAT(text, HasSubstr("NSPID"));
+  EXPECT_THAT(Squeezed(text)[2], ::testing::StartsWith("4000 7 "));
+}
+
+TEST(RenderTargetsTest, NoneSaysHowToGetOne) {
+  EXPECT_THAT(RenderTargets({}, Style{}), HasSubstr("profd.init()"));
+}
+
+// ---- groups and files ----
+
+TEST(GroupTest, ThoseThatMissedAreNamedWithTheReason) {
+  std::vector<CaptureView> views = {AView(), AView()};
+  views[1].record.state = CaptureState::kFailed;
+  views[1].state = "FAILED";
+  views[1].record.target.pid = 4712;
+  views[1].record.error_message = "target 4712 ended before anything was recorded";
+  EXPECT_THAT(RenderGroup(views, Style{}), HasSubstr("pid 4712 is FAILED: target 4712 ended"));
+  JsonWriter json;
+  WriteGroupJson(views, {}, json);
+  const auto parsed = nlohmann::json::parse(json.TakeLine());
+  EXPECT_EQ(parsed["captures"].size(), 2);
+  ASSERT_EQ(parsed["missed"].size(), 1);
+  EXPECT_EQ(parsed["missed"][0]["pid"], 4712);
+}
+
+TEST(OutputNameTest, TheTagStandsBeforeTheWholeSuffix) {
+  EXPECT_EQ(WithTag("run.json.gz", "-7"), "run-7.json.gz");
+  EXPECT_EQ(WithTag("/a.json/run.profd", "-rank3"), "/a.json/run-rank3.profd");
+  EXPECT_EQ(WithTag("a/.json", "-7"), "a/.json-7");
+}
+
+TEST(OutputNameTest, RanksTagOnlyIfAllHaveOneOfTheirOwnThatIsANumber) {
+  std::vector<CaptureView> views = {AView(), AView()};
+  views[1].record.target.pid = 4712;
+  const auto with_ranks = [&](const char* a, const char* b) {
+    views[0].record.target.metadata["rank"] = a;
+    views[1].record.target.metadata["rank"] = b;
+    return TagsFor(views);
+  };
+  EXPECT_THAT(TagsFor(views), ElementsAre("-4711", "-4712"));
+  EXPECT_THAT(with_ranks("0", "1"), ElementsAre("-rank0", "-rank1"));
+  EXPECT_THAT(with_ranks("1", "1"), ElementsAre("-4711", "-4712"));
+  EXPECT_THAT(with_ranks("0", "../../etc/x"), ElementsAre("-4711", "-4712"));
+}
+
+}  // namespace
+}  // namespace profd::cli

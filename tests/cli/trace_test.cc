@@ -1,0 +1,312 @@
+// profctl trace against a fake profd: what it asks, how it ends, what it prints.
+#include <signal.h>
+
+#include "tests/cli/cli_fixture.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class TraceTest : public CliTest {
+ protected:
+  TraceTest() {
+    profd_.targets = {ATarget(4711)};
+    v1::OperatorRow* row = profd_.operators.add_rows();
+    row->set_name("forward");
+    row->set_calls(5);
+    row->set_self_cpu_ns(30'000'000);
+    row->set_cpu_total_ns(40'000'000);
+    profd_.operators.set_self_cpu_total_ns(40'000'000);
+    profd_.operators.set_row_count(1);
+  }
+  void EndAs(v1::Capture::State state, const std::string& ended_by) {
+    profd_.ends_as.set_state(state);
+    profd_.ends_as.set_ended_by(ended_by);
+  }
+};
+
+TEST_F(TraceTest, JsonIsTheFinishedCapture) {
+  const auto capture = RunJson({"trace", "--pid", "4711", "--steps", "5"});
+  EXPECT_EQ(capture["state"], "COMPLETE");
+  EXPECT_EQ(capture["ended_by"], "steps");
+  EXPECT_EQ(capture["start_unix_ns"].get<int64_t>(), 1'790'000'001'000'000'123);
+  EXPECT_TRUE(capture["start_unix_ns"].is_number_integer());
+  ASSERT_EQ(capture["steps"].size(), 5);
+  EXPECT_EQ(capture["steps"][4]["index"], 15);
+  EXPECT_EQ(capture["event_count"], 1234567);
+  EXPECT_EQ(capture["dropped_event_count"], 0);
+  EXPECT_EQ(capture["target"]["pid"], 4711);
+}
+
+TEST_F(TraceTest, TheTableTheHintsAndThePathCome) {
+  const RunResult result = Run({"trace", "--pid", "4711", "--steps", "5", "-o", Path("t.json")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Self CPU"));
+  EXPECT_THAT(result.out, HasSubstr("forward"));
+  EXPECT_THAT(result.out, HasSubstr("Self CPU time total: 40.000ms\n"));
+  EXPECT_THAT(result.out, EndsWith("\n" + Path("t.json") + "\n"));
+  EXPECT_THAT(result.err, HasSubstr("profctl ops 01J"));
+  EXPECT_EQ(ReadFile(Path("t.json")), profd_.trace_bytes);
+  // No terminal, no progress line and no colours.
+  EXPECT_THAT(result.err + result.out, Not(HasSubstr("\033")));
+}
+
+TEST_F(TraceTest, TheSuffixDecidesTheFormat) {
+  for (const std::string name : {"a.json", "a.json.gz", "a.pftrace"}) {
+    EXPECT_EQ(Run({"trace", "-o", Path(name)}).exit_code, 0);
+  }
+  const auto exports = profd_.exports();
+  ASSERT_THAT(exports, SizeIs(3));
+  EXPECT_EQ(exports[0].format(), v1::ExportTraceRequest::CHROME);
+  EXPECT_EQ(exports[1].format(), v1::ExportTraceRequest::CHROME_GZ);
+  EXPECT_EQ(exports[2].format(), v1::ExportTraceRequest::PERFETTO);
+}
+
+TEST_F(TraceTest, WhatIsAskedReachesTheDaemon) {
+  RunJson({"trace", "--steps=7", "--warmup=0", "--wait=3", "--repeat=2", "--start-step=900",
+           "--timeout=2m", "--memory=8MiB", "--allow-less-memory", "--max-bytes=1GiB",
+           "--name=slow", "--label=a=b", "--label", "run=7", "--request-id=req-1"});
+  ASSERT_THAT(profd_.creates(), SizeIs(1));
+  const v1::CreateCaptureRequest request = profd_.creates()[0];
+  EXPECT_EQ(request.target(), "targets/47110");
+  EXPECT_EQ(request.request_id(), "req-1");
+  const v1::CaptureSpec& spec = request.spec();
+  EXPECT_EQ(spec.steps(), 7);
+  EXPECT_TRUE(spec.has_warmup_steps());
+  EXPECT_EQ(spec.warmup_steps(), 0);
+  EXPECT_EQ(spec.wait_steps(), 3);
+  EXPECT_EQ(spec.repeat(), 2);
+  EXPECT_EQ(spec.start_step(), 900);
+  EXPECT_EQ(spec.timeout().seconds(), 120);
+  EXPECT_EQ(spec.memory_bytes(), 8 << 20);
+  EXPECT_TRUE(spec.allow_less_memory());
+  EXPECT_EQ(spec.max_bytes(), 1 << 30);
+  EXPECT_EQ(spec.display_name(), "slow");
+  EXPECT_EQ(spec.labels().at("a"), "b");
+  EXPECT_EQ(spec.labels().at("run"), "7");
+  EXPECT_FALSE(spec.has_duration());
+}
+
+TEST_F(TraceTest, ADurationIsNoSteps) {
+  RunJson({"trace", "--duration", "1500ms"});
+  const v1::CaptureSpec spec = profd_.creates()[0].spec();
+  EXPECT_EQ(spec.steps(), 0);
+  EXPECT_EQ(spec.duration().seconds(), 1);
+  EXPECT_EQ(spec.duration().nanos(), 500'000'000);
+  EXPECT_FALSE(spec.has_start_step());
+}
+
+TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
+  const std::vector<std::vector<std::string>> wrong = {{"--steps", "0"},
+                                                       {"--steps", "-1"},
+                                                       {"--steps", "1000001"},
+                                                       {"--steps", "99999999999999999999"},
+                                                       {"--steps", "5", "--duration", "1s"},
+                                                       {"--duration", "0"},
+                                                       {"--duration", "2h"},
+                                                       {"--duration", "1s", "--warmup", "2"},
+                                                       {"--pid", "0"},
+                                                       {"--pid", "12,x"},
+                                                       {"--pid", "12", "--all"},
+                                                       {"--memory", "1"},
+                                                       {"--label", "x"},
+                                                       {"--label", "UPPER=x"},
+                                                       {"--timeout", "25h"},
+                                                       {"-o", Path("trace.txt")},
+                                                       {"-o", Path("no/such/folder/t.json")},
+                                                       {"-o", folder_.path().string()},
+                                                       {"4711"},
+                                                       {"--step", "5"}};
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.insert(arguments.begin(), "trace");
+    const RunResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(arguments) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("profctl trace --help"));
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_THAT(profd_.creates(), SizeIs(0));
+}
+
+struct RefusalCase {
+  Refusal refusal;
+  int exit_code;
+  std::string says;
+};
+
+TEST_F(TraceTest, EveryRefusalHasItsExitCodeAndSaysWhatToDo) {
+  using absl::StatusCode;
+  const RefusalCase cases[] = {
+      {{StatusCode::kNotFound, "NO_SUCH_PROCESS", "no process 7"}, 1, "profctl ps"},
+      {{StatusCode::kFailedPrecondition, "NO_TARGETS", "no targets"}, 1, "profd.init()"},
+      {{StatusCode::kFailedPrecondition, "NO_STEPS", "mark steps, or --duration"}, 1, "--duration"},
+      {{StatusCode::kFailedPrecondition, "STEP_PASSED", "passed"}, 1, "--start-step"},
+      {{StatusCode::kFailedPrecondition, "TARGET_BUSY", "has 01J"}, 5, "has 01J"},
+      {{StatusCode::kPermissionDenied, "OTHER_OWNER", "not yours"}, 5, "as root"},
+      {{StatusCode::kPermissionDenied, "", "no"}, 5, "no"},
+      {{StatusCode::kResourceExhausted, "MEMORY_CAP", "cap"}, 5, "--allow-less-memory"},
+      {{StatusCode::kResourceExhausted, "DISK_FULL", "full"}, 5, "profctl delete"},
+      {{StatusCode::kInvalidArgument, "", "steps is -4"}, 2, "steps is -4"},
+      {{StatusCode::kAlreadyExists, "REQUEST_ID_REUSED", "used"}, 2, "--request-id"},
+      {{StatusCode::kInternal, "", "a bug \033[31m"}, 1, "a bug ?[31m"}};
+  for (const RefusalCase& c : cases) {
+    profd_.on_create = c.refusal;
+    const RunResult result = Run({"trace", "--json"});
+    EXPECT_EQ(result.exit_code, c.exit_code) << c.refusal.reason << result.err;
+    EXPECT_THAT(result.err, HasSubstr(c.says));
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(TraceTest, APidThatResolvesToNothingIsAnError) {
+  profd_.on_resolve = {absl::StatusCode::kFailedPrecondition, "NOT_INSTRUMENTED",
+                       "pid 7 has not loaded the profd library"};
+  const RunResult result = Run({"trace", "--pid", "7"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("has not loaded"));
+}
+
+TEST_F(TraceTest, PartialIsFour) {
+  EndAs(v1::Capture::PARTIAL, "target_exit");
+  const RunResult result = Run({"trace"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("PARTIAL, ended by target_exit"));
+  EXPECT_EQ(RunJson({"trace"}, 4)["state"], "PARTIAL");
+}
+
+TEST_F(TraceTest, FailedIsOneAndSaysWhy) {
+  EndAs(v1::Capture::FAILED, "target_exit");
+  profd_.ends_as.set_error_reason("TARGET_EXITED");
+  profd_.ends_as.set_error_message("target 4711 ended before anything was recorded");
+  profd_.ends_as.clear_file_bytes();
+  profd_.ends_as.clear_start_unix_ns();
+  const RunResult result = Run({"trace", "-o", Path("x.json")});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("target 4711 ended before anything was recorded"));
+  EXPECT_FALSE(std::filesystem::exists(Path("x.json")));
+  EXPECT_EQ(RunJson({"trace"}, 1)["error_reason"], "TARGET_EXITED");
+}
+
+TEST_F(TraceTest, AStateOfANewerDaemonIsShownAsItIs) {
+  profd_.ends_as.set_state(static_cast<v1::Capture::State>(99));
+  const auto capture = RunJson({"trace"}, 4);
+  EXPECT_EQ(capture["state"], "STATE_99");
+}
+
+TEST_F(TraceTest, SomebodyElsesCancelIsPartial) {
+  EndAs(v1::Capture::CANCELLED, "cancel");
+  EXPECT_EQ(RunJson({"trace"}, 4)["state"], "CANCELLED");
+}
+
+TEST_F(TraceTest, TheFirstInterruptCancelsAndTheResultStillComes) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    FakeProfd profd(folder_ / (signal == SIGINT ? "int" : "term"));
+    profd.targets = profd_.targets;
+    profd.runs_until_cancelled = true;
+    ProfctlProcess process({"trace", "--json"}, {{"PROFD_SOCKET_DIR", profd.socket_dir()}});
+    profd.AwaitWatchers(1);
+    process.Signal(signal);
+    profd.AwaitCancel();
+    const RunResult result = process.Wait();
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    EXPECT_EQ(nlohmann::json::parse(result.out)["state"], "CANCELLED");
+  }
+}
+
+TEST_F(TraceTest, TheSecondInterruptLeavesAtOnce) {
+  profd_.runs_until_cancelled = true;
+  profd_.ignores_cancel = true;
+  ProfctlProcess process({"trace", "--json"}, environment());
+  profd_.AwaitWatchers(1);
+  process.Signal(SIGINT);
+  profd_.AwaitCancel();
+  process.Signal(SIGINT);
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.out, "");
+}
+
+TEST_F(TraceTest, ADaemonThatComesBackSaysHowItEnded) {
+  profd_.runs_until_cancelled = true;
+  ProfctlProcess process({"trace", "--json"}, environment());
+  profd_.AwaitWatchers(1);
+  profd_.Kill();
+  v1::Capture ended = ACapture(TestId(1000));
+  ended.set_state(v1::Capture::PARTIAL);
+  ended.set_ended_by("daemon_stop");
+  profd_.captures[TestId(1000)] = ended;
+  profd_.Start();
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["ended_by"], "daemon_stop");
+}
+
+TEST_F(TraceTest, ADaemonThatStaysAwayIsNoDaemon) {
+  profd_.runs_until_cancelled = true;
+  ProfctlProcess process({"trace", "--json"}, environment());
+  profd_.AwaitWatchers(1);
+  profd_.Kill();
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("profctl show " + TestId(1000)));
+}
+
+// ---- several targets ----
+
+class GroupTraceTest : public TraceTest {
+ protected:
+  GroupTraceTest() {
+    profd_.targets = {ATarget(4711), ATarget(4712)};
+    v1::Capture failed = ACapture(TestId(0));
+    failed.set_state(v1::Capture::FAILED);
+    failed.set_ended_by("target_exit");
+    failed.set_error_message("target 4712 ended");
+    failed.clear_file_bytes();
+    failed_ = failed;
+  }
+  v1::Capture failed_;
+};
+
+TEST_F(GroupTraceTest, TheyAreAskedForTogetherAndThoseThatMissedAreNamed) {
+  profd_.ends_as_for_pid[4712] = failed_;
+  const auto group = RunJson({"trace", "--pid", "4711,4712", "--steps", "5"}, 4);
+  ASSERT_THAT(profd_.group_creates(), SizeIs(1));
+  EXPECT_EQ(profd_.group_creates()[0].targets_size(), 2);
+  EXPECT_EQ(group["group"], TestId(9000));
+  EXPECT_EQ(group["captures"].size(), 2);
+  ASSERT_EQ(group["missed"].size(), 1);
+  EXPECT_EQ(group["missed"][0]["pid"], 4712);
+}
+
+TEST_F(GroupTraceTest, AllCompleteIsDoneAndNoneIsFailed) {
+  EXPECT_EQ(RunJson({"trace", "--all"})["missed"].size(), 0);
+  profd_.ends_as = failed_;
+  EXPECT_EQ(RunJson({"trace", "--all"}, 1)["missed"].size(), 2);
+}
+
+TEST_F(GroupTraceTest, EachGetsAFileOfItsOwn) {
+  const RunResult result = Run({"trace", "--all", "-o", Path("run.json.gz")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("4711"));
+  EXPECT_THAT(result.out,
+              EndsWith(Path("run-4711.json.gz") + "\n" + Path("run-4712.json.gz") + "\n"));
+  EXPECT_EQ(ReadFile(Path("run-4712.json.gz")), profd_.trace_bytes);
+}
+
+TEST_F(GroupTraceTest, AnInterruptCancelsAllOfThem) {
+  profd_.runs_until_cancelled = true;
+  ProfctlProcess process({"trace", "--all", "--json"}, environment());
+  profd_.AwaitWatchers(2);
+  process.Signal(SIGINT);
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const auto group = nlohmann::json::parse(result.out);
+  EXPECT_EQ(group["captures"][0]["state"], "CANCELLED");
+  EXPECT_EQ(group["captures"][1]["state"], "CANCELLED");
+}
+
+}  // namespace
+}  // namespace profd::cli
