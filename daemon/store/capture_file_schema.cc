@@ -216,15 +216,16 @@ class Loader {
 
 absl::StatusOr<std::unique_ptr<Database>> CreateTables(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kReadWrite));
+  // Nothing is lost when the daemon dies; after a power cut the unfinished file may be
+  // damaged, which its checksums tell. What is finished is synced as a whole. This comes
+  // first, or making the file would wait for the disk.
+  RETURN_IF_ERROR(
+      db->Exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=DELETE; PRAGMA secure_delete=OFF;"
+               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192"));
   RETURN_IF_ERROR(db->Exec(StrCat(
       "PRAGMA page_size=", kFilePageBytes, "; PRAGMA auto_vacuum=NONE; PRAGMA encoding='UTF-8';",
-      "PRAGMA application_id=", kCaptureApplicationId, "; PRAGMA user_version=", kFormatVersion)));
-  // Nothing is lost when the daemon dies; after a power cut the unfinished file may be
-  // damaged, which its checksums tell. What is finished is synced as a whole.
-  RETURN_IF_ERROR(
-      db->Exec("PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF; PRAGMA secure_delete=OFF;"
-               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192"));
-  RETURN_IF_ERROR(db->Exec(StrCat("BEGIN;", kSchema, "COMMIT")));
+      "BEGIN; PRAGMA application_id=", kCaptureApplicationId,
+      "; PRAGMA user_version=", kFormatVersion, ";", kSchema, "COMMIT")));
   return db;
 }
 
