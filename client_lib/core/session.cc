@@ -226,6 +226,7 @@ void Session::CountDrop(wire::DropCause cause, uint64_t count) {
 }
 
 void Session::CountUnhousedRanges(ThreadState* thread) {
+  if (thread->fallback_depth.load(std::memory_order_relaxed) == 0) return;
   const uint32_t count = thread->fallback_depth.exchange(0, std::memory_order_acq_rel);
   if (count == 0) return;
   if (header->window_count.load(std::memory_order_relaxed) == 0) {

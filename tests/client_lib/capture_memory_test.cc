@@ -1,7 +1,11 @@
 // Chunks: what happens when there are none, and when threads come and go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
+#include <atomic>
+#include <fstream>
 #include <set>
 #include <thread>
 #include <vector>
@@ -261,6 +265,101 @@ TEST_F(CaptureMemoryTest, WhatIsLostInWarmupIsCountedApart) {
   EXPECT_NE(contents.windows[0].end_ticks, 0u);
   child.Tell('x');
   child.ExpectSuccess();
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// A sanitizer's runtime needs more address space than this leaves.
+TEST_F(CaptureMemoryTest, ThreadsBeyondTheLibrarysRoomAreCounted) {
+  constexpr uint64_t kThreads = 400;
+  Start([](Parent&) {
+    profd_intern("range", 5);  // The names have their room already.
+    // So little address space is left that the library gets room for few threads.
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    std::ifstream statm("/proc/self/statm");
+    uint64_t pages = 0;
+    statm >> pages;
+    const rlimit tight{pages * 4096 + 500'000, limit.rlim_max};
+    setrlimit(RLIMIT_AS, &tight);
+    EmptyRange(&g_range);
+    setrlimit(RLIMIT_AS, &limit);
+
+    std::atomic<uint64_t> done{0};
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        EmptyRange(&g_range);
+        profd_instant(&g_range);
+        done.fetch_add(1);
+        WaitUntil("all threads", [&] { return done.load() == kThreads; });
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::thread([] { EmptyRange(&g_late); }).join();  // There is room again.
+  });
+  Fire(wire::kDefaultCaptureMemoryBytes);
+  const CaptureContents contents = Finish();
+  EXPECT_EQ(contents.CountRanges("range") + contents.instants.size() +
+                contents.drops[wire::kDropNoThreadState],
+            2 * kThreads + 1);
+  EXPECT_GT(contents.drops[wire::kDropNoThreadState], 0u);
+  EXPECT_EQ(contents.CountRanges("late"), 1u);
+  EXPECT_EQ(contents.dropped(), contents.drops[wire::kDropNoThreadState]);
+}
+#endif
+
+std::atomic<bool> g_hold{false};
+std::atomic<bool> g_is_held{false};
+
+void HoldThread(int) {
+  g_is_held.store(true);
+  while (g_hold.load()) {
+  }
+  g_is_held.store(false);
+}
+
+TEST(StuckWriterTest, AThreadStuckInsideAWriteIsCountedAndHurtsNobody) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    profd_init();
+    WaitConnected();
+    signal(SIGUSR1, HoldThread);
+    std::atomic<bool> stop{false};
+    std::thread records([&] {
+      while (!stop.load(std::memory_order_relaxed)) EmptyRange(&g_range);
+    });
+    // Each 'h' holds the thread wherever it is, most often inside a write.
+    for (;;) {
+      parent.Await('h');
+      WaitRecording();
+      g_hold.store(true);
+      pthread_kill(records.native_handle(), SIGUSR1);
+      WaitUntil("the thread held", [] { return g_is_held.load(); });
+      parent.Tell('h');
+      parent.Await('l');
+      g_hold.store(false);
+      WaitUntil("the thread let go", [] { return !g_is_held.load(); });
+      parent.Tell('l');
+    }
+  });
+  auto target = daemon.WaitTarget();
+  uint32_t stuck = 0;
+  for (int round = 0; round < 100 && stuck == 0; ++round) {
+    auto capture = target->Arm(kSmallMemory);
+    capture->Fire(ByTime());
+    child.Tell('h');
+    child.Await('h');
+    stuck = capture->Stop().stuck_writer_count;
+    capture->Release();
+    // The next capture has memory of its own, whatever became of this one's.
+    auto next = target->Arm(kSmallMemory);
+    next->Fire(ByTime());
+    child.Tell('l');
+    child.Await('l');
+    WaitUntil("records", [&] { return next->chunk(0).published_bytes.load() > 100; });
+    EXPECT_GT(next->Finish().ranges.size(), 0u);
+  }
+  EXPECT_EQ(stuck, 1u);
 }
 
 }  // namespace

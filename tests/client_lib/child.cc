@@ -13,6 +13,11 @@
 
 #include "tests/fakes/fake_daemon.h"
 
+#if defined(__SANITIZE_THREAD__)
+// Forked children of processes with threads start a thread of their own: what is tested.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+
 namespace profd::testing {
 namespace {
 

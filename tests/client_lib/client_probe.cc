@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "tests/client_lib/child.h"
 
@@ -15,16 +17,15 @@ int main(int argc, char** argv) {
   profd_status status{};
   status.size_bytes = sizeof(status);
   const int result = profd_get_status(&status);
-  int threads = 0;
+  int agents = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    threads += entry.is_directory() ? 1 : 0;
+    std::string name;
+    std::ifstream(entry.path() / "comm") >> name;
+    agents += name == "profd" ? 1 : 0;
   }
-#if defined(__SANITIZE_THREAD__)
-  --threads;  // The sanitizer's own.
-#endif
   printf(
-      "init %d metadata %d status %d disabled %u connected %u steps %llu threads %d recording %u\n",
+      "init %d metadata %d status %d disabled %u connected %u steps %llu agents %d recording %u\n",
       init, metadata, result, status.disabled, status.connected,
-      static_cast<unsigned long long>(status.step_count), threads, *profd_recording_flag());
+      static_cast<unsigned long long>(status.step_count), agents, *profd_recording_flag());
   return 0;
 }

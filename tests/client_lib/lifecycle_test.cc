@@ -267,14 +267,14 @@ TEST(LifecycleTest, DisabledItDoesNothing) {
   FakeDaemon daemon;
   const std::string where = "PROFD_SOCKET_DIR=" + daemon.directory();
   EXPECT_EQ(Probe(where + " PROFD_DISABLE=1"),
-            "init 1 metadata 1 status 1 disabled 1 connected 0 steps 0 threads 1 recording 0\n");
+            "init 1 metadata 1 status 1 disabled 1 connected 0 steps 0 agents 0 recording 0\n");
   EXPECT_FALSE(daemon.HasCaller());
 }
 
 TEST(LifecycleTest, DisableZeroOrEmptyIsNotDisabled) {
   const std::string where = "PROFD_SOCKET_DIR=/nonexistent";
   const std::string enabled =
-      "init 0 metadata 0 status 2 disabled 0 connected 0 steps 3 threads 2 recording 0\n";
+      "init 0 metadata 0 status 2 disabled 0 connected 0 steps 3 agents 1 recording 0\n";
   EXPECT_EQ(Probe(where + " PROFD_DISABLE=0"), enabled);
   EXPECT_EQ(Probe(where + " PROFD_DISABLE="), enabled);
 }
@@ -373,7 +373,7 @@ TEST_F(CopiesTest, ACopyThatIsPreloadedAndALinkedOneAreOneTarget) {
   Child child(daemon_.directory(), [&](Parent&) {
     const std::string output = Probe("LD_PRELOAD=" + copy_, "connect");
     CHILD_EXPECT(output ==
-                 "init 0 metadata 0 status 0 disabled 0 connected 1 steps 3 threads 2 "
+                 "init 0 metadata 0 status 0 disabled 0 connected 1 steps 3 agents 1 "
                  "recording 0\n");
   });
   auto target = daemon_.WaitTarget();
