@@ -28,7 +28,7 @@ namespace profd::report {
 // its direct children on the same thread.
 
 enum class OpSort { kSelfCpu, kCpuTotal, kCalls, kAverage, kMax, kName };
-std::string_view ToString(OpSort sort);                             // "self_cpu"
+std::string_view ToString(OpSort sort);  // "self_cpu"
 std::optional<OpSort> OpSortFromString(std::string_view text);
 
 struct OpOptions {
@@ -39,7 +39,7 @@ struct OpOptions {
 };
 
 struct OpRow {
-  std::string name;  // As recorded (any bytes).
+  std::string name;   // As recorded (any bytes).
   int64_t step = -1;  // With by_step: the step it began in; -1: in none.
   int64_t calls = 0;
   int64_t self_cpu_ns = 0;
@@ -97,7 +97,7 @@ struct MemoryShare {
 };
 
 struct DeviceMemory {
-  std::string device;       // "cpu:0", "cuda:1"
+  std::string device;  // "cpu:0", "cuda:1"
   // No event carried a total: bytes count from 0 at the window's start, so they may be
   // negative, and blocks older than the window are in no number.
   bool relative = false;

@@ -70,7 +70,7 @@ struct RangeEvent {
   uint64_t start_ticks;
   uint64_t duration_ticks;
   uint32_t name_id;
-  uint16_t depth;  // Open ranges around it on its thread: 0 for an outermost one.
+  uint16_t depth;     // Open ranges around it on its thread: 0 for an outermost one.
   uint16_t category;  // RangeCategory
 };
 static_assert(sizeof(RangeEvent) == 32);

@@ -98,9 +98,9 @@ enum class ClockKind : uint32_t {
 struct HelloBody {
   uint16_t version_min;
   uint16_t version_max;
-  uint32_t clock_kind;   // ClockKind
-  uint32_t own_pid;      // getpid() in the target's namespace: a hint for display.
-  uint32_t parent_pid;   // Set by a forked child that had a registered parent; else 0.
+  uint32_t clock_kind;  // ClockKind
+  uint32_t own_pid;     // getpid() in the target's namespace: a hint for display.
+  uint32_t parent_pid;  // Set by a forked child that had a registered parent; else 0.
   uint64_t step_mark_count;
   uint64_t reserved;
 };

@@ -38,10 +38,10 @@ MATCHER_P(IsOkAndHolds, value_matcher, "is OK and holds a value") {
     *result_listener << arg.status().ToString();
     return false;
   }
-  return testing::ExplainMatchResult(testing::SafeMatcherCast<
-                                         const typename std::decay_t<decltype(arg)>::value_type&>(
-                                         value_matcher),
-                                     *arg, result_listener);
+  return testing::ExplainMatchResult(
+      testing::SafeMatcherCast<const typename std::decay_t<decltype(arg)>::value_type&>(
+          value_matcher),
+      *arg, result_listener);
 }
 
 }  // namespace profd

@@ -45,10 +45,10 @@ extern "C" {
 
 typedef enum profd_result {
   PROFD_OK = 0,
-  PROFD_DISABLED = 1,      /* PROFD_DISABLE is set, or the library could not set itself up. */
-  PROFD_NO_DAEMON = 2,     /* Not connected now; the library keeps trying in the background. */
-  PROFD_INVALID = 3,       /* An argument is out of its range; nothing happened. */
-  PROFD_LIMIT = 4,         /* A limit named at the function is reached; nothing happened. */
+  PROFD_DISABLED = 1,  /* PROFD_DISABLE is set, or the library could not set itself up. */
+  PROFD_NO_DAEMON = 2, /* Not connected now; the library keeps trying in the background. */
+  PROFD_INVALID = 3,   /* An argument is out of its range; nothing happened. */
+  PROFD_LIMIT = 4,     /* A limit named at the function is reached; nothing happened. */
 } profd_result;
 
 /* A name, interned at its first use in a capture. Make it static, one per place. */
@@ -57,7 +57,8 @@ typedef struct profd_name {
   uint32_t length;  /* Bytes; 0: strlen(text). Names over 4096 bytes are cut. */
   uint32_t id;      /* 0 until interned. Set by the library, by relaxed atomic stores. */
 } profd_name;
-#define PROFD_NAME_INIT(literal) {literal, (uint32_t)(sizeof(literal) - 1), 0}
+#define PROFD_NAME_INIT(literal) \
+  { literal, (uint32_t)(sizeof(literal) - 1), 0 }
 
 /* Connects this process to the daemon, in the background, and starts the library's one
  * thread (signals blocked, named "profd"). Idempotent. Returns without waiting:
@@ -110,14 +111,14 @@ typedef enum profd_memory_category {
 } profd_memory_category;
 
 typedef struct profd_memory_event {
-  uint64_t address;               /* Of the block; identifies it until it is freed. */
-  int64_t bytes;                  /* >= 0; a free may pass 0 for "not known". */
-  int64_t total_allocated_bytes;  /* On this device after this event; -1: not known. */
-  int64_t total_reserved_bytes;   /* Held by the allocator; -1: not known. */
-  uint16_t device_type;           /* profd_device_type */
-  int16_t device_index;           /* 0.. */
-  uint16_t category;              /* profd_memory_category */
-  uint16_t reserved;              /* 0 */
+  uint64_t address;              /* Of the block; identifies it until it is freed. */
+  int64_t bytes;                 /* >= 0; a free may pass 0 for "not known". */
+  int64_t total_allocated_bytes; /* On this device after this event; -1: not known. */
+  int64_t total_reserved_bytes;  /* Held by the allocator; -1: not known. */
+  uint16_t device_type;          /* profd_device_type */
+  int16_t device_index;          /* 0.. */
+  uint16_t category;             /* profd_memory_category */
+  uint16_t reserved;             /* 0 */
 } profd_memory_event;
 
 /* A block was allocated, or freed, just now. Out-of-range fields: the event is ignored. */
