@@ -79,6 +79,7 @@ Batch BatchLoader::Next() {
   changed_.wait(lock, [this] { return ready_.contains(next_to_take_); });
   Batch batch = std::move(ready_.extract(next_to_take_).mapped());
   ++next_to_take_;
+  lock.unlock();
   changed_.notify_all();
   return batch;
 }
