@@ -252,7 +252,7 @@ uint32_t EventDecoder::LookUpName(uint32_t wire_id) {
   slot = kNoName;
   if (wire_id == wire::kNoNameId || !names_.ReadName(wire_id, bytes)) return slot;
   const auto [entry, added] =
-      name_ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(name_ids_.size()));
+      name_ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(name_ids_.size() + 1));
   slot = entry->second;
   if (added && sink_status_.ok()) NoteSinkStatus(sink_.AddName(slot, entry->first));
   return slot;

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/base/str_cat.h"
+
 namespace profd {
 namespace {
 
@@ -143,8 +145,8 @@ ReceivedFrame FakeTarget::Expect(FrameType type) {
   std::optional<ReceivedFrame> frame = Receive();
   if (!frame.has_value()) Die("the daemon closed");
   if (frame->type != type) {
-    Die("the daemon sent frame " + std::to_string(static_cast<int>(frame->type)) + " for " +
-        std::to_string(static_cast<int>(type)));
+    Die(StrCat("the daemon sent frame ", static_cast<int>(frame->type), " for ",
+               static_cast<int>(type)));
   }
   return *std::move(frame);
 }

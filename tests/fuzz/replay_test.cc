@@ -13,6 +13,8 @@ namespace profd {
 
 void FuzzColumnCodec(std::span<const uint8_t> data);
 void FuzzCaptureFile(std::span<const uint8_t> data);
+void FuzzEventDecoder(std::span<const uint8_t> data);
+void FuzzFrame(std::span<const uint8_t> data);
 
 namespace {
 
@@ -44,6 +46,46 @@ TEST(FuzzReplayTest, ColumnCodecSurvivesNoiseAndMutations) {
 TEST(FuzzReplayTest, CaptureFileSurvivesPatches) {
   std::mt19937 random(2);
   for (int round = 0; round < 400; ++round) FuzzCaptureFile(Bytes(random, 60));
+}
+
+// A record per 32 bytes, mostly well formed; see event_decoder_fuzz.cc for the layout.
+std::vector<uint8_t> NearlyChunks(std::mt19937& random) {
+  std::vector<uint8_t> data = {0, 0, 0, 1, 0, 2, 255, 255};
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    const auto records = static_cast<uint8_t>(1 + random() % 60);
+    data.insert(data.end(),
+                {static_cast<uint8_t>(records * 4), 0, static_cast<uint8_t>(chunk / 2),
+                 static_cast<uint8_t>(1 + random() % 2), static_cast<uint8_t>(random() % 4)});
+    uint32_t time = 100'000u * static_cast<uint32_t>(1 + chunk);
+    for (int i = 0; i < records; ++i, time += 200) {
+      std::vector<uint8_t> record(32);
+      record[0] = 32;
+      record[2] = static_cast<uint8_t>(1 + random() % 6);
+      std::memcpy(&record[8], &time, 3);
+      record[16] = 90;
+      record[24] = static_cast<uint8_t>(random() % 32);
+      if (random() % 16 == 0) record[random() % 32] = static_cast<uint8_t>(random());
+      data.insert(data.end(), record.begin(), record.end());
+    }
+  }
+  return data;
+}
+
+TEST(FuzzReplayTest, EventDecoderSurvivesNoiseAndMutations) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 2'000; ++round) {
+    FuzzEventDecoder(Bytes(random, 3000));
+    FuzzEventDecoder(NearlyChunks(random));
+  }
+}
+
+TEST(FuzzReplayTest, FramesSurviveNoiseAndMutations) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<uint8_t> packet = Bytes(random, 200);
+    if (!packet.empty()) packet[0] = random() % 2;
+    FuzzFrame(packet);
+  }
 }
 
 }  // namespace

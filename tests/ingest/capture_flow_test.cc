@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
 #include "tests/ingest/server_fixture.h"
 #include "tests/ingest/target_process.h"
 
@@ -103,7 +104,7 @@ TEST_F(CaptureFlowTest, AWindowOfStepsFromArmToRelease) {
 TEST_F(CaptureFlowTest, ATargetCanBeCapturedAgainAndAgain) {
   StartWithTarget();
   for (int i = 0; i < 20; ++i) {
-    const std::string id = "C" + std::to_string(i);
+    const std::string id = StrCat("C", i);
     RecordingSink sink;
     ASSERT_THAT(Arm(number_, id, sink), IsOk());
     observer_.WaitArmed(id);

@@ -152,7 +152,7 @@ TEST_F(EventDecoderTest, NamesAreAskedForOnceAndGetDenseIds) {
   EXPECT_EQ(names_.reads, 3);
   std::set<uint32_t> ids;
   for (const auto& instant : sink_.instants()) ids.insert(instant.row.name);
-  EXPECT_THAT(ids, ElementsAre(0, 1, 2));
+  EXPECT_THAT(ids, ElementsAre(1, 2, 3));
 }
 
 TEST_F(EventDecoderTest, TheLastNameOfAThreadStands) {

@@ -17,6 +17,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/event_decoder.h"
 #include "daemon/ingest/target_server.h"
@@ -348,7 +349,7 @@ class FakeNames final : public NameReader {
   bool ReadName(uint32_t id, std::string& name) const override {
     ++reads;
     if (!ids_.contains(id)) return false;
-    name = "n" + std::to_string(id);
+    name = StrCat("n", id);
     return true;
   }
   mutable int reads = 0;

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/chunk_sequencer.h"
@@ -66,7 +67,7 @@ TEST(FrameCodecTest, HelloCarriesVersionAndMetadataCleaned) {
 TEST(FrameCodecTest, AtMost32KeysAreKept) {
   FrameBuilder builder(wire::FrameType::kMetadata);
   for (int i = 0; i < 100; ++i) {
-    builder.AddField(wire::FieldTag::kMetadata, "k" + std::to_string(i) + "=v");
+    builder.AddField(wire::FieldTag::kMetadata, StrCat("k", i, "=v"));
   }
   const std::vector<std::byte> packet = Packet(builder);
   EXPECT_EQ(ParseMetadata(*ParseFrame(packet))->metadata.size(), 32u);

@@ -25,8 +25,9 @@ class TargetServerTest : public testing::Test {
     if (server_ != nullptr) server_->Shutdown();
   }
 
-  void Start() {
-    auto server = TargetServer::Create(dir_.path(), options_);
+  void Start() { StartAt(dir_.path()); }
+  void StartAt(const std::filesystem::path& socket_dir) {
+    auto server = TargetServer::Create(socket_dir, options_);
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
     server_->Start(observer_);

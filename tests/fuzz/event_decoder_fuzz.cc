@@ -1,0 +1,136 @@
+// Bytes as chunks of a capture's memory, whatever their order, windows and names; what comes
+// out must keep the sink's contract.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/ingest/event_decoder.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace profd {
+namespace {
+
+constexpr uint64_t kEpoch = 5'000'000'000'000;
+
+void Require(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
+// Traps on a row that no reader may meet.
+class StrictSink final : public CaptureSink {
+ public:
+  absl::Status AddName(uint32_t id, std::string_view name) override {
+    Require(id == ++name_count_ && id <= wire::kMaxNames && name.size() <= wire::kMaxNameBytes);
+    return absl::OkStatus();
+  }
+  absl::Status AddThread(const ThreadRow& thread) override {
+    last_end_.resize(std::max<size_t>(last_end_.size(), thread.index + 1), INT64_MIN);
+    return absl::OkStatus();
+  }
+  absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) override {
+    Require(thread < last_end_.size() && !rows.empty());
+    for (const RangeRow& row : rows) {
+      Require(row.duration_ns >= 0 && row.depth < wire::kMaxRangeDepth && row.category <= 1);
+      Require(row.name >= 1 && row.name <= name_count_);
+      Require(row.start_ns + row.duration_ns >= last_end_[thread]);
+      last_end_[thread] = row.start_ns + row.duration_ns;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) override {
+    Require(thread < last_end_.size());
+    for (const InstantRow& row : rows) Require(row.name >= 1 && row.name <= name_count_);
+    return absl::OkStatus();
+  }
+  absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override {
+    Require(thread < last_end_.size());
+    for (const CounterRow& row : rows) Require(row.name >= 1 && row.name <= name_count_);
+    return absl::OkStatus();
+  }
+  absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override {
+    Require(thread < last_end_.size());
+    for (const MemoryRow& row : rows) {
+      Require(row.bytes >= 0 && row.total_allocated_bytes >= -1 && row.device_index >= 0 &&
+              row.category <= wire::kMaxMemoryCategory);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) override {
+    Require(thread < last_end_.size());
+    for (const StepRow& row : rows) {
+      Require(row.step > last_step_);
+      last_step_ = row.step;
+    }
+    return absl::OkStatus();
+  }
+  int64_t approx_bytes() const override { return 0; }
+
+ private:
+  uint32_t name_count_ = 0;
+  int64_t last_step_ = -1;
+  std::vector<int64_t> last_end_;  // By thread.
+};
+
+// Ids below 32 have names, every fourth the same one.
+class SomeNames final : public NameReader {
+ public:
+  bool ReadName(uint32_t id, std::string& name) const override {
+    name = std::to_string(id % 4 == 0 ? 0 : id);
+    return id < 32;
+  }
+};
+
+}  // namespace
+}  // namespace profd
+
+// Bytes 0 to 7: the edges of two windows, in microseconds behind the epoch; then chunks: how
+// many 8-byte words of it (two bytes), window, serial, depth, and the words. A time is three
+// bytes behind the epoch where the words leave its upper ones zero.
+PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
+  constexpr size_t kEdgeBytes = 8;
+  constexpr size_t kChunkHeadBytes = 5;
+  if (data.size() < kEdgeBytes) return;
+  std::array<uint16_t, 4> edges;
+  std::memcpy(edges.data(), data.data(), kEdgeBytes);
+  data = data.subspan(kEdgeBytes);
+  std::sort(edges.begin(), edges.end());
+  const auto ticks = [](uint16_t microseconds) { return kEpoch + 1 + microseconds * 1000ull; };
+  std::array<profd::WindowTicks, 2> windows = {
+      {{ticks(edges[0]), ticks(edges[1])}, {ticks(edges[2]), ticks(edges[3])}}};
+
+  profd::StrictSink sink;
+  const profd::SomeNames names;
+  profd::EventDecoder decoder(profd::TickLine({kEpoch, 0, 0}, 0.4), names, windows, sink);
+  alignas(64) static std::byte chunk[profd::wire::kChunkBytes];
+  while (data.size() >= kChunkHeadBytes) {
+    const size_t words =
+        std::min<size_t>({data[0] | size_t{data[1]} << 8, profd::wire::kChunkDataBytes / 8,
+                          (data.size() - kChunkHeadBytes) / 8});
+    auto& header = *reinterpret_cast<profd::wire::ChunkHeader*>(chunk);
+    header.window = data[2] % 3;
+    header.thread_serial = data[3] % 4;
+    header.os_thread = 7;
+    header.open_depth = data[4] % 131;
+    const std::byte* from = reinterpret_cast<const std::byte*>(data.data()) + kChunkHeadBytes;
+    std::byte* to = chunk + profd::wire::kChunkDataOffset;
+    for (size_t i = 0; i < words; ++i) {
+      uint64_t word;
+      std::memcpy(&word, from + i * 8, 8);
+      if (i % 4 != 0 && word >> 24 == 0) word += kEpoch;
+      std::memcpy(to + i * 8, &word, 8);
+    }
+    // The stack of open ranges is the same bytes once more.
+    const size_t stack = std::min<size_t>(words * 8, sizeof(header.open_ranges));
+    std::memcpy(chunk + offsetof(profd::wire::ChunkHeader, open_ranges), to, stack);
+    decoder.Decode({.bytes = chunk,
+                    .record_bytes = static_cast<uint32_t>(words * 8),
+                    .copy_ticks = kEpoch + 100'000'000});
+    data = data.subspan(kChunkHeadBytes + words * 8);
+  }
+  decoder.Finish();
+  const profd::DecodeCounts& counts = decoder.counts();
+  profd::Require(counts.event_count >= counts.open_range_count);
+}
