@@ -251,7 +251,10 @@ void ControlListener::ConnectionEnded(int watched_fd) {
   const auto it = watched_.find(watched_fd);
   if (it == watched_.end()) return;
   peers_.Remove(it->second.ticket);
-  watched_.erase(it);  // Closing takes it out of epoll.
+  // Closing alone would not take it out of epoll while gRPC still holds its own descriptor of
+  // the connection: the hang-up would be told again, for whoever has this number by then.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_fd, nullptr);
+  watched_.erase(it);
 }
 
 }  // namespace profd::rpc

@@ -119,8 +119,8 @@ absl::StatusOr<UniqueFd> ControlServer::Impl::OpenListener() {
 }
 
 absl::Status ControlServer::Impl::StartGrpc() {
+  if (options_.reflection) LoadReflection();  // A builder takes the plugins of its birth.
   grpc::ServerBuilder builder;
-  if (options_.reflection) LoadReflection();
   grpc::ResourceQuota quota("profd-control");
   quota.Resize(static_cast<size_t>(options_.max_memory_bytes));
   builder.SetResourceQuota(quota);
