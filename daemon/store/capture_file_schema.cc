@@ -9,6 +9,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/store/files.h"
 #include "daemon/store/record_codec.h"
@@ -150,7 +151,7 @@ class Loader {
       const bool ascends = id >= static_cast<int64_t>(contents_.threads.size());
       if (!ascends || id > kMaxThreadIndex) return Damaged("threads");
       contents_.threads.resize(static_cast<size_t>(id));
-      contents_.threads.push_back({query.Int(1), query.Text(2)});
+      contents_.threads.push_back({query.Int(1), ToValidUtf8(query.Bytes(2))});
       digest_.Add(id);
       digest_.Add(query.Int(1));
       digest_.Add(query.Bytes(2));

@@ -46,8 +46,8 @@ struct RangeBatch {
   size_t size = 0;
   std::span<const int64_t> start_ns;
   std::span<const int64_t> duration_ns;
-  std::span<const uint32_t> name;  // Index into names(); always in bounds.
-  std::span<const uint16_t> depth;
+  std::span<const uint32_t> name;   // Index into names(); always in bounds.
+  std::span<const uint16_t> depth;  // < 128
   std::span<const uint8_t> category;
   std::span<const uint8_t> flags;  // profd::kRange* of daemon/capture/ports.h
 };
@@ -83,7 +83,7 @@ struct ReaderThread {
   std::string name;  // Valid UTF-8; may be empty.
 };
 
-// Only batches that overlap [begin_ns, end_ns) are given; rows inside are not filtered.
+// Batches known to lie outside [begin_ns, end_ns) are left out; rows inside are not filtered.
 struct TimeFilter {
   int64_t begin_ns = std::numeric_limits<int64_t>::min();
   int64_t end_ns = std::numeric_limits<int64_t>::max();

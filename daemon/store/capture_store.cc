@@ -275,6 +275,11 @@ absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureStore::OpenReader(std::str
   CaptureRecord record;
   ASSIGN_OR_RETURN(const std::filesystem::path path, FindFile(id, record));
   auto reader = CaptureReader::Open(path);
+  // We wrote it: whatever keeps it from being read is damage.
+  if (absl::IsInvalidArgument(reader.status())) {
+    return absl::DataLossError(
+        StrCat("the file of capture ", id, " is damaged: ", FromAbsl(reader.status().message())));
+  }
   if (!absl::IsNotFound(reader.status())) return reader;
   record.deleted = true;  // Between the two looks.
   return NoEvents(record);

@@ -205,6 +205,13 @@ TEST_F(CaptureFileHostileTest, LiesWithRightChecksumsAreFoundWhenTheyMatter) {
   }
 }
 
+TEST_F(CaptureFileHostileTest, ThreadNamesAreCleaned) {
+  const auto path = ChangedAndSigned("UPDATE threads SET name = x'61ff' WHERE id = 0");
+  auto reader = CaptureReader::Open(path);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_EQ((*reader)->threads()[0].name, "a\xef\xbf\xbd");
+}
+
 TEST_F(CaptureFileHostileTest, KindsOfTheFutureAreSkipped) {
   const auto path = ChangedAndSigned("UPDATE chunks SET kind = 200 WHERE kind = 4");
   auto reader = CaptureReader::Open(path);
