@@ -176,7 +176,10 @@ uint32_t Session::EventNameId(uint32_t id) {
 
 bool Session::TakeChunk(ThreadState* thread) {
   uint32_t index;
-  if (!PopFreeChunk(this, &index)) return false;
+  if (!PopFreeChunk(this, &index)) {
+    HandOverChunk(thread);
+    return false;
+  }
   std::byte* start = memory + layout.chunks_offset + uint64_t{index} * wire::kChunkBytes;
   auto* chunk = reinterpret_cast<wire::ChunkHeader*>(start);
   chunk->published_bytes.store(0, std::memory_order_relaxed);
@@ -207,6 +210,21 @@ bool Session::TakeChunk(ThreadState* thread) {
     WriteThreadName(this, thread);
   }
   return true;
+}
+
+// Kept, a full chunk could not be emptied: with as many threads as chunks, each holding on
+// to its own, nobody would find a free one again.
+void Session::HandOverChunk(ThreadState* thread) {
+  if (thread->chunk == nullptr) return;
+  const uint32_t depth = thread->depth;
+  const uint32_t noted = depth < wire::kMaxRangeDepth ? depth : wire::kMaxRangeDepth;
+  memcpy(thread->fallback_stack, thread->stack, noted * sizeof(wire::OpenRange));
+  thread->open_depth->store(0, std::memory_order_release);
+  chunk_table[thread->chunk_index].state.store(static_cast<uint32_t>(wire::ChunkState::kFull),
+                                               std::memory_order_release);
+  thread->ForgetChunk();
+  thread->depth = depth;
+  thread->fallback_depth.store(noted, std::memory_order_release);
 }
 
 void Session::FinishChunk(ThreadState* thread) {

@@ -69,11 +69,15 @@ struct Session {
   uint32_t EventNameId(uint32_t id);
 
   // Gives `thread` a free chunk in place of its full one, or of none, and moves its open
-  // ranges there. False: no chunk is free; nothing changed.
+  // ranges there. False: no chunk is free; a full one was handed over all the same, and
+  // the open ranges are on the thread's own stack until it gets another.
   bool TakeChunk(ThreadState* thread);
 
   // `thread` is done with its chunk; the ranges open in it stay behind.
   void FinishChunk(ThreadState* thread);
+
+  // The chunk of `thread` is the daemon's; its open ranges are the thread's own.
+  void HandOverChunk(ThreadState* thread);
 
   // Counts `count` events that were lost, in or outside a window as things are now.
   void CountDrop(wire::DropCause cause, uint64_t count = 1);

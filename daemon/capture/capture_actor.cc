@@ -168,7 +168,10 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
   if (live == nullptr) return;
   if (live->cause == EndedBy::kNone) live->cause = EndedBy::kTargetLost;
   // An error that came with the last events ends it as much as an earlier one.
-  if (!result.sink_status.ok()) live->cause = CauseOfSinkError(result.sink_status);
+  if (!result.sink_status.ok()) {
+    LogWarning(StrCat("capture=", id, " ", FromAbsl(result.sink_status.message())));
+    live->cause = CauseOfSinkError(result.sink_status);
+  }
   if (live->record.state < CaptureState::kDraining) SetState(*live, CaptureState::kDraining);
   const int64_t start_ns = ApplyDrainResult(result, live->record);
   if (live->record.start_unix_ns == 0) {

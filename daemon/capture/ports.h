@@ -91,7 +91,7 @@ class CaptureSink {
  public:
   virtual ~CaptureSink() = default;
 
-  // Ids are dense-ish and at most wire::kMaxNames; `name` is any bytes up to 4 KiB.
+  // Ids count from 1, at most wire::kMaxNames of them; `name` is any bytes up to 4 KiB.
   // Before the first row that uses the id.
   virtual absl::Status AddName(uint32_t id, std::string_view name) = 0;
   // Again with the same index: replaces the name.

@@ -22,7 +22,7 @@ PROFCTL = BUILD_DIR / 'bin/profctl'
 TARGET = BUILD_DIR / 'tests/bin/scripted_target'
 MLP = BUILD_DIR / 'bin/mlp_train'
 LIBRARY = BUILD_DIR / 'lib/libprofd_client.so'
-PATIENCE_S = 60
+PATIENCE_S = float(os.environ.get('PROFD_TEST_PATIENCE_S', 60))
 
 # Statuses that profctl documents.
 DONE, FAILED, USAGE, PARTIAL, REFUSED, NO_DAEMON, INTERRUPTED = 0, 1, 2, 4, 5, 6, 130

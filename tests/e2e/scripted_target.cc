@@ -11,7 +11,7 @@
 //   alloc ADDRESS BYTES TOTAL | free ADDRESS BYTES TOTAL
 //   threads COUNT RANGES     COUNT threads one after another, RANGES ranges each
 //   busy STEPS RANGES        STEPS times: a step mark, then RANGES ranges
-//   train MS                 step marks every MS milliseconds in the background
+//   train MS                 a step mark and 10 ranges every MS milliseconds, from now on
 //   rest                     ends `train`
 //   status                   ok CONNECTED RECORDING STEPS DROPPED CAPTURES
 //   await-connected | await-recording | await-idle
@@ -28,8 +28,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -93,29 +91,42 @@ profd_memory_event Memory(std::istringstream& words) {
   return event;
 }
 
+// Commands as they come, and training in between: one thread does both, because the thread
+// that marks the first step is the one whose marks count.
 class Trainer {
  public:
-  void Start(int interval_ms) {
-    Stop();
-    running_ = true;
-    thread_ = std::thread([this, interval_ms] {
-      const uint32_t work = profd_intern("work", 4);
-      while (running_) {
-        profd_step();
-        Ranges(work, 10);
-        std::this_thread::sleep_for(std::chrono::milliseconds(interval_ms));
+  void Start(int interval_ms) { interval_ms_ = interval_ms; }
+  void Stop() { interval_ms_ = -1; }
+
+  // The next command; false at the end of input.
+  bool Next(std::string* line) {
+    for (;;) {
+      const size_t end = input_.find('\n');
+      if (end != std::string::npos) {
+        *line = input_.substr(0, end);
+        input_.erase(0, end + 1);
+        return true;
       }
-    });
+      pollfd standard_input{STDIN_FILENO, POLLIN, 0};
+      if (poll(&standard_input, 1, interval_ms_) == 0) {
+        TrainOneStep();
+        continue;
+      }
+      char bytes[4096];
+      const ssize_t got = read(STDIN_FILENO, bytes, sizeof(bytes));
+      if (got == 0 || (got < 0 && errno != EINTR)) return false;
+      if (got > 0) input_.append(bytes, static_cast<size_t>(got));
+    }
   }
-  void Stop() {
-    running_ = false;
-    if (thread_.joinable()) thread_.join();
-  }
-  ~Trainer() { Stop(); }
 
  private:
-  std::atomic<bool> running_{false};
-  std::thread thread_;
+  void TrainOneStep() {
+    profd_step();
+    Ranges(profd_intern("work", 4), 10);
+  }
+
+  int interval_ms_ = -1;  // -1: at rest
+  std::string input_;
 };
 
 void RunThreads(int64_t count, int64_t ranges) {
@@ -220,7 +231,6 @@ void Handle(const std::string& line, Trainer& trainer) {
   } else if (command == "exit") {
     words >> a;
     Answer("ok");
-    trainer.Stop();
     exit(static_cast<int>(a));
   } else {
     Answer("error no command " + command);
@@ -235,6 +245,6 @@ int main() {
   // Children are not waited for by name: the kernel reaps them.
   signal(SIGCHLD, SIG_IGN);
   Trainer trainer;
-  for (std::string line; std::getline(std::cin, line);) Handle(line, trainer);
+  for (std::string line; trainer.Next(&line);) Handle(line, trainer);
   return 0;
 }
