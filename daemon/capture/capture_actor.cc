@@ -166,6 +166,11 @@ void CaptureManager::Actor::TargetGone(TargetNumber target) {
 void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& result) {
   LiveCapture* live = FindLive(id);
   if (live == nullptr) return;
+  // That the target went may be heard before or after; only this tells what went.
+  const bool by_target = live->cause == EndedBy::kNone || live->cause == EndedBy::kTargetExit;
+  if (by_target && result.target_gone) {
+    live->cause = result.library_gone ? EndedBy::kTargetLost : EndedBy::kTargetExit;
+  }
   if (live->cause == EndedBy::kNone) live->cause = EndedBy::kTargetLost;
   // An error that came with the last events ends it as much as an earlier one.
   if (!result.sink_status.ok()) {

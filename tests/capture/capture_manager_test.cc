@@ -252,6 +252,19 @@ TEST_F(CaptureManagerTest, ATargetThatDiesInTheWindowLeavesAPartialCapture) {
   EXPECT_EQ(QualityGrade(done), "D");
 }
 
+TEST_F(CaptureManagerTest, ALibraryThatGoesAwayIsToldFromATargetThatEnds) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  manager_.OnTargetGone(target);
+  DrainResult result = Window(102, 104, /*complete=*/false);
+  result.target_gone = true;
+  result.library_gone = true;
+  targets_.Drained(created.id, result);
+  EXPECT_EQ(GetOrDie(created.id).ended_by, EndedBy::kTargetLost);
+}
+
 TEST_F(CaptureManagerTest, ATargetThatDiesAfterItsLastStepIsComplete) {
   const TargetNumber target = targets_.Add(Training(10));
   const CaptureRecord created = CreateOrDie(target, Steps(5));
