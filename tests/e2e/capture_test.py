@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import unittest

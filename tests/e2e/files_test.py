@@ -1,14 +1,12 @@
 """Files that were damaged, are somebody else's, or come from a newer profd."""
 
-import os
-import pathlib
 import shutil
 import sqlite3
 import subprocess
 import unittest
 
 import harness
-from harness import DONE, FAILED, until
+from harness import DONE, FAILED
 
 
 class CaptureFileTest(harness.EndToEndTest):
