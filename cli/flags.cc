@@ -278,7 +278,8 @@ std::string_view NearestMatch(std::string_view word, std::span<const std::string
   constexpr size_t kLongestWord = 64;  // Nothing of ours is near that.
   if (word.size() > kLongestWord) return {};
   std::string_view best;
-  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  // Two letters swapped are a distance of 2.
+  size_t best_distance = (word.size() < 4 ? 1 : std::max<size_t>(2, word.size() / 3)) + 1;
   for (const std::string_view candidate : candidates) {
     // The start of a word is what people type first.
     const bool is_start = word.size() >= 2 && candidate.starts_with(word);

@@ -36,7 +36,7 @@ TEST(CommandTableTest, EveryRowIsWhole) {
     std::set<char> letters;
     for (const Flag& flag : AllFlags(command)) {
       EXPECT_TRUE(flags.insert(flag.name).second) << command.name << " --" << flag.name;
-      if (flag.letter != 0) EXPECT_TRUE(letters.insert(flag.letter).second) << flag.letter;
+      EXPECT_TRUE(flag.letter == 0 || letters.insert(flag.letter).second) << flag.letter;
       EXPECT_FALSE(flag.help.empty() || flag.help.ends_with('.')) << flag.name;
     }
   }
