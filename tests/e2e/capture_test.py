@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import unittest
 
 import harness
 from harness import DONE, FAILED, INTERRUPTED, NO_DAEMON, PARTIAL, REFUSED, USAGE, until

@@ -8,7 +8,6 @@ import signal
 import socket
 import struct
 import subprocess
-import unittest
 
 import harness
 from harness import DONE, FAILED, PARTIAL, until

@@ -3,7 +3,6 @@
 import shutil
 import sqlite3
 import subprocess
-import unittest
 
 import harness
 from harness import DONE, FAILED
