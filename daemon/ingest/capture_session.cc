@@ -67,7 +67,8 @@ CaptureSession::CaptureSession(std::string id, uint64_t number, TargetNumber tar
       memory_(std::move(memory)),
       longest_period_(LongestPeriod(memory_->size_bytes())),
       period_(longest_period_),
-      worker_(*memory_, clock, sink, options.queue_bytes, options.settle, std::move(done)) {
+      worker_(*memory_, clock, sink, std::min(options.queue_bytes, memory_->size_bytes()),
+              options.settle, std::move(done)) {
   progress_.window = -1;
 }
 

@@ -34,6 +34,7 @@ class CaptureSession {
   enum class State { kArming, kArmed, kFired, kStopping, kDraining, kFinishing };
 
   struct Options {
+    // Copies of chunks that wait to be decoded; no more than the capture's own memory.
     uint64_t queue_bytes = 32 << 20;
     // See DecodeWorker.
     absl::Duration settle = absl::Milliseconds(50);

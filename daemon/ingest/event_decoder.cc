@@ -15,6 +15,7 @@ constexpr int64_t kLookBackNs = int64_t{3600} * 1'000'000'000;
 constexpr int64_t kClockSkewNs = 1'000'000;
 constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 constexpr size_t kMaxThreadNameBytes = 63;
+constexpr char kOtherName[] = "(other)";
 // The key of a thread that is only named in events, apart from the serials of threads.
 constexpr uint64_t kOsThreadKey = uint64_t{1} << 32;
 
@@ -250,7 +251,11 @@ uint32_t EventDecoder::LookUpName(uint32_t wire_id) {
   std::string bytes;
   uint32_t& slot = names_by_id_[wire_id];
   slot = kNoName;
-  if (wire_id == wire::kNoNameId || !names_.ReadName(wire_id, bytes)) return slot;
+  if (wire_id == wire::kNoNameId) return slot;
+  if (!names_.ReadName(wire_id, bytes)) {
+    if (wire_id != wire::kOtherNameId) return slot;
+    bytes = kOtherName;
+  }
   const auto [entry, added] =
       name_ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(name_ids_.size() + 1));
   slot = entry->second;

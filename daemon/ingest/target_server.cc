@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,14 @@ int ToEpollTimeout(absl::Duration wait) {
   if (wait == absl::InfiniteDuration()) return -1;
   const double ms = std::ceil(absl::ToDoubleMilliseconds(wait));
   return static_cast<int>(std::clamp(ms, 0.0, 1e6));
+}
+
+// A target takes two descriptors, and the usual soft limit is 1,024 for all.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
@@ -64,6 +73,7 @@ TargetServer::TargetServer(AgentSocket socket, Options options, Clock& clock)
       wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       socket_(std::move(socket)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  RaiseDescriptorLimit();
   // Slopes of clocks get better with age.
   registry_.ClockOf(wire::DetectClockKind());
 }

@@ -73,7 +73,7 @@ class TargetServer final : public TargetPort {
   };
 
   // Listens at `socket_dir`/agent/agent.sock; errors as AgentSocket::Listen. Nobody is
-  // answered before Start().
+  // answered before Start(). Raises the process's limit of open files as far as it may.
   static absl::StatusOr<std::unique_ptr<TargetServer>> Create(
       const std::filesystem::path& socket_dir, Options options, Clock& clock = Clock::Real());
   // The same on a listening socket that systemd made; errors as AgentSocket::Inherit.
@@ -169,6 +169,8 @@ class TargetServer final : public TargetPort {
   Peer* PeerOf(TargetNumber target);
   Peer* PeerById(uint64_t id);
   void LogLimited(const Peer& peer, std::string_view what);
+  // INFO, unless targets come and go by the hundred.
+  void LogComing(std::string_view text);
 
   const Options options_;
   Clock& clock_;
@@ -194,6 +196,8 @@ class TargetServer final : public TargetPort {
   int64_t hung_up_count_ = 0;
   std::map<std::string, std::unique_ptr<CaptureSession>, std::less<>> sessions_;
   absl::Duration accept_again_ = absl::InfiniteDuration();
+  absl::Duration coming_second_ = absl::ZeroDuration();
+  int coming_lines_ = 0;  // In that second.
   PacketBuffer packet_;
 
   std::jthread thread_;

@@ -21,6 +21,8 @@ using wire::FrameType;
 constexpr int kMaxAcceptsPerVisit = 64;
 constexpr int kMaxFramesPerVisit = 16;
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
+// Room for the ranks of a large machine that start together.
+constexpr int kMaxComingLinesPerSecond = 200;
 
 // The counters that this machine's processes can mean.
 bool IsClockOfThisMachine(uint32_t kind) {
@@ -236,7 +238,11 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
   const PeerProcess& process = peer.connection.peer();
   const absl::StatusOr<ProcessFacts> facts = ReadProcessFacts(process.pid);
   // The facts are of this process only if it lives after they were read.
-  if (!facts.ok() || HasEnded(process.pidfd.get())) return false;
+  if (HasEnded(process.pidfd.get())) return false;
+  if (!facts.ok()) {
+    return Refuse(peer, frame, wire::RefuseReason::kNotAllowed,
+                  StrCat("profd cannot see process ", process.pid, " in /proc"));
+  }
   peer.process_start_ticks = facts->start_ticks;
   if (IsTaken(peer)) {
     return Refuse(peer, frame, wire::RefuseReason::kNotAllowed,
@@ -371,8 +377,8 @@ void TargetServer::Drop(Peer& peer, bool library_gone) {
   }
   if (dropped->hung_up) --hung_up_count_;
   const TargetNumber target = dropped->target;
-  LogInfo(StrCat("target=", target, " pid=", dropped->connection.peer().pid,
-                 library_gone ? " left" : " ended"));
+  LogComing(StrCat("target=", target, " pid=", dropped->connection.peer().pid,
+                   library_gone ? " left" : " ended"));
   registry_.Remove(target);
   std::vector<CaptureSession*> arming;
   for (const auto& [id, session] : sessions_) {
@@ -399,6 +405,15 @@ TargetServer::Peer* TargetServer::PeerOf(TargetNumber target) {
 TargetServer::Peer* TargetServer::PeerById(uint64_t id) {
   const auto it = peers_.find(id);
   return it != peers_.end() ? it->second.get() : nullptr;
+}
+
+void TargetServer::LogComing(std::string_view text) {
+  const absl::Duration now = clock_.Monotonic();
+  if (now - coming_second_ >= absl::Seconds(1)) {
+    coming_second_ = now;
+    coming_lines_ = 0;
+  }
+  if (++coming_lines_ <= kMaxComingLinesPerSecond) LogInfo(text);
 }
 
 void TargetServer::LogLimited(const Peer& peer, std::string_view what) {

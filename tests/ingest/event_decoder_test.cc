@@ -155,6 +155,12 @@ TEST_F(EventDecoderTest, NamesAreAskedForOnceAndGetDenseIds) {
   EXPECT_THAT(ids, ElementsAre(1, 2, 3));
 }
 
+TEST_F(EventDecoderTest, TheNameOfTheRestNeedsNoPlaceInMemory) {
+  Decode(ChunkBuilder().Head(1).Instant(kStart + 5, wire::kOtherNameId));
+  ASSERT_EQ(sink_.instants().size(), 1u);
+  EXPECT_EQ(sink_.instants()[0].name, "(other)");
+}
+
 TEST_F(EventDecoderTest, TheLastNameOfAThreadStands) {
   Decode(ChunkBuilder().Head(7, 0, 4711).ThreadName(2).Instant(kStart + 5, 2));
   Decode(ChunkBuilder().Head(7, 0, 4711).ThreadName(3));
@@ -321,7 +327,7 @@ TEST_F(EventDecoderHostileTest, RangesThatCannotBe) {
   event = GoodRange();
   event.duration_ticks = uint64_t{1} << 50;  // Ends after it was read.
   ExpectRefused(event, wire::EventKind::kRange);
-  for (const uint32_t name : {0u, 1u, 6u, 65535u, 65536u, UINT32_MAX}) {
+  for (const uint32_t name : {0u, 6u, 65535u, 65536u, UINT32_MAX}) {
     event = GoodRange();
     event.name_id = name;
     ExpectRefused(event, wire::EventKind::kRange);
