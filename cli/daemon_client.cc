@@ -255,6 +255,7 @@ absl::StatusOr<std::vector<TargetInfo>> DaemonClient::ResolveTargets(
                    impl_->Unary(*impl_->targets_, &v1::TargetService::Stub::ResolveTargets, request,
                                 kCallDeadline));
   std::vector<TargetInfo> targets;
+  targets.reserve(static_cast<size_t>(response.targets_size()));
   for (const v1::Target& target : response.targets()) targets.push_back(FromProto(target));
   return targets;
 }
@@ -283,6 +284,7 @@ absl::StatusOr<std::vector<CaptureView>> DaemonClient::CreateCaptureGroup(
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::CreateCaptureGroup,
                                 request, kCallDeadline));
   std::vector<CaptureView> views;
+  views.reserve(static_cast<size_t>(group.captures_size()));
   for (const v1::Capture& capture : group.captures()) views.push_back(FromProto(capture));
   return views;
 }
@@ -303,6 +305,7 @@ absl::StatusOr<std::vector<CaptureView>> DaemonClient::GetCaptureGroup(const std
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::GetCaptureGroup,
                                 request, kCallDeadline));
   std::vector<CaptureView> views;
+  views.reserve(static_cast<size_t>(group.captures_size()));
   for (const v1::Capture& capture : group.captures()) views.push_back(FromProto(capture));
   return views;
 }

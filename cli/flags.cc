@@ -128,11 +128,12 @@ class Parser {
 
   absl::Status Unknown(std::string_view name) const {
     std::vector<std::string_view> names;
+    names.reserve(table_.size());
     for (const Flag& flag : table_) names.push_back(flag.name);
     const std::string_view nearest = NearestMatch(name, names);
     std::string message = StrCat("unknown flag '--", Shown(name), "'");
     if (!nearest.empty()) StrAppend(&message, "; did you mean --", nearest, "?");
-    return UsageError(std::move(message));
+    return UsageError(message);
   }
 
   const std::span<const Flag> table_;
@@ -155,7 +156,7 @@ absl::StatusOr<std::optional<T>> InFlag(std::string_view flag, absl::StatusOr<T>
 
 }  // namespace
 
-absl::Status UsageError(std::string message) {
+absl::Status UsageError(const std::string& message) {
   return WithReason(absl::InvalidArgumentError(message), kUsageReason);
 }
 

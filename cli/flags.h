@@ -25,7 +25,7 @@
 namespace profd::cli {
 
 inline constexpr std::string_view kUsageReason = "USAGE";
-absl::Status UsageError(std::string message);
+absl::Status UsageError(const std::string& message);
 
 // What a shell can offer for a value.
 enum class Completes {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -74,7 +75,10 @@ std::string RenderShares(std::string_view title, const std::vector<report::Memor
   }
   std::string text = table.Render(style);
   const auto all = static_cast<int64_t>(shares.size());
-  if (shown < all) StrAppend(&text, "(", all - shown, " more rows: --limit 0)\n");
+  if (shown < all) {
+    StrAppend(&text, "(", all - shown, all - shown == 1 ? " more row" : " more rows",
+              ": --limit 0)\n");
+  }
   return text;
 }
 
@@ -187,8 +191,7 @@ std::string PlotMemory(const std::vector<report::MemoryPoint>& points, int64_t e
   for (const int64_t value : highest) {
     const double height = (static_cast<double>(value) - static_cast<double>(bottom)) / scale;
     // What is there at all is seen.
-    eighths.push_back(value > bottom ? std::max<int64_t>(1, static_cast<int64_t>(height + 0.5))
-                                     : 0);
+    eighths.push_back(value > bottom ? std::max<int64_t>(1, std::llround(height)) : 0);
   }
   std::string text;
   for (int row = rows - 1; row >= 0; --row) {

@@ -38,7 +38,9 @@ std::string RenderOps(const report::OpTable& table, bool by_step, const Style& s
     StrAppend(&text, "No ranges were recorded. Annotate the program (`with profd.annotate(...)`, ",
               "PROFD_RANGE) to see what its steps are made of.\n");
   } else if (shown < table.row_count) {
-    StrAppend(&text, "(", FormatCount(table.row_count - shown), " more rows: --limit 0)\n");
+    const int64_t more = table.row_count - shown;
+    StrAppend(&text, "(", FormatCount(more), more == 1 ? " more row" : " more rows",
+              ": --limit 0)\n");
   }
   StrAppend(&text, "Self CPU time total: ", FormatNs(table.self_cpu_total_ns), "\n");
   return text;

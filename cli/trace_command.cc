@@ -153,6 +153,7 @@ class Trace {
       return absl::OkStatus();
     }
     std::vector<TargetNumber> numbers;
+    numbers.reserve(targets.size());
     for (const TargetInfo& target : targets) numbers.push_back(target.number);
     ASSIGN_OR_RETURN(views_,
                      daemon_.CreateCaptureGroup(numbers, request_.spec, request_.request_id));
@@ -161,6 +162,7 @@ class Trace {
 
   absl::Status Follow() {
     std::vector<std::string> ids;
+    ids.reserve(views_.size());
     for (const CaptureView& view : views_) ids.push_back(view.record.id);
     // Cancelled captures still end in a state of their own, with what they recorded: so the
     // watch goes on.
