@@ -136,6 +136,7 @@ class PerfettoWriter {
                              [&](const store::RangeBatch& batch) { return order_.Learn(batch); }));
     WriteClocks();
     WriteTracks();
+    WriteAbout();
     WriteSteps();
     RETURN_IF_ERROR(WriteRanges());
     RETURN_IF_ERROR(WriteInstants());
@@ -244,6 +245,23 @@ class PerfettoWriter {
         .Varint(packet::kSequenceFlags, kNeedsState)
         .Message(packet::kTrackEvent, event);
     WritePacket(packet);
+  }
+
+  // What the capture is and how far to trust it, as an instant at its start.
+  void WriteAbout() {
+    const CaptureRecord& record = reader_.record();
+    ProtoMessage event;
+    event.Varint(event::kType, kInstant)
+        .Varint(event::kCategoryIids, kInstantCategory)
+        .Bytes(event::kName, "profd capture");
+    AddAnnotation("capture", record.id, event);
+    AddAnnotation("profd_version", PROFD_VERSION, event);
+    AddAnnotation("state", ToString(record.state), event);
+    AddAnnotation("ended_by", ToString(record.ended_by), event);
+    AddAnnotation("quality_grade", QualityGrade(record), event);
+    AddAnnotation("dropped_event_count", StrCat(TotalDrops(record.drops)), event);
+    AddAnnotation("clock_error_ns", StrCat(record.clock_error_ns), event);
+    WriteProcessEvent(0, event);
   }
 
   // Steps have a track of their own: ranges may straddle them.

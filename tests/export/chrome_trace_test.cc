@@ -394,13 +394,14 @@ class FirstPieceSink : public StringSink {
 };
 
 TEST_P(StreamingTest, PiecesAreSmallAndComeWhileTheCaptureIsRead) {
-  SyntheticCaptureReader reader(/*threads=*/2, /*steps=*/320);
+  constexpr int64_t kSteps = 128;
+  SyntheticCaptureReader reader(/*threads=*/2, kSteps);
   FirstPieceSink sink(reader);
   ASSERT_THAT(ExportTrace(reader, GetParam(), sink), IsOk());
   EXPECT_LE(sink.longest_piece(), size_t{1} << 20);
   EXPECT_GT(sink.total_bytes(), static_cast<size_t>(reader.range_count()));
   // The last reading writes; at the first piece most of it was still to come.
-  const int64_t batches_per_reading = 2 * 320 / 32;
+  const int64_t batches_per_reading = 2 * kSteps / 32;
   EXPECT_LT(sink.first_piece_batches(), reader.batches_given() - batches_per_reading / 2);
 }
 INSTANTIATE_TEST_SUITE_P(Formats, StreamingTest,

@@ -302,7 +302,7 @@ class Decoder {
         trace_.slices[stack.back()].end_ns = event.time_ns;
         stack.pop_back();
       } else if (event.type == 3) {
-        trace_.instants.push_back({event.track, event.name, event.time_ns});
+        trace_.instants.push_back({event.track, event.name, event.time_ns, event.annotations});
       } else if (event.type == 4) {
         trace_.samples.push_back({event.track, event.time_ns, event.value});
       } else {

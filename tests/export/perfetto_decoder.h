@@ -38,6 +38,7 @@ struct PerfettoInstant {
   uint64_t track = 0;
   std::string name;
   int64_t time_ns = 0;
+  std::map<std::string, std::string> annotations;
 };
 
 struct PerfettoSample {

@@ -26,18 +26,21 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kSteps = 40;
+// More ranges per thread than one chunk of the file holds.
+constexpr int64_t kSteps = 24;
 constexpr uint32_t kStepThread = 1;
 
 class StoredCaptureTest : public testing::Test {
  protected:
   // Two threads in the store's pattern; the second marks the steps. Times count from an
   // epoch that lies before the capture's start, as the daemon's do.
-  void SetUp() override {
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<store::TemporaryFolder>();
+    store::ManualClock clock;
     CaptureRecord record = store::NewRecord(store::IdOf(1));
     auto writer = store::CaptureFileWriter::Create(
-        record, clock_,
-        {.directory = folder_.path(), .summarize_ops = nullptr, .on_sealed = nullptr});
+        record, clock,
+        {.directory = folder_->path(), .summarize_ops = nullptr, .on_sealed = nullptr});
     ASSERT_THAT(writer, IsOk());
     ASSERT_THAT(store::IntroducePattern(store::StepPattern(1), 2, **writer), IsOk());
     for (uint32_t thread = 0; thread < 2; ++thread) {
@@ -55,7 +58,11 @@ class StoredCaptureTest : public testing::Test {
     record = store::FinishedRecord(
         record, {.start_ns = 0, .end_ns = end_ns_, .first_step = 0, .end_step = kSteps});
     ASSERT_THAT((*writer)->Finish(record, kEpochOffsetNs), IsOk());
-    auto reader = store::CaptureReader::Open(folder_ / (store::IdOf(1) + ".profd"));
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  void SetUp() override {
+    auto reader = store::CaptureReader::Open(*folder_ / (store::IdOf(1) + ".profd"));
     ASSERT_THAT(reader, IsOk());
     reader_ = *std::move(reader);
   }
@@ -73,12 +80,11 @@ class StoredCaptureTest : public testing::Test {
     return ops;
   }
 
-  store::TemporaryFolder folder_;
-  store::ManualClock clock_;
-  int64_t end_ns_ = 0;
+  static inline int64_t end_ns_ = 0;
   std::unique_ptr<store::CaptureReader> reader_;
 
  private:
+  static inline std::unique_ptr<store::TemporaryFolder> folder_;
   static constexpr int64_t kEpochOffsetNs = 5'000'000;
 
   static void Mark(CaptureSink& sink, int64_t time_ns, int64_t step) {
