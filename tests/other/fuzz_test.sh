@@ -9,7 +9,7 @@ readonly build=build/fuzz
 readonly runs=${PROFD_FUZZ_RUNS:-20000}
 cmake --preset fuzz >/dev/null
 mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
-  sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | sort -u)
+  sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | grep -v '^cmake_' | sort -u)
 [[ ${#fuzzers[@]} -gt 0 ]] || { echo "no target is named *_fuzzer"; exit 1; }
 cmake --build "$build" -j 2 --target "${fuzzers[@]}"
 

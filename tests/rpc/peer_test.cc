@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -199,6 +200,17 @@ TEST_F(ListenTest, OnlyAListeningStreamSocketIsInherited) {
 // ---- the kernel's word ----
 
 // Accepts one connection of a child that did `change` first.
+// Who connected may be a child of the child, which is killed but not ours to wait for.
+void AwaitEndOfPeer(int connection) {
+  constexpr int kSoPeerPidfd = 77;
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  if (getsockopt(connection, SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) != 0) return;
+  const UniqueFd owned(pidfd);
+  pollfd ended{.fd = pidfd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ended, 1, 30'000), 1);
+}
+
 class IdentifyTest : public ListenTest {
  protected:
   // nullopt: the child could not do it.
@@ -209,6 +221,7 @@ class IdentifyTest : public ListenTest {
     if (!child.connected()) return std::nullopt;
     if (end_first) child.End();
     const UniqueFd connection(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (end_first) AwaitEndOfPeer(connection.get());
     const auto peer = IdentifyPeer(connection.get());
     EXPECT_THAT(peer, IsOk());
     return *peer;
