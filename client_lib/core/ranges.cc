@@ -86,8 +86,9 @@ PROFD_NOINLINE void EndSlowly(ThreadState* thread) {
     thread->depth = depth;
     return;
   }
+  // A thread that was stuck right here may find the next capture's session.
   Session* session = g_hot.session.load(std::memory_order_acquire);
-  if (session == nullptr) return;
+  if (session == nullptr || session->serial != thread->session_serial) return;
   if (thread->used_bytes > kLastRoomForRange && !session->TakeChunk(thread)) {
     session->CountDrop(wire::kDropNoChunk);
     thread->depth = depth;

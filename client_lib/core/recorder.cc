@@ -146,7 +146,7 @@ void RecordMemory(const profd_memory_event& memory, uint8_t flags) {
 void RecordStep(Session* session, ThreadState* thread, uint64_t step, uint64_t ticks) {
   Session* entered;
   const Entry entry = EnterEpoch(thread, &entered);
-  if (entry == Entry::kOff) return;
+  if (entry == Entry::kOff || entered != session) return;
   if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
   wire::StepEvent event{};
   event.header = HeaderOf(EventKind::kStep, sizeof(event));

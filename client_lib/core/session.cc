@@ -180,6 +180,13 @@ bool Session::TakeChunk(ThreadState* thread) {
     HandOverChunk(thread);
     return false;
   }
+  // A list that gives out what somebody has, or had and filled, is no list. (Also what the
+  // last owner's release of the chunk pairs with.)
+  if (chunk_table[index].state.load(std::memory_order_acquire) !=
+      static_cast<uint32_t>(wire::ChunkState::kFree)) {
+    HandOverChunk(thread);
+    return false;
+  }
   std::byte* start = memory + layout.chunks_offset + uint64_t{index} * wire::kChunkBytes;
   auto* chunk = reinterpret_cast<wire::ChunkHeader*>(start);
   chunk->published_bytes.store(0, std::memory_order_relaxed);

@@ -46,6 +46,7 @@ struct Session {
   bool finished;                // Ended or missed: marks have nothing more to do.
   bool cycle_open;              // The flag is on, for cycle `window`.
   bool window_open;             // windows[window] has begun and not ended.
+  uint32_t epoch;               // The flag's value for the last cycle opened.
   std::atomic<uint32_t> phase;  // Ours of header->phase.
   // The window (or warm-up) that the flag's current epoch belongs to.
   std::atomic<uint32_t> window;

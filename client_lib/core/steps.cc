@@ -68,14 +68,19 @@ void CloseWindow(Session* session, uint64_t end_step, uint64_t ticks) {
   session->window_open = false;
 }
 
+// A mark that was stuck until its capture was given up must not move the flag of the next.
 void OpenCycle(Session* session) {
   session->cycle_open = true;
-  g_hot.flag.store(NextEpoch(), std::memory_order_release);
+  session->epoch = NextEpoch();
+  if (g_hot.session.load(std::memory_order_acquire) != session) return;
+  g_hot.flag.store(session->epoch, std::memory_order_release);
 }
 
 void CloseCycle(Session* session) {
   session->cycle_open = false;
-  g_hot.flag.store(kFlagOff, std::memory_order_release);
+  uint32_t epoch = session->epoch;
+  g_hot.flag.compare_exchange_strong(epoch, kFlagOff, std::memory_order_release,
+                                     std::memory_order_relaxed);
 }
 
 // Ends what step `step` is no longer part of.

@@ -8,6 +8,21 @@
 #include <string>
 
 #include "tests/client_lib/child.h"
+#include "tests/fakes/fake_daemon.h"
+
+namespace {
+
+int CountAgents() {
+  int agents = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(entry.path() / "comm") >> name;
+    agents += name == "profd" ? 1 : 0;
+  }
+  return agents;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   const int init = profd_init();
@@ -17,12 +32,10 @@ int main(int argc, char** argv) {
   profd_status status{};
   status.size_bytes = sizeof(status);
   const int result = profd_get_status(&status);
-  int agents = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::ifstream(entry.path() / "comm") >> name;
-    agents += name == "profd" ? 1 : 0;
+  if (init == PROFD_OK) {
+    profd::testing::WaitUntil("the agent's name", [] { return CountAgents() > 0; });
   }
+  const int agents = CountAgents();
   printf(
       "init %d metadata %d status %d disabled %u connected %u steps %llu agents %d recording %u\n",
       init, metadata, result, status.disabled, status.connected,

@@ -147,6 +147,7 @@ TEST(LifecycleTest, InitIsIdempotent) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent& parent) {
     std::vector<std::thread> threads;
+    threads.reserve(8);
     for (int i = 0; i < 8; ++i) {
       threads.emplace_back([] { CHILD_EXPECT(profd_init() == PROFD_OK); });
     }

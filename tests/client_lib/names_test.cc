@@ -82,6 +82,7 @@ TEST(NamesTest, ThreadsThatRaceGetTheSameIds) {
     std::vector<std::vector<uint32_t>> ids(kThreads);
     std::atomic<int> ready{0};
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         ready.fetch_add(1);
@@ -187,6 +188,7 @@ TEST(NamesTest, NamesAreThereBeforeTheEventsThatCarryThem) {
     WaitConnected();
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
+    threads.reserve(3);
     for (int t = 0; t < 3; ++t) {
       threads.emplace_back([&, t] {
         for (uint32_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
