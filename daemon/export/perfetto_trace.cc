@@ -53,7 +53,6 @@ constexpr uint32_t kDebugAnnotations = 4;
 constexpr uint32_t kType = 9;
 constexpr uint32_t kNameIid = 10;
 constexpr uint32_t kTrackUuid = 11;
-constexpr uint32_t kCategories = 22;
 constexpr uint32_t kName = 23;
 constexpr uint32_t kCounterValue = 30;
 constexpr uint32_t kDoubleCounterValue = 44;
