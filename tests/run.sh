@@ -19,10 +19,10 @@ print_skip_reasons() {
   local log=$1
   [[ -r $log ]] || return 0
   awk '
-    /^[0-9]+\/[0-9]+ Testing: / { name = $3; next_is_reason = 0 }
+    /^[0-9]+\/[0-9]+ Testing: / { name = $3 }
+    next_is_reason && NF && !/^SKIP: / { print "  " name ": " $0 }
     /^SKIP: / { print "  " name ": " substr($0, 7) }
-    next_is_reason && NF { print "  " name ": " $0; next_is_reason = 0 }
-    /: Skipped$/ { next_is_reason = 1 }
+    NF { next_is_reason = /: Skipped$/ }
   ' "$log"
 }
 
