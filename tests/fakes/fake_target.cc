@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -327,7 +328,7 @@ bool FakeThread::TakeChunk() {
   chunk.os_thread = os_thread_;
   chunk.sequence = sequence_++;
   chunk.window = window_;
-  memcpy(chunk.open_ranges, open_.data(), open_.size() * sizeof(wire::OpenRange));
+  std::copy(open_.begin(), open_.end(), chunk.open_ranges);
   chunk.open_depth.store(static_cast<uint32_t>(open_.size()));
   target_.control(*index).state.store(static_cast<uint32_t>(wire::ChunkState::kOwned));
   if (index_.has_value()) {
