@@ -488,8 +488,9 @@ absl::StatusOr<CaptureView> DaemonClient::Impl::AskNextDaemon(const std::string&
 absl::StatusOr<std::vector<CaptureView>> DaemonClient::WatchCaptures(
     const std::vector<std::string>& ids, OnChange on_change, absl::FunctionRef<void()> on_idle) {
   grpc::CompletionQueue queue;
-  std::vector<Watch> watches(ids.size());
+  // The calls outlive the readers, which live in their memory.
   std::vector<std::unique_ptr<Impl::Call>> calls;
+  std::vector<Watch> watches(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     v1::WatchCaptureRequest request;
     request.set_name(CaptureName(ids[i]));
