@@ -7,6 +7,7 @@ Everything lives below one temporary folder and ends with the test. Waiting is f
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,11 @@ def until(condition, what):
             return result
         time.sleep(0.005)
     raise AssertionError(f'never came: {what}')
+
+
+def is_sanitized():
+    cache = BUILD_DIR / 'CMakeCache.txt'
+    return cache.exists() and re.search(r'^PROFD_SANITIZE:\w+=.', cache.read_text(), re.M)
 
 
 class Daemon:
