@@ -34,7 +34,9 @@ constexpr size_t kStackBytes = 2u << 20;
 #else
 constexpr size_t kStackBytes = 256u << 10;
 #endif
-constexpr int kNiceness = 10;
+// Little enough to give way to the program, not so much that a loaded machine keeps a capture
+// waiting to be armed.
+constexpr int kNiceness = 5;
 constexpr int kFirstBackoffMs = 100;
 constexpr int kLongestBackoffMs = 30'000;
 // A connection that held this long starts the next back-off anew.

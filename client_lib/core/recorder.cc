@@ -85,8 +85,11 @@ bool IsRecording() {
 }
 
 Entry EnterEpoch(ThreadState* thread, Session** session) {
-  const uint32_t flag = g_hot.flag.load(std::memory_order_acquire);
-  *session = g_hot.session.load(std::memory_order_acquire);
+  uint32_t flag;
+  do {  // Both of one capture, also for a thread that was stuck between the two.
+    flag = g_hot.flag.load(std::memory_order_acquire);
+    *session = g_hot.session.load(std::memory_order_acquire);
+  } while (flag != g_hot.flag.load(std::memory_order_acquire));
   if (flag == kFlagOff || flag == kFlagForked || *session == nullptr) return Entry::kOff;
   if (thread == nullptr) return Entry::kNoThread;
   if (thread->epoch == flag) return Entry::kReady;

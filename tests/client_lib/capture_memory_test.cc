@@ -395,7 +395,9 @@ TEST(StuckWriterTest, AThreadStuckInsideAWriteIsCountedAndHurtsNobody) {
     next->Fire(ByTime());
     child.Tell('l');
     child.Await('l');
-    WaitUntil("records", [&] { return next->chunk(0).published_bytes.load() > 100; });
+    WaitUntil("a second chunk", [&] {
+      return next->chunk_control(1).state.load() != static_cast<uint32_t>(wire::ChunkState::kFree);
+    });
     EXPECT_GT(next->Finish().ranges.size(), 0u);
   }
   EXPECT_EQ(stuck, 1u);

@@ -32,10 +32,11 @@ int main(int argc, char** argv) {
   profd_status status{};
   status.size_bytes = sizeof(status);
   const int result = profd_get_status(&status);
+  int agents = CountAgents();
   if (init == PROFD_OK) {
-    profd::testing::WaitUntil("the agent's name", [] { return CountAgents() > 0; });
+    // It gives itself its name once it runs.
+    profd::testing::WaitUntil("the agent", [&] { return (agents = CountAgents()) > 0; });
   }
-  const int agents = CountAgents();
   printf(
       "init %d metadata %d status %d disabled %u connected %u steps %llu agents %d recording %u\n",
       init, metadata, result, status.disabled, status.connected,

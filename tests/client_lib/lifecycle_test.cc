@@ -233,7 +233,7 @@ TEST(LifecycleTest, TheAgentIsNamedNiceAndTakesNoSignals) {
     pthread_sigmask(SIG_SETMASK, nullptr, &own);
     CHILD_EXPECT(sigismember(&own, SIGTERM) == 0);
     const auto thread = static_cast<id_t>(std::stoul(std::filesystem::path(agent).filename()));
-    CHILD_EXPECT(getpriority(PRIO_PROCESS, thread) == 10);
+    CHILD_EXPECT(getpriority(PRIO_PROCESS, thread) == 5);
     CHILD_EXPECT(getpriority(PRIO_PROCESS, 0) == 0);
     parent.Await('x');
   });

@@ -203,7 +203,7 @@ TEST(NamesTest, NamesAreThereBeforeTheEventsThatCarryThem) {
   });
   auto target = daemon.WaitTarget();
   child.Await('r');
-  for (int round = 0; round < 15; ++round) {
+  for (int round = 0; round < 8; ++round) {
     auto capture = target->Arm(2u << 20);
     capture->Fire(ByTime());
     WaitUntil("a full chunk", [&] {
