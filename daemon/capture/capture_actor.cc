@@ -56,7 +56,11 @@ void CaptureManager::Actor::Armed(const std::string& id) {
   if (live == nullptr || live->cause != EndedBy::kNone) return;
   live->armed = true;
   live->record.armed_time = clock_.Now();
-  if (live->record.spec.steps > 0) SetState(*live, CaptureState::kWaitingStep);
+  // A member of a group waits for the others from here on. One that is alone waits for a step
+  // when it has the plan, which its progress tells: a mark before that would move nothing.
+  if (live->record.spec.steps > 0 && !live->record.group_id.empty()) {
+    SetState(*live, CaptureState::kWaitingStep);
+  }
   FireWhenReady(*live);
   Rearm();
 }
@@ -131,6 +135,10 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
     return End(*live, CauseOfSinkError(progress.sink_status));
   }
   const CaptureState before = record.state;
+  if (progress.phase != RecordingPhase::kArmed && record.spec.steps > 0 &&
+      record.state == CaptureState::kArming) {
+    SetState(*live, CaptureState::kWaitingStep);
+  }
   switch (progress.phase) {
     case RecordingPhase::kArmed:
       break;
