@@ -317,7 +317,9 @@ TEST_F(ServerTest, ALiveCaptureIsListedAsItIsNow) {
   const std::string target = "targets/" + std::to_string(targets_.Add(MyTarget(10)));
   v1::Capture created;
   ASSERT_THAT(Create(target, &created), Succeeds());
-  targets_.Armed(targets_.LastArm().request.capture_id);
+  const std::string id = targets_.LastArm().request.capture_id;
+  targets_.Armed(id);
+  targets_.Reached(id, Progress{.phase = RecordingPhase::kWaiting});
   manager_->DrainForTesting();
   v1::ListCapturesRequest request;
   request.mutable_filter()->add_states(v1::Capture::WAITING_STEP);
