@@ -69,7 +69,7 @@ void Door::AwaitNoCalls() {
   mu_.Await(absl::Condition(this, &Door::NoCalls));
 }
 
-void Door::WakeOnClose(std::weak_ptr<void> owner, std::function<void()> wake) {
+void Door::WakeOnClose(std::weak_ptr<void> owner, const std::function<void()>& wake) {
   bool now = false;
   {
     absl::MutexLock lock(&mu_);

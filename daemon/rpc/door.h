@@ -64,7 +64,7 @@ class Door {
   void AwaitNoCalls();
 
   // Streams that want to hear of Close(). Removed by themselves once expired.
-  void WakeOnClose(std::weak_ptr<void> owner, std::function<void()> wake);
+  void WakeOnClose(std::weak_ptr<void> owner, const std::function<void()>& wake);
 
  private:
   struct Waker {

@@ -70,6 +70,7 @@ class TargetWatch final : public StreamHandler {
     }
     const std::vector<TargetInfo> targets = VisibleTargets(targets_, caller_);
     std::vector<std::pair<TargetNumber, TargetState>> seen;
+    seen.reserve(targets.size());
     for (const TargetInfo& target : targets) seen.emplace_back(target.number, target.state);
     if (sent_ && seen == last_) return;
     sent_ = true;

@@ -11,6 +11,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
@@ -215,8 +216,11 @@ CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const Cap
   EXPECT_THAT((*sink)->AddThread({.index = 0, .os_thread = 4000, .name = "main"}), IsOk());
   EXPECT_THAT((*sink)->AddName(1, "op"), IsOk());
   std::vector<RangeRow> rows;
+  std::mt19937_64 random(1);  // So that the file does not shrink to nothing.
   for (int64_t i = 0; i < ranges; ++i) {
-    rows.push_back({.start_ns = 1000 + i * 10, .duration_ns = 1000, .name = 1});
+    rows.push_back({.start_ns = 1000 + i * 10,
+                    .duration_ns = 1000 + static_cast<int64_t>(random() % 1'000'000'000),
+                    .name = 1});
   }
   EXPECT_THAT((*sink)->AppendRanges(0, rows), IsOk());
   const MemoryRow allocation{.time_ns = 2000,

@@ -130,7 +130,7 @@ class RpcTest : public testing::Test {
   TargetInfo TargetOf(int64_t pid, int64_t uid) const;
 
   // A finished capture with events, put into the store directly: `ranges` ranges named "op"
-  // of 1 us in one step, and an allocation.
+  // that begin in one step, and an allocation.
   CaptureRecord StoreCapture(int64_t owner_uid, int64_t ranges = 100,
                              const CaptureSpec& spec = {.steps = 1});
   // A capture that ended with nothing.
