@@ -313,7 +313,7 @@ class StalledReaderTest : public StreamsTest {
 };
 
 TEST_F(StalledReaderTest, AReaderThatTakesNothingLosesItsExport) {
-  const std::string name = NameOf(StoreCapture(uid_, 50'000));
+  const std::string name = NameOf(StoreCapture(uid_, 300'000));
   grpc::ClientContext context;
   v1::ExportTraceRequest request;
   request.set_capture(name);
