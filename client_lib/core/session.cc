@@ -267,6 +267,14 @@ void Session::SetPhase(wire::Phase to) {
   header->phase.store(static_cast<uint32_t>(to), std::memory_order_release);
 }
 
+void Session::LeaveArmed() {
+  constexpr auto kWaiting = static_cast<uint32_t>(wire::Phase::kWaiting);
+  auto armed = static_cast<uint32_t>(wire::Phase::kArmed);
+  if (!phase.compare_exchange_strong(armed, kWaiting)) return;
+  armed = static_cast<uint32_t>(wire::Phase::kArmed);
+  header->phase.compare_exchange_strong(armed, kWaiting);
+}
+
 void CountProcessDrops(uint64_t count) {
   const uint64_t total = g_process_drops.fetch_add(count, std::memory_order_relaxed) + count;
   std::atomic<uint64_t>& shown = g_status_page.dropped_event_count;

@@ -87,6 +87,8 @@ struct Session {
   void CountUnhousedRanges(ThreadState* thread);
 
   void SetPhase(wire::Phase to);
+  // From kArmed to kWaiting; nothing if the phase is another by now.
+  void LeaveArmed();
 };
 
 // A free slot, or null when stuck writers hold all of them.

@@ -178,8 +178,10 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
     session->SetPhase(Phase::kMissed);
     return;
   }
-  session->SetPhase(Phase::kWaiting);
+  // The plan first: who reads kWaiting may rely on the next mark. A mark that comes between
+  // the two has moved the phase on already.
   session->has_plan.store(1, std::memory_order_release);
+  session->LeaveArmed();
 }
 
 void EndPlan(Session* session, uint64_t ticks) {
