@@ -38,7 +38,7 @@ TEST(ContainerTest, RuntimesPutTheIdIntoThePath) {
            "0::/kubepods.slice/crio-" + kContainerA + ".scope/container\n",
            "0::/machine.slice/libpod-" + kContainerA + ".scope",
            "0::/../" + kContainerA,
-           "0::/" + kContainerB + "/nested/" + kContainerA,
+           std::string("0::/").append(kContainerB).append("/nested/").append(kContainerA),
        }) {
     EXPECT_EQ(ContainerOf(text), kContainerA) << text;
   }

@@ -408,6 +408,7 @@ TEST_F(SmallQueueTest, TooManyStreamsOfOneUidAreRefused) {
 
 TEST_F(StreamsTest, TwoHundredConnectionsAreServedAtOnce) {
   std::vector<std::unique_ptr<Stubs>> stubs;
+  stubs.reserve(200);
   for (int i = 0; i < 200; ++i) stubs.push_back(std::make_unique<Stubs>(Connect()));
   for (const auto& stub : stubs) EXPECT_THAT(GetNode(*stub), Succeeds());
   for (const auto& stub : stubs) EXPECT_THAT(GetNode(*stub), Succeeds()) << "the second time, too";

@@ -73,8 +73,8 @@ class TargetResolverTest : public testing::Test {
     targets_.back().foreign_namespace = true;
   }
 
-  absl::StatusOr<std::vector<int64_t>> Resolve(const Caller& caller, std::vector<int64_t> pids,
-                                               bool all = false) {
+  absl::StatusOr<std::vector<int64_t>> Resolve(const Caller& caller,
+                                               const std::vector<int64_t>& pids, bool all = false) {
     auto found = ResolveTargets(caller, pids, all, targets_, processes_);
     if (!found.ok()) return found.status();
     std::vector<int64_t> found_pids;
