@@ -43,6 +43,7 @@ constexpr int kLongestBackoffMs = 30'000;
 constexpr uint64_t kSteadyConnectionNs = 5'000'000'000;
 constexpr uint32_t kQuiesceTimeoutMs = 1000;
 constexpr uint64_t kPrefaultSliceBytes = 1u << 20;
+constexpr int kLongestFillWaitMs = 512;
 
 constinit std::atomic<int> g_wake_fd{-1};
 constinit std::atomic<bool> g_waiting_to_connect{false};
@@ -55,6 +56,7 @@ constinit Connection g_connection;
 constinit Session* g_session = nullptr;
 constinit uint32_t g_stuck_writers = 0;
 constinit bool g_draining = false;  // STOP came.
+constinit int g_fill_wait_ms = 1;   // See PrefaultSlice().
 constinit uint64_t g_sent_metadata = 0;
 constinit FrameBuilder* g_frame = nullptr;
 
@@ -163,6 +165,8 @@ Next OnArm(const ReceivedFrame& frame) {
   }
   g_session = session;
   session->Prefault(arm.prefault_bytes);
+  session->PrefaultFirstChunks();
+  g_fill_wait_ms = 1;
   g_hot.detour.fetch_and(~kDetourNames, std::memory_order_relaxed);
   session->SetPhase(wire::Phase::kArmed);
   g_hot.session.store(session, std::memory_order_seq_cst);
@@ -244,28 +248,36 @@ void DrainWakeUps() {
   }
 }
 
-bool PrefaultSlice() {
-  if (g_session == nullptr || g_draining) return false;
+// How long poll() may wait before the next call; -1: there is nothing left to touch.
+int PrefaultSlice() {
+  if (g_session == nullptr || g_draining) return -1;
   const uint64_t done = g_session->prefaulted_bytes;
-  if (done >= g_session->layout.total_bytes) return false;
-  g_session->Prefault(done + kPrefaultSliceBytes);
-  return true;
+  if (done >= g_session->layout.total_bytes) return -1;
+  const uint64_t filled = g_session->FilledBytes();
+  if (filled <= done) {
+    // The daemon is behind; one that has no memory left, for good.
+    if (g_fill_wait_ms < kLongestFillWaitMs) return g_fill_wait_ms *= 2;
+    return -1;
+  }
+  g_fill_wait_ms = 1;
+  g_session->Prefault(filled - done < kPrefaultSliceBytes ? filled : done + kPrefaultSliceBytes);
+  return 0;
 }
 
 // From HELLO until the connection is over.
 void Serve() {
   Next next = SendHello();
-  bool more_to_prefault = false;
+  int prefault_wait_ms = -1;
   while (next == Next::kGoOn) {
     pollfd waited[] = {{g_connection.fd(), POLLIN, 0},
                        {g_wake_fd.load(std::memory_order_relaxed), POLLIN, 0}};
-    if (poll(waited, 2, more_to_prefault ? 0 : -1) < 0 && errno != EINTR) return;
+    if (poll(waited, 2, prefault_wait_ms) < 0 && errno != EINTR) return;
     if (waited[1].revents != 0) {
       DrainWakeUps();
       if (g_connected.load(std::memory_order_relaxed)) next = SendMetadataIfChanged();
     }
     if (next == Next::kGoOn && waited[0].revents != 0) next = ReceiveAll();
-    if (next == Next::kGoOn) more_to_prefault = PrefaultSlice();
+    if (next == Next::kGoOn) prefault_wait_ms = PrefaultSlice();
   }
 }
 

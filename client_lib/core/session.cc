@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint32_t kSessionSlots = 8;
 constexpr uint64_t kPrefaultStepBytes = 4096;
+constexpr uint64_t kFirstChunkBytes = 512 << 10;
 
 constinit Session g_sessions[kSessionSlots] = {};
 constinit std::atomic<uint32_t> g_last_session_serial{0};
@@ -42,6 +43,14 @@ bool FileIsAsExpected(int fd, uint64_t bytes) {
   const int seals = fcntl(fd, F_GET_SEALS);
   return seals >= 0 && (seals & kSeals) == kSeals &&
          lseek(fd, 0, SEEK_END) == static_cast<off_t>(bytes);
+}
+
+void Touch(std::byte* from, uint64_t bytes) {
+  if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0) return;
+  // Kernels before 5.14. A read maps a page of shared memory for writing, too.
+  for (uint64_t at = 0; at < bytes; at += kPrefaultStepBytes) {
+    static_cast<void>(__atomic_load_n(reinterpret_cast<char*>(from + at), __ATOMIC_RELAXED));
+  }
 }
 
 // Pops the list's first chunk. The daemon pushes at the same time, and may write anything.
@@ -119,11 +128,18 @@ void Session::Prefault(uint64_t until_bytes) {
   if (until_bytes <= prefaulted_bytes) return;
   const uint64_t from = prefaulted_bytes / kPageBytes * kPageBytes;
   prefaulted_bytes = until_bytes;
-  if (madvise(memory + from, until_bytes - from, MADV_POPULATE_WRITE) == 0) return;
-  // Kernels before 5.14. A read maps a page of shared memory for writing, too.
-  for (uint64_t at = from; at < until_bytes; at += kPrefaultStepBytes) {
-    static_cast<void>(__atomic_load_n(reinterpret_cast<char*>(memory + at), __ATOMIC_RELAXED));
-  }
+  Touch(memory + from, until_bytes - from);
+}
+
+void Session::PrefaultFirstChunks() {
+  const uint64_t from = layout.chunks_offset / kPageBytes * kPageBytes;
+  const uint64_t bytes = layout.total_bytes - from;
+  Touch(memory + from, bytes < kFirstChunkBytes ? bytes : kFirstChunkBytes);
+}
+
+uint64_t Session::FilledBytes() const {
+  const uint64_t filled = header->filled_bytes.load(std::memory_order_acquire);
+  return filled == 0 || filled > layout.total_bytes ? layout.total_bytes : filled;
 }
 
 void Session::PublishAllNames() {

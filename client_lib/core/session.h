@@ -56,6 +56,10 @@ struct Session {
 
   // Touches pages of the mapping up to `until_bytes`.
   void Prefault(uint64_t until_bytes);
+  // Touches those of the chunks that are taken first.
+  void PrefaultFirstChunks();
+  // Up to where the daemon has made pages.
+  uint64_t FilledBytes() const;
 
   // Gives every name of the process its bytes here.
   void PublishAllNames();

@@ -10,9 +10,11 @@
 namespace profd {
 namespace {
 
-// Of the chunks, before the target hears of the memory: 1 ms worth of pages.
+// Before the target hears of the memory: 1 ms worth of pages.
+constexpr uint64_t kFirstNameBytes = 1 << 20;
 constexpr uint64_t kFirstChunkBytes = 4 << 20;
-constexpr uint64_t kAllocateStepBytes = 4 << 20;
+// One call holds a processor that others may be waiting for.
+constexpr uint64_t kAllocateStepBytes = 1 << 20;
 // An honest target's threads collide with us a few times at most.
 constexpr int kMaxPushTries = 1000;
 // Until the target's first mark in this capture.
@@ -24,15 +26,21 @@ absl::StatusOr<std::unique_ptr<CaptureMemory>> CaptureMemory::Create(uint64_t ca
                                                                      uint64_t bytes) {
   ASSIGN_OR_RETURN(MappedMemfd mapped, MappedMemfd::Create("profd-capture", bytes));
   std::unique_ptr<CaptureMemory> memory(new CaptureMemory(capture_number, std::move(mapped)));
-  const uint64_t first = std::min(bytes, memory->layout_.chunks_offset + kFirstChunkBytes);
-  if (!memory->memory_.Allocate(0, first)) {
+  const uint64_t chunks_offset = memory->layout_.chunks_offset;
+  const uint64_t chunks_end = std::min(bytes, chunks_offset + kFirstChunkBytes);
+  if (!memory->memory_.Allocate(0, memory->first_bytes()) ||
+      !memory->memory_.Allocate(chunks_offset, chunks_end)) {
     return absl::ResourceExhaustedError("no memory left for capture memory on this node");
   }
-  const auto chunks =
-      static_cast<uint32_t>((first - memory->layout_.chunks_offset) / wire::kChunkBytes);
+  const auto chunks = static_cast<uint32_t>((chunks_end - chunks_offset) / wire::kChunkBytes);
   for (uint32_t i = chunks; i-- > 0;) static_cast<void>(memory->PushFree(i));
   memory->filled_chunks_ = chunks;
+  memory->SetFilledBytes(memory->first_bytes());
   return memory;
+}
+
+uint64_t CaptureMemory::first_bytes() const {
+  return std::min(layout_.chunks_offset, layout_.name_area_offset + kFirstNameBytes);
 }
 
 CaptureMemory::CaptureMemory(uint64_t capture_number, MappedMemfd memory)
@@ -57,18 +65,32 @@ CaptureMemory::CaptureMemory(uint64_t capture_number, MappedMemfd memory)
 }
 
 CaptureMemory::Fill CaptureMemory::FillFreeList() {
+  if (filled_bytes_ < layout_.chunks_offset) return FillNames();
   const uint32_t end = std::min<uint32_t>(layout_.chunk_count,
                                           filled_chunks_ + kAllocateStepBytes / wire::kChunkBytes);
   if (end == filled_chunks_) return Fill::kDone;
-  if (!memory_.Allocate(layout_.chunks_offset + uint64_t{filled_chunks_} * wire::kChunkBytes,
-                        layout_.chunks_offset + uint64_t{end} * wire::kChunkBytes)) {
-    return Fill::kNoMemory;
-  }
+  const uint64_t end_bytes = layout_.chunks_offset + uint64_t{end} * wire::kChunkBytes;
+  if (!memory_.Allocate(filled_bytes_, end_bytes)) return Fill::kNoMemory;
   for (uint32_t i = end; i-- > filled_chunks_;) {
     if (!PushFree(i)) return Fill::kNoMemory;
   }
   filled_chunks_ = end;
+  SetFilledBytes(end == layout_.chunk_count ? layout_.total_bytes : end_bytes);
   return Fill::kMore;
+}
+
+CaptureMemory::Fill CaptureMemory::FillNames() {
+  const uint64_t end = std::min(layout_.chunks_offset, filled_bytes_ + kAllocateStepBytes);
+  if (!memory_.Allocate(filled_bytes_, end)) return Fill::kNoMemory;
+  // Behind the last name lie the chunks that Create() made.
+  SetFilledBytes(end < layout_.chunks_offset ? end
+                                             : end + uint64_t{filled_chunks_} * wire::kChunkBytes);
+  return Fill::kMore;
+}
+
+void CaptureMemory::SetFilledBytes(uint64_t bytes) {
+  filled_bytes_ = bytes;
+  header_->filled_bytes.store(bytes, std::memory_order_release);
 }
 
 wire::ChunkState CaptureMemory::untrusted_state(uint32_t index) const {

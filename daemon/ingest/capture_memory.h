@@ -33,18 +33,23 @@ class CaptureMemory : public NameReader {
     uint32_t sequence;
   };
 
-  // `bytes` as wire::LayoutFor() wants it. The names and the first chunks get their pages
-  // and are free; FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
+  // `bytes` as wire::LayoutFor() wants it. The first names and chunks get their pages and
+  // are free; FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<CaptureMemory>> Create(uint64_t capture_number,
                                                                uint64_t bytes);
 
-  // Allocates some of the chunks that are left and puts them on the free list. All of them
-  // take about 0.25 ms per MiB, which is why Create() leaves them. kNoMemory: what there is
+  // Allocates some of what is left, names first, and puts the chunks on the free list. All of
+  // it takes about 0.25 ms per MiB, which is why Create() leaves it. kNoMemory: what there is
   // is all there will be.
   enum class Fill { kMore, kDone, kNoMemory };
   Fill FillFreeList();
 
+  // Gives all pages back to the system: nobody reads or writes the memory any more.
+  void FreePages() { memory_.Free(); }
+
   int fd() const { return memory_.fd(); }
+  // Of the start: what has pages since Create().
+  uint64_t first_bytes() const;
   uint64_t size_bytes() const { return layout_.total_bytes; }
   const wire::CaptureMemoryLayout& layout() const { return layout_; }
 
@@ -65,6 +70,9 @@ class CaptureMemory : public NameReader {
  private:
   CaptureMemory(uint64_t capture_number, MappedMemfd memory);
 
+  Fill FillNames();
+  void SetFilledBytes(uint64_t bytes);
+
   std::byte* chunk(uint32_t index) const {
     return memory_.data() + layout_.chunks_offset + uint64_t{index} * wire::kChunkBytes;
   }
@@ -74,7 +82,9 @@ class CaptureMemory : public NameReader {
   const wire::CaptureMemoryLayout layout_;
   wire::CaptureMemoryHeader* const header_;
   wire::ChunkControl* const chunk_table_;
-  uint32_t filled_chunks_ = 0;  // Of FillFreeList(): chunks that have their pages.
+  // Of FillFreeList(): what has its pages.
+  uint64_t filled_bytes_ = 0;
+  uint32_t filled_chunks_ = 0;
 };
 
 }  // namespace profd

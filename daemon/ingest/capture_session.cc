@@ -17,7 +17,6 @@ constexpr double kWriteBytesPerSecond = 500e6;
 // Copied per visit, so that one target's flood does not keep the others waiting.
 constexpr size_t kMaxChunksPerVisit = 64;
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(10);
-constexpr uint64_t kPrefaultBytes = 2 << 20;
 constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 
 absl::Duration LongestPeriod(uint64_t memory_bytes) {
@@ -77,7 +76,7 @@ void CaptureSession::Begin(Connection& connection) {
   FrameBuilder frame(wire::FrameType::kArm, static_cast<uint32_t>(number_));
   frame.Add(wire::ArmBody{.capture_number = number_,
                           .memory_bytes = memory_->size_bytes(),
-                          .prefault_bytes = std::min(kPrefaultBytes, memory_->size_bytes()),
+                          .prefault_bytes = memory_->first_bytes(),
                           .gpu_mode = 0,
                           .flags = 0});
   connection.Send(frame.Finish(), memory_->fd());
@@ -87,6 +86,7 @@ bool CaptureSession::OnArmed() {
   if (state_ != State::kArming) return false;
   state_ = State::kArmed;
   observer_.OnArmed(id_);
+  worker_.Begin();
   return true;
 }
 

@@ -43,6 +43,13 @@ DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink&
 DecodeWorker::~DecodeWorker() {
   if (!queue_.closed()) abandoned_.store(true, std::memory_order_relaxed);
   queue_.Close();
+  Begin();
+}
+
+void DecodeWorker::Begin() {
+  absl::MutexLock lock(&mu_);
+  begun_ = true;
+  begun_changed_.Signal();
 }
 
 void DecodeWorker::SetPlan(const FirePlan& plan) {
@@ -56,6 +63,7 @@ void DecodeWorker::Finish(const End& end) {
     end_ = end;
   }
   queue_.Close();
+  Begin();
 }
 
 absl::Status DecodeWorker::sink_status() const {
@@ -64,6 +72,10 @@ absl::Status DecodeWorker::sink_status() const {
 }
 
 void DecodeWorker::Run() {
+  {
+    absl::MutexLock lock(&mu_);
+    while (!begun_) begun_changed_.Wait(&mu_);
+  }
   bool filling = true;
   while (!abandoned_.load(std::memory_order_relaxed)) {
     if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;

@@ -1,6 +1,7 @@
 // DecodeWorker is one capture's own thread ("profd-decode"): it takes copies of chunks
 // from its queue, decodes them into the sink, and at the end says what came of it. First
-// of all it finishes making the capture memory, which takes too long to arm after it.
+// of all it finishes making the capture memory, which takes too long to arm after it; and
+// not before the target is armed, or the two would compete for the processor.
 //
 // A copy is decoded only once it is `settle` old: by then a window edge that its events
 // lie beyond has been published, even if the thread that did so was interrupted between
@@ -53,6 +54,8 @@ class DecodeWorker {
   ChunkQueue& queue() { return queue_; }
   const ChunkQueue& queue() const { return queue_; }
 
+  // The target is armed: the rest of its memory may be made. Before the first chunk is pushed.
+  void Begin();
   // Before the first chunk is pushed. Without a plan there are no windows.
   void SetPlan(const FirePlan& plan);
   // Everything was pushed. `done` follows.
@@ -84,6 +87,8 @@ class DecodeWorker {
   std::atomic<bool> sink_failed_{false};
 
   mutable absl::Mutex mu_;
+  absl::CondVar begun_changed_;
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;
   FirePlan plan_ ABSL_GUARDED_BY(mu_) = {.repeat = 0};
   End end_ ABSL_GUARDED_BY(mu_);
   absl::Status sink_status_ ABSL_GUARDED_BY(mu_);

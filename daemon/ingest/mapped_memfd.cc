@@ -72,4 +72,9 @@ bool MappedMemfd::Allocate(uint64_t from, uint64_t to) {
   return result == 0;
 }
 
+void MappedMemfd::Free() {
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+            static_cast<off_t>(size_bytes_));
+}
+
 }  // namespace profd

@@ -30,6 +30,9 @@ class MappedMemfd {
   // touches them first. False: there are none to be had.
   bool Allocate(uint64_t from, uint64_t to);
 
+  // Gives all pages back, whoever has them mapped; they read as zeros from then on.
+  void Free();
+
   std::byte* data() const { return data_; }
   uint64_t size_bytes() const { return size_bytes_; }
   int fd() const { return fd_.get(); }

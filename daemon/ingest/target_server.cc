@@ -129,11 +129,13 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
   absl::StatusOr<std::unique_ptr<CaptureMemory>> memory =
       CaptureMemory::Create(number, reserved.memory_bytes);
   if (!memory.ok()) return give_up(memory.status());
-  auto done = [this, target, id = request.capture_id, bytes = reserved.memory_bytes](
-                  DrainResult result, const DecodeWorker::End& end) {
+  auto done = [this, target, id = request.capture_id, bytes = reserved.memory_bytes,
+               pages = memory->get()](DrainResult result, const DecodeWorker::End& end) {
     // First, so that whoever hears of it can arm the next.
     registry_.EndCapture(target, bytes, end.target_holds_memory);
     observer_->OnDrained(id, std::move(result));
+    // Takes milliseconds, which the ingest thread owes to others.
+    if (!end.target_holds_memory) pages->FreePages();
     Post(FinishedCommand{id});
   };
   auto session = std::make_unique<CaptureSession>(request.capture_id, number, target,

@@ -100,7 +100,10 @@ struct alignas(64) CaptureMemoryHeader {
   // Line 2: popped by the target, pushed by the daemon. (tag << 32) | (chunk index + 1);
   // low half 0: empty.
   std::atomic<uint64_t> free_head;
-  uint8_t reserved1[56];
+  // Written by the daemon: from the start to here every byte has its page, which is the
+  // daemon's to pay for. The target touches nothing behind it that it need not. 0: all has.
+  std::atomic<uint64_t> filled_bytes;
+  uint8_t reserved1[48];
 
   // Line 3: written by the target's step thread and its agent thread.
   std::atomic<uint32_t> phase;         // Phase
