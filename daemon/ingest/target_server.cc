@@ -42,21 +42,21 @@ void RaiseDescriptorLimit() {
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::Create(
     const std::filesystem::path& socket_dir, Options options, Clock& clock) {
   ASSIGN_OR_RETURN(AgentSocket socket, AgentSocket::Listen(socket_dir));
-  return CreateFrom(std::move(socket), std::move(options), clock);
+  return CreateFrom(std::move(socket), options, clock);
 }
 
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFromSocket(UniqueFd listener,
                                                                              Options options,
                                                                              Clock& clock) {
   ASSIGN_OR_RETURN(AgentSocket socket, AgentSocket::Inherit(std::move(listener)));
-  return CreateFrom(std::move(socket), std::move(options), clock);
+  return CreateFrom(std::move(socket), options, clock);
 }
 
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFrom(AgentSocket socket,
                                                                        Options options,
                                                                        Clock& clock) {
   std::unique_ptr<TargetServer> server(
-      new TargetServer(std::move(socket), std::move(options), clock));
+      new TargetServer(std::move(socket), options, clock));
   if (!server->epoll_.valid() || !server->wakeup_.valid() ||
       !server->Watch(server->socket_.fd(), kListenerTag) ||
       !server->Watch(server->wakeup_.get(), kWakeupTag)) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFrom(AgentSock
 }
 
 TargetServer::TargetServer(AgentSocket socket, Options options, Clock& clock)
-    : options_(std::move(options)),
+    : options_(options),
       clock_(clock),
       registry_(options_.memory_cap_bytes),
       log_limiter_(absl::Seconds(1), clock),
@@ -224,15 +224,15 @@ void TargetServer::Handle(ArmCommand command) {
   session.Begin(peer->connection);
 }
 
-void TargetServer::Handle(FireCommand command) {
+void TargetServer::Handle(const FireCommand& command) {
   if (CaptureSession* session = SessionOf(command.capture_id)) session->Fire(command.plan);
 }
 
-void TargetServer::Handle(StopCommand command) {
+void TargetServer::Handle(const StopCommand& command) {
   if (CaptureSession* session = SessionOf(command.capture_id)) session->Stop(clock_.Monotonic());
 }
 
-void TargetServer::Handle(FinishedCommand command) {
+void TargetServer::Handle(const FinishedCommand& command) {
   const auto it = sessions_.find(command.capture_id);
   if (it == sessions_.end()) return;
   const CaptureSession& session = *it->second;
@@ -262,7 +262,8 @@ void TargetServer::CutOffSessions() {
 }
 
 void TargetServer::AbandonArming(CaptureSession& session, absl::Status why) {
-  const std::string id = session.id();
+  // The session goes first.
+  const std::string id = session.id();  // NOLINT(performance-unnecessary-copy-initialization)
   registry_.EndCapture(session.target(), session.memory_bytes(), /*held=*/false);
   sessions_.erase(id);
   observer_->OnArmFailed(id, std::move(why));

@@ -135,9 +135,9 @@ class TargetServer final : public TargetPort {
   void HandleEvent(uint64_t tag);
   void HandleCommands();
   void Handle(ArmCommand command);
-  void Handle(FireCommand command);
-  void Handle(StopCommand command);
-  void Handle(FinishedCommand command);
+  void Handle(const FireCommand& command);
+  void Handle(const StopCommand& command);
+  void Handle(const FinishedCommand& command);
   void CutOffSessions();
 
   void AcceptAll();
