@@ -300,6 +300,15 @@ v1::GetOperatorsRequest ToProto(const report::OpOptions& options) {
     case report::OpSort::kName:
       message.set_sort(v1::GetOperatorsRequest::NAME);
       break;
+    case report::OpSort::kSelfDevice:
+      message.set_sort(v1::GetOperatorsRequest::SELF_DEVICE);
+      break;
+    case report::OpSort::kDeviceTotal:
+      message.set_sort(v1::GetOperatorsRequest::DEVICE_TOTAL);
+      break;
+    case report::OpSort::kBusyDevice:
+      message.set_sort(v1::GetOperatorsRequest::BUSY_DEVICE);
+      break;
   }
   message.set_limit(options.limit);
   message.set_by_step(options.by_step);

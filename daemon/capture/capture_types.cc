@@ -55,8 +55,29 @@ constexpr NameTable<DropReason, kDropReasonCount> kDropNames = {{
     {DropReason::kByteCap, "byte_cap"},
     {DropReason::kDisk, "disk"},
     {DropReason::kStuckWriter, "stuck_writer"},
+    {DropReason::kCuptiDropped, "cupti_dropped"},
+    {DropReason::kGpuNoBuffer, "gpu_no_buffer"},
+    {DropReason::kGpuLate, "gpu_late"},
+    {DropReason::kGpuUntimed, "gpu_untimed"},
+    {DropReason::kGpuCorrupt, "gpu_corrupt"},
+    {DropReason::kGpuRecordCap, "gpu_record_cap"},
+    {DropReason::kGpuLostBuffer, "gpu_lost_buffer"},
 }};
 
+constexpr NameTable<GpuMode, 5> kGpuModeNames = {{
+    {GpuMode::kAuto, "auto"},
+    {GpuMode::kOff, "off"},
+    {GpuMode::kLight, "light"},
+    {GpuMode::kDefault, "default"},
+    {GpuMode::kFull, "full"},
+}};
+constexpr NameTable<GpuOutcome, 5> kGpuOutcomeNames = {{
+    {GpuOutcome::kOff, "off"},
+    {GpuOutcome::kNoCuda, "no_cuda"},
+    {GpuOutcome::kRecorded, "recorded"},
+    {GpuOutcome::kBroken, "broken"},
+    {GpuOutcome::kUnknown, "unknown"},
+}};
 constexpr NameTable<TargetState, 3> kTargetStateNames = {{
     {TargetState::kRunning, "RUNNING"},
     {TargetState::kCapturing, "CAPTURING"},
@@ -156,6 +177,11 @@ std::optional<EndedBy> EndedByFromString(std::string_view text) {
 }
 std::string_view ToString(DropReason reason) { return NameOf(kDropNames, reason); }
 std::string_view ToString(TargetState state) { return NameOf(kTargetStateNames, state); }
+std::string_view ToString(GpuMode mode) { return NameOf(kGpuModeNames, mode); }
+std::optional<GpuMode> GpuModeFromString(std::string_view text) {
+  return ValueOf(kGpuModeNames, text);
+}
+std::string_view ToString(GpuOutcome outcome) { return NameOf(kGpuOutcomeNames, outcome); }
 
 int64_t TotalDrops(const DropCounts& drops) {
   // An end without a begin is shown, but no event was lost by it.
@@ -185,12 +211,24 @@ absl::Status ValidateSpec(const CaptureSpec& spec) {
            CheckRange("memory_bytes", spec.memory_bytes, int64_t{1} << 20, int64_t{4} << 30),
            CheckRange("max_bytes", spec.max_bytes, int64_t{1} << 20, int64_t{1} << 50),
            CheckRange("the number of labels", static_cast<int64_t>(spec.labels.size()), 0, 32),
+           CheckRange("gpu.buffer_bytes", spec.gpu.buffer_bytes, int64_t{4} << 20,
+                      int64_t{1} << 30),
+           CheckRange("gpu.max_records", spec.gpu.max_records, 1000, 100'000'000),
        }) {
     if (!status.ok()) return status;
   }
   if (spec.display_name.size() > 128 || !IsPrintableUtf8(spec.display_name)) {
     return OutOfRange("display_name", StrCat("'", ForDisplay(spec.display_name, 80), "'"),
                       "printable UTF-8 of at most 128 bytes");
+  }
+  if (spec.step_marker.size() > 255 || !IsPrintableUtf8(spec.step_marker)) {
+    return OutOfRange("step_marker", StrCat("'", ForDisplay(spec.step_marker, 80), "'"),
+                      "printable UTF-8 of at most 255 bytes");
+  }
+  if (!spec.step_marker.empty() && (spec.steps == 0 || spec.start_step >= 0)) {
+    return absl::InvalidArgumentError(
+        "step_marker names what counts as a step: it goes with steps, and not with duration or "
+        "start_step");
   }
   for (const auto& [key, value] : spec.labels) {
     if (absl::Status status = ValidateLabel(key, value); !status.ok()) return status;

@@ -81,11 +81,40 @@ enum class DropReason {
   kByteCap = 7,        // behind the capture's byte cap
   kDisk = 8,           // could not be written
   kStuckWriter = 9,    // a thread never finished its write
+  // GPU records, counted by the target's GPU thread.
+  kCuptiDropped = 10,   // CUPTI itself had no room
+  kGpuNoBuffer = 11,    // the target's buffers for CUPTI were at their cap
+  kGpuLate = 12,        // in buffers that came back after the drain's time was over
+  kGpuUntimed = 13,     // CUPTI gave no times
+  kGpuCorrupt = 14,     // unreadable
+  kGpuRecordCap = 15,   // behind the cap on records
+  kGpuLostBuffer = 16,  // buffers that CUPTI never gave back, each counted as one
 };
-inline constexpr int kDropReasonCount = 10;
+inline constexpr int kDropReasonCount = 17;
 std::string_view ToString(DropReason reason);  // "no_chunk"
 using DropCounts = std::array<int64_t, kDropReasonCount>;
 int64_t TotalDrops(const DropCounts& drops);
+
+// What of the GPU to record; each includes what is before it. Kept in files.
+enum class GpuMode {
+  kAuto = 0,  // As kDefault if the target uses CUDA; else without, and the result says so.
+  kOff = 1,
+  kLight = 2,    // Kernels, copies, memsets.
+  kDefault = 3,  // And API calls, synchronisation, overhead.
+  kFull = 4,     // And graph nodes one by one, device memory and pools, CUDA events.
+};
+std::string_view ToString(GpuMode mode);  // "default"
+std::optional<GpuMode> GpuModeFromString(std::string_view text);
+
+struct GpuSpec {
+  GpuMode mode = GpuMode::kAuto;
+  int64_t buffer_bytes = 64 << 20;   // Most that CUPTI's buffers take in the target, 4 MiB..1 GiB.
+  int64_t max_records = 20'000'000;  // 1,000..100,000,000; recording the GPU stops there.
+  bool detach = false;   // Let go of CUPTI afterwards (cuptiFinalize). Default: stay attached.
+  bool latency = false;  // Queue and submit times of kernels; costs more per launch.
+
+  friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
+};
 
 // What is asked for. Exactly one of `steps` and `duration` is set.
 struct CaptureSpec {
@@ -99,7 +128,11 @@ struct CaptureSpec {
   int64_t memory_bytes = 64 << 20;       // Capture memory, 1 MiB..4 GiB; rounded up to 64 KiB.
   bool allow_less_memory = false;        // Shrink instead of refuse when the node is at its cap.
   int64_t max_bytes = int64_t{2} << 30;  // Of the capture file, >= 1 MiB.
-  std::string display_name;              // At most 128 bytes, printable UTF-8.
+  GpuSpec gpu;
+  // The name of the range whose every begin is a step, for programs that mark none; at most
+  // 255 bytes, printable. With `steps` only. Steps then count from 0 at the first begin.
+  std::string step_marker;
+  std::string display_name;                   // At most 128 bytes, printable UTF-8.
   std::map<std::string, std::string> labels;  // At most 32; see ValidateLabel().
 
   friend bool operator==(const CaptureSpec&, const CaptureSpec&) = default;
@@ -154,6 +187,72 @@ struct WindowRecord {
   int64_t end_step = -1;    // One past the last.
 };
 
+struct GpuDevice {
+  int64_t number = 0;  // CUDA's, in the target.
+  std::string name;    // "NVIDIA H200", cleaned for display.
+  std::string uuid;    // "GPU-8c2a...", lower-case hex; empty: not known.
+  int64_t memory_bytes = 0;
+  int64_t compute_major = 0;
+  int64_t compute_minor = 0;
+  int64_t sm_count = 0;
+  int64_t warp_threads = 0;
+  int64_t max_threads_per_block = 0;
+  int64_t max_threads_per_sm = 0;
+  int64_t max_blocks_per_sm = 0;
+  int64_t registers_per_block = 0;
+  int64_t registers_per_sm = 0;
+  int64_t shared_bytes_per_block = 0;
+  int64_t shared_bytes_per_sm = 0;
+  int64_t shared_bytes_per_block_optin = 0;
+};
+struct GpuStream {
+  int64_t context = 0;
+  int64_t stream = 0;
+  int64_t device = -1;  // -1: not known
+  int64_t priority = 0;
+  int64_t flags = 0;  // CUpti_ActivityStreamFlag
+};
+struct GpuKindFailure {
+  std::string kind;    // "graph_trace"
+  std::string result;  // "CUPTI_ERROR_NOT_SUPPORTED (27)"
+};
+
+// How recording the GPU went.
+enum class GpuOutcome {  // Kept in files.
+  kOff = 0,              // Not asked for.
+  kNoCuda = 1,           // The target has no CUDA (mode auto).
+  kRecorded = 2,         // As asked, as far as `kind_failures` does not say otherwise.
+  kBroken = 3,           // Begun, then lost: `problem` says how.
+  kUnknown = 4,          // The target never said: it died, or its library is older.
+};
+std::string_view ToString(GpuOutcome outcome);  // "recorded"
+
+struct GpuRecord {
+  GpuOutcome outcome = GpuOutcome::kOff;
+  GpuMode mode = GpuMode::kOff;  // What was recorded; never kAuto.
+  std::string problem;           // For people; empty: none.
+  // From the stand-in for CUPTI, not from a GPU: every output says so.
+  bool simulated = false;
+  int64_t cupti_version = 0;   // 130001
+  int64_t driver_version = 0;  // 13000; 0: not known
+  int64_t arm_ns = 0;          // Until CUPTI was recording.
+  int64_t clock_error_ns = 0;  // Of GPU times, beside the record's.
+  int64_t clock_step_count = 0;
+  int64_t peak_pool_bytes = 0;
+  std::vector<GpuDevice> devices;
+  std::vector<GpuStream> streams;
+  std::vector<GpuKindFailure> kind_failures;
+  // Records by what became of them; losses are in CaptureRecord.drops.
+  int64_t record_count = 0;
+  int64_t stale_count = 0;          // Of an earlier capture.
+  int64_t before_window_count = 0;  // Ended before the window.
+  int64_t after_window_count = 0;   // Begun after it, by no launch of it.
+  int64_t filtered_api_count = 0;
+  int64_t orphan_count = 0;  // Kept; their launch is not in the capture.
+  int64_t straddling_count = 0;
+  int64_t unfinished_count = 0;
+};
+
 // One capture: what was asked, what happened, what was kept.
 struct CaptureRecord {
   std::string id;        // ULID
@@ -188,6 +287,8 @@ struct CaptureRecord {
   int64_t other_name_event_count = 0;  // Their names became "(other)".
   int64_t foreign_step_mark_count = 0;
   int64_t clock_error_ns = 0;  // Bound on the error of any time in the capture.
+  GpuRecord gpu;
+  std::string activity;  // While ARMING: what the target is doing, for people.
   // Step time before, in and after the window, ns; 0: not known.
   int64_t step_before_ns = 0;
   int64_t step_during_ns = 0;

@@ -10,6 +10,7 @@
 #ifndef PROFD_DAEMON_CAPTURE_PORTS_H_
 #define PROFD_DAEMON_CAPTURE_PORTS_H_
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -65,6 +66,93 @@ struct StepRow {
   int64_t step;
 };
 
+// ---- GPU rows ----
+// In no order of time. Devices, contexts and streams are CUDA's numbers in the target, and
+// the numbers of kinds are CUPTI's; readers show those they do not know as numbers.
+
+struct ApiRow {
+  int64_t start_ns;
+  int64_t duration_ns;  // >= 0
+  uint32_t name;
+  uint32_t correlation;  // 0: none
+  uint32_t cbid;
+  int32_t result;
+  bool is_driver;
+};
+
+enum class GpuRowKind : uint8_t {  // Kept in files: never change or reuse a number.
+  kKernel = 1,
+  kMemcpy = 2,
+  kMemset = 3,
+  kGraphLaunch = 4,  // A whole graph whose nodes were not recorded.
+};
+
+inline constexpr uint8_t kGpuOrphan = 1 << 0;          // Its launch is not in the capture.
+inline constexpr uint8_t kGpuStraddlesStart = 1 << 1;  // Began before its window.
+inline constexpr uint8_t kGpuStraddlesEnd = 1 << 2;    // Ended after it.
+inline constexpr uint8_t kGpuUnfinished = 1 << 3;      // Still running when the capture ended.
+inline constexpr uint8_t kGpuAsync = 1 << 4;
+inline constexpr uint8_t kGpuDeviceLaunched = 1 << 5;
+
+// Something that ran on a stream. It belongs to the window that it ran in or, after the
+// window's end, to that of its launch.
+struct GpuRow {
+  int64_t start_ns;
+  int64_t duration_ns;  // >= 0
+  GpuRowKind kind;
+  uint8_t flags;  // kGpu*
+  uint16_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t correlation;  // Of its ApiRow; 0: none.
+  uint32_t name;         // Kernels: as recorded, mangled as a rule. Others: 0.
+  uint32_t graph_id;     // 0: not of a graph
+  uint64_t graph_node_id;
+  uint64_t bytes;  // Copies and memsets.
+  // Copies: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind. Memsets: destination only.
+  uint8_t copy_kind;
+  uint8_t source_kind;
+  uint8_t destination_kind;
+  uint16_t source_device;  // Copies between devices; kNoGpuDevice otherwise.
+  uint16_t destination_device;
+  // Kernels.
+  int64_t queued_ns;     // kNoGpuTime: not known
+  int64_t submitted_ns;  // kNoGpuTime: not known
+  std::array<uint32_t, 3> grid;
+  std::array<uint32_t, 3> block;
+  std::array<uint16_t, 3> cluster;  // 0: no clusters
+  uint16_t registers_per_thread;
+  uint32_t static_shared_bytes;
+  uint32_t dynamic_shared_bytes;
+  uint32_t local_bytes_per_thread;
+};
+inline constexpr uint16_t kNoGpuDevice = UINT16_MAX;
+inline constexpr int64_t kNoGpuTime = INT64_MIN;
+
+struct SyncRow {
+  int64_t start_ns;
+  int64_t duration_ns;
+  uint32_t kind;    // CUpti_ActivitySynchronizationType
+  uint16_t device;  // kNoGpuDevice: its context was never described.
+  uint32_t context;
+  uint32_t stream;  // wire::kNoStream: all of the context.
+  uint32_t correlation;
+  uint32_t event_id;
+};
+struct OverheadRow {
+  int64_t start_ns;
+  int64_t duration_ns;
+  uint32_t kind;       // CUpti_ActivityOverheadKind
+  uint32_t os_thread;  // 0: not known
+  uint32_t correlation;
+};
+struct CudaEventRow {
+  uint32_t correlation;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t event_id;
+};
+
 // A thread of the target. `index` counts 0, 1, 2, ... within a capture.
 struct ThreadRow {
   uint32_t index;
@@ -101,6 +189,15 @@ class CaptureSink {
   virtual absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) = 0;
   virtual absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) = 0;
   virtual absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) = 0;
+  // GPU rows come in any order. API calls of any thread, each by its index; the others are
+  // of no thread. Driver allocations are memory rows of wire::DeviceType::kCudaDriver.
+  virtual absl::Status AppendApiCalls(uint32_t, std::span<const ApiRow>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status AppendGpu(std::span<const GpuRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendSyncs(std::span<const SyncRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendOverheads(std::span<const OverheadRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendCudaEvents(std::span<const CudaEventRow>) { return absl::OkStatus(); }
 
   // Bytes written so far, approximately (not counting what is still in memory).
   virtual int64_t approx_bytes() const = 0;
@@ -150,6 +247,8 @@ struct ArmRequest {
   std::string capture_id;
   int64_t memory_bytes = 0;
   bool allow_less_memory = false;
+  GpuSpec gpu;
+  std::string step_marker;  // Empty: the program marks its steps.
 };
 
 // The plan of a window; see wire::FireBody.
@@ -183,6 +282,7 @@ struct DrainResult {
   int64_t other_name_event_count = 0;
   int64_t foreign_step_mark_count = 0;
   int64_t clock_error_ns = 0;
+  GpuRecord gpu;
   bool target_gone = false;  // It ended before it could say it was drained.
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;
@@ -201,6 +301,9 @@ class TargetPort {
     virtual void OnTargetAdded(TargetNumber target) = 0;
     virtual void OnTargetGone(TargetNumber target) = 0;
     virtual void OnArmed(std::string_view capture_id) = 0;
+    // (capture_id, activity) Arming takes long; `activity` says what the target is doing, cleaned
+    // for display.
+    virtual void OnArming(std::string_view, std::string_view) {}
     virtual void OnArmFailed(std::string_view capture_id, absl::Status why) = 0;
     // When the phase, window or step changed, or the sink failed; not more often than
     // every 10 ms but at once for a new phase.

@@ -140,6 +140,8 @@ bool EventDecoder::DecodeRecord(const wire::EventHeader& header, const std::byte
       return header.size_bytes >= sizeof(wire::StepEvent) && DecodeStep(record);
     case wire::EventKind::kThreadName:
       return header.size_bytes >= sizeof(wire::ThreadNameEvent) && DecodeThreadName(record);
+    default:
+      break;
   }
   ++counts_.unknown_kind_count;
   return true;

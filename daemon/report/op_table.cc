@@ -18,13 +18,16 @@ namespace {
 
 using store::RangeBatch;
 
-constexpr std::array<std::pair<OpSort, std::string_view>, 6> kSortNames = {{
+constexpr std::array<std::pair<OpSort, std::string_view>, 9> kSortNames = {{
     {OpSort::kSelfCpu, "self_cpu"},
     {OpSort::kCpuTotal, "cpu_total"},
     {OpSort::kCalls, "calls"},
     {OpSort::kAverage, "average"},
     {OpSort::kMax, "max"},
     {OpSort::kName, "name"},
+    {OpSort::kSelfDevice, "self_device"},
+    {OpSort::kDeviceTotal, "device_total"},
+    {OpSort::kBusyDevice, "busy_device"},
 }};
 
 // Sums are unsigned so that no number in a stranger's file can overflow.
@@ -331,6 +334,12 @@ bool ComesBefore(OpSort sort, const OpRow& a, const OpRow& b) {
       return a.max_ns > b.max_ns;
     case OpSort::kName:
       return a.name < b.name;
+    case OpSort::kSelfDevice:
+      return a.self_device_ns > b.self_device_ns;
+    case OpSort::kDeviceTotal:
+      return a.device_total_ns > b.device_total_ns;
+    case OpSort::kBusyDevice:
+      return a.busy_device_ns > b.busy_device_ns;
   }
   return false;
 }

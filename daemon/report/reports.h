@@ -2,7 +2,8 @@
 // daemon and a command on a fetched file.
 //
 // Threads: any, one reader each. Memory: bounded by names, steps and, for memory, live
-// blocks; never by events.
+// blocks; never by events on the CPU. What tells of the GPU keeps 40 bytes per API call
+// that launched something and 24 per GPU row.
 // Errors: those of the reader; INVALID_ARGUMENT for options out of range.
 //
 // How do I add a report?  A struct and a function here, a .cc beside it, a message and an
@@ -11,6 +12,7 @@
 #ifndef PROFD_DAEMON_REPORT_REPORTS_H_
 #define PROFD_DAEMON_REPORT_REPORTS_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,7 +29,24 @@ namespace profd::report {
 // recursive range counts at every level); self = CPU total - the sum of the CPU total of
 // its direct children on the same thread.
 
-enum class OpSort { kSelfCpu, kCpuTotal, kCalls, kAverage, kMax, kName };
+// Calls of the CUDA API are rows like ranges, children of the range they were made in.
+//
+// Device time is torch.profiler's too: a kernel, copy or memset belongs to the innermost range
+// around its API call, on the thread that made it, whenever it ran; self = what belongs to the
+// row itself, total = self + the totals of its children. Work of several streams counts as
+// often as it ran, so sums may exceed wall time: busy_device_ns is the corrected view, the
+// union over streams of all that belongs to the row or its children.
+enum class OpSort {
+  kSelfCpu,
+  kCpuTotal,
+  kCalls,
+  kAverage,
+  kMax,
+  kName,
+  kSelfDevice,
+  kDeviceTotal,
+  kBusyDevice,
+};
 std::string_view ToString(OpSort sort);  // "self_cpu"
 std::optional<OpSort> OpSortFromString(std::string_view text);
 
@@ -46,12 +65,19 @@ struct OpRow {
   int64_t cpu_total_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;
+  int64_t self_device_ns = 0;
+  int64_t device_total_ns = 0;
+  int64_t busy_device_ns = 0;
 };
 
 struct OpTable {
   std::vector<OpRow> rows;
   int64_t self_cpu_total_ns = 0;  // Over all rows, also those beyond `limit`.
-  int64_t row_count = 0;          // Before `limit`.
+  bool has_device = false;        // The capture holds GPU rows.
+  // All GPU work, also that of no row; with `step`, of launches in that step.
+  int64_t self_device_total_ns = 0;
+  int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
+  int64_t row_count = 0;               // Before `limit`.
 };
 
 // INVALID_ARGUMENT: a step that is not in the capture, naming those that are.
@@ -74,6 +100,143 @@ struct StepTable {
   int64_t outlier_threshold_ns = 0;  // 0: too few steps to tell.
 };
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader);
+
+// ---- GPU ----
+
+enum class KernelSort { kTotal, kCount, kMean, kMax, kName };
+std::string_view ToString(KernelSort sort);  // "total"
+std::optional<KernelSort> KernelSortFromString(std::string_view text);
+
+struct KernelOptions {
+  KernelSort sort = KernelSort::kTotal;  // Descending; kName ascending. Ties by name.
+  int64_t limit = 0;                     // Rows kept; 0: all.
+  std::optional<int64_t> step;           // Only kernels that this step launched.
+};
+
+// All launches of one kernel. What differs between launches (grid, block, ...) is that of the
+// configuration that took most of the time; `configuration_count` says how many there were.
+struct KernelRow {
+  std::string name;          // As recorded.
+  std::string display_name;  // Demangled.
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+  int64_t min_ns = 0;
+  int64_t p50_ns = 0;
+  int64_t p95_ns = 0;
+  int64_t max_ns = 0;
+  double share = 0;  // Of the total of all kernels, 0..1.
+  std::array<int64_t, 3> grid{};
+  std::array<int64_t, 3> block{};
+  int64_t registers_per_thread = 0;
+  int64_t static_shared_bytes = 0;
+  int64_t dynamic_shared_bytes = 0;
+  int64_t local_bytes_per_thread = 0;
+  int64_t configuration_count = 0;
+  // Estimate: warps that fit an SM at once by threads, registers, shared memory and blocks,
+  // over those it can hold; 0..1. -1: the device is not known.
+  double occupancy = -1;
+  std::string occupancy_limit;  // "registers", "shared memory", "threads", "blocks", "grid"
+  // Start less the start of its API call: -1: none had one.
+  int64_t mean_launch_latency_ns = -1;
+  // Start less the end of what its stream ran before, or of its API call, whichever is later.
+  int64_t mean_queue_ns = -1;
+  bool uses_tensor_cores = false;  // By the families of names known up to sm_100.
+  bool is_communication = false;   // NCCL
+  std::string op;                  // The range that launched most of its time; empty: none.
+  int64_t orphan_count = 0;
+  int64_t graph_count = 0;  // Launched as nodes of a CUDA graph.
+};
+
+struct KernelTable {
+  std::vector<KernelRow> rows;
+  int64_t row_count = 0;  // Before `limit`.
+  int64_t kernel_count = 0;
+  int64_t total_ns = 0;  // Over all rows.
+  // The union of all kernels, copies and memsets over streams and devices' own unions added.
+  int64_t busy_ns = 0;
+  int64_t kernel_busy_ns = 0;      // The same of kernels only.
+  int64_t graph_launch_count = 0;  // Graphs whose nodes were not recorded; in no row.
+  int64_t graph_launch_ns = 0;
+};
+absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
+                                             const KernelOptions& options);
+
+// Copies (by direction and kinds of memory) and memsets.
+struct CopyRow {
+  std::string name;  // As in traces: "Memcpy HtoD (Pageable -> Device)", "Memset (Device)"
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+  int64_t p50_ns = 0;
+  int64_t p95_ns = 0;
+  int64_t max_ns = 0;
+  int64_t bytes = 0;
+  int64_t min_bytes = 0;
+  int64_t max_bytes = 0;
+  double bandwidth_gb_per_s = 0;  // bytes / total_ns
+  int64_t async_count = 0;
+  std::string op;  // As KernelRow.op.
+};
+struct CopyTable {
+  std::vector<CopyRow> rows;  // By total time.
+  int64_t total_ns = 0;
+  int64_t busy_ns = 0;  // Union over streams, devices added.
+};
+absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader);
+
+// Waits of the host, by who called.
+struct SyncRow {
+  std::string name;  // "Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event"
+  std::string api;   // The API call: "cudaStreamSynchronize"; empty: not known.
+  std::string op;    // The innermost range around the call; empty: none.
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+  int64_t max_ns = 0;
+};
+struct SyncTable {
+  std::vector<SyncRow> rows;  // By total time.
+  int64_t total_ns = 0;
+};
+absl::StatusOr<SyncTable> SummarizeSyncs(store::CaptureReader& reader);
+
+// What a device did in each step, and why it did nothing: HTA's classes. A gap before an
+// activity K of a stream is host_wait if K's API call began after the activity before K ended;
+// else kernel_wait if the gap is below 30 us; else other.
+struct IdleRow {
+  int64_t step = -1;  // -1: the whole capture.
+  int64_t device = 0;
+  int64_t duration_ns = 0;  // Of the step, on the host.
+  int64_t busy_ns = 0;      // Union over streams.
+  int64_t compute_ns = 0;   // Union of kernels that are not communication.
+  int64_t communication_ns = 0;
+  int64_t exposed_communication_ns = 0;  // While no compute ran.
+  int64_t copy_ns = 0;
+  int64_t exposed_copy_ns = 0;  // While no kernel ran.
+  int64_t idle_ns = 0;          // duration - busy
+  // Idle time of the device by the cause of the gap it ended with.
+  int64_t host_wait_ns = 0;
+  int64_t kernel_wait_ns = 0;
+  int64_t other_ns = 0;  // Also before the first and after the last activity.
+};
+struct StreamIdleRow {
+  int64_t device = 0;
+  int64_t context = 0;
+  int64_t stream = 0;
+  int64_t activity_count = 0;
+  int64_t busy_ns = 0;
+  int64_t gap_count = 0;
+  int64_t idle_ns = 0;  // Between its first and last activity, by cause:
+  int64_t host_wait_ns = 0;
+  int64_t kernel_wait_ns = 0;
+  int64_t other_ns = 0;
+};
+struct IdleTable {
+  std::vector<IdleRow> rows;  // By device, the whole first, then by step.
+  std::vector<StreamIdleRow> streams;
+};
+absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& reader);
 
 // ---- memory ----
 

@@ -310,6 +310,15 @@ absl::StatusOr<report::OpOptions> OpOptionsFromProto(const v1::GetOperatorsReque
     case v1::GetOperatorsRequest::NAME:
       options.sort = report::OpSort::kName;
       break;
+    case v1::GetOperatorsRequest::SELF_DEVICE:
+      options.sort = report::OpSort::kSelfDevice;
+      break;
+    case v1::GetOperatorsRequest::DEVICE_TOTAL:
+      options.sort = report::OpSort::kDeviceTotal;
+      break;
+    case v1::GetOperatorsRequest::BUSY_DEVICE:
+      options.sort = report::OpSort::kBusyDevice;
+      break;
     default:
       return Wrong("sort", StrCat(static_cast<int>(request.sort()), " is not known"));
   }

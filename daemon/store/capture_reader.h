@@ -78,6 +78,88 @@ struct MemoryBatch {
   std::span<const uint8_t> is_free;
 };
 
+// ---- GPU rows: in no order of time, batches of up to 64 K rows ----
+// Their fields are those of the rows in daemon/capture/ports.h. Numbers of kinds may be any:
+// a file is a stranger's. Correlations may repeat or lead nowhere.
+
+struct ApiBatch {
+  uint32_t thread = 0;  // Index into threads().
+  size_t size = 0;
+  std::span<const int64_t> start_ns;
+  std::span<const int64_t> duration_ns;  // >= 0; start + duration does not overflow.
+  std::span<const uint32_t> name;        // Index into names(); always in bounds.
+  std::span<const uint32_t> correlation;
+  std::span<const uint32_t> cbid;
+  std::span<const int32_t> result;
+  std::span<const uint8_t> is_driver;
+};
+
+// Which groups of columns of GpuBatch are wanted; the others' spans are empty.
+enum GpuColumns : uint32_t {
+  kGpuTime = 1 << 0,    // start_ns, duration_ns
+  kGpuWhat = 1 << 1,    // kind, flags, name, bytes
+  kGpuWhere = 1 << 2,   // device, context, stream
+  kGpuCause = 1 << 3,   // correlation, graph_id, graph_node_id
+  kGpuCopy = 1 << 4,    // copy_kind ... destination_device
+  kGpuLaunch = 1 << 5,  // queued_ns ... local_bytes_per_thread
+  kGpuAllColumns = (1 << 6) - 1,
+};
+struct GpuBatch {
+  size_t size = 0;
+  std::span<const int64_t> start_ns;
+  std::span<const int64_t> duration_ns;  // >= 0; start + duration does not overflow.
+  std::span<const uint8_t> kind;         // profd::GpuRowKind, always one of them.
+  std::span<const uint8_t> flags;        // profd::kGpu*
+  std::span<const uint32_t> name;        // Index into names(); always in bounds; 0: none.
+  std::span<const uint64_t> bytes;
+  std::span<const uint16_t> device;
+  std::span<const uint32_t> context;
+  std::span<const uint32_t> stream;
+  std::span<const uint32_t> correlation;
+  std::span<const uint32_t> graph_id;
+  std::span<const uint64_t> graph_node_id;
+  std::span<const uint8_t> copy_kind;
+  std::span<const uint8_t> source_kind;
+  std::span<const uint8_t> destination_kind;
+  std::span<const uint16_t> source_device;
+  std::span<const uint16_t> destination_device;
+  std::span<const int64_t> queued_ns;     // profd::kNoGpuTime: not known
+  std::span<const int64_t> submitted_ns;  // profd::kNoGpuTime: not known
+  std::span<const uint32_t> grid_x, grid_y, grid_z;
+  std::span<const uint32_t> block_x, block_y, block_z;
+  std::span<const uint16_t> cluster_x, cluster_y, cluster_z;
+  std::span<const uint16_t> registers_per_thread;
+  std::span<const uint32_t> static_shared_bytes;
+  std::span<const uint32_t> dynamic_shared_bytes;
+  std::span<const uint32_t> local_bytes_per_thread;
+};
+struct SyncBatch {
+  size_t size = 0;
+  std::span<const int64_t> start_ns;
+  std::span<const int64_t> duration_ns;
+  std::span<const uint32_t> kind;
+  std::span<const uint16_t> device;  // profd::kNoGpuDevice: not known
+  std::span<const uint32_t> context;
+  std::span<const uint32_t> stream;  // UINT32_MAX: all of the context
+  std::span<const uint32_t> correlation;
+  std::span<const uint32_t> event_id;
+};
+struct OverheadBatch {
+  size_t size = 0;
+  std::span<const int64_t> start_ns;
+  std::span<const int64_t> duration_ns;
+  std::span<const uint32_t> kind;
+  std::span<const uint32_t> os_thread;  // 0: not known
+  std::span<const uint32_t> correlation;
+};
+struct CudaEventBatch {
+  size_t size = 0;
+  std::span<const uint32_t> correlation;
+  std::span<const uint32_t> context;
+  std::span<const uint32_t> stream;
+  std::span<const uint32_t> event_id;
+};
+
 struct ReaderThread {
   int64_t os_thread = 0;
   std::string name;  // Valid UTF-8; may be empty.
@@ -112,6 +194,28 @@ class CaptureReader {
                                       absl::FunctionRef<absl::Status(const CounterBatch&)> fn) = 0;
   virtual absl::Status ForEachMemory(const TimeFilter& filter,
                                      absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) = 0;
+
+  // How many GPU rows there are in all, from the file's directory; 0: a capture without GPU.
+  virtual int64_t gpu_row_count() const { return 0; }
+  virtual absl::Status ForEachApiCall(const TimeFilter&,
+                                      absl::FunctionRef<absl::Status(const ApiBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachGpu(uint32_t, const TimeFilter&,
+                                  absl::FunctionRef<absl::Status(const GpuBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachSync(const TimeFilter&,
+                                   absl::FunctionRef<absl::Status(const SyncBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachOverhead(const TimeFilter&,
+                                       absl::FunctionRef<absl::Status(const OverheadBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachCudaEvent(absl::FunctionRef<absl::Status(const CudaEventBatch&)>) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace profd::store

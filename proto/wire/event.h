@@ -48,7 +48,20 @@ enum class EventKind : uint8_t {
   kStep = 5,        // StepEvent
   kThreadName = 6,  // ThreadNameEvent
   // 7..15   CPU kinds to come.
-  // 16..31  GPU kinds: kernels, copies, memsets, synchronisations, API calls.
+  // 16..31  GPU kinds; see "GPU events" below.
+  kApiCall = 16,       // ApiCallEvent
+  kKernel = 17,        // KernelEvent
+  kMemcpy = 18,        // MemcpyEvent
+  kMemset = 19,        // MemsetEvent
+  kGraphLaunch = 20,   // GraphLaunchEvent
+  kSync = 21,          // SyncEvent
+  kOverhead = 22,      // OverheadEvent
+  kCudaEvent = 23,     // CudaEventEvent
+  kDeviceMemory = 24,  // DeviceMemoryEvent
+  kDevice = 25,        // DeviceEvent
+  kContext = 26,       // ContextEvent
+  kStream = 27,        // StreamEvent
+  kGpuStatus = 28,     // GpuStatusEvent
   // 32..47  framework kinds: operators with shapes, Python frames, modules.
 };
 
@@ -115,8 +128,13 @@ struct MemoryEvent {
 };
 static_assert(sizeof(MemoryEvent) == 56);
 
-// Numbers as PyTorch's c10::DeviceType has them.
-enum class DeviceType : uint16_t { kCpu = 0, kCuda = 1 };
+// The first two as PyTorch's c10::DeviceType has them.
+enum class DeviceType : uint16_t {
+  kCpu = 0,
+  kCuda = 1,         // A framework's allocator.
+  kCudaDriver = 64,  // cudaMalloc itself: DeviceMemoryEvent.
+  kCudaPool = 65,    // CUDA's own stream-ordered pools: DeviceMemoryEvent with kGpuFlagPool.
+};
 
 enum class MemoryCategory : uint16_t {
   kUnknown = 0,
@@ -145,8 +163,252 @@ struct ThreadNameEvent {
 };
 static_assert(sizeof(ThreadNameEvent) == 16);
 
+// ---- GPU events ----
+//
+// Written by the library's GPU thread, which has them from CUPTI, in no order of time: of
+// one stream, of one thread, and across an API call and what it launched. Times are CUPTI's,
+// which the library turned into ticks with the clock pairs around them; the error of that is
+// in GpuStatusEvent. A device, context or stream may be named before the event that
+// describes it, or never be described.
+//
+// Numbers whose meaning is CUPTI's (kinds of copies, memory, synchronisation, overhead) are
+// those of cupti_activity.h, CUDA 13.0, passed on as they came; readers show those they do
+// not know as numbers.
+
+inline constexpr uint32_t kNoStream = UINT32_MAX;  // SyncEvent: not of one stream.
+inline constexpr uint32_t kNoDevice = UINT32_MAX;
+
+// EventHeader.flags of GPU kinds.
+inline constexpr uint8_t kGpuFlagDriverApi = 1 << 0;       // ApiCallEvent: of the driver API.
+inline constexpr uint8_t kGpuFlagAsync = 1 << 1;           // MemcpyEvent, DeviceMemoryEvent
+inline constexpr uint8_t kGpuFlagUnfinished = 1 << 2;      // Still running when flushed: no end.
+inline constexpr uint8_t kGpuFlagDeviceLaunched = 1 << 3;  // By another kernel.
+inline constexpr uint8_t kGpuFlagPool = 1 << 4;  // DeviceMemoryEvent: of a memory pool itself.
+
+// Where GPU work ran and which API call asked for it.
+struct GpuPlace {
+  uint32_t device;  // CUDA's number of it, in the target.
+  uint32_t context;
+  uint32_t stream;
+  uint32_t correlation;  // ApiCallEvent.correlation of its launch; 0: none.
+};
+static_assert(sizeof(GpuPlace) == 16);
+
+// A call of the CUDA runtime or driver API. EventHeader.thread is who made it. A driver call
+// within a runtime call has the same correlation and is not sent.
+struct ApiCallEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  uint32_t name_id;  // "cudaLaunchKernel": without CUPTI's suffixes ("_v7000", "_ptsz").
+  uint32_t correlation;
+  uint32_t cbid;   // CUPTI's callback id, within its API.
+  int32_t result;  // cudaError_t or CUresult
+};
+static_assert(sizeof(ApiCallEvent) == 40);
+
+struct KernelEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  GpuPlace place;
+  uint32_t name_id;          // As CUPTI gives it: mangled, as a rule.
+  uint32_t graph_id;         // Of the executable graph; 0: not of a graph.
+  uint64_t graph_node_id;    // 0: not of a graph.
+  uint64_t queued_ticks;     // Into the command buffer; 0: not known.
+  uint64_t submitted_ticks;  // To the GPU; 0: not known.
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t static_shared_bytes;
+  uint32_t dynamic_shared_bytes;
+  uint32_t local_bytes_per_thread;
+  uint16_t registers_per_thread;
+  uint16_t reserved;
+  uint16_t cluster[3];  // 0: no clusters
+  uint16_t channel;     // 0: not known
+};
+static_assert(sizeof(KernelEvent) == 120);
+
+struct MemcpyEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  GpuPlace place;
+  uint64_t bytes;
+  uint64_t graph_node_id;
+  uint32_t graph_id;
+  uint8_t copy_kind;         // CUpti_ActivityMemcpyKind
+  uint8_t source_kind;       // CUpti_ActivityMemoryKind
+  uint8_t destination_kind;  // CUpti_ActivityMemoryKind
+  uint8_t reserved0;
+  uint32_t source_device;  // kNoDevice: not from device to device.
+  uint32_t destination_device;
+};
+static_assert(sizeof(MemcpyEvent) == 72);
+
+struct MemsetEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  GpuPlace place;
+  uint64_t bytes;
+  uint64_t graph_node_id;
+  uint32_t graph_id;
+  uint32_t value;
+  uint16_t memory_kind;  // CUpti_ActivityMemoryKind
+  uint16_t reserved0;
+  uint32_t reserved1;
+};
+static_assert(sizeof(MemsetEvent) == 72);
+
+// One launch of a whole graph, where its nodes are not recorded.
+struct GraphLaunchEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  GpuPlace place;
+  uint32_t graph_id;
+  uint32_t reserved;
+};
+static_assert(sizeof(GraphLaunchEvent) == 48);
+
+// The host (or a stream) waiting for the GPU.
+struct SyncEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  uint32_t sync_kind;  // CUpti_ActivitySynchronizationType
+  uint32_t context;
+  uint32_t stream;  // kNoStream: all of the context.
+  uint32_t correlation;
+  uint32_t event_id;  // CUDA event waited for; 0: none
+  uint32_t reserved;
+};
+static_assert(sizeof(SyncEvent) == 48);
+
+// What profiling itself cost, as CUPTI says.
+struct OverheadEvent {
+  EventHeader header;  // thread: where it says so
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  uint32_t overhead_kind;  // CUpti_ActivityOverheadKind
+  uint32_t correlation;
+};
+static_assert(sizeof(OverheadEvent) == 32);
+
+// A CUDA event recorded on a stream: what a later SyncEvent of that event_id waits for.
+struct CudaEventEvent {
+  EventHeader header;
+  GpuPlace place;
+  uint32_t event_id;
+  uint32_t reserved;
+};
+static_assert(sizeof(CudaEventEvent) == 32);
+
+// cudaMalloc, cudaFree and their kin (not a framework's allocator on top of them).
+struct DeviceMemoryEvent {
+  EventHeader header;  // kEventFlagFree | kGpuFlagAsync | kGpuFlagPool
+  uint64_t time_ticks;
+  uint64_t address;
+  uint64_t bytes;           // With kGpuFlagPool: the pool's size.
+  uint64_t utilized_bytes;  // With kGpuFlagPool; else 0.
+  uint32_t device;
+  uint32_t context;
+  uint32_t correlation;
+  uint16_t memory_kind;  // CUpti_ActivityMemoryKind
+  uint16_t reserved;
+};
+static_assert(sizeof(DeviceMemoryEvent) == 56);
+
+struct DeviceEvent {
+  EventHeader header;
+  uint32_t device;
+  uint32_t name_id;
+  uint64_t memory_bytes;
+  uint32_t compute_major;
+  uint32_t compute_minor;
+  uint32_t sm_count;
+  uint32_t warp_threads;
+  uint32_t max_threads_per_block;
+  uint32_t max_threads_per_sm;
+  uint32_t max_blocks_per_sm;
+  uint32_t registers_per_block;
+  uint32_t registers_per_sm;
+  uint32_t shared_bytes_per_block;
+  uint32_t shared_bytes_per_sm;
+  uint32_t shared_bytes_per_block_optin;
+  uint8_t uuid[16];
+};
+static_assert(sizeof(DeviceEvent) == 88);
+
+struct ContextEvent {
+  EventHeader header;
+  uint32_t context;
+  uint32_t device;
+};
+static_assert(sizeof(ContextEvent) == 16);
+
+struct StreamEvent {
+  EventHeader header;
+  uint32_t context;
+  uint32_t stream;
+  int32_t priority;
+  uint32_t flags;  // CUpti_ActivityStreamFlag
+};
+static_assert(sizeof(StreamEvent) == 24);
+
+// What became of records between CUPTI and capture memory. Indexes GpuStatusEvent.counts.
+enum GpuCount : uint32_t {
+  kGpuRecords = 0,         // Records that CUPTI delivered.
+  kGpuDroppedByCupti = 1,  // cuptiActivityGetNumDroppedRecords
+  kGpuNoBuffer = 2,        // Fell into the discard buffer: our pool was at its cap.
+  kGpuLate = 3,            // In buffers that had not come back when the drain's time was over
+                           // (counted when they do; else see kGpuLostBuffers).
+  kGpuStale = 4,           // Of an earlier capture. No loss.
+  kGpuUntimed = 5,         // start = end = 0: CUPTI was short of device buffers.
+  kGpuCorrupt = 6,         // Unreadable: the rest of that buffer, by bytes / smallest record.
+  kGpuUnknownKind = 7,     // Skipped by their size.
+  kGpuOverCap = 8,         // Behind the record cap.
+  kGpuNoChunk = 9,         // Capture memory was full.
+  kGpuBeforeWindow = 10,   // Ended before the first window. No loss.
+  kGpuUnfinished = 11,     // Kept, flagged.
+  kGpuLostBuffers = 12,    // Buffers that CUPTI never gave back; what was in them is unknown.
+  kGpuFilteredApi = 13,    // API calls left out on purpose (nested, or of the noise list).
+  kGpuCountCount = 16,
+};
+
+inline constexpr uint32_t kGpuStatusSimulated = 1 << 0;   // The loaded CUPTI is the stand-in.
+inline constexpr uint32_t kGpuStatusStolen = 1 << 1;      // Another tool took our callbacks.
+inline constexpr uint32_t kGpuStatusAbandoned = 1 << 2;   // CUPTI hung: given up, detached.
+inline constexpr uint32_t kGpuStatusFatal = 1 << 3;       // CUPTI said FATAL_ERROR.
+inline constexpr uint32_t kGpuStatusNoCuda = 1 << 4;      // No CUDA in this process: no GPU part.
+inline constexpr uint32_t kGpuStatusEndedByCap = 1 << 5;  // Stopped early by time or record cap.
+
+struct GpuKindResult {
+  uint16_t kind;    // CUpti_ActivityKind
+  uint16_t result;  // CUptiResult of enabling it, not 0.
+};
+
+// How GPU recording stands. Sent when armed and when drained; the last one counts.
+struct GpuStatusEvent {
+  EventHeader header;
+  uint32_t cupti_version;     // cuptiGetVersion: 130001
+  uint32_t driver_version;    // cuDriverGetVersion: 13000; 0: not known
+  uint32_t flags;             // kGpuStatus*
+  uint32_t arm_ms;            // From ARM until all kinds were on.
+  uint64_t clock_error_ns;    // Bound on the error of GPU times, beside the target clock's own.
+  uint32_t clock_step_count;  // Times the wall clock was stepped while recording.
+  uint32_t kind_result_count;
+  uint64_t peak_pool_bytes;  // Most of our buffers in CUPTI's hands at once.
+  uint64_t counts[kGpuCountCount];
+  GpuKindResult kind_results[16];  // Kinds that could not be turned on.
+};
+static_assert(sizeof(GpuStatusEvent) == 8 + 40 + 8 * 16 + 64);
+
 static_assert(std::is_trivially_copyable_v<RangeEvent> &&
-              std::is_trivially_copyable_v<MemoryEvent>);
+              std::is_trivially_copyable_v<MemoryEvent> &&
+              std::is_trivially_copyable_v<KernelEvent> &&
+              std::is_trivially_copyable_v<GpuStatusEvent>);
 
 }  // namespace profd::wire
 

@@ -19,6 +19,8 @@
 //     │◄────────────────────────────────────┤  or REFUSE and close
 //     │            ARM (capture) + memory fd│
 //     │◄────────────────────────────────────┤
+//     │ ARMING (text), any number of times  │
+//     ├────────────────────────────────────►│
 //     │ ARMED | ARM_FAILED                  │
 //     ├────────────────────────────────────►│
 //     │            FIRE (plan)              │
@@ -63,6 +65,7 @@ enum class FrameType : uint16_t {
   kDrained = 9,    // target -> daemon
   kRelease = 10,   // daemon -> target
   kMetadata = 11,  // target -> daemon: fields only; replaces those of the same key
+  kArming = 12,    // target -> daemon, while ARM takes long: what it is doing
 };
 
 struct FrameHeader {
@@ -85,6 +88,7 @@ enum class FieldTag : uint16_t {
   kLibraryVersion = 1,  // "0.1.0"
   kMetadata = 2,        // "KEY=VALUE": job, rank and the like; hints for display only
   kText = 3,            // a reason, for people
+  kStepMarker = 4,      // ARM: the name of the range whose every begin is a step mark
 };
 inline constexpr uint32_t kMaxMetadataFields = 32;
 
@@ -128,14 +132,37 @@ struct RefuseBody {
 };
 static_assert(sizeof(RefuseBody) == 8);
 
+// What of the GPU to record; each includes what is before it.
+enum class GpuMode : uint32_t {
+  kOff = 0,
+  kLight = 1,    // Kernels, copies, memsets.
+  kDefault = 2,  // And API calls, synchronisation, overhead; graphs as their nodes' sum.
+  kFull = 3,     // And graph nodes one by one, device memory and pools, CUDA events.
+};
+
+inline constexpr uint32_t kArmGpuRequired = 1 << 0;  // Fail if this process has no CUDA.
+inline constexpr uint32_t kArmGpuDetach = 1 << 1;    // cuptiFinalize after the capture.
+inline constexpr uint32_t kArmGpuLatency = 1 << 2;   // Queue and submit times of kernels.
+
+// Fields: kStepMarker.
 struct ArmBody {
   uint64_t capture_number;  // The daemon's name for the capture on this connection; never 0.
   uint64_t memory_bytes;
-  uint64_t prefault_bytes;  // Touch this much from the start before ARMED; the rest after.
-  uint32_t gpu_mode;        // 0: off. Others to come.
-  uint32_t flags;           // 0
+  uint64_t prefault_bytes;    // Touch this much from the start before ARMED; the rest after.
+  uint64_t gpu_buffer_bytes;  // Most that CUPTI's buffers may take in the target.
+  uint64_t gpu_max_records;   // Recording of the GPU stops behind this many.
+  uint32_t gpu_mode;          // GpuMode
+  uint32_t flags;             // kArm*
+  uint32_t gpu_arm_timeout_ms;
+  uint32_t reserved;
 };
-static_assert(sizeof(ArmBody) == 32);
+static_assert(sizeof(ArmBody) == 56);
+
+// Fields: kText, what the target is doing ("attaching to CUPTI, 3 s").
+struct ArmingBody {
+  uint64_t capture_number;
+};
+static_assert(sizeof(ArmingBody) == 8);
 
 struct ArmedBody {
   uint64_t capture_number;
@@ -146,7 +173,16 @@ static_assert(sizeof(ArmedBody) == 16);
 enum class ArmFailedReason : uint32_t {
   kBusy = 1,    // Another capture is live in this process.
   kMemory = 2,  // The memory could not be mapped or did not look right.
+  // Of the GPU; the text field says who or what, and the remedy.
+  kNoCuda = 3,      // kArmGpuRequired, and no CUDA in this process.
+  kNoCupti = 4,     // CUDA, but no usable libcupti.
+  kNoDriver = 5,    // CUPTI does not get on with the driver.
+  kCuptiBusy = 6,   // Another tool holds CUPTI.
+  kGpuTimeout = 7,  // CUPTI did not answer within gpu_arm_timeout_ms.
+  kGpuRefused = 8,  // CUPTI refused for another reason (privileges, vGPU, MIG, ...).
 };
+
+// Fields: kText.
 
 struct ArmFailedBody {
   uint64_t capture_number;

@@ -255,7 +255,8 @@ TEST_F(DaemonFaultsTest, WelcomesThatAreNotWelcome) {
         target.Send(FrameType::kWelcome, wire::WelcomeBody{1, 0, 0, 1}, STDERR_FILENO);
       },
       [](FakeTarget& target) {
-        target.Send(FrameType::kArm, wire::ArmBody{1, 1, 1, 0, 0});
+        target.Send(FrameType::kArm,
+                    wire::ArmBody{.capture_number = 1, .memory_bytes = 1, .prefault_bytes = 1});
       },
       [](FakeTarget& target) { target.Send(FrameType::kStop, wire::StopBody{1}); },
   };
@@ -309,7 +310,8 @@ TEST_F(DaemonFaultsTest, ASecondCaptureIsBusyAndTheFirstGoesOn) {
   auto target = daemon_.WaitTarget();
   auto first = target->Arm();
   FakeCapture second(*target, 77, wire::kMinCaptureMemoryBytes);
-  target->Send(FrameType::kArm, wire::ArmBody{77, wire::kMinCaptureMemoryBytes, 0, 0, 0},
+  target->Send(FrameType::kArm,
+               wire::ArmBody{.capture_number = 77, .memory_bytes = wire::kMinCaptureMemoryBytes},
                second.fd());
   const auto failed = target->Expect(FrameType::kArmFailed).As<wire::ArmFailedBody>();
   EXPECT_EQ(failed.capture_number, 77u);
@@ -447,7 +449,8 @@ TEST(StoppedDaemonTest, AProcessThatIsStoppedItselfIsServedAfterwards) {
   auto target = daemon.WaitTarget();
   child.Signal(SIGSTOP);
   auto capture = std::make_unique<FakeCapture>(*target, 3, wire::kMinCaptureMemoryBytes);
-  target->Send(FrameType::kArm, wire::ArmBody{3, wire::kMinCaptureMemoryBytes, 0, 0, 0},
+  target->Send(FrameType::kArm,
+               wire::ArmBody{.capture_number = 3, .memory_bytes = wire::kMinCaptureMemoryBytes},
                capture->fd());
   child.Signal(SIGCONT);
   EXPECT_EQ(target->Expect(FrameType::kArmed).As<wire::ArmedBody>().capture_number, 3u);

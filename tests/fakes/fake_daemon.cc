@@ -325,7 +325,9 @@ void FakeTarget::SendWelcome(uint16_t version) {
 
 std::unique_ptr<FakeCapture> FakeTarget::Arm(uint64_t memory_bytes) {
   auto capture = std::make_unique<FakeCapture>(*this, next_capture_++, memory_bytes);
-  const wire::ArmBody arm{capture->number(), memory_bytes, 2u << 20, 0, 0};
+  const wire::ArmBody arm{.capture_number = capture->number(),
+                          .memory_bytes = memory_bytes,
+                          .prefault_bytes = 2u << 20};
   Send(wire::FrameType::kArm, arm, capture->fd());
   const auto armed = Expect(wire::FrameType::kArmed).As<wire::ArmedBody>();
   Require(armed.capture_number == capture->number(), "ARMED of another capture");
