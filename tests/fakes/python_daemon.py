@@ -302,7 +302,8 @@ class Target:
     def arm(self, memory_bytes: int = 4 << 20) -> Capture:
         capture = Capture(self, self._next_capture, memory_bytes)
         self._next_capture += 1
-        body = struct.pack("=QQQII", capture.number, memory_bytes, min(memory_bytes, 2 << 20), 0, 0)
+        body = struct.pack("=QQQQQIIII", capture.number, memory_bytes, min(memory_bytes, 2 << 20), 0, 0,
+                           0, 0, 0, 0)
         self.send(ARM, body, capture.memory.fd)
         self.expect(ARMED)
         return capture
