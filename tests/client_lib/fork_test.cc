@@ -47,6 +47,7 @@ TEST(ForkTest, AChildIsSilentUntilItAnnotates) {
       EmptyRange(&g_in_child);
       WaitConnected();
       CHILD_EXPECT(*profd_recording_flag() == 0);
+      parent.Tell('c');
       WaitRecording();
       EmptyRange(&g_in_child);
       profd_step();
@@ -66,6 +67,7 @@ TEST(ForkTest, AChildIsSilentUntilItAnnotates) {
   EXPECT_EQ(target->hello().own_pid, static_cast<uint32_t>(target->peer_pid()));
   EXPECT_EQ(target->hello().parent_pid, static_cast<uint32_t>(child.pid()));
   EXPECT_EQ(target->hello().step_mark_count, 0u);
+  child.Await('c');
   auto capture = target->Arm();
   capture->Fire(ByTime());
   child.Await('d');
