@@ -22,6 +22,7 @@ ARROWS = {
     "proto/wire": [],
     "client_lib/include": [],
     "client_lib/core": ["proto/wire", "client_lib/include"],
+    "client_lib/cupti": ["proto/wire", "client_lib/core"],
     "daemon/base": [],
     TYPES: ["daemon/base"],
     PORTS: ["daemon/base", TYPES],
