@@ -249,12 +249,16 @@ SAME_FIELD(SubscriberParams, old_name_size, CUpti_SubscriberParams, oldSubscribe
 
 // Functions: as many arguments, each passed in the same way.
 template <typename Ours, typename Theirs>
-constexpr bool kPassedAlike = std::is_same_v<Ours, Theirs> ||
-                              (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) ||
-                              ((std::is_integral_v<Ours> ||
-                                std::is_enum_v<Ours>)&&(std::is_integral_v<Theirs> ||
-                                                        std::is_enum_v<Theirs>)&&sizeof(Ours) ==
-                               sizeof(Theirs));
+constexpr bool PassedAlike() {
+  if constexpr (std::is_same_v<Ours, Theirs>) {
+    return true;
+  } else if constexpr (std::is_pointer_v<Ours>) {
+    return std::is_pointer_v<Theirs>;
+  } else {
+    return std::is_integral_v<Ours> &&
+           (std::is_integral_v<Theirs> || std::is_enum_v<Theirs>)&&sizeof(Ours) == sizeof(Theirs);
+  }
+}
 
 template <typename Ours, typename Theirs>
 struct SameCall;
@@ -264,7 +268,7 @@ struct SameCall<OurResult (*)(Ours...), TheirResult (*)(Theirs...)> {
     if constexpr (sizeof...(Ours) != sizeof...(Theirs)) {
       return false;
     } else {
-      return kPassedAlike<OurResult, TheirResult> && (kPassedAlike<Ours, Theirs> && ...);
+      return PassedAlike<OurResult, TheirResult>() && (PassedAlike<Ours, Theirs>() && ...);
     }
   }
 };
