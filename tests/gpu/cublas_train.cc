@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   constexpr int kSkipped = 77;
   int steps = 200;
   if (argc == 3 && strcmp(argv[1], "--steps") == 0) {
-    steps = atoi(argv[2]);
+    steps = static_cast<int>(strtol(argv[2], nullptr, 10));
   } else if (argc != 1) {
     fprintf(stderr, "usage: cublas_train [--steps N]\n");
     return 2;
