@@ -19,6 +19,7 @@
 //   fork-silent              forks a child that does nothing for ever; ok CHILD_PID
 //   exec ARG...              execs the program
 //   exit CODE
+//   gpu ...                  see scripted_gpu.h
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,6 +36,7 @@
 #include <vector>
 
 #include "client_lib/include/profd/profd.h"
+#include "tests/e2e/scripted_gpu.h"
 
 namespace {
 
@@ -123,6 +125,7 @@ class Trainer {
   void TrainOneStep() {
     profd_step();
     Ranges(profd_intern("work", 4), 10);
+    profd::e2e::StepWork();
   }
 
   int interval_ms_ = -1;  // -1: at rest
@@ -228,6 +231,8 @@ void Handle(const std::string& line, Trainer& trainer) {
     Answer("ok");
     execv(argv[0], argv.data());
     _exit(127);
+  } else if (command == "gpu") {
+    return Answer(profd::e2e::HandleGpu(words));
   } else if (command == "exit") {
     words >> a;
     Answer("ok");
