@@ -93,6 +93,97 @@ FakeCaptureReader& FakeCaptureReader::Free(uint32_t thread, int64_t time_ns, uin
   return *this;
 }
 
+FakeCaptureReader& FakeCaptureReader::ApiCall(uint32_t thread, std::string_view name,
+                                              int64_t start_ns, int64_t end_ns,
+                                              uint32_t correlation, const FakeApiCall& call) {
+  rows_.at(thread).api_calls.push_back({.start_ns = start_ns,
+                                        .duration_ns = end_ns - start_ns,
+                                        .name = Name(name),
+                                        .correlation = correlation,
+                                        .cbid = call.cbid,
+                                        .result = call.result,
+                                        .is_driver = call.is_driver});
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::Kernel(std::string_view name, int64_t start_ns,
+                                             int64_t end_ns, uint32_t correlation,
+                                             const FakeGpu& gpu) {
+  return AddGpu(GpuRowKind::kKernel, Name(name), start_ns, end_ns, correlation, gpu);
+}
+
+FakeCaptureReader& FakeCaptureReader::Copy(int64_t start_ns, int64_t end_ns, uint32_t correlation,
+                                           const FakeGpu& gpu) {
+  return AddGpu(GpuRowKind::kMemcpy, 0, start_ns, end_ns, correlation, gpu);
+}
+
+FakeCaptureReader& FakeCaptureReader::Memset(int64_t start_ns, int64_t end_ns, uint32_t correlation,
+                                             const FakeGpu& gpu) {
+  return AddGpu(GpuRowKind::kMemset, 0, start_ns, end_ns, correlation, gpu);
+}
+
+FakeCaptureReader& FakeCaptureReader::GraphLaunch(int64_t start_ns, int64_t end_ns,
+                                                  uint32_t correlation, const FakeGpu& gpu) {
+  return AddGpu(GpuRowKind::kGraphLaunch, 0, start_ns, end_ns, correlation, gpu);
+}
+
+FakeCaptureReader& FakeCaptureReader::AddGpu(GpuRowKind kind, uint32_t name, int64_t start_ns,
+                                             int64_t end_ns, uint32_t correlation,
+                                             const FakeGpu& gpu) {
+  gpu_.push_back({.start_ns = start_ns,
+                  .duration_ns = end_ns - start_ns,
+                  .kind = kind,
+                  .flags = gpu.flags,
+                  .device = gpu.device,
+                  .context = gpu.context,
+                  .stream = gpu.stream,
+                  .correlation = correlation,
+                  .name = name,
+                  .graph_id = gpu.graph_id,
+                  .graph_node_id = gpu.graph_node_id,
+                  .bytes = gpu.bytes,
+                  .copy_kind = gpu.copy_kind,
+                  .source_kind = gpu.source_kind,
+                  .destination_kind = gpu.destination_kind,
+                  .source_device = gpu.source_device,
+                  .destination_device = gpu.destination_device,
+                  .queued_ns = gpu.queued_ns,
+                  .submitted_ns = gpu.submitted_ns,
+                  .grid = gpu.grid,
+                  .block = gpu.block,
+                  .cluster = gpu.cluster,
+                  .registers_per_thread = gpu.registers_per_thread,
+                  .static_shared_bytes = gpu.static_shared_bytes,
+                  .dynamic_shared_bytes = gpu.dynamic_shared_bytes,
+                  .local_bytes_per_thread = gpu.local_bytes_per_thread});
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::Sync(uint32_t kind, int64_t start_ns, int64_t end_ns,
+                                           uint32_t correlation, const FakeSync& sync) {
+  syncs_.push_back({.start_ns = start_ns,
+                    .duration_ns = end_ns - start_ns,
+                    .kind = kind,
+                    .device = sync.device,
+                    .context = sync.context,
+                    .stream = sync.stream,
+                    .correlation = correlation,
+                    .event_id = sync.event_id});
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::Overhead(uint32_t kind, int64_t start_ns, int64_t end_ns,
+                                               uint32_t os_thread, uint32_t correlation) {
+  overheads_.push_back({start_ns, end_ns - start_ns, kind, os_thread, correlation});
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::CudaEvent(uint32_t event_id, uint32_t correlation,
+                                                uint32_t context, uint32_t stream) {
+  cuda_events_.push_back({correlation, context, stream, event_id});
+  return *this;
+}
+
 FakeCaptureReader& FakeCaptureReader::Step(int64_t index, int64_t start_ns, int64_t duration_ns) {
   steps_.push_back({index, 0, start_ns, duration_ns});
   return *this;
@@ -144,6 +235,24 @@ absl::Status FakeCaptureReader::ForEachBatch(std::vector<Row> ThreadRows::*membe
       RETURN_IF_ERROR(
           emit(thread, std::span(rows).subspan(begin, std::min(batch_rows_, rows.size() - begin))));
     }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Row, typename Emit>
+absl::Status FakeCaptureReader::ForEachTimedBatch(const std::vector<Row>& rows,
+                                                  const store::TimeFilter& filter, Emit emit) {
+  size_t batches = 0;
+  for (size_t begin = 0; begin < rows.size(); begin += batch_rows_) {
+    if (fail_after_.has_value() && batches++ == fail_after_->first) return fail_after_->second;
+    const auto batch = std::span(rows).subspan(begin, std::min(batch_rows_, rows.size() - begin));
+    int64_t first_ns = std::numeric_limits<int64_t>::max();
+    int64_t last_ns = std::numeric_limits<int64_t>::min();
+    for (const Row& row : batch) {
+      first_ns = std::min(first_ns, row.start_ns);
+      last_ns = std::max(last_ns, row.start_ns + row.duration_ns);
+    }
+    if (Overlaps(filter, first_ns, last_ns)) RETURN_IF_ERROR(emit(batch));
   }
   return absl::OkStatus();
 }
@@ -232,6 +341,196 @@ absl::Status FakeCaptureReader::ForEachMemory(
                .category = category,
                .is_free = is_free});
   });
+}
+
+int64_t FakeCaptureReader::gpu_row_count() const {
+  size_t count = gpu_.size() + syncs_.size() + overheads_.size() + cuda_events_.size();
+  for (const ThreadRows& thread : rows_) count += thread.api_calls.size();
+  return static_cast<int64_t>(count);
+}
+
+absl::Status FakeCaptureReader::ForEachApiCall(
+    const store::TimeFilter& filter, absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) {
+  return ForEachBatch(&ThreadRows::api_calls, [&](uint32_t thread, std::span<const ApiRow> rows) {
+    int64_t first_ns = std::numeric_limits<int64_t>::max();
+    int64_t last_ns = std::numeric_limits<int64_t>::min();
+    for (const ApiRow& row : rows) {
+      first_ns = std::min(first_ns, row.start_ns);
+      last_ns = std::max(last_ns, row.start_ns + row.duration_ns);
+    }
+    if (!Overlaps(filter, first_ns, last_ns)) return absl::OkStatus();
+    const auto start = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
+    const auto duration = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
+    const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
+    const auto correlation =
+        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
+    const auto cbid = Column<uint32_t>(rows, [](const auto& row) { return row.cbid; });
+    const auto result = Column<int32_t>(rows, [](const auto& row) { return row.result; });
+    const auto is_driver = Column<uint8_t>(rows, [](const auto& row) { return row.is_driver; });
+    return fn({.thread = thread,
+               .size = rows.size(),
+               .start_ns = start,
+               .duration_ns = duration,
+               .name = name,
+               .correlation = correlation,
+               .cbid = cbid,
+               .result = result,
+               .is_driver = is_driver});
+  });
+}
+
+absl::Status FakeCaptureReader::ForEachGpu(
+    uint32_t columns, const store::TimeFilter& filter,
+    absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) {
+  gpu_readings_.push_back(columns);
+  return ForEachTimedBatch(gpu_, filter, [&](std::span<const GpuRow> rows) {
+    store::GpuBatch batch{.size = rows.size()};
+    const auto start_ns = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
+    const auto duration_ns = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
+    const auto kind = Column<uint8_t>(rows, [](const auto& row) { return row.kind; });
+    const auto flags = Column<uint8_t>(rows, [](const auto& row) { return row.flags; });
+    const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
+    const auto bytes = Column<uint64_t>(rows, [](const auto& row) { return row.bytes; });
+    const auto device = Column<uint16_t>(rows, [](const auto& row) { return row.device; });
+    const auto context = Column<uint32_t>(rows, [](const auto& row) { return row.context; });
+    const auto stream = Column<uint32_t>(rows, [](const auto& row) { return row.stream; });
+    const auto correlation =
+        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
+    const auto graph_id = Column<uint32_t>(rows, [](const auto& row) { return row.graph_id; });
+    const auto graph_node_id =
+        Column<uint64_t>(rows, [](const auto& row) { return row.graph_node_id; });
+    const auto copy_kind = Column<uint8_t>(rows, [](const auto& row) { return row.copy_kind; });
+    const auto source_kind = Column<uint8_t>(rows, [](const auto& row) { return row.source_kind; });
+    const auto destination_kind =
+        Column<uint8_t>(rows, [](const auto& row) { return row.destination_kind; });
+    const auto source_device =
+        Column<uint16_t>(rows, [](const auto& row) { return row.source_device; });
+    const auto destination_device =
+        Column<uint16_t>(rows, [](const auto& row) { return row.destination_device; });
+    const auto queued_ns = Column<int64_t>(rows, [](const auto& row) { return row.queued_ns; });
+    const auto submitted_ns =
+        Column<int64_t>(rows, [](const auto& row) { return row.submitted_ns; });
+    const auto grid_x = Column<uint32_t>(rows, [](const auto& row) { return row.grid[0]; });
+    const auto grid_y = Column<uint32_t>(rows, [](const auto& row) { return row.grid[1]; });
+    const auto grid_z = Column<uint32_t>(rows, [](const auto& row) { return row.grid[2]; });
+    const auto block_x = Column<uint32_t>(rows, [](const auto& row) { return row.block[0]; });
+    const auto block_y = Column<uint32_t>(rows, [](const auto& row) { return row.block[1]; });
+    const auto block_z = Column<uint32_t>(rows, [](const auto& row) { return row.block[2]; });
+    const auto cluster_x = Column<uint16_t>(rows, [](const auto& row) { return row.cluster[0]; });
+    const auto cluster_y = Column<uint16_t>(rows, [](const auto& row) { return row.cluster[1]; });
+    const auto cluster_z = Column<uint16_t>(rows, [](const auto& row) { return row.cluster[2]; });
+    const auto registers_per_thread =
+        Column<uint16_t>(rows, [](const auto& row) { return row.registers_per_thread; });
+    const auto static_shared_bytes =
+        Column<uint32_t>(rows, [](const auto& row) { return row.static_shared_bytes; });
+    const auto dynamic_shared_bytes =
+        Column<uint32_t>(rows, [](const auto& row) { return row.dynamic_shared_bytes; });
+    const auto local_bytes_per_thread =
+        Column<uint32_t>(rows, [](const auto& row) { return row.local_bytes_per_thread; });
+    if (columns & store::kGpuTime) {
+      batch.start_ns = start_ns;
+      batch.duration_ns = duration_ns;
+    }
+    if (columns & store::kGpuWhat) {
+      batch.kind = kind;
+      batch.flags = flags;
+      batch.name = name;
+      batch.bytes = bytes;
+    }
+    if (columns & store::kGpuWhere) {
+      batch.device = device;
+      batch.context = context;
+      batch.stream = stream;
+    }
+    if (columns & store::kGpuCause) {
+      batch.correlation = correlation;
+      batch.graph_id = graph_id;
+      batch.graph_node_id = graph_node_id;
+    }
+    if (columns & store::kGpuCopy) {
+      batch.copy_kind = copy_kind;
+      batch.source_kind = source_kind;
+      batch.destination_kind = destination_kind;
+      batch.source_device = source_device;
+      batch.destination_device = destination_device;
+    }
+    if (columns & store::kGpuLaunch) {
+      batch.queued_ns = queued_ns;
+      batch.submitted_ns = submitted_ns;
+      batch.grid_x = grid_x;
+      batch.grid_y = grid_y;
+      batch.grid_z = grid_z;
+      batch.block_x = block_x;
+      batch.block_y = block_y;
+      batch.block_z = block_z;
+      batch.cluster_x = cluster_x;
+      batch.cluster_y = cluster_y;
+      batch.cluster_z = cluster_z;
+      batch.registers_per_thread = registers_per_thread;
+      batch.static_shared_bytes = static_shared_bytes;
+      batch.dynamic_shared_bytes = dynamic_shared_bytes;
+      batch.local_bytes_per_thread = local_bytes_per_thread;
+    }
+    return fn(batch);
+  });
+}
+
+absl::Status FakeCaptureReader::ForEachSync(
+    const store::TimeFilter& filter, absl::FunctionRef<absl::Status(const store::SyncBatch&)> fn) {
+  return ForEachTimedBatch(syncs_, filter, [&](std::span<const SyncRow> rows) {
+    const auto start_ns = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
+    const auto duration_ns = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
+    const auto kind = Column<uint32_t>(rows, [](const auto& row) { return row.kind; });
+    const auto device = Column<uint16_t>(rows, [](const auto& row) { return row.device; });
+    const auto context = Column<uint32_t>(rows, [](const auto& row) { return row.context; });
+    const auto stream = Column<uint32_t>(rows, [](const auto& row) { return row.stream; });
+    const auto correlation =
+        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
+    const auto event_id = Column<uint32_t>(rows, [](const auto& row) { return row.event_id; });
+    return fn({.size = rows.size(),
+               .start_ns = start_ns,
+               .duration_ns = duration_ns,
+               .kind = kind,
+               .device = device,
+               .context = context,
+               .stream = stream,
+               .correlation = correlation,
+               .event_id = event_id});
+  });
+}
+
+absl::Status FakeCaptureReader::ForEachOverhead(
+    const store::TimeFilter& filter,
+    absl::FunctionRef<absl::Status(const store::OverheadBatch&)> fn) {
+  return ForEachTimedBatch(overheads_, filter, [&](std::span<const OverheadRow> rows) {
+    const auto start_ns = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
+    const auto duration_ns = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
+    const auto kind = Column<uint32_t>(rows, [](const auto& row) { return row.kind; });
+    const auto os_thread = Column<uint32_t>(rows, [](const auto& row) { return row.os_thread; });
+    const auto correlation =
+        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
+    return fn({.size = rows.size(),
+               .start_ns = start_ns,
+               .duration_ns = duration_ns,
+               .kind = kind,
+               .os_thread = os_thread,
+               .correlation = correlation});
+  });
+}
+
+absl::Status FakeCaptureReader::ForEachCudaEvent(
+    absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) {
+  if (cuda_events_.empty()) return absl::OkStatus();
+  const std::span<const CudaEventRow> rows = cuda_events_;
+  const auto correlation = Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
+  const auto context = Column<uint32_t>(rows, [](const auto& row) { return row.context; });
+  const auto stream = Column<uint32_t>(rows, [](const auto& row) { return row.stream; });
+  const auto event_id = Column<uint32_t>(rows, [](const auto& row) { return row.event_id; });
+  return fn({.size = rows.size(),
+             .correlation = correlation,
+             .context = context,
+             .stream = stream,
+             .event_id = event_id});
 }
 
 }  // namespace profd

@@ -5,12 +5,14 @@
 //   reader.Range(main, "forward", 0, 50).Range(main, "matmul", 10, 30).Step(0, 0, 100);
 //
 // Ranges may be added in any order: they are given in order of their end, with depths from
-// how they nest. Columns that were not asked for are empty, as the real reader's are.
+// how they nest. GPU rows are given in the order that they were added. Columns that were
+// not asked for are empty, as the real reader's are.
 //
 // Threads: one.
 #ifndef PROFD_TESTS_FAKES_FAKE_CAPTURE_READER_H_
 #define PROFD_TESTS_FAKES_FAKE_CAPTURE_READER_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,6 +23,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "daemon/capture/ports.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd {
@@ -38,6 +41,46 @@ struct FakeMemory {
   uint8_t device_type = 0;
   int16_t device_index = 0;
   uint8_t category = 0;
+};
+
+struct FakeApiCall {
+  uint32_t cbid = 0;
+  int32_t result = 0;
+  bool is_driver = false;
+};
+
+// What a GPU row has beside its times, name and correlation.
+struct FakeGpu {
+  uint16_t device = 0;
+  uint32_t context = 1;
+  uint32_t stream = 7;
+  uint8_t flags = 0;
+  uint32_t graph_id = 0;
+  uint64_t graph_node_id = 0;
+  // Copies and memsets.
+  uint64_t bytes = 0;
+  uint8_t copy_kind = 0;
+  uint8_t source_kind = 0;
+  uint8_t destination_kind = 0;
+  uint16_t source_device = kNoGpuDevice;
+  uint16_t destination_device = kNoGpuDevice;
+  // Kernels.
+  int64_t queued_ns = kNoGpuTime;
+  int64_t submitted_ns = kNoGpuTime;
+  std::array<uint32_t, 3> grid = {1, 1, 1};
+  std::array<uint32_t, 3> block = {1, 1, 1};
+  std::array<uint16_t, 3> cluster = {};
+  uint16_t registers_per_thread = 0;
+  uint32_t static_shared_bytes = 0;
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t local_bytes_per_thread = 0;
+};
+
+struct FakeSync {
+  uint16_t device = 0;
+  uint32_t context = 1;
+  uint32_t stream = UINT32_MAX;
+  uint32_t event_id = 0;
 };
 
 class FakeCaptureReader : public store::CaptureReader {
@@ -59,6 +102,25 @@ class FakeCaptureReader : public store::CaptureReader {
                               FakeMemory memory = {});
   FakeCaptureReader& Free(uint32_t thread, int64_t time_ns, uint64_t address, int64_t bytes,
                           FakeMemory memory = {});
+  // ---- GPU ----
+  FakeCaptureReader& ApiCall(uint32_t thread, std::string_view name, int64_t start_ns,
+                             int64_t end_ns, uint32_t correlation, const FakeApiCall& call = {});
+  FakeCaptureReader& Kernel(std::string_view name, int64_t start_ns, int64_t end_ns,
+                            uint32_t correlation, const FakeGpu& gpu = {});
+  FakeCaptureReader& Copy(int64_t start_ns, int64_t end_ns, uint32_t correlation,
+                          const FakeGpu& gpu = {});
+  FakeCaptureReader& Memset(int64_t start_ns, int64_t end_ns, uint32_t correlation,
+                            const FakeGpu& gpu = {});
+  FakeCaptureReader& GraphLaunch(int64_t start_ns, int64_t end_ns, uint32_t correlation,
+                                 const FakeGpu& gpu = {});
+  // `kind` as CUPTI numbers them.
+  FakeCaptureReader& Sync(uint32_t kind, int64_t start_ns, int64_t end_ns, uint32_t correlation,
+                          const FakeSync& sync = {});
+  FakeCaptureReader& Overhead(uint32_t kind, int64_t start_ns, int64_t end_ns,
+                              uint32_t os_thread = 0, uint32_t correlation = 0);
+  FakeCaptureReader& CudaEvent(uint32_t event_id, uint32_t correlation, uint32_t context = 1,
+                               uint32_t stream = 7);
+
   FakeCaptureReader& Step(int64_t index, int64_t start_ns, int64_t duration_ns);
   FakeCaptureReader& StepThread(uint32_t thread);
   // Rows per batch; batches of different threads take turns.
@@ -69,6 +131,8 @@ class FakeCaptureReader : public store::CaptureReader {
   // ---- asserting ----
   // The columns of each ForEachRange so far.
   const std::vector<uint32_t>& range_readings() const { return range_readings_; }
+  // The columns of each ForEachGpu so far.
+  const std::vector<uint32_t>& gpu_readings() const { return gpu_readings_; }
 
   // ---- CaptureReader ----
   const CaptureRecord& record() const override { return record_; }
@@ -87,6 +151,18 @@ class FakeCaptureReader : public store::CaptureReader {
   absl::Status ForEachMemory(
       const store::TimeFilter& filter,
       absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override;
+  int64_t gpu_row_count() const override;
+  absl::Status ForEachApiCall(const store::TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override;
+  absl::Status ForEachGpu(uint32_t columns, const store::TimeFilter& filter,
+                          absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) override;
+  absl::Status ForEachSync(const store::TimeFilter& filter,
+                           absl::FunctionRef<absl::Status(const store::SyncBatch&)> fn) override;
+  absl::Status ForEachOverhead(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::OverheadBatch&)> fn) override;
+  absl::Status ForEachCudaEvent(
+      absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) override;
 
  private:
   struct RangeRow {
@@ -117,23 +193,35 @@ class FakeCaptureReader : public store::CaptureReader {
     std::vector<InstantRow> instants;
     std::vector<CounterRow> counters;
     std::vector<MemoryRow> memory;
+    std::vector<ApiRow> api_calls;
   };
 
   static void PutInEndOrder(std::vector<RangeRow>& ranges);
   // Calls emit(thread, rows of one batch), threads taking turns.
   template <typename Row, typename Emit>
   absl::Status ForEachBatch(std::vector<Row> ThreadRows::*member, Emit emit);
+  // The same of rows that are of no thread, those that `filter` lets pass: emit(rows).
+  template <typename Row, typename Emit>
+  absl::Status ForEachTimedBatch(const std::vector<Row>& rows, const store::TimeFilter& filter,
+                                 Emit emit);
+  FakeCaptureReader& AddGpu(GpuRowKind kind, uint32_t name, int64_t start_ns, int64_t end_ns,
+                            uint32_t correlation, const FakeGpu& gpu);
 
   CaptureRecord record_;
   std::vector<std::string> names_;
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
   std::vector<store::ReaderThread> threads_;
   std::vector<ThreadRows> rows_;
+  std::vector<GpuRow> gpu_;
+  std::vector<SyncRow> syncs_;
+  std::vector<OverheadRow> overheads_;
+  std::vector<CudaEventRow> cuda_events_;
   std::vector<StepRecord> steps_;
   int64_t step_thread_ = -1;
   size_t batch_rows_ = 65536;
   std::optional<std::pair<size_t, absl::Status>> fail_after_;
   std::vector<uint32_t> range_readings_;
+  std::vector<uint32_t> gpu_readings_;
 };
 
 }  // namespace profd
