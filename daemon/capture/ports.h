@@ -78,6 +78,8 @@ struct ApiRow {
   uint32_t cbid;
   int32_t result;
   bool is_driver;
+
+  friend bool operator==(const ApiRow&, const ApiRow&) = default;
 };
 
 enum class GpuRowKind : uint8_t {  // Kept in files: never change or reuse a number.
@@ -125,6 +127,8 @@ struct GpuRow {
   uint32_t static_shared_bytes;
   uint32_t dynamic_shared_bytes;
   uint32_t local_bytes_per_thread;
+
+  friend bool operator==(const GpuRow&, const GpuRow&) = default;
 };
 inline constexpr uint16_t kNoGpuDevice = UINT16_MAX;
 inline constexpr int64_t kNoGpuTime = INT64_MIN;
@@ -138,6 +142,8 @@ struct SyncRow {
   uint32_t stream;  // wire::kNoStream: all of the context.
   uint32_t correlation;
   uint32_t event_id;
+
+  friend bool operator==(const SyncRow&, const SyncRow&) = default;
 };
 struct OverheadRow {
   int64_t start_ns;
@@ -145,12 +151,16 @@ struct OverheadRow {
   uint32_t kind;       // CUpti_ActivityOverheadKind
   uint32_t os_thread;  // 0: not known
   uint32_t correlation;
+
+  friend bool operator==(const OverheadRow&, const OverheadRow&) = default;
 };
 struct CudaEventRow {
   uint32_t correlation;
   uint32_t context;
   uint32_t stream;
   uint32_t event_id;
+
+  friend bool operator==(const CudaEventRow&, const CudaEventRow&) = default;
 };
 
 // A thread of the target. `index` counts 0, 1, 2, ... within a capture.

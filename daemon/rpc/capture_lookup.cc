@@ -15,6 +15,22 @@ namespace {
 
 // Asks before every batch whether anybody still wants the answer.
 class AbandonableReader final : public store::CaptureReader {
+ private:
+  absl::Status StillWanted() const {
+    if (cancelled_->load(std::memory_order_acquire)) {
+      return absl::CancelledError("the caller went away");
+    }
+    return door_.closed() ? door_.TurnedAway() : absl::OkStatus();
+  }
+  // `fn`, unless nobody waits any more.
+  template <typename Batch>
+  auto Asking(absl::FunctionRef<absl::Status(const Batch&)> fn) const {
+    return [this, fn](const Batch& batch) -> absl::Status {
+      RETURN_IF_ERROR(StillWanted());
+      return fn(batch);
+    };
+  }
+
  public:
   AbandonableReader(std::unique_ptr<store::CaptureReader> reader, const Door& door,
                     const CallInfo& info)
@@ -25,46 +41,51 @@ class AbandonableReader final : public store::CaptureReader {
   std::span<const store::ReaderThread> threads() const override { return reader_->threads(); }
   std::span<const StepRecord> steps() const override { return reader_->steps(); }
 
+  int64_t step_thread() override { return reader_->step_thread(); }
+  int64_t gpu_row_count() const override { return reader_->gpu_row_count(); }
+
   absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
                             absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override {
-    return reader_->ForEachRange(columns, filter, [&](const store::RangeBatch& batch) {
-      RETURN_IF_ERROR(StillWanted());
-      return fn(batch);
-    });
+    return reader_->ForEachRange(columns, filter, Asking(fn));
   }
   absl::Status ForEachInstant(
       const store::TimeFilter& filter,
       absl::FunctionRef<absl::Status(const store::InstantBatch&)> fn) override {
-    return reader_->ForEachInstant(filter, [&](const store::InstantBatch& batch) {
-      RETURN_IF_ERROR(StillWanted());
-      return fn(batch);
-    });
+    return reader_->ForEachInstant(filter, Asking(fn));
   }
   absl::Status ForEachCounter(
       const store::TimeFilter& filter,
       absl::FunctionRef<absl::Status(const store::CounterBatch&)> fn) override {
-    return reader_->ForEachCounter(filter, [&](const store::CounterBatch& batch) {
-      RETURN_IF_ERROR(StillWanted());
-      return fn(batch);
-    });
+    return reader_->ForEachCounter(filter, Asking(fn));
   }
   absl::Status ForEachMemory(
       const store::TimeFilter& filter,
       absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override {
-    return reader_->ForEachMemory(filter, [&](const store::MemoryBatch& batch) {
-      RETURN_IF_ERROR(StillWanted());
-      return fn(batch);
-    });
+    return reader_->ForEachMemory(filter, Asking(fn));
+  }
+  absl::Status ForEachApiCall(const store::TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override {
+    return reader_->ForEachApiCall(filter, Asking(fn));
+  }
+  absl::Status ForEachGpu(uint32_t columns, const store::TimeFilter& filter,
+                          absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) override {
+    return reader_->ForEachGpu(columns, filter, Asking(fn));
+  }
+  absl::Status ForEachSync(const store::TimeFilter& filter,
+                           absl::FunctionRef<absl::Status(const store::SyncBatch&)> fn) override {
+    return reader_->ForEachSync(filter, Asking(fn));
+  }
+  absl::Status ForEachOverhead(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::OverheadBatch&)> fn) override {
+    return reader_->ForEachOverhead(filter, Asking(fn));
+  }
+  absl::Status ForEachCudaEvent(
+      absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) override {
+    return reader_->ForEachCudaEvent(Asking(fn));
   }
 
  private:
-  absl::Status StillWanted() const {
-    if (cancelled_->load(std::memory_order_acquire)) {
-      return absl::CancelledError("the caller went away");
-    }
-    return door_.closed() ? door_.TurnedAway() : absl::OkStatus();
-  }
-
   const std::unique_ptr<store::CaptureReader> reader_;
   const Door& door_;
   const std::shared_ptr<const std::atomic<bool>> cancelled_;

@@ -51,11 +51,26 @@ uint32_t WantedRangeColumns(uint32_t columns) {
   return wanted;
 }
 
-constexpr uint32_t kAllColumns = 0xffff;
+uint32_t WantedGpuColumns(uint32_t columns) {
+  const auto group = [columns](uint32_t bit, uint32_t first, uint32_t last) {
+    return (columns & bit) == 0 ? 0 : (Bit(last) - Bit(first)) | Bit(last);
+  };
+  uint32_t wanted = group(kGpuTime, GpuTable::kStart, GpuTable::kDuration) |
+                    group(kGpuWhat, GpuTable::kRowKind, GpuTable::kBytes) |
+                    group(kGpuWhere, GpuTable::kDevice, GpuTable::kStream) |
+                    group(kGpuCause, GpuTable::kCorrelation, GpuTable::kGraphNode) |
+                    group(kGpuCopy, GpuTable::kCopyKind, GpuTable::kDestinationDevice) |
+                    group(kGpuLaunch, GpuTable::kQueuedLead, GpuTable::kLocal);
+  // Leads count back from the start.
+  if (columns & kGpuLaunch) wanted |= Bit(GpuTable::kStart);
+  return wanted != 0 ? wanted : Bit(GpuTable::kRowKind);
+}
+
+constexpr uint32_t kAllColumns = ~0u;
 
 template <typename Table>
 uint32_t KnownColumns() {
-  return Bit(std::size(Table::kTransforms)) - 1;
+  return kAllColumns >> (kMaxChunkColumns - std::size(Table::kTransforms));
 }
 
 // Rows [begin, end) of a column; empty if it was not asked for.
@@ -66,6 +81,14 @@ std::span<const T> Rows(const std::vector<T>& column, size_t begin, size_t end) 
 template <typename T>
 std::span<const T> RowsIf(bool wanted, const std::vector<T>& column, size_t begin, size_t end) {
   return wanted ? Rows(column, begin, end) : std::span<const T>();
+}
+
+// Whether starts, and starts plus durations, are times that a file may hold.
+bool AreSpans(const std::vector<int64_t>& starts, const std::vector<int64_t>& durations) {
+  if (!AreTimes(starts) || !AllWithin(durations, 0, kMaxTimeNs)) return false;
+  bool valid = true;
+  for (size_t i = 0; i < starts.size(); ++i) valid &= starts[i] + durations[i] <= kMaxTimeNs;
+  return valid;
 }
 
 // `times` become times since the capture's start.
@@ -160,15 +183,20 @@ absl::Status CaptureFileReader::Scan(uint32_t wanted, const TimeFilter& filter, 
     const int64_t end_ns = entry.summary.span.end_ns - contents_.epoch_offset_ns;
     if (begin_ns >= filter.end_ns || end_ns < filter.begin_ns) continue;
     RETURN_IF_ERROR(LoadChunk(entry, wanted & KnownColumns<Table>(), table));
-    if (!AllBelow(table.thread, contents_.threads.size())) return Damaged("unknown thread");
-    RETURN_IF_ERROR(prepare(table));
-    const std::vector<uint32_t>& threads = table.thread;
-    for (size_t begin = 0; begin < threads.size();) {
-      const uint32_t thread = threads[begin];
-      size_t end = begin + 1;
-      while (end < threads.size() && threads[end] == thread) ++end;
-      RETURN_IF_ERROR(emit(table, thread, begin, end));
-      begin = end;
+    if constexpr (!kHasThreads<Table>) {
+      RETURN_IF_ERROR(prepare(table));
+      RETURN_IF_ERROR(emit(table, 0u, size_t{0}, size_t{entry.summary.rows}));
+    } else {
+      if (!AllBelow(table.thread, contents_.threads.size())) return Damaged("unknown thread");
+      RETURN_IF_ERROR(prepare(table));
+      const std::vector<uint32_t>& threads = table.thread;
+      for (size_t begin = 0; begin < threads.size();) {
+        const uint32_t thread = threads[begin];
+        size_t end = begin + 1;
+        while (end < threads.size() && threads[end] == thread) ++end;
+        RETURN_IF_ERROR(emit(table, thread, begin, end));
+        begin = end;
+      }
     }
   }
   return absl::OkStatus();
@@ -271,6 +299,170 @@ absl::Status CaptureFileReader::ForEachMemory(
                .is_free = Rows(table.is_free, begin, end)});
   };
   return Scan<MemoryTable>(kAllColumns, filter, prepare, emit);
+}
+
+int64_t CaptureFileReader::gpu_row_count() const {
+  int64_t rows = 0;
+  for (const ChunkEntry& chunk : contents_.chunks) {
+    if (chunk.summary.kind == ChunkKind::kGpu) rows += chunk.summary.rows;
+  }
+  return rows;
+}
+
+absl::Status CaptureFileReader::ForEachApiCall(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const ApiBatch&)> fn) {
+  const auto prepare = [&](ApiCallTable& table) -> absl::Status {
+    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+    if (!AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
+    if (!AllBelow(table.is_driver, 2)) return Damaged("impossible API");
+    Rebase(table.start_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const ApiCallTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .start_ns = Rows(table.start_ns, begin, end),
+               .duration_ns = Rows(table.duration_ns, begin, end),
+               .name = Rows(table.name, begin, end),
+               .correlation = Rows(table.correlation, begin, end),
+               .cbid = Rows(table.cbid, begin, end),
+               .result = Rows(table.result, begin, end),
+               .is_driver = Rows(table.is_driver, begin, end)});
+  };
+  return Scan<ApiCallTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachGpu(uint32_t columns, const TimeFilter& filter,
+                                           absl::FunctionRef<absl::Status(const GpuBatch&)> fn) {
+  const bool time = (columns & kGpuTime) != 0;
+  const bool what = (columns & kGpuWhat) != 0;
+  const bool launch = (columns & kGpuLaunch) != 0;
+  std::vector<int64_t> queued;
+  std::vector<int64_t> submitted;
+  const auto unpack = [&](const GpuTable& table) -> absl::Status {
+    queued.resize(table.size());
+    submitted.resize(table.size());
+    for (size_t i = 0; i < table.size(); ++i) {
+      if (!UnpackLead(table.start_ns[i], table.queued_lead[i], queued[i]) ||
+          !UnpackLead(table.start_ns[i], table.submitted_lead[i], submitted[i])) {
+        return Damaged("impossible time");
+      }
+      if (queued[i] != kNoGpuTime) queued[i] -= contents_.epoch_offset_ns;
+      if (submitted[i] != kNoGpuTime) submitted[i] -= contents_.epoch_offset_ns;
+    }
+    return absl::OkStatus();
+  };
+  const auto prepare = [&](GpuTable& table) -> absl::Status {
+    if (time && !AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
+    if (launch && !AreTimes(table.start_ns)) return Damaged("impossible time");
+    if (what) {
+      if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+      for (const uint8_t kind : table.kind) {
+        if (kind < static_cast<uint8_t>(GpuRowKind::kKernel) ||
+            kind > static_cast<uint8_t>(GpuRowKind::kGraphLaunch)) {
+          return Damaged("unknown kind of GPU work");
+        }
+      }
+      for (uint8_t& flags : table.flags) flags &= kKnownGpuFlags;
+    }
+    if (launch) RETURN_IF_ERROR(unpack(table));
+    if (time) Rebase(table.start_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const GpuTable& table, uint32_t, size_t begin, size_t end) {
+    const auto rows_if = [begin, end](bool wanted, const auto& column) {
+      return RowsIf(wanted, column, begin, end);
+    };
+    const bool where = (columns & kGpuWhere) != 0;
+    const bool cause = (columns & kGpuCause) != 0;
+    const bool copy = (columns & kGpuCopy) != 0;
+    return fn({.size = end - begin,
+               .start_ns = rows_if(time, table.start_ns),
+               .duration_ns = rows_if(time, table.duration_ns),
+               .kind = rows_if(what, table.kind),
+               .flags = rows_if(what, table.flags),
+               .name = rows_if(what, table.name),
+               .bytes = rows_if(what, table.bytes),
+               .device = rows_if(where, table.device),
+               .context = rows_if(where, table.context),
+               .stream = rows_if(where, table.stream),
+               .correlation = rows_if(cause, table.correlation),
+               .graph_id = rows_if(cause, table.graph_id),
+               .graph_node_id = rows_if(cause, table.graph_node_id),
+               .copy_kind = rows_if(copy, table.copy_kind),
+               .source_kind = rows_if(copy, table.source_kind),
+               .destination_kind = rows_if(copy, table.destination_kind),
+               .source_device = rows_if(copy, table.source_device),
+               .destination_device = rows_if(copy, table.destination_device),
+               .queued_ns = rows_if(launch, queued),
+               .submitted_ns = rows_if(launch, submitted),
+               .grid_x = rows_if(launch, table.grid_x),
+               .grid_y = rows_if(launch, table.grid_y),
+               .grid_z = rows_if(launch, table.grid_z),
+               .block_x = rows_if(launch, table.block_x),
+               .block_y = rows_if(launch, table.block_y),
+               .block_z = rows_if(launch, table.block_z),
+               .cluster_x = rows_if(launch, table.cluster_x),
+               .cluster_y = rows_if(launch, table.cluster_y),
+               .cluster_z = rows_if(launch, table.cluster_z),
+               .registers_per_thread = rows_if(launch, table.registers_per_thread),
+               .static_shared_bytes = rows_if(launch, table.static_shared_bytes),
+               .dynamic_shared_bytes = rows_if(launch, table.dynamic_shared_bytes),
+               .local_bytes_per_thread = rows_if(launch, table.local_bytes_per_thread)});
+  };
+  return Scan<GpuTable>(WantedGpuColumns(columns), filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachSync(const TimeFilter& filter,
+                                            absl::FunctionRef<absl::Status(const SyncBatch&)> fn) {
+  const auto prepare = [&](SyncTable& table) -> absl::Status {
+    if (!AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
+    Rebase(table.start_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const SyncTable& table, uint32_t, size_t, size_t end) {
+    return fn({.size = end,
+               .start_ns = table.start_ns,
+               .duration_ns = table.duration_ns,
+               .kind = table.kind,
+               .device = table.device,
+               .context = table.context,
+               .stream = table.stream,
+               .correlation = table.correlation,
+               .event_id = table.event_id});
+  };
+  return Scan<SyncTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachOverhead(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) {
+  const auto prepare = [&](OverheadTable& table) -> absl::Status {
+    if (!AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
+    Rebase(table.start_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const OverheadTable& table, uint32_t, size_t, size_t end) {
+    return fn({.size = end,
+               .start_ns = table.start_ns,
+               .duration_ns = table.duration_ns,
+               .kind = table.kind,
+               .os_thread = table.os_thread,
+               .correlation = table.correlation});
+  };
+  return Scan<OverheadTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachCudaEvent(
+    absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) {
+  const auto prepare = [](CudaEventTable&) { return absl::OkStatus(); };
+  const auto emit = [&](const CudaEventTable& table, uint32_t, size_t, size_t end) {
+    return fn({.size = end,
+               .correlation = table.correlation,
+               .context = table.context,
+               .stream = table.stream,
+               .event_id = table.event_id});
+  };
+  return Scan<CudaEventTable>(kAllColumns, {}, prepare, emit);
 }
 
 int64_t CaptureFileReader::step_thread() {

@@ -50,6 +50,16 @@ class CaptureFileReader final : public CaptureReader {
                               absl::FunctionRef<absl::Status(const CounterBatch&)> fn) override;
   absl::Status ForEachMemory(const TimeFilter& filter,
                              absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) override;
+  int64_t gpu_row_count() const override;
+  absl::Status ForEachApiCall(const TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const ApiBatch&)> fn) override;
+  absl::Status ForEachGpu(uint32_t columns, const TimeFilter& filter,
+                          absl::FunctionRef<absl::Status(const GpuBatch&)> fn) override;
+  absl::Status ForEachSync(const TimeFilter& filter,
+                           absl::FunctionRef<absl::Status(const SyncBatch&)> fn) override;
+  absl::Status ForEachOverhead(const TimeFilter& filter,
+                               absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) override;
+  absl::Status ForEachCudaEvent(absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) override;
 
   // In the order they were written; times count from the epoch of the file.
   absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);
@@ -71,8 +81,9 @@ class CaptureFileReader final : public CaptureReader {
 
   template <typename Table>
   absl::Status LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table);
-  // Calls emit(thread, begin, end) for the rows of each thread in each chunk of the table's
-  // kind that overlaps, after `prepare` has looked at all of them.
+  // Calls emit(table, thread, begin, end) for the rows of each thread in each chunk of the
+  // table's kind that overlaps, after `prepare` has looked at all of them. Rows that are of no
+  // thread come as one run of thread 0.
   template <typename Table, typename Prepare, typename Emit>
   absl::Status Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare, Emit emit);
 

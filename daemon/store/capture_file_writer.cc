@@ -17,6 +17,8 @@ constexpr int64_t kSealBytes = 128 << 10;
 constexpr int64_t kNameOverheadBytes = 16;
 constexpr int64_t kThreadRowBytes = 24;
 constexpr double kLowestBytesPerRow = 0.25;
+// Where the rows that are of no thread are gathered.
+constexpr uint32_t kNoThread = 0;
 
 absl::Status BindName(Statement& statement, int parameter, std::string_view name) {
   if (IsPrintableUtf8(name)) {
@@ -111,14 +113,11 @@ absl::Status CaptureFileWriter::NoteThread(uint32_t thread) {
   return AddThread({.index = thread, .os_thread = 0, .name = ""});
 }
 
-void CaptureFileWriter::NoteNames(std::span<const RangeRow> rows) {
-  for (const RangeRow& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
-}
-void CaptureFileWriter::NoteNames(std::span<const InstantRow> rows) {
-  for (const InstantRow& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
-}
-void CaptureFileWriter::NoteNames(std::span<const CounterRow> rows) {
-  for (const CounterRow& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
+template <typename Row>
+void CaptureFileWriter::NoteNames(std::span<const Row> rows) {
+  if constexpr (requires(const Row& row) { row.name; }) {
+    for (const Row& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
+  }
 }
 
 absl::Status CaptureFileWriter::AppendRanges(uint32_t thread, std::span<const RangeRow> rows) {
@@ -137,6 +136,21 @@ absl::Status CaptureFileWriter::AppendMemory(uint32_t thread, std::span<const Me
 absl::Status CaptureFileWriter::AppendSteps(uint32_t thread, std::span<const StepRow> rows) {
   return Append(steps_, thread, rows);
 }
+absl::Status CaptureFileWriter::AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) {
+  return Append(api_calls_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendGpu(std::span<const GpuRow> rows) {
+  return Append(gpu_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendSyncs(std::span<const SyncRow> rows) {
+  return Append(syncs_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendOverheads(std::span<const OverheadRow> rows) {
+  return Append(overheads_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendCudaEvents(std::span<const CudaEventRow> rows) {
+  return Append(cuda_events_, kNoThread, rows);
+}
 
 // Whatever can fail comes before the rows are taken, so that a refused batch is refused whole.
 template <typename Table>
@@ -149,7 +163,7 @@ absl::Status CaptureFileWriter::Append(Buffers<Table>& buffers, uint32_t thread,
     return Append(buffers, thread, rows.subspan(kMaxChunkRows));
   }
   RETURN_IF_ERROR(CheckCap(static_cast<double>(rows.size()) * buffers.bytes_per_row));
-  RETURN_IF_ERROR(NoteThread(thread));
+  if constexpr (kHasThreads<Table>) RETURN_IF_ERROR(NoteThread(thread));
   NoteNames(rows);
   if (!Table::AreValid(rows) || largest_used_name_ > kMaxNameId) {
     return Fail(absl::InternalError("a row that a capture file cannot hold"));
@@ -183,15 +197,32 @@ absl::Status CaptureFileWriter::CheckCap(double more_bytes) {
 
 int64_t CaptureFileWriter::approx_bytes() const { return file_bytes_ + uncommitted_bytes_; }
 
+template <typename Self, typename F>
+void CaptureFileWriter::VisitBuffers(Self& self, F&& f) {
+  f(self.ranges_);
+  f(self.instants_);
+  f(self.counters_);
+  f(self.memory_);
+  f(self.steps_);
+  f(self.api_calls_);
+  f(self.gpu_);
+  f(self.syncs_);
+  f(self.overheads_);
+  f(self.cuda_events_);
+}
+
 int64_t CaptureFileWriter::BufferedRows() const {
-  return ranges_.rows + instants_.rows + counters_.rows + memory_.rows + steps_.rows;
+  int64_t rows = 0;
+  VisitBuffers(*this, [&rows](const auto& buffers) { rows += buffers.rows; });
+  return rows;
 }
 
 double CaptureFileWriter::BufferedBytesEstimate() const {
-  const auto bytes = [](const auto& buffers) {
-    return static_cast<double>(buffers.rows) * buffers.bytes_per_row;
-  };
-  return bytes(ranges_) + bytes(instants_) + bytes(counters_) + bytes(memory_) + bytes(steps_);
+  double bytes = 0;
+  VisitBuffers(*this, [&bytes](const auto& buffers) {
+    bytes += static_cast<double>(buffers.rows) * buffers.bytes_per_row;
+  });
+  return bytes;
 }
 
 template <typename Table>
@@ -214,7 +245,7 @@ template <typename Table>
 absl::Status CaptureFileWriter::WriteThread(Buffers<Table>& buffers, uint32_t thread) {
   Table& table = buffers.threads[thread];
   const size_t before = CapacityBytes(table);
-  table.thread.assign(table.size(), thread);
+  SetThread(thread, table);
   buffered_bytes_ += CapacityBytes(table) - before;
   RETURN_IF_ERROR(WriteChunk(buffers, table));
   ClearRows(table);
@@ -242,13 +273,12 @@ absl::Status CaptureFileWriter::WriteMerged(Buffers<Table>& buffers) {
 }
 
 absl::Status CaptureFileWriter::WriteAll() {
-  RETURN_IF_ERROR(WriteMerged(ranges_));
-  RETURN_IF_ERROR(WriteMerged(instants_));
-  RETURN_IF_ERROR(WriteMerged(counters_));
-  RETURN_IF_ERROR(WriteMerged(memory_));
-  RETURN_IF_ERROR(WriteMerged(steps_));
-  buffered_bytes_ = 0;
-  return absl::OkStatus();
+  absl::Status status;
+  VisitBuffers(*this, [&](auto& buffers) {
+    if (status.ok()) status = WriteMerged(buffers);
+  });
+  if (status.ok()) buffered_bytes_ = 0;
+  return status;
 }
 
 absl::Status CaptureFileWriter::Begin() {

@@ -63,6 +63,11 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override;
   absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override;
   absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) override;
+  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override;
+  absl::Status AppendGpu(std::span<const GpuRow> rows) override;
+  absl::Status AppendSyncs(std::span<const SyncRow> rows) override;
+  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override;
+  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override;
   int64_t approx_bytes() const override;
 
   absl::Status Finish(CaptureRecord& record, int64_t start_ns) override;
@@ -72,7 +77,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   // The rows of one kind that are not written yet.
   template <typename Table>
   struct Buffers {
-    std::vector<Table> threads;  // By thread index.
+    std::vector<Table> threads;  // By thread index; one for what is of no thread.
     int64_t rows = 0;
     double bytes_per_row = 8;  // What the last chunk of this kind took.
   };
@@ -88,11 +93,8 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status MakeRoom(Buffers<Table>& buffers, uint32_t thread, size_t rows);
   absl::Status CheckCap(double more_bytes);
   absl::Status NoteThread(uint32_t thread);
-  void NoteNames(std::span<const RangeRow> rows);
-  void NoteNames(std::span<const InstantRow> rows);
-  void NoteNames(std::span<const CounterRow> rows);
-  void NoteNames(std::span<const MemoryRow>) {}
-  void NoteNames(std::span<const StepRow>) {}
+  template <typename Row>
+  void NoteNames(std::span<const Row> rows);
 
   template <typename Table>
   absl::Status WriteChunk(Buffers<Table>& buffers, const Table& table);
@@ -102,6 +104,9 @@ class CaptureFileWriter final : public CaptureFileSink {
   template <typename Table>
   absl::Status WriteMerged(Buffers<Table>& buffers);
   absl::Status WriteAll();
+  // Calls f(buffers) for those of every kind.
+  template <typename Self, typename F>
+  static void VisitBuffers(Self& self, F&& f);
   int64_t BufferedRows() const;
   double BufferedBytesEstimate() const;
 
@@ -126,6 +131,11 @@ class CaptureFileWriter final : public CaptureFileSink {
   Buffers<CounterTable> counters_;
   Buffers<MemoryTable> memory_;
   Buffers<StepMarkTable> steps_;
+  Buffers<ApiCallTable> api_calls_;
+  Buffers<GpuTable> gpu_;
+  Buffers<SyncTable> syncs_;
+  Buffers<OverheadTable> overheads_;
+  Buffers<CudaEventTable> cuda_events_;
   size_t buffered_bytes_ = 0;  // What the tables take.
   absl::Duration oldest_buffered_;
 

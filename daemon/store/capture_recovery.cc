@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<Database>> OpenPart(const std::filesystem::path& 
 struct Remains {
   CaptureContents contents;
   std::vector<StepRow> marks;
-  TimeSpan span;
+  TimeSpan host_span;
+  TimeSpan gpu_span;  // Work that was launched in time may have run long after it.
   int64_t rows = 0;
   int64_t damaged_rows = 0;
   std::vector<int64_t> damaged_chunks;
@@ -49,8 +50,10 @@ absl::StatusOr<Remains> Examine(const std::filesystem::path& part) {
       continue;
     }
     remains.rows += chunk.summary.rows;
-    remains.span.Add(chunk.summary.span.begin_ns);
-    remains.span.Add(chunk.summary.span.end_ns);
+    if (chunk.summary.kind == ChunkKind::kCudaEvent) continue;  // Has no times.
+    TimeSpan& span = chunk.summary.kind == ChunkKind::kGpu ? remains.gpu_span : remains.host_span;
+    span.Add(chunk.summary.span.begin_ns);
+    span.Add(chunk.summary.span.end_ns);
   }
   if (!remains.damaged_chunks.empty()) return remains;
   RETURN_IF_ERROR(
@@ -69,7 +72,8 @@ absl::Status RemoveChunks(Database& db, const std::vector<int64_t>& ids) {
 
 // Sets what follows from the events alone; the result is the start, since the epoch.
 int64_t Reconstruct(const Remains& remains, CaptureRecord& record) {
-  const RecoveredWindows recovered = RecoverWindows(remains.marks, remains.span);
+  const TimeSpan& span = remains.host_span.empty() ? remains.gpu_span : remains.host_span;
+  const RecoveredWindows recovered = RecoverWindows(remains.marks, span);
   record.windows = recovered.windows;
   record.covered_ns = 0;
   record.covered_steps = 0;

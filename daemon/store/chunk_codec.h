@@ -8,7 +8,8 @@
 //   then the columns (column_codec.h) in the order of event_columns.h. crc32 covers the header
 //   and the lengths, with itself as 0; every column has its own.
 //
-// Rows of one thread stand together; within one they are in order of their end.
+// Rows of one thread stand together; within one they are in order of their end, but for those
+// of kinds that come from the GPU, which have none.
 //
 // Threads: one encoder or decoder per thread.
 // Errors:  DATA_LOSS for anything but what the encoder wrote; hostile bytes are harmless.
@@ -31,7 +32,7 @@
 
 namespace profd::store {
 
-inline constexpr size_t kMaxChunkColumns = 16;
+inline constexpr size_t kMaxChunkColumns = 32;  // A bit each in a uint32_t.
 inline constexpr size_t kChunkHeaderBytes = 32;
 // The header with its lengths, at most.
 inline constexpr size_t kMaxChunkPrefixBytes = kChunkHeaderBytes + 4 * kMaxChunkColumns;
@@ -58,7 +59,7 @@ namespace chunk_internal {
 void WriteHeader(const ChunkSummary& summary, std::span<const size_t> columns, std::string& out);
 }  // namespace chunk_internal
 
-// Replaces `out` by the chunk for `table`, whose thread column must be filled.
+// Replaces `out` by the chunk for `table`, whose thread column, if any, must be filled.
 template <typename Table>
 ChunkSummary EncodeChunk(const Table& table, ColumnEncoder& encoder, std::string& out) {
   const ChunkSummary summary = {Table::kKind, static_cast<uint32_t>(table.size()), table.Span()};

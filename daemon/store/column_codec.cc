@@ -288,6 +288,7 @@ absl::Status ColumnDecoder::Decode(std::string_view bytes, std::span<T> values) 
   template absl::Status ColumnDecoder::Decode<T>(std::string_view, std::span<T>);
 PROFD_COLUMN_TYPE(int64_t)
 PROFD_COLUMN_TYPE(uint64_t)
+PROFD_COLUMN_TYPE(int32_t)
 PROFD_COLUMN_TYPE(uint32_t)
 PROFD_COLUMN_TYPE(uint16_t)
 PROFD_COLUMN_TYPE(int16_t)

@@ -44,7 +44,7 @@ enum class ColumnTransform : uint8_t {
 // CRC-32 as zlib, gzip and PNG have it.
 uint32_t Crc32(uint32_t seed, std::string_view bytes);
 
-// T is one of int64_t, uint64_t, uint32_t, uint16_t, int16_t, uint8_t.
+// T is one of int64_t, uint64_t, int32_t, uint32_t, int16_t, uint16_t, uint8_t.
 class ColumnEncoder {
  public:
   ColumnEncoder();

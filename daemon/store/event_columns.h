@@ -1,6 +1,7 @@
 // Tables of events as columns, the form in which they are kept: one struct per kind, with a
 // vector per column. A table holds rows of one thread while it is filled and of any number
-// of threads, one after the other, once it is ready to become a chunk.
+// of threads, one after the other, once it is ready to become a chunk. What happened on a GPU
+// is of no thread: such tables have no thread column, and are filled as if all were of one.
 //
 // How do I add a column?  A new kind of chunk with all its columns (files already written
 // must stay readable): the next number in ChunkKind, a struct here that lists its columns in
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <tuple>
@@ -34,6 +36,11 @@ enum class ChunkKind : uint8_t {
   kCounter = 3,
   kMemory = 4,
   kStepMark = 5,
+  kApiCall = 6,
+  kGpu = 7,
+  kSync = 8,
+  kOverhead = 9,
+  kCudaEvent = 10,
 };
 
 inline constexpr size_t kMaxChunkRows = kMaxColumnValues;
@@ -55,9 +62,9 @@ struct TimeSpan {
 
 // Each table has
 //   Row        what the writer is given
-//   Columns    its columns in file order, the thread first, and kTransforms, how each is
-//              encoded. Both are part of the format: what reports read together stands
-//              together.
+//   Columns    its columns in file order, the thread (if it has one) first, and kTransforms,
+//              how each is encoded. Both are part of the format: what reports read together
+//              stands together.
 //   Append     adds rows; the thread column is left to who makes the chunk
 //   AreValid   whether a file may hold these rows
 //   Span       the time the rows cover
@@ -189,13 +196,235 @@ struct StepMarkTable {
   TimeSpan Span() const;
 };
 
+// ---- GPU captures ----
+
+struct ApiCallTable {
+  using Row = ApiRow;
+  static constexpr ChunkKind kKind = ChunkKind::kApiCall;
+  enum Column : uint32_t {
+    kThread,
+    kStart,
+    kDuration,
+    kName,
+    kCorrelation,
+    kCbid,
+    kResult,
+    kIsDriver
+  };
+
+  std::vector<uint32_t> thread;
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<uint32_t> name;
+  std::vector<uint32_t> correlation;
+  std::vector<uint32_t> cbid;
+  std::vector<int32_t> result;
+  std::vector<uint8_t> is_driver;
+
+  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kOffset, kOffset,
+                                                    kDelta,  kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.thread, self.start_ns, self.duration_ns, self.name, self.correlation,
+                    self.cbid, self.result, self.is_driver);
+  }
+  size_t size() const { return start_ns.size(); }
+  void Append(std::span<const ApiRow> rows);
+  static bool AreValid(std::span<const ApiRow> rows);
+  TimeSpan Span() const;
+};
+
+// All of GpuRow.flags that has a meaning.
+inline constexpr uint8_t kKnownGpuFlags = kGpuOrphan | kGpuStraddlesStart | kGpuStraddlesEnd |
+                                          kGpuUnfinished | kGpuAsync | kGpuDeviceLaunched;
+
+// How long before a row's start its queueing or submission lies, as it stands in a file: 0 is
+// "not known", else 1 and the zigzag of the distance, which is small where it is known.
+uint64_t PackLead(int64_t start_ns, int64_t time_ns);
+// Gives kNoGpuTime for 0. False: no time that a file may hold.
+bool UnpackLead(int64_t start_ns, uint64_t lead, int64_t& time_ns);
+
+struct GpuTable {
+  using Row = GpuRow;
+  static constexpr ChunkKind kKind = ChunkKind::kGpu;
+  // By the groups of GpuColumns.
+  enum Column : uint32_t {
+    kStart,
+    kDuration,
+    kRowKind,
+    kFlags,
+    kName,
+    kBytes,
+    kDevice,
+    kContext,
+    kStream,
+    kCorrelation,
+    kGraph,
+    kGraphNode,
+    kCopyKind,
+    kSourceKind,
+    kDestinationKind,
+    kSourceDevice,
+    kDestinationDevice,
+    kQueuedLead,
+    kSubmittedLead,
+    kGridX,
+    kGridY,
+    kGridZ,
+    kBlockX,
+    kBlockY,
+    kBlockZ,
+    kClusterX,
+    kClusterY,
+    kClusterZ,
+    kRegisters,
+    kStaticShared,
+    kDynamicShared,
+    kLocal
+  };
+
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<uint8_t> kind;
+  std::vector<uint8_t> flags;
+  std::vector<uint32_t> name;
+  std::vector<uint64_t> bytes;
+  std::vector<uint16_t> device;
+  std::vector<uint32_t> context;
+  std::vector<uint32_t> stream;
+  std::vector<uint32_t> correlation;
+  std::vector<uint32_t> graph_id;
+  std::vector<uint64_t> graph_node_id;
+  std::vector<uint8_t> copy_kind;
+  std::vector<uint8_t> source_kind;
+  std::vector<uint8_t> destination_kind;
+  std::vector<uint16_t> source_device;
+  std::vector<uint16_t> destination_device;
+  std::vector<uint64_t> queued_lead;     // PackLead()
+  std::vector<uint64_t> submitted_lead;  // PackLead()
+  std::vector<uint32_t> grid_x, grid_y, grid_z;
+  std::vector<uint32_t> block_x, block_y, block_z;
+  std::vector<uint16_t> cluster_x, cluster_y, cluster_z;
+  std::vector<uint16_t> registers_per_thread;
+  std::vector<uint32_t> static_shared_bytes;
+  std::vector<uint32_t> dynamic_shared_bytes;
+  std::vector<uint32_t> local_bytes_per_thread;
+
+  static constexpr ColumnTransform kTransforms[] = {
+      kDelta,  kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset,
+      kOffset, kDelta,  kOffset, kDelta,  kOffset, kOffset, kOffset, kOffset,
+      kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset,
+      kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.start_ns, self.duration_ns, self.kind, self.flags, self.name, self.bytes,
+                    self.device, self.context, self.stream, self.correlation, self.graph_id,
+                    self.graph_node_id, self.copy_kind, self.source_kind, self.destination_kind,
+                    self.source_device, self.destination_device, self.queued_lead,
+                    self.submitted_lead, self.grid_x, self.grid_y, self.grid_z, self.block_x,
+                    self.block_y, self.block_z, self.cluster_x, self.cluster_y, self.cluster_z,
+                    self.registers_per_thread, self.static_shared_bytes, self.dynamic_shared_bytes,
+                    self.local_bytes_per_thread);
+  }
+  size_t size() const { return start_ns.size(); }
+  void Append(std::span<const GpuRow> rows);
+  static bool AreValid(std::span<const GpuRow> rows);
+  TimeSpan Span() const;
+};
+
+struct SyncTable {
+  using Row = SyncRow;
+  static constexpr ChunkKind kKind = ChunkKind::kSync;
+  enum Column : uint32_t {
+    kStart,
+    kDuration,
+    kSyncKind,
+    kDevice,
+    kContext,
+    kStream,
+    kCorrelation,
+    kEventId
+  };
+
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<uint32_t> kind;
+  std::vector<uint16_t> device;
+  std::vector<uint32_t> context;
+  std::vector<uint32_t> stream;
+  std::vector<uint32_t> correlation;
+  std::vector<uint32_t> event_id;
+
+  static constexpr ColumnTransform kTransforms[] = {kDelta,  kOffset, kOffset, kOffset,
+                                                    kOffset, kOffset, kDelta,  kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.start_ns, self.duration_ns, self.kind, self.device, self.context,
+                    self.stream, self.correlation, self.event_id);
+  }
+  size_t size() const { return start_ns.size(); }
+  void Append(std::span<const SyncRow> rows);
+  static bool AreValid(std::span<const SyncRow> rows);
+  TimeSpan Span() const;
+};
+
+struct OverheadTable {
+  using Row = OverheadRow;
+  static constexpr ChunkKind kKind = ChunkKind::kOverhead;
+  enum Column : uint32_t { kStart, kDuration, kOverheadKind, kOsThread, kCorrelation };
+
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<uint32_t> kind;
+  std::vector<uint32_t> os_thread;
+  std::vector<uint32_t> correlation;
+
+  static constexpr ColumnTransform kTransforms[] = {kDelta, kOffset, kOffset, kOffset, kDelta};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.start_ns, self.duration_ns, self.kind, self.os_thread, self.correlation);
+  }
+  size_t size() const { return start_ns.size(); }
+  void Append(std::span<const OverheadRow> rows);
+  static bool AreValid(std::span<const OverheadRow> rows);
+  TimeSpan Span() const;
+};
+
+// Rows without a time: their chunks span nothing but the epoch.
+struct CudaEventTable {
+  using Row = CudaEventRow;
+  static constexpr ChunkKind kKind = ChunkKind::kCudaEvent;
+  enum Column : uint32_t { kCorrelation, kContext, kStream, kEventId };
+
+  std::vector<uint32_t> correlation;
+  std::vector<uint32_t> context;
+  std::vector<uint32_t> stream;
+  std::vector<uint32_t> event_id;
+
+  static constexpr ColumnTransform kTransforms[] = {kDelta, kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.correlation, self.context, self.stream, self.event_id);
+  }
+  size_t size() const { return correlation.size(); }
+  void Append(std::span<const CudaEventRow> rows);
+  static bool AreValid(std::span<const CudaEventRow>) { return true; }
+  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
+};
+
 // ---- for any table ----
+
+template <typename Table>
+inline constexpr bool kHasThreads = requires(Table& table) {
+  table.thread;
+};
 
 // Calls f(column, transform) for every column.
 template <typename Table, typename F>
 void VisitColumns(Table& table, F&& f) {
   std::apply(
       [&f](auto&... columns) {
+        static_assert(sizeof...(columns) == std::size(std::remove_const_t<Table>::kTransforms));
         size_t number = 0;
         (f(columns, std::remove_const_t<Table>::kTransforms[number++]), ...);
       },
@@ -217,10 +446,16 @@ void ClearRows(Table& table) {
   VisitColumns(table, [](auto& column, ColumnTransform) { column.clear(); });
 }
 
+// Says of all rows whose they are.
+template <typename Table>
+void SetThread(uint32_t thread, Table& table) {
+  if constexpr (kHasThreads<Table>) table.thread.assign(table.size(), thread);
+}
+
 // Copies rows [begin, end) of `from`, all of `thread`, behind those of `to`.
 template <typename Table>
 void AppendThreadRows(uint32_t thread, Table& from, size_t begin, size_t end, Table& to) {
-  from.thread.assign(from.size(), thread);
+  SetThread(thread, from);
   const auto append = [begin, end](const auto& source, auto& target) {
     target.insert(target.end(), source.begin() + static_cast<std::ptrdiff_t>(begin),
                   source.begin() + static_cast<std::ptrdiff_t>(end));

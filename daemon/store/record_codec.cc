@@ -16,9 +16,19 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxRecordBytes = 8 << 20;
-constexpr size_t kMaxRecordWindows = 4096;
+constexpr size_t kMaxArrayElements = 4096;
 
 // Each Visit() names every field of its struct once: Archive is Encoder or Decoder.
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GpuSpec>
+void Visit(Archive& archive, T& spec) {
+  archive("mode", spec.mode);
+  archive("buffer_bytes", spec.buffer_bytes);
+  archive("max_records", spec.max_records);
+  archive("detach", spec.detach);
+  archive("latency", spec.latency);
+}
+
 template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, CaptureSpec>
 void Visit(Archive& archive, T& spec) {
@@ -32,6 +42,8 @@ void Visit(Archive& archive, T& spec) {
   archive("memory_bytes", spec.memory_bytes);
   archive("allow_less_memory", spec.allow_less_memory);
   archive("max_bytes", spec.max_bytes);
+  archive("gpu", spec.gpu);
+  archive("step_marker", spec.step_marker);
   archive("display_name", spec.display_name);
   archive("labels", spec.labels);
 }
@@ -71,6 +83,70 @@ void Visit(Archive& archive, T& window) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GpuDevice>
+void Visit(Archive& archive, T& device) {
+  archive("number", device.number);
+  archive("name", device.name);
+  archive("uuid", device.uuid);
+  archive("memory_bytes", device.memory_bytes);
+  archive("compute_major", device.compute_major);
+  archive("compute_minor", device.compute_minor);
+  archive("sm_count", device.sm_count);
+  archive("warp_threads", device.warp_threads);
+  archive("max_threads_per_block", device.max_threads_per_block);
+  archive("max_threads_per_sm", device.max_threads_per_sm);
+  archive("max_blocks_per_sm", device.max_blocks_per_sm);
+  archive("registers_per_block", device.registers_per_block);
+  archive("registers_per_sm", device.registers_per_sm);
+  archive("shared_bytes_per_block", device.shared_bytes_per_block);
+  archive("shared_bytes_per_sm", device.shared_bytes_per_sm);
+  archive("shared_bytes_per_block_optin", device.shared_bytes_per_block_optin);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GpuStream>
+void Visit(Archive& archive, T& stream) {
+  archive("context", stream.context);
+  archive("stream", stream.stream);
+  archive("device", stream.device);
+  archive("priority", stream.priority);
+  archive("flags", stream.flags);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GpuKindFailure>
+void Visit(Archive& archive, T& failure) {
+  archive("kind", failure.kind);
+  archive("result", failure.result);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GpuRecord>
+void Visit(Archive& archive, T& gpu) {
+  archive("outcome", gpu.outcome);
+  archive("mode", gpu.mode);
+  archive("problem", gpu.problem);
+  archive("simulated", gpu.simulated);
+  archive("cupti_version", gpu.cupti_version);
+  archive("driver_version", gpu.driver_version);
+  archive("arm_ns", gpu.arm_ns);
+  archive("clock_error_ns", gpu.clock_error_ns);
+  archive("clock_step_count", gpu.clock_step_count);
+  archive("peak_pool_bytes", gpu.peak_pool_bytes);
+  archive("devices", gpu.devices);
+  archive("streams", gpu.streams);
+  archive("kind_failures", gpu.kind_failures);
+  archive("record_count", gpu.record_count);
+  archive("stale_count", gpu.stale_count);
+  archive("before_window_count", gpu.before_window_count);
+  archive("after_window_count", gpu.after_window_count);
+  archive("filtered_api_count", gpu.filtered_api_count);
+  archive("orphan_count", gpu.orphan_count);
+  archive("straddling_count", gpu.straddling_count);
+  archive("unfinished_count", gpu.unfinished_count);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, CaptureRecord>
 void Visit(Archive& archive, T& record) {
   archive("id", record.id);
@@ -101,6 +177,8 @@ void Visit(Archive& archive, T& record) {
   archive("other_name_event_count", record.other_name_event_count);
   archive("foreign_step_mark_count", record.foreign_step_mark_count);
   archive("clock_error_ns", record.clock_error_ns);
+  archive("gpu", record.gpu);
+  archive("activity", record.activity);
   archive("step_before_ns", record.step_before_ns);
   archive("step_during_ns", record.step_during_ns);
   archive("step_after_ns", record.step_after_ns);
@@ -133,9 +211,10 @@ class Encoder {
     for (const auto& [key, value] : map) json[ToValidUtf8(key)] = ToValidUtf8(value);
     return json;
   }
-  static Json ToJson(const std::vector<WindowRecord>& windows) {
+  template <typename T>
+  static Json ToJson(const std::vector<T>& elements) {
     Json json = Json::array();
-    for (const WindowRecord& window : windows) json.push_back(ToJson(window));
+    for (const T& element : elements) json.push_back(ToJson(element));
     return json;
   }
   static Json ToJson(const DropCounts& drops) { return Json(drops); }
@@ -215,10 +294,11 @@ class Decoder {
     value.clear();
     for (const auto& [key, text] : json.items()) FromJson(text, value[key]);
   }
-  void FromJson(const Json& json, std::vector<WindowRecord>& value) {
-    if (!Check(json.is_array() && json.size() <= kMaxRecordWindows)) return;
+  template <typename T>
+  void FromJson(const Json& json, std::vector<T>& value) {
+    if (!Check(json.is_array() && json.size() <= kMaxArrayElements)) return;
     value.clear();
-    for (const Json& window : json) FromJson(window, value.emplace_back());
+    for (const Json& element : json) FromJson(element, value.emplace_back());
   }
   void FromJson(const Json& json, DropCounts& value) {
     if (!Check(json.is_array())) return;
@@ -239,6 +319,13 @@ class Decoder {
   }
   void FromJson(const Json& json, TargetState& value) {
     FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kGone),
+             value);
+  }
+  void FromJson(const Json& json, GpuMode& value) {
+    FromEnum(json, static_cast<int>(GpuMode::kAuto), static_cast<int>(GpuMode::kFull), value);
+  }
+  void FromJson(const Json& json, GpuOutcome& value) {
+    FromEnum(json, static_cast<int>(GpuOutcome::kOff), static_cast<int>(GpuOutcome::kUnknown),
              value);
   }
   template <typename T>

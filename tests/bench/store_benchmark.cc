@@ -3,7 +3,9 @@
 //   store_benchmark [EVENTS] [ROUNDS]        default: 10000000 5
 //
 // Prints one line per figure; the best round counts. The events are training steps of about
-// 3,000 ranges on two threads whose times vary by 10 %, with 1 % outliers.
+// 3,000 ranges on two threads whose times vary by 10 %, with 1 % outliers. A tenth as many GPU
+// rows, 800 a step on two streams, and the API calls that launched them, each in a file of
+// their own, tell what those take.
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <time.h>
@@ -120,6 +122,21 @@ void WriteCapture(const Events& events, size_t total, const std::filesystem::pat
   Must(writer->Finish(record, 0));
 }
 
+// Kernels, or the calls that launched them.
+void WriteGpuCapture(const std::vector<std::vector<GpuRow>>& kernels,
+                     const std::vector<std::vector<ApiRow>>& calls,
+                     const std::filesystem::path& folder, std::string_view id) {
+  CaptureRecord record = NewRecord(id);
+  auto writer = Must(CaptureFileWriter::Create(
+      record, Clock::Real(),
+      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  Must(IntroducePattern(StepPattern(1), 1, *writer));
+  for (const std::vector<GpuRow>& rows : kernels) Must(writer->AppendGpu(rows));
+  for (const std::vector<ApiRow>& rows : calls) Must(writer->AppendApiCalls(0, rows));
+  record = FinishedRecord(record, {.start_ns = 0, .end_ns = 1});
+  Must(writer->Finish(record, 0));
+}
+
 // ---- the other side: one row per event ----
 
 struct Sqlite {
@@ -211,6 +228,50 @@ void Print(const char* what, double value, const char* unit) {
 
 volatile int64_t scan_result = 0;  // Keeps the scans.
 
+void GpuFigures(size_t total, int rounds, const std::filesystem::path& folder) {
+  GpuPattern pattern(1);
+  std::vector<std::vector<GpuRow>> kernels;
+  std::vector<std::vector<ApiRow>> calls;
+  for (size_t rows = 0; rows < total; rows += 500) {  // What 64 KiB of capture memory hold.
+    kernels.push_back(pattern.NextRows(500));
+    calls.push_back(pattern.ApiCalls());
+  }
+  const auto count = static_cast<double>(kernels.size() * 500);
+  int number = 5'000;
+  const auto measure = [&](const char* what, const auto& gpu_rows, const auto& api_rows) {
+    std::filesystem::path file;
+    const double cpu_s = BestSeconds(rounds, [&] {
+      if (!file.empty()) std::filesystem::remove(file);
+      const std::string id = IdOf(++number);
+      file = folder / (id + ".profd");
+      const double before = CpuSeconds();
+      WriteGpuCapture(gpu_rows, api_rows, folder, id);
+      return CpuSeconds() - before;
+    });
+    const std::string name = what;
+    Print((name + ": CPU time of append, check, hash, sync").c_str(), cpu_s / count * 1e9,
+          "ns/row");
+    Print((name + ": size").c_str(), static_cast<double>(std::filesystem::file_size(file)) / count,
+          "bytes/row");
+    return file;
+  };
+  const std::filesystem::path gpu =
+      measure("GPU rows", kernels, std::vector<std::vector<ApiRow>>());
+  measure("API calls", std::vector<std::vector<GpuRow>>(), calls);
+  const double scan_s = BestSeconds(rounds, [&] {
+    return Seconds([&] {
+      auto reader = Must(CaptureReader::Open(gpu));
+      std::vector<int64_t> totals(reader->names().size());
+      Must(reader->ForEachGpu(kGpuTime | kGpuWhat, {}, [&totals](const GpuBatch& batch) {
+        for (size_t i = 0; i < batch.size; ++i) totals[batch.name[i]] += batch.duration_ns[i];
+        return absl::OkStatus();
+      }));
+      scan_result = totals[1];
+    });
+  });
+  Print("GPU rows: time by kernel name, warm", scan_s / count * 1e9, "ns/row");
+}
+
 int Main(size_t total, int rounds) {
   const TemporaryFolder folder;
   const Events events = MakeEvents(std::min<size_t>(total, 1'000'000));
@@ -260,6 +321,7 @@ int Main(size_t total, int rounds) {
   const double group_s = Seconds([&] { GroupRows(rows); });
   Print("SQLite rows: GROUP BY name, warm, scaled to as many events", group_s * count / row_count,
         "s");
+  GpuFigures(std::max<size_t>(total / 10, 1'000), rounds, folder.path());
   return 0;
 }
 

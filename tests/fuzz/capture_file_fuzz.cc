@@ -39,10 +39,13 @@ Subject::Subject() {
     std::vector<MemoryRow> memory = pattern.Memory();
     memory.resize(10);
     const std::vector<StepRow> marks = {{0, 7}, {1'000, 8}};
+    GpuPattern gpu(1, 20);
     const bool ok =
         writer.ok() && IntroducePattern(pattern, 2, **writer).ok() &&
         (*writer)->AppendRanges(0, ranges).ok() && (*writer)->AppendRanges(1, ranges).ok() &&
-        (*writer)->AppendMemory(1, memory).ok() && (*writer)->AppendSteps(0, marks).ok();
+        (*writer)->AppendMemory(1, memory).ok() && (*writer)->AppendSteps(0, marks).ok() &&
+        (*writer)->AppendGpu(gpu.NextRows(20)).ok() &&
+        (*writer)->AppendApiCalls(1, gpu.ApiCalls()).ok();
     if (!ok) std::abort();
   }
   file.Reset(open(path.c_str(), O_RDWR | O_CLOEXEC));

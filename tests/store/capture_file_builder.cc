@@ -99,6 +99,80 @@ const std::vector<RangeRow>& StepPattern::NextRanges() {
   return ranges_;
 }
 
+GpuPattern::GpuPattern(uint32_t seed, uint32_t name_count)
+    : random_(seed), name_count_(name_count) {}
+
+void GpuPattern::Add(size_t number) {
+  constexpr size_t kKernelsPerStep = 800;
+  std::normal_distribution<double> around(1.0, 0.1);
+  const auto jitter = [&](double mean_ns) {
+    return static_cast<int64_t>(mean_ns * std::max(0.2, around(random_)));
+  };
+  const size_t place = number % kKernelsPerStep;
+  const bool is_copy = place % 97 == 96;
+  const bool is_memset = place % 89 == 88 && !is_copy;
+  const bool second_stream = place % 10 == 9;
+
+  call_ns_ += jitter(6'000);
+  ++correlation_;
+  calls_.push_back({.start_ns = call_ns_,
+                    .duration_ns = jitter(3'500),
+                    .name = is_copy     ? 2u
+                            : is_memset ? 3u
+                                        : 1u,
+                    .correlation = correlation_,
+                    .cbid = is_copy     ? 41u
+                            : is_memset ? 51u
+                                        : 211u,
+                    .result = 0,
+                    .is_driver = false});
+  correlation_ += 1 + static_cast<uint32_t>(place % 4 == 0);  // Calls that launch nothing.
+
+  int64_t& free_ns = stream_free_ns_[second_stream ? 1 : 0];
+  GpuRow row = {};
+  row.start_ns = std::max(free_ns + jitter(900), call_ns_ + jitter(4'000));
+  row.kind = is_copy ? GpuRowKind::kMemcpy : is_memset ? GpuRowKind::kMemset : GpuRowKind::kKernel;
+  row.device = 0;
+  row.context = 1;
+  row.stream = second_stream ? 20 : 7;
+  row.correlation = calls_.back().correlation;
+  row.source_device = kNoGpuDevice;
+  row.destination_device = kNoGpuDevice;
+  row.queued_ns = kNoGpuTime;
+  row.submitted_ns = kNoGpuTime;
+  if (is_copy || is_memset) {
+    row.bytes = 4096 * (1 + place % 5);
+    row.duration_ns = jitter(1'800);
+    row.destination_kind = 3;
+    if (is_copy) {
+      row.flags = kGpuAsync;
+      row.copy_kind = 1;
+      row.source_kind = 2;
+    }
+  } else {
+    const auto shape = static_cast<uint32_t>(place % 13);
+    row.name = 1 + static_cast<uint32_t>(place * 7 % (name_count_ - 1));
+    row.duration_ns = jitter(3'000.0 + 1'700.0 * static_cast<double>(place % 31));
+    row.grid = {(1 + shape) * 32, 1 + shape % 3, 1};
+    row.block = {128u << (shape % 3), 1, 1};
+    row.registers_per_thread = static_cast<uint16_t>(32 + 8 * shape);
+    row.static_shared_bytes = shape % 4 * 1024;
+    row.dynamic_shared_bytes = shape % 5 == 0 ? 49'152 : 0;
+  }
+  free_ns = row.start_ns + row.duration_ns;
+  rows_.push_back(row);
+}
+
+const std::vector<GpuRow>& GpuPattern::NextRows(size_t count) {
+  rows_.clear();
+  calls_.clear();
+  for (size_t i = 0; i < count; ++i) Add(number_++);
+  std::stable_sort(rows_.begin(), rows_.end(), [](const GpuRow& a, const GpuRow& b) {
+    return a.start_ns + a.duration_ns < b.start_ns + b.duration_ns;
+  });
+  return rows_;
+}
+
 absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, CaptureSink& sink) {
   for (uint32_t id = 1; id < pattern.name_count(); ++id) {
     RETURN_IF_ERROR(sink.AddName(id, StrCat("aten::operator_", id)));
@@ -147,6 +221,67 @@ absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader) {
                       batch.total_allocated_bytes[i], batch.total_reserved_bytes[i],
                       batch.device_type[i], batch.device_index[i], batch.category[i],
                       batch.is_free[i] != 0});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachApiCall({}, [&](const ApiBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      Of(all.api_calls, batch.thread)
+          .push_back({batch.start_ns[i], batch.duration_ns[i], batch.name[i], batch.correlation[i],
+                      batch.cbid[i], batch.result[i], batch.is_driver[i] != 0});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachGpu(kGpuAllColumns, {}, [&](const GpuBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      all.gpu.push_back({.start_ns = b.start_ns[i],
+                         .duration_ns = b.duration_ns[i],
+                         .kind = static_cast<GpuRowKind>(b.kind[i]),
+                         .flags = b.flags[i],
+                         .device = b.device[i],
+                         .context = b.context[i],
+                         .stream = b.stream[i],
+                         .correlation = b.correlation[i],
+                         .name = b.name[i],
+                         .graph_id = b.graph_id[i],
+                         .graph_node_id = b.graph_node_id[i],
+                         .bytes = b.bytes[i],
+                         .copy_kind = b.copy_kind[i],
+                         .source_kind = b.source_kind[i],
+                         .destination_kind = b.destination_kind[i],
+                         .source_device = b.source_device[i],
+                         .destination_device = b.destination_device[i],
+                         .queued_ns = b.queued_ns[i],
+                         .submitted_ns = b.submitted_ns[i],
+                         .grid = {b.grid_x[i], b.grid_y[i], b.grid_z[i]},
+                         .block = {b.block_x[i], b.block_y[i], b.block_z[i]},
+                         .cluster = {b.cluster_x[i], b.cluster_y[i], b.cluster_z[i]},
+                         .registers_per_thread = b.registers_per_thread[i],
+                         .static_shared_bytes = b.static_shared_bytes[i],
+                         .dynamic_shared_bytes = b.dynamic_shared_bytes[i],
+                         .local_bytes_per_thread = b.local_bytes_per_thread[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachSync({}, [&](const SyncBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      all.syncs.push_back({batch.start_ns[i], batch.duration_ns[i], batch.kind[i], batch.device[i],
+                           batch.context[i], batch.stream[i], batch.correlation[i],
+                           batch.event_id[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachOverhead({}, [&](const OverheadBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      all.overheads.push_back({batch.start_ns[i], batch.duration_ns[i], batch.kind[i],
+                               batch.os_thread[i], batch.correlation[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachCudaEvent([&](const CudaEventBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      all.cuda_events.push_back(
+          {batch.correlation[i], batch.context[i], batch.stream[i], batch.event_id[i]});
     }
     return absl::OkStatus();
   }));

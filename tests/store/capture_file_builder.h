@@ -78,6 +78,31 @@ class StepPattern {
   std::vector<MemoryRow> memory_;
 };
 
+// The GPU side of training steps: kernels on a compute stream in one order of names and launch
+// shapes, every tenth on a second stream, a copy or memset now and then, each launched by an
+// API call a few microseconds before. Names are those of a StepPattern.
+class GpuPattern {
+ public:
+  explicit GpuPattern(uint32_t seed, uint32_t name_count = 258);
+
+  // The next `count` rows, in order of their end, as a buffer of CUPTI's has them.
+  const std::vector<GpuRow>& NextRows(size_t count);
+  // The calls that launched the rows NextRows() gave last.
+  const std::vector<ApiRow>& ApiCalls() const { return calls_; }
+
+ private:
+  void Add(size_t number);
+
+  std::mt19937 random_;
+  const uint32_t name_count_;
+  size_t number_ = 0;
+  int64_t call_ns_ = 0;
+  int64_t stream_free_ns_[2] = {0, 0};
+  uint32_t correlation_ = 1000;
+  std::vector<GpuRow> rows_;
+  std::vector<ApiRow> calls_;
+};
+
 // Adds the names and `threads` threads of a StepPattern to a sink.
 absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, CaptureSink& sink);
 
@@ -87,6 +112,12 @@ struct ReadBack {
   std::vector<std::vector<InstantRow>> instants;
   std::vector<std::vector<CounterRow>> counters;
   std::vector<std::vector<MemoryRow>> memory;
+  std::vector<std::vector<ApiRow>> api_calls;
+  // Of no thread.
+  std::vector<GpuRow> gpu;
+  std::vector<SyncRow> syncs;
+  std::vector<OverheadRow> overheads;
+  std::vector<CudaEventRow> cuda_events;
 };
 absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader);
 

@@ -59,6 +59,15 @@ absl::StatusOr<std::string> Describe(const std::filesystem::path& path) {
       StrAppend(&text, "|m", thread, ",", row.time_ns, ",", row.address, ",", row.bytes);
     }
   }
+  for (size_t thread = 0; thread < all->api_calls.size(); ++thread) {
+    for (const ApiRow& row : all->api_calls[thread]) {
+      StrAppend(&text, "|a", thread, ",", row.start_ns, ",", row.name, ",", row.correlation);
+    }
+  }
+  for (const GpuRow& row : all->gpu) {
+    StrAppend(&text, "|g", row.start_ns, ",", row.duration_ns, ",", row.name, ",", row.stream, ",",
+              row.correlation, ",", row.grid[0], ",", row.registers_per_thread);
+  }
   return text;
 }
 
@@ -79,6 +88,9 @@ class CaptureFileHostileTest : public testing::Test {
     ASSERT_THAT((*writer)->AppendMemory(1, memory), IsOk());
     const std::vector<StepRow> marks = {{0, 7}, {1'000, 8}};
     ASSERT_THAT((*writer)->AppendSteps(0, marks), IsOk());
+    GpuPattern gpu(1, 20);
+    ASSERT_THAT((*writer)->AppendGpu(gpu.NextRows(20)), IsOk());
+    ASSERT_THAT((*writer)->AppendApiCalls(1, gpu.ApiCalls()), IsOk());
     record =
         FinishedRecord(record, {.start_ns = 0, .end_ns = 1'000, .first_step = 7, .end_step = 8});
     ASSERT_THAT((*writer)->Finish(record, 0), IsOk());

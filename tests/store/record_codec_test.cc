@@ -33,6 +33,12 @@ CaptureRecord FullRecord() {
             .memory_bytes = 8,
             .allow_less_memory = true,
             .max_bytes = 9,
+            .gpu = {.mode = GpuMode::kFull,
+                    .buffer_bytes = 101,
+                    .max_records = 102,
+                    .detach = true,
+                    .latency = true},
+            .step_marker = "train_step",
             .display_name = "a \"name\"\n",
             .labels = {{"key", "value"}, {"k2", ""}}};
   r.requested_by_uid = 10;
@@ -78,6 +84,44 @@ CaptureRecord FullRecord() {
   r.other_name_event_count = 63;
   r.foreign_step_mark_count = 64;
   r.clock_error_ns = 65;
+  r.gpu = {
+      .outcome = GpuOutcome::kBroken,
+      .mode = GpuMode::kLight,
+      .problem = "problem",
+      .simulated = true,
+      .cupti_version = 103,
+      .driver_version = 104,
+      .arm_ns = 105,
+      .clock_error_ns = 106,
+      .clock_step_count = 107,
+      .peak_pool_bytes = 108,
+      .devices = {{.number = 109,
+                   .name = "device",
+                   .uuid = "GPU-0",
+                   .memory_bytes = 110,
+                   .compute_major = 111,
+                   .compute_minor = 112,
+                   .sm_count = 113,
+                   .warp_threads = 114,
+                   .max_threads_per_block = 115,
+                   .max_threads_per_sm = 116,
+                   .max_blocks_per_sm = 117,
+                   .registers_per_block = 118,
+                   .registers_per_sm = 119,
+                   .shared_bytes_per_block = 120,
+                   .shared_bytes_per_sm = 121,
+                   .shared_bytes_per_block_optin = 122}},
+      .streams = {{.context = 123, .stream = 124, .device = 125, .priority = 126, .flags = 127}},
+      .kind_failures = {{.kind = "kind", .result = "result"}},
+      .record_count = 128,
+      .stale_count = 129,
+      .before_window_count = 130,
+      .after_window_count = 131,
+      .filtered_api_count = 132,
+      .orphan_count = 133,
+      .straddling_count = 134,
+      .unfinished_count = 135};
+  r.activity = "activity";
   r.step_before_ns = 66;
   r.step_during_ns = 67;
   r.step_after_ns = 68;
@@ -98,10 +142,17 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full, empty);
   expect_all_differ(full["spec"], empty["spec"]);
   expect_all_differ(full["target"], empty["target"]);
-  EXPECT_THAT(full, SizeIs(34));
-  EXPECT_THAT(full["spec"], SizeIs(12));
+  expect_all_differ(full["spec"]["gpu"], empty["spec"]["gpu"]);
+  expect_all_differ(full["gpu"], empty["gpu"]);
+  EXPECT_THAT(full, SizeIs(36));
+  EXPECT_THAT(full["spec"], SizeIs(14));
+  EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
   EXPECT_THAT(full["target"], SizeIs(20));
   EXPECT_THAT(full["windows"][0], SizeIs(4));
+  EXPECT_THAT(full["gpu"], SizeIs(21));
+  EXPECT_THAT(full["gpu"]["devices"][0], SizeIs(16));
+  EXPECT_THAT(full["gpu"]["streams"][0], SizeIs(5));
+  EXPECT_THAT(full["gpu"]["kind_failures"][0], SizeIs(2));
 }
 
 TEST(RecordCodecTest, GivesBackEveryField) {
@@ -116,6 +167,22 @@ TEST(RecordCodecTest, GivesBackEveryField) {
   EXPECT_EQ(back->windows[1].end_step, 37);
   EXPECT_EQ(back->drops, record.drops);
   EXPECT_EQ(back->ended_by, EndedBy::kStorage);
+  EXPECT_EQ(back->gpu.outcome, GpuOutcome::kBroken);
+  EXPECT_EQ(back->gpu.devices[0].shared_bytes_per_block_optin, 122);
+  EXPECT_EQ(back->gpu.streams[0].device, 125);
+  EXPECT_EQ(back->gpu.kind_failures[0].result, "result");
+}
+
+// As a profd without GPU captures wrote it.
+TEST(RecordCodecTest, ARecordFromBeforeGpuCapturesHasNone) {
+  const auto back = DecodeRecord(
+      R"({"id": "x", "spec": {"steps": 3}, "drops": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]})");
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(back->gpu.outcome, GpuOutcome::kOff);
+  EXPECT_THAT(back->gpu.devices, SizeIs(0));
+  EXPECT_EQ(back->drops[static_cast<size_t>(DropReason::kStuckWriter)], 10);
+  EXPECT_EQ(back->drops[static_cast<size_t>(DropReason::kCuptiDropped)], 0);
+  EXPECT_EQ(TotalDrops(back->drops), 55 - 4);
 }
 
 TEST(RecordCodecTest, KeepsTimesThatAreNotYet) {
@@ -185,9 +252,27 @@ TEST(RecordCodecHostileTest, OtherTypesAndValuesAreDataLoss) {
                            R"({"spec": {"labels": ["a"]}})",
                            R"({"spec": {"labels": {"a": 1}}})",
                            R"({"target": {"protocol_version": 4294967296}})",
+                           R"({"gpu": []})",
+                           R"({"gpu": {"outcome": 5}})",
+                           R"({"gpu": {"mode": -1}})",
+                           R"({"gpu": {"simulated": 1}})",
+                           R"({"gpu": {"devices": {}}})",
+                           R"({"gpu": {"devices": ["H200"]}})",
+                           R"({"gpu": {"streams": [{"context": "1"}]}})",
+                           R"({"gpu": {"kind_failures": [{"kind": 1}]}})",
+                           R"({"spec": {"gpu": {"mode": 9}}})",
+                           R"({"activity": null})",
                            "{\"id\": \"\xff\"}"}) {
     EXPECT_THAT(DecodeRecord(text), StatusIs(StatusCode::kDataLoss)) << text;
   }
+}
+
+TEST(RecordCodecHostileTest, ArraysHaveACap) {
+  Json json = {{"gpu", {{"streams", Json::array()}}}};
+  for (int i = 0; i < 4096; ++i) json["gpu"]["streams"].push_back(Json::object());
+  EXPECT_THAT(DecodeRecord(json.dump()), IsOk());
+  json["gpu"]["streams"].push_back(Json::object());
+  EXPECT_THAT(DecodeRecord(json.dump()), StatusIs(StatusCode::kDataLoss));
 }
 
 TEST(RecordCodecHostileTest, DeepOrLongTextIsRefusedWithoutHarm) {

@@ -1,0 +1,412 @@
+// What happened on a GPU comes back from a capture file as it was put in, and a file that lies
+// about it is refused.
+#include <limits>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/store/capture_file_reader.h"
+#include "daemon/store/capture_file_schema.h"
+#include "daemon/store/chunk_codec.h"
+#include "tests/store/store_fixture.h"
+
+namespace profd::store {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kMostNs = kMaxTimeNs;
+
+// No field has the value of another.
+GpuRow FullGpuRow() {
+  return {.start_ns = 5'000,
+          .duration_ns = 700,
+          .kind = GpuRowKind::kKernel,
+          .flags = kKnownGpuFlags,
+          .device = 3,
+          .context = 4,
+          .stream = 5,
+          .correlation = 6,
+          .name = 2,
+          .graph_id = 7,
+          .graph_node_id = 8,
+          .bytes = 9,
+          .copy_kind = 10,
+          .source_kind = 11,
+          .destination_kind = 12,
+          .source_device = 13,
+          .destination_device = 14,
+          .queued_ns = 4'100,
+          .submitted_ns = 4'200,
+          .grid = {15, 16, 17},
+          .block = {18, 19, 20},
+          .cluster = {21, 22, 23},
+          .registers_per_thread = 24,
+          .static_shared_bytes = 25,
+          .dynamic_shared_bytes = 26,
+          .local_bytes_per_thread = 27};
+}
+
+class CaptureFileGpuTest : public StoreFixture {
+ protected:
+  std::unique_ptr<CaptureFileSink> CreateSink() {
+    const CaptureRecord record = NewRecord(id_);
+    EXPECT_THAT(store_->InsertCapture(record), IsOk());
+    auto sink = store_->CreateFile(record);
+    EXPECT_THAT(sink, IsOk());
+    EXPECT_THAT((*sink)->AddName(1, "(other)"), IsOk());
+    EXPECT_THAT((*sink)->AddName(2, "_Z4gemm"), IsOk());
+    return *std::move(sink);
+  }
+  void Finish(CaptureFileSink& sink, int64_t start_ns = 0) {
+    CaptureRecord record = FinishedRecord(NewRecord(id_), {.start_ns = 0, .end_ns = 1});
+    ASSERT_THAT(sink.Finish(record, start_ns), IsOk());
+    ASSERT_THAT(store_->UpdateCapture(record), IsOk());
+  }
+  std::unique_ptr<CaptureFileReader> OpenFile() {
+    auto reader = CaptureFileReader::Open(File(id_, ".profd"), CaptureFileReader::Accept::kSealed);
+    EXPECT_THAT(reader, IsOk());
+    return *std::move(reader);
+  }
+  ReadBack ReadStored() {
+    auto all = ReadAll(*OpenFile());
+    EXPECT_THAT(all, IsOk());
+    return *std::move(all);
+  }
+
+  std::string id_ = IdOf(1);
+};
+
+TEST_F(CaptureFileGpuTest, GivesBackEveryFieldSinceTheCapturesStart) {
+  auto sink = CreateSink();
+  const ApiRow call = {1'100, 50, 2, 6, 211, -700, true};
+  const GpuRow kernel = FullGpuRow();
+  const SyncRow sync = {2'000, 10, 3, kNoGpuDevice, 4, UINT32_MAX, 8, 9};
+  const OverheadRow overhead = {3'000, 20, 1 << 16, 4711, 12};
+  const CudaEventRow event = {13, 14, 15, 16};
+  ASSERT_THAT(sink->AppendApiCalls(1, {&call, 1}), IsOk());
+  ASSERT_THAT(sink->AppendGpu({&kernel, 1}), IsOk());
+  ASSERT_THAT(sink->AppendSyncs({&sync, 1}), IsOk());
+  ASSERT_THAT(sink->AppendOverheads({&overhead, 1}), IsOk());
+  ASSERT_THAT(sink->AppendCudaEvents({&event, 1}), IsOk());
+  Finish(*sink, /*start_ns=*/1'000);
+
+  const ReadBack all = ReadStored();
+  ApiRow call_since = call;
+  call_since.start_ns -= 1'000;
+  EXPECT_THAT(all.api_calls, ElementsAre(IsEmpty(), ElementsAre(call_since)));
+  GpuRow kernel_since = kernel;
+  kernel_since.start_ns -= 1'000;
+  kernel_since.queued_ns -= 1'000;
+  kernel_since.submitted_ns -= 1'000;
+  EXPECT_THAT(all.gpu, ElementsAre(kernel_since));
+  SyncRow sync_since = sync;
+  sync_since.start_ns -= 1'000;
+  EXPECT_THAT(all.syncs, ElementsAre(sync_since));
+  OverheadRow overhead_since = overhead;
+  overhead_since.start_ns -= 1'000;
+  EXPECT_THAT(all.overheads, ElementsAre(overhead_since));
+  EXPECT_THAT(all.cuda_events, ElementsAre(event));
+}
+
+TEST_F(CaptureFileGpuTest, TimesAtTheEdgesAreKept) {
+  auto sink = CreateSink();
+  GpuRow early = FullGpuRow();
+  early.start_ns = -kMostNs;
+  early.duration_ns = kMostNs;
+  early.queued_ns = kMostNs;  // Behind its start: kept as it came.
+  early.submitted_ns = -kMostNs;
+  GpuRow late = FullGpuRow();
+  late.start_ns = kMostNs;
+  late.duration_ns = 0;
+  late.queued_ns = -kMostNs;
+  late.submitted_ns = kNoGpuTime;
+  ASSERT_THAT(sink->AppendGpu(std::vector{early, late}), IsOk());
+  Finish(*sink);
+  EXPECT_THAT(ReadStored().gpu, ElementsAre(early, late));
+}
+
+TEST_F(CaptureFileGpuTest, RowsThatNoFileCanHoldAreRefused) {
+  const auto changed = [](auto change) {
+    GpuRow row = FullGpuRow();
+    change(row);
+    return row;
+  };
+  const std::vector<GpuRow> bad = {
+      changed([](GpuRow& row) { row.start_ns = kMostNs + 1; }),
+      changed([](GpuRow& row) { row.duration_ns = -1; }),
+      changed([](GpuRow& row) { row.duration_ns = kMostNs; }),
+      changed([](GpuRow& row) { row.kind = GpuRowKind{0}; }),
+      changed([](GpuRow& row) { row.kind = GpuRowKind{5}; }),
+      changed([](GpuRow& row) { row.flags = 0x80; }),
+      changed([](GpuRow& row) { row.queued_ns = kNoGpuTime + 1; }),
+      changed([](GpuRow& row) { row.submitted_ns = kMostNs + 1; }),
+  };
+  int number = 1;
+  for (const GpuRow& row : bad) {
+    auto sink = store_->CreateFile(NewRecord(IdOf(++number)));
+    ASSERT_THAT(sink, IsOk());
+    EXPECT_THAT((*sink)->AppendGpu({&row, 1}), StatusIs(StatusCode::kInternal)) << number;
+    (*sink)->Discard();
+  }
+}
+
+TEST_F(CaptureFileGpuTest, GroupsOfColumnsThatNobodyAskedForStayEmpty) {
+  auto sink = CreateSink();
+  const GpuRow row = FullGpuRow();
+  ASSERT_THAT(sink->AppendGpu({&row, 1}), IsOk());
+  Finish(*sink);
+  auto reader = OpenFile();
+  for (uint32_t columns = 0; columns <= kGpuAllColumns; ++columns) {
+    int batches = 0;
+    ASSERT_THAT(reader->ForEachGpu(columns, {},
+                                   [&](const GpuBatch& batch) {
+                                     const auto size = [columns](uint32_t group) {
+                                       return SizeIs((columns & group) != 0 ? 1 : 0);
+                                     };
+                                     ++batches;
+                                     EXPECT_EQ(batch.size, 1u);
+                                     EXPECT_THAT(batch.start_ns, size(kGpuTime));
+                                     EXPECT_THAT(batch.duration_ns, size(kGpuTime));
+                                     EXPECT_THAT(batch.kind, size(kGpuWhat));
+                                     EXPECT_THAT(batch.bytes, size(kGpuWhat));
+                                     EXPECT_THAT(batch.device, size(kGpuWhere));
+                                     EXPECT_THAT(batch.stream, size(kGpuWhere));
+                                     EXPECT_THAT(batch.correlation, size(kGpuCause));
+                                     EXPECT_THAT(batch.graph_node_id, size(kGpuCause));
+                                     EXPECT_THAT(batch.copy_kind, size(kGpuCopy));
+                                     EXPECT_THAT(batch.destination_device, size(kGpuCopy));
+                                     EXPECT_THAT(batch.queued_ns, size(kGpuLaunch));
+                                     EXPECT_THAT(batch.local_bytes_per_thread, size(kGpuLaunch));
+                                     if ((columns & kGpuLaunch) != 0) {
+                                       EXPECT_EQ(batch.queued_ns[0], row.queued_ns);
+                                     }
+                                     return absl::OkStatus();
+                                   }),
+                IsOk());
+    EXPECT_EQ(batches, 1) << columns;
+  }
+}
+
+TEST_F(CaptureFileGpuTest, ManyRowsFillChunksAndAreCountedWithoutReadingThem) {
+  auto sink = CreateSink();
+  GpuPattern pattern(1, 3);
+  std::vector<GpuRow> rows;
+  std::vector<ApiRow> calls;
+  while (rows.size() < 150'000) {
+    const std::vector<GpuRow>& batch = pattern.NextRows(3'000);
+    ASSERT_THAT(sink->AppendGpu(batch), IsOk());
+    ASSERT_THAT(sink->AppendApiCalls(0, pattern.ApiCalls()), IsOk());
+    rows.insert(rows.end(), batch.begin(), batch.end());
+    calls.insert(calls.end(), pattern.ApiCalls().begin(), pattern.ApiCalls().end());
+  }
+  Finish(*sink);
+  EXPECT_EQ(OpenFile()->gpu_row_count(), static_cast<int64_t>(rows.size()));
+  const ReadBack all = ReadStored();
+  EXPECT_TRUE(all.gpu == rows);
+  ASSERT_THAT(all.api_calls, SizeIs(1));
+  EXPECT_TRUE(all.api_calls[0] == calls);
+}
+
+TEST_F(CaptureFileGpuTest, BatchesOutsideOfTheTimeAskedForAreLeftOut) {
+  auto sink = CreateSink();
+  const GpuRow row = FullGpuRow();  // 5,000 to 5,700 ns
+  ASSERT_THAT(sink->AppendGpu({&row, 1}), IsOk());
+  Finish(*sink);
+  auto reader = OpenFile();
+  const auto count = [&reader](const TimeFilter& filter) {
+    size_t rows = 0;
+    EXPECT_THAT(reader->ForEachGpu(kGpuTime, filter,
+                                   [&rows](const GpuBatch& batch) {
+                                     rows += batch.size;
+                                     return absl::OkStatus();
+                                   }),
+                IsOk());
+    return rows;
+  };
+  EXPECT_EQ(count({.begin_ns = 5'600, .end_ns = 6'000}), 1u);
+  EXPECT_EQ(count({.begin_ns = 5'701, .end_ns = 6'000}), 0u);
+  EXPECT_EQ(count({.begin_ns = 0, .end_ns = 5'000}), 0u);
+}
+
+TEST_F(CaptureFileGpuTest, AFileWithoutThreadsHoldsGpuRows) {
+  auto sink = CreateSink();
+  const GpuRow row = FullGpuRow();
+  ASSERT_THAT(sink->AppendGpu({&row, 1}), IsOk());
+  Finish(*sink);
+  auto reader = OpenFile();
+  EXPECT_THAT(reader->threads(), IsEmpty());
+  EXPECT_EQ(reader->gpu_row_count(), 1);
+}
+
+TEST_F(CaptureFileGpuTest, AnUnfinishedFileIsRecoveredWithItsGpuRows) {
+  CaptureRecord record = NewRecord(id_);
+  record.state = CaptureState::kRecording;
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  {
+    auto sink = store_->CreateFile(record);
+    ASSERT_THAT(sink, IsOk());
+    ASSERT_THAT((*sink)->AddName(2, "_Z4gemm"), IsOk());
+    const ApiRow call = {1'000, 50, 2, 6, 211, 0, false};
+    GpuRow kernel = FullGpuRow();  // Ends long after the call: no part of the time covered.
+    const CudaEventRow event = {6, 1, 7, 1};
+    ASSERT_THAT((*sink)->AppendApiCalls(0, {&call, 1}), IsOk());
+    ASSERT_THAT((*sink)->AppendGpu({&kernel, 1}), IsOk());
+    ASSERT_THAT((*sink)->AppendCudaEvents({&event, 1}), IsOk());
+  }
+  Reopen();
+  const CaptureRecord found = Get(id_);
+  EXPECT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_EQ(found.event_count, 3);
+  EXPECT_EQ(found.covered_ns, 50);
+  const ReadBack all = ReadStored();
+  ASSERT_THAT(all.gpu, SizeIs(1));
+  EXPECT_EQ(all.gpu[0].start_ns, 4'000);
+  EXPECT_THAT(all.cuda_events, SizeIs(1));
+}
+
+TEST_F(CaptureFileGpuTest, WithGpuRowsAloneTheirTimeIsTheWindow) {
+  CaptureRecord record = NewRecord(id_);
+  record.state = CaptureState::kRecording;
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  {
+    auto sink = store_->CreateFile(record);
+    ASSERT_THAT(sink, IsOk());
+    const GpuRow kernel = FullGpuRow();
+    ASSERT_THAT((*sink)->AppendGpu({&kernel, 1}), IsOk());
+  }
+  Reopen();
+  EXPECT_EQ(Get(id_).covered_ns, 700);
+}
+
+// ---- files that lie, with every checksum right ----
+
+// A table whose chunk tells of a time that passes, whatever its rows say.
+template <typename Table>
+struct WithSpan : Table {
+  explicit WithSpan(const Table& table) : Table(table) {}
+  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 10'000}; }
+};
+
+class CaptureFileGpuHostileTest : public CaptureFileGpuTest {
+ protected:
+  // A sealed file with `table` as its only chunk.
+  template <typename Table>
+  void WriteFile(const Table& table) {
+    auto sink = CreateSink();
+    const RangeRow range = {0, 1, 1, 0, 0, 0};
+    ASSERT_THAT(sink->AppendRanges(0, {&range, 1}), IsOk());
+    Finish(*sink);
+    ColumnEncoder encoder;
+    std::string chunk;
+    const ChunkSummary summary = EncodeChunk(WithSpan<Table>(table), encoder, chunk);
+    auto db = Database::Open(File(id_, ".profd"), Database::Mode::kReadWrite);
+    ASSERT_THAT(db, IsOk());
+    StatementLease put = (*db)->Use(
+        "UPDATE chunks SET kind=?1, rows=?2, begin_ns=?3, end_ns=?4, data=?5 WHERE id = 1");
+    put->Bind(1, static_cast<int64_t>(summary.kind)).Bind(2, summary.rows);
+    put->Bind(3, summary.span.begin_ns).Bind(4, summary.span.end_ns).BindBorrowedBlob(5, chunk);
+    ASSERT_THAT(put->Run(), IsOk());
+    ASSERT_THAT(SetMeta(**db, kMetaSealed, 0), IsOk());
+    const auto contents = CaptureContents::Load(**db);
+    ASSERT_THAT(contents, IsOk());
+    ASSERT_THAT(SetMeta(**db, kMetaCrc, contents->crc), IsOk());
+    ASSERT_THAT(SetMeta(**db, kMetaSealed, 1), IsOk());
+  }
+  absl::Status ReadLies() { return ReadAll(*OpenFile()).status(); }
+};
+
+GpuTable OneGpuRow() {
+  GpuTable table;
+  const GpuRow row = FullGpuRow();
+  table.Append({&row, 1});
+  return table;
+}
+
+TEST_F(CaptureFileGpuHostileTest, AHonestChunkWrittenThisWayIsRead) {
+  WriteFile(OneGpuRow());
+  EXPECT_THAT(ReadLies(), IsOk());
+  EXPECT_THAT(ReadStored().gpu, ElementsAre(FullGpuRow()));
+}
+
+TEST_F(CaptureFileGpuHostileTest, FlagsWithoutAMeaningAreMasked) {
+  GpuTable table = OneGpuRow();
+  table.flags[0] = 0xff;
+  WriteFile(table);
+  const ReadBack all = ReadStored();
+  ASSERT_THAT(all.gpu, SizeIs(1));
+  EXPECT_EQ(all.gpu[0].flags, kKnownGpuFlags);
+}
+
+TEST_F(CaptureFileGpuHostileTest, LiesInGpuRowsAreDataLoss) {
+  const struct {
+    const char* what;
+    void (*tell)(GpuTable&);
+  } lies[] = {
+      {"kind 0", [](GpuTable& table) { table.kind[0] = 0; }},
+      {"kind 5", [](GpuTable& table) { table.kind[0] = 5; }},
+      {"a name that is not there", [](GpuTable& table) { table.name[0] = 3; }},
+      {"a negative duration", [](GpuTable& table) { table.duration_ns[0] = -1; }},
+      {"an end behind all time",
+       [](GpuTable& table) {
+         table.start_ns[0] = kMaxTimeNs;
+         table.duration_ns[0] = std::numeric_limits<int64_t>::max();
+       }},
+      {"a queue time long before", [](GpuTable& table) { table.queued_lead[0] = ~uint64_t{0}; }},
+      {"a submit time outside of all time",
+       [](GpuTable& table) {
+         table.submitted_lead[0] = static_cast<uint64_t>(kMaxTimeNs) * 4 + 1;
+       }},
+  };
+  int number = 1;
+  for (const auto& lie : lies) {
+    id_ = IdOf(++number);
+    GpuTable table = OneGpuRow();
+    lie.tell(table);
+    WriteFile(table);
+    EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss)) << lie.what;
+  }
+}
+
+template <typename Table, typename Row>
+Table TableOf(const Row& row) {
+  Table table;
+  table.Append({&row, 1});
+  return table;
+}
+
+TEST_F(CaptureFileGpuHostileTest, ApiCallsOfUnknownNamesAreDataLoss) {
+  auto table = TableOf<ApiCallTable>(ApiRow{1'000, 50, 3, 6, 211, 0, false});
+  SetThread(0, table);
+  WriteFile(table);
+  EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
+}
+TEST_F(CaptureFileGpuHostileTest, ApiCallsOfUnknownThreadsAreDataLoss) {
+  auto table = TableOf<ApiCallTable>(ApiRow{1'000, 50, 2, 6, 211, 0, false});
+  SetThread(1, table);
+  WriteFile(table);
+  EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
+}
+TEST_F(CaptureFileGpuHostileTest, ApiCallsOfNoApiAreDataLoss) {
+  auto table = TableOf<ApiCallTable>(ApiRow{1'000, 50, 2, 6, 211, 0, false});
+  SetThread(0, table);
+  table.is_driver[0] = 2;
+  WriteFile(table);
+  EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
+}
+TEST_F(CaptureFileGpuHostileTest, SynchronisationsThatEndBeforeTheyBeginAreDataLoss) {
+  auto table = TableOf<SyncTable>(SyncRow{1'000, 50, 1, 0, 1, 7, 1, 0});
+  table.duration_ns[0] = -50;
+  WriteFile(table);
+  EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
+}
+TEST_F(CaptureFileGpuHostileTest, OverheadsOfImpossibleLengthAreDataLoss) {
+  auto table = TableOf<OverheadTable>(OverheadRow{1'000, 50, 1, 7, 1});
+  table.duration_ns[0] = std::numeric_limits<int64_t>::max();
+  WriteFile(table);
+  EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace profd::store
