@@ -75,8 +75,11 @@ InheritedSockets TakeInheritedSockets() {
   for (int i = 0; i < count; ++i) {
     UniqueFd fd(SD_LISTEN_FDS_START + i);
     const std::string name = names[i];
-    if (name == "control") sockets.control = std::move(fd);
-    if (name == "agent") sockets.agent = std::move(fd);
+    if (name == "control") {
+      sockets.control = std::move(fd);
+    } else if (name == "agent") {
+      sockets.agent = std::move(fd);
+    }
     free(names[i]);
   }
   free(names);
@@ -157,10 +160,9 @@ absl::Status Daemon::Run() {
   target_options.max_targets = config_.max_targets;
   if (inherited.agent.valid()) {
     ASSIGN_OR_RETURN(targets_, TargetServer::CreateFromSocket(std::move(inherited.agent),
-                                                              std::move(target_options), clock_));
+                                                              target_options, clock_));
   } else {
-    ASSIGN_OR_RETURN(targets_,
-                     TargetServer::Create(config_.socket_dir, std::move(target_options), clock_));
+    ASSIGN_OR_RETURN(targets_, TargetServer::Create(config_.socket_dir, target_options, clock_));
   }
 
   CaptureManager::Options manager_options;

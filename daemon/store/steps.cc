@@ -127,6 +127,7 @@ std::vector<StepSummaryRow> SummarizeStepTimes(std::span<const StepRecord> steps
   std::map<int64_t, std::vector<int64_t>> durations;
   for (const StepRecord& step : steps) durations[step.window].push_back(step.duration_ns);
   std::vector<StepSummaryRow> rows;
+  rows.reserve(durations.size());
   for (auto& [window, values] : durations) {
     rows.push_back(SummarizeWindow(window, std::move(values)));
   }
