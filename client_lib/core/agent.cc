@@ -12,11 +12,13 @@
 
 #include <atomic>
 
+#include "client_lib/core/capture_listener.h"
 #include "client_lib/core/connection.h"
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/metadata.h"
 #include "client_lib/core/quiesce.h"
+#include "client_lib/core/recorder.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
@@ -97,6 +99,8 @@ void StopRecording() {
   g_hot.flag.store(kFlagOff, std::memory_order_seq_cst);
   g_hot.session.store(nullptr, std::memory_order_seq_cst);
   const uint64_t end_ticks = ReadTicks();
+  g_hot.detour.fetch_and(~kDetourMarker, std::memory_order_relaxed);
+  TellCaptureListener();
   g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
   const uint32_t limit = ThreadPool::high_water();
   for (uint32_t i = 0; i < limit; ++i) g_session->CountUnhousedRanges(ThreadPool::At(i));
@@ -152,6 +156,20 @@ Next SendArmFailed(const ReceivedFrame& frame, uint64_t capture_number,
   return SendFrame();
 }
 
+// Before anybody can see the session.
+void SetStepMarker(Session* session, const ReceivedFrame& frame) {
+  const char* name;
+  size_t length;
+  if (!frame.FindField(sizeof(wire::ArmBody), wire::FieldTag::kStepMarker, &name, &length) ||
+      length == 0) {
+    return;
+  }
+  const uint32_t name_id = InternName(name, length);
+  // Where the process can have no more names, no range has this one.
+  session->step_marker = name_id != wire::kOtherNameId ? name_id : wire::kMaxNames;
+  g_hot.detour.fetch_or(kDetourMarker, std::memory_order_relaxed);
+}
+
 Next OnArm(const ReceivedFrame& frame) {
   wire::ArmBody arm;
   if (!frame.Read(&arm)) return Violation("a short ARM");
@@ -167,10 +185,12 @@ Next OnArm(const ReceivedFrame& frame) {
   session->Prefault(arm.prefault_bytes);
   session->PrefaultFirstChunks();
   g_fill_wait_ms = 1;
-  g_hot.detour.fetch_and(~kDetourNames, std::memory_order_relaxed);
+  g_hot.detour.fetch_and(~(kDetourNames | kDetourMarker), std::memory_order_relaxed);
+  SetStepMarker(session, frame);
   session->SetPhase(wire::Phase::kArmed);
   g_hot.session.store(session, std::memory_order_seq_cst);
   session->PublishAllNames();
+  TellCaptureListener();
   g_capture_count.fetch_add(1, std::memory_order_relaxed);
   g_frame->Begin(FrameType::kArmed, frame.header.request_id,
                  wire::ArmedBody{arm.capture_number, StepMarkCount()});

@@ -59,6 +59,23 @@ int TakeFile(msghdr* message) {
 
 }  // namespace
 
+bool ReceivedFrame::FindField(size_t fixed_bytes, wire::FieldTag tag, const char** bytes,
+                              size_t* length) const {
+  wire::FieldHeader field;
+  for (size_t at = fixed_bytes; at + sizeof(field) <= body_bytes;) {
+    memcpy(&field, body + at, sizeof(field));
+    at += sizeof(field);
+    if (field.length_bytes > body_bytes - at) return false;
+    if (field.tag == static_cast<uint16_t>(tag)) {
+      *bytes = body + at;
+      *length = field.length_bytes;
+      return true;
+    }
+    at += field.length_bytes;
+  }
+  return false;
+}
+
 bool Connection::Open(const char* path) {
   if (!PathIsTrusted(path)) return false;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -30,6 +30,9 @@ struct ReceivedFrame {
     memcpy(into, body, sizeof(Body));
     return true;
   }
+
+  // The first field of `tag` behind a fixed body of `fixed_bytes`. False: there is none.
+  bool FindField(size_t fixed_bytes, wire::FieldTag tag, const char** bytes, size_t* length) const;
 };
 
 class Connection {

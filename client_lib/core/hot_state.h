@@ -40,9 +40,13 @@ inline constexpr uint32_t kFlagForked = 0xffffffff;
 inline constexpr uint32_t kNoEpoch = 0xfffffffe;
 
 // Bits of HotState.detour: why the straight path of a range is not enough.
-inline constexpr uint32_t kDetourNames = 1;  // Some name has no place in the capture's memory.
-inline constexpr uint32_t kDetourClock = 2;  // The clock is CLOCK_MONOTONIC.
-inline constexpr uint32_t kDetourFence = 4;  // No membarrier(): writers pay for a fence.
+inline constexpr uint32_t kDetourNames = 1;   // Some name has no place in the capture's memory.
+inline constexpr uint32_t kDetourClock = 2;   // The clock is CLOCK_MONOTONIC.
+inline constexpr uint32_t kDetourFence = 4;   // No membarrier(): writers pay for a fence.
+inline constexpr uint32_t kDetourMarker = 8;  // Begins of some range are step marks.
+
+// What the end of a range has to look at.
+inline constexpr uint32_t kEndDetours = kDetourNames | kDetourClock | kDetourFence;
 
 struct alignas(kPageBytes) HotState {
   std::atomic<uint32_t> flag;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client_lib/core/agent.h"
+#include "client_lib/core/capture_listener.h"
 #include "client_lib/core/handover.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/log.h"
@@ -73,6 +74,7 @@ void ResetInChild() {
   const bool was_started = g_state.load(std::memory_order_relaxed) != State::kDisabled;
   if (was_started) g_state.store(State::kNew, std::memory_order_relaxed);
   g_hot.flag.store(was_started ? kFlagForked : kFlagOff, std::memory_order_release);
+  TellCaptureListener();
 }
 
 void BeforeFork() { LockMetadata(); }
@@ -94,7 +96,15 @@ void SetUpProcess() {
   g_hot.detour.store(slow_clock ? kDetourClock : 0, std::memory_order_relaxed);
 }
 
-__attribute__((constructor(101))) void OnLoad() { Load(); }
+bool IsSet(const char* variable) {
+  const char* value = getenv(variable);
+  return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+__attribute__((constructor(101))) void OnLoad() {
+  Load();
+  if (EarlierCopy() == nullptr && IsSet("PROFD_START")) Start();
+}
 
 }  // namespace
 
@@ -105,10 +115,7 @@ void Load() {
   if (g_loaded.exchange(true)) return;
   const int saved_errno = errno;
   InitLog();
-  const char* disable = getenv("PROFD_DISABLE");
-  if (disable != nullptr && disable[0] != '\0' && strcmp(disable, "0") != 0) {
-    g_state.store(State::kDisabled, std::memory_order_relaxed);
-  }
+  if (IsSet("PROFD_DISABLE")) g_state.store(State::kDisabled, std::memory_order_relaxed);
   FindEarlierCopy();
   if (EarlierCopy() == nullptr && !IsDisabled()) {
     madvise(&g_hot, sizeof(g_hot), MADV_WIPEONFORK);
@@ -137,7 +144,7 @@ bool Start() {
   const bool started = StartAgent();
   if (!started) Log(LogLevel::kError, "no thread to be had; off in this process");
   uint32_t forked = kFlagForked;
-  g_hot.flag.compare_exchange_strong(forked, kFlagOff);
+  if (g_hot.flag.compare_exchange_strong(forked, kFlagOff)) TellCaptureListener();
   if (started) g_hot.alive.store(1, std::memory_order_release);
   g_state.store(started ? State::kRunning : State::kDisabled, std::memory_order_release);
   errno = saved_errno;

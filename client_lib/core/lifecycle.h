@@ -1,12 +1,13 @@
 // The library's life in a process: loaded, started (at most one agent thread), off for
 // good, forked.
 //
-//   kNew ── profd_init(), first step mark ──► kStarting ──► kRunning
-//    │ ▲                                          │            │
+//   kNew ── profd_init(), first step mark, ───► kStarting ──► kRunning
+//    │ ▲    injection, PROFD_START                │            │
 //    │ └──────────────── fork, in the child ──────┼────────────┘
 //    └── PROFD_DISABLE, or no thread to be had ───┴──► kDisabled
 //
-// Threads: any. Start() returns without waiting, whoever else is starting.
+// Threads: any. Start() returns without waiting, whoever else is starting, and neither it nor
+//          the agent asks the loader for anything: it may be called from inside a dlopen().
 // Fork:    handlers are registered by the first Start(). A child of a started process
 //          starts again by itself at its first step mark or range.
 #ifndef PROFD_CLIENT_LIB_CORE_LIFECYCLE_H_

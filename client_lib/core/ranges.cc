@@ -5,12 +5,15 @@
 // first branch of a straight path.
 
 #define PROFD_COLD  // Callers put their calls aside; here these are the hot paths.
+#include <string.h>
+
 #include <bit>
 
 #include "client_lib/core/handover.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/session.h"
+#include "client_lib/core/steps.h"
 #include "client_lib/core/thread_state.h"
 #include "client_lib/include/profd/profd.h"
 #include "proto/wire/clock.h"
@@ -26,15 +29,18 @@ static_assert(offsetof(wire::RangeEvent, name_id) == 24 && offsetof(wire::RangeE
 
 constexpr uint64_t kRangeHeaderWord =
     sizeof(wire::RangeEvent) | uint64_t{static_cast<uint8_t>(wire::EventKind::kRange)} << 16;
+constexpr uint32_t kStackShift = 48;  // OpenRange.reserved
+static_assert(offsetof(wire::OpenRange, reserved) == 8 + kStackShift / 8);
 constexpr uint32_t kLastRoomForRange = wire::kChunkDataBytes - sizeof(wire::RangeEvent);
 
 typedef uint64_t __attribute__((may_alias)) Word;
 
-[[gnu::always_inline]] inline void Push(ThreadState* thread, uint32_t depth, uint32_t name_id,
+// `name` is a name id and, in the upper 16 bits, the stack; 0 is that of profd_range_*().
+[[gnu::always_inline]] inline void Push(ThreadState* thread, uint32_t depth, uint64_t name,
                                         uint64_t start_ticks) {
   auto* open = reinterpret_cast<Word*>(&thread->stack[depth]);
   open[0] = start_ticks;
-  open[1] = name_id;
+  open[1] = name;
   thread->depth = depth + 1;
   thread->open_depth->store(depth + 1, std::memory_order_release);
 }
@@ -59,10 +65,13 @@ typedef uint64_t __attribute__((may_alias)) Word;
 
 // Off the straight path: the thread's first range of a window, no chunk, too deep, a name
 // without a place, a slow clock.
-PROFD_NOINLINE void BeginSlowly(uint32_t name_id) {
+PROFD_NOINLINE void BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {
   if (!IsRecording()) return;
   ThreadState* thread = CurrentThreadOrNew();
   WriteGuard guard(thread);
+  if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourMarker) != 0) {
+    MarkStepByRange(thread, name_id);  // May open or end a window.
+  }
   Session* session;
   const Entry entry = EnterEpoch(thread, &session);
   if (entry == Entry::kOff) return;
@@ -73,7 +82,12 @@ PROFD_NOINLINE void BeginSlowly(uint32_t name_id) {
   }
   if (thread->chunk == nullptr) session->TakeChunk(thread);
   const uint32_t event_name_id = session->EventNameId(name_id);
-  Push(thread, thread->depth, event_name_id, ReadTicks());
+  Push(thread, thread->depth, event_name_id | stack_bits, ReadTicks());
+}
+
+[[gnu::always_inline]] inline uint32_t StackAt(const ThreadState* thread, uint32_t depth) {
+  return static_cast<uint32_t>(reinterpret_cast<const Word*>(&thread->stack[depth])[1] >>
+                               kStackShift);
 }
 
 // The chunk is full, or there is none, or the innermost range was too deep to be noted.
@@ -98,6 +112,23 @@ PROFD_NOINLINE void EndSlowly(ThreadState* thread) {
   Pop(thread, depth, thread->used_bytes, end_ticks);
 }
 
+// The innermost range is of another stack, or whatever EndSlowly() is for.
+PROFD_NOINLINE void EndSlowlyOn(ThreadState* thread, uint32_t stack) {
+  const uint32_t depth = thread->depth;
+  if (depth > wire::kMaxRangeDepth) return EndSlowly(thread);  // Whose it was is not known.
+  uint32_t at = depth;
+  while (at > 0 && StackAt(thread, at - 1) != stack) --at;
+  if (at == 0) return;
+  if (at == depth) return EndSlowly(thread);
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr || session->serial != thread->session_serial) return;
+  const wire::OpenRange range = thread->stack[at - 1];
+  memmove(&thread->stack[at - 1], &thread->stack[at], (depth - at) * sizeof(range));
+  thread->depth = depth - 1;
+  thread->open_depth->store(depth - 1, std::memory_order_release);
+  WriteSpan(session, thread, range.name_id, range.start_ticks, ReadTicks());
+}
+
 #if defined(__SANITIZE_THREAD__)
 void EnterWrite(ThreadState* thread) { thread->EnterWrite(); }
 #else
@@ -105,7 +136,8 @@ void EnterWrite(ThreadState* thread) { thread->EnterWrite(); }
 #endif
 
 // False: nothing was done.
-[[gnu::always_inline]] inline bool BeginStraight(ThreadState* thread, uint32_t name_id) {
+[[gnu::always_inline]] inline bool BeginStraight(ThreadState* thread, uint32_t name_id,
+                                                 uint64_t stack_bits = 0) {
   if (PROFD_UNLIKELY(thread == nullptr)) return false;
   if (PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) != 0)) return false;
   EnterWrite(thread);
@@ -116,7 +148,7 @@ void EnterWrite(ThreadState* thread) { thread->EnterWrite(); }
     thread->LeaveWrite();
     return false;
   }
-  Push(thread, depth, name_id, wire::ReadCpuTicks());
+  Push(thread, depth, name_id | stack_bits, wire::ReadCpuTicks());
   thread->LeaveWrite();
   return true;
 }
@@ -140,7 +172,40 @@ PROFD_NOINLINE void EndOnDetour(ThreadState* thread) {
   if (g_hot.flag.load(std::memory_order_relaxed) == thread->epoch) EndSlowly(thread);
 }
 
+PROFD_NOINLINE void EndOnDetourOn(ThreadState* thread, uint32_t stack) {
+  WriteGuard guard(thread);
+  if (g_hot.flag.load(std::memory_order_relaxed) == thread->epoch) EndSlowlyOn(thread, stack);
+}
+
 }  // namespace
+
+void BeginRangeOn(uint16_t stack, uint32_t name_id) {
+  const uint64_t stack_bits = uint64_t{stack} << kStackShift;
+  if (PROFD_LIKELY(BeginStraight(CurrentThread(), name_id, stack_bits))) return;
+  BeginSlowly(name_id, stack_bits);
+}
+
+void EndRangeOn(uint16_t stack) {
+  const uint64_t end_ticks = wire::ReadCpuTicks();
+  ThreadState* thread = CurrentThread();
+  if (PROFD_UNLIKELY(thread == nullptr)) return;
+  if (PROFD_UNLIKELY((g_hot.detour.load(std::memory_order_relaxed) & kEndDetours) != 0)) {
+    return EndOnDetourOn(thread, stack);
+  }
+  EnterWrite(thread);
+  if (PROFD_LIKELY(g_hot.flag.load(std::memory_order_relaxed) == thread->epoch)) {
+    const uint32_t depth = thread->depth - 1;
+    const uint32_t used = thread->used_bytes;
+    if (PROFD_LIKELY(depth < thread->depth_limit) && PROFD_LIKELY(used <= kLastRoomForRange) &&
+        PROFD_LIKELY(StackAt(thread, depth) == stack)) {
+      Pop(thread, depth, used, end_ticks);
+    } else {
+      EndSlowlyOn(thread, stack);
+    }
+  }
+  thread->LeaveWrite();
+}
+
 }  // namespace profd::client
 
 using namespace profd::client;  // NOLINT: the C functions stand outside.
@@ -162,7 +227,7 @@ void profd_range_end_id(void) {
   const uint64_t end_ticks = wire::ReadCpuTicks();
   ThreadState* thread = CurrentThread();
   if (PROFD_UNLIKELY(thread == nullptr)) return EndWithoutState();
-  if (PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) != 0)) {
+  if (PROFD_UNLIKELY((g_hot.detour.load(std::memory_order_relaxed) & kEndDetours) != 0)) {
     return EndOnDetour(thread);
   }
   EnterWrite(thread);

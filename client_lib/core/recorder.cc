@@ -1,5 +1,6 @@
 #include "client_lib/core/recorder.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
+#include "client_lib/core/steps.h"
 
 namespace profd::client {
 namespace {
@@ -45,6 +47,33 @@ void RecordEvent(const Make& make) {
     case Entry::kReady:
       if (!Append(session, thread, make(session))) session->CountDrop(wire::kDropNoChunk);
   }
+}
+
+// A span as the program carries it: its name and the low bits of its start.
+constexpr uint32_t kSpanNameBits = 16;
+constexpr uint64_t kSpanNameMask = (uint64_t{1} << kSpanNameBits) - 1;
+constexpr uint64_t kSpanTicksMask = ~uint64_t{0} >> kSpanNameBits;  // Of TSC, a day.
+static_assert(wire::kMaxNames <= kSpanNameMask + 1);
+
+uint64_t SpanStart(uint64_t span, uint64_t end_ticks) {
+  const uint64_t duration = (end_ticks - (span >> kSpanNameBits)) & kSpanTicksMask;
+  // Clocks of two processors may differ by a little.
+  return duration > kSpanTicksMask / 2 ? end_ticks : end_ticks - duration;
+}
+
+uint32_t LaneNumber(const ThreadState& thread, uint32_t lane) {
+  return wire::kFirstLane | (thread.serial * kMaxLanes + lane) % wire::kFirstLane;
+}
+
+void NameLane(Session* session, ThreadState* thread, uint32_t lane) {
+  char name[48];
+  const int length = snprintf(name, sizeof(name), "overlapping ranges of %u", thread->os_thread);
+  wire::ThreadNameEvent event{};
+  event.header = HeaderOf(EventKind::kThreadName, sizeof(event));
+  event.header.thread = LaneNumber(*thread, lane);
+  event.name_id = session->EventNameId(InternName(name, static_cast<size_t>(length)));
+  // The span behind it will find no room either, and counts.
+  Append(session, thread, event);
 }
 
 }  // namespace
@@ -102,6 +131,7 @@ Entry EnterEpoch(ThreadState* thread, Session** session) {
     thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
   }
   thread->ForgetChunk();
+  memset(thread->lane_ends, 0, sizeof(thread->lane_ends));
   thread->epoch = flag;
   return Entry::kReady;
 }
@@ -144,6 +174,47 @@ void RecordMemory(const profd_memory_event& memory, uint8_t flags) {
     event.category = memory.category;
     return event;
   });
+}
+
+uint64_t BeginSpan(uint32_t name_id) {
+  if (!IsRecording()) return 0;
+  if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourMarker) != 0) {
+    ThreadState* thread = CurrentThreadOrNew();
+    WriteGuard guard(thread);
+    MarkStepByRange(thread, name_id);
+  }
+  return ReadTicks() << kSpanNameBits | name_id;
+}
+
+void EndSpan(uint64_t span) {
+  if (span == 0 || !IsRecording()) return;
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session;
+  const Entry entry = EnterEpoch(thread, &session);
+  if (entry == Entry::kOff) return;
+  const uint64_t end_ticks = ReadTicks();
+  const uint64_t start_ticks = SpanStart(span, end_ticks);
+  if (start_ticks < session->cycle_ticks.load(std::memory_order_relaxed)) return;
+  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
+  const uint32_t name_id = CheckedId(static_cast<uint32_t>(span & kSpanNameMask));
+  WriteSpan(session, thread, session->EventNameId(name_id), start_ticks, end_ticks);
+}
+
+void WriteSpan(Session* session, ThreadState* thread, uint32_t name_id, uint64_t start_ticks,
+               uint64_t end_ticks) {
+  uint32_t lane = 0;
+  while (lane < kMaxLanes && thread->lane_ends[lane] > start_ticks) ++lane;
+  if (lane == kMaxLanes) return session->CountDrop(wire::kDropTooDeep);
+  if (thread->lane_ends[lane] == 0) NameLane(session, thread, lane);
+  wire::RangeEvent event{};
+  event.header = HeaderOf(EventKind::kRange, sizeof(event));
+  event.header.thread = LaneNumber(*thread, lane);
+  event.start_ticks = start_ticks;
+  event.duration_ticks = end_ticks > start_ticks ? end_ticks - start_ticks : 0;
+  event.name_id = name_id;
+  if (!Append(session, thread, event)) return session->CountDrop(wire::kDropNoChunk);
+  thread->lane_ends[lane] = end_ticks;
 }
 
 void RecordStep(Session* session, ThreadState* thread, uint64_t step, uint64_t ticks) {

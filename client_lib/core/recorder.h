@@ -55,6 +55,24 @@ void RecordInstant(uint32_t name_id);
 void RecordCounter(uint32_t name_id, double value);
 void RecordMemory(const profd_memory_event& event, uint8_t flags);
 
+// Ranges of an interface that has stacks of its own, 1 to 65,535 of them: an end ends the
+// innermost open range of that stack on the calling thread, where profd_range_end() ends the
+// innermost of all. One that is not the innermost of all is kept as a span; self times of the
+// ranges in which it lay are then approximate. (ranges.cc)
+void BeginRangeOn(uint16_t stack, uint32_t name_id);
+void EndRangeOn(uint16_t stack);
+
+// Spans: ranges that need not nest, nor end on the thread that began them. Each is written
+// when it ends, on a lane of the thread that ends it. BeginSpan() returns what EndSpan()
+// takes; 0: nothing records. A span that is open when a window ends is not kept.
+uint64_t BeginSpan(uint32_t name_id);
+void EndSpan(uint64_t span);
+
+// Writes a span of the calling thread, or counts it as dropped. Within a write in `session`,
+// at the flag's epoch. `name_id` comes from EventNameId().
+void WriteSpan(Session* session, ThreadState* thread, uint32_t name_id, uint64_t start_ticks,
+               uint64_t end_ticks);
+
 // Writes the mark of `step` to the calling thread's chunk. Within a write in `session`,
 // with the flag on.
 void RecordStep(Session* session, ThreadState* thread, uint64_t step, uint64_t ticks);

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "client_lib/core/given_names.h"
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/status_page.h"
 
@@ -69,18 +70,20 @@ bool PopFreeChunk(Session* session, uint32_t* index) {
   }
 }
 
-void WriteThreadName(Session* session, ThreadState* thread) {
+// What it says of itself, what others say of it, or its comm.
+uint32_t NameOfThread(const ThreadState& thread) {
+  if (thread.name_length != 0) return g_names.Intern(thread.name, thread.name_length);
+  const uint32_t given = GivenThreadName(thread.os_thread);
+  if (given != wire::kNoNameId) return given;
   char comm[17] = {};
-  const char* name = thread->name;
-  size_t length = thread->name_length;
-  if (length == 0) {
-    if (prctl(PR_GET_NAME, comm) != 0) return;
-    name = comm;
-    length = strlen(comm);
-  }
+  if (prctl(PR_GET_NAME, comm) != 0) return wire::kOtherNameId;
+  return g_names.Intern(comm, strlen(comm));
+}
+
+void WriteThreadName(Session* session, ThreadState* thread) {
   wire::ThreadNameEvent event{};
   event.header = {sizeof(event), static_cast<uint8_t>(wire::EventKind::kThreadName), 0, 0};
-  event.name_id = g_names.Intern(name, length);
+  event.name_id = NameOfThread(*thread);
   if (event.name_id == wire::kOtherNameId || !session->PublishName(event.name_id)) return;
   memcpy(thread->data + thread->used_bytes, &event, sizeof(event));
   thread->used_bytes += sizeof(event);

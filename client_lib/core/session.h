@@ -41,13 +41,20 @@ struct Session {
   // thread alone moves the windows (steps.cc), until STOP; then the agent again.
   wire::FireBody plan;
   std::atomic<uint32_t> has_plan;
-  uint64_t base_step;           // kNextStep until the first mark of the plan.
-  bool plan_begun;              // The step thread has seen that mark.
-  bool finished;                // Ended or missed: marks have nothing more to do.
-  bool cycle_open;              // The flag is on, for cycle `window`.
-  bool window_open;             // windows[window] has begun and not ended.
-  uint32_t epoch;               // The flag's value for the last cycle opened.
-  std::atomic<uint32_t> phase;  // Ours of header->phase.
+  // The range whose begins are the steps of this capture, instead of the program's marks;
+  // kNoNameId: none. With one the flag is on from FIRE to the end of the last window, or
+  // those begins would not be seen: what lies outside of windows is warm-up of the next.
+  uint32_t step_marker;
+  std::atomic<uint32_t> marker_thread;  // ThreadState.serial of its first thread; 0: none yet.
+  std::atomic<uint64_t> marker_count;   // Its begins there. That thread alone counts.
+  uint64_t base_step;                   // kNextStep until the first mark of the plan.
+  bool plan_begun;                      // The step thread has seen that mark.
+  bool finished;                        // Ended or missed: marks have nothing more to do.
+  bool cycle_open;                      // The flag is on, for cycle `window`.
+  bool window_open;                     // windows[window] has begun and not ended.
+  uint32_t epoch;                       // The flag's value for the last cycle opened.
+  std::atomic<uint64_t> cycle_ticks;    // When that was.
+  std::atomic<uint32_t> phase;          // Ours of header->phase.
   // The window (or warm-up) that the flag's current epoch belongs to.
   std::atomic<uint32_t> window;
 

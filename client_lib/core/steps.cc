@@ -68,10 +68,17 @@ void CloseWindow(Session* session, uint64_t end_step, uint64_t ticks) {
   session->window_open = false;
 }
 
+// Whether events of `phase` are written. Begins of a step marker must be seen in all of them.
+bool Records(const Session* session, Phase phase) {
+  return phase == Phase::kWarmup || phase == Phase::kRecording ||
+         (phase == Phase::kWaiting && session->step_marker != wire::kNoNameId);
+}
+
 // A mark that was stuck until its capture was given up must not move the flag of the next.
 void OpenCycle(Session* session) {
   session->cycle_open = true;
   session->epoch = NextEpoch();
+  session->cycle_ticks.store(ReadTicks(), std::memory_order_relaxed);
   if (g_hot.session.load(std::memory_order_acquire) != session) return;
   g_hot.flag.store(session->epoch, std::memory_order_release);
 }
@@ -88,7 +95,7 @@ void LeaveCycle(Session* session, ThreadState* thread, const Position& position,
                 uint64_t ticks) {
   if (!session->cycle_open) return;
   const bool same_cycle = position.cycle == session->window.load(std::memory_order_relaxed) &&
-                          position.phase != Phase::kEnded && position.phase != Phase::kWaiting;
+                          Records(session, position.phase);
   if (same_cycle) return;
   RecordStep(session, thread, step, ticks);
   if (session->window_open) CloseWindow(session, step, ticks);
@@ -98,7 +105,7 @@ void LeaveCycle(Session* session, ThreadState* thread, const Position& position,
 void EnterCycle(Session* session, ThreadState* thread, const Position& position, uint64_t step,
                 uint64_t ticks) {
   session->finished = position.phase == Phase::kEnded;
-  const bool records = position.phase == Phase::kWarmup || position.phase == Phase::kRecording;
+  const bool records = Records(session, position.phase);
   if (records) session->window.store(position.cycle, std::memory_order_relaxed);
   if (position.phase == Phase::kRecording && !session->window_open) {
     OpenWindow(session, step, ticks);
@@ -126,11 +133,16 @@ void CarryOutPlan(Session* session, ThreadState* thread, uint64_t step, uint64_t
   EnterCycle(session, thread, position, step, ticks);
 }
 
+void CountForeignMark(Session* session) {
+  session->header->foreign_step_mark_count.fetch_add(1, std::memory_order_relaxed);
+}
+
 PROFD_NOINLINE void MarkStepInCapture(uint64_t step, uint64_t ticks) {
   ThreadState* thread = CurrentThreadOrNew();
   WriteGuard guard(thread);
   Session* session = g_hot.session.load(std::memory_order_acquire);
   if (session == nullptr) return;
+  if (session->step_marker != wire::kNoNameId) return CountForeignMark(session);
   if (session->has_plan.load(std::memory_order_acquire) != 0) {
     CarryOutPlan(session, thread, step, ticks);
   }
@@ -141,8 +153,14 @@ PROFD_NOINLINE void MarkForeignStep() {
   RecordForeignStepMark();
   WriteGuard guard(CurrentThread());
   Session* session = g_hot.session.load(std::memory_order_acquire);
-  if (session == nullptr) return;
-  session->header->foreign_step_mark_count.fetch_add(1, std::memory_order_relaxed);
+  if (session != nullptr) CountForeignMark(session);
+}
+
+// The steps of the capture that have begun.
+uint64_t StepsBegun(const Session* session) {
+  return session->step_marker != wire::kNoNameId
+             ? session->marker_count.load(std::memory_order_relaxed)
+             : StepMarkCount();
 }
 
 }  // namespace
@@ -156,6 +174,21 @@ void MarkStep() {
   if (PROFD_UNLIKELY(g_hot.session.load(std::memory_order_relaxed) != nullptr)) {
     MarkStepInCapture(step, ticks);
   }
+}
+
+void MarkStepByRange(ThreadState* thread, uint32_t name_id) {
+  // What the agent wrote before it set the flag is the marker's thread's from then on.
+  if (g_hot.flag.load(std::memory_order_acquire) == kFlagOff || thread == nullptr) return;
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr || session->step_marker != name_id) return;
+  uint32_t first = 0;
+  if (!session->marker_thread.compare_exchange_strong(first, thread->serial) &&
+      first != thread->serial) {
+    return CountForeignMark(session);
+  }
+  const uint64_t step = session->marker_count.fetch_add(1, std::memory_order_relaxed);
+  CarryOutPlan(session, thread, step, ReadTicks());
+  session->header->current_step.store(step, std::memory_order_release);
 }
 
 bool IsValidPlan(const wire::FireBody& plan) {
@@ -174,7 +207,7 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
     OpenCycle(session);
     return;
   }
-  if (plan.base_step != wire::kNextStep && IsTooLate(plan, plan.base_step, StepMarkCount())) {
+  if (plan.base_step != wire::kNextStep && IsTooLate(plan, plan.base_step, StepsBegun(session))) {
     session->SetPhase(Phase::kMissed);
     return;
   }
@@ -182,12 +215,14 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
   // the two has moved the phase on already.
   session->has_plan.store(1, std::memory_order_release);
   session->LeaveArmed();
+  // From here on the marker's thread moves the windows, so this comes last.
+  if (session->step_marker != wire::kNoNameId) OpenCycle(session);
 }
 
 void EndPlan(Session* session, uint64_t ticks) {
   if (session->window_open) {
     const bool by_time = session->plan.active_steps == 0;
-    const uint64_t marks = StepMarkCount();
+    const uint64_t marks = StepsBegun(session);
     CloseWindow(session, by_time || marks == 0 ? wire::kNextStep : marks - 1, ticks);
   }
   session->cycle_open = false;

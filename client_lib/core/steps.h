@@ -13,7 +13,15 @@
 // The mark that ends a window is written to it before the flag goes off, and again to the
 // window that begins there, if one does.
 //
-// Threads: MarkStep() any; the rest on the agent thread.
+// A capture may name a range whose begins are its steps (Session.step_marker), for programs
+// that mark none. They count from 0 in that capture alone: the status page and
+// profd_step_count() know nothing of them, and profd_step() moves none of its windows.
+//
+//   FIRE   0      1      2      3      4      begins of the range on its first thread
+//    │wait │warmup│ active│ active│             base 0, warmup 1, active 2
+//    n     n      n       n       0      0    flag
+//
+// Threads: MarkStep(), MarkStepByRange() any; the rest on the agent thread.
 #ifndef PROFD_CLIENT_LIB_CORE_STEPS_H_
 #define PROFD_CLIENT_LIB_CORE_STEPS_H_
 
@@ -24,10 +32,15 @@
 namespace profd::client {
 
 struct Session;
+struct ThreadState;
 
 // The start of a new step, if the calling thread is the step thread (the first that calls
 // this); else a foreign mark, which is counted and moves nothing.
 void MarkStep();
+
+// A range `name_id` begins on the calling thread, inside a write of it: a step, if that is
+// how the capture counts them. To be called while HotState.detour says kDetourMarker.
+void MarkStepByRange(ThreadState* thread, uint32_t name_id);
 
 // Whether `plan` is one that the library can carry out.
 bool IsValidPlan(const wire::FireBody& plan);

@@ -23,6 +23,8 @@ namespace profd::client {
 // Most threads alive at once that can record; further ones count kDropNoThreadState.
 inline constexpr uint32_t kMaxThreads = 65536;
 inline constexpr uint32_t kMaxThreadNameBytes = 63;
+// Most spans that one thread ended and that overlap; more count kDropTooDeep.
+inline constexpr uint32_t kMaxLanes = 8;
 
 struct alignas(64) ThreadState {
   std::atomic<uint32_t> busy;  // 1: inside a write.
@@ -45,6 +47,8 @@ struct alignas(64) ThreadState {
   std::atomic<uint32_t> next_free;
   uint32_t name_length;
   char name[kMaxThreadNameBytes + 1];  // As the program gave it; else empty.
+
+  uint64_t lane_ends[kMaxLanes];  // When the last span on each ended, in this epoch; 0: none.
 
   // Open ranges of a thread that found no chunk. Each is a drop unless it ends in a chunk.
   std::atomic<uint32_t> fallback_depth;

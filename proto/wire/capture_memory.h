@@ -149,7 +149,7 @@ struct OpenRange {
   uint64_t start_ticks;
   uint32_t name_id;
   uint16_t category;  // RangeCategory
-  uint16_t reserved;
+  uint16_t reserved;  // The writer's own; readers ignore it.
 };
 static_assert(sizeof(OpenRange) == 16);
 

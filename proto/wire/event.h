@@ -69,11 +69,16 @@ enum class EventKind : uint8_t {
 inline constexpr uint8_t kEventFlagFree = 1 << 0;       // MemoryEvent: a free, not an allocation.
 inline constexpr uint8_t kEventFlagTruncated = 1 << 1;  // RangeEvent: cut at the window's edge.
 
+// From here on EventHeader.thread is no thread but a lane: a track of its own for ranges that
+// would not nest on a thread, such as one begun on one thread and ended on another. Those of
+// one lane do not overlap. Its ThreadNameEvent says whose it is. No kernel has such thread ids.
+inline constexpr uint32_t kFirstLane = 1u << 30;
+
 struct EventHeader {
   uint16_t size_bytes;  // Of the whole record; a multiple of 8 in [8, 4096].
   uint8_t kind;         // EventKind
   uint8_t flags;
-  uint32_t thread;  // 0: the thread of the chunk. Else the OS thread id it happened on.
+  uint32_t thread;  // 0: the thread of the chunk. Else the OS thread id it happened on, or lane.
 };
 static_assert(sizeof(EventHeader) == 8);
 

@@ -48,6 +48,8 @@ void Parent::Tell(char message) { Write(out_, message); }
 // The test has the deadline, and takes its children with it.
 void Parent::Await(char message) { Require(Read(in_, -1), message); }
 
+char Parent::Next() { return Read(in_, -1); }
+
 Child::Child(const std::string& socket_directory, const std::function<void(Parent&)>& body) {
   int to_child[2];
   int to_parent[2];

@@ -32,6 +32,7 @@ class Parent {
   Parent(int in, int out) : in_(in), out_(out) {}
   void Tell(char message);
   void Await(char message);
+  char Next();  // Whatever comes.
 
  private:
   const int in_;

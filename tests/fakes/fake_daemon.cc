@@ -228,7 +228,7 @@ void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
       case wire::EventKind::kRange: {
         const auto event = RecordAs<wire::RangeEvent>(record, header.size_bytes);
         into->ranges.push_back({NameOf(event.name_id), event.start_ticks, event.duration_ticks,
-                                event.depth, event.category, serial, chunk.window});
+                                event.depth, event.category, serial, chunk.window, header.thread});
         break;
       }
       case wire::EventKind::kStep: {
@@ -251,7 +251,9 @@ void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
         break;
       case wire::EventKind::kThreadName: {
         const auto event = RecordAs<wire::ThreadNameEvent>(record, header.size_bytes);
-        into->thread_names[serial].push_back(NameOf(event.name_id));
+        auto& names =
+            header.thread == 0 ? into->thread_names[serial] : into->lane_names[header.thread];
+        names.push_back(NameOf(event.name_id));
         break;
       }
       default:
@@ -324,11 +326,22 @@ void FakeTarget::SendWelcome(uint16_t version) {
 }
 
 std::unique_ptr<FakeCapture> FakeTarget::Arm(uint64_t memory_bytes) {
+  return ArmByMarker("", memory_bytes);
+}
+
+std::unique_ptr<FakeCapture> FakeTarget::ArmByMarker(const std::string& step_marker,
+                                                     uint64_t memory_bytes) {
   auto capture = std::make_unique<FakeCapture>(*this, next_capture_++, memory_bytes);
   const wire::ArmBody arm{.capture_number = capture->number(),
                           .memory_bytes = memory_bytes,
                           .prefault_bytes = 2u << 20};
-  Send(wire::FrameType::kArm, arm, capture->fd());
+  std::string body(reinterpret_cast<const char*>(&arm), sizeof(arm));
+  if (!step_marker.empty()) {
+    const wire::FieldHeader field{static_cast<uint16_t>(wire::FieldTag::kStepMarker),
+                                  static_cast<uint16_t>(step_marker.size())};
+    body.append(reinterpret_cast<const char*>(&field), sizeof(field)).append(step_marker);
+  }
+  SendBytes(wire::FrameType::kArm, body.data(), body.size(), capture->fd());
   const auto armed = Expect(wire::FrameType::kArmed).As<wire::ArmedBody>();
   Require(armed.capture_number == capture->number(), "ARMED of another capture");
   return capture;

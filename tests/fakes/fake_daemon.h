@@ -41,6 +41,7 @@ struct CaptureContents {
     uint32_t category;
     uint32_t thread_serial;
     uint32_t window;
+    uint32_t lane;  // EventHeader.thread; 0: on the thread itself.
   };
   struct Step {
     uint64_t step;
@@ -77,6 +78,7 @@ struct CaptureContents {
   std::vector<OpenRange> open_ranges;
   std::vector<Window> windows;
   std::map<uint32_t, std::vector<std::string>> thread_names;  // By thread serial.
+  std::map<uint32_t, std::vector<std::string>> lane_names;    // By EventHeader.thread.
   std::map<uint32_t, uint32_t> os_threads;                    // By thread serial.
   uint64_t drops[wire::kDropCauseCount] = {};
   uint64_t warmup_drops[wire::kDropCauseCount] = {};
@@ -168,6 +170,9 @@ class FakeTarget {
 
   // Arms a capture and waits for ARMED.
   std::unique_ptr<FakeCapture> Arm(uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
+  // The same, with steps that are the begins of range `step_marker`.
+  std::unique_ptr<FakeCapture> ArmByMarker(
+      const std::string& step_marker, uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
 
   // One frame with `body` behind its header, and `file` unless it is -1.
   void SendBytes(wire::FrameType type, const void* body, size_t body_bytes, int file = -1);
