@@ -95,18 +95,11 @@ uint32_t RangePaths::Child(uint32_t parent, uint32_t name) {
   const auto next = static_cast<uint32_t>(nodes_.size());
   const auto [at, inserted] = children_.try_emplace(uint64_t{parent} << 32 | name, next);
   if (inserted) {
-    nodes_.push_back({name, parent, nodes_[parent].depth + 1, HasOnPath(parent, name)});
+    nodes_.push_back({name, parent, nodes_[parent].depth + 1});
     last_child_.push_back(kNone);
   }
   last_child_[parent] = at->second;
   return at->second;
-}
-
-bool RangePaths::HasOnPath(uint32_t path, uint32_t name) const {
-  for (; path != kNone; path = nodes_[path].parent) {
-    if (nodes_[path].name == name) return true;
-  }
-  return false;
 }
 
 absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reader) {

@@ -55,8 +55,6 @@ class RangePaths {
   size_t size() const { return nodes_.size(); }  // Paths are below it.
 
  private:
-  bool HasOnPath(uint32_t path, uint32_t name) const;
-
   std::vector<Node> nodes_ = std::vector<Node>(1);
   absl::flat_hash_map<uint64_t, uint32_t> children_;             // (parent, name) -> path
   std::vector<uint32_t> last_child_ = std::vector<uint32_t>(1);  // By parent; 0: none yet.

@@ -10,6 +10,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/gpu_attribution.h"
+#include "daemon/report/op_device.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/step_lookup.h"
 
@@ -169,6 +171,34 @@ class StepTotals {
   Map totals_;
 };
 
+// What the API calls directly in each range took, of one thread's ranges in order of their end.
+class ApiTimes {
+ public:
+  explicit ApiTimes(std::span<const GpuAttribution::Call> calls) : calls_(calls), sweep_(calls) {}
+
+  // Takes it from the self times of the batch's ranges, whose children they are.
+  void Subtract(const RangeBatch& batch, std::span<uint64_t> self) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      int64_t end_ns = 0;
+      if (__builtin_add_overflow(batch.start_ns[i], batch.duration_ns[i], &end_ns)) continue;
+      uint64_t calls_ns = 0;
+      sweep_.EndRange(batch.start_ns[i], end_ns, [&](size_t call) {
+        calls_ns += static_cast<uint64_t>(DurationOf(calls_[call]));
+      });
+      self[i] -= std::min(self[i], calls_ns);
+      if (batch.depth[i] == 0) sweep_.EndOutermost();
+    }
+  }
+
+  static int64_t DurationOf(const GpuAttribution::Call& call) {
+    return call.end_ns - call.start_ns;
+  }
+
+ private:
+  const std::span<const GpuAttribution::Call> calls_;
+  CallSweep sweep_;
+};
+
 class OpSummary {
  public:
   OpSummary(store::CaptureReader& reader, const OpOptions& options)
@@ -183,11 +213,12 @@ class OpSummary {
   absl::Status Read(const std::optional<StepRecord>& only) {
     uint32_t columns = store::kRangeDuration | store::kRangeName | store::kRangeDepth;
     store::TimeFilter filter;
+    only_ = only;
+    if (reader_.gpu_row_count() > 0) RETURN_IF_ERROR(ReadGpu());
     if (only.has_value()) {
-      only_ = only;
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
-    if (exact_ || by_step_ || only.has_value()) columns |= store::kRangeStart;
+    if (exact_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= store::kRangeStart;
     return reader_.ForEachRange(columns, filter, [&](const RangeBatch& batch) {
       AddBatch(batch);
       return absl::OkStatus();
@@ -197,23 +228,30 @@ class OpSummary {
   // One row per name (and step).
   std::vector<OpRow> TakeRows() {
     std::vector<OpRow> rows;
+    std::vector<RowKey> keys;  // Of the same positions.
+    const auto add = [&](uint32_t name, int64_t step, const Totals& totals) {
+      rows.push_back(RowOf(name, step, totals));
+      if (device_.has_value()) keys.emplace_back(name, step);
+    };
     for (uint32_t name = 0; name < by_name_.size(); ++name) {
       if (first_id_[name] != name) by_name_[first_id_[name]].Add(by_name_[name]);
     }
     for (uint32_t name = 0; name < by_name_.size(); ++name) {
-      if (first_id_[name] == name && by_name_[name].calls > 0) {
-        rows.push_back(RowOf(name, -1, by_name_[name]));
-      }
+      if (first_id_[name] == name && by_name_[name].calls > 0) add(name, -1, by_name_[name]);
     }
     for (const auto& [key, totals] : by_step_totals_.All()) {
-      const auto& [name, position] = key;
-      rows.push_back(RowOf(
-          name, position == StepLookup::kNone ? -1 : lookup_.steps()[position].index, totals));
+      add(static_cast<uint32_t>(key.first), IndexOfStep(key.second), totals);
     }
+    if (device_.has_value()) AddDeviceTo(keys, rows);
     return rows;
   }
 
+  // nullptr: a capture without GPU.
+  const OpDevice* device() const { return device_.has_value() ? &*device_ : nullptr; }
+
  private:
+  using RowKey = std::pair<uint32_t, int64_t>;  // Name and number of the step; -1: none.
+
   // From the step's start to the last end of a range that begins in it: all that these
   // ranges enclose lies there.
   absl::StatusOr<store::TimeFilter> SpanOfOnly() {
@@ -252,6 +290,46 @@ class OpSummary {
             .max_ns = totals.max_ns};
   }
 
+  // Calls of the API are rows, too; what the GPU did is summed by the ranges around them.
+  absl::Status ReadGpu() {
+    ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_));
+    for (const GpuAttribution::Call& call : gpu_->calls()) {
+      if (only_.has_value() && !BeginsInOnly(call.start_ns)) continue;
+      const int64_t duration_ns = ApiTimes::DurationOf(call);
+      const auto self_ns = static_cast<uint64_t>(duration_ns);
+      if (by_step_) {
+        by_step_totals_.Add(call.step < 0 ? StepLookup::kNone : static_cast<size_t>(call.step),
+                            call.name, duration_ns, self_ns);
+      } else {
+        by_name_[call.name].Add(duration_ns, self_ns);
+      }
+    }
+    OpDevice::Options options = {.by_step = by_step_};
+    if (only_.has_value()) options.step = only_->index;
+    device_.emplace(*gpu_, first_id_, options);
+    return device_->Read(reader_);
+  }
+
+  // A range that began in another step than the launches it held has a row of no calls there.
+  void AddDeviceTo(std::span<const RowKey> keys, std::vector<OpRow>& rows) const {
+    absl::flat_hash_map<RowKey, size_t> row_of;
+    for (size_t i = 0; i < keys.size(); ++i) row_of.emplace(keys[i], i);
+    for (const OpDevice::Row& device : device_->rows()) {
+      const int64_t step =
+          IndexOfStep(device.step < 0 ? StepLookup::kNone : static_cast<size_t>(device.step));
+      const auto [at, inserted] = row_of.try_emplace({device.name, step}, rows.size());
+      if (inserted) rows.push_back(RowOf(device.name, step, {}));
+      OpRow& row = rows[at->second];
+      row.self_device_ns = static_cast<int64_t>(device.self_ns);
+      row.device_total_ns = static_cast<int64_t>(device.total_ns);
+      row.busy_device_ns = static_cast<int64_t>(device.busy_ns);
+    }
+  }
+
+  int64_t IndexOfStep(size_t position) const {
+    return position == StepLookup::kNone ? -1 : lookup_.steps()[position].index;
+  }
+
   static int64_t EndOf(int64_t start_ns, int64_t duration_ns) {
     int64_t end_ns = 0;
     return __builtin_add_overflow(start_ns, duration_ns, &end_ns) ? store::TimeFilter().end_ns
@@ -260,7 +338,9 @@ class OpSummary {
 
   void AddBatch(const RangeBatch& batch) {
     if (self_.size() < batch.size) self_.resize(batch.size);
-    SelfTimesOf(batch.thread).Compute(batch, std::span(self_).first(batch.size));
+    const auto self = std::span(self_).first(batch.size);
+    SelfTimesOf(batch.thread).Compute(batch, self);
+    if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
     if (by_step_) {
       AddByStep(batch);
     } else if (only_.has_value()) {
@@ -306,6 +386,13 @@ class OpSummary {
     return *times;
   }
 
+  ApiTimes& ApiTimesOf(uint32_t thread) {
+    if (thread >= api_times_.size()) api_times_.resize(thread + 1);
+    std::optional<ApiTimes>& times = api_times_[thread];
+    if (!times.has_value()) times.emplace(gpu_->CallsOf(thread));
+    return *times;
+  }
+
   store::CaptureReader& reader_;
   const bool by_step_;
   const bool exact_;
@@ -316,7 +403,16 @@ class OpSummary {
   const std::vector<uint32_t> first_id_;
   std::vector<Totals> by_name_;
   StepTotals by_step_totals_;
+  // Of captures with GPU.
+  std::optional<GpuAttribution> gpu_;
+  std::optional<OpDevice> device_;
+  std::vector<std::optional<ApiTimes>> api_times_;  // By thread.
 };
+
+double AverageOf(const OpRow& row) {
+  return row.calls == 0 ? 0
+                        : static_cast<double>(row.cpu_total_ns) / static_cast<double>(row.calls);
+}
 
 // a comes before b, as far as `sort` can tell.
 bool ComesBefore(OpSort sort, const OpRow& a, const OpRow& b) {
@@ -328,8 +424,7 @@ bool ComesBefore(OpSort sort, const OpRow& a, const OpRow& b) {
     case OpSort::kCalls:
       return a.calls > b.calls;
     case OpSort::kAverage:
-      return static_cast<double>(a.cpu_total_ns) / static_cast<double>(a.calls) >
-             static_cast<double>(b.cpu_total_ns) / static_cast<double>(b.calls);
+      return AverageOf(a) > AverageOf(b);
     case OpSort::kMax:
       return a.max_ns > b.max_ns;
     case OpSort::kName:
@@ -398,6 +493,11 @@ absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptio
   uint64_t self_total = 0;
   for (const OpRow& row : table.rows) self_total += static_cast<uint64_t>(row.self_cpu_ns);
   table.self_cpu_total_ns = static_cast<int64_t>(self_total);
+  if (const OpDevice* device = summary.device()) {
+    table.has_device = true;
+    table.self_device_total_ns = static_cast<int64_t>(device->total_ns());
+    table.unattributed_device_ns = static_cast<int64_t>(device->unattributed_ns());
+  }
   SortRows(options.sort, table.rows);
   if (options.limit > 0 && table.row_count > options.limit) {
     table.rows.resize(static_cast<size_t>(options.limit));

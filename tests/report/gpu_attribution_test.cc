@@ -117,17 +117,6 @@ TEST_F(GpuAttributionTest, TheSamePathIsOneNodeHoweverOftenItRuns) {
   EXPECT_EQ(attribution.Find(50)->range_start_ns, 4910);
 }
 
-TEST_F(GpuAttributionTest, ANameThatIsOnItsOwnPathIsMarked) {
-  reader_.Range(main_, "f", 0, 100).Range(main_, "g", 10, 90).Range(main_, "f", 20, 80);
-  Launch(main_, 30, 1);
-  const GpuAttribution attribution = Build();
-  const RangePaths& paths = attribution.paths();
-  const uint32_t inner = attribution.Find(1)->path;
-  EXPECT_TRUE(paths[inner].repeats);
-  EXPECT_FALSE(paths[paths[inner].parent].repeats);
-  EXPECT_EQ(paths[inner].depth, 3u);
-}
-
 TEST_F(GpuAttributionTest, TheStepIsTheOneThatTheCallBeganIn) {
   reader_.Step(10, 0, 100).Step(11, 100, 100);
   Launch(main_, 99, 1);
