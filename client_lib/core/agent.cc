@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,6 +15,7 @@
 
 #include "client_lib/core/capture_listener.h"
 #include "client_lib/core/connection.h"
+#include "client_lib/core/gpu_part.h"
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/metadata.h"
@@ -46,6 +48,12 @@ constexpr uint64_t kSteadyConnectionNs = 5'000'000'000;
 constexpr uint32_t kQuiesceTimeoutMs = 1000;
 constexpr uint64_t kPrefaultSliceBytes = 1u << 20;
 constexpr int kLongestFillWaitMs = 512;
+constexpr uint64_t kNsPerMs = 1'000'000;
+// For an ARM that names no limit: a first attach to CUPTI may take 15 s.
+constexpr uint64_t kGpuArmTimeoutMs = 60'000;
+constexpr uint64_t kArmingPeriodNs = 1'000'000'000;
+// The GPU thread's own limits add up to less, so only a CUPTI that hangs takes this long.
+constexpr uint64_t kGpuDrainTimeoutNs = 8'000'000'000;
 
 constinit std::atomic<int> g_wake_fd{-1};
 constinit std::atomic<bool> g_waiting_to_connect{false};
@@ -60,6 +68,21 @@ constinit uint32_t g_stuck_writers = 0;
 constinit bool g_draining = false;  // STOP came.
 constinit int g_fill_wait_ms = 1;   // See PrefaultSlice().
 constinit uint64_t g_sent_metadata = 0;
+
+// What the daemon asked for and gets its answer to when the GPU's part is ready.
+struct GpuWait {
+  enum class For { kNothing, kArm, kDrain };
+  For what;
+  bool has_started;  // kArm: the GPU's part has been started.
+  bool in_use;       // The capture has a GPU part, armed or not.
+  uint32_t request_id;
+  uint64_t begin_ns;
+  uint64_t deadline_ns;
+  uint64_t next_report_ns;
+  wire::ArmBody arm;
+};
+constinit GpuWait g_gpu{};
+
 constinit FrameBuilder* g_frame = nullptr;
 
 enum class Next { kGoOn, kDisconnect };
@@ -108,9 +131,19 @@ void StopRecording() {
   g_draining = true;
 }
 
+// The GPU's part writes to the daemon's memory no more.
+void ParkGpu() {
+  g_gpu.what = GpuWait::For::kNothing;
+  if (!g_gpu.in_use) return;
+  g_gpu.in_use = false;
+  gpu_part::LeaveSession();
+  g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
+}
+
 void DropSession() {
   if (g_session == nullptr) return;
   if (!g_draining) StopRecording();
+  ParkGpu();
   if (g_stuck_writers != 0) g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
   if (g_stuck_writers == 0) {
     g_session->Unmap();
@@ -147,13 +180,131 @@ Next OnRefuse(const ReceivedFrame& frame) {
   return Next::kDisconnect;
 }
 
-Next SendArmFailed(const ReceivedFrame& frame, uint64_t capture_number,
-                   wire::ArmFailedReason reason) {
-  Log(LogLevel::kWarning, "capture %llu: not armed (reason %u)",
-      static_cast<unsigned long long>(capture_number), static_cast<uint32_t>(reason));
-  g_frame->Begin(FrameType::kArmFailed, frame.header.request_id,
+Next SendArmFailed(uint32_t request_id, uint64_t capture_number, wire::ArmFailedReason reason,
+                   const char* text = "") {
+  Log(LogLevel::kWarning, "capture %llu: not armed (reason %u) %s",
+      static_cast<unsigned long long>(capture_number), static_cast<uint32_t>(reason), text);
+  g_frame->Begin(FrameType::kArmFailed, request_id,
                  wire::ArmFailedBody{capture_number, static_cast<uint32_t>(reason), 0});
+  if (text[0] != '\0') g_frame->AddField(wire::FieldTag::kText, text, strlen(text));
   return SendFrame();
+}
+
+Next SendArmed(uint32_t request_id) {
+  g_capture_count.fetch_add(1, std::memory_order_relaxed);
+  g_frame->Begin(FrameType::kArmed, request_id,
+                 wire::ArmedBody{g_session->capture_number, StepMarkCount()});
+  return SendFrame();
+}
+
+Next SendDrained(uint32_t request_id) {
+  g_frame->Begin(FrameType::kDrained, request_id,
+                 wire::DrainedBody{g_session->capture_number, g_stuck_writers, 0});
+  return SendFrame();
+}
+
+Next FailGpuArm(wire::ArmFailedReason reason, const char* text) {
+  const uint64_t capture_number = g_session->capture_number;
+  DropSession();
+  return SendArmFailed(g_gpu.request_id, capture_number, reason, text);
+}
+
+Next ReportArming(uint64_t now_ns) {
+  if (now_ns < g_gpu.next_report_ns) return Next::kGoOn;
+  g_gpu.next_report_ns = now_ns + kArmingPeriodNs;
+  char text[128];
+  const int length =
+      snprintf(text, sizeof(text), "%s, %llu s", gpu_part::Stage(),
+               static_cast<unsigned long long>((now_ns - g_gpu.begin_ns) / (1000 * kNsPerMs)));
+  g_frame->Begin(FrameType::kArming, 0, wire::ArmingBody{g_session->capture_number});
+  if (length > 0) g_frame->AddField(wire::FieldTag::kText, text, strlen(text));
+  return SendFrame();
+}
+
+Next CheckGpuArm(uint64_t now_ns) {
+  if (!g_gpu.has_started) {
+    if (gpu_part::IsStuck()) {
+      return FailGpuArm(wire::ArmFailedReason::kGpuTimeout,
+                        "CUPTI has not come back from an earlier capture; the GPU can be traced "
+                        "again when the program has been restarted");
+    }
+    // The last capture's thread may still be putting CUPTI back in order.
+    g_gpu.has_started = gpu_part::Start(g_session, g_gpu.arm);
+  }
+  if (g_gpu.has_started) {
+    switch (gpu_part::GetState()) {
+      case gpu_part::State::kArmed:
+      case gpu_part::State::kDrained:
+        g_gpu.what = GpuWait::For::kNothing;
+        return SendArmed(g_gpu.request_id);
+      case gpu_part::State::kFailed:
+        return FailGpuArm(gpu_part::FailureReason(), gpu_part::FailureText());
+      case gpu_part::State::kNone:
+      case gpu_part::State::kArming:
+        break;
+    }
+  }
+  if (now_ns < g_gpu.deadline_ns) return ReportArming(now_ns);
+  char text[192];
+  snprintf(text, sizeof(text),
+           "CUPTI did not answer within %llu s (%s); try again, with a longer limit if the node is "
+           "busy",
+           static_cast<unsigned long long>((now_ns - g_gpu.begin_ns) / (1000 * kNsPerMs)),
+           gpu_part::Stage());
+  return FailGpuArm(wire::ArmFailedReason::kGpuTimeout, text);
+}
+
+// The last word on a GPU whose own thread cannot say it any more.
+void WriteAbandonedStatus() {
+  wire::GpuStatusEvent status{};
+  status.header = {sizeof(status), static_cast<uint8_t>(wire::EventKind::kGpuStatus), 0, 0};
+  status.flags = wire::kGpuStatusAbandoned;
+  WriteBehindWindow(g_session, &status, sizeof(status));
+}
+
+Next CheckGpuDrain(uint64_t now_ns) {
+  if (gpu_part::GetState() != gpu_part::State::kDrained) {
+    if (now_ns < g_gpu.deadline_ns) return Next::kGoOn;
+    Log(LogLevel::kError, "CUPTI hangs (%s); its part of the capture is given up",
+        gpu_part::Stage());
+    ParkGpu();
+    WriteAbandonedStatus();
+  }
+  g_gpu.what = GpuWait::For::kNothing;
+  return SendDrained(g_gpu.request_id);
+}
+
+Next CheckGpu() {
+  if (g_gpu.what == GpuWait::For::kNothing) return Next::kGoOn;
+  const uint64_t now_ns = wire::ReadMonotonicNs();
+  return g_gpu.what == GpuWait::For::kArm ? CheckGpuArm(now_ns) : CheckGpuDrain(now_ns);
+}
+
+// How long poll() may wait for the GPU's part; -1: for ever, it wakes the agent itself.
+int GpuWaitMs() {
+  if (g_gpu.what == GpuWait::For::kNothing) return -1;
+  const uint64_t now_ns = wire::ReadMonotonicNs();
+  uint64_t until_ns = g_gpu.deadline_ns;
+  if (g_gpu.what == GpuWait::For::kArm) {
+    if (!g_gpu.has_started) return 5;
+    if (g_gpu.next_report_ns < until_ns) until_ns = g_gpu.next_report_ns;
+  }
+  return until_ns <= now_ns ? 0 : static_cast<int>((until_ns - now_ns) / kNsPerMs) + 1;
+}
+
+Next ArmGpu(uint32_t request_id, const wire::ArmBody& arm) {
+  const uint64_t now_ns = wire::ReadMonotonicNs();
+  const uint64_t timeout_ms =
+      arm.gpu_arm_timeout_ms != 0 ? arm.gpu_arm_timeout_ms : kGpuArmTimeoutMs;
+  g_gpu = {.what = GpuWait::For::kArm,
+           .has_started = false,
+           .in_use = true,
+           .request_id = request_id,
+           .begin_ns = now_ns,
+           .deadline_ns = now_ns + timeout_ms * kNsPerMs,
+           .next_report_ns = now_ns + kArmingPeriodNs,
+           .arm = arm};
+  return CheckGpu();
 }
 
 // Before anybody can see the session.
@@ -175,11 +326,12 @@ Next OnArm(const ReceivedFrame& frame) {
   if (!frame.Read(&arm)) return Violation("a short ARM");
   if (arm.capture_number == 0) return Violation("ARM of capture 0");
   if (g_session != nullptr) {
-    return SendArmFailed(frame, arm.capture_number, wire::ArmFailedReason::kBusy);
+    return SendArmFailed(frame.header.request_id, arm.capture_number, wire::ArmFailedReason::kBusy);
   }
   Session* session = NewSession();
   if (session == nullptr || frame.fd < 0 || !session->Open(frame.fd, arm)) {
-    return SendArmFailed(frame, arm.capture_number, wire::ArmFailedReason::kMemory);
+    return SendArmFailed(frame.header.request_id, arm.capture_number,
+                         wire::ArmFailedReason::kMemory);
   }
   g_session = session;
   session->Prefault(arm.prefault_bytes);
@@ -191,10 +343,10 @@ Next OnArm(const ReceivedFrame& frame) {
   g_hot.session.store(session, std::memory_order_seq_cst);
   session->PublishAllNames();
   TellCaptureListener();
-  g_capture_count.fetch_add(1, std::memory_order_relaxed);
-  g_frame->Begin(FrameType::kArmed, frame.header.request_id,
-                 wire::ArmedBody{arm.capture_number, StepMarkCount()});
-  return SendFrame();
+  if (arm.gpu_mode == static_cast<uint32_t>(wire::GpuMode::kOff)) {
+    return SendArmed(frame.header.request_id);
+  }
+  return ArmGpu(frame.header.request_id, arm);
 }
 
 Next OnFire(const ReceivedFrame& frame) {
@@ -206,6 +358,7 @@ Next OnFire(const ReceivedFrame& frame) {
   }
   if (!IsValidPlan(plan)) return Violation("FIRE with a plan out of bounds");
   StartPlan(g_session, plan);
+  if (g_gpu.in_use) gpu_part::OnPlan();
   return Next::kGoOn;
 }
 
@@ -216,9 +369,17 @@ Next OnStop(const ReceivedFrame& frame) {
     return Next::kGoOn;
   }
   if (!g_draining) StopRecording();
-  g_frame->Begin(FrameType::kDrained, frame.header.request_id,
-                 wire::DrainedBody{stop.capture_number, g_stuck_writers, 0});
-  return SendFrame();
+  if (!g_gpu.in_use || !g_gpu.has_started) {
+    g_gpu.what = GpuWait::For::kNothing;
+    return SendDrained(frame.header.request_id);
+  }
+  if (g_gpu.what != GpuWait::For::kDrain) {
+    g_gpu.what = GpuWait::For::kDrain;
+    g_gpu.deadline_ns = wire::ReadMonotonicNs() + kGpuDrainTimeoutNs;
+  }
+  g_gpu.request_id = frame.header.request_id;
+  gpu_part::RequestStop();
+  return CheckGpu();
 }
 
 Next OnRelease(const ReceivedFrame& frame) {
@@ -291,12 +452,16 @@ void Serve() {
   while (next == Next::kGoOn) {
     pollfd waited[] = {{g_connection.fd(), POLLIN, 0},
                        {g_wake_fd.load(std::memory_order_relaxed), POLLIN, 0}};
-    if (poll(waited, 2, prefault_wait_ms) < 0 && errno != EINTR) return;
+    const int gpu_wait_ms = GpuWaitMs();
+    const bool gpu_first =
+        gpu_wait_ms >= 0 && (prefault_wait_ms < 0 || gpu_wait_ms < prefault_wait_ms);
+    if (poll(waited, 2, gpu_first ? gpu_wait_ms : prefault_wait_ms) < 0 && errno != EINTR) return;
     if (waited[1].revents != 0) {
       DrainWakeUps();
       if (g_connected.load(std::memory_order_relaxed)) next = SendMetadataIfChanged();
     }
     if (next == Next::kGoOn && waited[0].revents != 0) next = ReceiveAll();
+    if (next == Next::kGoOn) next = CheckGpu();
     if (next == Next::kGoOn) prefault_wait_ms = PrefaultSlice();
   }
 }
@@ -401,6 +566,8 @@ void WakeAgentToConnect() {
   if (g_waiting_to_connect.exchange(false, std::memory_order_seq_cst)) Wake();
 }
 
+void WakeAgentForGpu() { Wake(); }
+
 bool AgentIsConnected() { return g_connected.load(std::memory_order_acquire); }
 bool AgentWasRegistered() { return g_was_registered.load(std::memory_order_relaxed); }
 uint64_t ArmedCaptureCount() { return g_capture_count.load(std::memory_order_relaxed); }
@@ -417,6 +584,8 @@ void AgentResetInChild() {
   g_stuck_writers = 0;
   g_draining = false;
   g_sent_metadata = 0;
+  g_gpu = {};
+  gpu_part::ResetInChild();
 }
 
 }  // namespace profd::client

@@ -23,6 +23,9 @@ void WakeAgent();
 // Ends the wait for the next try to connect, if the agent is in one.
 void WakeAgentToConnect();
 
+// The GPU's part of a capture has got somewhere. Any thread.
+void WakeAgentForGpu();
+
 bool AgentIsConnected();
 // Whether a daemon has welcomed this process at some time.
 bool AgentWasRegistered();

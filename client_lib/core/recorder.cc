@@ -125,10 +125,7 @@ Entry EnterEpoch(ThreadState* thread, Session** session) {
   if (thread->session_serial == (*session)->serial) {
     (*session)->FinishChunk(thread);
   } else {
-    thread->session_serial = (*session)->serial;
-    thread->next_sequence = 0;
-    // A state from before a bare clone() still has the parent's.
-    thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
+    (*session)->Adopt(thread);
   }
   thread->ForgetChunk();
   memset(thread->lane_ends, 0, sizeof(thread->lane_ends));
@@ -247,6 +244,22 @@ void SetThreadName(const char* name) {
   event.header = HeaderOf(EventKind::kThreadName, sizeof(event));
   event.name_id = session->EventNameId(name_id);
   if (!Append(session, thread, event)) session->CountDrop(wire::kDropNoChunk);
+}
+
+void WriteBehindWindow(Session* session, const void* event, uint32_t bytes) {
+  ThreadState* thread = CurrentThreadOrNew();
+  if (thread == nullptr) return session->CountLateDrops(1);
+  WriteGuard guard(thread);
+  session->Adopt(thread);
+  if (session->TakeChunk(thread)) {
+    memcpy(thread->data + thread->used_bytes, event, bytes);
+    thread->used_bytes += bytes;
+    thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
+  } else {
+    session->CountLateDrops(1);
+  }
+  session->FinishChunk(thread);
+  thread->ForgetChunk();
 }
 
 void LeaveCapture(ThreadState* state) {

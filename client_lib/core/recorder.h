@@ -80,6 +80,10 @@ void RecordStep(Session* session, ThreadState* thread, uint64_t step, uint64_t t
 // Remembers what the calling thread is called, and says so in the capture that runs.
 void SetThreadName(const char* name);
 
+// Writes `event` to the calling thread's own chunk of `session`, which records no more; then hands
+// the chunk over. The agent's.
+void WriteBehindWindow(Session* session, const void* event, uint32_t bytes);
+
 // The thread of `state` ends.
 void LeaveCapture(ThreadState* state);
 

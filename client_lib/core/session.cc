@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client_lib/core/given_names.h"
@@ -193,6 +194,15 @@ uint32_t Session::EventNameId(uint32_t id) {
   return wire::kOtherNameId;
 }
 
+void Session::Adopt(ThreadState* thread) {
+  thread->session_serial = serial;
+  thread->next_sequence = 0;
+  thread->epoch = kNoEpoch;
+  // A state from before a bare clone() still has the parent's.
+  thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  thread->ForgetChunk();
+}
+
 bool Session::TakeChunk(ThreadState* thread) {
   uint32_t index;
   if (!PopFreeChunk(this, &index)) {
@@ -272,7 +282,10 @@ void Session::CountDrop(wire::DropCause cause, uint64_t count) {
 void Session::CountUnhousedRanges(ThreadState* thread) {
   if (thread->fallback_depth.load(std::memory_order_relaxed) == 0) return;
   const uint32_t count = thread->fallback_depth.exchange(0, std::memory_order_acq_rel);
-  if (count == 0) return;
+  if (count != 0) CountLateDrops(count);
+}
+
+void Session::CountLateDrops(uint64_t count) {
   if (header->window_count.load(std::memory_order_relaxed) == 0) {
     header->warmup_drops[wire::kDropNoChunk].fetch_add(count, std::memory_order_relaxed);
     return;

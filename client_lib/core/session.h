@@ -47,7 +47,7 @@ struct Session {
   uint32_t step_marker;
   std::atomic<uint32_t> marker_thread;  // ThreadState.serial of its first thread; 0: none yet.
   std::atomic<uint64_t> marker_count;   // Its begins there. That thread alone counts.
-  uint64_t base_step;                   // kNextStep until the first mark of the plan.
+  std::atomic<uint64_t> base_step;      // kNextStep until the first mark of the plan.
   bool plan_begun;                      // The step thread has seen that mark.
   bool finished;                        // Ended or missed: marks have nothing more to do.
   bool cycle_open;                      // The flag is on, for cycle `window`.
@@ -80,6 +80,10 @@ struct Session {
   // The id that events may carry for `id`, counting those that become "(other)".
   uint32_t EventNameId(uint32_t id);
 
+  // The calling thread, `thread`, is about to write here for the first time. What it may have of
+  // an earlier capture is forgotten.
+  void Adopt(ThreadState* thread);
+
   // Gives `thread` a free chunk in place of its full one, or of none, and moves its open
   // ranges there. False: no chunk is free; a full one was handed over all the same, and
   // the open ranges are on the thread's own stack until it gets another.
@@ -93,6 +97,9 @@ struct Session {
 
   // Counts `count` events that were lost, in or outside a window as things are now.
   void CountDrop(wire::DropCause cause, uint64_t count = 1);
+
+  // The same for events that are written after their window, for want of a chunk.
+  void CountLateDrops(uint64_t count);
 
   // Counts the open ranges of `thread` that never had a chunk.
   void CountUnhousedRanges(ThreadState* thread);

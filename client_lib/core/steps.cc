@@ -121,14 +121,17 @@ void CarryOutPlan(Session* session, ThreadState* thread, uint64_t step, uint64_t
   if (plan.active_steps == 0) return RecordStep(session, thread, step, ticks);
   if (!session->plan_begun) {
     session->plan_begun = true;
-    if (session->base_step == wire::kNextStep) session->base_step = step;
-    if (IsTooLate(plan, session->base_step, step)) {
+    if (plan.base_step == wire::kNextStep) {
+      session->base_step.store(step, std::memory_order_relaxed);
+    }
+    if (IsTooLate(plan, session->base_step.load(std::memory_order_relaxed), step)) {
       session->finished = true;
       session->SetPhase(Phase::kMissed);
     }
   }
   if (session->finished) return;
-  const Position position = PositionOf(plan, session->base_step, step);
+  const Position position =
+      PositionOf(plan, session->base_step.load(std::memory_order_relaxed), step);
   LeaveCycle(session, thread, position, step, ticks);
   EnterCycle(session, thread, position, step, ticks);
 }
@@ -198,7 +201,7 @@ bool IsValidPlan(const wire::FireBody& plan) {
 
 void StartPlan(Session* session, const wire::FireBody& plan) {
   session->plan = plan;
-  session->base_step = plan.base_step;
+  session->base_step.store(plan.base_step, std::memory_order_relaxed);
   if (plan.active_steps == 0) {
     session->window.store(0, std::memory_order_relaxed);
     OpenWindow(session, wire::kNextStep, ReadTicks());
@@ -217,6 +220,24 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
   session->LeaveArmed();
   // From here on the marker's thread moves the windows, so this comes last.
   if (session->step_marker != wire::kNoNameId) OpenCycle(session);
+}
+
+uint64_t StepsUntilRecording(const Session& session) {
+  const auto phase = static_cast<Phase>(session.phase.load(std::memory_order_relaxed));
+  if (phase == Phase::kEnded || phase == Phase::kMissed) return kNoSteps;
+  const wire::FireBody& plan = session.plan;
+  if (plan.active_steps == 0) return 0;
+  const uint64_t marks = StepsBegun(&session);
+  uint64_t base = session.base_step.load(std::memory_order_relaxed);
+  if (base == wire::kNextStep) base = marks;
+  if (marks == 0) return base + plan.wait_steps + 1;
+  const uint64_t step = marks - 1;
+  if (step < base) return base + plan.wait_steps - step;
+  const Position position = PositionOf(plan, base, step);
+  if (position.phase == Phase::kEnded) return kNoSteps;
+  if (position.phase != Phase::kWaiting) return 0;
+  const uint64_t cycle_steps = plan.wait_steps + uint64_t{plan.warmup_steps} + plan.active_steps;
+  return base + position.cycle * cycle_steps + plan.wait_steps - step;
 }
 
 void EndPlan(Session* session, uint64_t ticks) {

@@ -48,6 +48,11 @@ bool IsValidPlan(const wire::FireBody& plan);
 // Starts to carry out `plan`, which is valid. By time, the window opens at once.
 void StartPlan(Session* session, const wire::FireBody& plan);
 
+// How many step marks are still to come before steps are recorded, warm-up or not; 0: they are
+// now; kNoSteps: never again. By time: 0. The plan must have come. Any thread.
+inline constexpr uint64_t kNoSteps = UINT64_MAX;
+uint64_t StepsUntilRecording(const Session& session);
+
 // Ends what is open at `ticks`. No thread may be inside a write any more.
 void EndPlan(Session* session, uint64_t ticks);
 

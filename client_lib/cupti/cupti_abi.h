@@ -441,6 +441,13 @@ inline constexpr size_t kOldSubscriberNameBytes = 64;
   X(ActivityEnableDriverApi, (uint32_t, uint8_t))                            \
   X(ActivityEnableLatencyTimestamps, (uint8_t))
 
+struct Functions {
+#define PROFD_CUPTI_POINTER(name, arguments) Result(*name) arguments;
+  PROFD_CUPTI_REQUIRED(PROFD_CUPTI_POINTER)
+  PROFD_CUPTI_OPTIONAL(PROFD_CUPTI_POINTER)
+#undef PROFD_CUPTI_POINTER
+};
+
 }  // namespace profd::client::cupti
 
 #endif  // PROFD_CLIENT_LIB_CUPTI_CUPTI_ABI_H_

@@ -58,7 +58,7 @@ enum class Phase : uint32_t {
   kWaiting = 2,    // Has its plan; the first warm-up or recorded step has not begun.
   kWarmup = 3,     // Recording, to be discarded.
   kRecording = 4,  // Inside a window.
-  kEnded = 5,      // The last window is over, or STOP came. Nothing more is written.
+  kEnded = 5,      // The last window is over, or STOP came. Only GPU events follow, until DRAINED.
   kMissed = 6,     // The start step had passed when FIRE came. Nothing was recorded.
 };
 

@@ -1,0 +1,379 @@
+#include "client_lib/cupti/buffer_pool.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "client_lib/core/log.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace profd::client {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+// As many as threads may want one each, and large enough to come back seldom.
+constexpr uint64_t kBuffersPerCap = 128;
+constexpr uint64_t kSmallestBufferBytes = 64u << 10;
+constexpr uint64_t kLargestBufferBytes = 4u << 20;
+constexpr uint64_t kDiscardBytes = 16u << 10;
+constexpr uint32_t kDiscardCount = 32;
+constexpr uint32_t kReserveCount = 64;
+constexpr uint32_t kBuffersAhead = 4;
+constexpr uint64_t kSmallestCapBytes = 2u << 20;
+// CUPTI may have begun a record behind the last whole one.
+constexpr uint64_t kZeroBeyondBytes = 4096;
+constexpr int kWaitForUsersMs = 200;
+
+constexpr uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+struct BufferPool::Arena {
+  struct Slot {
+    std::atomic<uint32_t> next;  // Index + 1 on a list; 0: last.
+    std::atomic<uint32_t> is_out;
+    uint64_t valid_bytes;
+  };
+
+  std::atomic<Arena*> next_left;
+  uint64_t total_bytes;
+  uint64_t buffers_offset;
+  uint64_t buffer_bytes;
+  uint32_t buffer_count;
+  uint32_t discard_count;
+  // (tag << 32) | (slot + 1); low half 0: empty. Pops race, so the tag guards against ABA.
+  alignas(64) std::atomic<uint64_t> free_buffers;
+  std::atomic<uint64_t> free_discards;
+  std::atomic<uint32_t> fresh;  // Buffers from here on were never lent nor touched.
+  std::atomic<uint32_t> free_count;
+  std::atomic<uint32_t> out;
+  std::atomic<uint64_t> out_bytes;
+  alignas(64) std::atomic<uint32_t> returned;  // Slot + 1, the latest first; taken as a whole.
+  uint32_t taken;                              // The same turned round: the earliest first.
+
+  Slot* slots() { return reinterpret_cast<Slot*>(this + 1); }
+
+  std::byte* base() { return reinterpret_cast<std::byte*>(this); }
+  uint32_t slot_count() const { return buffer_count + discard_count; }
+  bool IsDiscard(uint32_t slot) const { return slot >= buffer_count; }
+  uint64_t SizeOf(uint32_t slot) const { return IsDiscard(slot) ? kDiscardBytes : buffer_bytes; }
+  std::byte* BytesOf(uint32_t slot) {
+    const uint64_t before =
+        IsDiscard(slot) ? buffer_count * buffer_bytes + (slot - buffer_count) * kDiscardBytes
+                        : slot * buffer_bytes;
+    return base() + buffers_offset + before;
+  }
+  // The slot of a buffer that was lent; slot_count() if it is none.
+  uint32_t SlotOf(const uint8_t* buffer) {
+    const auto at = reinterpret_cast<uintptr_t>(buffer);
+    const auto first = reinterpret_cast<uintptr_t>(base()) + buffers_offset;
+    if (at < first || at >= reinterpret_cast<uintptr_t>(base()) + total_bytes) return slot_count();
+    const uint64_t offset = at - first;
+    const uint64_t all_buffers = buffer_count * buffer_bytes;
+    const uint64_t slot = offset < all_buffers
+                              ? offset / buffer_bytes
+                              : buffer_count + (offset - all_buffers) / kDiscardBytes;
+    if (slot >= slot_count()) return slot_count();
+    const auto index = static_cast<uint32_t>(slot);
+    return reinterpret_cast<uint8_t*>(BytesOf(index)) == buffer ? index : slot_count();
+  }
+
+  void Push(std::atomic<uint64_t>* list, uint32_t slot) {
+    uint64_t head = list->load(std::memory_order_relaxed);
+    uint64_t tag;
+    do {
+      slots()[slot].next.store(static_cast<uint32_t>(head), std::memory_order_relaxed);
+      tag = (head >> 32) + 1;
+    } while (
+        !list->compare_exchange_weak(head, (tag << 32) | (slot + 1), std::memory_order_acq_rel));
+  }
+  bool Pop(std::atomic<uint64_t>* list, uint32_t* slot) {
+    uint64_t head = list->load(std::memory_order_acquire);
+    while (static_cast<uint32_t>(head) != 0) {
+      const uint32_t index = static_cast<uint32_t>(head) - 1;
+      const uint64_t next = slots()[index].next.load(std::memory_order_relaxed);
+      const uint64_t tag = (head >> 32) + 1;
+      if (list->compare_exchange_weak(head, (tag << 32) | next, std::memory_order_acq_rel)) {
+        *slot = index;
+        return true;
+      }
+    }
+    return false;
+  }
+  bool TakeFresh(uint32_t* slot) {
+    uint32_t index = fresh.load(std::memory_order_relaxed);
+    do {
+      if (index >= buffer_count) return false;
+    } while (!fresh.compare_exchange_weak(index, index + 1, std::memory_order_acq_rel));
+    *slot = index;
+    return true;
+  }
+
+  static Arena* Map(uint64_t buffer_bytes, uint32_t buffer_count, uint32_t discard_count,
+                    bool keep_in_child) {
+    const uint64_t head =
+        RoundUp(sizeof(Arena) + (uint64_t{buffer_count} + discard_count) * sizeof(Slot), kPage);
+    const uint64_t total = head + buffer_count * buffer_bytes + discard_count * kDiscardBytes;
+    void* mapped = mmap(nullptr, total, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    if (!keep_in_child) madvise(mapped, total, MADV_DONTFORK);
+    auto* arena = static_cast<Arena*>(mapped);
+    arena->total_bytes = total;
+    arena->buffers_offset = head;
+    arena->buffer_bytes = buffer_bytes;
+    arena->buffer_count = buffer_count;
+    arena->discard_count = discard_count;
+    for (uint32_t i = 0; i < discard_count; ++i) {
+      arena->Push(&arena->free_discards, buffer_count + i);
+    }
+    return arena;
+  }
+};
+
+namespace {
+
+void Touch(std::byte* from, uint64_t bytes) {
+  madvise(from, bytes, MADV_HUGEPAGE);
+  if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0) return;
+  // Kernels before 5.14.
+  for (uint64_t at = 0; at < bytes; at += kPage) {
+    *reinterpret_cast<volatile char*>(from + at) = 0;
+  }
+}
+
+}  // namespace
+
+bool BufferPool::Open(uint64_t cap_bytes) {
+  SweepLeftBehind();
+  if (reserve_.load(std::memory_order_relaxed) == nullptr) {
+    Arena* reserve = Arena::Map(kPage, 0, kReserveCount, /*keep_in_child=*/true);
+    if (reserve == nullptr) return false;
+    reserve_.store(reserve, std::memory_order_release);
+  }
+  if (cap_bytes < kSmallestCapBytes) cap_bytes = kSmallestCapBytes;
+  uint64_t buffer_bytes = cap_bytes / kBuffersPerCap / kPage * kPage;
+  if (buffer_bytes < kSmallestBufferBytes) buffer_bytes = kSmallestBufferBytes;
+  if (buffer_bytes > kLargestBufferBytes) buffer_bytes = kLargestBufferBytes;
+  const uint64_t most = cap_bytes / buffer_bytes;
+  const uint64_t beside =
+      RoundUp(sizeof(Arena) + (most + kDiscardCount) * sizeof(Arena::Slot), kPage) +
+      kDiscardCount * kDiscardBytes;
+  const auto count = static_cast<uint32_t>((cap_bytes - beside) / buffer_bytes);
+  Arena* arena = Arena::Map(buffer_bytes, count, kDiscardCount, /*keep_in_child=*/false);
+  if (arena == nullptr) return false;
+  requests_.store(0, std::memory_order_relaxed);
+  peak_bytes_.store(0, std::memory_order_relaxed);
+  foreign_.store(0, std::memory_order_relaxed);
+  current_.store(arena, std::memory_order_seq_cst);
+  PopulateAhead();
+  return true;
+}
+
+void BufferPool::PopulateAhead() {
+  Arena* arena = current_.load(std::memory_order_relaxed);
+  uint32_t slot;
+  while (arena != nullptr && arena->free_count.load(std::memory_order_relaxed) < kBuffersAhead &&
+         arena->TakeFresh(&slot)) {
+    Touch(arena->BytesOf(slot), arena->buffer_bytes);
+    arena->free_count.fetch_add(1, std::memory_order_relaxed);
+    arena->Push(&arena->free_buffers, slot);
+  }
+}
+
+void* BufferPool::RequestFrom(Arena* arena, size_t* size_bytes) {
+  if (arena == nullptr) return nullptr;
+  uint32_t slot;
+  if (arena->Pop(&arena->free_buffers, &slot)) {
+    // The count may run a little behind the list; it only says when to touch more.
+    if (arena->free_count.fetch_sub(1, std::memory_order_relaxed) <= kBuffersAhead / 2) on_wake_();
+  } else if (!arena->TakeFresh(&slot) && !arena->Pop(&arena->free_discards, &slot)) {
+    return nullptr;
+  }
+  *size_bytes = arena->SizeOf(slot);
+  arena->slots()[slot].is_out.store(1, std::memory_order_relaxed);
+  arena->out.fetch_add(1, std::memory_order_acq_rel);
+  NotePeak(arena->out_bytes.fetch_add(*size_bytes, std::memory_order_relaxed) + *size_bytes);
+  return arena->BytesOf(slot);
+}
+
+void BufferPool::Request(uint8_t** buffer, size_t* size_bytes) {
+  users_.fetch_add(1, std::memory_order_seq_cst);
+  requests_.fetch_add(1, std::memory_order_relaxed);
+  void* found = RequestFrom(current_.load(std::memory_order_seq_cst), size_bytes);
+  if (found == nullptr) found = RequestFrom(reserve_.load(std::memory_order_acquire), size_bytes);
+  if (found == nullptr) {
+    // More threads than anybody thought of. A page costs less than the program.
+    found =
+        mmap(nullptr, kDiscardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) found = nullptr;
+    *size_bytes = found != nullptr ? kDiscardBytes : 0;
+    strays_.fetch_add(1, std::memory_order_relaxed);
+  }
+  users_.fetch_sub(1, std::memory_order_release);
+  *buffer = static_cast<uint8_t*>(found);
+}
+
+bool BufferPool::CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes) {
+  if (arena == nullptr) return false;
+  const uint32_t slot = arena->SlotOf(buffer);
+  if (slot == arena->slot_count()) return false;
+  // Given back twice: the second time counts for nothing.
+  if (arena->slots()[slot].is_out.exchange(0, std::memory_order_acq_rel) == 0) return true;
+  const uint64_t size = arena->SizeOf(slot);
+  arena->slots()[slot].valid_bytes = valid_bytes < size ? valid_bytes : size;
+  arena->out_bytes.fetch_sub(size, std::memory_order_relaxed);
+  uint32_t head = arena->returned.load(std::memory_order_relaxed);
+  do {
+    arena->slots()[slot].next.store(head, std::memory_order_relaxed);
+  } while (!arena->returned.compare_exchange_weak(head, slot + 1, std::memory_order_acq_rel));
+  // Behind the push: who sees none outstanding finds all of them returned.
+  arena->out.fetch_sub(1, std::memory_order_release);
+  return true;
+}
+
+void BufferPool::Complete(uint8_t* buffer, size_t valid_bytes) {
+  users_.fetch_add(1, std::memory_order_seq_cst);
+  Arena* current = current_.load(std::memory_order_seq_cst);
+  Arena* reserve = reserve_.load(std::memory_order_acquire);
+  bool known = CompleteIn(current, buffer, valid_bytes) || CompleteIn(reserve, buffer, valid_bytes);
+  for (Arena* arena = left_.load(std::memory_order_acquire); !known && arena != nullptr;
+       arena = arena->next_left.load(std::memory_order_acquire)) {
+    known = CompleteIn(arena, buffer, valid_bytes);
+  }
+  if (!known && strays_.load(std::memory_order_relaxed) == 0) {
+    foreign_.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (current == nullptr && reserve != nullptr) {
+    // Nobody else will: there is no capture.
+    Returned returned;
+    while (TakeFromReserve(&returned)) Recycle(returned);
+  }
+  users_.fetch_sub(1, std::memory_order_release);
+  if (current != nullptr) on_wake_();
+}
+
+bool BufferPool::PopReturned(Arena* arena, Returned* returned) {
+  if (arena == nullptr) return false;
+  if (arena->taken == 0) {
+    uint32_t head = arena->returned.exchange(0, std::memory_order_acq_rel);
+    while (head != 0) {
+      const uint32_t next = arena->slots()[head - 1].next.load(std::memory_order_relaxed);
+      arena->slots()[head - 1].next.store(arena->taken, std::memory_order_relaxed);
+      arena->taken = head;
+      head = next;
+    }
+  }
+  if (arena->taken == 0) return false;
+  const uint32_t slot = arena->taken - 1;
+  arena->taken = arena->slots()[slot].next.load(std::memory_order_relaxed);
+  *returned = {arena,
+               slot,
+               arena->BytesOf(slot),
+               arena->SizeOf(slot),
+               arena->slots()[slot].valid_bytes,
+               arena->IsDiscard(slot)};
+  return true;
+}
+
+bool BufferPool::TakeReturned(Returned* returned) {
+  return PopReturned(current_.load(std::memory_order_relaxed), returned) ||
+         TakeFromReserve(returned);
+}
+
+// Where another thread is at it, there is nothing for this one.
+bool BufferPool::TakeFromReserve(Returned* returned) {
+  if (reserve_busy_.exchange(true, std::memory_order_acquire)) return false;
+  const bool found = PopReturned(reserve_.load(std::memory_order_acquire), returned);
+  reserve_busy_.store(false, std::memory_order_release);
+  return found;
+}
+
+bool BufferPool::TakeStale(Returned* returned) {
+  for (Arena* arena = left_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_left.load(std::memory_order_acquire)) {
+    if (PopReturned(arena, returned)) return true;
+  }
+  return false;
+}
+
+void BufferPool::Recycle(const Returned& returned) {
+  const uint64_t used = returned.valid_bytes + kZeroBeyondBytes;
+  memset(returned.bytes, 0, used < returned.size_bytes ? used : returned.size_bytes);
+  if (returned.is_discard)
+    return returned.arena->Push(&returned.arena->free_discards, returned.slot);
+  returned.arena->free_count.fetch_add(1, std::memory_order_relaxed);
+  returned.arena->Push(&returned.arena->free_buffers, returned.slot);
+}
+
+uint32_t BufferPool::outstanding() const {
+  const Arena* arena = current_.load(std::memory_order_relaxed);
+  return arena != nullptr ? arena->out.load(std::memory_order_acquire) : 0;
+}
+
+// Whether all that were inside when the arena was taken from them have left it.
+bool BufferPool::WaitForUsers() const {
+  for (int waited_ms = 0; users_.load(std::memory_order_seq_cst) != 0; ++waited_ms) {
+    if (waited_ms == kWaitForUsersMs) return false;
+    const timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+bool BufferPool::Close() {
+  Arena* arena = current_.exchange(nullptr, std::memory_order_seq_cst);
+  if (arena == nullptr) return true;
+  if (WaitForUsers() && arena->out.load(std::memory_order_acquire) == 0) {
+    munmap(arena, arena->total_bytes);
+    return true;
+  }
+  arena->next_left.store(left_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  left_.store(arena, std::memory_order_release);
+  Log(LogLevel::kWarning, "CUPTI has kept %u buffers; %llu bytes stay mapped",
+      arena->out.load(std::memory_order_relaxed),
+      static_cast<unsigned long long>(arena->total_bytes));
+  return false;
+}
+
+uint32_t BufferPool::left_behind() const {
+  uint32_t count = 0;
+  for (const Arena* arena = left_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_left.load(std::memory_order_acquire)) {
+    ++count;
+  }
+  return count;
+}
+
+// Unmaps the arenas that have got everything back. Who is inside Complete() may be looking
+// through the list, and is waited for once they are off it.
+void BufferPool::SweepLeftBehind() {
+  std::atomic<Arena*>* link = &left_;
+  while (Arena* arena = link->load(std::memory_order_relaxed)) {
+    if (arena->out.load(std::memory_order_acquire) != 0) {
+      link = &arena->next_left;
+      continue;
+    }
+    link->store(arena->next_left.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    if (WaitForUsers()) munmap(arena, arena->total_bytes);
+  }
+}
+
+void BufferPool::NotePeak(uint64_t bytes) {
+  uint64_t peak = peak_bytes_.load(std::memory_order_relaxed);
+  while (peak < bytes &&
+         !peak_bytes_.compare_exchange_weak(peak, bytes, std::memory_order_relaxed)) {
+  }
+}
+
+void BufferPool::ResetInChild() {
+  current_.store(nullptr, std::memory_order_relaxed);
+  left_.store(nullptr, std::memory_order_relaxed);
+  users_.store(0, std::memory_order_relaxed);
+  reserve_busy_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace profd::client

@@ -1,0 +1,105 @@
+// BufferPool lends CUPTI the memory that it writes records into.
+//
+// CUPTI asks on whatever thread of the program makes a CUDA call, so lending is a pop off a
+// list: no lock, no allocation, no page that was not touched before. The GPU thread decodes
+// what comes back, zeroes it and puts it on the list again. All of a capture's buffers lie in
+// one arena no larger than the capture asked for:
+//
+//   ┌ Arena, slots ┬ buffer 0 ┬ buffer 1 ┬ ... ┬ buffer n-1 ┬ discard 0 ┬ ... ┐
+//   └──────────────┴──────────┴──────────┴─────┴────────────┴───────────┴─────┘
+//
+// Where all buffers are out CUPTI gets a small discard buffer, never null (CUPTI before 12.9
+// crashes at that): what falls into it is counted and lost. When a capture is over its arena
+// is unmapped, unless CUPTI still has buffers of it: then it is left behind, for CUPTI may
+// write there whenever it likes. One small arena of address space stays for ever, for who
+// asks while there is no capture.
+//
+// Threads:   Request(), Complete() any, also none of ours. The rest on the GPU thread.
+// Hot path:  Request(), Complete(): lock-free; no system call but a wake-up of the GPU thread.
+// Ownership: owns the arenas. No destructor: CUPTI may come back while the process exits.
+// Fork:      arenas are not in the child, which calls ResetInChild().
+#ifndef PROFD_CLIENT_LIB_CUPTI_BUFFER_POOL_H_
+#define PROFD_CLIENT_LIB_CUPTI_BUFFER_POOL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace profd::client {
+
+class BufferPool {
+ public:
+  struct Arena;
+
+  // A buffer that came back.
+  struct Returned {
+    Arena* arena;
+    uint32_t slot;
+    std::byte* bytes;
+    uint64_t size_bytes;
+    uint64_t valid_bytes;  // As CUPTI said, no more than the buffer has.
+    bool is_discard;       // What is in it is lost.
+  };
+
+  // `on_wake` is called, on any thread, when a buffer came back or few are left.
+  constexpr explicit BufferPool(void (*on_wake)()) : on_wake_(on_wake) {}
+
+  // Makes an arena of `cap_bytes` at most and touches its first buffers. False: no memory.
+  bool Open(uint64_t cap_bytes);
+
+  // CUPTI wants a buffer. It gets one, of `*size_bytes` zero bytes.
+  void Request(uint8_t** buffer, size_t* size_bytes);
+  // CUPTI is done with `buffer`, `valid_bytes` of which are records.
+  void Complete(uint8_t* buffer, size_t valid_bytes);
+
+  // Takes out the buffer that came back first. False: there is none.
+  bool TakeReturned(Returned* returned);
+  // Zeroes it and lends it again.
+  void Recycle(const Returned& returned);
+
+  // Buffers that an earlier capture's arena got back since. What is in them is of no use; the
+  // arena goes when it has all.
+  bool TakeStale(Returned* returned);
+
+  // Touches buffers ahead of need.
+  void PopulateAhead();
+
+  // Buffers in CUPTI's hands.
+  uint32_t outstanding() const;
+  uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
+  uint64_t request_count() const { return requests_.load(std::memory_order_relaxed); }
+  // Buffers that came back and were none of ours: another tool's callbacks are mixed with ours.
+  uint64_t foreign_count() const { return foreign_.load(std::memory_order_relaxed); }
+
+  // Ends the capture's arena. False: CUPTI still has buffers of it, so it was left behind.
+  bool Close();
+
+  // Arenas left behind that are still there.
+  uint32_t left_behind() const;
+
+  void ResetInChild();
+
+ private:
+  void* RequestFrom(Arena* arena, size_t* size_bytes);
+  bool TakeFromReserve(Returned* returned);
+  bool CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes);
+  static bool PopReturned(Arena* arena, Returned* returned);
+  bool WaitForUsers() const;
+  void SweepLeftBehind();
+  void NotePeak(uint64_t bytes);
+
+  void (*const on_wake_)();
+  std::atomic<Arena*> current_{nullptr};
+  std::atomic<Arena*> reserve_{nullptr};
+  std::atomic<bool> reserve_busy_{false};  // Somebody takes what came back to the reserve.
+  std::atomic<Arena*> left_{nullptr};      // A list; the GPU thread alone changes it.
+  std::atomic<uint32_t> users_{0};         // Threads inside Request() or Complete().
+  std::atomic<uint64_t> requests_{0};
+  std::atomic<uint64_t> peak_bytes_{0};
+  std::atomic<uint64_t> foreign_{0};
+  std::atomic<uint64_t> strays_{0};  // Buffers lent out that belong to no arena.
+};
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CUPTI_BUFFER_POOL_H_

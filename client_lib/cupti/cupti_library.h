@@ -1,0 +1,59 @@
+// CuptiLibrary is the libcupti of this process: found, opened, its functions resolved and the
+// sizes of its records asked of itself. Never linked, never closed.
+//
+// Where it is looked for, in this order:
+//   1. PROFD_CUPTI_LIB, a path;
+//   2. what the process has mapped already (PyTorch and JAX bring one): a second copy would
+//      fight with it for the driver;
+//   3. what is linked into the program itself;
+//   4. by the name that goes with the driver, then by older ones;
+//   5. the folders where wheels, conda and the toolkit put it.
+//
+// Threads:   the GPU thread's. What was found is constant from then on.
+// Ownership: the loader's, for ever.
+// Errors:    FindCupti() says what is missing, in words for people.
+#ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_LIBRARY_H_
+#define PROFD_CLIENT_LIB_CUPTI_CUPTI_LIBRARY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "client_lib/cupti/cupti_abi.h"
+
+namespace profd::client {
+
+struct CuptiLibrary : cupti::Functions {
+  uint32_t version;
+  bool simulated;  // It is the stand-in, whose GPU is software.
+  // Bytes of a record of each kind; 0: the library does not know the kind.
+  uint16_t record_bytes[cupti::kKindLimit];
+};
+
+// What we ask of libcuda, all of which may be called before a context exists.
+struct CudaDriver {
+  int (*cuDriverGetVersion)(int* version);
+  // Null where the driver is not a whole one.
+  int (*cuCtxGetCurrent)(void** context);
+  int (*cuDeviceGetCount)(int* count);
+  int (*cuDeviceGet)(int* device, int ordinal);
+  int (*cuDeviceGetName)(char* name, int bytes, int device);
+  int (*cuDeviceGetAttribute)(int* value, int attribute, int device);
+  int (*cuDeviceTotalMem)(size_t* bytes, int device);
+  uint32_t version;
+};
+
+// Whether this process uses CUDA: libcuda is mapped and was initialised. Loads nothing.
+bool FindCudaDriver(CudaDriver* driver);
+
+// Finds and loads libcupti. False: there is none that we can use; `why` says so.
+bool FindCupti(const CudaDriver& driver, CuptiLibrary* library, char* why, size_t why_bytes);
+
+// Asks `library` itself, without a driver, how large its records are.
+void ProbeRecordSizes(CuptiLibrary* library);
+
+// "CUPTI_ERROR_NOT_SUPPORTED", by the loaded library.
+const char* ResultName(const CuptiLibrary& library, cupti::Result result);
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CUPTI_CUPTI_LIBRARY_H_

@@ -1,0 +1,367 @@
+#include "client_lib/cupti/cupti_tracer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/log.h"
+
+namespace profd::client {
+namespace {
+
+using wire::ArmFailedReason;
+using wire::GpuMode;
+
+constexpr char kOurName[] = "profd";
+// Activity buffers on the device that CUPTI may make: 3.2 MB each. Its own limit, 250, is
+// enough to run a trainer out of memory.
+constexpr size_t kDeviceBufferLimit = 32;
+constexpr uint32_t kFirstWithNames = 130000;
+// From here on a named subscriber is one of the second interface, which ours is not.
+constexpr uint32_t kFirstWithManySubscribers = 130200;
+constexpr int kFinalizeTimeoutMs = 2000;
+constexpr int kFinalizeGraceMs = 50;
+// Names of API functions have gaps in their numbers, but no larger ones.
+constexpr uint32_t kLargestApiGap = 64;
+
+void PauseMs(int ms) {
+  const timespec pause{ms / 1000, (ms % 1000) * 1'000'000L};
+  nanosleep(&pause, nullptr);
+}
+
+// Who may hold CUPTI, where CUPTI itself does not say.
+const char* GuessRival() {
+  const char* injected = getenv("CUDA_INJECTION64_PATH");
+  if (injected != nullptr && strstr(injected, "profd") == nullptr && injected[0] != '\0') {
+    return injected;
+  }
+  if (getenv("NSYS_PROFILING_SESSION_ID") != nullptr) return "Nsight Systems";
+  return "another profiler, such as Nsight Systems, Nsight Compute, torch.profiler or a debugger";
+}
+
+void Explain(const CuptiLibrary& library, cupti::Result result, const char* call, const char* rival,
+             ArmFailure* failure) {
+  const auto say = [&](ArmFailedReason reason, const char* what, const char* remedy) {
+    failure->reason = reason;
+    snprintf(failure->text, sizeof(failure->text), "%s (%s: %d, %s); %s", what, call, result,
+             ResultName(library, result), remedy);
+  };
+  switch (result) {
+    case cupti::kErrorMultipleSubscribers: {
+      char what[192];
+      snprintf(what, sizeof(what), "CUPTI is held by %s", rival);
+      return say(ArmFailedReason::kCuptiBusy, what, "stop it, or wait for its end, and try again");
+    }
+    case cupti::kErrorNotInitialized:
+    case cupti::kErrorUnknown:
+      return say(ArmFailedReason::kNoDriver, "CUPTI finds no driver that it can work with",
+                 "see that the driver is as new as this libcupti, and that this process has not "
+                 "been forked from one that uses CUDA");
+    case cupti::kErrorInsufficientPrivileges:
+    case cupti::kErrorVirtualizedInsufficientPrivileges:
+      return say(ArmFailedReason::kGpuRefused, "the driver does not allow this user to profile",
+                 "set NVreg_RestrictProfilingToAdminUsers=0, or profile as an administrator");
+    case cupti::kErrorConfidentialComputing:
+      return say(ArmFailedReason::kGpuRefused, "the GPU is in confidential computing mode",
+                 "switch on its developer tools mode");
+    case cupti::kErrorMigDevice:
+    case cupti::kErrorCmpDevice:
+    case cupti::kErrorWslDevice:
+    case cupti::kErrorLegacyProfilerNotSupported:
+      return say(ArmFailedReason::kGpuRefused, "this GPU cannot be traced",
+                 "capture with --gpu off");
+    default:
+      return say(ArmFailedReason::kGpuRefused, "CUPTI refuses", "capture with --gpu off");
+  }
+}
+
+}  // namespace
+
+void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_flags) {
+  library_ = library;
+  mode_ = mode;
+  arm_flags_ = arm_flags;
+  is_attached_ = false;
+  is_enabled_ = false;
+  enabled_kinds_ = 0;
+  described_kinds_ = 0;
+  result_count_ = 0;
+  is_dead_.store(false, std::memory_order_relaxed);
+  finalizing_.store(Finalizing::kNo, std::memory_order_relaxed);
+}
+
+void CuptiTracer::set_stage(const char* stage) {
+  stage_begin_ns_.store(wire::ReadMonotonicNs(), std::memory_order_relaxed);
+  stage_.store(stage, std::memory_order_relaxed);
+}
+
+ApiFilter CuptiTracer::api_filter() const {
+  switch (mode_) {
+    case GpuMode::kDefault:
+      return ApiFilter::kMost;
+    case GpuMode::kFull:
+      return ApiFilter::kAll;
+    default:
+      return ApiFilter::kNone;
+  }
+}
+
+void CuptiTracer::OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data) {
+  auto* tracer = static_cast<CuptiTracer*>(user);
+  if (domain == cupti::kDomainState && cbid == cupti::kCallbackFatalError) {
+    tracer->is_dead_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  if (domain != cupti::kDomainRuntimeApi && domain != cupti::kDomainDriverApi) return;
+  if (static_cast<const cupti::CallbackData*>(data)->site != cupti::kSiteExit) return;
+  auto wanted = Finalizing::kWanted;
+  if (!tracer->finalizing_.compare_exchange_strong(wanted, Finalizing::kBegun)) return;
+  tracer->library_->Finalize();
+  tracer->finalizing_.store(Finalizing::kDone, std::memory_order_release);
+}
+
+cupti::Result CuptiTracer::Subscribe(char* rival, size_t rival_bytes) {
+  rival[0] = '\0';
+  if (library_->Subscribe_v2 != nullptr && library_->version >= kFirstWithNames &&
+      library_->version < kFirstWithManySubscribers) {
+    cupti::SubscriberParams params{sizeof(params), kOurName, rival, rival_bytes};
+    const cupti::Result result = library_->Subscribe_v2(&subscriber_, OnCallback, this, &params);
+    rival[rival_bytes - 1] = '\0';
+    if (result != cupti::kErrorInvalidParameter && result != cupti::kErrorNotSupported) {
+      return result;
+    }
+  }
+  return library_->Subscribe(&subscriber_, OnCallback, this);
+}
+
+bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferCompleted completed,
+                         ArmFailure* failure) {
+  char rival[cupti::kOldSubscriberNameBytes + 1];
+  set_stage("attaching to CUPTI");
+  cupti::Result result = Subscribe(rival, sizeof(rival));
+  if (result != cupti::kSuccess) {
+    Explain(*library_, result, "cuptiSubscribe", rival[0] != '\0' ? rival : GuessRival(), failure);
+    return false;
+  }
+  is_attached_ = true;
+  // Before any kind: records carry whatever was chosen when their thread made its first.
+  if (library_->SetThreadIdType(cupti::kThreadIdSystem) != cupti::kSuccess) {
+    Log(LogLevel::kWarning, "CUPTI does not give system thread ids; API calls have no thread");
+  }
+  SetAttributes();
+  library_->EnableCallback(1, subscriber_, cupti::kDomainState, cupti::kCallbackFatalError);
+  result = library_->ActivityRegisterCallbacks(requested, completed);
+  if (result != cupti::kSuccess) {
+    Explain(*library_, result, "cuptiActivityRegisterCallbacks", "", failure);
+    Detach(false);
+    return false;
+  }
+  return true;
+}
+
+void CuptiTracer::SetAttributes() {
+  uint8_t zeroed = 1;
+  size_t size = sizeof(zeroed);
+  library_->ActivitySetAttribute(cupti::kAttributeZeroedBuffers, &size, &zeroed);
+  size_t limit = kDeviceBufferLimit;
+  size = sizeof(limit);
+  library_->ActivitySetAttribute(cupti::kAttributePoolLimit, &size, &limit);
+  if ((arm_flags_ & wire::kArmGpuLatency) != 0 &&
+      library_->ActivityEnableLatencyTimestamps != nullptr) {
+    library_->ActivityEnableLatencyTimestamps(1);
+  }
+}
+
+void CuptiTracer::NoteResult(cupti::Kind kind, cupti::Result result) {
+  if (result == cupti::kSuccess) {
+    enabled_kinds_ |= uint64_t{1} << kind;
+    return;
+  }
+  Log(LogLevel::kInfo, "CUPTI does not turn on kind %u: %s", kind, ResultName(*library_, result));
+  for (uint32_t i = 0; i < result_count_; ++i) {
+    if (results_[i].kind == kind) return;
+  }
+  if (result_count_ == sizeof(results_) / sizeof(results_[0])) return;
+  results_[result_count_++] = {static_cast<uint16_t>(kind), static_cast<uint16_t>(result)};
+}
+
+cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
+  // One that we could not read would only fill the buffers.
+  const cupti::Result result = CanDecode(kind, library_->record_bytes[kind])
+                                   ? library_->ActivityEnable(kind)
+                                   : cupti::kErrorInvalidKind;
+  NoteResult(kind, result);
+  return result;
+}
+
+// For each function of `domain` that we keep (or do not): turns its records on or off.
+void CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
+  const bool is_driver = domain == cupti::kDomainDriverApi;
+  const auto switch_one =
+      is_driver ? library_->ActivityEnableDriverApi : library_->ActivityEnableRuntimeApi;
+  if (switch_one == nullptr) return;
+  uint32_t gap = 0;
+  for (uint32_t cbid = 1; cbid < kMaxApis && gap < kLargestApiGap; ++cbid) {
+    const char* name = nullptr;
+    ++gap;
+    if (library_->GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
+      continue;
+    }
+    gap = 0;
+    if (KeepsApi(api_filter(), is_driver, name) == kept) switch_one(cbid, on ? 1 : 0);
+  }
+}
+
+cupti::Result CuptiTracer::EnableRuntimeCalls() {
+  const cupti::Result result = EnableKind(cupti::kKindRuntime);
+  // Behind the kind, which turns all of them on.
+  if (result == cupti::kSuccess) SwitchApis(cupti::kDomainRuntimeApi, false, false);
+  return result;
+}
+
+cupti::Result CuptiTracer::EnableDriverCalls() {
+  driver_calls_one_by_one_ =
+      mode_ != GpuMode::kFull && library_->ActivityEnableDriverApi != nullptr &&
+      CanDecode(cupti::kKindDriver, library_->record_bytes[cupti::kKindDriver]);
+  if (driver_calls_one_by_one_) {
+    // A few of many: without the kind, which would turn on all first.
+    SwitchApis(cupti::kDomainDriverApi, true, true);
+    return cupti::kSuccess;
+  }
+  const cupti::Result result = EnableKind(cupti::kKindDriver);
+  if (result == cupti::kSuccess) SwitchApis(cupti::kDomainDriverApi, false, false);
+  return result;
+}
+
+bool CuptiTracer::EnableKinds(ArmFailure* failure) {
+  cupti::Result last = cupti::kSuccess;
+  const auto enable = [&](cupti::Kind kind) {
+    const cupti::Result result = EnableKind(kind);
+    if (result != cupti::kSuccess) last = result;
+  };
+  is_enabled_ = true;
+  if (mode_ >= GpuMode::kDefault) {
+    // API calls before the GPU's work, so that no work has a launch that is not there.
+    set_stage("turning on API calls");
+    EnableRuntimeCalls();
+    EnableDriverCalls();
+    enable(cupti::kKindSynchronization);
+    enable(cupti::kKindOverhead);
+  }
+  set_stage("turning on copies and kernels");
+  if (mode_ == GpuMode::kFull) {
+    enable(cupti::kKindMemory);
+    enable(cupti::kKindMemoryPool);
+    enable(cupti::kKindCudaEvent);
+  }
+  enable(cupti::kKindMemcpy);
+  enable(cupti::kKindMemcpyPeer);
+  enable(cupti::kKindMemset);
+  enable(cupti::kKindConcurrentKernel);
+  // It takes the place of the records of nodes.
+  if (mode_ != GpuMode::kFull) EnableKind(cupti::kKindGraphTrace);
+  if (enabled_kinds_ != 0) return true;
+  Explain(*library_, last, "cuptiActivityEnable", "", failure);
+  return false;
+}
+
+void CuptiTracer::DisableKinds() {
+  if (!is_enabled_) return;
+  is_enabled_ = false;
+  set_stage("turning CUPTI's records off");
+  if (mode_ >= GpuMode::kDefault && driver_calls_one_by_one_) {
+    SwitchApis(cupti::kDomainDriverApi, true, false);
+  }
+  constexpr cupti::Kind kFirst[] = {cupti::kKindRuntime, cupti::kKindDriver};
+  for (const cupti::Kind kind : kFirst) {
+    if ((enabled_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
+    enabled_kinds_ &= ~(uint64_t{1} << kind);
+  }
+  for (cupti::Kind kind = 0; kind < 64; ++kind) {
+    if ((enabled_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
+  }
+  enabled_kinds_ = 0;
+}
+
+void CuptiTracer::DescribeDevices() {
+  set_stage("asking CUPTI for devices");
+  constexpr cupti::Kind kDescriptions[] = {cupti::kKindDevice, cupti::kKindContext,
+                                           cupti::kKindStream};
+  for (const cupti::Kind kind : kDescriptions) {
+    if (!CanDecode(kind, library_->record_bytes[kind])) continue;
+    // Before 11.7 only those that are made from now on are described.
+    const cupti::Result result = library_->ActivityEnableAndDump != nullptr
+                                     ? library_->ActivityEnableAndDump(kind)
+                                     : library_->ActivityEnable(kind);
+    if (result == cupti::kSuccess) described_kinds_ |= uint64_t{1} << kind;
+  }
+}
+
+bool CuptiTracer::DescribeDevicesAgain() {
+  if (library_->ActivityEnableAndDump == nullptr ||
+      (described_kinds_ >> cupti::kKindDevice & 1) == 0) {
+    return false;
+  }
+  set_stage("asking CUPTI whether it is still ours");
+  library_->ActivityDisable(cupti::kKindDevice);
+  return library_->ActivityEnableAndDump(cupti::kKindDevice) == cupti::kSuccess;
+}
+
+void CuptiTracer::Flush(bool forced) {
+  set_stage(forced ? "having CUPTI hand over what still runs" : "having CUPTI hand over records");
+  library_->ActivityFlushAll(forced ? 1 : 0);
+}
+
+uint64_t CuptiTracer::TakeDropCount() {
+  size_t dropped = 0;
+  if (library_->ActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess) return 0;
+  return dropped;
+}
+
+// CUPTI wants to be taken out from within the last callback of a CUDA call. False: no call came.
+bool CuptiTracer::FinalizeInCallback() {
+  finalizing_.store(Finalizing::kWanted, std::memory_order_seq_cst);
+  library_->EnableDomain(1, subscriber_, cupti::kDomainRuntimeApi);
+  library_->EnableDomain(1, subscriber_, cupti::kDomainDriverApi);
+  for (int waited_ms = 0; waited_ms < kFinalizeTimeoutMs; ++waited_ms) {
+    if (finalizing_.load(std::memory_order_acquire) == Finalizing::kDone) break;
+    PauseMs(1);
+  }
+  auto wanted = Finalizing::kWanted;
+  if (finalizing_.compare_exchange_strong(wanted, Finalizing::kNo)) {
+    library_->EnableDomain(0, subscriber_, cupti::kDomainRuntimeApi);
+    library_->EnableDomain(0, subscriber_, cupti::kDomainDriverApi);
+    return false;
+  }
+  // Begun, if not done: it is that thread's. Others may be on their way out of the callback.
+  PauseMs(kFinalizeGraceMs);
+  return true;
+}
+
+void CuptiTracer::Detach(bool finalize) {
+  if (!is_attached_) return;
+  is_attached_ = false;
+  set_stage("detaching from CUPTI");
+  for (cupti::Kind kind = 0; kind < 64; ++kind) {
+    if ((described_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
+  }
+  described_kinds_ = 0;
+  // Having said that it is dead it has also ended the subscription.
+  if (is_dead()) return;
+  if ((arm_flags_ & wire::kArmGpuLatency) != 0 &&
+      library_->ActivityEnableLatencyTimestamps != nullptr) {
+    library_->ActivityEnableLatencyTimestamps(0);
+  }
+  if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
+  if (finalize) Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, or idle");
+  library_->Unsubscribe(subscriber_);
+}
+
+void CuptiTracer::ReportKinds(wire::GpuStatusEvent* status) const {
+  status->kind_result_count = result_count_;
+  memcpy(status->kind_results, results_, sizeof(results_));
+}
+
+}  // namespace profd::client

@@ -1,0 +1,110 @@
+// CuptiTracer makes the calls of CUPTI that a capture takes: attach, kinds on and off, flush,
+// detach. What they answer is translated here, into words and reasons that a person can act
+// on.
+//
+// Success of Attach() is a lock: only one subscriber is let in, and everybody who profiles
+// subscribes first.
+//
+// What each mode records, and what that costs (see README.md):
+//
+//   light    kernels, copies, memsets; a launched graph is one record
+//   default  and API calls (less those that only ask), synchronisation, overhead
+//   full     and each node of a graph, all driver calls, device memory, pools, CUDA events
+//
+// Threads:   the GPU thread's; any call may take seconds, or hang. stage() from any thread.
+// Errors:    a kind that cannot be turned on costs that kind only, and is reported.
+#ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_TRACER_H_
+#define PROFD_CLIENT_LIB_CUPTI_CUPTI_TRACER_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_lib/cupti/cupti_abi.h"
+#include "client_lib/cupti/cupti_library.h"
+#include "client_lib/cupti/record_decoder.h"
+#include "proto/wire/event.h"
+#include "proto/wire/frame.h"
+
+namespace profd::client {
+
+struct ArmFailure {
+  wire::ArmFailedReason reason;
+  char text[384];
+};
+
+class CuptiTracer {
+ public:
+  constexpr CuptiTracer() = default;
+
+  // `library` and the callbacks are used from here on, also after Detach().
+  void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags);
+
+  // Subscribes and registers. False: `failure` says why; nothing is attached.
+  bool Attach(cupti::BufferRequested requested, cupti::BufferCompleted completed,
+              ArmFailure* failure);
+
+  // Turns the mode's kinds on. False: not one of them would be turned on.
+  bool EnableKinds(ArmFailure* failure);
+  // Off again, API calls first.
+  void DisableKinds();
+  bool is_enabled() const { return is_enabled_; }
+
+  // Has CUPTI describe the devices, contexts and streams that there are.
+  void DescribeDevices();
+  // The same for devices alone, if this CUPTI can do that at will.
+  bool DescribeDevicesAgain();
+
+  // What is complete; `forced`: also what is not, which then never comes again.
+  void Flush(bool forced);
+  uint64_t TakeDropCount();
+
+  // Unsubscribes; `finalize`: takes CUPTI out of the process, if it will.
+  void Detach(bool finalize);
+
+  // CUPTI said that it cannot go on.
+  bool is_dead() const { return is_dead_.load(std::memory_order_relaxed); }
+
+  ApiFilter api_filter() const;
+  // Fills in what could not be turned on.
+  void ReportKinds(wire::GpuStatusEvent* status) const;
+
+  // The call that is being made, for people.
+  const char* stage() const { return stage_.load(std::memory_order_relaxed); }
+  void set_stage(const char* stage);
+  uint64_t stage_begin_ns() const { return stage_begin_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kMaxApis = 2048;
+
+  static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
+  cupti::Result Subscribe(char* rival, size_t rival_bytes);
+  void SetAttributes();
+  cupti::Result EnableKind(cupti::Kind kind);
+  cupti::Result EnableRuntimeCalls();
+  cupti::Result EnableDriverCalls();
+  void SwitchApis(uint32_t domain, bool kept, bool on);
+  void NoteResult(cupti::Kind kind, cupti::Result result);
+  bool FinalizeInCallback();
+
+  const CuptiLibrary* library_ = nullptr;
+  wire::GpuMode mode_ = wire::GpuMode::kOff;
+  uint32_t arm_flags_ = 0;
+  cupti::Subscriber subscriber_ = nullptr;
+  bool is_attached_ = false;
+  bool is_enabled_ = false;
+  bool driver_calls_one_by_one_ = false;
+  uint64_t enabled_kinds_ = 0;  // Bit k: kind k.
+  uint64_t described_kinds_ = 0;
+  uint32_t result_count_ = 0;
+  wire::GpuKindResult results_[16] = {};
+  std::atomic<bool> is_dead_{false};
+  // What a thread that comes out of a CUDA call is to do.
+  enum class Finalizing : uint32_t { kNo, kWanted, kBegun, kDone };
+  std::atomic<Finalizing> finalizing_{Finalizing::kNo};
+  std::atomic<const char*> stage_{""};
+  std::atomic<uint64_t> stage_begin_ns_{0};
+};
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CUPTI_CUPTI_TRACER_H_

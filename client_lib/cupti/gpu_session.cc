@@ -1,0 +1,640 @@
+// The GPU's part in a capture (client_lib/core/gpu_part.h): the thread "profd-gpu" and what it
+// goes through.
+//
+//   Arm()     find CUDA and CUPTI, attach, turn the kinds on, have the devices described
+//   Record()  until STOP: decode what comes back; have the kinds on only while the plan is near
+//   Drain()   kinds off, flush, wait (within bounds) for what is out, count what is lost
+//   Leave()   detach, last status, memory back
+//
+// When kinds are on. Turning them on for the first time is the slow part, so it is done at
+// ARM, at once. With them on every CUDA call costs, so they go off again if no plan comes
+// within kPlanPatienceNs, or the plan begins later than in kFarNs; and on again kNearNs (by the
+// pace of the last steps), or one step, before the first warm-up step. They go off between the
+// windows of a plan by the same rule, and when its last window is over.
+//
+// CUPTI may hang in any call. Then this thread hangs, and nobody else: the agent gives up by
+// its own clock (LeaveSession()), threads of the program only ever meet the lists of
+// BufferPool. When CUPTI comes back the thread puts things in order and ends; until then the
+// GPU part of further captures is refused.
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "client_lib/core/agent.h"
+#include "client_lib/core/gpu_part.h"
+#include "client_lib/core/log.h"
+#include "client_lib/core/session.h"
+#include "client_lib/core/status_page.h"
+#include "client_lib/core/steps.h"
+#include "client_lib/cupti/buffer_pool.h"
+#include "client_lib/cupti/capture_writer.h"
+#include "client_lib/cupti/cupti_library.h"
+#include "client_lib/cupti/cupti_tracer.h"
+#include "client_lib/cupti/gpu_clock.h"
+#include "client_lib/cupti/record_decoder.h"
+
+namespace profd::client {
+namespace {
+
+using gpu_part::State;
+using wire::ArmFailedReason;
+
+constexpr uint64_t kNsPerMs = 1'000'000;
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+constexpr uint64_t kPlanPatienceNs = kNsPerSecond;
+constexpr uint64_t kNearNs = kNsPerSecond;
+constexpr uint64_t kFarNs = 3 * kNsPerSecond;
+// A window shorter than this is not disturbed by a flush.
+constexpr uint64_t kFirstFlushNs = 2 * kNsPerSecond;
+constexpr uint64_t kFlushPeriodNs = kNsPerSecond;
+constexpr uint64_t kClockPeriodNs = kNsPerSecond;
+constexpr uint64_t kWatchPeriodNs = 20 * kNsPerMs;
+constexpr uint64_t kFarWatchPeriodNs = 200 * kNsPerMs;
+
+// The drain: for GPU work to end, for buffers to come back, between looks.
+constexpr uint64_t kGraceNs = 500 * kNsPerMs;
+constexpr uint64_t kReturnTimeoutNs = 2 * kNsPerSecond;
+constexpr uint64_t kFlushPauseNs = 10 * kNsPerMs;
+constexpr uint64_t kProbeTimeoutNs = 100 * kNsPerMs;
+constexpr uint64_t kLastStatusTimeoutNs = kNsPerSecond;
+
+// A call of CUPTI that takes longer, after the agent has given up, is not waited for.
+constexpr uint64_t kStuckNs = 5 * kNsPerSecond;
+
+// CUPTI attaches on our stack; what is not touched costs nothing.
+constexpr size_t kStackBytes = 2u << 20;
+constexpr int kNiceness = 5;
+
+// How far away the next recorded step is.
+enum class Nearness { kNear, kBetween, kFar };
+
+// What the thread needs and nobody else sees. Mapped while it runs.
+struct Work {
+  CuptiLibrary library;
+  CudaDriver driver;
+  GpuClock clock;
+  RecordDecoder decoder;
+  wire::GpuStatusEvent status;
+  uint64_t arm_begin_ns;
+  uint64_t arm_begin_ticks;
+  uint64_t enabled_since_ns;
+  uint64_t last_flush_ns;
+  uint64_t plan_deadline_ns;
+  uint64_t no_chunk_reported;
+  Nearness nearness;
+  bool is_tracing;
+};
+
+void OnPoolWake();
+
+// What is shared between the GPU thread, the agent and CUPTI's callbacks. Static: CUPTI keeps
+// the callbacks, and calls them, for as long as the process lives.
+constinit BufferPool g_pool(OnPoolWake);
+constinit CaptureWriter g_writer;
+constinit CuptiTracer g_tracer;
+constinit std::atomic<State> g_state{State::kNone};
+constinit std::atomic<bool> g_is_running{false};   // The thread.
+constinit std::atomic<bool> g_stop{false};         // The capture is over.
+constinit std::atomic<bool> g_given_up{false};     // The agent has left before the end.
+constinit std::atomic<uint32_t> g_wake{0};         // A futex.
+constinit std::atomic<bool> g_is_sleeping{false};  // On it.
+constinit wire::ArmBody g_arm{};
+constinit ArmFailure g_failure{};
+// CUPTI was loaded in this process, or in the one that it was forked from.
+constinit std::atomic<bool> g_cupti_touched{false};
+constinit bool g_is_forked_child = false;
+// The library that was found, kept for callbacks that come after the capture.
+constinit CuptiLibrary g_library{};
+
+uint64_t NowNs() { return wire::ReadMonotonicNs(); }
+
+void WakeThread() {
+  g_wake.fetch_add(1, std::memory_order_seq_cst);
+  if (!g_is_sleeping.load(std::memory_order_seq_cst)) return;
+  const int saved_errno = errno;
+  syscall(SYS_futex, &g_wake, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  errno = saved_errno;
+}
+
+void OnPoolWake() { WakeThread(); }
+
+// `seen` is what g_wake was when there was last nothing to do.
+void Sleep(uint32_t seen, uint64_t timeout_ns) {
+  const timespec timeout{static_cast<time_t>(timeout_ns / kNsPerSecond),
+                         static_cast<long>(timeout_ns % kNsPerSecond)};
+  g_is_sleeping.store(true, std::memory_order_seq_cst);
+  syscall(SYS_futex, &g_wake, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
+  g_is_sleeping.store(false, std::memory_order_seq_cst);
+}
+
+void OnBufferRequested(uint8_t** buffer, size_t* size, size_t* max_records) {
+  *max_records = 0;  // As many as fit.
+  g_pool.Request(buffer, size);
+}
+
+void OnBufferCompleted(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_bytes) {
+  g_pool.Complete(buffer, valid_bytes);
+}
+
+bool ShouldStop() { return g_stop.load(std::memory_order_acquire); }
+
+void SetState(State state) {
+  g_state.store(state, std::memory_order_release);
+  WakeAgentForGpu();
+}
+
+void SampleClock(Work* work) { work->clock.Add(ReadClocks(work->library.GetTimestamp)); }
+
+// ---- What came back
+
+// Drops for want of a chunk, where the daemon looks for drops.
+void ReportDrops(Work* work, Session* session) {
+  const uint64_t count = work->decoder.counts()[wire::kGpuNoChunk];
+  if (count == work->no_chunk_reported) return;
+  session->CountLateDrops(count - work->no_chunk_reported);
+  work->no_chunk_reported = count;
+}
+
+uint64_t WindowStartTicks(const Session* session) {
+  if (session->header->window_count.load(std::memory_order_acquire) == 0) return UINT64_MAX;
+  return session->header->windows[0].start_ticks.load(std::memory_order_acquire);
+}
+
+void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
+  RecordDecoder& decoder = work->decoder;
+  if (buffer.is_discard) {
+    const uint64_t lost = decoder.CountRecords(buffer.bytes, buffer.valid_bytes);
+    decoder.counts()[wire::kGpuRecords] += lost;
+    decoder.counts()[wire::kGpuNoBuffer] += lost;
+    return;
+  }
+  CaptureWriter::Turn turn(&g_writer);
+  if (!turn.is_open()) return;
+  decoder.set_window_start(WindowStartTicks(turn.session()));
+  decoder.Decode(buffer.bytes, buffer.valid_bytes, g_writer.sink());
+  if (turn.session() != nullptr) ReportDrops(work, turn.session());
+}
+
+// Decodes all that came back. False: there was nothing.
+bool DecodeReturned(Work* work) {
+  BufferPool::Returned buffer;
+  bool found = false;
+  while (g_pool.TakeReturned(&buffer)) {
+    if (!found) {
+      found = true;
+      work->decoder.BeginBatch();
+      // As late as can be, so that every record lies before it.
+      SampleClock(work);
+    }
+    DecodeBuffer(work, buffer);
+    g_pool.Recycle(buffer);
+  }
+  g_pool.PopulateAhead();
+  return found;
+}
+
+// Decodes what comes back until `done`, `timeout_ns` at most.
+template <typename Done>
+bool DecodeUntil(Work* work, uint64_t timeout_ns, const Done& done) {
+  const uint64_t deadline_ns = NowNs() + timeout_ns;
+  for (;;) {
+    const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+    const bool is_done = done();
+    DecodeReturned(work);
+    if (is_done) return true;
+    const uint64_t now_ns = NowNs();
+    if (now_ns >= deadline_ns) return false;
+    Sleep(seen, deadline_ns - now_ns < kFlushPauseNs ? deadline_ns - now_ns : kFlushPauseNs);
+  }
+}
+
+// ---- Status
+
+void FillStatus(Work* work) {
+  wire::GpuStatusEvent& status = work->status;
+  status.header = {sizeof(status), static_cast<uint8_t>(wire::EventKind::kGpuStatus), 0, 0};
+  status.driver_version = work->driver.version;
+  status.cupti_version = work->library.version;
+  if (work->library.simulated) status.flags |= wire::kGpuStatusSimulated;
+  if (g_tracer.is_dead()) status.flags |= wire::kGpuStatusFatal;
+  if (work->clock.sample_count() != 0) status.clock_error_ns = work->clock.error_ns();
+  status.clock_step_count = work->clock.step_count();
+  if (work->is_tracing) status.peak_pool_bytes = g_pool.peak_bytes();
+  g_tracer.ReportKinds(&status);
+  const uint64_t* counts = work->decoder.counts();
+  for (uint32_t i = 0; i < wire::kGpuCountCount; ++i) status.counts[i] = counts[i];
+}
+
+bool WriteStatus(Work* work) {
+  CaptureWriter::Turn turn(&g_writer);
+  if (!turn.is_open()) return true;  // Nobody reads it any more.
+  EventSink* sink = g_writer.sink();
+  FillStatus(work);
+  if (static_cast<size_t>(sink->end - sink->at) < sizeof(work->status) &&
+      !sink->make_room(sink, sizeof(work->status))) {
+    return false;
+  }
+  memcpy(sink->at, &work->status, sizeof(work->status));
+  sink->at += sizeof(work->status);
+  return true;
+}
+
+// The last one says what was lost, so it is worth waiting for the daemon to make room.
+void WriteLastStatus(Work* work) {
+  const uint64_t deadline_ns = NowNs() + kLastStatusTimeoutNs;
+  while (!WriteStatus(work) && NowNs() < deadline_ns) Sleep(g_wake.load(), kFlushPauseNs);
+  CaptureWriter::Turn turn(&g_writer);
+  if (turn.is_open()) g_writer.Finish();
+}
+
+// ---- Devices that CUPTI cannot describe
+
+int DriverAttribute(const CudaDriver& driver, int attribute, int device) {
+  int value = 0;
+  if (driver.cuDeviceGetAttribute(&value, attribute, device) != 0) return 0;
+  return value;
+}
+
+// Numbers of CUdevice_attribute.
+constexpr int kSharedBytesPerBlockOptin = 97;
+
+void DescribeByDriver(Work* work) {
+  const CudaDriver& driver = work->driver;
+  int count = 0;
+  if (driver.cuDeviceGetCount == nullptr || driver.cuDeviceGet == nullptr ||
+      driver.cuDeviceGetName == nullptr || driver.cuDeviceGetAttribute == nullptr ||
+      driver.cuDeviceGetCount(&count) != 0) {
+    return;
+  }
+  CaptureWriter::Turn turn(&g_writer);
+  if (!turn.is_open()) return;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    int handle = 0;
+    char name[256] = {};
+    if (driver.cuDeviceGet(&handle, ordinal) != 0 ||
+        driver.cuDeviceGetName(name, sizeof(name), handle) != 0) {
+      continue;
+    }
+    const auto attribute = [&](int number) {
+      return static_cast<uint32_t>(DriverAttribute(driver, number, handle));
+    };
+    wire::DeviceEvent device{};
+    device.device = static_cast<uint32_t>(ordinal);
+    device.name_id = g_writer.sink()->intern(g_writer.sink(), name, strlen(name));
+    size_t bytes = 0;
+    if (driver.cuDeviceTotalMem != nullptr && driver.cuDeviceTotalMem(&bytes, handle) == 0) {
+      device.memory_bytes = bytes;
+    }
+    device.max_threads_per_block = attribute(1);
+    device.shared_bytes_per_block = attribute(8);
+    device.warp_threads = attribute(10);
+    device.registers_per_block = attribute(12);
+    device.sm_count = attribute(16);
+    device.max_threads_per_sm = attribute(39);
+    device.compute_major = attribute(75);
+    device.compute_minor = attribute(76);
+    device.shared_bytes_per_sm = attribute(81);
+    device.registers_per_sm = attribute(82);
+    device.shared_bytes_per_block_optin = attribute(kSharedBytesPerBlockOptin);
+    device.max_blocks_per_sm = attribute(106);
+    work->decoder.WriteDevice(device, g_writer.sink());
+  }
+}
+
+// ---- Arm
+
+bool FailArm(ArmFailedReason reason, const char* text) {
+  g_failure.reason = reason;
+  snprintf(g_failure.text, sizeof(g_failure.text), "%s", text);
+  return false;
+}
+
+// True without tracing: the capture goes on without a GPU.
+bool GoOnWithoutCuda(Work* work) {
+  if ((g_arm.flags & wire::kArmGpuRequired) != 0) {
+    return FailArm(ArmFailedReason::kNoCuda,
+                   "this process does not use CUDA (yet); capture with --gpu off, or once it does");
+  }
+  work->status.flags |= wire::kGpuStatusNoCuda;
+  return true;
+}
+
+// What buffers of earlier captures brought since: of no use to anybody.
+void CountStale(Work* work) {
+  BufferPool::Returned buffer;
+  while (g_pool.TakeStale(&buffer)) {
+    const uint64_t count = work->decoder.CountRecords(buffer.bytes, buffer.valid_bytes);
+    work->decoder.counts()[wire::kGpuRecords] += count;
+    work->decoder.counts()[wire::kGpuStale] += count;
+  }
+}
+
+bool AttachAndEnable(Work* work) {
+  // A mode of a newer daemon's is more than the most that we have.
+  constexpr auto kMost = static_cast<uint32_t>(wire::GpuMode::kFull);
+  const uint32_t mode = g_arm.gpu_mode < kMost ? g_arm.gpu_mode : kMost;
+  g_tracer.Begin(&g_library, static_cast<wire::GpuMode>(mode), g_arm.flags);
+  work->decoder.Begin({.record_bytes = g_library.record_bytes,
+                       .clock = &work->clock,
+                       .callback_name = g_library.GetCallbackName,
+                       .api_filter = g_tracer.api_filter(),
+                       .max_records = g_arm.gpu_max_records,
+                       .begin_ticks = work->arm_begin_ticks});
+  CountStale(work);
+  g_tracer.set_stage("making buffers for CUPTI");
+  if (!g_pool.Open(g_arm.gpu_buffer_bytes)) {
+    return FailArm(ArmFailedReason::kMemory,
+                   "no memory for CUPTI's buffers; capture with less, or with --gpu off");
+  }
+  if (!g_tracer.Attach(OnBufferRequested, OnBufferCompleted, &g_failure)) return false;
+  SampleClock(work);
+  if (!g_tracer.EnableKinds(&g_failure)) {
+    g_tracer.Detach(false);
+    return false;
+  }
+  g_tracer.DescribeDevices();
+  g_tracer.Flush(false);
+  DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.outstanding() == 0; });
+  if (!work->decoder.has_device()) DescribeByDriver(work);
+  return true;
+}
+
+bool Arm(Work* work) {
+  work->arm_begin_ns = NowNs();
+  work->arm_begin_ticks = ReadTicks();
+  g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0);
+  g_tracer.set_stage("looking for CUDA");
+  if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
+  g_tracer.set_stage("loading CUPTI");
+  char why[256];
+  if (!FindCupti(work->driver, &work->library, why, sizeof(why))) {
+    return FailArm(ArmFailedReason::kNoCupti, why);
+  }
+  g_cupti_touched.store(true, std::memory_order_relaxed);
+  g_library = work->library;
+  if (!AttachAndEnable(work)) return false;
+  work->is_tracing = true;
+  const uint64_t now_ns = NowNs();
+  work->enabled_since_ns = now_ns;
+  work->last_flush_ns = now_ns;
+  work->plan_deadline_ns = now_ns + kPlanPatienceNs;
+  work->status.arm_ms = static_cast<uint32_t>((now_ns - work->arm_begin_ns) / kNsPerMs);
+  return true;
+}
+
+// ---- Record
+
+// What a step took of late; 0: not known.
+uint64_t RecentStepTicks() {
+  const uint64_t marks = StepMarkCount();
+  const uint64_t first = marks > 8 ? marks - 8 : 0;
+  if (marks - first < 2) return 0;
+  const auto ticks_of = [](uint64_t step) {
+    return g_status_page.steps[step % wire::kStatusPageSteps].ticks.load(std::memory_order_relaxed);
+  };
+  const uint64_t span = ticks_of(marks - 1) - ticks_of(first);
+  return span / (marks - 1 - first);
+}
+
+Nearness LookAtPlan(Work* work, const Session* session, uint64_t now_ns) {
+  if (session->has_plan.load(std::memory_order_acquire) == 0) {
+    return now_ns < work->plan_deadline_ns ? Nearness::kNear : Nearness::kFar;
+  }
+  const uint64_t steps = StepsUntilRecording(*session);
+  if (steps == kNoSteps) return Nearness::kFar;
+  // Nobody keeps the times of steps that a range marks.
+  const uint64_t step_ticks = session->step_marker == wire::kNoNameId ? RecentStepTicks() : 0;
+  if (steps <= 1 || step_ticks == 0) return Nearness::kNear;
+  const double until_ns =
+      static_cast<double>(steps) * static_cast<double>(step_ticks) / work->clock.ticks_per_ns();
+  if (until_ns < static_cast<double>(kNearNs)) return Nearness::kNear;
+  return until_ns < static_cast<double>(kFarNs) ? Nearness::kBetween : Nearness::kFar;
+}
+
+// Whether kinds are to be on. Between near and far they stay as they are.
+bool WantsKinds(Work* work, uint64_t now_ns) {
+  if ((work->status.flags & wire::kGpuStatusEndedByCap) != 0 || g_tracer.is_dead()) return false;
+  CaptureWriter::Turn turn(&g_writer);
+  if (!turn.is_open()) return false;
+  const Nearness nearness = LookAtPlan(work, turn.session(), now_ns);
+  return nearness == Nearness::kNear || (nearness == Nearness::kBetween && g_tracer.is_enabled());
+}
+
+void SwitchKinds(Work* work, uint64_t now_ns) {
+  const bool wanted = WantsKinds(work, now_ns);
+  if (wanted == g_tracer.is_enabled()) return;
+  if (wanted) {
+    ArmFailure ignored;
+    g_tracer.EnableKinds(&ignored);
+    work->enabled_since_ns = NowNs();
+    SampleClock(work);
+  } else {
+    g_tracer.DisableKinds();
+  }
+}
+
+// In a long window CUPTI is asked for what it has now and then, or its buffers on the GPU grow.
+void FlushIfDue(Work* work, uint64_t now_ns) {
+  if (!g_tracer.is_enabled() || now_ns - work->enabled_since_ns < kFirstFlushNs ||
+      now_ns - work->last_flush_ns < kFlushPeriodNs) {
+    return;
+  }
+  g_tracer.Flush(false);
+  work->last_flush_ns = NowNs();
+}
+
+void Record(Work* work) {
+  while (!ShouldStop()) {
+    const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+    const uint64_t now_ns = NowNs();
+    SwitchKinds(work, now_ns);
+    FlushIfDue(work, now_ns);
+    if (now_ns - work->clock.last_sample_ns() >= kClockPeriodNs) SampleClock(work);
+    DecodeReturned(work);
+    if (work->decoder.over_cap() && (work->status.flags & wire::kGpuStatusEndedByCap) == 0) {
+      work->status.flags |= wire::kGpuStatusEndedByCap;
+      continue;
+    }
+    if (ShouldStop()) return;
+    g_tracer.set_stage("waiting");
+    // Buffers wake it. What it has to look for itself are steps.
+    Sleep(seen, g_tracer.is_enabled()              ? kFlushPeriodNs / 4
+                : work->nearness == Nearness::kFar ? kFarWatchPeriodNs
+                                                   : kWatchPeriodNs);
+  }
+}
+
+// ---- Drain
+
+// Whether another tool has put its callbacks in place of ours: asked for a record, CUPTI, which
+// holds no buffer, wants none of us.
+bool CallbacksAreStolen(Work* work) {
+  if (g_pool.foreign_count() != 0) return true;
+  if (!work->decoder.has_device()) return false;
+  const uint64_t requests = g_pool.request_count();
+  if (!g_tracer.DescribeDevicesAgain()) return false;
+  g_tracer.Flush(true);
+  const bool asked =
+      DecodeUntil(work, kProbeTimeoutNs, [&] { return g_pool.request_count() != requests; });
+  if (asked) DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.outstanding() == 0; });
+  return !asked;
+}
+
+void Drain(Work* work) {
+  if (!g_tracer.is_dead()) {
+    g_tracer.DisableKinds();
+    const uint64_t grace_end_ns = NowNs() + kGraceNs;
+    for (;;) {
+      const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+      g_tracer.Flush(false);
+      DecodeUntil(work, kFlushPauseNs, [] { return g_pool.outstanding() == 0; });
+      if (g_pool.outstanding() == 0 && !work->decoder.has_work_in_flight()) break;
+      if (NowNs() >= grace_end_ns) break;
+      Sleep(seen, kFlushPauseNs);
+    }
+    g_tracer.Flush(true);
+    DecodeUntil(work, kReturnTimeoutNs, [] { return g_pool.outstanding() == 0; });
+    const uint32_t lost_buffers = g_pool.outstanding();
+    g_tracer.set_stage("counting what CUPTI dropped");
+    work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
+    if (CallbacksAreStolen(work)) work->status.flags |= wire::kGpuStatusStolen;
+    work->decoder.counts()[wire::kGpuLostBuffers] += lost_buffers;
+  }
+  DecodeReturned(work);
+  CaptureWriter::Turn turn(&g_writer);
+  if (!turn.is_open()) return;
+  work->decoder.set_window_start(WindowStartTicks(turn.session()));
+  work->decoder.Flush(g_writer.sink());
+  if (turn.session() != nullptr) ReportDrops(work, turn.session());
+}
+
+// ---- The thread
+
+void Run(Work* work) {
+  if (!Arm(work)) {
+    g_pool.Close();
+    SetState(State::kFailed);
+    return;
+  }
+  WriteStatus(work);
+  SetState(State::kArmed);
+  if (work->is_tracing) {
+    Record(work);
+    Drain(work);
+  } else {
+    while (!ShouldStop()) Sleep(g_wake.load(std::memory_order_seq_cst), kNsPerSecond);
+  }
+  WriteLastStatus(work);
+  SetState(State::kDrained);
+  if (!work->is_tracing) return;
+  g_tracer.Detach((g_arm.flags & wire::kArmGpuDetach) != 0);
+  // What came back meanwhile is nobody's.
+  BufferPool::Returned buffer;
+  while (g_pool.TakeReturned(&buffer)) g_pool.Recycle(buffer);
+  g_pool.Close();
+}
+
+void* RunThread(void*) {
+  prctl(PR_SET_NAME, "profd-gpu", 0, 0, 0);
+  const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+  if (getpriority(PRIO_PROCESS, thread) < kNiceness) setpriority(PRIO_PROCESS, thread, kNiceness);
+  void* memory = mmap(nullptr, sizeof(Work), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    FailArm(ArmFailedReason::kMemory, "no memory for the GPU part of the capture");
+    SetState(State::kFailed);
+  } else {
+    madvise(memory, sizeof(Work), MADV_DONTFORK);
+    Run(new (memory) Work{});
+    munmap(memory, sizeof(Work));
+  }
+  g_tracer.set_stage("idle");
+  g_is_running.store(false, std::memory_order_release);
+  WakeAgentForGpu();
+  return nullptr;
+}
+
+bool StartThread() {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  // The agent, who calls this, has all signals blocked; so has the thread, and what threads
+  // CUPTI makes on it.
+  pthread_t thread;
+  const int result = pthread_create(&thread, &attributes, RunThread, nullptr);
+  pthread_attr_destroy(&attributes);
+  return result == 0;
+}
+
+}  // namespace
+
+namespace gpu_part {
+
+bool Start(Session* session, const wire::ArmBody& arm) {
+  if (g_is_running.load(std::memory_order_acquire)) return false;
+  g_arm = arm;
+  g_failure = {};
+  g_stop.store(false, std::memory_order_relaxed);
+  g_given_up.store(false, std::memory_order_relaxed);
+  g_writer.Begin(session);
+  g_state.store(State::kArming, std::memory_order_relaxed);
+  g_tracer.set_stage("starting");
+  g_is_running.store(true, std::memory_order_release);
+  if (StartThread()) return true;
+  g_writer.Leave();
+  g_is_running.store(false, std::memory_order_relaxed);
+  g_state.store(State::kNone, std::memory_order_relaxed);
+  return false;
+}
+
+State GetState() { return g_state.load(std::memory_order_acquire); }
+ArmFailedReason FailureReason() { return g_failure.reason; }
+const char* FailureText() { return g_failure.text; }
+const char* Stage() { return g_tracer.stage(); }
+void OnPlan() { WakeThread(); }
+
+void RequestStop() {
+  g_stop.store(true, std::memory_order_release);
+  WakeThread();
+}
+
+void LeaveSession() {
+  const State state = GetState();
+  if (state == State::kArming || state == State::kArmed) {
+    g_given_up.store(true, std::memory_order_relaxed);
+  }
+  g_writer.Leave();
+  RequestStop();
+}
+
+bool IsStuck() {
+  return g_is_running.load(std::memory_order_acquire) && g_given_up.load(std::memory_order_relaxed);
+}
+
+void ResetInChild() {
+  if (g_cupti_touched.load(std::memory_order_relaxed)) g_is_forked_child = true;
+  g_writer.Leave();
+  g_pool.ResetInChild();
+  g_state.store(State::kNone, std::memory_order_relaxed);
+  g_is_running.store(false, std::memory_order_relaxed);
+  g_stop.store(false, std::memory_order_relaxed);
+  g_given_up.store(false, std::memory_order_relaxed);
+  g_is_sleeping.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace gpu_part
+}  // namespace profd::client

@@ -1,0 +1,653 @@
+#include "client_lib/cupti/record_decoder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "client_lib/core/hot_state.h"
+
+namespace profd::client {
+namespace {
+
+using wire::EventKind;
+
+constexpr char kNoName[] = "(no name)";
+constexpr char kGoneName[] = "(name unloaded with its module)";
+
+// The smallest record of each kind that we can read: CUPTI 11.2's, or the first there was.
+constexpr struct {
+  cupti::Kind kind;
+  uint16_t bytes;
+} kSmallestRecords[] = {
+    {cupti::kKindMemcpy, 72},          {cupti::kKindMemset, 72},
+    {cupti::kKindKernel, 160},         {cupti::kKindConcurrentKernel, 160},
+    {cupti::kKindDriver, 40},          {cupti::kKindRuntime, 40},
+    {cupti::kKindDevice, 144},         {cupti::kKindContext, 16},
+    {cupti::kKindOverhead, 40},        {cupti::kKindMemcpyPeer, 80},
+    {cupti::kKindCudaEvent, 24},       {cupti::kKindStream, 24},
+    {cupti::kKindSynchronization, 40}, {cupti::kKindMemory, 112},
+    {cupti::kKindMemoryPool, 64},      {cupti::kKindGraphTrace, 48},
+};
+
+// Calls that only ask, and are made by the thousand.
+constexpr const char* kNoise[] = {
+    "cudaGetDevice",
+    "cudaGetLastError",
+    "cudaPeekAtLastError",
+    "cudaStreamIsCapturing",
+    "cudaEventQuery",
+    "cudaStreamGetCaptureInfo",
+    "cudaStreamGetCaptureInfo_v2",
+    "cudaStreamGetCaptureInfo_v3",
+    "cuCtxGetCurrent",
+    "cuKernelGetAttribute",
+    "cuDevicePrimaryCtxGetState",
+    "cuPointerGetAttribute",
+    "cuPointerGetAttributes",
+    "cuEventQuery",
+    "cuGetProcAddress",
+    "cuGetProcAddress_v2",
+    "cuStreamIsCapturing",
+};
+
+// Driver calls that put work on the GPU, or wait for it, begin so.
+constexpr const char* kDriverWork[] = {
+    "cuLaunch",
+    "cuGraphLaunch",
+    "cuMemcpy",
+    "cuMemset",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuEventRecord",
+    "cuModuleLoad",
+    "cuLibraryLoad",
+    "cuGraphInstantiate",
+};
+
+// The length of CUPTI's name of a function without what CUPTI adds: "_v7000", "_ptsz".
+// "cuMemcpyHtoD_v2" is the function's own name.
+size_t ApiNameLength(const char* name) {
+  size_t length = strlen(name);
+  size_t digits = 0;
+  while (digits < length && name[length - 1 - digits] >= '0' && name[length - 1 - digits] <= '9') {
+    ++digits;
+  }
+  const size_t before = length - digits;
+  if (digits >= 4 && before >= 2 && name[before - 1] == 'v' && name[before - 2] == '_') {
+    length = before - 2;
+  }
+  if (length > 5 &&
+      (memcmp(name + length - 5, "_ptsz", 5) == 0 || memcmp(name + length - 5, "_ptds", 5) == 0)) {
+    length -= 5;
+  }
+  return length;
+}
+
+template <size_t kCount>
+bool IsOneOf(const char* const (&names)[kCount], const char* name, size_t length) {
+  for (const char* one : names) {
+    if (strlen(one) == length && memcmp(one, name, length) == 0) return true;
+  }
+  return false;
+}
+
+// Copies up to `capacity` bytes of the string at `text`, which may not be there at all.
+// Returns how many; -1: nothing could be read.
+ssize_t CopyText(const char* text, char* into, size_t capacity) {
+  size_t have = 0;
+  while (have < capacity) {
+    const auto address = reinterpret_cast<uintptr_t>(text) + have;
+    // Up to the page's end: what is behind it may be gone on its own.
+    size_t want = 4096 - address % 4096;
+    if (want > capacity - have) want = capacity - have;
+    const iovec local{into + have, want};
+    const iovec remote{reinterpret_cast<void*>(address), want};
+    ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
+      // Not allowed in this container: believe the pointer, as everybody else does.
+      memcpy(into + have, text + have, want);
+      got = static_cast<ssize_t>(want);
+    }
+    if (got <= 0) return have != 0 ? static_cast<ssize_t>(have) : -1;
+    if (const void* nul = memchr(into + have, '\0', static_cast<size_t>(got))) {
+      return static_cast<const char*>(nul) - into;
+    }
+    have += static_cast<size_t>(got);
+  }
+  return static_cast<ssize_t>(have);
+}
+
+// Whether a record of `bytes` has the field that ends at `end`.
+#define PROFD_HAS(bytes, Record, field) ((bytes) >= offsetof(Record, field) + sizeof(Record::field))
+
+}  // namespace
+
+bool CanDecode(cupti::Kind kind, uint16_t bytes) {
+  for (const auto& smallest : kSmallestRecords) {
+    if (smallest.kind == kind) return bytes >= smallest.bytes;
+  }
+  return false;
+}
+
+bool KeepsApi(ApiFilter filter, bool is_driver, const char* name) {
+  if (filter == ApiFilter::kNone) return false;
+  if (IsOneOf(kNoise, name, ApiNameLength(name))) return false;
+  if (!is_driver || filter == ApiFilter::kAll) return true;
+  for (const char* start : kDriverWork) {
+    if (strncmp(name, start, strlen(start)) == 0) return true;
+  }
+  return false;
+}
+
+void RecordDecoder::Begin(const Setup& setup) {
+  memset(static_cast<void*>(this), 0, sizeof(*this));
+  setup_ = setup;
+  window_start_ticks_ = UINT64_MAX;
+  for (cupti::Kind kind = 0; kind < cupti::kKindLimit; ++kind) {
+    is_known_[kind] = CanDecode(kind, setup.record_bytes[kind]);
+  }
+}
+
+void RecordDecoder::Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink) {
+  uint64_t at = 0;
+  while (at + sizeof(cupti::Activity) <= bytes) {
+    cupti::Kind kind;
+    memcpy(&kind, buffer + at, sizeof(kind));
+    const uint32_t size = kind < cupti::kKindLimit ? setup_.record_bytes[kind] : 0;
+    // Without a size there is no next record; and none may run past the end.
+    if (PROFD_UNLIKELY(size == 0 || size > bytes - at)) break;
+    if (PROFD_LIKELY(is_known_[kind])) {
+      DecodeOne(buffer + at, size, sink);
+    } else {
+      ++counts_[wire::kGpuUnknownKind];
+    }
+    at += size;
+    ++counts_[wire::kGpuRecords];
+  }
+  if (at == bytes) return;
+  constexpr uint64_t kSmallest = 16;
+  const uint64_t lost = (bytes - at + kSmallest - 1) / kSmallest;
+  counts_[wire::kGpuRecords] += lost;
+  counts_[wire::kGpuCorrupt] += lost;
+}
+
+uint64_t RecordDecoder::CountRecords(const std::byte* buffer, uint64_t bytes) const {
+  uint64_t count = 0;
+  uint64_t at = 0;
+  while (at + sizeof(cupti::Activity) <= bytes) {
+    cupti::Kind kind;
+    memcpy(&kind, buffer + at, sizeof(kind));
+    const uint32_t size = kind < cupti::kKindLimit ? setup_.record_bytes[kind] : 0;
+    if (size == 0 || size > bytes - at) break;
+    at += size;
+    ++count;
+  }
+  return at == bytes ? count : count + 1;
+}
+
+void RecordDecoder::DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink) {
+  const auto kind = reinterpret_cast<const cupti::Activity*>(record)->kind;
+  switch (kind) {
+    case cupti::kKindRuntime:
+    case cupti::kKindDriver:
+      return DecodeApi(*reinterpret_cast<const cupti::ApiRecord*>(record), sink);
+    case cupti::kKindConcurrentKernel:
+    case cupti::kKindKernel:
+      return DecodeKernel(*reinterpret_cast<const cupti::KernelRecord*>(record), bytes, sink);
+    case cupti::kKindMemcpy:
+      return DecodeMemcpy(*reinterpret_cast<const cupti::MemcpyRecord*>(record), bytes, sink);
+    case cupti::kKindMemcpyPeer:
+      return DecodeMemcpyPeer(*reinterpret_cast<const cupti::MemcpyPeerRecord*>(record), bytes,
+                              sink);
+    case cupti::kKindMemset:
+      return DecodeMemset(*reinterpret_cast<const cupti::MemsetRecord*>(record), bytes, sink);
+    case cupti::kKindSynchronization:
+      return DecodeSync(*reinterpret_cast<const cupti::SynchronizationRecord*>(record), sink);
+    case cupti::kKindCudaEvent:
+      return DecodeCudaEvent(*reinterpret_cast<const cupti::CudaEventRecord*>(record), bytes, sink);
+    case cupti::kKindGraphTrace:
+      return DecodeGraph(*reinterpret_cast<const cupti::GraphTraceRecord*>(record), sink);
+    case cupti::kKindOverhead:
+      return DecodeOverhead(*reinterpret_cast<const cupti::OverheadRecord*>(record), bytes, sink);
+    case cupti::kKindMemory:
+      return DecodeMemory(*reinterpret_cast<const cupti::MemoryRecord*>(record), sink);
+    case cupti::kKindMemoryPool:
+      return DecodePool(*reinterpret_cast<const cupti::MemoryPoolRecord*>(record), bytes, sink);
+    case cupti::kKindDevice:
+      return DecodeDevice(*reinterpret_cast<const cupti::DeviceRecord*>(record), sink);
+    case cupti::kKindContext:
+      return DecodeContext(*reinterpret_cast<const cupti::ContextRecord*>(record), sink);
+    case cupti::kKindStream:
+      return DecodeStream(*reinterpret_cast<const cupti::StreamRecord*>(record), sink);
+    default:
+      break;
+  }
+}
+
+// The event's place, its header written and the rest whatever was there before; the caller
+// writes all of it. Null: it is counted as lost.
+template <typename Event>
+inline Event* RecordDecoder::NewEvent(EventSink* sink, EventKind kind, uint8_t flags,
+                                      uint32_t thread) {
+  if (PROFD_UNLIKELY(over_cap())) {
+    ++counts_[wire::kGpuOverCap];
+    return nullptr;
+  }
+  if (PROFD_UNLIKELY(static_cast<size_t>(sink->end - sink->at) < sizeof(Event)) &&
+      !sink->make_room(sink, sizeof(Event))) {
+    ++counts_[wire::kGpuNoChunk];
+    return nullptr;
+  }
+  auto* event = reinterpret_cast<Event*>(sink->at);
+  sink->at += sizeof(Event);
+  ++event_count_;
+  event->header = {sizeof(Event), static_cast<uint8_t>(kind), flags, thread};
+  return event;
+}
+
+inline bool RecordDecoder::IsInTime(uint64_t end_ticks) {
+  if (PROFD_LIKELY(end_ticks >= window_start_ticks_)) return true;
+  ++counts_[end_ticks < setup_.begin_ticks ? wire::kGpuStale : wire::kGpuBeforeWindow];
+  return false;
+}
+
+inline bool RecordDecoder::TakeSpan(uint64_t start_ns, uint64_t end_ns, Span* span) {
+  if (PROFD_UNLIKELY(end_ns == 0)) {
+    if (start_ns == 0) {
+      ++counts_[wire::kGpuUntimed];
+      return false;
+    }
+    // It runs still, so it is in every window.
+    ++counts_[wire::kGpuUnfinished];
+    *span = {setup_.clock->ToTicks(start_ns), 0, wire::kGpuFlagUnfinished};
+    return true;
+  }
+  const uint64_t start = setup_.clock->ToTicks(start_ns);
+  const uint64_t end = setup_.clock->ToTicks(end_ns);
+  if (!IsInTime(end)) return false;
+  *span = {start, end > start ? end - start : 0, 0};
+  return true;
+}
+
+void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
+  kernel_count_ += record.graph_node_id == 0 ? 1 : 0;
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  const uint32_t name_id = KernelNameId(record.name, sink);
+  auto* event = NewEvent<wire::KernelEvent>(sink, EventKind::kKernel, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->name_id = name_id;
+  event->graph_id = record.graph_id;
+  event->graph_node_id = record.graph_node_id;
+  event->queued_ticks = record.queued_ns != 0 ? setup_.clock->ToTicks(record.queued_ns) : 0;
+  event->submitted_ticks =
+      record.submitted_ns != 0 ? setup_.clock->ToTicks(record.submitted_ns) : 0;
+  for (int i = 0; i < 3; ++i) {
+    event->grid[i] = static_cast<uint32_t>(record.grid[i]);
+    event->block[i] = static_cast<uint32_t>(record.block[i]);
+  }
+  event->static_shared_bytes = static_cast<uint32_t>(record.static_shared_bytes);
+  event->dynamic_shared_bytes = static_cast<uint32_t>(record.dynamic_shared_bytes);
+  event->local_bytes_per_thread = record.local_bytes_per_thread;
+  event->registers_per_thread = record.registers_per_thread;
+  event->reserved = 0;
+  const bool has_cluster = PROFD_HAS(bytes, cupti::KernelRecord, cluster);
+  for (int i = 0; i < 3; ++i) {
+    event->cluster[i] = has_cluster ? static_cast<uint16_t>(record.cluster[i]) : uint16_t{0};
+  }
+  event->channel =
+      PROFD_HAS(bytes, cupti::KernelRecord, channel) ? static_cast<uint16_t>(record.channel) : 0;
+  if (PROFD_HAS(bytes, cupti::KernelRecord, is_device_launched) && record.is_device_launched != 0) {
+    event->header.flags |= wire::kGpuFlagDeviceLaunched;
+  }
+}
+
+void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if ((record.flags & cupti::kFlagMemcpyAsync) != 0) span.flags |= wire::kGpuFlagAsync;
+  // Before CUPTI 12.8 the byte was padding.
+  if (PROFD_HAS(bytes, cupti::MemcpyRecord, copy_count) && record.is_device_launched != 0) {
+    span.flags |= wire::kGpuFlagDeviceLaunched;
+  }
+  auto* event = NewEvent<wire::MemcpyEvent>(sink, EventKind::kMemcpy, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->bytes = record.bytes;
+  event->graph_node_id = record.graph_node_id;
+  event->graph_id = PROFD_HAS(bytes, cupti::MemcpyRecord, graph_id) ? record.graph_id : 0;
+  event->copy_kind = record.copy_kind;
+  event->source_kind = record.source_kind;
+  event->destination_kind = record.destination_kind;
+  event->reserved0 = 0;
+  event->source_device = wire::kNoDevice;
+  event->destination_device = wire::kNoDevice;
+}
+
+void RecordDecoder::DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint32_t bytes,
+                                     EventSink* sink) {
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if ((record.flags & cupti::kFlagMemcpyAsync) != 0) span.flags |= wire::kGpuFlagAsync;
+  auto* event = NewEvent<wire::MemcpyEvent>(sink, EventKind::kMemcpy, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->bytes = record.bytes;
+  event->graph_node_id = record.graph_node_id;
+  event->graph_id = PROFD_HAS(bytes, cupti::MemcpyPeerRecord, graph_id) ? record.graph_id : 0;
+  event->copy_kind = record.copy_kind;
+  event->source_kind = record.source_kind;
+  event->destination_kind = record.destination_kind;
+  event->reserved0 = 0;
+  event->source_device = record.source_device;
+  event->destination_device = record.destination_device;
+}
+
+void RecordDecoder::DecodeMemset(const cupti::MemsetRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  auto* event = NewEvent<wire::MemsetEvent>(sink, EventKind::kMemset, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->bytes = record.bytes;
+  event->graph_node_id = record.graph_node_id;
+  event->graph_id = PROFD_HAS(bytes, cupti::MemsetRecord, graph_id) ? record.graph_id : 0;
+  event->value = record.value;
+  event->memory_kind = record.memory_kind;
+  event->reserved0 = 0;
+  event->reserved1 = 0;
+}
+
+void RecordDecoder::DecodeApi(const cupti::ApiRecord& record, EventSink* sink) {
+  if (!ApiNameOf(record, sink).is_kept) {
+    ++counts_[wire::kGpuFilteredApi];
+    return;
+  }
+  if (record.kind == cupti::kKindDriver) return HoldDriverCall(record, sink);
+  HeldCall& held = held_[record.thread % kHeldSlots];
+  if (held.record.thread == record.thread) {
+    if (held.is_held && record.correlation != 0 && held.record.correlation == record.correlation) {
+      held.is_held = false;
+      ++counts_[wire::kGpuFilteredApi];
+    }
+    held.last_runtime_correlation = record.correlation;
+  }
+  WriteApi(record, sink);
+}
+
+void RecordDecoder::HoldDriverCall(const cupti::ApiRecord& record, EventSink* sink) {
+  HeldCall& held = held_[record.thread % kHeldSlots];
+  const bool same_thread = held.record.thread == record.thread;
+  const bool has_id = record.correlation != 0;
+  // Behind the runtime call that it was inside of, if buffers came in that order.
+  if (same_thread && has_id && held.last_runtime_correlation == record.correlation) {
+    ++counts_[wire::kGpuFilteredApi];
+    return;
+  }
+  if (held.is_held) {
+    // Two of one id are both inside the same runtime call.
+    if (same_thread && has_id && held.record.correlation == record.correlation) {
+      ++counts_[wire::kGpuFilteredApi];
+    } else {
+      WriteApi(held.record, sink);
+    }
+  }
+  held.record = record;
+  held.is_held = true;
+  if (!same_thread) held.last_runtime_correlation = 0;
+}
+
+void RecordDecoder::Flush(EventSink* sink) {
+  for (HeldCall& held : held_) {
+    if (held.is_held) WriteApi(held.record, sink);
+    held.is_held = false;
+  }
+}
+
+void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
+  const ApiName& name = ApiNameOf(record, sink);
+  launch_count_ += name.is_launch ? 1 : 0;
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (record.kind == cupti::kKindDriver) span.flags |= wire::kGpuFlagDriverApi;
+  auto* event = NewEvent<wire::ApiCallEvent>(sink, EventKind::kApiCall, span.flags, record.thread);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->name_id = name.name_id;
+  event->correlation = record.correlation;
+  event->cbid = record.cbid;
+  event->result = static_cast<int32_t>(record.return_value);
+}
+
+void RecordDecoder::DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink) {
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  auto* event = NewEvent<wire::SyncEvent>(sink, EventKind::kSync, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->sync_kind = record.type;
+  event->context = record.context;
+  event->stream = record.stream;
+  event->correlation = record.correlation;
+  event->event_id = record.event_id == UINT32_MAX ? 0 : record.event_id;
+  event->reserved = 0;
+}
+
+void RecordDecoder::DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32_t bytes,
+                                    EventSink* sink) {
+  // It carries no time, so the window cannot tell; it goes with the call that recorded it.
+  auto* event = NewEvent<wire::CudaEventEvent>(sink, EventKind::kCudaEvent, 0, 0);
+  if (event == nullptr) return;
+  const uint32_t device =
+      PROFD_HAS(bytes, cupti::CudaEventRecord, device) ? record.device : wire::kNoDevice;
+  event->place = {device, record.context, record.stream, record.correlation};
+  event->event_id = record.event_id;
+  event->reserved = 0;
+}
+
+void RecordDecoder::DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink) {
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  auto* event = NewEvent<wire::GraphLaunchEvent>(sink, EventKind::kGraphLaunch, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->graph_id = record.graph_id;
+  event->reserved = 0;
+}
+
+void RecordDecoder::DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes,
+                                   EventSink* sink) {
+  if (PROFD_HAS(bytes, cupti::OverheadRecord, data) && record.data != nullptr) free(record.data);
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  const uint32_t thread = record.object_kind == cupti::kObjectThread ? record.object_id[1] : 0;
+  auto* event = NewEvent<wire::OverheadEvent>(sink, EventKind::kOverhead, span.flags, thread);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->overhead_kind = record.overhead_kind;
+  event->correlation =
+      PROFD_HAS(bytes, cupti::OverheadRecord, correlation) ? record.correlation : 0;
+}
+
+void RecordDecoder::DecodeMemory(const cupti::MemoryRecord& record, EventSink* sink) {
+  if (record.time_ns == 0) {
+    ++counts_[wire::kGpuUntimed];
+    return;
+  }
+  const uint64_t ticks = setup_.clock->ToTicks(record.time_ns);
+  if (!IsInTime(ticks)) return;
+  uint8_t flags = record.operation == cupti::kMemoryOperationRelease ? wire::kEventFlagFree : 0;
+  // Bits of two numberings in one byte: a free is bit 0, an asynchronous one also bit 1.
+  if (record.is_async != 0) flags |= wire::kGpuFlagAsync;
+  auto* event = NewEvent<wire::DeviceMemoryEvent>(sink, EventKind::kDeviceMemory, flags, 0);
+  if (event == nullptr) return;
+  event->time_ticks = ticks;
+  event->address = record.address;
+  event->bytes = record.bytes;
+  event->utilized_bytes = 0;
+  event->device = record.device;
+  event->context = record.context;
+  event->correlation = record.correlation;
+  event->memory_kind = static_cast<uint16_t>(record.memory_kind);
+  event->reserved = 0;
+}
+
+void RecordDecoder::DecodePool(const cupti::MemoryPoolRecord& record, uint32_t bytes,
+                               EventSink* sink) {
+  if (record.time_ns == 0) {
+    ++counts_[wire::kGpuUntimed];
+    return;
+  }
+  const uint64_t ticks = setup_.clock->ToTicks(record.time_ns);
+  if (!IsInTime(ticks)) return;
+  const auto flags = static_cast<uint8_t>(
+      wire::kGpuFlagPool |
+      (record.operation == cupti::kPoolOperationDestroyed ? wire::kEventFlagFree : 0));
+  auto* event = NewEvent<wire::DeviceMemoryEvent>(sink, EventKind::kDeviceMemory, flags, 0);
+  if (event == nullptr) return;
+  event->time_ticks = ticks;
+  event->address = record.address;
+  event->bytes = record.bytes;
+  event->utilized_bytes =
+      PROFD_HAS(bytes, cupti::MemoryPoolRecord, utilized_bytes) ? record.utilized_bytes : 0;
+  event->device = record.device;
+  event->context = 0;
+  event->correlation = record.correlation;
+  event->memory_kind = 0;
+  event->reserved = 0;
+}
+
+void RecordDecoder::DecodeDevice(const cupti::DeviceRecord& record, EventSink* sink) {
+  char name[256];
+  ssize_t length = -1;
+  if (record.name != nullptr) {
+    length = CopyText(record.name, name, sizeof(name));
+    if (length >= 0) free(const_cast<char*>(record.name));
+  }
+  wire::DeviceEvent device{};
+  device.device = record.id;
+  device.name_id = length > 0 ? sink->intern(sink, name, static_cast<size_t>(length))
+                              : sink->intern(sink, kNoName, sizeof(kNoName) - 1);
+  device.memory_bytes = record.memory_bytes;
+  device.compute_major = record.compute_major;
+  device.compute_minor = record.compute_minor;
+  device.sm_count = record.sm_count;
+  device.warp_threads = record.warp_threads;
+  device.max_threads_per_block = record.max_threads_per_block;
+  device.max_threads_per_sm = record.max_warps_per_sm * record.warp_threads;
+  device.max_blocks_per_sm = record.max_blocks_per_sm;
+  device.registers_per_block = record.registers_per_block;
+  device.registers_per_sm = record.registers_per_sm;
+  device.shared_bytes_per_block = record.shared_bytes_per_block;
+  device.shared_bytes_per_sm = record.shared_bytes_per_sm;
+  memcpy(device.uuid, record.uuid, sizeof(device.uuid));
+  WriteDevice(device, sink);
+}
+
+bool RecordDecoder::WriteDevice(const wire::DeviceEvent& device, EventSink* sink) {
+  if (device.device >= 64 || (devices_seen_ >> device.device & 1) != 0) return false;
+  auto* event = NewEvent<wire::DeviceEvent>(sink, EventKind::kDevice, 0, 0);
+  if (event == nullptr) return false;
+  devices_seen_ |= uint64_t{1} << device.device;
+  const wire::EventHeader header = event->header;
+  memcpy(event, &device, sizeof(device));
+  event->header = header;
+  return true;
+}
+
+void RecordDecoder::DecodeContext(const cupti::ContextRecord& record, EventSink* sink) {
+  auto* event = NewEvent<wire::ContextEvent>(sink, EventKind::kContext, 0, 0);
+  if (event == nullptr) return;
+  event->context = record.context;
+  event->device = record.device;
+}
+
+void RecordDecoder::DecodeStream(const cupti::StreamRecord& record, EventSink* sink) {
+  auto* event = NewEvent<wire::StreamEvent>(sink, EventKind::kStream, 0, 0);
+  if (event == nullptr) return;
+  event->context = record.context;
+  event->stream = record.stream;
+  event->priority = static_cast<int32_t>(record.priority);
+  event->flags = record.flags;
+}
+
+uint32_t RecordDecoder::KernelNameId(const char* text, EventSink* sink) {
+  constexpr uint32_t kProbes = 8;
+  const auto address = reinterpret_cast<uintptr_t>(text);
+  const uint64_t hash = (address >> 3) * 0x9fb21c651e98df25;
+  KernelName* victim = nullptr;
+  for (uint32_t i = 0; i < kProbes; ++i) {
+    KernelName& entry = kernels_[((hash >> 40) + i) % kKernelSlots];
+    if (entry.text == text && text != nullptr) {
+      if (PROFD_LIKELY(entry.batch == batch_)) return entry.name_id;
+      return ReadKernelName(&entry, text, sink);
+    }
+    if (victim == nullptr && (entry.text == nullptr || entry.batch != batch_)) victim = &entry;
+    if (entry.text == nullptr) break;
+  }
+  if (victim == nullptr) victim = &kernels_[(hash >> 40) % kKernelSlots];
+  victim->text = text;
+  victim->name_id = wire::kNoNameId;
+  return ReadKernelName(victim, text, sink);
+}
+
+uint32_t RecordDecoder::ReadKernelName(KernelName* entry, const char* text, EventSink* sink) {
+  char name[wire::kMaxNameBytes];
+  entry->batch = batch_;
+  if (text == nullptr) return entry->name_id = sink->intern(sink, kNoName, sizeof(kNoName) - 1);
+  const ssize_t length = CopyText(text, name, sizeof(name));
+  if (length > 0) {
+    entry->name_id = sink->intern(sink, name, static_cast<size_t>(length));
+  } else if (length == 0) {
+    entry->name_id = sink->intern(sink, kNoName, sizeof(kNoName) - 1);
+  } else if (entry->name_id == wire::kNoNameId) {
+    entry->name_id = sink->intern(sink, kGoneName, sizeof(kGoneName) - 1);
+  }  // Else what stood there when it could last be read.
+  return entry->name_id;
+}
+
+const RecordDecoder::ApiName& RecordDecoder::ApiNameOf(const cupti::ApiRecord& record,
+                                                       EventSink* sink) {
+  const bool is_driver = record.kind == cupti::kKindDriver;
+  // Numbers beyond the table share its last place, under a name that says so.
+  const uint32_t index = record.cbid < kApiSlots ? record.cbid : kApiSlots - 1;
+  ApiName& name = apis_[is_driver ? 1 : 0][index];
+  if (PROFD_LIKELY(name.name_id != wire::kNoNameId)) return name;
+  const char* text = nullptr;
+  const uint32_t domain = is_driver ? cupti::kDomainDriverApi : cupti::kDomainRuntimeApi;
+  if (record.cbid >= kApiSlots - 1 || setup_.callback_name == nullptr ||
+      setup_.callback_name(domain, record.cbid, &text) != cupti::kSuccess || text == nullptr) {
+    text = is_driver ? "(unknown driver call)" : "(unknown runtime call)";
+  }
+  name.name_id = sink->intern(sink, text, ApiNameLength(text));
+  name.is_kept = KeepsApi(setup_.api_filter, is_driver, text);
+  name.is_launch = strncmp(text, "cudaLaunchKernel", 16) == 0 ||
+                   strncmp(text, "cudaLaunchCooperativeKernel", 27) == 0 ||
+                   strncmp(text, "cuLaunch", 8) == 0;
+  return name;
+}
+
+}  // namespace profd::client
