@@ -236,7 +236,7 @@ typedef struct sgpu_stats_rec {
   uint64_t delivered[SGPU_KINDS]; /* of those, in buffers that were completed to the client */
   uint64_t stolen;                /* records that went to a rival */
   uint64_t lost;                  /* records in buffers that were never completed */
-  uint64_t dropped;               /* for want of a buffer, or of room on the device */
+  uint64_t dropped;               /* for want of a buffer */
   uint64_t buffers_requested;
   uint64_t buffers_refused; /* NULL, misaligned or too small */
   uint64_t buffers_completed;

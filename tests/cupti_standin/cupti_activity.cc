@@ -1,0 +1,286 @@
+// CUPTI's activity functions: each checks what it was given and asks Tracer.
+#include <cstring>
+#include <utility>
+
+#include "tests/cupti_standin/clock.h"
+#include "tests/cupti_standin/cupti_api.h"
+#include "tests/cupti_standin/entry.h"
+#include "tests/cupti_standin/gpu.h"
+#include "tests/cupti_standin/settings.h"
+#include "tests/cupti_standin/subscriber.h"
+#include "tests/cupti_standin/tracer.h"
+#include "tests/cupti_standin/versions.h"
+
+namespace sgpu {
+namespace {
+
+std::atomic<uint64_t> cupti_calls{0};
+thread_local constinit CUptiResult last_error = CUPTI_SUCCESS;
+
+CUptiResult WithoutDriver() {
+  return VersionIsAtLeast(130000) ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_NOT_INITIALIZED;
+}
+
+bool IsExternalKind(uint32_t kind) { return kind > 0 && kind < kExternalKinds; }
+
+}  // namespace
+
+CUptiResult Entry::Refusal(const char* function, uint32_t argument) {
+  if (Forked()) return CUPTI_ERROR_UNKNOWN;
+  ++cupti_calls;
+  if (settings().no_driver != 0) return WithoutDriver();
+  return FailureOf(function, argument);
+}
+
+Entry::Entry(const char* function, uint32_t argument)
+    : result_(Refusal(function, argument)), strict_(function) {}
+
+CUptiResult Entry::Return(CUptiResult result) const {
+  if (is_refused()) result = result_;
+  if (result != CUPTI_SUCCESS && settings().no_driver == 0) last_error = result;
+  return result;
+}
+
+uint64_t Entry::calls() { return cupti_calls; }
+
+CUptiResult Entry::TakeLastError() { return std::exchange(last_error, CUPTI_SUCCESS); }
+
+}  // namespace sgpu
+
+using sgpu::Entry;
+using sgpu::tracer;
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+CUptiResult CUPTIAPI cuptiGetLastError() { return Entry::TakeLastError(); }
+
+CUptiResult CUPTIAPI cuptiGetTimestamp(uint64_t* timestamp) {
+  if (timestamp == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
+  *timestamp = sgpu::Clock::Stamp(sgpu::Clock::Now()) +
+               static_cast<uint64_t>(sgpu::settings().unsettled_ns.load());
+  return CUPTI_SUCCESS;
+}
+
+// Arithmetic on the kinds it finds, which needs no driver.
+CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_bytes,
+                                                CUpti_Activity** record) {
+  if (buffer == nullptr || record == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
+  const CUptiResult no_such_kind =
+      sgpu::VersionIsAtLeast(19) ? CUPTI_ERROR_INVALID_KIND : CUPTI_ERROR_UNKNOWN;
+  const auto kind_at = [&](size_t at) {
+    uint32_t kind = 0;
+    std::memcpy(&kind, buffer + at, sizeof(kind));
+    return kind;
+  };
+  size_t at = 0;
+  if (*record != nullptr) {
+    at = static_cast<size_t>(reinterpret_cast<uint8_t*>(*record) - buffer);
+    const uint32_t bytes = sgpu::RecordSize(kind_at(at));
+    if (bytes == 0) return no_such_kind;
+    at += bytes;
+  }
+  if (at + sizeof(CUpti_Activity) > valid_bytes) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  const uint32_t bytes = sgpu::RecordSize(kind_at(at));
+  if (bytes == 0) return no_such_kind;
+  if (at + bytes > valid_bytes) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  *record = reinterpret_cast<CUpti_Activity*>(buffer + at);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropped) {
+  const sgpu::StrictLock strict(__func__);
+  if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
+  *dropped = sgpu::Forked() ? 0 : tracer().TakeDropped();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
+                                                    CUpti_BuffersCallbackCompleteFunc completed) {
+  if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
+  if (sgpu::Forked()) return CUPTI_ERROR_UNKNOWN;
+  tracer().RegisterCallbacks(requested, completed);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  return entry.Return(tracer().Enable(kind));
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableAndDump(CUpti_ActivityKind kind) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  const CUptiResult result = tracer().Enable(kind);
+  if (result == CUPTI_SUCCESS) tracer().Dump(kind);
+  return entry.Return(result);
+}
+
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  return entry.Return(tracer().Disable(kind));
+}
+
+// The stand-in does not tell contexts apart.
+CUptiResult CUPTIAPI cuptiActivityEnableContext(CUcontext context, CUpti_ActivityKind kind) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  if (context == nullptr) return entry.Return(CUPTI_ERROR_INVALID_CONTEXT);
+  return entry.Return(tracer().Enable(kind));
+}
+
+CUptiResult CUPTIAPI cuptiActivityDisableContext(CUcontext context, CUpti_ActivityKind kind) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  if (context == nullptr) return entry.Return(CUPTI_ERROR_INVALID_CONTEXT);
+  return entry.Return(tracer().Disable(kind));
+}
+
+CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  if (sgpu::ThisThread().in_buffer_callback != 0) {
+    return entry.Return(CUPTI_ERROR_INVALID_OPERATION);
+  }
+  sgpu::Clock::SleepMs(sgpu::settings().flush_ms);
+  tracer().Flush((flag & 1) != 0);
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityFlush(CUcontext, uint32_t, uint32_t flag) {
+  return cuptiActivityFlushAll(flag);
+}
+
+CUptiResult CUPTIAPI cuptiActivityFlushPeriod(uint32_t period_ms) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  tracer().SetFlushPeriod(period_ms);
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
+                                               void* value) {
+  const Entry entry(__func__, attribute);
+  if (entry.is_refused()) return entry.Return();
+  return entry.Return(tracer().GetAttribute(attribute, size, value));
+}
+
+CUptiResult CUPTIAPI cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
+                                               void* value) {
+  const Entry entry(__func__, attribute);
+  if (entry.is_refused()) return entry.Return();
+  return entry.Return(tracer().SetAttribute(attribute, size, value));
+}
+
+CUptiResult CUPTIAPI cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
+                                                            uint64_t id) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  if (!sgpu::IsExternalKind(kind)) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  sgpu::ThisThread().external[kind].push_back(id);
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
+                                                           uint64_t* last) {
+  const Entry entry(__func__, kind);
+  if (entry.is_refused()) return entry.Return();
+  if (!sgpu::IsExternalKind(kind)) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  std::vector<uint64_t>& stack = sgpu::ThisThread().external[kind];
+  if (stack.empty()) return entry.Return(CUPTI_ERROR_QUEUE_EMPTY);
+  if (last != nullptr) *last = stack.back();
+  stack.pop_back();
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, uint8_t enable) {
+  const Entry entry(__func__, cbid);
+  if (entry.is_refused()) return entry.Return();
+  tracer().EnableApi(SGPU_DOMAIN_RUNTIME, cbid, enable != 0);
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable) {
+  const Entry entry(__func__, cbid);
+  if (entry.is_refused()) return entry.Return();
+  tracer().EnableApi(SGPU_DOMAIN_DRIVER, cbid, enable != 0);
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableLatencyTimestamps(uint8_t enable) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  tracer().latency_timestamps = enable != 0;
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t enable) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  tracer().event_device_timestamps = enable != 0;
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  if (type != CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT &&
+      type != CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM) {
+    return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  }
+  tracer().system_thread_ids = type == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM;
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiGetThreadIdType(CUpti_ActivityThreadIdType* type) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  if (type == nullptr) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  *type = tracer().system_thread_ids ? CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
+                                     : CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT;
+  return entry.Return();
+}
+
+// From now on all timestamps are in the clock that `clock` reads.
+CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc clock) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  if (clock == nullptr) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  sgpu::Clock::Step(static_cast<int64_t>(clock() - sgpu::Clock::Stamp(sgpu::Clock::Now())));
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiFinalize() {
+  if (sgpu::Forked()) return CUPTI_ERROR_UNKNOWN;
+  // The one such function that succeeds without a driver.
+  if (sgpu::settings().no_driver != 0) return CUPTI_SUCCESS;
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  const sgpu::ThreadState& thread = sgpu::ThisThread();
+  if (thread.in_buffer_callback != 0) return entry.Return(CUPTI_ERROR_INVALID_OPERATION);
+  if (sgpu::subscriber().running() > (thread.in_subscriber_callback != 0 ? 1 : 0)) {
+    sgpu::Clock::SleepMs(sgpu::settings().finalize_hang_ms);
+  }
+  tracer().Finalize();
+  sgpu::subscriber().Clear();
+  return entry.Return();
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

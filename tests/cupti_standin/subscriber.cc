@@ -1,0 +1,99 @@
+#include "tests/cupti_standin/subscriber.h"
+
+#include <algorithm>
+
+#include "tests/cupti_standin/api_ids.h"
+#include "tests/cupti_standin/clock.h"
+#include "tests/cupti_standin/settings.h"
+
+namespace sgpu {
+namespace {
+
+// A handle is an address that nobody reads, another for each subscription.
+CUpti_SubscriberHandle HandleOf(uintptr_t generation) {
+  return reinterpret_cast<CUpti_SubscriberHandle>(generation << 4);
+}
+
+template <size_t N>
+const ApiName* Find(const ApiName (&names)[N], uint32_t cbid) {
+  const auto* const found = std::find_if(std::begin(names), std::end(names),
+                                         [cbid](const ApiName& each) { return each.cbid == cbid; });
+  return found == std::end(names) ? nullptr : found;
+}
+
+}  // namespace
+
+const ApiName* FindApiName(uint32_t domain, uint32_t cbid) {
+  return domain == SGPU_DOMAIN_RUNTIME ? Find(kRuntimeNames, cbid) : Find(kDriverNames, cbid);
+}
+
+Subscriber& subscriber() {
+  static Subscriber* const subscriber = new Subscriber;
+  return *subscriber;
+}
+
+CUptiResult Subscriber::Subscribe(CUpti_CallbackFunc callback, void* user_data,
+                                  const std::string& name, CUpti_SubscriberHandle* handle,
+                                  std::string* holder) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mu_);
+    if (subscribed_) {
+      if (holder != nullptr) *holder = name_;
+      return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
+    is_first = !was_subscribed_;
+    was_subscribed_ = true;
+    subscribed_ = true;
+    name_ = name;
+    callback_ = callback;
+    user_data_ = user_data;
+    *handle = HandleOf(++generation_);
+  }
+  Clock::SleepMs(is_first ? settings().subscribe_ms : settings().resubscribe_ms);
+  return CUPTI_SUCCESS;
+}
+
+bool Subscriber::IsCurrent(CUpti_SubscriberHandle handle) const {
+  return subscribed_ && handle == HandleOf(generation_);
+}
+
+CUptiResult Subscriber::Unsubscribe(CUpti_SubscriberHandle handle) {
+  if (!IsCurrent(handle)) return CUPTI_ERROR_INVALID_PARAMETER;
+  Clear();
+  return CUPTI_SUCCESS;
+}
+
+void Subscriber::Clear() {
+  const std::lock_guard lock(mu_);
+  any_ = false;
+  for (auto& domain : on_) {
+    for (auto& cbid : domain) cbid = 0;
+  }
+  callback_ = nullptr;
+  subscribed_ = false;
+}
+
+void Subscriber::Enable(uint32_t domain, uint32_t cbid, bool on) {
+  on_[domain][cbid % kCallbackIds] = on ? 1 : 0;
+  if (on) any_ = true;
+}
+
+void Subscriber::EnableDomain(uint32_t domain, bool on) {
+  for (auto& cbid : on_[domain]) cbid = on ? 1 : 0;
+  if (on) any_ = true;
+}
+
+void Subscriber::Call(uint32_t domain, uint32_t cbid, const CUpti_CallbackData& data,
+                      ThreadState& thread) {
+  const CUpti_CallbackFunc callback = callback_;
+  if (callback == nullptr) return;
+  ++callbacks_;
+  ++running_;
+  ++thread.in_subscriber_callback;
+  callback(user_data_, static_cast<CUpti_CallbackDomain>(domain), cbid, &data);
+  --thread.in_subscriber_callback;
+  --running_;
+}
+
+}  // namespace sgpu

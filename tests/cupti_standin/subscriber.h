@@ -1,0 +1,62 @@
+// The callback side of CUPTI: the one subscriber, and which API calls it wants to see.
+#ifndef PROFD_TESTS_CUPTI_STANDIN_SUBSCRIBER_H_
+#define PROFD_TESTS_CUPTI_STANDIN_SUBSCRIBER_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "tests/cupti_standin/cupti_api.h"
+#include "tests/cupti_standin/tracer.h"
+
+namespace sgpu {
+
+constexpr uint32_t kDomains = 7;  // CUpti_CallbackDomain's, with INVALID.
+
+// Threads: any. Call() reads the subscriber without a lock, as an unsubscribe may come from within
+//          the very callback.
+class Subscriber {
+ public:
+  // 39 if there is one, whose name is then left in `holder`.
+  CUptiResult Subscribe(CUpti_CallbackFunc callback, void* user_data, const std::string& name,
+                        CUpti_SubscriberHandle* handle, std::string* holder);
+  // 1 if `handle` is not the subscriber.
+  CUptiResult Unsubscribe(CUpti_SubscriberHandle handle);
+  bool IsCurrent(CUpti_SubscriberHandle handle) const;
+  bool IsSubscribed() const { return subscribed_; }
+
+  void Enable(uint32_t domain, uint32_t cbid, bool on);
+  void EnableDomain(uint32_t domain, bool on);
+  bool IsOn(uint32_t domain, uint32_t cbid) const {
+    return domain < kDomains && any_.load(std::memory_order_relaxed) &&
+           on_[domain][cbid % kCallbackIds].load(std::memory_order_relaxed) != 0;
+  }
+  // Nobody is subscribed any more.
+  void Clear();
+  void Call(uint32_t domain, uint32_t cbid, const CUpti_CallbackData& data, ThreadState& thread);
+
+  uint64_t callbacks() const { return callbacks_; }
+  // Threads in a callback now.
+  int running() const { return running_; }
+
+ private:
+  std::mutex mu_;
+  std::string name_;             // Guarded by mu_.
+  bool was_subscribed_ = false;  // Guarded by mu_.
+  std::atomic<bool> subscribed_{false};
+  std::atomic<CUpti_CallbackFunc> callback_{nullptr};
+  std::atomic<void*> user_data_{nullptr};
+  std::atomic<uintptr_t> generation_{0};
+  std::atomic<bool> any_{false};
+  std::array<std::array<std::atomic<uint8_t>, kCallbackIds>, kDomains> on_{};
+  std::atomic<uint64_t> callbacks_{0};
+  std::atomic<int> running_{0};
+};
+
+Subscriber& subscriber();
+
+}  // namespace sgpu
+
+#endif  // PROFD_TESTS_CUPTI_STANDIN_SUBSCRIBER_H_
