@@ -9,7 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/base/str_cat.h"
+#include "daemon/report/first_ids.h"
 #include "daemon/report/gpu_attribution.h"
 #include "daemon/report/op_device.h"
 #include "daemon/report/reports.h"
@@ -268,18 +268,6 @@ class OpSummary {
     return span;
   }
 
-  // For each name the first with the same text: ids are the target's, so two may read alike.
-  static std::vector<uint32_t> FirstIds(std::span<const std::string> names) {
-    absl::flat_hash_map<std::string_view, uint32_t> first_of;
-    std::vector<uint32_t> first_ids;
-    first_ids.reserve(names.size());
-    for (const std::string& name : names) {
-      const auto id = static_cast<uint32_t>(first_ids.size());
-      first_ids.push_back(first_of.try_emplace(name, id).first->second);
-    }
-    return first_ids;
-  }
-
   OpRow RowOf(uint32_t name, int64_t step, const Totals& totals) const {
     return {.name = reader_.names()[name],
             .step = step,
@@ -447,15 +435,6 @@ void SortRows(OpSort sort, std::vector<OpRow>& rows) {
   });
 }
 
-// "3, 4, 5" or, of many, "3 to 1002".
-std::string DescribeSteps(std::span<const StepRecord> steps) {
-  if (steps.empty()) return "none: it was taken by time";
-  if (steps.size() > 8) return StrCat(steps.front().index, " to ", steps.back().index);
-  std::string text;
-  for (const StepRecord& step : steps) StrAppend(&text, text.empty() ? "" : ", ", step.index);
-  return text;
-}
-
 }  // namespace
 
 std::string_view ToString(OpSort sort) {
@@ -476,13 +455,7 @@ absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptio
   if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
   std::optional<StepRecord> only;
   if (options.step.has_value()) {
-    const StepLookup lookup(reader.steps());
-    only = lookup.WithIndex(*options.step);
-    if (!only.has_value()) {
-      return absl::InvalidArgumentError(StrCat("step ", *options.step,
-                                               " is not in the capture; its steps are ",
-                                               DescribeSteps(lookup.steps())));
-    }
+    ASSIGN_OR_RETURN(only, StepLookup(reader.steps()).WithIndex(*options.step));
   }
   OpSummary summary(reader, options);
   RETURN_IF_ERROR(summary.Read(only));

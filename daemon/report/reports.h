@@ -3,7 +3,7 @@
 //
 // Threads: any, one reader each. Memory: bounded by names, steps and, for memory, live
 // blocks; never by events on the CPU. What tells of the GPU keeps at most 64 bytes per API
-// call and 24 per GPU row.
+// call and 48 per GPU row.
 // Errors: those of the reader; INVALID_ARGUMENT for options out of range.
 //
 // How do I add a report?  A struct and a function here, a .cc beside it, a message and an
@@ -113,8 +113,9 @@ struct KernelOptions {
   std::optional<int64_t> step;           // Only kernels that this step launched.
 };
 
-// All launches of one kernel. What differs between launches (grid, block, ...) is that of the
-// configuration that took most of the time; `configuration_count` says how many there were.
+// All launches of one kernel; percentiles are durations that occurred (nearest rank). What differs
+// between launches (grid, block, ...) is that of the configuration that took most of the time;
+// `configuration_count` says how many there were.
 struct KernelRow {
   std::string name;          // As recorded.
   std::string display_name;  // Demangled.
@@ -153,7 +154,8 @@ struct KernelTable {
   int64_t row_count = 0;  // Before `limit`.
   int64_t kernel_count = 0;
   int64_t total_ns = 0;  // Over all rows.
-  // The union of all kernels, copies and memsets over streams and devices' own unions added.
+  // The union of all kernels, copies, memsets and whole graphs over streams; devices' own unions
+  // added up.
   int64_t busy_ns = 0;
   int64_t kernel_busy_ns = 0;      // The same of kernels only.
   int64_t graph_launch_count = 0;  // Graphs whose nodes were not recorded; in no row.
@@ -201,9 +203,15 @@ struct SyncTable {
 };
 absl::StatusOr<SyncTable> SummarizeSyncs(store::CaptureReader& reader);
 
-// What a device did in each step, and why it did nothing: HTA's classes. A gap before an
-// activity K of a stream is host_wait if K's API call began after the activity before K ended;
-// else kernel_wait if the gap is below 30 us; else other.
+// What a device did in each step, and why it did nothing: Holistic Trace Analysis's classes. A
+// gap before an activity K is host_wait if K's API call began after what ran before K had
+// ended; else kernel_wait if the gap is below 30 us; else other.
+//
+// A step here is a time on the host, from mark to mark: only what ran within it counts, whoever
+// launched it, so that busy and idle time make up the step. A gap that crosses a mark has one
+// cause and is split. The whole capture is its windows; what ran on after them is in no row. Whole
+// graphs count as compute.
+inline constexpr int64_t kKernelWaitLimitNs = 30'000;
 struct IdleRow {
   int64_t step = -1;  // -1: the whole capture.
   int64_t device = 0;
@@ -215,11 +223,12 @@ struct IdleRow {
   int64_t copy_ns = 0;
   int64_t exposed_copy_ns = 0;  // While no kernel ran.
   int64_t idle_ns = 0;          // duration - busy
-  // Idle time of the device by the cause of the gap it ended with.
+  // Idle time of the device (no stream ran anything) by the cause of each gap; K is what ended it.
   int64_t host_wait_ns = 0;
   int64_t kernel_wait_ns = 0;
   int64_t other_ns = 0;  // Also before the first and after the last activity.
 };
+// As that tool has them: gaps of the stream by itself, over all that was recorded.
 struct StreamIdleRow {
   int64_t device = 0;
   int64_t context = 0;

@@ -1,8 +1,23 @@
 #include "daemon/report/step_lookup.h"
 
 #include <algorithm>
+#include <string>
+
+#include "daemon/base/str_cat.h"
 
 namespace profd::report {
+namespace {
+
+// "3, 4, 5" or, of many, "3 to 1002".
+std::string Describe(std::span<const StepRecord> steps) {
+  if (steps.empty()) return "none: it was taken by time";
+  if (steps.size() > 8) return StrCat(steps.front().index, " to ", steps.back().index);
+  std::string text;
+  for (const StepRecord& step : steps) StrAppend(&text, text.empty() ? "" : ", ", step.index);
+  return text;
+}
+
+}  // namespace
 
 StepLookup::StepLookup(std::span<const StepRecord> steps) : steps_(steps.begin(), steps.end()) {
   std::stable_sort(steps_.begin(), steps_.end(), [](const StepRecord& a, const StepRecord& b) {
@@ -29,11 +44,12 @@ size_t StepLookup::PositionAt(int64_t time_ns) {
   return last_ = position;
 }
 
-std::optional<StepRecord> StepLookup::WithIndex(int64_t index) const {
+absl::StatusOr<StepRecord> StepLookup::WithIndex(int64_t index) const {
   const auto found = std::find_if(steps_.begin(), steps_.end(),
                                   [&](const StepRecord& step) { return step.index == index; });
-  if (found == steps_.end()) return std::nullopt;
-  return *found;
+  if (found != steps_.end()) return *found;
+  return absl::InvalidArgumentError(
+      StrCat("step ", index, " is not in the capture; its steps are ", Describe(steps_)));
 }
 
 }  // namespace profd::report

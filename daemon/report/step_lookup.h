@@ -7,10 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
 
 namespace profd::report {
@@ -25,8 +25,8 @@ class StepLookup {
 
   // By start time.
   std::span<const StepRecord> steps() const { return steps_; }
-  // The step of this number; nullopt: not in the capture.
-  std::optional<StepRecord> WithIndex(int64_t index) const;
+  // The step of this number. INVALID_ARGUMENT: not in the capture; names those that are.
+  absl::StatusOr<StepRecord> WithIndex(int64_t index) const;
 
  private:
   bool Contains(size_t position, int64_t time_ns) const;

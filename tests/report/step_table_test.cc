@@ -88,7 +88,7 @@ TEST(StepLookupTest, FindsTheStepAroundATimeWhateverWasAskedBefore) {
     EXPECT_EQ(lookup.PositionAt(600), StepLookup::kNone);
   }
   EXPECT_EQ(lookup.WithIndex(20)->start_ns, 500);
-  EXPECT_FALSE(lookup.WithIndex(12).has_value());
+  EXPECT_THAT(lookup.WithIndex(12), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace
