@@ -22,6 +22,7 @@ ARROWS = {
     "proto/wire": [],
     "client_lib/include": [],
     "client_lib/core": ["proto/wire", "client_lib/include"],
+    "client_lib/nvtx": ["client_lib/core", "client_lib/include", "proto/wire"],
     "client_lib/cupti": ["proto/wire", "client_lib/core"],
     "daemon/base": [],
     TYPES: ["daemon/base"],

@@ -149,7 +149,8 @@ const CopyTable* profd_copy_table(void) {
                                        profd_recording_flag,
                                        profd_range_begin_slow,
                                        profd_instant_slow,
-                                       profd_counter_slow};
+                                       profd_counter_slow,
+                                       InitializeInjectionNvtx2};
   return &kTable;
 }
 

@@ -25,6 +25,7 @@ PROFD_PIN(pthread_attr_setstacksize);
 PROFD_PIN(dlopen);
 PROFD_PIN(dlsym);
 PROFD_PIN(dlerror);
+PROFD_PIN(dladdr);
 #undef PROFD_PIN
 #endif
 #endif

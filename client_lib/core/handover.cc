@@ -10,7 +10,7 @@ namespace profd::client {
 namespace {
 
 constexpr char kSymbol[] = "profd_copy_table";
-constexpr size_t kFirstTableBytes = sizeof(CopyTable);
+constexpr size_t kFirstTableBytes = offsetof(CopyTable, attach_nvtx);
 
 struct DynamicSection {
   const ElfW(Sym) * symbols;

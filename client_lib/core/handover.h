@@ -14,6 +14,13 @@
 
 #include "client_lib/include/profd/profd.h"
 
+// Entry points of loaders, in client_lib/nvtx.
+extern "C" {
+typedef const void* (*NvtxGetExportTable)(uint32_t table_id);
+PROFD_API int InitializeInjection(void);
+PROFD_API int InitializeInjectionNvtx2(NvtxGetExportTable get);
+}
+
 namespace profd::client {
 
 // The functions of a copy. Shared between copies of different versions: entries are only
@@ -38,6 +45,8 @@ struct CopyTable {
   decltype(&profd_range_begin_slow) range_begin_slow;
   decltype(&profd_instant_slow) instant_slow;
   decltype(&profd_counter_slow) counter_slow;
+  // Behind what 0.1.0 had first:
+  decltype(&InitializeInjectionNvtx2) attach_nvtx;
 };
 
 // Looks through the loader's list once.

@@ -53,12 +53,14 @@ void RecordEvent(const Make& make) {
 constexpr uint32_t kSpanNameBits = 16;
 constexpr uint64_t kSpanNameMask = (uint64_t{1} << kSpanNameBits) - 1;
 constexpr uint64_t kSpanTicksMask = ~uint64_t{0} >> kSpanNameBits;  // Of TSC, a day.
+constexpr uint64_t kJitterTicks = 10'000;
 static_assert(wire::kMaxNames <= kSpanNameMask + 1);
 
 uint64_t SpanStart(uint64_t span, uint64_t end_ticks) {
   const uint64_t duration = (end_ticks - (span >> kSpanNameBits)) & kSpanTicksMask;
   // Clocks of two processors may differ by a little.
-  return duration > kSpanTicksMask / 2 ? end_ticks : end_ticks - duration;
+  if (kSpanTicksMask - duration < kJitterTicks) return end_ticks;
+  return duration < end_ticks ? end_ticks - duration : 0;
 }
 
 uint32_t LaneNumber(const ThreadState& thread, uint32_t lane) {

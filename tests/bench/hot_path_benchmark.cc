@@ -7,6 +7,7 @@
 // compared: a noisy minute hits all of them alike. Figures are ns per begin/end pair.
 // A forked child plays the daemon and empties the capture memory once a millisecond.
 #include <benchmark/benchmark.h>
+#include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -212,6 +214,67 @@ void RecordedRangeAroundWork(benchmark::State& state) {
   state.counters["range_added_ns"] = ns[2] - ns[0];
 }
 
+// ---- NVTX with our library as its injection.
+
+using NvtxPairs = void (*)(int count);
+
+Variant Pairs(NvtxPairs pairs) {
+  return [pairs] { pairs(kPairsPerSample); };
+}
+
+// The pairs of two objects with slots of their own: one without a tool, one with us.
+struct NvtxObjects {
+  NvtxPairs alone = nullptr;
+  NvtxPairs attached = nullptr;
+  NvtxPairs attached_registered = nullptr;
+};
+
+NvtxObjects LoadNvtxObjects() {
+  if (!bench::HaveNvtx()) return {};
+  const std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  void* alone = dlopen((folder / "nvtx_pairs_alone.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* attached = dlopen((folder / "nvtx_pairs_attached.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (alone == nullptr || attached == nullptr) return {};
+  const auto pairs_of = [](void* object, const char* name) {
+    return reinterpret_cast<NvtxPairs>(dlsym(object, name));
+  };
+  NvtxObjects objects{pairs_of(alone, "profd_bench_nvtx_pairs"),
+                      pairs_of(attached, "profd_bench_nvtx_pairs"),
+                      pairs_of(attached, "profd_bench_nvtx_registered_pairs")};
+  // The first call decides.
+  unsetenv("NVTX_INJECTION64_PATH");
+  objects.alone(1);
+  Dl_info library{};
+  dladdr(reinterpret_cast<void*>(&profd_init), &library);
+  setenv("NVTX_INJECTION64_PATH", library.dli_fname, 1);
+  objects.attached(1);
+  objects.attached_registered(1);
+  return objects;
+}
+
+NvtxObjects g_nvtx;
+
+void IdleNvtx(benchmark::State& state) {
+  std::vector<double> ns;
+  for (auto _ : state) {
+    ns = MedianNs({Pairs(g_nvtx.alone), Pairs(g_nvtx.attached), Pairs(g_nvtx.attached_registered)});
+  }
+  state.counters["alone_ns"] = ns[0];
+  state.counters["attached_ns"] = ns[1];
+  state.counters["attached_registered_ns"] = ns[2];
+}
+
+void RecordedNvtx(benchmark::State& state) {
+  std::vector<double> ns;
+  for (auto _ : state) {
+    ns = MedianNs({CRange(), Pairs(g_nvtx.attached), Pairs(g_nvtx.attached_registered)});
+  }
+  state.counters["c_ns"] = ns[0];
+  state.counters["push_pop_ns"] = ns[1];
+  state.counters["registered_ns"] = ns[2];
+}
+
 // ---- The daemon, in a process of its own.
 
 // Arms and fires when it is told to on `commands`; then recycles until the target is gone.
@@ -258,7 +321,11 @@ int Run(int argc, char** argv) {
   });
   PinTo(0);
 
+  g_nvtx = LoadNvtxObjects();
   benchmark::RegisterBenchmark("IdleRange", IdleRange)->Iterations(1);
+  if (g_nvtx.attached != nullptr) {
+    benchmark::RegisterBenchmark("IdleNvtx", IdleNvtx)->Iterations(1);
+  }
   const auto start_recording = [&](benchmark::State& state, void (*then)(benchmark::State&)) {
     if (Status().recording == 0) {
       if (write(commands[1], "g", 1) != 1) state.SkipWithError("no daemon");
@@ -267,11 +334,12 @@ int Run(int argc, char** argv) {
     then(state);
     state.counters["drops"] = static_cast<double>(Status().dropped_event_count);
   };
-  const std::pair<const char*, void (*)(benchmark::State&)> recorded[] = {
+  std::vector<std::pair<const char*, void (*)(benchmark::State&)>> recorded = {
       {"RecordedRange", RecordedRange},
       {"RecordedRangeAroundWork/chained", RecordedRangeAroundWork<ChainedWork>},
       {"RecordedRangeAroundWork/dot_product", RecordedRangeAroundWork<DotProduct>},
       {"RecordedRangeAroundWork/wide", RecordedRangeAroundWork<WideWork>}};
+  if (g_nvtx.attached != nullptr) recorded.emplace_back("RecordedNvtx", RecordedNvtx);
   for (const auto& [name, function] : recorded) {
     benchmark::RegisterBenchmark(name, [&, function = function](benchmark::State& state) {
       start_recording(state, function);

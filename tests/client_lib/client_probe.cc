@@ -1,5 +1,7 @@
 // A program that uses the library once and prints what it sees; started with the
-// environment that a test is about. With "connect" it waits for the daemon.
+// environment that a test is about. With "connect" it waits for the daemon; with "inject" it
+// calls nothing but the injection's entry points, and says what became of that; with "quiet"
+// it calls nothing at all, and prints how many threads it has.
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +11,7 @@
 
 #include "tests/client_lib/child.h"
 #include "tests/fakes/fake_daemon.h"
+#include "tests/fakes/fake_nvtx.h"
 
 namespace {
 
@@ -25,6 +28,19 @@ int CountAgents() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "quiet") == 0) {
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    printf("%td\n", std::distance(begin(threads), end(threads)));
+    return 0;
+  }
+  if (argc > 1 && strcmp(argv[1], "inject") == 0) {
+    using Nvtx = profd::testing::FakeNvtx<0>;
+    const int cuda = InitializeInjection();
+    const bool attached = Nvtx::Attach();
+    printf("cuda %d nvtx %d slots %d agents %d\n", cuda, attached,
+           Nvtx::CoreSlot(profd::client::nvtx::kNameOsThreadA) != nullptr, CountAgents());
+    return 0;
+  }
   const int init = profd_init();
   const int metadata = profd_set_metadata("key", "value");
   for (int i = 0; i < 3; ++i) profd_step();

@@ -272,6 +272,18 @@ TEST(LifecycleTest, DisabledItDoesNothing) {
   EXPECT_FALSE(daemon.HasCaller());
 }
 
+TEST(LifecycleTest, DisabledItIsNobodysInjection) {
+  EXPECT_EQ(Probe("PROFD_DISABLE=1", "inject"), "cuda 1 nvtx 0 slots 0 agents 0\n");
+}
+
+TEST(LifecycleTest, AskedToStartItStartsWithTheProgram) {
+  const std::string where = "PROFD_SOCKET_DIR=/nonexistent";
+  const int threads = std::stoi(Probe(where, "quiet"));
+  EXPECT_EQ(std::stoi(Probe(where + " PROFD_START=1", "quiet")), threads + 1);
+  EXPECT_EQ(std::stoi(Probe(where + " PROFD_START=0", "quiet")), threads);
+  EXPECT_EQ(std::stoi(Probe(where + " PROFD_START=1 PROFD_DISABLE=1", "quiet")), threads);
+}
+
 TEST(LifecycleTest, DisableZeroOrEmptyIsNotDisabled) {
   const std::string where = "PROFD_SOCKET_DIR=/nonexistent";
   const std::string enabled =

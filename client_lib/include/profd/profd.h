@@ -19,8 +19,9 @@
  *          int return a profd_result for those who ask. Never throws, never exits.
  * Fork:    a child is silent until it calls profd_step() or begins a range; then it
  *          registers as a target of its own, below its parent.
- * Environment: PROFD_DISABLE=1 makes all of this do nothing. PROFD_SOCKET_DIR names the
- *          daemon's socket directory (else /run/profd, else $XDG_RUNTIME_DIR/profd).
+ * Environment: PROFD_DISABLE=1 makes all of this do nothing; PROFD_START=1 calls profd_init()
+ *          when the library is loaded. PROFD_SOCKET_DIR names the daemon's socket
+ *          directory (else /run/profd, else $XDG_RUNTIME_DIR/profd).
  *          PROFD_LOG=error|warning|info|debug writes to stderr (default: silent).
  *
  * C++ programs include profd/profd.hpp, which adds scopes on top.
@@ -63,7 +64,7 @@ typedef struct profd_name {
 /* Connects this process to the daemon, in the background, and starts the library's one
  * thread (signals blocked, named "profd"). Idempotent. Returns without waiting:
  * PROFD_OK or PROFD_DISABLED. A program that never calls it is not a target, unless it
- * calls profd_step(), which implies it. */
+ * calls profd_step(), or the library is its injection (`profctl run`), which imply it. */
 PROFD_API int profd_init(void);
 
 /* Tells the daemon something about this process, for display and grouping only: "job",
