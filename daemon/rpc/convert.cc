@@ -340,9 +340,15 @@ void OpTableToProto(const report::OpTable& table, v1::GetOperatorsResponse& out)
     row.set_cpu_total_ns(op.cpu_total_ns);
     row.set_min_ns(op.min_ns);
     row.set_max_ns(op.max_ns);
+    row.set_self_device_ns(op.self_device_ns);
+    row.set_device_total_ns(op.device_total_ns);
+    row.set_busy_device_ns(op.busy_device_ns);
   }
   out.set_self_cpu_total_ns(table.self_cpu_total_ns);
   out.set_row_count(table.row_count);
+  out.set_has_device(table.has_device);
+  out.set_self_device_total_ns(table.self_device_total_ns);
+  out.set_unattributed_device_ns(table.unattributed_device_ns);
 }
 
 void StepTableToProto(const report::StepTable& table, v1::GetStepsResponse& out) {

@@ -59,6 +59,12 @@ absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(
     const v1::GetMemoryTimelineRequest& request);
 void MemoryTimelineToProto(const report::MemoryTimeline& timeline,
                            v1::GetMemoryTimelineResponse& out);
+// In convert_gpu_reports.cc. None of them sets `simulated`: that is the capture's.
+absl::StatusOr<report::KernelOptions> KernelOptionsFromProto(const v1::GetKernelsRequest& request);
+void KernelTableToProto(const report::KernelTable& table, v1::GetKernelsResponse& out);
+void CopyTableToProto(const report::CopyTable& table, v1::GetCopiesResponse& out);
+void SyncTableToProto(const report::SyncTable& table, v1::GetSyncsResponse& out);
+void IdleTableToProto(const report::IdleTable& table, v1::GetIdleResponse& out);
 absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format);
 
 }  // namespace profd::rpc

@@ -48,6 +48,16 @@ class ReportService final : public RpcService {
                       v1::GetMemoryTimelineResponse& response) {
                  return GetMemoryTimeline(info, request, response);
                });
+    ServeUnary(
+        door, door.reports(), service_, &Async::RequestGetKernels,
+        [this](const CallInfo& info, const v1::GetKernelsRequest& request,
+               v1::GetKernelsResponse& response) { return GetKernels(info, request, response); });
+    ServeGpu<v1::GetCopiesRequest, v1::GetCopiesResponse>(
+        &Async::RequestGetCopies, &report::SummarizeCopies, &CopyTableToProto);
+    ServeGpu<v1::GetSyncsRequest, v1::GetSyncsResponse>(&Async::RequestGetSyncs,
+                                                        &report::SummarizeSyncs, &SyncTableToProto);
+    ServeGpu<v1::GetIdleRequest, v1::GetIdleResponse>(&Async::RequestGetIdle,
+                                                      &report::SummarizeIdle, &IdleTableToProto);
   }
 
  private:
@@ -64,6 +74,7 @@ class ReportService final : public RpcService {
     ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
     ASSIGN_OR_RETURN(const report::OpTable table, report::SummarizeOps(*reader, options));
     OpTableToProto(table, response);
+    response.set_simulated(reader->record().gpu.simulated);
     return CheckSize(response, "limit the rows");
   }
 
@@ -83,6 +94,32 @@ class ReportService final : public RpcService {
                      report::SummarizeMemory(*reader, options));
     MemoryTimelineToProto(timeline, response);
     return CheckSize(response, "ask for fewer points (max_points)");
+  }
+
+  absl::Status GetKernels(const CallInfo& info, const v1::GetKernelsRequest& request,
+                          v1::GetKernelsResponse& response) {
+    ASSIGN_OR_RETURN(const report::KernelOptions options, KernelOptionsFromProto(request));
+    ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
+    ASSIGN_OR_RETURN(const report::KernelTable table, report::SummarizeKernels(*reader, options));
+    KernelTableToProto(table, response);
+    response.set_simulated(reader->record().gpu.simulated);
+    return CheckSize(response, "limit the rows");
+  }
+
+  // A report that takes no options.
+  template <typename Request, typename Response, typename RequestMethod, typename Table>
+  void ServeGpu(RequestMethod method,
+                absl::StatusOr<Table> (*summarize)(store::CaptureReader& reader),
+                void (*to_proto)(const Table& table, Response& out)) {
+    ServeUnary(parts_.door, parts_.door.reports(), service_, method,
+               [this, summarize, to_proto](const CallInfo& info, const Request& request,
+                                           Response& response) -> absl::Status {
+                 ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
+                 ASSIGN_OR_RETURN(const Table table, summarize(*reader));
+                 to_proto(table, response);
+                 response.set_simulated(reader->record().gpu.simulated);
+                 return CheckSize(response, "capture fewer steps");
+               });
   }
 
   const ServiceParts parts_;

@@ -199,6 +199,31 @@ TEST(ReportTest, OptionsOutOfRangeAreRefused) {
   EXPECT_THAT(MemoryOptionsFromProto(memory), IsOk());
 }
 
+TEST(ReportTest, KernelOptionsOutOfRangeAreRefused) {
+  v1::GetKernelsRequest request;
+  EXPECT_EQ(KernelOptionsFromProto(request)->sort, report::KernelSort::kTotal);
+  request.set_sort(v1::GetKernelsRequest::MEAN);
+  request.set_step(3);
+  EXPECT_EQ(KernelOptionsFromProto(request)->sort, report::KernelSort::kMean);
+  EXPECT_EQ(KernelOptionsFromProto(request)->step, 3);
+  request.set_limit(-1);
+  EXPECT_THAT(KernelOptionsFromProto(request),
+              StatusIs(Code::kInvalidArgument, HasSubstr("limit")));
+  request.set_sort(static_cast<v1::GetKernelsRequest::Sort>(99));
+  EXPECT_THAT(KernelOptionsFromProto(request), StatusIs(Code::kInvalidArgument, HasSubstr("sort")));
+}
+
+TEST(ReportTest, KernelsKeepBytesThatAreNotTextAndShowOnlyText) {
+  report::KernelTable table;
+  table.rows.push_back({.name = "k\xff", .display_name = "k\xff", .grid = {1, 2, 3}, .op = "\xfe"});
+  v1::GetKernelsResponse message;
+  KernelTableToProto(table, message);
+  EXPECT_EQ(message.rows(0).name(), "k\xff");
+  EXPECT_EQ(message.rows(0).op(), "\xfe");
+  EXPECT_EQ(message.rows(0).display_name(), "k\xEF\xBF\xBD");
+  EXPECT_EQ(message.rows(0).grid_size(), 3);
+}
+
 TEST(ReportTest, RowsKeepBytesThatAreNotText) {
   report::OpTable table;
   table.rows.push_back({.name = std::string("\xff\0x", 3), .calls = 2});

@@ -200,7 +200,41 @@ TargetInfo RpcTest::TargetOf(int64_t pid, int64_t uid) const {
 }
 TargetInfo RpcTest::MyTarget(int64_t pid) const { return TargetOf(pid, uid_); }
 
-CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const CaptureSpec& spec) {
+namespace {
+
+void AppendGpu(CaptureSink& sink) {
+  EXPECT_THAT(sink.AddName(2, "cudaLaunchKernel"), IsOk());
+  EXPECT_THAT(sink.AddName(3, "_Z1kPf"), IsOk());
+  const ApiRow call = {.start_ns = 1500, .duration_ns = 100, .name = 2, .correlation = 7};
+  EXPECT_THAT(sink.AppendApiCalls(0, {&call, 1}), IsOk());
+  const std::vector<GpuRow> rows = {{.start_ns = 2000,
+                                     .duration_ns = 500,
+                                     .kind = GpuRowKind::kKernel,
+                                     .stream = 7,
+                                     .correlation = 7,
+                                     .name = 3,
+                                     .queued_ns = kNoGpuTime,
+                                     .submitted_ns = kNoGpuTime},
+                                    {.start_ns = 2400,
+                                     .duration_ns = 200,
+                                     .kind = GpuRowKind::kMemcpy,
+                                     .flags = kGpuOrphan,
+                                     .stream = 8,
+                                     .bytes = 4096,
+                                     .copy_kind = 1,
+                                     .source_kind = 1,
+                                     .destination_kind = 3,
+                                     .source_device = kNoGpuDevice,
+                                     .destination_device = kNoGpuDevice}};
+  EXPECT_THAT(sink.AppendGpu(rows), IsOk());
+  const SyncRow sync = {.start_ns = 1520, .duration_ns = 50, .kind = 3, .correlation = 7};
+  EXPECT_THAT(sink.AppendSyncs({&sync, 1}), IsOk());
+}
+
+}  // namespace
+
+CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const CaptureSpec& spec,
+                                    bool gpu) {
   CaptureRecord record;
   record.id = NewUlid(clock_.Now());
   record.spec = spec;
@@ -236,6 +270,10 @@ CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const Cap
   const std::vector<StepRow> marks = {{.time_ns = 0, .step = 100},
                                       {.time_ns = kStepNs, .step = 101}};
   EXPECT_THAT((*sink)->AppendSteps(0, marks), IsOk());
+  if (gpu) {
+    AppendGpu(**sink);
+    record.gpu = {.outcome = GpuOutcome::kRecorded, .mode = GpuMode::kDefault, .simulated = true};
+  }
 
   record.state = CaptureState::kComplete;
   record.ended_by = EndedBy::kSteps;

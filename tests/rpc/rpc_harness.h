@@ -130,9 +130,10 @@ class RpcTest : public testing::Test {
   TargetInfo TargetOf(int64_t pid, int64_t uid) const;
 
   // A finished capture with events, put into the store directly: `ranges` ranges named "op"
-  // that begin in one step, and an allocation.
+  // that begin in one step, and an allocation. With `gpu` also what a simulated GPU did: a kernel
+  // "k" that an "op" launched, a copy of nobody's, and a wait.
   CaptureRecord StoreCapture(int64_t owner_uid, int64_t ranges = 100,
-                             const CaptureSpec& spec = {.steps = 1});
+                             const CaptureSpec& spec = {.steps = 1}, bool gpu = false);
   // A capture that ended with nothing.
   CaptureRecord StoreFailedCapture(int64_t owner_uid);
 

@@ -411,6 +411,72 @@ TEST_F(ServerTest, MemoryOfAStoredCapture) {
             response.devices(0).point_allocated_bytes_size());
 }
 
+TEST_F(ServerTest, GpuReportsOfAStoredCapture) {
+  const std::string name = NameOf(StoreCapture(uid_, 100, {.steps = 1}, /*gpu=*/true));
+  v1::GetOperatorsRequest operators;
+  operators.set_capture(name);
+  v1::GetOperatorsResponse ops;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetOperators, operators, &ops), Succeeds());
+  EXPECT_TRUE(ops.has_device());
+  EXPECT_TRUE(ops.simulated());
+  EXPECT_EQ(ops.self_device_total_ns(), 700);
+  EXPECT_EQ(ops.unattributed_device_ns(), 200);
+  int64_t self_device_ns = 0;
+  for (const v1::OperatorRow& row : ops.rows()) self_device_ns += row.self_device_ns();
+  EXPECT_EQ(self_device_ns, 500);
+
+  v1::GetKernelsRequest request;
+  request.set_capture(name);
+  v1::GetKernelsResponse kernels;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetKernels, request, &kernels), Succeeds());
+  ASSERT_EQ(kernels.rows_size(), 1);
+  EXPECT_EQ(kernels.rows(0).name(), "_Z1kPf");
+  EXPECT_EQ(kernels.rows(0).display_name(), "k(float*)");
+  EXPECT_EQ(kernels.rows(0).op(), "op");
+  EXPECT_EQ(kernels.busy_ns(), 600);
+  EXPECT_TRUE(kernels.simulated());
+  request.set_step(7);
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetKernels, request, &kernels),
+              Fails(grpc::INVALID_ARGUMENT));
+
+  v1::GetCopiesRequest copies_request;
+  copies_request.set_capture(name);
+  v1::GetCopiesResponse copies;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetCopies, copies_request, &copies), Succeeds());
+  ASSERT_EQ(copies.rows_size(), 1);
+  EXPECT_EQ(copies.rows(0).name(), "Memcpy HtoD (Pageable -> Device)");
+  EXPECT_EQ(copies.total_ns(), 200);
+  EXPECT_TRUE(copies.simulated());
+
+  v1::GetSyncsRequest syncs_request;
+  syncs_request.set_capture(name);
+  v1::GetSyncsResponse syncs;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetSyncs, syncs_request, &syncs), Succeeds());
+  ASSERT_EQ(syncs.rows_size(), 1);
+  EXPECT_EQ(syncs.rows(0).name(), "Stream Sync");
+  EXPECT_EQ(syncs.rows(0).api(), "cudaLaunchKernel");
+  EXPECT_TRUE(syncs.simulated());
+
+  v1::GetIdleRequest idle_request;
+  idle_request.set_capture(name);
+  v1::GetIdleResponse idle;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetIdle, idle_request, &idle), Succeeds());
+  ASSERT_EQ(idle.rows_size(), 2);
+  EXPECT_EQ(idle.rows(0).busy_ns(), 600);
+  EXPECT_EQ(idle.rows(1).step(), 100);
+  EXPECT_EQ(idle.streams_size(), 2);
+  EXPECT_TRUE(idle.simulated());
+}
+
+TEST_F(ServerTest, GpuReportsOfACaptureWithoutGpuAreEmpty) {
+  v1::GetKernelsRequest request;
+  request.set_capture(NameOf(StoreCapture(uid_)));
+  v1::GetKernelsResponse kernels;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetKernels, request, &kernels), Succeeds());
+  EXPECT_EQ(kernels.rows_size(), 0);
+  EXPECT_FALSE(kernels.simulated());
+}
+
 TEST_F(ServerTest, ReportsSayWhyThereIsNone) {
   const auto operators = [this](const std::string& name) {
     v1::GetOperatorsRequest request;
