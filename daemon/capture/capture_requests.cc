@@ -164,7 +164,9 @@ absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
   ASSIGN_OR_RETURN(live->sink, store_.CreateFile(live->record));
   const ArmRequest request{.capture_id = live->record.id,
                            .memory_bytes = live->record.spec.memory_bytes,
-                           .allow_less_memory = live->record.spec.allow_less_memory};
+                           .allow_less_memory = live->record.spec.allow_less_memory,
+                           .gpu = live->record.spec.gpu,
+                           .step_marker = live->record.spec.step_marker};
   if (absl::Status inserted = store_.InsertCapture(live->record); !inserted.ok()) {
     live->sink->Discard();
     return inserted;

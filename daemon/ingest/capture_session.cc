@@ -51,13 +51,40 @@ RecordingPhase PhaseOf(uint32_t untrusted, RecordingPhase last) {
   return last;
 }
 
+// What is recorded where the target can.
+GpuMode Resolved(GpuMode mode) { return mode == GpuMode::kAuto ? GpuMode::kDefault : mode; }
+
+wire::GpuMode WireMode(GpuMode mode) {
+  switch (mode) {
+    case GpuMode::kOff:
+      return wire::GpuMode::kOff;
+    case GpuMode::kLight:
+      return wire::GpuMode::kLight;
+    case GpuMode::kAuto:
+    case GpuMode::kDefault:
+      return wire::GpuMode::kDefault;
+    case GpuMode::kFull:
+      return wire::GpuMode::kFull;
+  }
+  return wire::GpuMode::kOff;
+}
+
+// A mode that was asked for by name must be possible; `auto` takes what there is.
+uint32_t ArmFlags(const GpuSpec& gpu) {
+  const bool wanted = gpu.mode != GpuMode::kAuto && gpu.mode != GpuMode::kOff;
+  return (wanted ? wire::kArmGpuRequired : 0) | (gpu.detach ? wire::kArmGpuDetach : 0) |
+         (gpu.latency ? wire::kArmGpuLatency : 0);
+}
+
 }  // namespace
 
-CaptureSession::CaptureSession(std::string id, uint64_t number, TargetNumber target,
+CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
                                std::unique_ptr<CaptureMemory> memory, TickClock& clock,
                                CaptureSink& sink, const Options& options,
                                TargetPort::Observer& observer, DecodeWorker::Done done)
-    : id_(std::move(id)),
+    : id_(request.capture_id),
+      gpu_(request.gpu),
+      step_marker_(request.step_marker),
       number_(number),
       target_(target),
       options_(options),
@@ -66,8 +93,9 @@ CaptureSession::CaptureSession(std::string id, uint64_t number, TargetNumber tar
       memory_(std::move(memory)),
       longest_period_(LongestPeriod(memory_->size_bytes())),
       period_(longest_period_),
-      worker_(*memory_, clock, sink, std::min(options.queue_bytes, memory_->size_bytes()),
-              options.settle, std::move(done)) {
+      worker_(*memory_, clock, sink, Resolved(gpu_.mode),
+              std::min(options.queue_bytes, memory_->size_bytes()), options.settle,
+              std::move(done)) {
   progress_.window = -1;
 }
 
@@ -77,8 +105,14 @@ void CaptureSession::Begin(Connection& connection) {
   frame.Add(wire::ArmBody{.capture_number = number_,
                           .memory_bytes = memory_->size_bytes(),
                           .prefault_bytes = memory_->first_bytes(),
-                          .gpu_mode = 0,
-                          .flags = 0});
+                          .gpu_buffer_bytes = static_cast<uint64_t>(gpu_.buffer_bytes),
+                          .gpu_max_records = static_cast<uint64_t>(gpu_.max_records),
+                          .gpu_mode = static_cast<uint32_t>(WireMode(gpu_.mode)),
+                          .flags = ArmFlags(gpu_),
+                          .gpu_arm_timeout_ms = static_cast<uint32_t>(
+                              absl::ToInt64Milliseconds(options_.gpu_arm_timeout)),
+                          .reserved = 0});
+  if (!step_marker_.empty()) frame.AddField(wire::FieldTag::kStepMarker, step_marker_);
   connection.Send(frame.Finish(), memory_->fd());
 }
 
@@ -87,6 +121,14 @@ bool CaptureSession::OnArmed() {
   state_ = State::kArmed;
   observer_.OnArmed(id_);
   worker_.Begin();
+  return true;
+}
+
+bool CaptureSession::OnArming(std::string_view activity, absl::Duration now) {
+  if (state_ != State::kArming) return false;
+  if (now - arming_time_ < options_.arming_interval) return true;
+  arming_time_ = now;
+  observer_.OnArming(id_, activity);
   return true;
 }
 
@@ -117,11 +159,15 @@ void CaptureSession::Fire(const FirePlan& plan) {
   if (connection_ != nullptr) connection_->Send(frame.Finish());
 }
 
+absl::Duration CaptureSession::DrainTimeout() const {
+  return gpu_.mode == GpuMode::kOff ? options_.drain_timeout : options_.gpu_drain_timeout;
+}
+
 void CaptureSession::Stop(absl::Duration now) {
   if (state_ > State::kFired) return;
   end_.cut_ticks = clock_.Now();
   state_ = State::kStopping;
-  drain_deadline_ = now + options_.drain_timeout;
+  drain_deadline_ = now + DrainTimeout();
   SendStop();
 }
 
@@ -157,8 +203,7 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
   }
   if (state_ == State::kStopping && now >= drain_deadline_) {
     LogWarning(StrCat("capture=", id_, " target did not answer STOP within ",
-                      absl::FormatDuration(options_.drain_timeout),
-                      "; keeping what it had published"));
+                      absl::FormatDuration(DrainTimeout()), "; keeping what it had published"));
     end_.target_holds_memory = true;
     BeginDraining();
   }

@@ -2,7 +2,7 @@
 // and the way of its chunks from shared memory to the decoder.
 //
 //   kArming ─ARMED─► kArmed ─Fire─► kFired ─Stop─► kStopping ─DRAINED─► kDraining ─► kFinishing
-//      │                │             │               │ (or 2 s)          ▲
+//      │                │             │               │ (or time-out)     ▲
 //      └──Stop──────────┴──Stop───────┼───────────────┘                   │
 //      └ ARM_FAILED, target gone: over└ target gone ──────────────────────┘
 //
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -38,12 +39,18 @@ class CaptureSession {
     uint64_t queue_bytes = 32 << 20;
     // See DecodeWorker.
     absl::Duration settle = absl::Milliseconds(50);
-    // How long a target may take from STOP to DRAINED.
+    // How long a target may take from STOP to DRAINED: its threads alone, and with its GPU.
+    // (The library gives its GPU 5 s.)
     absl::Duration drain_timeout = absl::Seconds(2);
+    absl::Duration gpu_drain_timeout = absl::Seconds(10);
+    // How long CUPTI may take to begin: the first time in a process it may be 15 s and more.
+    absl::Duration gpu_arm_timeout = absl::Seconds(60);
+    // What arming is busy with is passed on no more often than this.
+    absl::Duration arming_interval = absl::Milliseconds(200);
   };
 
   // `done` runs on the worker's thread, last.
-  CaptureSession(std::string id, uint64_t number, TargetNumber target,
+  CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
                  std::unique_ptr<CaptureMemory> memory, TickClock& clock, CaptureSink& sink,
                  const Options& options, TargetPort::Observer& observer, DecodeWorker::Done done);
 
@@ -62,6 +69,8 @@ class CaptureSession {
   const Connection* connection() const { return connection_; }
   // The target's answers. False: nobody waits for that.
   bool OnArmed();
+  // `activity` is clean.
+  bool OnArming(std::string_view activity, absl::Duration now);
   // Also after the time for it: the target lets go of the memory.
   bool OnDrained(uint32_t stuck_writer_count);
 
@@ -76,6 +85,7 @@ class CaptureSession {
   absl::Duration Poll(absl::Duration now);
 
  private:
+  absl::Duration DrainTimeout() const;
   void SendStop();
   void CopyFullChunks();
   bool CopyChunk(uint32_t index, bool give_back);
@@ -87,6 +97,8 @@ class CaptureSession {
   void PumpFinalChunks();
 
   const std::string id_;
+  const GpuSpec gpu_;
+  const std::string step_marker_;
   const uint64_t number_;
   const TargetNumber target_;
   const Options options_;
@@ -101,6 +113,7 @@ class CaptureSession {
   bool let_go_ = false;
   DecodeWorker::End end_;
   absl::Duration drain_deadline_ = absl::InfiniteDuration();
+  absl::Duration arming_time_ = -absl::InfiniteDuration();  // When an activity was passed on.
 
   absl::Duration period_ = absl::ZeroDuration();
   std::vector<CaptureMemory::ChunkTag> found_;  // Kept for its room.

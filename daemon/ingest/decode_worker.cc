@@ -26,10 +26,11 @@ int64_t UnixNsOf(const ClockPair& epoch) {
 }  // namespace
 
 DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink,
-                           uint64_t queue_bytes, absl::Duration settle, Done done)
+                           GpuMode gpu_mode, uint64_t queue_bytes, absl::Duration settle, Done done)
     : memory_(memory),
       clock_(clock),
       sink_(sink),
+      gpu_mode_(gpu_mode),
       settle_(settle),
       queue_(queue_bytes),
       epoch_(clock.Sample()),
@@ -102,7 +103,7 @@ EventDecoder& DecodeWorker::decoder() {
     }
     line_.emplace(clock_.LineThrough(epoch_));
     book_.emplace(memory_.untrusted_header(), plan, epoch_.ticks);
-    decoder_.emplace(*line_, memory_, book_->ticks(), sink_);
+    decoder_.emplace(*line_, memory_, book_->ticks(), sink_, gpu_mode_);
   }
   return *decoder_;
 }
@@ -155,6 +156,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
   drop(DropReason::kDisk) = counts.disk_count;
   drop(DropReason::kStuckWriter) = end.stuck_writer_count;
   ReadHeaderCounts(result);
+  decoder.DescribeGpu(result.gpu, result.drops);
   result.clock_error_ns = line_->ErrorAt(clock_.Sample());
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;

@@ -46,8 +46,9 @@ class DecodeWorker {
   };
   using Done = absl::AnyInvocable<void(DrainResult, const End&) &&>;
 
-  DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, uint64_t queue_bytes,
-               absl::Duration settle, Done done);
+  // `gpu_mode`: what of the GPU is recorded; not kAuto.
+  DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, GpuMode gpu_mode,
+               uint64_t queue_bytes, absl::Duration settle, Done done);
   // Without Finish(): drops what is queued and never calls `done`. Joins.
   ~DecodeWorker();
 
@@ -77,6 +78,7 @@ class DecodeWorker {
   CaptureMemory& memory_;
   TickClock& clock_;
   CaptureSink& sink_;
+  const GpuMode gpu_mode_;
   const absl::Duration settle_;
   ChunkQueue queue_;
   const ClockPair epoch_;

@@ -15,7 +15,6 @@ constexpr int64_t kLookBackNs = int64_t{3600} * 1'000'000'000;
 constexpr int64_t kClockSkewNs = 1'000'000;
 constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 constexpr size_t kMaxThreadNameBytes = 63;
-constexpr char kOtherName[] = "(other)";
 // The key of a thread that is only named in events, apart from the serials of threads.
 constexpr uint64_t kOsThreadKey = uint64_t{1} << 32;
 
@@ -36,15 +35,24 @@ uint8_t RangeCategoryOf(uint16_t category) {
 }  // namespace
 
 EventDecoder::EventDecoder(const TickLine& line, const NameReader& names,
-                           std::span<const WindowTicks> windows, CaptureSink& sink)
+                           std::span<const WindowTicks> windows, CaptureSink& sink,
+                           GpuMode gpu_mode)
     : line_(line),
       names_(names),
       windows_(windows),
-      sink_(sink),
+      wants_gpu_(gpu_mode != GpuMode::kOff),
       jitter_ticks_(line.TicksOf(kJitterNs)),
       skew_ticks_(line.TicksOf(kClockSkewNs)),
       earliest_ticks_(line.epoch().ticks - std::min(line.epoch().ticks, line.TicksOf(kLookBackNs))),
-      names_by_id_(wire::kMaxNames, kNotAsked) {
+      out_(sink, counts_),
+      name_table_(names, out_),
+      thread_rows_(out_),
+      gpu_(gpu_mode, {.line = line_,
+                      .windows = windows_,
+                      .names = name_table_,
+                      .threads = thread_rows_,
+                      .sink = out_,
+                      .earliest_ticks = earliest_ticks_}) {
   end_steps_.fill(-1);
 }
 
@@ -60,17 +68,22 @@ void EventDecoder::Decode(const ChunkView& chunk) {
   latest_ticks_ = chunk.copy_ticks + skew_ticks_;
   last_range_ = {};
   thread_ = thread;
+  gpu_.EnterChunk(thread->os_thread, latest_ticks_);
   DecodeRecords(thread, chunk.bytes + wire::kChunkDataOffset, chunk.record_bytes);
   Flush();
+  if (thread->writes_gpu) gpu_.Flush();
   TakeStack(*thread, chunk.bytes);
 }
 
 EventDecoder::Thread* EventDecoder::ThreadOf(uint64_t key, uint32_t os_thread) {
   const auto known = threads_by_key_.find(key);
   if (known != threads_by_key_.end()) return known->second;
-  if (threads_.size() >= kMaxThreads) return nullptr;
+  const std::optional<uint32_t> index = (key & kOsThreadKey) != 0
+                                            ? thread_rows_.AddNamed(os_thread)
+                                            : thread_rows_.AddOwner(os_thread);
+  if (!index.has_value()) return nullptr;
   Thread* thread = threads_.emplace_back(std::make_unique<Thread>()).get();
-  thread->index = static_cast<uint32_t>(threads_.size() - 1);
+  thread->index = *index;
   thread->os_thread = os_thread;
   threads_by_key_[key] = thread;
   return thread;
@@ -103,7 +116,10 @@ void EventDecoder::DecodeRecords(Thread* of_chunk, const std::byte* records, uin
       ++counts_.invalid_count;
       return;
     }
-    if (header.thread == 0 && thread_ == of_chunk) [[likely]] {
+    if (GpuDecoder::IsGpuKind(header.kind) && wants_gpu_) {
+      of_chunk->writes_gpu = true;
+      counts_.invalid_count += !gpu_.Decode(header, records + at);
+    } else if (header.thread == 0 && thread_ == of_chunk) [[likely]] {
       counts_.invalid_count += !DecodeRecord(header, records + at);
     } else {
       counts_.invalid_count +=
@@ -241,28 +257,8 @@ bool EventDecoder::DecodeThreadName(const std::byte* record) {
   const auto event = Load<wire::ThreadNameEvent>(record);
   std::string bytes;
   if (!names_.ReadName(event.name_id, bytes)) return false;
-  std::string name = ForDisplay(bytes, kMaxThreadNameBytes);
-  if (name != thread_->name) {
-    thread_->name = std::move(name);
-    thread_->announced = false;
-  }
+  thread_rows_.SetName(thread_->index, ForDisplay(bytes, kMaxThreadNameBytes));
   return true;
-}
-
-uint32_t EventDecoder::LookUpName(uint32_t wire_id) {
-  std::string bytes;
-  uint32_t& slot = names_by_id_[wire_id];
-  slot = kNoName;
-  if (wire_id == wire::kNoNameId) return slot;
-  if (!names_.ReadName(wire_id, bytes)) {
-    if (wire_id != wire::kOtherNameId) return slot;
-    bytes = kOtherName;
-  }
-  const auto [entry, added] =
-      name_ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(name_ids_.size() + 1));
-  slot = entry->second;
-  if (added && sink_status_.ok()) NoteSinkStatus(sink_.AddName(slot, entry->first));
-  return slot;
 }
 
 bool EventDecoder::AcceptTime(uint64_t& ticks) {
@@ -370,14 +366,13 @@ void EventDecoder::EmitOpen(Thread& thread) {
 
 void EventDecoder::Finish() {
   for (const std::unique_ptr<Thread>& thread : threads_) EmitOpen(*thread);
+  if (wants_gpu_) gpu_.Finish();
 }
 
 void EventDecoder::Flush() {
-  if (!thread_->announced && sink_status_.ok()) {
-    NoteSinkStatus(sink_.AddThread(
-        {.index = thread_->index, .os_thread = thread_->os_thread, .name = thread_->name}));
-    thread_->announced = true;
-  }
+  const bool has_rows = !ranges_.empty() || !instants_.empty() || !counters_.empty() ||
+                        !memory_.empty() || !steps_.empty();
+  if (has_rows || !thread_->writes_gpu) thread_rows_.Announce(thread_->index);
   if (FlushRows(ranges_, &CaptureSink::AppendRanges)) {
     counts_.open_range_count += open_in_ranges_;
     counts_.truncated_range_count += truncated_in_ranges_;
@@ -396,19 +391,11 @@ template <typename Row>
 bool EventDecoder::FlushRows(std::vector<Row>& rows,
                              absl::Status (CaptureSink::*append)(uint32_t, std::span<const Row>)) {
   if (rows.empty()) return false;
-  const auto count = static_cast<int64_t>(rows.size());
-  if (sink_status_.ok()) NoteSinkStatus((sink_.*append)(thread_->index, rows));
+  const bool taken = out_.Append(static_cast<int64_t>(rows.size()), [&](CaptureSink& sink) {
+    return (sink.*append)(thread_->index, rows);
+  });
   rows.clear();
-  if (sink_status_.ok()) {
-    counts_.event_count += count;
-    return true;
-  }
-  (absl::IsOutOfRange(sink_status_) ? counts_.byte_cap_count : counts_.disk_count) += count;
-  return false;
-}
-
-void EventDecoder::NoteSinkStatus(const absl::Status& status) {
-  if (sink_status_.ok()) sink_status_ = status;
+  return taken;
 }
 
 }  // namespace profd

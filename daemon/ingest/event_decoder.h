@@ -19,6 +19,8 @@
 // What begins after the end is no part of the capture.
 // At a tick that two events share, a thread's step mark decides: what it wrote before the
 // mark was before.
+// GPU events have no such order, and rules of their own: gpu_decoder.h. Captures that did not
+// ask for the GPU count them under kUnknownKind.
 //
 // Threads:   one at a time.
 // Ownership: borrows all it is given.
@@ -39,18 +41,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "daemon/capture/ports.h"
+#include "daemon/ingest/decode_context.h"
+#include "daemon/ingest/gpu_decoder.h"
 #include "daemon/ingest/tick_clock.h"
 #include "proto/wire/capture_memory.h"
 
 namespace profd {
-
-// Where names come from. Asked once per id.
-class NameReader {
- public:
-  virtual ~NameReader() = default;
-  // False: there is no name of this id.
-  virtual bool ReadName(uint32_t id, std::string& name) const = 0;
-};
 
 // A private copy of one chunk.
 struct ChunkView {
@@ -59,32 +55,15 @@ struct ChunkView {
   uint64_t copy_ticks = 0;           // When the copy was complete.
 };
 
-// A window's edges. 0: not known yet.
-struct WindowTicks {
-  uint64_t start = 0;
-  uint64_t end = 0;
-};
-
-struct DecodeCounts {
-  int64_t event_count = 0;          // Ranges, instants, counters and memory events kept.
-  int64_t warmup_event_count = 0;   // Ended before their window began.
-  int64_t outside_event_count = 0;  // Began after their window's end.
-  int64_t open_range_count = 0;
-  int64_t truncated_range_count = 0;
-  int64_t invalid_count = 0;
-  int64_t unknown_kind_count = 0;
-  int64_t byte_cap_count = 0;
-  int64_t disk_count = 0;
-};
-
 class EventDecoder {
  public:
-  // A hostile target could make threads as fast as chunks; the chunks of more are invalid.
-  static constexpr uint32_t kMaxThreads = 1u << 17;
+  // The chunks of more are invalid.
+  static constexpr uint32_t kMaxThreads = ThreadRows::kMaxThreads;
 
-  // `windows`: as many as the plan has, updated by the caller between calls.
+  // `windows`: as many as the plan has, updated by the caller between calls. `gpu_mode` is
+  // not kAuto.
   EventDecoder(const TickLine& line, const NameReader& names, std::span<const WindowTicks> windows,
-               CaptureSink& sink);
+               CaptureSink& sink, GpuMode gpu_mode = GpuMode::kOff);
 
   // Chunks of one thread come in sequence order.
   void Decode(const ChunkView& chunk);
@@ -98,7 +77,9 @@ class EventDecoder {
   void Finish();
 
   const DecodeCounts& counts() const { return counts_; }
-  const absl::Status& sink_status() const { return sink_status_; }
+  const absl::Status& sink_status() const { return out_.status(); }
+  // After Finish(): what is known of recording the GPU, and of what it lost.
+  void DescribeGpu(GpuRecord& record, DropCounts& drops) const { gpu_.Describe(record, drops); }
 
   // One past the last step whose end was marked inside `window`; -1: none was.
   int64_t end_step(uint32_t window) const { return end_steps_[window]; }
@@ -110,12 +91,11 @@ class EventDecoder {
     uint32_t window = 0;
     bool marks_steps = false;
     bool passed_start = false;  // Its step mark that began `window` has come by.
-    bool announced = false;     // To the sink, as it is now.
+    bool writes_gpu = false;    // The library's GPU thread: shown if it has rows of its own.
     uint64_t last_end_ticks = 0;
     uint64_t last_kept_ticks = 0;
     std::vector<uint64_t> last_end_by_depth;  // Ticks; within `window`.
     std::vector<wire::OpenRange> open;        // On its stack when last seen.
-    std::string name;
   };
   // The last range of a chunk, to know it again on the stack.
   struct LastRange {
@@ -125,6 +105,7 @@ class EventDecoder {
   };
   enum class Place { kWarmup, kInside, kPastEnd };
 
+  // Null: there are too many.
   Thread* ThreadOf(uint64_t key, uint32_t os_thread);
   bool EnterChunk(Thread& thread, uint32_t window, bool is_empty);
   bool SelectThread(Thread* of_chunk, uint32_t os_thread);
@@ -138,13 +119,7 @@ class EventDecoder {
   bool DecodeStep(const std::byte* record);
   bool DecodeThreadName(const std::byte* record);
 
-  // The sink's id of a name; kNoName: there is none.
-  uint32_t NameOf(uint32_t wire_id) {
-    if (wire_id >= names_by_id_.size()) return kNoName;
-    const uint32_t name = names_by_id_[wire_id];
-    return name != kNotAsked ? name : LookUpName(wire_id);
-  }
-  uint32_t LookUpName(uint32_t wire_id);
+  uint32_t NameOf(uint32_t wire_id) { return name_table_.Find(wire_id); }
 
   // Checks `ticks` as the thread's next end or time, clamping jitter.
   bool AcceptTime(uint64_t& ticks);
@@ -163,23 +138,25 @@ class EventDecoder {
   template <typename Row>
   bool FlushRows(std::vector<Row>& rows,
                  absl::Status (CaptureSink::*append)(uint32_t, std::span<const Row>));
-  void NoteSinkStatus(const absl::Status& status);
 
-  static constexpr uint32_t kNoName = UINT32_MAX;
-  static constexpr uint32_t kNotAsked = UINT32_MAX - 1;
+  static constexpr uint32_t kNoName = NameTable::kNoName;
 
   const TickLine line_;
   const NameReader& names_;
   const std::span<const WindowTicks> windows_;
-  CaptureSink& sink_;
+  const bool wants_gpu_;
   const uint64_t jitter_ticks_;
   const uint64_t skew_ticks_;
   const uint64_t earliest_ticks_;
 
-  std::vector<std::unique_ptr<Thread>> threads_;  // By index.
+  DecodeCounts counts_;
+  RowSink out_;
+  NameTable name_table_;
+  ThreadRows thread_rows_;
+  GpuDecoder gpu_;
+
+  std::vector<std::unique_ptr<Thread>> threads_;  // In the order they came.
   absl::flat_hash_map<uint64_t, Thread*> threads_by_key_;
-  std::vector<uint32_t> names_by_id_;
-  absl::flat_hash_map<std::string, uint32_t> name_ids_;
 
   // Of the chunk being decoded.
   Thread* thread_ = nullptr;
@@ -197,8 +174,6 @@ class EventDecoder {
   int64_t open_in_ranges_ = 0;
   int64_t truncated_in_ranges_ = 0;
 
-  DecodeCounts counts_;
-  absl::Status sink_status_;
   int64_t last_step_ = -1;
   std::array<int64_t, wire::kMaxWindows> end_steps_;
 };

@@ -11,6 +11,7 @@ namespace profd {
 namespace {
 
 constexpr size_t kMaxLibraryVersionBytes = 64;
+constexpr size_t kMaxTextBytes = 400;
 constexpr size_t kMaxMetadataKeyBytes = 63;
 constexpr size_t kMaxMetadataValueBytes = 255;
 
@@ -74,12 +75,21 @@ absl::StatusOr<Fields> ParseFields(std::span<const std::byte> bytes) {
       case wire::FieldTag::kMetadata:
         AddMetadata(text, fields);
         break;
+      case wire::FieldTag::kText:
+        fields.text = ForDisplay(text, kMaxTextBytes);
+        break;
       default:
         break;
     }
     bytes = bytes.subspan(header.length_bytes);
   }
   return fields;
+}
+
+std::string TextBehind(const Frame& frame, size_t body_bytes) {
+  if (frame.body.size() < body_bytes) return "";
+  absl::StatusOr<Fields> fields = ParseFields(frame.body.subspan(body_bytes));
+  return fields.ok() ? std::move(fields->text) : std::string();
 }
 
 std::optional<uint16_t> CommonVersion(uint16_t low, uint16_t high) {

@@ -47,9 +47,13 @@ std::optional<Body> BodyOf(const Frame& frame) {
 // (key [a-z][a-z0-9_.]{0,62}, value at most 255 bytes, 32 keys) is left out.
 struct Fields {
   std::string library_version;
+  std::string text;
   std::map<std::string, std::string> metadata;
 };
 absl::StatusOr<Fields> ParseFields(std::span<const std::byte> bytes);
+
+// The text behind a body of `body_bytes`; empty where there is none, or no sense in it.
+std::string TextBehind(const Frame& frame, size_t body_bytes);
 
 // The version to speak with a peer that speaks [low, high]; nullopt: there is none.
 std::optional<uint16_t> CommonVersion(uint16_t low, uint16_t high);

@@ -55,8 +55,7 @@ absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFromSocket(Uni
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFrom(AgentSocket socket,
                                                                        Options options,
                                                                        Clock& clock) {
-  std::unique_ptr<TargetServer> server(
-      new TargetServer(std::move(socket), options, clock));
+  std::unique_ptr<TargetServer> server(new TargetServer(std::move(socket), options, clock));
   if (!server->epoll_.valid() || !server->wakeup_.valid() ||
       !server->Watch(server->socket_.fd(), kListenerTag) ||
       !server->Watch(server->wakeup_.get(), kWakeupTag)) {
@@ -138,9 +137,9 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     if (!end.target_holds_memory) pages->FreePages();
     Post(FinishedCommand{id});
   };
-  auto session = std::make_unique<CaptureSession>(request.capture_id, number, target,
-                                                  *std::move(memory), *reserved.clock, sink,
-                                                  options_.capture, *observer_, std::move(done));
+  auto session =
+      std::make_unique<CaptureSession>(request, number, target, *std::move(memory), *reserved.clock,
+                                       sink, options_.capture, *observer_, std::move(done));
   if (!session->ok()) {
     return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
   }

@@ -154,6 +154,7 @@ class TargetServer final : public TargetPort {
   bool OnHello(Peer& peer, const Frame& frame);
   bool Register(Peer& peer, const Frame& frame, const Hello& hello, uint16_t version);
   void OnArmed(Peer& peer, const Frame& frame);
+  void OnArming(Peer& peer, const Frame& frame);
   void OnArmFailed(Peer& peer, const Frame& frame);
   void OnDrained(Peer& peer, const Frame& frame);
   void LetGo(Peer& peer, uint64_t capture_number, uint32_t stuck_writer_count);

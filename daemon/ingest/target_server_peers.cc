@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/ingest/target_server_peer.h"
@@ -56,10 +57,41 @@ std::string VersionText(const wire::HelloBody& hello) {
                 wire::kProtocolVersionMax, "; update the older of the two");
 }
 
-absl::Status ArmFailure(int64_t pid, uint32_t reason) {
-  if (reason == static_cast<uint32_t>(wire::ArmFailedReason::kBusy)) {
-    return absl::FailedPreconditionError(
-        StrCat("process ", pid, " is busy with another capture; retry later"));
+// What a target that could not record its GPU is told as. `text` is its own account.
+absl::Status GpuFailure(int64_t pid, std::string_view reason, std::string_view text,
+                        std::string_view otherwise) {
+  std::string account(text.empty() ? otherwise : text);
+  while (!account.empty() && (account.back() == '.' || account.back() == ' ')) account.pop_back();
+  return WithReason(absl::FailedPreconditionError(StrCat("process ", pid, ": ", account,
+                                                         "; or trace without the GPU: --gpu off")),
+                    reason);
+}
+
+absl::Status ArmFailure(int64_t pid, uint32_t reason, std::string_view text) {
+  switch (static_cast<wire::ArmFailedReason>(reason)) {
+    case wire::ArmFailedReason::kBusy:
+      return absl::FailedPreconditionError(
+          StrCat("process ", pid, " is busy with another capture; retry later"));
+    case wire::ArmFailedReason::kNoCuda:
+      return GpuFailure(pid, "NO_CUDA", text,
+                        "it uses no CUDA; retry once it does, or take what there is: --gpu auto");
+    case wire::ArmFailedReason::kNoCupti:
+      return GpuFailure(pid, "NO_CUPTI", text,
+                        "it has CUDA, but no CUPTI that can be used; install the toolkit's "
+                        "libcupti, or name it by PROFD_CUPTI_LIB");
+    case wire::ArmFailedReason::kNoDriver:
+      return GpuFailure(pid, "NO_DRIVER", text,
+                        "CUPTI does not get on with the driver; update the older of the two");
+    case wire::ArmFailedReason::kCuptiBusy:
+      return GpuFailure(pid, "CUPTI_BUSY", text, "another profiler holds CUPTI; stop it and retry");
+    case wire::ArmFailedReason::kGpuTimeout:
+      return GpuFailure(pid, "GPU_TIMEOUT", text,
+                        "CUPTI did not begin in time; retry when the process is less busy");
+    case wire::ArmFailedReason::kGpuRefused:
+      return GpuFailure(pid, "GPU_REFUSED", text,
+                        "CUPTI refused to record (privileges, a virtual GPU, MIG)");
+    case wire::ArmFailedReason::kMemory:
+      break;
   }
   return absl::ResourceExhaustedError(
       StrCat("process ", pid, " could not map the capture memory (reason ", reason,
@@ -187,6 +219,9 @@ bool TargetServer::Dispatch(Peer& peer, const Frame& frame) {
   switch (type) {
     case FrameType::kArmed:
       OnArmed(peer, frame);
+      return true;
+    case FrameType::kArming:
+      OnArming(peer, frame);
       return true;
     case FrameType::kArmFailed:
       OnArmFailed(peer, frame);
@@ -321,6 +356,15 @@ void TargetServer::OnArmed(Peer& peer, const Frame& frame) {
   }
 }
 
+void TargetServer::OnArming(Peer& peer, const Frame& frame) {
+  const std::optional<wire::ArmingBody> body = BodyOf<wire::ArmingBody>(frame);
+  CaptureSession* session = body.has_value() ? SessionOf(peer.target) : nullptr;
+  if (session == nullptr || session->number() != body->capture_number ||
+      !session->OnArming(TextBehind(frame, sizeof(*body)), clock_.Monotonic())) {
+    counters_.stray_frames.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
 void TargetServer::OnArmFailed(Peer& peer, const Frame& frame) {
   const std::optional<wire::ArmFailedBody> body = BodyOf<wire::ArmFailedBody>(frame);
   if (!body.has_value()) {
@@ -330,7 +374,8 @@ void TargetServer::OnArmFailed(Peer& peer, const Frame& frame) {
   CaptureSession* session = SessionOf(peer.target);
   if (session != nullptr && session->number() == body->capture_number &&
       session->state() == CaptureSession::State::kArming) {
-    return AbandonArming(*session, ArmFailure(peer.connection.peer().pid, body->reason));
+    return AbandonArming(*session, ArmFailure(peer.connection.peer().pid, body->reason,
+                                              TextBehind(frame, sizeof(*body))));
   }
   // STOP overtook it: there is nothing to let go of.
   LetGo(peer, body->capture_number, /*stuck_writer_count=*/0);

@@ -29,6 +29,22 @@ constexpr int kDeadlineMs = 60'000;
   abort();
 }
 
+// The first field of that tag; empty: there is none.
+std::string FieldOf(std::span<const std::byte> body, size_t fixed_bytes, wire::FieldTag tag) {
+  body = body.subspan(std::min(fixed_bytes, body.size()));
+  while (body.size() >= sizeof(wire::FieldHeader)) {
+    wire::FieldHeader field;
+    memcpy(&field, body.data(), sizeof(field));
+    body = body.subspan(sizeof(field));
+    if (field.length_bytes > body.size()) Die("the daemon sent half a field");
+    if (field.tag == static_cast<uint16_t>(tag)) {
+      return {reinterpret_cast<const char*>(body.data()), field.length_bytes};
+    }
+    body = body.subspan(field.length_bytes);
+  }
+  return "";
+}
+
 }  // namespace
 
 FakeTarget::FakeTarget(const std::filesystem::path& socket_dir)
@@ -163,7 +179,8 @@ void FakeTarget::TakeArm(ReceivedFrame arm) {
       mmap(nullptr, body.memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arm.fd.get(), 0);
   if (memory == MAP_FAILED) Die("map the capture memory");
   mappings_.push_back(std::make_unique<Mapping>(Mapping{
-      static_cast<std::byte*>(memory), wire::LayoutFor(body.memory_bytes), body.capture_number}));
+      static_cast<std::byte*>(memory), wire::LayoutFor(body.memory_bytes), body.capture_number,
+      body, FieldOf(arm.body, sizeof(body), wire::FieldTag::kStepMarker)}));
   mapping_.store(mappings_.back().get(), std::memory_order_release);
   absl::MutexLock lock(&mu_);
   names_.clear();
@@ -172,6 +189,24 @@ void FakeTarget::TakeArm(ReceivedFrame arm) {
 void FakeTarget::SendArmed() {
   SetPhase(wire::Phase::kArmed);
   Send(FrameType::kArmed, wire::ArmedBody{capture_number(), 0});
+}
+
+template <typename Body>
+void FakeTarget::SendWithText(FrameType type, const Body& body, std::string_view text) {
+  const wire::FieldHeader field{static_cast<uint16_t>(wire::FieldTag::kText),
+                                static_cast<uint16_t>(text.size())};
+  std::string bytes(reinterpret_cast<const char*>(&body), sizeof(body));
+  bytes.append(reinterpret_cast<const char*>(&field), sizeof(field)).append(text);
+  SendBody(static_cast<uint16_t>(type), bytes.data(), bytes.size());
+}
+
+void FakeTarget::SendArming(std::string_view text) {
+  SendWithText(FrameType::kArming, wire::ArmingBody{capture_number()}, text);
+}
+
+void FakeTarget::SendArmFailed(wire::ArmFailedReason reason, std::string_view text) {
+  SendWithText(FrameType::kArmFailed,
+               wire::ArmFailedBody{capture_number(), static_cast<uint32_t>(reason), 0}, text);
 }
 
 void FakeTarget::SendDrained(uint32_t stuck_writer_count) {
@@ -361,12 +396,6 @@ bool FakeThread::Write(const void* record, size_t bytes) {
   return true;
 }
 
-template <typename Record>
-bool FakeThread::WriteRecord(Record record, wire::EventKind kind, uint8_t flags) {
-  record.header = {sizeof(Record), static_cast<uint8_t>(kind), flags, 0};
-  return Write(&record, sizeof(record));
-}
-
 void FakeThread::Begin(std::string_view name) {
   if (!index_.has_value()) TakeChunk();
   open_.push_back({target_.Now(), target_.Name(name), 0, 0});
@@ -383,7 +412,7 @@ void FakeThread::End() {
   event.duration_ticks = target_.Now() - range.start_ticks;
   event.name_id = range.name_id;
   event.depth = static_cast<uint16_t>(open_.size() - 1);
-  WriteRecord(event, wire::EventKind::kRange);
+  WriteEvent(event, wire::EventKind::kRange);
   open_.pop_back();
   if (index_.has_value()) {
     target_.chunk(*index_).open_depth.store(static_cast<uint32_t>(open_.size()));
@@ -397,14 +426,14 @@ void FakeThread::Range(std::string_view name, uint64_t start_ticks, uint64_t end
   event.duration_ticks = end_ticks - start_ticks;
   event.name_id = target_.Name(name);
   event.depth = depth;
-  WriteRecord(event, wire::EventKind::kRange);
+  WriteEvent(event, wire::EventKind::kRange);
 }
 
 void FakeThread::Instant(std::string_view name) {
   wire::InstantEvent event{};
   event.time_ticks = target_.Now();
   event.name_id = target_.Name(name);
-  WriteRecord(event, wire::EventKind::kInstant);
+  WriteEvent(event, wire::EventKind::kInstant);
 }
 
 void FakeThread::Counter(std::string_view name, double value) {
@@ -412,7 +441,7 @@ void FakeThread::Counter(std::string_view name, double value) {
   event.time_ticks = target_.Now();
   event.value = value;
   event.name_id = target_.Name(name);
-  WriteRecord(event, wire::EventKind::kCounter);
+  WriteEvent(event, wire::EventKind::kCounter);
 }
 
 void FakeThread::Memory(uint64_t address, int64_t bytes, bool is_free, int64_t total_allocated) {
@@ -422,21 +451,41 @@ void FakeThread::Memory(uint64_t address, int64_t bytes, bool is_free, int64_t t
   event.bytes = bytes;
   event.total_allocated_bytes = total_allocated;
   event.total_reserved_bytes = -1;
-  WriteRecord(event, wire::EventKind::kMemory, is_free ? wire::kEventFlagFree : 0);
+  WriteEvent(event, wire::EventKind::kMemory, is_free ? wire::kEventFlagFree : 0);
 }
 
 void FakeThread::Step(uint64_t step, uint64_t ticks) {
   wire::StepEvent event{};
   event.time_ticks = ticks;
   event.step = step;
-  WriteRecord(event, wire::EventKind::kStep);
+  WriteEvent(event, wire::EventKind::kStep);
   target_.SetCurrentStep(step);
+}
+
+void FakeThread::ApiCall(std::string_view name, uint32_t os_thread, uint64_t start_ticks,
+                         uint64_t end_ticks, uint32_t correlation) {
+  wire::ApiCallEvent event{};
+  event.start_ticks = start_ticks;
+  event.duration_ticks = end_ticks - start_ticks;
+  event.name_id = target_.Name(name);
+  event.correlation = correlation;
+  WriteEvent(event, wire::EventKind::kApiCall, 0, os_thread);
+}
+
+void FakeThread::Kernel(std::string_view name, uint64_t start_ticks, uint64_t end_ticks,
+                        uint32_t correlation, uint32_t stream) {
+  wire::KernelEvent event{};
+  event.start_ticks = start_ticks;
+  event.duration_ticks = end_ticks - start_ticks;
+  event.place = {.device = 0, .context = 1, .stream = stream, .correlation = correlation};
+  event.name_id = target_.Name(name);
+  WriteEvent(event, wire::EventKind::kKernel);
 }
 
 void FakeThread::ThreadName(std::string_view name) {
   wire::ThreadNameEvent event{};
   event.name_id = target_.Name(name);
-  WriteRecord(event, wire::EventKind::kThreadName);
+  WriteEvent(event, wire::EventKind::kThreadName);
 }
 
 }  // namespace profd

@@ -96,6 +96,8 @@ class FakeTarget {
   // ARM: maps the memory. ARMED is not sent.
   void TakeArm(ReceivedFrame arm);
   void SendArmed();
+  void SendArming(std::string_view text);
+  void SendArmFailed(wire::ArmFailedReason reason, std::string_view text);
   void SendDrained(uint32_t stuck_writer_count = 0);
 
   // Answers ARM by ARMED, notes FIRE, answers STOP by closing the open window and DRAINED,
@@ -118,6 +120,9 @@ class FakeTarget {
   wire::ChunkControl& control(uint32_t chunk);
   wire::ChunkHeader& chunk(uint32_t chunk);
   uint64_t capture_number() const { return mapping().capture_number; }
+  // The ARM that was taken last, and its field kStepMarker.
+  const wire::ArmBody& arm() const { return mapping().arm; }
+  const std::string& step_marker() const { return mapping().step_marker; }
   wire::FireBody plan() const;
   uint64_t Now() const { return wire::ReadTicks(clock_); }
   wire::ClockKind clock() const { return clock_; }
@@ -145,10 +150,14 @@ class FakeTarget {
     std::byte* memory;
     wire::CaptureMemoryLayout layout;
     uint64_t capture_number;
+    wire::ArmBody arm;
+    std::string step_marker;
   };
   const Mapping& mapping() const { return *mapping_.load(std::memory_order_acquire); }
 
   void AnswerLoop();
+  template <typename Body>
+  void SendWithText(wire::FrameType type, const Body& body, std::string_view text);
 
   UniqueFd socket_;
   wire::ClockKind clock_;
@@ -185,6 +194,20 @@ class FakeThread {
   void ThreadName(std::string_view name);
   // Any record. False: no chunk was free; the drop is counted.
   bool Write(const void* record, size_t bytes);
+  template <typename Event>
+  bool WriteEvent(Event event, wire::EventKind kind, uint8_t flags = 0, uint32_t os_thread = 0) {
+    event.header = {sizeof(Event), static_cast<uint8_t>(kind), flags, os_thread};
+    return Write(&event, sizeof(event));
+  }
+  // As the library's GPU thread writes them: a call of another thread, a kernel it launched,
+  // and how recording stands.
+  void ApiCall(std::string_view name, uint32_t os_thread, uint64_t start_ticks, uint64_t end_ticks,
+               uint32_t correlation);
+  void Kernel(std::string_view name, uint64_t start_ticks, uint64_t end_ticks, uint32_t correlation,
+              uint32_t stream = 7);
+  void GpuStatus(const wire::GpuStatusEvent& status) {
+    WriteEvent(status, wire::EventKind::kGpuStatus);
+  }
 
   // Gives the chunk up as full, whatever is in it.
   void FinishChunk();
@@ -194,8 +217,6 @@ class FakeThread {
 
  private:
   bool TakeChunk();
-  template <typename Record>
-  bool WriteRecord(Record record, wire::EventKind kind, uint8_t flags = 0);
 
   FakeTarget& target_;
   const uint32_t serial_;

@@ -52,7 +52,11 @@ class StrictSink final : public CaptureSink {
   }
   absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override {
     Require(thread < last_end_.size());
+    int64_t last_ns = INT64_MIN;
     for (const MemoryRow& row : rows) {
+      // Those of the driver and its pools come all at once.
+      if (row.device_type > 1) Require(row.time_ns >= last_ns);
+      last_ns = row.time_ns;
       Require(row.bytes >= 0 && row.total_allocated_bytes >= -1 && row.device_index >= 0 &&
               row.category <= wire::kMaxMemoryCategory);
     }
@@ -64,6 +68,35 @@ class StrictSink final : public CaptureSink {
       Require(row.step > last_step_);
       last_step_ = row.step;
     }
+    return absl::OkStatus();
+  }
+  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override {
+    Require(thread < last_end_.size() && !rows.empty());
+    for (const ApiRow& row : rows) {
+      Require(row.duration_ns >= 0 && row.name >= 1 && row.name <= name_count_);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendGpu(std::span<const GpuRow> rows) override {
+    for (const GpuRow& row : rows) {
+      Require(row.duration_ns >= 0 && row.device != kNoGpuDevice && row.name <= name_count_);
+      Require((row.name != 0) == (row.kind == GpuRowKind::kKernel));
+      Require(row.kind >= GpuRowKind::kKernel && row.kind <= GpuRowKind::kGraphLaunch);
+      Require((row.flags & 0xc0) == 0);
+      Require(row.queued_ns == kNoGpuTime || row.queued_ns <= row.start_ns);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendSyncs(std::span<const SyncRow> rows) override {
+    for (const SyncRow& row : rows) Require(row.duration_ns >= 0);
+    return absl::OkStatus();
+  }
+  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override {
+    for (const OverheadRow& row : rows) Require(row.duration_ns >= 0);
+    return absl::OkStatus();
+  }
+  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override {
+    Require(!rows.empty());
     return absl::OkStatus();
   }
   int64_t approx_bytes() const override { return 0; }
@@ -86,9 +119,11 @@ class SomeNames final : public NameReader {
 }  // namespace
 }  // namespace profd
 
-// Bytes 0 to 7: the edges of two windows, in microseconds behind the epoch; then chunks: how
+// Bytes 0 to 7: the edges of two windows, in microseconds behind the epoch, the lowest bits of
+// the first also what of the GPU is recorded; then chunks: how
 // many 8-byte words of it (two bytes), window, serial, depth, and the words. A time is three
-// bytes behind the epoch where the words leave its upper ones zero.
+// bytes behind the epoch where the words leave its upper ones zero: in every word of a record
+// but each fourth, and of GPU events in the second alone.
 PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
   constexpr size_t kEdgeBytes = 8;
   constexpr size_t kChunkHeadBytes = 5;
@@ -96,6 +131,9 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
   std::array<uint16_t, 4> edges;
   std::memcpy(edges.data(), data.data(), kEdgeBytes);
   data = data.subspan(kEdgeBytes);
+  constexpr std::array kModes = {profd::GpuMode::kOff, profd::GpuMode::kLight,
+                                 profd::GpuMode::kDefault, profd::GpuMode::kFull};
+  const profd::GpuMode gpu_mode = kModes[edges[0] % kModes.size()];
   std::sort(edges.begin(), edges.end());
   const auto ticks = [](uint16_t microseconds) { return kEpoch + 1 + microseconds * 1000ull; };
   std::array<profd::WindowTicks, 2> windows = {
@@ -103,7 +141,7 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
 
   profd::StrictSink sink;
   const profd::SomeNames names;
-  profd::EventDecoder decoder(profd::TickLine({kEpoch, 0, 0}, 0.4), names, windows, sink);
+  profd::EventDecoder decoder(profd::TickLine({kEpoch, 0, 0}, 0.4), names, windows, sink, gpu_mode);
   alignas(64) static std::byte chunk[profd::wire::kChunkBytes];
   while (data.size() >= kChunkHeadBytes) {
     const size_t words =
@@ -116,10 +154,19 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
     header.open_depth = data[4] % 131;
     const std::byte* from = reinterpret_cast<const std::byte*>(data.data()) + kChunkHeadBytes;
     std::byte* to = chunk + profd::wire::kChunkDataOffset;
+    size_t record_begin = 0;
+    size_t record_end = 0;
+    bool is_gpu = false;
     for (size_t i = 0; i < words; ++i) {
       uint64_t word;
       std::memcpy(&word, from + i * 8, 8);
-      if (i % 4 != 0 && word >> 24 == 0) word += kEpoch;
+      if (i == record_end) {
+        record_begin = i;
+        record_end = i + std::max<size_t>(1, (word & 0xffff) / 8);
+        is_gpu = profd::GpuDecoder::IsGpuKind(static_cast<uint8_t>(word >> 16));
+      }
+      const bool is_time = is_gpu ? i == record_begin + 1 : i % 4 != 0;
+      if (is_time && word >> 24 == 0) word += kEpoch;
       std::memcpy(to + i * 8, &word, 8);
     }
     // The stack of open ranges is the same bytes once more.
@@ -133,4 +180,9 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
   decoder.Finish();
   const profd::DecodeCounts& counts = decoder.counts();
   profd::Require(counts.event_count >= counts.open_range_count);
+  profd::GpuRecord gpu;
+  profd::DropCounts drops{};
+  decoder.DescribeGpu(gpu, drops);
+  profd::Require(counts.event_count >= gpu.orphan_count);
+  for (const int64_t count : drops) profd::Require(count >= 0);
 }

@@ -1,6 +1,7 @@
 // The fuzz targets with a little generated input, so that every build runs them. The `fuzz`
 // preset looks longer (tests/other/fuzz_test.sh).
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <string>
@@ -71,11 +72,42 @@ std::vector<uint8_t> NearlyChunks(std::mt19937& random) {
   return data;
 }
 
+// GPU events of every kind, mostly well formed; in every mode.
+std::vector<uint8_t> NearlyGpuChunks(std::mt19937& random) {
+  // By wire::EventKind, from kApiCall on.
+  constexpr std::array<uint8_t, 13> kWords = {5, 15, 9, 9, 6, 6, 4, 4, 7, 11, 2, 3, 29};
+  std::vector<uint8_t> data = {static_cast<uint8_t>(random() % 4), 0, 0, 1, 0, 2, 255, 255};
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    std::vector<uint8_t> records;
+    for (uint32_t i = 0; i < 60; ++i) {
+      const size_t kind = random() % kWords.size();
+      std::vector<uint8_t> record(size_t{8} * kWords[kind]);
+      for (size_t at = 8; at < record.size(); at += 4) record[at] = random() % 8;
+      record[0] = static_cast<uint8_t>(record.size());
+      record[2] = static_cast<uint8_t>(16 + kind);
+      record[3] = random() % 32;
+      record[4] = random() % 4;
+      // A time of two bytes and a duration of one.
+      if (record.size() > 16) record[9] = static_cast<uint8_t>(random());
+      if (record.size() > 16) record[12] = 0;
+      if (record.size() > 24) record[20] = 0;
+      if (random() % 16 == 0) record[random() % record.size()] = static_cast<uint8_t>(random());
+      records.insert(records.end(), record.begin(), record.end());
+    }
+    const size_t words = records.size() / 8;
+    data.insert(data.end(), {static_cast<uint8_t>(words), static_cast<uint8_t>(words >> 8), 0,
+                             static_cast<uint8_t>(1 + random() % 2), 0});
+    data.insert(data.end(), records.begin(), records.end());
+  }
+  return data;
+}
+
 TEST(FuzzReplayTest, EventDecoderSurvivesNoiseAndMutations) {
   std::mt19937 random(3);
   for (int round = 0; round < 2'000; ++round) {
     FuzzEventDecoder(Bytes(random, 3000));
     FuzzEventDecoder(NearlyChunks(random));
+    FuzzEventDecoder(NearlyGpuChunks(random));
   }
 }
 

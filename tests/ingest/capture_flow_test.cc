@@ -332,6 +332,181 @@ TEST_F(CaptureFlowTest, TheServersEndEndsItsCaptures) {
   EXPECT_THAT(Arm(number_, "C", sink_), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+// ---- with a GPU ----
+
+class GpuFlowTest : public CaptureFlowTest {
+ protected:
+  // A target that has taken ARM and not answered.
+  void ArmTarget(const ArmRequest& request) {
+    Start();
+    target_ = std::make_unique<FakeTarget>(dir_.path());
+    number_ = static_cast<TargetNumber>(target_->Register());
+    ASSERT_THAT(server_->Arm(number_, request, sink_), IsOk());
+    target_->TakeArm(target_->Expect(FrameType::kArm));
+  }
+  static ArmRequest Request(GpuMode mode) {
+    return {.capture_id = "A", .memory_bytes = 4 << 20, .gpu = {.mode = mode}};
+  }
+};
+
+TEST_F(GpuFlowTest, ArmTellsWhatToRecord) {
+  ArmRequest request = Request(GpuMode::kFull);
+  request.gpu.buffer_bytes = 8 << 20;
+  request.gpu.max_records = 12'345;
+  request.gpu.detach = true;
+  request.gpu.latency = true;
+  request.step_marker = "train_step";
+  ArmTarget(request);
+  const wire::ArmBody& arm = target_->arm();
+  EXPECT_EQ(arm.gpu_mode, static_cast<uint32_t>(wire::GpuMode::kFull));
+  EXPECT_EQ(arm.flags, wire::kArmGpuRequired | wire::kArmGpuDetach | wire::kArmGpuLatency);
+  EXPECT_EQ(arm.gpu_buffer_bytes, 8u << 20);
+  EXPECT_EQ(arm.gpu_max_records, 12'345u);
+  EXPECT_EQ(arm.gpu_arm_timeout_ms, 60'000u);
+  EXPECT_EQ(target_->step_marker(), "train_step");
+}
+
+TEST_F(GpuFlowTest, AutoTakesWhatThereIs) {
+  ArmTarget(Request(GpuMode::kAuto));
+  EXPECT_EQ(target_->arm().gpu_mode, static_cast<uint32_t>(wire::GpuMode::kDefault));
+  EXPECT_EQ(target_->arm().flags, 0u);
+  EXPECT_EQ(target_->step_marker(), "");
+}
+
+TEST_F(GpuFlowTest, OffAsksForNothing) {
+  ArmTarget(Request(GpuMode::kOff));
+  EXPECT_EQ(target_->arm().gpu_mode, static_cast<uint32_t>(wire::GpuMode::kOff));
+  EXPECT_EQ(target_->arm().flags, 0u);
+}
+
+TEST_F(GpuFlowTest, WhatArmingIsBusyWithIsPassedOnCleanAndNotTooOften) {
+  options_.capture.arming_interval = absl::Hours(1);
+  ArmTarget(Request(GpuMode::kAuto));
+  target_->SendArming("attaching\x1b[2J to CUPTI, 3 s");
+  for (int i = 0; i < 50; ++i) target_->SendArming("again");
+  target_->SendArmed();
+  observer_.WaitArmed("A");
+  EXPECT_THAT(observer_.WaitActivities("A"), ElementsAre("attaching?[2J to CUPTI, 3 s"));
+  EXPECT_EQ(server_->counters().stray_frames, 0);
+  // Nobody waits for it any more.
+  target_->SendArming("too late");
+  EXPECT_TRUE(Eventually([&] { return server_->counters().stray_frames == 1; }));
+}
+
+TEST_F(GpuFlowTest, AnArmingOfAnotherCaptureOrTooShortIsStray) {
+  ArmTarget(Request(GpuMode::kAuto));
+  target_->Send(FrameType::kArming, wire::ArmingBody{target_->capture_number() + 1});
+  target_->SendBody(static_cast<uint16_t>(FrameType::kArming), "abc", 3);
+  EXPECT_TRUE(Eventually([&] { return server_->counters().stray_frames == 2; }));
+}
+
+struct GpuFailureCase {
+  wire::ArmFailedReason reason;
+  const char* stable;
+};
+class GpuFailureTest : public GpuFlowTest, public testing::WithParamInterface<GpuFailureCase> {};
+TEST_P(GpuFailureTest, IsToldWithTheTargetsTextAndAStableReason) {
+  ArmTarget(Request(GpuMode::kDefault));
+  target_->SendArmFailed(GetParam().reason, "held by \x07nsys (pid 99); stop it.");
+  const absl::Status why = observer_.WaitArmFailed("A");
+  EXPECT_THAT(why, StatusIs(absl::StatusCode::kFailedPrecondition,
+                            HasSubstr("held by ?nsys (pid 99); stop it; or trace without the GPU: "
+                                      "--gpu off")));
+  EXPECT_EQ(ReasonOf(why), GetParam().stable);
+  EXPECT_EQ(server_->Find(number_)->state, TargetState::kRunning);
+}
+TEST_P(GpuFailureTest, HasAnAccountAndARemedyOfItsOwn) {
+  ArmTarget(Request(GpuMode::kDefault));
+  target_->SendArmFailed(GetParam().reason, "");
+  const absl::Status why = observer_.WaitArmFailed("A");
+  EXPECT_THAT(why, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--gpu off")));
+  EXPECT_GT(why.message().size(), 60u);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Reasons, GpuFailureTest,
+    testing::Values(GpuFailureCase{wire::ArmFailedReason::kNoCuda, "NO_CUDA"},
+                    GpuFailureCase{wire::ArmFailedReason::kNoCupti, "NO_CUPTI"},
+                    GpuFailureCase{wire::ArmFailedReason::kNoDriver, "NO_DRIVER"},
+                    GpuFailureCase{wire::ArmFailedReason::kCuptiBusy, "CUPTI_BUSY"},
+                    GpuFailureCase{wire::ArmFailedReason::kGpuTimeout, "GPU_TIMEOUT"},
+                    GpuFailureCase{wire::ArmFailedReason::kGpuRefused, "GPU_REFUSED"}),
+    [](const auto& each) { return std::string(each.param.stable); });
+
+TEST_F(GpuFlowTest, AGpuCaptureFromArmToRelease) {
+  gpu_.mode = GpuMode::kDefault;
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kTwoSteps);
+  FakeThread steps(*target_, 1, 501);
+  FakeThread gpu(*target_, 2, 900);
+  const uint64_t start = target_->OpenWindow(0, 7);
+  steps.Step(7, start);
+  steps.Begin("forward");
+  const uint64_t launched = target_->Now();
+  steps.End();
+  const uint64_t end = target_->CloseWindow(0, 9);
+  steps.Step(9, end);
+  target_->SetPhase(wire::Phase::kEnded);
+  // What CUPTI gives comes after all that; the kernel ran behind the window.
+  gpu.Kernel("_Z4gemm", end + 1, end + 2, /*correlation=*/5);
+  gpu.ApiCall("cudaLaunchKernel", 501, launched, launched + 1, /*correlation=*/5);
+  wire::GpuStatusEvent status{};
+  status.cupti_version = 130'001;
+  status.flags = wire::kGpuStatusSimulated;
+  status.counts[wire::kGpuNoBuffer] = 3;
+  status.counts[wire::kGpuNoChunk] = 4;
+  gpu.GpuStatus(status);
+  target_->CountDrop(wire::kDropNoChunk, 10);
+  const DrainResult result = Stop("A");
+
+  ASSERT_THAT(sink_.api_calls(), SizeIs(1));
+  EXPECT_EQ(sink_.api_calls()[0].name, "cudaLaunchKernel");
+  EXPECT_EQ(sink_.api_calls()[0].thread, sink_.ranges().at(0).thread);
+  ASSERT_THAT(sink_.gpu(), SizeIs(1));
+  EXPECT_EQ(sink_.gpu()[0].flags, kGpuStraddlesEnd);
+  EXPECT_EQ(result.gpu.outcome, GpuOutcome::kRecorded);
+  EXPECT_EQ(result.gpu.mode, GpuMode::kDefault);
+  EXPECT_TRUE(result.gpu.simulated);
+  EXPECT_EQ(result.gpu.cupti_version, 130'001);
+  EXPECT_EQ(result.event_count, 3);  // The range, the call, the kernel.
+  EXPECT_EQ(Drops(result, DropReason::kGpuNoBuffer), 3);
+  EXPECT_EQ(Drops(result, DropReason::kNoChunk), 14);
+}
+
+TEST_F(GpuFlowTest, ATargetThatDiesLeavesItsGpuUnknown) {
+  gpu_.mode = GpuMode::kLight;
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  FakeThread gpu(*target_, 2, 900);
+  const uint64_t now = target_->Now();
+  gpu.Kernel("_Z4gemm", now, now + 1, /*correlation=*/5);
+  target_->CloseSocket();
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_EQ(result.gpu.outcome, GpuOutcome::kUnknown);
+  EXPECT_EQ(result.gpu.mode, GpuMode::kLight);
+  EXPECT_THAT(sink_.gpu(), SizeIs(1));
+}
+
+TEST_F(GpuFlowTest, DrainingTheGpuMayTakeLonger) {
+  options_.capture.drain_timeout = absl::ZeroDuration();
+  options_.capture.gpu_drain_timeout = absl::Seconds(60);
+  gpu_.mode = GpuMode::kLight;
+  StartWithTarget();
+  target_->IgnoreStop();
+  ArmAndFire(*target_, number_, "A", kByTime);
+  target_->OpenWindow(0, wire::kNextStep);
+  server_->Stop("A");
+  // Written after STOP, before DRAINED.
+  FakeThread gpu(*target_, 2, 900);
+  const uint64_t now = target_->CloseWindow(0, 0);
+  gpu.Kernel("_Z4gemm", now - 1, now, /*correlation=*/5);
+  gpu.GpuStatus({});
+  target_->SendDrained();
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_EQ(result.gpu.outcome, GpuOutcome::kRecorded);
+  EXPECT_THAT(sink_.gpu(), SizeIs(1));
+}
+
 class CaptureHostileTest : public CaptureFlowTest {
  protected:
   void StartRecording() {
@@ -538,6 +713,7 @@ TEST_F(CaptureProcessTest, ExecInTheMiddleEndsTheCapture) {
 
 TEST_F(CaptureProcessTest, AStoppedTargetDoesNotHoldUpTheCapture) {
   options_.capture.drain_timeout = absl::Milliseconds(100);
+  gpu_.mode = GpuMode::kOff;
   StartProcess();
   ArmAndFire();
   process_->Command("ranges 10");
@@ -556,6 +732,7 @@ TEST_F(CaptureProcessTest, AStoppedTargetDoesNotHoldUpTheCapture) {
 
 TEST_F(CaptureProcessTest, AStoppedTargetThatEndsFreesItsMemory) {
   options_.capture.drain_timeout = absl::Milliseconds(100);
+  gpu_.mode = GpuMode::kOff;
   options_.memory_cap_bytes = 4 << 20;
   StartProcess();
   ArmAndFire();

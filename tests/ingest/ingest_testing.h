@@ -44,6 +44,9 @@ class RecordingSink final : public CaptureSink {
   struct Counter : Named {
     CounterRow row;
   };
+  struct ApiCall : Named {
+    ApiRow row;
+  };
 
   absl::Status AddName(uint32_t id, std::string_view name) override {
     absl::MutexLock lock(&mu_);
@@ -95,6 +98,41 @@ class RecordingSink final : public CaptureSink {
     steps_.insert(steps_.end(), rows.begin(), rows.end());
     return absl::OkStatus();
   }
+  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    EXPECT_TRUE(threads_.contains(thread)) << "row before its thread";
+    for (const ApiRow& row : rows) api_calls_.push_back({{thread, NameOf(row.name)}, row});
+    return absl::OkStatus();
+  }
+  absl::Status AppendGpu(std::span<const GpuRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    for (const GpuRow& row : rows) {
+      EXPECT_GE(row.duration_ns, 0);
+      if (row.kind == GpuRowKind::kKernel) NameOf(row.name);
+    }
+    gpu_.insert(gpu_.end(), rows.begin(), rows.end());
+    return absl::OkStatus();
+  }
+  absl::Status AppendSyncs(std::span<const SyncRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    syncs_.insert(syncs_.end(), rows.begin(), rows.end());
+    return absl::OkStatus();
+  }
+  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    overheads_.insert(overheads_.end(), rows.begin(), rows.end());
+    return absl::OkStatus();
+  }
+  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    cuda_events_.insert(cuda_events_.end(), rows.begin(), rows.end());
+    return absl::OkStatus();
+  }
   int64_t approx_bytes() const override {
     absl::MutexLock lock(&mu_);
     return bytes_;
@@ -111,6 +149,11 @@ class RecordingSink final : public CaptureSink {
   std::vector<Counter> counters() const { return Copy(counters_); }
   std::vector<MemoryRow> memory() const { return Copy(memory_); }
   std::vector<StepRow> steps() const { return Copy(steps_); }
+  std::vector<ApiCall> api_calls() const { return Copy(api_calls_); }
+  std::vector<GpuRow> gpu() const { return Copy(gpu_); }
+  std::vector<SyncRow> syncs() const { return Copy(syncs_); }
+  std::vector<OverheadRow> overheads() const { return Copy(overheads_); }
+  std::vector<CudaEventRow> cuda_events() const { return Copy(cuda_events_); }
   std::map<uint32_t, ThreadRow> threads() const { return Copy(threads_); }
 
   std::vector<std::string> range_names() const {
@@ -147,6 +190,11 @@ class RecordingSink final : public CaptureSink {
   std::vector<Counter> counters_;
   std::vector<MemoryRow> memory_;
   std::vector<StepRow> steps_;
+  std::vector<ApiCall> api_calls_;
+  std::vector<GpuRow> gpu_;
+  std::vector<SyncRow> syncs_;
+  std::vector<OverheadRow> overheads_;
+  std::vector<CudaEventRow> cuda_events_;
 };
 
 // Remembers what it is told, and waits for it.
@@ -164,6 +212,10 @@ class RecordingObserver final : public TargetPort::Observer {
     absl::MutexLock lock(&mu_);
     armed_.insert(std::string(id));
   }
+  void OnArming(std::string_view id, std::string_view activity) override {
+    absl::MutexLock lock(&mu_);
+    activities_[std::string(id)].emplace_back(activity);
+  }
   void OnArmFailed(std::string_view id, absl::Status why) override {
     absl::MutexLock lock(&mu_);
     arm_failed_.emplace(id, std::move(why));
@@ -179,6 +231,11 @@ class RecordingObserver final : public TargetPort::Observer {
 
   void WaitGone(TargetNumber target) {
     Wait([&]() { return gone_.contains(target); }, "target gone");
+  }
+  std::vector<std::string> WaitActivities(const std::string& id) {
+    Wait([&]() { return !activities_[id].empty(); }, "activity");
+    absl::MutexLock lock(&mu_);
+    return activities_.at(id);
   }
   void WaitArmed(const std::string& id) {
     Wait([&]() { return armed_.contains(id); }, "armed");
@@ -238,6 +295,7 @@ class RecordingObserver final : public TargetPort::Observer {
   std::set<TargetNumber> added_;
   std::set<TargetNumber> gone_;
   std::set<std::string> armed_;
+  std::map<std::string, std::vector<std::string>> activities_;
   std::map<std::string, absl::Status> arm_failed_;
   std::map<std::string, std::vector<Progress>> progress_;
   std::map<std::string, DrainResult> drained_;

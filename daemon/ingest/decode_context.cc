@@ -1,0 +1,83 @@
+#include "daemon/ingest/decode_context.h"
+
+#include <utility>
+
+#include "proto/wire/event.h"
+
+namespace profd {
+namespace {
+
+constexpr char kOtherName[] = "(other)";
+
+}  // namespace
+
+NameTable::NameTable(const NameReader& reader, RowSink& sink)
+    : reader_(reader), sink_(sink), by_wire_id_(wire::kMaxNames, kNotAsked) {}
+
+uint32_t NameTable::LookUp(uint32_t wire_id) {
+  std::string bytes;
+  uint32_t& slot = by_wire_id_[wire_id];
+  slot = kNoName;
+  if (wire_id == wire::kNoNameId) return slot;
+  if (!reader_.ReadName(wire_id, bytes)) {
+    if (wire_id != wire::kOtherNameId) return slot;
+    bytes = kOtherName;
+  }
+  const auto [entry, added] =
+      ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(ids_.size() + 1));
+  slot = entry->second;
+  if (added) sink_.Do([&](CaptureSink& sink) { return sink.AddName(slot, entry->first); });
+  return slot;
+}
+
+std::optional<uint32_t> ThreadRows::Add(uint32_t os_thread, std::string name) {
+  if (rows_.size() >= kMaxThreads) return std::nullopt;
+  const auto index = static_cast<uint32_t>(rows_.size());
+  rows_.push_back({.row = {.index = index, .os_thread = os_thread, .name = std::move(name)}});
+  return index;
+}
+
+std::optional<uint32_t> ThreadRows::AddOwner(uint32_t os_thread) {
+  const auto known = by_os_thread_.find(os_thread);
+  if (known != by_os_thread_.end() && known->second.kind == Kind::kCaller) {
+    known->second.kind = Kind::kOwner;
+    return known->second.index;
+  }
+  const std::optional<uint32_t> index = Add(os_thread, "");
+  if (index.has_value()) by_os_thread_[os_thread] = {*index, Kind::kOwner};
+  return index;
+}
+
+std::optional<uint32_t> ThreadRows::AddNamed(uint32_t os_thread) {
+  const std::optional<uint32_t> index = Add(os_thread, "");
+  if (index.has_value()) by_os_thread_.try_emplace(os_thread, Known{*index, Kind::kNamed});
+  return index;
+}
+
+std::optional<uint32_t> ThreadRows::AddUnknown(std::string name) {
+  return Add(/*os_thread=*/0, std::move(name));
+}
+
+std::optional<uint32_t> ThreadRows::OfCaller(uint32_t os_thread) {
+  const auto known = by_os_thread_.find(os_thread);
+  if (known != by_os_thread_.end()) return known->second.index;
+  const std::optional<uint32_t> index = Add(os_thread, "");
+  if (index.has_value()) by_os_thread_[os_thread] = {*index, Kind::kCaller};
+  return index;
+}
+
+void ThreadRows::SetName(uint32_t index, std::string name) {
+  Row& row = rows_[index];
+  if (name == row.row.name) return;
+  row.row.name = std::move(name);
+  row.announced = false;
+}
+
+void ThreadRows::Announce(uint32_t index) {
+  Row& row = rows_[index];
+  if (row.announced) return;
+  sink_.Do([&row](CaptureSink& sink) { return sink.AddThread(row.row); });
+  row.announced = true;
+}
+
+}  // namespace profd
