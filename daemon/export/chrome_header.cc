@@ -54,7 +54,50 @@ std::string Drops(const DropCounts& drops) {
   return object.Take();
 }
 
-std::string AboutCapture(const CaptureRecord& record) {
+// What there is to say of a GPU is there if one was recorded, or was to be.
+bool HasGpu(const GpuRecord& gpu) {
+  return gpu.outcome != GpuOutcome::kOff && gpu.outcome != GpuOutcome::kNoCuda;
+}
+
+std::string AboutGpu(const GpuRecord& gpu, int64_t annotations_left_out) {
+  JsonObject object;
+  object.Text("outcome", ToString(gpu.outcome)).Text("mode", ToString(gpu.mode));
+  if (!gpu.problem.empty()) object.Text("problem", gpu.problem);
+  object.Number("clock_error_ns", gpu.clock_error_ns)
+      .Number("record_count", gpu.record_count)
+      .Number("orphan_count", gpu.orphan_count)
+      .Number("straddling_count", gpu.straddling_count)
+      .Number("unfinished_count", gpu.unfinished_count);
+  if (annotations_left_out > 0) object.Number("annotations_left_out", annotations_left_out);
+  return object.Take();
+}
+
+// Kineto's keys.
+std::string DeviceProperties(const GpuRecord& gpu) {
+  std::string list = "[";
+  for (const GpuDevice& device : gpu.devices) {
+    if (list.size() > 1) list += ",";
+    list += JsonObject()
+                .Number("id", device.number)
+                .Text("name", device.name)
+                .Number("totalGlobalMem", device.memory_bytes)
+                .Number("computeMajor", device.compute_major)
+                .Number("computeMinor", device.compute_minor)
+                .Number("maxThreadsPerBlock", device.max_threads_per_block)
+                .Number("maxThreadsPerMultiprocessor", device.max_threads_per_sm)
+                .Number("regsPerBlock", device.registers_per_block)
+                .Number("warpSize", device.warp_threads)
+                .Number("sharedMemPerBlock", device.shared_bytes_per_block)
+                .Number("numSms", device.sm_count)
+                .Number("regsPerMultiprocessor", device.registers_per_sm)
+                .Number("sharedMemPerBlockOptin", device.shared_bytes_per_block_optin)
+                .Number("sharedMemPerMultiprocessor", device.shared_bytes_per_sm)
+                .Take();
+  }
+  return list + "]";
+}
+
+std::string AboutCapture(const CaptureRecord& record, int64_t annotations_left_out) {
   JsonObject object;
   object.Text("version", PROFD_VERSION).Text("capture", record.id);
   if (!record.group_id.empty()) object.Text("group", record.group_id);
@@ -83,18 +126,28 @@ std::string AboutCapture(const CaptureRecord& record) {
       .Text("library_version", record.target.library_version)
       .Object("labels", Texts(record.spec.labels))
       .Object("metadata", Texts(record.target.metadata));
+  if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, annotations_left_out));
   return object.Take();
 }
 
 }  // namespace
 
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
-                         int64_t base_unix_ns) {
-  std::string header = "{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n\"host_name\": ";
+                         int64_t base_unix_ns, int64_t annotations_left_out) {
+  std::string header =
+      StrCat("{\n\"schemaVersion\": 1,\n\"deviceProperties\": ", DeviceProperties(record.gpu),
+             ",\n\"host_name\": ");
   AppendJsonString(record.node, header);
   header += ",\n\"trace_id\": ";
   AppendJsonString(record.id, header);
-  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record), ",\n");
+  if (record.gpu.simulated) header += ",\n\"simulated\": true";
+  if (HasGpu(record.gpu)) {
+    StrAppend(&header, ",\n\"cupti_version\": ", record.gpu.cupti_version);
+    if (record.gpu.driver_version != 0) {
+      StrAppend(&header, ",\n\"cuda_driver_version\": ", record.gpu.driver_version);
+    }
+  }
+  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, annotations_left_out), ",\n");
   if (layout.rank.has_value()) {
     StrAppend(&header, "\"distributedInfo\": {\"rank\": ", *layout.rank);
     if (layout.world_size.has_value()) StrAppend(&header, ", \"world_size\": ", *layout.world_size);

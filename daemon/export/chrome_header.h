@@ -11,10 +11,11 @@
 
 namespace profd::exporter {
 
+// `annotations_left_out`: see GpuPlan.
 // From "{" to "traceEvents": [ and a line end. One member to a line: some loaders look for
 // `"rank": N` line by line, so nothing before distributedInfo may read like it.
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
-                         int64_t base_unix_ns);
+                         int64_t base_unix_ns, int64_t annotations_left_out);
 
 }  // namespace profd::exporter
 

@@ -7,12 +7,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/ports.h"
+#include "daemon/export/call_nesting.h"
+#include "daemon/export/chrome_gpu.h"
 #include "daemon/export/chrome_header.h"
+#include "daemon/export/gpu_plan.h"
 #include "daemon/export/json_text.h"
 #include "daemon/export/trace_layout.h"
 #include "daemon/export/trace_writers.h"
@@ -30,23 +34,36 @@ constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
 constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
 static_assert(kMostEventBytes <= OutputBuffer::kMostReservedBytes);
 
+// How far the time of an API call may be off that of a range.
+int64_t ClockErrorOfCalls(const CaptureRecord& record) {
+  int64_t error_ns = 0;
+  return __builtin_add_overflow(record.clock_error_ns, record.gpu.clock_error_ns, &error_ns)
+             ? 0
+             : error_ns;
+}
+
 int64_t BaseOf(int64_t start_unix_ns, int64_t earliest_ns) {
   int64_t first_unix_ns = 0;
   if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;
   return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
 }
 
-std::string_view FlagArguments(uint8_t flags) {
-  switch (flags & (kRangeOpen | kRangeTruncated)) {
-    case kRangeOpen:
-      return R"(,"args":{"finished":"false"}})";
-    case kRangeTruncated:
-      return R"(,"args":{"began_before_window":"true"}})";
-    case kRangeOpen | kRangeTruncated:
-      return R"(,"args":{"finished":"false","began_before_window":"true"}})";
-    default:
-      return "}";
+// A range's arguments, if it has any, and its end. `external_id` 0: none.
+char* PutRangeEnd(char* at, int64_t external_id, uint8_t flags) {
+  std::string_view before = R"(,"args":{)";
+  const auto put = [&](std::string_view text) {
+    at = PutText(PutText(at, before), text);
+    before = ",";
+  };
+  if (external_id != 0) {
+    put(R"("External id":)");
+    at = PutInteger(at, external_id);
   }
+  if (flags & kRangeOpen) put(R"("finished":"false")");
+  if (flags & kRangeTruncated) put(R"("began_before_window":"true")");
+  if (before == ",") *at++ = '}';
+  *at++ = '}';
+  return at;
 }
 
 // Whether the steps nest with the ranges of one thread: viewers show rows, and loaders
@@ -106,8 +123,8 @@ class StepNesting {
 
 class ChromeWriter {
  public:
-  ChromeWriter(store::CaptureReader& reader, OutputBuffer& out)
-      : reader_(reader), out_(out), layout_(MakeLayout(reader)) {
+  ChromeWriter(store::CaptureReader& reader, GpuPlan plan, TraceLayout layout, OutputBuffer& out)
+      : reader_(reader), out_(out), layout_(std::move(layout)), plan_(std::move(plan)) {
     for (auto& prefixes : range_prefixes_) prefixes.resize(reader.names().size());
     for (const TraceRow& row : layout_.threads) {
       thread_texts_.push_back(StrCat(row.tid, ",\"ts\":"));
@@ -115,16 +132,26 @@ class ChromeWriter {
   }
 
   absl::Status Write() {
-    ASSIGN_OR_RETURN(const int64_t earliest_ns, EarliestTime(reader_));
+    ASSIGN_OR_RETURN(int64_t earliest_ns, EarliestTime(reader_));
+    earliest_ns = std::min(earliest_ns, plan_.earliest_ns());
     const int64_t start_unix_ns = reader_.record().start_unix_ns;
     const int64_t base_unix_ns = BaseOf(start_unix_ns, earliest_ns);
-    offset_ns_ = static_cast<uint64_t>(start_unix_ns) - static_cast<uint64_t>(base_unix_ns);
+    clock_.offset_ns = static_cast<uint64_t>(start_unix_ns) - static_cast<uint64_t>(base_unix_ns);
     ASSIGN_OR_RETURN(steps_on_thread_, StepsNestWithThread());
+    const CaptureRecord& record = reader_.record();
+    ASSIGN_OR_RETURN(
+        const CallNesting nesting,
+        CallNesting::Make(reader_, plan_.links(),
+                          {.clock_error_ns = ClockErrorOfCalls(record),
+                           .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
+    ChromeGpu gpu(reader_, plan_, nesting, layout_, clock_, out_);
 
-    out_.Append(ChromeHeader(reader_.record(), layout_, base_unix_ns));
+    out_.Append(ChromeHeader(record, layout_, base_unix_ns, plan_.annotations_left_out()));
     WriteRows();
+    gpu.WriteRows();
     WriteSteps();
     RETURN_IF_ERROR(WriteRanges());
+    RETURN_IF_ERROR(gpu.WriteEvents());
     RETURN_IF_ERROR(WriteInstants());
     RETURN_IF_ERROR(WriteMemory());
     RETURN_IF_ERROR(WriteCounters());
@@ -146,10 +173,7 @@ class ChromeWriter {
     return nesting.nests();
   }
 
-  uint64_t Timestamp(int64_t time_ns) const {
-    const auto since_base = static_cast<int64_t>(offset_ns_ + static_cast<uint64_t>(time_ns));
-    return since_base < 0 ? 0 : static_cast<uint64_t>(since_base);
-  }
+  uint64_t Timestamp(int64_t time_ns) const { return clock_.At(time_ns); }
 
   static uint64_t Duration(int64_t duration_ns) {
     return static_cast<uint64_t>(std::max<int64_t>(duration_ns, 0));
@@ -198,7 +222,9 @@ class ChromeWriter {
     const int64_t tid = steps_on_thread_
                             ? layout_.threads[static_cast<size_t>(layout_.step_thread)].tid
                             : layout_.steps.tid;
-    for (const StepRecord& step : reader_.steps()) {
+    const bool has_ids = !plan_.links().steps().empty() && !plan_.empty();
+    for (size_t i = 0; i < reader_.steps().size(); ++i) {
+      const StepRecord& step = reader_.steps()[i];
       char* at = out_.Reserve(kMostEventBytes);
       at = PutText(at, R"(,
 {"ph":"X","cat":"user_annotation","name":"ProfilerStep#)");
@@ -211,7 +237,7 @@ class ChromeWriter {
       at = PutMicros(at, Timestamp(step.start_ns));
       at = PutText(at, R"(,"dur":)");
       at = PutMicros(at, Duration(step.duration_ns));
-      at = PutText(at, "}");
+      at = PutRangeEnd(at, has_ids ? GpuLinks::StepId(i) : 0, 0);
       out_.Commit(at);
     }
   }
@@ -227,6 +253,7 @@ class ChromeWriter {
 
   void WriteRangeBatch(const store::RangeBatch& batch) {
     const std::string_view thread = thread_texts_[batch.thread];
+    const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
     for (size_t i = 0; i < batch.size; ++i) {
       const std::string_view prefix = RangePrefix(batch.category[i], batch.name[i]);
       char* at = out_.Reserve(kMostEventBytes);
@@ -235,11 +262,14 @@ class ChromeWriter {
       at = micros_.Put(at, Timestamp(batch.start_ns[i]));
       at = PutText(at, R"(,"dur":)");
       at = PutMicros(at, Duration(batch.duration_ns[i]));
-      if (batch.flags[i] == 0) {
+      const bool has_id = next_id_ < with_id.size() && with_id[next_id_] == next_range_;
+      if (has_id) ++next_id_;
+      if (batch.flags[i] == 0 && !has_id) {
         *at++ = '}';
       } else {
-        at = PutText(at, FlagArguments(batch.flags[i]));
+        at = PutRangeEnd(at, has_id ? plan_.links().RangeId(next_range_) : 0, batch.flags[i]);
       }
+      ++next_range_;
       out_.Commit(at);
     }
   }
@@ -380,14 +410,18 @@ class ChromeWriter {
     at = PutMicros(at, Timestamp(EndOfRecording(reader_)));
     at = PutText(at, "}\n],\n\"traceName\": ");
     out_.Commit(at);
-    AppendString(StrCat(reader_.record().id, ".json"));
+    const bool simulated = reader_.record().gpu.simulated;
+    AppendString(StrCat(reader_.record().id, simulated ? " (simulated GPU).json" : ".json"));
     out_.Append("\n}\n");
   }
 
   store::CaptureReader& reader_;
   OutputBuffer& out_;
-  const TraceLayout layout_;
-  uint64_t offset_ns_ = 0;  // From the capture's start to the trace's base.
+  TraceLayout layout_;
+  const GpuPlan plan_;
+  ChromeClock clock_;
+  uint32_t next_range_ = 0;  // Ranges written so far.
+  size_t next_id_ = 0;       // Of the plan's ranges with an id.
   bool steps_on_thread_ = false;
   MicrosWriter micros_;
   std::vector<std::string> range_prefixes_[2];  // Users' and operators', by name.
@@ -398,7 +432,9 @@ class ChromeWriter {
 }  // namespace
 
 absl::Status WriteChromeTrace(store::CaptureReader& reader, OutputBuffer& out) {
-  return ChromeWriter(reader, out).Write();
+  TraceLayout layout = MakeLayout(reader);
+  ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
+  return ChromeWriter(reader, std::move(plan), std::move(layout), out).Write();
 }
 
 }  // namespace profd::exporter

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "daemon/base/status_macros.h"
@@ -19,8 +18,6 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kNoName = "(unnamed)";
 constexpr size_t kMostProcessNameBytes = 256;
 constexpr int64_t kMostId = std::numeric_limits<int32_t>::max();
-// Above any thread id that Linux gives out (2^22).
-constexpr int64_t kFirstMadeUpTid = 10'000'000;
 
 // Appends U+2400 + `offset`.
 void AppendPicture(uint8_t offset, std::string& out) {
@@ -52,21 +49,6 @@ std::optional<int64_t> SmallNumber(const CaptureRecord& record, const std::strin
   if (value < 0 || value > kMostId) return std::nullopt;
   return value;
 }
-
-// Gives every row an id of its own: a thread id may have been used again by a later thread,
-// and a stranger's file may hold anything.
-class TidAllocator {
- public:
-  int64_t Take(int64_t wanted) {
-    if (wanted >= 0 && wanted <= kMostId && used_.insert(wanted).second) return wanted;
-    while (!used_.insert(next_).second) ++next_;
-    return next_++;
-  }
-
- private:
-  std::set<int64_t> used_;
-  int64_t next_ = kFirstMadeUpTid;
-};
 
 std::string ThreadLabel(const store::ReaderThread& thread, int64_t tid) {
   std::string label = StrCat("thread ", thread.os_thread);
@@ -126,6 +108,12 @@ std::string MemoryCurveName(const report::DeviceMemory& device) {
   return StrCat(device.device, " allocated bytes", device.relative ? " (since start)" : "");
 }
 
+int64_t TidAllocator::Take(int64_t wanted) {
+  if (wanted >= 0 && wanted <= kMostId && used_.insert(wanted).second) return wanted;
+  while (!used_.insert(next_).second) ++next_;
+  return next_++;
+}
+
 TraceLayout MakeLayout(store::CaptureReader& reader) {
   const CaptureRecord& record = reader.record();
   TraceLayout layout;
@@ -134,13 +122,12 @@ TraceLayout MakeLayout(store::CaptureReader& reader) {
   layout.world_size = SmallNumber(record, "world_size");
   layout.process_name = ForDisplay(
       record.target.command.empty() ? "(unknown)" : record.target.command, kMostProcessNameBytes);
-  TidAllocator tids;
   for (const store::ReaderThread& thread : reader.threads()) {
-    const int64_t tid = tids.Take(thread.os_thread);
+    const int64_t tid = layout.tids.Take(thread.os_thread);
     layout.threads.push_back({tid, ThreadLabel(thread, tid)});
   }
   layout.step_thread = FindStepThread(reader);
-  layout.steps = {tids.Take(-1), "steps"};
+  layout.steps = {layout.tids.Take(-1), "steps"};
   return layout;
 }
 

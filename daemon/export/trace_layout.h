@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,18 @@ std::string NonFiniteLabel(std::string_view trace_name, double value);
 // "cuda:0 allocated bytes", and " (since start)" where levels are relative.
 std::string MemoryCurveName(const report::DeviceMemory& device);
 
+// Gives every row of a process an id of its own: a thread id may have been used again by a
+// later thread, and a stranger's file may hold anything.
+class TidAllocator {
+ public:
+  // `wanted` if it is in [0, 2^31) and free; otherwise one that no thread of Linux has.
+  int64_t Take(int64_t wanted);
+
+ private:
+  std::set<int64_t> used_;
+  int64_t next_ = 10'000'000;  // Linux's end at 2^22.
+};
+
 struct TraceRow {
   int64_t tid = 0;    // In [0, 2^31); no other row of the trace has it.
   std::string label;  // "thread 4711 (loader)"
@@ -41,7 +54,8 @@ struct TraceLayout {
   std::vector<TraceRow> threads;  // By the reader's threads().
   // The thread that steps are shown on; -1: none is known.
   int64_t step_thread = -1;
-  TraceRow steps;  // A row of their own, where they cannot be on a thread's.
+  TraceRow steps;     // A row of their own, where they cannot be on a thread's.
+  TidAllocator tids;  // For further rows of the process.
 };
 TraceLayout MakeLayout(store::CaptureReader& reader);
 

@@ -8,6 +8,7 @@
 
 #include "daemon/export/trace_export.h"
 #include "daemon/export/trace_layout.h"
+#include "tests/export/exported_chrome.h"
 #include "tests/export/gunzip.h"
 #include "tests/export/hostile_names.h"
 #include "tests/export/strict_json.h"
@@ -25,43 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-std::string ExportOrDie(store::CaptureReader& reader, TraceFormat format = TraceFormat::kChrome) {
-  StringSink sink;
-  EXPECT_THAT(ExportTrace(reader, format, sink), IsOk());
-  EXPECT_EQ(sink.finished(), 1);
-  EXPECT_LE(sink.longest_piece(), size_t{1} << 20);
-  return sink.text();
-}
-
-// Parsed strictly and held against the rules of those who load it.
-JsonValue ParsedTrace(const std::string& text) {
-  absl::StatusOr<JsonValue> root = ParseStrictJson(text);
-  EXPECT_THAT(root, IsOk());
-  if (!root.ok()) return {};
-  EXPECT_THAT(TraceRuleOffences(text, *root), IsEmpty());
-  return *std::move(root);
-}
-JsonValue TraceOf(store::CaptureReader& reader) { return ParsedTrace(ExportOrDie(reader)); }
-
-std::vector<const JsonValue*> Events(const JsonValue& root, std::string_view phase) {
-  std::vector<const JsonValue*> events;
-  for (const JsonValue& event : root["traceEvents"].items) {
-    if (event["ph"].text == phase) events.push_back(&event);
-  }
-  return events;
-}
-const JsonValue& Named(const JsonValue& root, std::string_view name) {
-  for (const JsonValue& event : root["traceEvents"].items) {
-    if (event["name"].text == name && event["ph"].text != "M") return event;
-  }
-  ADD_FAILURE() << "no event " << name;
-  static const JsonValue& kNull = *new JsonValue();
-  return kNull;
-}
-int64_t UnixNs(const JsonValue& root, const JsonValue& event) {
-  return root["baseTimeNanoseconds"].integer() + TraceTimeNs(event["ts"]);
-}
 
 class ChromeTraceTest : public testing::Test {
  protected:

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <regex>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -28,6 +29,9 @@ class Rules {
     CheckRank();
     for (const JsonValue& event : root_["traceEvents"].items) CheckEvent(event);
     CheckNesting();
+    CheckGpuRows();
+    CheckFlows();
+    CheckExternalIds();
     CheckSteps();
     CheckEnd();
     return std::move(offences_);
@@ -41,10 +45,15 @@ class Rules {
 
   void CheckHeader() {
     const std::vector<std::string_view> order = {
-        "schemaVersion",   "deviceProperties", "host_name",           "trace_id",    "profd",
-        "distributedInfo", "displayTimeUnit",  "baseTimeNanoseconds", "traceEvents", "traceName"};
+        "schemaVersion",   "deviceProperties", "host_name",           "trace_id",
+        "simulated",       "cupti_version",    "cuda_driver_version", "profd",
+        "distributedInfo", "displayTimeUnit",  "baseTimeNanoseconds", "traceEvents",
+        "traceName"};
     std::vector<std::string_view> wanted = order;
-    if (root_.Find("distributedInfo") == nullptr) std::erase(wanted, "distributedInfo");
+    for (const std::string_view optional :
+         {"distributedInfo", "simulated", "cupti_version", "cuda_driver_version"}) {
+      if (root_.Find(optional) == nullptr) std::erase(wanted, optional);
+    }
     std::vector<std::string_view> found;
     for (const auto& [key, value] : root_.members) found.push_back(key);
     if (found != wanted) Offend("the header's members are not those of the contract, in order");
@@ -71,7 +80,14 @@ class Rules {
     if (name.empty() || name.size() > 4096 || !IsPrintableUtf8(name)) {
       Offend("a name is empty, too long or has control characters: ", ForDisplay(name, 80));
     }
-    if (phase == "M") return;
+    if (phase == "M") {
+      NoteMetadata(event);
+      return;
+    }
+    if (phase == "s" || phase == "f") {
+      NoteFlow(event);
+      return;
+    }
     if (phase != "X" && phase != "i" && phase != "C") Offend("phase ", phase, " of ", name);
     const int64_t start_ns = TraceTimeNs(event["ts"]);
     if (start_ns < 0 || start_ns / 1000 >= int64_t{1} << 53) {
@@ -80,10 +96,126 @@ class Rules {
     if (phase != "X") return;
     const int64_t duration_ns = TraceTimeNs(event["dur"]);
     if (duration_ns < 0) Offend("dur of ", name, " is ", event["dur"].text);
+    CheckSlice(event, start_ns);
+    rows_[RowOf(event)].push_back({start_ns, start_ns + duration_ns, name});
+  }
+
+  using Row = std::pair<int64_t, int64_t>;  // pid, tid
+  static Row RowOf(const JsonValue& event) {
+    return {event["pid"].integer(), event["tid"].integer()};
+  }
+
+  void CheckSlice(const JsonValue& event, int64_t start_ns) {
+    static const std::set<std::string, std::less<>> kCpu = {"user_annotation", "cpu_op",
+                                                            "cuda_runtime", "cuda_driver"};
+    static const std::set<std::string, std::less<>> kGpu = {
+        "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "overhead"};
     const std::string& category = event["cat"].text;
-    if (category != "user_annotation" && category != "cpu_op") Offend("category ", category);
-    rows_[{event["pid"].integer(), event["tid"].integer()}].push_back(
-        {start_ns, start_ns + duration_ns, name});
+    const std::string& name = event["name"].text;
+    const JsonValue& arguments = event["args"];
+    const bool is_call = category.starts_with("cuda_") && category != "cuda_sync";
+    const bool is_work =
+        category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset";
+    const bool is_cpu = kCpu.contains(category);
+    if (!is_cpu && !kGpu.contains(category)) Offend("category ", category);
+    if (is_cpu && arguments.Find("stream") != nullptr) Offend(name, " has a stream on the CPU");
+    if (is_call && rows_.empty()) Offend("the launch ", name, " is the first slice");
+    if (is_call && !arguments["cbid"].is_integer()) Offend(name, " has no cbid");
+    if (!is_cpu) gpu_rows_.insert(RowOf(event));
+    if (is_work) CheckWork(event);
+    if (const JsonValue* const id = arguments.Find("External id"); id != nullptr) {
+      if (!id->is_integer() || id->integer() <= 0) Offend("External id of ", name);
+      (is_cpu && !is_call ? external_ids_ : used_external_ids_).push_back(id->integer());
+    }
+    if (is_call || is_work || category == "cuda_sync") {
+      if (!arguments["correlation"].is_integer()) Offend(name, " has no correlation");
+      (is_call ? call_ends_ : work_ends_)
+          .insert({arguments["correlation"].integer(), RowOf(event), start_ns});
+    }
+  }
+
+  void CheckWork(const JsonValue& event) {
+    const std::string& name = event["name"].text;
+    for (const std::string_view key : {"device", "context", "stream"}) {
+      const JsonValue& value = event["args"][key];
+      if (!value.is_integer() || value.integer() < 0) Offend(key, " of ", name);
+    }
+    const int64_t device = event["args"]["device"].integer();
+    const int64_t pid = event["pid"].integer();
+    if (pid != device && pid < 5'000'000) Offend(name, " is not in the process of its device");
+  }
+
+  void NoteMetadata(const JsonValue& event) {
+    const std::string& what = event["name"].text;
+    const Row row = RowOf(event);
+    if (what == "process_labels") process_labels_[row.first] = event["args"]["labels"].text;
+    if (what != "thread_name") return;
+    const std::string& label = event["args"]["name"].text;
+    if (!row_names_.emplace(row, label).second) Offend("two names of the row ", label);
+    if (!labels_.insert({row.first, label}).second) twice_.insert({row.first, label});
+  }
+
+  void CheckGpuRows() {
+    const bool simulated = root_["simulated"].boolean;
+    for (const Row& row : gpu_rows_) {
+      const auto name = row_names_.find(row);
+      if (name == row_names_.end()) {
+        Offend("the row ", row.second, " of ", row.first, " has no name");
+      } else if (twice_.contains({row.first, name->second})) {
+        Offend("two rows are called ", name->second);
+      }
+      const std::string& label = process_labels_[row.first];
+      if (label.empty()) Offend("the process ", row.first, " has no label");
+      if (simulated != (label.find("simulated") != std::string::npos)) {
+        Offend("where it came from is not what its label says: ", label);
+      }
+    }
+    if (simulated != (root_["traceName"].text.find("simulated") != std::string::npos)) {
+      Offend("where it came from is not what its name says: ", root_["traceName"].text);
+    }
+  }
+
+  using FlowEnd = std::tuple<int64_t, Row, int64_t>;  // id, row, time
+
+  void NoteFlow(const JsonValue& event) {
+    if (event["cat"].text != "ac2g" || event["name"].text != "ac2g") Offend("a flow's category");
+    const int64_t id = event["id"].integer();
+    const FlowEnd end = {id, RowOf(event), TraceTimeNs(event["ts"])};
+    if (event["ph"].text == "s") {
+      if (!flow_starts_.emplace(id, end).second) Offend("flow ", id, " begins twice");
+      return;
+    }
+    if (event["bp"].text != "e") Offend("flow ", id, " does not bind to the slice around it");
+    flow_ends_.push_back(end);
+  }
+
+  void CheckFlows() {
+    std::set<int64_t> ended;
+    for (const auto& [id, start] : flow_starts_) {
+      if (!call_ends_.contains(start)) Offend("flow ", id, " begins at no call");
+    }
+    for (const FlowEnd& end : flow_ends_) {
+      const auto& [id, row, time_ns] = end;
+      ended.insert(id);
+      const auto start = flow_starts_.find(id);
+      if (start == flow_starts_.end()) {
+        Offend("flow ", id, " ends but does not begin");
+      } else if (time_ns < std::get<2>(start->second)) {
+        Offend("flow ", id, " ends before it begins");
+      }
+      if (!work_ends_.contains(end)) Offend("flow ", id, " ends at no work");
+    }
+    for (const auto& [id, start] : flow_starts_) {
+      if (!ended.contains(id)) Offend("flow ", id, " begins but does not end");
+    }
+  }
+
+  void CheckExternalIds() {
+    const std::set<int64_t> ids(external_ids_.begin(), external_ids_.end());
+    if (ids.size() != external_ids_.size()) Offend("two CPU slices have one External id");
+    for (const int64_t id : used_external_ids_) {
+      if (!ids.contains(id)) Offend("no CPU slice has the External id ", id);
+    }
   }
 
   void CheckNesting() {
@@ -106,6 +238,7 @@ class Rules {
     constexpr std::string_view kPrefix = "ProfilerStep#";
     std::map<int64_t, const Span*> steps;
     for (const auto& [row, spans] : rows_) {
+      if (gpu_rows_.contains(row)) continue;  // Each stream has them again.
       for (const Span& span : spans) {
         if (!span.name.starts_with(kPrefix)) continue;
         int64_t index = -1;
@@ -132,7 +265,18 @@ class Rules {
 
   const std::string_view text_;
   const JsonValue& root_;
-  std::map<std::pair<int64_t, int64_t>, std::vector<Span>> rows_;
+  std::map<Row, std::vector<Span>> rows_;
+  std::set<Row> gpu_rows_;
+  std::map<Row, std::string> row_names_;
+  std::set<std::pair<int64_t, std::string>> labels_;  // By process.
+  std::set<std::pair<int64_t, std::string>> twice_;
+  std::map<int64_t, std::string> process_labels_;
+  std::map<int64_t, FlowEnd> flow_starts_;
+  std::vector<FlowEnd> flow_ends_;
+  std::set<FlowEnd> call_ends_;  // Where flows may begin, and end.
+  std::set<FlowEnd> work_ends_;
+  std::vector<int64_t> external_ids_;  // Of ranges and steps.
+  std::vector<int64_t> used_external_ids_;
   std::vector<std::string> offences_;
 };
 

@@ -1,4 +1,4 @@
-// The rules by which other tools load a Chrome trace, as far as CPU traces can break them:
+// The rules by which other tools load a Chrome trace:
 //   header   object with the members in Kineto's order; traceName last
 //   rank     `"rank": N`, with the space, once before the events iff there is a rank
 //   events   every X has cat, name, ts, dur; pid and tid are integers
@@ -6,6 +6,13 @@
 //   steps    ProfilerStep#k are contiguous where their numbers are
 //   names    at most 4096 bytes, no control characters, not empty
 //   times    three decimals, 0 <= ts < 2^53 us
+//   rows     a GPU's rows are named, each otherwise
+//   GPU      kernels, copies and memsets have device, context, stream and correlation, and
+//            stand in their device's process; nothing on the CPU has a stream
+//   flows    one "s", where an API call of that correlation is, for one or more "f", where GPU
+//            work or a wait of it is, not earlier; an "External id" is that of one CPU slice
+//   launches none is the first slice of the file
+//   origin   what is simulated says so, in the header and in each GPU's label
 //   end      the last event is "Record Window End"
 #ifndef PROFD_TESTS_EXPORT_TRACE_RULES_H_
 #define PROFD_TESTS_EXPORT_TRACE_RULES_H_

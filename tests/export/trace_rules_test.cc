@@ -5,11 +5,13 @@
 
 #include <string>
 
+#include "daemon/base/str_cat.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -62,6 +64,62 @@ TEST(TraceRulesTest, EachRuleFindsItsOffence) {
   finds(TraceWith("", R"("distributedInfo": {"rank":3},)"), "rank");
   finds(TraceWith(X("a", "1.000", "1.000")).replace(1, 18, "\"schemaVersion\": 2"),
         "schemaVersion");
+}
+
+// Of process 0, which is a GPU, with its rows named.
+constexpr std::string_view kGpuRows =
+    R"({"ph":"M","name":"process_labels","pid":0,"tid":0,"args":{"labels":"GPU 0"}},)"
+    R"({"ph":"M","name":"thread_name","pid":0,"tid":7,"args":{"name":"stream 7 "}},)";
+
+std::string Range(int64_t id = 1) {
+  return StrCat(R"({"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":2,"ts":1.000,"dur":9.000,)",
+                R"("args":{"External id":)", id, "}},");
+}
+std::string Launch(int64_t id = 1) {
+  return StrCat(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":2,)",
+                R"("ts":2.000,"dur":1.000,"args":{"cbid":211,"correlation":5,"External id":)", id,
+                "}},");
+}
+std::string Kernel(std::string_view ts = "4.000", std::string_view stream = "7") {
+  return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", ts,
+                R"(,"dur":1.000,"args":{"device":0,"context":1,"stream":)", stream,
+                R"(,"correlation":5}},)");
+}
+std::string Flow(std::string_view phase, std::string_view ts) {
+  return StrCat(R"({"ph":")", phase, R"(","id":5,"cat":"ac2g","name":"ac2g","ts":)", ts,
+                phase == "s" ? R"(,"pid":1,"tid":2},)" : R"(,"pid":0,"tid":7,"bp":"e"},)");
+}
+
+TEST(TraceRulesTest, AGoodGpuTraceHasNoOffence) {
+  EXPECT_THAT(OffencesOf(TraceWith(std::string(kGpuRows) + Range() + Launch() + Kernel() +
+                                   Flow("s", "2.000") + Flow("f", "4.000"))),
+              IsEmpty());
+}
+
+TEST(TraceRulesTest, EachRuleOfTheGpuFindsItsOffence) {
+  const auto finds = [](const std::string& events, std::string_view what) {
+    EXPECT_THAT(OffencesOf(TraceWith(events)), Contains(HasSubstr(std::string(what))));
+  };
+  const std::string rows(kGpuRows);
+  finds(Kernel(), "no name");
+  finds(Kernel(), "no label");
+  finds(rows + Launch(), "first slice");
+  finds(rows + Kernel("4.000", "\"7\""), "stream of k");
+  finds(rows + Range() + Launch(2), "External id 2");
+  finds(rows + Range() + Range(), "one External id");
+  finds(rows + Range() + Launch() + Flow("s", "2.000"), "does not end");
+  finds(rows + Kernel() + Flow("f", "4.000"), "does not begin");
+  finds(rows + Range() + Launch() + Kernel() + Flow("s", "2.500") + Flow("f", "4.000"),
+        "begins at no call");
+  finds(rows + Range() + Launch() + Kernel() + Flow("s", "2.000") + Flow("f", "4.500"),
+        "ends at no work");
+  finds(rows + Range() + Launch() + Kernel("1.000") + Flow("s", "2.000") + Flow("f", "1.000"),
+        "ends before it begins");
+  finds(rows + R"({"ph":"M","name":"thread_name","pid":0,"tid":8,"args":{"name":"stream 7 "}},)" +
+            Kernel(),
+        "two rows are called");
+  EXPECT_THAT(OffencesOf(TraceWith(rows + Kernel(), R"("simulated": true,)")),
+              Contains(HasSubstr("where it came from")));
 }
 
 }  // namespace

@@ -1,0 +1,94 @@
+// ChromeGpu writes the GPU's part of a Chrome trace, as Kineto does: CUDA calls on the rows of
+// their threads, GPU work on a row per stream with the GPU as its process, arrows between them.
+// Work is written as the reader gives it: viewers and loaders sort.
+//
+// Threads: one. Errors: the reader's; those of the sink are in `out`.
+#ifndef PROFD_DAEMON_EXPORT_CHROME_GPU_H_
+#define PROFD_DAEMON_EXPORT_CHROME_GPU_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/export/call_nesting.h"
+#include "daemon/export/cuda_events.h"
+#include "daemon/export/gpu_plan.h"
+#include "daemon/export/json_text.h"
+#include "daemon/export/output_buffer.h"
+#include "daemon/export/trace_layout.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::exporter {
+
+// Times of a capture as those of a trace, which count from its base and are never below 0.
+struct ChromeClock {
+  uint64_t offset_ns = 0;  // From the base to the capture's start.
+
+  uint64_t At(int64_t time_ns) const {
+    const auto since_base = static_cast<int64_t>(offset_ns + static_cast<uint64_t>(time_ns));
+    return since_base < 0 ? 0 : static_cast<uint64_t>(since_base);
+  }
+};
+
+class ChromeGpu {
+ public:
+  // Borrows all; `layout` gives rows to calls that cannot stand on their thread's.
+  ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
+            TraceLayout& layout, ChromeClock clock, OutputBuffer& out);
+
+  void WriteRows();
+  absl::Status WriteEvents();
+
+ private:
+  void Metadata(std::string_view what, std::string_view row, std::string_view key,
+                std::string_view value);
+  void MetadataText(std::string_view what, std::string_view row, std::string_view key,
+                    std::string_view untrusted);
+
+  absl::Status WriteWork();
+  void WriteWorkRow(const store::GpuBatch& batch, size_t i, uint32_t ordinal);
+  char* PutKernelArguments(char* at, const store::GpuBatch& batch, size_t i) const;
+  char* PutTransferArguments(char* at, const store::GpuBatch& batch, size_t i) const;
+  void WriteAnnotations();
+  absl::Status WriteSyncs();
+  char* PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const;
+  absl::Status WriteOverheads();
+  absl::Status WriteCalls();
+  void WriteCall(const store::ApiBatch& batch, size_t i);
+  // The call's position in the plan's.
+  size_t FindCall(const store::ApiBatch& batch, size_t i);
+
+  // `,{"ph":"X",...,"name":"...",` of GPU work; made at the first use.
+  std::string_view WorkPrefix(const store::GpuBatch& batch, size_t i);
+  std::string_view CallPrefix(bool is_driver, uint32_t name);
+  char* PutSlice(char* at, std::string_view prefix, std::string_view row, int64_t start_ns,
+                 int64_t end_ns);
+  // The arrow that ends at the slice just written.
+  void WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns);
+  const GpuDevice* DeviceOf(uint16_t number) const;
+
+  store::CaptureReader& reader_;
+  const GpuPlan& plan_;
+  const CallNesting& nesting_;
+  const TraceLayout& layout_;
+  const ChromeClock clock_;
+  OutputBuffer& out_;
+  MicrosWriter micros_;
+  CudaEvents cuda_events_;
+  std::vector<std::string> track_rows_;  // `"pid":0,"tid":7,"ts":`, by track.
+  // The same by thread and, behind its own, its siblings; and what these are called.
+  std::vector<std::vector<std::string>> call_rows_;
+  std::vector<TraceRow> sibling_rows_;
+  std::vector<size_t> next_call_;  // By thread: where the plan's next one is likely to be.
+  std::vector<std::string> kernel_prefixes_;   // By name.
+  std::vector<std::string> call_prefixes_[2];  // The runtime's and the driver's, by name.
+  std::map<std::tuple<uint8_t, uint8_t, uint8_t, uint8_t>, std::string> transfer_prefixes_;
+};
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_CHROME_GPU_H_
