@@ -185,6 +185,13 @@ class CallNestingBuilder {
   std::vector<LaneSlice> aside_;
 };
 
+int64_t ClockErrorOfCalls(const CaptureRecord& record) {
+  int64_t error_ns = 0;
+  return __builtin_add_overflow(record.clock_error_ns, record.gpu.clock_error_ns, &error_ns)
+             ? 0
+             : error_ns;
+}
+
 absl::StatusOr<CallNesting> CallNesting::Make(store::CaptureReader& reader, const GpuLinks& links,
                                               const Options& options) {
   CallNesting nesting;

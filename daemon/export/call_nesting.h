@@ -23,6 +23,9 @@
 
 namespace profd::exporter {
 
+// How far the time of an API call may be off that of a range.
+int64_t ClockErrorOfCalls(const CaptureRecord& record);
+
 class CallNesting {
  public:
   struct Place {

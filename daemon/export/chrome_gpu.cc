@@ -1,6 +1,7 @@
 #include "daemon/export/chrome_gpu.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -33,13 +34,27 @@ char* PutFigure(char* at, std::string_view key_with_comma, double value) {
   return std::to_chars(at, at + kMostNumberBytes, value, std::chars_format::general, 9).ptr;
 }
 
-char* PutTriple(char* at, std::string_view key_with_comma, uint32_t x, uint32_t y, uint32_t z) {
-  at = PutArgument(at, key_with_comma, x);
+template <typename Number>
+char* PutTriple(char* at, std::string_view key_with_comma, const std::array<Number, 3>& size) {
+  at = PutArgument(at, key_with_comma, size[0]);
   *at++ = ',';
-  at = PutInteger(at, y);
+  at = PutInteger(at, size[1]);
   *at++ = ',';
-  at = PutInteger(at, z);
+  at = PutInteger(at, size[2]);
   *at++ = ']';
+  return at;
+}
+
+char* PutTransferArguments(char* at, const GpuRow& transfer) {
+  at = PutArgument(at, R"(,"bytes":)", transfer.bytes);
+  if (transfer.duration_ns > 0) {
+    at = PutFigure(at, ",\"memory bandwidth (GB/s)\":", BandwidthOf(transfer));
+  }
+  if (transfer.source_device != kNoGpuDevice && transfer.destination_device != kNoGpuDevice) {
+    at = PutArgument(at, R"(,"fromDevice":)", transfer.source_device);
+    at = PutArgument(at, R"(,"inDevice":)", transfer.device);
+    at = PutArgument(at, R"(,"toDevice":)", transfer.destination_device);
+  }
   return at;
 }
 
@@ -157,94 +172,73 @@ void ChromeGpu::WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t
 absl::Status ChromeGpu::WriteWork() {
   uint32_t ordinal = 0;
   return reader_.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) WriteWorkRow(batch, i, ordinal++);
+    for (size_t i = 0; i < batch.size; ++i) {
+      WriteWorkRow(RowAt(batch, i), plan_.TrackOf(WorkKey(batch, i), ordinal++));
+    }
     return out_.status();
   });
 }
 
-void ChromeGpu::WriteWorkRow(const store::GpuBatch& batch, size_t i, uint32_t ordinal) {
-  const int64_t start_ns = batch.start_ns[i];
-  const uint32_t correlation = batch.correlation[i];
-  const std::string_view row = track_rows_[plan_.TrackOf(WorkKey(batch, i), ordinal)];
-  const std::string_view prefix = WorkPrefix(batch, i);
-  const GpuLinks::Cause cause = plan_.links().CauseOf(correlation, start_ns);
+void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track) {
+  const std::string_view row = track_rows_[track];
+  const std::string_view prefix = WorkPrefix(work);
+  const GpuLinks::Cause cause = plan_.links().CauseOf(work.correlation, work.start_ns);
 
   char* at = out_.Reserve(kMostEventBytes);
-  at = PutSlice(at, prefix, row, start_ns, start_ns + batch.duration_ns[i]);
+  at = PutSlice(at, prefix, row, work.start_ns, work.start_ns + work.duration_ns);
   at = PutText(at, R"(,"args":{)");
   if (cause.external_id != 0) {
     at = PutArgument(at, R"("External id":)", cause.external_id);
     *at++ = ',';
   }
-  at = PutArgument(at, R"("device":)", batch.device[i]);
-  at = PutArgument(at, R"(,"context":)", batch.context[i]);
-  at = PutArgument(at, R"(,"stream":)", batch.stream[i]);
-  at = PutArgument(at, R"(,"correlation":)", correlation);
-  switch (static_cast<GpuRowKind>(batch.kind[i])) {
+  at = PutArgument(at, R"("device":)", work.device);
+  at = PutArgument(at, R"(,"context":)", work.context);
+  at = PutArgument(at, R"(,"stream":)", work.stream);
+  at = PutArgument(at, R"(,"correlation":)", work.correlation);
+  switch (work.kind) {
     case GpuRowKind::kKernel:
-      at = PutKernelArguments(at, batch, i);
+      at = PutKernelArguments(at, work);
       break;
     case GpuRowKind::kMemcpy:
     case GpuRowKind::kMemset:
-      at = PutTransferArguments(at, batch, i);
+      at = PutTransferArguments(at, work);
       break;
     case GpuRowKind::kGraphLaunch:
       break;
   }
-  at = PutArgument(at, R"(,"graph id":)", batch.graph_id[i]);
-  at = PutArgument(at, R"(,"graph node id":)", batch.graph_node_id[i]);
-  at = PutFlags(at, batch.flags[i]);
+  at = PutArgument(at, R"(,"graph id":)", work.graph_id);
+  at = PutArgument(at, R"(,"graph node id":)", work.graph_node_id);
+  at = PutFlags(at, work.flags);
   at = PutText(at, "}}");
   out_.Commit(at);
-  if (cause.flow_from.has_value()) WriteFlowEnd(correlation, row, start_ns);
+  if (cause.flow_from.has_value()) WriteFlowEnd(work.correlation, row, work.start_ns);
 }
 
-char* ChromeGpu::PutKernelArguments(char* at, const store::GpuBatch& batch, size_t i) const {
+char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel) const {
   at = PutText(at, R"(,"queued":)");
-  const int64_t queued_ns = batch.queued_ns[i];
-  at = PutInteger(at, queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(queued_ns));
-  at = PutArgument(at, R"(,"registers per thread":)", batch.registers_per_thread[i]);
-  at = PutArgument(at, R"(,"shared memory":)", KernelSharedBytes(batch, i));
-  if (const GpuDevice* const device = DeviceOf(batch.device[i]); device != nullptr) {
-    const KernelFigures figures = FiguresOf(batch, i, *device);
+  at = PutInteger(at, kernel.queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(kernel.queued_ns));
+  at = PutArgument(at, R"(,"registers per thread":)", kernel.registers_per_thread);
+  at = PutArgument(at, R"(,"shared memory":)", SharedBytes(kernel));
+  const GpuDevice* const device = FindDevice(reader_.record(), kernel.device);
+  if (device != nullptr) {
+    const KernelFigures figures = FiguresOf(kernel, *device);
     at = PutFigure(at, R"(,"blocks per SM":)", figures.blocks_per_sm);
     at = PutFigure(at, R"(,"warps per SM":)", figures.warps_per_sm);
     at = PutArgument(at, R"(,"est. achieved occupancy %":)", figures.occupancy_percent);
   }
-  at = PutTriple(at, R"(,"grid":[)", batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]);
-  at = PutTriple(at, R"(,"block":[)", batch.block_x[i], batch.block_y[i], batch.block_z[i]);
-  if (batch.cluster_x[i] != 0) {
-    at = PutTriple(at, R"(,"cluster":[)", batch.cluster_x[i], batch.cluster_y[i],
-                   batch.cluster_z[i]);
-  }
+  at = PutTriple(at, R"(,"grid":[)", kernel.grid);
+  at = PutTriple(at, R"(,"block":[)", kernel.block);
+  if (kernel.cluster[0] != 0) at = PutTriple(at, R"(,"cluster":[)", kernel.cluster);
   return at;
 }
 
-char* ChromeGpu::PutTransferArguments(char* at, const store::GpuBatch& batch, size_t i) const {
-  at = PutArgument(at, R"(,"bytes":)", batch.bytes[i]);
-  if (batch.duration_ns[i] > 0) {
-    at = PutFigure(at, ",\"memory bandwidth (GB/s)\":",
-                   static_cast<double>(batch.bytes[i]) / static_cast<double>(batch.duration_ns[i]));
-  }
-  if (batch.source_device[i] != kNoGpuDevice && batch.destination_device[i] != kNoGpuDevice) {
-    at = PutArgument(at, R"(,"fromDevice":)", batch.source_device[i]);
-    at = PutArgument(at, R"(,"inDevice":)", batch.device[i]);
-    at = PutArgument(at, R"(,"toDevice":)", batch.destination_device[i]);
-  }
-  return at;
-}
-
-std::string_view ChromeGpu::WorkPrefix(const store::GpuBatch& batch, size_t i) {
-  const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-  std::string* prefix = nullptr;
-  if (kind == GpuRowKind::kKernel) {
-    prefix = &kernel_prefixes_[batch.name[i]];
-  } else {
-    prefix = &transfer_prefixes_[{batch.kind[i], batch.copy_kind[i], batch.source_kind[i],
-                                  batch.destination_kind[i]}];
-  }
-  if (prefix->empty()) *prefix = Prefix(WorkCategory(kind), WorkName(batch, i, reader_.names()));
-  return *prefix;
+std::string_view ChromeGpu::WorkPrefix(const GpuRow& work) {
+  std::string& prefix = work.kind == GpuRowKind::kKernel
+                            ? kernel_prefixes_[work.name]
+                            : transfer_prefixes_[{work.kind, work.copy_kind, work.source_kind,
+                                                  work.destination_kind}];
+  if (prefix.empty()) prefix = Prefix(WorkCategory(work.kind), WorkName(work, reader_.names()));
+  return prefix;
 }
 
 void ChromeGpu::WriteAnnotations() {
@@ -385,13 +379,6 @@ std::string_view ChromeGpu::CallPrefix(bool is_driver, uint32_t name) {
     prefix = Prefix(is_driver ? "cuda_driver" : "cuda_runtime", reader_.names()[name]);
   }
   return prefix;
-}
-
-const GpuDevice* ChromeGpu::DeviceOf(uint16_t number) const {
-  for (const GpuDevice& device : reader_.record().gpu.devices) {
-    if (device.number == number) return &device;
-  }
-  return nullptr;
 }
 
 }  // namespace profd::exporter

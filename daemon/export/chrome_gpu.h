@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "daemon/capture/ports.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/cuda_events.h"
 #include "daemon/export/gpu_plan.h"
@@ -50,9 +51,8 @@ class ChromeGpu {
                     std::string_view untrusted);
 
   absl::Status WriteWork();
-  void WriteWorkRow(const store::GpuBatch& batch, size_t i, uint32_t ordinal);
-  char* PutKernelArguments(char* at, const store::GpuBatch& batch, size_t i) const;
-  char* PutTransferArguments(char* at, const store::GpuBatch& batch, size_t i) const;
+  void WriteWorkRow(const GpuRow& work, uint32_t track);
+  char* PutKernelArguments(char* at, const GpuRow& kernel) const;
   void WriteAnnotations();
   absl::Status WriteSyncs();
   char* PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const;
@@ -63,13 +63,12 @@ class ChromeGpu {
   size_t FindCall(const store::ApiBatch& batch, size_t i);
 
   // `,{"ph":"X",...,"name":"...",` of GPU work; made at the first use.
-  std::string_view WorkPrefix(const store::GpuBatch& batch, size_t i);
+  std::string_view WorkPrefix(const GpuRow& work);
   std::string_view CallPrefix(bool is_driver, uint32_t name);
   char* PutSlice(char* at, std::string_view prefix, std::string_view row, int64_t start_ns,
                  int64_t end_ns);
   // The arrow that ends at the slice just written.
   void WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns);
-  const GpuDevice* DeviceOf(uint16_t number) const;
 
   store::CaptureReader& reader_;
   const GpuPlan& plan_;
@@ -86,7 +85,7 @@ class ChromeGpu {
   std::vector<size_t> next_call_;  // By thread: where the plan's next one is likely to be.
   std::vector<std::string> kernel_prefixes_;   // By name.
   std::vector<std::string> call_prefixes_[2];  // The runtime's and the driver's, by name.
-  std::map<std::tuple<uint8_t, uint8_t, uint8_t, uint8_t>, std::string> transfer_prefixes_;
+  std::map<std::tuple<GpuRowKind, uint8_t, uint8_t, uint8_t>, std::string> transfer_prefixes_;
 };
 
 }  // namespace profd::exporter

@@ -34,14 +34,6 @@ constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
 constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
 static_assert(kMostEventBytes <= OutputBuffer::kMostReservedBytes);
 
-// How far the time of an API call may be off that of a range.
-int64_t ClockErrorOfCalls(const CaptureRecord& record) {
-  int64_t error_ns = 0;
-  return __builtin_add_overflow(record.clock_error_ns, record.gpu.clock_error_ns, &error_ns)
-             ? 0
-             : error_ns;
-}
-
 int64_t BaseOf(int64_t start_unix_ns, int64_t earliest_ns) {
   int64_t first_unix_ns = 0;
   if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;

@@ -95,6 +95,7 @@ class GpuPlanBuilder {
     slices_.clear();
     constexpr uint32_t kColumns = store::kGpuTime | store::kGpuWhere;
     return reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+      plan_.batches_.Add(batch);
       for (size_t i = 0; i < batch.size; ++i) {
         RETURN_IF_ERROR(Take(WorkKey(batch, i), batch.start_ns[i], batch.duration_ns[i]));
       }
@@ -220,7 +221,7 @@ class GpuPlanBuilder {
     }
     if (first_after != row.begin() && (first_after - 1)->end_ns > end_ns) {
       annotation.start_ns = start_ns;
-      return Contains(*(first_after - 1), start_ns, end_ns);
+      return false;
     }
     const int64_t next_ns =
         first_after == row.end() ? std::numeric_limits<int64_t>::max() : first_after->start_ns;
@@ -250,6 +251,30 @@ class GpuPlanBuilder {
   std::vector<LaneSlice> slices_;
   absl::flat_hash_map<uint32_t, uint32_t> slice_siblings_;  // By stream, without annotations'.
 };
+
+GpuBatches::Entry GpuBatches::EntryOf(const store::GpuBatch& batch, uint32_t ordinal) {
+  const auto [first, last] = std::minmax_element(batch.start_ns.begin(), batch.start_ns.end());
+  return {*first, *last, ordinal, static_cast<uint32_t>(batch.size)};
+}
+
+void GpuBatches::Add(const store::GpuBatch& batch) {
+  if (batch.size == 0) return;
+  entries_.push_back(EntryOf(batch, rows_));
+  rows_ += static_cast<uint32_t>(batch.size);
+}
+
+absl::StatusOr<uint32_t> GpuBatches::Cursor::FirstOrdinal(const store::GpuBatch& batch) {
+  if (batch.size == 0) return 0;
+  const Entry wanted = EntryOf(batch, 0);
+  while (next_ < batches_.entries_.size()) {
+    const Entry& entry = batches_.entries_[next_++];
+    if (entry.first_start_ns == wanted.first_start_ns &&
+        entry.last_start_ns == wanted.last_start_ns && entry.size == wanted.size) {
+      return entry.ordinal;
+    }
+  }
+  return absl::DataLossError("GPU rows are not the same when read again");
+}
 
 bool GpuPlan::Window::Holds(int64_t start_ns, uint32_t ordinal) const {
   const std::pair row(start_ns, ordinal);

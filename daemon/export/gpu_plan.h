@@ -30,6 +30,39 @@ GpuTrackKey WorkKey(const store::GpuBatch& batch, size_t i);
 GpuTrackKey SyncKey(const store::SyncBatch& batch, size_t i);
 GpuTrackKey OverheadKey(const store::OverheadBatch& batch, size_t i);
 
+// GpuBatches counts GPU rows: as some batches are left out where a time is asked for, their
+// places are found by what their starts are.
+class GpuBatches {
+ public:
+  // All batches, in order.
+  void Add(const store::GpuBatch& batch);
+
+  // Finds the batches of one more reading, in order.
+  class Cursor {
+   public:
+    explicit Cursor(const GpuBatches& batches) : batches_(batches) {}
+    // The ordinal of the batch's first row. DATA_LOSS: it is none of them. (Where several could
+    // be it, none of them has a row in the time asked for.)
+    absl::StatusOr<uint32_t> FirstOrdinal(const store::GpuBatch& batch);
+
+   private:
+    const GpuBatches& batches_;
+    size_t next_ = 0;
+  };
+
+ private:
+  struct Entry {
+    int64_t first_start_ns;
+    int64_t last_start_ns;
+    uint32_t ordinal;
+    uint32_t size;
+  };
+  static Entry EntryOf(const store::GpuBatch& batch, uint32_t ordinal);
+
+  std::vector<Entry> entries_;
+  uint32_t rows_ = 0;
+};
+
 class GpuPlan {
  public:
   // More than a capture may be asked for. RESOURCE_EXHAUSTED beyond.
@@ -72,6 +105,7 @@ class GpuPlan {
     store::TimeFilter filter() const;
   };
   std::span<const Window> windows() const { return windows_; }
+  const GpuBatches& batches() const { return batches_; }
 
  private:
   friend class GpuPlanBuilder;
@@ -84,6 +118,7 @@ class GpuPlan {
   int64_t annotations_left_out_ = 0;
   int64_t earliest_ns_ = 0;
   std::vector<Window> windows_;
+  GpuBatches batches_;
 };
 
 }  // namespace profd::exporter

@@ -21,13 +21,23 @@ namespace profd::exporter {
 std::string_view WorkCategory(GpuRowKind kind);
 
 // "Memcpy HtoD (Pageable -> Device)"; kernels demangled. Not yet fit for viewers: TraceName().
-std::string WorkName(const store::GpuBatch& batch, size_t i, std::span<const std::string> names);
+std::string WorkName(const GpuRow& row, std::span<const std::string> names);
 
 // Of a range or step. Not yet fit for viewers, as above.
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
                            std::span<const std::string> names);
 
-uint64_t KernelSharedBytes(const store::GpuBatch& batch, size_t i);
+// A row of the batch, all of whose columns were asked for.
+GpuRow RowAt(const store::GpuBatch& batch, size_t i);
+
+inline uint64_t SharedBytes(const GpuRow& kernel) {
+  return uint64_t{kernel.static_shared_bytes} + kernel.dynamic_shared_bytes;
+}
+
+// Of a copy or memset that took time, GB/s.
+inline double BandwidthOf(const GpuRow& transfer) {
+  return static_cast<double>(transfer.bytes) / static_cast<double>(transfer.duration_ns);
+}
 
 struct KernelFigures {
   double blocks_per_sm = 0;  // Of the grid, spread over all of the device.
@@ -36,7 +46,9 @@ struct KernelFigures {
   int64_t occupancy_percent = 0;
 };
 // Zeros where the device's numbers are not known.
-KernelFigures FiguresOf(const store::GpuBatch& batch, size_t i, const GpuDevice& device);
+KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device);
+// nullptr: nobody described it.
+const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number);
 
 }  // namespace profd::exporter
 

@@ -3,6 +3,9 @@
 // neither a track nor a clock of its own and names are sent once per thread.
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +14,10 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/ports.h"
+#include "daemon/export/call_nesting.h"
+#include "daemon/export/gpu_plan.h"
+#include "daemon/export/perfetto_gpu.h"
+#include "daemon/export/perfetto_packets.h"
 #include "daemon/export/proto_writer.h"
 #include "daemon/export/slice_order.h"
 #include "daemon/export/trace_layout.h"
@@ -21,112 +28,28 @@
 namespace profd::exporter {
 namespace {
 
-// Field numbers, by message.
-namespace trace {
-constexpr uint32_t kPacket = 1;
-}
-namespace packet {
-constexpr uint32_t kClockSnapshot = 6;
-constexpr uint32_t kTimestamp = 8;
-constexpr uint32_t kSequenceId = 10;
-constexpr uint32_t kTrackEvent = 11;
-constexpr uint32_t kInternedData = 12;
-constexpr uint32_t kSequenceFlags = 13;
-constexpr uint32_t kDefaults = 59;
-constexpr uint32_t kTrackDescriptor = 60;
-constexpr uint32_t kFirstOnSequence = 87;
-}  // namespace packet
-namespace defaults {
-constexpr uint32_t kTrackEventDefaults = 11;
-constexpr uint32_t kTimestampClockId = 58;
-constexpr uint32_t kTrackUuid = 11;  // Of TrackEventDefaults.
-}  // namespace defaults
-namespace clock_snapshot {
-constexpr uint32_t kClocks = 1;
-constexpr uint32_t kPrimaryTraceClock = 2;
-constexpr uint32_t kClockId = 1;         // Of Clock.
-constexpr uint32_t kClockTimestamp = 2;  // Of Clock.
-}  // namespace clock_snapshot
-namespace event {
-constexpr uint32_t kCategoryIids = 3;
-constexpr uint32_t kDebugAnnotations = 4;
-constexpr uint32_t kType = 9;
-constexpr uint32_t kNameIid = 10;
-constexpr uint32_t kTrackUuid = 11;
-constexpr uint32_t kName = 23;
-constexpr uint32_t kCounterValue = 30;
-constexpr uint32_t kDoubleCounterValue = 44;
-}  // namespace event
-namespace annotation {
-constexpr uint32_t kStringValue = 6;
-constexpr uint32_t kName = 10;
-}  // namespace annotation
-namespace interned {
-constexpr uint32_t kEventCategories = 1;
-constexpr uint32_t kEventNames = 2;
-constexpr uint32_t kIid = 1;
-constexpr uint32_t kName = 2;
-}  // namespace interned
-namespace track {
-constexpr uint32_t kUuid = 1;
-constexpr uint32_t kName = 2;
-constexpr uint32_t kProcess = 3;
-constexpr uint32_t kThread = 4;
-constexpr uint32_t kParentUuid = 5;
-constexpr uint32_t kCounter = 8;
-constexpr uint32_t kProcessPid = 1;
-constexpr uint32_t kProcessName = 6;
-constexpr uint32_t kProcessLabels = 8;
-constexpr uint32_t kThreadPid = 1;
-constexpr uint32_t kThreadTid = 2;
-constexpr uint32_t kThreadName = 5;
-constexpr uint32_t kCounterUnit = 3;
-}  // namespace track
-
-enum EventType : uint32_t { kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4 };
-enum SequenceFlags : uint32_t { kStateCleared = 1, kNeedsState = 2 };
-constexpr uint32_t kUnitBytes = 3;
-constexpr uint64_t kRealtimeClock = 1;
-constexpr uint64_t kBoottimeClock = 6;
-
-constexpr uint64_t kUserCategory = 1;
-constexpr uint64_t kOperatorCategory = 2;
-constexpr uint64_t kInstantCategory = 3;
-
 // Sequence 1 is the process's; thread t's is t + kFirstThreadSequence.
 constexpr uint64_t kProcessSequence = 1;
 constexpr uint64_t kFirstThreadSequence = 2;
-
-// What a track is made for; part of its uuid.
-enum TrackKind : uint64_t { kProcess = 1, kThread = 2, kSteps = 3, kNamedCounter = 4, kMemory = 5 };
-
-uint64_t Mix(uint64_t hash, uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-  hash ^= hash >> 30;
-  hash *= 0xbf58476d1ce4e5b9ULL;
-  hash ^= hash >> 27;
-  hash *= 0x94d049bb133111ebULL;
-  return hash ^ (hash >> 31);
-}
-uint64_t Mix(uint64_t hash, std::string_view text) {
-  for (const char c : text) hash = Mix(hash, static_cast<uint8_t>(c));
-  return hash;
-}
 
 // A single-byte-length packet is written in place; this is the most it may hold.
 constexpr size_t kMostSmallPacketBytes = 127;
 
 class PerfettoWriter {
  public:
-  PerfettoWriter(store::CaptureReader& reader, OutputBuffer& out)
+  PerfettoWriter(store::CaptureReader& reader, const TraceLayout& layout, const GpuPlan& plan,
+                 const CallNesting& nesting, OutputBuffer& out)
       : reader_(reader),
         out_(out),
-        layout_(MakeLayout(reader)),
-        start_unix_ns_(static_cast<uint64_t>(reader.record().start_unix_ns)) {
-    const TargetInfo& target = reader.record().target;
-    identity_ = Mix(Mix(Mix(1, reader.record().node), static_cast<uint64_t>(target.pid)),
-                    static_cast<uint64_t>(target.process_start_ticks));
+        layout_(layout),
+        plan_(plan),
+        nesting_(nesting),
+        packets_(reader.record(), out),
+        gpu_(reader, plan, packets_, kFirstThreadSequence + layout.threads.size()) {
     sent_names_.resize(layout_.threads.size());
+    for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
+      calls_.push_back({plan.links().CallsOf(static_cast<uint32_t>(thread))});
+    }
   }
 
   absl::Status Write() {
@@ -138,6 +61,8 @@ class PerfettoWriter {
     WriteAbout();
     WriteSteps();
     RETURN_IF_ERROR(WriteRanges());
+    WriteCallsLeft();
+    if (!plan_.empty()) RETURN_IF_ERROR(gpu_.WriteEvents());
     RETURN_IF_ERROR(WriteInstants());
     RETURN_IF_ERROR(WriteCounters());
     RETURN_IF_ERROR(WriteMemory());
@@ -145,18 +70,13 @@ class PerfettoWriter {
   }
 
  private:
-  uint64_t UnixTime(int64_t time_ns) const {
-    const auto unix_ns = static_cast<int64_t>(start_unix_ns_ + static_cast<uint64_t>(time_ns));
-    return unix_ns < 0 ? 0 : static_cast<uint64_t>(unix_ns);
+  uint64_t UnixTime(int64_t time_ns) const { return packets_.UnixTime(time_ns); }
+  uint64_t Uuid(TrackKind kind, uint64_t id) const { return packets_.Uuid(kind, id); }
+  uint64_t ProcessUuid() const { return packets_.ProcessUuid(); }
+  uint64_t ThreadUuid(size_t thread) const {
+    return Uuid(kThread, static_cast<uint64_t>(layout_.threads[thread].tid));
   }
-  uint64_t Uuid(TrackKind kind, uint64_t id) const { return Mix(Mix(identity_, kind), id) | 1; }
-  uint64_t ProcessUuid() const { return Uuid(kProcess, 0); }
-
-  void WritePacket(const ProtoMessage& message) {
-    ProtoMessage file_part;
-    file_part.Message(trace::kPacket, message);
-    out_.Append(file_part.bytes());
-  }
+  void WritePacket(const ProtoMessage& message) { packets_.WritePacket(message); }
 
   // Timestamps are wall time; as boot time the same is said for readers that know no other.
   void WriteClocks() {
@@ -164,7 +84,7 @@ class PerfettoWriter {
     for (const uint64_t clock : {kBoottimeClock, kRealtimeClock}) {
       ProtoMessage message;
       message.Varint(clock_snapshot::kClockId, clock)
-          .Varint(clock_snapshot::kClockTimestamp, start_unix_ns_);
+          .Varint(clock_snapshot::kClockTimestamp, packets_.start_unix_ns());
       snapshot.Message(clock_snapshot::kClocks, message);
     }
     snapshot.Varint(clock_snapshot::kPrimaryTraceClock, kRealtimeClock);
@@ -184,6 +104,10 @@ class PerfettoWriter {
     AddInterned(interned::kEventCategories, kUserCategory, "user_annotation", interned_data);
     AddInterned(interned::kEventCategories, kOperatorCategory, "cpu_op", interned_data);
     AddInterned(interned::kEventCategories, kInstantCategory, "cpu_instant_event", interned_data);
+    if (!plan_.links().calls().empty()) {
+      AddInterned(interned::kEventCategories, kRuntimeCategory, "cuda_runtime", interned_data);
+      AddInterned(interned::kEventCategories, kDriverCategory, "cuda_driver", interned_data);
+    }
     ProtoMessage packet;
     packet.Varint(packet::kSequenceId, sequence)
         .Varint(packet::kSequenceFlags, kStateCleared)
@@ -196,9 +120,7 @@ class PerfettoWriter {
 
   static void AddInterned(uint32_t field, uint64_t iid, std::string_view name,
                           ProtoMessage& interned_data) {
-    ProtoMessage entry;
-    entry.Varint(interned::kIid, iid).Bytes(interned::kName, name);
-    interned_data.Message(field, entry);
+    PerfettoPackets::AddInterned(field, iid, name, interned_data);
   }
 
   void WriteTracks() {
@@ -213,6 +135,7 @@ class PerfettoWriter {
     descriptor.Varint(track::kUuid, ProcessUuid()).Message(track::kProcess, process);
     StartSequence(kProcessSequence, ProcessUuid(), descriptor);
     for (size_t i = 0; i < layout_.threads.size(); ++i) WriteThreadTrack(i);
+    if (!plan_.empty()) gpu_.WriteTracks();
   }
 
   void WriteThreadTrack(size_t thread) {
@@ -221,7 +144,7 @@ class PerfettoWriter {
     message.Signed(track::kThreadPid, layout_.pid)
         .Signed(track::kThreadTid, row.tid)
         .Bytes(track::kThreadName, row.label);
-    const uint64_t uuid = Uuid(kThread, static_cast<uint64_t>(row.tid));
+    const uint64_t uuid = ThreadUuid(thread);
     ProtoMessage descriptor;
     descriptor.Varint(track::kUuid, uuid)
         .Varint(track::kParentUuid, ProcessUuid())
@@ -236,14 +159,8 @@ class PerfettoWriter {
     WritePacket(packet);
   }
 
-  // An event of the process's sequence.
   void WriteProcessEvent(int64_t time_ns, const ProtoMessage& event) {
-    ProtoMessage packet;
-    packet.Varint(packet::kTimestamp, UnixTime(time_ns))
-        .Varint(packet::kSequenceId, kProcessSequence)
-        .Varint(packet::kSequenceFlags, kNeedsState)
-        .Message(packet::kTrackEvent, event);
-    WritePacket(packet);
+    packets_.WriteEvent(kProcessSequence, time_ns, event);
   }
 
   // What the capture is and how far to trust it, as an instant at its start.
@@ -260,6 +177,11 @@ class PerfettoWriter {
     AddAnnotation("quality_grade", QualityGrade(record), event);
     AddAnnotation("dropped_event_count", StrCat(TotalDrops(record.drops)), event);
     AddAnnotation("clock_error_ns", StrCat(record.clock_error_ns), event);
+    if (!plan_.empty()) {
+      AddAnnotation("gpu", ToString(record.gpu.outcome), event);
+      AddAnnotation("gpu_clock_error_ns", StrCat(record.gpu.clock_error_ns), event);
+    }
+    if (record.gpu.simulated) AddAnnotation("simulated", "true", event);
     WriteProcessEvent(0, event);
   }
 
@@ -290,7 +212,9 @@ class PerfettoWriter {
   absl::Status WriteRanges() {
     return reader_.ForEachRange(SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) {
       const uint64_t sequence = kFirstThreadSequence + batch.thread;
+      const bool has_calls = !calls_[batch.thread].calls.empty();
       for (const SliceEdge& edge : order_.Order(batch)) {
+        if (has_calls) WriteCallsUntil(edge.time_ns, batch.thread);
         if (edge.is_begin) {
           WriteBegin(batch.thread, sequence, edge);
         } else {
@@ -299,6 +223,58 @@ class PerfettoWriter {
       }
       return out_.status();
     });
+  }
+
+  // ---- API calls, among the ranges of their threads ----
+
+  // What happened before an edge of a range: calls that end there end first, calls that begin
+  // there begin behind it.
+  void WriteCallsUntil(int64_t time_ns, uint32_t thread) {
+    ThreadCalls& calls = calls_[thread];
+    while (true) {
+      if (calls.end_ns.has_value()) {
+        if (*calls.end_ns > time_ns) return;
+        WriteEnd(kFirstThreadSequence + thread, *calls.end_ns);
+        calls.end_ns.reset();
+      }
+      if (calls.next == calls.calls.size()) return;
+      const size_t call = plan_.links().PositionOf(calls.calls[calls.next]);
+      const CallNesting::Place place = nesting_.PlaceOf(plan_.links(), call);
+      if (place.sibling == 0) {
+        if (place.start_ns >= time_ns) return;
+        WriteCallBegin(thread, call, place.start_ns);
+        calls.end_ns = place.end_ns;
+      } else {
+        calls_aside_.push_back(static_cast<uint32_t>(call));
+      }
+      ++calls.next;
+    }
+  }
+
+  void WriteCallBegin(uint32_t thread, size_t position, int64_t start_ns) {
+    const GpuLinks::Call& call = plan_.links().calls()[position];
+    const uint64_t sequence = kFirstThreadSequence + thread;
+    ProtoMessage event;
+    event.Varint(event::kType, kSliceBegin)
+        .Varint(event::kCategoryIids, call.is_driver ? kDriverCategory : kRuntimeCategory)
+        .Varint(event::kNameIid, NameIid(call.name));
+    gpu_.DescribeCall(position, event);
+    if (NameWasSent(thread, call.name)) {
+      packets_.WriteEvent(sequence, start_ns, event);
+    } else {
+      WriteNamedEvent(sequence, start_ns, call.name, event);
+    }
+  }
+
+  // Behind the last range of each thread; then those that stand aside.
+  void WriteCallsLeft() {
+    constexpr int64_t kEndOfTime = std::numeric_limits<int64_t>::max();
+    std::vector<uint64_t> thread_uuids;
+    for (uint32_t thread = 0; thread < calls_.size(); ++thread) {
+      WriteCallsUntil(kEndOfTime, thread);
+      thread_uuids.push_back(ThreadUuid(thread));
+    }
+    if (!calls_aside_.empty()) gpu_.WriteCallsAside(nesting_, calls_aside_, thread_uuids);
   }
 
   // Puts a packet's tag, its length to be filled in, and all that its kind of packet shares.
@@ -448,8 +424,7 @@ class PerfettoWriter {
   void WriteNonFinite(uint32_t thread, int64_t time_ns, std::string_view label) {
     ProtoMessage event;
     event.Varint(event::kType, kInstant)
-        .Varint(event::kTrackUuid,
-                Uuid(kThread, static_cast<uint64_t>(layout_.threads[thread].tid)))
+        .Varint(event::kTrackUuid, ThreadUuid(thread))
         .Varint(event::kCategoryIids, kInstantCategory)
         .Bytes(event::kName, label);
     WriteProcessEvent(time_ns, event);
@@ -474,9 +449,18 @@ class PerfettoWriter {
 
   store::CaptureReader& reader_;
   OutputBuffer& out_;
-  const TraceLayout layout_;
-  const uint64_t start_unix_ns_;
-  uint64_t identity_ = 0;  // Of the process: its tracks are the same in all its traces.
+  const TraceLayout& layout_;
+  const GpuPlan& plan_;
+  const CallNesting& nesting_;
+  PerfettoPackets packets_;
+  PerfettoGpu gpu_;
+  struct ThreadCalls {
+    std::span<const GpuLinks::Call> calls;
+    size_t next = 0;
+    std::optional<int64_t> end_ns;  // Of the one that has begun.
+  };
+  std::vector<ThreadCalls> calls_;     // By thread.
+  std::vector<uint32_t> calls_aside_;  // By position.
   SliceOrder order_;
   std::vector<std::vector<bool>> sent_names_;  // By thread and name.
   absl::flat_hash_map<uint64_t, bool> counter_tracks_;
@@ -485,7 +469,12 @@ class PerfettoWriter {
 }  // namespace
 
 absl::Status WritePerfettoTrace(store::CaptureReader& reader, OutputBuffer& out) {
-  return PerfettoWriter(reader, out).Write();
+  const TraceLayout layout = MakeLayout(reader);
+  ASSIGN_OR_RETURN(const GpuPlan plan, GpuPlan::Make(reader, layout));
+  ASSIGN_OR_RETURN(const CallNesting nesting,
+                   CallNesting::Make(reader, plan.links(),
+                                     {.clock_error_ns = ClockErrorOfCalls(reader.record())}));
+  return PerfettoWriter(reader, layout, plan, nesting, out).Write();
 }
 
 }  // namespace profd::exporter

@@ -34,10 +34,12 @@ class ProtoMessage {
     return Varint(field, static_cast<uint64_t>(value));
   }
   ProtoMessage& Double(uint32_t field, double value) {
+    return Fixed64(field, std::bit_cast<uint64_t>(value));
+  }
+  ProtoMessage& Fixed64(uint32_t field, uint64_t value) {
     Tag(field, 1);
-    const auto bits = std::bit_cast<uint64_t>(value);
     char bytes[8];
-    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(bits >> (8 * i));
+    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(value >> (8 * i));
     bytes_.append(bytes, sizeof(bytes));
     return *this;
   }

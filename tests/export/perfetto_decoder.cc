@@ -101,6 +101,7 @@ struct Sequence {
   uint64_t clock = 6;
   std::map<uint64_t, std::string> categories;
   std::map<uint64_t, std::string> names;
+  std::map<uint64_t, std::string> annotation_names;
   std::map<uint64_t, int64_t> last_slice_ns;  // By track.
 };
 
@@ -112,6 +113,8 @@ struct Event {
   std::string category;
   std::map<std::string, std::string> annotations;
   double value;
+  std::vector<uint64_t> flows_out = {};
+  std::vector<uint64_t> flows_in = {};
 };
 
 class Decoder {
@@ -125,6 +128,7 @@ class Decoder {
     }
     CheckTracks();
     PairEvents();
+    PairFlows();
     return std::move(trace_);
   }
 
@@ -170,8 +174,9 @@ class Decoder {
       if (name.empty() || name.size() > 4096 || !IsPrintableUtf8(name)) {
         Offend("an interned name is empty, too long or not printable UTF-8");
       }
-      std::map<uint64_t, std::string>& table =
-          field.number == 1 ? sequence.categories : sequence.names;
+      std::map<uint64_t, std::string>& table = field.number == 1   ? sequence.categories
+                                               : field.number == 2 ? sequence.names
+                                                                   : sequence.annotation_names;
       const auto [at, inserted] = table.emplace(iid, name);
       if (!inserted && at->second != name) Offend("id ", iid, " was given to two names");
     }
@@ -195,6 +200,7 @@ class Decoder {
     PerfettoTrack track;
     track.parent = descriptor.Varint(5).value_or(0);
     track.name = descriptor.Text(2);
+    track.rank = descriptor.Varint(12).value_or(0);
     if (descriptor.Has(3)) {
       ASSIGN_OR_RETURN(const Message process, descriptor.Sub(3));
       track.pid = static_cast<int64_t>(process.Varint(1).value_or(0));
@@ -238,7 +244,8 @@ class Decoder {
     if (const auto iid = event.Varint(3)) decoded.category = Lookup(sequence.categories, *iid);
     if (event.Has(30)) decoded.value = static_cast<double>(static_cast<int64_t>(*event.Varint(30)));
     if (const auto value = event.Double(44)) decoded.value = *value;
-    RETURN_IF_ERROR(DecodeAnnotations(event, decoded));
+    RETURN_IF_ERROR(DecodeAnnotations(event, sequence, decoded));
+    DecodeFlows(event, decoded);
     if (decoded.type == 1 || decoded.type == 2) {
       const auto [last, first] = sequence.last_slice_ns.emplace(decoded.track, decoded.time_ns);
       if (!first && decoded.time_ns < last->second) Offend("slices go back in time");
@@ -248,13 +255,31 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  static absl::Status DecodeAnnotations(const Message& event, Event& decoded) {
+  absl::Status DecodeAnnotations(const Message& event, const Sequence& sequence, Event& decoded) {
     for (const Field& field : event.fields()) {
       if (field.number != 4) continue;
       ASSIGN_OR_RETURN(const Message annotation, Message::Parse(field.bytes));
-      decoded.annotations[annotation.Text(10)] = annotation.Text(6);
+      const auto iid = annotation.Varint(1);
+      const std::string name =
+          iid.has_value() ? Lookup(sequence.annotation_names, *iid) : annotation.Text(10);
+      std::string value = annotation.Text(6);
+      if (const auto number = annotation.Varint(3)) value = StrCat(*number);
+      if (const auto number = annotation.Varint(4)) value = StrCat(static_cast<int64_t>(*number));
+      if (const auto number = annotation.Double(5)) value = StrCat(*number);
+      if (name.empty() || !decoded.annotations.emplace(name, value).second) {
+        Offend("an annotation without name, or twice: ", name);
+      }
     }
     return absl::OkStatus();
+  }
+
+  void DecodeFlows(const Message& event, Event& decoded) {
+    for (const Field& field : event.fields()) {
+      if (field.number != 47 && field.number != 48) continue;
+      if (field.wire_type != 1) Offend("a flow id that is not fixed64");
+      if (decoded.type != 1) Offend("a flow at no slice's begin");
+      (field.number == 47 ? decoded.flows_out : decoded.flows_in).push_back(field.value);
+    }
   }
 
   void CheckClock(uint64_t clock) {
@@ -292,7 +317,8 @@ class Decoder {
         if (event.name.empty()) Offend("a slice without name");
         stack.push_back(trace_.slices.size());
         trace_.slices.push_back({event.track, event.name, event.category, event.time_ns, -1,
-                                 stack.size() - 1, event.annotations});
+                                 stack.size() - 1, event.annotations, event.flows_out,
+                                 event.flows_in});
       } else if (event.type == 2) {
         std::vector<size_t>& stack = open[event.track];
         if (stack.empty()) {
@@ -312,6 +338,26 @@ class Decoder {
     for (const auto& [track, stack] : open) {
       if (!stack.empty()) Offend(stack.size(), " slices without end");
     }
+  }
+
+  // In the order of time, as the trace processor draws them: a flow begins, then it ends.
+  void PairFlows() {
+    std::map<uint64_t, size_t> begun;
+    for (size_t i = 0; i < trace_.slices.size(); ++i) {
+      for (const uint64_t flow : trace_.slices[i].flows_out) {
+        if (!begun.emplace(flow, i).second) Offend("a flow begins twice");
+      }
+      for (const uint64_t flow : trace_.slices[i].flows_in) {
+        const auto from = begun.find(flow);
+        if (from == begun.end()) {
+          Offend("a flow ends that has not begun, or twice");
+          continue;
+        }
+        trace_.flows.push_back({from->second, i});
+        begun.erase(from);
+      }
+    }
+    if (!begun.empty()) Offend(begun.size(), " flows without end");
   }
 
   std::map<uint64_t, Sequence> sequences_;

@@ -22,6 +22,7 @@ struct PerfettoTrack {
   int64_t tid = -1;  // Of a thread.
   bool is_counter = false;
   uint64_t unit = 0;
+  uint64_t rank = 0;  // Among its siblings, where its parent orders them.
 };
 
 struct PerfettoSlice {
@@ -31,7 +32,15 @@ struct PerfettoSlice {
   int64_t start_ns = 0;  // Unix time
   int64_t end_ns = 0;
   size_t depth = 0;
-  std::map<std::string, std::string> annotations;
+  std::map<std::string, std::string> annotations;  // Numbers as text.
+  std::vector<uint64_t> flows_out;
+  std::vector<uint64_t> flows_in;  // That end here.
+};
+
+// An arrow, by positions in PerfettoTrace::slices.
+struct PerfettoFlow {
+  size_t from = 0;
+  size_t to = 0;
 };
 
 struct PerfettoInstant {
@@ -52,6 +61,7 @@ struct PerfettoTrace {
   std::vector<PerfettoSlice> slices;  // By start; enclosing ones first.
   std::vector<PerfettoInstant> instants;
   std::vector<PerfettoSample> samples;
+  std::vector<PerfettoFlow> flows;
   // What a loader would have to guess or repair: an end without a begin, a name that was
   // not interned, an unknown track, slices of a sequence that go back in time, ...
   std::vector<std::string> offences;

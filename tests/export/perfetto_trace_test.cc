@@ -10,6 +10,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/export/trace_export.h"
+#include "tests/export/exported_perfetto.h"
 #include "tests/export/hostile_names.h"
 #include "tests/export/perfetto_decoder.h"
 #include "tests/export/string_sink.h"
@@ -26,16 +27,6 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-PerfettoTrace TraceOf(store::CaptureReader& reader) {
-  StringSink sink;
-  EXPECT_THAT(ExportTrace(reader, TraceFormat::kPerfetto, sink), IsOk());
-  absl::StatusOr<PerfettoTrace> trace = DecodePerfetto(sink.text());
-  EXPECT_THAT(trace, IsOk());
-  if (!trace.ok()) return {};
-  EXPECT_THAT(trace->offences, IsEmpty());
-  return *std::move(trace);
-}
-
 class PerfettoTraceTest : public testing::Test {
  protected:
   PerfettoTraceTest() : main_(reader_.AddThread(4242, "main")) {}
@@ -45,18 +36,9 @@ class PerfettoTraceTest : public testing::Test {
   const uint32_t main_;
 };
 
-const PerfettoSlice& Named(const PerfettoTrace& trace, std::string_view name) {
-  for (const PerfettoSlice& slice : trace.slices) {
-    if (slice.name == name) return slice;
-  }
-  ADD_FAILURE() << "no slice " << name;
-  static const PerfettoSlice& kNone = *new PerfettoSlice();
-  return kNone;
-}
-
 TEST_F(PerfettoTraceTest, AnEmptyCaptureHasItsTracks) {
   reader_.mutable_record().target.metadata = {{"rank", "3"}};
-  const PerfettoTrace trace = TraceOf(reader_);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
   ASSERT_NE(trace.TrackNamed("rank 3 python train.py"), nullptr);
   const PerfettoTrack* const thread = trace.TrackNamed("thread 4242 (main)");
   ASSERT_NE(thread, nullptr);
@@ -69,7 +51,7 @@ TEST_F(PerfettoTraceTest, AnInstantTellsHowFarToTrustTheCapture) {
   CaptureRecord& record = reader_.mutable_record();
   record.drops[static_cast<size_t>(DropReason::kNoChunk)] = 7;
   record.event_count = 100;
-  const PerfettoTrace trace = TraceOf(reader_);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
   ASSERT_THAT(trace.instants, SizeIs(1));
   const PerfettoInstant& about = trace.instants.front();
   EXPECT_EQ(about.name, "profd capture");
@@ -83,14 +65,14 @@ TEST_F(PerfettoTraceTest, AnInstantTellsHowFarToTrustTheCapture) {
 TEST_F(PerfettoTraceTest, RangesAreSlicesAtTheirTrueTimes) {
   reader_.Range(main_, "forward", -100, 900, {.flags = 2})
       .Range(main_, "aten::mm", 0, 900, {.category = 1, .flags = 1});
-  const PerfettoTrace trace = TraceOf(reader_);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
   ASSERT_THAT(trace.slices, SizeIs(2));
-  const PerfettoSlice& forward = Named(trace, "forward");
+  const PerfettoSlice& forward = SliceNamed(trace, "forward");
   EXPECT_EQ(forward.start_ns, start_unix_ns() - 100);
   EXPECT_EQ(forward.end_ns, start_unix_ns() + 900);
   EXPECT_EQ(forward.category, "user_annotation");
   EXPECT_EQ(forward.annotations.at("began_before_window"), "true");
-  const PerfettoSlice& mm = Named(trace, "aten::mm");
+  const PerfettoSlice& mm = SliceNamed(trace, "aten::mm");
   EXPECT_EQ(mm.depth, 1U);
   EXPECT_EQ(mm.category, "cpu_op");
   EXPECT_EQ(mm.annotations.at("finished"), "false");
@@ -98,8 +80,8 @@ TEST_F(PerfettoTraceTest, RangesAreSlicesAtTheirTrueTimes) {
 
 TEST_F(PerfettoTraceTest, StepsHaveATrackOfTheirOwn) {
   reader_.Step(10, 0, 100).Step(11, 100, 100).Range(main_, "astride", 50, 150);
-  const PerfettoTrace trace = TraceOf(reader_);
-  const PerfettoSlice& step = Named(trace, "ProfilerStep#11");
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  const PerfettoSlice& step = SliceNamed(trace, "ProfilerStep#11");
   EXPECT_EQ(trace.tracks.at(step.track).name, "steps");
   EXPECT_EQ(step.start_ns, start_unix_ns() + 100);
   EXPECT_EQ(step.end_ns, start_unix_ns() + 200);
@@ -128,7 +110,7 @@ TEST_F(PerfettoTraceTest, RandomTreesOfAllThreadsComeOutAsRecorded) {
       };
       for (int64_t i = 0; i < 6; ++i) make(make, i * 50, i * 50 + 50, 0);
     }
-    const PerfettoTrace trace = TraceOf(reader);
+    const PerfettoTrace trace = PerfettoTraceOf(reader);
     std::multimap<std::tuple<std::string, int64_t, int64_t>, size_t> found;
     for (const PerfettoSlice& slice : trace.slices) {
       found.emplace(std::tuple(slice.name, slice.start_ns - reader.record().start_unix_ns,
@@ -144,7 +126,7 @@ TEST_F(PerfettoTraceTest, InstantsAndCountersAreThere) {
       .Counter(main_, "loss", 600, 0.25)
       .Counter(main_, "loss", 700, 0.125)
       .Counter(main_, "loss", 800, std::numeric_limits<double>::quiet_NaN());
-  const PerfettoTrace trace = TraceOf(reader_);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
   ASSERT_THAT(trace.instants, SizeIs(3));
   EXPECT_EQ(trace.instants[1].name, "checkpoint");
   EXPECT_EQ(trace.instants[1].time_ns, start_unix_ns() + 500);
@@ -158,7 +140,7 @@ TEST_F(PerfettoTraceTest, InstantsAndCountersAreThere) {
 TEST_F(PerfettoTraceTest, MemoryIsACounterInBytes) {
   reader_.Allocate(main_, 10, 1, 100).Free(main_, 20, 1, 100);
   reader_.Free(main_, 30, 2, 40);
-  const PerfettoTrace trace = TraceOf(reader_);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
   const PerfettoTrack* const track = trace.TrackNamed("cpu:0 allocated bytes (since start)");
   ASSERT_NE(track, nullptr);
   EXPECT_EQ(track->unit, 3U);
@@ -177,15 +159,15 @@ TEST_F(PerfettoTraceTest, HostileNamesEverywhereMakeAGoodTrace) {
         .Counter(main_, name, at + 7, 1.5);
     at += 10;
   }
-  const PerfettoTrace trace = TraceOf(reader_);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
   EXPECT_THAT(trace.slices, SizeIs(2 * HostileNames().size()));
 }
 
 TEST_F(PerfettoTraceTest, ThreadIdsUsedTwiceGetTracksOfTheirOwn) {
   const uint32_t again = reader_.AddThread(4242, "later");
   reader_.Range(main_, "a", 0, 100).Range(again, "b", 50, 150);
-  const PerfettoTrace trace = TraceOf(reader_);
-  EXPECT_NE(Named(trace, "a").track, Named(trace, "b").track);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  EXPECT_NE(SliceNamed(trace, "a").track, SliceNamed(trace, "b").track);
   EXPECT_THAT(trace.slices, Each(Field(&PerfettoSlice::depth, 0U)));
 }
 
@@ -193,8 +175,8 @@ TEST_F(PerfettoTraceTest, TracksOfOtherProcessesAndNodesHaveOtherIds) {
   FakeCaptureReader other;
   other.AddThread(4242, "main");
   other.mutable_record().node = "node-2";
-  const PerfettoTrace first = TraceOf(reader_);
-  for (const auto& [uuid, track] : TraceOf(other).tracks) {
+  const PerfettoTrace first = PerfettoTraceOf(reader_);
+  for (const auto& [uuid, track] : PerfettoTraceOf(other).tracks) {
     EXPECT_FALSE(first.tracks.contains(uuid)) << track.name;
   }
 }
@@ -217,7 +199,7 @@ TEST_F(PerfettoTraceTest, NumbersOfAHostileFileMakeAReadableTrace) {
 
 TEST_F(PerfettoTraceTest, ALargeTraceIsWholeAndInOrder) {
   SyntheticCaptureReader reader(/*threads=*/2, /*steps=*/40);
-  const PerfettoTrace trace = TraceOf(reader);
+  const PerfettoTrace trace = PerfettoTraceOf(reader);
   EXPECT_EQ(static_cast<int64_t>(trace.slices.size()), reader.range_count() + 40);
 }
 
