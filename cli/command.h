@@ -74,9 +74,12 @@ struct Command {
   // An exit code, or an error that main() reports.
   absl::StatusOr<int> (*run)(Invocation&) = nullptr;
   bool hidden = false;  // Not listed; for scripts that we generate.
+  // Its arguments are another command, whose flags and stdout are its own: no --json, and
+  // flags of ours end where it begins.
+  bool is_launcher = false;
 };
 
-// --json, --address, --help.
+// --json, --address, --help; those that it has.
 std::vector<Flag> CommonFlags(const Command& command);
 std::vector<Flag> AllFlags(const Command& command);
 
@@ -86,6 +89,7 @@ const Command* FindCommand(std::string_view name);
 
 // One in each <name>_command.cc.
 Command PsCommand();
+Command RunCommand();
 Command TraceCommand();
 Command CapturesCommand();
 Command ShowCommand();

@@ -14,10 +14,10 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),      TraceCommand(),  CapturesCommand(),   ShowCommand(),
-      OpsCommand(),     StepsCommand(),  MemoryCommand(),     ExportCommand(),
-      FetchCommand(),   CancelCommand(), DeleteCommand(),     NodeCommand(),
-      VersionCommand(), HelpCommand(),   CompletionCommand(), CandidatesCommand(),
+      PsCommand(),         RunCommand(),        TraceCommand(),  CapturesCommand(), ShowCommand(),
+      OpsCommand(),        StepsCommand(),      MemoryCommand(), ExportCommand(),   FetchCommand(),
+      CancelCommand(),     DeleteCommand(),     NodeCommand(),   VersionCommand(),  HelpCommand(),
+      CompletionCommand(), CandidatesCommand(),
   };
   return commands;
 }
@@ -31,7 +31,7 @@ const Command* FindCommand(std::string_view name) {
 
 std::vector<Flag> CommonFlags(const Command& command) {
   std::vector<Flag> flags;
-  if (!command.hidden) {
+  if (!command.hidden && !command.is_launcher) {
     flags.push_back({.name = "json", .help = "Print JSON on stdout, for scripts"});
   }
   if (command.uses_daemon) {

@@ -63,6 +63,8 @@ std::string BashOffer(Completes completes, const std::vector<std::string_view>& 
       return StrCat("_profctl_words '", Joined(choices), "'");
     case Completes::kCommand:
       return StrCat("_profctl_words '", CommandNames(), "'");
+    case Completes::kProgram:
+      return "_profctl_program";
   }
   return ":";
 }
@@ -74,6 +76,11 @@ constexpr std::string_view kBashFunctions = R"SH(_profctl_words() {
 _profctl_files() {
   compopt -o filenames 2>/dev/null
   mapfile -t COMPREPLY < <(compgen -f -- "$current")
+}
+
+_profctl_program() {
+  _profctl_files
+  mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -c -- "$current")
 }
 
 _profctl_capture_files() {
@@ -157,6 +164,8 @@ std::string ZshAction(Completes completes, const std::vector<std::string_view>& 
       return StrCat("(", Joined(choices), ")");
     case Completes::kCommand:
       return StrCat("(", CommandNames(), ")");
+    case Completes::kProgram:
+      return "_normal";
   }
   return " ";
 }
@@ -235,6 +244,8 @@ std::string FishOffer(Completes completes, const std::vector<std::string_view>& 
       return StrCat(" -a '", Joined(choices), "'");
     case Completes::kCommand:
       return StrCat(" -a '", CommandNames(), "'");
+    case Completes::kProgram:
+      return " -F -a '(__fish_complete_command)'";
   }
   return "";
 }

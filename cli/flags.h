@@ -36,6 +36,7 @@ enum class Completes {
   kPid,          // of a target
   kChoice,       // one of Flag::choices
   kCommand,      // a command of profctl
+  kProgram,      // a program, and behind it files
 };
 
 struct Flag {

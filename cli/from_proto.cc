@@ -260,6 +260,22 @@ report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message) {
   return timeline;
 }
 
+static_assert(static_cast<int>(GpuMode::kAuto) == v1::GpuSpec::AUTO);
+static_assert(static_cast<int>(GpuMode::kOff) == v1::GpuSpec::OFF);
+static_assert(static_cast<int>(GpuMode::kLight) == v1::GpuSpec::LIGHT);
+static_assert(static_cast<int>(GpuMode::kDefault) == v1::GpuSpec::DEFAULT);
+static_assert(static_cast<int>(GpuMode::kFull) == v1::GpuSpec::FULL);
+
+v1::GpuSpec ToProto(const GpuSpec& spec) {
+  v1::GpuSpec message;
+  message.set_mode(static_cast<v1::GpuSpec::Mode>(spec.mode));
+  message.set_buffer_bytes(spec.buffer_bytes);
+  message.set_max_records(spec.max_records);
+  message.set_detach(spec.detach);
+  message.set_latency(spec.latency);
+  return message;
+}
+
 v1::CaptureSpec ToProto(const CaptureSpec& spec) {
   v1::CaptureSpec message;
   message.set_steps(spec.steps);
@@ -274,6 +290,8 @@ v1::CaptureSpec ToProto(const CaptureSpec& spec) {
   message.set_memory_bytes(spec.memory_bytes);
   message.set_allow_less_memory(spec.allow_less_memory);
   message.set_max_bytes(spec.max_bytes);
+  *message.mutable_gpu() = ToProto(spec.gpu);
+  message.set_step_marker(spec.step_marker);
   message.set_display_name(spec.display_name);
   message.mutable_labels()->insert(spec.labels.begin(), spec.labels.end());
   return message;

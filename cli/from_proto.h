@@ -24,6 +24,7 @@ report::OpTable FromProto(v1::GetOperatorsResponse message);
 report::StepTable FromProto(const v1::GetStepsResponse& message);
 report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message);
 
+v1::GpuSpec ToProto(const GpuSpec& spec);
 v1::CaptureSpec ToProto(const CaptureSpec& spec);
 v1::GetOperatorsRequest ToProto(const report::OpOptions& options);
 v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter);

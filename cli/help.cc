@@ -69,6 +69,7 @@ std::string FlagHelp(const std::vector<Flag>& flags) {
 
 std::string UsageLine(const Command& command) {
   std::string line = StrCat("profctl ", command.name);
+  if (command.is_launcher) return StrCat(line, " [FLAGS] ", command.arguments);
   if (!command.arguments.empty()) StrAppend(&line, " ", command.arguments);
   return StrCat(line, " [FLAGS]");
 }

@@ -58,6 +58,7 @@ absl::StatusOr<CommandLine> SplitCommandLine(const std::vector<std::string>& wor
   return line;
 }
 
+// Also where something else is wrong with the line.
 bool AsksForHelp(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (word == "--") return false;
@@ -76,9 +77,16 @@ absl::Status CheckArgumentCount(const Command& command, size_t count) {
              "; usage: ", UsageLine(command)));
 }
 
-absl::StatusOr<int> RunCommand(const CommandLine& line) {
+int PrintHelp(const Command& command) {
+  std::fputs(CommandHelp(command).c_str(), stdout);
+  return kExitDone;
+}
+
+absl::StatusOr<int> Execute(const CommandLine& line) {
   const Command& command = *line.command;
-  ASSIGN_OR_RETURN(ParsedFlags flags, ParseFlags(AllFlags(command), line.words));
+  ASSIGN_OR_RETURN(ParsedFlags flags,
+                   ParseFlags(AllFlags(command), line.words, command.is_launcher));
+  if (flags.Has("help")) return PrintHelp(command);
   RETURN_IF_ERROR(CheckArgumentCount(command, flags.arguments().size()));
   Invocation invocation(std::move(flags));
   const absl::StatusOr<int> result = command.run(invocation);
@@ -99,11 +107,8 @@ int Fail(const absl::Status& status, const Command* command) {
 int Main(const std::vector<std::string>& words) {
   const absl::StatusOr<CommandLine> line = SplitCommandLine(words);
   if (!line.ok()) return Fail(line.status(), nullptr);
-  if (AsksForHelp(line->words)) {
-    std::fputs(CommandHelp(*line->command).c_str(), stdout);
-    return kExitDone;
-  }
-  const absl::StatusOr<int> result = RunCommand(*line);
+  if (!line->command->is_launcher && AsksForHelp(line->words)) return PrintHelp(*line->command);
+  const absl::StatusOr<int> result = Execute(*line);
   return result.ok() ? *result : Fail(result.status(), line->command);
 }
 

@@ -49,8 +49,10 @@ std::string FlagEntry(const Flag& flag) {
 
 std::string CommandSection(const Command& command) {
   std::string text = StrCat(".SS profctl ", command.name);
+  if (command.is_launcher) StrAppend(&text, " [FLAGS]");
   if (!command.arguments.empty()) StrAppend(&text, " ", Escaped(command.arguments));
-  StrAppend(&text, " [FLAGS]\n", Paragraphs(command.description));
+  if (!command.is_launcher) StrAppend(&text, " [FLAGS]");
+  StrAppend(&text, "\n", Paragraphs(command.description));
   for (const Flag& flag : command.flags) StrAppend(&text, FlagEntry(flag));
   return text;
 }
@@ -145,8 +147,8 @@ std::string ManPage() {
       "profctl \\- capture and read training steps of running processes\n",
       ".SH SYNOPSIS\n.B profctl\n.I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIFLAGS\\fR]\n", kIntroduction,
       ".SH COMMANDS\n", "Flags may stand before or behind arguments; \\fB\\-\\-\\fR ends them.\n",
-      "Every command takes \\fB\\-\\-json\\fR and \\fB\\-\\-help\\fR, and those that need a "
-      "daemon\n\\fB\\-\\-address\\fR \\fIADDRESS\\fR.\n");
+      "Every command takes \\fB\\-\\-help\\fR, all but \\fBrun\\fR \\fB\\-\\-json\\fR, and those "
+      "that need a daemon\n\\fB\\-\\-address\\fR \\fIADDRESS\\fR.\n");
   for (const Command& command : Commands()) {
     if (!command.hidden) StrAppend(&text, CommandSection(command));
   }

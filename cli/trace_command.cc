@@ -66,7 +66,7 @@ absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
     return UsageError("--steps and --duration exclude each other");
   }
   if (duration.has_value()) {
-    for (const std::string_view flag : {"warmup", "wait", "repeat", "start-step"}) {
+    for (const std::string_view flag : {"warmup", "wait", "repeat", "start-step", "step-marker"}) {
       if (flags.Has(flag)) return UsageError(StrCat("--", flag, " goes with --steps only"));
     }
     spec.steps = 0;
@@ -86,6 +86,30 @@ absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto start,
                    flags.Int("start-step", 0, std::numeric_limits<int64_t>::max()));
   spec.start_step = start.value_or(spec.start_step);
+  const auto marker = flags.Get("step-marker");
+  if (!marker.has_value()) return absl::OkStatus();
+  if (marker->empty()) return UsageError("--step-marker needs the name of a range");
+  if (flags.Has("start-step")) {
+    return UsageError(
+        "--step-marker and --start-step exclude each other: its steps count from 0 when the "
+        "capture begins");
+  }
+  spec.step_marker = *marker;
+  return absl::OkStatus();
+}
+
+absl::Status ParseGpu(const ParsedFlags& flags, GpuSpec& spec) {
+  if (const auto mode = flags.Get("gpu")) spec.mode = *GpuModeFromString(*mode);
+  if (spec.mode == GpuMode::kOff) {
+    for (const std::string_view flag : {"gpu-buffer", "gpu-detach", "gpu-latency"}) {
+      if (flags.Has(flag))
+        return UsageError(StrCat("--", flag, " and --gpu off exclude each other"));
+    }
+  }
+  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("gpu-buffer"));
+  spec.buffer_bytes = buffer.value_or(spec.buffer_bytes);
+  spec.detach = flags.Has("gpu-detach");
+  spec.latency = flags.Has("gpu-latency");
   return absl::OkStatus();
 }
 
@@ -106,6 +130,7 @@ absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   TraceRequest request;
   RETURN_IF_ERROR(ParseTargets(flags, request));
   RETURN_IF_ERROR(ParseWindow(flags, request.spec));
+  RETURN_IF_ERROR(ParseGpu(flags, request.spec.gpu));
   RETURN_IF_ERROR(ParseLimits(flags, request.spec));
   if (const absl::Status valid = ValidateSpec(request.spec); !valid.ok()) {
     return UsageError(std::string(valid.message()));
@@ -337,6 +362,28 @@ std::vector<Flag> TraceFlags() {
       {.name = "start-step",
        .value_name = "K",
        .help = "The first step to record, one in the future (default: as soon as can be)"},
+      {.name = "step-marker",
+       .value_name = "NAME",
+       .help =
+           "For programs that mark no steps: every begin of the range NAME is one, on the first "
+           "thread that begins it; an NVTX range of a domain is DOMAIN:NAME. They count from 0 "
+           "in this capture"},
+      {.name = "gpu",
+       .value_name = "MODE",
+       .help = "What of the GPU to record: off; light, kernels and copies; default, also CUDA "
+               "calls and waits, which tell what launched a kernel; full, also nodes of CUDA "
+               "graphs, device memory and events. Each costs more per launch. Without the flag: "
+               "default where the process uses CUDA, else off",
+       .completes = Completes::kChoice,
+       .choices = {"off", "light", "default", "full"}},
+      {.name = "gpu-buffer",
+       .value_name = "SIZE",
+       .help = "Memory in the process for what comes from the GPU, 4MiB to 1GiB (default: 64MiB)"},
+      {.name = "gpu-latency",
+       .help = "Also when kernels were queued and submitted; costs more per launch"},
+      {.name = "gpu-detach",
+       .help = "Let go of the GPU's profiling interface afterwards, for the last per cent; the "
+               "next capture attaches anew"},
       {.name = "timeout",
        .value_name = "TIME",
        .help = "End the capture after this time, whatever it has (default: 5m; at most 24h)"},
@@ -385,7 +432,9 @@ Command TraceCommand() {
                    {"profctl trace --all --steps 3 --start-step 1200",
                     "The same three steps of all my processes"},
                    {"profctl trace --pid 41213 --duration 2s --label why=slow",
-                    "Two seconds, labelled"}},
+                    "Two seconds, labelled"},
+                   {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
+                    "Three steps of a program that marks none, but has a range around each"}},
       .run = &Run};
 }
 

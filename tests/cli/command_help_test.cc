@@ -118,13 +118,18 @@ offer profctl trace --ste
 offer profctl ops 01J --sort cal
 offer profctl ops 01J --sort = cal
 offer profctl help ver
+offer profctl trace --gpu li
+offer profctl run --socket
+offer profctl run /bin/fals
 )SH";
   const std::string command =
       "bash -u '" + (folder / "script").string() + "' > '" + (folder / "out").string() + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
   std::ifstream out((folder / "out").string());
   const std::string text((std::istreambuf_iterator<char>(out)), {});
-  EXPECT_EQ(text, "trace \ntrace \n--steps \ncalls \ncalls \nversion \n");
+  EXPECT_EQ(text,
+            "trace \ntrace \n--steps --step-marker \ncalls \ncalls \nversion \nlight \n"
+            "--socket-dir \n/bin/false \n");
 }
 
 }  // namespace

@@ -91,6 +91,34 @@ TEST_F(TraceTest, WhatIsAskedReachesTheDaemon) {
   EXPECT_FALSE(spec.has_duration());
 }
 
+TEST_F(TraceTest, WhatIsAskedOfTheGpuReachesTheDaemon) {
+  RunJson({"trace"});
+  RunJson({"trace", "--gpu", "full", "--gpu-buffer=128MiB", "--gpu-detach", "--gpu-latency"});
+  RunJson({"trace", "--gpu=off"});
+  RunJson({"trace", "--gpu=light"});
+  RunJson({"trace", "--gpu=default"});
+  const auto creates = profd_.creates();
+  ASSERT_THAT(creates, SizeIs(5));
+  const auto gpu = [&](size_t index) { return creates[index].spec().gpu(); };
+  EXPECT_EQ(gpu(0).mode(), v1::GpuSpec::AUTO);
+  EXPECT_EQ(gpu(0).buffer_bytes(), 64 << 20);
+  EXPECT_EQ(gpu(0).max_records(), 20'000'000);
+  EXPECT_FALSE(gpu(0).detach() || gpu(0).latency());
+  EXPECT_EQ(gpu(1).mode(), v1::GpuSpec::FULL);
+  EXPECT_EQ(gpu(1).buffer_bytes(), 128 << 20);
+  EXPECT_TRUE(gpu(1).detach() && gpu(1).latency());
+  EXPECT_EQ(gpu(2).mode(), v1::GpuSpec::OFF);
+  EXPECT_EQ(gpu(3).mode(), v1::GpuSpec::LIGHT);
+  EXPECT_EQ(gpu(4).mode(), v1::GpuSpec::DEFAULT);
+}
+
+TEST_F(TraceTest, AStepMarkerReachesTheDaemon) {
+  RunJson({"trace", "--steps", "3", "--step-marker", "trainer:step"});
+  RunJson({"trace"});
+  EXPECT_EQ(profd_.creates()[0].spec().step_marker(), "trainer:step");
+  EXPECT_EQ(profd_.creates()[1].spec().step_marker(), "");
+}
+
 TEST_F(TraceTest, ADurationIsNoSteps) {
   RunJson({"trace", "--duration", "1500ms"});
   const v1::CaptureSpec spec = profd_.creates()[0].spec();
@@ -116,6 +144,16 @@ TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
                                                        {"--label", "x"},
                                                        {"--label", "UPPER=x"},
                                                        {"--timeout", "25h"},
+                                                       {"--gpu", "auto"},
+                                                       {"--gpu", "all"},
+                                                       {"--gpu-buffer", "1MiB"},
+                                                       {"--gpu-buffer", "2GiB"},
+                                                       {"--gpu", "off", "--gpu-latency"},
+                                                       {"--step-marker", ""},
+                                                       {"--step-marker", "a\nb"},
+                                                       {"--step-marker", std::string(256, 'n')},
+                                                       {"--step-marker", "a", "--duration", "1s"},
+                                                       {"--step-marker", "a", "--start-step", "1"},
                                                        {"-o", Path("trace.txt")},
                                                        {"-o", Path("no/such/folder/t.json")},
                                                        {"-o", folder_.path().string()},
