@@ -80,6 +80,7 @@ _profctl_files() {
 
 _profctl_program() {
   _profctl_files
+  [[ $current == */* ]] && return
   mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -c -- "$current")
 }
 
