@@ -34,6 +34,7 @@ class Clock {
   static void SleepMs(int64_t ms);
 
   static void Step(int64_t ns) { step_.fetch_add(ns, std::memory_order_relaxed); }
+  static void ForgetSteps() { step_ = 0; }
 
  private:
   static inline std::atomic<bool> virtual_{false};

@@ -43,6 +43,11 @@ CUptiResult Entry::Return(CUptiResult result) const {
 
 uint64_t Entry::calls() { return cupti_calls; }
 
+void Entry::ForgetCalls() {
+  cupti_calls = 0;
+  last_error = CUPTI_SUCCESS;
+}
+
 CUptiResult Entry::TakeLastError() { return std::exchange(last_error, CUPTI_SUCCESS); }
 
 }  // namespace sgpu

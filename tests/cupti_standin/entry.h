@@ -21,6 +21,8 @@ class Entry {
   CUptiResult Return(CUptiResult result = CUPTI_SUCCESS) const;
 
   static uint64_t calls();
+  // The calls, and the calling thread's last error.
+  static void ForgetCalls();
   // The calling thread's, which is forgotten with this.
   static CUptiResult TakeLastError();
 

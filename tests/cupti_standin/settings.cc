@@ -90,10 +90,7 @@ struct Failures {
 };
 
 Failures& failures() {
-  static Failures* const failures = [] {
-    auto* const made = new Failures;
-    return made;
-  }();
+  static Failures* const failures = new Failures;
   return *failures;
 }
 
@@ -130,6 +127,15 @@ bool ChangeSetting(const char* key, const char* value) {
     return true;
   }
   return false;
+}
+
+void ResetSettings() {
+  static const Settings defaults;
+  for (const SettingName& setting : kSettingNames) {
+    settings().*setting.value = (defaults.*setting.value).load();
+  }
+  ReadEnvironment(settings());
+  SetFailures("");
 }
 
 bool SetFailures(const char* spec) {

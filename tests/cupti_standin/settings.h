@@ -52,6 +52,9 @@ Settings& settings();
 // False: no such key, or `value` is not a number.
 bool ChangeSetting(const char* key, const char* value);
 
+// All settings as they were at first, and no failures.
+void ResetSettings();
+
 // Replaces the failures to come; false: `spec` cannot be read, and nothing changed.
 bool SetFailures(const char* spec);
 

@@ -186,6 +186,12 @@ void sgpu_shutdown() {
   if (sgpu::Forked() || !gpu().is_initialized()) return;
   sgpu_settle();
   gpu().Shutdown();
+  sgpu::subscriber().Reset();
+  sgpu::Entry::ForgetCalls();
+  tracer().Reset();
+  sgpu::truth().Clear();
+  sgpu::ResetSettings();
+  Clock::ForgetSteps();
 }
 
 // --- Contexts and streams ------------------------------------------------------------------

@@ -54,8 +54,9 @@ typedef struct sgpu_opts {
  * above) and calls its cuInit(), which runs what CUDA_INJECTION64_PATH names; makes the devices and
  * a context on device 0. NULL: all defaults. Once per process; a second call does nothing. */
 SGPU_API int sgpu_init(const sgpu_opts* options);
-/* Waits for all that was submitted, as the end of a CUDA process does. Records not flushed by then
- * stay undelivered. sgpu_init() may follow. */
+/* Waits for all that was submitted, as the end of a CUDA process does, and forgets everything:
+ * kinds, subscribers, settings, counts, the truth. Records and buffers not delivered by then never
+ * are. sgpu_init() may follow. */
 SGPU_API void sgpu_shutdown(void);
 
 /* --- Contexts and streams --------------------------------------------------------------- */
@@ -247,6 +248,7 @@ typedef struct sgpu_stats_rec {
   uint64_t callbacks;     /* of a subscriber */
   uint64_t enabled_kinds; /* bit k: kind k is on */
   uint64_t finalized;     /* calls of cuptiFinalize */
+  uint64_t api_stalls;    /* API calls that waited for an enable */
 } sgpu_stats_rec;
 
 SGPU_API int sgpu_stats(sgpu_stats_rec* stats);

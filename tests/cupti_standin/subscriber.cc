@@ -74,6 +74,13 @@ void Subscriber::Clear() {
   subscribed_ = false;
 }
 
+void Subscriber::Reset() {
+  Clear();
+  const std::lock_guard lock(mu_);
+  was_subscribed_ = false;
+  callbacks_ = 0;
+}
+
 void Subscriber::Enable(uint32_t domain, uint32_t cbid, bool on) {
   on_[domain][cbid % kCallbackIds] = on ? 1 : 0;
   if (on) any_ = true;

@@ -35,6 +35,8 @@ class Subscriber {
   }
   // Nobody is subscribed any more.
   void Clear();
+  // Nor ever was.
+  void Reset();
   void Call(uint32_t domain, uint32_t cbid, const CUpti_CallbackData& data, ThreadState& thread);
 
   uint64_t callbacks() const { return callbacks_; }

@@ -82,16 +82,13 @@ ThreadState& ThisThread() {
 }
 
 Tracer& tracer() {
-  static Tracer* const tracer = [] {
-    auto* const made = new Tracer;
-    // Settles what follows from the defaults.
-    size_t size = sizeof(uint8_t);
-    uint64_t value = 0;
-    made->GetAttribute(kPerThreadBuffer, &size, &value);
-    static_cast<void>(fork_handler_is_set);
-    return made;
-  }();
+  static Tracer* const tracer = new Tracer;
   return *tracer;
+}
+
+Tracer::Tracer() {
+  static_cast<void>(fork_handler_is_set);
+  SettleAttributes();
 }
 
 void Tracer::AddThread(ThreadState& thread) {
@@ -167,7 +164,66 @@ void Tracer::Finalize() {
   if (settings().poisoned_finalize != 0) is_poisoned_ = true;
 }
 
+void Tracer::Reset() {
+  kinds_ = 0;
+  any_api_ = false;
+  for (auto& cbids : api_on_) {
+    for (auto& cbid : cbids) cbid = 0;
+  }
+  requested_ = nullptr;
+  completed_ = nullptr;
+  was_enabled_ = false;
+  is_poisoned_ = false;
+  next_correlation_ = 1;
+  system_thread_ids = false;
+  latency_timestamps = false;
+  event_device_timestamps = false;
+  client_zeroes_ = false;
+  device_buffer_records_ = 0;
+  {
+    const std::lock_guard lock(emit_mu_);
+    const std::lock_guard pending_lock(pending_mu_);
+    waiting_.clear();
+    pending_.clear();
+    on_device_ = 0;
+  }
+  const auto empty = [](Lane& lane) {
+    const std::lock_guard lock(lane.mu);
+    lane.current.reset();
+    lane.written = {};
+  };
+  {
+    const std::lock_guard lock(threads_mu_);
+    for (ThreadState* const thread : threads_) {
+      empty(thread->lane);
+      thread->launches = 0;
+      thread->api_calls = 0;
+      for (auto& stack : thread->external) stack.clear();
+    }
+  }
+  empty(device_lane_);
+  empty(shared_lane_);
+  {
+    const std::lock_guard lock(queue_mu_);
+    full_.clear();
+    late_.clear();
+    lost_.clear();
+  }
+  {
+    const std::lock_guard lock(attributes_mu_);
+    attributes_.clear();
+  }
+  ForgetCounts();
+  SettleAttributes();
+}
+
 // --- Attributes ----------------------------------------------------------------------------
+
+void Tracer::SettleAttributes() {
+  const std::lock_guard lock(attributes_mu_);
+  for (const Attribute& each : kAttributes) attributes_[each.id] = DefaultOf(each);
+  per_thread_ = attributes_[kPerThreadBuffer] != 0;
+}
 
 CUptiResult Tracer::GetAttribute(uint32_t id, size_t* size, void* value) {
   if (size == nullptr || value == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -175,10 +231,6 @@ CUptiResult Tracer::GetAttribute(uint32_t id, size_t* size, void* value) {
   if (attribute == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (*size < attribute->bytes) return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
   const std::lock_guard lock(attributes_mu_);
-  if (attributes_.empty()) {
-    for (const Attribute& each : kAttributes) attributes_[each.id] = DefaultOf(each);
-    per_thread_ = attributes_[kPerThreadBuffer] != 0;
-  }
   const uint64_t current = attributes_[id];
   std::memcpy(value, &current, attribute->bytes);  // Little-endian: the low bytes.
   *size = attribute->bytes;

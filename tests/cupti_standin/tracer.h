@@ -80,6 +80,8 @@ bool Forked();
 
 class Tracer {
  public:
+  Tracer();
+
   // --- Kinds ---
   bool IsOn(uint32_t kind) const { return (kinds() >> kind & 1) != 0; }
   uint64_t kinds() const { return kinds_.load(std::memory_order_relaxed); }
@@ -99,7 +101,9 @@ class Tracer {
   void DumpStream(const StreamInfo& stream);
 
   // An API call waits here while an enable runs that stalls them.
-  void WaitWhileStalled() const {
+  void WaitWhileStalled() {
+    if (!stalled_.load(std::memory_order_acquire)) return;
+    ++api_stalls_;
     while (stalled_.load(std::memory_order_acquire)) stalled_.wait(true);
   }
 
@@ -125,6 +129,8 @@ class Tracer {
   // Kinds off; every buffer back to the client.
   void Finalize();
   uint32_t ReturnLostBuffers();
+  // As it was at first. The client's buffers are forgotten, as at the end of a process.
+  void Reset();
 
   // --- Attributes ---
   CUptiResult GetAttribute(uint32_t attribute, size_t* size, void* value);
@@ -136,7 +142,7 @@ class Tracer {
     return system_thread_ids.load(std::memory_order_relaxed) ? thread.system_id : thread.pthread_id;
   }
 
-  // Adds what it counted to `stats`.
+  // Sets what it counted in `stats`, which is zero.
   void AddTo(sgpu_stats_rec& stats);
   void AddThread(ThreadState& thread);
 
@@ -166,6 +172,9 @@ class Tracer {
   void Emit(uint64_t delay_ns, bool forced);
   void Write(const Op& op, bool is_finished);
   void WriteRecord(const Op& op, uint32_t kind, const void* record);
+
+  void SettleAttributes();
+  void ForgetCounts();
 
   void StartWorker();
   void WorkerLoop();
@@ -226,6 +235,7 @@ class Tracer {
   std::atomic<uint64_t> stolen_{0};
   std::atomic<uint64_t> lost_records_{0};
   std::atomic<uint64_t> finalized_{0};
+  std::atomic<uint64_t> api_stalls_{0};
   std::array<std::atomic<uint64_t>, kKinds> delivered_{};
 };
 

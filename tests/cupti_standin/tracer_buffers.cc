@@ -361,6 +361,16 @@ void Tracer::SetFlushPeriod(uint32_t period_ms) {
   flush_period_ms_ = period_ms;
 }
 
+void Tracer::ForgetCounts() {
+  for (std::atomic<uint64_t>* const counter :
+       {&buffers_requested_, &buffers_refused_, &buffers_completed_, &buffers_lost_,
+        &buffers_dirty_, &buffers_out_, &all_dropped_, &stolen_, &lost_records_, &finalized_,
+        &api_stalls_, &dropped_}) {
+    *counter = 0;
+  }
+  for (std::atomic<uint64_t>& counter : delivered_) counter = 0;
+}
+
 void Tracer::AddTo(sgpu_stats_rec& stats) {
   const auto add = [&](Lane& lane) {
     const std::lock_guard lock(lane.mu);
@@ -388,6 +398,7 @@ void Tracer::AddTo(sgpu_stats_rec& stats) {
   stats.buffers_out = buffers_out_;
   stats.enabled_kinds = kinds_;
   stats.finalized = finalized_;
+  stats.api_stalls = api_stalls_;
 }
 
 // --- The rival -----------------------------------------------------------------------------
