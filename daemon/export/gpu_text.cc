@@ -3,46 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/report/gpu_names.h"
+#include "daemon/report/occupancy.h"
 
 namespace profd::exporter {
 namespace {
 
 double Product(const std::array<uint32_t, 3>& size) {
   return static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(size[2]);
-}
-
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// How many blocks of this kernel an SM can hold at once.
-double ResidentBlocks(const GpuRow& kernel, const GpuDevice& device, double block_warps) {
-  // Registers are given out to warps by 256, shared memory by 128 bytes after the system's own
-  // 1 KiB per block, which devices from 8.0 on keep.
-  constexpr uint64_t kRegisterUnit = 256;
-  constexpr uint64_t kSharedUnit = 128;
-  constexpr uint64_t kSystemSharedBytes = 1024;
-  double blocks = static_cast<double>(device.max_threads_per_sm) /
-                  static_cast<double>(device.warp_threads) / block_warps;
-  if (device.max_blocks_per_sm > 0) {
-    blocks = std::min(blocks, static_cast<double>(device.max_blocks_per_sm));
-  }
-  const uint64_t warp_registers =
-      RoundUp(uint64_t{kernel.registers_per_thread} * static_cast<uint64_t>(device.warp_threads),
-              kRegisterUnit);
-  if (warp_registers > 0 && device.registers_per_sm > 0) {
-    const double warps = std::floor(static_cast<double>(device.registers_per_sm) /
-                                    static_cast<double>(warp_registers));
-    blocks = std::min(blocks, warps / block_warps);
-  }
-  const uint64_t system_bytes = device.compute_major >= 8 ? kSystemSharedBytes : 0;
-  const uint64_t shared_bytes = RoundUp(SharedBytes(kernel) + system_bytes, kSharedUnit);
-  if (shared_bytes > 0 && device.shared_bytes_per_sm > 0) {
-    blocks = std::min(blocks, static_cast<double>(device.shared_bytes_per_sm) /
-                                  static_cast<double>(shared_bytes));
-  }
-  return std::floor(blocks);
 }
 
 }  // namespace
@@ -118,19 +89,23 @@ const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number) {
 
 KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device) {
   KernelFigures figures;
-  const double blocks = Product(kernel.grid);
   const double threads = Product(kernel.block);
-  if (device.sm_count <= 0 || device.warp_threads <= 0 || threads == 0) return figures;
-  figures.blocks_per_sm = blocks / static_cast<double>(device.sm_count);
-  const double warp_threads = static_cast<double>(device.warp_threads);
-  figures.warps_per_sm = figures.blocks_per_sm * threads / warp_threads;
-  if (device.max_threads_per_sm <= 0) return figures;
-  const double block_warps = std::ceil(threads / warp_threads);
+  if (device.sm_count <= 0 || device.warp_threads <= 0) return figures;
+  figures.blocks_per_sm = Product(kernel.grid) / static_cast<double>(device.sm_count);
+  figures.warps_per_sm = figures.blocks_per_sm * threads / static_cast<double>(device.warp_threads);
+  const std::optional<report::Occupancy> occupancy =
+      report::EstimateOccupancy({.grid = kernel.grid,
+                                 .block = kernel.block,
+                                 .registers_per_thread = kernel.registers_per_thread,
+                                 .static_shared_bytes = kernel.static_shared_bytes,
+                                 .dynamic_shared_bytes = kernel.dynamic_shared_bytes},
+                                device);
+  if (!occupancy.has_value() || device.max_threads_per_sm <= 0) return figures;
+  // Kineto's: on average over the multiprocessors, so a small grid fills none of them.
   const double resident =
-      std::min(figures.blocks_per_sm, ResidentBlocks(kernel, device, block_warps));
-  const double occupancy = resident * threads / static_cast<double>(device.max_threads_per_sm);
-  figures.occupancy_percent =
-      static_cast<int64_t>(std::lround(std::clamp(occupancy, 0.0, 1.0) * 100));
+      std::min(figures.blocks_per_sm, static_cast<double>(occupancy->blocks_per_sm));
+  const double filled = resident * threads / static_cast<double>(device.max_threads_per_sm);
+  figures.occupancy_percent = static_cast<int64_t>(std::lround(std::clamp(filled, 0.0, 1.0) * 100));
   return figures;
 }
 

@@ -42,7 +42,8 @@ inline double BandwidthOf(const GpuRow& transfer) {
 struct KernelFigures {
   double blocks_per_sm = 0;  // Of the grid, spread over all of the device.
   double warps_per_sm = 0;
-  // Warps at work at once over those that an SM can hold, as far as the launch allows.
+  // Threads at work at once over those that the SMs can hold, as far as the launch allows; 0
+  // where that is not known.
   int64_t occupancy_percent = 0;
 };
 // Zeros where the device's numbers are not known.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 #include "daemon/base/clock.h"
@@ -47,13 +48,49 @@ double ThreadCpuSeconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+// Launches one GPU row from each of a step's innermost ranges.
+class GpuWriter {
+ public:
+  explicit GpuWriter(store::CaptureFileWriter& writer) : writer_(writer), pattern_(1) {}
+
+  void WriteStep(const std::vector<RangeRow>& ranges, int64_t shift_ns, BenchCapture& capture) {
+    std::vector<RangeRow> leaves;
+    for (const RangeRow& range : ranges) {
+      if (range.depth == kLeafDepth) leaves.push_back(range);
+    }
+    std::vector<GpuRow> rows = pattern_.NextRows(leaves.size());
+    std::vector<ApiRow> calls = pattern_.ApiCalls();
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const RangeRow& leaf = leaves[i];
+      calls[i].start_ns = leaf.start_ns + shift_ns + leaf.duration_ns / 4;
+      calls[i].duration_ns = leaf.duration_ns / 2;
+      calls[i].correlation = rows[i].correlation = ++correlation_;
+      int64_t& free_ns = free_ns_[rows[i].stream];
+      rows[i].start_ns = std::max(free_ns + 500, calls[i].start_ns + 2'000);
+      rows[i].duration_ns = leaf.duration_ns * 4 / 5;
+      free_ns = rows[i].start_ns + rows[i].duration_ns;
+    }
+    Must(writer_.AppendApiCalls(kStepThread, calls));
+    Must(writer_.AppendGpu(rows));
+    capture.gpu_rows += static_cast<int64_t>(rows.size());
+  }
+
+ private:
+  static constexpr uint16_t kLeafDepth = 3;
+
+  store::CaptureFileWriter& writer_;
+  store::GpuPattern pattern_;
+  uint32_t correlation_ = 0;
+  std::map<uint32_t, int64_t> free_ns_;  // By stream.
+};
+
 // Puts one thread's steps behind each other, the pattern again and again.
 class ThreadWriter {
  public:
   ThreadWriter(uint32_t thread, store::CaptureFileWriter& writer)
       : thread_(thread), writer_(writer), steps_(MakeSteps(thread + 1)) {}
 
-  void WriteStep(bool memory, BenchCapture& capture) {
+  void WriteStep(bool memory, BenchCapture& capture, GpuWriter* gpu = nullptr) {
     const PatternStep& step = steps_[next_ % kDistinctSteps];
     const int64_t shift_ns = static_cast<int64_t>(next_ / kDistinctSteps) * steps_.back().end_ns;
     std::vector<RangeRow> ranges = step.ranges;
@@ -61,6 +98,7 @@ class ThreadWriter {
     MarkStep(step.start_ns + shift_ns);
     Must(writer_.AppendRanges(thread_, ranges));
     capture.ranges += static_cast<int64_t>(ranges.size());
+    if (gpu != nullptr) gpu->WriteStep(step.ranges, shift_ns, capture);
     if (memory) {
       std::vector<MemoryRow> rows = step.memory;
       for (MemoryRow& row : rows) row.time_ns += shift_ns;
@@ -113,6 +151,37 @@ BenchCapture WriteBenchCapture(const std::filesystem::path& folder, int64_t rang
   capture.steps = main.steps();
   record = store::FinishedRecord(
       record, {.start_ns = 0, .end_ns = main.now_ns(), .first_step = 0, .end_step = capture.steps});
+  Must(writer->Finish(record, 0));
+  return capture;
+}
+
+BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t gpu_rows) {
+  CaptureRecord record = store::NewRecord("01JGPU00000000000000000000");
+  record.spec.max_bytes = int64_t{8} << 30;
+  const auto writer = Must(store::CaptureFileWriter::Create(
+      record, Clock::Real(),
+      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  Must(store::IntroducePattern(store::StepPattern(1), 1, *writer));
+  BenchCapture capture{.path = folder / (record.id + ".profd")};
+  ThreadWriter main(kStepThread, *writer);
+  GpuWriter gpu(*writer);
+  while (capture.gpu_rows < gpu_rows) main.WriteStep(/*memory=*/false, capture, &gpu);
+  main.MarkStep(main.now_ns());
+  capture.steps = main.steps();
+  record = store::FinishedRecord(
+      record, {.start_ns = 0, .end_ns = main.now_ns(), .first_step = 0, .end_step = capture.steps});
+  record.gpu.outcome = GpuOutcome::kRecorded;
+  record.gpu.mode = GpuMode::kDefault;
+  record.gpu.devices = {{.number = 0,
+                         .name = "GPU",
+                         .compute_major = 9,
+                         .sm_count = 132,
+                         .warp_threads = 32,
+                         .max_threads_per_block = 1024,
+                         .max_threads_per_sm = 2048,
+                         .max_blocks_per_sm = 32,
+                         .registers_per_sm = 65536,
+                         .shared_bytes_per_sm = 233472}};
   Must(writer->Finish(record, 0));
   return capture;
 }

@@ -29,12 +29,17 @@ struct BenchCapture {
   int64_t ranges = 0;
   int64_t memory_events = 0;
   int64_t steps = 0;
+  int64_t gpu_rows = 0;
 };
 
 // Writes a capture of at least `ranges` ranges on two threads into `folder`: training steps
 // of about 3,000 ranges whose times vary by 10 %, as the store's own benchmark has them; one
 // thread marks the steps. With `memory`, an allocation or free for every eighth range.
 BenchCapture WriteBenchCapture(const std::filesystem::path& folder, int64_t ranges, bool memory);
+
+// The same steps on one thread, until at least `gpu_rows` kernels and copies: each of the
+// innermost ranges makes an API call that launches one, on one of two streams.
+BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t gpu_rows);
 
 std::unique_ptr<store::CaptureReader> OpenCapture(const BenchCapture& capture);
 

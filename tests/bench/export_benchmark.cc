@@ -2,6 +2,8 @@
 //
 //   export_benchmark [RANGES] [ROUNDS]        default: 4000000 5
 //
+// and of one with a fourth as many GPU rows, each launched from a range of its own.
+//
 // Prints one line per figure; the best round counts. Everything runs on one thread.
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/unique_fd.h"
@@ -81,6 +84,27 @@ void Report(const std::string& what, const BenchCapture& capture, const Timing& 
   Print((what + ", by CPU time").c_str(), events / timing.cpu_s / 1e6, "M/s");
 }
 
+// A GPU row comes with its call, two ends of a flow, and a range and a quarter around it.
+void ReportGpu(const std::filesystem::path& folder, int64_t gpu_rows, int rounds) {
+  const BenchCapture capture = WriteGpuBenchCapture(folder, gpu_rows);
+  Print("GPU capture: GPU rows", static_cast<double>(capture.gpu_rows) / 1e6, "M");
+  Print("... its ranges", static_cast<double>(capture.ranges) / 1e6, "M");
+  for (const auto& [format, name] : {std::pair(TraceFormat::kChrome, "Chrome JSON of it"),
+                                     std::pair(TraceFormat::kPerfetto, "Perfetto of it")}) {
+    size_t bytes = 0;
+    const Timing timing = Best(rounds, [&] {
+      NullSink sink;
+      ExportOnce(capture, format, sink);
+      bytes = sink.bytes();
+    });
+    const auto rows = static_cast<double>(capture.gpu_rows);
+    Print((std::string(name) + " to nowhere, M GPU rows/s").c_str(), rows / timing.wall_s / 1e6,
+          "M/s");
+    Print((std::string(name) + ", by CPU time").c_str(), rows / timing.cpu_s / 1e6, "M/s");
+    Print("... its size", static_cast<double>(bytes) / rows, "bytes/GPU row");
+  }
+}
+
 int Main(int64_t ranges, int rounds) {
   const store::TemporaryFolder folder;
   const BenchCapture capture = WriteBenchCapture(folder.path(), ranges, /*memory=*/false);
@@ -119,6 +143,7 @@ int Main(int64_t ranges, int rounds) {
         "bytes/range");
   Print("capture file: size",
         of_range(static_cast<double>(std::filesystem::file_size(capture.path))), "bytes/range");
+  ReportGpu(folder.path(), ranges / 4, rounds);
   return 0;
 }
 
