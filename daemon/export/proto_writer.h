@@ -59,6 +59,10 @@ class ProtoMessage {
  private:
   void Tag(uint32_t field, uint32_t wire_type) { Raw(uint64_t{field} << 3 | wire_type); }
   void Raw(uint64_t value) {
+    if (value < 0x80) {
+      bytes_.push_back(static_cast<char>(value));
+      return;
+    }
     char bytes[kMostVarintBytes];
     bytes_.append(bytes, static_cast<size_t>(PutVarint(bytes, value) - bytes));
   }

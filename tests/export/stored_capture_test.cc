@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "daemon/export/trace_export.h"
 #include "daemon/report/reports.h"
 #include "daemon/store/capture_file_writer.h"
+#include "tests/export/gpu_capture.h"
 #include "tests/export/perfetto_decoder.h"
 #include "tests/export/strict_json.h"
 #include "tests/export/string_sink.h"
@@ -173,6 +175,90 @@ TEST_F(StoredCaptureTest, MemoryHasItsDeviceAndItsPeak) {
   EXPECT_GT(device.peak_bytes, 1'000'000);
   EXPECT_LE(device.points.size(), 100U);
   EXPECT_FALSE(device.peak_by_op.empty());
+}
+
+// A capture file with GPU rows, several chunks of them, of the store's pattern.
+class StoredGpuCaptureTest : public testing::Test {
+ protected:
+  static constexpr size_t kRows = 70'000;  // More than a chunk holds.
+
+  void SetUp() override {
+    store::ManualClock clock;
+    CaptureRecord record = store::NewRecord(store::IdOf(2));
+    auto writer = store::CaptureFileWriter::Create(
+        record, clock,
+        {.directory = folder_.path(), .summarize_ops = nullptr, .on_sealed = nullptr});
+    ASSERT_THAT(writer, IsOk());
+    ASSERT_THAT(store::IntroducePattern(store::StepPattern(1), 1, **writer), IsOk());
+    store::GpuPattern pattern(1);
+    for (size_t rows = 0; rows < kRows; rows += 10'000) {
+      const std::vector<GpuRow>& gpu = pattern.NextRows(10'000);
+      ASSERT_THAT((*writer)->AppendGpu(gpu), IsOk());
+      ASSERT_THAT((*writer)->AppendApiCalls(0, pattern.ApiCalls()), IsOk());
+      for (const GpuRow& row : gpu) end_ns_ = std::max(end_ns_, row.start_ns + row.duration_ns);
+    }
+    record = store::FinishedRecord(record, {.start_ns = 0, .end_ns = end_ns_});
+    record.gpu = RecordedGpu();
+    ASSERT_THAT((*writer)->Finish(record, 0), IsOk());
+    auto reader = store::CaptureReader::Open(folder_ / (store::IdOf(2) + ".profd"));
+    ASSERT_THAT(reader, IsOk());
+    reader_ = *std::move(reader);
+  }
+
+  using Totals = std::map<std::string, std::pair<int64_t, int64_t>>;  // Count and ns, by name.
+  Totals OfReports() {
+    Totals totals;
+    const auto kernels = report::SummarizeKernels(*reader_, {});
+    EXPECT_THAT(kernels, IsOk());
+    for (const report::KernelRow& row : kernels->rows) {
+      totals[row.display_name] = {row.count, row.total_ns};
+    }
+    const auto copies = report::SummarizeCopies(*reader_);
+    EXPECT_THAT(copies, IsOk());
+    for (const report::CopyRow& row : copies->rows) totals[row.name] = {row.count, row.total_ns};
+    return totals;
+  }
+
+  const store::TemporaryFolder folder_;
+  int64_t end_ns_ = 0;
+  std::unique_ptr<store::CaptureReader> reader_;
+};
+
+TEST_F(StoredGpuCaptureTest, TheChromeTraceSaysWhatTheReportsSay) {
+  StringSink sink;
+  ASSERT_THAT(ExportTrace(*reader_, TraceFormat::kChrome, sink), IsOk());
+  const absl::StatusOr<JsonValue> root = ParseStrictJson(sink.text());
+  ASSERT_THAT(root, IsOk());
+  EXPECT_THAT(TraceRuleOffences(sink.text(), *root), IsEmpty());
+  Totals totals;
+  size_t flows = 0;
+  for (const JsonValue& event : (*root)["traceEvents"].items) {
+    if (event["ph"].text == "f") ++flows;
+    const std::string& category = event["cat"].text;
+    if (category != "kernel" && category != "gpu_memcpy" && category != "gpu_memset") continue;
+    auto& [count, total_ns] = totals[event["name"].text];
+    ++count;
+    total_ns += TraceTimeNs(event["dur"]);
+  }
+  EXPECT_EQ(totals, OfReports());
+  EXPECT_EQ(flows, kRows);
+}
+
+TEST_F(StoredGpuCaptureTest, ThePerfettoTraceSaysWhatTheReportsSay) {
+  StringSink sink;
+  ASSERT_THAT(ExportTrace(*reader_, TraceFormat::kPerfetto, sink), IsOk());
+  const absl::StatusOr<PerfettoTrace> trace = DecodePerfetto(sink.text());
+  ASSERT_THAT(trace, IsOk());
+  EXPECT_THAT(trace->offences, IsEmpty());
+  Totals totals;
+  for (const PerfettoSlice& slice : trace->slices) {
+    if (slice.category != "kernel" && !slice.category.starts_with("gpu_mem")) continue;
+    auto& [count, total_ns] = totals[slice.name];
+    ++count;
+    total_ns += slice.end_ns - slice.start_ns;
+  }
+  EXPECT_EQ(totals, OfReports());
+  EXPECT_THAT(trace->flows, SizeIs(kRows));
 }
 
 }  // namespace
