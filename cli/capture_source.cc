@@ -48,6 +48,12 @@ class FileSource final : public CaptureSource {
   absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
     return report::SummarizeMemory(*reader_, options);
   }
+  absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
+    return report::SummarizeKernels(*reader_, options);
+  }
+  absl::StatusOr<report::CopyTable> Copies() override { return report::SummarizeCopies(*reader_); }
+  absl::StatusOr<report::SyncTable> Syncs() override { return report::SummarizeSyncs(*reader_); }
+  absl::StatusOr<report::IdleTable> Idle() override { return report::SummarizeIdle(*reader_); }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     AbortableSink abortable(sink, aborted_);
     return exporter::ExportTrace(*reader_, format, abortable);
@@ -75,6 +81,12 @@ class DaemonSource final : public CaptureSource {
   absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
     return daemon_.GetMemory(view_.record.id, options);
   }
+  absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
+    return daemon_.GetKernels(view_.record.id, options);
+  }
+  absl::StatusOr<report::CopyTable> Copies() override { return daemon_.GetCopies(view_.record.id); }
+  absl::StatusOr<report::SyncTable> Syncs() override { return daemon_.GetSyncs(view_.record.id); }
+  absl::StatusOr<report::IdleTable> Idle() override { return daemon_.GetIdle(view_.record.id); }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     RETURN_IF_ERROR(daemon_.ExportTrace(
         view_.record.id, format, [&](std::string_view piece) { return sink.Append(piece); }));

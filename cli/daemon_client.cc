@@ -414,6 +414,43 @@ absl::StatusOr<report::MemoryTimeline> DaemonClient::GetMemory(
   return FromProto(std::move(response));
 }
 
+absl::StatusOr<report::KernelTable> DaemonClient::GetKernels(const std::string& id,
+                                                             const report::KernelOptions& options) {
+  v1::GetKernelsRequest request = ToProto(options);
+  request.set_capture(CaptureName(id));
+  ASSIGN_OR_RETURN(v1::GetKernelsResponse response,
+                   impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetKernels, request,
+                                kReportDeadline));
+  return FromProto(std::move(response));
+}
+
+absl::StatusOr<report::CopyTable> DaemonClient::GetCopies(const std::string& id) {
+  v1::GetCopiesRequest request;
+  request.set_capture(CaptureName(id));
+  ASSIGN_OR_RETURN(v1::GetCopiesResponse response,
+                   impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetCopies, request,
+                                kReportDeadline));
+  return FromProto(std::move(response));
+}
+
+absl::StatusOr<report::SyncTable> DaemonClient::GetSyncs(const std::string& id) {
+  v1::GetSyncsRequest request;
+  request.set_capture(CaptureName(id));
+  ASSIGN_OR_RETURN(
+      v1::GetSyncsResponse response,
+      impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetSyncs, request, kReportDeadline));
+  return FromProto(std::move(response));
+}
+
+absl::StatusOr<report::IdleTable> DaemonClient::GetIdle(const std::string& id) {
+  v1::GetIdleRequest request;
+  request.set_capture(CaptureName(id));
+  ASSIGN_OR_RETURN(
+      const v1::GetIdleResponse response,
+      impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetIdle, request, kReportDeadline));
+  return FromProto(response);
+}
+
 namespace {
 
 // One WatchCapture stream among several on one queue. Its tag is its address: exactly one

@@ -128,6 +128,11 @@ class DaemonClient {
   absl::StatusOr<report::StepTable> GetSteps(const std::string& id);
   absl::StatusOr<report::MemoryTimeline> GetMemory(const std::string& id,
                                                    const report::MemoryOptions& options);
+  absl::StatusOr<report::KernelTable> GetKernels(const std::string& id,
+                                                 const report::KernelOptions& options);
+  absl::StatusOr<report::CopyTable> GetCopies(const std::string& id);
+  absl::StatusOr<report::SyncTable> GetSyncs(const std::string& id);
+  absl::StatusOr<report::IdleTable> GetIdle(const std::string& id);
 
   // Ends the calls in flight, and all later ones but CancelCapture(), as CANCELLED.
   void Abort();

@@ -229,10 +229,21 @@ report::OpTable FromProto(v1::GetOperatorsResponse message) {
   report::OpTable table;
   table.rows.reserve(static_cast<size_t>(message.rows_size()));
   for (v1::OperatorRow& row : *message.mutable_rows()) {
-    table.rows.push_back({std::move(*row.mutable_name()), row.step(), row.calls(),
-                          row.self_cpu_ns(), row.cpu_total_ns(), row.min_ns(), row.max_ns()});
+    table.rows.push_back({.name = std::move(*row.mutable_name()),
+                          .step = row.step(),
+                          .calls = row.calls(),
+                          .self_cpu_ns = row.self_cpu_ns(),
+                          .cpu_total_ns = row.cpu_total_ns(),
+                          .min_ns = row.min_ns(),
+                          .max_ns = row.max_ns(),
+                          .self_device_ns = row.self_device_ns(),
+                          .device_total_ns = row.device_total_ns(),
+                          .busy_device_ns = row.busy_device_ns()});
   }
   table.self_cpu_total_ns = message.self_cpu_total_ns();
+  table.has_device = message.has_device();
+  table.self_device_total_ns = message.self_device_total_ns();
+  table.unattributed_device_ns = message.unattributed_device_ns();
   table.row_count = message.row_count();
   return table;
 }

@@ -23,10 +23,16 @@ NodeInfo FromProto(const v1::Node& message);
 report::OpTable FromProto(v1::GetOperatorsResponse message);
 report::StepTable FromProto(const v1::GetStepsResponse& message);
 report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message);
+// These four in from_proto_gpu_reports.cc.
+report::KernelTable FromProto(v1::GetKernelsResponse message);
+report::CopyTable FromProto(v1::GetCopiesResponse message);
+report::SyncTable FromProto(v1::GetSyncsResponse message);
+report::IdleTable FromProto(const v1::GetIdleResponse& message);
 
 v1::GpuSpec ToProto(const GpuSpec& spec);
 v1::CaptureSpec ToProto(const CaptureSpec& spec);
 v1::GetOperatorsRequest ToProto(const report::OpOptions& options);
+v1::GetKernelsRequest ToProto(const report::KernelOptions& options);
 v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter);
 v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format);
 

@@ -36,7 +36,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderOps(table, options.by_step, invocation.style()));
+    invocation.Print(RenderOps(source->view(), table, options.by_step, invocation.style()));
   }
   return 0;
 }
@@ -44,33 +44,39 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command OpsCommand() {
-  return {.name = "ops",
-          .summary = "Show the operator table: calls, self and total CPU time",
-          .arguments = "ID|FILE.profd",
-          .description =
-              "Shows what ran, by name, with the definitions of torch.profiler: CPU total is the "
-              "time from begin to end, summed over calls; self CPU is that less the time of the "
-              "ranges directly inside, on the same thread.",
-          .flags = {{.name = "sort",
-                     .value_name = "KEY",
-                     .help = "Order rows by self_cpu (default), cpu_total, calls, average, max or "
-                             "name",
-                     .completes = Completes::kChoice,
-                     .choices = {"self_cpu", "cpu_total", "calls", "average", "max", "name"}},
-                    {.name = "limit",
-                     .value_name = "N",
-                     .help = "At most N rows; 0 is all (default: 50, all with --json)"},
-                    {.name = "by-step", .help = "One row for each name and step"},
-                    {.name = "step",
-                     .value_name = "K",
-                     .help = "Only ranges that begin inside step K"}},
-          .examples = {{"profctl ops 01J9ZK", "Where the time went"},
-                       {"profctl ops run.profd --sort cpu_total --step 120",
-                        "One step of a fetched capture"}},
-          .min_arguments = 1,
-          .max_arguments = 1,
-          .completes = Completes::kCapture,
-          .run = &Run};
+  return {
+      .name = "ops",
+      .summary = "Show the operator table: calls, self and total time on CPU and GPU",
+      .arguments = "ID|FILE.profd",
+      .description =
+          "Shows what ran, by name, with the definitions of torch.profiler: CPU total is the "
+          "time from begin to end, summed over calls; self CPU is that less the time of the "
+          "ranges and CUDA calls directly inside, on the same thread. Self CUDA is what ran on "
+          "GPUs "
+          "for the row itself, whenever it ran, CUDA total that and what its children launched; "
+          "work of several streams counts as often as it ran. CUDA busy counts every moment "
+          "once.",
+      .flags = {{.name = "sort",
+                 .value_name = "KEY",
+                 .help = "Order rows by self_cpu (default), cpu_total, calls, average, max, "
+                         "name, self_device, device_total or busy_device",
+                 .completes = Completes::kChoice,
+                 .choices = {"self_cpu", "cpu_total", "calls", "average", "max", "name",
+                             "self_device", "device_total", "busy_device"}},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "At most N rows; 0 is all (default: 50, all with --json)"},
+                {.name = "by-step", .help = "One row for each name and step"},
+                {.name = "step",
+                 .value_name = "K",
+                 .help = "Only ranges that begin inside step K"}},
+      .examples = {{"profctl ops 01J9ZK", "Where the time went"},
+                   {"profctl ops run.profd --sort cpu_total --step 120",
+                    "One step of a fetched capture"}},
+      .min_arguments = 1,
+      .max_arguments = 1,
+      .completes = Completes::kCapture,
+      .run = &Run};
 }
 
 }  // namespace profd::cli

@@ -245,6 +245,7 @@ void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json) {
   json.Field("quality", view.quality);
   json.Field("event_count", view.record.event_count);
   json.Field("dropped_event_count", view.dropped_event_count);
+  json.Field("simulated", view.record.gpu.simulated);
 }
 
 std::string RenderCapture(const CaptureView& view, const Style& style) {
@@ -280,8 +281,9 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
 }
 
 std::string RenderReportHeader(const CaptureView& view, const Style& style) {
-  const std::string title = StrCat("Capture ", view.record.id, "  ", view.state, "  pid ",
-                                   view.record.target.pid, "  ", Covered(view));
+  const std::string title =
+      StrCat("Capture ", view.record.id, "  ", view.state, "  pid ", view.record.target.pid, "  ",
+             Covered(view), view.record.gpu.simulated ? "  simulated GPU" : "");
   return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 300)), "\n",
                 RenderQuality(view, style));
 }

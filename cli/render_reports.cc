@@ -9,14 +9,21 @@
 
 namespace profd::cli {
 
-std::string RenderOps(const report::OpTable& table, bool by_step, const Style& style) {
+std::string RenderOps(const CaptureView& view, const report::OpTable& table, bool by_step,
+                      const Style& style) {
   std::vector<Column> columns = {{.title = "Name", .right = false, .flexible = true},
-                                 {.title = "Self CPU %", .drop_order = 2},
+                                 {.title = "Self CPU %", .drop_order = 4},
                                  {.title = "Self CPU"},
-                                 {.title = "CPU total %", .drop_order = 3},
-                                 {.title = "CPU total", .drop_order = 1},
-                                 {.title = "CPU time avg", .drop_order = 4},
+                                 {.title = "CPU total %", .drop_order = 6},
+                                 {.title = "CPU total", .drop_order = 2},
+                                 {.title = "CPU time avg", .drop_order = 7},
                                  {.title = "# of Calls"}};
+  if (table.has_device) {
+    columns.insert(columns.end() - 1, {{.title = "Self CUDA"},
+                                       {.title = "Self CUDA %", .drop_order = 5},
+                                       {.title = "CUDA total", .drop_order = 1},
+                                       {.title = "CUDA busy", .drop_order = 3}});
+  }
   if (by_step) columns.insert(columns.begin() + 1, {.title = "Step"});
   Table out(std::move(columns));
   for (const report::OpRow& row : table.rows) {
@@ -27,6 +34,11 @@ std::string RenderOps(const report::OpTable& table, bool by_step, const Style& s
                                       FormatNs(row.cpu_total_ns),
                                       FormatNs(row.calls > 0 ? row.cpu_total_ns / row.calls : 0),
                                       FormatCount(row.calls)};
+    if (table.has_device) {
+      cells.insert(cells.end() - 1, {FormatNs(row.self_device_ns),
+                                     FormatPercent(row.self_device_ns, table.self_device_total_ns),
+                                     FormatNs(row.device_total_ns), FormatNs(row.busy_device_ns)});
+    }
     if (by_step) {
       cells.insert(cells.begin() + 1, row.step < 0 ? std::string("-") : StrCat(row.step));
     }
@@ -43,6 +55,15 @@ std::string RenderOps(const report::OpTable& table, bool by_step, const Style& s
               ": --limit 0)\n");
   }
   StrAppend(&text, "Self CPU time total: ", FormatNs(table.self_cpu_total_ns), "\n");
+  if (table.has_device) {
+    StrAppend(&text, "Self CUDA time total: ", FormatNs(table.self_device_total_ns),
+              view.record.gpu.simulated ? " (simulated)" : "");
+    if (table.unattributed_device_ns > 0) {
+      StrAppend(&text, ", of which ", FormatNs(table.unattributed_device_ns),
+                " launched outside any range or by no call in the capture");
+    }
+    StrAppend(&text, "\n");
+  }
   return text;
 }
 
@@ -51,6 +72,9 @@ void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by
   json.BeginObject();
   WriteReportHeaderJson(view, json);
   json.Field("self_cpu_total_ns", table.self_cpu_total_ns);
+  json.Field("has_device", table.has_device);
+  json.Field("self_device_total_ns", table.self_device_total_ns);
+  json.Field("unattributed_device_ns", table.unattributed_device_ns);
   json.Field("row_count", table.row_count);
   json.Key("rows").BeginArray();
   for (const report::OpRow& row : table.rows) {
@@ -63,6 +87,9 @@ void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by
     json.Field("cpu_time_avg_ns", row.calls > 0 ? row.cpu_total_ns / row.calls : 0);
     json.Field("min_ns", row.min_ns);
     json.Field("max_ns", row.max_ns);
+    json.Field("self_device_ns", row.self_device_ns);
+    json.Field("device_total_ns", row.device_total_ns);
+    json.Field("busy_device_ns", row.busy_device_ns);
     json.EndObject();
   }
   json.EndArray();

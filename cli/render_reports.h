@@ -12,8 +12,10 @@
 
 namespace profd::cli {
 
-// The columns of torch.profiler's table, and its footer. `by_step` adds a column.
-std::string RenderOps(const report::OpTable& table, bool by_step, const Style& style);
+// The columns of torch.profiler's table, and its footers: those of the GPU only where there was
+// one, and beside them how long a GPU was busy with the row's work. `by_step` adds a column.
+std::string RenderOps(const CaptureView& view, const report::OpTable& table, bool by_step,
+                      const Style& style);
 void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by_step,
                   JsonWriter& json);
 

@@ -236,6 +236,68 @@ TEST_F(CommandsTest, CapturesSendsItsFilters) {
   EXPECT_THAT(Run({"captures"}).out, HasSubstr("No captures match"));
 }
 
+TEST_F(CommandsTest, KernelsPassesItsOptionsAndPeopleGetFewerRows) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  Run({"kernels", "01J", "--sort", "mean", "--step", "12"});
+  RunJson({"kernels", "01J"});
+  RunJson({"kernels", "01J", "--limit", "3"});
+  const auto calls = profd_.kernel_calls();
+  ASSERT_THAT(calls, SizeIs(3));
+  EXPECT_EQ(calls[0].capture(), "captures/" + TestId(1));
+  EXPECT_EQ(calls[0].sort(), v1::GetKernelsRequest::MEAN);
+  EXPECT_EQ(calls[0].step(), 12);
+  EXPECT_EQ(calls[0].limit(), 50);
+  EXPECT_FALSE(calls[1].has_step());
+  EXPECT_EQ(calls[1].limit(), 0);
+  EXPECT_EQ(calls[2].limit(), 3);
+  EXPECT_EQ(Run({"kernels", "01J", "--sort", "colour"}).exit_code, 2);
+}
+
+TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  v1::KernelRow& kernel = *profd_.kernels.add_rows();
+  kernel.set_name("_Z1kPf");
+  kernel.set_display_name("k(float*)");
+  kernel.add_grid(64);  // A daemon may send fewer than three.
+  kernel.set_occupancy(0.5);
+  kernel.set_op("aten::mm");
+  profd_.kernels.set_row_count(1);
+  profd_.kernels.set_busy_ns(77);
+  const auto kernels = RunJson({"kernels", "01J"});
+  EXPECT_EQ(kernels["rows"][0]["name"], "_Z1kPf");
+  EXPECT_EQ(kernels["rows"][0]["grid"][0], 64);
+  EXPECT_EQ(kernels["rows"][0]["occupancy"], 0.5);
+  EXPECT_EQ(kernels["busy_ns"], 77);
+  EXPECT_EQ(kernels["simulated"], false);
+  EXPECT_THAT(Run({"kernels", "01J"}).out, HasSubstr("k(float*)"));
+
+  v1::CopyRow& copy = *profd_.copies.add_rows();
+  copy.set_name("Memset (Device)");
+  copy.set_bytes(4096);
+  EXPECT_EQ(RunJson({"copies", "01J"})["rows"][0]["bytes"], 4096);
+  EXPECT_THAT(Run({"copies", "01J"}).out, HasSubstr("Memset (Device)"));
+
+  v1::SyncRow& sync = *profd_.syncs.add_rows();
+  sync.set_name("Stream Sync");
+  sync.set_api("cudaStreamSynchronize");
+  EXPECT_EQ(RunJson({"syncs", "01J"})["rows"][0]["api"], "cudaStreamSynchronize");
+  EXPECT_THAT(Run({"syncs", "01J"}).out, HasSubstr("Stream Sync"));
+
+  v1::IdleRow& idle = *profd_.idle.add_rows();
+  idle.set_step(-1);
+  idle.set_host_wait_ns(55);
+  profd_.idle.add_streams()->set_stream(7);
+  EXPECT_EQ(RunJson({"idle", "01J"})["rows"][0]["host_wait_ns"], 55);
+  EXPECT_EQ(RunJson({"idle", "01J"})["streams"][0]["stream"], 7);
+  EXPECT_THAT(Run({"idle", "01J"}).out, HasSubstr("Host wait"));
+
+  profd_.operators.set_has_device(true);
+  profd_.operators.set_self_device_total_ns(9);
+  profd_.operators.add_rows()->set_busy_device_ns(8);
+  EXPECT_EQ(RunJson({"ops", "01J"})["rows"][0]["busy_device_ns"], 8);
+  EXPECT_THAT(Run({"ops", "01J"}).out, HasSubstr("Self CUDA time total"));
+}
+
 TEST_F(CommandsTest, OpsPassesItsOptionsAndPeopleGetFewerRows) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   Run({"ops", "01J", "--sort", "cpu_total", "--by-step", "--step", "12"});

@@ -221,6 +221,30 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     *response = fake_.memory;
     return Answer(context, fake_.on_report);
   }
+  grpc::Status GetKernels(grpc::ServerContext* context, const v1::GetKernelsRequest* request,
+                          v1::GetKernelsResponse* response) override {
+    {
+      const absl::MutexLock lock(&mu_);
+      kernel_calls.push_back(*request);
+    }
+    *response = fake_.kernels;
+    return Answer(context, fake_.on_report);
+  }
+  grpc::Status GetCopies(grpc::ServerContext* context, const v1::GetCopiesRequest*,
+                         v1::GetCopiesResponse* response) override {
+    *response = fake_.copies;
+    return Answer(context, fake_.on_report);
+  }
+  grpc::Status GetSyncs(grpc::ServerContext* context, const v1::GetSyncsRequest*,
+                        v1::GetSyncsResponse* response) override {
+    *response = fake_.syncs;
+    return Answer(context, fake_.on_report);
+  }
+  grpc::Status GetIdle(grpc::ServerContext* context, const v1::GetIdleRequest*,
+                       v1::GetIdleResponse* response) override {
+    *response = fake_.idle;
+    return Answer(context, fake_.on_report);
+  }
   grpc::Status ExportTrace(grpc::ServerContext*, const v1::ExportTraceRequest* request,
                            grpc::ServerWriter<v1::ExportTraceResponse>* writer) override {
     {
@@ -244,6 +268,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   std::vector<v1::CreateCaptureGroupRequest> group_creates;
   std::vector<v1::ListCapturesRequest> lists;
   std::vector<v1::GetOperatorsRequest> operator_calls;
+  std::vector<v1::GetKernelsRequest> kernel_calls;
   std::vector<v1::ExportTraceRequest> exports;
 
  private:
@@ -352,6 +377,10 @@ std::vector<v1::ListCapturesRequest> FakeProfd::lists() {
 std::vector<v1::GetOperatorsRequest> FakeProfd::operator_calls() {
   const absl::MutexLock lock(&services_->mu_);
   return services_->operator_calls;
+}
+std::vector<v1::GetKernelsRequest> FakeProfd::kernel_calls() {
+  const absl::MutexLock lock(&services_->mu_);
+  return services_->kernel_calls;
 }
 std::vector<v1::ExportTraceRequest> FakeProfd::exports() {
   const absl::MutexLock lock(&services_->mu_);

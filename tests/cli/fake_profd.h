@@ -64,6 +64,10 @@ class FakeProfd {
   v1::GetOperatorsResponse operators;
   v1::GetStepsResponse steps;
   v1::GetMemoryTimelineResponse memory;
+  v1::GetKernelsResponse kernels;
+  v1::GetCopiesResponse copies;
+  v1::GetSyncsResponse syncs;
+  v1::GetIdleResponse idle;
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
   std::string file_bytes;
@@ -78,6 +82,7 @@ class FakeProfd {
   std::vector<v1::CreateCaptureGroupRequest> group_creates();
   std::vector<v1::ListCapturesRequest> lists();
   std::vector<v1::GetOperatorsRequest> operator_calls();
+  std::vector<v1::GetKernelsRequest> kernel_calls();
   std::vector<v1::ExportTraceRequest> exports();
 
  private:

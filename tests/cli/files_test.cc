@@ -157,7 +157,8 @@ TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
   EXPECT_EQ(OfflineJson({"ops", whole_, "--limit", "3"})["rows"].size(), 3);
   EXPECT_EQ(OfflineJson({"memory", whole_})["devices"].size(), 1);
   EXPECT_EQ(Offline({"ops", whole_, "--step", "99"}).exit_code, 2);
-  for (const std::string report : {"show", "ops", "steps", "memory"}) {
+  for (const std::string report :
+       {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle"}) {
     EXPECT_THAT(Offline({report, whole_}).out, HasSubstr("Quality A"));
   }
 }
@@ -201,7 +202,8 @@ TEST_F(FilesTest, WhatIsNoCaptureFailsAndSaysSo) {
   std::ofstream(Path("cut.profd")) << damaged;
   for (const std::string& file : {Path("text.profd"), Path("empty.profd"), Path("cut.profd"),
                                   Path("none.profd"), folder_.path().string()}) {
-    for (const std::string report : {"show", "ops", "steps", "memory"}) {
+    for (const std::string report :
+         {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle"}) {
       const RunResult result = Offline({report, file, "--json"});
       EXPECT_EQ(result.exit_code, 1) << report << " " << file;
       EXPECT_EQ(result.out, "");

@@ -169,7 +169,7 @@ report::OpTable TwoOps() {
 }
 
 TEST(RenderOpsTest, HasTheColumnsAndTheFooterOfTorch) {
-  const std::vector<std::string> lines = Squeezed(RenderOps(TwoOps(), false, Style{}));
+  const std::vector<std::string> lines = Squeezed(RenderOps(AView(), TwoOps(), false, Style{}));
   ASSERT_EQ(lines.size(), 5);
   EXPECT_EQ(lines[0], "Name Self CPU % Self CPU CPU total % CPU total CPU time avg # of Calls");
   EXPECT_EQ(lines[2], "aten::mm 75.00% 75.000us 90.00% 90.000us 30.000us 3");
@@ -180,13 +180,67 @@ TEST(RenderOpsTest, HasTheColumnsAndTheFooterOfTorch) {
 TEST(RenderOpsTest, RowsThatALimitLeftOutAreCounted) {
   report::OpTable table = TwoOps();
   table.row_count = 1002;
-  EXPECT_THAT(RenderOps(table, false, Style{}), HasSubstr("1,000 more rows"));
+  EXPECT_THAT(RenderOps(AView(), table, false, Style{}), HasSubstr("1,000 more rows"));
 }
 
 TEST(RenderOpsTest, WithoutRangesItSaysHowToGetSome) {
-  const std::string text = RenderOps({}, false, Style{});
+  const std::string text = RenderOps(AView(), {}, false, Style{});
   EXPECT_THAT(text, HasSubstr("Self CPU"));
   EXPECT_THAT(text, HasSubstr("annotate"));
+}
+
+report::OpTable TwoOpsOfAGpu() {
+  report::OpTable table = TwoOps();
+  table.has_device = true;
+  table.self_device_total_ns = 400'000;
+  table.unattributed_device_ns = 100'000;
+  table.rows[0].self_device_ns = 200'000;
+  table.rows[0].device_total_ns = 300'000;
+  table.rows[0].busy_device_ns = 250'000;
+  return table;
+}
+
+TEST(RenderOpsTest, GpuColumnsAreThereWhereThereWasAGpu) {
+  CaptureView view = AView();
+  const std::vector<std::string> lines = Squeezed(RenderOps(view, TwoOpsOfAGpu(), false, Style{}));
+  ASSERT_EQ(lines.size(), 6);
+  EXPECT_EQ(lines[0],
+            "Name Self CPU % Self CPU CPU total % CPU total CPU time avg Self CUDA Self CUDA % "
+            "CUDA total CUDA busy # of Calls");
+  EXPECT_EQ(lines[2],
+            "aten::mm 75.00% 75.000us 90.00% 90.000us 30.000us 200.000us 50.00% 300.000us "
+            "250.000us 3");
+  EXPECT_EQ(lines[5],
+            "Self CUDA time total: 400.000us, of which 100.000us launched outside any range or by "
+            "no call in the capture");
+  view.record.gpu.simulated = true;
+  EXPECT_THAT(RenderOps(view, TwoOpsOfAGpu(), false, Style{}),
+              HasSubstr("Self CUDA time total: 400.000us (simulated)"));
+}
+
+TEST(OpsJsonTest, DeviceTimesAreFields) {
+  JsonWriter json;
+  WriteOpsJson(AView(), TwoOpsOfAGpu(), false, json);
+  const auto parsed = nlohmann::json::parse(json.TakeLine());
+  EXPECT_EQ(parsed["rows"][0]["self_device_ns"], 200'000);
+  EXPECT_EQ(parsed["rows"][0]["device_total_ns"], 300'000);
+  EXPECT_EQ(parsed["rows"][0]["busy_device_ns"], 250'000);
+  EXPECT_EQ(parsed["self_device_total_ns"], 400'000);
+  EXPECT_EQ(parsed["unattributed_device_ns"], 100'000);
+  EXPECT_EQ(parsed["has_device"], true);
+  EXPECT_EQ(parsed["simulated"], false);
+}
+
+TEST(ReportHeaderTest, ASimulatedGpuIsCalledSo) {
+  CaptureView view = AView();
+  EXPECT_THAT(RenderReportHeader(view, Style{}), Not(HasSubstr("simulated")));
+  view.record.gpu.simulated = true;
+  EXPECT_THAT(RenderReportHeader(view, Style{}), HasSubstr("simulated GPU"));
+  JsonWriter json;
+  json.BeginObject();
+  WriteReportHeaderJson(view, json);
+  json.EndObject();
+  EXPECT_EQ(nlohmann::json::parse(json.TakeLine())["simulated"], true);
 }
 
 TEST(OpsJsonTest, NamesAreWholeAndNumbersAreNumbers) {

@@ -1,0 +1,54 @@
+#include <limits>
+
+#include "cli/capture_source.h"
+#include "cli/command.h"
+#include "cli/render_capture.h"
+#include "cli/render_gpu.h"
+#include "daemon/base/status_macros.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kRowsForPeople = 50;
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
+                   invocation.flags().Int("limit", 0, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
+                   OpenCaptureSource(invocation, invocation.arguments().front()));
+  ASSIGN_OR_RETURN(const report::IdleTable table, source->Idle());
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteIdleJson(source->view(), table, limit.value_or(0), json);
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
+    invocation.Print(RenderIdle(table, limit.value_or(kRowsForPeople), invocation.style()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command IdleCommand() {
+  return {.name = "idle",
+          .summary = "Show what each GPU did in each step, and why it did nothing",
+          .arguments = "ID|FILE.profd",
+          .description =
+              "Shows, for the whole capture and for each step, how long each GPU was busy, with "
+              "what, and why it was idle. Idle time before a kernel, copy or memset is host wait "
+              "if that was launched only after what ran before it had ended; else kernel wait if "
+              "it is shorter than 30 us; else other. Communication (NCCL) and copies are exposed "
+              "while no computing kernel, or no kernel at all, ran beside them. Then the same gaps "
+              "by stream, each stream by itself.",
+          .flags = {{.name = "limit",
+                     .value_name = "N",
+                     .help = "At most N rows; 0 is all (default: 50, all with --json)"}},
+          .examples = {{"profctl idle 01J9ZK", "Whether the GPU waits for the program"}},
+          .min_arguments = 1,
+          .max_arguments = 1,
+          .completes = Completes::kCapture,
+          .run = &Run};
+}
+
+}  // namespace profd::cli

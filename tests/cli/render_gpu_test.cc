@@ -1,0 +1,286 @@
+// Tables and JSON of the reports on the GPU: what they say, not how wide they are.
+#include "cli/render_gpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace profd::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> Squeezed(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else if (c != ' ' || (!lines.back().empty() && lines.back().back() != ' ')) {
+      lines.back().push_back(c);
+    }
+  }
+  lines.pop_back();
+  return lines;
+}
+
+template <typename Write>
+nlohmann::json JsonOf(Write write) {
+  JsonWriter json;
+  write(json);
+  return nlohmann::json::parse(json.TakeLine());
+}
+
+CaptureView SimulatedView() {
+  CaptureRecord record;
+  record.id = "01J00000000000000000000001";
+  record.gpu.simulated = true;
+  return ViewOf(record, {});
+}
+
+// ---- kernels ----
+
+report::KernelTable TwoKernels() {
+  report::KernelTable table;
+  table.rows = {{.name = "_Z4gemmPf",
+                 .display_name = "gemm(float*)",
+                 .count = 2,
+                 .total_ns = 30'000,
+                 .mean_ns = 15'000,
+                 .min_ns = 10'000,
+                 .p50_ns = 10'000,
+                 .p95_ns = 20'000,
+                 .max_ns = 20'000,
+                 .share = 0.75,
+                 .grid = {132, 2, 1},
+                 .block = {256, 1, 1},
+                 .registers_per_thread = 128,
+                 .static_shared_bytes = 1024,
+                 .dynamic_shared_bytes = 1024,
+                 .local_bytes_per_thread = 8,
+                 .configuration_count = 1,
+                 .occupancy = 0.25,
+                 .occupancy_limit = "registers",
+                 .mean_launch_latency_ns = 5'000,
+                 .mean_queue_ns = 1'000,
+                 .uses_tensor_cores = true,
+                 .op = "aten::mm"},
+                {.name = "add",
+                 .display_name = "add",
+                 .count = 1,
+                 .total_ns = 10'000,
+                 .mean_ns = 10'000,
+                 .min_ns = 10'000,
+                 .p50_ns = 10'000,
+                 .p95_ns = 10'000,
+                 .max_ns = 10'000,
+                 .share = 0.25,
+                 .grid = {1, 1, 4},
+                 .block = {32, 1, 1},
+                 .orphan_count = 1}};
+  table.row_count = 2;
+  table.kernel_count = 3;
+  table.total_ns = 40'000;
+  table.busy_ns = 39'000;
+  table.kernel_busy_ns = 35'000;
+  return table;
+}
+
+TEST(RenderKernelsTest, OneLineEachAndTheTotals) {
+  const std::vector<std::string> lines = Squeezed(RenderKernels(TwoKernels(), Style{}));
+  ASSERT_EQ(lines.size(), 6);
+  EXPECT_EQ(lines[0],
+            "Kernel Total % Count Mean p50 p95 Max Latency Queue Grid Block Registers Shared "
+            "Occupancy Tensor Op");
+  EXPECT_EQ(lines[2],
+            "gemm(float*) 30.000us 75.00% 2 15.000us 10.000us 20.000us 20.000us 5.000us 1.000us "
+            "132x2 256 128 2.00 KiB 25% registers yes aten::mm");
+  EXPECT_EQ(lines[3],
+            "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B - - -");
+  EXPECT_EQ(lines[4], "3 kernels, 40.000us; GPU busy 39.000us, with kernels 35.000us");
+  EXPECT_EQ(lines[5], "1 kernel was launched by no call in the capture");
+}
+
+TEST(RenderKernelsTest, WhatIsInNoRowIsSaid) {
+  report::KernelTable table = TwoKernels();
+  table.row_count = 1002;
+  table.graph_launch_count = 3;
+  table.graph_launch_ns = 7'000;
+  const std::string text = RenderKernels(table, Style{});
+  EXPECT_THAT(text, HasSubstr("1,000 more rows"));
+  EXPECT_THAT(text, HasSubstr("3 CUDA graphs took 7.000us"));
+  EXPECT_THAT(RenderKernels({}, Style{}), HasSubstr("No kernels were recorded"));
+}
+
+TEST(RenderKernelsTest, ANarrowTerminalKeepsTheKernelAndItsTime) {
+  Style narrow;
+  narrow.is_terminal = true;
+  narrow.width = 60;
+  const std::vector<std::string> lines = Squeezed(RenderKernels(TwoKernels(), narrow));
+  EXPECT_THAT(lines[0], HasSubstr("Kernel Total % Count"));
+  EXPECT_THAT(lines[0], Not(HasSubstr("Shared")));
+}
+
+TEST(KernelsJsonTest, HasEveryField) {
+  const nlohmann::json parsed =
+      JsonOf([](JsonWriter& json) { WriteKernelsJson(SimulatedView(), TwoKernels(), json); });
+  EXPECT_EQ(parsed["simulated"], true);
+  EXPECT_EQ(parsed["busy_ns"], 39'000);
+  EXPECT_EQ(parsed["total_ns"], 40'000);
+  const nlohmann::json& row = parsed["rows"][0];
+  EXPECT_EQ(row["name"], "_Z4gemmPf");
+  EXPECT_EQ(row["display_name"], "gemm(float*)");
+  EXPECT_EQ(row["count"], 2);
+  EXPECT_EQ(row["total_ns"], 30'000);
+  EXPECT_EQ(row["mean_ns"], 15'000);
+  EXPECT_EQ(row["p50_ns"], 10'000);
+  EXPECT_EQ(row["p95_ns"], 20'000);
+  EXPECT_EQ(row["max_ns"], 20'000);
+  EXPECT_EQ(row["op"], "aten::mm");
+  EXPECT_EQ(row["grid"], nlohmann::json({132, 2, 1}));
+  EXPECT_EQ(row["occupancy"], 0.25);
+  EXPECT_EQ(row["uses_tensor_cores"], true);
+  EXPECT_EQ(parsed["rows"][1]["occupancy"], -1);
+  EXPECT_EQ(parsed["rows"][1]["mean_queue_ns"], -1);
+}
+
+// ---- copies ----
+
+report::CopyTable TwoCopies() {
+  report::CopyTable table;
+  table.rows = {{.name = "Memcpy HtoD (Pinned -> Device)",
+                 .count = 2,
+                 .total_ns = 2'000,
+                 .mean_ns = 1'000,
+                 .p50_ns = 900,
+                 .p95_ns = 1'100,
+                 .max_ns = 1'100,
+                 .bytes = 50'000,
+                 .min_bytes = 10'000,
+                 .max_bytes = 40'000,
+                 .bandwidth_gb_per_s = 25,
+                 .async_count = 1,
+                 .op = "load"},
+                {.name = "Memset (Device)", .count = 1, .total_ns = 100, .mean_ns = 100}};
+  table.total_ns = 2'100;
+  table.busy_ns = 2'050;
+  return table;
+}
+
+TEST(RenderCopiesTest, OneLineEachAndTheTotals) {
+  const std::vector<std::string> lines = Squeezed(RenderCopies(TwoCopies(), 0, Style{}));
+  EXPECT_THAT(lines,
+              ElementsAre("Copy Total Count Mean p50 p95 Max Bytes GB/s Async Op", HasSubstr("---"),
+                          "Memcpy HtoD (Pinned -> Device) 2.000us 2 1.000us 0.900us 1.100us "
+                          "1.100us 48.8 KiB 25.00 1 load",
+                          "Memset (Device) 0.100us 1 0.100us 0.000us 0.000us 0.000us 0 B 0.00 0 -",
+                          "Total 2.100us; a copy or memset ran for 2.050us"));
+  EXPECT_THAT(RenderCopies(TwoCopies(), 1, Style{}), HasSubstr("(1 more row"));
+  EXPECT_THAT(RenderCopies({}, 1, Style{}), HasSubstr("No copies"));
+}
+
+TEST(CopiesJsonTest, RowsUpToTheLimit) {
+  const nlohmann::json parsed =
+      JsonOf([](JsonWriter& json) { WriteCopiesJson(SimulatedView(), TwoCopies(), 1, json); });
+  EXPECT_EQ(parsed["simulated"], true);
+  EXPECT_EQ(parsed["busy_ns"], 2'050);
+  EXPECT_EQ(parsed["row_count"], 2);
+  ASSERT_EQ(parsed["rows"].size(), 1);
+  EXPECT_EQ(parsed["rows"][0]["bytes"], 50'000);
+  EXPECT_EQ(parsed["rows"][0]["bandwidth_gb_per_s"], 25.0);
+  EXPECT_EQ(parsed["rows"][0]["async_count"], 1);
+}
+
+// ---- syncs ----
+
+report::SyncTable TwoSyncs() {
+  report::SyncTable table;
+  table.rows = {{.name = "Stream Sync",
+                 .api = "cudaStreamSynchronize",
+                 .op = "loss.item",
+                 .count = 2,
+                 .total_ns = 3'000,
+                 .mean_ns = 1'500,
+                 .max_ns = 2'000},
+                {.name = "Sync 9", .count = 1, .total_ns = 5, .mean_ns = 5, .max_ns = 5}};
+  table.total_ns = 3'005;
+  return table;
+}
+
+TEST(RenderSyncsTest, OneLineEachAndTheTotal) {
+  EXPECT_THAT(Squeezed(RenderSyncs(TwoSyncs(), 0, Style{})),
+              ElementsAre("Wait Call Op Total Count Mean Max", HasSubstr("---"),
+                          "Stream Sync cudaStreamSynchronize loss.item 3.000us 2 1.500us 2.000us",
+                          "Sync 9 - - 0.005us 1 0.005us 0.005us", "Total 3.005us"));
+  EXPECT_THAT(RenderSyncs({}, 0, Style{}), HasSubstr("No waits"));
+}
+
+TEST(SyncsJsonTest, SaysWhoCalled) {
+  const nlohmann::json parsed =
+      JsonOf([](JsonWriter& json) { WriteSyncsJson(SimulatedView(), TwoSyncs(), 0, json); });
+  EXPECT_EQ(parsed["simulated"], true);
+  EXPECT_EQ(parsed["rows"].size(), 2);
+  EXPECT_EQ(parsed["rows"][0]["api"], "cudaStreamSynchronize");
+  EXPECT_EQ(parsed["rows"][0]["op"], "loss.item");
+  EXPECT_EQ(parsed["rows"][1]["op"], "");
+}
+
+// ---- idle time ----
+
+report::IdleTable OneDevice() {
+  report::IdleTable table;
+  table.rows = {{.step = -1, .device = 1, .duration_ns = 200'000, .busy_ns = 50'000},
+                {.step = 7,
+                 .device = 1,
+                 .duration_ns = 100'000,
+                 .busy_ns = 25'000,
+                 .compute_ns = 20'000,
+                 .communication_ns = 4'000,
+                 .exposed_communication_ns = 3'000,
+                 .copy_ns = 2'000,
+                 .exposed_copy_ns = 1'000,
+                 .idle_ns = 75'000,
+                 .host_wait_ns = 60'000,
+                 .kernel_wait_ns = 10'000,
+                 .other_ns = 5'000}};
+  table.streams = {{.device = 1,
+                    .context = 2,
+                    .stream = 7,
+                    .activity_count = 4,
+                    .busy_ns = 20'000,
+                    .gap_count = 3,
+                    .idle_ns = 6'000,
+                    .host_wait_ns = 1'000,
+                    .kernel_wait_ns = 2'000,
+                    .other_ns = 3'000}};
+  return table;
+}
+
+TEST(RenderIdleTest, StepsThenStreams) {
+  EXPECT_THAT(
+      Squeezed(RenderIdle(OneDevice(), 0, Style{})),
+      ElementsAre("GPU Step Duration Busy Busy % Compute Comm exposed Copies exposed Idle Host "
+                  "wait Kernel wait Other",
+                  HasSubstr("---"), HasSubstr("1 all 200.000us 50.000us 25.00%"),
+                  "1 7 100.000us 25.000us 25.00% 20.000us 4.000us 3.000us 2.000us 1.000us "
+                  "75.000us 60.000us 10.000us 5.000us",
+                  "", "GPU Stream Ran Busy Gaps Idle Host wait Kernel wait Other", HasSubstr("---"),
+                  "1 7 4 20.000us 3 6.000us 1.000us 2.000us 3.000us"));
+  EXPECT_THAT(RenderIdle(OneDevice(), 1, Style{}), HasSubstr("(1 more row"));
+  EXPECT_THAT(RenderIdle({}, 0, Style{}), HasSubstr("No GPU work"));
+}
+
+TEST(IdleJsonTest, TheWholeIsStepMinusOne) {
+  const nlohmann::json parsed =
+      JsonOf([](JsonWriter& json) { WriteIdleJson(SimulatedView(), OneDevice(), 0, json); });
+  EXPECT_EQ(parsed["simulated"], true);
+  EXPECT_EQ(parsed["rows"][0]["step"], -1);
+  EXPECT_EQ(parsed["rows"][1]["host_wait_ns"], 60'000);
+  EXPECT_EQ(parsed["rows"][1]["exposed_communication_ns"], 3'000);
+  EXPECT_EQ(parsed["streams"][0]["gap_count"], 3);
+}
+
+}  // namespace
+}  // namespace profd::cli
