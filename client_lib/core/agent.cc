@@ -247,10 +247,9 @@ Next CheckGpuArm(uint64_t now_ns) {
   if (now_ns < g_gpu.deadline_ns) return ReportArming(now_ns);
   char text[192];
   snprintf(text, sizeof(text),
-           "CUPTI did not answer within %llu s (%s); try again, with a longer limit if the node is "
+           "CUPTI did not answer within %.1f s (%s); try again, with a longer limit if the node is "
            "busy",
-           static_cast<unsigned long long>((now_ns - g_gpu.begin_ns) / (1000 * kNsPerMs)),
-           gpu_part::Stage());
+           static_cast<double>(now_ns - g_gpu.begin_ns) / 1e9, gpu_part::Stage());
   return FailGpuArm(wire::ArmFailedReason::kGpuTimeout, text);
 }
 

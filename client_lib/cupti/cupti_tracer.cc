@@ -23,8 +23,6 @@ constexpr uint32_t kFirstWithNames = 130000;
 constexpr uint32_t kFirstWithManySubscribers = 130200;
 constexpr int kFinalizeTimeoutMs = 2000;
 constexpr int kFinalizeGraceMs = 50;
-// Names of API functions have gaps in their numbers, but no larger ones.
-constexpr uint32_t kLargestApiGap = 64;
 
 void PauseMs(int ms) {
   const timespec pause{ms / 1000, (ms % 1000) * 1'000'000L};
@@ -202,14 +200,11 @@ void CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
   const auto switch_one =
       is_driver ? library_->ActivityEnableDriverApi : library_->ActivityEnableRuntimeApi;
   if (switch_one == nullptr) return;
-  uint32_t gap = 0;
-  for (uint32_t cbid = 1; cbid < kMaxApis && gap < kLargestApiGap; ++cbid) {
+  for (uint32_t cbid = 1; cbid < kMaxApis; ++cbid) {
     const char* name = nullptr;
-    ++gap;
     if (library_->GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
       continue;
     }
-    gap = 0;
     if (KeepsApi(api_filter(), is_driver, name) == kept) switch_one(cbid, on ? 1 : 0);
   }
 }

@@ -622,7 +622,10 @@ void LeaveSession() {
 }
 
 bool IsStuck() {
-  return g_is_running.load(std::memory_order_acquire) && g_given_up.load(std::memory_order_relaxed);
+  // Read first: the thread may begin with something else at any time.
+  const uint64_t stage_begin_ns = g_tracer.stage_begin_ns();
+  return g_is_running.load(std::memory_order_acquire) &&
+         g_given_up.load(std::memory_order_relaxed) && NowNs() - stage_begin_ns > kStuckNs;
 }
 
 void ResetInChild() {

@@ -72,6 +72,13 @@ int MakeSealedMemfd(const char* name, uint64_t bytes) {
   return fd;
 }
 
+wire::ArmBody GpuArm(wire::GpuMode mode, uint32_t flags) {
+  return {.gpu_buffer_bytes = 16u << 20,
+          .gpu_mode = static_cast<uint32_t>(mode),
+          .flags = flags,
+          .gpu_arm_timeout_ms = 60'000};
+}
+
 wire::FireBody ByTime() { return {0, wire::kNextStep, 0, 0, 0, 1, 0}; }
 
 wire::FireBody Steps(uint64_t active, uint32_t warmup, uint32_t wait, uint32_t repeat,
@@ -87,6 +94,17 @@ uint64_t CaptureContents::CountRanges(const std::string& name) const {
 uint64_t CaptureContents::dropped() const {
   return std::accumulate(std::begin(drops), std::end(drops), uint64_t{0}) +
          std::accumulate(std::begin(warmup_drops), std::end(warmup_drops), uint64_t{0});
+}
+
+const wire::GpuStatusEvent& CaptureContents::gpu_status() const {
+  Require(!gpu_statuses.empty(), "no status of the GPU was written");
+  return gpu_statuses.back();
+}
+
+uint64_t CaptureContents::CountGpuEvents() const {
+  return api_calls.size() + kernels.size() + copies.size() + memsets.size() +
+         graph_launches.size() + syncs.size() + overheads.size() + cuda_events.size() +
+         device_memory.size();
 }
 
 std::vector<std::pair<uint16_t, std::string>> Frame::Fields(size_t body_bytes) const {
@@ -210,6 +228,61 @@ std::string FakeCapture::NameOf(uint32_t id) const {
   return {reinterpret_cast<const char*>(memory_ + offset + sizeof(entry)), entry.length_bytes};
 }
 
+template <typename Event>
+void FakeCapture::TakeNamed(const std::byte* record, uint32_t size,
+                            std::vector<CaptureContents::Named<Event>>* into) const {
+  const auto event = RecordAs<Event>(record, size);
+  into->push_back({NameOf(event.name_id), event});
+}
+
+bool FakeCapture::ReadGpuEvent(const wire::EventHeader& header, const std::byte* record,
+                               CaptureContents* into) const {
+  const uint32_t size = header.size_bytes;
+  switch (static_cast<wire::EventKind>(header.kind)) {
+    case wire::EventKind::kApiCall:
+      TakeNamed(record, size, &into->api_calls);
+      return true;
+    case wire::EventKind::kKernel:
+      TakeNamed(record, size, &into->kernels);
+      return true;
+    case wire::EventKind::kMemcpy:
+      into->copies.push_back(RecordAs<wire::MemcpyEvent>(record, size));
+      return true;
+    case wire::EventKind::kMemset:
+      into->memsets.push_back(RecordAs<wire::MemsetEvent>(record, size));
+      return true;
+    case wire::EventKind::kGraphLaunch:
+      into->graph_launches.push_back(RecordAs<wire::GraphLaunchEvent>(record, size));
+      return true;
+    case wire::EventKind::kSync:
+      into->syncs.push_back(RecordAs<wire::SyncEvent>(record, size));
+      return true;
+    case wire::EventKind::kOverhead:
+      into->overheads.push_back(RecordAs<wire::OverheadEvent>(record, size));
+      return true;
+    case wire::EventKind::kCudaEvent:
+      into->cuda_events.push_back(RecordAs<wire::CudaEventEvent>(record, size));
+      return true;
+    case wire::EventKind::kDeviceMemory:
+      into->device_memory.push_back(RecordAs<wire::DeviceMemoryEvent>(record, size));
+      return true;
+    case wire::EventKind::kDevice:
+      TakeNamed(record, size, &into->devices);
+      return true;
+    case wire::EventKind::kContext:
+      into->contexts.push_back(RecordAs<wire::ContextEvent>(record, size));
+      return true;
+    case wire::EventKind::kStream:
+      into->streams.push_back(RecordAs<wire::StreamEvent>(record, size));
+      return true;
+    case wire::EventKind::kGpuStatus:
+      into->gpu_statuses.push_back(RecordAs<wire::GpuStatusEvent>(record, size));
+      return true;
+    default:
+      return false;
+  }
+}
+
 void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
   const std::byte* start = memory_ + layout_.chunks_offset + uint64_t{index} * wire::kChunkBytes;
   const auto& chunk = *reinterpret_cast<const wire::ChunkHeader*>(start);
@@ -257,7 +330,7 @@ void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
         break;
       }
       default:
-        FailTest("a record of unknown kind");
+        Require(ReadGpuEvent(header, record, into), "a record of unknown kind");
     }
     at += header.size_bytes;
   }
@@ -347,6 +420,27 @@ std::unique_ptr<FakeCapture> FakeTarget::ArmByMarker(const std::string& step_mar
   return capture;
 }
 
+std::unique_ptr<FakeCapture> FakeTarget::SendArm(wire::ArmBody arm, uint64_t memory_bytes) {
+  auto capture = std::make_unique<FakeCapture>(*this, next_capture_++, memory_bytes);
+  arm.capture_number = capture->number();
+  arm.memory_bytes = memory_bytes;
+  arm.prefault_bytes = 2u << 20;
+  Send(wire::FrameType::kArm, arm, capture->fd());
+  return capture;
+}
+
+void FakeTarget::ExpectArmed(const FakeCapture& capture) {
+  const auto armed = Expect(wire::FrameType::kArmed).As<wire::ArmedBody>();
+  Require(armed.capture_number == capture.number(), "ARMED of another capture");
+}
+
+std::unique_ptr<FakeCapture> FakeTarget::ArmGpu(wire::GpuMode mode, uint32_t flags,
+                                                uint64_t memory_bytes) {
+  auto capture = SendArm(GpuArm(mode, flags), memory_bytes);
+  ExpectArmed(*capture);
+  return capture;
+}
+
 void FakeTarget::SendBytes(wire::FrameType type, const void* body, size_t body_bytes, int file) {
   std::vector<char> bytes(sizeof(wire::FrameHeader) + body_bytes);
   const wire::FrameHeader header{wire::kFrameMagic, static_cast<uint16_t>(type), 0,
@@ -395,6 +489,12 @@ Frame FakeTarget::Expect(wire::FrameType wanted) {
     Require(ReceiveFrame(&frame), "the target hung up");
     if (frame.type() == wire::FrameType::kMetadata) TakeFields(frame, 0);
     if (frame.type() == wanted) return frame;
+    if (frame.type() == wire::FrameType::kArming) {
+      for (const auto& [tag, text] : frame.Fields(sizeof(wire::ArmingBody))) {
+        arming_texts_.push_back(text);
+      }
+      continue;
+    }
     Require(frame.type() == wire::FrameType::kMetadata,
             "got a frame of type " + std::to_string(frame.header.type) + ", not " +
                 std::to_string(static_cast<int>(wanted)));

@@ -70,6 +70,27 @@ struct CaptureContents {
     uint64_t end_step;
   };
 
+  // A GPU event, with its name where it has one.
+  template <typename Event>
+  struct Named {
+    std::string name;
+    Event event;
+  };
+
+  std::vector<Named<wire::ApiCallEvent>> api_calls;
+  std::vector<Named<wire::KernelEvent>> kernels;
+  std::vector<wire::MemcpyEvent> copies;
+  std::vector<wire::MemsetEvent> memsets;
+  std::vector<wire::GraphLaunchEvent> graph_launches;
+  std::vector<wire::SyncEvent> syncs;
+  std::vector<wire::OverheadEvent> overheads;
+  std::vector<wire::CudaEventEvent> cuda_events;
+  std::vector<wire::DeviceMemoryEvent> device_memory;
+  std::vector<Named<wire::DeviceEvent>> devices;
+  std::vector<wire::ContextEvent> contexts;
+  std::vector<wire::StreamEvent> streams;
+  std::vector<wire::GpuStatusEvent> gpu_statuses;
+
   std::vector<Range> ranges;
   std::vector<Step> steps;
   std::vector<Instant> instants;
@@ -89,6 +110,10 @@ struct CaptureContents {
 
   uint64_t CountRanges(const std::string& name) const;
   uint64_t dropped() const;  // In and outside of windows.
+  // The last word on the GPU; the test fails without one.
+  const wire::GpuStatusEvent& gpu_status() const;
+  // GPU events but the descriptions of devices, contexts and streams.
+  uint64_t CountGpuEvents() const;
 };
 
 // A received frame.
@@ -146,6 +171,12 @@ class FakeCapture {
   struct Thread;
   std::string NameOf(uint32_t id) const;
   void ReadChunk(uint32_t index, CaptureContents* into) const;
+  template <typename Event>
+  void TakeNamed(const std::byte* record, uint32_t size,
+                 std::vector<CaptureContents::Named<Event>>* into) const;
+  // False: it is none.
+  bool ReadGpuEvent(const wire::EventHeader& header, const std::byte* record,
+                    CaptureContents* into) const;
 
   FakeTarget& target_;
   const uint64_t number_;
@@ -174,6 +205,17 @@ class FakeTarget {
   std::unique_ptr<FakeCapture> ArmByMarker(
       const std::string& step_marker, uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
 
+  // Sends an ARM of `arm`, in which number and memory are filled in; the answer is for
+  // ExpectArmed() or Expect(kArmFailed).
+  std::unique_ptr<FakeCapture> SendArm(wire::ArmBody arm,
+                                       uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
+  void ExpectArmed(const FakeCapture& capture);
+  // The same with a GPU part, armed.
+  std::unique_ptr<FakeCapture> ArmGpu(wire::GpuMode mode, uint32_t flags = 0,
+                                      uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
+  // What the target said in ARMING frames, in order.
+  const std::vector<std::string>& arming_texts() const { return arming_texts_; }
+
   // One frame with `body` behind its header, and `file` unless it is -1.
   void SendBytes(wire::FrameType type, const void* body, size_t body_bytes, int file = -1);
   template <typename Body>
@@ -182,7 +224,7 @@ class FakeTarget {
   }
   void SendRaw(const void* bytes, size_t size, int file = -1);
 
-  // The next frame, METADATA being taken in on the way unless it is what is `wanted`.
+  // The next frame, METADATA and ARMING being taken in on the way unless they are `wanted`.
   Frame Expect(wire::FrameType wanted);
   // Returns once the target has closed the connection; frames before that are dropped.
   void ExpectClosed();
@@ -205,6 +247,7 @@ class FakeTarget {
   wire::HelloBody hello_{};
   std::string library_version_;
   std::map<std::string, std::string> metadata_;
+  std::vector<std::string> arming_texts_;
   uint64_t next_capture_ = 1;
 };
 
@@ -236,6 +279,9 @@ class FakeDaemon {
 
 // A sealed memfd of `bytes` zero bytes.
 int MakeSealedMemfd(const char* name, uint64_t bytes);
+
+// ARM with a GPU part: 16 MiB for CUPTI's buffers.
+wire::ArmBody GpuArm(wire::GpuMode mode, uint32_t flags = 0);
 
 // Plans, for FakeCapture::Fire().
 wire::FireBody ByTime();

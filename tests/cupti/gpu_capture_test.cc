@@ -1,0 +1,355 @@
+// Captures of a GPU of software, from ARM to RELEASE: what is recorded, against the truth.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client_lib/cupti/cupti_abi.h"
+#include "tests/cupti/gpu_process.h"
+
+namespace profd::testing {
+namespace {
+
+using client::cupti::kKindConcurrentKernel;
+using client::cupti::kKindMemcpy;
+using client::cupti::kKindRuntime;
+using ::testing::HasSubstr;
+using wire::GpuMode;
+
+// Fires by time, runs `commands`, and returns what the capture holds.
+CaptureContents CaptureOf(GpuProcess& process, GpuMode mode, const std::string& commands,
+                          uint32_t flags = 0) {
+  auto capture = process.target().ArmGpu(mode, flags);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run(commands);
+  return capture->Finish();
+}
+
+uint64_t CountCalls(const CaptureContents& contents, const std::string& name) {
+  return static_cast<uint64_t>(std::count_if(contents.api_calls.begin(), contents.api_calls.end(),
+                                             [&](const auto& call) { return call.name == name; }));
+}
+
+// What was delivered is stored, or counted under one cause.
+void ExpectEveryRecordAccountedFor(const CaptureContents& contents) {
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  uint64_t lost = 0;
+  for (const auto cause : {wire::kGpuNoBuffer, wire::kGpuStale, wire::kGpuUntimed,
+                           wire::kGpuCorrupt, wire::kGpuUnknownKind, wire::kGpuOverCap,
+                           wire::kGpuNoChunk, wire::kGpuBeforeWindow, wire::kGpuFilteredApi}) {
+    lost += status.counts[cause];
+  }
+  const uint64_t described =
+      contents.devices.size() + contents.contexts.size() + contents.streams.size();
+  EXPECT_GE(status.counts[wire::kGpuRecords], lost + contents.CountGpuEvents());
+  // Devices that are described again are records, and no events.
+  EXPECT_LE(status.counts[wire::kGpuRecords], lost + contents.CountGpuEvents() + 2 * described);
+}
+
+class GpuVersionTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GpuVersionTest, KernelsAreStoredAsTheyWere) {
+  GpuProcess process({.version = GetParam()});
+  const CaptureContents contents =
+      CaptureOf(process, GpuMode::kDefault, "launch 200 5 gemm; copy 65536; memset 4096; sync");
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  EXPECT_EQ(status.flags, wire::kGpuStatusSimulated);
+  EXPECT_GT(status.cupti_version, 13u);
+  ASSERT_EQ(contents.kernels.size(), 200u);
+  EXPECT_EQ(CountCalls(contents, "cudaLaunchKernel"), 200u);
+  EXPECT_EQ(contents.copies.size(), 1u);
+  EXPECT_EQ(contents.memsets.size(), 1u);
+  EXPECT_GE(contents.syncs.size(), 1u);
+  std::map<uint32_t, Truth> by_correlation;
+  for (Truth& truth : process.TruthOf(kKindConcurrentKernel)) {
+    by_correlation[truth.record.correlation_id] = std::move(truth);
+  }
+  std::set<uint32_t> correlations;
+  for (const auto& call : contents.api_calls) correlations.insert(call.event.correlation);
+  for (const auto& kernel : contents.kernels) {
+    EXPECT_EQ(kernel.name, "gemm");
+    const Truth& truth = by_correlation[kernel.event.place.correlation];
+    EXPECT_EQ(kernel.event.place.stream, truth.record.stream);
+    EXPECT_EQ(kernel.event.place.device, truth.record.device);
+    EXPECT_EQ(kernel.event.grid[0], truth.record.grid[0]);
+    EXPECT_EQ(kernel.event.block[0], truth.record.block[0]);
+    EXPECT_TRUE(correlations.contains(kernel.event.place.correlation));
+  }
+  // The same clock: as much lies between the first and the last as there did.
+  const auto by_start = [](const auto& a, const auto& b) {
+    return a.event.start_ticks < b.event.start_ticks;
+  };
+  const auto [first, last] =
+      std::minmax_element(contents.kernels.begin(), contents.kernels.end(), by_start);
+  const auto& first_truth = by_correlation[first->event.place.correlation].record;
+  const auto& last_truth = by_correlation[last->event.place.correlation].record;
+  EXPECT_GT(last_truth.start_ns, first_truth.start_ns);
+  EXPECT_GT(last->event.start_ticks, first->event.start_ticks);
+  ExpectEveryRecordAccountedFor(contents);
+}
+
+TEST_P(GpuVersionTest, NoDriverCallOfARuntimeCallIsStoredAndOnesOfTheirOwnAre) {
+  GpuProcess process({.version = GetParam()});
+  const CaptureContents contents =
+      CaptureOf(process, GpuMode::kDefault, "launch 50 1; driver-launch 30; noise 20; sync");
+  EXPECT_EQ(CountCalls(contents, "cudaLaunchKernel"), 50u);
+  EXPECT_EQ(CountCalls(contents, "cuLaunchKernelEx"), 30u);
+  EXPECT_EQ(CountCalls(contents, "cuLaunchKernel"), 0u);
+  EXPECT_EQ(CountCalls(contents, "cudaGetDevice"), 0u);
+  EXPECT_EQ(CountCalls(contents, "cuCtxGetCurrent"), 0u);
+  EXPECT_EQ(contents.kernels.size(), 80u);
+  for (const auto& call : contents.api_calls) {
+    EXPECT_EQ(call.event.header.thread, static_cast<uint32_t>(process.child().pid()));
+    EXPECT_EQ((call.event.header.flags & wire::kGpuFlagDriverApi) != 0,
+              call.name.starts_with("cuLaunch"));
+  }
+  ExpectEveryRecordAccountedFor(contents);
+}
+
+TEST_P(GpuVersionTest, ASecondCaptureSeesOnlyItsOwn) {
+  GpuProcess process({.version = GetParam()});
+  CaptureOf(process, GpuMode::kDefault, "launch 10 1 first; sync");
+  const CaptureContents contents =
+      CaptureOf(process, GpuMode::kDefault, "launch 20 1 second; sync");
+  ASSERT_EQ(contents.kernels.size(), 20u);
+  for (const auto& kernel : contents.kernels) EXPECT_EQ(kernel.name, "second");
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, GpuVersionTest,
+                         ::testing::Values("11.2", "11.8", "12.4", "12.9", "13.0", "future"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
+
+// ---- Modes
+
+TEST(GpuModeTest, LightHasWorkOfTheGpuAndNoCalls) {
+  GpuProcess process;
+  const CaptureContents contents =
+      CaptureOf(process, GpuMode::kLight, "launch 10 1; copy 4096; graph 4; sync");
+  EXPECT_EQ(contents.kernels.size(), 10u);
+  EXPECT_EQ(contents.copies.size(), 1u);
+  EXPECT_EQ(contents.graph_launches.size(), 4u);
+  EXPECT_TRUE(contents.api_calls.empty());
+  EXPECT_TRUE(contents.syncs.empty());
+}
+
+TEST(GpuModeTest, DefaultHasAGraphAsOneAndFullItsNodes) {
+  GpuProcess process;
+  const CaptureContents most = CaptureOf(process, GpuMode::kDefault, "graph 4; sync");
+  EXPECT_EQ(most.graph_launches.size(), 4u);
+  EXPECT_TRUE(most.kernels.empty());
+  const CaptureContents full = CaptureOf(process, GpuMode::kFull, "graph 4; memory; events; sync");
+  EXPECT_TRUE(full.graph_launches.empty());
+  ASSERT_EQ(full.kernels.size(), 12u);
+  for (const auto& kernel : full.kernels) EXPECT_NE(kernel.event.graph_node_id, 0u);
+  EXPECT_GE(full.device_memory.size(), 4u);
+  EXPECT_GE(full.cuda_events.size(), 1u);
+}
+
+TEST(GpuModeTest, DevicesContextsAndStreamsAreDescribed) {
+  for (const char* version : {"11.8", "13.0"}) {
+    GpuProcess process({.version = version});
+    const CaptureContents contents = CaptureOf(process, GpuMode::kDefault, "launch 1 1; sync");
+    ASSERT_EQ(contents.devices.size(), 1u) << version;
+    EXPECT_FALSE(contents.devices[0].name.empty());
+    EXPECT_GT(contents.devices[0].event.sm_count, 0u);
+    ASSERT_GE(contents.contexts.size(), 1u);
+    EXPECT_EQ(contents.contexts[0].context, 1u);
+  }
+}
+
+TEST(GpuModeTest, OffTouchesNothing) {
+  GpuProcess process;
+  auto capture = process.target().Arm();
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("launch 10 1; sync");
+  EXPECT_EQ(process.CountThreads("profd-gpu"), 0);
+  const CaptureContents contents = capture->Finish();
+  EXPECT_TRUE(contents.gpu_statuses.empty());
+  EXPECT_EQ(contents.CountGpuEvents(), 0u);
+  const sgpu_stats_rec stats = process.Stats();
+  EXPECT_EQ(stats.cupti_calls, 0u);
+  EXPECT_EQ(stats.buffers_requested, 0u);
+}
+
+TEST(GpuModeTest, AfterACaptureNothingIsLeft) {
+  GpuProcess process;
+  CaptureOf(process, GpuMode::kDefault, "launch 100 1; sync");
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  const sgpu_stats_rec before = process.Stats();
+  EXPECT_EQ(before.subscribed, 0u);
+  EXPECT_EQ(before.enabled_kinds, 0u);
+  EXPECT_EQ(before.buffers_out, 0u);
+  process.Run("launch 100 1; sync; settle");
+  const sgpu_stats_rec after = process.Stats();
+  EXPECT_EQ(after.cupti_calls, before.cupti_calls);
+  EXPECT_EQ(after.buffers_requested, before.buffers_requested);
+}
+
+// ---- Steps
+
+TEST(GpuStepsTest, WorkOfTheStepsThatWereAskedForIsStoredAndNoneBefore) {
+  GpuProcess process;
+  process.Run("step 1");
+  auto capture = process.target().ArmGpu(GpuMode::kDefault);
+  capture->Fire(Steps(2, /*warmup=*/1));
+  capture->WaitPhase(wire::Phase::kWaiting);
+  process.Run("launch 5 1 before; step 1; launch 5 1 warmup; sync; step 1");
+  process.Run("launch 5 1 first; sync; step 1; launch 5 1 second; sync; step 1");
+  capture->WaitPhase(wire::Phase::kEnded);
+  const CaptureContents contents = capture->Finish();
+  std::map<std::string, int> kernels;
+  for (const auto& kernel : contents.kernels) ++kernels[kernel.name];
+  EXPECT_EQ(kernels, (std::map<std::string, int>{{"first", 5}, {"second", 5}}));
+  EXPECT_EQ(CountCalls(contents, "cudaLaunchKernel"), 10u);
+  EXPECT_GT(contents.gpu_status().counts[wire::kGpuBeforeWindow], 0u);
+  EXPECT_EQ(contents.dropped(), 0u);
+  ExpectEveryRecordAccountedFor(contents);
+}
+
+TEST(GpuStepsTest, KindsAreOffWhileThePlanIsFarAndOnAgainInTime) {
+  GpuProcess process;
+  process.Run("step 10");
+  // Steps of 30 ms: 200 of them are far away.
+  const std::string slow_step = "launch 1 30000; sync; step 1;";
+  process.Run(slow_step + slow_step + slow_step + slow_step + slow_step + slow_step + slow_step +
+              slow_step + slow_step);
+  auto capture = process.target().ArmGpu(GpuMode::kDefault);
+  EXPECT_NE(process.Stats().enabled_kinds & 1u << kKindConcurrentKernel, 0u);
+  capture->Fire(Steps(2, /*warmup=*/1, /*wait=*/200));
+  WaitUntil("kinds off",
+            [&] { return (process.Stats().enabled_kinds >> kKindConcurrentKernel & 1) == 0; });
+  // Fast steps bring it near.
+  process.Run("step 195");
+  WaitUntil("kinds on",
+            [&] { return (process.Stats().enabled_kinds >> kKindConcurrentKernel & 1) != 0; });
+  for (int i = 0; i < 10; ++i) process.Run("launch 3 1 work; sync; step 1");
+  capture->WaitPhase(wire::Phase::kEnded);
+  const CaptureContents contents = capture->Finish();
+  // What came until STOP is there too; the daemon tells it by its time.
+  const auto is_inside = [&](const auto& kernel) {
+    return kernel.event.start_ticks >= contents.windows[0].start_ticks &&
+           kernel.event.start_ticks < contents.windows[0].end_ticks;
+  };
+  EXPECT_EQ(std::count_if(contents.kernels.begin(), contents.kernels.end(), is_inside), 6);
+}
+
+TEST(GpuStepsTest, WorkThatRunsOnBehindTheWindowIsWaitedFor) {
+  GpuProcess process;
+  auto capture = process.target().ArmGpu(GpuMode::kDefault);
+  capture->Fire(Steps(1));
+  capture->WaitPhase(wire::Phase::kWaiting);
+  process.Run("step 1; launch 1 100000 straddles; step 1");
+  capture->WaitPhase(wire::Phase::kEnded);
+  const CaptureContents contents = capture->Finish();
+  ASSERT_EQ(contents.kernels.size(), 1u);
+  EXPECT_EQ(contents.kernels[0].name, "straddles");
+  EXPECT_EQ(contents.kernels[0].event.header.flags, 0u);
+  EXPECT_GT(contents.kernels[0].event.start_ticks + contents.kernels[0].event.duration_ticks,
+            contents.windows[0].end_ticks);
+}
+
+TEST(GpuStepsTest, WorkThatWillNotEndIsStoredAsUnfinished) {
+  GpuProcess process({.environment = {{"SGPU_RESERVE", "1"}}});
+  auto capture = process.target().ArmGpu(GpuMode::kDefault);
+  capture->Fire(Steps(1));
+  capture->WaitPhase(wire::Phase::kWaiting);
+  process.Run("step 1; launch 1 20000000 for_ever; step 1");
+  capture->WaitPhase(wire::Phase::kEnded);
+  const CaptureContents contents = capture->Finish();
+  ASSERT_EQ(contents.kernels.size(), 1u);
+  EXPECT_EQ(contents.kernels[0].event.header.flags, wire::kGpuFlagUnfinished);
+  EXPECT_EQ(contents.gpu_status().counts[wire::kGpuUnfinished], 1u);
+}
+
+// ---- Volume
+
+TEST(GpuVolumeTest, ManyThreadsAtOnceLoseNothing) {
+  GpuProcess process;
+  const CaptureContents contents = CaptureOf(process, GpuMode::kDefault, "threads 8 2000; sync");
+  EXPECT_EQ(contents.kernels.size(), 16'000u);
+  EXPECT_EQ(CountCalls(contents, "cudaLaunchKernel"), 16'000u);
+  EXPECT_EQ(contents.dropped(), 0u);
+  std::set<uint32_t> threads;
+  for (const auto& call : contents.api_calls) threads.insert(call.event.header.thread);
+  EXPECT_GE(threads.size(), 8u);
+}
+
+TEST(GpuVolumeTest, BuffersNeverTakeMoreThanTheCaptureAllows) {
+  GpuProcess process;
+  wire::ArmBody arm = GpuArm(GpuMode::kDefault);
+  arm.gpu_buffer_bytes = 2u << 20;
+  auto capture = process.target().SendArm(arm);
+  process.target().ExpectArmed(*capture);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("flood 50000; sync; settle");
+  const CaptureContents contents = capture->Finish();
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  EXPECT_LE(status.peak_pool_bytes, 2u << 20);
+  ExpectEveryRecordAccountedFor(contents);
+  EXPECT_GT(contents.kernels.size() + status.counts[wire::kGpuNoBuffer], 0u);
+}
+
+TEST(GpuVolumeTest, EventsWithoutAChunkAreCountedToTheExactNumber) {
+  GpuProcess process;
+  auto capture = process.target().ArmGpu(GpuMode::kDefault, 0, wire::kMinCaptureMemoryBytes);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("launch 20000 0; sync; settle");
+  WaitUntil("drops", [&] { return capture->header().drops[wire::kDropNoChunk].load() != 0; });
+  // Room for the last word.
+  capture->RecycleFullChunks();
+  const CaptureContents contents = capture->Finish();
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  EXPECT_GT(status.counts[wire::kGpuNoChunk], 0u);
+  EXPECT_EQ(contents.drops[wire::kDropNoChunk], status.counts[wire::kGpuNoChunk]);
+  ExpectEveryRecordAccountedFor(contents);
+  const std::vector<Truth> truth = process.AllTruth();
+  const auto written = static_cast<uint64_t>(std::count_if(
+      truth.begin(), truth.end(), [](const Truth& t) { return t.record.fate == SGPU_WRITTEN; }));
+  EXPECT_LE(written, status.counts[wire::kGpuRecords]);
+}
+
+TEST(GpuVolumeTest, BehindTheRecordCapRecordingStopsAndSaysSo) {
+  GpuProcess process;
+  wire::ArmBody arm = GpuArm(GpuMode::kDefault);
+  arm.gpu_max_records = 500;
+  auto capture = process.target().SendArm(arm);
+  process.target().ExpectArmed(*capture);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("launch 2000 0; sync; settle");
+  const CaptureContents contents = capture->Finish();
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  EXPECT_LE(contents.CountGpuEvents(), 500u);
+  EXPECT_GT(status.counts[wire::kGpuOverCap], 0u);
+  EXPECT_NE(status.flags & wire::kGpuStatusEndedByCap, 0u);
+  ExpectEveryRecordAccountedFor(contents);
+}
+
+TEST(GpuVolumeTest, ALongWindowIsFlushedOnTheWay) {
+  GpuProcess process;
+  auto capture = process.target().ArmGpu(GpuMode::kDefault);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("launch 10 1; sync");
+  // Nothing but the flush of a long window brings so few records out.
+  WaitUntil("records before STOP", [&] {
+    CaptureContents contents = capture->Read();
+    return contents.kernels.size() == 10;
+  });
+  capture->Finish();
+}
+
+}  // namespace
+}  // namespace profd::testing

@@ -1,0 +1,404 @@
+// What goes wrong with CUPTI, and what a capture says then. In each: the process goes on, and
+// a later capture without a GPU part works.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "client_lib/cupti/cupti_abi.h"
+#include "tests/cupti/gpu_process.h"
+
+namespace profd::testing {
+namespace {
+
+using client::cupti::kKindConcurrentKernel;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using wire::ArmFailedReason;
+using wire::GpuMode;
+
+struct Refusal {
+  ArmFailedReason reason;
+  std::string text;
+};
+
+Refusal ArmThatFails(GpuProcess& process, wire::ArmBody arm) {
+  auto capture = process.target().SendArm(arm);
+  const Frame frame = process.target().Expect(wire::FrameType::kArmFailed);
+  const auto body = frame.As<wire::ArmFailedBody>();
+  EXPECT_EQ(body.capture_number, capture->number());
+  Refusal refusal{static_cast<ArmFailedReason>(body.reason), ""};
+  for (const auto& [tag, text] : frame.Fields(sizeof(body))) refusal.text = text;
+  return refusal;
+}
+Refusal ArmThatFails(GpuProcess& process) {
+  return ArmThatFails(process, GpuArm(GpuMode::kDefault));
+}
+
+// The process answers, and records what has no need of the GPU.
+void ExpectGoesOn(GpuProcess& process) {
+  auto capture = process.target().Arm();
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("step 3");
+  EXPECT_EQ(capture->Finish().steps.size(), 3u);
+}
+
+std::unique_ptr<FakeCapture> StartRecording(GpuProcess& process, GpuMode mode = GpuMode::kDefault,
+                                            uint32_t flags = 0) {
+  auto capture = process.target().ArmGpu(mode, flags);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  return capture;
+}
+
+// ---- No CUDA, no CUPTI
+
+TEST(NoCudaTest, ACaptureGoesOnWithoutItsGpuPartAndSaysSo) {
+  GpuProcess process({.version = ""});
+  auto capture = StartRecording(process);
+  process.Run("step 3");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.steps.size(), 3u);
+  EXPECT_EQ(contents.gpu_status().flags, wire::kGpuStatusNoCuda);
+  EXPECT_EQ(contents.gpu_status().cupti_version, 0u);
+}
+
+TEST(NoCudaTest, ACaptureThatNeedsAGpuIsRefusedWithTheRemedy) {
+  GpuProcess process({.version = ""});
+  const Refusal refusal = ArmThatFails(process, GpuArm(GpuMode::kDefault, wire::kArmGpuRequired));
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kNoCuda);
+  EXPECT_THAT(refusal.text, HasSubstr("--gpu off"));
+  ExpectGoesOn(process);
+}
+
+TEST(NoCuptiTest, ALibraryThatCannotBeLoadedIsNamed) {
+  GpuProcess process({.environment = {{"PROFD_CUPTI_LIB", "/nowhere/libcupti.so.13"}}});
+  const Refusal refusal = ArmThatFails(process);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kNoCupti);
+  EXPECT_THAT(refusal.text, HasSubstr("/nowhere/libcupti.so.13"));
+  ExpectGoesOn(process);
+}
+
+TEST(NoDriverTest, CuptiWithoutADriverIsRefusedAsThat) {
+  for (const char* version : {"11.8", "12.4", "13.0"}) {
+    GpuProcess process({.version = version});
+    process.Run("set no_driver 1");
+    const Refusal refusal = ArmThatFails(process);
+    EXPECT_EQ(refusal.reason, ArmFailedReason::kNoDriver) << version;
+    EXPECT_THAT(refusal.text, HasSubstr("driver")) << version;
+    ExpectGoesOn(process);
+  }
+}
+
+// ---- Others
+
+TEST(RivalTest, WhoHoldsCuptiIsNamedWithTheRemedy) {
+  GpuProcess process;
+  process.Run("rival SomeOtherTool");
+  const Refusal refusal = ArmThatFails(process);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kCuptiBusy);
+  EXPECT_THAT(refusal.text, HasSubstr("SomeOtherTool"));
+  EXPECT_THAT(refusal.text, HasSubstr("stop it"));
+  EXPECT_EQ(process.Stats().enabled_kinds, 0u);
+  ExpectGoesOn(process);
+  process.Run("rival-gone");
+  EXPECT_EQ(StartRecording(process)->Finish().gpu_status().flags, wire::kGpuStatusSimulated);
+}
+
+TEST(RivalTest, AnOlderCuptiThatDoesNotSayWhoIsRefusedAllTheSame) {
+  GpuProcess process({.version = "12.4"});
+  process.Run("rival SomeOtherTool");
+  const Refusal refusal = ArmThatFails(process);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kCuptiBusy);
+  EXPECT_THAT(refusal.text, HasSubstr("another profiler"));
+}
+
+TEST(RivalTest, OneThatTakesTheCallbacksIsNoticed) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; steal; launch 10 1; sync; settle");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
+  ExpectGoesOn(process);
+}
+
+// ---- CUPTI is slow, or does not come back
+
+TEST(SlowCuptiTest, WhatTakesLongIsReportedOnTheWay) {
+  GpuProcess process;
+  process.Run("set subscribe_ms 2500");
+  auto capture = process.target().ArmGpu(GpuMode::kDefault);
+  ASSERT_GE(process.target().arming_texts().size(), 2u);
+  EXPECT_EQ(process.target().arming_texts()[0], "attaching to CUPTI, 1 s");
+  EXPECT_EQ(process.target().arming_texts()[1], "attaching to CUPTI, 2 s");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_GE(contents.gpu_status().arm_ms, 2500u);
+}
+
+TEST(SlowCuptiTest, BehindItsTimeLimitTheCaptureIsRefusedAndTheNextOneWaits) {
+  GpuProcess process;
+  process.Run("set subscribe_ms 3000");
+  wire::ArmBody arm = GpuArm(GpuMode::kDefault);
+  arm.gpu_arm_timeout_ms = 300;
+  const Refusal refusal = ArmThatFails(process, arm);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kGpuTimeout);
+  EXPECT_THAT(refusal.text, HasSubstr("attaching to CUPTI"));
+  // CUPTI comes back while the next capture is armed, which then has it for itself.
+  auto capture = StartRecording(process);
+  process.Run("launch 7 1; sync");
+  EXPECT_EQ(capture->Finish().kernels.size(), 7u);
+}
+
+TEST(SlowCuptiTest, AProcessIsNotHeldUpByAnAttachThatTakesLong) {
+  GpuProcess process;
+  process.Run("set subscribe_ms 2000");
+  auto capture = process.target().SendArm(GpuArm(GpuMode::kDefault));
+  WaitUntil("the GPU thread", [&] { return process.CountThreads("profd-gpu") == 1; });
+  // The agent answers, and the program runs.
+  process.Run("launch 100 1; sync; step 3");
+  capture->Stop();
+  capture->Release();
+  process.target().WaitStepMarks(3);
+}
+
+TEST(SlowCuptiTest, AHangInTheDrainCostsTheGpuPartAndFurtherOnesAreRefused) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync; set flush_ms 60000");
+  capture->Stop();  // Comes within its bound all the same.
+  const CaptureContents contents = capture->Read();
+  EXPECT_EQ(contents.gpu_status().flags, wire::kGpuStatusAbandoned);
+  capture->Release();
+  process.Run("launch 10 1; sync");
+  const Refusal refusal = ArmThatFails(process);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kGpuTimeout);
+  EXPECT_THAT(refusal.text, HasSubstr("restarted"));
+  ExpectGoesOn(process);
+}
+
+// ---- Results
+
+TEST(FailingCallsTest, AKindThatIsNotTurnedOnCostsThatKindOnly) {
+  GpuProcess process;
+  process.Run("fail cuptiActivityEnable:1=27");
+  auto capture = StartRecording(process);
+  process.Run("launch 5 1; copy 4096; sync");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.kernels.size(), 5u);
+  EXPECT_TRUE(contents.copies.empty());
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  ASSERT_EQ(status.kind_result_count, 1u);
+  EXPECT_EQ(status.kind_results[0].kind, 1u);
+  EXPECT_EQ(status.kind_results[0].result, 27u);
+}
+
+TEST(FailingCallsTest, NoKindAtAllIsARefusalWithTheReason) {
+  GpuProcess process;
+  process.Run("fail cuptiActivityEnable=35");
+  const Refusal refusal = ArmThatFails(process, GpuArm(GpuMode::kLight));
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kGpuRefused);
+  EXPECT_THAT(refusal.text, HasSubstr("NVreg_RestrictProfilingToAdminUsers"));
+  EXPECT_EQ(process.Stats().subscribed, 0u);
+  ExpectGoesOn(process);
+}
+
+TEST(FailingCallsTest, AFlushThatFailsLosesWhatItWouldHaveBrought) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync; settle; fail cuptiActivityFlushAll=999");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.kernels.size(), 0u);
+  EXPECT_GT(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+  process.Run("fail ");
+  ExpectGoesOn(process);
+}
+
+// ---- Buffers
+
+TEST(BuffersTest, OnesThatNeverComeBackAreCountedAndLeftAlone) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("set lose_buffers 1; launch 10 1; sync; settle");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_GT(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+  EXPECT_EQ(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
+  // The next capture is whole, and what CUPTI gives back by then does no harm.
+  process.Run("set lose_buffers 0; return-lost");
+  auto next = StartRecording(process);
+  process.Run("launch 20 1; sync");
+  const CaptureContents after = next->Finish();
+  EXPECT_EQ(after.kernels.size(), 20u);
+  EXPECT_GT(after.gpu_status().counts[wire::kGpuStale], 0u);
+  EXPECT_EQ(after.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+}
+
+TEST(BuffersTest, OnesThatComeAfterTheFlushReturnedAreWaitedFor) {
+  GpuProcess process;
+  process.Run("set late_ms 20");
+  auto capture = StartRecording(process);
+  process.Run("launch 50 1; sync");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.kernels.size(), 50u);
+  EXPECT_EQ(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+}
+
+TEST(BuffersTest, TheyAreZeroWhenLentAgain) {
+  GpuProcess process({.environment = {{"SGPU_CHECK_ZEROED", "1"}, {"SGPU_POISON", "1"}}});
+  wire::ArmBody arm = GpuArm(GpuMode::kDefault);
+  arm.gpu_buffer_bytes = 2u << 20;
+  for (int round = 0; round < 2; ++round) {
+    auto capture = process.target().SendArm(arm);
+    process.target().ExpectArmed(*capture);
+    capture->Fire(ByTime());
+    capture->WaitPhase(wire::Phase::kRecording);
+    process.Run("launch 5000 0; sync; settle");
+    capture->Finish();
+  }
+  const sgpu_stats_rec stats = process.Stats();
+  EXPECT_GT(stats.buffers_requested, 20u);
+  EXPECT_EQ(stats.buffers_dirty, 0u);
+  EXPECT_EQ(stats.buffers_refused, 0u);
+}
+
+TEST(BuffersTest, CuptiMayCallBackUnderItsOwnLocks) {
+  GpuProcess process({.environment = {{"SGPU_LOCK_STRICT", "1"}}});
+  auto capture = StartRecording(process);
+  process.Run("threads 4 3000; sync; settle");
+  EXPECT_EQ(capture->Finish().kernels.size(), 12'000u);
+}
+
+TEST(CorruptTest, ADamagedBufferCostsItsRestAndIsCounted) {
+  for (const char* how : {"1", "2", "3", "4"}) {
+    GpuProcess process;
+    auto capture = StartRecording(process);
+    process.Run(std::string("launch 100 1; sync; settle; set corrupt ") + how);
+    const CaptureContents contents = capture->Finish();
+    EXPECT_LE(contents.kernels.size(), 100u) << how;
+    const wire::GpuStatusEvent& status = contents.gpu_status();
+    EXPECT_GT(status.counts[wire::kGpuCorrupt] + status.counts[wire::kGpuUnknownKind] +
+                  static_cast<uint64_t>(contents.kernels.size() == 100),
+              0u)
+        << how;
+    ExpectGoesOn(process);
+  }
+}
+
+TEST(CorruptTest, KindsThatNobodyKnowsAreSkippedAndCounted) {
+  GpuProcess process({.version = "future"});
+  process.Run("set unknown_kind 5");
+  auto capture = StartRecording(process);
+  process.Run("launch 100 1; sync");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.kernels.size(), 100u);
+  EXPECT_GE(contents.gpu_status().counts[wire::kGpuUnknownKind], 20u);
+}
+
+// ---- Names and clocks
+
+TEST(ModuleTest, NamesOfAModuleThatIsUnloadedDoNotCrashAnybody) {
+  for (const char* how : {"0", "1"}) {
+    GpuProcess process;
+    auto capture = StartRecording(process);
+    process.Run(std::string("load going; run 10; sync; unload ") + how);
+    const CaptureContents contents = capture->Finish();
+    EXPECT_EQ(contents.kernels.size(), 10u) << how;
+  }
+}
+
+TEST(ClockTest, AWallClockThatIsSetDuringTheWindowIsFlagged) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync; clock-step 5000000; launch 10 1; sync");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.kernels.size(), 20u);
+  EXPECT_GE(contents.gpu_status().clock_step_count, 1u);
+  EXPECT_GE(contents.gpu_status().clock_error_ns, 5'000'000u);
+}
+
+TEST(ClockTest, TimesOfTheGpuLieWithinTheWindow) {
+  GpuProcess process({.environment = {{"SGPU_UNSETTLED_NS", "3600000000000"}}});
+  auto capture = StartRecording(process);
+  process.Run("launch 100 1; sync");
+  const CaptureContents contents = capture->Finish();
+  ASSERT_EQ(contents.kernels.size(), 100u);
+  for (const auto& kernel : contents.kernels) {
+    EXPECT_GT(kernel.event.start_ticks, contents.windows[0].start_ticks);
+    EXPECT_LT(kernel.event.start_ticks, contents.windows[0].end_ticks);
+  }
+}
+
+// ---- The process
+
+TEST(ProcessTest, AChildOfAProcessThatIsRecordedLeavesCuptiAlone) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; fork; launch 10 1; sync");
+  EXPECT_EQ(capture->Finish().kernels.size(), 20u);
+}
+
+TEST(ProcessTest, TheProcessMayEndInTheMiddle) {
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync");
+  process.Begin("exit");
+  process.child().ExpectSuccess();
+}
+
+TEST(ProcessTest, ADaemonThatGoesAwayLeavesNothingBehind) {
+  GpuProcess process;
+  {
+    auto capture = StartRecording(process);
+    process.Run("launch 10 1; sync");
+  }
+  process.Reconnect();
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  const sgpu_stats_rec stats = process.Stats();
+  EXPECT_EQ(stats.subscribed, 0u);
+  EXPECT_EQ(stats.enabled_kinds, 0u);
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync");
+  EXPECT_EQ(capture->Finish().kernels.size(), 10u);
+}
+
+TEST(DetachTest, CuptiLeavesTheProcessFromACallOfCudaAndCanComeBack) {
+  GpuProcess process;
+  auto capture = StartRecording(process, GpuMode::kDefault, wire::kArmGpuDetach);
+  process.Run("launch 10 1; sync");
+  capture->Stop();
+  capture->Release();
+  WaitUntil("cuptiFinalize", [&] {
+    process.Run("launch 1 1; sync");
+    return process.Stats().finalized == 1;
+  });
+  auto next = StartRecording(process);
+  process.Run("launch 10 1; sync");
+  EXPECT_EQ(next->Finish().kernels.size(), 10u);
+}
+
+TEST(DetachTest, WithoutACallOfCudaItStaysAndTheCaptureEnds) {
+  GpuProcess process;
+  auto capture = StartRecording(process, GpuMode::kDefault, wire::kArmGpuDetach);
+  process.Run("launch 10 1; sync");
+  EXPECT_EQ(capture->Finish().kernels.size(), 10u);
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  EXPECT_EQ(process.Stats().finalized, 0u);
+  EXPECT_EQ(process.Stats().subscribed, 0u);
+}
+
+TEST(DetachTest, AnOlderCuptiIsNotTakenOut) {
+  GpuProcess process({.version = "12.4"});
+  auto capture = StartRecording(process, GpuMode::kDefault, wire::kArmGpuDetach);
+  process.Run("launch 10 1; sync");
+  capture->Finish();
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  process.Run("launch 10 1; sync");
+  EXPECT_EQ(process.Stats().finalized, 0u);
+}
+
+}  // namespace
+}  // namespace profd::testing

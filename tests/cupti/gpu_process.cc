@@ -1,0 +1,327 @@
+#include "tests/cupti/gpu_process.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "client_lib/include/profd/profd.h"
+
+namespace profd::testing {
+
+constexpr uint32_t kMaxTruth = 100'000;
+constexpr size_t kNameBytes = 96;
+
+// Between the test and the process.
+struct GpuProcess::Shared {
+  char commands[1024];
+  uint32_t truth_count;
+  sgpu_truth_rec truth[kMaxTruth];
+  char names[kMaxTruth][kNameBytes];
+  sgpu_stats_rec stats;
+};
+
+namespace {
+
+constexpr sgpu_dim3 kGrid = {64, 2, 1};
+constexpr sgpu_dim3 kBlock = {128, 1, 1};
+constexpr uint32_t kLaunchKernelEx = 652;
+
+[[noreturn]] void Die(const std::string& what) {
+  fprintf(stderr, "in the GPU process: %s\n", what.c_str());
+  _exit(1);
+}
+
+// The stand-in's function, found at run time as CUDA's would be.
+#define Call(function) Find<decltype(function)>(#function)
+
+class Program {
+ public:
+  void Load(const std::string& path, bool virtual_time) {
+    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) Die(dlerror());
+    sgpu_opts options{};
+    options.size = sizeof(options);
+    options.time_mode = virtual_time ? SGPU_TIME_VIRTUAL : SGPU_TIME_REAL;
+    Check(Call(sgpu_init)(&options), "init");
+    Check(Call(sgpu_default_stream)(1, &stream_), "default_stream");
+  }
+  bool has_gpu() const { return library_ != nullptr; }
+
+  void Run(const std::string& command);
+
+  template <typename Function>
+  Function* Find(const char* name) {
+    void* found = dlsym(library_, name);
+    if (found == nullptr) Die(std::string("the stand-in has no ") + name);
+    return reinterpret_cast<Function*>(found);
+  }
+
+ private:
+  static void Check(int result, const std::string& what) {
+    if (result != 0) Die(what + " gave " + std::to_string(result));
+  }
+  void Launch(int64_t count, uint64_t us, const char* name, uint32_t cbid = 0) {
+    auto* launch = Call(sgpu_launch);
+    for (int64_t i = 0; i < count; ++i) {
+      Check(launch(stream_, name, kGrid, kBlock, us * 1000, 0, cbid), "launch");
+    }
+  }
+  void LaunchGraph(int64_t count);
+  void Fork();
+
+  void* library_ = nullptr;
+  uint32_t stream_ = 0;
+  uint32_t graph_ = 0;
+  sgpu_module* module_ = nullptr;
+};
+
+void Program::LaunchGraph(int64_t count) {
+  if (graph_ == 0) {
+    uint32_t graph;
+    Check(Call(sgpu_graph_begin)(stream_), "graph_begin");
+    Launch(3, 2, "node");
+    Check(Call(sgpu_graph_end)(stream_, &graph), "graph_end");
+    Check(Call(sgpu_graph_instantiate)(graph, &graph_), "graph_instantiate");
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    Check(Call(sgpu_graph_launch)(graph_, stream_, 0), "graph_launch");
+  }
+}
+
+void Program::Fork() {
+  const pid_t child = fork();
+  if (child == 0) {
+    // CUDA is of no use to it, as is CUPTI; what it may do is what data loaders do.
+    profd_range_begin_id(profd_intern("in the child", 12));
+    profd_range_end_id();
+    _exit(0);
+  }
+  if (WaitForExit(child) != 0) Die("the forked child did not end well");
+}
+
+void Program::Run(const std::string& command) {
+  std::istringstream words(command);
+  std::string what;
+  std::string text;
+  std::string value;
+  int64_t number = 1;
+  int64_t second = 1;
+  words >> what;
+  if (what == "launch") {
+    words >> number >> second;
+    if (!(words >> text)) text = "kernel";
+    Launch(number, static_cast<uint64_t>(second), text.c_str());
+  } else if (what == "driver-launch") {
+    words >> number;
+    Launch(number, 1, "driver_kernel", SGPU_DRIVER_CBID | kLaunchKernelEx);
+  } else if (what == "noise") {
+    words >> number;
+    for (int64_t i = 0; i < number; ++i) {
+      Check(Call(sgpu_api_call)(SGPU_DOMAIN_RUNTIME, 17, 0, 0), what);
+      Check(Call(sgpu_api_call)(SGPU_DOMAIN_DRIVER, 304, 0, 0), what);
+    }
+  } else if (what == "copy") {
+    words >> number;
+    Check(Call(sgpu_memcpy)(stream_, SGPU_HTOD, static_cast<uint64_t>(number), 1, 1), what);
+  } else if (what == "memset") {
+    words >> number;
+    Check(Call(sgpu_memset)(stream_, 0, static_cast<uint64_t>(number), 1), what);
+  } else if (what == "sync") {
+    Check(Call(sgpu_stream_sync)(stream_), what);
+  } else if (what == "events") {
+    uint32_t event = 0;
+    Check(Call(sgpu_event_record)(stream_, &event), what);
+    Check(Call(sgpu_event_sync)(event), what);
+  } else if (what == "graph") {
+    words >> number;
+    LaunchGraph(number);
+  } else if (what == "memory") {
+    uint64_t address = 0;
+    Check(Call(sgpu_malloc)(stream_, 4096, 0, &address), what);
+    Check(Call(sgpu_free)(stream_, address, 0), what);
+    Check(Call(sgpu_malloc)(stream_, 8192, 1, &address), what);
+    Check(Call(sgpu_free)(stream_, address, 1), what);
+  } else if (what == "step") {
+    words >> number;
+    for (int64_t i = 0; i < number; ++i) profd_step();
+  } else if (what == "range") {
+    words >> text >> number;
+    profd_range_begin_id(profd_intern(text.data(), text.size()));
+    Launch(number, 1, "kernel");
+    profd_range_end_id();
+  } else if (what == "threads") {
+    words >> number >> second;
+    std::vector<std::thread> threads;
+    for (int64_t i = 0; i < number; ++i) threads.emplace_back([&] { Launch(second, 0, "kernel"); });
+    for (std::thread& thread : threads) thread.join();
+  } else if (what == "flood") {
+    words >> number;
+    std::thread([&] { Launch(number, 0, "flood"); }).join();
+  } else if (what == "load") {
+    words >> text;
+    const char* const names[] = {text.c_str()};
+    Check(Call(sgpu_module_load)(names, 1, &module_), what);
+  } else if (what == "run") {
+    words >> number;
+    Launch(number, 1, Call(sgpu_function)(module_, 0));
+  } else if (what == "unload") {
+    words >> number;
+    Check(Call(sgpu_module_unload)(module_, static_cast<uint32_t>(number)), what);
+  } else if (what == "set") {
+    words >> text >> value;
+    Check(Call(sgpu_set)(text.c_str(), value.c_str()), command);
+  } else if (what == "fail") {
+    words >> text;
+    Check(Call(sgpu_fail)(text.c_str()), command);
+  } else if (what == "rival") {
+    words >> text;
+    Check(Call(sgpu_rival_subscribe)(text.c_str()), what);
+  } else if (what == "rival-gone") {
+    Check(Call(sgpu_rival_unsubscribe)(), what);
+  } else if (what == "steal") {
+    Check(Call(sgpu_rival_steal_callbacks)(), what);
+  } else if (what == "clock-step") {
+    words >> number;
+    Call(sgpu_clock_step)(number);
+  } else if (what == "settle") {
+    Check(Call(sgpu_settle)(), what);
+  } else if (what == "return-lost") {
+    Call(sgpu_return_lost_buffers)();
+  } else if (what == "truth-clear") {
+    Call(sgpu_truth_clear)();
+  } else if (what == "fork") {
+    Fork();
+  } else if (what == "exit") {
+    exit(0);
+  } else {
+    Die("no command " + command);
+  }
+}
+
+void RunCommands(Program& program, const char* commands) {
+  std::istringstream parts(commands);
+  std::string command;
+  while (std::getline(parts, command, ';')) {
+    if (command.find_first_not_of(' ') != std::string::npos) program.Run(command);
+  }
+}
+
+}  // namespace
+
+std::string StandinPath(const std::string& version) {
+  const char* build = getenv("PROFD_BUILD_DIR");
+  const std::string folder = std::string(build != nullptr ? build : PROFD_TEST_BUILD_DIR) +
+                             "/lib/cupti_standin/" + version;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("libcupti.so")) return entry.path();
+  }
+  FailTest("no stand-in of CUPTI in " + folder);
+}
+
+GpuProcess::GpuProcess(const Options& options) {
+  void* mapped = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) FailTest("mapping memory to share with a GPU process");
+  shared_ = static_cast<Shared*>(mapped);
+  child_ = std::make_unique<Child>(daemon_.directory(), [&, shared = shared_](Parent& parent) {
+    for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+    Program program;
+    if (!options.version.empty()) program.Load(StandinPath(options.version), options.virtual_time);
+    profd_init();
+    for (;;) {
+      switch (parent.Next()) {
+        case 'c':
+          RunCommands(program, shared->commands);
+          break;
+        case 't': {
+          auto* get = program.Find<decltype(sgpu_truth)>("sgpu_truth");
+          const uint32_t count = get(shared->truth, kMaxTruth);
+          shared->truth_count = count < kMaxTruth ? count : kMaxTruth;
+          for (uint32_t i = 0; i < shared->truth_count; ++i) {
+            const char* name = shared->truth[i].name;
+            snprintf(shared->names[i], kNameBytes, "%s", name != nullptr ? name : "");
+          }
+          break;
+        }
+        case 's':
+          shared->stats.size = sizeof(shared->stats);
+          program.Find<decltype(sgpu_stats)>("sgpu_stats")(&shared->stats);
+          break;
+        default:
+          Die("a message that is none");
+      }
+      parent.Tell('d');
+    }
+  });
+  target_ = daemon_.WaitTarget();
+}
+
+GpuProcess::~GpuProcess() {
+  child_.reset();
+  munmap(shared_, sizeof(Shared));
+}
+
+void GpuProcess::Begin(const std::string& commands) {
+  snprintf(shared_->commands, sizeof(shared_->commands), "%s", commands.c_str());
+  child_->Tell('c');
+}
+
+void GpuProcess::Wait() { child_->Await('d'); }
+
+void GpuProcess::Run(const std::string& commands) {
+  Begin(commands);
+  Wait();
+}
+
+void GpuProcess::Reconnect() {
+  target_.reset();
+  target_ = daemon_.WaitTarget();
+}
+
+std::vector<Truth> GpuProcess::AllTruth() {
+  child_->Tell('t');
+  Wait();
+  std::vector<Truth> all;
+  for (uint32_t i = 0; i < shared_->truth_count; ++i) {
+    all.push_back({shared_->truth[i], shared_->names[i]});
+    all.back().record.name = nullptr;
+  }
+  return all;
+}
+
+std::vector<Truth> GpuProcess::TruthOf(uint32_t kind) {
+  std::vector<Truth> found;
+  for (Truth& truth : AllTruth()) {
+    if (truth.record.kind == kind) found.push_back(std::move(truth));
+  }
+  return found;
+}
+
+sgpu_stats_rec GpuProcess::Stats() {
+  child_->Tell('s');
+  Wait();
+  return shared_->stats;
+}
+
+int GpuProcess::CountThreads(const std::string& name) {
+  int count = 0;
+  const std::string tasks = "/proc/" + std::to_string(child_->pid()) + "/task";
+  for (const auto& entry : std::filesystem::directory_iterator(tasks)) {
+    std::string comm;
+    std::ifstream(entry.path() / "comm") >> comm;
+    count += comm == name ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace profd::testing

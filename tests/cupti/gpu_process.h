@@ -1,0 +1,91 @@
+// GpuProcess is a process with the client library and a GPU of software, which a test makes do
+// things, one command at a time:
+//
+//   GpuProcess process({.version = "12.4"});
+//   auto capture = process.target().ArmGpu(wire::GpuMode::kDefault);
+//   capture->Fire(ByTime());
+//   process.Run("launch 100 5; sync");
+//   CaptureContents contents = capture->Finish();
+//   for (const Truth& truth : process.TruthOf(kKindConcurrentKernel)) ...
+//
+// Commands, separated by ';':
+//   launch N US [NAME]   N launches by cudaLaunchKernel of US microseconds each
+//   driver-launch N      by cuLaunchKernelEx, with no runtime call around it
+//   noise N              calls of cudaGetDevice and cuCtxGetCurrent
+//   copy BYTES, memset BYTES, sync, events, graph N (launches of one of 3 kernels),
+//   memory, step N, range NAME N (N launches in a range), threads T N (N launches on each of T)
+//   flood N              N launches of no time, as fast as they go, on their own thread
+//   load NAME, run N, unload HOW     a module of one kernel, launches of it, sgpu_unload
+//   set KEY VALUE, fail SPEC, rival NAME, rival-gone, steal, clock-step NS, settle,
+//   return-lost, truth-clear
+//   fork                 a child that uses the GPU and the library, and ends well or not
+//   exit                 the process ends by exit()
+//
+// Errors: a command that fails ends the test process.
+#ifndef PROFD_TESTS_CUPTI_GPU_PROCESS_H_
+#define PROFD_TESTS_CUPTI_GPU_PROCESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/client_lib/child.h"
+#include "tests/cupti_standin/sgpu.h"
+#include "tests/fakes/fake_daemon.h"
+
+namespace profd::testing {
+
+// What the stand-in says has happened.
+struct Truth {
+  sgpu_truth_rec record;  // Its `name` is none.
+  std::string name;
+};
+
+// The path of the stand-in of `version`, "13.0".
+std::string StandinPath(const std::string& version);
+
+class GpuProcess {
+ public:
+  struct Options {
+    std::string version = "13.0";  // "": no GPU, and no CUDA, at all.
+    bool virtual_time = false;
+    std::vector<std::pair<std::string, std::string>> environment = {};
+  };
+
+  explicit GpuProcess(const Options& options);
+  GpuProcess() : GpuProcess(Options{}) {}
+  ~GpuProcess();
+  GpuProcess(const GpuProcess&) = delete;
+  GpuProcess& operator=(const GpuProcess&) = delete;
+
+  void Run(const std::string& commands);
+  // Returns before it is done; Wait() before the next.
+  void Begin(const std::string& commands);
+  void Wait();
+
+  FakeTarget& target() { return *target_; }
+  FakeDaemon& daemon() { return daemon_; }
+  Child& child() { return *child_; }
+  // Closes the connection; the process finds this daemon again.
+  void Reconnect();
+
+  std::vector<Truth> AllTruth();
+  std::vector<Truth> TruthOf(uint32_t kind);
+  sgpu_stats_rec Stats();
+  // Threads of the process called `name`.
+  int CountThreads(const std::string& name);
+
+ private:
+  struct Shared;
+
+  FakeDaemon daemon_;
+  Shared* shared_;
+  std::unique_ptr<Child> child_;
+  std::unique_ptr<FakeTarget> target_;
+};
+
+}  // namespace profd::testing
+
+#endif  // PROFD_TESTS_CUPTI_GPU_PROCESS_H_
