@@ -76,6 +76,7 @@ void ApiCall::CallSubscriber(CUpti_ApiCallbackSite site, uint32_t domain, uint32
 }
 
 void ApiCall::CallSubscribers(CUpti_ApiCallbackSite site, uint32_t return_value) {
+  if (!subscriber().AnyIsOn()) return;
   if (site == CUPTI_API_ENTER) {
     CallSubscriber(site, domain_, cbid_, return_value);
     if (driver_cbid_ != 0) CallSubscriber(site, SGPU_DOMAIN_DRIVER, driver_cbid_, return_value);

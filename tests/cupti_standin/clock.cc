@@ -32,6 +32,8 @@ struct Calibration {
 };
 
 constexpr uint64_t kRecalibrateNs = 10'000'000;
+// More than pass in that time; times a rate of up to 4 ns per cycle it is no overflow.
+constexpr uint64_t kMaxCycles = 1ULL << 30;
 
 // One writer at a time, readers never wait: an odd sequence number means it is being written.
 class SharedCalibration {
@@ -95,7 +97,7 @@ uint64_t RealNow() {
   Calibration calibration;
   if (shared_calibration.Read(calibration) && calibration.ns_per_cycle != 0) {
     const uint64_t cycles = __rdtsc() - calibration.cycles;
-    if (cycles < UINT64_MAX / calibration.ns_per_cycle) {
+    if (cycles < kMaxCycles) {
       const uint64_t passed = cycles * calibration.ns_per_cycle >> 32;
       if (passed < kRecalibrateNs) return calibration.ns + passed;
     }

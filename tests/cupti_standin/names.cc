@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -41,17 +40,9 @@ Names& names() {
   return *names;
 }
 
-// What this thread launched lately, by the address it gave.
-struct CacheLine {
-  const char* address = nullptr;
-  Function* function = nullptr;
-};
-constexpr size_t kCacheLines = 64;
-thread_local constinit std::array<CacheLine, kCacheLines> cache{};
-
-CacheLine& LineOf(const char* address) {
+NameCache::Line& LineOf(NameCache& cache, const char* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address);
-  return cache[(bits >> 3 ^ bits >> 11) % kCacheLines];
+  return cache.lines[(bits >> 3 ^ bits >> 11) % cache.lines.size()];
 }
 
 size_t WholePages(size_t bytes) {
@@ -80,8 +71,8 @@ char* MapPages(Names& all, size_t bytes) {
 
 }  // namespace
 
-Function* FindFunction(const char* kernel) {
-  CacheLine& line = LineOf(kernel);
+Function* FindFunction(const char* kernel, NameCache& cache) {
+  NameCache::Line& line = LineOf(cache, kernel);
   if (line.address == kernel && std::strcmp(line.function->copy, kernel) == 0) {
     return line.function;
   }

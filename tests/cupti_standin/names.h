@@ -3,6 +3,7 @@
 #ifndef PROFD_TESTS_CUPTI_STANDIN_NAMES_H_
 #define PROFD_TESTS_CUPTI_STANDIN_NAMES_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -20,9 +21,18 @@ struct Function {
   std::atomic<uint32_t> local{0};
 };
 
+// What a thread launched lately, by the address it gave.
+struct NameCache {
+  struct Line {
+    const char* address = nullptr;
+    Function* function = nullptr;
+  };
+  std::array<Line, 64> lines{};
+};
+
 // The function whose name `kernel` is; one of the module that is never unloaded, made now, if
-// `kernel` is no module's. Some ns for a name that this thread asked for lately.
-Function* FindFunction(const char* kernel);
+// `kernel` is no module's. Some ns for a name in `cache`, which is the calling thread's.
+Function* FindFunction(const char* kernel, NameCache& cache);
 
 // nullptr without memory.
 sgpu_module* LoadModule(const char* const* names, uint32_t count);

@@ -192,6 +192,7 @@ void sgpu_shutdown() {
   sgpu::truth().Clear();
   sgpu::ResetSettings();
   Clock::ForgetSteps();
+  Clock::SetVirtual(false);
 }
 
 // --- Contexts and streams ------------------------------------------------------------------
@@ -243,7 +244,7 @@ int sgpu_launch(uint32_t stream, const char* kernel, sgpu_dim3 grid, sgpu_dim3 b
   if (unsettled.load(std::memory_order_relaxed) != 0) unsettled = 0;
   Work work;
   work.kind = sgpu::kKernel;
-  work.function = sgpu::FindFunction(kernel);
+  work.function = sgpu::FindFunction(kernel, call.thread().names);
   work.grid = grid;
   work.block = block;
   work.duration_ns = device_ns;
@@ -257,7 +258,7 @@ int sgpu_kernel_attributes(const char* kernel, uint32_t registers_per_thread,
                            uint32_t static_shared_bytes, uint32_t dynamic_shared_bytes,
                            uint32_t local_bytes_per_thread) {
   if (kernel == nullptr) return kInvalid;
-  sgpu::Function* const function = sgpu::FindFunction(kernel);
+  sgpu::Function* const function = sgpu::FindFunction(kernel, sgpu::ThisThread().names);
   function->registers = registers_per_thread;
   function->static_shared = static_shared_bytes;
   function->dynamic_shared = dynamic_shared_bytes;

@@ -29,8 +29,9 @@ class Subscriber {
 
   void Enable(uint32_t domain, uint32_t cbid, bool on);
   void EnableDomain(uint32_t domain, bool on);
+  bool AnyIsOn() const { return any_.load(std::memory_order_relaxed); }
   bool IsOn(uint32_t domain, uint32_t cbid) const {
-    return domain < kDomains && any_.load(std::memory_order_relaxed) &&
+    return domain < kDomains && AnyIsOn() &&
            on_[domain][cbid % kCallbackIds].load(std::memory_order_relaxed) != 0;
   }
   // Nobody is subscribed any more.

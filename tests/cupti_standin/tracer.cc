@@ -71,7 +71,8 @@ uint64_t DefaultOf(const Attribute& attribute) {
 bool Forked() { return forked.load(std::memory_order_relaxed); }
 
 ThreadState& ThisThread() {
-  thread_local constinit ThreadState* state = nullptr;
+  // One word of what libraries loaded later may have: no call to find it.
+  [[gnu::tls_model("initial-exec")]] thread_local constinit ThreadState* state = nullptr;
   if (state == nullptr) {
     state = new ThreadState;
     state->system_id = static_cast<uint32_t>(syscall(SYS_gettid));

@@ -67,6 +67,7 @@ struct ThreadState {
   int in_subscriber_callback = 0;
   bool holds_strict_lock = false;
   std::array<std::vector<uint64_t>, kExternalKinds> external;
+  NameCache names;
   // Counted by the thread itself, read by sgpu_stats().
   std::atomic<uint64_t> launches{0};
   std::atomic<uint64_t> api_calls{0};
