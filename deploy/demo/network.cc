@@ -78,9 +78,10 @@ struct LossAndGradient {
   Tensor gradient;  // Of the mean loss with respect to the scores.
 };
 
-LossAndGradient CrossEntropy(TensorPool& pool, const Tensor& scores,
+LossAndGradient CrossEntropy(TensorPool& pool, Device* device, const Tensor& scores,
                              const std::vector<uint32_t>& labels) {
   PROFD_RANGE("loss");
+  if (device != nullptr) device->Loss(scores.rows(), scores.columns());
   Tensor gradient(pool, scores.rows(), scores.columns(), PROFD_MEMORY_TEMPORARY);
   std::copy_n(scores.data(), scores.size(), gradient.data());
   double loss = 0;
@@ -96,9 +97,10 @@ LossAndGradient CrossEntropy(TensorPool& pool, const Tensor& scores,
 
 }  // namespace
 
-Linear::Linear(TensorPool& pool, size_t index, size_t inputs, size_t outputs,
+Linear::Linear(TensorPool& pool, Device* device, size_t index, size_t inputs, size_t outputs,
                std::mt19937_64& random)
     : pool_(&pool),
+      device_(device),
       forward_name_("layer" + std::to_string(index) + ".forward"),
       backward_name_("layer" + std::to_string(index) + ".backward"),
       update_name_("layer" + std::to_string(index) + ".update"),
@@ -116,6 +118,9 @@ Tensor Linear::Forward(const Tensor& input, bool with_relu) {
   for (size_t i = 0; i < output.rows(); ++i) {
     std::copy_n(bias_.data(), bias_.size(), output.row(i));
   }
+  if (device_ != nullptr) {
+    device_->Forward({input.rows(), weights_.rows(), weights_.columns()}, with_relu);
+  }
   AddProduct(input, weights_, output);
   if (with_relu) ApplyRelu(output);
   return output;
@@ -123,6 +128,9 @@ Tensor Linear::Forward(const Tensor& input, bool with_relu) {
 
 Tensor Linear::Backward(const Tensor& input, const Tensor& output_gradient) {
   const ScopedDynamicRange range(backward_name_);
+  if (device_ != nullptr) {
+    device_->Backward({input.rows(), weights_.rows(), weights_.columns()});
+  }
   weights_gradient_ = Zeros(*pool_, weights_.rows(), weights_.columns(), PROFD_MEMORY_GRADIENT);
   AddProduct(Transpose(*pool_, input), output_gradient, weights_gradient_);
 
@@ -140,22 +148,23 @@ Tensor Linear::Backward(const Tensor& input, const Tensor& output_gradient) {
 
 void Linear::Update(float learning_rate, float momentum) {
   const ScopedDynamicRange range(update_name_);
+  if (device_ != nullptr) device_->Update(weights_.size() + bias_.size());
   ApplyGradient(weights_gradient_, learning_rate, momentum, weights_velocity_, weights_);
   ApplyGradient(bias_gradient_, learning_rate, momentum, bias_velocity_, bias_);
   weights_gradient_.Release();
   bias_gradient_.Release();
 }
 
-Network::Network(TensorPool& pool, uint64_t seed) : pool_(pool) {
+Network::Network(TensorPool& pool, uint64_t seed, Device* device) : pool_(pool), device_(device) {
   std::mt19937_64 random(seed);
   for (size_t i = 0; i + 1 < std::size(kLayerSizes); ++i) {
-    layers_.emplace_back(pool, i, kLayerSizes[i], kLayerSizes[i + 1], random);
+    layers_.emplace_back(pool, device, i, kLayerSizes[i], kLayerSizes[i + 1], random);
   }
 }
 
 double Network::TrainOn(const Batch& batch) {
   std::vector<Tensor> outputs = Forward(batch);
-  LossAndGradient result = CrossEntropy(pool_, outputs.back(), batch.labels);
+  LossAndGradient result = CrossEntropy(pool_, device_, outputs.back(), batch.labels);
   Backward(batch, outputs, std::move(result.gradient));
   Update();
   return result.loss;
@@ -163,7 +172,7 @@ double Network::TrainOn(const Batch& batch) {
 
 double Network::Evaluate(const Batch& batch) {
   PROFD_RANGE("evaluate");
-  return CrossEntropy(pool_, Forward(batch).back(), batch.labels).loss;
+  return CrossEntropy(pool_, device_, Forward(batch).back(), batch.labels).loss;
 }
 
 std::vector<Tensor> Network::Forward(const Batch& batch) {
@@ -180,7 +189,10 @@ std::vector<Tensor> Network::Forward(const Batch& batch) {
 void Network::Backward(const Batch& batch, std::vector<Tensor>& outputs, Tensor gradient) {
   PROFD_RANGE("backward");
   for (size_t i = layers_.size(); i-- > 0;) {
-    if (i + 1 < layers_.size()) MaskByRelu(outputs[i], gradient);
+    if (i + 1 < layers_.size()) {
+      if (device_ != nullptr) device_->ReluBackward(gradient.size());
+      MaskByRelu(outputs[i], gradient);
+    }
     outputs[i].Release();
     const Tensor& input = i == 0 ? batch.inputs : outputs[i - 1];
     gradient = layers_[i].Backward(input, gradient);

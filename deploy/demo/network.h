@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "deploy/demo/batch_loader.h"
+#include "deploy/demo/device.h"
 #include "deploy/demo/tensor.h"
 
 namespace profd::demo {
@@ -17,7 +18,9 @@ namespace profd::demo {
 // One linear layer, its gradients and its momentum.
 class Linear {
  public:
-  Linear(TensorPool& pool, size_t index, size_t inputs, size_t outputs, std::mt19937_64& random);
+  // `device` does what the layer does, once more; nullptr: none.
+  Linear(TensorPool& pool, Device* device, size_t index, size_t inputs, size_t outputs,
+         std::mt19937_64& random);
 
   // input * weights + bias, and ReLU on top if asked.
   Tensor Forward(const Tensor& input, bool with_relu);
@@ -28,6 +31,7 @@ class Linear {
 
  private:
   TensorPool* pool_;
+  Device* device_;
   // What the ranges of this layer are called: "layer0.forward" and so on.
   std::string forward_name_;
   std::string backward_name_;
@@ -43,10 +47,11 @@ class Linear {
 
 // Network is the stack of layers.
 //
-// Threads: one.
+// Threads:   one.
+// Ownership: borrows the pool and the device, which may be nullptr.
 class Network {
  public:
-  Network(TensorPool& pool, uint64_t seed);
+  Network(TensorPool& pool, uint64_t seed, Device* device);
 
   // One step of training on `batch`; returns its mean loss before the step.
   double TrainOn(const Batch& batch);
@@ -61,6 +66,7 @@ class Network {
   void Update();
 
   TensorPool& pool_;
+  Device* const device_;
   std::vector<Linear> layers_;
 };
 

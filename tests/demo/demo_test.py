@@ -23,9 +23,11 @@ CATEGORIES = {"parameter": 1, "gradient": 2, "optimizer_state": 3, "activation":
 
 
 class DemoRules:
-    """What holds for both programs."""
+    """What holds for all programs."""
 
     command = []
+    job = "mlp_train"
+    note = None  # What the line after "ready" says, of a program that says something there.
 
     def environment(self, **changes):
         result = {key: value for key, value in os.environ.items()
@@ -80,6 +82,8 @@ class DemoRules:
             with self.subTest(number):
                 process = self.start_demo("--steps", "0", "--step-ms", "1")
                 self.assertEqual(process.stdout.readline(), "ready pid=%d\n" % process.pid)
+                if self.note:
+                    self.assertRegex(process.stdout.readline(), self.note)
                 self.assertRegex(process.stdout.readline(), "^step 100 loss ")
                 process.send_signal(number)
                 out, err = process.communicate(timeout=DEADLINE_S)
@@ -95,7 +99,7 @@ class DemoRules:
                 self.assertEqual(process.wait(DEADLINE_S), 0)
 
     def check_capture(self, target):
-        self.assertTrue(target.wait_metadata("job").startswith("mlp_train"))
+        self.assertTrue(target.wait_metadata("job").startswith(self.job))
         capture = target.arm(32 << 20)
         capture.fire(steps=4, warmup=1)
         capture.wait_ended()
@@ -139,6 +143,40 @@ class DemoRules:
 
 class CppDemoTest(DemoRules, unittest.TestCase):
     command = [str(BUILD / "bin" / "mlp_train")]
+
+
+class GpuDemoTest(DemoRules, unittest.TestCase):
+    """On the simulated GPU, which has to say so."""
+
+    command = [str(BUILD / "bin" / "gpu_train")]
+    job = "gpu_train"
+    note = r"^the GPU is simulated by .*/libcupti\.so\.13$"
+
+    def test_the_result_says_that_the_gpu_is_simulated(self):
+        result = self.run_demo("--steps", "5", "--quiet")
+        self.assertRegex(result.stdout, r"after 5 steps \(the GPU is simulated\)\n\Z")
+
+    def test_without_the_stand_in_it_says_so(self):
+        for arguments, variables in ((["--cupti-standin", "/nonexistent/libcupti.so.13"], {}),
+                                     ([], {"PROFD_CUPTI_LIB": "/nonexistent/libcupti.so.13"})):
+            with self.subTest(arguments):
+                result = self.run_demo(*arguments, **variables)
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertIn("/nonexistent/libcupti.so.13", result.stderr)
+
+    def test_a_library_without_a_simulated_gpu_is_refused(self):
+        result = self.run_demo("--cupti-standin", str(BUILD / "lib" / "libprofd_client.so"))
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("has no simulated GPU", result.stderr)
+
+    def test_it_trains_as_without_a_gpu(self):
+        def losses(command):
+            result = subprocess.run([command, "--steps", "20", "--log-every", "5"], text=True,
+                                    env=self.environment(), stdout=subprocess.PIPE,
+                                    timeout=DEADLINE_S)
+            return re.findall(r"^step.*$", result.stdout, re.MULTILINE)
+
+        self.assertEqual(losses(self.command[0]), losses(CppDemoTest.command[0]))
 
 
 class PythonDemoTest(DemoRules, unittest.TestCase):
