@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# From a checkout to a first capture, on Debian 12, with no GPU:
+# From a checkout to a first capture, on Debian 12, with or without a GPU:
 #
 #   deploy/quickstart.sh          as root, as an ordinary user who has sudo, or through sudo
 #
 # Installs the packages that are missing, builds, starts a profd of its own and a real training
-# process, captures five of its training steps, and prints the operator table and the memory
-# timeline. The last line on stdout is the path of a trace that stays; it opens in
+# process, captures five of its training steps, and prints the operator table, the kernels and the
+# memory timeline. Where there is no GPU, one made of software stands in, and whatever comes from
+# it says "simulated". The last line on stdout is the path of a trace that stays; it opens in
 # https://ui.perfetto.dev and in chrome://tracing. Everything else it started or wrote is gone
 # at the end, and a profd that this machine runs already is not touched. Progress is on stderr.
 #
@@ -76,7 +77,7 @@ build() {
   [[ -e build/release/CMakeCache.txt ]] || settings=(-DPROFD_BUILD_TESTS=OFF)
   cmake --preset release "${settings[@]}" >&2
   cmake --build build/release -j "$(deploy/build_jobs.sh)" \
-    --target profd profctl profd_client mlp_train >&2
+    --target profd profctl profd_client gpu_train gpu_program >&2
 }
 
 # Runs "$@" until it succeeds; for want of an event that a shell could wait for.
@@ -111,7 +112,13 @@ start_daemon() {
 }
 
 start_demo() {
-  "$bin/mlp_train" --steps 0 --step-ms 20 >"$run_dir/demo.log" 2>&1 </dev/null &
+  if "$root/build/release/tests/bin/gpu_program" --probe 2>/dev/null; then
+    say "there is a GPU: the training process is a CUDA program"
+    "$root/build/release/tests/bin/gpu_program" >"$run_dir/demo.log" 2>&1 </dev/null &
+  else
+    say "there is no GPU: the training process has a simulated one"
+    "$bin/gpu_train" --steps 0 --step-ms 20 >"$run_dir/demo.log" 2>&1 </dev/null &
+  fi
   demo_pid=$!
   wait_until "the training process marks its steps" 60 "$demo_pid" demo_marks_steps
   say "a training process runs (pid $demo_pid)"
@@ -137,6 +144,8 @@ capture() {
   id=$("$bin/profctl" captures --json |
     /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["captures"][0]["id"])') ||
     fail "profctl captures shows no capture"
+  echo
+  "$bin/profctl" kernels "$id" || fail "profctl kernels ended with exit code $?"
   echo
   "$bin/profctl" memory "$id" || fail "profctl memory ended with exit code $?"
   [[ -s $trace ]] || fail "$trace was not written"

@@ -21,7 +21,7 @@ import json, sys
 events = json.load(sys.stdin)["traceEvents"]
 steps = {e["name"] for e in events if e.get("name", "").startswith("ProfilerStep#")}
 assert len(steps) == 5, sorted(steps)'
-  if pgrep -f "$(pwd)/build/release/bin/(profd|mlp_train) .*profd-quickstart"; then
+  if pgrep -f "$(pwd)/build/release/bin/(profd|gpu_train) .*profd-quickstart"; then
     echo "$attempt run: left a process behind"
     exit 1
   fi
