@@ -214,7 +214,7 @@ class OpSummary {
     uint32_t columns = store::kRangeDuration | store::kRangeName | store::kRangeDepth;
     store::TimeFilter filter;
     only_ = only;
-    if (reader_.gpu_row_count() > 0) RETURN_IF_ERROR(ReadGpu());
+    if (HasGpu()) RETURN_IF_ERROR(ReadGpu());
     if (only.has_value()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
@@ -246,7 +246,7 @@ class OpSummary {
     return rows;
   }
 
-  // nullptr: a capture without GPU.
+  // nullptr: nothing of CUDA was recorded.
   const OpDevice* device() const { return device_.has_value() ? &*device_ : nullptr; }
 
  private:
@@ -276,6 +276,13 @@ class OpSummary {
             .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
             .min_ns = totals.min_ns,
             .max_ns = totals.max_ns};
+  }
+
+  // Also without any GPU row: a program may only call the API.
+  bool HasGpu() const {
+    const GpuOutcome outcome = reader_.record().gpu.outcome;
+    return reader_.gpu_row_count() > 0 || outcome == GpuOutcome::kRecorded ||
+           outcome == GpuOutcome::kBroken;
   }
 
   // Calls of the API are rows, too; what the GPU did is summed by the ranges around them.
@@ -391,7 +398,7 @@ class OpSummary {
   const std::vector<uint32_t> first_id_;
   std::vector<Totals> by_name_;
   StepTotals by_step_totals_;
-  // Of captures with GPU.
+  // Of captures that recorded CUDA.
   std::optional<GpuAttribution> gpu_;
   std::optional<OpDevice> device_;
   std::vector<std::optional<ApiTimes>> api_times_;  // By thread.
@@ -467,7 +474,7 @@ absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptio
   for (const OpRow& row : table.rows) self_total += static_cast<uint64_t>(row.self_cpu_ns);
   table.self_cpu_total_ns = static_cast<int64_t>(self_total);
   if (const OpDevice* device = summary.device()) {
-    table.has_device = true;
+    table.has_device = reader.gpu_row_count() > 0;
     table.self_device_total_ns = static_cast<int64_t>(device->total_ns());
     table.unattributed_device_ns = static_cast<int64_t>(device->unattributed_ns());
   }

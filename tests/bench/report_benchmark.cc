@@ -9,7 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
+#include <vector>
 
+#include "daemon/report/gpu_attribution.h"
 #include "daemon/report/reports.h"
 #include "tests/bench/bench_capture.h"
 #include "tests/store/capture_file_builder.h"
@@ -65,6 +68,130 @@ class Rows {
   sqlite3* db_ = nullptr;
 };
 
+// ---- the GPU ----
+
+// A reader of ranges and API calls that are in memory, so that what is measured is not decoding.
+class InMemoryReader final : public store::CaptureReader {
+ public:
+  explicit InMemoryReader(store::CaptureReader& from) : from_(from) {
+    Must(from.ForEachRange(store::kRangeAllColumns, {}, [&](const store::RangeBatch& batch) {
+      Ranges& ranges = ranges_.emplace_back();
+      ranges.thread = batch.thread;
+      ranges.start_ns.assign(batch.start_ns.begin(), batch.start_ns.end());
+      ranges.duration_ns.assign(batch.duration_ns.begin(), batch.duration_ns.end());
+      ranges.name.assign(batch.name.begin(), batch.name.end());
+      ranges.depth.assign(batch.depth.begin(), batch.depth.end());
+      range_count_ += batch.size;
+      return absl::OkStatus();
+    }));
+    Must(from.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+      Calls& calls = calls_.emplace_back();
+      calls.thread = batch.thread;
+      calls.start_ns.assign(batch.start_ns.begin(), batch.start_ns.end());
+      calls.duration_ns.assign(batch.duration_ns.begin(), batch.duration_ns.end());
+      calls.name.assign(batch.name.begin(), batch.name.end());
+      calls.correlation.assign(batch.correlation.begin(), batch.correlation.end());
+      calls.is_driver.assign(batch.is_driver.begin(), batch.is_driver.end());
+      call_count_ += batch.size;
+      return absl::OkStatus();
+    }));
+  }
+  size_t range_count() const { return range_count_; }
+  size_t call_count() const { return call_count_; }
+
+  const CaptureRecord& record() const override { return from_.record(); }
+  std::span<const std::string> names() const override { return from_.names(); }
+  std::span<const store::ReaderThread> threads() const override { return from_.threads(); }
+  std::span<const StepRecord> steps() const override { return from_.steps(); }
+  absl::Status ForEachRange(uint32_t, const store::TimeFilter&,
+                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override {
+    for (const Ranges& ranges : ranges_) {
+      Must(fn({.thread = ranges.thread,
+               .size = ranges.name.size(),
+               .start_ns = ranges.start_ns,
+               .duration_ns = ranges.duration_ns,
+               .name = ranges.name,
+               .depth = ranges.depth}));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status ForEachApiCall(const store::TimeFilter&,
+                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override {
+    for (const Calls& calls : calls_) {
+      Must(fn({.thread = calls.thread,
+               .size = calls.name.size(),
+               .start_ns = calls.start_ns,
+               .duration_ns = calls.duration_ns,
+               .name = calls.name,
+               .correlation = calls.correlation,
+               .is_driver = calls.is_driver}));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status ForEachInstant(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::InstantBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachCounter(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::CounterBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachMemory(const store::TimeFilter&,
+                             absl::FunctionRef<absl::Status(const store::MemoryBatch&)>) override {
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Ranges {
+    uint32_t thread;
+    std::vector<int64_t> start_ns, duration_ns;
+    std::vector<uint32_t> name;
+    std::vector<uint16_t> depth;
+  };
+  struct Calls {
+    uint32_t thread;
+    std::vector<int64_t> start_ns, duration_ns;
+    std::vector<uint32_t> name, correlation;
+    std::vector<uint8_t> is_driver;
+  };
+  store::CaptureReader& from_;
+  std::vector<Ranges> ranges_;
+  std::vector<Calls> calls_;
+  size_t range_count_ = 0;
+  size_t call_count_ = 0;
+};
+
+void MeasureGpu(const store::TemporaryFolder& folder, int64_t gpu_rows, int rounds) {
+  const BenchCapture capture = WriteGpuBenchCapture(folder.path(), gpu_rows);
+  const auto stored = OpenCapture(capture);
+  InMemoryReader in_memory(*stored);
+  Print("GPU capture: ranges", static_cast<double>(in_memory.range_count()) / 1e6, "M");
+  Print("GPU capture: API calls", static_cast<double>(in_memory.call_count()) / 1e6, "M");
+  const auto attribute = [](store::CaptureReader& reader) {
+    result = static_cast<int64_t>(Must(report::GpuAttribution::Build(reader)).paths().size());
+  };
+  const Timing alone = Best(rounds, [&] { attribute(in_memory); });
+  Print("attribution, rows in memory", alone.wall_s * 1e3, "ms");
+  Print("... its CPU time", alone.cpu_s * 1e3, "ms");
+  Print("... per API call", alone.cpu_s * 1e9 / static_cast<double>(in_memory.call_count()), "ns");
+  Print("attribution, of a stored capture", Best(rounds, [&] { attribute(*stored); }).wall_s * 1e3,
+        "ms");
+  Print("kernel table",
+        Best(rounds, [&] { result = Must(report::SummarizeKernels(*stored, {})).total_ns; }).wall_s,
+        "s");
+  Print("operator table with GPU",
+        Best(rounds, [&] { result = Must(report::SummarizeOps(*stored, {})).row_count; }).wall_s,
+        "s");
+  Print(
+      "idle table",
+      Best(rounds,
+           [&] { result = static_cast<int64_t>(Must(report::SummarizeIdle(*stored)).rows.size()); })
+          .wall_s,
+      "s");
+}
+
 int Main(int64_t ranges, int rounds) {
   const store::TemporaryFolder folder;
   const BenchCapture capture = WriteBenchCapture(folder.path(), ranges, /*memory=*/false);
@@ -105,6 +232,7 @@ int Main(int64_t ranges, int rounds) {
   const double events = static_cast<double>(memory.memory_events);
   Print("memory timeline: events", events / 1e6, "M");
   Print("memory timeline, 2,000 points, shares by range, warm", timeline.wall_s, "s");
+  MeasureGpu(folder, ranges / 10, rounds);
   return 0;
 }
 

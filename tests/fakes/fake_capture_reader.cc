@@ -343,12 +343,6 @@ absl::Status FakeCaptureReader::ForEachMemory(
   });
 }
 
-int64_t FakeCaptureReader::gpu_row_count() const {
-  size_t count = gpu_.size() + syncs_.size() + overheads_.size() + cuda_events_.size();
-  for (const ThreadRows& thread : rows_) count += thread.api_calls.size();
-  return static_cast<int64_t>(count);
-}
-
 absl::Status FakeCaptureReader::ForEachApiCall(
     const store::TimeFilter& filter, absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) {
   return ForEachBatch(&ThreadRows::api_calls, [&](uint32_t thread, std::span<const ApiRow> rows) {

@@ -151,7 +151,7 @@ class FakeCaptureReader : public store::CaptureReader {
   absl::Status ForEachMemory(
       const store::TimeFilter& filter,
       absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override;
-  int64_t gpu_row_count() const override;
+  int64_t gpu_row_count() const override { return static_cast<int64_t>(gpu_.size()); }
   absl::Status ForEachApiCall(const store::TimeFilter& filter,
                               absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override;
   absl::Status ForEachGpu(uint32_t columns, const store::TimeFilter& filter,

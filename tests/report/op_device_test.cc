@@ -93,6 +93,7 @@ TEST_F(OpDeviceTest, ARecursiveRangeCountsAtEveryLevelButIsBusyOnce) {
 }
 
 TEST_F(OpDeviceTest, ApiCallsAreChildrenOfTheRangeTheyWereMadeIn) {
+  reader_.mutable_record().gpu.outcome = GpuOutcome::kRecorded;
   reader_.Range(main_, "step", 0, 100).Range(main_, "op", 10, 50);
   reader_.ApiCall(main_, "cudaLaunchKernel", 15, 25, 1)
       .ApiCall(main_, "cudaLaunchKernel", 30, 35, 2)
@@ -111,12 +112,13 @@ TEST_F(OpDeviceTest, ApiCallsAreChildrenOfTheRangeTheyWereMadeIn) {
   EXPECT_EQ(launch.max_ns, 10);
   EXPECT_EQ(RowOf(table, "cudaDeviceSynchronize").self_cpu_ns, 31);
   EXPECT_EQ(table.self_cpu_total_ns, 101);
+  EXPECT_FALSE(table.has_device);  // Nothing ran there.
 }
 
 TEST_F(OpDeviceTest, ApiCallsLeaveOtherThreadsSelfTimesAlone) {
   const uint32_t other = reader_.AddThread(2, "other");
   reader_.Range(main_, "a", 0, 100).Range(other, "b", 0, 100);
-  reader_.ApiCall(other, "cudaLaunchKernel", 10, 20, 1);
+  reader_.ApiCall(other, "cudaLaunchKernel", 10, 20, 1).Kernel("k", 30, 40, 1);
   const OpTable table = Table();
   EXPECT_EQ(RowOf(table, "a").self_cpu_ns, 100);
   EXPECT_EQ(RowOf(table, "b").self_cpu_ns, 90);
