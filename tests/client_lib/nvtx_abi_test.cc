@@ -1,11 +1,11 @@
 // Holds client_lib/nvtx/nvtx_abi.h against the real NVTX headers. Nothing runs: what differs
 // does not compile. Built only where the headers are.
 #define NVTX_NO_IMPL
+#include "client_lib/nvtx/nvtx_abi.h"
+
 #include <nvtx3/nvToolsExt.h>
 
 #include <type_traits>
-
-#include "client_lib/nvtx/nvtx_abi.h"
 
 namespace profd::client::nvtx {
 namespace {

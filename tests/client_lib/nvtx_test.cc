@@ -254,6 +254,61 @@ TEST(NvtxAttachTest, ALaterCopyOfTheLibraryHandsItsNvtxToTheFirst) {
   std::filesystem::remove(path);
 }
 
+// ---- The loader
+
+class NvtxModuleTest : public ::testing::Test {
+ protected:
+  // As the environment of a process that `profctl run` started.
+  static void NameTheInjection() {
+    Dl_info info{};
+    dladdr(reinterpret_cast<void*>(&InitializeInjection), &info);
+    setenv("NVTX_INJECTION64_PATH", info.dli_fname, 1);
+  }
+  static std::string ModulePath() {
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "nvtx_module.so";
+  }
+  static int Call(void* module, const char* name) {
+    return reinterpret_cast<int (*)()>(dlsym(module, name))();
+  }
+};
+
+TEST_F(NvtxModuleTest, AFirstCallInsideTheLoaderWaitsForNobody) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    NameTheInjection();
+    setenv("NVTX_MODULE_EARLY", "1", 1);
+    // Its constructor returns when the agent has connected, without the loader's lock.
+    CHILD_EXPECT(dlopen(ModulePath().c_str(), RTLD_NOW) != nullptr);
+    parent.Tell('c');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('c');
+  child.ExpectSuccess();
+}
+
+TEST_F(NvtxModuleTest, AnObjectThatIsClosedKeepsItsSlots) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    NameTheInjection();
+    void* module = dlopen(ModulePath().c_str(), RTLD_NOW);
+    CHILD_EXPECT(module != nullptr && Call(module, "nvtx_module_attach") == 1);
+    const auto is_hooked = reinterpret_cast<int (*)()>(dlsym(module, "nvtx_module_is_hooked"));
+    CHILD_EXPECT(dlclose(module) == 0);
+    parent.Tell('c');
+    WaitUntil("the slots", [&] { return is_hooked() == 1; });
+    parent.Tell('f');
+    WaitUntil("the slots", [&] { return is_hooked() == 0; });
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('c');
+  auto capture = target->Arm();
+  child.Await('f');
+  capture->Finish();
+  child.ExpectSuccess();
+}
+
+// ---- Forking
+
 TEST(NvtxAttachTest, TheFirstNvtxCallOfAForkedChildRegistersIt) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent& parent) {

@@ -25,6 +25,7 @@ void Iterate() {
 
 // A child that does what it is told, a letter each:
 //   i  an iteration: range "iteration" around range "work"
+//   b  an iteration begun by its name's id, as bindings do
 //   n  one iteration inside another
 //   o  an iteration on another thread
 //   s  profd_step()
@@ -41,6 +42,10 @@ class StepMarkerTest : public ::testing::Test {
         switch (command) {
           case 'i':
             Iterate();
+            break;
+          case 'b':
+            profd_range_begin_id(profd_intern("iteration", 9));
+            profd_range_end_id();
             break;
           case 'n':
             profd_range_begin(&g_iteration);
@@ -130,6 +135,13 @@ TEST_F(StepMarkerTest, EveryBeginIsAStepOfTheCaptureAlone) {
   EXPECT_EQ(contents.dropped(), 0u);
   EXPECT_EQ(target_->status_page().step_mark_count.load(), 0u);
   EXPECT_EQ(target_->status_page().foreign_step_mark_count.load(), 0u);
+}
+
+TEST_F(StepMarkerTest, ARangeIsItsNameHoweverItIsBegun) {
+  auto capture = ArmAndFire(Steps(/*active=*/2));
+  Do("bib");
+  EXPECT_EQ(capture->phase(), Phase::kEnded);
+  EXPECT_EQ(capture->Finish().CountRanges("iteration"), 2u);
 }
 
 TEST_F(StepMarkerTest, TheTimeFromFireOnIsWarmUpOfTheFirstWindow) {

@@ -11,6 +11,7 @@
 #define PROFD_TESTS_FAKES_FAKE_NVTX_H_
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "client_lib/nvtx/nvtx_abi.h"
 
