@@ -56,7 +56,7 @@ void Work() {
 
 int main(int argc, char** argv) {
   signal(SIGTERM, [](int) { g_stopped = 1; });
-  const time_t end = time(nullptr) + (argc > 1 ? atoi(argv[1]) : 60);
+  const time_t end = time(nullptr) + (argc > 1 ? strtol(argv[1], nullptr, 10) : 60);
   puts("training");
   fflush(stdout);
   while (g_stopped == 0 && time(nullptr) < end) {

@@ -650,8 +650,8 @@ TEST(NvtxSpanTest, SpansThatOverlapAreOnDifferentLanes) {
 
 TEST(NvtxSpanTest, MoreThanEightAtOnceAreDroppedAndCounted) {
   const CaptureContents contents = Recorded([] {
-    std::vector<nvtx::RangeId> ids;
-    for (int i = 0; i < 11; ++i) ids.push_back(Nvtx::StartA("span"));
+    std::array<nvtx::RangeId, 11> ids;
+    for (nvtx::RangeId& id : ids) id = Nvtx::StartA("span");
     for (const nvtx::RangeId id : ids) Nvtx::End(id);
   });
   EXPECT_EQ(contents.CountRanges("span"), 8u);

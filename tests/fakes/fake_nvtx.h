@@ -45,7 +45,7 @@ class FakeNvtx {
     const bool attached = injection(GetTable) != 0;
     for (auto* slots : {core_slots_, core2_slots_}) {
       for (uint32_t id = 1; id < kSlots; ++id) {
-        if (!attached || slots[id] == NotYetAttached) slots[id] = nullptr;
+        if (!attached || Load(slots[id]) == NotYetAttached) slots[id] = nullptr;
       }
     }
     return attached;
