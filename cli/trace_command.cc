@@ -370,10 +370,11 @@ std::vector<Flag> TraceFlags() {
            "in this capture"},
       {.name = "gpu",
        .value_name = "MODE",
-       .help = "What of the GPU to record: off; light, kernels and copies; default, also CUDA "
-               "calls and waits, which tell what launched a kernel; full, also nodes of CUDA "
-               "graphs, device memory and events. Each costs more per launch. Without the flag: "
-               "default where the process uses CUDA, else off",
+       .help =
+           "What of the GPU to record: off; light, kernels and copies, without what launched "
+           "them; default, also CUDA calls and waits, and so the range behind each kernel; full, "
+           "also nodes of CUDA graphs, device memory and events. Each costs more per launch. "
+           "Without the flag: default where the process uses CUDA, else off",
        .completes = Completes::kChoice,
        .choices = {"off", "light", "default", "full"}},
       {.name = "gpu-buffer",

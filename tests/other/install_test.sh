@@ -33,6 +33,10 @@ for setting in $settings; do
   grep -qF -- "\\-\\-${setting//-/\\-}" deploy/man/profd.8 || { echo "not in profd.8: $setting"; exit 1; }
 done
 
+# What profctl run finds is what was installed.
+found=$(env -u PROFD_CLIENT_LIB "$prefix/bin/profctl" run -- printenv NVTX_INJECTION64_PATH)
+[[ $found == "$(realpath "$library")" ]] || { echo "profctl run found $found"; exit 1; }
+
 for file in share/man/man1/profctl.1 share/man/man8/profd.8 lib/systemd/system/profd.service \
   share/bash-completion/completions/profctl; do
   [[ -s $prefix/$file ]] || { echo "not installed: $file"; find "$prefix" -type f; exit 1; }
