@@ -315,6 +315,7 @@ TEST_F(RangesTest, CapturesFollowOneAnother) {
       WaitNotRecording();
       EmptyRange(&g_outer);
       profd_range_end();
+      parent.Tell('n');
     }
     parent.Await('x');
   });
@@ -328,6 +329,7 @@ TEST_F(RangesTest, CapturesFollowOneAnother) {
     EXPECT_EQ(contents.ranges.size(), round + 1);
     EXPECT_EQ(contents.thread_names.size(), 1u);
     EXPECT_EQ(contents.phase, wire::Phase::kEnded);
+    child.Await('n');  // Or the next capture may begin before it has looked.
   }
   child.Tell('x');
   child.ExpectSuccess();
