@@ -41,8 +41,10 @@ class GpuClock {
   uint64_t ToTicks(uint64_t cupti_ns) {
     const Segment& at = segments_[last_];
     if (cupti_ns - at.from_ns < at.length_ns) {
+      // By way of signed numbers: there are instructions for those.
+      const auto since_ns = static_cast<double>(static_cast<int64_t>(cupti_ns - at.from_ns));
       return at.from_ticks +
-             static_cast<uint64_t>(static_cast<double>(cupti_ns - at.from_ns) * at.ticks_per_ns);
+             static_cast<uint64_t>(static_cast<int64_t>(since_ns * at.ticks_per_ns));
     }
     return ToTicksAnywhere(cupti_ns);
   }

@@ -97,32 +97,6 @@ bool IsOneOf(const char* const (&names)[kCount], const char* name, size_t length
   return false;
 }
 
-// Copies up to `capacity` bytes of the string at `text`, which may not be there at all.
-// Returns how many; -1: nothing could be read.
-ssize_t CopyText(const char* text, char* into, size_t capacity) {
-  size_t have = 0;
-  while (have < capacity) {
-    const auto address = reinterpret_cast<uintptr_t>(text) + have;
-    // Up to the page's end: what is behind it may be gone on its own.
-    size_t want = 4096 - address % 4096;
-    if (want > capacity - have) want = capacity - have;
-    const iovec local{into + have, want};
-    const iovec remote{reinterpret_cast<void*>(address), want};
-    ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
-      // Not allowed in this container: believe the pointer, as everybody else does.
-      memcpy(into + have, text + have, want);
-      got = static_cast<ssize_t>(want);
-    }
-    if (got <= 0) return have != 0 ? static_cast<ssize_t>(have) : -1;
-    if (const void* nul = memchr(into + have, '\0', static_cast<size_t>(got))) {
-      return static_cast<const char*>(nul) - into;
-    }
-    have += static_cast<size_t>(got);
-  }
-  return static_cast<ssize_t>(have);
-}
-
 // Whether a record of `bytes` has the field that ends at `end`.
 #define PROFD_HAS(bytes, Record, field) ((bytes) >= offsetof(Record, field) + sizeof(Record::field))
 
@@ -542,7 +516,7 @@ void RecordDecoder::DecodePool(const cupti::MemoryPoolRecord& record, uint32_t b
 
 void RecordDecoder::DecodeDevice(const cupti::DeviceRecord& record, EventSink* sink) {
   char name[256];
-  ssize_t length = -1;
+  ptrdiff_t length = -1;
   if (record.name != nullptr) {
     length = CopyText(record.name, name, sizeof(name));
     if (length >= 0) free(const_cast<char*>(record.name));
@@ -594,6 +568,42 @@ void RecordDecoder::DecodeStream(const cupti::StreamRecord& record, EventSink* s
   event->flags = record.flags;
 }
 
+const RecordDecoder::PageCopy& RecordDecoder::PageAt(uintptr_t address) {
+  PageCopy& page = pages_[address / sizeof(PageCopy::bytes) % kPageSlots];
+  if (page.address == address && page.batch == batch_) return page;
+  page.address = address;
+  page.batch = batch_;
+  const iovec local{page.bytes, sizeof(page.bytes)};
+  const iovec remote{reinterpret_cast<void*>(address), sizeof(page.bytes)};
+  ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
+    // Not allowed in this container: believe the pointer, as everybody else does.
+    memcpy(page.bytes, remote.iov_base, sizeof(page.bytes));
+    got = sizeof(page.bytes);
+  }
+  page.byte_count = got > 0 ? static_cast<uint32_t>(got) : 0;
+  return page;
+}
+
+ptrdiff_t RecordDecoder::CopyText(const char* text, char* into, size_t capacity) {
+  size_t have = 0;
+  while (have < capacity) {
+    const auto address = reinterpret_cast<uintptr_t>(text) + have;
+    const size_t offset = address % sizeof(PageCopy::bytes);
+    const PageCopy& page = PageAt(address - offset);
+    if (page.byte_count <= offset) return have != 0 ? static_cast<ptrdiff_t>(have) : -1;
+    size_t length = page.byte_count - offset;
+    if (length > capacity - have) length = capacity - have;
+    const char* from = page.bytes + offset;
+    const void* nul = memchr(from, '\0', length);
+    if (nul != nullptr) length = static_cast<size_t>(static_cast<const char*>(nul) - from);
+    memcpy(into + have, from, length);
+    have += length;
+    if (nul != nullptr) break;
+  }
+  return static_cast<ptrdiff_t>(have);
+}
+
 uint32_t RecordDecoder::KernelNameId(const char* text, EventSink* sink) {
   constexpr uint32_t kProbes = 8;
   const auto address = reinterpret_cast<uintptr_t>(text);
@@ -618,7 +628,7 @@ uint32_t RecordDecoder::ReadKernelName(KernelName* entry, const char* text, Even
   char name[wire::kMaxNameBytes];
   entry->batch = batch_;
   if (text == nullptr) return entry->name_id = sink->intern(sink, kNoName, sizeof(kNoName) - 1);
-  const ssize_t length = CopyText(text, name, sizeof(name));
+  const ptrdiff_t length = CopyText(text, name, sizeof(name));
   if (length > 0) {
     entry->name_id = sink->intern(sink, name, static_cast<size_t>(length));
   } else if (length == 0) {

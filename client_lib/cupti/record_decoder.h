@@ -9,14 +9,15 @@
 // of counts() but kGpuRecords and kGpuUnfinished, or an answer to EnableAndDump.
 //
 // Names of kernels lie in the modules that they came from, and go with them. So a name is
-// copied when a batch first shows its pointer, by way of the kernel, which refuses where
-// there is nothing left to read; within a batch the pointer stands for the name.
+// copied when a batch first shows its pointer; within a batch the pointer stands for the name.
+// Pages are read by way of the operating system, which refuses where there is nothing left to
+// read, and each once in a batch.
 //
 // Driver calls inside runtime calls have the same correlation id. The driver call ends first,
 // so the last one of each thread is held back until what follows shows whether it was inside.
 //
 // Threads:   the GPU thread's.
-// Hot path:  about 10 ns a record; a name's first time in a batch is a system call.
+// Hot path:  about 10 ns a record; a page of names is a system call in each batch.
 //            (tests/bench/cupti_decode_benchmark.cc)
 // Errors:    a buffer that does not hold what it should costs its rest: kGpuCorrupt.
 #ifndef PROFD_CLIENT_LIB_CUPTI_RECORD_DECODER_H_
@@ -97,6 +98,7 @@ class RecordDecoder {
   static constexpr uint32_t kKernelSlots = 8192;
   static constexpr uint32_t kApiSlots = 2048;
   static constexpr uint32_t kHeldSlots = 256;
+  static constexpr uint32_t kPageSlots = 64;
 
   struct KernelName {
     const char* text;
@@ -141,6 +143,18 @@ class RecordDecoder {
   void DecodeContext(const cupti::ContextRecord& record, EventSink* sink);
   void DecodeStream(const cupti::StreamRecord& record, EventSink* sink);
 
+  // A page of the process as it was when a batch first asked for it.
+  struct PageCopy {
+    uintptr_t address;
+    uint32_t batch;
+    uint32_t byte_count;  // 0: there is nothing to read.
+    char bytes[4096];
+  };
+
+  const PageCopy& PageAt(uintptr_t address);
+  // Copies up to `capacity` bytes of the string at `text`, which may not be there at all.
+  // Returns how many; -1: nothing can be read.
+  ptrdiff_t CopyText(const char* text, char* into, size_t capacity);
   uint32_t KernelNameId(const char* text, EventSink* sink);
   uint32_t ReadKernelName(KernelName* entry, const char* text, EventSink* sink);
   const ApiName& ApiNameOf(const cupti::ApiRecord& record, EventSink* sink);
@@ -157,6 +171,7 @@ class RecordDecoder {
   KernelName kernels_[kKernelSlots];
   ApiName apis_[2][kApiSlots];  // Runtime, driver; by cbid.
   HeldCall held_[kHeldSlots];   // By thread.
+  PageCopy pages_[kPageSlots];  // By address.
 };
 
 }  // namespace profd::client
