@@ -26,7 +26,7 @@ constexpr char kReduceColumns[] =
 constexpr char kSgd[] = "sgd_momentum_kernel(float*, float*, float const*, float, float, int)";
 
 // A slow GPU, so that the work of so small a network can be seen.
-constexpr uint64_t kFloatingPointOperationsPerNs = 20;
+constexpr uint64_t kFloatingPointOperationsPerNs = 4;
 constexpr uint64_t kElementsPerNs = 4;
 constexpr uint64_t kLeastKernelNs = 4000;
 constexpr uint64_t kLaunchCallNs = 2500;

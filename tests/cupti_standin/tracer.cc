@@ -114,7 +114,11 @@ CUptiResult Tracer::Enable(uint32_t kind) {
     for (auto& cbid : api_on_[domain - 1]) cbid = 1;
     any_api_ = true;
   }
-  kinds_.fetch_or(Bit(kind));
+  {
+    const std::lock_guard lock(queue_mu_);  // The worker waits while no kind is on.
+    kinds_.fetch_or(Bit(kind));
+  }
+  queue_changed_.notify_one();
   return CUPTI_SUCCESS;
 }
 
@@ -274,16 +278,9 @@ void Tracer::Submit(Op& op) {
     }
   }
   op.has_latency_timestamps = latency_timestamps.load(std::memory_order_relaxed);
-  bool is_first = false;
-  {
-    const std::lock_guard lock(pending_mu_);
-    is_first = pending_.empty();
-    pending_.push_back(op);
-  }
-  if (!is_first) return;
-  // The lock, so that the worker cannot have looked and not wait yet.
-  { const std::lock_guard lock(queue_mu_); }
-  queue_changed_.notify_one();
+  // The worker looks here by itself while a kind is on: nobody is woken within an API call.
+  const std::lock_guard lock(pending_mu_);
+  pending_.push_back(op);
 }
 
 void Tracer::EmitFinished() {
@@ -342,7 +339,8 @@ void Tracer::WorkerLoop() {
     {
       std::unique_lock lock(queue_mu_);
       queue_changed_.wait(lock, [&] {
-        return !full_.empty() || !late_.empty() || on_device_.load(std::memory_order_relaxed) != 0;
+        return kinds() != 0 || !full_.empty() || !late_.empty() ||
+               on_device_.load(std::memory_order_relaxed) != 0;
       });
       if (full_.empty()) {
         queue_changed_.wait_for(lock, std::chrono::microseconds(std::clamp<uint64_t>(
