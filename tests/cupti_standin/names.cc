@@ -5,7 +5,7 @@
 
 #include <cstring>
 #include <deque>
-#include <memory>
+#include <list>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -32,6 +32,7 @@ struct Names {
   std::deque<Function> functions;
   std::unordered_map<const char*, Function*> by_address;    // Of loaded modules.
   std::unordered_map<std::string_view, Function*> by_text;  // Of the module that stays.
+  std::list<sgpu_module> modules;
   std::vector<Memory> reusable;
 };
 
@@ -99,19 +100,19 @@ sgpu_module* LoadModule(const char* const* texts, uint32_t count) {
 
   Names& all = names();
   const std::lock_guard lock(all.mu);
-  auto module = std::make_unique<sgpu_module>();
-  module->memory = MapPages(all, bytes);
-  if (module->memory == nullptr) return nullptr;
-  module->bytes = bytes;
-  char* next = module->memory;
+  char* next = MapPages(all, bytes);
+  if (next == nullptr) return nullptr;
+  sgpu_module& module = all.modules.emplace_back();
+  module.memory = next;
+  module.bytes = bytes;
   for (uint32_t i = 0; i < count; ++i) {
     const size_t length = std::strlen(texts[i]) + 1;
     std::memcpy(next, texts[i], length);
-    module->names.push_back(next);
+    module.names.push_back(next);
     all.by_address[next] = AddFunction(all, next, strdup(texts[i]));
     next += length;
   }
-  return module.release();
+  return &module;
 }
 
 const char* FunctionName(const sgpu_module* module, uint32_t index) {
@@ -135,7 +136,7 @@ void UnloadModule(sgpu_module* module, sgpu_unload how) {
       all.reusable.push_back({module->memory, module->bytes});
       break;
   }
-  delete module;
+  all.modules.remove_if([module](const sgpu_module& each) { return &each == module; });
 }
 
 }  // namespace sgpu
