@@ -1,4 +1,7 @@
-"""Tools of others open what profctl exports: Perfetto's trace processor and HTA.
+"""Tools of others open what we export: Perfetto's trace processor and HTA.
+
+The traces are of the demo on the CPU, as profctl exports them, and of a made-up capture with a GPU
+(tests/export/write_gpu_trace.cc), whose numbers are known.
 
 Both are made use of where they are installed (`perfetto` and `HolisticTraceAnalysis` from PyPI),
 and nothing is fetched by the test: without either, or where the perfetto package cannot get its
@@ -15,8 +18,11 @@ import sys
 import tempfile
 import time
 
-BIN = pathlib.Path(os.environ["PROFD_BUILD_DIR"]) / "bin"
+BUILD = pathlib.Path(os.environ["PROFD_BUILD_DIR"])
+BIN = BUILD / "bin"
 STEPS = 5
+GPU_STEPS = 6
+GPU_KERNELS = GPU_STEPS * 24
 
 
 def has(module):
@@ -64,19 +70,52 @@ def captured(folder):
                 process.wait(30)
 
 
-def check_trace_processor(files):
+def gpu_traces(folder):
+    chrome, perfetto = folder / "gpu.json", folder / "gpu.pftrace"
+    run(BUILD / "tests" / "bin" / "write_gpu_trace", chrome, perfetto, env=None)
+    return chrome, perfetto
+
+
+def check_schema(perfetto):
+    """By Perfetto's own schema: nothing unknown, and every flow that begins ends."""
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString(perfetto.read_bytes())
+    before = trace.ByteSize()
+    trace.DiscardUnknownFields()
+    assert trace.ByteSize() == before
+    events = [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
+    begun = [flow for event in events for flow in event.flow_ids]
+    ended = [flow for event in events for flow in event.terminating_flow_ids]
+    assert len(begun) == GPU_KERNELS + 3 * GPU_STEPS and sorted(begun) == sorted(ended)
+
+
+def check_gpu_in_trace_processor(processor):
+    kernels = list(processor.query("select count(*) as n from slice where category = 'kernel'"))
+    assert kernels[0].n == GPU_KERNELS, kernels[0].n
+    flows = list(processor.query("""
+        select count(*) as n from flow
+        join slice call on call.id = flow.slice_out join slice work on work.id = flow.slice_in
+        where call.category glob 'cuda_runtime' and work.category = 'kernel'"""))
+    assert flows[0].n == GPU_KERNELS, flows[0].n
+
+
+def check_trace_processor(files, gpu_files):
     """Returns the reason why it could not be asked, if it could not."""
     from perfetto.trace_processor import TraceProcessor
     try:
         TraceProcessor().close()
     except Exception as error:  # whatever its downloader and its start may raise
         return f"perfetto: the trace processor does not start here: {error}"
-    for file in files:
+    for file in [*files, *gpu_files]:
         processor = TraceProcessor(trace=str(file))
         try:
             steps = list(processor.query(
                 "select distinct name from slice where name glob 'ProfilerStep#*'"))
-            assert len(steps) == STEPS, (file, [step.name for step in steps])
+            wanted = GPU_STEPS if file in gpu_files else STEPS
+            assert len(steps) == wanted, (file, [step.name for step in steps])
+            if file in gpu_files:
+                check_gpu_in_trace_processor(processor)
             errors = list(processor.query(
                 "select name, value from stats where severity = 'error' and value > 0"))
             assert not errors, (file, [(error.name, error.value) for error in errors])
@@ -92,6 +131,26 @@ def check_hta(chrome):
     assert sum(name.startswith("ProfilerStep#") for name in names) == STEPS, sorted(names)
 
 
+def check_gpu_in_hta(chrome):
+    from hta.trace_analysis import TraceAnalysis
+    analysis = TraceAnalysis(trace_files={0: str(chrome)})
+    # It drops the last step; the GPU is busy across streams for what it says, in us.
+    counted_steps = GPU_STEPS - 1
+    kinds, _ = analysis.get_gpu_kernel_breakdown(visualize=False)
+    assert {"COMPUTATION", "COMPUTATION overlapping COMMUNICATION", "MEMORY"} <= set(
+        kinds["kernel_type"]), kinds
+    memory = kinds[kinds["kernel_type"] == "MEMORY"]["sum"].iloc[0]
+    assert memory == counted_steps * 8, memory
+    launches = analysis.get_cuda_kernel_launch_stats(visualize=False)[0]
+    assert len(launches) >= counted_steps * 24, len(launches)
+    idle = analysis.get_idle_time_breakdown(visualize=False)[0]
+    assert set(idle["stream"]) == {7, 20}, set(idle["stream"])
+    bandwidth = analysis.get_memory_bw_summary()
+    assert bandwidth["memory_bw_gbps"]["mean"].iloc[0] == 65536 / 8000, bandwidth
+    annotations = analysis.get_gpu_user_annotation_breakdown(visualize=False)
+    assert {"forward", "backward"} <= set(annotations["name"]), annotations
+
+
 def main():
     # The readers are libraries for whichever Python has them; ours is needed for nothing here.
     readers = [name for name in ("perfetto", "hta") if has(name)]
@@ -101,9 +160,14 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="profd-readers."))
     try:
         chrome, perfetto = captured(folder)
-        missed = check_trace_processor([chrome, perfetto]) if "perfetto" in readers else None
+        gpu_chrome, gpu_perfetto = gpu_traces(folder)
+        missed = None
+        if "perfetto" in readers:
+            check_schema(gpu_perfetto)
+            missed = check_trace_processor([chrome, perfetto], [gpu_chrome, gpu_perfetto])
         if "hta" in readers:
             check_hta(chrome)
+            check_gpu_in_hta(gpu_chrome)
         elif missed:
             print("SKIP: " + missed)
             sys.exit(77)
