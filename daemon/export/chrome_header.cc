@@ -22,7 +22,7 @@ class JsonObject {
     StrAppend(&text_, value);
     return *this;
   }
-  JsonObject& Object(std::string_view key, std::string object) {
+  JsonObject& Object(std::string_view key, const std::string& object) {
     Key(key);
     text_ += object;
     return *this;

@@ -322,9 +322,13 @@ class ChromeWriter {
   }
 
   void WriteMemoryRow(const store::MemoryBatch& batch, size_t i) {
+    // Loaders add up what is called [memory], and would count what the allocator took from CUDA
+    // twice.
+    const bool is_allocators =
+        batch.device_type[i] <= static_cast<uint8_t>(wire::DeviceType::kCuda);
     char* at = out_.Reserve(kMostEventBytes);
     at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
-                  "[memory]", batch.thread, batch.time_ns[i]);
+                  is_allocators ? "[memory]" : "[cuda memory]", batch.thread, batch.time_ns[i]);
     at = PutText(at, R"(,"args":{)");
     if (batch.total_reserved_bytes[i] >= 0) {
       at = PutText(at, R"("Total Reserved":)");

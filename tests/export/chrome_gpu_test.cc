@@ -490,6 +490,18 @@ TEST_F(ChromeGpuPlainTest, WhatWasCutSaysSo) {
   EXPECT_EQ(copy.Find("memory bandwidth (GB/s)"), nullptr);
 }
 
+TEST_F(ChromeGpuPlainTest, MemoryOfCudaItselfIsNotTheAllocators) {
+  reader_.Allocate(main_, 10, 0x7f00, 512, {.device_type = 1})
+      .Allocate(main_, 20, 0x7f00, 2048, {.device_type = 64})
+      .Allocate(main_, 30, 0x7f00, 4096, {.device_type = 65});
+  const JsonValue root = TraceOf(reader_);
+  std::vector<std::string> names;
+  for (const JsonValue* event : Events(root, "i")) {
+    if (event->Find("args") != nullptr) names.push_back((*event)["name"].text);
+  }
+  EXPECT_THAT(names, ElementsAre("[memory]", "[cuda memory]", "[cuda memory]"));
+}
+
 TEST_F(ChromeGpuPlainTest, ADeviceThatNobodyDescribedHasNoFigures) {
   reader_.mutable_record().gpu.devices.clear();
   reader_.Kernel("k", 0, 10, 0).Sync(report::kContextSync, 0, 5, 1, {.device = kNoGpuDevice});
