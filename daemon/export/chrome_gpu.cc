@@ -173,7 +173,8 @@ absl::Status ChromeGpu::WriteWork() {
   uint32_t ordinal = 0;
   return reader_.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
-      WriteWorkRow(RowAt(batch, i), plan_.TrackOf(WorkKey(batch, i), ordinal++));
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal++));
+      WriteWorkRow(RowAt(batch, i), track);
     }
     return out_.status();
   });
@@ -261,35 +262,37 @@ absl::Status ChromeGpu::WriteSyncs() {
   uint32_t ordinal = 0;
   return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
-      const int64_t start_ns = batch.start_ns[i];
-      const std::string_view row = track_rows_[plan_.TrackOf(SyncKey(batch, i), ordinal++)];
-      const GpuLinks::Cause cause = plan_.links().CauseOf(batch.correlation[i], start_ns);
-      const std::string name = report::SyncName(batch.kind[i]);
-      const std::string prefix = Prefix("cuda_sync", name);
-      char* at = out_.Reserve(kMostEventBytes);
-      at = PutSlice(at, prefix, row, start_ns, start_ns + batch.duration_ns[i]);
-      at = PutText(at, R"(,"args":{)");
-      if (cause.external_id != 0) {
-        at = PutArgument(at, R"("External id":)", cause.external_id);
-        *at++ = ',';
-      }
-      at = PutText(at, R"("cuda_sync_kind":")");
-      at = PutText(at, name);
-      *at++ = '"';
-      at = PutWaitedFor(at, batch, i);
-      at = PutArgument(at, R"(,"stream":)",
-                       batch.stream[i] == wire::kNoStream ? int64_t{-1} : batch.stream[i]);
-      at = PutArgument(at, R"(,"correlation":)", batch.correlation[i]);
-      if (batch.device[i] != kNoGpuDevice) {
-        at = PutArgument(at, R"(,"device":)", batch.device[i]);
-      }
-      at = PutArgument(at, R"(,"context":)", batch.context[i]);
-      at = PutText(at, "}}");
-      out_.Commit(at);
-      if (cause.flow_from.has_value()) WriteFlowEnd(batch.correlation[i], row, start_ns);
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal++));
+      WriteSync(batch, i, track);
     }
     return out_.status();
   });
+}
+
+void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track) {
+  const int64_t start_ns = batch.start_ns[i];
+  const std::string_view row = track_rows_[track];
+  const GpuLinks::Cause cause = plan_.links().CauseOf(batch.correlation[i], start_ns);
+  const std::string name = report::SyncName(batch.kind[i]);
+  char* at = out_.Reserve(kMostEventBytes);
+  at = PutSlice(at, Prefix("cuda_sync", name), row, start_ns, start_ns + batch.duration_ns[i]);
+  at = PutText(at, R"(,"args":{)");
+  if (cause.external_id != 0) {
+    at = PutArgument(at, R"("External id":)", cause.external_id);
+    *at++ = ',';
+  }
+  at = PutText(at, R"("cuda_sync_kind":")");
+  at = PutText(at, name);
+  *at++ = '"';
+  at = PutWaitedFor(at, batch, i);
+  at = PutArgument(at, R"(,"stream":)",
+                   batch.stream[i] == wire::kNoStream ? int64_t{-1} : batch.stream[i]);
+  at = PutArgument(at, R"(,"correlation":)", batch.correlation[i]);
+  if (batch.device[i] != kNoGpuDevice) at = PutArgument(at, R"(,"device":)", batch.device[i]);
+  at = PutArgument(at, R"(,"context":)", batch.context[i]);
+  at = PutText(at, "}}");
+  out_.Commit(at);
+  if (cause.flow_from.has_value()) WriteFlowEnd(batch.correlation[i], row, start_ns);
 }
 
 // -1, as Kineto has it, where the event was not seen being recorded.
@@ -307,7 +310,8 @@ absl::Status ChromeGpu::WriteOverheads() {
   uint32_t ordinal = 0;
   return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
-      const std::string_view row = track_rows_[plan_.TrackOf(OverheadKey(batch, i), ordinal++)];
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(OverheadKey(batch, i), ordinal++));
+      const std::string_view row = track_rows_[track];
       const std::string prefix = Prefix("overhead", report::OverheadName(batch.kind[i]));
       char* at = out_.Reserve(kMostEventBytes);
       at = PutSlice(at, prefix, row, batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i]);
@@ -321,12 +325,15 @@ absl::Status ChromeGpu::WriteOverheads() {
 absl::Status ChromeGpu::WriteCalls() {
   next_call_.resize(layout_.threads.size());
   return reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) WriteCall(batch, i);
+    for (size_t i = 0; i < batch.size; ++i) {
+      ASSIGN_OR_RETURN(const size_t call, FindCall(batch, i));
+      WriteCall(batch, i, call);
+    }
     return out_.status();
   });
 }
 
-size_t ChromeGpu::FindCall(const store::ApiBatch& batch, size_t i) {
+absl::StatusOr<size_t> ChromeGpu::FindCall(const store::ApiBatch& batch, size_t i) {
   const std::span<const GpuLinks::Call> calls = plan_.links().CallsOf(batch.thread);
   const auto is_it = [&](const GpuLinks::Call& call) {
     return call.start_ns == batch.start_ns[i] && call.correlation == batch.correlation[i] &&
@@ -337,14 +344,14 @@ size_t ChromeGpu::FindCall(const store::ApiBatch& batch, size_t i) {
     auto call = std::lower_bound(
         calls.begin(), calls.end(), batch.start_ns[i],
         [](const GpuLinks::Call& a, int64_t start_ns) { return a.start_ns < start_ns; });
-    while (!is_it(*call)) ++call;
+    call = std::find_if(call, calls.end(), is_it);
+    if (call == calls.end()) return ChangedWhileRead();
     next = static_cast<size_t>(call - calls.begin());
   }
   return plan_.links().PositionOf(calls[next++]);
 }
 
-void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i) {
-  const size_t call = FindCall(batch, i);
+void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call) {
   const CallNesting::Place place = nesting_.PlaceOf(plan_.links(), call);
   const std::string_view row = call_rows_[batch.thread][place.sibling];
   const std::string_view prefix = CallPrefix(batch.is_driver[i] != 0, batch.name[i]);

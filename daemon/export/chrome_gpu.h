@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "daemon/capture/ports.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/cuda_events.h"
@@ -55,12 +56,13 @@ class ChromeGpu {
   char* PutKernelArguments(char* at, const GpuRow& kernel) const;
   void WriteAnnotations();
   absl::Status WriteSyncs();
+  void WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track);
   char* PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const;
   absl::Status WriteOverheads();
   absl::Status WriteCalls();
-  void WriteCall(const store::ApiBatch& batch, size_t i);
+  void WriteCall(const store::ApiBatch& batch, size_t i, size_t call);
   // The call's position in the plan's.
-  size_t FindCall(const store::ApiBatch& batch, size_t i);
+  absl::StatusOr<size_t> FindCall(const store::ApiBatch& batch, size_t i);
 
   // `,{"ph":"X",...,"name":"...",` of GPU work; made at the first use.
   std::string_view WorkPrefix(const GpuRow& work);

@@ -252,6 +252,10 @@ class GpuPlanBuilder {
   absl::flat_hash_map<uint32_t, uint32_t> slice_siblings_;  // By stream, without annotations'.
 };
 
+absl::Status ChangedWhileRead() {
+  return absl::DataLossError("the capture file was changed while it was read");
+}
+
 GpuBatches::Entry GpuBatches::EntryOf(const store::GpuBatch& batch, uint32_t ordinal) {
   const auto [first, last] = std::minmax_element(batch.start_ns.begin(), batch.start_ns.end());
   return {*first, *last, ordinal, static_cast<uint32_t>(batch.size)};
@@ -273,7 +277,7 @@ absl::StatusOr<uint32_t> GpuBatches::Cursor::FirstOrdinal(const store::GpuBatch&
       return entry.ordinal;
     }
   }
-  return absl::DataLossError("GPU rows are not the same when read again");
+  return ChangedWhileRead();
 }
 
 bool GpuPlan::Window::Holds(int64_t start_ns, uint32_t ordinal) const {
@@ -307,13 +311,15 @@ absl::StatusOr<GpuPlan> GpuPlan::Make(store::CaptureReader& reader, const TraceL
   return plan;
 }
 
-uint32_t GpuPlan::TrackOf(const GpuTrackKey& key, uint32_t ordinal) const {
+absl::StatusOr<uint32_t> GpuPlan::TrackOf(const GpuTrackKey& key, uint32_t ordinal) const {
   const auto& siblings = siblings_[static_cast<size_t>(key.kind)];
   if (!siblings.empty()) {
     const auto found = siblings.find(ordinal);
     if (found != siblings.end()) return found->second;
   }
-  return tracks_.Find(key);
+  const uint32_t track = tracks_.Find(key);
+  if (track == GpuTracks::kNone) return ChangedWhileRead();
+  return track;
 }
 
 }  // namespace profd::exporter

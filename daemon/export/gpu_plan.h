@@ -63,6 +63,9 @@ class GpuBatches {
   uint32_t rows_ = 0;
 };
 
+// What is read several times has to be the same each time.
+absl::Status ChangedWhileRead();
+
 class GpuPlan {
  public:
   // More than a capture may be asked for. RESOURCE_EXHAUSTED beyond.
@@ -80,8 +83,8 @@ class GpuPlan {
   const GpuLinks& links() const { return links_; }
 
   // The index of the row that slice `ordinal` of key.kind stands on; each kind's are counted as
-  // the reader gives them.
-  uint32_t TrackOf(const GpuTrackKey& key, uint32_t ordinal) const;
+  // the reader gives them. DATA_LOSS: it was not there when the plan was made.
+  absl::StatusOr<uint32_t> TrackOf(const GpuTrackKey& key, uint32_t ordinal) const;
 
   // Annotations with the row that each stands on, by start; enclosing ones first. Each is 1 ns
   // longer at either end than what it holds, where nothing stands there, as Kineto's are.

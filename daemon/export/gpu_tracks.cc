@@ -90,8 +90,10 @@ absl::StatusOr<uint32_t> GpuTracks::AddSibling(uint32_t track, uint32_t sibling)
 
 uint32_t GpuTracks::Find(const GpuTrackKey& key) const {
   if (key == last_key_ && last_track_ < tracks_.size()) return last_track_;
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return kNone;
   last_key_ = key;
-  last_track_ = by_key_.at(key);
+  last_track_ = found->second;
   return last_track_;
 }
 

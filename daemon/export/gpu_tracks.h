@@ -75,7 +75,8 @@ class GpuTracks {
   // Gives the rows their numbers and names. `layout` is that of the CPU's rows.
   void Finish(const TraceLayout& layout, bool simulated);
 
-  // The index that Add(key) gave.
+  // The index that Add(key) gave; kNone: nobody added it.
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   uint32_t Find(const GpuTrackKey& key) const;
   const GpuTrack& operator[](uint32_t track) const { return tracks_[track]; }
   std::span<const GpuTrack> tracks() const { return tracks_; }
@@ -90,7 +91,7 @@ class GpuTracks {
   absl::flat_hash_map<GpuTrackKey, uint32_t> by_key_;
   // Most rows are on the same one as the row before.
   mutable GpuTrackKey last_key_;
-  mutable uint32_t last_track_ = std::numeric_limits<uint32_t>::max();
+  mutable uint32_t last_track_ = kNone;
 };
 
 }  // namespace profd::exporter

@@ -311,20 +311,20 @@ absl::Status PerfettoGpu::WriteWindow(const GpuPlan::Window& window) {
 
 absl::Status PerfettoGpu::ReadWindow(const GpuPlan::Window& window) {
   GpuBatches::Cursor cursor(plan_.batches());
-  return reader_.ForEachGpu(store::kGpuAllColumns, window.filter(),
-                            [&](const store::GpuBatch& batch) {
-                              ASSIGN_OR_RETURN(const uint32_t first, cursor.FirstOrdinal(batch));
-                              for (size_t i = 0; i < batch.size; ++i) {
-                                const auto ordinal = static_cast<uint32_t>(first + i);
-                                const int64_t start_ns = batch.start_ns[i];
-                                if (!window.Holds(start_ns, ordinal)) continue;
-                                slices_.push_back({start_ns, start_ns + batch.duration_ns[i],
-                                                   plan_.TrackOf(WorkKey(batch, i), ordinal),
-                                                   static_cast<uint32_t>(rows_.size())});
-                                rows_.push_back(RowAt(batch, i));
-                              }
-                              return absl::OkStatus();
-                            });
+  const auto take = [&](const store::GpuBatch& batch) {
+    ASSIGN_OR_RETURN(const uint32_t first, cursor.FirstOrdinal(batch));
+    for (size_t i = 0; i < batch.size; ++i) {
+      const auto ordinal = static_cast<uint32_t>(first + i);
+      const int64_t start_ns = batch.start_ns[i];
+      if (!window.Holds(start_ns, ordinal)) continue;
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal));
+      slices_.push_back(
+          {start_ns, start_ns + batch.duration_ns[i], track, static_cast<uint32_t>(rows_.size())});
+      rows_.push_back(RowAt(batch, i));
+    }
+    return absl::OkStatus();
+  };
+  return reader_.ForEachGpu(store::kGpuAllColumns, window.filter(), take);
 }
 
 void PerfettoGpu::BeginAnnotation(const GpuAnnotation& annotation) {
@@ -409,8 +409,9 @@ absl::Status PerfettoGpu::WriteSyncs() {
   RETURN_IF_ERROR(reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       const auto ordinal = static_cast<uint32_t>(rows.size());
-      slices.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
-                        plan_.TrackOf(SyncKey(batch, i), ordinal), ordinal});
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal));
+      slices.push_back(
+          {batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i], track, ordinal});
       rows.push_back({batch.start_ns[i], batch.duration_ns[i], batch.kind[i], batch.device[i],
                       batch.context[i], batch.stream[i], batch.correlation[i], batch.event_id[i]});
     }
@@ -446,8 +447,9 @@ absl::Status PerfettoGpu::WriteOverheads() {
   RETURN_IF_ERROR(reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       const auto ordinal = static_cast<uint32_t>(kinds.size());
-      slices.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
-                        plan_.TrackOf(OverheadKey(batch, i), ordinal), ordinal});
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(OverheadKey(batch, i), ordinal));
+      slices.push_back(
+          {batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i], track, ordinal});
       kinds.push_back(batch.kind[i]);
     }
     return absl::OkStatus();

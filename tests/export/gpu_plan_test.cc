@@ -139,6 +139,47 @@ TEST(GpuPlanTest, APerfettoTraceOfSeveralWindowsIsWholeAndInOrder) {
             kRows);
 }
 
+// A file that is written to by somebody else: its rows are others whenever they are read.
+class ChangingReader : public FakeCaptureReader {
+ public:
+  absl::Status ForEachGpu(uint32_t columns, const store::TimeFilter& filter,
+                          absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) override {
+    ++readings_;
+    Kernel("more", 1'000 * readings_, 1'000 * readings_ + 10, 0, {.stream = readings_});
+    return FakeCaptureReader::ForEachGpu(columns, filter, fn);
+  }
+
+ private:
+  uint32_t readings_ = 0;
+};
+class ChangingCallsReader : public FakeCaptureReader {
+ public:
+  absl::Status ForEachApiCall(const store::TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override {
+    ++readings_;
+    ApiCall(0, "more", 1'000 * readings_, 1'000 * readings_ + 10, 0);
+    return FakeCaptureReader::ForEachApiCall(filter, fn);
+  }
+
+ private:
+  int64_t readings_ = 0;
+};
+
+TEST(GpuPlanTest, AFileThatChangesWhileItIsReadIsRefused) {
+  for (const TraceFormat format : {TraceFormat::kChrome, TraceFormat::kPerfetto}) {
+    ChangingReader reader;
+    reader.AddThread(1, "main");
+    StringSink sink;
+    EXPECT_THAT(ExportTrace(reader, format, sink), StatusIs(absl::StatusCode::kDataLoss));
+    EXPECT_EQ(sink.finished(), 0);
+  }
+  ChangingCallsReader reader;
+  reader.AddThread(1, "main");
+  StringSink sink;
+  EXPECT_THAT(ExportTrace(reader, TraceFormat::kChrome, sink),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
 // ---- memory ----
 
 // What the allocator has given out; 0 under sanitizers, which have their own.
