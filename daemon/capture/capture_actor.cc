@@ -56,6 +56,7 @@ void CaptureManager::Actor::Armed(const std::string& id) {
   if (live == nullptr || live->cause != EndedBy::kNone) return;
   live->armed = true;
   live->record.armed_time = clock_.Now();
+  live->record.activity.clear();
   // A member of a group waits for the others from here on. One that is alone waits for a step
   // when it has the plan, which its progress tells: a mark before that would move nothing.
   if (live->record.spec.steps > 0 && !live->record.group_id.empty()) {
@@ -63,6 +64,18 @@ void CaptureManager::Actor::Armed(const std::string& id) {
   }
   FireWhenReady(*live);
   Rearm();
+}
+
+// Who says what keeps it is neither stopped nor starved, and gets the time that CUPTI may take.
+void CaptureManager::Actor::Arming(const std::string& id, const std::string& activity) {
+  LiveCapture* live = FindLive(id);
+  if (live == nullptr || live->armed || live->cause != EndedBy::kNone) return;
+  if (live->record.spec.gpu.mode != GpuMode::kOff) {
+    live->arm_deadline = std::max(live->arm_deadline, live->created + options_.gpu_arm_timeout);
+    Rearm();
+  }
+  live->record.activity = activity;
+  Notify(live->record);
 }
 
 void CaptureManager::Actor::ArmFailed(const std::string& id, const absl::Status& why) {
@@ -105,7 +118,9 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
   for (LiveCapture* live : members) {
     const bool by_time = live->record.spec.steps == 0;
     const bool asked = live->plan.base_step >= 0;
-    Fire(*live, by_time || asked ? live->plan.base_step : common_step);
+    // Steps by marker count from each member's own first one: they have no step in common.
+    const bool own_steps = !live->record.spec.step_marker.empty();
+    Fire(*live, by_time || asked || own_steps ? live->plan.base_step : common_step);
   }
 }
 
@@ -119,6 +134,8 @@ void CaptureManager::Actor::Fire(LiveCapture& live, int64_t base_step) {
 
 void CaptureManager::Actor::MeasureBefore(LiveCapture& live) {
   if (live.record.step_before_ns != 0 || live.record.current_step < 0) return;
+  // The target's own marks, if it has any, are of other steps.
+  if (!live.record.spec.step_marker.empty()) return;
   const int64_t end = live.record.current_step;
   live.record.step_before_ns =
       targets_.MedianStepNs(live.target, std::max<int64_t>(0, end - kPerturbationSteps), end);
@@ -233,6 +250,7 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
   const auto it = live_.find(id);
   CaptureRecord& record = it->second->record;
   if (record.end_time == absl::InfiniteFuture()) record.end_time = clock_.Now();
+  record.activity.clear();
   if (absl::Status status = store_.UpdateCapture(record); !status.ok()) {
     LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message())));
   }
@@ -242,7 +260,7 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
                  record.error_message.empty() ? "" : " error=", record.error_message));
   Notify(record);
   std::erase_if(watches_, [&](const auto& entry) { return entry.second.capture_id == id; });
-  if (record.covered_steps > 0 && !stopping_) {
+  if (record.covered_steps > 0 && record.spec.step_marker.empty() && !stopping_) {
     after_checks_.push_back({.record = record,
                              .target = it->second->target,
                              .next = clock_.Monotonic() + kAfterInterval});

@@ -33,6 +33,7 @@ struct LiveCapture {
   EndedBy cause = EndedBy::kNone;  // Why it is being ended; kNone: it is not.
   bool armed = false;
   bool fired = false;
+  absl::Duration created;                                     // Monotonic.
   absl::Duration arm_deadline;                                // Monotonic.
   absl::Duration deadline;                                    // Monotonic.
   absl::Duration window_deadline = absl::InfiniteDuration();  // By duration only.
@@ -85,6 +86,7 @@ class CaptureManager::Actor {
 
   void TargetGone(TargetNumber target);
   void Armed(const std::string& id);
+  void Arming(const std::string& id, const std::string& activity);
   void ArmFailed(const std::string& id, const absl::Status& why);
   void Progressed(const std::string& id, const Progress& progress);
   void Drained(const std::string& id, const DrainResult& result);

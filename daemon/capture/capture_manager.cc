@@ -67,6 +67,12 @@ void CaptureManager::OnArmed(std::string_view capture_id) {
   actor_->queue().Post([this, id = std::string(capture_id)] { actor_->Armed(id); });
 }
 
+void CaptureManager::OnArming(std::string_view capture_id, std::string_view activity) {
+  actor_->queue().Post([this, id = std::string(capture_id), activity = std::string(activity)] {
+    actor_->Arming(id, activity);
+  });
+}
+
 void CaptureManager::OnArmFailed(std::string_view capture_id, absl::Status why) {
   actor_->queue().Post(
       [this, id = std::string(capture_id), why = std::move(why)] { actor_->ArmFailed(id, why); });

@@ -45,6 +45,8 @@ class CaptureManager final : public TargetPort::Observer {
     std::string node_name;
     // A target that has not answered ARM by then fails its capture.
     absl::Duration arm_timeout = absl::Seconds(30);
+    // The same for one that says it is arming: CUPTI may take the 60 s that ingest gives it.
+    absl::Duration gpu_arm_timeout = absl::Seconds(75);
     // A group's members start this much after the last one armed, in steps of the fastest.
     absl::Duration group_lead = absl::Milliseconds(50);
     int64_t max_live_captures = 64;
@@ -88,6 +90,7 @@ class CaptureManager final : public TargetPort::Observer {
   void OnTargetAdded(TargetNumber target) override;
   void OnTargetGone(TargetNumber target) override;
   void OnArmed(std::string_view capture_id) override;
+  void OnArming(std::string_view capture_id, std::string_view activity) override;
   void OnArmFailed(std::string_view capture_id, absl::Status why) override;
   void OnProgress(std::string_view capture_id, const Progress& progress) override;
   void OnDrained(std::string_view capture_id, DrainResult result) override;

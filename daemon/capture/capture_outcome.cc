@@ -69,6 +69,7 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
   record.other_name_event_count = result.other_name_event_count;
   record.foreign_step_mark_count = result.foreign_step_mark_count;
   record.clock_error_ns = result.clock_error_ns;
+  record.gpu = result.gpu;
   record.windows.clear();
   record.covered_ns = 0;
   record.covered_steps = 0;
@@ -140,6 +141,10 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
       return set("BYTE_CAP",
                  "the byte cap was reached before anything was kept; raise --max-bytes");
     case EndedBy::kArmTimeout:
+      if (!record.activity.empty()) {
+        return set("ARM_TIMEOUT", StrCat(target, " was not ready in time (", record.activity,
+                                         "); retry, or trace without the GPU: --gpu off"));
+      }
       return set("ARM_TIMEOUT", StrCat(target,
                                        " did not answer in time; it may be stopped "
                                        "(SIGSTOP, a debugger) or starved of CPU"));

@@ -55,12 +55,13 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
                                  "; wait for it, or stop it with `profctl cancel ", id, "`")),
                       "TARGET_BUSY");
   }
-  if (spec.steps > 0 && target->step_mark_count == 0) {
+  if (spec.steps > 0 && spec.step_marker.empty() && target->step_mark_count == 0) {
     return WithReason(
         absl::FailedPreconditionError(StrCat(
             "target ", target->pid,
             " has not marked a step; call profd.step() (profd_step() in C++) once per training "
-            "step, or capture by time with --duration 2s")),
+            "step, name a range that begins once per step with --step-marker NAME, or capture by "
+            "time with --duration 2s")),
         "NO_STEPS");
   }
   if (spec.start_step >= 0 && spec.start_step <= target->current_step) {
@@ -136,14 +137,16 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     live->record.request_id = std::string(request_id);
     live->record.spec = spec;
     live->record.requested_by_uid = caller.uid;
-    live->record.current_step = target.current_step;
+    // Steps by marker count from 0 at the first begin.
+    live->record.current_step = spec.step_marker.empty() ? target.current_step : -1;
     live->record.target = std::move(target);
     live->record.node = options_.node_name;
     live->record.create_time = clock_.Now();
     live->record.end_time = absl::InfiniteFuture();
     live->record.armed_time = absl::InfinitePast();
-    live->arm_deadline = clock_.Monotonic() + options_.arm_timeout;
-    live->deadline = clock_.Monotonic() + spec.timeout;
+    live->created = clock_.Monotonic();
+    live->arm_deadline = live->created + options_.arm_timeout;
+    live->deadline = live->created + spec.timeout;
     CaptureRecord record = live->record;
     const absl::Status started = Start(std::move(live));
     if (!started.ok()) {

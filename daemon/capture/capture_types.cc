@@ -243,7 +243,8 @@ std::string_view QualityGrade(const CaptureRecord& record) {
       lost == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(lost + record.event_count);
   if (record.state == CaptureState::kPartial || lost_share >= 0.10) return "D";
   if (lost_share >= 0.01) return "C";
-  if (lost > 0 || record.clock_error_ns > 1000) return "B";
+  const bool gpu_broke = record.gpu.outcome == GpuOutcome::kBroken;
+  if (lost > 0 || record.clock_error_ns > 1000 || gpu_broke) return "B";
   return "A";
 }
 

@@ -279,7 +279,7 @@ struct CaptureRecord {
   int64_t current_window = 0;
   int64_t current_step = -1;
 
-  int64_t event_count = 0;
+  int64_t event_count = 0;  // Kept: the program's events and all rows of the GPU.
   DropCounts drops{};
   int64_t warmup_event_count = 0;      // Recorded before the window and discarded.
   int64_t open_range_count = 0;        // Still open at the window's end; kept, flagged.
@@ -298,8 +298,9 @@ struct CaptureRecord {
   bool deleted = false;     // The events are gone; summaries remain.
 };
 
-// "A" nothing lost; "B" below 1 % of events lost or clock error above 1 us; "C" below
-// 10 %; "D" more, or PARTIAL; "-" nothing recorded.
+// "A" nothing lost; "B" below 1 % of events lost, clock error above 1 us, or recording the GPU
+// broke off; "C" below 10 %; "D" more, or PARTIAL; "-" nothing recorded. GPU work whose launch
+// is not in the capture is no loss.
 std::string_view QualityGrade(const CaptureRecord& record);
 
 }  // namespace profd

@@ -201,13 +201,11 @@ class CaptureSink {
   virtual absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) = 0;
   // GPU rows come in any order. API calls of any thread, each by its index; the others are
   // of no thread. Driver allocations are memory rows of wire::DeviceType::kCudaDriver.
-  virtual absl::Status AppendApiCalls(uint32_t, std::span<const ApiRow>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status AppendGpu(std::span<const GpuRow>) { return absl::OkStatus(); }
-  virtual absl::Status AppendSyncs(std::span<const SyncRow>) { return absl::OkStatus(); }
-  virtual absl::Status AppendOverheads(std::span<const OverheadRow>) { return absl::OkStatus(); }
-  virtual absl::Status AppendCudaEvents(std::span<const CudaEventRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) = 0;
+  virtual absl::Status AppendGpu(std::span<const GpuRow> rows) = 0;
+  virtual absl::Status AppendSyncs(std::span<const SyncRow> rows) = 0;
+  virtual absl::Status AppendOverheads(std::span<const OverheadRow> rows) = 0;
+  virtual absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) = 0;
 
   // Bytes written so far, approximately (not counting what is still in memory).
   virtual int64_t approx_bytes() const = 0;
@@ -311,9 +309,8 @@ class TargetPort {
     virtual void OnTargetAdded(TargetNumber target) = 0;
     virtual void OnTargetGone(TargetNumber target) = 0;
     virtual void OnArmed(std::string_view capture_id) = 0;
-    // (capture_id, activity) Arming takes long; `activity` says what the target is doing, cleaned
-    // for display.
-    virtual void OnArming(std::string_view, std::string_view) {}
+    // Arming takes long; `activity` says what the target is doing, cleaned for display.
+    virtual void OnArming(std::string_view capture_id, std::string_view activity) = 0;
     virtual void OnArmFailed(std::string_view capture_id, absl::Status why) = 0;
     // When the phase, window or step changed, or the sink failed; not more often than
     // every 10 ms but at once for a new phase.

@@ -267,7 +267,6 @@ void GpuInventory::AddDrops(DropCounts& drops) const {
   const auto add = [&](DropReason reason, wire::GpuCount which) {
     drops[static_cast<size_t>(reason)] += Count(which);
   };
-  add(DropReason::kNoChunk, wire::kGpuNoChunk);
   add(DropReason::kUnknownKind, wire::kGpuUnknownKind);
   add(DropReason::kCuptiDropped, wire::kGpuDroppedByCupti);
   add(DropReason::kGpuNoBuffer, wire::kGpuNoBuffer);

@@ -38,8 +38,8 @@ class GpuInventory {
   // How recording went that was asked for as `mode` (not kAuto, not kOff). Leaves the counts
   // that the decoder makes itself as they are, but for before_window_count, which it adds to.
   void Describe(GpuMode mode, GpuRecord& record) const;
-  // Adds what the target's GPU thread could not keep. That thread counts a full capture
-  // memory in its status and nowhere else.
+  // Adds what the target's GPU thread could not keep, but for kGpuNoChunk: what found no chunk
+  // is among the drops of the capture memory's header already.
   void AddDrops(DropCounts& drops) const;
 
  private:

@@ -35,6 +35,10 @@ void TargetNews::OnArmed(std::string_view capture_id) {
   Tell();
 }
 
+void TargetNews::OnArming(std::string_view capture_id, std::string_view activity) {
+  next_.OnArming(capture_id, activity);
+}
+
 void TargetNews::OnArmFailed(std::string_view capture_id, absl::Status why) {
   next_.OnArmFailed(capture_id, std::move(why));
   Tell();

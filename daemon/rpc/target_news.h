@@ -35,6 +35,7 @@ class TargetNews final : public TargetPort::Observer {
   void OnTargetAdded(TargetNumber target) override;
   void OnTargetGone(TargetNumber target) override;
   void OnArmed(std::string_view capture_id) override;
+  void OnArming(std::string_view capture_id, std::string_view activity) override;
   void OnArmFailed(std::string_view capture_id, absl::Status why) override;
   void OnProgress(std::string_view capture_id, const Progress& progress) override;
   void OnDrained(std::string_view capture_id, DrainResult result) override;

@@ -196,26 +196,18 @@ class CaptureReader {
                                      absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) = 0;
 
   // How many GPU rows there are in all, from the file's directory; 0: a capture without GPU.
-  virtual int64_t gpu_row_count() const { return 0; }
-  virtual absl::Status ForEachApiCall(const TimeFilter&,
-                                      absl::FunctionRef<absl::Status(const ApiBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachGpu(uint32_t, const TimeFilter&,
-                                  absl::FunctionRef<absl::Status(const GpuBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachSync(const TimeFilter&,
-                                   absl::FunctionRef<absl::Status(const SyncBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachOverhead(const TimeFilter&,
-                                       absl::FunctionRef<absl::Status(const OverheadBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachCudaEvent(absl::FunctionRef<absl::Status(const CudaEventBatch&)>) {
-    return absl::OkStatus();
-  }
+  virtual int64_t gpu_row_count() const = 0;
+  virtual absl::Status ForEachApiCall(const TimeFilter& filter,
+                                      absl::FunctionRef<absl::Status(const ApiBatch&)> fn) = 0;
+  // `columns`: GpuColumns.
+  virtual absl::Status ForEachGpu(uint32_t columns, const TimeFilter& filter,
+                                  absl::FunctionRef<absl::Status(const GpuBatch&)> fn) = 0;
+  virtual absl::Status ForEachSync(const TimeFilter& filter,
+                                   absl::FunctionRef<absl::Status(const SyncBatch&)> fn) = 0;
+  virtual absl::Status ForEachOverhead(
+      const TimeFilter& filter, absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) = 0;
+  virtual absl::Status ForEachCudaEvent(
+      absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) = 0;
 };
 
 }  // namespace profd::store

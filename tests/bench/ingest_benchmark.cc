@@ -89,6 +89,13 @@ class NullSink final : public CaptureSink {
     return absl::OkStatus();
   }
   absl::Status AppendSteps(uint32_t, std::span<const StepRow>) override { return absl::OkStatus(); }
+  absl::Status AppendApiCalls(uint32_t, std::span<const ApiRow>) override {
+    return absl::OkStatus();
+  }
+  absl::Status AppendGpu(std::span<const GpuRow>) override { return absl::OkStatus(); }
+  absl::Status AppendSyncs(std::span<const SyncRow>) override { return absl::OkStatus(); }
+  absl::Status AppendOverheads(std::span<const OverheadRow>) override { return absl::OkStatus(); }
+  absl::Status AppendCudaEvents(std::span<const CudaEventRow>) override { return absl::OkStatus(); }
   int64_t approx_bytes() const override { return sum_ns_; }
 
  private:
@@ -306,6 +313,7 @@ class LiveObserver final : public TargetPort::Observer {
     absl::MutexLock lock(&mu_);
     ++armed_;
   }
+  void OnArming(std::string_view, std::string_view) override {}
   void OnArmFailed(std::string_view, absl::Status why) override { Must(why); }
   void OnProgress(std::string_view, const Progress&) override {}
   void OnDrained(std::string_view, DrainResult result) override {

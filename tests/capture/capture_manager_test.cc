@@ -286,6 +286,169 @@ TEST_F(CaptureManagerTest, ATargetThatDiesBeforeTheWindowFailsTheCapture) {
   EXPECT_FALSE(done.error_reason.empty());
 }
 
+// ---- the GPU ----
+
+TEST_F(CaptureManagerTest, ArmingIsToldWhatToRecordOfTheGpu) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.gpu = {.mode = GpuMode::kFull, .buffer_bytes = 8 << 20, .latency = true};
+  spec.step_marker = "train_step";
+  CreateOrDie(target, spec);
+  EXPECT_EQ(targets_.LastArm().request.gpu, spec.gpu);
+  EXPECT_EQ(targets_.LastArm().request.step_marker, "train_step");
+}
+
+TEST_F(CaptureManagerTest, WhatArmingIsBusyWithShowsUntilItIsDone) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  std::vector<std::string> seen;
+  const auto watch = manager_.Watch(
+      kAlice, created.id, [&](const CaptureRecord& record) { seen.push_back(record.activity); });
+  ASSERT_THAT(watch, IsOk());
+  targets_.Arming(created.id, "attaching to CUPTI, 1 s");
+  targets_.Arming(created.id, "attaching to CUPTI, 2 s");
+  EXPECT_EQ(GetOrDie(created.id).activity, "attaching to CUPTI, 2 s");
+  targets_.Armed(created.id);
+  EXPECT_EQ(GetOrDie(created.id).activity, "");
+  targets_.Arming(created.id, "too late");
+  EXPECT_EQ(GetOrDie(created.id).activity, "");
+  EXPECT_THAT(seen, ElementsAre("", "attaching to CUPTI, 1 s", "attaching to CUPTI, 2 s"));
+  manager_.StopWatching(*watch);
+}
+
+TEST_F(CaptureManagerTest, WhoSaysThatItIsArmingGetsTheTimeThatCuptiMayTake) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Arming(created.id, "attaching to CUPTI, 1 s");
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(74));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
+  targets_.Drained(created.id, DrainResult());
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.error_reason, "ARM_TIMEOUT");
+  EXPECT_THAT(done.error_message, HasSubstr("attaching to CUPTI, 1 s"));
+  EXPECT_THAT(done.error_message, HasSubstr("--gpu off"));
+  EXPECT_EQ(done.activity, "");
+}
+
+TEST_F(CaptureManagerTest, WithoutTheGpuArmingGetsNoMoreTime) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.gpu.mode = GpuMode::kOff;
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Arming(created.id, "busy");
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(30));
+  EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
+}
+
+TEST_F(CaptureManagerTest, WhatIsKnownOfTheGpuGoesOnRecord) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kEnded);
+  DrainResult result = Window(102, 107);
+  result.gpu.outcome = GpuOutcome::kRecorded;
+  result.gpu.mode = GpuMode::kDefault;
+  result.gpu.simulated = true;
+  result.gpu.devices.push_back({.number = 0, .name = "GPU"});
+  result.gpu.orphan_count = 9;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.gpu.outcome, GpuOutcome::kRecorded);
+  EXPECT_TRUE(done.gpu.simulated);
+  ASSERT_THAT(done.gpu.devices, SizeIs(1));
+  EXPECT_EQ(QualityGrade(done), "A");  // Orphans are no loss.
+}
+
+TEST_F(CaptureManagerTest, WhatTheGpuLostLowersTheGrade) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kEnded);
+  DrainResult result = Window(102, 107);
+  result.event_count = 1'000;
+  result.drops[static_cast<size_t>(DropReason::kCuptiDropped)] = 50;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(QualityGrade(done), "C");
+}
+
+TEST_F(CaptureManagerTest, AGpuThatBrokeOffIsNoGradeA) {
+  CaptureRecord record;
+  record.state = CaptureState::kComplete;
+  record.start_unix_ns = 1;
+  record.gpu.outcome = GpuOutcome::kBroken;
+  EXPECT_EQ(QualityGrade(record), "B");
+}
+
+TEST_F(CaptureManagerTest, AGpuThatCannotBeRecordedSaysWhyInTheTargetsWords) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.gpu.mode = GpuMode::kDefault;
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.ArmFailed(created.id,
+                     WithReason(absl::FailedPreconditionError("held by nsys"), "CUPTI_BUSY"));
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_EQ(done.ended_by, EndedBy::kArmFailed);
+  EXPECT_EQ(done.error_reason, "CUPTI_BUSY");
+  EXPECT_EQ(done.error_message, "held by nsys");
+}
+
+// ---- steps by the name of a range ----
+
+TEST_F(CaptureManagerTest, AStepMarkerStandsInForMarks) {
+  TargetInfo info = Training(10);
+  info.step_mark_count = 0;
+  info.current_step = -1;
+  const TargetNumber target = targets_.Add(info);
+  CaptureSpec spec = Steps(5);
+  spec.step_marker = "train_step";
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(1));
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, -1);
+}
+
+TEST_F(CaptureManagerTest, StepsByMarkerAreNotTheTargetsOwn) {
+  const TargetNumber target = targets_.Add(Training(10));  // At step 100.
+  targets_.SetMedianStepNs(target, 900'000);
+  CaptureSpec spec = Steps(5);
+  spec.step_marker = "train_step";
+  const CaptureRecord created = CreateOrDie(target, spec);
+  EXPECT_EQ(created.current_step, -1);
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kRecording, 1);
+  EXPECT_EQ(GetOrDie(created.id).current_step, 1);
+  Reach(created.id, RecordingPhase::kEnded);
+  targets_.Drained(created.id, Window(1, 6));
+  Advance(absl::Seconds(1));
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.step_before_ns, 0);
+  EXPECT_EQ(done.step_after_ns, 0);
+}
+
+TEST_F(CaptureManagerTest, AGroupByMarkerStartsAtEachMembersNextStep) {
+  const std::vector<TargetNumber> targets = {targets_.Add(Training(10)),
+                                             targets_.Add(Training(11))};
+  CaptureSpec spec = Steps(5);
+  spec.step_marker = "train_step";
+  const auto group = manager_.CreateGroup(kAlice, targets, spec, "");
+  ASSERT_THAT(group, IsOk());
+  for (const CaptureRecord& record : *group) targets_.Armed(record.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(2));
+  for (const FakeTargetPort::FireCall& fire : targets_.fires()) {
+    EXPECT_EQ(fire.plan.base_step, -1);
+  }
+}
+
 TEST_F(CaptureManagerTest, ATargetThatNeverAnswersArmFailsAtTheTimeout) {
   const TargetNumber target = targets_.Add(Training(10));
   const CaptureRecord created = CreateOrDie(target, Steps(5));

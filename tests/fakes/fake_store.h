@@ -99,6 +99,15 @@ class FakeStore final : public StorePort {
     absl::Status AppendSteps(uint32_t, std::span<const StepRow>) override {
       return absl::OkStatus();
     }
+    absl::Status AppendApiCalls(uint32_t, std::span<const ApiRow>) override {
+      return absl::OkStatus();
+    }
+    absl::Status AppendGpu(std::span<const GpuRow>) override { return absl::OkStatus(); }
+    absl::Status AppendSyncs(std::span<const SyncRow>) override { return absl::OkStatus(); }
+    absl::Status AppendOverheads(std::span<const OverheadRow>) override { return absl::OkStatus(); }
+    absl::Status AppendCudaEvents(std::span<const CudaEventRow>) override {
+      return absl::OkStatus();
+    }
     int64_t approx_bytes() const override { return 0; }
     absl::Status Finish(CaptureRecord& record, int64_t) override {
       if (!store_.finish_error.ok()) return store_.finish_error;

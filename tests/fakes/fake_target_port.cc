@@ -99,6 +99,10 @@ void FakeTargetPort::Armed(std::string_view capture_id) {
   if (auto* o = observer()) o->OnArmed(capture_id);
 }
 
+void FakeTargetPort::Arming(std::string_view capture_id, std::string_view activity) {
+  if (auto* o = observer()) o->OnArming(capture_id, activity);
+}
+
 void FakeTargetPort::ArmFailed(std::string_view capture_id, absl::Status why) {
   if (!EndLive(capture_id)) return;
   if (auto* o = observer()) o->OnArmFailed(capture_id, std::move(why));

@@ -60,6 +60,7 @@ class FakeTargetPort final : public TargetPort {
   // ---- the test's side: answers ----
 
   void Armed(std::string_view capture_id);
+  void Arming(std::string_view capture_id, std::string_view activity);
   void ArmFailed(std::string_view capture_id, absl::Status why);
   void Reached(std::string_view capture_id, const Progress& progress);
   // Ends the capture's time with the port: its target is free afterwards.

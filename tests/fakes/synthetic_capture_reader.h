@@ -48,6 +48,28 @@ class SyntheticCaptureReader : public store::CaptureReader {
       absl::FunctionRef<absl::Status(const store::CounterBatch&)>) override {
     return absl::OkStatus();
   }
+  int64_t gpu_row_count() const override { return 0; }
+  absl::Status ForEachApiCall(const store::TimeFilter&,
+                              absl::FunctionRef<absl::Status(const store::ApiBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachGpu(uint32_t, const store::TimeFilter&,
+                          absl::FunctionRef<absl::Status(const store::GpuBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachSync(const store::TimeFilter&,
+                           absl::FunctionRef<absl::Status(const store::SyncBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachOverhead(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::OverheadBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachCudaEvent(
+      absl::FunctionRef<absl::Status(const store::CudaEventBatch&)>) override {
+    return absl::OkStatus();
+  }
   absl::Status ForEachMemory(const store::TimeFilter&,
                              absl::FunctionRef<absl::Status(const store::MemoryBatch&)>) override {
     return absl::OkStatus();

@@ -88,6 +88,7 @@ class RecordingObserver final : public TargetPort::Observer {
   void OnTargetAdded(TargetNumber) override { calls.emplace_back("added"); }
   void OnTargetGone(TargetNumber) override { calls.emplace_back("gone"); }
   void OnArmed(std::string_view) override { calls.emplace_back("armed"); }
+  void OnArming(std::string_view, std::string_view) override { calls.emplace_back("arming"); }
   void OnArmFailed(std::string_view, absl::Status) override { calls.emplace_back("arm failed"); }
   void OnProgress(std::string_view, const Progress&) override { calls.emplace_back("progress"); }
   void OnDrained(std::string_view, DrainResult) override { calls.emplace_back("drained"); }
@@ -100,6 +101,7 @@ TEST(TargetNewsTest, PassesEverythingOnAndTellsOfChanges) {
   int told = 0;
   const auto id = news.Subscribe([&told] { ++told; });
   news.OnTargetAdded(1);
+  news.OnArming("c", "attaching");
   news.OnArmed("c");
   news.OnProgress("c", Progress());
   EXPECT_EQ(told, 2) << "a step is no news of the list";
@@ -110,8 +112,8 @@ TEST(TargetNewsTest, PassesEverythingOnAndTellsOfChanges) {
   news.Unsubscribe(id);
   news.OnTargetAdded(2);
   EXPECT_EQ(told, 5);
-  EXPECT_THAT(next.calls,
-              ElementsAre("added", "armed", "progress", "drained", "arm failed", "gone", "added"));
+  EXPECT_THAT(next.calls, ElementsAre("added", "arming", "armed", "progress", "drained",
+                                      "arm failed", "gone", "added"));
 }
 
 }  // namespace
