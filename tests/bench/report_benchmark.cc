@@ -128,6 +128,24 @@ class InMemoryReader final : public store::CaptureReader {
     }
     return absl::OkStatus();
   }
+  int64_t gpu_row_count() const override { return from_.gpu_row_count(); }
+  absl::Status ForEachGpu(uint32_t, const store::TimeFilter&,
+                          absl::FunctionRef<absl::Status(const store::GpuBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachSync(const store::TimeFilter&,
+                           absl::FunctionRef<absl::Status(const store::SyncBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachOverhead(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::OverheadBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachCudaEvent(
+      absl::FunctionRef<absl::Status(const store::CudaEventBatch&)>) override {
+    return absl::OkStatus();
+  }
   absl::Status ForEachInstant(
       const store::TimeFilter&,
       absl::FunctionRef<absl::Status(const store::InstantBatch&)>) override {
