@@ -21,6 +21,12 @@ CUptiResult WithoutDriver() {
   return VersionIsAtLeast(130000) ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_NOT_INITIALIZED;
 }
 
+// 11.8 looks at the kind before the driver.
+CUptiResult CheckKindFirst(uint32_t kind) {
+  const bool is_looked_at = VersionIsAtLeast(kCupti11_8) && !VersionIsAtLeast(19);
+  return is_looked_at && RecordSize(kind) == 0 ? CUPTI_ERROR_INVALID_KIND : CUPTI_SUCCESS;
+}
+
 bool IsExternalKind(uint32_t kind) { return kind > 0 && kind < kExternalKinds; }
 
 }  // namespace
@@ -122,6 +128,7 @@ CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequest
 }
 
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
+  if (const CUptiResult wrong = sgpu::CheckKindFirst(kind); wrong != CUPTI_SUCCESS) return wrong;
   const Entry entry(__func__, kind);
   if (entry.is_refused()) return entry.Return();
   return entry.Return(tracer().Enable(kind));

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -154,6 +155,17 @@ TEST_F(OldLifecycleTest, WithoutDriverAnOlderOneSaysNotInitialized) {
   EXPECT_EQ(Enable(kKernel), CUPTI_ERROR_NOT_INITIALIZED);
 }
 
+class Cupti11LifecycleTest : public TestClient {
+ protected:
+  Cupti11LifecycleTest() : TestClient("11.8/libcupti.so.11.8") {}
+};
+
+TEST_F(Cupti11LifecycleTest, WithoutDriver11_8StillLooksAtTheKindFirst) {
+  Set("no_driver", 1);
+  EXPECT_EQ(Enable(6), CUPTI_ERROR_INVALID_KIND);
+  EXPECT_EQ(Enable(kKernel), CUPTI_ERROR_NOT_INITIALIZED);
+}
+
 TEST_F(LifecycleTest, FunctionsFailAsATestAsksThemTo) {
   ASSERT_EQ(
       cupti_.sgpu_fail("cuptiActivityEnable:10=27;cuptiSubscribe=39;cuptiActivityFlushAll@3=999"),
@@ -271,6 +283,65 @@ TEST_F(LifecycleTest, FinalizeWorksFromWithinACallback) {
   EXPECT_EQ(finalizer.result, CUPTI_SUCCESS);
   EXPECT_EQ(Stats().finalized, 1U);
   EXPECT_THAT(Records(kRuntime), SizeIs(1));
+}
+
+// Stays in the callback until it is told to leave.
+struct Guest {
+  std::atomic<bool> is_in{false};
+  std::atomic<bool> may_leave{false};
+};
+
+void StayAWhile(void* guest, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {
+  auto& self = *static_cast<Guest*>(guest);
+  self.is_in = true;
+  self.may_leave.wait(false);
+}
+
+TEST_F(LifecycleTest, FinalizeMayHangWhileAnotherThreadIsInACallback) {
+  Set("finalize_hang_ms", 40);
+  EXPECT_EQ(cupti_.cuptiFinalize(), CUPTI_SUCCESS) << "nobody is in one";
+  Guest guest;
+  ASSERT_EQ(Subscribe(&StayAWhile, &guest), CUPTI_SUCCESS);
+  ASSERT_EQ(cupti_.cuptiEnableDomain(1, handle_, CUPTI_CB_DOMAIN_RUNTIME_API), CUPTI_SUCCESS);
+  std::thread caller([&] { Launch(); });
+  WaitUntil([&] { return guest.is_in.load(); });
+  EXPECT_GE(TimeOf([&] { cupti_.cuptiFinalize(); }), milliseconds(40));
+  guest.may_leave = true;
+  guest.may_leave.notify_all();
+  caller.join();
+}
+
+// Settings from the environment are read once, so in a process of its own.
+TEST(EnvironmentDeathTest, SettingsAndFailuresComeFromTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("SGPU_CUPTI_VERSION", "22", 1);
+        setenv("SGPU_FAIL", "cuptiActivityEnable:10=27", 1);
+        setenv("SGPU_TRUTH", "0", 1);
+        const Standin& cupti = Standin::Load(kCupti13);
+        cupti.sgpu_init(nullptr);
+        uint32_t version = 0;
+        cupti.cuptiGetVersion(&version);
+        cupti.sgpu_launch(1, "kernel", {1, 1, 1}, {1, 1, 1}, 1, 1, 0);
+        const bool heeded = version == 22 && cupti.sgpu_truth(nullptr, 0) == 0 &&
+                            cupti.cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ==
+                                CUPTI_ERROR_NOT_SUPPORTED;
+        _exit(heeded ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(EnvironmentDeathTest, WhatCannotBeReadThereIsSaid) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("SGPU_FAIL", "nonsense", 1);
+        const Standin& cupti = Standin::Load(kCupti13);
+        cupti.cuptiActivityFlushAll(0);
+        _exit(0);
+      },
+      ::testing::ExitedWithCode(0), "SGPU_FAIL cannot be read: 'nonsense'");
 }
 
 TEST_F(LifecycleTest, AForkedChildCanUseNothing) {

@@ -45,11 +45,10 @@ void PrintSizes() {
     auto* const bytes = reinterpret_cast<uint8_t*>(buffer.data());
     CUpti_Activity* record = nullptr;
     const size_t size = buffer.size() * sizeof(uint64_t);
-    size_t stride = 0;
-    if (next(bytes, size, &record) == CUPTI_SUCCESS &&
-        next(bytes, size, &record) == CUPTI_SUCCESS) {
-      stride = static_cast<size_t>(reinterpret_cast<uint8_t*>(record) - bytes);
-    }
+    bool is_known = true;
+    for (int i = 0; i < 2; ++i) is_known &= next(bytes, size, &record) == CUPTI_SUCCESS;
+    const size_t stride =
+        is_known ? static_cast<size_t>(reinterpret_cast<uint8_t*>(record) - bytes) : 0;
     std::printf("%zu\n", stride);
   }
 }
@@ -73,14 +72,15 @@ void Walk() {
   }
 }
 
+uint32_t Number(const char* text) { return static_cast<uint32_t>(std::strtoul(text, nullptr, 10)); }
+
 void PrintNames(int count, char** arguments) {
   auto* const name_of =
       Get<CUptiResult(CUpti_CallbackDomain, uint32_t, const char**)>("cuptiGetCallbackName");
-  const auto domain = static_cast<CUpti_CallbackDomain>(std::atoi(arguments[0]));
+  const auto domain = static_cast<CUpti_CallbackDomain>(Number(arguments[0]));
   for (int i = 1; i < count; ++i) {
     const char* name = nullptr;
-    const CUptiResult result =
-        name_of(domain, static_cast<uint32_t>(std::atoi(arguments[i])), &name);
+    const CUptiResult result = name_of(domain, Number(arguments[i]), &name);
     if (result == CUPTI_SUCCESS) {
       std::printf("%s\n", name);
     } else {

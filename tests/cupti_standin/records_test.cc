@@ -576,6 +576,7 @@ TEST_F(RecordsTest, ManyThreadsLoseNothing) {
   constexpr int kLaunches = 5000;
   Trace({kRuntime, kDriver, kKernel});
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([this, stream = CreateStream()] {
       for (int j = 0; j < kLaunches; ++j) {

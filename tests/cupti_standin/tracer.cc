@@ -23,7 +23,6 @@ std::atomic<bool> forked{false};
 const bool fork_handler_is_set = pthread_atfork(nullptr, nullptr, [] { forked = true; }) == 0;
 
 constexpr uint64_t Bit(uint32_t kind) { return 1ULL << kind; }
-constexpr uint64_t kKernelBits = Bit(kKernel) | Bit(kSerialKernel);
 
 // CUpti_ActivityAttribute: what each holds at first, and since when there is one.
 struct Attribute {

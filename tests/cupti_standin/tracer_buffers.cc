@@ -220,7 +220,8 @@ std::unique_ptr<Buffer> Tracer::RequestBuffer(Lane& lane) {
     return nullptr;
   }
   ++buffers_out_;
-  auto buffer = std::make_unique<Buffer>(data, size, max_records);
+  std::unique_ptr<Buffer> buffer(
+      new Buffer{.data = data, .size = size, .max_records = max_records});
   if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0 || size < LargestRecordSize()) {
     ++buffers_refused_;
     Deliver(*buffer, 0);
