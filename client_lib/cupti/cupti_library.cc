@@ -212,10 +212,9 @@ void ProbeRecordSizes(CuptiLibrary* library) {
     for (size_t at = 0; at < sizeof(buffer); at += 8) memcpy(buffer + at, &kind, sizeof(kind));
     library->record_bytes[kind] = 0;
     cupti::Activity* record = nullptr;
-    if (library->ActivityGetNextRecord(buffer, sizeof(buffer), &record) != cupti::kSuccess ||
-        library->ActivityGetNextRecord(buffer, sizeof(buffer), &record) != cupti::kSuccess) {
-      continue;
-    }
+    const cupti::Result first = library->ActivityGetNextRecord(buffer, sizeof(buffer), &record);
+    const cupti::Result second = library->ActivityGetNextRecord(buffer, sizeof(buffer), &record);
+    if (first != cupti::kSuccess || second != cupti::kSuccess) continue;
     const auto bytes = reinterpret_cast<uint8_t*>(record) - buffer;
     if (bytes > 0 && bytes % 8 == 0 && bytes < static_cast<ptrdiff_t>(sizeof(buffer))) {
       library->record_bytes[kind] = static_cast<uint16_t>(bytes);

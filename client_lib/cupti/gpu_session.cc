@@ -479,11 +479,11 @@ void Record(Work* work) {
 
 // ---- Drain
 
-// Whether another tool has put its callbacks in place of ours: asked for a record, CUPTI, which
-// holds no buffer, wants none of us.
-bool CallbacksAreStolen(Work* work) {
+// Whether another tool has put its callbacks in place of ours: buffers went there, and CUPTI,
+// which holds none of ours any more and is asked for a record, wants none of us.
+bool CallbacksAreStolen(Work* work, uint32_t lost_buffers) {
   if (g_pool.foreign_count() != 0) return true;
-  if (!work->decoder.has_device()) return false;
+  if (lost_buffers == 0 || !work->decoder.has_device()) return false;
   const uint64_t requests = g_pool.request_count();
   if (!g_tracer.DescribeDevicesAgain()) return false;
   g_tracer.Flush(true);
@@ -510,7 +510,7 @@ void Drain(Work* work) {
     const uint32_t lost_buffers = g_pool.outstanding();
     g_tracer.set_stage("counting what CUPTI dropped");
     work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
-    if (CallbacksAreStolen(work)) work->status.flags |= wire::kGpuStatusStolen;
+    if (CallbacksAreStolen(work, lost_buffers)) work->status.flags |= wire::kGpuStatusStolen;
     work->decoder.counts()[wire::kGpuLostBuffers] += lost_buffers;
   }
   DecodeReturned(work);

@@ -13,6 +13,8 @@ namespace {
 
 using wire::EventKind;
 
+#define PROFD_ALWAYS_INLINE __attribute__((always_inline)) inline
+
 constexpr char kNoName[] = "(no name)";
 constexpr char kGoneName[] = "(name unloaded with its module)";
 
@@ -207,8 +209,8 @@ void RecordDecoder::DecodeOne(const std::byte* record, uint32_t bytes, EventSink
 // The event's place, its header written and the rest whatever was there before; the caller
 // writes all of it. Null: it is counted as lost.
 template <typename Event>
-inline Event* RecordDecoder::NewEvent(EventSink* sink, EventKind kind, uint8_t flags,
-                                      uint32_t thread) {
+PROFD_ALWAYS_INLINE Event* RecordDecoder::NewEvent(EventSink* sink, EventKind kind, uint8_t flags,
+                                                   uint32_t thread) {
   if (PROFD_UNLIKELY(over_cap())) {
     ++counts_[wire::kGpuOverCap];
     return nullptr;
@@ -225,13 +227,13 @@ inline Event* RecordDecoder::NewEvent(EventSink* sink, EventKind kind, uint8_t f
   return event;
 }
 
-inline bool RecordDecoder::IsInTime(uint64_t end_ticks) {
+PROFD_ALWAYS_INLINE bool RecordDecoder::IsInTime(uint64_t end_ticks) {
   if (PROFD_LIKELY(end_ticks >= window_start_ticks_)) return true;
   ++counts_[end_ticks < setup_.begin_ticks ? wire::kGpuStale : wire::kGpuBeforeWindow];
   return false;
 }
 
-inline bool RecordDecoder::TakeSpan(uint64_t start_ns, uint64_t end_ns, Span* span) {
+PROFD_ALWAYS_INLINE bool RecordDecoder::TakeSpan(uint64_t start_ns, uint64_t end_ns, Span* span) {
   if (PROFD_UNLIKELY(end_ns == 0)) {
     if (start_ns == 0) {
       ++counts_[wire::kGpuUntimed];
@@ -350,6 +352,15 @@ void RecordDecoder::DecodeMemset(const cupti::MemsetRecord& record, uint32_t byt
   event->reserved1 = 0;
 }
 
+PROFD_ALWAYS_INLINE const RecordDecoder::ApiName& RecordDecoder::ApiNameOf(
+    const cupti::ApiRecord& record, EventSink* sink) {
+  // Numbers beyond the table share its last place, under a name that says so.
+  const uint32_t index = record.cbid < kApiSlots ? record.cbid : kApiSlots - 1;
+  ApiName& name = apis_[record.kind == cupti::kKindDriver ? 1 : 0][index];
+  if (PROFD_UNLIKELY(name.name_id == wire::kNoNameId)) ReadApiName(record, &name, sink);
+  return name;
+}
+
 void RecordDecoder::DecodeApi(const cupti::ApiRecord& record, EventSink* sink) {
   if (!ApiNameOf(record, sink).is_kept) {
     ++counts_[wire::kGpuFilteredApi];
@@ -398,7 +409,7 @@ void RecordDecoder::Flush(EventSink* sink) {
 
 void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
   const ApiName& name = ApiNameOf(record, sink);
-  launch_count_ += name.is_launch ? 1 : 0;
+  launch_count_ += name.is_launch && record.return_value == 0 ? 1 : 0;
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
   if (record.kind == cupti::kKindDriver) span.flags |= wire::kGpuFlagDriverApi;
@@ -639,25 +650,20 @@ uint32_t RecordDecoder::ReadKernelName(KernelName* entry, const char* text, Even
   return entry->name_id;
 }
 
-const RecordDecoder::ApiName& RecordDecoder::ApiNameOf(const cupti::ApiRecord& record,
-                                                       EventSink* sink) {
+PROFD_NOINLINE void RecordDecoder::ReadApiName(const cupti::ApiRecord& record, ApiName* name,
+                                               EventSink* sink) {
   const bool is_driver = record.kind == cupti::kKindDriver;
-  // Numbers beyond the table share its last place, under a name that says so.
-  const uint32_t index = record.cbid < kApiSlots ? record.cbid : kApiSlots - 1;
-  ApiName& name = apis_[is_driver ? 1 : 0][index];
-  if (PROFD_LIKELY(name.name_id != wire::kNoNameId)) return name;
   const char* text = nullptr;
   const uint32_t domain = is_driver ? cupti::kDomainDriverApi : cupti::kDomainRuntimeApi;
   if (record.cbid >= kApiSlots - 1 || setup_.callback_name == nullptr ||
       setup_.callback_name(domain, record.cbid, &text) != cupti::kSuccess || text == nullptr) {
     text = is_driver ? "(unknown driver call)" : "(unknown runtime call)";
   }
-  name.name_id = sink->intern(sink, text, ApiNameLength(text));
-  name.is_kept = KeepsApi(setup_.api_filter, is_driver, text);
-  name.is_launch = strncmp(text, "cudaLaunchKernel", 16) == 0 ||
-                   strncmp(text, "cudaLaunchCooperativeKernel", 27) == 0 ||
-                   strncmp(text, "cuLaunch", 8) == 0;
-  return name;
+  name->name_id = sink->intern(sink, text, ApiNameLength(text));
+  name->is_kept = KeepsApi(setup_.api_filter, is_driver, text);
+  name->is_launch = strncmp(text, "cudaLaunchKernel", 16) == 0 ||
+                    strncmp(text, "cudaLaunchCooperativeKernel", 27) == 0 ||
+                    strncmp(text, "cuLaunch", 8) == 0;
 }
 
 }  // namespace profd::client

@@ -158,6 +158,7 @@ class RecordDecoder {
   uint32_t KernelNameId(const char* text, EventSink* sink);
   uint32_t ReadKernelName(KernelName* entry, const char* text, EventSink* sink);
   const ApiName& ApiNameOf(const cupti::ApiRecord& record, EventSink* sink);
+  void ReadApiName(const cupti::ApiRecord& record, ApiName* name, EventSink* sink);
 
   Setup setup_;
   uint64_t window_start_ticks_;

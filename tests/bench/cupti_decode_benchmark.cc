@@ -192,6 +192,7 @@ int Run(uint64_t record_count, int rounds) {
     return 1;
   }
   std::vector<std::string> names;
+  names.reserve(kKernels);
   for (uint32_t i = 0; i < kKernels; ++i) {
     names.push_back("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEE_" +
                     std::to_string(i) + std::string(i % 100, 'x'));
@@ -221,6 +222,6 @@ int Run(uint64_t record_count, int rounds) {
 
 int main(int argc, char** argv) {
   const uint64_t records = argc > 1 ? strtoull(argv[1], nullptr, 10) : 2'000'000;
-  const int rounds = argc > 2 ? atoi(argv[2]) : 7;
+  const int rounds = argc > 2 ? static_cast<int>(strtol(argv[2], nullptr, 10)) : 7;
   return profd::Run(records, rounds);
 }

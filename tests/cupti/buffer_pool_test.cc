@@ -210,6 +210,7 @@ TEST_F(BufferPoolTest, ManyThreadsNeverShareABuffer) {
   std::atomic<bool> over{false};
   std::atomic<int> clashes{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kRounds; ++i) {

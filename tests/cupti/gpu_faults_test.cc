@@ -228,6 +228,7 @@ TEST(BuffersTest, OnesThatNeverComeBackAreCountedAndLeftAlone) {
   EXPECT_GT(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
   EXPECT_EQ(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
   // The next capture is whole, and what CUPTI gives back by then does no harm.
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
   process.Run("set lose_buffers 0; return-lost");
   auto next = StartRecording(process);
   process.Run("launch 20 1; sync");

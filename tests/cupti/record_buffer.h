@@ -17,44 +17,44 @@
 
 namespace profd::testing {
 
-using RecordSizes = std::array<uint16_t, client::cupti::kKindLimit>;
+namespace cupti = client::cupti;
+
+using RecordSizes = std::array<uint16_t, cupti::kKindLimit>;
 
 // The sizes that CUPTI 13.0 and 11.2 have.
 inline RecordSizes SizesOf13() {
-  using namespace client::cupti;
   RecordSizes sizes{};
-  sizes[kKindMemcpy] = 96;
-  sizes[kKindMemset] = 88;
-  sizes[kKindKernel] = sizes[kKindConcurrentKernel] = 216;
-  sizes[kKindDriver] = sizes[kKindRuntime] = 40;
-  sizes[kKindDevice] = 184;
-  sizes[kKindContext] = 32;
-  sizes[kKindOverhead] = 56;
-  sizes[kKindMemcpyPeer] = 96;
-  sizes[kKindCudaEvent] = 56;
-  sizes[kKindStream] = 24;
-  sizes[kKindSynchronization] = 56;
-  sizes[kKindExternalCorrelation] = 24;
-  sizes[kKindMemory] = 128;
-  sizes[kKindMemoryPool] = 80;
-  sizes[kKindGraphTrace] = 56;
+  sizes[cupti::kKindMemcpy] = 96;
+  sizes[cupti::kKindMemset] = 88;
+  sizes[cupti::kKindKernel] = sizes[cupti::kKindConcurrentKernel] = 216;
+  sizes[cupti::kKindDriver] = sizes[cupti::kKindRuntime] = 40;
+  sizes[cupti::kKindDevice] = 184;
+  sizes[cupti::kKindContext] = 32;
+  sizes[cupti::kKindOverhead] = 56;
+  sizes[cupti::kKindMemcpyPeer] = 96;
+  sizes[cupti::kKindCudaEvent] = 56;
+  sizes[cupti::kKindStream] = 24;
+  sizes[cupti::kKindSynchronization] = 56;
+  sizes[cupti::kKindExternalCorrelation] = 24;
+  sizes[cupti::kKindMemory] = 128;
+  sizes[cupti::kKindMemoryPool] = 80;
+  sizes[cupti::kKindGraphTrace] = 56;
   return sizes;
 }
 inline RecordSizes SizesOf11() {
-  using namespace client::cupti;
   RecordSizes sizes = SizesOf13();
-  sizes[kKindMemcpy] = 80;
-  sizes[kKindMemset] = 80;
-  sizes[kKindKernel] = sizes[kKindConcurrentKernel] = 168;
-  sizes[kKindDevice] = 152;
-  sizes[kKindContext] = 16;
-  sizes[kKindOverhead] = 40;
-  sizes[kKindMemcpyPeer] = 88;
-  sizes[kKindCudaEvent] = 24;
-  sizes[kKindSynchronization] = 40;
-  sizes[kKindMemory] = 112;
-  sizes[kKindMemoryPool] = 64;
-  sizes[kKindGraphTrace] = 0;
+  sizes[cupti::kKindMemcpy] = 80;
+  sizes[cupti::kKindMemset] = 80;
+  sizes[cupti::kKindKernel] = sizes[cupti::kKindConcurrentKernel] = 168;
+  sizes[cupti::kKindDevice] = 152;
+  sizes[cupti::kKindContext] = 16;
+  sizes[cupti::kKindOverhead] = 40;
+  sizes[cupti::kKindMemcpyPeer] = 88;
+  sizes[cupti::kKindCudaEvent] = 24;
+  sizes[cupti::kKindSynchronization] = 40;
+  sizes[cupti::kKindMemory] = 112;
+  sizes[cupti::kKindMemoryPool] = 64;
+  sizes[cupti::kKindGraphTrace] = 0;
   return sizes;
 }
 

@@ -489,7 +489,7 @@ TEST_F(KernelNameTest, AnotherModuleAtTheSameAddressHasItsOwnNames) {
 TEST_F(KernelNameTest, ANameThatRunsToTheEndOfWhatIsThereEndsThere) {
   Page page("");
   char* last = const_cast<char*>(page.text()) + 4096 - 4;
-  memcpy(last, "abcd", 4);
+  for (int i = 0; i < 4; ++i) last[i] = static_cast<char>('a' + i);
   const std::string name = NameAfterDecoding(last);
   EXPECT_EQ(name.substr(0, 4), "abcd");
 }
@@ -502,6 +502,7 @@ TEST_F(KernelNameTest, NoNameAndAnEmptyOneHaveAWordOfTheirOwn) {
 TEST_F(KernelNameTest, MoreNamesThanTheTableHoldsAreAllRight) {
   constexpr int kNames = 20'000;
   std::vector<std::string> names;
+  names.reserve(kNames);
   for (int i = 0; i < kNames; ++i) names.push_back("kernel_" + std::to_string(i));
   RecordBuffer buffer = Buffer();
   for (int i = 0; i < kNames; ++i) {
