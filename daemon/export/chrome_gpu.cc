@@ -238,7 +238,8 @@ std::string_view ChromeGpu::WorkPrefix(const GpuRow& work) {
                             ? kernel_prefixes_[work.name]
                             : transfer_prefixes_[{work.kind, work.copy_kind, work.source_kind,
                                                   work.destination_kind}];
-  if (prefix.empty()) prefix = Prefix(WorkCategory(work.kind), WorkName(work, reader_.names()));
+  if (prefix.empty())
+    prefix = Prefix(WorkCategory(work.kind), WorkName(work, reader_.names(), demangler_));
   return prefix;
 }
 

@@ -22,6 +22,7 @@
 #include "daemon/export/json_text.h"
 #include "daemon/export/output_buffer.h"
 #include "daemon/export/trace_layout.h"
+#include "daemon/report/gpu_names.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::exporter {
@@ -85,6 +86,7 @@ class ChromeGpu {
   std::vector<std::vector<std::string>> call_rows_;
   std::vector<TraceRow> sibling_rows_;
   std::vector<size_t> next_call_;  // By thread: where the plan's next one is likely to be.
+  report::Demangler demangler_;
   std::vector<std::string> kernel_prefixes_;   // By name.
   std::vector<std::string> call_prefixes_[2];  // The runtime's and the driver's, by name.
   std::map<std::tuple<GpuRowKind, uint8_t, uint8_t, uint8_t>, std::string> transfer_prefixes_;

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/report/gpu_names.h"
 #include "daemon/report/occupancy.h"
 
 namespace profd::exporter {
@@ -31,7 +30,8 @@ std::string_view WorkCategory(GpuRowKind kind) {
   return "kernel";
 }
 
-std::string WorkName(const GpuRow& row, std::span<const std::string> names) {
+std::string WorkName(const GpuRow& row, std::span<const std::string> names,
+                     report::Demangler& demangler) {
   switch (row.kind) {
     case GpuRowKind::kKernel:
       break;
@@ -42,7 +42,7 @@ std::string WorkName(const GpuRow& row, std::span<const std::string> names) {
     case GpuRowKind::kGraphLaunch:
       return "CUDA graph";
   }
-  return report::DemangledName(names[row.name]);
+  return demangler.Demangle(names[row.name]);
 }
 
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,

@@ -12,6 +12,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/ports.h"
 #include "daemon/export/gpu_links.h"
+#include "daemon/report/gpu_names.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::exporter {
@@ -21,7 +22,8 @@ namespace profd::exporter {
 std::string_view WorkCategory(GpuRowKind kind);
 
 // "Memcpy HtoD (Pageable -> Device)"; kernels demangled. Not yet fit for viewers: TraceName().
-std::string WorkName(const GpuRow& row, std::span<const std::string> names);
+std::string WorkName(const GpuRow& row, std::span<const std::string> names,
+                     report::Demangler& demangler);
 
 // Of a range or step. Not yet fit for viewers, as above.
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,

@@ -390,7 +390,7 @@ std::string_view PerfettoGpu::NameOf(const GpuRow& work) {
       work.kind == GpuRowKind::kKernel
           ? kernel_names_[work.name]
           : transfer_names_[{work.kind, work.copy_kind, work.source_kind, work.destination_kind}];
-  if (name.empty()) name = TraceName(WorkName(work, reader_.names()));
+  if (name.empty()) name = TraceName(WorkName(work, reader_.names(), demangler_));
   return name;
 }
 

@@ -26,6 +26,7 @@
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/perfetto_packets.h"
 #include "daemon/export/proto_writer.h"
+#include "daemon/report/gpu_names.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::exporter {
@@ -96,6 +97,7 @@ class PerfettoGpu {
   std::vector<Slice> slices_;  // Of a window, and what they show.
   std::vector<GpuRow> rows_;
   absl::flat_hash_map<std::string, uint64_t> name_iids_;
+  report::Demangler demangler_;
   std::vector<std::string> kernel_names_;  // By name.
   std::map<std::tuple<GpuRowKind, uint8_t, uint8_t, uint8_t>, std::string> transfer_names_;
 };

@@ -147,18 +147,20 @@ std::string OverheadName(uint32_t kind) {
   return WordOr(kDriver, kind, "Overhead");
 }
 
-std::string DemangledName(std::string_view name) {
-  // Bytes of a demangled name at most, before it is cut.
-  constexpr size_t kMostExpanded = size_t{1} << 20;
+std::string Demangler::Demangle(std::string_view name) {
+  // Of one name: twelve references, each to all before it, stay below; real names have fewer.
+  constexpr size_t kMostExpanded = size_t{16} << 20;
   if (!name.starts_with("_Z") || name.size() > kMaxMangledBytes || Contains(name, "\0"sv) ||
-      ExpansionBound(name, kMostExpanded) > kMostExpanded) {
+      left_bytes_ == 0 || ExpansionBound(name, kMostExpanded) > kMostExpanded) {
     return Shortened(name, kMaxDisplayBytes);
   }
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> demangled(
       abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0 || demangled == nullptr) return Shortened(name, kMaxDisplayBytes);
-  return Shortened(demangled.get(), kMaxDisplayBytes);
+  const std::string_view text = demangled.get();
+  left_bytes_ -= std::min(left_bytes_, text.size());
+  return Shortened(text, kMaxDisplayBytes);
 }
 
 bool IsCommunicationKernel(std::string_view name) {

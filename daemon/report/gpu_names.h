@@ -31,12 +31,25 @@ inline constexpr uint32_t kContextSync = 4;
 // CUpti_ActivityOverheadKind: "Buffer Flush"; "Overhead 42".
 std::string OverheadName(uint32_t kind);
 
-// A kernel's name for people: "_Z3addPfi" as "add(float*, int)". A name that is no C++
-// symbol, or is longer than kMaxMangledBytes, stays as it is. Any bytes are safe, and the
-// result is at most kMaxDisplayBytes long, cut at a character, with "..." for the rest.
-inline constexpr size_t kMaxMangledBytes = 4096;
-inline constexpr size_t kMaxDisplayBytes = 4096;
-std::string DemangledName(std::string_view name);
+// Demangler makes kernels' names readable: "_Z3addPfi" as "add(float*, int)".
+//
+// A name that is no C++ symbol stays as it is, and so does one that a few bytes make so long
+// that it would fill the memory: a reference back may stand for all that was written before, and
+// be doubled again. What all of one report's or trace's names may take together is limited, too:
+// then they stay mangled.
+//
+// Threads: one at a time. Errors: none; any bytes are safe.
+class Demangler {
+ public:
+  static constexpr size_t kMaxMangledBytes = 4096;
+  static constexpr size_t kMaxDisplayBytes = 4096;
+
+  // At most kMaxDisplayBytes, cut at a character, with "..." for the rest.
+  std::string Demangle(std::string_view name);
+
+ private:
+  size_t left_bytes_ = size_t{64} << 20;  // Of text, cut or not.
+};
 
 // A kernel of NCCL, by its name: mangled or not.
 bool IsCommunicationKernel(std::string_view name);

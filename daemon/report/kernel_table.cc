@@ -212,7 +212,8 @@ class KernelSummary {
     if (options_.limit > 0 && table_.row_count > options_.limit) {
       table_.rows.resize(static_cast<size_t>(options_.limit));
     }
-    for (KernelRow& row : table_.rows) row.display_name = DemangledName(row.name);
+    Demangler demangler;
+    for (KernelRow& row : table_.rows) row.display_name = demangler.Demangle(row.name);
     return std::move(table_);
   }
 
