@@ -38,6 +38,63 @@ std::map<std::string, std::string> StringMap(const Map& from) {
   return {from.begin(), from.end()};
 }
 
+GpuSpec FromProto(const v1::GpuSpec& message) {
+  GpuSpec spec;
+  // A mode of a newer daemon is shown as auto.
+  if (v1::GpuSpec::Mode_IsValid(message.mode())) spec.mode = static_cast<GpuMode>(message.mode());
+  if (message.buffer_bytes() != 0) spec.buffer_bytes = message.buffer_bytes();
+  if (message.max_records() != 0) spec.max_records = message.max_records();
+  spec.detach = message.detach();
+  spec.latency = message.latency();
+  return spec;
+}
+
+// A daemon from before GPU captures says nothing, which is "off"; what a newer one may say is
+// not known.
+GpuOutcome OutcomeOf(std::string_view text) {
+  if (text.empty()) return GpuOutcome::kOff;
+  for (const GpuOutcome outcome :
+       {GpuOutcome::kOff, GpuOutcome::kNoCuda, GpuOutcome::kRecorded, GpuOutcome::kBroken}) {
+    if (text == ToString(outcome)) return outcome;
+  }
+  return GpuOutcome::kUnknown;
+}
+
+GpuRecord FromProto(const v1::GpuInfo& message) {
+  GpuRecord gpu;
+  gpu.outcome = OutcomeOf(message.outcome());
+  gpu.mode = GpuModeFromString(message.mode()).value_or(GpuMode::kOff);
+  gpu.problem = message.problem();
+  gpu.simulated = message.simulated();
+  gpu.cupti_version = message.cupti_version();
+  gpu.driver_version = message.driver_version();
+  gpu.arm_ns = message.arm_ns();
+  gpu.clock_error_ns = message.clock_error_ns();
+  gpu.clock_step_count = message.clock_step_count();
+  gpu.peak_pool_bytes = message.peak_pool_bytes();
+  for (const v1::GpuDevice& device : message.devices()) {
+    gpu.devices.push_back({.number = device.number(),
+                           .name = device.name(),
+                           .uuid = device.uuid(),
+                           .memory_bytes = device.memory_bytes(),
+                           .compute_major = device.compute_major(),
+                           .compute_minor = device.compute_minor(),
+                           .sm_count = device.sm_count()});
+  }
+  for (const v1::GpuKindFailure& failure : message.kind_failures()) {
+    gpu.kind_failures.push_back({.kind = failure.kind(), .result = failure.result()});
+  }
+  gpu.record_count = message.record_count();
+  gpu.stale_count = message.stale_count();
+  gpu.before_window_count = message.before_window_count();
+  gpu.after_window_count = message.after_window_count();
+  gpu.filtered_api_count = message.filtered_api_count();
+  gpu.orphan_count = message.orphan_count();
+  gpu.straddling_count = message.straddling_count();
+  gpu.unfinished_count = message.unfinished_count();
+  return gpu;
+}
+
 CaptureSpec FromProto(const v1::CaptureSpec& message) {
   CaptureSpec spec;
   spec.steps = message.steps();
@@ -50,6 +107,8 @@ CaptureSpec FromProto(const v1::CaptureSpec& message) {
   spec.memory_bytes = message.memory_bytes();
   spec.allow_less_memory = message.allow_less_memory();
   spec.max_bytes = message.max_bytes();
+  spec.gpu = FromProto(message.gpu());
+  spec.step_marker = message.step_marker();
   spec.display_name = message.display_name();
   spec.labels = StringMap(message.labels());
   return spec;
@@ -182,6 +241,8 @@ CaptureView FromProto(const v1::Capture& message) {
   record.error_message = message.error_message();
   CopyProgress(message, record);
   CopyCounts(message, record);
+  record.gpu = FromProto(message.gpu());
+  record.activity = message.activity();
   for (const v1::Step& step : message.steps()) {
     view.steps.push_back({step.index(), step.window(), step.start_ns(), step.duration_ns()});
   }

@@ -53,7 +53,7 @@ std::string CaptureProgress::Describe(const Member& member, absl::Time now) {
   switch (record.state) {
     case CaptureState::kPending:
     case CaptureState::kArming:
-      return "arming";
+      return record.activity.empty() ? "arming" : StrCat("arming: ", record.activity);
     case CaptureState::kWaitingStep:
       if (record.current_step < 0) return StrCat("waiting for a step", window);
       return StrCat("waiting for a step", window, " (at ", record.current_step, ")");

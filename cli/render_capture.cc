@@ -32,6 +32,58 @@ void WriteSpecJson(const CaptureSpec& spec, JsonWriter& json) {
   json.Field("memory_bytes", spec.memory_bytes);
   json.Field("allow_less_memory", spec.allow_less_memory);
   json.Field("max_bytes", spec.max_bytes);
+  json.Field("step_marker", spec.step_marker);
+  json.Key("gpu").BeginObject();
+  json.Field("mode", ToString(spec.gpu.mode));
+  json.Field("buffer_bytes", spec.gpu.buffer_bytes);
+  json.Field("max_records", spec.gpu.max_records);
+  json.Field("detach", spec.gpu.detach);
+  json.Field("latency", spec.gpu.latency);
+  json.EndObject();
+  json.EndObject();
+}
+
+void WriteGpuJson(const GpuRecord& gpu, JsonWriter& json) {
+  json.Key("gpu").BeginObject();
+  json.Field("outcome", ToString(gpu.outcome));
+  json.Field("mode", ToString(gpu.mode));
+  json.Field("problem", gpu.problem);
+  json.Field("simulated", gpu.simulated);
+  json.Field("cupti_version", gpu.cupti_version);
+  json.Field("driver_version", gpu.driver_version);
+  json.Field("arm_ns", gpu.arm_ns);
+  json.Field("clock_error_ns", gpu.clock_error_ns);
+  json.Field("clock_step_count", gpu.clock_step_count);
+  json.Field("peak_pool_bytes", gpu.peak_pool_bytes);
+  json.Key("devices").BeginArray();
+  for (const GpuDevice& device : gpu.devices) {
+    json.BeginObject();
+    json.Field("number", device.number);
+    json.Field("name", device.name);
+    json.Field("uuid", device.uuid);
+    json.Field("memory_bytes", device.memory_bytes);
+    json.Field("compute_major", device.compute_major);
+    json.Field("compute_minor", device.compute_minor);
+    json.Field("sm_count", device.sm_count);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Key("kind_failures").BeginArray();
+  for (const GpuKindFailure& failure : gpu.kind_failures) {
+    json.BeginObject();
+    json.Field("kind", failure.kind);
+    json.Field("result", failure.result);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Field("record_count", gpu.record_count);
+  json.Field("stale_count", gpu.stale_count);
+  json.Field("before_window_count", gpu.before_window_count);
+  json.Field("after_window_count", gpu.after_window_count);
+  json.Field("filtered_api_count", gpu.filtered_api_count);
+  json.Field("orphan_count", gpu.orphan_count);
+  json.Field("straddling_count", gpu.straddling_count);
+  json.Field("unfinished_count", gpu.unfinished_count);
   json.EndObject();
 }
 
@@ -112,6 +164,7 @@ std::string Asked(const CaptureSpec& spec) {
   StrAppend(&text, ", warm-up ", spec.warmup_steps);
   if (spec.wait_steps > 0) StrAppend(&text, ", wait ", spec.wait_steps);
   if (spec.start_step >= 0) StrAppend(&text, ", from step ", spec.start_step);
+  if (!spec.step_marker.empty()) StrAppend(&text, ", a step per '", spec.step_marker, "'");
   return text;
 }
 
@@ -130,6 +183,48 @@ std::string Perturbation(const CaptureRecord& record) {
               Change(record.step_before_ns, record.step_during_ns));
   }
   if (record.step_after_ns > 0) StrAppend(&text, ", ", FormatNs(record.step_after_ns), " after");
+  return text;
+}
+
+// "simulated, default: 1 device (NVIDIA H200), 1,234 records"; empty where none was asked for.
+std::string GpuSummary(const GpuRecord& gpu) {
+  if (gpu.outcome == GpuOutcome::kOff) return "";
+  if (gpu.outcome == GpuOutcome::kNoCuda) return "not recorded: the process uses no CUDA";
+  std::string text = gpu.simulated ? "simulated, " : "";
+  if (gpu.outcome != GpuOutcome::kRecorded) StrAppend(&text, ToString(gpu.outcome), ", ");
+  StrAppend(&text, ToString(gpu.mode), ": ", gpu.devices.size(),
+            gpu.devices.size() == 1 ? " device" : " devices");
+  std::string names;
+  for (const GpuDevice& device : gpu.devices) {
+    // One of each name: a node's GPUs are mostly alike.
+    if (device.name.empty() || names.find(device.name) != std::string::npos) continue;
+    StrAppend(&names, names.empty() ? "" : ", ", device.name);
+  }
+  if (!names.empty()) StrAppend(&text, " (", names, ")");
+  return StrCat(text, ", ", FormatCount(gpu.record_count), " records");
+}
+
+// What is to be known of the records: how many were left out, or lack something.
+std::string GpuCounts(const GpuRecord& gpu) {
+  std::string text;
+  const auto add = [&text](int64_t count, std::string_view what) {
+    if (count != 0) StrAppend(&text, text.empty() ? "" : ", ", FormatCount(count), what);
+  };
+  add(gpu.orphan_count, " launched outside the capture");
+  add(gpu.straddling_count, " over the window's edge");
+  add(gpu.unfinished_count, " still running");
+  add(gpu.before_window_count, " before the window");
+  add(gpu.after_window_count, " after it");
+  add(gpu.stale_count, " of an earlier capture");
+  return text;
+}
+
+std::string GpuKindFailures(const GpuRecord& gpu) {
+  std::string text;
+  for (const GpuKindFailure& failure : gpu.kind_failures) {
+    StrAppend(&text, text.empty() ? "not recorded: " : ", ", failure.kind, " (", failure.result,
+              ")");
+  }
   return text;
 }
 
@@ -231,6 +326,9 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   json.Field("file_bytes", record.file_bytes);
   json.Field("file_sha256", record.file_sha256);
   json.Field("deleted", record.deleted);
+  json.Field("activity", record.activity);
+  json.Field("simulated", record.gpu.simulated);
+  WriteGpuJson(record.gpu, json);
   WriteSpecJson(record.spec, json);
   WriteTargetJson(record.target, json);
   if (!path.empty()) json.Field("path", path);
@@ -261,6 +359,10 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
   lines.Add("covered", Covered(view));
   lines.Add("events", StrCat(FormatCount(record.event_count), " kept, ",
                              FormatCount(view.dropped_event_count), " lost"));
+  lines.Add("GPU", GpuSummary(record.gpu));
+  lines.Add("", GpuCounts(record.gpu));
+  lines.Add("", GpuKindFailures(record.gpu));
+  lines.Add("GPU problem", record.gpu.problem);
   lines.Add("step time", Perturbation(record));
   if (record.clock_error_ns > 0) {
     lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));
@@ -344,6 +446,7 @@ std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time no
     std::string name = record.spec.display_name;
     const std::string labels = Labels(record.spec.labels);
     if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
+    if (record.gpu.simulated) StrAppend(&name, name.empty() ? "" : "  ", "(simulated GPU)");
     table.AddRow({record.id, FormatAge(now - record.create_time), view.state,
                   StrCat(record.target.pid), StepsCell(record), FormatCount(record.event_count),
                   FormatCount(view.dropped_event_count), view.quality,
@@ -375,7 +478,7 @@ std::string RenderGroupTable(std::span<const CaptureView> views, const Style& st
          view.state, view.ended_by, StepsCell(record),
          record.step_during_ns > 0 ? FormatNs(record.step_during_ns) : "-",
          FormatCount(record.event_count), FormatCount(view.dropped_event_count), view.quality,
-         record.id},
+         StrCat(record.id, record.gpu.simulated ? " (simulated GPU)" : "")},
         ColourOf(record.state));
   }
   return table.Render(style);

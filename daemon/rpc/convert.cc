@@ -34,6 +34,16 @@ static_assert(Agree<CaptureState::kPartial, v1::Capture::PARTIAL>());
 static_assert(Agree<CaptureState::kFailed, v1::Capture::FAILED>());
 static_assert(Agree<CaptureState::kCancelled, v1::Capture::CANCELLED>());
 
+template <GpuMode kOurs, v1::GpuSpec::Mode kTheirs>
+constexpr bool AgreeOnMode() {
+  return static_cast<int>(kOurs) == static_cast<int>(kTheirs);
+}
+static_assert(AgreeOnMode<GpuMode::kAuto, v1::GpuSpec::AUTO>());
+static_assert(AgreeOnMode<GpuMode::kOff, v1::GpuSpec::OFF>());
+static_assert(AgreeOnMode<GpuMode::kLight, v1::GpuSpec::LIGHT>());
+static_assert(AgreeOnMode<GpuMode::kDefault, v1::GpuSpec::DEFAULT>());
+static_assert(AgreeOnMode<GpuMode::kFull, v1::GpuSpec::FULL>());
+
 absl::Status Wrong(std::string_view field, std::string_view why) {
   return absl::InvalidArgumentError(StrCat(field, ": ", why));
 }
@@ -110,6 +120,63 @@ void CountsToProto(const CaptureRecord& record, v1::Capture& out) {
   out.set_step_before_ns(record.step_before_ns);
   out.set_step_during_ns(record.step_during_ns);
   out.set_step_after_ns(record.step_after_ns);
+}
+
+absl::StatusOr<GpuSpec> GpuSpecFromProto(const v1::GpuSpec& spec) {
+  GpuSpec out;
+  if (!v1::GpuSpec::Mode_IsValid(spec.mode())) {
+    return Wrong("gpu.mode", StrCat(static_cast<int>(spec.mode()), " is not known to this profd"));
+  }
+  out.mode = static_cast<GpuMode>(spec.mode());
+  if (spec.buffer_bytes() != 0) out.buffer_bytes = spec.buffer_bytes();
+  if (spec.max_records() != 0) out.max_records = spec.max_records();
+  out.detach = spec.detach();
+  out.latency = spec.latency();
+  return out;
+}
+
+void GpuSpecToProto(const GpuSpec& spec, v1::GpuSpec& out) {
+  out.set_mode(static_cast<v1::GpuSpec::Mode>(spec.mode));
+  out.set_buffer_bytes(spec.buffer_bytes);
+  out.set_max_records(spec.max_records);
+  out.set_detach(spec.detach);
+  out.set_latency(spec.latency);
+}
+
+void GpuToProto(const GpuRecord& gpu, v1::GpuInfo& out) {
+  out.set_outcome(std::string(ToString(gpu.outcome)));
+  out.set_mode(std::string(ToString(gpu.mode)));
+  out.set_problem(ToValidUtf8(gpu.problem));
+  out.set_simulated(gpu.simulated);
+  out.set_cupti_version(gpu.cupti_version);
+  out.set_driver_version(gpu.driver_version);
+  out.set_arm_ns(gpu.arm_ns);
+  out.set_clock_error_ns(gpu.clock_error_ns);
+  out.set_clock_step_count(gpu.clock_step_count);
+  out.set_peak_pool_bytes(gpu.peak_pool_bytes);
+  for (const GpuDevice& device : gpu.devices) {
+    v1::GpuDevice& row = *out.add_devices();
+    row.set_number(device.number);
+    row.set_name(ToValidUtf8(device.name));
+    row.set_uuid(ToValidUtf8(device.uuid));
+    row.set_memory_bytes(device.memory_bytes);
+    row.set_compute_major(device.compute_major);
+    row.set_compute_minor(device.compute_minor);
+    row.set_sm_count(device.sm_count);
+  }
+  for (const GpuKindFailure& failure : gpu.kind_failures) {
+    v1::GpuKindFailure& row = *out.add_kind_failures();
+    row.set_kind(ToValidUtf8(failure.kind));
+    row.set_result(ToValidUtf8(failure.result));
+  }
+  out.set_record_count(gpu.record_count);
+  out.set_stale_count(gpu.stale_count);
+  out.set_before_window_count(gpu.before_window_count);
+  out.set_after_window_count(gpu.after_window_count);
+  out.set_filtered_api_count(gpu.filtered_api_count);
+  out.set_orphan_count(gpu.orphan_count);
+  out.set_straddling_count(gpu.straddling_count);
+  out.set_unfinished_count(gpu.unfinished_count);
 }
 
 }  // namespace
@@ -215,6 +282,8 @@ absl::StatusOr<CaptureSpec> SpecFromProto(const v1::CaptureSpec& spec) {
   if (spec.memory_bytes() != 0) out.memory_bytes = spec.memory_bytes();
   out.allow_less_memory = spec.allow_less_memory();
   if (spec.max_bytes() != 0) out.max_bytes = spec.max_bytes();
+  ASSIGN_OR_RETURN(out.gpu, GpuSpecFromProto(spec.gpu()));
+  out.step_marker = spec.step_marker();
   out.display_name = spec.display_name();
   out.labels.insert(spec.labels().begin(), spec.labels().end());
   RETURN_IF_ERROR(ValidateSpec(out));
@@ -234,6 +303,8 @@ void SpecToProto(const CaptureSpec& spec, v1::CaptureSpec& out) {
   out.set_memory_bytes(spec.memory_bytes);
   out.set_allow_less_memory(spec.allow_less_memory);
   out.set_max_bytes(spec.max_bytes);
+  GpuSpecToProto(spec.gpu, *out.mutable_gpu());
+  out.set_step_marker(ToValidUtf8(spec.step_marker));
   out.set_display_name(ToValidUtf8(spec.display_name));
   for (const auto& [key, value] : spec.labels) {
     (*out.mutable_labels())[ToValidUtf8(key)] = ToValidUtf8(value);
@@ -262,6 +333,8 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out) {
   out.set_current_window(record.current_window);
   out.set_current_step(record.current_step);
   CountsToProto(record, out);
+  GpuToProto(record.gpu, *out.mutable_gpu());
+  out.set_activity(ToValidUtf8(record.activity));
   out.set_quality(std::string(QualityGrade(record)));
   out.set_file_bytes(record.file_bytes);
   out.set_file_sha256(ToValidUtf8(record.file_sha256));

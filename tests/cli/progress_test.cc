@@ -22,6 +22,9 @@ TEST(CaptureProgressTest, SaysWhereInItsLifeACaptureIs) {
     return progress.Text(kNow);
   };
   EXPECT_EQ(text(In(CaptureState::kArming)), "arming");
+  CaptureView busy = In(CaptureState::kArming);
+  busy.record.activity = "attaching to CUPTI, 3 s";
+  EXPECT_EQ(text(busy), "arming: attaching to CUPTI, 3 s");
   EXPECT_EQ(text(In(CaptureState::kWaitingStep, -1)), "waiting for a step");
   EXPECT_EQ(text(In(CaptureState::kWaitingStep)), "waiting for a step (at 10)");
   EXPECT_EQ(text(In(CaptureState::kWarmup)), "warm-up, step 10");

@@ -341,6 +341,75 @@ TEST(MemoryJsonTest, PointsArePairs) {
 
 // ---- captures ----
 
+// ---- a capture's GPU ----
+
+CaptureView AGpuView() {
+  CaptureView view = AView();
+  view.record.gpu = {.outcome = GpuOutcome::kRecorded,
+                     .mode = GpuMode::kDefault,
+                     .cupti_version = 130'001,
+                     .devices = {{.number = 0, .name = "NVIDIA H200", .uuid = "GPU-00"},
+                                 {.number = 1, .name = "NVIDIA H200"}},
+                     .record_count = 12'345,
+                     .orphan_count = 7,
+                     .straddling_count = 2};
+  return view;
+}
+
+TEST(RenderCaptureTest, SaysWhatBecameOfTheGpu) {
+  CaptureView view = AGpuView();
+  view.record.gpu.kind_failures = {{.kind = "graph_trace", .result = "CUPTI_ERROR_X (27)"}};
+  const std::string text = RenderCapture(view, Style{});
+  EXPECT_THAT(text, HasSubstr("default: 2 devices (NVIDIA H200), 12,345 records"));
+  EXPECT_THAT(text, HasSubstr("7 launched outside the capture, 2 over the window's edge"));
+  EXPECT_THAT(text, HasSubstr("not recorded: graph_trace (CUPTI_ERROR_X (27))"));
+  EXPECT_THAT(text, Not(HasSubstr("simulated")));
+}
+
+TEST(RenderCaptureTest, SaysThatTheGpuIsSimulatedWhereverItShowsTheCapture) {
+  CaptureView view = AGpuView();
+  view.record.gpu.simulated = true;
+  EXPECT_THAT(RenderCapture(view, Style{}), HasSubstr("simulated, default: 2 devices"));
+  const std::vector<CaptureView> views = {view};
+  EXPECT_THAT(RenderCaptureTable(views, absl::Now(), Style{}), HasSubstr("(simulated GPU)"));
+  EXPECT_THAT(RenderGroupTable(views, Style{}), HasSubstr("(simulated GPU)"));
+}
+
+TEST(RenderCaptureTest, SaysWhatWentWrongWithTheGpu) {
+  CaptureView view = AGpuView();
+  view.record.gpu.outcome = GpuOutcome::kBroken;
+  view.record.gpu.problem = "another tool took CUPTI over";
+  const std::string text = RenderCapture(view, Style{});
+  EXPECT_THAT(text, HasSubstr("broken, default: 2 devices"));
+  EXPECT_THAT(text, HasSubstr("another tool took CUPTI over"));
+  view.record.gpu = {.outcome = GpuOutcome::kNoCuda};
+  EXPECT_THAT(RenderCapture(view, Style{}), HasSubstr("the process uses no CUDA"));
+  view.record.gpu = {};
+  EXPECT_THAT(RenderCapture(view, Style{}), Not(HasSubstr("GPU")));
+}
+
+TEST(RenderCaptureTest, JsonTellsOfTheGpuAndWhetherItIsSimulated) {
+  CaptureView view = AGpuView();
+  view.record.spec.gpu.mode = GpuMode::kDefault;
+  view.record.spec.step_marker = "train";
+  JsonWriter writer;
+  WriteCaptureJson(view, "", writer);
+  const auto json = nlohmann::json::parse(writer.TakeLine());
+  EXPECT_EQ(json["simulated"], false);
+  EXPECT_EQ(json["spec"]["gpu"]["mode"], "default");
+  EXPECT_EQ(json["spec"]["step_marker"], "train");
+  EXPECT_EQ(json["gpu"]["outcome"], "recorded");
+  EXPECT_EQ(json["gpu"]["record_count"], 12'345);
+  EXPECT_EQ(json["gpu"]["orphan_count"], 7);
+  EXPECT_EQ(json["gpu"]["devices"].size(), 2u);
+  EXPECT_EQ(json["gpu"]["devices"][0]["uuid"], "GPU-00");
+  view.record.gpu.simulated = true;
+  WriteCaptureJson(view, "", writer);
+  const auto simulated = nlohmann::json::parse(writer.TakeLine());
+  EXPECT_EQ(simulated["simulated"], true);
+  EXPECT_EQ(simulated["gpu"]["simulated"], true);
+}
+
 TEST(RenderCaptureTest, SaysWhatWasAskedCoveredAndHowFarToTrustIt) {
   const std::string text = RenderCapture(AView(), Style{});
   EXPECT_THAT(text, HasSubstr("01J00000000000000000000001  COMPLETE (steps)"));

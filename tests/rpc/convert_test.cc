@@ -80,6 +80,116 @@ TEST(SpecTest, WhatIsOutOfRangeIsNamed) {
   refused("label", [](v1::CaptureSpec& s) { (*s.mutable_labels())["Big"] = "x"; });
 }
 
+TEST(SpecTest, WhatToRecordOfTheGpuGoesBothWays) {
+  v1::CaptureSpec spec = FiveSteps();
+  spec.mutable_gpu()->set_mode(v1::GpuSpec::FULL);
+  spec.mutable_gpu()->set_buffer_bytes(8 << 20);
+  spec.mutable_gpu()->set_max_records(5'000);
+  spec.mutable_gpu()->set_detach(true);
+  spec.mutable_gpu()->set_latency(true);
+  spec.set_step_marker("train_step");
+  const auto out = SpecFromProto(spec);
+  ASSERT_THAT(out, IsOk());
+  EXPECT_EQ(out->gpu, (GpuSpec{.mode = GpuMode::kFull,
+                               .buffer_bytes = 8 << 20,
+                               .max_records = 5'000,
+                               .detach = true,
+                               .latency = true}));
+  EXPECT_EQ(out->step_marker, "train_step");
+  v1::CaptureSpec back;
+  SpecToProto(*out, back);
+  EXPECT_THAT(SpecFromProto(back), IsOkAndHolds(*out));
+}
+
+TEST(SpecTest, WhatIsNotSaidOfTheGpuIsTheDefault) {
+  const auto out = SpecFromProto(FiveSteps());
+  ASSERT_THAT(out, IsOk());
+  EXPECT_EQ(out->gpu, GpuSpec());
+  EXPECT_EQ(out->step_marker, "");
+}
+
+TEST(SpecTest, WhatCannotBeRecordedOfTheGpuIsNamed) {
+  const auto refused = [](const char* field, auto change) {
+    v1::CaptureSpec spec = FiveSteps();
+    change(spec);
+    EXPECT_THAT(SpecFromProto(spec), StatusIs(Code::kInvalidArgument, HasSubstr(field))) << field;
+  };
+  refused("gpu.mode", [](v1::CaptureSpec& s) {
+    s.mutable_gpu()->set_mode(static_cast<v1::GpuSpec::Mode>(99));
+  });
+  refused("gpu.buffer_bytes", [](v1::CaptureSpec& s) { s.mutable_gpu()->set_buffer_bytes(1); });
+  refused("gpu.buffer_bytes", [](v1::CaptureSpec& s) { s.mutable_gpu()->set_buffer_bytes(-1); });
+  refused("gpu.max_records", [](v1::CaptureSpec& s) { s.mutable_gpu()->set_max_records(999); });
+  refused("step_marker", [](v1::CaptureSpec& s) { s.set_step_marker(std::string(256, 'a')); });
+  refused("step_marker", [](v1::CaptureSpec& s) { s.set_step_marker("a\nb"); });
+  refused("step_marker", [](v1::CaptureSpec& s) {
+    s.set_step_marker("train");
+    s.set_start_step(7);
+  });
+}
+
+TEST(CaptureTest, WhatIsKnownOfTheGpuIsSaid) {
+  CaptureRecord record;
+  record.activity = "attaching";
+  record.gpu = {.outcome = GpuOutcome::kBroken,
+                .mode = GpuMode::kLight,
+                .problem = "bad \xff",
+                .simulated = true,
+                .cupti_version = 1,
+                .driver_version = 2,
+                .arm_ns = 3,
+                .clock_error_ns = 4,
+                .clock_step_count = 5,
+                .peak_pool_bytes = 6,
+                .devices = {{.number = 7,
+                             .name = "GPU",
+                             .uuid = "GPU-1",
+                             .memory_bytes = 8,
+                             .compute_major = 9,
+                             .compute_minor = 10,
+                             .sm_count = 11}},
+                .kind_failures = {{.kind = "kind", .result = "result"}},
+                .record_count = 12,
+                .stale_count = 13,
+                .before_window_count = 14,
+                .after_window_count = 15,
+                .filtered_api_count = 16,
+                .orphan_count = 17,
+                .straddling_count = 18,
+                .unfinished_count = 19};
+  v1::Capture message;
+  CaptureToProto(record, message);
+  EXPECT_EQ(message.activity(), "attaching");
+  const v1::GpuInfo& gpu = message.gpu();
+  EXPECT_EQ(gpu.outcome(), "broken");
+  EXPECT_EQ(gpu.mode(), "light");
+  EXPECT_EQ(gpu.problem(), "bad \xef\xbf\xbd");
+  EXPECT_TRUE(gpu.simulated());
+  EXPECT_EQ(gpu.cupti_version(), 1);
+  EXPECT_EQ(gpu.driver_version(), 2);
+  EXPECT_EQ(gpu.arm_ns(), 3);
+  EXPECT_EQ(gpu.clock_error_ns(), 4);
+  EXPECT_EQ(gpu.clock_step_count(), 5);
+  EXPECT_EQ(gpu.peak_pool_bytes(), 6);
+  ASSERT_EQ(gpu.devices_size(), 1);
+  EXPECT_EQ(gpu.devices(0).number(), 7);
+  EXPECT_EQ(gpu.devices(0).uuid(), "GPU-1");
+  EXPECT_EQ(gpu.devices(0).memory_bytes(), 8);
+  EXPECT_EQ(gpu.devices(0).compute_major(), 9);
+  EXPECT_EQ(gpu.devices(0).compute_minor(), 10);
+  EXPECT_EQ(gpu.devices(0).sm_count(), 11);
+  ASSERT_EQ(gpu.kind_failures_size(), 1);
+  EXPECT_EQ(gpu.kind_failures(0).result(), "result");
+  EXPECT_EQ(gpu.record_count(), 12);
+  EXPECT_EQ(gpu.stale_count(), 13);
+  EXPECT_EQ(gpu.before_window_count(), 14);
+  EXPECT_EQ(gpu.after_window_count(), 15);
+  EXPECT_EQ(gpu.filtered_api_count(), 16);
+  EXPECT_EQ(gpu.orphan_count(), 17);
+  EXPECT_EQ(gpu.straddling_count(), 18);
+  EXPECT_EQ(gpu.unfinished_count(), 19);
+}
+
 TEST(SpecTest, DurationsThatAreNoneAreRefused) {
   const auto with = [](int64_t seconds, int32_t nanos) {
     v1::CaptureSpec spec;
