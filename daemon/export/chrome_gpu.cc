@@ -81,6 +81,7 @@ ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const Ca
                      TraceLayout& layout, ChromeClock clock, OutputBuffer& out)
     : reader_(reader), plan_(plan), nesting_(nesting), layout_(layout), clock_(clock), out_(out) {
   kernel_prefixes_.resize(reader.names().size());
+  annotation_prefixes_.resize(reader.names().size());
   for (auto& prefixes : call_prefixes_) prefixes.resize(reader.names().size());
   for (const GpuTrack& track : plan.tracks().tracks()) {
     track_rows_.push_back(RowText(plan.tracks().processes()[track.process].pid, track.tid));
@@ -243,10 +244,15 @@ std::string_view ChromeGpu::WorkPrefix(const GpuRow& work) {
   return prefix;
 }
 
+std::string ChromeGpu::AnnotationPrefix(const GpuAnnotation& annotation) const {
+  return Prefix("gpu_user_annotation", AnnotationName(annotation, plan_.links(), reader_.names()));
+}
+
 void ChromeGpu::WriteAnnotations() {
+  std::string of_step;
   for (const GpuAnnotation& annotation : plan_.annotations()) {
-    const std::string prefix =
-        Prefix("gpu_user_annotation", AnnotationName(annotation, plan_.links(), reader_.names()));
+    std::string& prefix = annotation.is_step ? of_step : annotation_prefixes_[annotation.name];
+    if (annotation.is_step || prefix.empty()) prefix = AnnotationPrefix(annotation);
     char* at = out_.Reserve(kMostEventBytes);
     at =
         PutSlice(at, prefix, track_rows_[annotation.track], annotation.start_ns, annotation.end_ns);

@@ -68,6 +68,7 @@ class ChromeGpu {
   // `,{"ph":"X",...,"name":"...",` of GPU work; made at the first use.
   std::string_view WorkPrefix(const GpuRow& work);
   std::string_view CallPrefix(bool is_driver, uint32_t name);
+  std::string AnnotationPrefix(const GpuAnnotation& annotation) const;
   char* PutSlice(char* at, std::string_view prefix, std::string_view row, int64_t start_ns,
                  int64_t end_ns);
   // The arrow that ends at the slice just written.
@@ -87,8 +88,9 @@ class ChromeGpu {
   std::vector<TraceRow> sibling_rows_;
   std::vector<size_t> next_call_;  // By thread: where the plan's next one is likely to be.
   report::Demangler demangler_;
-  std::vector<std::string> kernel_prefixes_;   // By name.
-  std::vector<std::string> call_prefixes_[2];  // The runtime's and the driver's, by name.
+  std::vector<std::string> kernel_prefixes_;      // By name.
+  std::vector<std::string> annotation_prefixes_;  // By a range's name.
+  std::vector<std::string> call_prefixes_[2];     // The runtime's and the driver's, by name.
   std::map<std::tuple<GpuRowKind, uint8_t, uint8_t, uint8_t>, std::string> transfer_prefixes_;
 };
 

@@ -210,7 +210,7 @@ class GpuPlanBuilder {
         std::lower_bound(row.begin(), row.end(), start_ns,
                          [](const LaneSlice& slice, int64_t ns) { return slice.start_ns < ns; });
     const auto first_after =
-        std::lower_bound(row.begin(), row.end(), end_ns,
+        std::lower_bound(first_inside, row.end(), end_ns,
                          [](const LaneSlice& slice, int64_t ns) { return slice.start_ns < ns; });
     if (first_inside != row.begin()) {
       const LaneSlice& before = *(first_inside - 1);

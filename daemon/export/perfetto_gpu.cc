@@ -112,6 +112,7 @@ PerfettoGpu::PerfettoGpu(store::CaptureReader& reader, const GpuPlan& plan,
   open_.resize(tracks);
   flow_ends_.resize(plan.links().calls().size());
   kernel_names_.resize(reader.names().size());
+  annotation_names_.resize(reader.names().size());
 }
 
 // ---- tracks ----
@@ -194,7 +195,9 @@ void PerfettoGpu::Begin(const Slice& slice, uint64_t category, std::string_view 
                         Describe describe) {
   CloseUntil(slice.start_ns, slice.track);
   open_[slice.track].push_back(slice.end_ns);
-  const auto [iid, is_new] = name_iids_.try_emplace(std::string(name), name_iids_.size() + 1);
+  auto iid = name_iids_.find(ToAbsl(name));
+  const bool is_new = iid == name_iids_.end();
+  if (is_new) iid = name_iids_.emplace(std::string(name), name_iids_.size() + 1).first;
   ProtoMessage packet;
   packet.Varint(packet::kTimestamp, packets_.UnixTime(slice.start_ns))
       .Varint(packet::kSequenceId, sequence_)
@@ -328,7 +331,9 @@ absl::Status PerfettoGpu::ReadWindow(const GpuPlan::Window& window) {
 }
 
 void PerfettoGpu::BeginAnnotation(const GpuAnnotation& annotation) {
-  const std::string name = TraceName(AnnotationName(annotation, plan_.links(), reader_.names()));
+  std::string of_step;
+  std::string& name = annotation.is_step ? of_step : annotation_names_[annotation.name];
+  if (name.empty()) name = TraceName(AnnotationName(annotation, plan_.links(), reader_.names()));
   Begin({annotation.start_ns, annotation.end_ns, annotation.track, 0},
         IidOf(kCategories, "gpu_user_annotation"), name, [](ProtoMessage&) {});
 }

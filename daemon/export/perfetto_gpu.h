@@ -98,7 +98,8 @@ class PerfettoGpu {
   std::vector<GpuRow> rows_;
   absl::flat_hash_map<std::string, uint64_t> name_iids_;
   report::Demangler demangler_;
-  std::vector<std::string> kernel_names_;  // By name.
+  std::vector<std::string> kernel_names_;      // By name.
+  std::vector<std::string> annotation_names_;  // By a range's name.
   std::map<std::tuple<GpuRowKind, uint8_t, uint8_t, uint8_t>, std::string> transfer_names_;
 };
 
