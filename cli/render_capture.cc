@@ -201,6 +201,8 @@ std::string GpuSummary(const GpuRecord& gpu) {
     StrAppend(&names, names.empty() ? "" : ", ", device.name);
   }
   if (!names.empty()) StrAppend(&text, " (", names, ")");
+  // Who never said how it went never said how many there were.
+  if (gpu.outcome == GpuOutcome::kUnknown) return text;
   return StrCat(text, ", ", FormatCount(gpu.record_count), " records");
 }
 
@@ -424,7 +426,10 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   }
   if (record.foreign_step_mark_count > 0) {
     StrAppend(&text, "  ", FormatCount(record.foreign_step_mark_count),
-              " step marks came from other threads and were not counted as steps\n");
+              record.spec.step_marker.empty()
+                  ? " step marks came from other threads and were not counted as steps\n"
+                  : " step marks were the program's own, or of other threads, and were not counted "
+                    "as steps\n");
   }
   return text;
 }

@@ -157,6 +157,12 @@ DrainResult DecodeWorker::Conclude(const End& end) {
   drop(DropReason::kStuckWriter) = end.stuck_writer_count;
   ReadHeaderCounts(result);
   decoder.DescribeGpu(result.gpu, result.drops);
+  if ((end.target_gone || end.target_holds_memory) && result.gpu.outcome == GpuOutcome::kRecorded) {
+    // All it said is from when it was armed.
+    result.gpu.outcome = GpuOutcome::kUnknown;
+    result.gpu.problem =
+        "the process ended, or did not answer, before it gave all that it had of its GPU";
+  }
   result.clock_error_ns = line_->ErrorAt(clock_.Sample());
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;

@@ -382,6 +382,8 @@ TEST(RenderCaptureTest, SaysWhatWentWrongWithTheGpu) {
   const std::string text = RenderCapture(view, Style{});
   EXPECT_THAT(text, HasSubstr("broken, default: 2 devices"));
   EXPECT_THAT(text, HasSubstr("another tool took CUPTI over"));
+  view.record.gpu.outcome = GpuOutcome::kUnknown;
+  EXPECT_THAT(RenderCapture(view, Style{}), Not(HasSubstr("records")));
   view.record.gpu = {.outcome = GpuOutcome::kNoCuda};
   EXPECT_THAT(RenderCapture(view, Style{}), HasSubstr("the process uses no CUDA"));
   view.record.gpu = {};

@@ -479,11 +479,13 @@ TEST_F(GpuFlowTest, ATargetThatDiesLeavesItsGpuUnknown) {
   target_->OpenWindow(0, wire::kNextStep);
   FakeThread gpu(*target_, 2, 900);
   const uint64_t now = target_->Now();
+  gpu.GpuStatus({});  // As it does when it is armed.
   gpu.Kernel("_Z4gemm", now, now + 1, /*correlation=*/5);
   target_->CloseSocket();
   const DrainResult result = observer_.WaitDrained("A");
   EXPECT_EQ(result.gpu.outcome, GpuOutcome::kUnknown);
   EXPECT_EQ(result.gpu.mode, GpuMode::kLight);
+  EXPECT_NE(result.gpu.problem, "");
   EXPECT_THAT(sink_.gpu(), SizeIs(1));
 }
 
