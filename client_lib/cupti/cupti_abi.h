@@ -76,6 +76,7 @@ inline constexpr uint32_t kAttributeZeroedBuffers = 5;
 inline constexpr uint32_t kThreadIdSystem = 1;
 
 inline constexpr uint8_t kFlagMemcpyAsync = 1 << 0;
+inline constexpr uint16_t kFlagMemsetAsync = 1 << 0;
 inline constexpr uint32_t kMemoryOperationAllocation = 1;
 inline constexpr uint32_t kMemoryOperationRelease = 2;
 inline constexpr uint32_t kPoolOperationDestroyed = 2;

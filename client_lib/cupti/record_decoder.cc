@@ -338,6 +338,7 @@ void RecordDecoder::DecodeMemset(const cupti::MemsetRecord& record, uint32_t byt
                                  EventSink* sink) {
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if ((record.flags & cupti::kFlagMemsetAsync) != 0) span.flags |= wire::kGpuFlagAsync;
   auto* event = NewEvent<wire::MemsetEvent>(sink, EventKind::kMemset, span.flags, 0);
   if (event == nullptr) return;
   event->start_ticks = span.start_ticks;

@@ -227,6 +227,7 @@ TEST_F(RecordDecoderTest, CopiesSaySpeedAndBetweenWhichDevices) {
   set.bytes = 64;
   set.value = 0xff;
   set.memory_kind = 3;
+  set.flags = cupti::kFlagMemsetAsync;
   set.start_ns = kOriginNs + 3;
   set.end_ns = kOriginNs + 4;
   Decode(Buffer().Add(peer).Add(set));
@@ -241,6 +242,7 @@ TEST_F(RecordDecoderTest, CopiesSaySpeedAndBetweenWhichDevices) {
   ASSERT_EQ(sets.size(), 1u);
   EXPECT_EQ(sets[0].value, 0xffu);
   EXPECT_EQ(sets[0].memory_kind, 3u);
+  EXPECT_EQ(sets[0].header.flags, wire::kGpuFlagAsync);
 }
 
 TEST_F(RecordDecoderTest, WaitsMemoryAndPoolsAreEvents) {
