@@ -23,10 +23,10 @@ uint32_t NameTable::LookUp(uint32_t wire_id) {
     if (wire_id != wire::kOtherNameId) return slot;
     bytes = kOtherName;
   }
-  const auto [entry, added] =
-      ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(ids_.size() + 1));
-  slot = entry->second;
-  if (added) sink_.Do([&](CaptureSink& sink) { return sink.AddName(slot, entry->first); });
+  const auto entry = ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(ids_.size() + 1));
+  const std::string& name = entry.first->first;
+  slot = entry.first->second;
+  if (entry.second) sink_.Do([&](CaptureSink& sink) { return sink.AddName(slot, name); });
   return slot;
 }
 
