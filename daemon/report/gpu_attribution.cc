@@ -41,7 +41,7 @@ class ThreadPaths {
       holds_calls = true;
     }
     if (holds_calls) {
-      ranges_.push_back({name, kNoParent});
+      ranges_.push_back({.name = name, .parent = kNoParent});
       parentless_.push_back({start_ns, position});
     }
     if (is_outermost) Resolve(paths);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,11 +53,18 @@ struct Configuration {
   uint32_t static_shared_bytes;
   uint32_t dynamic_shared_bytes;
   uint32_t local_bytes;
-  friend auto operator<=>(const Configuration&, const Configuration&) = default;
+
+  auto Fields() const {
+    return std::tie(kernel, device, registers, grid, block, static_shared_bytes,
+                    dynamic_shared_bytes, local_bytes);
+  }
+  friend bool operator==(const Configuration&, const Configuration&) = default;
+  friend bool operator<(const Configuration& a, const Configuration& b) {
+    return a.Fields() < b.Fields();
+  }
   template <typename H>
   friend H AbslHashValue(H h, const Configuration& c) {
-    return H::combine(std::move(h), c.kernel, c.device, c.registers, c.grid, c.block,
-                      c.static_shared_bytes, c.dynamic_shared_bytes, c.local_bytes);
+    return H::combine(std::move(h), c.Fields());
   }
 };
 
