@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "client_lib/core/log.h"
+#include "client_lib/cupti/record_decoder.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -19,8 +20,10 @@ constexpr uint64_t kBuffersPerCap = 128;
 constexpr uint64_t kSmallestBufferBytes = 64u << 10;
 constexpr uint64_t kLargestBufferBytes = 4u << 20;
 constexpr uint64_t kDiscardBytes = 16u << 10;
-constexpr uint32_t kDiscardCount = 32;
-constexpr uint32_t kReserveCount = 64;
+// Address space for discard buffers; those that are not lent are not touched.
+constexpr uint32_t kReserveCount = 16'384;
+// How much of a capture's memory they may take.
+constexpr uint64_t kReserveShare = 8;
 constexpr uint32_t kBuffersAhead = 4;
 constexpr uint64_t kSmallestCapBytes = 2u << 20;
 // CUPTI may have begun a record behind the last whole one.
@@ -48,6 +51,7 @@ struct BufferPool::Arena {
   alignas(64) std::atomic<uint64_t> free_buffers;
   std::atomic<uint64_t> free_discards;
   std::atomic<uint32_t> fresh;  // Buffers from here on were never lent nor touched.
+  std::atomic<uint32_t> fresh_discards;
   std::atomic<uint32_t> free_count;
   std::atomic<uint32_t> out;
   std::atomic<uint64_t> out_bytes;
@@ -103,12 +107,18 @@ struct BufferPool::Arena {
     }
     return false;
   }
-  bool TakeFresh(uint32_t* slot) {
-    uint32_t index = fresh.load(std::memory_order_relaxed);
+  static bool TakeFresh(std::atomic<uint32_t>* next, uint32_t limit, uint32_t* slot) {
+    uint32_t index = next->load(std::memory_order_relaxed);
     do {
-      if (index >= buffer_count) return false;
-    } while (!fresh.compare_exchange_weak(index, index + 1, std::memory_order_acq_rel));
+      if (index >= limit) return false;
+    } while (!next->compare_exchange_weak(index, index + 1, std::memory_order_acq_rel));
     *slot = index;
+    return true;
+  }
+  bool TakeDiscard(uint32_t limit, uint32_t* slot) {
+    if (Pop(&free_discards, slot)) return true;
+    if (!TakeFresh(&fresh_discards, limit, slot)) return false;
+    *slot += buffer_count;
     return true;
   }
 
@@ -127,9 +137,6 @@ struct BufferPool::Arena {
     arena->buffer_bytes = buffer_bytes;
     arena->buffer_count = buffer_count;
     arena->discard_count = discard_count;
-    for (uint32_t i = 0; i < discard_count; ++i) {
-      arena->Push(&arena->free_discards, buffer_count + i);
-    }
     return arena;
   }
 };
@@ -147,7 +154,8 @@ void Touch(std::byte* from, uint64_t bytes) {
 
 }  // namespace
 
-bool BufferPool::Open(uint64_t cap_bytes) {
+bool BufferPool::Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may_refuse) {
+  record_bytes_.store(record_bytes, std::memory_order_relaxed);
   SweepLeftBehind();
   if (reserve_.load(std::memory_order_relaxed) == nullptr) {
     Arena* reserve = Arena::Map(kPage, 0, kReserveCount, /*keep_in_child=*/true);
@@ -155,19 +163,26 @@ bool BufferPool::Open(uint64_t cap_bytes) {
     reserve_.store(reserve, std::memory_order_release);
   }
   if (cap_bytes < kSmallestCapBytes) cap_bytes = kSmallestCapBytes;
+  const uint64_t reserve_count = cap_bytes / kReserveShare / kDiscardBytes;
+  // Where CUPTI may be refused the cap holds whatever happens.
+  reserve_limit_.store(may_refuse && reserve_count < kReserveCount
+                           ? static_cast<uint32_t>(reserve_count)
+                           : kReserveCount,
+                       std::memory_order_relaxed);
+  may_refuse_.store(may_refuse, std::memory_order_relaxed);
   uint64_t buffer_bytes = cap_bytes / kBuffersPerCap / kPage * kPage;
   if (buffer_bytes < kSmallestBufferBytes) buffer_bytes = kSmallestBufferBytes;
   if (buffer_bytes > kLargestBufferBytes) buffer_bytes = kLargestBufferBytes;
   const uint64_t most = cap_bytes / buffer_bytes;
   const uint64_t beside =
-      RoundUp(sizeof(Arena) + (most + kDiscardCount) * sizeof(Arena::Slot), kPage) +
-      kDiscardCount * kDiscardBytes;
+      RoundUp(sizeof(Arena) + most * sizeof(Arena::Slot), kPage) + cap_bytes / kReserveShare;
   const auto count = static_cast<uint32_t>((cap_bytes - beside) / buffer_bytes);
-  Arena* arena = Arena::Map(buffer_bytes, count, kDiscardCount, /*keep_in_child=*/false);
+  Arena* arena = Arena::Map(buffer_bytes, count, 0, /*keep_in_child=*/false);
   if (arena == nullptr) return false;
   requests_.store(0, std::memory_order_relaxed);
   peak_bytes_.store(0, std::memory_order_relaxed);
   foreign_.store(0, std::memory_order_relaxed);
+  discarded_.store(0, std::memory_order_relaxed);
   current_.store(arena, std::memory_order_seq_cst);
   PopulateAhead();
   return true;
@@ -177,41 +192,59 @@ void BufferPool::PopulateAhead() {
   Arena* arena = current_.load(std::memory_order_relaxed);
   uint32_t slot;
   while (arena != nullptr && arena->free_count.load(std::memory_order_relaxed) < kBuffersAhead &&
-         arena->TakeFresh(&slot)) {
+         Arena::TakeFresh(&arena->fresh, arena->buffer_count, &slot)) {
     Touch(arena->BytesOf(slot), arena->buffer_bytes);
     arena->free_count.fetch_add(1, std::memory_order_relaxed);
     arena->Push(&arena->free_buffers, slot);
   }
 }
 
-void* BufferPool::RequestFrom(Arena* arena, size_t* size_bytes) {
-  if (arena == nullptr) return nullptr;
-  uint32_t slot;
-  if (arena->Pop(&arena->free_buffers, &slot)) {
-    // The count may run a little behind the list; it only says when to touch more.
-    if (arena->free_count.fetch_sub(1, std::memory_order_relaxed) <= kBuffersAhead / 2) on_wake_();
-  } else if (!arena->TakeFresh(&slot) && !arena->Pop(&arena->free_discards, &slot)) {
-    return nullptr;
-  }
+void* BufferPool::Lend(Arena* arena, uint32_t slot, size_t* size_bytes) {
   *size_bytes = arena->SizeOf(slot);
   arena->slots()[slot].is_out.store(1, std::memory_order_relaxed);
   arena->out.fetch_add(1, std::memory_order_acq_rel);
-  NotePeak(arena->out_bytes.fetch_add(*size_bytes, std::memory_order_relaxed) + *size_bytes);
+  arena->out_bytes.fetch_add(*size_bytes, std::memory_order_relaxed);
   return arena->BytesOf(slot);
+}
+
+void* BufferPool::TryRequest(Arena* current, Arena* reserve, size_t* size_bytes) {
+  uint32_t slot;
+  if (current != nullptr) {
+    if (current->Pop(&current->free_buffers, &slot)) {
+      // The count may run a little behind the list; it only says when to touch more.
+      if (current->free_count.fetch_sub(1, std::memory_order_relaxed) <= kBuffersAhead / 2) {
+        on_wake_();
+      }
+      return Lend(current, slot, size_bytes);
+    }
+    if (Arena::TakeFresh(&current->fresh, current->buffer_count, &slot)) {
+      return Lend(current, slot, size_bytes);
+    }
+  }
+  const uint32_t limit =
+      current != nullptr ? reserve_limit_.load(std::memory_order_relaxed) : kReserveCount;
+  if (reserve == nullptr || !reserve->TakeDiscard(limit, &slot)) return nullptr;
+  return Lend(reserve, slot, size_bytes);
 }
 
 void BufferPool::Request(uint8_t** buffer, size_t* size_bytes) {
   users_.fetch_add(1, std::memory_order_seq_cst);
   requests_.fetch_add(1, std::memory_order_relaxed);
-  void* found = RequestFrom(current_.load(std::memory_order_seq_cst), size_bytes);
-  if (found == nullptr) found = RequestFrom(reserve_.load(std::memory_order_acquire), size_bytes);
-  if (found == nullptr) {
-    // More threads than anybody thought of. A page costs less than the program.
+  Arena* current = current_.load(std::memory_order_seq_cst);
+  Arena* reserve = reserve_.load(std::memory_order_acquire);
+  *size_bytes = 0;
+  void* found = TryRequest(current, reserve, size_bytes);
+  if (found == nullptr && !may_refuse_.load(std::memory_order_relaxed)) {
+    // More than anybody thought of, of a CUPTI that crashes without. It is not used again.
     found =
         mmap(nullptr, kDiscardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (found == MAP_FAILED) found = nullptr;
     *size_bytes = found != nullptr ? kDiscardBytes : 0;
     strays_.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (current != nullptr && reserve != nullptr) {
+    NotePeak(current->out_bytes.load(std::memory_order_relaxed) +
+             reserve->out_bytes.load(std::memory_order_relaxed));
   }
   users_.fetch_sub(1, std::memory_order_release);
   *buffer = static_cast<uint8_t*>(found);
@@ -224,8 +257,13 @@ bool BufferPool::CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes) {
   // Given back twice: the second time counts for nothing.
   if (arena->slots()[slot].is_out.exchange(0, std::memory_order_acq_rel) == 0) return true;
   const uint64_t size = arena->SizeOf(slot);
-  arena->slots()[slot].valid_bytes = valid_bytes < size ? valid_bytes : size;
+  const uint64_t valid = valid_bytes < size ? valid_bytes : size;
   arena->out_bytes.fetch_sub(size, std::memory_order_relaxed);
+  if (arena->IsDiscard(slot)) {
+    Discard(arena, slot, valid);
+    return true;
+  }
+  arena->slots()[slot].valid_bytes = valid;
   uint32_t head = arena->returned.load(std::memory_order_relaxed);
   do {
     arena->slots()[slot].next.store(head, std::memory_order_relaxed);
@@ -235,22 +273,31 @@ bool BufferPool::CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes) {
   return true;
 }
 
+// Whoever gives it back may want the next one a moment later, so it does not wait for the GPU
+// thread. It is small: a microsecond.
+void BufferPool::Discard(Arena* arena, uint32_t slot, uint64_t valid_bytes) {
+  std::byte* bytes = arena->BytesOf(slot);
+  const uint16_t* record_bytes = record_bytes_.load(std::memory_order_relaxed);
+  if (record_bytes != nullptr) {
+    discarded_.fetch_add(CountRecords(record_bytes, bytes, valid_bytes), std::memory_order_relaxed);
+  }
+  const uint64_t used = valid_bytes + kZeroBeyondBytes;
+  memset(bytes, 0, used < kDiscardBytes ? used : kDiscardBytes);
+  arena->Push(&arena->free_discards, slot);
+  arena->out.fetch_sub(1, std::memory_order_release);
+}
+
 void BufferPool::Complete(uint8_t* buffer, size_t valid_bytes) {
   users_.fetch_add(1, std::memory_order_seq_cst);
   Arena* current = current_.load(std::memory_order_seq_cst);
-  Arena* reserve = reserve_.load(std::memory_order_acquire);
-  bool known = CompleteIn(current, buffer, valid_bytes) || CompleteIn(reserve, buffer, valid_bytes);
+  bool known = CompleteIn(current, buffer, valid_bytes) ||
+               CompleteIn(reserve_.load(std::memory_order_acquire), buffer, valid_bytes);
   for (Arena* arena = left_.load(std::memory_order_acquire); !known && arena != nullptr;
        arena = arena->next_left.load(std::memory_order_acquire)) {
     known = CompleteIn(arena, buffer, valid_bytes);
   }
   if (!known && strays_.load(std::memory_order_relaxed) == 0) {
     foreign_.fetch_add(1, std::memory_order_relaxed);
-  }
-  if (current == nullptr && reserve != nullptr) {
-    // Nobody else will: there is no capture.
-    Returned returned;
-    while (TakeFromReserve(&returned)) Recycle(returned);
   }
   users_.fetch_sub(1, std::memory_order_release);
   if (current != nullptr) on_wake_();
@@ -270,26 +317,13 @@ bool BufferPool::PopReturned(Arena* arena, Returned* returned) {
   if (arena->taken == 0) return false;
   const uint32_t slot = arena->taken - 1;
   arena->taken = arena->slots()[slot].next.load(std::memory_order_relaxed);
-  *returned = {arena,
-               slot,
-               arena->BytesOf(slot),
-               arena->SizeOf(slot),
-               arena->slots()[slot].valid_bytes,
-               arena->IsDiscard(slot)};
+  *returned = {arena, slot, arena->BytesOf(slot), arena->SizeOf(slot),
+               arena->slots()[slot].valid_bytes};
   return true;
 }
 
 bool BufferPool::TakeReturned(Returned* returned) {
-  return PopReturned(current_.load(std::memory_order_relaxed), returned) ||
-         TakeFromReserve(returned);
-}
-
-// Where another thread is at it, there is nothing for this one.
-bool BufferPool::TakeFromReserve(Returned* returned) {
-  if (reserve_busy_.exchange(true, std::memory_order_acquire)) return false;
-  const bool found = PopReturned(reserve_.load(std::memory_order_acquire), returned);
-  reserve_busy_.store(false, std::memory_order_release);
-  return found;
+  return PopReturned(current_.load(std::memory_order_relaxed), returned);
 }
 
 bool BufferPool::TakeStale(Returned* returned) {
@@ -303,8 +337,6 @@ bool BufferPool::TakeStale(Returned* returned) {
 void BufferPool::Recycle(const Returned& returned) {
   const uint64_t used = returned.valid_bytes + kZeroBeyondBytes;
   memset(returned.bytes, 0, used < returned.size_bytes ? used : returned.size_bytes);
-  if (returned.is_discard)
-    return returned.arena->Push(&returned.arena->free_discards, returned.slot);
   returned.arena->free_count.fetch_add(1, std::memory_order_relaxed);
   returned.arena->Push(&returned.arena->free_buffers, returned.slot);
 }
@@ -327,7 +359,13 @@ bool BufferPool::WaitForUsers() const {
 bool BufferPool::Close() {
   Arena* arena = current_.exchange(nullptr, std::memory_order_seq_cst);
   if (arena == nullptr) return true;
-  if (WaitForUsers() && arena->out.load(std::memory_order_acquire) == 0) {
+  const bool is_quiet = WaitForUsers();
+  Arena* reserve = reserve_.load(std::memory_order_relaxed);
+  if (is_quiet && reserve->out.load(std::memory_order_acquire) == 0) {
+    // What was lent of it goes back to being address space.
+    madvise(reserve->BytesOf(0), kReserveCount * kDiscardBytes, MADV_DONTNEED);
+  }
+  if (is_quiet && arena->out.load(std::memory_order_acquire) == 0) {
     munmap(arena, arena->total_bytes);
     return true;
   }
@@ -373,7 +411,6 @@ void BufferPool::ResetInChild() {
   current_.store(nullptr, std::memory_order_relaxed);
   left_.store(nullptr, std::memory_order_relaxed);
   users_.store(0, std::memory_order_relaxed);
-  reserve_busy_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace profd::client

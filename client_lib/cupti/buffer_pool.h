@@ -2,17 +2,18 @@
 //
 // CUPTI asks on whatever thread of the program makes a CUDA call, so lending is a pop off a
 // list: no lock, no allocation, no page that was not touched before. The GPU thread decodes
-// what comes back, zeroes it and puts it on the list again. All of a capture's buffers lie in
-// one arena no larger than the capture asked for:
+// what comes back, zeroes it and puts it on the list again. Seven eighths of what a capture
+// allows are one arena of buffers, one eighth are discard buffers:
 //
-//   ┌ Arena, slots ┬ buffer 0 ┬ buffer 1 ┬ ... ┬ buffer n-1 ┬ discard 0 ┬ ... ┐
-//   └──────────────┴──────────┴──────────┴─────┴────────────┴───────────┴─────┘
+//   arena    ┌ slots ┬ buffer 0 ┬ buffer 1 ┬ ... ┐   of one capture
+//   reserve  ┌ slots ┬ discard 0 ┬ discard 1 ┬ discard 2 ┬ ...   for ever; mostly never touched
 //
-// Where all buffers are out CUPTI gets a small discard buffer, never null (CUPTI before 12.9
-// crashes at that): what falls into it is counted and lost. When a capture is over its arena
-// is unmapped, unless CUPTI still has buffers of it: then it is left behind, for CUPTI may
-// write there whenever it likes. One small arena of address space stays for ever, for who
-// asks while there is no capture.
+// Where all buffers are out CUPTI gets a discard buffer, which is small: what falls into it is
+// counted and lost, at once, on the thread that gives it back. CUPTI before 12.9 crashes
+// without a buffer, so there the discards have no end; later ones are refused (null) when
+// theirs are out, and count what they drop. When a capture is over its arena is unmapped,
+// unless CUPTI still has buffers of it: then it is left behind, for CUPTI may write there
+// whenever it likes.
 //
 // Threads:   Request(), Complete() any, also none of ours. The rest on the GPU thread.
 // Hot path:  Request(), Complete(): lock-free; no system call but a wake-up of the GPU thread.
@@ -38,16 +39,18 @@ class BufferPool {
     std::byte* bytes;
     uint64_t size_bytes;
     uint64_t valid_bytes;  // As CUPTI said, no more than the buffer has.
-    bool is_discard;       // What is in it is lost.
   };
 
   // `on_wake` is called, on any thread, when a buffer came back or few are left.
   constexpr explicit BufferPool(void (*on_wake)()) : on_wake_(on_wake) {}
 
-  // Makes an arena of `cap_bytes` at most and touches its first buffers. False: no memory.
-  bool Open(uint64_t cap_bytes);
+  // Makes an arena of `cap_bytes` at most (2 MiB at least) and touches its first buffers.
+  // `record_bytes`, which stays, are the sizes to count lost records by. False: no memory.
+  // `may_refuse`: CUPTI takes null for an answer (12.9 and later), and drops and counts itself.
+  bool Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may_refuse);
 
-  // CUPTI wants a buffer. It gets one, of `*size_bytes` zero bytes.
+  // CUPTI wants a buffer. It gets one, of `*size_bytes` zero bytes; null only if it may be
+  // refused and the cap is reached.
   void Request(uint8_t** buffer, size_t* size_bytes);
   // CUPTI is done with `buffer`, `valid_bytes` of which are records.
   void Complete(uint8_t* buffer, size_t valid_bytes);
@@ -68,6 +71,8 @@ class BufferPool {
   uint32_t outstanding() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
   uint64_t request_count() const { return requests_.load(std::memory_order_relaxed); }
+  // Records in discard buffers that came back since Open().
+  uint64_t discarded_count() const { return discarded_.load(std::memory_order_relaxed); }
   // Buffers that came back and were none of ours: another tool's callbacks are mixed with ours.
   uint64_t foreign_count() const { return foreign_.load(std::memory_order_relaxed); }
 
@@ -80,8 +85,9 @@ class BufferPool {
   void ResetInChild();
 
  private:
-  void* RequestFrom(Arena* arena, size_t* size_bytes);
-  bool TakeFromReserve(Returned* returned);
+  static void* Lend(Arena* arena, uint32_t slot, size_t* size_bytes);
+  void* TryRequest(Arena* current, Arena* reserve, size_t* size_bytes);
+  void Discard(Arena* arena, uint32_t slot, uint64_t valid_bytes);
   bool CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes);
   static bool PopReturned(Arena* arena, Returned* returned);
   bool WaitForUsers() const;
@@ -91,9 +97,12 @@ class BufferPool {
   void (*const on_wake_)();
   std::atomic<Arena*> current_{nullptr};
   std::atomic<Arena*> reserve_{nullptr};
-  std::atomic<bool> reserve_busy_{false};  // Somebody takes what came back to the reserve.
-  std::atomic<Arena*> left_{nullptr};      // A list; the GPU thread alone changes it.
-  std::atomic<uint32_t> users_{0};         // Threads inside Request() or Complete().
+  std::atomic<Arena*> left_{nullptr};  // A list; the GPU thread alone changes it.
+  std::atomic<const uint16_t*> record_bytes_{nullptr};
+  std::atomic<uint64_t> discarded_{0};
+  std::atomic<uint32_t> reserve_limit_{0};
+  std::atomic<bool> may_refuse_{false};
+  std::atomic<uint32_t> users_{0};  // Threads inside Request() or Complete().
   std::atomic<uint64_t> requests_{0};
   std::atomic<uint64_t> peak_bytes_{0};
   std::atomic<uint64_t> foreign_{0};

@@ -86,6 +86,7 @@ inline constexpr uint32_t kSynchronizationNoStream = 0xffffffff;
 // Versions as cuptiGetVersion() gives them.
 inline constexpr uint32_t kVersion11_0 = 13;
 inline constexpr uint32_t kVersion12_6 = 24;
+inline constexpr uint32_t kVersion12_9 = 27;
 
 // ---- Records
 

@@ -175,12 +175,6 @@ uint64_t WindowStartTicks(const Session* session) {
 
 void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
   RecordDecoder& decoder = work->decoder;
-  if (buffer.is_discard) {
-    const uint64_t lost = decoder.CountRecords(buffer.bytes, buffer.valid_bytes);
-    decoder.counts()[wire::kGpuRecords] += lost;
-    decoder.counts()[wire::kGpuNoBuffer] += lost;
-    return;
-  }
   CaptureWriter::Turn turn(&g_writer);
   if (!turn.is_open()) return;
   decoder.set_window_start(WindowStartTicks(turn.session()));
@@ -232,10 +226,13 @@ void FillStatus(Work* work) {
   if (g_tracer.is_dead()) status.flags |= wire::kGpuStatusFatal;
   if (work->clock.sample_count() != 0) status.clock_error_ns = work->clock.error_ns();
   status.clock_step_count = work->clock.step_count();
-  if (work->is_tracing) status.peak_pool_bytes = g_pool.peak_bytes();
   g_tracer.ReportKinds(&status);
   const uint64_t* counts = work->decoder.counts();
   for (uint32_t i = 0; i < wire::kGpuCountCount; ++i) status.counts[i] = counts[i];
+  if (!work->is_tracing) return;
+  status.peak_pool_bytes = g_pool.peak_bytes();
+  status.counts[wire::kGpuNoBuffer] = g_pool.discarded_count();
+  status.counts[wire::kGpuRecords] += g_pool.discarded_count();
 }
 
 bool WriteStatus(Work* work) {
@@ -336,7 +333,7 @@ bool GoOnWithoutCuda(Work* work) {
 void CountStale(Work* work) {
   BufferPool::Returned buffer;
   while (g_pool.TakeStale(&buffer)) {
-    const uint64_t count = work->decoder.CountRecords(buffer.bytes, buffer.valid_bytes);
+    const uint64_t count = CountRecords(g_library.record_bytes, buffer.bytes, buffer.valid_bytes);
     work->decoder.counts()[wire::kGpuRecords] += count;
     work->decoder.counts()[wire::kGpuStale] += count;
   }
@@ -355,7 +352,8 @@ bool AttachAndEnable(Work* work) {
                        .begin_ticks = work->arm_begin_ticks});
   CountStale(work);
   g_tracer.set_stage("making buffers for CUPTI");
-  if (!g_pool.Open(g_arm.gpu_buffer_bytes)) {
+  if (!g_pool.Open(g_arm.gpu_buffer_bytes, g_library.record_bytes,
+                   g_library.version >= cupti::kVersion12_9)) {
     return FailArm(ArmFailedReason::kMemory,
                    "no memory for CUPTI's buffers; capture with less, or with --gpu off");
   }

@@ -153,13 +153,13 @@ void RecordDecoder::Decode(const std::byte* buffer, uint64_t bytes, EventSink* s
   counts_[wire::kGpuCorrupt] += lost;
 }
 
-uint64_t RecordDecoder::CountRecords(const std::byte* buffer, uint64_t bytes) const {
+uint64_t CountRecords(const uint16_t* record_bytes, const std::byte* buffer, uint64_t bytes) {
   uint64_t count = 0;
   uint64_t at = 0;
   while (at + sizeof(cupti::Activity) <= bytes) {
     cupti::Kind kind;
     memcpy(&kind, buffer + at, sizeof(kind));
-    const uint32_t size = kind < cupti::kKindLimit ? setup_.record_bytes[kind] : 0;
+    const uint32_t size = kind < cupti::kKindLimit ? record_bytes[kind] : 0;
     if (size == 0 || size > bytes - at) break;
     at += size;
     ++count;

@@ -49,6 +49,10 @@ enum class ApiFilter : uint8_t {
   kAll,   // All but those that only ask (cudaGetDevice and the like).
 };
 
+// How many records are in the `bytes` at `buffer`, by the sizes `record_bytes`. What cannot be
+// read counts as one.
+uint64_t CountRecords(const uint16_t* record_bytes, const std::byte* buffer, uint64_t bytes);
+
 // Whether records of `kind` can be read if they are of `bytes`.
 bool CanDecode(cupti::Kind kind, uint16_t bytes);
 
@@ -79,9 +83,6 @@ class RecordDecoder {
 
   // Writes the driver calls that are held back.
   void Flush(EventSink* sink);
-
-  // How many records are in a buffer that is not decoded. Unreadable ones count too.
-  uint64_t CountRecords(const std::byte* buffer, uint64_t bytes) const;
 
   uint64_t* counts() { return counts_; }
   uint64_t event_count() const { return event_count_; }

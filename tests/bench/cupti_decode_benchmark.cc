@@ -134,7 +134,7 @@ class Bench {
 
   double OwnWalk() {
     return PerRecord([&](const std::byte* buffer, uint64_t bytes) {
-      kept_ += decoder_->CountRecords(buffer, bytes);
+      kept_ += client::CountRecords(library_.record_bytes, buffer, bytes);
     });
   }
   double TheirWalk() {

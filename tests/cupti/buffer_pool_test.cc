@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/cupti/record_buffer.h"
+
 namespace profd::client {
 namespace {
 
@@ -21,7 +23,7 @@ class BufferPoolTest : public ::testing::Test {
  protected:
   BufferPoolTest() {
     g_wakes = 0;
-    EXPECT_TRUE(pool_.Open(kCap));
+    EXPECT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/false));
   }
   ~BufferPoolTest() override {
     for (uint8_t* buffer : held_) pool_.Complete(buffer, 0);
@@ -58,6 +60,7 @@ class BufferPoolTest : public ::testing::Test {
     }
   }
 
+  const testing::RecordSizes sizes_ = testing::SizesOf13();
   BufferPool pool_{[] { ++g_wakes; }};
   std::set<uint8_t*> held_;
 };
@@ -72,31 +75,32 @@ TEST_F(BufferPoolTest, BuffersAreZeroAlignedAndNobodyElses) {
   }
 }
 
-TEST_F(BufferPoolTest, AllOfThemTogetherStayBelowTheCap) {
-  TakeAll();
-  while (Request().size != 0 && held_.size() < 300) {
-  }
-  // Beyond the cap only what is lent from the reserve, which has 1 MiB of address space.
-  EXPECT_LE(pool_.peak_bytes(), kCap + (1u << 20));
-  EXPECT_GT(pool_.peak_bytes(), kCap / 2);
+TEST_F(BufferPoolTest, WhereCuptiMayBeRefusedItIsAtTheCap) {
+  ASSERT_TRUE(pool_.Close());
+  ASSERT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/true));
+  uint64_t lent_bytes = 0;
+  for (Lent lent = Request(); lent.bytes != nullptr; lent = Request()) lent_bytes += lent.size;
+  held_.erase(nullptr);
+  EXPECT_EQ(pool_.peak_bytes(), lent_bytes);
+  EXPECT_LE(lent_bytes, kCap);
+  EXPECT_GT(lent_bytes, kCap * 9 / 10);
 }
 
-TEST_F(BufferPoolTest, WhenAllAreOutSmallOnesAreLentAndMarked) {
+TEST_F(BufferPoolTest, WhenAllAreOutSmallOnesAreLentAndWhatIsInThemCounted) {
   const size_t full_size = TakeAll().front().size;
-  const Lent small = Request();
-  EXPECT_LT(small.size, full_size);
-  ASSERT_NE(small.bytes, nullptr);
-  Complete(small.bytes, 48);
-  BufferPool::Returned returned;
-  bool found = false;
-  while (pool_.TakeReturned(&returned)) {
-    if (reinterpret_cast<uint8_t*>(returned.bytes) == small.bytes && returned.valid_bytes == 48) {
-      found = true;
-      EXPECT_TRUE(returned.is_discard);
-    }
-    pool_.Recycle(returned);
+  testing::RecordBuffer records(sizes_);
+  for (int i = 0; i < 7; ++i) records.Add(cupti::ApiRecord{.kind = cupti::kKindRuntime});
+  for (int round = 0; round < 500; ++round) {
+    const Lent small = Request();
+    ASSERT_NE(small.bytes, nullptr);
+    ASSERT_LT(small.size, full_size);
+    ASSERT_EQ(small.bytes[0], 0);
+    memcpy(small.bytes, records.data(), records.size());
+    Complete(small.bytes, records.size());
   }
-  EXPECT_TRUE(found);
+  EXPECT_EQ(pool_.discarded_count(), 3500u);
+  // They are lent again at once, with nobody there to decode.
+  EXPECT_LE(pool_.peak_bytes(), kCap);
 }
 
 TEST_F(BufferPoolTest, ThereIsAlwaysABuffer) {
@@ -120,7 +124,6 @@ TEST_F(BufferPoolTest, WhatCameBackIsTakenInThatOrderAndLentAgainAsZeros) {
     ASSERT_TRUE(pool_.TakeReturned(&returned));
     EXPECT_EQ(reinterpret_cast<uint8_t*>(returned.bytes), lent[i].bytes);
     EXPECT_EQ(returned.valid_bytes, 1000u);
-    EXPECT_FALSE(returned.is_discard);
     pool_.Recycle(returned);
   }
   EXPECT_FALSE(pool_.TakeReturned(&returned));
@@ -175,7 +178,7 @@ TEST_F(BufferPoolTest, AnArenaWithBuffersOutIsLeftBehindUntilTheyAreBack) {
   EXPECT_EQ(pool_.left_behind(), 1u);
   memset(lent.bytes, 0x11, 64);  // CUPTI may still write there.
 
-  ASSERT_TRUE(pool_.Open(kCap));
+  ASSERT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/false));
   EXPECT_EQ(pool_.left_behind(), 1u);
   pool_.Complete(lent.bytes, 64);
   BufferPool::Returned returned;
@@ -186,7 +189,7 @@ TEST_F(BufferPoolTest, AnArenaWithBuffersOutIsLeftBehindUntilTheyAreBack) {
   EXPECT_EQ(pool_.foreign_count(), 0u);
 
   EXPECT_TRUE(pool_.Close());
-  ASSERT_TRUE(pool_.Open(kCap));
+  ASSERT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/false));
   EXPECT_EQ(pool_.left_behind(), 0u);
 }
 

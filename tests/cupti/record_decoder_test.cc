@@ -559,9 +559,9 @@ TEST_F(RecordDecoderHostileTest, ATailShorterThanAKindIsCounted) {
 TEST_F(RecordDecoderHostileTest, CountingWithoutDecodingAgrees) {
   RecordBuffer buffer = Buffer();
   for (uint32_t i = 0; i < 9; ++i) buffer.Add(Kernel("k", i, kOriginNs + 1, kOriginNs + 2));
-  EXPECT_EQ(decoder_->CountRecords(buffer.data(), buffer.size()), 9u);
-  EXPECT_EQ(decoder_->CountRecords(buffer.data(), buffer.size() - 8), 9u);
-  EXPECT_EQ(decoder_->CountRecords(buffer.data(), 0), 0u);
+  EXPECT_EQ(CountRecords(sizes_.data(), buffer.data(), buffer.size()), 9u);
+  EXPECT_EQ(CountRecords(sizes_.data(), buffer.data(), buffer.size() - 8), 9u);
+  EXPECT_EQ(CountRecords(sizes_.data(), buffer.data(), 0), 0u);
 }
 
 // Random fields in records of known kinds, but for the pointers that are the decoder's to
