@@ -2,7 +2,9 @@
 // bounded memory into a ByteSink.
 //
 // Threads: any, one reader and sink each.
-// Errors:  those of the reader and the sink.
+// Errors:  those of the reader and the sink; RESOURCE_EXHAUSTED for a file with more GPU rows or
+//          streams than a capture can have.
+// Memory:  README.md says what GPU rows cost.
 //
 // How do I add a format?  An ExportX() here and a .cc beside it, a value in
 // TraceFormat, a row in TraceFormatFromName/FromPath, and the enum in
