@@ -16,8 +16,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A capture file as the daemon writes it; `record` gets its size and sha256.
-absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord& record) {
+// A capture file as the daemon writes it; `record` gets its size and sha256. With a GPU, of a
+// simulated one.
+absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord& record,
+                          bool gpu = false) {
   store::CaptureFileWriter::Options options;
   options.directory = directory;
   options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
@@ -35,8 +37,15 @@ absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord&
     const StepRow mark = {.time_ns = steps_at[step], .step = 7 + step};
     RETURN_IF_ERROR(writer->AppendSteps(0, {&mark, 1}));
   }
+  if (gpu) {
+    store::GpuPattern work(1);
+    const std::vector<GpuRow>& rows = work.NextRows(1000);
+    RETURN_IF_ERROR(writer->AppendGpu(rows));
+    RETURN_IF_ERROR(writer->AppendApiCalls(0, work.ApiCalls()));
+  }
   record = store::FinishedRecord(
       record, {.start_ns = 0, .end_ns = steps_at[2], .first_step = 7, .end_step = 9});
+  if (gpu) record.gpu = {.outcome = GpuOutcome::kRecorded, .simulated = true};
   return writer->Finish(record, 0);
 }
 
@@ -161,6 +170,32 @@ TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
        {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle"}) {
     EXPECT_THAT(Offline({report, whole_}).out, HasSubstr("Quality A"));
   }
+}
+
+TEST_F(FilesTest, ReportsOnASimulatedGpuSaySo) {
+  CaptureRecord record = store::NewRecord(TestId(2));
+  ASSERT_TRUE(WriteCapture(folder_.path(), record, /*gpu=*/true).ok());
+  const std::string file = Path(TestId(2) + ".profd");
+  for (const std::string report :
+       {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle"}) {
+    EXPECT_THAT(Offline({report, file}).out, HasSubstr("simulated")) << report;
+  }
+  for (const std::string report :
+       {"ops", "steps", "memory", "kernels", "copies", "syncs", "idle"}) {
+    EXPECT_EQ(OfflineJson({report, file})["simulated"], true) << report;
+    EXPECT_EQ(OfflineJson({report, whole_})["simulated"], false) << report;
+  }
+  const nlohmann::json kernels = OfflineJson({"kernels", file});
+  int64_t ran =
+      kernels["kernel_count"].get<int64_t>() + kernels["graph_launch_count"].get<int64_t>();
+  for (const nlohmann::json& row : OfflineJson({"copies", file})["rows"]) {
+    ran += row["count"].get<int64_t>();
+  }
+  EXPECT_EQ(ran, 1000);
+  EXPECT_GT(kernels["busy_ns"], 0);
+  EXPECT_EQ(OfflineJson({"ops", file})["self_device_total_ns"].get<int64_t>(),
+            kernels["total_ns"].get<int64_t>() + kernels["graph_launch_ns"].get<int64_t>() +
+                OfflineJson({"copies", file})["total_ns"].get<int64_t>());
 }
 
 TEST_F(FilesTest, ExportTakesAFileToo) {
