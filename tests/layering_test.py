@@ -11,9 +11,10 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What captures are made of, and what they need of others: the two headers of capture/ that those
-# who stand below it may see. They are rows of their own.
+# What captures are made of, what events look like, and what captures need of others: the headers
+# of capture/ that those who stand below it may see. They are rows of their own.
 TYPES = "daemon/capture/capture_types.h"
+EVENTS = "daemon/capture/event_rows.h"
 PORTS = "daemon/capture/ports.h"
 
 # How the GPU of software is driven: the one header of tests/ that may be seen from outside.
@@ -29,13 +30,14 @@ ARROWS = {
     "client_lib/cupti": ["proto/wire", "client_lib/core"],
     "daemon/base": [],
     TYPES: ["daemon/base"],
-    PORTS: ["daemon/base", TYPES],
-    "daemon/store": ["daemon/base", TYPES, PORTS],
-    "daemon/report": ["daemon/base", "daemon/store", TYPES],
+    EVENTS: [],
+    PORTS: ["daemon/base", TYPES, EVENTS],
+    "daemon/store": ["daemon/base", TYPES, EVENTS, PORTS],
+    "daemon/report": ["daemon/base", "daemon/store", TYPES, EVENTS],
     # Rows of events carry flags and categories with the numbers that targets wrote.
-    "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, PORTS],
-    "daemon/capture": ["daemon/base", "daemon/report", TYPES, PORTS],
-    "daemon/ingest": ["daemon/base", "proto/wire", TYPES, PORTS],
+    "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS],
+    "daemon/capture": ["daemon/base", "daemon/report", TYPES, EVENTS, PORTS],
+    "daemon/ingest": ["daemon/base", "proto/wire", TYPES, EVENTS, PORTS],
     "daemon/rpc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",
                    "daemon/export", "daemon/ingest", "proto/profd/v1", TYPES, PORTS],
     "daemon/main.cc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",

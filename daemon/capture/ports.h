@@ -10,7 +10,6 @@
 #ifndef PROFD_DAEMON_CAPTURE_PORTS_H_
 #define PROFD_DAEMON_CAPTURE_PORTS_H_
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -23,152 +22,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/event_rows.h"
 
 namespace profd {
-
-// ---- decoded, validated events ----
-// Times are ns since the capture's epoch: an instant the daemon picked when arming
-// (CaptureSink::Epoch). They may be negative for ranges begun earlier.
-
-inline constexpr uint8_t kRangeOpen = 1 << 0;       // Still open at the window's end.
-inline constexpr uint8_t kRangeTruncated = 1 << 1;  // Began before the window.
-
-struct RangeRow {
-  int64_t start_ns;
-  int64_t duration_ns;  // >= 0
-  uint32_t name;        // As given to CaptureSink::AddName.
-  uint16_t depth;       // < 128
-  uint8_t category;     // wire::RangeCategory
-  uint8_t flags;        // kRange*
-};
-struct InstantRow {
-  int64_t time_ns;
-  uint32_t name;
-};
-struct CounterRow {
-  int64_t time_ns;
-  double value;
-  uint32_t name;
-};
-struct MemoryRow {
-  int64_t time_ns;
-  uint64_t address;
-  int64_t bytes;                  // >= 0
-  int64_t total_allocated_bytes;  // -1: not known
-  int64_t total_reserved_bytes;   // -1: not known
-  uint8_t device_type;            // wire::DeviceType
-  int16_t device_index;
-  uint8_t category;  // wire::MemoryCategory
-  bool is_free;
-};
-struct StepRow {
-  int64_t time_ns;
-  int64_t step;
-};
-
-// ---- GPU rows ----
-// In no order of time. Devices, contexts and streams are CUDA's numbers in the target, and
-// the numbers of kinds are CUPTI's; readers show those they do not know as numbers.
-
-struct ApiRow {
-  int64_t start_ns;
-  int64_t duration_ns;  // >= 0
-  uint32_t name;
-  uint32_t correlation;  // 0: none
-  uint32_t cbid;
-  int32_t result;
-  bool is_driver;
-
-  friend bool operator==(const ApiRow&, const ApiRow&) = default;
-};
-
-enum class GpuRowKind : uint8_t {  // Kept in files: never change or reuse a number.
-  kKernel = 1,
-  kMemcpy = 2,
-  kMemset = 3,
-  kGraphLaunch = 4,  // A whole graph whose nodes were not recorded.
-};
-
-inline constexpr uint8_t kGpuOrphan = 1 << 0;          // Its launch is not in the capture.
-inline constexpr uint8_t kGpuStraddlesStart = 1 << 1;  // Began before its window.
-inline constexpr uint8_t kGpuStraddlesEnd = 1 << 2;    // Ended after it.
-inline constexpr uint8_t kGpuUnfinished = 1 << 3;      // Still running when the capture ended.
-inline constexpr uint8_t kGpuAsync = 1 << 4;
-inline constexpr uint8_t kGpuDeviceLaunched = 1 << 5;
-
-// Something that ran on a stream. It belongs to the window that it ran in or, after the
-// window's end, to that of its launch.
-struct GpuRow {
-  int64_t start_ns;
-  int64_t duration_ns;  // >= 0
-  GpuRowKind kind;
-  uint8_t flags;  // kGpu*
-  uint16_t device;
-  uint32_t context;
-  uint32_t stream;
-  uint32_t correlation;  // Of its ApiRow; 0: none.
-  uint32_t name;         // Kernels: as recorded, mangled as a rule. Others: 0.
-  uint32_t graph_id;     // 0: not of a graph
-  uint64_t graph_node_id;
-  uint64_t bytes;  // Copies and memsets.
-  // Copies: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind. Memsets: destination only.
-  uint8_t copy_kind;
-  uint8_t source_kind;
-  uint8_t destination_kind;
-  uint16_t source_device;  // Copies between devices; kNoGpuDevice otherwise.
-  uint16_t destination_device;
-  // Kernels.
-  int64_t queued_ns;     // kNoGpuTime: not known
-  int64_t submitted_ns;  // kNoGpuTime: not known
-  std::array<uint32_t, 3> grid;
-  std::array<uint32_t, 3> block;
-  std::array<uint16_t, 3> cluster;  // 0: no clusters
-  uint16_t registers_per_thread;
-  uint32_t static_shared_bytes;
-  uint32_t dynamic_shared_bytes;
-  uint32_t local_bytes_per_thread;
-
-  friend bool operator==(const GpuRow&, const GpuRow&) = default;
-};
-inline constexpr uint16_t kNoGpuDevice = UINT16_MAX;
-inline constexpr int64_t kNoGpuTime = INT64_MIN;
-
-struct SyncRow {
-  int64_t start_ns;
-  int64_t duration_ns;
-  uint32_t kind;    // CUpti_ActivitySynchronizationType
-  uint16_t device;  // kNoGpuDevice: its context was never described.
-  uint32_t context;
-  uint32_t stream;  // wire::kNoStream: all of the context.
-  uint32_t correlation;
-  uint32_t event_id;
-
-  friend bool operator==(const SyncRow&, const SyncRow&) = default;
-};
-struct OverheadRow {
-  int64_t start_ns;
-  int64_t duration_ns;
-  uint32_t kind;       // CUpti_ActivityOverheadKind
-  uint32_t os_thread;  // 0: not known
-  uint32_t correlation;
-
-  friend bool operator==(const OverheadRow&, const OverheadRow&) = default;
-};
-struct CudaEventRow {
-  uint32_t correlation;
-  uint32_t context;
-  uint32_t stream;
-  uint32_t event_id;
-
-  friend bool operator==(const CudaEventRow&, const CudaEventRow&) = default;
-};
-
-// A thread of the target. `index` counts 0, 1, 2, ... within a capture.
-struct ThreadRow {
-  uint32_t index;
-  int64_t os_thread;  // In the target's namespace.
-  std::string name;   // Cleaned UTF-8; empty: not known.
-};
 
 // What the end of a recording looked like, in epoch time.
 struct RecordedWindow {

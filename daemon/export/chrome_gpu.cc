@@ -7,7 +7,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/export/gpu_text.h"
 #include "daemon/report/gpu_names.h"
 #include "proto/wire/event.h"

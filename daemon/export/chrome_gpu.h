@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/cuda_events.h"
 #include "daemon/export/gpu_plan.h"

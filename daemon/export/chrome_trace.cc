@@ -12,7 +12,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/chrome_gpu.h"
 #include "daemon/export/chrome_header.h"

@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "proto/wire/event.h"
 
 namespace profd::exporter {

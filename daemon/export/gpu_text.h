@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "daemon/capture/capture_types.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/export/gpu_links.h"
 #include "daemon/report/gpu_names.h"
 #include "daemon/store/capture_reader.h"

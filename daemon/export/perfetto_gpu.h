@@ -20,7 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/cuda_events.h"
 #include "daemon/export/gpu_plan.h"

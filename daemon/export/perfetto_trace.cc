@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/perfetto_gpu.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/report/first_ids.h"
 #include "daemon/report/gpu_attribution.h"
 #include "daemon/report/gpu_names.h"

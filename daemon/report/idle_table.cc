@@ -10,7 +10,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_rows.h"
 #include "daemon/report/gpu_attribution.h"
 #include "daemon/report/gpu_names.h"
 #include "daemon/report/interval_set.h"

@@ -22,7 +22,9 @@ namespace {
 std::filesystem::path TraceFolder() {
   if (const char* folder = std::getenv("PROFD_TRACE_DATA")) return folder;
   const char* source = std::getenv("PROFD_SOURCE_DIR");
-  return std::filesystem::path(source == nullptr ? "." : source) / "../shared/data/traces";
+  const std::filesystem::path checkout =
+      std::filesystem::absolute(source == nullptr ? "." : source);
+  return checkout.parent_path() / "shared" / "data" / "traces";
 }
 
 class RealTraceTest : public testing::TestWithParam<const char*> {
