@@ -101,13 +101,17 @@ absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
 absl::Status ParseGpu(const ParsedFlags& flags, GpuSpec& spec) {
   if (const auto mode = flags.Get("gpu")) spec.mode = *GpuModeFromString(*mode);
   if (spec.mode == GpuMode::kOff) {
-    for (const std::string_view flag : {"gpu-buffer", "gpu-detach", "gpu-latency"}) {
-      if (flags.Has(flag))
+    for (const std::string_view flag :
+         {"gpu-buffer", "gpu-max-records", "gpu-detach", "gpu-latency"}) {
+      if (flags.Has(flag)) {
         return UsageError(StrCat("--", flag, " and --gpu off exclude each other"));
+      }
     }
   }
   ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("gpu-buffer"));
   spec.buffer_bytes = buffer.value_or(spec.buffer_bytes);
+  ASSIGN_OR_RETURN(const auto records, flags.Int("gpu-max-records", 1000, 100'000'000));
+  spec.max_records = records.value_or(spec.max_records);
   spec.detach = flags.Has("gpu-detach");
   spec.latency = flags.Has("gpu-latency");
   return absl::OkStatus();
@@ -380,6 +384,10 @@ std::vector<Flag> TraceFlags() {
       {.name = "gpu-buffer",
        .value_name = "SIZE",
        .help = "Memory in the process for what comes from the GPU, 4MiB to 1GiB (default: 64MiB)"},
+      {.name = "gpu-max-records",
+       .value_name = "N",
+       .help = "Stop recording the GPU behind this many of its records, 1000 to 100000000 "
+               "(default: 20000000)"},
       {.name = "gpu-latency",
        .help = "Also when kernels were queued and submitted; costs more per launch"},
       {.name = "gpu-detach",

@@ -232,10 +232,20 @@ std::vector<MemoryShare> LargestFirst(const Shares& shares) {
   return sorted;
 }
 
+// By the numbers of wire::DeviceType, which files keep.
 std::string DeviceName(uint8_t type, int16_t index) {
-  constexpr std::array<std::string_view, 2> kTypes = {"cpu", "cuda"};
-  return type < kTypes.size() ? StrCat(kTypes[type], ":", int{index})
-                              : StrCat("type", int{type}, ":", int{index});
+  switch (type) {
+    case 0:
+      return StrCat("cpu:", int{index});
+    case 1:
+      return StrCat("cuda:", int{index});
+    case 64:
+      return StrCat("cuda-driver:", int{index});
+    case 65:
+      return StrCat("cuda-pool:", int{index});
+    default:
+      return StrCat("type", int{type}, ":", int{index});
+  }
 }
 
 using Trackers = std::map<std::pair<uint8_t, int16_t>, DeviceTracker>;

@@ -269,7 +269,8 @@ struct MemoryShare {
 };
 
 struct DeviceMemory {
-  std::string device;  // "cpu:0", "cuda:1"
+  // "cpu:0", "cuda:1"; "cuda-driver:1" is what CUDA itself allocated, "cuda-pool:1" its pools.
+  std::string device;
   // No event carried a total: bytes count from 0 at the window's start, so they may be
   // negative, and blocks older than the window are in no number.
   bool relative = false;

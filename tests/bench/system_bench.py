@@ -6,9 +6,11 @@
   table    end of the last step to the operator table on the screen, 1 million events
   idle     profd with 8 idle targets: resident memory, and wake-ups per thread
   steps    training step time with the library loaded and idle, against none: paired runs
+  gpu      1 million launches a second of the simulated GPU for 5 s: what is stored, what is lost
 """
 
 import argparse
+import json
 import pathlib
 import random
 import shutil
@@ -20,6 +22,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / 'e2e'))
 import harness  # noqa: E402
+
+GPU_STANDIN = harness.BUILD_DIR / 'lib/cupti_standin/13.0/libcupti.so.13'
 
 
 class Stage:
@@ -174,7 +178,49 @@ def bench_steps(smoke):
     row('training time: 95 % interval of the median', f'{low:.4f} .. {high:.4f}')
 
 
-BENCHES = {'arm': bench_arm, 'table': bench_table, 'idle': bench_idle, 'steps': bench_steps}
+def bench_gpu(smoke):
+    rate = 20_000 if smoke else 1_000_000
+    seconds = 1 if smoke else 5
+    launches = rate * seconds
+    cap_mib = 256
+    with Stage() as stage:
+        target = harness.Target(stage.daemon, env={'SGPU_TRUTH': '0'})
+        stage.targets.append(target)
+        target.connect().do(f'gpu load {GPU_STANDIN}')
+        before_mib = resident_mib(target.pid)
+        tracing = subprocess.Popen(
+            [harness.PROFCTL, 'trace', '--pid', str(target.pid), '--steps', '1', '--warmup', '0',
+             '--json', '--memory', f'{cap_mib}MiB', '--gpu-buffer', f'{cap_mib}MiB'],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=harness.environment(stage.daemon.socket_dir))
+        harness.until(lambda: any(
+            c['state'] == 'WAITING_STEP'
+            for c in stage.daemon.ctl('captures', '--json', '--limit', '1').json['captures']),
+            'WAITING_STEP')
+        begin = time.perf_counter()
+        target.do('step', f'gpu launch {launches} 0 {rate}')
+        took = time.perf_counter() - begin
+        target.do('gpu settle', 'step')
+        out, _ = tracing.communicate()
+        if tracing.returncode != 0:
+            raise SystemExit(f'trace ended with {tracing.returncode}')
+        capture = json.loads(out)
+        dropped = {k: v for k, v in capture['dropped_by_reason'].items() if v}
+        lost = sum(dropped.values())
+        # A kernel and its API call for each launch; the range around them, and no other.
+        row(f'gpu: launches a second, over {seconds} s', f'{launches / took / 1e6:.2f} M')
+        row('gpu: events stored', capture['event_count'])
+        row('gpu: events lost, by cause', dropped or 'none')
+        row('gpu: launches, twice, less what was stored or counted as lost',
+            2 * launches + 1 - capture['event_count'] - lost)
+        row(f'gpu: most of CUPTI\'s buffers in use, of {cap_mib} MiB',
+            f'{capture["gpu"]["peak_pool_bytes"] / 2**20:.0f} MiB')
+        row('gpu: resident memory of the target before / after',
+            f'{before_mib:.0f} / {resident_mib(target.pid):.0f} MiB')
+
+
+BENCHES = {'arm': bench_arm, 'table': bench_table, 'idle': bench_idle, 'steps': bench_steps,
+           'gpu': bench_gpu}
 
 
 def main():

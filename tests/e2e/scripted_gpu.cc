@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -135,6 +136,24 @@ int Module(int64_t launches) {
   return result | g_sgpu.module_unload(module, SGPU_UNLOAD_UNMAP);
 }
 
+// With a rate, in batches that wait for their turn.
+int Flood(int64_t count, uint64_t device_us, int64_t per_second) {
+  constexpr int64_t kBatch = 100;
+  const Range range("flood");
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < count; ++i) {
+    if (per_second > 0 && i % kBatch == 0) {
+      const auto due = start + std::chrono::nanoseconds(i * 1'000'000'000 / per_second);
+      while (std::chrono::steady_clock::now() < due) {
+      }
+    }
+    if (const int result = Launch(g_main_stream, "flood_kernel", device_us); result != 0) {
+      return result;
+    }
+  }
+  return 0;
+}
+
 int WriteTruth(const std::string& path) {
   std::vector<sgpu_truth_rec> records(g_sgpu.truth(nullptr, 0));
   records.resize(g_sgpu.truth(records.data(), static_cast<uint32_t>(records.size())));
@@ -198,6 +217,7 @@ std::string HandleGpu(std::istringstream& words) {
   std::string value;
   int64_t number = 1;
   int64_t us = 1;
+  int64_t per_second = 0;
   int result = 0;
   words >> command;
   if (command == "load" || command == "load-virtual") {
@@ -212,10 +232,9 @@ std::string HandleGpu(std::istringstream& words) {
   } else if (command == "launch") {
     words >> number >> us;
     if (!words) us = 1;
-    const Range range("flood");
-    for (int64_t i = 0; i < number && result == 0; ++i) {
-      result = Launch(g_main_stream, "flood_kernel", static_cast<uint64_t>(us));
-    }
+    words >> per_second;
+    if (!words) per_second = 0;
+    result = Flood(number, static_cast<uint64_t>(us), per_second);
   } else if (command == "outside") {
     result = Launch(g_main_stream, "outside_kernel", 5);
   } else if (command == "module") {

@@ -4,7 +4,8 @@
 //   gpu load FILE            loads the stand-in and makes its GPU, in real time
 //   gpu load-virtual FILE    the same, in virtual time
 //   gpu work [N]             N times the work of one training step (1); see StepWork()
-//   gpu launch N [US]        N kernels of US microseconds (1), as fast as they can be launched
+//   gpu launch N [US [RATE]] N kernels of US microseconds (1), RATE per second (0: as fast as
+//                            they can be launched)
 //   gpu outside              one kernel, launched outside any range
 //   gpu module N             a module with one kernel is loaded, launched N times, unloaded
 //   gpu set KEY VALUE | gpu fail SPEC | gpu rival NAME | gpu rival-gone | gpu steal
