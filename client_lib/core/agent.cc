@@ -384,8 +384,17 @@ Next OnStop(const ReceivedFrame& frame) {
 Next OnRelease(const ReceivedFrame& frame) {
   wire::ReleaseBody release;
   if (!frame.Read(&release)) return Violation("a short RELEASE");
-  if (g_session != nullptr && g_session->capture_number == release.capture_number) DropSession();
-  return Next::kGoOn;
+  if (g_session == nullptr || g_session->capture_number != release.capture_number) {
+    return Next::kGoOn;
+  }
+  Next next = Next::kGoOn;
+  if (g_gpu.what == GpuWait::For::kDrain) {
+    // The daemon has given up on what is still to come, and counts on the answer all the same.
+    ParkGpu();
+    next = SendDrained(g_gpu.request_id);
+  }
+  DropSession();
+  return next;
 }
 
 Next Dispatch(const ReceivedFrame& frame) {

@@ -456,6 +456,28 @@ TEST(StoppedDaemonTest, AProcessThatIsStoppedItselfIsServedAfterwards) {
   EXPECT_EQ(target->Expect(FrameType::kArmed).As<wire::ArmedBody>().capture_number, 3u);
 }
 
+// ARM, STOP and RELEASE lie in the socket when the process runs again: STOP is answered, though
+// the GPU's part had no time to end by itself.
+TEST(StoppedDaemonTest, AStopIsAnsweredAlsoIfReleaseCameWithIt) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    profd_init();
+    StepAndAnnotate(parent);
+  });
+  auto target = daemon.WaitTarget();
+  child.Signal(SIGSTOP);
+  auto capture = std::make_unique<FakeCapture>(*target, 3, wire::kMinCaptureMemoryBytes);
+  target->Send(FrameType::kArm,
+               wire::ArmBody{.capture_number = 3,
+                             .memory_bytes = wire::kMinCaptureMemoryBytes,
+                             .gpu_mode = static_cast<uint32_t>(wire::GpuMode::kDefault)},
+               capture->fd());
+  target->Send(FrameType::kStop, wire::StopBody{3});
+  target->Send(FrameType::kRelease, wire::ReleaseBody{3});
+  child.Signal(SIGCONT);
+  EXPECT_EQ(target->Expect(FrameType::kDrained).As<wire::DrainedBody>().capture_number, 3u);
+}
+
 // ---- Sockets of somebody else.
 
 TEST(ForeignDaemonTest, ASocketOfAnotherUserIsNotUsed) {
