@@ -184,8 +184,8 @@ inline constexpr uint32_t kNoStream = UINT32_MAX;  // SyncEvent: not of one stre
 inline constexpr uint32_t kNoDevice = UINT32_MAX;
 
 // EventHeader.flags of GPU kinds.
-inline constexpr uint8_t kGpuFlagDriverApi = 1 << 0;       // ApiCallEvent: of the driver API.
-inline constexpr uint8_t kGpuFlagAsync = 1 << 1;       // MemcpyEvent, MemsetEvent, DeviceMemoryEvent
+inline constexpr uint8_t kGpuFlagDriverApi = 1 << 0;  // ApiCallEvent: of the driver API.
+inline constexpr uint8_t kGpuFlagAsync = 1 << 1;      // MemcpyEvent, MemsetEvent, DeviceMemoryEvent
 inline constexpr uint8_t kGpuFlagUnfinished = 1 << 2;      // Still running when flushed: no end.
 inline constexpr uint8_t kGpuFlagDeviceLaunched = 1 << 3;  // By another kernel.
 inline constexpr uint8_t kGpuFlagPool = 1 << 4;  // DeviceMemoryEvent: of a memory pool itself.
