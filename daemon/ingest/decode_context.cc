@@ -33,7 +33,7 @@ uint32_t NameTable::LookUp(uint32_t wire_id) {
 std::optional<uint32_t> ThreadRows::Add(uint32_t os_thread, std::string name) {
   if (rows_.size() >= kMaxThreads) return std::nullopt;
   const auto index = static_cast<uint32_t>(rows_.size());
-  rows_.push_back({.row = {.index = index, .os_thread = os_thread, .name = std::move(name)}});
+  rows_.push_back({.row = {.index = kNoIndex, .os_thread = os_thread, .name = std::move(name)}});
   return index;
 }
 
@@ -73,11 +73,13 @@ void ThreadRows::SetName(uint32_t index, std::string name) {
   row.announced = false;
 }
 
-void ThreadRows::Announce(uint32_t index) {
+uint32_t ThreadRows::Announce(uint32_t index) {
   Row& row = rows_[index];
-  if (row.announced) return;
+  if (row.announced) return row.row.index;
+  if (row.row.index == kNoIndex) row.row.index = announced_count_++;
   sink_.Do([&row](CaptureSink& sink) { return sink.AddThread(row.row); });
   row.announced = true;
+  return row.row.index;
 }
 
 }  // namespace profd

@@ -100,7 +100,8 @@ class NameTable {
   absl::flat_hash_map<std::string, uint32_t> ids_;
 };
 
-// The threads that rows belong to, by the index that the sink knows them by. A thread shows
+// The threads that rows belong to. The sink counts those that were announced, in their order, so
+// that a thread with nothing to show leaves no gap. A thread shows
 // itself by chunks of its own, or as the one that called CUDA: whichever comes first, it is
 // the same row. (Where the system gave a thread id to another thread meanwhile, calls go to
 // the thread that came last.)
@@ -122,14 +123,15 @@ class ThreadRows {
 
   const std::string& name(uint32_t index) const { return rows_[index].row.name; }
   void SetName(uint32_t index, std::string name);
-  // Before the first rows of it.
-  void Announce(uint32_t index);
+  // Before the first rows of it; returns the index that the sink knows it by.
+  uint32_t Announce(uint32_t index);
 
  private:
   struct Row {
-    ThreadRow row;
+    ThreadRow row;           // Its index is the sink's; kNoIndex: not announced yet.
     bool announced = false;  // To the sink, as it is now.
   };
+  static constexpr uint32_t kNoIndex = UINT32_MAX;
   enum class Kind : uint8_t { kCaller, kNamed, kOwner };
   struct Known {
     uint32_t index;
@@ -138,7 +140,8 @@ class ThreadRows {
   std::optional<uint32_t> Add(uint32_t os_thread, std::string name);
 
   RowSink& sink_;
-  std::vector<Row> rows_;  // By index.
+  std::vector<Row> rows_;  // By our index.
+  uint32_t announced_count_ = 0;
   absl::flat_hash_map<uint32_t, Known> by_os_thread_;
 };
 

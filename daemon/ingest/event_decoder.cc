@@ -372,7 +372,7 @@ void EventDecoder::Finish() {
 void EventDecoder::Flush() {
   const bool has_rows = !ranges_.empty() || !instants_.empty() || !counters_.empty() ||
                         !memory_.empty() || !steps_.empty();
-  if (has_rows || !thread_->writes_gpu) thread_rows_.Announce(thread_->index);
+  if (has_rows || !thread_->writes_gpu) sink_thread_ = thread_rows_.Announce(thread_->index);
   if (FlushRows(ranges_, &CaptureSink::AppendRanges)) {
     counts_.open_range_count += open_in_ranges_;
     counts_.truncated_range_count += truncated_in_ranges_;
@@ -392,7 +392,7 @@ bool EventDecoder::FlushRows(std::vector<Row>& rows,
                              absl::Status (CaptureSink::*append)(uint32_t, std::span<const Row>)) {
   if (rows.empty()) return false;
   const bool taken = out_.Append(static_cast<int64_t>(rows.size()), [&](CaptureSink& sink) {
-    return (sink.*append)(thread_->index, rows);
+    return (sink.*append)(sink_thread_, rows);
   });
   rows.clear();
   return taken;

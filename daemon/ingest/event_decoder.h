@@ -164,7 +164,9 @@ class EventDecoder {
   uint64_t latest_ticks_ = 0;
   LastRange last_range_;
 
-  // Rows of `thread_` on their way to the sink; kept for their room.
+  // Rows of `thread_` on their way to the sink, which knows it as `sink_thread_`; kept for
+  // their room.
+  uint32_t sink_thread_ = 0;
   std::vector<RangeRow> ranges_;
   std::vector<InstantRow> instants_;
   std::vector<CounterRow> counters_;

@@ -445,9 +445,10 @@ void GpuDecoder::GiveCalls() {
     for (; begin < calls_.size() && calls_[begin].thread == thread; ++begin) {
       call_run_.push_back(calls_[begin].row);
     }
-    context_.threads.Announce(thread);
-    context_.sink.Append(static_cast<int64_t>(call_run_.size()),
-                         [&](CaptureSink& sink) { return sink.AppendApiCalls(thread, call_run_); });
+    const uint32_t sink_thread = context_.threads.Announce(thread);
+    context_.sink.Append(static_cast<int64_t>(call_run_.size()), [&](CaptureSink& sink) {
+      return sink.AppendApiCalls(sink_thread, call_run_);
+    });
   }
   calls_.clear();
 }
@@ -492,9 +493,9 @@ void GpuDecoder::GiveAllocations() {
     over_cap_count_ += static_cast<int64_t>(rows.size());
     return;
   }
-  context_.threads.Announce(*thread);
+  const uint32_t sink_thread = context_.threads.Announce(*thread);
   context_.sink.Append(static_cast<int64_t>(rows.size()),
-                       [&](CaptureSink& sink) { return sink.AppendMemory(*thread, rows); });
+                       [&](CaptureSink& sink) { return sink.AppendMemory(sink_thread, rows); });
 }
 
 void GpuDecoder::Describe(GpuRecord& record, DropCounts& drops) const {

@@ -186,7 +186,7 @@ def bench_gpu(smoke):
     with Stage() as stage:
         target = harness.Target(stage.daemon, env={'SGPU_TRUTH': '0'})
         stage.targets.append(target)
-        target.connect().do(f'gpu load {GPU_STANDIN}')
+        target.connect().do(f'gpu load {GPU_STANDIN}', 'step')
         before_mib = resident_mib(target.pid)
         tracing = subprocess.Popen(
             [harness.PROFCTL, 'trace', '--pid', str(target.pid), '--steps', '1', '--warmup', '0',

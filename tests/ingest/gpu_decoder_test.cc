@@ -194,6 +194,14 @@ TEST_F(GpuDecoderTest, TheLibrarysOwnThreadIsNotShown) {
   EXPECT_THAT(sink_.threads(), IsEmpty());
 }
 
+TEST_F(GpuDecoderTest, TheLibrarysOwnThreadLeavesNoGapAmongTheOthers) {
+  Decode(GpuChunk().Add(Kernel(kStart, kStart + 9, 0), EventKind::kKernel));
+  DecodeAll(ChunkBuilder().Head(1, 0, 501).Range(kStart + 1, kStart + 9, 2));
+  ASSERT_THAT(sink_.threads(), SizeIs(1));
+  EXPECT_EQ(sink_.threads().begin()->first, 0u);
+  EXPECT_EQ(sink_.threads().begin()->second.os_thread, 501);
+}
+
 TEST_F(GpuDecoderTest, AThreadsRangesStayInOrderWhateverTheGpuDid) {
   // Later GPU work does not make its own thread's earlier events invalid.
   Decode(ChunkBuilder()
