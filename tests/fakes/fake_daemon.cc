@@ -483,12 +483,15 @@ bool FakeTarget::ReceiveFrame(Frame* frame) {
   return true;
 }
 
-Frame FakeTarget::Expect(wire::FrameType wanted) {
+Frame FakeTarget::Expect(wire::FrameType wanted) { return ExpectAfter(wanted, wanted); }
+
+Frame FakeTarget::ExpectAfter(wire::FrameType perhaps, wire::FrameType wanted) {
   for (;;) {
     Frame frame;
     Require(ReceiveFrame(&frame), "the target hung up");
     if (frame.type() == wire::FrameType::kMetadata) TakeFields(frame, 0);
     if (frame.type() == wanted) return frame;
+    if (frame.type() == perhaps) continue;
     if (frame.type() == wire::FrameType::kArming) {
       for (const auto& [tag, text] : frame.Fields(sizeof(wire::ArmingBody))) {
         arming_texts_.push_back(text);

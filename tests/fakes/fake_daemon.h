@@ -226,6 +226,8 @@ class FakeTarget {
 
   // The next frame, METADATA and ARMING being taken in on the way unless they are `wanted`.
   Frame Expect(wire::FrameType wanted);
+  // The same, where a frame of type `perhaps` may come first.
+  Frame ExpectAfter(wire::FrameType perhaps, wire::FrameType wanted);
   // Returns once the target has closed the connection; frames before that are dropped.
   void ExpectClosed();
 
