@@ -46,7 +46,7 @@ TEST(ForkTest, AChildIsSilentUntilItAnnotates) {
       parent.Await('a');
       EmptyRange(&g_in_child);
       WaitConnected();
-      CHILD_EXPECT(*profd_recording_flag() == 0);
+      CHILD_EXPECT(__atomic_load_n(profd_recording_flag(), __ATOMIC_ACQUIRE) == 0);
       parent.Tell('c');
       WaitRecording();
       EmptyRange(&g_in_child);

@@ -482,7 +482,7 @@ TEST(NvtxStepMarkerTest, PushesAndStartsOfTheMarkersNameAreSteps) {
     Nvtx::DomainEnd(domain, id);
     Nvtx::DomainPush(domain, &event);
     Nvtx::DomainPop(domain);
-    CHILD_EXPECT(*profd_recording_flag() == 0);
+    CHILD_EXPECT(__atomic_load_n(profd_recording_flag(), __ATOMIC_ACQUIRE) == 0);
     parent.Tell('d');
     parent.Await('x');
   });
