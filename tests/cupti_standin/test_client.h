@@ -57,22 +57,20 @@ namespace sgpu {
   X(cuptiGetStreamIdEx, CUptiResult(CUcontext, CUstream, uint8_t, uint32_t*))                     \
   X(cuptiFinalize, CUptiResult())
 
-#define SGPU_TEST_SGPU_FUNCTIONS(X)                                                                \
-  X(sgpu_version)                                                                                  \
-  X(sgpu_init)                                                                                     \
-  X(sgpu_shutdown)                                                                                 \
-  X(sgpu_ctx_create)                                                                               \
-  X(sgpu_default_stream)                                                                           \
-  X(sgpu_stream_create)                                                                            \
-  X(sgpu_stream_id) X(sgpu_launch) X(sgpu_kernel_attributes) X(sgpu_memcpy) X(sgpu_memset)         \
-      X(sgpu_memcpy_peer) X(sgpu_malloc) X(sgpu_free) X(sgpu_pool_trim) X(sgpu_event_record)       \
-          X(sgpu_stream_wait_event) X(sgpu_event_sync) X(sgpu_stream_sync) X(sgpu_device_sync)     \
-              X(sgpu_graph_begin) X(sgpu_graph_end) X(sgpu_graph_instantiate) X(sgpu_graph_launch) \
-                  X(sgpu_api_call) X(sgpu_module_load) X(sgpu_function) X(sgpu_module_unload)      \
-                      X(sgpu_now_ns) X(sgpu_advance) X(sgpu_clock_step) X(sgpu_fail) X(sgpu_set)   \
-                          X(sgpu_rival_subscribe) X(sgpu_rival_unsubscribe)                        \
-                              X(sgpu_rival_steal_callbacks) X(sgpu_return_lost_buffers)            \
-                                  X(sgpu_settle) X(sgpu_truth) X(sgpu_truth_clear) X(sgpu_stats)
+// clang-format finds no end to this.
+// clang-format off
+#define SGPU_TEST_SGPU_FUNCTIONS(X) \
+  X(sgpu_version) X(sgpu_init) X(sgpu_shutdown) X(sgpu_ctx_create) X(sgpu_default_stream) \
+  X(sgpu_stream_create) X(sgpu_stream_id) X(sgpu_launch) X(sgpu_kernel_attributes) \
+  X(sgpu_memcpy) X(sgpu_memset) X(sgpu_memcpy_peer) X(sgpu_malloc) X(sgpu_free) \
+  X(sgpu_pool_trim) X(sgpu_event_record) X(sgpu_stream_wait_event) X(sgpu_event_sync) \
+  X(sgpu_stream_sync) X(sgpu_device_sync) X(sgpu_graph_begin) X(sgpu_graph_end) \
+  X(sgpu_graph_instantiate) X(sgpu_graph_launch) X(sgpu_api_call) X(sgpu_module_load) \
+  X(sgpu_function) X(sgpu_module_unload) X(sgpu_now_ns) X(sgpu_advance) X(sgpu_clock_step) \
+  X(sgpu_fail) X(sgpu_set) X(sgpu_rival_subscribe) X(sgpu_rival_unsubscribe) \
+  X(sgpu_rival_steal_callbacks) X(sgpu_return_lost_buffers) X(sgpu_settle) X(sgpu_truth) \
+  X(sgpu_truth_clear) X(sgpu_stats)
+// clang-format on
 
 // The functions of one file of the stand-in; nullptr for those it does not have.
 struct Standin {
