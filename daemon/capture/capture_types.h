@@ -116,6 +116,38 @@ struct GpuSpec {
   friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
 };
 
+// What of PyTorch's operators to record; each includes what is before it. Kept in files.
+enum class OperatorMode {
+  kAuto = 0,  // As kShapes where there is torch; the result says so.
+  kOff = 1,
+  kNames = 2,   // Names, nesting, forward and backward.
+  kShapes = 3,  // And inputs: sizes, types, scalars.
+};
+std::string_view ToString(OperatorMode mode);  // "shapes"
+std::optional<OperatorMode> OperatorModeFromString(std::string_view text);
+
+// Where steps come from; the numbers are wire::StepSource's. Kept in files.
+enum class StepSource {
+  kNone = 0,        // As a target's: it has no steps. As asked for: the target's own.
+  kMarks = 1,       // The program marks them.
+  kOptimizer = 2,   // torch's Optimizer.step()
+  kProfiler = 3,    // The program's own torch.profiler
+  kDataLoader = 4,  // torch's DataLoader gives the next batch
+};
+std::string_view ToString(StepSource source);  // "optimizer"; kNone: "none"
+std::optional<StepSource> StepSourceFromString(std::string_view text);
+
+struct TorchSpec {
+  OperatorMode operators = OperatorMode::kAuto;
+  bool strides = false;  // Strides of inputs. With kShapes.
+  bool memory = false;   // Events of torch's allocators, and whose blocks they are.
+  // Count these as steps in this capture, whatever the target's own are; kNone: the target's
+  // own. With `steps`, without `start_step` and `step_marker`; steps then count from 0.
+  StepSource step_source = StepSource::kNone;
+
+  friend bool operator==(const TorchSpec&, const TorchSpec&) = default;
+};
+
 // What is asked for. Exactly one of `steps` and `duration` is set.
 struct CaptureSpec {
   int64_t steps = 0;         // Complete steps per window, 1..1,000,000; 0: by `duration`.
@@ -129,6 +161,7 @@ struct CaptureSpec {
   bool allow_less_memory = false;        // Shrink instead of refuse when the node is at its cap.
   int64_t max_bytes = int64_t{2} << 30;  // Of the capture file, >= 1 MiB.
   GpuSpec gpu;
+  TorchSpec torch;
   // The name of the range whose every begin is a step, for programs that mark none; at most
   // 255 bytes, printable. With `steps` only. Steps then count from 0 at the first begin.
   std::string step_marker;
@@ -171,6 +204,8 @@ struct TargetInfo {
   double steps_per_second = 0;  // Over the last marks; 0: not known.
   int64_t dropped_event_count = 0;
   int64_t foreign_step_mark_count = 0;
+  StepSource step_source = StepSource::kNone;
+  int64_t batch_count = 0;  // Taken from torch's DataLoaders so far.
 };
 
 struct StepRecord {
@@ -253,6 +288,38 @@ struct GpuRecord {
   int64_t unfinished_count = 0;
 };
 
+// How recording PyTorch went.
+enum class TorchOutcome {  // Kept in files.
+  kOff = 0,                // Not asked for.
+  kNoTorch = 1,            // There is no torch in the target, or none that the library could use.
+  kRecorded = 2,           // All that was asked for.
+  kLimited = 3,            // Not all: `missing` says what, and why.
+  kUnknown = 4,            // The target never said: it died, or its library is older.
+};
+std::string_view ToString(TorchOutcome outcome);  // "recorded"
+
+struct TorchMissing {
+  std::string feature;  // "shapes"
+  std::string reason;   // For people, cleaned.
+};
+
+struct TorchRecord {
+  TorchOutcome outcome = TorchOutcome::kOff;
+  OperatorMode operators = OperatorMode::kOff;  // What was recorded; never kAuto.
+  bool memory = false;                          // Was recorded.
+  std::string version;                          // "2.6.0+cu124", cleaned; empty: not known.
+  std::vector<TorchMissing> missing;
+  StepSource step_source = StepSource::kNone;  // Whose steps the capture counted.
+  int64_t operator_count = 0;                  // Kept.
+  int64_t tensor_use_count = 0;
+  int64_t note_count = 0;
+  int64_t block_count = 0;
+  int64_t folded_count = 0;      // Inside of compilations, left out on purpose.
+  int64_t cut_input_count = 0;   // Operators whose inputs are not all there.
+  int64_t odd_tensor_count = 0;  // Inputs that did not look like the tensor they should be.
+  int64_t lost_note_count = 0;   // Notes and blocks for which there was no room.
+};
+
 // One capture: what was asked, what happened, what was kept.
 struct CaptureRecord {
   std::string id;        // ULID
@@ -288,6 +355,7 @@ struct CaptureRecord {
   int64_t foreign_step_mark_count = 0;
   int64_t clock_error_ns = 0;  // Bound on the error of any time in the capture.
   GpuRecord gpu;
+  TorchRecord torch;
   std::string activity;  // While ARMING: what the target is doing, for people.
   // Step time before, in and after the window, ns; 0: not known.
   int64_t step_before_ns = 0;

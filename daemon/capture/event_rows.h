@@ -145,6 +145,73 @@ struct CudaEventRow {
   friend bool operator==(const CudaEventRow&, const CudaEventRow&) = default;
 };
 
+// ---- framework rows ----
+
+// What is known of an operator beside its RangeRow (category kOperator), which has the same
+// thread, start and depth. Comes with it, in the same order.
+struct OperatorRow {
+  int64_t start_ns;
+  uint16_t depth;
+  uint8_t scope;            // wire::OperatorScope
+  int64_t sequence;         // -1: none
+  uint64_t forward_thread;  // torch's number; 0: none
+  uint32_t torch_thread;    // torch's number of the thread; 0: not known
+  uint32_t inputs;          // As given to CaptureSink::AddInputs; 0: not recorded.
+  uint32_t scalars;         // As given to CaptureSink::AddScalars; 0: not recorded.
+
+  friend bool operator==(const OperatorRow&, const OperatorRow&) = default;
+};
+
+// The inputs of an operator as text, each a JSON array with one item per input, spelt as in
+// the traces of torch.profiler:
+//   dims     [[16,64],[64,64],[],[[3,4],[3,4]]]      [] where there is no tensor
+//   types    ["float","float","Scalar","TensorList"]  "" for none
+//   strides  [[64,1],[1,64],[],[[4,1],[4,1]]]        empty: not recorded
+struct OperatorInputs {
+  std::string dims;
+  std::string types;
+  std::string strides;
+
+  friend bool operator==(const OperatorInputs&, const OperatorInputs&) = default;
+};
+// Distinct ones that a capture keeps; operators with further ones have 0 and are counted.
+inline constexpr uint32_t kMaxOperatorInputs = 1 << 20;
+
+// A tensor's storage was an input of an operator. Recorded with memory only.
+struct TensorUseRow {
+  int64_t time_ns;  // The operator's start.
+  uint64_t address;
+  uint16_t depth;  // The operator's.
+  uint8_t scope;   // The operator's.
+  uint8_t input;   // Which, from 0; 255: that or a later one. Tensors of a list share one.
+
+  friend bool operator==(const TensorUseRow&, const TensorUseRow&) = default;
+};
+
+// wire::NoteEvent
+struct NoteRow {
+  int64_t time_ns;   // kNoNoteTime: of no moment
+  uint16_t kind;     // wire::NoteKind; files may hold others.
+  uint32_t subject;  // A name; 0: none
+  uint32_t text;     // A name; 0: none
+  int64_t value;
+
+  friend bool operator==(const NoteRow&, const NoteRow&) = default;
+};
+inline constexpr int64_t kNoNoteTime = INT64_MIN;
+
+// wire::BlockEvent
+struct BlockRow {
+  uint64_t address;
+  int64_t bytes;
+  uint32_t name;  // 0: none
+  uint8_t category;
+  uint8_t device_type;
+  int16_t device_index;
+
+  friend bool operator==(const BlockRow&, const BlockRow&) = default;
+};
+
 // A thread of the target. `index` counts 0, 1, 2, ... within a capture.
 struct ThreadRow {
   uint32_t index;

@@ -63,6 +63,21 @@ class CaptureSink {
   virtual absl::Status AppendOverheads(std::span<const OverheadRow> rows) = 0;
   virtual absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) = 0;
 
+  // Of frameworks. Ids of inputs and of scalars count from 1 each, at most kMaxOperatorInputs,
+  // and come before the first row that uses them. `scalars` is a JSON array of strings, one per
+  // input, as traces of torch.profiler have it in "Concrete Inputs".
+  virtual absl::Status AddInputs(uint32_t, const OperatorInputs&) { return absl::OkStatus(); }
+  virtual absl::Status AddScalars(uint32_t, std::string_view) { return absl::OkStatus(); }
+  // After the RangeRows they belong to have been appended, in their order.
+  virtual absl::Status AppendOperators(uint32_t, std::span<const OperatorRow>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status AppendNotes(uint32_t, std::span<const NoteRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendBlocks(std::span<const BlockRow>) { return absl::OkStatus(); }
+
   // Bytes written so far, approximately (not counting what is still in memory).
   virtual int64_t approx_bytes() const = 0;
 };
@@ -112,6 +127,7 @@ struct ArmRequest {
   int64_t memory_bytes = 0;
   bool allow_less_memory = false;
   GpuSpec gpu;
+  TorchSpec torch;
   std::string step_marker;  // Empty: the program marks its steps.
 };
 
@@ -147,6 +163,7 @@ struct DrainResult {
   int64_t foreign_step_mark_count = 0;
   int64_t clock_error_ns = 0;
   GpuRecord gpu;
+  TorchRecord torch;
   bool target_gone = false;  // It ended before it could say it was drained.
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;

@@ -54,6 +54,7 @@ struct OpOptions {
   OpSort sort = OpSort::kSelfCpu;  // Descending; kName ascending. Ties by name.
   int64_t limit = 0;               // Rows kept; 0: all.
   bool by_step = false;            // One row per (name, step) instead of per name.
+  bool by_inputs = false;          // One row per (name, sizes and types of inputs).
   std::optional<int64_t> step;     // Only ranges that begin inside this step.
 };
 
@@ -68,10 +69,19 @@ struct OpRow {
   int64_t self_device_ns = 0;
   int64_t device_total_ns = 0;
   int64_t busy_device_ns = 0;
+  std::string dims;   // With by_inputs: OperatorInputs.dims; empty: none recorded.
+  std::string types;  // With by_inputs: OperatorInputs.types
+  // Bytes allocated less bytes freed on the row's thread between its begin and end, as
+  // torch.profiler counts them; self: less those of its children. Of the CPU, and of GPUs.
+  int64_t cpu_memory_bytes = 0;
+  int64_t self_cpu_memory_bytes = 0;
+  int64_t device_memory_bytes = 0;
+  int64_t self_device_memory_bytes = 0;
 };
 
 struct OpTable {
   std::vector<OpRow> rows;
+  bool has_memory = false;        // The capture holds events of allocators.
   int64_t self_cpu_total_ns = 0;  // Over all rows, also those beyond `limit`.
   bool has_device = false;        // The capture holds GPU rows.
   // All GPU work, also that of no row; with `step`, of launches in that step.
@@ -268,6 +278,23 @@ struct MemoryShare {
   int64_t blocks = 0;
 };
 
+// What all blocks of one category took over the window: "parameter", "gradient",
+// "optimizer_state", "buffer", "input", "activation", "temporary", "unknown". Who owns a block is
+// told by the capture's blocks and, where they do not say, by the operators that used it
+// (memory_categories.cc has the rules).
+struct MemoryCategoryUse {
+  std::string name;
+  int64_t peak_bytes = 0;   // The most at once.
+  double byte_seconds = 0;  // The integral over the window.
+  int64_t block_count = 0;
+};
+
+struct OutOfMemory {
+  int64_t time_ns = 0;
+  std::string device;  // "cuda:0"
+  int64_t bytes = 0;   // Asked for.
+};
+
 struct DeviceMemory {
   // "cpu:0", "cuda:1"; "cuda-driver:1" is what CUDA itself allocated, "cuda-pool:1" its pools.
   std::string device;
@@ -292,13 +319,56 @@ struct DeviceMemory {
   int64_t peak_older_bytes = 0;
   // By time. The first is `start_bytes` at the window's start; one after each event follows.
   std::vector<MemoryPoint> points;
+  std::vector<MemoryCategoryUse> categories;  // Most byte-seconds first.
 };
 
 struct MemoryTimeline {
   std::vector<DeviceMemory> devices;  // By name.
+  std::vector<OutOfMemory> out_of_memory;
 };
 absl::StatusOr<MemoryTimeline> SummarizeMemory(store::CaptureReader& reader,
                                                const MemoryOptions& options);
+
+// ---- compiled code ----
+
+// One region of torch.compile. `id` is "frame/compilation" as in `Torch-Compiled Region: 0/1`.
+struct CompiledRegionRow {
+  std::string id;
+  std::string code;                // "train.py:19 in forward"; empty: not known.
+  bool after_graph_break = false;  // Its code is what is left of a function behind a break.
+  int64_t calls = 0;
+  int64_t total_ns = 0;
+};
+// What stopped Dynamo, by where and why.
+struct GraphBreakRow {
+  std::string where;  // "train.py:19 in forward"
+  std::string reason;
+  int64_t count = 0;  // Compilations in the window that met it.
+};
+struct RecompileRow {
+  std::string where;
+  std::string reason;
+  int64_t count = 0;
+  int64_t compile_ns = 0;  // Sum; -1: not known.
+};
+struct CompileStepRow {
+  int64_t step = -1;         // -1: in none
+  int64_t regions = 0;       // Compiled regions run.
+  int64_t after_breaks = 0;  // Of those, continued behind a graph break.
+  int64_t compilations = 0;
+  int64_t compile_ns = 0;
+  int64_t cache_lookups = 0;
+  int64_t cache_lookup_ns = 0;  // Guards.
+};
+struct CompileReport {
+  bool has_compiled = false;                // Anything of torch.compile was seen.
+  std::vector<CompiledRegionRow> regions;   // By total time.
+  std::vector<GraphBreakRow> graph_breaks;  // By count.
+  std::vector<RecompileRow> recompiles;     // By count.
+  std::vector<CompileStepRow> steps;        // By step.
+  int64_t folded_event_count = 0;           // Inside of compilations, left out on purpose.
+};
+absl::StatusOr<CompileReport> SummarizeCompile(store::CaptureReader& reader);
 
 }  // namespace profd::report
 

@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/event_rows.h"
 
 namespace profd::store {
 
@@ -160,6 +161,50 @@ struct CudaEventBatch {
   std::span<const uint32_t> event_id;
 };
 
+// ---- framework rows ----
+
+// Of one thread, in the order of the ranges they belong to: each has the start and depth of
+// a range of category kOperator. A stranger's file may hold some that have none.
+struct OperatorBatch {
+  uint32_t thread = 0;
+  size_t size = 0;
+  std::span<const int64_t> start_ns;
+  std::span<const uint16_t> depth;           // < 128
+  std::span<const uint8_t> scope;            // Any number.
+  std::span<const int64_t> sequence;         // -1: none
+  std::span<const uint64_t> forward_thread;  // 0: none
+  std::span<const uint32_t> torch_thread;    // 0: not known
+  std::span<const uint32_t> inputs;          // Index into inputs(); always in bounds; 0: none.
+  std::span<const uint32_t> scalars;         // Index into scalars(); always in bounds; 0: none.
+};
+struct TensorUseBatch {
+  uint32_t thread = 0;
+  size_t size = 0;
+  std::span<const int64_t> time_ns;
+  std::span<const uint64_t> address;
+  std::span<const uint16_t> depth;
+  std::span<const uint8_t> scope;
+  std::span<const uint8_t> input;
+};
+struct NoteBatch {
+  uint32_t thread = 0;
+  size_t size = 0;
+  std::span<const int64_t> time_ns;   // profd::kNoNoteTime: of no moment
+  std::span<const uint16_t> kind;     // wire::NoteKind, or any other.
+  std::span<const uint32_t> subject;  // Index into names(); always in bounds; 0: none.
+  std::span<const uint32_t> text;     // Likewise.
+  std::span<const int64_t> value;
+};
+struct BlockBatch {
+  size_t size = 0;
+  std::span<const uint64_t> address;
+  std::span<const int64_t> bytes;  // >= 0
+  std::span<const uint32_t> name;  // Index into names(); always in bounds; 0: none.
+  std::span<const uint8_t> category;
+  std::span<const uint8_t> device_type;
+  std::span<const int16_t> device_index;
+};
+
 struct ReaderThread {
   int64_t os_thread = 0;
   std::string name;  // Valid UTF-8; may be empty.
@@ -208,6 +253,27 @@ class CaptureReader {
       const TimeFilter& filter, absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) = 0;
   virtual absl::Status ForEachCudaEvent(
       absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) = 0;
+
+  // Distinct inputs and scalars of operators; index 0 is unused (empty). Text that may hold
+  // anything, as far as a stranger wrote the file: check that it is JSON before passing it on.
+  virtual std::span<const OperatorInputs> inputs() const { return {}; }
+  virtual std::span<const std::string> scalars() const { return {}; }
+  // How many operators, tensor uses, notes and blocks there are in all, from the directory.
+  virtual int64_t framework_row_count() const { return 0; }
+  virtual absl::Status ForEachOperator(const TimeFilter&,
+                                       absl::FunctionRef<absl::Status(const OperatorBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachTensorUse(const TimeFilter&,
+                                        absl::FunctionRef<absl::Status(const TensorUseBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)>) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace profd::store

@@ -62,7 +62,11 @@ enum class EventKind : uint8_t {
   kContext = 26,       // ContextEvent
   kStream = 27,        // StreamEvent
   kGpuStatus = 28,     // GpuStatusEvent
-  // 32..47  framework kinds: operators with shapes, Python frames, modules.
+  // 32..47  framework kinds; see "Framework events" below.
+  kOperator = 32,     // OperatorEvent
+  kNote = 33,         // NoteEvent
+  kBlock = 34,        // BlockEvent
+  kTorchStatus = 35,  // TorchStatusEvent
 };
 
 // EventHeader.flags. Bits not named are ignored by readers and zero from writers.
@@ -149,8 +153,9 @@ enum class MemoryCategory : uint16_t {
   kActivation = 4,
   kInput = 5,
   kTemporary = 6,
+  kBuffer = 7,  // A module's buffer: kept like a parameter, not trained.
 };
-inline constexpr uint16_t kMaxMemoryCategory = 6;
+inline constexpr uint16_t kMaxMemoryCategory = 7;
 
 // A step mark: step `step - 1` ended here and `step` begins.
 struct StepEvent {
@@ -410,10 +415,175 @@ struct GpuStatusEvent {
 };
 static_assert(sizeof(GpuStatusEvent) == 8 + 40 + 8 * 16 + 64);
 
+// ---- Framework events ----
+//
+// Written by client_lib/torch. An operator is a RangeEvent of RangeCategory::kOperator like any
+// other range, written at its end. What is known of it at its begin stands in an OperatorEvent
+// that was written then, on the same thread: the one whose start_ticks and depth are the
+// range's. So inputs need no place to wait in, and an operator that never ends is known too.
+
+// torch's at::RecordScope, as far as it matters here.
+enum class OperatorScope : uint8_t {
+  kFunction = 0,          // An ATen operator, or a custom one.
+  kBackwardFunction = 1,  // A node of autograd.
+  kTorchscriptFunction = 2,
+  kUserScope = 7,  // record_function("..."): shown as `user_annotation`.
+};
+inline constexpr uint8_t kMaxOperatorScope = 9;
+
+inline constexpr int64_t kNoSequence = -1;
+
+// Followed by `described_count` inputs. Inputs that did not fit kMaxEventBytes are left out from
+// the first that did not on.
+struct OperatorEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  int64_t sequence;         // Autograd's; kNoSequence: none. Of a backward node: its forward's.
+  uint64_t forward_thread;  // torch's number of the thread that ran the forward; 0: none.
+  uint32_t torch_thread;    // torch's number of this thread; 0: not known.
+  uint16_t depth;
+  uint8_t scope;        // OperatorScope
+  uint8_t input_count;  // As torch says, at most 255.
+  uint32_t described_count;
+  uint32_t reserved;
+};
+static_assert(sizeof(OperatorEvent) == 48);
+
+// One input, followed by its values: 8 bytes each, none of them aligned to more.
+//
+//   kTensor             [storage address, if kInputStorage] rank sizes [rank strides, if
+//                       kInputStrides], int64
+//   kTensorList         nothing; the next `count` inputs are its tensors, and are counted in
+//                       described_count
+//   kInt, kBool         one int64         kDouble      one double
+//   kIntList, kBoolList count int64       kDoubleList  count doubles
+//   kString             count bytes, padded to 8 with zeros
+//   kNone, kOther       nothing
+struct OperatorInput {
+  uint8_t kind;   // InputKind
+  int8_t dtype;   // kTensor: c10::ScalarType; -1: not known.
+  uint8_t rank;   // kTensor: dimensions, at most kMaxTensorRank.
+  uint8_t flags;  // kInput*
+  uint32_t count;
+};
+static_assert(sizeof(OperatorInput) == 8);
+
+enum class InputKind : uint8_t {
+  kNone = 0,  // None, or an undefined tensor.
+  kTensor = 1,
+  kTensorList = 2,
+  kInt = 3,
+  kDouble = 4,
+  kBool = 5,
+  kString = 6,
+  kIntList = 7,
+  kDoubleList = 8,
+  kBoolList = 9,
+  kOther = 15,  // Something else, or what could not be read.
+};
+inline constexpr uint8_t kMaxTensorRank = 25;
+inline constexpr uint32_t kMaxListItems = 64;  // Longer lists are cut; kInputCut.
+inline constexpr uint32_t kMaxInputStringBytes = 256;
+
+inline constexpr uint8_t kInputStorage = 1 << 0;  // The storage's address precedes the sizes.
+inline constexpr uint8_t kInputStrides = 1 << 1;  // Strides follow the sizes.
+inline constexpr uint8_t kInputCut = 1 << 2;      // A list or string that is longer in truth.
+
+// Something a framework tells of itself, in words. Rare.
+struct NoteEvent {
+  EventHeader header;
+  uint64_t time_ticks;  // 0: of no moment; it holds for the whole capture.
+  uint32_t subject_id;  // A name; kNoNameId: none.
+  uint32_t text_id;     // A name; kNoNameId: none.
+  int64_t value;
+  uint16_t kind;  // NoteKind
+  uint16_t reserved0;
+  uint32_t reserved1;
+};
+static_assert(sizeof(NoteEvent) == 40);
+
+enum class NoteKind : uint16_t {
+  // Dynamo stopped tracing. subject: "file.py:19 in f", text: why.
+  kGraphBreak = 1,
+  // Guards failed and code was compiled again. subject: "file.py:19 in f", text: the guard,
+  // value: compile time, ns; -1: not known.
+  kRecompile = 2,
+  // What the number in `Torch-Compiled Region: 0/1` stands for. subject: "0/1",
+  // text: "file.py:19 in f", value: guards.
+  kCompiledRegion = 3,
+  // An allocation failed. subject: "cuda:0", value: bytes asked for.
+  kOutOfMemory = 4,
+  // What a framework on top calls this step. subject: "epoch" or "global_step", value: its number.
+  kStepLabel = 5,
+  // Something asked for is not recorded. subject: the feature, text: why.
+  kMissing = 6,
+  // Events left out on purpose: subject: in what ("_compile.compile_inner"), value: how many.
+  kFolded = 7,
+};
+inline constexpr uint16_t kMaxNoteKind = 7;
+
+// Who owns a block of memory, seen by looking at the program's objects after the window.
+struct BlockEvent {
+  EventHeader header;
+  uint64_t address;  // Of the storage.
+  int64_t bytes;
+  uint32_t name_id;      // "layers.0.weight"; kNoNameId: none.
+  uint16_t category;     // MemoryCategory: parameter, gradient, optimizer state or buffer
+  uint16_t device_type;  // DeviceType
+  int16_t device_index;
+  uint16_t reserved0;
+  uint32_t reserved1;
+};
+static_assert(sizeof(BlockEvent) == 40);
+
+// What of torch could be recorded. Sent when the capture has been drained; the last one counts.
+struct TorchStatusEvent {
+  EventHeader header;
+  uint32_t version_id;   // "2.6.0+cu124"; kNoNameId: not known.
+  uint32_t wanted;       // TorchFeature: what the capture asked for.
+  uint32_t recorded;     // TorchFeature: of that, what was. A NoteEvent says why not, for each.
+  uint32_t step_source;  // StepSource in status_page.h
+  uint64_t counts[8];    // TorchCount
+};
+static_assert(sizeof(TorchStatusEvent) == 24 + 64);
+
+// Bits of TorchStatusEvent.
+enum TorchFeature : uint32_t {
+  kTorchPresent = 1 << 0,         // There is a torch in the process, with what we need.
+  kTorchOperators = 1 << 1,       // Names, times, nesting.
+  kTorchScopes = 1 << 2,          // OperatorEvent.scope
+  kTorchSequences = 1 << 3,       // .sequence
+  kTorchThreads = 1 << 4,         // .torch_thread
+  kTorchForwardThreads = 1 << 5,  // .forward_thread
+  kTorchInputs = 1 << 6,          // Their number and kinds.
+  kTorchShapes = 1 << 7,          // Sizes and types of tensors.
+  kTorchStrides = 1 << 8,
+  kTorchStorages = 1 << 9,
+  kTorchLists = 1 << 10,
+  kTorchScalars = 1 << 11,
+  kTorchStrings = 1 << 12,
+  kTorchSteps = 1 << 13,  // Steps without marks of the program's own.
+  kTorchCpuMemory = 1 << 14,
+  kTorchCudaMemory = 1 << 15,
+  kTorchBlocks = 1 << 16,   // BlockEvents: a Python to look into.
+  kTorchCompile = 1 << 17,  // Notes of torch.compile.
+};
+inline constexpr uint32_t kAllTorchFeatures = (1 << 18) - 1;
+
+// Indexes TorchStatusEvent.counts.
+enum TorchCount : uint32_t {
+  kTorchCutInputs = 0,     // Operators with inputs that were left out, or cut.
+  kTorchFolded = 1,        // Events inside of compilations, left out on purpose.
+  kTorchOddTensors = 2,    // Tensors that did not look like one; given as kOther.
+  kTorchLostNotes = 3,     // Notes and blocks for which there was no room.
+  kTorchMissedMemory = 4,  // Memory events on threads that were inside our own code.
+};
+
 static_assert(std::is_trivially_copyable_v<RangeEvent> &&
               std::is_trivially_copyable_v<MemoryEvent> &&
               std::is_trivially_copyable_v<KernelEvent> &&
-              std::is_trivially_copyable_v<GpuStatusEvent>);
+              std::is_trivially_copyable_v<GpuStatusEvent> &&
+              std::is_trivially_copyable_v<OperatorEvent>);
 
 }  // namespace profd::wire
 

@@ -89,6 +89,7 @@ enum class FieldTag : uint16_t {
   kMetadata = 2,        // "KEY=VALUE": job, rank and the like; hints for display only
   kText = 3,            // a reason, for people
   kStepMarker = 4,      // ARM: the name of the range whose every begin is a step mark
+  kTorch = 5,           // ARM: ArmTorchField
 };
 inline constexpr uint32_t kMaxMetadataFields = 32;
 
@@ -144,7 +145,27 @@ inline constexpr uint32_t kArmGpuRequired = 1 << 0;  // Fail if this process has
 inline constexpr uint32_t kArmGpuDetach = 1 << 1;    // cuptiFinalize after the capture.
 inline constexpr uint32_t kArmGpuLatency = 1 << 2;   // Queue and submit times of kernels.
 
-// Fields: kStepMarker.
+// What of PyTorch's operators to record; each includes what is before it.
+enum class OperatorsMode : uint32_t {
+  kOff = 0,
+  kNames = 1,   // Names, nesting, forward and backward.
+  kShapes = 2,  // And inputs: sizes, types, scalars.
+};
+
+inline constexpr uint32_t kArmTorchStrides = 1 << 0;  // And strides of inputs.
+inline constexpr uint32_t kArmTorchMemory = 1 << 1;   // The allocators' events, and who owns what.
+
+// A field of ARM, since a body that grows is not understood by older libraries. Without it
+// nothing of torch is recorded. In a process without torch it changes nothing.
+struct ArmTorchField {
+  uint32_t operators;    // OperatorsMode
+  uint32_t flags;        // kArmTorch*
+  uint32_t step_source;  // StepSource whose steps this capture counts; kNone: the process's own.
+  uint32_t reserved;
+};
+static_assert(sizeof(ArmTorchField) == 16);
+
+// Fields: kStepMarker, kTorch.
 struct ArmBody {
   uint64_t capture_number;  // The daemon's name for the capture on this connection; never 0.
   uint64_t memory_bytes;

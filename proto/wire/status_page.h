@@ -24,6 +24,17 @@ inline constexpr uint32_t kStatusPageMagic = 0x50475450;  // "PTGP"
 inline constexpr uint32_t kStatusPageVersion = 1;
 inline constexpr uint32_t kStatusPageSteps = 64;
 
+// Where the steps of a process come from. Better sources take over from lesser ones, once and
+// for good; the numbers go on.
+enum class StepSource : uint32_t {
+  kNone = 0,        // It has none yet.
+  kMarks = 1,       // profd_step(): the program itself. The best there is.
+  kOptimizer = 2,   // torch's Optimizer.step().
+  kProfiler = 3,    // The program's own torch.profiler: `ProfilerStep#N`.
+  kDataLoader = 4,  // torch's DataLoader gives the next batch: inference.
+};
+inline constexpr uint32_t kMaxStepSource = 4;
+
 // One step mark, a small seqlock: the writer stores step_plus_1 = 0, ticks, then
 // step_plus_1 (release); a reader takes step_plus_1 (acquire) before and after `ticks`
 // and drops the entry if it is 0 or they differ.
@@ -39,11 +50,14 @@ struct alignas(64) StatusPage {
   uint8_t reserved0[56];
 
   // Line 1: written by the step thread, at each step mark.
-  std::atomic<uint64_t> step_mark_count;  // Marks so far; the current step is this - 1.
-  std::atomic<uint32_t> step_thread;      // OS thread id; 0 before the first mark.
-  std::atomic<uint32_t> reserved1;
+  std::atomic<uint64_t> step_mark_count;          // Marks so far; the current step is this - 1.
+  std::atomic<uint32_t> step_thread;              // OS thread id; 0 before the first mark.
+  std::atomic<uint32_t> step_source;              // StepSource
   std::atomic<uint64_t> foreign_step_mark_count;  // Marks on other threads: moved nothing.
-  uint8_t reserved2[40];
+  // Batches taken from torch's DataLoaders since the process began, on any thread: more than
+  // one a step is gradient accumulation.
+  std::atomic<uint64_t> batch_count;
+  uint8_t reserved2[32];
 
   // Line 2: written by any thread of the target, rarely.
   std::atomic<uint64_t> dropped_event_count;  // All captures of this process.

@@ -1,0 +1,39 @@
+// What core tells PyTorch's part of a capture, and when. core knows nothing of torch: the hooks
+// are null until client_lib/torch has attached to one.
+//
+// Hot path: OnFlag() runs inside a step mark: a few hundred ns, no allocation, no waiting.
+#ifndef PROFD_CLIENT_LIB_CORE_TORCH_HOOKS_H_
+#define PROFD_CLIENT_LIB_CORE_TORCH_HOOKS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/wire/frame.h"
+
+namespace profd::client {
+
+struct Session;
+
+struct TorchHooks {
+  // A capture is armed that wants `wanted`. The agent's thread.
+  void (*on_arm)(const wire::ArmTorchField& wanted);
+  // HotState.flag went on (a cycle opened) or off. Whoever moved it, inside a write.
+  void (*on_flag)(bool on);
+  // The window is over and nobody records any more. The agent's thread; returns at once.
+  void (*on_stop)();
+  // Whether what on_stop() began is done. The agent's thread. WakeAgentForTorch() when it is.
+  bool (*is_ready)();
+  // Writes what is to be written behind the window to `session`. The agent's thread, once,
+  // when ready or when it has waited long enough.
+  void (*write_behind)(Session* session);
+  // The capture is over, drained or not. The agent's thread.
+  void (*on_leave)();
+  // A forked child's only thread, in its fork handler.
+  void (*reset_in_child)();
+};
+
+inline constinit std::atomic<const TorchHooks*> g_torch_hooks{nullptr};
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CORE_TORCH_HOOKS_H_

@@ -1,0 +1,79 @@
+/* What the Python package calls of the library for PyTorch. C, exported, but no part of what
+ * applications include: it may change with the package, which ships with the library.
+ *
+ * Attaching takes two calls, both right after `import torch`, under the GIL, on any one thread:
+ *
+ *   profd_torch_attach(version)          symbols, RecordFunction's offsets: no tensors needed
+ *   profd_torch_probe_begin(&probe)      what tensors look like; then Python runs, once each,
+ *     torch.cat([a, b], 1)               operators whose inputs it has told, so that lists and
+ *     torch.clamp(a, 0.25, 7)            scalars are proved on real calls
+ *   profd_torch_probe_end()
+ *
+ * After that one Python thread lives in profd_torch_wait(), which must be called without the
+ * GIL (ctypes.CDLL), and answers what it is asked.
+ */
+#ifndef PROFD_CLIENT_LIB_TORCH_TORCH_API_H_
+#define PROFD_CLIENT_LIB_TORCH_TORCH_API_H_
+
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* Two contiguous CPU tensors of shape (1237, 3, 5), made by torch.empty(), whose c10::TensorImpl
+ * are at `float_tensor` (float32) and `long_tensor` (int64) (`tensor._cdata`), their data at
+ * `*_data` (`tensor.data_ptr()`), and one of shape (3, 5, 1237, 1, 2, 1, 1) float32.
+ * `storage_data` is that of `float_tensor`'s storage. All stay alive until probe_end(). */
+struct profd_torch_probe {
+  uint32_t size_bytes; /* sizeof(struct profd_torch_probe) */
+  uint32_t reserved;
+  const void* float_tensor;
+  const void* long_tensor;
+  const void* deep_tensor;
+  const void* float_data;
+  const void* long_data;
+  const void* deep_data;
+};
+
+/* Attaches to the one libtorch in the process; `version` is torch.__version__. Idempotent.
+ * Returns the wire::TorchFeature that work so far; 0: none, PROFD_LOG says why. */
+uint32_t profd_torch_attach(const char* version);
+
+/* See above. Between the two calls this thread's operators are looked at, not recorded. */
+int profd_torch_probe_begin(const struct profd_torch_probe* probe);
+uint32_t profd_torch_probe_end(void);
+
+/* wire::TorchFeature that work. */
+uint32_t profd_torch_features(void);
+
+/* What profd_torch_wait() asks for. */
+enum {
+  PROFD_TORCH_QUIT = 0,    /* The library is disabled: end the thread. */
+  PROFD_TORCH_ARMED = 1,   /* A capture is armed: hook what costs while hooked. */
+  PROFD_TORCH_COLLECT = 2, /* Its window is over: say who owns what, then profd_torch_done(). */
+  PROFD_TORCH_IDLE = 3     /* The capture is over: unhook. */
+};
+
+/* Sleeps until there is something to do. Without the GIL, on one thread only. `wanted` gets the
+ * wire::TorchFeature that the capture wants. */
+int profd_torch_wait(uint32_t* wanted);
+
+/* A block that a parameter, a gradient, an optimizer's state or a buffer has (see
+ * wire::BlockEvent). Between COLLECT and profd_torch_done(). */
+void profd_torch_block(uint64_t address, int64_t bytes, uint16_t device_type, int16_t device_index,
+                       uint16_t category, const char* name);
+
+/* A wire::NoteEvent; `subject` and `text` may be NULL. While a capture records it is of this
+ * moment; between COLLECT and profd_torch_done() it is of none. Else it does nothing.
+ * Any thread. */
+void profd_torch_note(uint16_t kind, const char* subject, const char* text, int64_t value);
+
+/* All that COLLECT asked for was said. */
+void profd_torch_done(void);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* PROFD_CLIENT_LIB_TORCH_TORCH_API_H_ */

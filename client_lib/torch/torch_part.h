@@ -1,0 +1,32 @@
+// PyTorch's part in the process and in a capture, as core sees it. Declared here, in the folder
+// that does it; core/torch_hooks.h is how core calls it without knowing torch.
+//
+//   import torch ──► Attach(): find symbols, prove offsets, register two observers
+//                      │  steps:     USER_SCOPE only, always on          (steps.cc)
+//                      │  operators: disabled until a window is open     (operators.cc)
+//   ARM   ───────────► OnArm(): what this capture wants
+//   flag on / off ───► OnFlag(): enables or disables the operators' observer and the
+//                      allocators' hook, on whichever thread moved the flag
+//   STOP  ───────────► OnStop(): asks Python who owns what; ready at once where it is not asked
+//   DRAINED ◄──────── WriteBehind(): notes, blocks and the status, behind the window
+//
+// Threads: as each function says. No function takes the GIL, or waits for one who has it.
+// Errors:  what cannot be proved is switched off and named in a NoteEvent; nothing fails a capture.
+#ifndef PROFD_CLIENT_LIB_TORCH_TORCH_PART_H_
+#define PROFD_CLIENT_LIB_TORCH_TORCH_PART_H_
+
+#include <cstdint>
+
+#include "client_lib/core/torch_hooks.h"
+
+namespace profd::client::torch {
+
+// What core calls; given to it by Attach(). See core/torch_hooks.h.
+const TorchHooks& Hooks();
+
+// Which of wire::TorchFeature work in this process.
+uint32_t Features();
+
+}  // namespace profd::client::torch
+
+#endif  // PROFD_CLIENT_LIB_TORCH_TORCH_PART_H_
