@@ -5,8 +5,10 @@
  *
  *   profd_torch_attach(version)          symbols, RecordFunction's offsets: no tensors needed
  *   profd_torch_probe_begin(&probe)      what tensors look like; then Python runs, once each,
- *     torch.cat([a, b], 1)               operators whose inputs it has told, so that lists and
- *     torch.clamp(a, 0.25, 7)            scalars are proved on real calls
+ *     torch.cat([a, b], 1)               operators on the float tensor `a` and the long one `b`,
+ *     torch.clamp(a, 0.25, 7)            so that lists, scalars, None and strings are proved on
+ *     torch.sum(a, 1, True)              real calls; one that is left out leaves its kinds of
+ *     torch.div(a, b, rounding_mode="floor")  inputs unproved, and so unread
  *   profd_torch_probe_end()
  *
  * After that one Python thread lives in profd_torch_wait(), which must be called without the
