@@ -63,7 +63,7 @@ FakeCaptureReader& FakeCaptureReader::Range(uint32_t thread, std::string_view na
 FakeCaptureReader& FakeCaptureReader::RangeById(uint32_t thread, uint32_t name, int64_t start_ns,
                                                 int64_t end_ns, const FakeRange& range) {
   std::vector<RangeRow>& ranges = rows_.at(thread).ranges;
-  ranges.push_back({start_ns, end_ns, name, range, 0, ranges.size()});
+  ranges.push_back({start_ns, end_ns, name, range, 0, ranges.size(), std::nullopt});
   return *this;
 }
 
@@ -181,6 +181,56 @@ FakeCaptureReader& FakeCaptureReader::Overhead(uint32_t kind, int64_t start_ns, 
 FakeCaptureReader& FakeCaptureReader::CudaEvent(uint32_t event_id, uint32_t correlation,
                                                 uint32_t context, uint32_t stream) {
   cuda_events_.push_back({correlation, context, stream, event_id});
+  return *this;
+}
+
+uint32_t FakeCaptureReader::Inputs(std::string_view dims, std::string_view types,
+                                   std::string_view strides) {
+  inputs_.push_back({std::string(dims), std::string(types), std::string(strides)});
+  return static_cast<uint32_t>(inputs_.size()) - 1;
+}
+
+uint32_t FakeCaptureReader::Scalars(std::string_view json) {
+  scalars_.emplace_back(json);
+  return static_cast<uint32_t>(scalars_.size()) - 1;
+}
+
+FakeCaptureReader& FakeCaptureReader::Operator(uint32_t thread, std::string_view name,
+                                               int64_t start_ns, int64_t end_ns,
+                                               const FakeOperator& op) {
+  Range(thread, name, start_ns, end_ns, {.category = 1});
+  rows_.at(thread).ranges.back().op = op;
+  ++framework_row_count_;
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::LooseOperator(uint32_t thread, const OperatorRow& row) {
+  rows_.at(thread).loose_operators.push_back(row);
+  ++framework_row_count_;
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::TensorUse(uint32_t thread, int64_t time_ns, uint64_t address,
+                                                const FakeTensorUse& use) {
+  rows_.at(thread).tensor_uses.push_back({time_ns, address, use.depth, use.scope, use.input});
+  ++framework_row_count_;
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::Note(uint32_t thread, int64_t time_ns, uint16_t kind,
+                                           std::string_view subject, std::string_view text,
+                                           int64_t value) {
+  rows_.at(thread).notes.push_back(
+      {time_ns, kind, subject.empty() ? 0 : Name(subject), text.empty() ? 0 : Name(text), value});
+  ++framework_row_count_;
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::Block(uint64_t address, int64_t bytes,
+                                            const FakeBlock& block) {
+  blocks_.push_back({address, bytes, block.name.empty() ? 0 : Name(block.name), block.category,
+                     block.device_type, block.device_index});
+  ++framework_row_count_;
   return *this;
 }
 
@@ -525,6 +575,111 @@ absl::Status FakeCaptureReader::ForEachCudaEvent(
              .context = context,
              .stream = stream,
              .event_id = event_id});
+}
+
+absl::Status FakeCaptureReader::ForEachOperator(
+    const store::TimeFilter& filter,
+    absl::FunctionRef<absl::Status(const store::OperatorBatch&)> fn) {
+  for (ThreadRows& thread : rows_) {
+    PutInEndOrder(thread.ranges);
+    thread.operators.clear();
+    for (const RangeRow& range : thread.ranges) {
+      if (!range.op.has_value()) continue;
+      thread.operators.push_back({.start_ns = range.start_ns,
+                                  .depth = range.depth,
+                                  .scope = range.op->scope,
+                                  .sequence = range.op->sequence,
+                                  .forward_thread = range.op->forward_thread,
+                                  .torch_thread = range.op->torch_thread,
+                                  .inputs = range.op->inputs,
+                                  .scalars = range.op->scalars});
+    }
+    thread.operators.insert(thread.operators.end(), thread.loose_operators.begin(),
+                            thread.loose_operators.end());
+  }
+  return ForEachBatch(&ThreadRows::operators, [&](uint32_t thread,
+                                                  std::span<const OperatorRow> rows) {
+    const auto start = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
+    const auto [first, last] = std::minmax_element(start.begin(), start.end());
+    if (!Overlaps(filter, *first, *last)) return absl::OkStatus();
+    const auto depth = Column<uint16_t>(rows, [](const auto& row) { return row.depth; });
+    const auto scope = Column<uint8_t>(rows, [](const auto& row) { return row.scope; });
+    const auto sequence = Column<int64_t>(rows, [](const auto& row) { return row.sequence; });
+    const auto forward = Column<uint64_t>(rows, [](const auto& row) { return row.forward_thread; });
+    const auto torch_thread =
+        Column<uint32_t>(rows, [](const auto& row) { return row.torch_thread; });
+    const auto inputs = Column<uint32_t>(rows, [](const auto& row) { return row.inputs; });
+    const auto scalars = Column<uint32_t>(rows, [](const auto& row) { return row.scalars; });
+    return fn({.thread = thread,
+               .size = rows.size(),
+               .start_ns = start,
+               .depth = depth,
+               .scope = scope,
+               .sequence = sequence,
+               .forward_thread = forward,
+               .torch_thread = torch_thread,
+               .inputs = inputs,
+               .scalars = scalars});
+  });
+}
+
+absl::Status FakeCaptureReader::ForEachTensorUse(
+    const store::TimeFilter& filter,
+    absl::FunctionRef<absl::Status(const store::TensorUseBatch&)> fn) {
+  return ForEachBatch(
+      &ThreadRows::tensor_uses, [&](uint32_t thread, std::span<const TensorUseRow> rows) {
+        const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
+        const auto [first, last] = std::minmax_element(time.begin(), time.end());
+        if (!Overlaps(filter, *first, *last)) return absl::OkStatus();
+        const auto address = Column<uint64_t>(rows, [](const auto& row) { return row.address; });
+        const auto depth = Column<uint16_t>(rows, [](const auto& row) { return row.depth; });
+        const auto scope = Column<uint8_t>(rows, [](const auto& row) { return row.scope; });
+        const auto input = Column<uint8_t>(rows, [](const auto& row) { return row.input; });
+        return fn({.thread = thread,
+                   .size = rows.size(),
+                   .time_ns = time,
+                   .address = address,
+                   .depth = depth,
+                   .scope = scope,
+                   .input = input});
+      });
+}
+
+absl::Status FakeCaptureReader::ForEachNote(
+    absl::FunctionRef<absl::Status(const store::NoteBatch&)> fn) {
+  return ForEachBatch(&ThreadRows::notes, [&](uint32_t thread, std::span<const NoteRow> rows) {
+    const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
+    const auto kind = Column<uint16_t>(rows, [](const auto& row) { return row.kind; });
+    const auto subject = Column<uint32_t>(rows, [](const auto& row) { return row.subject; });
+    const auto text = Column<uint32_t>(rows, [](const auto& row) { return row.text; });
+    const auto value = Column<int64_t>(rows, [](const auto& row) { return row.value; });
+    return fn({.thread = thread,
+               .size = rows.size(),
+               .time_ns = time,
+               .kind = kind,
+               .subject = subject,
+               .text = text,
+               .value = value});
+  });
+}
+
+absl::Status FakeCaptureReader::ForEachBlock(
+    absl::FunctionRef<absl::Status(const store::BlockBatch&)> fn) {
+  if (blocks_.empty()) return absl::OkStatus();
+  const std::span<const BlockRow> rows = blocks_;
+  const auto address = Column<uint64_t>(rows, [](const auto& row) { return row.address; });
+  const auto bytes = Column<int64_t>(rows, [](const auto& row) { return row.bytes; });
+  const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
+  const auto category = Column<uint8_t>(rows, [](const auto& row) { return row.category; });
+  const auto type = Column<uint8_t>(rows, [](const auto& row) { return row.device_type; });
+  const auto index = Column<int16_t>(rows, [](const auto& row) { return row.device_index; });
+  return fn({.size = rows.size(),
+             .address = address,
+             .bytes = bytes,
+             .name = name,
+             .category = category,
+             .device_type = type,
+             .device_index = index});
 }
 
 }  // namespace profd

@@ -5,7 +5,8 @@
 //   reader.Range(main, "forward", 0, 50).Range(main, "matmul", 10, 30).Step(0, 0, 100);
 //
 // Ranges may be added in any order: they are given in order of their end, with depths from
-// how they nest. GPU rows are given in the order that they were added. Columns that were
+// how they nest; what is known of operators comes in that order, too. GPU rows, tensor uses,
+// notes and blocks are given in the order that they were added. Columns that were
 // not asked for are empty, as the real reader's are.
 //
 // Threads: one.
@@ -83,6 +84,29 @@ struct FakeSync {
   uint32_t event_id = 0;
 };
 
+// What an operator has beside its range.
+struct FakeOperator {
+  uint8_t scope = 0;
+  int64_t sequence = -1;
+  uint64_t forward_thread = 0;
+  uint32_t torch_thread = 0;
+  uint32_t inputs = 0;   // Of FakeCaptureReader::Inputs.
+  uint32_t scalars = 0;  // Of FakeCaptureReader::Scalars.
+};
+
+struct FakeTensorUse {
+  uint16_t depth = 0;  // Of the operator.
+  uint8_t scope = 0;
+  uint8_t input = 0;
+};
+
+struct FakeBlock {
+  std::string_view name;
+  uint8_t category = 0;
+  uint8_t device_type = 0;
+  int16_t device_index = 0;
+};
+
 class FakeCaptureReader : public store::CaptureReader {
  public:
   FakeCaptureReader();
@@ -120,6 +144,22 @@ class FakeCaptureReader : public store::CaptureReader {
                               uint32_t os_thread = 0, uint32_t correlation = 0);
   FakeCaptureReader& CudaEvent(uint32_t event_id, uint32_t correlation, uint32_t context = 1,
                                uint32_t stream = 7);
+
+  // ---- frameworks ----
+  uint32_t Inputs(std::string_view dims, std::string_view types, std::string_view strides = "");
+  uint32_t Scalars(std::string_view json);
+  // A range of an operator, and what is known of it.
+  FakeCaptureReader& Operator(uint32_t thread, std::string_view name, int64_t start_ns,
+                              int64_t end_ns, const FakeOperator& op = {});
+  // An operator whose range is not in the capture, behind all others.
+  FakeCaptureReader& LooseOperator(uint32_t thread, const OperatorRow& row);
+  // The operator that began at `time_ns` had a tensor at `address`.
+  FakeCaptureReader& TensorUse(uint32_t thread, int64_t time_ns, uint64_t address,
+                               const FakeTensorUse& use = {});
+  // `kind`: wire::NoteKind, or any other. An empty text is none.
+  FakeCaptureReader& Note(uint32_t thread, int64_t time_ns, uint16_t kind, std::string_view subject,
+                          std::string_view text, int64_t value);
+  FakeCaptureReader& Block(uint64_t address, int64_t bytes, const FakeBlock& block = {});
 
   FakeCaptureReader& Step(int64_t index, int64_t start_ns, int64_t duration_ns);
   FakeCaptureReader& StepThread(uint32_t thread);
@@ -163,6 +203,17 @@ class FakeCaptureReader : public store::CaptureReader {
       absl::FunctionRef<absl::Status(const store::OverheadBatch&)> fn) override;
   absl::Status ForEachCudaEvent(
       absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) override;
+  std::span<const OperatorInputs> inputs() const override { return inputs_; }
+  std::span<const std::string> scalars() const override { return scalars_; }
+  int64_t framework_row_count() const override { return framework_row_count_; }
+  absl::Status ForEachOperator(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::OperatorBatch&)> fn) override;
+  absl::Status ForEachTensorUse(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::TensorUseBatch&)> fn) override;
+  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const store::NoteBatch&)> fn) override;
+  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const store::BlockBatch&)> fn) override;
 
  private:
   struct RangeRow {
@@ -172,6 +223,7 @@ class FakeCaptureReader : public store::CaptureReader {
     FakeRange range;
     uint16_t depth;
     size_t order;
+    std::optional<FakeOperator> op;
   };
   struct InstantRow {
     int64_t time_ns;
@@ -194,6 +246,10 @@ class FakeCaptureReader : public store::CaptureReader {
     std::vector<CounterRow> counters;
     std::vector<MemoryRow> memory;
     std::vector<ApiRow> api_calls;
+    std::vector<OperatorRow> loose_operators;
+    std::vector<OperatorRow> operators;  // As they are given; made when they are read.
+    std::vector<TensorUseRow> tensor_uses;
+    std::vector<NoteRow> notes;
   };
 
   static void PutInEndOrder(std::vector<RangeRow>& ranges);
@@ -216,6 +272,10 @@ class FakeCaptureReader : public store::CaptureReader {
   std::vector<SyncRow> syncs_;
   std::vector<OverheadRow> overheads_;
   std::vector<CudaEventRow> cuda_events_;
+  std::vector<OperatorInputs> inputs_ = std::vector<OperatorInputs>(1);
+  std::vector<std::string> scalars_ = std::vector<std::string>(1);
+  std::vector<BlockRow> blocks_;
+  int64_t framework_row_count_ = 0;
   std::vector<StepRecord> steps_;
   int64_t step_thread_ = -1;
   size_t batch_rows_ = 65536;
