@@ -28,6 +28,7 @@ ARROWS = {
     "client_lib/core": ["proto/wire", "client_lib/include"],
     "client_lib/nvtx": ["client_lib/core", "client_lib/include", "proto/wire"],
     "client_lib/cupti": ["proto/wire", "client_lib/core"],
+    "client_lib/torch": ["proto/wire", "client_lib/core", "client_lib/include"],
     "daemon/base": [],
     TYPES: ["daemon/base"],
     EVENTS: [],

@@ -1,0 +1,48 @@
+// SafeMemory reads memory that may not be there. For attaching, where an address is a guess until
+// it has been read; no hot path ever needs it.
+//
+// The kernel reads for us: write() to a pipe says EFAULT where a load would be a fault.
+//
+// Threads:   one at a time.
+// Ownership: owns a pipe while it lives.
+// Errors:    Read() says false for what cannot be read, and for everything where no pipe could be
+//            had.
+#ifndef PROFD_CLIENT_LIB_TORCH_SAFE_MEMORY_H_
+#define PROFD_CLIENT_LIB_TORCH_SAFE_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace profd::client::torch {
+
+class SafeMemory {
+ public:
+  SafeMemory();
+  ~SafeMemory();
+  SafeMemory(const SafeMemory&) = delete;
+  SafeMemory& operator=(const SafeMemory&) = delete;
+
+  // Copies `bytes`, at most 4,096, from `address`. False: not all of them can be read.
+  bool Read(uint64_t address, void* into, size_t bytes);
+
+  bool Read(const void* address, void* into, size_t bytes) {
+    return Read(reinterpret_cast<uint64_t>(address), into, bytes);
+  }
+
+  // Whether `text` and its terminator stand at `address`.
+  bool IsText(uint64_t address, const char* text);
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+// The word at `at` in `bytes`.
+inline uint64_t WordAt(const uint8_t* bytes, size_t at) {
+  uint64_t word;
+  __builtin_memcpy(&word, bytes + at, sizeof(word));
+  return word;
+}
+
+}  // namespace profd::client::torch
+
+#endif  // PROFD_CLIENT_LIB_TORCH_SAFE_MEMORY_H_

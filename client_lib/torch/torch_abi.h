@@ -1,0 +1,67 @@
+// What we call of libtorch, in our own words: nothing of torch's headers, which differ from
+// release to release where these few do not.
+//
+// A RecordFunction is torch's announcement of an operator to whoever has registered a callback:
+// an object on the stack of the thread that runs the operator. Of its fields we know no place
+// but what record_function.h proves. An IValue is 16 bytes: a payload and a tag.
+#ifndef PROFD_CLIENT_LIB_TORCH_TORCH_ABI_H_
+#define PROFD_CLIENT_LIB_TORCH_TORCH_ABI_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace profd::client::torch {
+
+// What a start callback returns: in torch, a std::unique_ptr. As that, it is not trivial, so that
+// the compiler returns it the same way, on every architecture. Always empty.
+class NoContext {
+ public:
+  NoContext() {}  // NOLINT(modernize-use-equals-default)
+  NoContext(NoContext&& other) : none_(nullptr) { other.none_ = nullptr; }
+  ~NoContext() { none_ = nullptr; }
+  NoContext(const NoContext&) = delete;
+  NoContext& operator=(const NoContext&) = delete;
+
+ private:
+  void* none_ = nullptr;
+};
+static_assert(sizeof(NoContext) == 8 && !std::is_trivially_copyable_v<NoContext>);
+
+inline constexpr uint32_t kRecordScopes = 10;
+
+using StartCallback = NoContext (*)(const void* record_function);
+using EndCallback = void (*)(const void* record_function, void* context);
+
+// at::RecordFunctionCallback, passed by value.
+struct RecordFunctionCallback {
+  StartCallback start;
+  EndCallback end;
+  double sampling_probability;
+  uint8_t scopes[kRecordScopes];
+  uint8_t needs_inputs;
+  uint8_t needs_outputs;
+  uint8_t needs_ids;
+};
+static_assert(sizeof(RecordFunctionCallback) == 40);
+static_assert(std::is_trivially_copyable_v<RecordFunctionCallback>);
+
+// std::variant<std::string_view, ...> with a text in it, as newer releases take a name.
+struct NameOrSchema {
+  size_t text_length;
+  const char* text;
+  uint8_t alternative;  // 0: the text.
+};
+static_assert(sizeof(NameOrSchema) == 24 && std::is_trivially_copyable_v<NameOrSchema>);
+
+// c10::IValue.
+struct IValue {
+  uint64_t payload;
+  uint32_t tag;
+  uint32_t unused;
+};
+static_assert(sizeof(IValue) == 16);
+
+}  // namespace profd::client::torch
+
+#endif  // PROFD_CLIENT_LIB_TORCH_TORCH_ABI_H_
