@@ -43,6 +43,9 @@ class AbandonableReader final : public store::CaptureReader {
 
   int64_t step_thread() override { return reader_->step_thread(); }
   int64_t gpu_row_count() const override { return reader_->gpu_row_count(); }
+  std::span<const OperatorInputs> inputs() const override { return reader_->inputs(); }
+  std::span<const std::string> scalars() const override { return reader_->scalars(); }
+  int64_t framework_row_count() const override { return reader_->framework_row_count(); }
 
   absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
                             absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override {
@@ -83,6 +86,22 @@ class AbandonableReader final : public store::CaptureReader {
   absl::Status ForEachCudaEvent(
       absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) override {
     return reader_->ForEachCudaEvent(Asking(fn));
+  }
+  absl::Status ForEachOperator(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::OperatorBatch&)> fn) override {
+    return reader_->ForEachOperator(filter, Asking(fn));
+  }
+  absl::Status ForEachTensorUse(
+      const store::TimeFilter& filter,
+      absl::FunctionRef<absl::Status(const store::TensorUseBatch&)> fn) override {
+    return reader_->ForEachTensorUse(filter, Asking(fn));
+  }
+  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const store::NoteBatch&)> fn) override {
+    return reader_->ForEachNote(Asking(fn));
+  }
+  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const store::BlockBatch&)> fn) override {
+    return reader_->ForEachBlock(Asking(fn));
   }
 
  private:

@@ -465,6 +465,106 @@ absl::Status CaptureFileReader::ForEachCudaEvent(
   return Scan<CudaEventTable>(kAllColumns, {}, prepare, emit);
 }
 
+int64_t CaptureFileReader::framework_row_count() const {
+  int64_t rows = 0;
+  for (const ChunkEntry& chunk : contents_.chunks) {
+    if (!AreEvents(chunk.summary.kind)) rows += chunk.summary.rows;
+  }
+  return rows;
+}
+
+absl::Status CaptureFileReader::ForEachOperator(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) {
+  const auto prepare = [&](OperatorTable& table) -> absl::Status {
+    if (!AreTimes(table.start_ns)) return Damaged("impossible time");
+    if (!AllBelow(table.depth, kMaxDepth)) return Damaged("impossible depth");
+    if (!AllWithin(table.sequence, -1, kAnyCount)) return Damaged("impossible sequence number");
+    if (!AllBelow(table.inputs, contents_.inputs.size()) ||
+        !AllBelow(table.scalars, contents_.scalars.size())) {
+      return Damaged("unknown inputs");
+    }
+    Rebase(table.start_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const OperatorTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .start_ns = Rows(table.start_ns, begin, end),
+               .depth = Rows(table.depth, begin, end),
+               .scope = Rows(table.scope, begin, end),
+               .sequence = Rows(table.sequence, begin, end),
+               .forward_thread = Rows(table.forward_thread, begin, end),
+               .torch_thread = Rows(table.torch_thread, begin, end),
+               .inputs = Rows(table.inputs, begin, end),
+               .scalars = Rows(table.scalars, begin, end)});
+  };
+  return Scan<OperatorTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachTensorUse(
+    const TimeFilter& filter, absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) {
+  const auto prepare = [&](TensorUseTable& table) -> absl::Status {
+    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    if (!AllBelow(table.depth, kMaxDepth)) return Damaged("impossible depth");
+    Rebase(table.time_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const TensorUseTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .time_ns = Rows(table.time_ns, begin, end),
+               .address = Rows(table.address, begin, end),
+               .depth = Rows(table.depth, begin, end),
+               .scope = Rows(table.scope, begin, end),
+               .input = Rows(table.input, begin, end)});
+  };
+  return Scan<TensorUseTable>(kAllColumns, filter, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) {
+  const auto prepare = [&](NoteTable& table) -> absl::Status {
+    if (!AllBelow(table.subject, contents_.names.size()) ||
+        !AllBelow(table.text, contents_.names.size())) {
+      return Damaged("unknown name");
+    }
+    for (int64_t& time : table.time_ns) {
+      if (time == kNoNoteTime) continue;
+      if (time < -kMaxTimeNs || time > kMaxTimeNs) return Damaged("impossible time");
+      time -= contents_.epoch_offset_ns;
+    }
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const NoteTable& table, uint32_t thread, size_t begin, size_t end) {
+    return fn({.thread = thread,
+               .size = end - begin,
+               .time_ns = Rows(table.time_ns, begin, end),
+               .kind = Rows(table.kind, begin, end),
+               .subject = Rows(table.subject, begin, end),
+               .text = Rows(table.text, begin, end),
+               .value = Rows(table.value, begin, end)});
+  };
+  return Scan<NoteTable>(kAllColumns, {}, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachBlock(
+    absl::FunctionRef<absl::Status(const BlockBatch&)> fn) {
+  const auto prepare = [&](BlockTable& table) -> absl::Status {
+    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+    if (!AllWithin(table.bytes, 0, kAnyCount)) return Damaged("impossible sizes");
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const BlockTable& table, uint32_t, size_t, size_t end) {
+    return fn({.size = end,
+               .address = table.address,
+               .bytes = table.bytes,
+               .name = table.name,
+               .category = table.category,
+               .device_type = table.device_type,
+               .device_index = table.device_index});
+  };
+  return Scan<BlockTable>(kAllColumns, {}, prepare, emit);
+}
+
 int64_t CaptureFileReader::step_thread() {
   if (step_thread_.has_value()) return *step_thread_;
   step_thread_ = -1;

@@ -60,6 +60,15 @@ class CaptureFileReader final : public CaptureReader {
   absl::Status ForEachOverhead(const TimeFilter& filter,
                                absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) override;
   absl::Status ForEachCudaEvent(absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) override;
+  std::span<const OperatorInputs> inputs() const override { return contents_.inputs; }
+  std::span<const std::string> scalars() const override { return contents_.scalars; }
+  int64_t framework_row_count() const override;
+  absl::Status ForEachOperator(const TimeFilter& filter,
+                               absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) override;
+  absl::Status ForEachTensorUse(const TimeFilter& filter,
+                                absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) override;
+  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) override;
+  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) override;
 
   // In the order they were written; times count from the epoch of the file.
   absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);

@@ -31,6 +31,13 @@ CREATE TABLE step_summary(window INTEGER PRIMARY KEY, steps INTEGER, min_ns INTE
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, kind INTEGER, rows INTEGER, begin_ns INTEGER, end_ns INTEGER, data BLOB);
 CREATE INDEX chunk_directory ON chunks(kind, rows, begin_ns, end_ns);
 )sql";
+// What version 2 has besides.
+constexpr char kInputSchema[] = R"sql(
+CREATE TABLE inputs(id INTEGER PRIMARY KEY, dims TEXT, types TEXT, strides TEXT);
+CREATE TABLE scalars(id INTEGER PRIMARY KEY, value TEXT);
+)sql";
+constexpr int64_t kFirstVersion = 1;
+constexpr int64_t kInputsVersion = 2;
 
 // Numbers of the SQLite file format, https://sqlite.org/fileformat.html
 constexpr size_t kHeaderBytes = 100;
@@ -50,14 +57,22 @@ absl::StatusOr<std::string> DescribeSchema(Database& db) {
     for (int column = 0; column < 4; ++column) {
       StrAppend(&text, query.Bytes(column), "\n");
     }
-    if (text.size() > 4 * sizeof(kSchema)) return text;  // Not ours, whatever follows.
+    if (text.size() > 4 * (sizeof(kSchema) + sizeof(kInputSchema)))
+      return text;  // Not ours, whatever follows.
   }
 }
 
-absl::StatusOr<std::string> DescribeOurSchema() {
+absl::StatusOr<std::string> DescribeOurSchema(bool with_inputs) {
   ASSIGN_OR_RETURN(const auto db, Database::Open("schema", Database::Mode::kMemory));
   RETURN_IF_ERROR(db->Exec(kSchema));
+  if (with_inputs) RETURN_IF_ERROR(db->Exec(kInputSchema));
   return DescribeSchema(*db);
+}
+
+absl::StatusOr<int64_t> VersionOf(Database& db) {
+  Statement query(db.handle(), "PRAGMA user_version");
+  RETURN_IF_ERROR(query.Step().status());
+  return query.Int(0);
 }
 
 absl::Status Damaged(std::string_view what) {
@@ -89,6 +104,7 @@ class Loader {
     RETURN_IF_ERROR(LoadThreads());
     RETURN_IF_ERROR(LoadSteps());
     RETURN_IF_ERROR(LoadDirectory());
+    RETURN_IF_ERROR(LoadInputs());
     contents_.crc = digest_.value();
     if (contents_.sealed && stored_crc_ != contents_.crc) return Damaged("checksum");
     return std::move(contents_);
@@ -209,6 +225,43 @@ class Loader {
     return absl::OkStatus();
   }
 
+  absl::Status LoadInputs() {
+    contents_.inputs.emplace_back();
+    contents_.scalars.emplace_back();
+    ASSIGN_OR_RETURN(const int64_t version, VersionOf(db_));
+    if (version < kInputsVersion) return absl::OkStatus();
+    size_t bytes = 0;
+    RETURN_IF_ERROR(LoadTexts("SELECT id, dims, types, strides FROM inputs ORDER BY id", bytes,
+                              contents_.inputs, [](Statement& row) {
+                                return OperatorInputs{.dims = std::string(row.Bytes(1)),
+                                                      .types = std::string(row.Bytes(2)),
+                                                      .strides = std::string(row.Bytes(3))};
+                              }));
+    return LoadTexts("SELECT id, value, '', '' FROM scalars ORDER BY id", bytes, contents_.scalars,
+                     [](Statement& row) { return std::string(row.Bytes(1)); });
+  }
+
+  // Ids and three texts each, into a vector by id.
+  template <typename Element, typename Make>
+  absl::Status LoadTexts(const char* sql, size_t& bytes, std::vector<Element>& elements,
+                         Make make) {
+    Statement query(db_.handle(), sql);
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) return absl::OkStatus();
+      const int64_t id = query.Int(0);
+      bytes += query.Bytes(1).size() + query.Bytes(2).size() + query.Bytes(3).size();
+      const bool ascends = id >= static_cast<int64_t>(elements.size());
+      if (!ascends || id > int64_t{kMaxOperatorInputs} || bytes > kMaxInputsAreaBytes) {
+        return Damaged("inputs");
+      }
+      elements.resize(static_cast<size_t>(id));
+      elements.push_back(make(query));
+      digest_.Add(id);
+      for (int column = 1; column < 4; ++column) digest_.Add(query.Bytes(column));
+    }
+  }
+
   Database& db_;
   CaptureContents contents_;
   int64_t stored_crc_ = -1;
@@ -226,7 +279,7 @@ absl::StatusOr<std::unique_ptr<Database>> CreateTables(const std::filesystem::pa
   RETURN_IF_ERROR(db->Exec(StrCat(
       "PRAGMA page_size=", kFilePageBytes, "; PRAGMA auto_vacuum=NONE; PRAGMA encoding='UTF-8';",
       "BEGIN; PRAGMA application_id=", kCaptureApplicationId,
-      "; PRAGMA user_version=", kFormatVersion, ";", kSchema, "COMMIT")));
+      "; PRAGMA user_version=", kFirstVersion, ";", kSchema, "COMMIT")));
   return db;
 }
 
@@ -241,6 +294,10 @@ absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::files
   auto db = CreateTables(path);
   if (!db.ok()) RemoveFile(path).IgnoreError();
   return db;
+}
+
+absl::Status AddInputTables(Database& db) {
+  return db.Exec(StrCat("PRAGMA user_version=", kInputsVersion, ";", kInputSchema));
 }
 
 absl::Status CheckCaptureFileHeader(const std::filesystem::path& path) {
@@ -283,8 +340,12 @@ absl::Status CheckCaptureFileHeader(const std::filesystem::path& path) {
 }
 
 absl::Status CheckCaptureSchema(Database& db) {
-  static const absl::StatusOr<std::string>& ours =
-      *new absl::StatusOr<std::string>(DescribeOurSchema());
+  static const auto& without_inputs =
+      *new absl::StatusOr<std::string>(DescribeOurSchema(/*with_inputs=*/false));
+  static const auto& with_inputs =
+      *new absl::StatusOr<std::string>(DescribeOurSchema(/*with_inputs=*/true));
+  ASSIGN_OR_RETURN(const int64_t version, VersionOf(db));
+  const absl::StatusOr<std::string>& ours = version < kInputsVersion ? without_inputs : with_inputs;
   RETURN_IF_ERROR(ours.status());
   ASSIGN_OR_RETURN(const std::string theirs, DescribeSchema(db));
   if (theirs != *ours) return Damaged("its tables are not those that profd makes");

@@ -1,6 +1,7 @@
 #include "daemon/store/capture_file_writer.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kSealBytes = 128 << 10;
 constexpr int64_t kNameOverheadBytes = 16;
 constexpr int64_t kThreadRowBytes = 24;
+constexpr int64_t kInputsOverheadBytes = 24;
 constexpr double kLowestBytesPerRow = 0.25;
 // Where the rows that are of no thread are gathered.
 constexpr uint32_t kNoThread = 0;
@@ -118,6 +120,60 @@ void CaptureFileWriter::NoteNames(std::span<const Row> rows) {
   if constexpr (requires(const Row& row) { row.name; }) {
     for (const Row& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
   }
+  if constexpr (std::is_same_v<Row, NoteRow>) {
+    for (const Row& row : rows) {
+      largest_used_name_ = std::max({largest_used_name_, row.subject, row.text});
+    }
+  }
+}
+
+absl::Status CaptureFileWriter::BeginInputs(uint32_t id, size_t bytes) {
+  RETURN_IF_ERROR(error_);
+  if (id == 0 || id > kMaxOperatorInputs) {
+    return Fail(absl::InternalError(StrCat("inputs of id ", id)));
+  }
+  const int64_t file_bytes = static_cast<int64_t>(bytes) + kInputsOverheadBytes;
+  if (inputs_area_bytes_ + static_cast<int64_t>(bytes) > int64_t{kMaxInputsAreaBytes}) {
+    return Fail(absl::OutOfRangeError("more operators' inputs than a capture file can hold"));
+  }
+  RETURN_IF_ERROR(CheckCap(static_cast<double>(file_bytes)));
+  RETURN_IF_ERROR(Begin());
+  if (!has_input_tables_) {
+    if (absl::Status status = AddInputTables(*db_); !status.ok()) return Fail(status);
+    has_input_tables_ = true;
+  }
+  inputs_area_bytes_ += static_cast<int64_t>(bytes);
+  uncommitted_bytes_ += file_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::AddInputs(uint32_t id, const OperatorInputs& inputs) {
+  RETURN_IF_ERROR(
+      BeginInputs(id, inputs.dims.size() + inputs.types.size() + inputs.strides.size()));
+  StatementLease put =
+      db_->Use("INSERT OR REPLACE INTO inputs(id, dims, types, strides) VALUES(?1, ?2, ?3, ?4)");
+  put->Bind(1, id).BindText(2, inputs.dims).BindText(3, inputs.types).BindText(4, inputs.strides);
+  if (absl::Status status = put->Run(); !status.ok()) return Fail(status);
+  largest_inputs_ = std::max(largest_inputs_, id);
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::AddScalars(uint32_t id, std::string_view scalars) {
+  RETURN_IF_ERROR(BeginInputs(id, scalars.size()));
+  StatementLease put = db_->Use("INSERT OR REPLACE INTO scalars(id, value) VALUES(?1, ?2)");
+  if (absl::Status status = put->Bind(1, id).BindText(2, scalars).Run(); !status.ok()) {
+    return Fail(status);
+  }
+  largest_scalars_ = std::max(largest_scalars_, id);
+  return absl::OkStatus();
+}
+
+bool CaptureFileWriter::HaveInputs(std::span<const OperatorRow> rows) const {
+  bool have = true;
+  for (const OperatorRow& row : rows) {
+    have &= row.inputs <= largest_inputs_ && row.scalars <= largest_scalars_;
+  }
+  return have;
 }
 
 absl::Status CaptureFileWriter::AppendRanges(uint32_t thread, std::span<const RangeRow> rows) {
@@ -150,6 +206,23 @@ absl::Status CaptureFileWriter::AppendOverheads(std::span<const OverheadRow> row
 }
 absl::Status CaptureFileWriter::AppendCudaEvents(std::span<const CudaEventRow> rows) {
   return Append(cuda_events_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendOperators(uint32_t thread,
+                                                std::span<const OperatorRow> rows) {
+  RETURN_IF_ERROR(error_);
+  if (!HaveInputs(rows)) return Fail(absl::InternalError("an operator of unknown inputs"));
+  return Append(operators_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendTensorUses(uint32_t thread,
+                                                 std::span<const TensorUseRow> rows) {
+  return Append(tensor_uses_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendNotes(uint32_t thread, std::span<const NoteRow> rows) {
+  return Append(notes_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendBlocks(std::span<const BlockRow> rows) {
+  for (const BlockRow& row : rows) devices_.emplace(row.device_type, row.device_index);
+  return Append(blocks_, kNoThread, rows);
 }
 
 // Whatever can fail comes before the rows are taken, so that a refused batch is refused whole.
@@ -209,12 +282,24 @@ void CaptureFileWriter::VisitBuffers(Self& self, F&& f) {
   f(self.syncs_);
   f(self.overheads_);
   f(self.cuda_events_);
+  f(self.operators_);
+  f(self.tensor_uses_);
+  f(self.notes_);
+  f(self.blocks_);
 }
 
 int64_t CaptureFileWriter::BufferedRows() const {
   int64_t rows = 0;
   VisitBuffers(*this, [&rows](const auto& buffers) { rows += buffers.rows; });
   return rows;
+}
+
+int64_t CaptureFileWriter::BufferedEvents() const {
+  int64_t events = 0;
+  VisitBuffers(*this, [&events]<typename Table>(const Buffers<Table>& buffers) {
+    if (AreEvents(Table::kKind)) events += buffers.rows;
+  });
+  return events;
 }
 
 double CaptureFileWriter::BufferedBytesEstimate() const {
@@ -329,7 +414,7 @@ absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) 
   if (absl::IsOutOfRange(error_)) error_ = absl::OkStatus();
   if (error_.ok() && WriteAll().ok()) Commit().IgnoreError();
   // The room that is left belongs to the record; what could not be written is counted.
-  if (const int64_t lost = BufferedRows(); lost > 0) {
+  if (const int64_t lost = BufferedEvents(); lost > 0) {
     record.event_count = std::max<int64_t>(0, record.event_count - lost);
     record.drops[static_cast<size_t>(DropReason::kDisk)] += lost;
     if (record.state == CaptureState::kComplete) {

@@ -68,6 +68,12 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status AppendSyncs(std::span<const SyncRow> rows) override;
   absl::Status AppendOverheads(std::span<const OverheadRow> rows) override;
   absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override;
+  absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override;
+  absl::Status AddScalars(uint32_t id, std::string_view scalars) override;
+  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override;
+  absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) override;
+  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override;
+  absl::Status AppendBlocks(std::span<const BlockRow> rows) override;
   int64_t approx_bytes() const override;
 
   absl::Status Finish(CaptureRecord& record, int64_t start_ns) override;
@@ -95,6 +101,10 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status NoteThread(uint32_t thread);
   template <typename Row>
   void NoteNames(std::span<const Row> rows);
+  // Makes room for text of operators' inputs, and the tables for it.
+  absl::Status BeginInputs(uint32_t id, size_t bytes);
+  // Whether all inputs that rows speak of have been added.
+  bool HaveInputs(std::span<const OperatorRow> rows) const;
 
   template <typename Table>
   absl::Status WriteChunk(Buffers<Table>& buffers, const Table& table);
@@ -108,6 +118,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   template <typename Self, typename F>
   static void VisitBuffers(Self& self, F&& f);
   int64_t BufferedRows() const;
+  int64_t BufferedEvents() const;
   double BufferedBytesEstimate() const;
 
   absl::Status PutThread(const ThreadRow& thread);
@@ -136,6 +147,10 @@ class CaptureFileWriter final : public CaptureFileSink {
   Buffers<SyncTable> syncs_;
   Buffers<OverheadTable> overheads_;
   Buffers<CudaEventTable> cuda_events_;
+  Buffers<OperatorTable> operators_;
+  Buffers<TensorUseTable> tensor_uses_;
+  Buffers<NoteTable> notes_;
+  Buffers<BlockTable> blocks_;
   size_t buffered_bytes_ = 0;  // What the tables take.
   absl::Duration oldest_buffered_;
 
@@ -145,6 +160,10 @@ class CaptureFileWriter final : public CaptureFileSink {
   uint32_t thread_count_ = 0;
   uint32_t largest_name_ = 0;
   uint32_t largest_used_name_ = 0;
+  bool has_input_tables_ = false;
+  uint32_t largest_inputs_ = 0;
+  uint32_t largest_scalars_ = 0;
+  int64_t inputs_area_bytes_ = 0;
   std::set<std::pair<uint8_t, int16_t>> devices_;
 };
 

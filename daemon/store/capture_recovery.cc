@@ -49,6 +49,8 @@ absl::StatusOr<Remains> Examine(const std::filesystem::path& part) {
       remains.damaged_rows += chunk.summary.rows;
       continue;
     }
+    // What only adds to events shows no time that they do not.
+    if (!AreEvents(chunk.summary.kind)) continue;
     remains.rows += chunk.summary.rows;
     if (chunk.summary.kind == ChunkKind::kCudaEvent) continue;  // Has no times.
     TimeSpan& span = chunk.summary.kind == ChunkKind::kGpu ? remains.gpu_span : remains.host_span;

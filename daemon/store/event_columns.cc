@@ -251,4 +251,90 @@ void CudaEventTable::Append(std::span<const CudaEventRow> rows) {
   }
 }
 
+void OperatorTable::Append(std::span<const OperatorRow> rows) {
+  const size_t at = size();
+  const size_t total = at + rows.size();
+  start_ns.resize(total);
+  depth.resize(total);
+  scope.resize(total);
+  sequence.resize(total);
+  forward_thread.resize(total);
+  torch_thread.resize(total);
+  inputs.resize(total);
+  scalars.resize(total);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const OperatorRow& row = rows[i];
+    start_ns[at + i] = row.start_ns;
+    depth[at + i] = row.depth;
+    scope[at + i] = row.scope;
+    sequence[at + i] = row.sequence;
+    forward_thread[at + i] = row.forward_thread;
+    torch_thread[at + i] = row.torch_thread;
+    inputs[at + i] = row.inputs;
+    scalars[at + i] = row.scalars;
+  }
+}
+bool OperatorTable::AreValid(std::span<const OperatorRow> rows) {
+  bool valid = true;
+  for (const OperatorRow& row : rows) {
+    valid &= IsTime(row.start_ns) && row.depth < kMaxDepth && row.sequence >= -1;
+  }
+  return valid;
+}
+TimeSpan OperatorTable::Span() const { return SpanOf(start_ns); }
+
+void TensorUseTable::Append(std::span<const TensorUseRow> rows) {
+  for (const TensorUseRow& row : rows) {
+    time_ns.push_back(row.time_ns);
+    address.push_back(row.address);
+    depth.push_back(row.depth);
+    scope.push_back(row.scope);
+    input.push_back(row.input);
+  }
+}
+bool TensorUseTable::AreValid(std::span<const TensorUseRow> rows) {
+  bool valid = HaveValidTimes(rows);
+  for (const TensorUseRow& row : rows) valid &= row.depth < kMaxDepth;
+  return valid;
+}
+TimeSpan TensorUseTable::Span() const { return SpanOf(time_ns); }
+
+void NoteTable::Append(std::span<const NoteRow> rows) {
+  for (const NoteRow& row : rows) {
+    time_ns.push_back(row.time_ns);
+    kind.push_back(row.kind);
+    subject.push_back(row.subject);
+    text.push_back(row.text);
+    value.push_back(row.value);
+  }
+}
+bool NoteTable::AreValid(std::span<const NoteRow> rows) {
+  bool valid = true;
+  for (const NoteRow& row : rows) valid &= row.time_ns == kNoNoteTime || IsTime(row.time_ns);
+  return valid;
+}
+TimeSpan NoteTable::Span() const {
+  TimeSpan span;
+  for (const int64_t time : time_ns) {
+    if (time != kNoNoteTime) span.Add(time);
+  }
+  return span.empty() ? TimeSpan{.begin_ns = 0, .end_ns = 0} : span;
+}
+
+void BlockTable::Append(std::span<const BlockRow> rows) {
+  for (const BlockRow& row : rows) {
+    address.push_back(row.address);
+    bytes.push_back(row.bytes);
+    name.push_back(row.name);
+    category.push_back(row.category);
+    device_type.push_back(row.device_type);
+    device_index.push_back(row.device_index);
+  }
+}
+bool BlockTable::AreValid(std::span<const BlockRow> rows) {
+  bool valid = true;
+  for (const BlockRow& row : rows) valid &= row.bytes >= 0;
+  return valid;
+}
+
 }  // namespace profd::store

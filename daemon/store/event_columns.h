@@ -2,6 +2,7 @@
 // vector per column. A table holds rows of one thread while it is filled and of any number
 // of threads, one after the other, once it is ready to become a chunk. What happened on a GPU
 // is of no thread: such tables have no thread column, and are filled as if all were of one.
+// Nor are blocks of memory of a thread.
 //
 // How do I add a column?  A new kind of chunk with all its columns (files already written
 // must stay readable): the next number in ChunkKind, a struct here that lists its columns in
@@ -41,7 +42,17 @@ enum class ChunkKind : uint8_t {
   kSync = 8,
   kOverhead = 9,
   kCudaEvent = 10,
+  kOperator = 11,
+  kTensorUse = 12,
+  kNote = 13,
+  kBlock = 14,
 };
+
+// Whether the rows of a kind are events of their own. (Those of frameworks belong to the ranges
+// and memory events beside them.)
+constexpr bool AreEvents(ChunkKind kind) {
+  return kind < ChunkKind::kOperator || kind > ChunkKind::kBlock;
+}
 
 inline constexpr size_t kMaxChunkRows = kMaxColumnValues;
 // No time in a file lies further from its epoch, so that differences of two never overflow.
@@ -409,6 +420,123 @@ struct CudaEventTable {
   size_t size() const { return correlation.size(); }
   void Append(std::span<const CudaEventRow> rows);
   static bool AreValid(std::span<const CudaEventRow>) { return true; }
+  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
+};
+
+// ---- captures of frameworks ----
+
+// Beside ranges: those of one thread in the order of the ranges they belong to.
+struct OperatorTable {
+  using Row = OperatorRow;
+  static constexpr ChunkKind kKind = ChunkKind::kOperator;
+  enum Column : uint32_t {
+    kThread,
+    kStart,
+    kDepth,
+    kScope,
+    kSequence,
+    kForwardThread,
+    kTorchThread,
+    kInputs,
+    kScalars
+  };
+
+  std::vector<uint32_t> thread;
+  std::vector<int64_t> start_ns;
+  std::vector<uint16_t> depth;
+  std::vector<uint8_t> scope;
+  std::vector<int64_t> sequence;
+  std::vector<uint64_t> forward_thread;
+  std::vector<uint32_t> torch_thread;
+  std::vector<uint32_t> inputs;
+  std::vector<uint32_t> scalars;
+
+  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kOffset, kOffset, kDelta,
+                                                    kOffset, kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.thread, self.start_ns, self.depth, self.scope, self.sequence,
+                    self.forward_thread, self.torch_thread, self.inputs, self.scalars);
+  }
+  size_t size() const { return start_ns.size(); }
+  void Append(std::span<const OperatorRow> rows);
+  static bool AreValid(std::span<const OperatorRow> rows);
+  TimeSpan Span() const;
+};
+
+struct TensorUseTable {
+  using Row = TensorUseRow;
+  static constexpr ChunkKind kKind = ChunkKind::kTensorUse;
+  enum Column : uint32_t { kThread, kTime, kAddress, kDepth, kScope, kInput };
+
+  std::vector<uint32_t> thread;
+  std::vector<int64_t> time_ns;
+  std::vector<uint64_t> address;
+  std::vector<uint16_t> depth;
+  std::vector<uint8_t> scope;
+  std::vector<uint8_t> input;
+
+  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kDelta,
+                                                    kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.thread, self.time_ns, self.address, self.depth, self.scope, self.input);
+  }
+  size_t size() const { return time_ns.size(); }
+  void Append(std::span<const TensorUseRow> rows);
+  static bool AreValid(std::span<const TensorUseRow> rows);
+  TimeSpan Span() const;
+};
+
+// A time of kNoNoteTime stands in the file as it is; a chunk's span is that of the other rows,
+// or nothing but the epoch.
+struct NoteTable {
+  using Row = NoteRow;
+  static constexpr ChunkKind kKind = ChunkKind::kNote;
+  enum Column : uint32_t { kThread, kTime, kNoteKind, kSubject, kText, kValue };
+
+  std::vector<uint32_t> thread;
+  std::vector<int64_t> time_ns;
+  std::vector<uint16_t> kind;
+  std::vector<uint32_t> subject;
+  std::vector<uint32_t> text;
+  std::vector<int64_t> value;
+
+  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kOffset,
+                                                    kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.thread, self.time_ns, self.kind, self.subject, self.text, self.value);
+  }
+  size_t size() const { return time_ns.size(); }
+  void Append(std::span<const NoteRow> rows);
+  static bool AreValid(std::span<const NoteRow> rows);
+  TimeSpan Span() const;
+};
+
+// Rows without a time, and of no thread.
+struct BlockTable {
+  using Row = BlockRow;
+  static constexpr ChunkKind kKind = ChunkKind::kBlock;
+  enum Column : uint32_t { kAddress, kBytes, kName, kCategory, kDeviceType, kDeviceIndex };
+
+  std::vector<uint64_t> address;
+  std::vector<int64_t> bytes;
+  std::vector<uint32_t> name;
+  std::vector<uint8_t> category;
+  std::vector<uint8_t> device_type;
+  std::vector<int16_t> device_index;
+
+  static constexpr ColumnTransform kTransforms[] = {kDelta,  kOffset, kOffset,
+                                                    kOffset, kOffset, kOffset};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.address, self.bytes, self.name, self.category, self.device_type,
+                    self.device_index);
+  }
+  size_t size() const { return address.size(); }
+  void Append(std::span<const BlockRow> rows);
+  static bool AreValid(std::span<const BlockRow> rows);
   TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
 };
 

@@ -30,6 +30,15 @@ void Visit(Archive& archive, T& spec) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, TorchSpec>
+void Visit(Archive& archive, T& spec) {
+  archive("operators", spec.operators);
+  archive("strides", spec.strides);
+  archive("memory", spec.memory);
+  archive("step_source", spec.step_source);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, CaptureSpec>
 void Visit(Archive& archive, T& spec) {
   archive("steps", spec.steps);
@@ -43,6 +52,7 @@ void Visit(Archive& archive, T& spec) {
   archive("allow_less_memory", spec.allow_less_memory);
   archive("max_bytes", spec.max_bytes);
   archive("gpu", spec.gpu);
+  archive("torch", spec.torch);
   archive("step_marker", spec.step_marker);
   archive("display_name", spec.display_name);
   archive("labels", spec.labels);
@@ -71,6 +81,8 @@ void Visit(Archive& archive, T& target) {
   archive("steps_per_second", target.steps_per_second);
   archive("dropped_event_count", target.dropped_event_count);
   archive("foreign_step_mark_count", target.foreign_step_mark_count);
+  archive("step_source", target.step_source);
+  archive("batch_count", target.batch_count);
 }
 
 template <typename Archive, typename T>
@@ -147,6 +159,32 @@ void Visit(Archive& archive, T& gpu) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, TorchMissing>
+void Visit(Archive& archive, T& missing) {
+  archive("feature", missing.feature);
+  archive("reason", missing.reason);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, TorchRecord>
+void Visit(Archive& archive, T& torch) {
+  archive("outcome", torch.outcome);
+  archive("operators", torch.operators);
+  archive("memory", torch.memory);
+  archive("version", torch.version);
+  archive("missing", torch.missing);
+  archive("step_source", torch.step_source);
+  archive("operator_count", torch.operator_count);
+  archive("tensor_use_count", torch.tensor_use_count);
+  archive("note_count", torch.note_count);
+  archive("block_count", torch.block_count);
+  archive("folded_count", torch.folded_count);
+  archive("cut_input_count", torch.cut_input_count);
+  archive("odd_tensor_count", torch.odd_tensor_count);
+  archive("lost_note_count", torch.lost_note_count);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, CaptureRecord>
 void Visit(Archive& archive, T& record) {
   archive("id", record.id);
@@ -178,6 +216,7 @@ void Visit(Archive& archive, T& record) {
   archive("foreign_step_mark_count", record.foreign_step_mark_count);
   archive("clock_error_ns", record.clock_error_ns);
   archive("gpu", record.gpu);
+  archive("torch", record.torch);
   archive("activity", record.activity);
   archive("step_before_ns", record.step_before_ns);
   archive("step_during_ns", record.step_during_ns);
@@ -326,6 +365,18 @@ class Decoder {
   }
   void FromJson(const Json& json, GpuOutcome& value) {
     FromEnum(json, static_cast<int>(GpuOutcome::kOff), static_cast<int>(GpuOutcome::kUnknown),
+             value);
+  }
+  void FromJson(const Json& json, OperatorMode& value) {
+    FromEnum(json, static_cast<int>(OperatorMode::kAuto), static_cast<int>(OperatorMode::kShapes),
+             value);
+  }
+  void FromJson(const Json& json, StepSource& value) {
+    FromEnum(json, static_cast<int>(StepSource::kNone), static_cast<int>(StepSource::kDataLoader),
+             value);
+  }
+  void FromJson(const Json& json, TorchOutcome& value) {
+    FromEnum(json, static_cast<int>(TorchOutcome::kOff), static_cast<int>(TorchOutcome::kUnknown),
              value);
   }
   template <typename T>

@@ -45,7 +45,8 @@ Subject::Subject() {
         (*writer)->AppendRanges(0, ranges).ok() && (*writer)->AppendRanges(1, ranges).ok() &&
         (*writer)->AppendMemory(1, memory).ok() && (*writer)->AppendSteps(0, marks).ok() &&
         (*writer)->AppendGpu(gpu.NextRows(20)).ok() &&
-        (*writer)->AppendApiCalls(1, gpu.ApiCalls()).ok();
+        (*writer)->AppendApiCalls(1, gpu.ApiCalls()).ok() && IntroduceInputs(**writer).ok() &&
+        (*writer)->AppendOperators(0, OperatorsOf(ranges)).ok();
     if (!ok) std::abort();
   }
   file.Reset(open(path.c_str(), O_RDWR | O_CLOEXEC));

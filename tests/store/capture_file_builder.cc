@@ -173,6 +173,34 @@ const std::vector<GpuRow>& GpuPattern::NextRows(size_t count) {
   return rows_;
 }
 
+std::vector<OperatorRow> OperatorsOf(std::span<const RangeRow> ranges) {
+  std::vector<OperatorRow> rows;
+  for (const RangeRow& range : ranges) {
+    const auto number = static_cast<uint32_t>(rows.size());
+    const bool backward = number % 4 == 3;
+    rows.push_back({.start_ns = range.start_ns,
+                    .depth = range.depth,
+                    .scope = static_cast<uint8_t>(backward ? 1 : 0),
+                    .sequence = number % 3 == 0 ? -1 : int64_t{number},
+                    .forward_thread = backward ? uint64_t{1} : 0,
+                    .torch_thread = 1,
+                    .inputs = range.name % (kPatternInputs + 1),
+                    .scalars = number % 2 == 0 ? 0 : 1 + range.name % kPatternInputs});
+  }
+  return rows;
+}
+
+absl::Status IntroduceInputs(CaptureSink& sink) {
+  for (uint32_t id = 1; id <= kPatternInputs; ++id) {
+    const OperatorInputs inputs = {.dims = StrCat("[[", id, ",64],[]]"),
+                                   .types = R"(["float","Scalar"])",
+                                   .strides = id % 2 == 0 ? "[[64,1],[]]" : ""};
+    RETURN_IF_ERROR(sink.AddInputs(id, inputs));
+    RETURN_IF_ERROR(sink.AddScalars(id, StrCat(R"(["",")", id, R"("])")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, CaptureSink& sink) {
   for (uint32_t id = 1; id < pattern.name_count(); ++id) {
     RETURN_IF_ERROR(sink.AddName(id, StrCat("aten::operator_", id)));
@@ -282,6 +310,35 @@ absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader) {
     for (size_t i = 0; i < batch.size; ++i) {
       all.cuda_events.push_back(
           {batch.correlation[i], batch.context[i], batch.stream[i], batch.event_id[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachOperator({}, [&](const OperatorBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      Of(all.operators, b.thread)
+          .push_back({b.start_ns[i], b.depth[i], b.scope[i], b.sequence[i], b.forward_thread[i],
+                      b.torch_thread[i], b.inputs[i], b.scalars[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachTensorUse({}, [&](const TensorUseBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      Of(all.tensor_uses, b.thread)
+          .push_back({b.time_ns[i], b.address[i], b.depth[i], b.scope[i], b.input[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachNote([&](const NoteBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      Of(all.notes, b.thread)
+          .push_back({b.time_ns[i], b.kind[i], b.subject[i], b.text[i], b.value[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachBlock([&](const BlockBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      all.blocks.push_back({b.address[i], b.bytes[i], b.name[i], b.category[i], b.device_type[i],
+                            b.device_index[i]});
     }
     return absl::OkStatus();
   }));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,6 +104,12 @@ class GpuPattern {
   std::vector<ApiRow> calls_;
 };
 
+// An operator for each of `ranges`, every fourth one backward, with inputs and scalars that recur
+// (`kPatternInputs` of each, from 1).
+inline constexpr uint32_t kPatternInputs = 12;
+std::vector<OperatorRow> OperatorsOf(std::span<const RangeRow> ranges);
+absl::Status IntroduceInputs(CaptureSink& sink);
+
 // Adds the names and `threads` threads of a StepPattern to a sink.
 absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, CaptureSink& sink);
 
@@ -118,6 +125,11 @@ struct ReadBack {
   std::vector<SyncRow> syncs;
   std::vector<OverheadRow> overheads;
   std::vector<CudaEventRow> cuda_events;
+  // Of frameworks; by thread but for blocks.
+  std::vector<std::vector<OperatorRow>> operators;
+  std::vector<std::vector<TensorUseRow>> tensor_uses;
+  std::vector<std::vector<NoteRow>> notes;
+  std::vector<BlockRow> blocks;
 };
 absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader);
 

@@ -68,6 +68,17 @@ absl::StatusOr<std::string> Describe(const std::filesystem::path& path) {
     StrAppend(&text, "|g", row.start_ns, ",", row.duration_ns, ",", row.name, ",", row.stream, ",",
               row.correlation, ",", row.grid[0], ",", row.registers_per_thread);
   }
+  for (const OperatorInputs& inputs : (*reader)->inputs()) {
+    StrAppend(&text, "|i", inputs.dims, inputs.types, inputs.strides);
+  }
+  for (const std::string& scalars : (*reader)->scalars()) StrAppend(&text, "|s", scalars);
+  for (size_t thread = 0; thread < all->operators.size(); ++thread) {
+    for (const OperatorRow& row : all->operators[thread]) {
+      StrAppend(&text, "|o", thread, ",", row.start_ns, ",", row.sequence, ",", row.inputs, ",",
+                row.scalars);
+    }
+  }
+  for (const BlockRow& row : all->blocks) StrAppend(&text, "|b", row.address, ",", row.name);
   return text;
 }
 
@@ -91,6 +102,10 @@ class CaptureFileHostileTest : public testing::Test {
     GpuPattern gpu(1, 20);
     ASSERT_THAT((*writer)->AppendGpu(gpu.NextRows(20)), IsOk());
     ASSERT_THAT((*writer)->AppendApiCalls(1, gpu.ApiCalls()), IsOk());
+    ASSERT_THAT(IntroduceInputs(**writer), IsOk());
+    ASSERT_THAT((*writer)->AppendOperators(1, OperatorsOf(ranges)), IsOk());
+    const BlockRow block = {0x1000, 4'096, 3, 1, 0, 0};
+    ASSERT_THAT((*writer)->AppendBlocks({&block, 1}), IsOk());
     record =
         FinishedRecord(record, {.start_ns = 0, .end_ns = 1'000, .first_step = 7, .end_step = 8});
     ASSERT_THAT((*writer)->Finish(record, 0), IsOk());
@@ -165,7 +180,7 @@ TEST_F(CaptureFileHostileTest, AnotherProgramsDatabaseIsAnInvalidArgument) {
 }
 
 TEST_F(CaptureFileHostileTest, ANewerFormatIsAFailedPrecondition) {
-  EXPECT_THAT(CaptureReader::Open(Changed("PRAGMA user_version = 2")),
+  EXPECT_THAT(CaptureReader::Open(Changed("PRAGMA user_version = 3")),
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("newer profd")));
 }
 
@@ -173,7 +188,8 @@ TEST_F(CaptureFileHostileTest, TablesThatAreNotOursAreDataLoss) {
   for (const char* sql :
        {"CREATE TABLE more(x)", "CREATE VIEW v AS SELECT * FROM meta",
         "CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM meta; END", "DROP TABLE drops",
-        "ALTER TABLE drops ADD COLUMN x", "DROP INDEX chunk_directory",
+        "ALTER TABLE drops ADD COLUMN x", "DROP INDEX chunk_directory", "DROP TABLE scalars",
+        "PRAGMA user_version = 1",
         "DROP TABLE threads; CREATE VIEW threads AS SELECT 0 AS id, 0 AS os_thread, '' AS name"}) {
     EXPECT_THAT(CaptureReader::Open(Changed(sql)), StatusIs(StatusCode::kDataLoss)) << sql;
   }
@@ -187,7 +203,9 @@ TEST_F(CaptureFileHostileTest, ContentsThatWereChangedAreDataLoss) {
         "UPDATE chunks SET rows = rows - 1 WHERE id = 1", "UPDATE chunks SET kind = 2 WHERE id = 1",
         "UPDATE meta SET value = value + 1 WHERE key = 'epoch_offset_ns'",
         "UPDATE meta SET value = replace(value, '4711', '4712') WHERE key = 'record'",
-        "DELETE FROM meta WHERE key = 'record'", "DELETE FROM meta WHERE key = 'contents_crc32'"}) {
+        "UPDATE inputs SET dims = '[[9,9]]' WHERE id = 2", "DELETE FROM scalars WHERE id = 12",
+        "INSERT INTO inputs VALUES(500, '', '', '')", "DELETE FROM meta WHERE key = 'record'",
+        "DELETE FROM meta WHERE key = 'contents_crc32'"}) {
     EXPECT_THAT(CaptureReader::Open(Changed(sql)), StatusIs(StatusCode::kDataLoss)) << sql;
   }
 }
@@ -200,15 +218,26 @@ TEST_F(CaptureFileHostileTest, AnUnfinishedFileSaysWhoFinishesIt) {
 // Whoever can compute our checksums can still not make us read outside of anything.
 TEST_F(CaptureFileHostileTest, LiesWithRightChecksumsAreFoundWhenTheyMatter) {
   for (const char* sql :
-       {"DELETE FROM strings WHERE id > 2", "DELETE FROM threads WHERE id = 1",
-        "INSERT INTO strings VALUES(2000000, 'x')", "INSERT INTO strings VALUES(-5, 'x')",
-        "INSERT INTO threads(id) VALUES(99999999)", "UPDATE steps SET duration_ns = -1",
+       {"DELETE FROM strings WHERE id > 2",
+        "DELETE FROM threads WHERE id = 1",
+        "INSERT INTO strings VALUES(2000000, 'x')",
+        "INSERT INTO strings VALUES(-5, 'x')",
+        "INSERT INTO threads(id) VALUES(99999999)",
+        "DELETE FROM inputs WHERE id > 2",
+        "DELETE FROM scalars",
+        "INSERT INTO inputs VALUES(2000000, '', '', '')",
+        "INSERT INTO scalars VALUES(-5, '')",
+        "UPDATE steps SET duration_ns = -1",
         "UPDATE steps SET start_ns = 9223372036854775807",
         "UPDATE meta SET value = 9223372036854775807 WHERE key = 'epoch_offset_ns'",
-        "UPDATE chunks SET rows = 65537 WHERE id = 1", "UPDATE chunks SET rows = 5 WHERE id = 1",
-        "UPDATE chunks SET begin_ns = end_ns + 1", "UPDATE chunks SET data = NULL",
-        "UPDATE chunks SET data = 7", "UPDATE chunks SET data = 'text'",
-        "UPDATE chunks SET data = x''", "UPDATE chunks SET data = zeroblob(1000000)",
+        "UPDATE chunks SET rows = 65537 WHERE id = 1",
+        "UPDATE chunks SET rows = 5 WHERE id = 1",
+        "UPDATE chunks SET begin_ns = end_ns + 1",
+        "UPDATE chunks SET data = NULL",
+        "UPDATE chunks SET data = 7",
+        "UPDATE chunks SET data = 'text'",
+        "UPDATE chunks SET data = x''",
+        "UPDATE chunks SET data = zeroblob(1000000)",
         "UPDATE chunks SET data = substr(data, 1, length(data) - 1)",
         "UPDATE chunks SET data = data || x'00'",
         "UPDATE chunks SET kind = 200 WHERE id = 1; UPDATE meta SET value = '[' WHERE key = "

@@ -38,6 +38,10 @@ CaptureRecord FullRecord() {
                     .max_records = 102,
                     .detach = true,
                     .latency = true},
+            .torch = {.operators = OperatorMode::kShapes,
+                      .strides = true,
+                      .memory = true,
+                      .step_source = StepSource::kOptimizer},
             .step_marker = "train_step",
             .display_name = "a \"name\"\n",
             .labels = {{"key", "value"}, {"k2", ""}}};
@@ -61,7 +65,9 @@ CaptureRecord FullRecord() {
               .current_step = 21,
               .steps_per_second = 0.1,
               .dropped_event_count = 22,
-              .foreign_step_mark_count = 23};
+              .foreign_step_mark_count = 23,
+              .step_source = StepSource::kDataLoader,
+              .batch_count = 136};
   r.node = "node";
   r.state = CaptureState::kPartial;
   r.ended_by = EndedBy::kStorage;
@@ -121,6 +127,20 @@ CaptureRecord FullRecord() {
       .orphan_count = 133,
       .straddling_count = 134,
       .unfinished_count = 135};
+  r.torch = {.outcome = TorchOutcome::kLimited,
+             .operators = OperatorMode::kNames,
+             .memory = true,
+             .version = "2.6.0",
+             .missing = {{.feature = "shapes", .reason = "reason"}},
+             .step_source = StepSource::kProfiler,
+             .operator_count = 137,
+             .tensor_use_count = 138,
+             .note_count = 139,
+             .block_count = 140,
+             .folded_count = 141,
+             .cut_input_count = 142,
+             .odd_tensor_count = 143,
+             .lost_note_count = 144};
   r.activity = "activity";
   r.step_before_ns = 66;
   r.step_during_ns = 67;
@@ -143,16 +163,21 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["spec"], empty["spec"]);
   expect_all_differ(full["target"], empty["target"]);
   expect_all_differ(full["spec"]["gpu"], empty["spec"]["gpu"]);
+  expect_all_differ(full["spec"]["torch"], empty["spec"]["torch"]);
   expect_all_differ(full["gpu"], empty["gpu"]);
-  EXPECT_THAT(full, SizeIs(36));
-  EXPECT_THAT(full["spec"], SizeIs(14));
+  expect_all_differ(full["torch"], empty["torch"]);
+  EXPECT_THAT(full, SizeIs(37));
+  EXPECT_THAT(full["spec"], SizeIs(15));
   EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
-  EXPECT_THAT(full["target"], SizeIs(20));
+  EXPECT_THAT(full["spec"]["torch"], SizeIs(4));
+  EXPECT_THAT(full["target"], SizeIs(22));
   EXPECT_THAT(full["windows"][0], SizeIs(4));
   EXPECT_THAT(full["gpu"], SizeIs(21));
   EXPECT_THAT(full["gpu"]["devices"][0], SizeIs(16));
   EXPECT_THAT(full["gpu"]["streams"][0], SizeIs(5));
   EXPECT_THAT(full["gpu"]["kind_failures"][0], SizeIs(2));
+  EXPECT_THAT(full["torch"], SizeIs(14));
+  EXPECT_THAT(full["torch"]["missing"][0], SizeIs(2));
 }
 
 TEST(RecordCodecTest, GivesBackEveryField) {
@@ -171,6 +196,9 @@ TEST(RecordCodecTest, GivesBackEveryField) {
   EXPECT_EQ(back->gpu.devices[0].shared_bytes_per_block_optin, 122);
   EXPECT_EQ(back->gpu.streams[0].device, 125);
   EXPECT_EQ(back->gpu.kind_failures[0].result, "result");
+  EXPECT_EQ(back->torch.outcome, TorchOutcome::kLimited);
+  EXPECT_EQ(back->torch.missing[0].reason, "reason");
+  EXPECT_EQ(back->target.step_source, StepSource::kDataLoader);
 }
 
 // As a profd without GPU captures wrote it.
@@ -180,6 +208,8 @@ TEST(RecordCodecTest, ARecordFromBeforeGpuCapturesHasNone) {
   ASSERT_THAT(back, IsOk());
   EXPECT_EQ(back->gpu.outcome, GpuOutcome::kOff);
   EXPECT_THAT(back->gpu.devices, SizeIs(0));
+  EXPECT_EQ(back->torch.outcome, TorchOutcome::kOff);
+  EXPECT_EQ(back->spec.torch, TorchSpec());
   EXPECT_EQ(back->drops[static_cast<size_t>(DropReason::kStuckWriter)], 10);
   EXPECT_EQ(back->drops[static_cast<size_t>(DropReason::kCuptiDropped)], 0);
   EXPECT_EQ(TotalDrops(back->drops), 55 - 4);
@@ -261,6 +291,14 @@ TEST(RecordCodecHostileTest, OtherTypesAndValuesAreDataLoss) {
                            R"({"gpu": {"streams": [{"context": "1"}]}})",
                            R"({"gpu": {"kind_failures": [{"kind": 1}]}})",
                            R"({"spec": {"gpu": {"mode": 9}}})",
+                           R"({"torch": []})",
+                           R"({"torch": {"outcome": 5}})",
+                           R"({"torch": {"operators": 4}})",
+                           R"({"torch": {"step_source": 5}})",
+                           R"({"torch": {"missing": ["shapes"]}})",
+                           R"({"target": {"step_source": -1}})",
+                           R"({"spec": {"torch": {"operators": 4}}})",
+                           R"({"spec": {"torch": {"memory": 1}}})",
                            R"({"activity": null})",
                            "{\"id\": \"\xff\"}"}) {
     EXPECT_THAT(DecodeRecord(text), StatusIs(StatusCode::kDataLoss)) << text;
