@@ -34,8 +34,8 @@ ARROWS = {
     EVENTS: [],
     PORTS: ["daemon/base", TYPES, EVENTS],
     "daemon/store": ["daemon/base", TYPES, EVENTS, PORTS],
-    "daemon/report": ["daemon/base", "daemon/store", TYPES, EVENTS],
     # Rows of events carry flags and categories with the numbers that targets wrote.
+    "daemon/report": ["daemon/base", "daemon/store", "proto/wire", TYPES, EVENTS],
     "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS],
     "daemon/capture": ["daemon/base", "daemon/report", TYPES, EVENTS, PORTS],
     "daemon/ingest": ["daemon/base", "proto/wire", TYPES, EVENTS, PORTS],

@@ -5,19 +5,13 @@
 #include <tuple>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/report/end_of.h"
 #include "daemon/report/step_lookup.h"
 
 namespace profd::report {
 namespace {
 
 using Call = GpuAttribution::Call;
-
-int64_t EndOf(int64_t start_ns, int64_t duration_ns) {
-  int64_t end_ns = 0;
-  return __builtin_add_overflow(start_ns, duration_ns, &end_ns)
-             ? std::numeric_limits<int64_t>::max()
-             : end_ns;
-}
 
 // Finds the paths of one thread's calls. Ranges come in order of their end, children before
 // their parents, so a path is known only when its outermost range has ended: until then a call
@@ -102,12 +96,12 @@ uint32_t RangePaths::Child(uint32_t parent, uint32_t name) {
   return at->second;
 }
 
-absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reader) {
+absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reader, OpKinds* kinds) {
   GpuAttribution attribution;
   RETURN_IF_ERROR(attribution.ReadCalls(reader));
   attribution.IndexCorrelations();
   attribution.FindSteps(reader);
-  RETURN_IF_ERROR(attribution.FindPaths(reader));
+  RETURN_IF_ERROR(attribution.FindPaths(reader, kinds));
   return attribution;
 }
 
@@ -195,7 +189,7 @@ std::span<const Call> GpuAttribution::CallsOf(uint32_t thread) const {
                                    thread_begin_[thread + 1] - thread_begin_[thread]);
 }
 
-absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader) {
+absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* kinds) {
   if (calls_.empty()) return absl::OkStatus();
   store::TimeFilter filter = {calls_.front().start_ns, calls_.front().start_ns};
   std::vector<std::optional<ThreadPaths>> threads(thread_begin_.size() - 1);
@@ -208,19 +202,21 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader) {
     filter.end_ns = std::max(filter.end_ns, calls.back().start_ns);
   }
   filter.end_ns = EndOf(filter.end_ns, 1);
-  RETURN_IF_ERROR(reader.ForEachRange(
-      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth, filter,
-      [&](const store::RangeBatch& batch) {
-        if (batch.thread >= threads.size() || !threads[batch.thread].has_value()) {
-          return absl::OkStatus();
-        }
-        ThreadPaths& thread = *threads[batch.thread];
-        for (size_t i = 0; i < batch.size; ++i) {
-          thread.EndRange(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]),
-                          batch.name[i], batch.depth[i] == 0, paths_);
-        }
-        return absl::OkStatus();
-      }));
+  uint32_t columns =
+      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth;
+  if (kinds != nullptr) columns |= kinds->columns();
+  RETURN_IF_ERROR(reader.ForEachRange(columns, filter, [&](const store::RangeBatch& batch) {
+    if (batch.thread >= threads.size() || !threads[batch.thread].has_value()) {
+      return absl::OkStatus();
+    }
+    ThreadPaths& thread = *threads[batch.thread];
+    const std::span<const uint32_t> names = kinds == nullptr ? batch.name : kinds->Of(batch);
+    for (size_t i = 0; i < batch.size; ++i) {
+      thread.EndRange(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]), names[i],
+                      batch.depth[i] == 0, paths_);
+    }
+    return absl::OkStatus();
+  }));
   for (std::optional<ThreadPaths>& thread : threads) {
     if (thread.has_value()) thread->Resolve(paths_);
   }

@@ -27,6 +27,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "daemon/report/op_kinds.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::report {
@@ -40,7 +41,7 @@ class RangePaths {
       128;  // Deeper ones, which only a damaged file has, end here.
 
   struct Node {
-    uint32_t name = 0;     // Index into names() of the reader.
+    uint32_t name = 0;     // Index into names() of the reader; with kinds, a kind.
     uint32_t parent = 0;   // kNone: it is an outermost range.
     uint32_t depth = 0;    // 1: outermost
     bool repeats = false;  // Its name is on the path above it, too.
@@ -73,7 +74,9 @@ class GpuAttribution {
     bool is_driver = false;
   };
 
-  static absl::StatusOr<GpuAttribution> Build(store::CaptureReader& reader);
+  // With `kinds`, paths are of those instead of names.
+  static absl::StatusOr<GpuAttribution> Build(store::CaptureReader& reader,
+                                              OpKinds* kinds = nullptr);
 
   // The call that launched work of this correlation; nullptr: it is not in the capture.
   // Valid while this lives.
@@ -102,7 +105,7 @@ class GpuAttribution {
   absl::Status ReadCalls(store::CaptureReader& reader);
   void IndexCorrelations();
   void FindSteps(store::CaptureReader& reader);
-  absl::Status FindPaths(store::CaptureReader& reader);
+  absl::Status FindPaths(store::CaptureReader& reader, OpKinds* kinds);
   const Call* FindSparse(uint32_t correlation) const;
 
   std::vector<Call> calls_;

@@ -65,12 +65,12 @@ void OpDevice::SumDevice(size_t device, std::vector<Work>& work) {
   }
 }
 
-size_t OpDevice::RowOf(uint32_t name, int32_t step) {
-  const uint32_t first = first_ids_[name];
+size_t OpDevice::RowOf(uint32_t kind, int32_t step) {
+  const uint32_t first = kinds_.FirstOf(kind);
   const auto [at, inserted] =
       row_of_.try_emplace(uint64_t{first} << 32 | static_cast<uint32_t>(step), rows_.size());
   if (inserted) {
-    rows_.push_back({.name = first, .step = step});
+    rows_.push_back({.kind = first, .step = step});
     covered_.emplace_back();
   }
   return at->second;

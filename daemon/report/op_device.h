@@ -2,7 +2,7 @@
 // table, to the definitions in reports.h.
 //
 // Threads: one.
-// Memory:  24 bytes per GPU row, and what its names (and steps) take.
+// Memory:  24 bytes per GPU row, and what its kinds (and steps) take.
 #ifndef PROFD_DAEMON_REPORT_OP_DEVICE_H_
 #define PROFD_DAEMON_REPORT_OP_DEVICE_H_
 
@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "daemon/report/gpu_attribution.h"
+#include "daemon/report/op_kinds.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::report {
@@ -26,7 +27,7 @@ class OpDevice {
     std::optional<int64_t> step;  // Only launches in the step of this number.
   };
   struct Row {
-    uint32_t name = 0;
+    uint32_t kind = 0;  // The first of its row.
     int32_t step = -1;  // With by_step: position in the attribution's steps(); -1: in none.
     // Unsigned so that no number in a stranger's file can overflow.
     uint64_t self_ns = 0;
@@ -34,14 +35,13 @@ class OpDevice {
     uint64_t busy_ns = 0;
   };
 
-  // Names are counted under their `first_ids`. Both must outlive this.
-  OpDevice(const GpuAttribution& attribution, std::span<const uint32_t> first_ids,
-           const Options& options)
-      : attribution_(attribution), first_ids_(first_ids), options_(options) {}
+  // `attribution` is of `kinds`. Both must outlive this.
+  OpDevice(const GpuAttribution& attribution, const OpKinds& kinds, const Options& options)
+      : attribution_(attribution), kinds_(kinds), options_(options) {}
 
   absl::Status Read(store::CaptureReader& reader);
 
-  // One per name (and step) that launched something or held what did.
+  // One per kind (and step) that launched something or held what did.
   std::span<const Row> rows() const { return rows_; }
   uint64_t total_ns() const { return total_ns_; }  // Also of no range.
   uint64_t unattributed_ns() const { return unattributed_ns_; }
@@ -60,13 +60,13 @@ class OpDevice {
 
   void AddBatch(const store::GpuBatch& batch);
   void SumDevice(size_t device, std::vector<Work>& work);
-  size_t RowOf(uint32_t name, int32_t step);
+  size_t RowOf(uint32_t kind, int32_t step);
 
   const GpuAttribution& attribution_;
-  const std::span<const uint32_t> first_ids_;
+  const OpKinds& kinds_;
   const Options options_;
   absl::flat_hash_map<uint16_t, std::vector<Work>> work_;  // By device.
-  absl::flat_hash_map<uint64_t, size_t> row_of_;           // (name, step) -> position in rows_
+  absl::flat_hash_map<uint64_t, size_t> row_of_;           // (kind, step) -> position in rows_
   std::vector<Row> rows_;
   std::vector<Covered> covered_;  // Of the same positions.
   uint64_t total_ns_ = 0;

@@ -9,9 +9,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/report/first_ids.h"
+#include "daemon/report/end_of.h"
 #include "daemon/report/gpu_attribution.h"
 #include "daemon/report/op_device.h"
+#include "daemon/report/op_kinds.h"
+#include "daemon/report/op_memory.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/step_lookup.h"
 
@@ -39,6 +41,8 @@ struct Totals {
   uint64_t total_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;
+  OpMemory::Bytes self_memory;
+  OpMemory::Bytes memory;
 
   void Add(int64_t duration_ns, uint64_t self) {
     min_ns = calls == 0 ? duration_ns : std::min(min_ns, duration_ns);
@@ -47,8 +51,18 @@ struct Totals {
     self_ns += self;
     total_ns += static_cast<uint64_t>(duration_ns);
   }
+  void Add(const OpMemory::Change& change) {
+    self_memory.Add(change.self);
+    memory.Add(change.total);
+  }
   void Add(const Totals& other) {
-    if (other.calls == 0) return;
+    if (other.calls > 0) AddTimes(other);
+    self_memory.Add(other.self_memory);
+    memory.Add(other.memory);
+  }
+
+ private:
+  void AddTimes(const Totals& other) {
     min_ns = calls == 0 ? other.min_ns : std::min(min_ns, other.min_ns);
     max_ns = std::max(max_ns, other.max_ns);
     calls += other.calls;
@@ -131,26 +145,33 @@ class SelfTimesByTime : public SelfTimes {
   std::vector<Range> unclaimed_;
 };
 
-// Totals by (step, name), where ranges of one step mostly come together: the step at hand
-// is kept by name, and goes into the map when another begins.
+// Totals by (step, kind), where ranges of one step mostly come together: the step at hand
+// is kept by kind, and goes into the map when another begins.
 class StepTotals {
  public:
   using Map = absl::flat_hash_map<std::pair<uint32_t, size_t>, Totals>;
 
-  // Names are counted under their `first_ids`, which must outlive this.
-  explicit StepTotals(std::span<const uint32_t> first_ids)
-      : first_ids_(first_ids), at_hand_(first_ids.size()) {}
+  // `kinds` must outlive this.
+  explicit StepTotals(const OpKinds& kinds) : kinds_(kinds) {}
 
-  void Add(size_t step, uint32_t name, int64_t duration_ns, uint64_t self) {
+  // There may be more kinds than at the last call. Before At(), once there are.
+  void Grow() {
+    at_hand_.resize(kinds_.size());
+    is_used_.resize(kinds_.size());
+  }
+  // Valid until the next call.
+  Totals& At(size_t step, uint32_t kind) {
     if (step != step_) {
       PutAway();
       step_ = step;
     }
-    Totals& totals = at_hand_[name];
-    if (totals.calls == 0) used_.push_back(name);
-    totals.Add(duration_ns, self);
+    if (!is_used_[kind]) {
+      is_used_[kind] = true;
+      used_.push_back(kind);
+    }
+    return at_hand_[kind];
   }
-  // By name and step.
+  // By the first kind of each row, and step.
   const Map& All() {
     PutAway();
     return totals_;
@@ -158,16 +179,18 @@ class StepTotals {
 
  private:
   void PutAway() {
-    for (const uint32_t name : used_) {
-      totals_[{first_ids_[name], step_}].Add(std::exchange(at_hand_[name], {}));
+    for (const uint32_t kind : used_) {
+      totals_[{kinds_.FirstOf(kind), step_}].Add(std::exchange(at_hand_[kind], {}));
+      is_used_[kind] = false;
     }
     used_.clear();
   }
 
-  const std::span<const uint32_t> first_ids_;
+  const OpKinds& kinds_;
   size_t step_ = StepLookup::kNone;
-  std::vector<Totals> at_hand_;  // By name.
-  std::vector<uint32_t> used_;   // The names that are not zero there.
+  std::vector<Totals> at_hand_;   // By kind.
+  std::vector<uint8_t> is_used_;  // Likewise.
+  std::vector<uint32_t> used_;    // The kinds that are.
   Map totals_;
 };
 
@@ -201,20 +224,24 @@ class ApiTimes {
 
 class OpSummary {
  public:
-  OpSummary(store::CaptureReader& reader, const OpOptions& options)
+  // `kinds` must outlive this.
+  OpSummary(store::CaptureReader& reader, const OpOptions& options, OpKinds& kinds)
       : reader_(reader),
         by_step_(options.by_step),
         exact_(TotalDrops(reader.record().drops) > 0),
         lookup_(reader.steps()),
-        first_id_(FirstIds(reader.names())),
-        by_name_(options.by_step ? 0 : reader.names().size()),
-        by_step_totals_(options.by_step ? std::span(first_id_) : std::span<const uint32_t>()) {}
+        kinds_(kinds),
+        by_step_totals_(kinds) {
+    Grow();
+  }
 
   absl::Status Read(const std::optional<StepRecord>& only) {
-    uint32_t columns = store::kRangeDuration | store::kRangeName | store::kRangeDepth;
+    uint32_t columns = store::kRangeDuration | store::kRangeDepth | kinds_.columns();
     store::TimeFilter filter;
     only_ = only;
     if (HasGpu()) RETURN_IF_ERROR(ReadGpu());
+    RETURN_IF_ERROR(memory_.Read(reader_));
+    if (!memory_.empty()) columns |= OpMemory::kColumns;
     if (only.has_value()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
@@ -225,22 +252,23 @@ class OpSummary {
     });
   }
 
-  // One row per name (and step).
+  // One row per name (and step, and inputs).
   std::vector<OpRow> TakeRows() {
     std::vector<OpRow> rows;
     std::vector<RowKey> keys;  // Of the same positions.
-    const auto add = [&](uint32_t name, int64_t step, const Totals& totals) {
-      rows.push_back(RowOf(name, step, totals));
-      if (device_.has_value()) keys.emplace_back(name, step);
+    const auto add = [&](uint32_t kind, int64_t step, const Totals& totals) {
+      rows.push_back(RowOf(kind, step, totals));
+      if (device_.has_value()) keys.emplace_back(kind, step);
     };
-    for (uint32_t name = 0; name < by_name_.size(); ++name) {
-      if (first_id_[name] != name) by_name_[first_id_[name]].Add(by_name_[name]);
+    for (uint32_t kind = 0; kind < by_kind_.size(); ++kind) {
+      const uint32_t first = kinds_.FirstOf(kind);
+      if (first != kind) by_kind_[first].Add(by_kind_[kind]);
     }
-    for (uint32_t name = 0; name < by_name_.size(); ++name) {
-      if (first_id_[name] == name && by_name_[name].calls > 0) add(name, -1, by_name_[name]);
+    for (uint32_t kind = 0; kind < by_kind_.size(); ++kind) {
+      if (kinds_.FirstOf(kind) == kind && by_kind_[kind].calls > 0) add(kind, -1, by_kind_[kind]);
     }
     for (const auto& [key, totals] : by_step_totals_.All()) {
-      add(static_cast<uint32_t>(key.first), IndexOfStep(key.second), totals);
+      add(key.first, IndexOfStep(key.second), totals);
     }
     if (device_.has_value()) AddDeviceTo(keys, rows);
     return rows;
@@ -248,9 +276,18 @@ class OpSummary {
 
   // nullptr: nothing of CUDA was recorded.
   const OpDevice* device() const { return device_.has_value() ? &*device_ : nullptr; }
+  bool has_memory() const { return !memory_.empty(); }
 
  private:
-  using RowKey = std::pair<uint32_t, int64_t>;  // Name and number of the step; -1: none.
+  using RowKey = std::pair<uint32_t, int64_t>;  // Kind and number of the step; -1: none.
+
+  void Grow() {
+    if (by_step_) {
+      by_step_totals_.Grow();
+    } else {
+      by_kind_.resize(kinds_.size());
+    }
+  }
 
   // From the step's start to the last end of a range that begins in it: all that these
   // ranges enclose lies there.
@@ -268,14 +305,23 @@ class OpSummary {
     return span;
   }
 
-  OpRow RowOf(uint32_t name, int64_t step, const Totals& totals) const {
-    return {.name = reader_.names()[name],
-            .step = step,
-            .calls = static_cast<int64_t>(totals.calls),
-            .self_cpu_ns = static_cast<int64_t>(totals.self_ns),
-            .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
-            .min_ns = totals.min_ns,
-            .max_ns = totals.max_ns};
+  OpRow RowOf(uint32_t kind, int64_t step, const Totals& totals) const {
+    OpRow row = {.name = reader_.names()[kinds_.NameOf(kind)],
+                 .step = step,
+                 .calls = static_cast<int64_t>(totals.calls),
+                 .self_cpu_ns = static_cast<int64_t>(totals.self_ns),
+                 .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
+                 .min_ns = totals.min_ns,
+                 .max_ns = totals.max_ns,
+                 .cpu_memory_bytes = totals.memory.cpu,
+                 .self_cpu_memory_bytes = totals.self_memory.cpu,
+                 .device_memory_bytes = totals.memory.device,
+                 .self_device_memory_bytes = totals.self_memory.device};
+    if (const uint32_t inputs = kinds_.InputsOf(kind); inputs != 0) {
+      row.dims = reader_.inputs()[inputs].dims;
+      row.types = reader_.inputs()[inputs].types;
+    }
+    return row;
   }
 
   // Also without any GPU row: a program may only call the API.
@@ -287,21 +333,18 @@ class OpSummary {
 
   // Calls of the API are rows, too; what the GPU did is summed by the ranges around them.
   absl::Status ReadGpu() {
-    ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_));
+    ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_, &kinds_));
     for (const GpuAttribution::Call& call : gpu_->calls()) {
       if (only_.has_value() && !BeginsInOnly(call.start_ns)) continue;
       const int64_t duration_ns = ApiTimes::DurationOf(call);
       const auto self_ns = static_cast<uint64_t>(duration_ns);
-      if (by_step_) {
-        by_step_totals_.Add(call.step < 0 ? StepLookup::kNone : static_cast<size_t>(call.step),
-                            call.name, duration_ns, self_ns);
-      } else {
-        by_name_[call.name].Add(duration_ns, self_ns);
-      }
+      const size_t step = call.step < 0 ? StepLookup::kNone : static_cast<size_t>(call.step);
+      Totals& totals = by_step_ ? by_step_totals_.At(step, call.name) : by_kind_[call.name];
+      totals.Add(duration_ns, self_ns);
     }
     OpDevice::Options options = {.by_step = by_step_};
     if (only_.has_value()) options.step = only_->index;
-    device_.emplace(*gpu_, first_id_, options);
+    device_.emplace(*gpu_, kinds_, options);
     return device_->Read(reader_);
   }
 
@@ -312,8 +355,8 @@ class OpSummary {
     for (const OpDevice::Row& device : device_->rows()) {
       const int64_t step =
           IndexOfStep(device.step < 0 ? StepLookup::kNone : static_cast<size_t>(device.step));
-      const auto [at, inserted] = row_of.try_emplace({device.name, step}, rows.size());
-      if (inserted) rows.push_back(RowOf(device.name, step, {}));
+      const auto [at, inserted] = row_of.try_emplace({device.kind, step}, rows.size());
+      if (inserted) rows.push_back(RowOf(device.kind, step, {}));
       OpRow& row = rows[at->second];
       row.self_device_ns = static_cast<int64_t>(device.self_ns);
       row.device_total_ns = static_cast<int64_t>(device.total_ns);
@@ -325,41 +368,35 @@ class OpSummary {
     return position == StepLookup::kNone ? -1 : lookup_.steps()[position].index;
   }
 
-  static int64_t EndOf(int64_t start_ns, int64_t duration_ns) {
-    int64_t end_ns = 0;
-    return __builtin_add_overflow(start_ns, duration_ns, &end_ns) ? store::TimeFilter().end_ns
-                                                                  : end_ns;
-  }
-
   void AddBatch(const RangeBatch& batch) {
     if (self_.size() < batch.size) self_.resize(batch.size);
     const auto self = std::span(self_).first(batch.size);
     SelfTimesOf(batch.thread).Compute(batch, self);
     if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
-    if (by_step_) {
-      AddByStep(batch);
-    } else if (only_.has_value()) {
-      AddOnlyStep(batch);
+    const std::span<const uint32_t> kinds = kinds_.Of(batch);
+    Grow();
+    if (!by_step_ && !only_.has_value()) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        by_kind_[kinds[i]].Add(batch.duration_ns[i], self_[i]);
+      }
     } else {
       for (size_t i = 0; i < batch.size; ++i) {
-        by_name_[batch.name[i]].Add(batch.duration_ns[i], self_[i]);
+        if (Totals* totals = TotalsOf(batch, i, kinds[i])) {
+          totals->Add(batch.duration_ns[i], self_[i]);
+        }
       }
     }
-  }
-
-  void AddByStep(const RangeBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      if (only_.has_value() && !BeginsInOnly(batch.start_ns[i])) continue;
-      by_step_totals_.Add(lookup_.PositionAt(batch.start_ns[i]), batch.name[i],
-                          batch.duration_ns[i], self_[i]);
+    if (memory_.empty()) return;
+    for (const OpMemory::Change& change : memory_.Of(batch)) {
+      if (Totals* totals = TotalsOf(batch, change.row, kinds[change.row])) totals->Add(change);
     }
   }
 
-  void AddOnlyStep(const RangeBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      if (!BeginsInOnly(batch.start_ns[i])) continue;
-      by_name_[batch.name[i]].Add(batch.duration_ns[i], self_[i]);
-    }
+  // Where the batch's range `i` counts; nullptr: nowhere.
+  Totals* TotalsOf(const RangeBatch& batch, size_t i, uint32_t kind) {
+    if (only_.has_value() && !BeginsInOnly(batch.start_ns[i])) return nullptr;
+    if (!by_step_) return &by_kind_[kind];
+    return &by_step_totals_.At(lookup_.PositionAt(batch.start_ns[i]), kind);
   }
 
   bool BeginsInOnly(int64_t time_ns) const {
@@ -395,13 +432,14 @@ class OpSummary {
   StepLookup lookup_;
   std::vector<std::unique_ptr<SelfTimes>> threads_;
   std::vector<uint64_t> self_;
-  const std::vector<uint32_t> first_id_;
-  std::vector<Totals> by_name_;
+  OpKinds& kinds_;
+  std::vector<Totals> by_kind_;
   StepTotals by_step_totals_;
   // Of captures that recorded CUDA.
   std::optional<GpuAttribution> gpu_;
   std::optional<OpDevice> device_;
   std::vector<std::optional<ApiTimes>> api_times_;  // By thread.
+  OpMemory memory_;
 };
 
 double AverageOf(const OpRow& row) {
@@ -438,7 +476,7 @@ void SortRows(OpSort sort, std::vector<OpRow>& rows) {
   std::sort(rows.begin(), rows.end(), [sort](const OpRow& a, const OpRow& b) {
     if (ComesBefore(sort, a, b)) return true;
     if (ComesBefore(sort, b, a)) return false;
-    return std::tie(a.name, a.step) < std::tie(b.name, b.step);
+    return std::tie(a.name, a.step, a.dims, a.types) < std::tie(b.name, b.step, b.dims, b.types);
   });
 }
 
@@ -464,12 +502,14 @@ absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptio
   if (options.step.has_value()) {
     ASSIGN_OR_RETURN(only, StepLookup(reader.steps()).WithIndex(*options.step));
   }
-  OpSummary summary(reader, options);
+  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.by_inputs));
+  OpSummary summary(reader, options, kinds);
   RETURN_IF_ERROR(summary.Read(only));
 
   OpTable table;
   table.rows = summary.TakeRows();
   table.row_count = static_cast<int64_t>(table.rows.size());
+  table.has_memory = summary.has_memory();
   uint64_t self_total = 0;
   for (const OpRow& row : table.rows) self_total += static_cast<uint64_t>(row.self_cpu_ns);
   table.self_cpu_total_ns = static_cast<int64_t>(self_total);

@@ -2,8 +2,9 @@
 // daemon and a command on a fetched file.
 //
 // Threads: any, one reader each. Memory: bounded by names, steps and, for memory, live
-// blocks; never by events on the CPU. What tells of the GPU keeps 64 bytes per API call and 48
-// per GPU row, or twice that, as vectors grow.
+// blocks; never by ranges. What tells of the GPU keeps 64 bytes per API call and 48 per GPU row,
+// the operator table 24 per event of an allocator and, by inputs, 16 per operator; or twice that,
+// as vectors grow.
 // Errors: those of the reader; INVALID_ARGUMENT for options out of range.
 //
 // How do I add a report?  A struct and a function here, a .cc beside it, a message and an

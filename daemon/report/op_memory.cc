@@ -1,0 +1,89 @@
+#include "daemon/report/op_memory.h"
+
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/report/end_of.h"
+#include "daemon/report/memory_order.h"
+#include "proto/wire/event.h"
+
+namespace profd::report {
+namespace {
+
+// CUDA's own allocations are what a framework's allocator lives on: not counted again.
+bool IsCounted(uint8_t device_type) {
+  return device_type != static_cast<uint8_t>(wire::DeviceType::kCudaDriver) &&
+         device_type != static_cast<uint8_t>(wire::DeviceType::kCudaPool);
+}
+
+int64_t Negative(int64_t bytes) { return static_cast<int64_t>(0 - static_cast<uint64_t>(bytes)); }
+
+}  // namespace
+
+absl::Status OpMemory::Read(store::CaptureReader& reader) {
+  threads_.resize(reader.threads().size());
+  // What blocks took, for frees that do not say.
+  absl::flat_hash_map<std::tuple<uint8_t, int16_t, uint64_t>, int64_t> live;
+  return ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
+    empty_ = false;
+    if (!IsCounted(event.device_type)) return absl::OkStatus();
+    const auto block = std::tuple(event.device_type, event.device_index, event.address);
+    int64_t bytes = event.bytes;
+    if (!event.is_free) {
+      live[block] = bytes;
+    } else if (const auto found = live.find(block); found != live.end()) {
+      if (bytes == 0) bytes = found->second;
+      live.erase(found);
+    }
+    if (event.thread >= threads_.size()) threads_.resize(event.thread + size_t{1});
+    threads_[event.thread].events.push_back(
+        {.time_ns = event.time_ns,
+         .bytes = event.is_free ? Negative(bytes) : bytes,
+         .is_device = event.device_type != static_cast<uint8_t>(wire::DeviceType::kCpu),
+         .is_range = false});
+    return absl::OkStatus();
+  });
+}
+
+std::span<const OpMemory::Change> OpMemory::Of(const store::RangeBatch& batch) {
+  changes_.clear();
+  if (batch.thread >= threads_.size()) return {};
+  OfThread& thread = threads_[batch.thread];
+  if (thread.events.empty()) return {};
+  for (size_t i = 0; i < batch.size; ++i) {
+    EndRange(thread, batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]), i);
+    // Nothing later can hold what still waits.
+    if (batch.depth[i] == 0) thread.waiting.clear();
+  }
+  return changes_;
+}
+
+void OpMemory::EndRange(OfThread& thread, int64_t start_ns, int64_t end_ns, size_t row) {
+  while (thread.next < thread.events.size() && thread.events[thread.next].time_ns <= end_ns) {
+    thread.waiting.push_back(thread.events[thread.next++]);
+  }
+  if (thread.waiting.empty() || thread.waiting.back().time_ns < start_ns) return;
+  Change change = {.row = row};
+  while (!thread.waiting.empty() && thread.waiting.back().time_ns >= start_ns) {
+    const Piece& piece = thread.waiting.back();
+    const Bytes bytes = {.cpu = piece.is_device ? 0 : piece.bytes,
+                         .device = piece.is_device ? piece.bytes : 0};
+    if (!piece.is_range) change.self.Add(bytes);
+    change.total.Add(bytes);
+    thread.waiting.pop_back();
+  }
+  Wait(thread, start_ns, change.total);
+  changes_.push_back(change);
+}
+
+// For the range around it, which has what this one has.
+void OpMemory::Wait(OfThread& thread, int64_t start_ns, const Bytes& total) {
+  for (const auto& [bytes, is_device] :
+       {std::pair(total.cpu, false), std::pair(total.device, true)}) {
+    if (bytes == 0) continue;
+    thread.waiting.push_back(
+        {.time_ns = start_ns, .bytes = bytes, .is_device = is_device, .is_range = true});
+  }
+}
+
+}  // namespace profd::report
