@@ -1,5 +1,6 @@
-// profctl run: starts a program with the client library as its injection, so that it becomes
-// a target without a line of its own. Then profctl is that program: nothing stays behind.
+// profctl run: starts a program with the client library as its injection, and Python's hook for
+// torch, so that it becomes a target without a line of its own. Then profctl is that program:
+// nothing stays behind.
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLibraryName[] = "libprofd_client.so";
+// The folder that makes a Python watch for torch, in the package's own, and the file it takes.
+constexpr char kPythonHook[] = "profd/_inject";
+constexpr char kPythonHookFile[] = "sitecustomize.py";
 // As shells have them.
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;
@@ -34,20 +38,40 @@ std::string Variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+// What bin/profctl and the rest were installed, or built, below; empty: not known.
+fs::path OwnPrefix() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : self.parent_path().parent_path();
+}
+
 // Where the library may be, the likeliest first.
 std::vector<fs::path> LibraryPlaces() {
   if (const std::string chosen = Variable("PROFD_CLIENT_LIB"); !chosen.empty()) return {chosen};
   std::vector<fs::path> places;
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path prefix = self.parent_path().parent_path();
+  if (const fs::path prefix = OwnPrefix(); !prefix.empty()) {
     for (const char* folder : {"lib", PROFD_INSTALL_LIBDIR, "lib64"}) {
       places.push_back(prefix / folder / kLibraryName);
     }
   }
   places.push_back(fs::path(PROFD_INSTALL_FULL_LIBDIR) / kLibraryName);
   return places;
+}
+
+// The folder that makes a Python watch for torch; empty: the Python package is not installed.
+std::string FindPythonHook(const fs::path& library) {
+  // In a wheel the library lies inside the package.
+  std::vector<fs::path> packages = {library.parent_path().parent_path()};
+  if (const fs::path prefix = OwnPrefix(); !prefix.empty()) {
+    packages.push_back(prefix / PROFD_INSTALL_PYTHONDIR);
+  }
+  packages.push_back(fs::path(PROFD_INSTALL_FULL_PYTHONDIR));
+  for (const fs::path& package : packages) {
+    std::error_code error;
+    const fs::path folder = fs::canonical(package / kPythonHook, error);
+    if (!error && access((folder / kPythonHookFile).c_str(), R_OK) == 0) return folder.string();
+  }
+  return "";
 }
 
 // Its path as children in other folders need it.
@@ -85,6 +109,20 @@ absl::Status SetSocketFolder(const std::string& folder) {
   return absl::OkStatus();
 }
 
+// Python takes the first sitecustomize that it finds; ours then imports the one behind it.
+void HookPython(Invocation& invocation, const std::string& library) {
+  const std::string hook = FindPythonHook(library);
+  if (hook.empty()) {
+    invocation.Note(
+        "profctl: the Python package is not installed; PyTorch is recorded only of programs that "
+        "import it\n");
+    return;
+  }
+  const std::string before = Variable("PYTHONPATH");
+  if (before == hook || before.starts_with(hook + ":")) return;
+  setenv("PYTHONPATH", before.empty() ? hook.c_str() : StrCat(hook, ":", before).c_str(), 1);
+}
+
 void Preload(const std::string& library) {
   const std::string before = Variable("LD_PRELOAD");
   setenv("LD_PRELOAD", before.empty() ? library.c_str() : StrCat(library, ":", before).c_str(), 1);
@@ -112,6 +150,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   Offer(invocation, "CUDA_INJECTION64_PATH", library,
         "CUDA alone does not make a process a target");
   Offer(invocation, "NVTX_INJECTION64_PATH", library, "NVTX ranges are not recorded");
+  HookPython(invocation, library);
   if (invocation.flags().Has("preload")) Preload(library);
   return Become(invocation, invocation.arguments());
 }
@@ -125,11 +164,12 @@ Command RunCommand() {
       .arguments = "[--] CMD [ARG...]",
       .description =
           "Becomes CMD, with CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and PROFD_CLIENT_LIB set "
-          "to the client library: every process below it that uses CUDA, NVTX or the Python "
-          "package "
-          "is a target from its first such call on. Exit code, signals and standard streams are "
-          "CMD's own. A variable that is set already stays, and stderr says what is missing for "
-          "that.\n\n"
+          "to the client library, and a folder put before PYTHONPATH: every process below it that "
+          "uses CUDA, NVTX or the Python package, or imports torch, is a target from then on. Exit "
+          "code, signals and standard streams are CMD's own. A variable that is set already stays, "
+          "and stderr says what is missing for that.\n\n"
+          "A Python that is told to look at no variables (python -I, -E or -S) does not learn of "
+          "it; there the installed package does, or `import profd` and profd.init().\n\n"
           "The library is the one that PROFD_CLIENT_LIB names, else the one installed with "
           "profctl.\n\n"
           "Exit codes of its own: 127, there is no CMD; 126, it cannot be executed; 1, there is no "

@@ -109,6 +109,31 @@ TEST(RunTest, WhatIsSetAlreadyStaysAndIsSaid) {
   EXPECT_EQ(again.err, "");
 }
 
+std::string PythonHook() {
+  return std::filesystem::canonical(BuildFolder() / "lib/python3/dist-packages/profd/_inject");
+}
+
+TEST(RunTest, PythonLooksIntoTheHooksFolderFirst) {
+  const std::string script = "echo $PYTHONPATH";
+  const RunResult unset = RunScript(script, {{"PYTHONPATH", ""}});
+  EXPECT_EQ(unset.out, PythonHook() + "\n");
+  EXPECT_EQ(unset.err, "");
+  EXPECT_EQ(RunScript(script, {{"PYTHONPATH", "/a:/b"}}).out, PythonHook() + ":/a:/b\n");
+  // Below another profctl run.
+  EXPECT_EQ(RunScript(script, {{"PYTHONPATH", PythonHook() + ":/a"}}).out, PythonHook() + ":/a\n");
+}
+
+TEST(RunTest, ThePythonPackageAroundTheLibraryComesBeforeTheInstalledOne) {
+  store::TemporaryFolder folder;
+  const auto package = std::filesystem::canonical(folder.path()) / "profd";
+  std::filesystem::create_directories(package / "_inject");
+  std::ofstream(package / "_inject/sitecustomize.py") << "";
+  std::ofstream(package / "copy.so") << "not looked into";
+  const RunResult result =
+      RunScript("echo $PYTHONPATH", {{"PROFD_CLIENT_LIB", package / "copy.so"}});
+  EXPECT_EQ(result.out, (package / "_inject").string() + "\n");
+}
+
 TEST(RunTest, ALibraryThatIsNotThereIsAnErrorThatSaysWhereItLooked) {
   const RunResult result = RunScript("echo ran", {{"PROFD_CLIENT_LIB", "/no/such/lib.so"}});
   EXPECT_EQ(result.exit_code, 1);

@@ -6,9 +6,11 @@ library `flag` is (0,) for good, so nothing that asks it first reaches `lib`.
 """
 
 import ctypes
+import importlib.util
 import operator
 import os
 import re
+import sys
 import threading
 import warnings
 from typing import NamedTuple, Optional, Sequence, Union
@@ -75,7 +77,7 @@ _PROTOTYPES = {
 }
 
 
-def _log(level: str, text: str) -> None:
+def log(level: str, text: str) -> None:
     wanted = _LOG_LEVELS.get(os.environ.get("PROFD_LOG", "").lower(), 0)
     if _LOG_LEVELS[level] <= wanted:
         warnings.warn("profd: " + text, RuntimeWarning, stacklevel=2)
@@ -107,7 +109,7 @@ def _load() -> Optional[ctypes.PyDLL]:
             return library
         except (OSError, AttributeError) as error:
             problems.append(str(error))
-    _log("warning", "nothing will be recorded: %s could not be loaded (%s); "
+    log("warning", "nothing will be recorded: %s could not be loaded (%s); "
          "set PROFD_CLIENT_LIB to its path" % (_LIBRARY_NAME, "; ".join(problems)))
     return None
 
@@ -180,9 +182,37 @@ def init() -> bool:
 
     Returns at once: False if the library is missing or disabled, else True, also when
     no daemon runs (the library then keeps trying). A process that never calls it is not
-    a target, unless it calls step(), which implies it.
+    a target, unless it calls step(), which implies it. PyTorch, imported before or after,
+    is recorded from then on, as it is below `profctl run`.
     """
-    return lib is not None and lib.profd_init() == _OK
+    if lib is None or lib.profd_init() != _OK:
+        return False
+    _watch_for_torch()
+    return True
+
+
+def _watch_for_torch() -> None:
+    """What a process that was started without the hook in _inject/ has missed of it."""
+    try:
+        torch = sys.modules.get("torch")
+        if torch is None:
+            _install_torch_hook()
+        elif not getattr(torch.__spec__, "_initializing", False):
+            from profd import _torch
+            _torch.attach(torch)
+    except Exception as error:
+        log("warning", "PyTorch is not recorded: %r" % error)
+
+
+def _install_torch_hook() -> None:
+    name = "_profd_hook"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            name, os.path.join(_PACKAGE_DIR, "_inject", name + ".py"))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    sys.modules[name].install()
 
 
 def step() -> None:

@@ -1,0 +1,289 @@
+"""Attaches the library to torch, and answers what only Python knows of a job.
+
+attach() runs once, when `import torch` is done (see _inject/_profd_hook.py). The library then finds
+torch's symbols and proves what its objects look like; we give it tensors to look at. What it
+records from then on needs no Python: it asks for three things only, and a thread of ours, which
+sleeps without the GIL, answers: who owns which memory (_torch_blocks), what torch.compile did
+(_torch_compile), and what frameworks on top call the step (_torch_labels).
+
+Threads: attach() on the thread that imports torch. The answers are given on our own thread, which
+    is no threading.Thread: the program's thread counts and its shutdown know nothing of it.
+Errors:  none leaves this module; PROFD_LOG=warning tells of them.
+Fork:    a child gets a thread of its own, but for workers of a DataLoader.
+"""
+
+import ctypes
+import os
+import sys
+import time
+from _thread import start_new_thread
+from typing import Any, Callable, Optional
+
+from profd import _library
+
+# wire::TorchFeature in proto/wire/event.h.
+FEATURE_BLOCKS = 1 << 16
+FEATURE_COMPILE = 1 << 17
+
+# torch_api.h.
+_QUIT, _ARMED, _COLLECT, _IDLE = 0, 1, 2, 3
+_NOTE_MISSING = 6
+_NOTE_STEP_LABEL = 5
+
+# Programs that import torch and only start others: what they start are the targets.
+_LAUNCHERS = {
+    "torchrun", "torch.distributed.run", "torch.distributed.launch",
+    "accelerate", "accelerate.commands.launch", "accelerate.commands.accelerate_cli",
+    "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
+}
+# How long a child of multiprocessing has to become a worker of a DataLoader, which is no target.
+_WORKER_WAIT_S = 1.0
+
+
+class _Probe(ctypes.Structure):
+    """profd_torch_probe."""
+
+    _fields_ = [
+        ("size_bytes", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("float_tensor", ctypes.c_void_p),
+        ("long_tensor", ctypes.c_void_p),
+        ("deep_tensor", ctypes.c_void_p),
+        ("float_data", ctypes.c_void_p),
+        ("long_data", ctypes.c_void_p),
+        ("deep_data", ctypes.c_void_p),
+    ]
+
+
+_PROTOTYPES = {
+    "profd_torch_attach": (ctypes.c_uint32, [ctypes.c_char_p]),
+    "profd_torch_probe_begin": (ctypes.c_int, [ctypes.POINTER(_Probe)]),
+    "profd_torch_probe_end": (ctypes.c_uint32, []),
+    "profd_torch_features": (ctypes.c_uint32, []),
+    "profd_torch_block": (None, [
+        ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint16, ctypes.c_int16, ctypes.c_uint16,
+        ctypes.c_char_p]),
+    "profd_torch_note": (None, [
+        ctypes.c_uint16, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64]),
+    "profd_torch_done": (None, []),
+}
+
+# The library with the functions above, and the one of them that gives up the GIL.
+_lib: Any = None
+_wait: Optional[Callable] = None
+
+
+def attach(torch: Any) -> int:
+    """Attaches to `torch`, which was imported just now. Idempotent.
+
+    Returns the wire::TorchFeature that work; 0: none, and PROFD_LOG=warning says why.
+    """
+    global _lib, _wait
+    if _lib is not None:
+        return _lib.profd_torch_features()
+    problem = _reason_against(torch)
+    if problem is None:
+        problem = _bind()
+    if problem is None and _lib.profd_torch_attach(str(torch.__version__).encode()) == 0:
+        problem = "the library does not know this torch"
+    if problem is not None:
+        _library.log("warning", "PyTorch is not recorded: " + problem)
+        return 0
+    features = _probe(torch)
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+    # A child of multiprocessing may be a worker of a DataLoader; its thread finds out.
+    is_child = _is_child_of_multiprocessing()
+    if not is_child and not _is_launcher():
+        _lib.profd_init()
+    start_new_thread(_serve, (is_child,))
+    return features
+
+
+def _reason_against(torch: Any) -> Optional[str]:
+    if not hasattr(torch, "_C") or not hasattr(torch, "__version__"):
+        return "what was imported as torch has no torch._C"
+    if _library.lib is None:
+        return "libprofd_client.so is off or was not found"
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "this Python runs without its global lock, which has not been tested"
+    api = ctypes.pythonapi
+    api.PyInterpreterState_Get.restype = api.PyInterpreterState_Main.restype = ctypes.c_void_p
+    if api.PyInterpreterState_Get() != api.PyInterpreterState_Main():
+        return "it was imported in a sub-interpreter, which has not been tested"
+    return None
+
+
+def _bind() -> Optional[str]:
+    """Sets _lib and _wait; what is wrong otherwise."""
+    global _lib, _wait
+    library = _library.lib
+    try:
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+        # CDLL drops the GIL for the time of a call. It is the same library: the loader's handle.
+        wait = ctypes.CDLL(library._name, handle=library._handle).profd_torch_wait
+        wait.restype = ctypes.c_int
+        wait.argtypes = [ctypes.POINTER(ctypes.c_uint32)]
+    except AttributeError as error:
+        return "the library is too old for this package (%s)" % error
+    _lib, _wait = library, wait
+    return None
+
+
+def _probe(torch: Any) -> int:
+    """Shows the library tensors it can tell by their sizes. Returns the features that work."""
+    def make(*sizes, dtype):
+        return torch.empty(sizes, dtype=dtype, device="cpu")
+
+    floats = make(1237, 3, 5, dtype=torch.float32)
+    longs = make(1237, 3, 5, dtype=torch.int64)
+    deep = make(3, 5, 1237, 1, 2, 1, 1, dtype=torch.float32)
+    probe = _Probe(
+        size_bytes=ctypes.sizeof(_Probe),
+        float_tensor=floats._cdata, long_tensor=longs._cdata, deep_tensor=deep._cdata,
+        float_data=floats.data_ptr(), long_data=longs.data_ptr(), deep_data=deep.data_ptr())
+    _lib.profd_torch_probe_begin(ctypes.byref(probe))
+    try:
+        torch.cat([floats, longs], 1)
+        torch.clamp(floats, 0.25, 7)
+    finally:
+        features = _lib.profd_torch_probe_end()
+    return features
+
+
+def _command() -> list:
+    """The words of this process's command line; sys.argv is not set yet below `python -m`."""
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            return file.read().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return sys.argv
+
+
+def _is_launcher() -> bool:
+    words = _command()[1:]
+    while words:
+        word = words.pop(0)
+        if word == "-m" or not word.startswith("-"):
+            program = words[0] if word == "-m" and words else os.path.basename(word)
+            return program in _LAUNCHERS
+        if word == "-c":
+            return False
+        if word in ("-W", "-X"):
+            words = words[1:]
+    return False
+
+
+def _is_child_of_multiprocessing() -> bool:
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+def _is_dataloader_worker() -> bool:
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return worker is not None and worker.get_worker_info() is not None
+
+
+def _becomes_dataloader_worker() -> bool:
+    """Whether this child, forked just now, was forked to be one: says the stack that forked."""
+    frame = sys._getframe()
+    while frame is not None:
+        process = frame.f_locals.get("process_obj") if frame.f_code.co_name == "_launch" else None
+        if process is not None:
+            module = getattr(getattr(process, "_target", None), "__module__", None)
+            return isinstance(module, str) and module.startswith("torch.utils.data.")
+        frame = frame.f_back
+    return False
+
+
+def _after_fork_in_child() -> None:
+    try:
+        if not _becomes_dataloader_worker():
+            start_new_thread(_serve, (False,))
+    except Exception:  # The child has no use for it.
+        pass
+
+
+def _serve(may_be_worker: bool) -> None:
+    """The thread: answers the library until it is disabled, or the interpreter ends."""
+    try:
+        if may_be_worker:
+            time.sleep(_WORKER_WAIT_S)
+            if not _is_dataloader_worker():
+                _lib.profd_init()
+        answers = _Answers(sys.modules["torch"])
+        wanted = ctypes.c_uint32()
+        while True:
+            asked = _wait(ctypes.byref(wanted))
+            if asked == _QUIT:
+                return
+            answers.give(asked, wanted.value)
+    except Exception as error:
+        _library.log("warning", "the thread that looks into torch ended: %r" % error)
+
+
+class _Answers:
+    """What the thread does for each thing it is asked."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._listener = None
+
+    def give(self, asked: int, wanted: int) -> None:
+        if asked == _ARMED:
+            self._unlisten()
+            if wanted & FEATURE_COMPILE:
+                self._try("compile", self._listen)
+        elif asked == _COLLECT:
+            try:
+                self._collect(wanted)
+            finally:
+                _lib.profd_torch_done()
+        elif asked == _IDLE:
+            self._unlisten()
+
+    def _listen(self) -> None:
+        from profd import _torch_compile
+        self._listener = _torch_compile.Listener(note)
+        self._listener.start()
+
+    def _unlisten(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
+
+    def _collect(self, wanted: int) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+        if wanted & FEATURE_COMPILE:
+            self._try("compile", self._tell_regions)
+        if wanted & FEATURE_BLOCKS:
+            self._try("blocks", self._tell_blocks)
+
+    def _tell_regions(self) -> None:
+        from profd import _torch_compile
+        _torch_compile.tell_regions(note)
+
+    def _tell_blocks(self) -> None:
+        from profd import _torch_blocks
+        owners = _torch_blocks.Owners(self._torch)
+        for block in owners.blocks():
+            _lib.profd_torch_block(block.address, block.bytes, block.device_type,
+                                   block.device_index, block.category,
+                                   block.name.encode("utf-8", "replace"))
+
+    def _try(self, feature: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # The capture says what it lacks.
+            note(_NOTE_MISSING, feature, "looking for it failed: %r" % error)
+
+
+def note(kind: int, subject: Optional[str], text: Optional[str] = None, value: int = 0) -> None:
+    """A wire::NoteEvent. Any thread."""
+    def encode(words):
+        return None if words is None else words.replace("\0", " ").encode("utf-8", "replace")
+
+    _lib.profd_torch_note(kind, encode(subject), encode(text), value)
