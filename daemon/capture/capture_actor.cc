@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "daemon/base/log.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kPerturbationSteps = 8;
 // How often to look whether the steps after a window have come.
 constexpr absl::Duration kAfterInterval = absl::Milliseconds(500);
+constexpr absl::Duration kSaveInterval = absl::Seconds(1);
 // For the end of everything at shutdown; storing a large capture to a slow disk takes long.
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(60);
 
@@ -251,8 +253,10 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
   CaptureRecord& record = it->second->record;
   if (record.end_time == absl::InfiniteFuture()) record.end_time = clock_.Now();
   record.activity.clear();
-  if (absl::Status status = store_.UpdateCapture(record); !status.ok()) {
-    LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message())));
+  UnsavedCapture unsaved{.record = record};
+  if (absl::Status status = Save(unsaved); !status.ok()) {
+    LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message()), "; trying again"));
+    unsaved_.insert_or_assign(id, std::move(unsaved));
   }
   LogInfo(StrCat("capture=", id, " pid=", record.target.pid, " state=", ToString(record.state),
                  " ended_by=", ToString(record.ended_by), " events=", record.event_count,
@@ -270,6 +274,11 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
   FinishShutdownIfIdle();
 }
 
+absl::Status CaptureManager::Actor::Save(UnsavedCapture& capture) {
+  capture.next = clock_.Monotonic() + kSaveInterval;
+  return store_.UpdateCapture(capture.record);
+}
+
 // Looks whether enough steps passed since the window to say how long they took.
 void CaptureManager::Actor::CheckAfter(AfterCheck& check) {
   const int64_t end = check.record.windows.back().end_step;
@@ -282,6 +291,10 @@ void CaptureManager::Actor::CheckAfter(AfterCheck& check) {
   check.tries_left = 0;
   check.record.step_after_ns = targets_.MedianStepNs(check.target, end, end + kPerturbationSteps);
   if (check.record.step_after_ns == 0) return;
+  if (const auto unsaved = unsaved_.find(check.record.id); unsaved != unsaved_.end()) {
+    unsaved->second.record = check.record;
+    return;
+  }
   if (absl::Status status = store_.UpdateCapture(check.record); !status.ok()) {
     LogWarning(StrCat("capture=", check.record.id, " catalog: ", FromAbsl(status.message())));
   }
@@ -297,6 +310,7 @@ void CaptureManager::Actor::Rearm() {
     next = std::min({next, live->deadline, live->window_deadline});
   }
   for (const AfterCheck& check : after_checks_) next = std::min(next, check.next);
+  for (const auto& [id, unsaved] : unsaved_) next = std::min(next, unsaved.next);
   queue_.SetTimer(next);
 }
 
@@ -319,6 +333,10 @@ void CaptureManager::Actor::OnTimer() {
     if (now >= check.next) CheckAfter(check);
   }
   std::erase_if(after_checks_, [](const AfterCheck& check) { return check.tries_left <= 0; });
+  for (auto unsaved = unsaved_.begin(); unsaved != unsaved_.end();) {
+    const bool saved = now >= unsaved->second.next && Save(unsaved->second).ok();
+    unsaved = saved ? unsaved_.erase(unsaved) : std::next(unsaved);
+  }
   Rearm();
 }
 
@@ -328,6 +346,11 @@ void CaptureManager::Actor::Stop() {
   queue_.Post([this] {
     stopping_ = true;
     after_checks_.clear();
+    for (auto& [id, unsaved] : unsaved_) {
+      if (absl::Status status = Save(unsaved); !status.ok()) {
+        LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message())));
+      }
+    }
     std::vector<std::string> ids;
     for (const auto& [id, live] : live_) ids.push_back(id);
     for (const std::string& id : ids) {

@@ -48,6 +48,12 @@ struct AfterCheck {
   int tries_left = 20;
 };
 
+// A capture that is over and whose catalog row says it is not: the disk was full.
+struct UnsavedCapture {
+  CaptureRecord record;
+  absl::Duration next;  // When to try again.
+};
+
 // All of the manager's state. Every member function runs on queue_'s thread, except the
 // constructor and Stop().
 class CaptureManager::Actor {
@@ -108,6 +114,8 @@ class CaptureManager::Actor {
                                    const CaptureSpec& spec);
   absl::Status Start(std::unique_ptr<LiveCapture> live);
   LiveCapture* FindLive(std::string_view id);
+  // Tries to write `capture`'s record to the catalog; sets the next try where that fails.
+  absl::Status Save(UnsavedCapture& capture);
 
   void SetState(LiveCapture& live, CaptureState to);
   void Notify(const CaptureRecord& record);
@@ -132,6 +140,8 @@ class CaptureManager::Actor {
   std::unordered_map<WatchId, Watcher> watches_;
   WatchId next_watch_ = 1;
   std::vector<AfterCheck> after_checks_;
+  // Their records are the truth until the catalog takes them. A restarted daemon ends them anew.
+  std::map<std::string, UnsavedCapture, std::less<>> unsaved_;
   bool stopping_ = false;
 
   absl::Mutex idle_mu_;

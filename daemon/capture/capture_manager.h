@@ -72,7 +72,8 @@ class CaptureManager final : public TargetPort::Observer {
   // NOT_FOUND; FAILED_PRECONDITION (CAPTURE_LIVE).
   absl::StatusOr<CaptureRecord> Delete(const Caller& caller, std::string_view id);
 
-  // Live captures, for overlaying a listing of the store.
+  // Live captures, and those that ended while the catalog could not be written: what of a
+  // listing of the store is to be taken from here.
   std::vector<CaptureRecord> Live();
 
   // Calls `on_change` with the record at once and after every change, the last time with

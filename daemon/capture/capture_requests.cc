@@ -85,6 +85,9 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Replay(
              return SameTarget(t, record.target);
            });
     if (const LiveCapture* live = FindLive(record.id)) record = live->record;
+    if (const auto unsaved = unsaved_.find(record.id); unsaved != unsaved_.end()) {
+      record = unsaved->second.record;
+    }
   }
   if (same) return records;
   return WithReason(absl::AlreadyExistsError(StrCat("request_id ", request_id,
@@ -202,6 +205,8 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Get(const Caller& caller,
   CaptureRecord record;
   if (const LiveCapture* live = FindLive(id)) {
     record = live->record;
+  } else if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) {
+    record = unsaved->second.record;
   } else {
     absl::StatusOr<CaptureRecord> stored = store_.GetCapture(id);
     if (absl::IsNotFound(stored.status())) return NoSuchCapture(id);
@@ -231,6 +236,10 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller
                       "CAPTURE_LIVE");
   }
   std::erase_if(after_checks_, [&](const AfterCheck& check) { return check.record.id == id; });
+  if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) {
+    RETURN_IF_ERROR(Save(unsaved->second));
+    unsaved_.erase(unsaved);
+  }
   RETURN_IF_ERROR(store_.DeleteCapture(id));
   LogInfo(StrCat("capture=", id, " deleted by uid ", caller.uid));
   return store_.GetCapture(id);
@@ -239,6 +248,7 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller
 absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Live() {
   std::vector<CaptureRecord> records;
   for (const auto& [id, live] : live_) records.push_back(live->record);
+  for (const auto& [id, unsaved] : unsaved_) records.push_back(unsaved.record);
   return records;
 }
 

@@ -1,6 +1,7 @@
 // NodeService: the daemon and its machine.
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -48,7 +49,9 @@ class NodeService final : public RpcService {
     node.set_pid(getpid());
     node.set_uid(geteuid());
     node.set_target_count(std::ssize(parts_.targets.List()));
-    node.set_live_capture_count(std::ssize(parts_.manager.Live()));
+    node.set_live_capture_count(std::ranges::count_if(
+        parts_.manager.Live(),
+        [](const CaptureRecord& record) { return !IsTerminal(record.state); }));
     node.set_resident_bytes(ResidentBytes());
     IngestToProto(node);
     return StorageToProto(info.caller, *node.mutable_storage());

@@ -22,7 +22,7 @@ namespace profd {
 class FakeStore final : public StorePort {
  public:
   // What the next calls answer, until set again.
-  absl::Status insert_error, create_error, room_error, finish_error;
+  absl::Status insert_error, update_error, create_error, room_error, finish_error;
 
   std::vector<std::string> finished() const {
     absl::MutexLock lock(&mu_);
@@ -40,6 +40,7 @@ class FakeStore final : public StorePort {
     return absl::OkStatus();
   }
   absl::Status UpdateCapture(const CaptureRecord& record) override {
+    if (!update_error.ok()) return update_error;
     absl::MutexLock lock(&mu_);
     const auto it = records_.find(record.id);
     if (it == records_.end()) return absl::NotFoundError(record.id);
