@@ -145,7 +145,7 @@ TEST_F(RangesTest, MemoryEventsOutOfRangeAreIgnored) {
       if (wrong == 2) event.total_reserved_bytes = -2;
       if (wrong == 3) event.device_type = 2;
       if (wrong == 4) event.device_index = -1;
-      if (wrong == 5) event.category = PROFD_MEMORY_TEMPORARY + 1;
+      if (wrong == 5) event.category = PROFD_MEMORY_BUFFER + 1;
       profd_alloc(&event);
       profd_free(&event);
     }

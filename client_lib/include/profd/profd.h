@@ -109,6 +109,7 @@ typedef enum profd_memory_category {
   PROFD_MEMORY_ACTIVATION = 4,
   PROFD_MEMORY_INPUT = 5,
   PROFD_MEMORY_TEMPORARY = 6,
+  PROFD_MEMORY_BUFFER = 7, /* Of a module: kept like a parameter, not trained. */
 } profd_memory_category;
 
 typedef struct profd_memory_event {

@@ -16,6 +16,7 @@ _CATEGORIES = {
     "activation": 4,
     "input": 5,
     "temporary": 6,
+    "buffer": 7,
 }
 # profd_device_type in profd.h.
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
@@ -34,7 +35,7 @@ def alloc(address: int, nbytes: int, *, device: Any = "cpu", category: str = "un
     device           "cpu", "cuda" or "cuda:N" (N to 32767), or an object whose str() is
                      one, such as a torch.device.
     category         "parameter", "gradient", "optimizer_state", "activation", "input",
-                     "temporary" or "unknown".
+                     "temporary", "buffer" or "unknown".
     total_allocated  bytes in use on this device after the event; None: not known.
     total_reserved   bytes the allocator holds from the system; None: not known.
 
