@@ -24,6 +24,7 @@
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
+#include "client_lib/core/torch_hooks.h"
 #include "client_lib/include/profd/profd.h"
 
 namespace profd::client {
@@ -54,6 +55,8 @@ constexpr uint64_t kGpuArmTimeoutMs = 60'000;
 constexpr uint64_t kArmingPeriodNs = 1'000'000'000;
 // The GPU thread's own limits add up to less, so only a CUPTI that hangs takes this long.
 constexpr uint64_t kGpuDrainTimeoutNs = 8'000'000'000;
+// Python looks through the program's objects for some tenths of a second, once it has the GIL.
+constexpr uint64_t kTorchDrainTimeoutNs = 3'000'000'000;
 
 constinit std::atomic<int> g_wake_fd{-1};
 constinit std::atomic<bool> g_waiting_to_connect{false};
@@ -69,7 +72,8 @@ constinit bool g_draining = false;  // STOP came.
 constinit int g_fill_wait_ms = 1;   // See PrefaultSlice().
 constinit uint64_t g_sent_metadata = 0;
 
-// What the daemon asked for and gets its answer to when the GPU's part is ready.
+// What the daemon asked for and gets its answer to when the GPU's part is ready; its STOP, when
+// PyTorch's is ready too.
 struct GpuWait {
   enum class For { kNothing, kArm, kDrain };
   For what;
@@ -82,6 +86,16 @@ struct GpuWait {
   wire::ArmBody arm;
 };
 constinit GpuWait g_gpu{};
+
+// PyTorch's part in the capture.
+struct TorchPart {
+  const TorchHooks* hooks;  // Null: it has none, or none yet.
+  bool is_wanted;
+  bool is_written;  // All that there was to say behind the window.
+  uint64_t deadline_ns;
+  wire::ArmTorchField wanted;
+};
+constinit TorchPart g_torch{};
 
 constinit FrameBuilder* g_frame = nullptr;
 
@@ -125,6 +139,7 @@ void StopRecording() {
   g_hot.detour.fetch_and(~kDetourMarker, std::memory_order_relaxed);
   TellCaptureListener();
   g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
+  TellTorchOfFlag();
   const uint32_t limit = ThreadPool::high_water();
   for (uint32_t i = 0; i < limit; ++i) g_session->CountUnhousedRanges(ThreadPool::At(i));
   EndPlan(g_session, end_ticks);
@@ -133,7 +148,6 @@ void StopRecording() {
 
 // The GPU's part writes to the daemon's memory no more.
 void ParkGpu() {
-  g_gpu.what = GpuWait::For::kNothing;
   if (!g_gpu.in_use) return;
   g_gpu.in_use = false;
   gpu_part::LeaveSession();
@@ -143,7 +157,10 @@ void ParkGpu() {
 void DropSession() {
   if (g_session == nullptr) return;
   if (!g_draining) StopRecording();
+  if (g_torch.hooks != nullptr) g_torch.hooks->on_leave();
+  g_torch = {};
   ParkGpu();
+  g_gpu.what = GpuWait::For::kNothing;
   if (g_stuck_writers != 0) g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
   if (g_stuck_writers == 0) {
     g_session->Unmap();
@@ -261,32 +278,47 @@ void WriteAbandonedStatus() {
   WriteBehindWindow(g_session, &status, sizeof(status));
 }
 
-Next CheckGpuDrain(uint64_t now_ns) {
-  if (gpu_part::GetState() != gpu_part::State::kDrained) {
-    if (now_ns < g_gpu.deadline_ns) return Next::kGoOn;
-    Log(LogLevel::kError, "CUPTI hangs (%s); its part of the capture is given up",
-        gpu_part::Stage());
-    ParkGpu();
-    WriteAbandonedStatus();
-  }
+bool GpuIsDrained(uint64_t now_ns) {
+  if (!g_gpu.in_use || !g_gpu.has_started) return true;
+  if (gpu_part::GetState() == gpu_part::State::kDrained) return true;
+  if (now_ns < g_gpu.deadline_ns) return false;
+  Log(LogLevel::kError, "CUPTI hangs (%s); its part of the capture is given up", gpu_part::Stage());
+  ParkGpu();
+  WriteAbandonedStatus();
+  return true;
+}
+
+bool TorchIsDrained(uint64_t now_ns) {
+  if (g_torch.hooks == nullptr || g_torch.is_written) return true;
+  if (!g_torch.hooks->is_ready() && now_ns < g_torch.deadline_ns) return false;
+  g_torch.is_written = true;
+  g_torch.hooks->write_behind(g_session);
+  return true;
+}
+
+Next CheckDrain(uint64_t now_ns) {
+  const bool torch_is_drained = TorchIsDrained(now_ns);
+  if (!GpuIsDrained(now_ns) || !torch_is_drained) return Next::kGoOn;
   g_gpu.what = GpuWait::For::kNothing;
   return SendDrained(g_gpu.request_id);
 }
 
-Next CheckGpu() {
+Next CheckParts() {
   if (g_gpu.what == GpuWait::For::kNothing) return Next::kGoOn;
   const uint64_t now_ns = wire::ReadMonotonicNs();
-  return g_gpu.what == GpuWait::For::kArm ? CheckGpuArm(now_ns) : CheckGpuDrain(now_ns);
+  return g_gpu.what == GpuWait::For::kArm ? CheckGpuArm(now_ns) : CheckDrain(now_ns);
 }
 
-// How long poll() may wait for the GPU's part; -1: for ever, it wakes the agent itself.
-int GpuWaitMs() {
+// How long poll() may wait for the parts; -1: for ever, they wake the agent themselves.
+int PartsWaitMs() {
   if (g_gpu.what == GpuWait::For::kNothing) return -1;
   const uint64_t now_ns = wire::ReadMonotonicNs();
   uint64_t until_ns = g_gpu.deadline_ns;
   if (g_gpu.what == GpuWait::For::kArm) {
     if (!g_gpu.has_started) return 5;
     if (g_gpu.next_report_ns < until_ns) until_ns = g_gpu.next_report_ns;
+  } else if (g_torch.hooks != nullptr && !g_torch.is_written && g_torch.deadline_ns < until_ns) {
+    until_ns = g_torch.deadline_ns;
   }
   return until_ns <= now_ns ? 0 : static_cast<int>((until_ns - now_ns) / kNsPerMs) + 1;
 }
@@ -303,7 +335,7 @@ Next ArmGpu(uint32_t request_id, const wire::ArmBody& arm) {
            .deadline_ns = now_ns + timeout_ms * kNsPerMs,
            .next_report_ns = now_ns + kArmingPeriodNs,
            .arm = arm};
-  return CheckGpu();
+  return CheckParts();
 }
 
 // Before anybody can see the session.
@@ -318,6 +350,28 @@ void SetStepMarker(Session* session, const ReceivedFrame& frame) {
   // Where the process can have no more names, no range has this one.
   session->step_marker = name_id != wire::kOtherNameId ? name_id : wire::kMaxNames;
   g_hot.detour.fetch_or(kDetourMarker, std::memory_order_relaxed);
+}
+
+void ReadTorchField(Session* session, const ReceivedFrame& frame) {
+  const char* bytes;
+  size_t length;
+  if (!frame.FindField(sizeof(wire::ArmBody), wire::FieldTag::kTorch, &bytes, &length) ||
+      length < sizeof(g_torch.wanted)) {
+    return;
+  }
+  memcpy(&g_torch.wanted, bytes, sizeof(g_torch.wanted));
+  g_torch.is_wanted = true;
+  const uint32_t source = g_torch.wanted.step_source;
+  if (source <= wire::kMaxStepSource) session->step_source = static_cast<wire::StepSource>(source);
+}
+
+// A torch that the program imports while a capture is armed takes part from then on.
+void JoinTorch() {
+  if (!g_torch.is_wanted || g_torch.hooks != nullptr || g_session == nullptr || g_draining) return;
+  g_torch.hooks = g_torch_hooks.load(std::memory_order_acquire);
+  if (g_torch.hooks == nullptr) return;
+  g_torch.hooks->on_arm(g_torch.wanted);
+  g_torch.hooks->on_flag();
 }
 
 Next OnArm(const ReceivedFrame& frame) {
@@ -338,6 +392,8 @@ Next OnArm(const ReceivedFrame& frame) {
   g_fill_wait_ms = 1;
   g_hot.detour.fetch_and(~(kDetourNames | kDetourMarker), std::memory_order_relaxed);
   SetStepMarker(session, frame);
+  ReadTorchField(session, frame);
+  JoinTorch();
   session->SetPhase(wire::Phase::kArmed);
   g_hot.session.store(session, std::memory_order_seq_cst);
   session->PublishAllNames();
@@ -367,18 +423,19 @@ Next OnStop(const ReceivedFrame& frame) {
   if (g_session == nullptr || g_session->capture_number != stop.capture_number) {
     return Next::kGoOn;
   }
-  if (!g_draining) StopRecording();
-  if (!g_gpu.in_use || !g_gpu.has_started) {
-    g_gpu.what = GpuWait::For::kNothing;
-    return SendDrained(frame.header.request_id);
+  const uint64_t now_ns = wire::ReadMonotonicNs();
+  if (!g_draining) {
+    StopRecording();
+    if (g_torch.hooks != nullptr) g_torch.hooks->on_stop();
+    g_torch.deadline_ns = now_ns + kTorchDrainTimeoutNs;
   }
   if (g_gpu.what != GpuWait::For::kDrain) {
     g_gpu.what = GpuWait::For::kDrain;
-    g_gpu.deadline_ns = wire::ReadMonotonicNs() + kGpuDrainTimeoutNs;
+    g_gpu.deadline_ns = now_ns + kGpuDrainTimeoutNs;
   }
   g_gpu.request_id = frame.header.request_id;
-  gpu_part::RequestStop();
-  return CheckGpu();
+  if (g_gpu.in_use && g_gpu.has_started) gpu_part::RequestStop();
+  return CheckParts();
 }
 
 Next OnRelease(const ReceivedFrame& frame) {
@@ -460,16 +517,18 @@ void Serve() {
   while (next == Next::kGoOn) {
     pollfd waited[] = {{g_connection.fd(), POLLIN, 0},
                        {g_wake_fd.load(std::memory_order_relaxed), POLLIN, 0}};
-    const int gpu_wait_ms = GpuWaitMs();
-    const bool gpu_first =
-        gpu_wait_ms >= 0 && (prefault_wait_ms < 0 || gpu_wait_ms < prefault_wait_ms);
-    if (poll(waited, 2, gpu_first ? gpu_wait_ms : prefault_wait_ms) < 0 && errno != EINTR) return;
+    const int parts_wait_ms = PartsWaitMs();
+    const bool parts_first =
+        parts_wait_ms >= 0 && (prefault_wait_ms < 0 || parts_wait_ms < prefault_wait_ms);
+    if (poll(waited, 2, parts_first ? parts_wait_ms : prefault_wait_ms) < 0 && errno != EINTR)
+      return;
     if (waited[1].revents != 0) {
       DrainWakeUps();
       if (g_connected.load(std::memory_order_relaxed)) next = SendMetadataIfChanged();
+      JoinTorch();
     }
     if (next == Next::kGoOn && waited[0].revents != 0) next = ReceiveAll();
-    if (next == Next::kGoOn) next = CheckGpu();
+    if (next == Next::kGoOn) next = CheckParts();
     if (next == Next::kGoOn) prefault_wait_ms = PrefaultSlice();
   }
 }
@@ -575,6 +634,7 @@ void WakeAgentToConnect() {
 }
 
 void WakeAgentForGpu() { Wake(); }
+void WakeAgentForTorch() { Wake(); }
 
 bool AgentIsConnected() { return g_connected.load(std::memory_order_acquire); }
 bool AgentWasRegistered() { return g_was_registered.load(std::memory_order_relaxed); }
@@ -593,7 +653,10 @@ void AgentResetInChild() {
   g_draining = false;
   g_sent_metadata = 0;
   g_gpu = {};
+  g_torch = {};
   gpu_part::ResetInChild();
+  const TorchHooks* hooks = g_torch_hooks.load(std::memory_order_relaxed);
+  if (hooks != nullptr) hooks->reset_in_child();
 }
 
 }  // namespace profd::client

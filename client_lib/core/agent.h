@@ -26,6 +26,9 @@ void WakeAgentToConnect();
 // The GPU's part of a capture has got somewhere. Any thread.
 void WakeAgentForGpu();
 
+// What PyTorch's part was asked for is done, or there is a torch now. Any thread.
+void WakeAgentForTorch();
+
 bool AgentIsConnected();
 // Whether a daemon has welcomed this process at some time.
 bool AgentWasRegistered();

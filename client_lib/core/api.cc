@@ -57,7 +57,7 @@ int profd_set_metadata(const char* key, const char* value) {
 void profd_step(void) {
   if (const CopyTable* copy = EarlierCopy()) return copy->step();
   if (!IsStarted() && !Start()) return;
-  MarkStep();
+  MarkStep(wire::StepSource::kMarks);
 }
 
 uint64_t profd_step_count(void) {
@@ -150,7 +150,8 @@ const CopyTable* profd_copy_table(void) {
                                        profd_range_begin_slow,
                                        profd_instant_slow,
                                        profd_counter_slow,
-                                       InitializeInjectionNvtx2};
+                                       InitializeInjectionNvtx2,
+                                       profd_torch_table};
   return &kTable;
 }
 

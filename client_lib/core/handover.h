@@ -14,11 +14,18 @@
 
 #include "client_lib/include/profd/profd.h"
 
+namespace profd::client::torch {
+struct TorchTable;
+}
+
 // Entry points of loaders, in client_lib/nvtx.
 extern "C" {
 typedef const void* (*NvtxGetExportTable)(uint32_t table_id);
 PROFD_API int InitializeInjection(void);
 PROFD_API int InitializeInjectionNvtx2(NvtxGetExportTable get);
+
+// What Python calls for PyTorch, in client_lib/torch/torch_handover.h.
+const profd::client::torch::TorchTable* profd_torch_table(void);
 }
 
 namespace profd::client {
@@ -47,6 +54,7 @@ struct CopyTable {
   decltype(&profd_counter_slow) counter_slow;
   // Behind what 0.1.0 had first:
   decltype(&InitializeInjectionNvtx2) attach_nvtx;
+  decltype(&profd_torch_table) torch_table;
 };
 
 // Looks through the loader's list once.

@@ -248,20 +248,59 @@ void SetThreadName(const char* name) {
   if (!Append(session, thread, event)) session->CountDrop(wire::kDropNoChunk);
 }
 
-void WriteBehindWindow(Session* session, const void* event, uint32_t bytes) {
-  ThreadState* thread = CurrentThreadOrNew();
-  if (thread == nullptr) return session->CountLateDrops(1);
-  WriteGuard guard(thread);
-  session->Adopt(thread);
-  if (session->TakeChunk(thread)) {
-    memcpy(thread->data + thread->used_bytes, event, bytes);
-    thread->used_bytes += bytes;
-    thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
+void RecordNote(wire::NoteKind kind, uint32_t subject_id, uint32_t text_id, int64_t value) {
+  if (!IsRecording()) return;
+  RecordEvent([&](Session* session) {
+    const auto name = [&](uint32_t id) {
+      return id == wire::kNoNameId ? id : session->EventNameId(id);
+    };
+    wire::NoteEvent event{};
+    event.header = HeaderOf(EventKind::kNote, sizeof(event));
+    event.time_ticks = ReadTicks();
+    event.subject_id = name(subject_id);
+    event.text_id = name(text_id);
+    event.value = value;
+    event.kind = static_cast<uint16_t>(kind);
+    return event;
+  });
+}
+
+LateWriter::LateWriter(Session* session)
+    : session_(session), thread_(CurrentThreadOrNew()), guard_(thread_) {
+  if (thread_ == nullptr) return;
+  if (thread_->session_serial == session_->serial) {
+    session_->FinishChunk(thread_);
+    thread_->ForgetChunk();
   } else {
-    session->CountLateDrops(1);
+    session_->Adopt(thread_);
   }
-  session->FinishChunk(thread);
-  thread->ForgetChunk();
+}
+
+LateWriter::~LateWriter() {
+  if (thread_ == nullptr) return;
+  session_->FinishChunk(thread_);
+  thread_->ForgetChunk();
+}
+
+void LateWriter::Write(const void* event, uint32_t bytes) {
+  const bool has_room =
+      thread_ != nullptr &&
+      (thread_->used_bytes + bytes <= wire::kChunkDataBytes || session_->TakeChunk(thread_));
+  if (!has_room) return session_->CountLateDrops(1);
+  memcpy(thread_->data + thread_->used_bytes, event, bytes);
+  thread_->used_bytes += bytes;
+  thread_->chunk->published_bytes.store(thread_->used_bytes, std::memory_order_release);
+}
+
+uint32_t LateWriter::NameFor(uint32_t id) {
+  if (id == wire::kNoNameId) return id;
+  if (id != wire::kOtherNameId && session_->PublishName(id)) return id;
+  session_->header->other_name_event_count.fetch_add(1, std::memory_order_relaxed);
+  return wire::kOtherNameId;
+}
+
+void WriteBehindWindow(Session* session, const void* event, uint32_t bytes) {
+  LateWriter(session).Write(event, bytes);
 }
 
 void LeaveCapture(ThreadState* state) {

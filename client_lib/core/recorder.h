@@ -80,8 +80,33 @@ void RecordStep(Session* session, ThreadState* thread, uint64_t step, uint64_t t
 // Remembers what the calling thread is called, and says so in the capture that runs.
 void SetThreadName(const char* name);
 
-// Writes `event` to the calling thread's own chunk of `session`, which records no more; then hands
-// the chunk over. The agent's.
+// A wire::NoteEvent of this moment. The names as the functions above take them, or kNoNameId.
+void RecordNote(wire::NoteKind kind, uint32_t subject_id, uint32_t text_id, int64_t value);
+
+// LateWriter writes events to the calling thread's own chunks of a session that records no more,
+// and hands them over when it goes. What finds no chunk is counted as dropped.
+//
+// Threads:   the agent's; one at a time.
+// Ownership: borrows the session, which stays mapped.
+class LateWriter {
+ public:
+  explicit LateWriter(Session* session);
+  ~LateWriter();
+  LateWriter(const LateWriter&) = delete;
+  LateWriter& operator=(const LateWriter&) = delete;
+
+  void Write(const void* event, uint32_t bytes);
+
+  // The id that an event may carry for `id`, made readable; kNoNameId stays that.
+  uint32_t NameFor(uint32_t id);
+
+ private:
+  Session* const session_;
+  ThreadState* const thread_;  // Null: nothing can be written.
+  WriteGuard guard_;
+};
+
+// One event.
 void WriteBehindWindow(Session* session, const void* event, uint32_t bytes);
 
 // The thread of `state` ends.

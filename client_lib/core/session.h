@@ -23,6 +23,7 @@
 #include "client_lib/core/thread_state.h"
 #include "proto/wire/capture_memory.h"
 #include "proto/wire/frame.h"
+#include "proto/wire/status_page.h"
 
 namespace profd::client {
 
@@ -45,18 +46,26 @@ struct Session {
   // kNoNameId: none. With one the flag is on from FIRE to the end of the last window, or
   // those begins would not be seen: what lies outside of windows is warm-up of the next.
   uint32_t step_marker;
+  // Or the source whose marks are, whatever the process's own steps are; kNone: those.
+  wire::StepSource step_source;
   std::atomic<uint32_t> marker_thread;  // ThreadState.serial of its first thread; 0: none yet.
-  std::atomic<uint64_t> marker_count;   // Its begins there. That thread alone counts.
-  std::atomic<uint64_t> base_step;      // kNextStep until the first mark of the plan.
-  bool plan_begun;                      // The step thread has seen that mark.
-  bool finished;                        // Ended or missed: marks have nothing more to do.
-  bool cycle_open;                      // The flag is on, for cycle `window`.
-  bool window_open;                     // windows[window] has begun and not ended.
-  uint32_t epoch;                       // The flag's value for the last cycle opened.
-  std::atomic<uint64_t> cycle_ticks;    // When that was.
-  std::atomic<uint32_t> phase;          // Ours of header->phase.
+  std::atomic<uint64_t>
+      marker_count;                   // Steps of the capture's own there. That thread alone counts.
+  std::atomic<uint64_t> base_step;    // kNextStep until the first mark of the plan.
+  bool plan_begun;                    // The step thread has seen that mark.
+  bool finished;                      // Ended or missed: marks have nothing more to do.
+  bool cycle_open;                    // The flag is on, for cycle `window`.
+  bool window_open;                   // windows[window] has begun and not ended.
+  uint32_t epoch;                     // The flag's value for the last cycle opened.
+  std::atomic<uint64_t> cycle_ticks;  // When that was.
+  std::atomic<uint32_t> phase;        // Ours of header->phase.
   // The window (or warm-up) that the flag's current epoch belongs to.
   std::atomic<uint32_t> window;
+
+  // Whether the capture counts steps of its own.
+  bool HasOwnSteps() const {
+    return step_marker != wire::kNoNameId || step_source != wire::StepSource::kNone;
+  }
 
   // Maps and checks `fd`, which stays the caller's. False: it is not what ARM said.
   bool Open(int fd, const wire::ArmBody& arm);

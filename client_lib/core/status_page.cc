@@ -17,6 +17,8 @@ struct StepHistory {
   std::atomic<uint64_t> mark_count;
   std::atomic<uint64_t> foreign_mark_count;
   std::atomic<uint32_t> thread;
+  std::atomic<uint32_t> source;  // wire::StepSource
+  std::atomic<uint64_t> batch_count;
   std::atomic<uint64_t> ticks[wire::kStatusPageSteps];
   // Set by the agent when marks came while it mapped a page: write them all again.
   std::atomic<bool> refresh;
@@ -41,6 +43,10 @@ void StoreHistory(wire::StatusPage& page, uint64_t mark_count) {
                          std::memory_order_relaxed);
   page.foreign_step_mark_count.store(g_history.foreign_mark_count.load(std::memory_order_relaxed),
                                      std::memory_order_relaxed);
+  page.step_source.store(g_history.source.load(std::memory_order_relaxed),
+                         std::memory_order_relaxed);
+  page.batch_count.store(g_history.batch_count.load(std::memory_order_relaxed),
+                         std::memory_order_relaxed);
   page.dropped_event_count.store(ProcessDrops(), std::memory_order_relaxed);
   page.interned_name_count.store(g_names.name_count(), std::memory_order_relaxed);
   page.other_name_count.store(g_names.other_count(), std::memory_order_relaxed);
@@ -67,9 +73,9 @@ constinit PaddedStatusPage g_status_page{};
 
 void RecordStepMark(uint64_t step, uint64_t ticks, uint32_t os_thread) {
   g_history.ticks[step % wire::kStatusPageSteps].store(ticks, std::memory_order_relaxed);
-  if (step == 0) g_history.thread.store(os_thread, std::memory_order_relaxed);
+  if (os_thread != 0) g_history.thread.store(os_thread, std::memory_order_relaxed);
   g_history.mark_count.store(step + 1, std::memory_order_seq_cst);
-  if (PROFD_UNLIKELY(step == 0 || g_history.refresh.load(std::memory_order_relaxed))) {
+  if (PROFD_UNLIKELY(os_thread != 0 || g_history.refresh.load(std::memory_order_relaxed))) {
     g_history.refresh.store(false, std::memory_order_relaxed);
     StoreHistory(g_status_page, step + 1);
     return;
@@ -81,6 +87,28 @@ void RecordStepMark(uint64_t step, uint64_t ticks, uint32_t os_thread) {
 void RecordForeignStepMark() {
   g_history.foreign_mark_count.fetch_add(1, std::memory_order_relaxed);
   g_status_page.foreign_step_mark_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+wire::StepSource CurrentStepSource() {
+  return static_cast<wire::StepSource>(g_history.source.load(std::memory_order_relaxed));
+}
+
+bool OfferStepSource(wire::StepSource source) {
+  constexpr auto kNone = static_cast<uint32_t>(wire::StepSource::kNone);
+  const auto offered = static_cast<uint32_t>(source);
+  uint32_t current = g_history.source.load(std::memory_order_relaxed);
+  while (current == kNone || offered < current) {
+    if (g_history.source.compare_exchange_weak(current, offered)) {
+      g_status_page.step_source.store(offered, std::memory_order_relaxed);
+      return true;
+    }
+  }
+  return offered == current;
+}
+
+void RecordBatch() {
+  const uint64_t count = g_history.batch_count.fetch_add(1, std::memory_order_relaxed) + 1;
+  g_status_page.batch_count.store(count, std::memory_order_relaxed);
 }
 
 uint64_t StepMarkCount() { return g_history.mark_count.load(std::memory_order_seq_cst); }
@@ -118,6 +146,8 @@ void ForgetStepMarks() {
   g_history.mark_count.store(0, std::memory_order_relaxed);
   g_history.foreign_mark_count.store(0, std::memory_order_relaxed);
   g_history.thread.store(0, std::memory_order_relaxed);
+  g_history.source.store(0, std::memory_order_relaxed);
+  g_history.batch_count.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace profd::client

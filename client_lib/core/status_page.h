@@ -20,7 +20,8 @@ namespace profd::client {
 struct alignas(kPageBytes) PaddedStatusPage : wire::StatusPage {};
 extern constinit PaddedStatusPage g_status_page;
 
-// The step thread's mark of step `step` at `ticks`. Step thread only.
+// The step thread's mark of step `step` at `ticks`. `os_thread`: who that is, where it is a new
+// one; else 0. One thread at a time.
 void RecordStepMark(uint64_t step, uint64_t ticks, uint32_t os_thread);
 
 // A mark on any other thread.
@@ -28,6 +29,14 @@ void RecordForeignStepMark();
 
 // How many steps were marked.
 uint64_t StepMarkCount();
+
+// Where the process's steps come from. OfferStepSource() makes that `source` if it is better than
+// what there was, for good, and says whether `source` is it now. Any thread.
+wire::StepSource CurrentStepSource();
+bool OfferStepSource(wire::StepSource source);
+
+// A batch was taken from a DataLoader. Any thread.
+void RecordBatch();
 
 // Shows how many names there are.
 void RecordNameCounts(uint64_t interned, uint64_t other);
@@ -38,7 +47,7 @@ bool ShareStatusPage(int fd);
 
 void KeepStatusPagePrivate();
 
-// The child of a fork starts to count at 0.
+// The child of a fork starts to count at 0, from no source.
 void ForgetStepMarks();
 
 }  // namespace profd::client

@@ -6,6 +6,7 @@
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
+#include "client_lib/core/torch_hooks.h"
 
 namespace profd::client {
 namespace {
@@ -14,15 +15,25 @@ using wire::Phase;
 
 constexpr uint64_t kMaxActiveSteps = 1'000'000;
 
+constexpr uint32_t kSourceCount = wire::kMaxStepSource + 1;
+
+// The calling thread's in the marks of each source.
 enum class StepRole : uint8_t { kUnknown, kStepThread, kForeign };
-__thread StepRole t_role __attribute__((tls_model("initial-exec"))) = StepRole::kUnknown;
-constinit std::atomic<bool> g_have_step_thread{false};
+__thread StepRole t_roles[kSourceCount] __attribute__((tls_model("initial-exec"))) = {};
+constinit std::atomic<bool> g_have_step_thread[kSourceCount] = {};
+// One step thread at a time, also while a better source, on another thread, takes over.
+constinit std::atomic<bool> g_is_marking{false};
 constinit std::atomic<uint32_t> g_last_epoch{0};
 
-bool IsStepThread() {
-  if (PROFD_LIKELY(t_role != StepRole::kUnknown)) return t_role == StepRole::kStepThread;
-  const bool first = !g_have_step_thread.exchange(true);
-  t_role = first ? StepRole::kStepThread : StepRole::kForeign;
+// `new_os_thread`: the calling thread, if it becomes the step thread of `source` by this; else 0.
+bool IsStepThread(wire::StepSource source, uint32_t* new_os_thread) {
+  const auto index = static_cast<uint32_t>(source);
+  StepRole& role = t_roles[index];
+  *new_os_thread = 0;
+  if (PROFD_LIKELY(role != StepRole::kUnknown)) return role == StepRole::kStepThread;
+  const bool first = !g_have_step_thread[index].exchange(true);
+  role = first ? StepRole::kStepThread : StepRole::kForeign;
+  if (first) *new_os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
   return first;
 }
 
@@ -81,6 +92,7 @@ void OpenCycle(Session* session) {
   session->cycle_ticks.store(ReadTicks(), std::memory_order_relaxed);
   if (g_hot.session.load(std::memory_order_acquire) != session) return;
   g_hot.flag.store(session->epoch, std::memory_order_release);
+  TellTorchOfFlag();
 }
 
 void CloseCycle(Session* session) {
@@ -88,6 +100,7 @@ void CloseCycle(Session* session) {
   uint32_t epoch = session->epoch;
   g_hot.flag.compare_exchange_strong(epoch, kFlagOff, std::memory_order_release,
                                      std::memory_order_relaxed);
+  TellTorchOfFlag();
 }
 
 // Ends what step `step` is no longer part of.
@@ -140,11 +153,37 @@ void CountForeignMark(Session* session) {
   session->header->foreign_step_mark_count.fetch_add(1, std::memory_order_relaxed);
 }
 
+bool IsArmed() { return g_hot.session.load(std::memory_order_relaxed) != nullptr; }
+
+// A step of the capture's own. Once it has its plan.
+void MarkOwnStep(Session* session, ThreadState* thread, uint64_t ticks) {
+  uint32_t first = 0;
+  if (!session->marker_thread.compare_exchange_strong(first, thread->serial) &&
+      first != thread->serial) {
+    return CountForeignMark(session);
+  }
+  const uint64_t step = session->marker_count.fetch_add(1, std::memory_order_relaxed);
+  CarryOutPlan(session, thread, step, ticks);
+  session->header->current_step.store(step, std::memory_order_release);
+}
+
+// A mark of the source whose marks are steps of the capture alone, perhaps.
+PROFD_NOINLINE void MarkStepBySource(wire::StepSource source) {
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session == nullptr || session->step_source != source || thread == nullptr ||
+      session->has_plan.load(std::memory_order_acquire) == 0) {
+    return;
+  }
+  MarkOwnStep(session, thread, ReadTicks());
+}
+
 PROFD_NOINLINE void MarkStepInCapture(uint64_t step, uint64_t ticks) {
   ThreadState* thread = CurrentThreadOrNew();
   WriteGuard guard(thread);
   Session* session = g_hot.session.load(std::memory_order_acquire);
-  if (session == nullptr) return;
+  if (session == nullptr || session->step_source != wire::StepSource::kNone) return;
   if (session->step_marker != wire::kNoNameId) return CountForeignMark(session);
   if (session->has_plan.load(std::memory_order_acquire) != 0) {
     CarryOutPlan(session, thread, step, ticks);
@@ -161,22 +200,25 @@ PROFD_NOINLINE void MarkForeignStep() {
 
 // The steps of the capture that have begun.
 uint64_t StepsBegun(const Session* session) {
-  return session->step_marker != wire::kNoNameId
-             ? session->marker_count.load(std::memory_order_relaxed)
-             : StepMarkCount();
+  return session->HasOwnSteps() ? session->marker_count.load(std::memory_order_relaxed)
+                                : StepMarkCount();
 }
 
 }  // namespace
 
-void MarkStep() {
-  if (PROFD_UNLIKELY(!IsStepThread())) return MarkForeignStep();
+void MarkStep(wire::StepSource source) {
+  if (PROFD_UNLIKELY(IsArmed())) MarkStepBySource(source);
+  if (PROFD_UNLIKELY(source != CurrentStepSource()) && !OfferStepSource(source)) return;
+  uint32_t new_os_thread;
+  if (PROFD_UNLIKELY(!IsStepThread(source, &new_os_thread))) return MarkForeignStep();
+  if (PROFD_UNLIKELY(g_is_marking.exchange(true, std::memory_order_acquire))) {
+    return MarkForeignStep();
+  }
   const uint64_t ticks = ReadTicks();
   const uint64_t step = StepMarkCount();
-  const auto os_thread = step == 0 ? static_cast<uint32_t>(syscall(SYS_gettid)) : 0;
-  RecordStepMark(step, ticks, os_thread);
-  if (PROFD_UNLIKELY(g_hot.session.load(std::memory_order_relaxed) != nullptr)) {
-    MarkStepInCapture(step, ticks);
-  }
+  RecordStepMark(step, ticks, new_os_thread);
+  if (PROFD_UNLIKELY(IsArmed())) MarkStepInCapture(step, ticks);
+  g_is_marking.store(false, std::memory_order_release);
 }
 
 void MarkStepByRange(ThreadState* thread, uint32_t name_id) {
@@ -184,14 +226,7 @@ void MarkStepByRange(ThreadState* thread, uint32_t name_id) {
   if (g_hot.flag.load(std::memory_order_acquire) == kFlagOff || thread == nullptr) return;
   Session* session = g_hot.session.load(std::memory_order_acquire);
   if (session == nullptr || session->step_marker != name_id) return;
-  uint32_t first = 0;
-  if (!session->marker_thread.compare_exchange_strong(first, thread->serial) &&
-      first != thread->serial) {
-    return CountForeignMark(session);
-  }
-  const uint64_t step = session->marker_count.fetch_add(1, std::memory_order_relaxed);
-  CarryOutPlan(session, thread, step, ReadTicks());
-  session->header->current_step.store(step, std::memory_order_release);
+  MarkOwnStep(session, thread, ReadTicks());
 }
 
 bool IsValidPlan(const wire::FireBody& plan) {
@@ -252,8 +287,11 @@ void EndPlan(Session* session, uint64_t ticks) {
 }
 
 void ForgetStepThread() {
-  t_role = StepRole::kUnknown;
-  g_have_step_thread.store(false, std::memory_order_relaxed);
+  for (uint32_t source = 0; source < kSourceCount; ++source) {
+    t_roles[source] = StepRole::kUnknown;
+    g_have_step_thread[source].store(false, std::memory_order_relaxed);
+  }
+  g_is_marking.store(false, std::memory_order_relaxed);
 }
 
 uint32_t NextEpoch() {

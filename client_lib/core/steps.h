@@ -21,6 +21,10 @@
 //    │wait │warmup│ active│ active│             base 0, warmup 1, active 2
 //    n     n      n       n       0      0    flag
 //
+// A capture may as well name a source (Session.step_source): where torch's optimizers mark the
+// steps of a process, it can count batches. Those steps are of the capture alone, too, but what
+// marks them is always watched, so that the flag is off until the first of them is recorded.
+//
 // Threads: MarkStep(), MarkStepByRange() any; the rest on the agent thread.
 #ifndef PROFD_CLIENT_LIB_CORE_STEPS_H_
 #define PROFD_CLIENT_LIB_CORE_STEPS_H_
@@ -28,15 +32,17 @@
 #include <cstdint>
 
 #include "proto/wire/frame.h"
+#include "proto/wire/status_page.h"
 
 namespace profd::client {
 
 struct Session;
 struct ThreadState;
 
-// The start of a new step, if the calling thread is the step thread (the first that calls
-// this); else a foreign mark, which is counted and moves nothing.
-void MarkStep();
+// The start of a new step according to `source`. It counts if there was no better source so far.
+// The thread whose mark of that source came first is the step thread; a mark on another one is
+// foreign: it is counted, and moves nothing.
+void MarkStep(wire::StepSource source);
 
 // A range `name_id` begins on the calling thread, inside a write of it: a step, if that is
 // how the capture counts them. To be called while HotState.detour says kDetourMarker.

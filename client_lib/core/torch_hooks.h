@@ -17,8 +17,10 @@ struct Session;
 struct TorchHooks {
   // A capture is armed that wants `wanted`. The agent's thread.
   void (*on_arm)(const wire::ArmTorchField& wanted);
-  // HotState.flag went on (a cycle opened) or off. Whoever moved it, inside a write.
-  void (*on_flag)(bool on);
+  // HotState.flag went on (a cycle opened) or off: told of changes, not of states, it looks at the
+  // flag itself, so that however calls race the last one to look sees how things are. Whoever
+  // moved the flag; it may be inside a write.
+  void (*on_flag)();
   // The window is over and nobody records any more. The agent's thread; returns at once.
   void (*on_stop)();
   // Whether what on_stop() began is done. The agent's thread. WakeAgentForTorch() when it is.
@@ -33,6 +35,12 @@ struct TorchHooks {
 };
 
 inline constinit std::atomic<const TorchHooks*> g_torch_hooks{nullptr};
+
+// After HotState.flag changed.
+inline void TellTorchOfFlag() {
+  const TorchHooks* hooks = g_torch_hooks.load(std::memory_order_acquire);
+  if (hooks != nullptr) hooks->on_flag();
+}
 
 }  // namespace profd::client
 

@@ -4,6 +4,7 @@
 //   import torch ──► Attach(): find symbols, prove offsets, register two observers
 //                      │  steps:     USER_SCOPE only, always on          (steps.cc)
 //                      │  operators: disabled until a window is open     (operators.cc)
+//                      └─► JoinCore(): from here on core calls
 //   ARM   ───────────► OnArm(): what this capture wants
 //   flag on / off ───► OnFlag(): enables or disables the operators' observer and the
 //                      allocators' hook, on whichever thread moved the flag
@@ -21,11 +22,22 @@
 
 namespace profd::client::torch {
 
-// What core calls; given to it by Attach(). See core/torch_hooks.h.
+// There is a torch of `version` in the process, and every source knows what of it works. From
+// here on captures, also one that is armed already, have a part of torch's. Once; any thread.
+void JoinCore(const char* version);
+
+// What core calls; given to it by JoinCore(). See core/torch_hooks.h.
 const TorchHooks& Hooks();
 
-// Which of wire::TorchFeature work in this process.
+// Which of wire::TorchFeature work in this process. Any thread.
 uint32_t Features();
+
+// Those that a capture of `wanted` asks this process for: what it cannot have, such as CUDA's
+// memory without CUDA, is not asked for.
+uint32_t FeaturesWanted(const wire::ArmTorchField& wanted);
+
+// Whether a capture is armed that wants anything of torch. Any thread.
+bool IsWanted();
 
 }  // namespace profd::client::torch
 

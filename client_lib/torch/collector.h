@@ -1,0 +1,60 @@
+// The collector: a thread of the program's Python that tells what only Python can see, such as who
+// owns which block of memory. It lives in Wait(), without the GIL, and answers what it is asked.
+//
+//   agent:   Arm() ──────────► Collect() ──────► IsDone()? ──► WriteTo() ──► Leave()
+//                │                 │                 ▲                         │
+//   Python:      └► kArmed         └► kCollect ── Add*() ── Done()             └► kIdle
+//
+// It is told how things are, not what happened: of a capture that came and went while it was busy
+// it hears nothing, but it always hears kIdle between two captures.
+//
+// Threads:  Arm(), Collect(), IsDone(), WriteTo(), Leave(): the agent's. Wait(), Done(): Python's
+//           one. AddBlock(), AddNote(): any.
+// Fork:     the child has no such thread until it calls Wait().
+// Errors:   what finds no room is counted. Who does not answer is not waited for: the agent gives
+//           up by its own clock, and what is said later is dropped.
+#ifndef PROFD_CLIENT_LIB_TORCH_COLLECTOR_H_
+#define PROFD_CLIENT_LIB_TORCH_COLLECTOR_H_
+
+#include <cstdint>
+
+#include "proto/wire/event.h"
+
+namespace profd::client {
+
+class LateWriter;
+
+namespace torch::collector {
+
+enum class State : uint32_t { kIdle = 0, kArmed = 1, kCollect = 2 };
+
+// Most blocks and notes of one capture.
+inline constexpr uint32_t kMaxRecords = 65536;
+
+// Whether there is one in this process.
+bool IsThere();
+
+void Arm(uint32_t wanted);
+void Collect();
+bool IsDone();
+void WriteTo(LateWriter* writer);
+void Leave();
+
+// Sleeps until there is something to tell; `wanted` gets what Arm() was given.
+State Wait(uint32_t* wanted);
+void Done();
+
+// Between kCollect and Done(); else they do nothing. `block` and `note` have their names as
+// InternName() gave them.
+void AddBlock(const wire::BlockEvent& block);
+void AddNote(const wire::NoteEvent& note);
+
+// Blocks and notes of this capture for which there was no room.
+uint64_t lost_count();
+
+void ResetInChild();
+
+}  // namespace torch::collector
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_TORCH_COLLECTOR_H_

@@ -1,0 +1,39 @@
+// What Python calls of the library for PyTorch, as a table: a later copy of the library in the
+// process hands those calls over to the first one (core/handover.h).
+//
+// How do I add a function?  At the end of TorchTable, and in profd_torch_table(); the exported
+// function asks EarlierTorch() first.
+#ifndef PROFD_CLIENT_LIB_TORCH_TORCH_HANDOVER_H_
+#define PROFD_CLIENT_LIB_TORCH_TORCH_HANDOVER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "client_lib/core/handover.h"
+#include "client_lib/torch/torch_api.h"
+
+namespace profd::client::torch {
+
+// Shared between copies of different versions: `size_bytes` says how far a copy's table goes.
+struct TorchTable {
+  uint32_t size_bytes;
+  uint32_t reserved;
+  decltype(&profd_torch_features) features;
+  decltype(&profd_torch_wait) wait;
+  decltype(&profd_torch_block) block;
+  decltype(&profd_torch_note) note;
+  decltype(&profd_torch_done) done;
+};
+
+// The earlier copy's table; null, where EarlierCopy() is not: it is too old to know of torch.
+inline const TorchTable* EarlierTorch() {
+  const CopyTable* copy = EarlierCopy();
+  if (copy->size_bytes < offsetof(CopyTable, torch_table) + sizeof(copy->torch_table)) {
+    return nullptr;
+  }
+  return copy->torch_table();
+}
+
+}  // namespace profd::client::torch
+
+#endif  // PROFD_CLIENT_LIB_TORCH_TORCH_HANDOVER_H_
