@@ -90,6 +90,9 @@ class Daemon:
         return self.process.wait(PATIENCE_S)
 
     def stop(self):
+        if self.process is not None and self.process.poll() not in (None, 0, -signal.SIGKILL):
+            # It ended by itself, which is why the test fails; why it did only its log says.
+            print(f'profd ended with {self.process.returncode}:\n{self.log()[-20000:]}', flush=True)
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(signal.SIGTERM)
