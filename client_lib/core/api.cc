@@ -18,8 +18,6 @@
 namespace profd::client {
 namespace {
 
-bool IsStarted() { return PROFD_LIKELY(g_hot.alive.load(std::memory_order_acquire) != 0); }
-
 bool MemoryEventIsValid(const profd_memory_event* event) {
   return event != nullptr && event->bytes >= 0 && event->total_allocated_bytes >= -1 &&
          event->total_reserved_bytes >= -1 &&

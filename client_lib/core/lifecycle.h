@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "client_lib/core/hot_state.h"
+
 namespace profd::client {
 
 // Sets the library up as far as it goes without a thread. By the loader, before main();
@@ -23,6 +25,9 @@ namespace profd::client {
 void Load();
 
 bool IsDisabled();
+
+// Whether the agent runs, in this very process.
+inline bool IsStarted() { return PROFD_LIKELY(g_hot.alive.load(std::memory_order_acquire) != 0); }
 
 // Starts the agent if it is not running. False: disabled.
 bool Start();

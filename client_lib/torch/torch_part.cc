@@ -3,14 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <array>
-
 #include "client_lib/core/agent.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/torch/collector.h"
+#include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_source.h"
 
 namespace profd::client::torch {
@@ -19,7 +18,7 @@ namespace {
 using wire::OperatorsMode;
 
 // In this order they are told of a window's begin.
-constexpr std::array<const TorchSource*, 0> kSources = {};
+constexpr const TorchSource* kSources[] = {&kStepsSource};
 
 constexpr uint32_t kNameFeatures = wire::kTorchOperators | wire::kTorchScopes |
                                    wire::kTorchSequences | wire::kTorchThreads |

@@ -1,0 +1,135 @@
+#include "client_lib/torch/step_detector.h"
+
+namespace profd::client::torch {
+
+bool Gaps::IsShort(uint64_t gap) const { return gap < usual_ / kShare; }
+
+void Gaps::Add(uint64_t gap) {
+  gaps_[count_++ % kKept] = gap;
+  const uint32_t kept = count_ < kKept ? count_ : kKept;
+  if (kept < kFewest) return;
+  // The longest ones, longest first; of fewer gaps, fewer.
+  const uint32_t rank = kept * kLongest / kKept;
+  uint64_t longest[kLongest + 1] = {};
+  for (uint32_t i = 0; i < kept; ++i) {
+    uint64_t moved = gaps_[i];
+    for (uint32_t at = 0; at <= rank; ++at) {
+      if (moved <= longest[at]) continue;
+      const uint64_t shorter = longest[at];
+      longest[at] = moved;
+      moved = shorter;
+    }
+  }
+  usual_ = longest[rank < kLongest ? rank : kLongest - 1];
+}
+
+uint32_t LeadingOptimizer::IndexOf(uint64_t name) {
+  for (uint32_t i = 0; i < name_count_; ++i) {
+    if (names_[i] == name) return i;
+  }
+  if (name_count_ == kMostNames) return kNobody;
+  names_[name_count_] = name;
+  return name_count_++;
+}
+
+bool LeadingOptimizer::OnStep(uint64_t name) {
+  const uint32_t index = IndexOf(name);
+  if (index == kNobody) return false;
+  if (leader_ == kNobody) leader_ = index;
+  return index == leader_ ? OnLeader() : OnOther(index);
+}
+
+// A period of the leader ends: who came last in it, if anybody did, may be the better one.
+bool LeadingOptimizer::OnLeader() {
+  const uint32_t last = last_other_;
+  last_other_ = kNobody;
+  silence_ = 0;
+  if (last == kNobody || has_lost_[last]) {
+    challenger_ = kNobody;
+    challenged_periods_ = 0;
+    return true;
+  }
+  challenged_periods_ = last == challenger_ ? challenged_periods_ + 1 : 1;
+  challenger_ = last;
+  if (challenged_periods_ < kPeriods) return true;
+  for (uint32_t i = 0; i < name_count_; ++i) has_lost_[i] = i != last;
+  leader_ = last;
+  challenger_ = kNobody;
+  challenged_periods_ = 0;
+  return false;
+}
+
+bool LeadingOptimizer::OnOther(uint32_t index) {
+  last_other_ = index;
+  if (++silence_ < kLongestSilence) return false;
+  for (bool& lost : has_lost_) lost = false;
+  leader_ = index;
+  last_other_ = kNobody;
+  challenger_ = kNobody;
+  challenged_periods_ = 0;
+  silence_ = 0;
+  return true;
+}
+
+void StepDetector::OnOptimizerBegin(uint64_t ticks) {
+  if (optimizer_depth_++ == 0) optimizer_begin_ticks_ = ticks;
+}
+
+bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks) {
+  if (optimizer_depth_ == 0 || --optimizer_depth_ != 0) return false;
+  const bool last_of_row = IsLastOfRow();
+  optimizer_end_ticks_ = ticks;
+  return last_of_row && leading_.OnStep(name) && IsLastOfBatch();
+}
+
+// By the length of the last row; one that is shorter has none.
+bool StepDetector::IsLastOfRow() {
+  if (optimizer_end_ticks_ == 0) return ++row_ == row_length_;
+  const uint64_t gap = optimizer_begin_ticks_ - optimizer_end_ticks_;
+  const bool goes_on = optimizer_gaps_.IsShort(gap);
+  optimizer_gaps_.Add(gap);
+  if (!goes_on) {
+    row_length_ = row_;
+    row_ = 1;
+  } else if (++row_ > row_length_) {
+    row_length_ = row_;
+    return false;  // The step has begun already, one too early.
+  }
+  return row_ == row_length_;
+}
+
+bool StepDetector::IsLastOfBatch() {
+  ++steps_in_batch_;
+  return steps_per_batch_ <= 1 || steps_in_batch_ == steps_per_batch_;
+}
+
+bool StepDetector::OnBatchBegin(uint64_t ticks) {
+  if (batch_depth_++ != 0) return false;
+  if (batch_end_ticks_ != 0) {
+    const uint64_t gap = ticks - batch_end_ticks_;
+    const bool same_row = batch_gaps_.IsShort(gap);
+    batch_gaps_.Add(gap);
+    if (same_row) return false;
+  }
+  CountStepsOfBatch();
+  return true;
+}
+
+void StepDetector::OnBatchEnd(uint64_t ticks) {
+  if (batch_depth_ != 0 && --batch_depth_ == 0) batch_end_ticks_ = ticks;
+}
+
+// As many steps twice in a row are a habit; more than that were none.
+void StepDetector::CountStepsOfBatch() {
+  const uint32_t count = steps_in_batch_;
+  if (count == 0) return;  // Gradient accumulation, or an evaluation.
+  if (count == steps_in_last_batch_) {
+    steps_per_batch_ = count;
+  } else if (count > steps_per_batch_) {
+    steps_per_batch_ = 1;
+  }
+  steps_in_last_batch_ = count;
+  steps_in_batch_ = 0;
+}
+
+}  // namespace profd::client::torch

@@ -1,0 +1,108 @@
+// StepDetector says where a training loop's steps begin, from what a loop cannot help showing:
+// its optimizers and its DataLoaders. Pure rules, fed by steps.cc; each is tested by name in
+// tests/client_lib/step_detector_test.cc.
+//
+//   one optimizer          a step begins where Optimizer.step() ends
+//   a wrapped optimizer    the outermost one counts
+//   several by name        the last one of the period, once two periods showed which that is; one
+//                          that fires more seldom than another does not lead
+//   several in a row       (of one name, or several) the last one of the row
+//   several of one name    (two Adams) with a DataLoader: the last one of each batch
+//   gradient accumulation  several batches to one step: batches are counted, not steps
+//   GradScaler             a step() that is skipped makes its step longer
+//   another optimizer      takes over when the one that led has been silent for long
+//   DataLoaders            a step begins where __next__() begins; several in a row are one
+//
+// Known gap: the __next__() that ends an epoch counts as a batch.
+//
+// Threads: one. Hot path: no allocation, no clock; some ten ns a call.
+#ifndef PROFD_CLIENT_LIB_TORCH_STEP_DETECTOR_H_
+#define PROFD_CLIENT_LIB_TORCH_STEP_DETECTOR_H_
+
+#include <cstdint>
+
+namespace profd::client::torch {
+
+// Gaps tells which calls stand in one row: those with less between them than a twentieth of what
+// is usual. Usual is the fifth longest of the last sixteen gaps: two thirds of them may be short,
+// and four as long as they like (an evaluation, a compilation).
+class Gaps {
+ public:
+  // Whether a call that begins `gap` ticks after the last one's end goes on with its row.
+  bool IsShort(uint64_t gap) const;
+  void Add(uint64_t gap);
+
+ private:
+  static constexpr uint32_t kKept = 16;
+  static constexpr uint32_t kLongest = 5;
+  static constexpr uint32_t kFewest = 4;  // Fewer say nothing yet.
+  static constexpr uint64_t kShare = 20;
+
+  uint64_t gaps_[kKept] = {};
+  uint32_t count_ = 0;  // Ever added.
+  uint64_t usual_ = 0;
+};
+
+// Of optimizers with several names, the one whose calls are steps.
+class LeadingOptimizer {
+ public:
+  // An optimizer of `name` fires. Whether it leads.
+  bool OnStep(uint64_t name);
+
+ private:
+  static constexpr uint32_t kMostNames = 8;  // Further ones never lead.
+  static constexpr uint32_t kNobody = UINT32_MAX;
+  static constexpr uint32_t kPeriods = 2;         // That show who comes last.
+  static constexpr uint32_t kLongestSilence = 8;  // Of who leads, in calls of others.
+
+  uint32_t IndexOf(uint64_t name);
+  bool OnLeader();
+  bool OnOther(uint32_t index);
+
+  uint64_t names_[kMostNames] = {};
+  bool has_lost_[kMostNames] = {};  // Had its turn; does not come back while the leader is there.
+  uint32_t name_count_ = 0;
+  uint32_t leader_ = kNobody;
+  uint32_t last_other_ = kNobody;    // Since the leader's last call.
+  uint32_t challenger_ = kNobody;    // Came last in the period before.
+  uint32_t challenged_periods_ = 0;  // In a row, by it.
+  uint32_t silence_ = 0;
+};
+
+class StepDetector {
+ public:
+  // An optimizer of `name` (any number that stands for it) enters and leaves its step(). True: a
+  // step begins at `ticks`.
+  void OnOptimizerBegin(uint64_t ticks);
+  bool OnOptimizerEnd(uint64_t name, uint64_t ticks);
+
+  // A DataLoader's __next__() begins and ends. True: a new batch, and, where nothing else marks
+  // steps, a step.
+  bool OnBatchBegin(uint64_t ticks);
+  void OnBatchEnd(uint64_t ticks);
+
+ private:
+  bool IsLastOfRow();
+  bool IsLastOfBatch();
+  void CountStepsOfBatch();
+
+  LeadingOptimizer leading_;
+  Gaps optimizer_gaps_;
+  uint32_t optimizer_depth_ = 0;
+  uint64_t optimizer_begin_ticks_ = 0;
+  uint64_t optimizer_end_ticks_ = 0;  // 0: none yet.
+  uint32_t row_ = 0;                  // Calls in this row so far.
+  uint32_t row_length_ = 1;           // Of the last row.
+
+  Gaps batch_gaps_;
+  uint32_t batch_depth_ = 0;
+  uint64_t batch_end_ticks_ = 0;  // 0: none yet.
+
+  uint32_t steps_in_batch_ = 0;       // The leader's, since the last batch.
+  uint32_t steps_in_last_batch_ = 0;  // Of those that had any.
+  uint32_t steps_per_batch_ = 1;      // As it is known.
+};
+
+}  // namespace profd::client::torch
+
+#endif  // PROFD_CLIENT_LIB_TORCH_STEP_DETECTOR_H_

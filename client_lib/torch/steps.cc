@@ -1,0 +1,129 @@
+#include "client_lib/torch/steps.h"
+
+#include <string.h>
+
+#include <atomic>
+
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/lifecycle.h"
+#include "client_lib/core/status_page.h"
+#include "client_lib/core/steps.h"
+#include "client_lib/torch/step_detector.h"
+
+namespace profd::client::torch {
+namespace {
+
+using wire::StepSource;
+
+constexpr char kOptimizer[] = "Optimizer.step#";
+constexpr char kDataLoader[] = "enumerate(DataLoader)#";
+constexpr char kProfiler[] = "ProfilerStep#";
+
+constinit const TorchLibrary* g_library = nullptr;
+constinit std::atomic<bool> g_observes_begins{false};
+constinit std::atomic<bool> g_observes_ends{false};
+
+// The detector belongs to the first thread that trains, or loads. On others, ends of optimizers'
+// steps are foreign marks, and batches are batches.
+constinit StepDetector g_detector;
+constinit std::atomic<bool> g_has_owner{false};
+enum class Role : uint8_t { kUnknown, kOwner, kOther };
+__thread Role t_role __attribute__((tls_model("initial-exec"))) = Role::kUnknown;
+
+template <size_t kSize>
+bool StartsWith(const char* name, const char (&prefix)[kSize]) {
+  return strncmp(name, prefix, kSize - 1) == 0;
+}
+
+bool OwnsDetector() {
+  if (PROFD_UNLIKELY(t_role == Role::kUnknown)) {
+    t_role = g_has_owner.exchange(true) ? Role::kOther : Role::kOwner;
+  }
+  return t_role == Role::kOwner;
+}
+
+uint64_t HashOf(const char* name) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (; *name != '\0'; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100000001b3;
+  return hash;
+}
+
+void Mark(StepSource source) {
+  if (IsStarted() || Start()) MarkStep(source);
+}
+
+void OnBatch() {
+  if (!OwnsDetector()) return RecordBatch();
+  if (!g_detector.OnBatchBegin(ReadTicks())) return;
+  RecordBatch();
+  Mark(StepSource::kDataLoader);
+}
+
+void OnOptimizerEnd(const char* name) {
+  if (!OwnsDetector() || g_detector.OnOptimizerEnd(HashOf(name), ReadTicks())) {
+    Mark(StepSource::kOptimizer);
+  }
+}
+
+NoContext OnBegin(const void* record_function) {
+  const char* name = g_library->name(record_function);
+  if (StartsWith(name, kOptimizer)) {
+    if (OwnsDetector()) g_detector.OnOptimizerBegin(ReadTicks());
+  } else if (StartsWith(name, kDataLoader)) {
+    OnBatch();
+  } else if (StartsWith(name, kProfiler)) {
+    Mark(StepSource::kProfiler);
+  }
+  return {};
+}
+
+void OnBeginsEnd(const void*, void*) {}
+
+NoContext OnEndsBegin(const void*) { return {}; }
+
+void OnEnd(const void* record_function, void*) {
+  const char* name = g_library->name(record_function);
+  if (StartsWith(name, kOptimizer)) {
+    OnOptimizerEnd(name);
+  } else if (StartsWith(name, kDataLoader) && OwnsDetector()) {
+    g_detector.OnBatchEnd(ReadTicks());
+  }
+}
+
+RecordFunctionCallback UserScopeCallback(StartCallback start, EndCallback end) {
+  RecordFunctionCallback callback{};
+  callback.start = start;
+  callback.end = end;
+  callback.sampling_probability = 1.0;
+  callback.scopes[static_cast<size_t>(wire::OperatorScope::kUserScope)] = 1;
+  return callback;
+}
+
+uint32_t Features() {
+  const bool works = g_observes_begins.load(std::memory_order_relaxed) &&
+                     g_observes_ends.load(std::memory_order_relaxed);
+  return works ? uint32_t{wire::kTorchSteps} : 0;
+}
+
+void ResetInChild() {
+  g_detector = StepDetector();
+  g_has_owner.store(false, std::memory_order_relaxed);
+  t_role = Role::kUnknown;
+}
+
+}  // namespace
+
+constinit const TorchSource kStepsSource = {.features = Features, .reset_in_child = ResetInChild};
+
+void ObserveBegins(const TorchLibrary& library) {
+  g_library = &library;
+  library.add_callback(UserScopeCallback(OnBegin, OnBeginsEnd));
+  g_observes_begins.store(true, std::memory_order_relaxed);
+}
+
+void ObserveEnds(const TorchLibrary& library) {
+  library.add_callback(UserScopeCallback(OnEndsBegin, OnEnd));
+  g_observes_ends.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace profd::client::torch

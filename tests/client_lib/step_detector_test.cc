@@ -1,0 +1,267 @@
+// Where steps begin, by what optimizers and DataLoaders do. Times are of a clock of our own.
+#include "client_lib/torch/step_detector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace profd::client::torch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kAdam = 1;
+constexpr uint64_t kSgd = 2;
+constexpr uint64_t kSparseAdam = 3;
+
+// Runs loops, and remembers after which calls a step began.
+class StepDetectorTest : public ::testing::Test {
+ protected:
+  void Compute(uint64_t ticks) { now_ += ticks; }
+
+  // One call of step(), named `call` in what begun() returns.
+  void Step(uint64_t name, const std::string& call, uint64_t ticks = 100) {
+    detector_.OnOptimizerBegin(now_);
+    now_ += ticks;
+    if (detector_.OnOptimizerEnd(name, now_)) begun_.push_back(call);
+  }
+
+  void Batch(const std::string& call, uint64_t ticks = 50) {
+    if (detector_.OnBatchBegin(now_)) begun_.push_back(call);
+    now_ += ticks;
+    detector_.OnBatchEnd(now_);
+  }
+
+  // What has begun since this was last asked.
+  std::vector<std::string> begun() { return std::exchange(begun_, {}); }
+
+  StepDetector detector_;
+  uint64_t now_ = 1;
+  std::vector<std::string> begun_;
+};
+
+constexpr uint64_t kForward = 10'000;
+
+TEST_F(StepDetectorTest, EachStepOfTheOneOptimizerIsAStep) {
+  for (int i = 0; i < 100; ++i) {
+    Compute(kForward);
+    Step(kAdam, "adam");
+  }
+  EXPECT_EQ(begun().size(), 100u);
+}
+
+TEST_F(StepDetectorTest, AnOptimizerWithinAnotherIsTheSameStep) {
+  for (int i = 0; i < 3; ++i) {
+    Compute(kForward);
+    detector_.OnOptimizerBegin(now_);
+    Step(kAdam, "inner");
+    now_ += 10;
+    if (detector_.OnOptimizerEnd(kSgd, now_)) begun_.emplace_back("outer");
+  }
+  EXPECT_THAT(begun(), ElementsAre("outer", "outer", "outer"));
+}
+
+TEST_F(StepDetectorTest, AnEndWithoutABeginIsNoStep) {
+  EXPECT_FALSE(detector_.OnOptimizerEnd(kAdam, 100));
+  Compute(kForward);
+  Step(kAdam, "adam");
+  EXPECT_THAT(begun(), ElementsAre("adam"));
+}
+
+TEST_F(StepDetectorTest, OfTwoOptimizersTheLastOfThePeriodLeads) {
+  for (int i = 0; i < 3; ++i) {
+    Compute(kForward);
+    Step(kAdam, "adam");
+    Compute(kForward);
+    Step(kSgd, "sgd");
+  }
+  // Two periods show it.
+  EXPECT_THAT(begun(), ElementsAre("adam", "adam", "sgd"));
+  for (int i = 0; i < 20; ++i) {
+    Compute(kForward);
+    Step(kAdam, "adam");
+    Compute(kForward);
+    Step(kSgd, "sgd");
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(20, "sgd"));
+}
+
+TEST_F(StepDetectorTest, OfThreeOptimizersTheLastOfThePeriodLeadsForGood) {
+  for (int i = 0; i < 30; ++i) {
+    Compute(kForward);
+    Step(kAdam, "adam");
+    Compute(kForward);
+    Step(kSgd, "sgd");
+    Compute(kForward);
+    Step(kSparseAdam, "sparse");
+    if (i == 9) begun();
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(20, "sparse"));
+}
+
+TEST_F(StepDetectorTest, TheOptimizerThatFiresMoreOftenLeads) {
+  for (int i = 0; i < 6; ++i) {
+    Compute(kForward);
+    Step(kSgd, "generator");
+    for (int k = 0; k < 5; ++k) {
+      Compute(kForward);
+      Step(kAdam, "critic");
+    }
+    if (i == 1) begun();
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(20, "critic"));
+}
+
+TEST_F(StepDetectorTest, AnOptimizerTakesOverFromOneThatIsSilent) {
+  for (int i = 0; i < 10; ++i) {
+    Compute(kForward);
+    Step(kAdam, "adam");
+  }
+  begun();
+  for (int i = 0; i < 10; ++i) {
+    Compute(kForward);
+    Step(kSgd, "sgd");
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(3, "sgd"));  // From the eighth on.
+}
+
+TEST_F(StepDetectorTest, OptimizersInARowAreOneStepThatBeginsBehindTheLast) {
+  for (int i = 0; i < 20; ++i) {
+    Compute(kForward);
+    Step(kAdam, "first");
+    Compute(10);
+    Step(kAdam, "second");
+    if (i == 4) begun();
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(15, "second"));
+}
+
+TEST_F(StepDetectorTest, ARowThatLacksOneOptimizerMakesItsStepLonger) {
+  const auto period = [&](bool both) {
+    Compute(kForward);
+    Step(kAdam, "first");
+    Compute(10);
+    if (both) Step(kAdam, "second");
+  };
+  for (int i = 0; i < 10; ++i) period(true);
+  begun();
+  period(false);
+  EXPECT_THAT(begun(), IsEmpty());
+  period(true);
+  EXPECT_EQ(begun().size(), 1u);
+  period(true);
+  EXPECT_THAT(begun(), ElementsAre("second"));
+}
+
+TEST_F(StepDetectorTest, AnEvaluationDoesNotMakeOtherGapsLookShort) {
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    for (int i = 0; i < 5; ++i) {
+      Compute(kForward);
+      Step(kAdam, "adam");
+    }
+    Compute(100'000 * kForward);
+  }
+  EXPECT_EQ(begun().size(), 30u);
+}
+
+TEST_F(StepDetectorTest, ACompilationInTheFirstStepsHidesNone) {
+  Step(kAdam, "adam");
+  Compute(100'000 * kForward);
+  for (int i = 0; i < 20; ++i) {
+    Step(kAdam, "adam");
+    Compute(kForward);
+  }
+  EXPECT_EQ(begun().size(), 21u);
+}
+
+TEST_F(StepDetectorTest, OfTwoOptimizersOfOneNameTheLastOfTheBatchCounts) {
+  for (int i = 0; i < 20; ++i) {
+    Batch("batch");
+    Compute(kForward);
+    Step(kAdam, "discriminator");
+    Compute(kForward);
+    Step(kAdam, "generator");
+    if (i == 2) begun();
+  }
+  std::vector<std::string> optimizers = begun();
+  std::erase(optimizers, "batch");
+  EXPECT_EQ(optimizers, std::vector<std::string>(17, "generator"));
+}
+
+TEST_F(StepDetectorTest, BatchesWithoutAStepAreGradientAccumulation) {
+  for (int i = 0; i < 40; ++i) {
+    Batch("batch");
+    Compute(kForward);
+    if (i % 4 == 3) Step(kAdam, "adam");
+  }
+  std::vector<std::string> all = begun();
+  EXPECT_EQ(std::erase(all, "batch"), 40u);
+  EXPECT_EQ(all, std::vector<std::string>(10, "adam"));
+}
+
+TEST_F(StepDetectorTest, StepsOfABatchThatVaryAllCount) {
+  size_t steps = 0;
+  for (const int count : {3, 5, 4, 6, 3, 7, 5}) {
+    Batch("batch");
+    for (int i = 0; i < count; ++i, ++steps) {
+      Compute(kForward);
+      Step(kAdam, "adam");
+    }
+  }
+  std::vector<std::string> all = begun();
+  std::erase(all, "batch");
+  EXPECT_EQ(all.size(), steps);
+}
+
+TEST_F(StepDetectorTest, AnInferenceLoopStepsWhereTheNextBatchIsAskedFor) {
+  for (int i = 0; i < 10; ++i) {
+    Batch("batch");
+    Compute(kForward);
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(10, "batch"));
+}
+
+TEST_F(StepDetectorTest, ALoopThatWaitsForDataMostOfTheTimeStepsAsWell) {
+  for (int i = 0; i < 30; ++i) {
+    Batch("batch", 1000 * kForward);
+    Compute(kForward / 10);
+  }
+  EXPECT_EQ(begun().size(), 30u);
+}
+
+TEST_F(StepDetectorTest, TwoLoadersInALoopAreOneBatch) {
+  for (int i = 0; i < 20; ++i) {
+    Batch("first");
+    Compute(1);
+    Batch("second");
+    Compute(kForward);
+    if (i == 4) begun();
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(15, "first"));
+}
+
+TEST_F(StepDetectorTest, ALoaderWithinALoaderIsTheSameBatch) {
+  for (int i = 0; i < 3; ++i) {
+    Compute(kForward);
+    if (detector_.OnBatchBegin(now_)) begun_.emplace_back("outer");
+    Batch("inner");
+    detector_.OnBatchEnd(now_);
+  }
+  EXPECT_THAT(begun(), ElementsAre("outer", "outer", "outer"));
+}
+
+TEST_F(StepDetectorTest, MoreNamesThanAreKeptDoNotLead) {
+  for (int i = 0; i < 3; ++i) {
+    for (uint64_t name = 1; name <= 20; ++name) {
+      Compute(kForward);
+      Step(name, std::to_string(name));
+    }
+  }
+  for (const std::string& call : begun()) EXPECT_LE(std::stoi(call), 8);
+}
+
+}  // namespace
+}  // namespace profd::client::torch
