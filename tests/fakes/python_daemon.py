@@ -23,7 +23,7 @@ import socket
 import struct
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 DEADLINE_S = 60.0  # Only ever waited out in full by a test that fails.
 
@@ -85,6 +85,39 @@ class Step(NamedTuple):
 class ThreadName(NamedTuple):
     thread: int
     name: str
+
+
+class Operator(NamedTuple):
+    start: int
+    sequence: int
+    depth: int
+    scope: int
+    input_count: int
+    thread: int
+
+
+class Note(NamedTuple):
+    time: int
+    subject: Optional[str]
+    text: Optional[str]
+    value: int
+    kind: int
+
+
+class Block(NamedTuple):
+    address: int
+    bytes: int
+    name: Optional[str]
+    category: int
+    device_type: int
+    device_index: int
+
+
+class TorchStatus(NamedTuple):
+    version: Optional[str]
+    wanted: int
+    recorded: int
+    step_source: int
 
 
 class Events:
@@ -230,6 +263,25 @@ class CaptureMemory:
         if kind == 6:
             name_id, = struct.unpack_from("=I", self._map, at)
             return ThreadName(thread, self.name(name_id))
+        return self._torch_event(kind, thread, at)
+
+    def _torch_event(self, kind: int, thread: int, at: int) -> Optional[tuple]:
+        def name_or_none(name_id):
+            return self.name(name_id) if name_id != 0 else None
+
+        if kind == 32:
+            start, sequence, _, _, depth, scope, inputs = struct.unpack_from("=QqQIHBB", self._map,
+                                                                             at)
+            return Operator(start, sequence, depth, scope, inputs, thread)
+        if kind == 33:
+            ticks, subject, text, value, note_kind = struct.unpack_from("=QIIqH", self._map, at)
+            return Note(ticks, name_or_none(subject), name_or_none(text), value, note_kind)
+        if kind == 34:
+            address, size, name_id, *rest = struct.unpack_from("=QqIHHh", self._map, at)
+            return Block(address, size, name_or_none(name_id), *rest)
+        if kind == 35:
+            version_id, *rest = struct.unpack_from("=IIII", self._map, at)
+            return TorchStatus(name_or_none(version_id), *rest)
         return None
 
     def close(self) -> None:
@@ -299,11 +351,15 @@ class Target:
         self._page = mmap.mmap(self._page_fd, 4096)
         struct.pack_into("=II", self._page, 0, 0x50475450, 1)
 
-    def arm(self, memory_bytes: int = 4 << 20) -> Capture:
+    def arm(self, memory_bytes: int = 4 << 20,
+            torch: Optional[Tuple[int, int, int]] = None) -> Capture:
+        """`torch`: operators, flags and step source, as ArmTorchField has them."""
         capture = Capture(self, self._next_capture, memory_bytes)
         self._next_capture += 1
         body = struct.pack("=QQQQQIIII", capture.number, memory_bytes, min(memory_bytes, 2 << 20), 0, 0,
                            0, 0, 0, 0)
+        if torch is not None:
+            body += _FIELD.pack(5, 16) + struct.pack("=IIII", *torch, 0)
         self.send(ARM, body, capture.memory.fd)
         self.expect(ARMED)
         return capture

@@ -238,7 +238,7 @@ class _Answers:
         if asked == _ARMED:
             self._unlisten()
             if wanted & FEATURE_COMPILE:
-                self._try("compile", self._listen)
+                self._try("notes of torch.compile", self._listen)
         elif asked == _COLLECT:
             try:
                 self._collect(wanted)
@@ -260,10 +260,15 @@ class _Answers:
     def _collect(self, wanted: int) -> None:
         if self._listener is not None:
             self._listener.stop()
+        self._try("labels of steps", self._tell_labels)
         if wanted & FEATURE_COMPILE:
-            self._try("compile", self._tell_regions)
+            self._try("notes of torch.compile", self._tell_regions)
         if wanted & FEATURE_BLOCKS:
-            self._try("blocks", self._tell_blocks)
+            self._try("owners of memory", self._tell_blocks)
+
+    def _tell_labels(self) -> None:
+        from profd import _torch_labels
+        _torch_labels.tell_labels(note, _NOTE_STEP_LABEL, _lib.profd_step_count() - 1)
 
     def _tell_regions(self) -> None:
         from profd import _torch_compile

@@ -1,0 +1,213 @@
+"""Who owns which block of memory: one look at the program's modules and optimizers.
+
+What a tensor is for is known to Python alone: a parameter is what a module holds as one, an
+optimizer's state is what its `state` holds. They are found among the objects that the garbage
+collector knows, once per capture, behind its window; nothing is hooked before.
+
+Threads: any, with the GIL, while the program trains on. Nothing of the program's is called: no
+    property, no __getattr__, no __torch_function__.
+Known gaps: objects behind gc.freeze() are not seen; of a ScriptModule and of sparse layouts other
+    than COO nothing is told; only memory of the CPU and of CUDA is.
+"""
+
+import sys
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from profd._objects import find_objects
+
+# wire::MemoryCategory in proto/wire/event.h.
+PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 1, 2, 3, 7
+# wire::DeviceType.
+_DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+
+# Functions of torch.autograd that are on the stack of whoever runs a backward pass.
+_BACKWARD = {"backward", "grad", "run_backward", "_engine_run_backward"}
+_BACKWARD_TRIES = 25
+_BACKWARD_WAIT_S = 0.002
+# Names of what a state holds, and lists in it, go this deep.
+_MAX_STATE_DEPTH = 3
+
+
+class Block(NamedTuple):
+    """A block of memory and who it is of."""
+
+    address: int
+    bytes: int
+    device_type: int
+    device_index: int
+    category: int
+    name: str
+
+
+class Owners:
+    """The modules and optimizers that are alive now, and what they hold."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._modules, self._optimizers = find_objects(torch.nn.Module, torch.optim.Optimizer)
+        # By id; the tensors are kept alive beside their names, so that no id is used twice.
+        self._parameters: Dict[int, Tuple[Any, str]] = {}
+        self._buffers: Dict[int, Tuple[Any, str]] = {}
+        self._name_what_modules_hold()
+
+    def blocks(self) -> Iterator[Block]:
+        """Each block once: of a parameter before of anything else that shares it."""
+        seen = set()
+        # Not to be asked of by subclasses of tensors that take calls over.
+        guard = getattr(self._torch._C, "DisableTorchFunctionSubclass", None)
+        with (guard or self._torch._C.DisableTorchFunction)():
+            for category, name, tensor in self._tensors():
+                for block in self._blocks_of(tensor, category, name):
+                    key = (block.device_type, block.device_index, block.address)
+                    if key not in seen:
+                        seen.add(key)
+                        yield block
+
+    def _name_what_modules_hold(self) -> None:
+        children = {id(child) for module in self._modules
+                    for _, child in _items(module, "_modules")}
+        roots = [module for module in self._modules if id(module) not in children]
+        # A module among its own descendants has no root above it: those come last.
+        visited = set()
+        walks = []
+        for module in roots + self._modules:
+            tensors = list(_walk(module, visited))
+            if tensors:
+                walks.append((type(module).__name__, tensors))
+        counts: Dict[str, int] = {}
+        for root, tensors in walks:
+            counts[root] = counts.get(root, 0) + 1
+            prefix = ""
+            if len(walks) > 1:  # A teacher and its student: whose weight?
+                prefix = "%s%s." % (root, "#%d" % counts[root] if counts[root] > 1 else "")
+            for name, tensor, is_parameter in tensors:
+                table = self._parameters if is_parameter else self._buffers
+                table.setdefault(id(tensor), (tensor, prefix + name))
+
+    def _tensors(self) -> Iterator[Tuple[int, str, Any]]:
+        parameters = list(self._parameters.values())
+        loose = list(self._parameters_of_optimizers())
+        for tensor, name in parameters + loose:
+            yield PARAMETER, name, tensor
+        for tensor, name in self._buffers.values():
+            yield BUFFER, name, tensor
+        names = {id(tensor): name for tensor, name in parameters + loose}
+        leaves = [tensor for tensor, _ in parameters + loose if tensor.is_leaf]
+        for leaf, gradient in zip(leaves, self._gradients(leaves)):
+            if gradient is not None:
+                yield GRADIENT, names[id(leaf)] + ".grad", gradient
+        for name, tensor in self._states(names):
+            yield OPTIMIZER_STATE, name, tensor
+
+    def _parameters_of_optimizers(self) -> Iterator[Tuple[Any, str]]:
+        """Those that no module holds."""
+        for optimizer in self._optimizers:
+            groups = object.__getattribute__(optimizer, "__dict__").get("param_groups")
+            for number, group in enumerate(_list(groups)):
+                tensors = _list(group.get("params")) if isinstance(group, dict) else []
+                for index, tensor in enumerate(tensors):
+                    if self._is_tensor(tensor) and id(tensor) not in self._parameters:
+                        yield tensor, "%s.param_groups[%d][%d]" % (
+                            type(optimizer).__name__, number, index)
+
+    def _gradients(self, leaves: List[Any]) -> List[Any]:
+        """Each one's .grad; none at all if somebody ran a backward pass all the time.
+
+        The engine exchanges them without the GIL, so they are read while it does not run, and by
+        C code alone, which keeps the GIL from the first to the last.
+        """
+        read = self._torch._C._TensorBase.grad.__get__
+        for _ in range(_BACKWARD_TRIES):
+            if not _someone_runs_backward():
+                return list(map(read, leaves))
+            time.sleep(_BACKWARD_WAIT_S)
+        return []
+
+    def _states(self, names: Dict[int, str]) -> Iterator[Tuple[str, Any]]:
+        for optimizer in self._optimizers:
+            state = object.__getattribute__(optimizer, "__dict__").get("state")
+            if not isinstance(state, dict):
+                continue
+            for key, value in list(state.items()):
+                owner = names.get(id(key), type(optimizer).__name__ + ".state")
+                yield from self._tensors_in(value, owner, 0)
+
+    def _tensors_in(self, value: Any, name: str, depth: int) -> Iterator[Tuple[str, Any]]:
+        if self._is_tensor(value):
+            yield name, value
+        elif depth < _MAX_STATE_DEPTH and isinstance(value, dict):
+            for key, item in list(value.items()):
+                if isinstance(key, str):
+                    yield from self._tensors_in(item, "%s.%s" % (name, key), depth + 1)
+        elif depth < _MAX_STATE_DEPTH and isinstance(value, (list, tuple)):
+            for index, item in enumerate(list(value)):
+                yield from self._tensors_in(item, "%s[%d]" % (name, index), depth + 1)
+
+    def _is_tensor(self, value: Any) -> bool:
+        return issubclass(type(value), self._torch.Tensor)
+
+    def _blocks_of(self, tensor: Any, category: int, name: str) -> Iterator[Block]:
+        try:
+            # What a DTensor has here, of it.
+            local = getattr(tensor, "_local_tensor", None)
+            if local is not None and type(tensor).__module__.startswith("torch."):
+                tensor = local
+            device_type = _DEVICE_TYPES.get(tensor.device.type)
+            if device_type is None:
+                return
+            parts = [tensor]
+            if tensor.layout == self._torch.sparse_coo:
+                parts = [tensor._indices(), tensor._values()]
+            for part in parts:
+                storage = _storage(self._torch, part)
+                address, size = storage.data_ptr(), storage.nbytes()
+                if address != 0 and size != 0:
+                    yield Block(address, size, device_type, tensor.device.index or 0, category,
+                                name)
+        except (RuntimeError, NotImplementedError, ValueError):
+            return  # It has no storage: not made yet, of no real memory, or another's layout.
+
+
+def _storage(torch: Any, tensor: Any) -> Any:
+    base = torch._C._TensorBase
+    # 2.0 renamed it.
+    return (base.untyped_storage if hasattr(base, "untyped_storage") else base._storage)(tensor)
+
+
+def _items(module: Any, table: str) -> List[Tuple[str, Any]]:
+    """What is in `module._parameters`, or another such table."""
+    held = object.__getattribute__(module, "__dict__").get(table)
+    # list() of a dict's items is one step as far as the GIL is concerned.
+    return [item for item in list(held.items()) if item[1] is not None] \
+        if isinstance(held, dict) else []
+
+
+def _list(value: Any) -> List[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _walk(root: Any, visited: set) -> Iterator[Tuple[str, Any, bool]]:
+    """(name, tensor, is a parameter) of all that `root` and those below it hold."""
+    left = [("", root)]
+    while left:
+        prefix, module = left.pop()
+        if id(module) in visited:
+            continue
+        visited.add(id(module))
+        for name, tensor in _items(module, "_parameters"):
+            yield prefix + name, tensor, True
+        for name, tensor in _items(module, "_buffers"):
+            yield prefix + name, tensor, False
+        for name, child in reversed(_items(module, "_modules")):
+            left.append(("%s%s." % (prefix, name), child))
+
+
+def _someone_runs_backward() -> bool:
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name in _BACKWARD and "torch/autograd/" in code.co_filename:
+                return True
+            frame = frame.f_back
+    return False

@@ -1,0 +1,129 @@
+"""What torch.compile says of itself: graph breaks, recompilations, and whose code a region is.
+
+torch writes it to the logger `torch.__trace` (from 2.2 on), which is silent unless it has a handler;
+a Listener is one, while a capture is armed. What it hears is recorded with the time it was said at.
+
+Threads: a Listener hears on the threads that compile; it is started and stopped on ours.
+Errors:  none leaves a handler: it would end in the program's call of a compiled function.
+"""
+
+import json
+import logging
+import os
+import re
+import sys
+from typing import Any, Callable, Dict, Optional
+
+_LOGGER = "torch.__trace"
+
+# wire::NoteKind in proto/wire/event.h.
+_GRAPH_BREAK, _RECOMPILE, _COMPILED_REGION = 1, 2, 3
+
+# A NoteEvent's text is for a line of a report, torch's are pages.
+_MAX_REASON = 500
+# Compilations that have said why they are needed and not yet that they are done.
+_MAX_WAITING = 256
+
+Note = Callable[[int, Optional[str], Optional[str], int], None]
+
+_FRAME = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+_PLACE = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
+_REASON = re.compile(r"^(?:Graph Break )?Reason: (.*?)(?=^User code traceback:|^Traceback |\Z)",
+                     re.MULTILINE | re.DOTALL)
+_EXCEPTION = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.MULTILINE)
+# What torch adds for its own developers, or says whatever the reason.
+_ADVICE = re.compile(r"^\s*(?:Hint: |Developer debug context: |For more details |"
+                     r"Encountered graph break when attempting to trace )")
+
+
+class Listener(logging.Handler):
+    """Turns what torch.compile traces into notes."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(logging.DEBUG)
+        self._note = note
+        # By frame and compilation: why it is compiled again.
+        self._reasons: Dict[Any, str] = {}
+
+    def start(self) -> None:
+        logging.getLogger(_LOGGER).addHandler(self)
+
+    def stop(self) -> None:
+        logging.getLogger(_LOGGER).removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._hear(getattr(record, "metadata", {}), getattr(record, "payload", None))
+        except Exception:
+            pass  # A torch that says it in other words.
+
+    def _hear(self, said: Dict[str, Any], payload: Optional[str]) -> None:
+        compilation = (said.get("frame_id"), said.get("frame_compile_id"))
+        artifact = said.get("artifact", {}).get("name")
+        if artifact == "dynamo_graph_break_reason":
+            self._note(_GRAPH_BREAK, place_of_break(payload), reason_of_break(payload), 0)
+        elif artifact == "recompile_reasons" and len(self._reasons) < _MAX_WAITING:
+            self._reasons[compilation] = _first_reason(payload)
+        elif "compilation_metrics" in said:
+            metrics = said["compilation_metrics"]
+            reason = self._reasons.pop(compilation, None)
+            if reason is not None:
+                self._note(_RECOMPILE, _place(metrics), reason, _compile_ns(metrics))
+
+
+def tell_regions(note: Note) -> None:
+    """Notes of the code behind each compiled region; torch remembers the last 64."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None or not hasattr(utils, "get_compilation_metrics"):
+        return  # Nothing was compiled, or before torch 2.1.
+    for entry in utils.get_compilation_metrics():
+        metrics = vars(entry)
+        # Of a backward it does not name the code.
+        if metrics.get("compile_id") and metrics.get("co_name"):
+            note(_COMPILED_REGION, str(metrics["compile_id"]), _place(metrics),
+                 metrics.get("guard_count") or 0)
+
+
+def place_of_break(text: str) -> str:
+    """"train.py:19 in forward": the innermost frame of the program's in torch's message."""
+    user_part = text.split("\nTraceback (most recent call last):")[0]
+    frames = _FRAME.findall(user_part)
+    if frames:
+        file, line, function = frames[-1]
+        return "%s:%s in %s" % (os.path.basename(file), line, function)
+    place = _PLACE.search(user_part)
+    return "%s:%s" % (os.path.basename(place[1]), place[2]) if place else "unknown"
+
+
+def reason_of_break(text: str) -> str:
+    """The sentences of torch's message that say what it could not trace, on one line."""
+    reason = _REASON.search(text)
+    if reason is None:  # It says so only in the exception behind it.
+        exceptions = _EXCEPTION.findall(text)
+        return _cut(exceptions[-1] if exceptions else text.split("\n", 1)[0])
+    lines = [line.strip() for line in reason[1].splitlines() if not _ADVICE.match(line)]
+    return _cut(" ".join(filter(None, lines)) or reason[1].split("\n", 1)[0])
+
+
+def _first_reason(payload: Any) -> str:
+    """One per compilation that was tried and did not fit; the first is the newest."""
+    reasons = payload
+    if isinstance(payload, str) and payload.startswith("["):
+        reasons = json.loads(payload)
+    if isinstance(reasons, list):
+        reasons = reasons[0] if reasons else ""
+    return _cut(" ".join(str(reasons).split()))
+
+
+def _place(metrics: Dict[str, Any]) -> str:
+    return "%s:%s in %s" % (os.path.basename(metrics.get("co_filename") or "?"),
+                            metrics.get("co_firstlineno"), metrics.get("co_name"))
+
+
+def _compile_ns(metrics: Dict[str, Any]) -> int:
+    seconds = metrics.get("entire_frame_compile_time_s")
+    return -1 if seconds is None else int(seconds * 1e9)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON - 3] + "..."

@@ -1,0 +1,441 @@
+"""What Python tells of a torch job: who owns which memory, what was compiled, which step it is.
+
+Runs with the torch of this Python; without one it skips. The library is not loaded.
+"""
+
+import gc
+import importlib.util
+import os
+import pathlib
+import sys
+import threading
+import types
+import unittest
+
+if importlib.util.find_spec("torch") is None:
+    print("SKIP: this Python has no torch")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "client_lib" / "python"))
+os.environ["PROFD_DISABLE"] = "1"
+
+import torch  # noqa: E402
+
+from profd import _torch, _torch_blocks, _torch_compile, _torch_labels  # noqa: E402
+from profd._objects import find_objects  # noqa: E402
+from profd._torch_blocks import BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER  # noqa: E402
+
+
+def storage_of(tensor):
+    return _torch_blocks._storage(torch, tensor)
+
+
+class BlocksTest(unittest.TestCase):
+
+    def setUp(self):
+        gc.collect()  # The models of the test before.
+
+    def blocks(self):
+        return list(_torch_blocks.Owners(torch).blocks())
+
+    def by_name(self):
+        return {block.name: block for block in self.blocks()}
+
+    def expect(self, block, tensor, category):
+        storage = storage_of(tensor)
+        self.assertEqual((block.address, block.bytes, block.category, block.device_type,
+                          block.device_index),
+                         (storage.data_ptr(), storage.nbytes(), category, 0, 0))
+
+    def test_what_a_module_holds_has_the_names_of_its_state(self):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+        blocks = self.by_name()
+        state = model.state_dict()
+        self.assertEqual(set(blocks), set(state))
+        for name, tensor in state.items():
+            is_buffer = name in dict(model.named_buffers())
+            self.expect(blocks[name], tensor, BUFFER if is_buffer else PARAMETER)
+
+    def test_gradients_and_optimizer_state_are_named_after_their_parameter(self):
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        blocks = self.by_name()
+        self.expect(blocks["weight.grad"], model.weight.grad, GRADIENT)
+        state = optimizer.state[model.weight]
+        for key in ("exp_avg", "exp_avg_sq"):
+            self.expect(blocks["weight." + key], state[key], OPTIMIZER_STATE)
+
+    def test_lists_and_tables_in_a_state_are_looked_into(self):
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.state[model.weight] = {"old": [torch.ones(5), {"deep": torch.ones(6)}], 7: 1}
+        blocks = self.by_name()
+        self.expect(blocks["weight.old[0]"], optimizer.state[model.weight]["old"][0],
+                    OPTIMIZER_STATE)
+        self.assertEqual(blocks["weight.old[1].deep"].bytes, 24)
+
+    def test_parameters_without_a_module_are_named_after_their_optimizer(self):
+        loose = torch.ones(5, requires_grad=True)
+        optimizer = torch.optim.SGD([loose], lr=0.1)
+        self.assertEqual([block.name for block in self.blocks()], ["SGD.param_groups[0][0]"])
+        del optimizer
+
+    def test_several_models_are_told_apart(self):
+        models = [torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(2, 1, bias=False),
+                  torch.nn.Bilinear(2, 2, 1, bias=False)]
+        self.assertEqual({block.name for block in self.blocks()},
+                         {"Linear.weight", "Linear#2.weight", "Bilinear.weight"})
+        del models
+
+    def test_a_module_without_tensors_does_not_count_as_a_model(self):
+        model, loss = torch.nn.Linear(2, 1, bias=False), torch.nn.CrossEntropyLoss()
+        self.assertEqual([block.name for block in self.blocks()], ["weight"])
+        del model, loss
+
+    def test_memory_that_is_shared_is_told_once(self):
+        encoder = torch.nn.Linear(4, 4, bias=False)
+        decoder = torch.nn.Linear(4, 4, bias=False)
+        decoder.weight = encoder.weight
+        model = torch.nn.ModuleDict({"encoder": encoder, "decoder": decoder})
+        view = torch.nn.Parameter(encoder.weight.data[1:])
+        model.register_parameter("view", view)
+        blocks = self.blocks()
+        self.assertEqual(len(blocks), 1)
+        self.assertEqual(blocks[0].address, storage_of(encoder.weight).data_ptr())
+
+    def test_modules_in_a_circle_are_told(self):
+        model = torch.nn.Linear(2, 1, bias=False)
+        inner = torch.nn.Module()
+        model.child = inner
+        inner.parent = model
+        self.assertEqual([block.category for block in self.blocks()], [PARAMETER])
+
+    def test_what_has_no_memory_is_left_out(self):
+        model = torch.nn.Module()
+        model.empty = torch.nn.Parameter(torch.empty(0))
+        model.elsewhere = torch.nn.Parameter(torch.empty(3, device="meta"))
+        model.later = torch.nn.parameter.UninitializedParameter()
+        model.register_parameter("none", None)
+        self.assertEqual(self.blocks(), [])
+
+    def test_a_sparse_gradient_is_two_blocks(self):
+        model = torch.nn.Embedding(10, 3, sparse=True)
+        model(torch.tensor([1, 2])).sum().backward()
+        gradients = [block for block in self.blocks() if block.category == GRADIENT]
+        self.assertEqual({block.address for block in gradients},
+                         {storage_of(model.weight.grad._indices()).data_ptr(),
+                          storage_of(model.weight.grad._values()).data_ptr()})
+
+    def test_subclasses_of_tensors_are_not_asked(self):
+        class Loud(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, kinds, args=(), kwargs=None):
+                raise AssertionError("asked for %s" % function)
+
+        model = torch.nn.Module()
+        model.register_buffer("loud", torch.ones(3).as_subclass(Loud))
+        self.assertEqual([block.bytes for block in self.blocks()], [12])
+
+    def test_modules_with_code_of_their_own_are_not_run(self):
+        class Proud(torch.nn.Module):
+            def __getattr__(self, name):
+                raise AssertionError("asked for %s" % name)
+
+            def named_parameters(self, *args, **kwargs):
+                raise AssertionError("asked for its parameters")
+
+        class Unfinished(torch.nn.Module):
+            def __init__(self):
+                pass
+
+        models = [Proud(), Unfinished()]
+        self.assertEqual(self.blocks(), [])
+        del models
+
+    def test_gradients_are_not_read_while_somebody_runs_backward(self):
+        model = torch.nn.Linear(4, 3, bias=False)
+        model(torch.ones(2, 4)).sum().backward()
+        inside, leave = threading.Event(), threading.Event()
+
+        class Stay(torch.autograd.Function):
+            @staticmethod
+            def forward(context, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(context, gradient):
+                inside.set()
+                leave.wait()
+                return gradient
+
+        other = torch.ones(3, requires_grad=True)
+        thread = threading.Thread(target=lambda: Stay.apply(other).sum().backward())
+        thread.start()
+        inside.wait()
+        during = {block.category for block in self.blocks()}
+        leave.set()
+        thread.join()
+        self.assertEqual(during, {PARAMETER})
+        self.assertEqual({block.category for block in self.blocks()}, {PARAMETER, GRADIENT})
+
+
+class FindObjectsTest(unittest.TestCase):
+
+    def test_objects_of_derived_classes_are_found_and_liars_are_not(self):
+        class Base:
+            pass
+
+        class Derived(Base):
+            pass
+
+        class Liar:
+            @property
+            def __class__(self):
+                raise AssertionError("asked for its class")
+
+        class Strange(type):
+            def __eq__(cls, other):
+                raise AssertionError("compared")
+            __hash__ = None
+
+        class Odd(metaclass=Strange):
+            pass
+
+        things = [Base(), Derived(), Liar(), Odd()]
+        found, = find_objects(Base)
+        self.assertEqual({id(thing) for thing in found}, {id(things[0]), id(things[1])})
+
+
+# torch 2.15; paths are shortened.
+BREAK = '''Graph break in user code at /home/me/gb.py:16
+Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
+
+Failed to trace builtin operator
+  Explanation: Dynamo does not know how to trace builtin operator `print`
+  Hint: Avoid calling builtin `print`.
+  Hint: Please report an issue to PyTorch.
+
+  Developer debug context: builtin print [] False
+
+ For more details about this graph break, please visit: https://example.org/gb0059.html
+
+User code traceback:
+  File "/home/me/gb.py", line 19, in <module>
+    m(torch.ones(4))
+  File "/home/me/gb.py", line 16, in f
+    print("hi")
+
+Traceback (most recent call last):
+  File "/torch/_dynamo/symbolic_convert.py", line 1123, in wrapper
+    return inner_fn(self, inst)
+'''  # noqa: E501
+# 2.4 and thereabouts.
+BREAK_24 = '''Graph break in user code at /home/me/gb.py:16
+Reason: Unsupported: builtin: print [] False
+User code traceback:
+  File "/home/me/gb.py", line 16, in f
+    print("hi")
+
+Traceback (most recent call last):
+  File "/torch/_dynamo/symbolic_convert.py", line 5, in wrapper
+torch._dynamo.exc.Unsupported: builtin: print [] False
+'''
+# 2.2 and 2.3.
+BREAK_22 = '''Graph break: from user code at:
+  File "/home/me/gb.py", line 16, in f
+    print("hi")
+
+Traceback (most recent call last):
+  File "/torch/_dynamo/symbolic_convert.py", line 5, in wrapper
+    return inner_fn(self, inst)
+torch._dynamo.exc.Unsupported: call_function BuiltinVariable(print)
+'''
+
+
+class ListenerTest(unittest.TestCase):
+
+    def setUp(self):
+        self.notes = []
+        self.listener = _torch_compile.Listener(lambda *note: self.notes.append(note))
+
+    def say(self, metadata, payload=None):
+        self.listener.handle(types.SimpleNamespace(metadata=metadata, payload=payload))
+
+    def compiled(self, **metrics):
+        return {"frame_id": 3, "frame_compile_id": 1, "compilation_metrics": dict(
+            {"co_filename": "/home/me/train.py", "co_firstlineno": 19, "co_name": "forward",
+             "entire_frame_compile_time_s": 0.25}, **metrics)}
+
+    def test_a_graph_break_has_the_users_line_and_the_reason(self):
+        wanted = {
+            BREAK: "Failed to trace builtin operator Explanation: Dynamo does not know how to "
+                   "trace builtin operator `print`",
+            BREAK_24: "Unsupported: builtin: print [] False",
+            BREAK_22: "call_function BuiltinVariable(print)",
+        }
+        for text, reason in wanted.items():
+            self.say({"artifact": {"name": "dynamo_graph_break_reason"}}, text)
+            self.assertEqual(self.notes.pop(), (1, "gb.py:16 in f", reason, 0))
+
+    def test_a_break_in_words_of_its_own_is_told_as_it_is(self):
+        self.say({"artifact": {"name": "dynamo_graph_break_reason"}}, "new words\nmore")
+        self.assertEqual(self.notes, [(1, "unknown", "new words", 0)])
+
+    def test_a_long_reason_is_cut(self):
+        self.say({"artifact": {"name": "dynamo_graph_break_reason"}}, "x" * 10000)
+        self.assertEqual(len(self.notes[0][2]), 500)
+
+    def test_a_recompilation_is_told_when_its_time_is_known(self):
+        reason = "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 8"
+        for payload in (reason, '["%s", "0/1: older"]' % reason):
+            self.say({"artifact": {"name": "recompile_reasons"}, "frame_id": 3,
+                      "frame_compile_id": 1}, payload)
+            self.assertEqual(self.notes, [])
+            self.say(self.compiled())
+            self.assertEqual(self.notes.pop(),
+                             (2, "train.py:19 in forward", reason, 250_000_000))
+        self.say(self.compiled())
+        self.assertEqual(self.notes, [])  # The first of its kind: no recompilation.
+
+    def test_recompilations_that_are_never_done_do_not_pile_up(self):
+        for compilation in range(10000):
+            self.say({"artifact": {"name": "recompile_reasons"}, "frame_id": 1,
+                      "frame_compile_id": compilation}, "x")
+        self.assertLessEqual(len(self.listener._reasons), 256)
+
+    def test_what_it_does_not_understand_raises_nothing(self):
+        for metadata, payload in (({}, None), ({"artifact": None}, "x"), (None, None),
+                                  ({"artifact": {"name": "dynamo_graph_break_reason"}}, None),
+                                  ({"compilation_metrics": 7}, None),
+                                  ({"artifact": {"name": "recompile_reasons"}}, "[")):
+            self.say(metadata, payload)
+        self.assertEqual(self.notes, [])
+
+    def test_regions_are_told_with_their_code(self):
+        kept = sys.modules.get("torch._dynamo.utils")
+        entry = types.SimpleNamespace(
+            compile_id="1/0", co_name="torch_dynamo_resume_in_f_at_16", co_firstlineno=16,
+            co_filename="/home/me/gb.py", guard_count=8)
+        backward = types.SimpleNamespace(compile_id="1/0", co_name=None)
+        sys.modules["torch._dynamo.utils"] = types.SimpleNamespace(
+            get_compilation_metrics=lambda: [entry, backward])
+        try:
+            _torch_compile.tell_regions(lambda *note: self.notes.append(note))
+        finally:
+            sys.modules.pop("torch._dynamo.utils")
+            if kept is not None:
+                sys.modules["torch._dynamo.utils"] = kept
+        self.assertEqual(self.notes, [(3, "1/0", "gb.py:16 in torch_dynamo_resume_in_f_at_16", 8)])
+
+
+@unittest.skipUnless(hasattr(torch, "compile"), "this torch is older than torch.compile")
+class RealCompileTest(unittest.TestCase):
+
+    def test_what_torch_says_is_understood(self):
+        def broken(x):
+            y = x.sin()
+            print(end="")
+            return y.cos()
+
+        notes = []
+        listener = _torch_compile.Listener(lambda *note: notes.append(note))
+        listener.start()
+        try:
+            compiled = torch.compile(broken, backend="eager")
+            compiled(torch.ones(4))
+            compiled(torch.ones(8))
+        finally:
+            listener.stop()
+        line = broken.__code__.co_firstlineno
+        here = os.path.basename(__file__)
+        breaks = [note for note in notes if note[0] == 1]
+        self.assertEqual({note[1] for note in breaks}, {"%s:%d in broken" % (here, line + 2)})
+        self.assertTrue(all("print" in note[2] for note in breaks), breaks)
+        again = [note for note in notes if note[0] == 2]
+        self.assertIn("%s:%d in broken" % (here, line), {note[1] for note in again})
+        self.assertTrue(all("size mismatch" in note[2] and note[3] > 0 for note in again), again)
+        regions = []
+        _torch_compile.tell_regions(lambda *note: regions.append(note))
+        self.assertIn("%s:%d in broken" % (here, line), {note[2] for note in regions})
+
+
+class LabelsTest(unittest.TestCase):
+
+    def tell(self, module_name, **classes):
+        module = types.ModuleType(module_name)
+        vars(module).update(classes)
+        sys.modules[module_name] = module
+        notes = []
+        try:
+            _torch_labels.tell_labels(lambda *note: notes.append(note), 5, 41)
+        finally:
+            del sys.modules[module_name]
+        return notes
+
+    def test_a_trainers_own_numbers_are_told_with_the_step_they_hold_for(self):
+        class TrainerState:
+            epoch = 1.5
+            global_step = 1207
+
+        state = TrainerState()
+        state.gc_tracks_what_holds = []
+        self.assertEqual(self.tell("transformers.trainer_callback", TrainerState=TrainerState),
+                         [(5, "epoch", "behind step 41", 1),
+                          (5, "global_step", "behind step 41", 1207)])
+
+    def test_numbers_that_are_not_known_are_left_out(self):
+        class Trainer:
+            current_epoch = None
+
+            @property
+            def global_step(self):
+                raise RuntimeError("not attached to a loop")
+
+        trainer = Trainer()
+        trainer.gc_tracks_what_holds = []
+        self.assertEqual(self.tell("lightning.pytorch.trainer.trainer", Trainer=Trainer), [])
+
+    def test_without_a_framework_nothing_is_looked_for(self):
+        self.assertEqual(list(_torch_labels.labels()), [])
+
+
+class LauncherTest(unittest.TestCase):
+
+    def is_launcher(self, *words):
+        kept, _torch._command = _torch._command, lambda: list(words)
+        try:
+            return _torch._is_launcher()
+        finally:
+            _torch._command = kept
+
+    def test_programs_that_only_start_others_are_known(self):
+        for words in (("python", "/usr/bin/torchrun", "--nproc-per-node", "8", "train.py"),
+                      ("python3", "-m", "torch.distributed.run", "train.py"),
+                      ("python3", "-u", "-W", "ignore", "-m", "torch.distributed.launch", "x"),
+                      ("python", "/venv/bin/accelerate", "launch", "train.py"),
+                      ("python", "/venv/bin/deepspeed", "train.py")):
+            self.assertTrue(self.is_launcher(*words), words)
+
+    def test_the_programs_they_start_are_not(self):
+        for words in (("python", "train.py", "torchrun"), ("python", "-c", "torchrun"),
+                      ("python", "-m", "train", "torchrun"), ("python",), ("python", "-"), (),
+                      ("python", "-u", "-X", "dev", "train.py", "-m", "torch.distributed.run")):
+            self.assertFalse(self.is_launcher(*words), words)
+
+
+class RefusalTest(unittest.TestCase):
+
+    def test_what_is_no_torch_is_refused(self):
+        self.assertIn("no torch._C", _torch._reason_against(types.ModuleType("torch")))
+        self.assertEqual(_torch.attach(types.ModuleType("torch")), 0)
+
+    def test_without_the_library_nothing_happens(self):
+        self.assertIn("is off", _torch._reason_against(torch))
+        self.assertEqual(_torch.attach(torch), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
