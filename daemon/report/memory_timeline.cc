@@ -10,21 +10,17 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/category_levels.h"
+#include "daemon/report/memory_categories.h"
 #include "daemon/report/memory_levels.h"
 #include "daemon/report/memory_order.h"
 #include "daemon/report/reports.h"
+#include "proto/wire/event.h"
 
 namespace profd::report {
 namespace {
 
-// By the number of wire::MemoryCategory.
-constexpr std::array<std::string_view, 7> kCategoryNames = {
-    "unknown", "parameter", "gradient", "optimizer_state", "activation", "input", "temporary"};
 constexpr std::string_view kNoRange = "(no range)";
-
-std::string_view CategoryName(uint8_t category) {
-  return category < kCategoryNames.size() ? kCategoryNames[category] : kCategoryNames[0];
-}
 
 // Byte counts are a stranger's: they wrap rather than overflow.
 int64_t Sum(int64_t a, int64_t b) {
@@ -45,7 +41,15 @@ struct Block {
 // One device's level, blocks and peak, event by event.
 class DeviceTracker {
  public:
-  explicit DeviceTracker(int64_t max_points) : levels_(max_points) {}
+  // The window is [0, `end_ns`).
+  DeviceTracker(int64_t max_points, int64_t end_ns) : levels_(max_points), categories_(end_ns) {}
+
+  // Before all events, if at all: for each block that is freed, though nobody saw it allocated,
+  // and for others that were there when the window began.
+  void AddOlder(const OlderBlock& block) {
+    older_are_known_ = true;
+    categories_.AddOlder(block.category, block.bytes);
+  }
 
   void Apply(const MemoryEvent& event) {
     if (++event_number_ == 1) Start(std::min<int64_t>(0, event.time_ns));
@@ -69,6 +73,7 @@ class DeviceTracker {
     device_.relative = !total_known_;
     device_.end_bytes = level_;
     device_.points = levels_.Take();
+    device_.categories = categories_.Take();
     return std::move(device_);
   }
 
@@ -92,11 +97,12 @@ class DeviceTracker {
     ++device_.allocation_count;
     device_.allocated_total_bytes = Sum(device_.allocated_total_bytes, event.bytes);
     const Block block = {event.bytes, event.time_ns, event_number_, event.thread, event.category};
+    categories_.Allocate(event.time_ns, event.category, event.bytes);
     const auto [at, inserted] = live_.try_emplace(event.address, block);
     if (inserted) return event.bytes;
     // Its free was lost, but freed it was: the address is in use anew.
     const Block old = std::exchange(at->second, block);
-    Retire(old);
+    Retire(old, event.time_ns);
     return Difference(event.bytes, old.bytes);
   }
 
@@ -106,15 +112,17 @@ class DeviceTracker {
     if (found == live_.end()) {
       ++device_.unknown_free_count;
       device_.unknown_free_bytes = Sum(device_.unknown_free_bytes, event.bytes);
+      if (older_are_known_) categories_.Free(event.time_ns, event.category, event.bytes);
       return Difference(0, event.bytes);
     }
     const Block block = found->second;
     live_.erase(found);
-    Retire(block);
+    Retire(block, event.time_ns);
     return Difference(0, block.bytes);
   }
 
-  void Retire(const Block& block) {
+  void Retire(const Block& block, int64_t time_ns) {
+    categories_.Free(time_ns, block.category, block.bytes);
     if (block.number <= peak_number_) freed_since_peak_.push_back(block);
   }
 
@@ -134,6 +142,8 @@ class DeviceTracker {
 
   DeviceMemory device_;
   MemoryLevels levels_;
+  CategoryLevels categories_;
+  bool older_are_known_ = false;
   int64_t level_ = 0;
   bool total_known_ = false;
   uint64_t event_number_ = 0;
@@ -250,12 +260,44 @@ std::string DeviceName(uint8_t type, int16_t index) {
 
 using Trackers = std::map<std::pair<uint8_t, int16_t>, DeviceTracker>;
 
+int64_t EndOfWindow(const CaptureRecord& record) {
+  return record.windows.empty() ? record.covered_ns : record.windows.back().end_ns;
+}
+
 absl::Status Track(store::CaptureReader& reader, int64_t max_points, Trackers& trackers) {
+  ASSIGN_OR_RETURN(const MemoryCategories categories, FindMemoryCategories(reader));
+  const int64_t end_ns = EndOfWindow(reader.record());
+  const auto tracker_of = [&](uint8_t type, int16_t index) -> DeviceTracker& {
+    return trackers.try_emplace({type, index}, max_points, end_ns).first->second;
+  };
+  for (const OlderBlock& block : categories.older) {
+    tracker_of(block.device_type, block.device_index).AddOlder(block);
+  }
+  size_t position = 0;
   return ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
-    trackers.try_emplace({event.device_type, event.device_index}, max_points)
-        .first->second.Apply(event);
+    MemoryEvent told = event;
+    if (position < categories.of_event.size()) told.category = categories.of_event[position];
+    ++position;
+    tracker_of(event.device_type, event.device_index).Apply(told);
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<std::vector<OutOfMemory>> FindOutOfMemory(store::CaptureReader& reader) {
+  std::vector<OutOfMemory> found;
+  RETURN_IF_ERROR(reader.ForEachNote([&](const store::NoteBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (batch.kind[i] != static_cast<uint16_t>(wire::NoteKind::kOutOfMemory)) continue;
+      found.push_back({.time_ns = std::max<int64_t>(0, batch.time_ns[i]),
+                       .device = reader.names()[batch.subject[i]],
+                       .bytes = batch.value[i]});
+    }
+    return absl::OkStatus();
+  }));
+  std::stable_sort(found.begin(), found.end(), [](const OutOfMemory& a, const OutOfMemory& b) {
+    return a.time_ns < b.time_ns;
+  });
+  return found;
 }
 
 }  // namespace
@@ -296,6 +338,7 @@ absl::StatusOr<MemoryTimeline> SummarizeMemory(store::CaptureReader& reader,
     timeline.devices[device].peak_by_category = LargestFirst(by_category[device]);
     if (options.peak_by_op) timeline.devices[device].peak_by_op = LargestFirst(by_op[device]);
   }
+  ASSIGN_OR_RETURN(timeline.out_of_memory, FindOutOfMemory(reader));
   return timeline;
 }
 

@@ -4,7 +4,7 @@
 // Threads: any, one reader each. Memory: bounded by names, steps and, for memory, live
 // blocks; never by ranges. What tells of the GPU keeps 64 bytes per API call and 48 per GPU row,
 // the operator table 24 per event of an allocator and, by inputs, 16 per operator; or twice that,
-// as vectors grow.
+// as vectors grow. What memory keeps to tell categories is in memory_categories.h.
 // Errors: those of the reader; INVALID_ARGUMENT for options out of range.
 //
 // How do I add a report?  A struct and a function here, a .cc beside it, a message and an
@@ -282,7 +282,7 @@ struct MemoryShare {
 // What all blocks of one category took over the window: "parameter", "gradient",
 // "optimizer_state", "buffer", "input", "activation", "temporary", "unknown". Who owns a block is
 // told by the capture's blocks and, where they do not say, by the operators that used it
-// (memory_categories.cc has the rules).
+// (memory_categories.h has the rules).
 struct MemoryCategoryUse {
   std::string name;
   int64_t peak_bytes = 0;   // The most at once.
