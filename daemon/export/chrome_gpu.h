@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
+#include "daemon/export/chrome_clock.h"
 #include "daemon/export/cuda_events.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/json_text.h"
@@ -26,16 +27,6 @@
 #include "daemon/store/capture_reader.h"
 
 namespace profd::exporter {
-
-// Times of a capture as those of a trace, which count from its base and are never below 0.
-struct ChromeClock {
-  uint64_t offset_ns = 0;  // From the base to the capture's start.
-
-  uint64_t At(int64_t time_ns) const {
-    const auto since_base = static_cast<int64_t>(offset_ns + static_cast<uint64_t>(time_ns));
-    return since_base < 0 ? 0 : static_cast<uint64_t>(since_base);
-  }
-};
 
 class ChromeGpu {
  public:

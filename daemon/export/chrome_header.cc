@@ -97,7 +97,7 @@ std::string DeviceProperties(const GpuRecord& gpu) {
   return list + "]";
 }
 
-std::string AboutCapture(const CaptureRecord& record, int64_t annotations_left_out) {
+std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_out) {
   JsonObject object;
   object.Text("version", PROFD_VERSION).Text("capture", record.id);
   if (!record.group_id.empty()) object.Text("group", record.group_id);
@@ -126,14 +126,14 @@ std::string AboutCapture(const CaptureRecord& record, int64_t annotations_left_o
       .Text("library_version", record.target.library_version)
       .Object("labels", Texts(record.spec.labels))
       .Object("metadata", Texts(record.target.metadata));
-  if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, annotations_left_out));
+  if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, left_out.gpu_annotations));
   return object.Take();
 }
 
 }  // namespace
 
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
-                         int64_t base_unix_ns, int64_t annotations_left_out) {
+                         int64_t base_unix_ns, const ChromeLeftOut& left_out) {
   std::string header =
       StrCat("{\n\"schemaVersion\": 1,\n\"deviceProperties\": ", DeviceProperties(record.gpu),
              ",\n\"host_name\": ");
@@ -147,7 +147,7 @@ std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
       StrAppend(&header, ",\n\"cuda_driver_version\": ", record.gpu.driver_version);
     }
   }
-  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, annotations_left_out), ",\n");
+  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, left_out), ",\n");
   if (layout.rank.has_value()) {
     StrAppend(&header, "\"distributedInfo\": {\"rank\": ", *layout.rank);
     if (layout.world_size.has_value()) StrAppend(&header, ", \"world_size\": ", *layout.world_size);

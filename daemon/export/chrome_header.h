@@ -11,11 +11,16 @@
 
 namespace profd::exporter {
 
-// `annotations_left_out`: see GpuPlan.
+// What the trace does not hold, of what the capture does.
+struct ChromeLeftOut {
+  int64_t gpu_annotations = 0;  // GpuPlan::annotations_left_out()
+  int64_t operator_inputs = 0;  // OperatorTexts::left_out()
+};
+
 // From "{" to "traceEvents": [ and a line end. One member to a line: some loaders look for
 // `"rank": N` line by line, so nothing before distributedInfo may read like it.
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
-                         int64_t base_unix_ns, int64_t annotations_left_out);
+                         int64_t base_unix_ns, const ChromeLeftOut& left_out);
 
 }  // namespace profd::exporter
 

@@ -14,10 +14,13 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
+#include "daemon/export/chrome_clock.h"
 #include "daemon/export/chrome_gpu.h"
 #include "daemon/export/chrome_header.h"
+#include "daemon/export/chrome_operators.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/json_text.h"
+#include "daemon/export/operator_plan.h"
 #include "daemon/export/trace_layout.h"
 #include "daemon/export/trace_writers.h"
 #include "daemon/report/reports.h"
@@ -32,7 +35,8 @@ constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
 
 // Longest event: an escaped name, two ids, two times and arguments.
 constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
-static_assert(kMostEventBytes <= OutputBuffer::kMostReservedBytes);
+constexpr size_t kMostOperatorEventBytes = kMostEventBytes + ChromeOperators::kMostArgumentBytes;
+static_assert(kMostOperatorEventBytes <= OutputBuffer::kMostReservedBytes);
 
 int64_t BaseOf(int64_t start_unix_ns, int64_t earliest_ns) {
   int64_t first_unix_ns = 0;
@@ -40,23 +44,38 @@ int64_t BaseOf(int64_t start_unix_ns, int64_t earliest_ns) {
   return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
 }
 
-// A range's arguments, if it has any, and its end. `external_id` 0: none.
-char* PutRangeEnd(char* at, int64_t external_id, uint8_t flags) {
-  std::string_view before = R"(,"args":{)";
-  const auto put = [&](std::string_view text) {
-    at = PutText(PutText(at, before), text);
-    before = ",";
-  };
-  if (external_id != 0) {
-    put(R"("External id":)");
-    at = PutInteger(at, external_id);
+// The end of a range's event: what is put in between are its arguments, if it has any.
+class RangeEnd {
+ public:
+  explicit RangeEnd(char* at) : at_(at) {}
+
+  // Where the value has to be put.
+  char*& Key(std::string_view quoted_key_and_colon) {
+    at_ = PutText(at_, has_arguments_ ? "," : R"(,"args":{)");
+    has_arguments_ = true;
+    at_ = PutText(at_, quoted_key_and_colon);
+    return at_;
   }
-  if (flags & kRangeOpen) put(R"("finished":"false")");
-  if (flags & kRangeTruncated) put(R"("began_before_window":"true")");
-  if (before == ",") *at++ = '}';
-  *at++ = '}';
-  return at;
-}
+  void ExternalId(int64_t id) {
+    char*& at = Key(R"("External id":)");
+    at = PutInteger(at, id);
+  }
+  void Flags(uint8_t flags) {
+    if (flags & kRangeOpen) Key(R"("finished":"false")");
+    if (flags & kRangeTruncated) Key(R"("began_before_window":"true")");
+  }
+  // Behind an argument.
+  char*& more() { return at_; }
+  char* Close() {
+    if (has_arguments_) *at_++ = '}';
+    *at_++ = '}';
+    return at_;
+  }
+
+ private:
+  char* at_;
+  bool has_arguments_ = false;
+};
 
 // Whether the steps nest with the ranges of one thread: viewers show rows, and loaders
 // demand that a row's events nest.
@@ -115,8 +134,13 @@ class StepNesting {
 
 class ChromeWriter {
  public:
-  ChromeWriter(store::CaptureReader& reader, GpuPlan plan, TraceLayout layout, OutputBuffer& out)
-      : reader_(reader), out_(out), layout_(std::move(layout)), plan_(std::move(plan)) {
+  ChromeWriter(store::CaptureReader& reader, GpuPlan plan, OperatorPlan operators,
+               TraceLayout layout, OutputBuffer& out)
+      : reader_(reader),
+        out_(out),
+        layout_(std::move(layout)),
+        plan_(std::move(plan)),
+        operators_(std::move(operators)) {
     for (auto& prefixes : range_prefixes_) prefixes.resize(reader.names().size());
     for (const TraceRow& row : layout_.threads) {
       thread_texts_.push_back(StrCat(row.tid, ",\"ts\":"));
@@ -137,14 +161,18 @@ class ChromeWriter {
                           {.clock_error_ns = ClockErrorOfCalls(record),
                            .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
     ChromeGpu gpu(reader_, plan_, nesting, layout_, clock_, out_);
+    ChromeOperators operators(reader_, layout_.pid, thread_texts_, clock_, out_);
 
-    out_.Append(ChromeHeader(record, layout_, base_unix_ns, plan_.annotations_left_out()));
+    out_.Append(ChromeHeader(record, layout_, base_unix_ns,
+                             {.gpu_annotations = plan_.annotations_left_out(),
+                              .operator_inputs = operators.inputs_left_out()}));
     WriteRows();
     gpu.WriteRows();
     WriteSteps();
-    RETURN_IF_ERROR(WriteRanges());
+    RETURN_IF_ERROR(WriteRanges(operators));
     RETURN_IF_ERROR(gpu.WriteEvents());
     RETURN_IF_ERROR(WriteInstants());
+    RETURN_IF_ERROR(operators.WriteNotes());
     RETURN_IF_ERROR(WriteMemory());
     RETURN_IF_ERROR(WriteCounters());
     RETURN_IF_ERROR(WriteMemoryCurves());
@@ -229,26 +257,30 @@ class ChromeWriter {
       at = PutMicros(at, Timestamp(step.start_ns));
       at = PutText(at, R"(,"dur":)");
       at = PutMicros(at, Duration(step.duration_ns));
-      at = PutRangeEnd(at, has_ids ? GpuLinks::StepId(i) : 0, 0);
-      out_.Commit(at);
+      RangeEnd end(at);
+      if (has_ids) end.ExternalId(GpuLinks::StepId(i));
+      out_.Commit(end.Close());
     }
   }
 
-  absl::Status WriteRanges() {
+  absl::Status WriteRanges(ChromeOperators& operators) {
+    OperatorPlan::Cursor cursor(operators_);
     return reader_.ForEachRange(store::kRangeStart | store::kRangeDuration | store::kRangeName |
                                     store::kRangeCategory | store::kRangeFlags,
                                 {}, [&](const store::RangeBatch& batch) {
-                                  WriteRangeBatch(batch);
+                                  WriteRangeBatch(batch, operators, cursor);
                                   return out_.status();
                                 });
   }
 
-  void WriteRangeBatch(const store::RangeBatch& batch) {
+  void WriteRangeBatch(const store::RangeBatch& batch, ChromeOperators& operators,
+                       OperatorPlan::Cursor& cursor) {
     const std::string_view thread = thread_texts_[batch.thread];
     const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
     for (size_t i = 0; i < batch.size; ++i) {
-      const std::string_view prefix = RangePrefix(batch.category[i], batch.name[i]);
-      char* at = out_.Reserve(kMostEventBytes);
+      const PlannedOperator* const op = cursor.Next(next_range_);
+      const std::string_view prefix = RangePrefix(IsOperator(batch.category[i], op), batch.name[i]);
+      char* at = out_.Reserve(op == nullptr ? kMostEventBytes : kMostOperatorEventBytes);
       at = PutText(at, prefix);
       at = PutText(at, thread);
       at = micros_.Put(at, Timestamp(batch.start_ns[i]));
@@ -256,19 +288,18 @@ class ChromeWriter {
       at = PutMicros(at, Duration(batch.duration_ns[i]));
       const bool has_id = next_id_ < with_id.size() && with_id[next_id_] == next_range_;
       if (has_id) ++next_id_;
-      if (batch.flags[i] == 0 && !has_id) {
-        *at++ = '}';
-      } else {
-        at = PutRangeEnd(at, has_id ? plan_.links().RangeId(next_range_) : 0, batch.flags[i]);
-      }
+      RangeEnd end(at);
+      if (has_id || op != nullptr) end.ExternalId(plan_.links().RangeId(next_range_));
+      if (op != nullptr) end.more() = operators.PutArguments(end.more(), *op);
+      if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
+      out_.Commit(end.Close());
+      if (op != nullptr) operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
       ++next_range_;
-      out_.Commit(at);
     }
   }
 
   // All of a range's event before its thread; made at the first use.
-  std::string_view RangePrefix(uint8_t category, uint32_t name) {
-    const bool is_operator = category == static_cast<uint8_t>(wire::RangeCategory::kOperator);
+  std::string_view RangePrefix(bool is_operator, uint32_t name) {
     std::string& prefix = range_prefixes_[is_operator ? 1 : 0][name];
     if (prefix.empty()) {
       StrAppend(&prefix, ",\n{\"ph\":\"X\",\"cat\":\"", is_operator ? "cpu_op" : "user_annotation",
@@ -349,6 +380,11 @@ class ChromeWriter {
     at = PutInteger(at, batch.device_index[i]);
     at = PutText(at, R"(,"Device Type":)");
     at = PutInteger(at, int{batch.device_type[i]});
+    if (!operators_.empty()) {
+      // Of the events that operators count among, too.
+      at = PutText(at, R"(,"Ev Idx":)");
+      at = PutInteger(at, uint64_t{next_range_} + next_memory_++);
+    }
     at = PutText(at, "}}");
     out_.Commit(at);
   }
@@ -415,9 +451,11 @@ class ChromeWriter {
   OutputBuffer& out_;
   TraceLayout layout_;
   const GpuPlan plan_;
+  const OperatorPlan operators_;
   ChromeClock clock_;
-  uint32_t next_range_ = 0;  // Ranges written so far.
-  size_t next_id_ = 0;       // Of the plan's ranges with an id.
+  uint32_t next_range_ = 0;   // Ranges written so far.
+  uint64_t next_memory_ = 0;  // Events of memory likewise.
+  size_t next_id_ = 0;        // Of the plan's ranges with an id.
   bool steps_on_thread_ = false;
   MicrosWriter micros_;
   std::vector<std::string> range_prefixes_[2];  // Users' and operators', by name.
@@ -430,7 +468,9 @@ class ChromeWriter {
 absl::Status WriteChromeTrace(store::CaptureReader& reader, OutputBuffer& out) {
   TraceLayout layout = MakeLayout(reader);
   ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
-  return ChromeWriter(reader, std::move(plan), std::move(layout), out).Write();
+  ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
+  return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(layout), out)
+      .Write();
 }
 
 }  // namespace profd::exporter

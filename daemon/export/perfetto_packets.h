@@ -57,11 +57,13 @@ inline constexpr uint32_t kIntValue = 4;
 inline constexpr uint32_t kDoubleValue = 5;
 inline constexpr uint32_t kStringValue = 6;
 inline constexpr uint32_t kName = 10;
+inline constexpr uint32_t kStringValueIid = 17;
 }  // namespace annotation
 namespace interned {
 inline constexpr uint32_t kEventCategories = 1;
 inline constexpr uint32_t kEventNames = 2;
 inline constexpr uint32_t kAnnotationNames = 3;
+inline constexpr uint32_t kAnnotationTexts = 29;
 inline constexpr uint32_t kIid = 1;
 inline constexpr uint32_t kName = 2;
 }  // namespace interned
@@ -96,7 +98,7 @@ inline constexpr uint64_t kInstantCategory = 3;
 inline constexpr uint64_t kRuntimeCategory = 4;
 inline constexpr uint64_t kDriverCategory = 5;
 
-// What a track is made for; part of its uuid.
+// What a track or a flow is made for; part of its uuid.
 enum TrackKind : uint64_t {
   kProcess = 1,
   kThread = 2,
@@ -105,7 +107,8 @@ enum TrackKind : uint64_t {
   kMemory = 5,
   kGpuProcess = 6,
   kGpuRow = 7,
-  kCalls = 8
+  kCalls = 8,
+  kOperatorFlow = 9,  // No track: flows between operators.
 };
 
 inline uint64_t Mix(uint64_t hash, uint64_t value) {
@@ -144,6 +147,7 @@ class PerfettoPackets {
   uint64_t FlowId(uint32_t correlation, uint32_t number) const {
     return Mix(Mix(identity_, correlation), number);
   }
+  uint64_t OperatorFlowId(uint32_t number) const { return Uuid(kOperatorFlow, number); }
 
   void WritePacket(const ProtoMessage& message) {
     file_part_.Clear();

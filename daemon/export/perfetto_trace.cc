@@ -16,14 +16,16 @@
 #include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/gpu_plan.h"
+#include "daemon/export/note_text.h"
+#include "daemon/export/operator_plan.h"
 #include "daemon/export/perfetto_gpu.h"
+#include "daemon/export/perfetto_operators.h"
 #include "daemon/export/perfetto_packets.h"
 #include "daemon/export/proto_writer.h"
 #include "daemon/export/slice_order.h"
 #include "daemon/export/trace_layout.h"
 #include "daemon/export/trace_writers.h"
 #include "daemon/report/reports.h"
-#include "proto/wire/event.h"
 
 namespace profd::exporter {
 namespace {
@@ -38,14 +40,15 @@ constexpr size_t kMostSmallPacketBytes = 127;
 class PerfettoWriter {
  public:
   PerfettoWriter(store::CaptureReader& reader, const TraceLayout& layout, const GpuPlan& plan,
-                 const CallNesting& nesting, OutputBuffer& out)
+                 const CallNesting& nesting, const OperatorPlan& operators, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(layout),
         plan_(plan),
         nesting_(nesting),
         packets_(reader.record(), out),
-        gpu_(reader, plan, packets_, kFirstThreadSequence + layout.threads.size()) {
+        gpu_(reader, plan, packets_, kFirstThreadSequence + layout.threads.size()),
+        operators_(reader, operators, packets_) {
     sent_names_.resize(layout_.threads.size());
     for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
       calls_.push_back({plan.links().CallsOf(static_cast<uint32_t>(thread))});
@@ -64,6 +67,7 @@ class PerfettoWriter {
     WriteCallsLeft();
     if (!plan_.empty()) RETURN_IF_ERROR(gpu_.WriteEvents());
     RETURN_IF_ERROR(WriteInstants());
+    RETURN_IF_ERROR(WriteNotes());
     RETURN_IF_ERROR(WriteCounters());
     RETURN_IF_ERROR(WriteMemory());
     return out_.status();
@@ -108,6 +112,7 @@ class PerfettoWriter {
       AddInterned(interned::kEventCategories, kRuntimeCategory, "cuda_runtime", interned_data);
       AddInterned(interned::kEventCategories, kDriverCategory, "cuda_driver", interned_data);
     }
+    if (!operators_.empty()) operators_.AddNames(interned_data);
     ProtoMessage packet;
     packet.Varint(packet::kSequenceId, sequence)
         .Varint(packet::kSequenceFlags, kStateCleared)
@@ -296,8 +301,10 @@ class PerfettoWriter {
   }
 
   void WriteBegin(uint32_t thread, uint64_t sequence, const SliceEdge& edge) {
-    if (edge.flags != 0 || !NameWasSent(thread, edge.name)) {
-      WriteLongBegin(sequence, edge);
+    const PlannedOperator* const op = operators_.empty() ? nullptr : operators_.Find(edge.range);
+    const bool name_was_sent = NameWasSent(thread, edge.name);
+    if (edge.flags != 0 || op != nullptr || !name_was_sent) {
+      WriteLongBegin(thread, sequence, edge, op, name_was_sent);
       return;
     }
     char* length = nullptr;
@@ -307,7 +314,7 @@ class PerfettoWriter {
     *at++ = event::kType << 3;
     *at++ = kSliceBegin;
     *at++ = event::kCategoryIids << 3;
-    *at++ = static_cast<char>(CategoryIid(edge.category));
+    *at++ = static_cast<char>(CategoryIid(edge.category, nullptr));
     *at++ = event::kNameIid << 3;
     at = PutVarint(at, NameIid(edge.name));
     *event_length = static_cast<char>(at - event_length - 1);
@@ -325,14 +332,23 @@ class PerfettoWriter {
   }
 
   // A begin that brings its name along, or has annotations.
-  void WriteLongBegin(uint64_t sequence, const SliceEdge& edge) {
+  void WriteLongBegin(uint32_t thread, uint64_t sequence, const SliceEdge& edge,
+                      const PlannedOperator* op, bool name_was_sent) {
     ProtoMessage event;
     event.Varint(event::kType, kSliceBegin)
-        .Varint(event::kCategoryIids, CategoryIid(edge.category))
+        .Varint(event::kCategoryIids, CategoryIid(edge.category, op))
         .Varint(event::kNameIid, NameIid(edge.name));
     if (edge.flags & kRangeOpen) AddAnnotation("finished", "false", event);
     if (edge.flags & kRangeTruncated) AddAnnotation("began_before_window", "true", event);
-    WriteNamedEvent(sequence, edge.time_ns, edge.name, event);
+    ProtoMessage interned_data;
+    bool is_new = !name_was_sent;
+    if (!name_was_sent) AddName(edge.name, interned_data);
+    if (op != nullptr) is_new |= operators_.Describe(*op, thread, event, interned_data);
+    if (is_new) {
+      WriteEventWith(interned_data, sequence, edge.time_ns, event);
+    } else {
+      packets_.WriteEvent(sequence, edge.time_ns, event);
+    }
   }
 
   static void AddAnnotation(std::string_view name, std::string_view value, ProtoMessage& event) {
@@ -341,11 +357,20 @@ class PerfettoWriter {
     event.Message(event::kDebugAnnotations, message);
   }
 
+  void AddName(uint32_t name, ProtoMessage& interned_data) {
+    AddInterned(interned::kEventNames, NameIid(name), TraceName(reader_.names()[name]),
+                interned_data);
+  }
+
   void WriteNamedEvent(uint64_t sequence, int64_t time_ns, uint32_t name,
                        const ProtoMessage& event) {
     ProtoMessage interned_data;
-    AddInterned(interned::kEventNames, NameIid(name), TraceName(reader_.names()[name]),
-                interned_data);
+    AddName(name, interned_data);
+    WriteEventWith(interned_data, sequence, time_ns, event);
+  }
+
+  void WriteEventWith(const ProtoMessage& interned_data, uint64_t sequence, int64_t time_ns,
+                      const ProtoMessage& event) {
     ProtoMessage packet;
     packet.Varint(packet::kTimestamp, UnixTime(time_ns))
         .Varint(packet::kSequenceId, sequence)
@@ -355,9 +380,8 @@ class PerfettoWriter {
     WritePacket(packet);
   }
 
-  static uint64_t CategoryIid(uint8_t category) {
-    return category == static_cast<uint8_t>(wire::RangeCategory::kOperator) ? kOperatorCategory
-                                                                            : kUserCategory;
+  static uint64_t CategoryIid(uint8_t category, const PlannedOperator* op) {
+    return IsOperator(category, op) ? kOperatorCategory : kUserCategory;
   }
   static uint64_t NameIid(uint32_t name) { return uint64_t{name} + 1; }
 
@@ -382,6 +406,31 @@ class PerfettoWriter {
       }
       return out_.status();
     });
+  }
+
+  absl::Status WriteNotes() {
+    return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const TraceNote note = DescribeNote(batch, i, reader_.names());
+        // What holds for the whole capture stands at its start, on the process.
+        const bool is_timeless = batch.time_ns[i] == kNoNoteTime;
+        ProtoMessage event;
+        event.Varint(event::kType, kInstant)
+            .Varint(event::kTrackUuid, is_timeless ? ProcessUuid() : ThreadUuid(batch.thread))
+            .Varint(event::kCategoryIids, kInstantCategory)
+            .Bytes(event::kName, note.name);
+        for (const auto& [key, value] : note.texts) AddAnnotation(key, value, event);
+        for (const auto& [key, value] : note.numbers) AddNumber(key, value, event);
+        WriteProcessEvent(is_timeless ? 0 : batch.time_ns[i], event);
+      }
+      return out_.status();
+    });
+  }
+
+  static void AddNumber(std::string_view name, int64_t value, ProtoMessage& event) {
+    ProtoMessage message;
+    message.Bytes(annotation::kName, name).Signed(annotation::kIntValue, value);
+    event.Message(event::kDebugAnnotations, message);
   }
 
   absl::Status WriteCounters() {
@@ -454,6 +503,7 @@ class PerfettoWriter {
   const CallNesting& nesting_;
   PerfettoPackets packets_;
   PerfettoGpu gpu_;
+  PerfettoOperators operators_;
   struct ThreadCalls {
     std::span<const GpuLinks::Call> calls;
     size_t next = 0;
@@ -474,7 +524,8 @@ absl::Status WritePerfettoTrace(store::CaptureReader& reader, OutputBuffer& out)
   ASSIGN_OR_RETURN(const CallNesting nesting,
                    CallNesting::Make(reader, plan.links(),
                                      {.clock_error_ns = ClockErrorOfCalls(reader.record())}));
-  return PerfettoWriter(reader, layout, plan, nesting, out).Write();
+  ASSIGN_OR_RETURN(const OperatorPlan operators, OperatorPlan::Make(reader));
+  return PerfettoWriter(reader, layout, plan, nesting, operators, out).Write();
 }
 
 }  // namespace profd::exporter

@@ -28,13 +28,14 @@ absl::Status SliceOrder::Learn(const store::RangeBatch& batch) {
   Thread& thread = ThreadAt(batch.thread);
   for (size_t i = 0; i < batch.size; ++i) {
     if (batch.start_ns[i] >= thread.learnt_until_ns) continue;
-    thread.early.push_back(
-        {{batch.start_ns[i], batch.name[i], batch.depth[i], batch.category[i], batch.flags[i]},
-         thread.learnt});
+    thread.early.push_back({{batch.start_ns[i], learnt_ranges_ + static_cast<uint32_t>(i),
+                             batch.name[i], batch.depth[i], batch.category[i], batch.flags[i]},
+                            thread.learnt});
   }
   if (thread.early.size() > kMostOpenRanges * (thread.learnt + 1)) {
     return absl::DataLossError(StrCat("the ranges of thread ", batch.thread, " do not nest"));
   }
+  learnt_ranges_ += static_cast<uint32_t>(batch.size);
   ++thread.learnt;
   thread.learnt_until_ns = LastEnd(batch, thread.learnt_until_ns);
   return absl::OkStatus();
@@ -62,8 +63,9 @@ std::span<const SliceEdge> SliceOrder::Order(const store::RangeBatch& batch) {
       if (may_nest && (!may_precede || batch.depth[i] > top.depth)) break;
       PopBegin(thread, end_ns);
     }
-    edges_.push_back({end_ns, 0, 0, 0, /*is_begin=*/false});
-    stack_.push_back({start_ns, batch.name[i], batch.depth[i], batch.category[i], batch.flags[i]});
+    edges_.push_back({end_ns, 0, 0, 0, 0, /*is_begin=*/false});
+    stack_.push_back({start_ns, ordered_ranges_ + static_cast<uint32_t>(i), batch.name[i],
+                      batch.depth[i], batch.category[i], batch.flags[i]});
   }
   while (!stack_.empty()) PopBegin(thread, std::numeric_limits<int64_t>::min());
   std::reverse(edges_.begin(), edges_.end());
@@ -71,6 +73,7 @@ std::span<const SliceEdge> SliceOrder::Order(const store::RangeBatch& batch) {
   for (SliceEdge& edge : edges_) {
     edge.time_ns = thread.last_edge_ns = std::max(edge.time_ns, thread.last_edge_ns);
   }
+  ordered_ranges_ += static_cast<uint32_t>(batch.size);
   ++thread.ordered;
   thread.ordered_until_ns = until_ns;
   return edges_;
@@ -79,8 +82,8 @@ std::span<const SliceEdge> SliceOrder::Order(const store::RangeBatch& batch) {
 void SliceOrder::PopBegin(const Thread& thread, int64_t not_before_ns) {
   const Range& range = stack_.back();
   if (range.start_ns >= thread.ordered_until_ns) {
-    edges_.push_back({std::max(range.start_ns, not_before_ns), range.name, range.category,
-                      range.flags, /*is_begin=*/true});
+    edges_.push_back({std::max(range.start_ns, not_before_ns), range.range, range.name,
+                      range.category, range.flags, /*is_begin=*/true});
   }
   stack_.pop_back();
 }

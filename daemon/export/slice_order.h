@@ -32,7 +32,8 @@ namespace profd::exporter {
 
 struct SliceEdge {
   int64_t time_ns;
-  uint32_t name;  // Begins only, as the next two.
+  uint32_t range;  // Begins only, as the next three. Ranges are counted as they are given.
+  uint32_t name;
   uint8_t category;
   uint8_t flags;
   bool is_begin;
@@ -50,6 +51,7 @@ class SliceOrder {
  private:
   struct Range {
     int64_t start_ns;
+    uint32_t range;
     uint32_t name;
     uint16_t depth;
     uint8_t category;
@@ -73,6 +75,8 @@ class SliceOrder {
   void PopBegin(const Thread& thread, int64_t not_before_ns);
 
   std::vector<Thread> threads_;
+  uint32_t learnt_ranges_ = 0;
+  uint32_t ordered_ranges_ = 0;
   std::vector<SliceEdge> edges_;
   std::vector<Range> stack_;
 };

@@ -102,6 +102,7 @@ struct Sequence {
   std::map<uint64_t, std::string> categories;
   std::map<uint64_t, std::string> names;
   std::map<uint64_t, std::string> annotation_names;
+  std::map<uint64_t, std::string> annotation_texts;
   std::map<uint64_t, int64_t> last_slice_ns;  // By track.
 };
 
@@ -171,11 +172,14 @@ class Decoder {
       const uint64_t iid = entry.Varint(1).value_or(0);
       if (iid == 0) Offend("an interned entry without id");
       std::string name = entry.Text(2);
-      if (name.empty() || name.size() > 4096 || !IsPrintableUtf8(name)) {
+      const bool is_text = field.number == 29;  // Of an annotation; any text.
+      if (name.empty() || name.size() > (is_text ? size_t{24} << 10 : 4096) ||
+          !(is_text ? IsValidUtf8(name) : IsPrintableUtf8(name))) {
         Offend("an interned name is empty, too long or not printable UTF-8");
       }
       std::map<uint64_t, std::string>& table = field.number == 1   ? sequence.categories
                                                : field.number == 2 ? sequence.names
+                                               : is_text           ? sequence.annotation_texts
                                                                    : sequence.annotation_names;
       const auto [at, inserted] = table.emplace(iid, name);
       if (!inserted && at->second != name) Offend("id ", iid, " was given to two names");
@@ -263,6 +267,7 @@ class Decoder {
       const std::string name =
           iid.has_value() ? Lookup(sequence.annotation_names, *iid) : annotation.Text(10);
       std::string value = annotation.Text(6);
+      if (const auto text = annotation.Varint(17)) value = Lookup(sequence.annotation_texts, *text);
       if (const auto number = annotation.Varint(3)) value = StrCat(*number);
       if (const auto number = annotation.Varint(4)) value = StrCat(static_cast<int64_t>(*number));
       if (const auto number = annotation.Double(5)) value = StrCat(*number);

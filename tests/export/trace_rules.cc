@@ -31,6 +31,7 @@ class Rules {
     CheckNesting();
     CheckGpuRows();
     CheckFlows();
+    CheckForwardBackward();
     CheckExternalIds();
     CheckSteps();
     CheckEnd();
@@ -44,14 +45,25 @@ class Rules {
   }
 
   void CheckHeader() {
-    const std::vector<std::string_view> order = {
-        "schemaVersion",   "deviceProperties", "host_name",           "trace_id",
-        "simulated",       "cupti_version",    "cuda_driver_version", "profd",
-        "distributedInfo", "displayTimeUnit",  "baseTimeNanoseconds", "traceEvents",
-        "traceName"};
+    const std::vector<std::string_view> order = {"schemaVersion",
+                                                 "deviceProperties",
+                                                 "host_name",
+                                                 "trace_id",
+                                                 "simulated",
+                                                 "cupti_version",
+                                                 "cuda_driver_version",
+                                                 "record_shapes",
+                                                 "profile_memory",
+                                                 "profd",
+                                                 "distributedInfo",
+                                                 "displayTimeUnit",
+                                                 "baseTimeNanoseconds",
+                                                 "traceEvents",
+                                                 "traceName"};
     std::vector<std::string_view> wanted = order;
     for (const std::string_view optional :
-         {"distributedInfo", "simulated", "cupti_version", "cuda_driver_version"}) {
+         {"distributedInfo", "simulated", "cupti_version", "cuda_driver_version", "record_shapes",
+          "profile_memory"}) {
       if (root_.Find(optional) == nullptr) std::erase(wanted, optional);
     }
     std::vector<std::string_view> found;
@@ -122,6 +134,10 @@ class Rules {
     if (is_call && rows_.empty()) Offend("the launch ", name, " is the first slice");
     if (is_call && !arguments["cbid"].is_integer()) Offend(name, " has no cbid");
     if (!is_cpu) gpu_rows_.insert(RowOf(event));
+    if (is_cpu && !is_call) {
+      operators_.insert({RowOf(event), start_ns});
+      CheckInputs(name, arguments);
+    }
     if (is_work) CheckWork(event);
     if (const JsonValue* const id = arguments.Find("External id"); id != nullptr) {
       if (!id->is_integer() || id->integer() <= 0) Offend("External id of ", name);
@@ -131,6 +147,21 @@ class Rules {
       if (!arguments["correlation"].is_integer()) Offend(name, " has no correlation");
       (is_call ? call_ends_ : work_ends_)
           .insert({arguments["correlation"].integer(), RowOf(event), start_ns});
+    }
+  }
+
+  void CheckInputs(const std::string& name, const JsonValue& arguments) {
+    const JsonValue* const dims = arguments.Find("Input Dims");
+    for (const std::string_view key : {"Input type", "Input Strides", "Concrete Inputs"}) {
+      const JsonValue* const list = arguments.Find(key);
+      if (list == nullptr) continue;
+      if (!list->is_array()) Offend(key, " of ", name, " is no list");
+      if (dims != nullptr && list->items.size() != dims->items.size()) {
+        Offend(name, " has not as many ", key, " as Input Dims");
+      }
+      for (const JsonValue& item : list->items) {
+        if (item.is_array() != (key == "Input Strides")) Offend("an item of ", key, " of ", name);
+      }
     }
   }
 
@@ -178,6 +209,10 @@ class Rules {
   using FlowEnd = std::tuple<int64_t, Row, int64_t>;  // id, row, time
 
   void NoteFlow(const JsonValue& event) {
+    if (event["cat"].text == "fwdbwd") {
+      NoteForwardBackward(event);
+      return;
+    }
     if (event["cat"].text != "ac2g" || event["name"].text != "ac2g") Offend("a flow's category");
     const int64_t id = event["id"].integer();
     const FlowEnd end = {id, RowOf(event), TraceTimeNs(event["ts"])};
@@ -207,6 +242,34 @@ class Rules {
     }
     for (const auto& [id, start] : flow_starts_) {
       if (!ended.contains(id)) Offend("flow ", id, " begins but does not end");
+    }
+  }
+
+  void NoteForwardBackward(const JsonValue& event) {
+    const int64_t id = event["id"].integer();
+    const int64_t time_ns = TraceTimeNs(event["ts"]);
+    const bool begins = event["ph"].text == "s";
+    if (event["name"].text != "fwdbwd") Offend("the name of a flow to a backward operator");
+    if (begins == (event["bp"].text == "e")) Offend("what fwdbwd ", id, " binds to");
+    auto& side = begins ? forwards_ : backwards_;
+    if (!side.emplace(id, std::pair(RowOf(event), time_ns)).second) {
+      Offend("fwdbwd ", id, begins ? " begins" : " ends", " twice");
+    }
+  }
+
+  void CheckForwardBackward() {
+    for (const auto& [id, backward] : backwards_) {
+      const auto forward = forwards_.find(id);
+      if (forward == forwards_.end()) {
+        Offend("fwdbwd ", id, " ends but does not begin");
+      } else if (backward.second < forward->second.second) {
+        Offend("fwdbwd ", id, " ends before it begins");
+      }
+      if (!operators_.contains(backward)) Offend("fwdbwd ", id, " ends at no operator");
+    }
+    for (const auto& [id, forward] : forwards_) {
+      if (!backwards_.contains(id)) Offend("fwdbwd ", id, " begins but does not end");
+      if (!operators_.contains(forward)) Offend("fwdbwd ", id, " begins at no operator");
     }
   }
 
@@ -273,7 +336,10 @@ class Rules {
   std::map<int64_t, std::string> process_labels_;
   std::map<int64_t, FlowEnd> flow_starts_;
   std::vector<FlowEnd> flow_ends_;
-  std::set<FlowEnd> call_ends_;  // Where flows may begin, and end.
+  std::map<int64_t, std::pair<Row, int64_t>> forwards_;  // Ends of fwdbwd: row, time.
+  std::map<int64_t, std::pair<Row, int64_t>> backwards_;
+  std::set<std::pair<Row, int64_t>> operators_;  // Ranges of the CPU.
+  std::set<FlowEnd> call_ends_;                  // Where flows may begin, and end.
   std::set<FlowEnd> work_ends_;
   std::vector<int64_t> external_ids_;  // Of ranges and steps.
   std::vector<int64_t> used_external_ids_;

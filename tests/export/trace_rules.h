@@ -10,7 +10,9 @@
 //   GPU      kernels, copies and memsets have device, context, stream and correlation, and
 //            stand in their device's process; nothing on the CPU has a stream
 //   flows    one "s", where an API call of that correlation is, for one or more "f", where GPU
-//            work or a wait of it is, not earlier; an "External id" is that of one CPU slice
+//            work or a wait of it is, not earlier; one "s" of fwdbwd, where an operator begins, for
+//            one "f", where another does, not earlier; an "External id" is that of one CPU slice
+//   inputs   lists of one length, types and concrete inputs of strings
 //   launches none is the first slice of the file
 //   origin   what is simulated says so, in the header and in each GPU's label
 //   end      the last event is "Record Window End"

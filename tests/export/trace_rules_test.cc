@@ -122,5 +122,38 @@ TEST(TraceRulesTest, EachRuleOfTheGpuFindsItsOffence) {
               Contains(HasSubstr("where it came from")));
 }
 
+std::string Arrow(std::string_view phase, std::string_view ts, std::string_view more = "") {
+  return StrCat(R"({"ph":")", phase, R"(","id":1,"pid":1,"tid":2,"ts":)", ts,
+                R"(,"cat":"fwdbwd","name":"fwdbwd")", more, "},");
+}
+constexpr std::string_view kBinds = R"(,"bp":"e")";
+
+TEST(TraceRulesTest, AGoodArrowFromForwardToBackwardHasNoOffence) {
+  EXPECT_THAT(OffencesOf(TraceWith(X("a", "1.000", "1.000") + X("b", "5.000", "1.000") +
+                                   Arrow("s", "1.000") + Arrow("f", "5.000", kBinds))),
+              IsEmpty());
+}
+
+TEST(TraceRulesTest, EachRuleOfOperatorsFindsItsOffence) {
+  const auto finds = [](const std::string& arrows, std::string_view what) {
+    const std::string ranges = X("a", "1.000", "1.000") + X("b", "5.000", "1.000");
+    EXPECT_THAT(OffencesOf(TraceWith(ranges + arrows)), Contains(HasSubstr(std::string(what))));
+  };
+  finds(Arrow("s", "1.000"), "does not end");
+  finds(Arrow("f", "5.000", kBinds), "does not begin");
+  finds(Arrow("s", "1.000") + Arrow("f", "5.000"), "binds to");
+  finds(Arrow("s", "1.000") + Arrow("f", "4.000", kBinds), "ends at no operator");
+  finds(Arrow("s", "2.000") + Arrow("f", "5.000", kBinds), "begins at no operator");
+  finds(Arrow("s", "5.000") + Arrow("f", "1.000", kBinds), "ends before it begins");
+  finds(Arrow("s", "1.000") + Arrow("s", "1.000") + Arrow("f", "5.000", kBinds), "begins twice");
+  const auto with_arguments = [](std::string_view arguments) {
+    return StrCat(R"({"ph":"X","cat":"cpu_op","name":"c","pid":1,"tid":2,"ts":7.000,"dur":1.000,)",
+                  R"("args":{)", arguments, "}},");
+  };
+  finds(with_arguments(R"("Input Dims":[[1],[]],"Input type":["float"])"), "not as many");
+  finds(with_arguments(R"("Input type":"float")"), "no list");
+  finds(with_arguments(R"("Input Strides":["float"])"), "an item of Input Strides");
+}
+
 }  // namespace
 }  // namespace profd

@@ -1,0 +1,56 @@
+// ChromeOperators puts into a Chrome trace what is known of operators beside their ranges: their
+// arguments, under Kineto's names, and the arrows from forward to backward; and notes, as instants.
+//
+// Threads: one. Errors: the reader's; those of the sink are in `out`.
+#ifndef PROFD_DAEMON_EXPORT_CHROME_OPERATORS_H_
+#define PROFD_DAEMON_EXPORT_CHROME_OPERATORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "daemon/export/chrome_clock.h"
+#include "daemon/export/operator_plan.h"
+#include "daemon/export/operator_texts.h"
+#include "daemon/export/output_buffer.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::exporter {
+
+class ChromeOperators {
+ public:
+  // What PutArguments() writes at most.
+  static constexpr size_t kMostArgumentBytes = 2 * OperatorTexts::kMostBytes + 512;
+
+  // Borrows all. `rows`: `17,"ts":`, by thread.
+  ChromeOperators(store::CaptureReader& reader, int64_t pid, std::span<const std::string> rows,
+                  ChromeClock clock, OutputBuffer& out)
+      : reader_(reader), texts_(reader), pid_(pid), rows_(rows), clock_(clock), out_(out) {}
+
+  // Inputs that are not what they should be, and are not written.
+  int64_t inputs_left_out() const { return texts_.left_out(); }
+
+  // `,"Sequence number":...`: what follows an operator's "External id".
+  char* PutArguments(char* at, const PlannedOperator& op) const;
+  // The arrow at an operator whose event was just written, if it has one.
+  void WriteFlow(const PlannedOperator& op, uint32_t thread, int64_t start_ns);
+
+  absl::Status WriteNotes();
+
+ private:
+  void WriteNote(const store::NoteBatch& batch, size_t i);
+
+  store::CaptureReader& reader_;
+  const OperatorTexts texts_;
+  const int64_t pid_;
+  const std::span<const std::string> rows_;
+  const ChromeClock clock_;
+  OutputBuffer& out_;
+};
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_CHROME_OPERATORS_H_
