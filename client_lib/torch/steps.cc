@@ -22,6 +22,7 @@ constexpr char kProfiler[] = "ProfilerStep#";
 constinit const TorchLibrary* g_library = nullptr;
 constinit std::atomic<bool> g_observes_begins{false};
 constinit std::atomic<bool> g_observes_ends{false};
+constinit uint64_t g_ends_handle = 0;  // Under the lock of who attaches.
 
 // The detector belongs to the first thread that trains, or loads. On others, ends of optimizers'
 // steps are foreign marks, and batches are batches.
@@ -122,7 +123,8 @@ void ObserveBegins(const TorchLibrary& library) {
 }
 
 void ObserveEnds(const TorchLibrary& library) {
-  library.add_callback(UserScopeCallback(OnEndsBegin, OnEnd));
+  if (g_observes_ends.load(std::memory_order_relaxed)) library.remove_callback(g_ends_handle);
+  g_ends_handle = library.add_callback(UserScopeCallback(OnEndsBegin, OnEnd));
   g_observes_ends.store(true, std::memory_order_relaxed);
 }
 

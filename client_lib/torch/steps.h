@@ -7,7 +7,7 @@
 // at ends. So a range lies wholly in the step that it belongs to. operators.cc registers its own
 // between the two.
 //
-// Threads:  ObserveBegins(), ObserveEnds() once, on the thread that attaches.
+// Threads:  ObserveBegins() once, ObserveEnds() one at a time, by who attaches.
 // Hot path: per record_function() of the program one comparison of some bytes; operators are not
 //           seen at all. No lock, no allocation.
 // Errors:   where torch takes no callback there are no steps but the program's own.
@@ -21,7 +21,7 @@ namespace profd::client::torch {
 
 extern const TorchSource kStepsSource;
 
-// `library` must stay.
+// `library` must stay. ObserveEnds() again moves that observer behind those registered since.
 void ObserveBegins(const TorchLibrary& library);
 void ObserveEnds(const TorchLibrary& library);
 

@@ -9,6 +9,7 @@
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/torch/collector.h"
+#include "client_lib/torch/memory.h"
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_source.h"
 
@@ -18,7 +19,7 @@ namespace {
 using wire::OperatorsMode;
 
 // In this order they are told of a window's begin.
-constexpr const TorchSource* kSources[] = {&kStepsSource};
+constexpr const TorchSource* kSources[] = {&kMemorySource, &kStepsSource};
 
 constexpr uint32_t kNameFeatures = wire::kTorchOperators | wire::kTorchScopes |
                                    wire::kTorchSequences | wire::kTorchThreads |
@@ -229,7 +230,8 @@ uint32_t FeaturesWanted(const wire::ArmTorchField& wanted) {
     if ((wanted.flags & wire::kArmTorchStrides) != 0) features |= wire::kTorchStrides;
   }
   if ((wanted.flags & wire::kArmTorchMemory) != 0) features |= kMemoryFeatures;
-  if (g_version_major < kFirstCompilingMajor) features &= ~wire::kTorchCompile;
+  if (g_version_major < kFirstCompilingMajor) features &= ~uint32_t{wire::kTorchCompile};
+  if (!HasCudaAllocator()) features &= ~uint32_t{wire::kTorchCudaMemory};
   return features;
 }
 
