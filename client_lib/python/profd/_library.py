@@ -13,10 +13,10 @@ import re
 import sys
 import threading
 import warnings
-from typing import NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Optional, Sequence, Union
 
 _LIBRARY_NAME = "libprofd_client.so"
-_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
+PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
 _LOG_LEVELS = {"error": 1, "warning": 2, "info": 3, "debug": 4}
 
 _METADATA_KEY = re.compile(r"[a-z][a-z0-9_.]{0,62}\Z")
@@ -83,13 +83,13 @@ def log(level: str, text: str) -> None:
         warnings.warn("profd: " + text, RuntimeWarning, stacklevel=2)
 
 
-def _candidates() -> Sequence[str]:
+def candidates() -> Sequence[str]:
     explicit = os.environ.get("PROFD_CLIENT_LIB")
     if explicit:
         return [explicit]
-    checkout = os.path.dirname(os.path.dirname(os.path.dirname(_PACKAGE_DIR)))
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(PACKAGE_DIR)))
     built = os.path.join(checkout, "build", "release", "lib", _LIBRARY_NAME)
-    beside = os.path.join(_PACKAGE_DIR, _LIBRARY_NAME)
+    beside = os.path.join(PACKAGE_DIR, _LIBRARY_NAME)
     return [path for path in (beside, built) if os.path.exists(path)] + [_LIBRARY_NAME]
 
 
@@ -97,7 +97,7 @@ def _load() -> Optional[ctypes.PyDLL]:
     if os.environ.get("PROFD_DISABLE", "") not in ("", "0"):
         return None
     problems = []
-    for path in _candidates():
+    for path in candidates():
         try:
             # PyDLL, not CDLL: to drop the GIL and take it back can cost milliseconds.
             library = ctypes.PyDLL(path)
@@ -123,7 +123,7 @@ def _view_flag(library: Optional[ctypes.PyDLL]) -> Sequence[int]:
     return memoryview(word).cast("B").cast("I")
 
 
-lib = _load()
+lib: Any = _load()
 flag = _view_flag(lib)
 
 
@@ -208,7 +208,7 @@ def _install_torch_hook() -> None:
     name = "_profd_hook"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(
-            name, os.path.join(_PACKAGE_DIR, "_inject", name + ".py"))
+            name, os.path.join(PACKAGE_DIR, "_inject", name + ".py"))
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[name] = module

@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from _thread import start_new_thread
+from types import FrameType
 from typing import Any, Callable, Optional
 
 from profd import _library
@@ -70,7 +71,7 @@ _PROTOTYPES = {
 
 # The library with the functions above, and the one of them that gives up the GIL.
 _lib: Any = None
-_wait: Optional[Callable] = None
+_wait: Any = None
 
 
 def attach(torch: Any) -> int:
@@ -116,7 +117,7 @@ def _reason_against(torch: Any) -> Optional[str]:
 def _bind() -> Optional[str]:
     """Sets _lib and _wait; what is wrong otherwise."""
     global _lib, _wait
-    library = _library.lib
+    library: Any = _library.lib
     try:
         for name, (result, arguments) in _PROTOTYPES.items():
             function = getattr(library, name)
@@ -191,7 +192,7 @@ def _is_dataloader_worker() -> bool:
 
 def _becomes_dataloader_worker() -> bool:
     """Whether this child, forked just now, was forked to be one: says the stack that forked."""
-    frame = sys._getframe()
+    frame: Optional[FrameType] = sys._getframe()
     while frame is not None:
         process = frame.f_locals.get("process_obj") if frame.f_code.co_name == "_launch" else None
         if process is not None:
@@ -232,7 +233,7 @@ class _Answers:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._listener = None
+        self._listener: Any = None
 
     def give(self, asked: int, wanted: int) -> None:
         if asked == _ARMED:

@@ -12,7 +12,8 @@ Known gaps: objects behind gc.freeze() are not seen; of a ScriptModule and of sp
 
 import sys
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from types import FrameType
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from profd._objects import find_objects
 
@@ -53,7 +54,7 @@ class Owners:
 
     def blocks(self) -> Iterator[Block]:
         """Each block once: of a parameter before of anything else that shares it."""
-        seen = set()
+        seen: Set[Tuple[int, int, int]] = set()
         # Not to be asked of by subclasses of tensors that take calls over.
         guard = getattr(self._torch._C, "DisableTorchFunctionSubclass", None)
         with (guard or self._torch._C.DisableTorchFunction)():
@@ -69,7 +70,7 @@ class Owners:
                     for _, child in _items(module, "_modules")}
         roots = [module for module in self._modules if id(module) not in children]
         # A module among its own descendants has no root above it: those come last.
-        visited = set()
+        visited: Set[int] = set()
         walks = []
         for module in roots + self._modules:
             tensors = list(_walk(module, visited))
@@ -187,7 +188,7 @@ def _list(value: Any) -> List[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def _walk(root: Any, visited: set) -> Iterator[Tuple[str, Any, bool]]:
+def _walk(root: Any, visited: Set[int]) -> Iterator[Tuple[str, Any, bool]]:
     """(name, tensor, is a parameter) of all that `root` and those below it hold."""
     left = [("", root)]
     while left:
@@ -204,7 +205,8 @@ def _walk(root: Any, visited: set) -> Iterator[Tuple[str, Any, bool]]:
 
 
 def _someone_runs_backward() -> bool:
-    for frame in sys._current_frames().values():
+    for top in sys._current_frames().values():
+        frame: Optional[FrameType] = top
         while frame is not None:
             code = frame.f_code
             if code.co_name in _BACKWARD and "torch/autograd/" in code.co_filename:

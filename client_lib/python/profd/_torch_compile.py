@@ -57,7 +57,7 @@ class Listener(logging.Handler):
         except Exception:
             pass  # A torch that says it in other words.
 
-    def _hear(self, said: Dict[str, Any], payload: Optional[str]) -> None:
+    def _hear(self, said: Dict[str, Any], payload: Any) -> None:
         compilation = (said.get("frame_id"), said.get("frame_compile_id"))
         artifact = said.get("artifact", {}).get("name")
         if artifact == "dynamo_graph_break_reason":

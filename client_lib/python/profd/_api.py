@@ -1,0 +1,165 @@
+"""The daemon's gRPC contract, proto/profd/v1, for _client.py: messages, calls, errors.
+
+Messages are made at run time from `profd_api.binpb`, protoc's description of the contract, as
+code that protoc writes fits few versions of protobuf only. It lies inside the package or, in a
+build, beside the library. gRPC and protobuf are imported when a Client is made, not before.
+"""
+
+import os
+import socket
+from typing import Any, Generator, List, Optional
+
+from profd import _library
+
+_DESCRIPTORS = "profd_api.binpb"
+_SYSTEM_FOLDER = "/run/profd"
+_SOCKET = "control.sock"
+# An operator table by step of a large capture; the daemon's own limit is lower.
+_MAX_MESSAGE_BYTES = 512 << 20
+_REASON_KEY = "profd-reason"
+
+
+class ProfdError(Exception):
+    """What the daemon refused, or why it could not be asked.
+
+    code      gRPC's name of the status: "NOT_FOUND", "UNAVAILABLE".
+    reason    stable, in capitals, to branch on: "NO_STEPS"; empty: none.
+    """
+
+    def __init__(self, code: str, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+ProfdError.__module__ = "profd"  # Where users know it.
+
+
+class Api:
+    """A connection to one daemon.
+
+    Threads: any. Fork: a child must not use its parent's.
+    """
+
+    def __init__(self, address: Optional[str], timeout_s: float) -> None:
+        try:
+            import grpc
+            from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+        except ImportError as error:
+            raise ImportError("profd.Client needs gRPC and protobuf (%s): "
+                              "pip install 'profd[client]'" % error) from error
+        self._grpc = grpc
+        self._timeout_s = timeout_s
+        self._factory = message_factory
+        # A pool of its own: the program may have other messages of these names.
+        self._pool = descriptor_pool.DescriptorPool()
+        described = descriptor_pb2.FileDescriptorSet.FromString(_read_descriptors())
+        for file in described.file:
+            self._pool.Add(file)
+        self.address = find_address(address)
+        self._channel = grpc.insecure_channel(self.address, options=[
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.default_authority", "localhost"),
+        ])
+
+    def message(self, name: str, **fields: Any) -> Any:
+        """A message of profd.v1."""
+        return self._class_of(self._pool.FindMessageTypeByName("profd.v1." + name))(**fields)
+
+    def duration(self, seconds: float) -> Any:
+        whole = int(seconds)
+        kind = self._pool.FindMessageTypeByName("google.protobuf.Duration")
+        return self._class_of(kind)(seconds=whole, nanos=int(round((seconds - whole) * 1e9)))
+
+    def call(self, service: str, method: str, **fields: Any) -> Any:
+        """The answer of a call that has one. Raises ProfdError."""
+        described, path = self._method(service, method)
+        function = self._channel.unary_unary(
+            path, request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=self._class_of(described.output_type).FromString)
+        try:
+            return function(self._class_of(described.input_type)(**fields),
+                            timeout=self._timeout_s)
+        except self._grpc.RpcError as error:
+            raise self._translated(error) from None
+
+    def stream(self, service: str, method: str, **fields: Any) -> Generator[Any, None, None]:
+        """The answers of a call that has many; ends the call when it is closed."""
+        described, path = self._method(service, method)
+        function = self._channel.unary_stream(
+            path, request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=self._class_of(described.output_type).FromString)
+        answers = function(self._class_of(described.input_type)(**fields))
+        try:
+            yield from answers
+        except self._grpc.RpcError as error:
+            raise self._translated(error) from None
+        finally:
+            answers.cancel()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _method(self, service: str, method: str) -> Any:
+        described = self._pool.FindServiceByName("profd.v1." + service)
+        return described.methods_by_name[method], "/profd.v1.%s/%s" % (service, method)
+
+    def _class_of(self, descriptor: Any) -> Any:
+        if hasattr(self._factory, "GetMessageClass"):
+            return self._factory.GetMessageClass(descriptor)
+        return self._factory.MessageFactory(self._pool).GetPrototype(descriptor)
+
+    def _translated(self, error: Any) -> ProfdError:
+        trailers = dict(error.trailing_metadata() or ())
+        code = error.code().name
+        message = error.details() or code
+        if code == "UNAVAILABLE":
+            message += " (at %s; is profd running?)" % self.address
+        return ProfdError(code, message, str(trailers.get(_REASON_KEY, "")))
+
+
+def find_address(address: Optional[str]) -> str:
+    """Where to ask, as profctl finds it: `address`, PROFD_ADDRESS, PROFD_SOCKET_DIR, the usual."""
+    chosen = address or os.environ.get("PROFD_ADDRESS")
+    if chosen:
+        if "/" in chosen and not chosen.startswith("unix:"):
+            chosen = "unix:" + chosen
+        return chosen
+    folder = os.environ.get("PROFD_SOCKET_DIR")
+    if folder:
+        return "unix:" + os.path.join(folder, _SOCKET)
+    folders = [_SYSTEM_FOLDER]
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        folders.append(os.path.join(os.environ["XDG_RUNTIME_DIR"], "profd"))
+    paths = [os.path.join(folder, _SOCKET) for folder in folders]
+    for path in paths:
+        if _accepts(path):
+            return "unix:" + path
+    raise ProfdError("UNAVAILABLE", "no daemon answers at %s; start profd, or say where it is with "
+                     "PROFD_SOCKET_DIR" % " or ".join(paths))
+
+
+def _accepts(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _read_descriptors() -> bytes:
+    tried: List[str] = []
+    folders = [_library.PACKAGE_DIR]
+    folders += filter(None, map(os.path.dirname, _library.candidates()))
+    for folder in folders:
+        path = os.path.join(folder, _DESCRIPTORS)
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError:
+            tried.append(path)
+    raise ImportError("profd.Client has no %s; looked for %s" % (_DESCRIPTORS, ", ".join(tried)))
