@@ -16,7 +16,7 @@ namespace profd::exporter {
 namespace {
 
 // Longest event: an escaped name and all arguments of a kernel.
-constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 2048;
+constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 2048 + kMostCollectiveBytes;
 static_assert(kMostEventBytes <= OutputBuffer::kMostReservedBytes);
 
 std::string RowText(int64_t pid, int64_t tid) {
@@ -78,8 +78,15 @@ std::string Prefix(std::string_view category, std::string_view name) {
 }  // namespace
 
 ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-                     TraceLayout& layout, ChromeClock clock, OutputBuffer& out)
-    : reader_(reader), plan_(plan), nesting_(nesting), layout_(layout), clock_(clock), out_(out) {
+                     const ChromeOperators& operators, TraceLayout& layout, ChromeClock clock,
+                     OutputBuffer& out)
+    : reader_(reader),
+      plan_(plan),
+      nesting_(nesting),
+      operators_(operators),
+      layout_(layout),
+      clock_(clock),
+      out_(out) {
   kernel_prefixes_.resize(reader.names().size());
   annotation_prefixes_.resize(reader.names().size());
   for (auto& prefixes : call_prefixes_) prefixes.resize(reader.names().size());
@@ -200,6 +207,10 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track) {
   switch (work.kind) {
     case GpuRowKind::kKernel:
       at = PutKernelArguments(at, work);
+      if (cause.flow_from.has_value()) {
+        const GpuLinks::Call& call = plan_.links().calls()[*cause.flow_from];
+        at = operators_.PutCollectiveAt(at, call.thread, call.start_ns);
+      }
       break;
     case GpuRowKind::kMemcpy:
     case GpuRowKind::kMemset:

@@ -18,6 +18,7 @@
 #include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/chrome_clock.h"
+#include "daemon/export/chrome_operators.h"
 #include "daemon/export/cuda_events.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/json_text.h"
@@ -32,7 +33,8 @@ class ChromeGpu {
  public:
   // Borrows all; `layout` gives rows to calls that cannot stand on their thread's.
   ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-            TraceLayout& layout, ChromeClock clock, OutputBuffer& out);
+            const ChromeOperators& operators, TraceLayout& layout, ChromeClock clock,
+            OutputBuffer& out);
 
   void WriteRows();
   absl::Status WriteEvents();
@@ -68,6 +70,7 @@ class ChromeGpu {
   store::CaptureReader& reader_;
   const GpuPlan& plan_;
   const CallNesting& nesting_;
+  const ChromeOperators& operators_;
   const TraceLayout& layout_;
   const ChromeClock clock_;
   OutputBuffer& out_;

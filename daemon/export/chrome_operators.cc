@@ -31,8 +31,19 @@ char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op) const {
     at = PutMember(at, R"(,"Input Strides":)", inputs->strides);
     at = PutMember(at, R"(,"Input Dims":)", inputs->dims);
   }
+  if (op.is_collective) at = PutCollective(at, op);
   at = PutText(at, R"(,"Ev Idx":)");
   return PutInteger(at, op.range);
+}
+
+char* ChromeOperators::PutCollective(char* at, const PlannedOperator& op) const {
+  return PutMember(at, ",",
+                   CollectiveMembers(texts_.ScalarsAt(op.scalars), texts_.InputsAt(op.inputs)));
+}
+
+char* ChromeOperators::PutCollectiveAt(char* at, uint32_t thread, int64_t time_ns) const {
+  const PlannedOperator* const op = plan_.CollectiveAt(thread, time_ns);
+  return op == nullptr ? at : PutCollective(at, *op);
 }
 
 void ChromeOperators::WriteFlow(const PlannedOperator& op, uint32_t thread, int64_t start_ns) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/export/chrome_clock.h"
+#include "daemon/export/collective_text.h"
 #include "daemon/export/operator_plan.h"
 #include "daemon/export/operator_texts.h"
 #include "daemon/export/output_buffer.h"
@@ -23,27 +24,39 @@ namespace profd::exporter {
 class ChromeOperators {
  public:
   // What PutArguments() writes at most.
-  static constexpr size_t kMostArgumentBytes = 2 * OperatorTexts::kMostBytes + 512;
+  static constexpr size_t kMostArgumentBytes =
+      2 * OperatorTexts::kMostBytes + 512 + kMostCollectiveBytes;
 
   // Borrows all. `rows`: `17,"ts":`, by thread.
-  ChromeOperators(store::CaptureReader& reader, int64_t pid, std::span<const std::string> rows,
-                  ChromeClock clock, OutputBuffer& out)
-      : reader_(reader), texts_(reader), pid_(pid), rows_(rows), clock_(clock), out_(out) {}
+  ChromeOperators(store::CaptureReader& reader, const OperatorPlan& plan, int64_t pid,
+                  std::span<const std::string> rows, ChromeClock clock, OutputBuffer& out)
+      : reader_(reader),
+        plan_(plan),
+        texts_(reader),
+        pid_(pid),
+        rows_(rows),
+        clock_(clock),
+        out_(out) {}
 
   // Inputs that are not what they should be, and are not written.
   int64_t inputs_left_out() const { return texts_.left_out(); }
 
   // `,"Sequence number":...`: what follows an operator's "External id".
   char* PutArguments(char* at, const PlannedOperator& op) const;
+  // `,"Collective name":...` of what a thread launched at a time, if that was in a collective.
+  // At most kMostCollectiveBytes + 1.
+  char* PutCollectiveAt(char* at, uint32_t thread, int64_t time_ns) const;
   // The arrow at an operator whose event was just written, if it has one.
   void WriteFlow(const PlannedOperator& op, uint32_t thread, int64_t start_ns);
 
   absl::Status WriteNotes();
 
  private:
+  char* PutCollective(char* at, const PlannedOperator& op) const;
   void WriteNote(const store::NoteBatch& batch, size_t i);
 
   store::CaptureReader& reader_;
+  const OperatorPlan& plan_;
   const OperatorTexts texts_;
   const int64_t pid_;
   const std::span<const std::string> rows_;

@@ -160,8 +160,8 @@ class ChromeWriter {
         CallNesting::Make(reader_, plan_.links(),
                           {.clock_error_ns = ClockErrorOfCalls(record),
                            .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
-    ChromeGpu gpu(reader_, plan_, nesting, layout_, clock_, out_);
-    ChromeOperators operators(reader_, layout_.pid, thread_texts_, clock_, out_);
+    ChromeOperators operators(reader_, operators_, layout_.pid, thread_texts_, clock_, out_);
+    ChromeGpu gpu(reader_, plan_, nesting, operators, layout_, clock_, out_);
 
     out_.Append(ChromeHeader(record, layout_, base_unix_ns,
                              {.gpu_annotations = plan_.annotations_left_out(),

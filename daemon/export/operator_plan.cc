@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/export/collective_text.h"
 #include "proto/wire/event.h"
 
 namespace profd::exporter {
@@ -18,6 +19,9 @@ namespace {
 // How far ahead of the last one found the next one is looked for: past operators whose range is
 // not in the capture. In files of ours there are none.
 constexpr size_t kMostSkipped = 64;
+
+// How many collectives may be in one that a thread is in, for it to be found.
+constexpr size_t kMostInside = 16;
 
 // What the engine of autograd calls its frame around a node.
 constexpr std::string_view kEngineFrame = "autograd::engine::evaluate_function: ";
@@ -110,7 +114,12 @@ class OperatorPlanBuilder {
       for (size_t i = 0; i < batch.size; ++i, ++range) {
         const Row* const row = thread.Find(batch.start_ns[i], batch.depth[i]);
         if (row == nullptr) continue;
-        Add(*row, range, batch.name[i], batch.start_ns[i] + batch.duration_ns[i], thread);
+        const int64_t end_ns = batch.start_ns[i] + batch.duration_ns[i];
+        Add(*row, range, batch.name[i], end_ns, thread);
+        if (!plan_.operators_.back().is_collective) continue;
+        plan_.collectives_.resize(threads_.size());
+        plan_.collectives_[batch.thread].push_back(
+            {row->start_ns, end_ns, static_cast<uint32_t>(plan_.operators_.size() - 1)});
       }
       return absl::OkStatus();
     });
@@ -125,7 +134,8 @@ class OperatorPlanBuilder {
                           .scalars = row.scalars,
                           .flow = 0,
                           .scope = row.scope,
-                          .ends_flow = false};
+                          .ends_flow = false,
+                          .is_collective = reader_.names()[name] == kCollectiveOperator};
     const std::optional<uint32_t> first_inside = thread.End(row.depth, position);
     if (first_inside.has_value()) TakeFromNode(plan_.operators_[*first_inside], name, op);
     plan_.operators_.push_back(op);
@@ -187,6 +197,19 @@ bool IsOperator(uint8_t category, const PlannedOperator* op) {
 
 absl::StatusOr<OperatorPlan> OperatorPlan::Make(store::CaptureReader& reader) {
   return OperatorPlanBuilder(reader).Build();
+}
+
+const PlannedOperator* OperatorPlan::CollectiveAt(uint32_t thread, int64_t time_ns) const {
+  if (thread >= collectives_.size()) return nullptr;
+  const std::vector<Collective>& all = collectives_[thread];
+  auto found = std::lower_bound(
+      all.begin(), all.end(), time_ns,
+      [](const Collective& collective, int64_t time) { return collective.end_ns < time; });
+  // Those that begin later are inside of one that may be around it.
+  for (size_t i = 0; i < kMostInside && found != all.end(); ++i, ++found) {
+    if (found->start_ns <= time_ns) return &operators_[found->position];
+  }
+  return nullptr;
 }
 
 const PlannedOperator* OperatorPlan::Find(uint32_t range) const {

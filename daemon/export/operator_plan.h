@@ -36,6 +36,7 @@ struct PlannedOperator {
   uint32_t flow = 0;            // The arrow that begins or ends here, from 1; 0: none
   uint8_t scope = 0;            // wire::OperatorScope, or any other.
   bool ends_flow = false;
+  bool is_collective = false;  // `record_param_comms`
 };
 
 // Whether a range of a wire::RangeCategory is torch's own, rather than a user's. `op` may be null.
@@ -52,6 +53,9 @@ class OperatorPlan {
   std::span<const PlannedOperator> operators() const { return operators_; }  // By range.
   // nullptr: the range is no operator, or nothing is known of it.
   const PlannedOperator* Find(uint32_t range) const;
+
+  // The collective that a thread was in at a time; nullptr: none.
+  const PlannedOperator* CollectiveAt(uint32_t thread, int64_t time_ns) const;
 
   // Finds the operators of one reading of all ranges, in order.
   class Cursor {
@@ -72,7 +76,14 @@ class OperatorPlan {
   friend class OperatorPlanBuilder;
   OperatorPlan() = default;
 
+  struct Collective {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t position;  // In operators_.
+  };
+
   std::vector<PlannedOperator> operators_;
+  std::vector<std::vector<Collective>> collectives_;  // By thread, then by end.
 };
 
 }  // namespace profd::exporter
