@@ -31,6 +31,7 @@ constexpr uint64_t kRangeHeaderWord =
     sizeof(wire::RangeEvent) | uint64_t{static_cast<uint8_t>(wire::EventKind::kRange)} << 16;
 constexpr uint32_t kStackShift = 48;  // OpenRange.reserved
 static_assert(offsetof(wire::OpenRange, reserved) == 8 + kStackShift / 8);
+constexpr uint32_t kLastRoomForAnyEvent = wire::kChunkDataBytes - wire::kMaxEventBytes;
 constexpr uint32_t kLastRoomForRange = wire::kChunkDataBytes - sizeof(wire::RangeEvent);
 
 typedef uint64_t __attribute__((may_alias)) Word;
@@ -177,7 +178,107 @@ PROFD_NOINLINE void EndOnDetourOn(ThreadState* thread, uint32_t stack) {
   if (g_hot.flag.load(std::memory_order_relaxed) == thread->epoch) EndSlowlyOn(thread, stack);
 }
 
+// The rest of StartOperator(): inside a write, at the thread's epoch.
+[[gnu::always_inline]] inline void PlaceRecord(ThreadState* thread, Session* session,
+                                               OperatorBegin* begin) {
+  const uint32_t used = thread->used_bytes;
+  std::byte* record =
+      used <= kLastRoomForAnyEvent ? thread->data + used : static_cast<std::byte*>(begin->aside);
+  begin->record = reinterpret_cast<wire::OperatorEvent*>(record);
+  begin->thread = thread;
+  begin->session = session;
+}
+
+// The thread's first operator of a window, no chunk, too deep, a name without a place, a slow
+// clock. Left inside a write where it says true.
+PROFD_NOINLINE bool StartOperatorSlowly(uint32_t name_id, OperatorBegin* begin) {
+  if (!IsRecording()) return false;
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourMarker) != 0) {
+    MarkStepByRange(thread, name_id);
+  }
+  Session* session;
+  const Entry entry = EnterEpoch(thread, &session);
+  if (entry == Entry::kOff) return false;
+  if (entry == Entry::kNoThread) {
+    session->CountDrop(wire::kDropNoThreadState);
+    return false;
+  }
+  if (thread->depth >= wire::kMaxRangeDepth) {
+    ++thread->depth;
+    session->CountDrop(wire::kDropTooDeep);
+    return false;
+  }
+  PlaceRecord(thread, session, begin);
+  guard.StayInside();
+  return true;
+}
+
+// The record stands aside: into the chunk's last bytes, or into a new chunk.
+PROFD_NOINLINE void MoveRecordIn(OperatorBegin* begin, uint32_t bytes) {
+  ThreadState* thread = begin->thread;
+  Session* session = begin->session;
+  if (session == nullptr) session = g_hot.session.load(std::memory_order_acquire);
+  const bool is_left = session == nullptr || session->serial != thread->session_serial;
+  if (is_left) return;  // STOP has come, and taken the thread for one that is stuck.
+  if (thread->used_bytes + bytes > wire::kChunkDataBytes && !session->TakeChunk(thread)) {
+    session->CountDrop(wire::kDropNoChunk);
+    return;
+  }
+  memcpy(thread->data + thread->used_bytes, begin->aside, bytes);
+  thread->used_bytes += bytes;
+  thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
+}
+
 }  // namespace
+
+bool StartOperator(uint32_t name_id, OperatorBegin* begin) {
+  ThreadState* thread = CurrentThread();
+  if (PROFD_UNLIKELY(thread == nullptr) ||
+      PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) != 0)) {
+    return StartOperatorSlowly(name_id, begin);
+  }
+  EnterWrite(thread);
+  if (PROFD_UNLIKELY(g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) ||
+      PROFD_UNLIKELY(thread->depth >= thread->depth_limit) ||
+      PROFD_UNLIKELY(name_id <= wire::kOtherNameId)) {
+    thread->LeaveWrite();
+    return StartOperatorSlowly(name_id, begin);
+  }
+  PlaceRecord(thread, nullptr, begin);
+  return true;
+}
+
+void FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
+                    uint32_t bytes) {
+  ThreadState* thread = begin->thread;
+  wire::OperatorEvent* record = begin->record;
+  const uint32_t depth = thread->depth;
+  uint64_t start_ticks;
+  if (PROFD_LIKELY(begin->session == nullptr)) {
+    start_ticks = wire::ReadCpuTicks();
+  } else {
+    name_id = begin->session->EventNameId(name_id);
+    start_ticks = ReadTicks();
+  }
+  record->header = {static_cast<uint16_t>(bytes), static_cast<uint8_t>(wire::EventKind::kOperator),
+                    0, 0};
+  record->start_ticks = start_ticks;
+  record->depth = static_cast<uint16_t>(depth);
+  if (PROFD_LIKELY(reinterpret_cast<std::byte*>(record) != begin->aside)) {
+    const uint32_t used = thread->used_bytes + bytes;
+    thread->used_bytes = used;
+    thread->chunk->published_bytes.store(used, std::memory_order_release);
+  } else {
+    MoveRecordIn(begin, bytes);
+  }
+  Push(thread, depth,
+       name_id | uint64_t{static_cast<uint16_t>(category)} << 32 |
+           uint64_t{kOperatorStack} << kStackShift,
+       start_ticks);
+  thread->LeaveWrite();
+}
 
 void BeginRangeOn(uint16_t stack, uint32_t name_id) {
   const uint64_t stack_bits = uint64_t{stack} << kStackShift;

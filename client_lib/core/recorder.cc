@@ -200,6 +200,13 @@ void EndSpan(uint64_t span) {
   WriteSpan(session, thread, session->EventNameId(name_id), start_ticks, end_ticks);
 }
 
+void DropSpan() {
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session;
+  if (EnterEpoch(thread, &session) != Entry::kOff) session->CountDrop(wire::kDropTooDeep);
+}
+
 void WriteSpan(Session* session, ThreadState* thread, uint32_t name_id, uint64_t start_ticks,
                uint64_t end_ticks) {
   uint32_t lane = 0;

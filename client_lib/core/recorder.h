@@ -62,11 +62,41 @@ void RecordMemory(const profd_memory_event& event, uint8_t flags);
 void BeginRangeOn(uint16_t stack, uint32_t name_id);
 void EndRangeOn(uint16_t stack);
 
+// Operators: ranges that a record describes, written when they begin. Three calls:
+//
+//   if (StartOperator(name_id, &begin)) {
+//     ... everything of begin.record but what FinishOperator() says it sets ...
+//     FinishOperator(&begin, name_id, category, bytes);
+//   }
+//   ...
+//   EndOperator();
+//
+// Between the first two the thread is inside a write: nothing else may be recorded, and nothing
+// waited for. The operator's time begins with FinishOperator(), so that describing it is not its
+// own. An operator is on the stack kOperatorStack; for its end see EndRangeOn(). (ranges.cc)
+inline constexpr uint16_t kOperatorStack = 65535;
+
+struct OperatorBegin {
+  wire::OperatorEvent* record;  // With room for wire::kMaxEventBytes behind its start.
+  ThreadState* thread;
+  Session* session;  // Null: nothing has to be looked up for the name.
+  alignas(8) std::byte aside[wire::kMaxEventBytes];  // Where the chunk has less room left.
+};
+
+// False: nothing records, or it was counted as dropped.
+bool StartOperator(uint32_t name_id, OperatorBegin* begin);
+// Sets `header`, `start_ticks` and `depth` of the record, whose `bytes` are a multiple of 8.
+void FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
+                    uint32_t bytes);
+inline void EndOperator() { EndRangeOn(kOperatorStack); }
+
 // Spans: ranges that need not nest, nor end on the thread that began them. Each is written
 // when it ends, on a lane of the thread that ends it. BeginSpan() returns what EndSpan()
 // takes; 0: nothing records. A span that is open when a window ends is not kept.
 uint64_t BeginSpan(uint32_t name_id);
 void EndSpan(uint64_t span);
+// A span that nobody will end: counts it as dropped.
+void DropSpan();
 
 // Writes a span of the calling thread, or counts it as dropped. Within a write in `session`,
 // at the flag's epoch. `name_id` comes from EventNameId().

@@ -104,6 +104,8 @@ class WriteGuard {
       thread_->LeaveWrite();
     }
   }
+  // The write goes on behind this; LeaveWrite() ends it. For threads that have a state.
+  void StayInside() { was_busy_ = true; }
   WriteGuard(const WriteGuard&) = delete;
   WriteGuard& operator=(const WriteGuard&) = delete;
 
