@@ -18,6 +18,7 @@
 #ifdef PROFD_GLIBC_BASE
 #define PROFD_PIN(function) __asm__(".symver " #function "," #function "@" PROFD_GLIBC_BASE)
 PROFD_PIN(pthread_create);
+PROFD_PIN(pthread_join);
 PROFD_PIN(pthread_key_create);
 PROFD_PIN(pthread_getspecific);
 PROFD_PIN(pthread_setspecific);

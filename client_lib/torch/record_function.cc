@@ -44,7 +44,7 @@ constinit Snapshot g_seen{};
 constinit const char* g_seen_name = nullptr;
 constinit const TorchLibrary* g_library = nullptr;
 
-NoContext OnSentinel(const void* record_function) {
+CallbackContext OnSentinel(const void* record_function) {
   if (record_function == g_awaited.load(std::memory_order_acquire)) {
     memcpy(&g_seen, record_function, sizeof(g_seen));
     g_seen_name = g_library->name(record_function);

@@ -66,7 +66,7 @@ void OnOptimizerEnd(const char* name) {
   }
 }
 
-NoContext OnBegin(const void* record_function) {
+CallbackContext OnBegin(const void* record_function) {
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
     if (OwnsDetector()) g_detector.OnOptimizerBegin(ReadTicks());
@@ -80,7 +80,7 @@ NoContext OnBegin(const void* record_function) {
 
 void OnBeginsEnd(const void*, void*) {}
 
-NoContext OnEndsBegin(const void*) { return {}; }
+CallbackContext OnEndsBegin(const void*) { return {}; }
 
 void OnEnd(const void* record_function, void*) {
   const char* name = g_library->name(record_function);

@@ -13,24 +13,26 @@
 
 namespace profd::client::torch {
 
-// What a start callback returns: in torch, a std::unique_ptr. As that, it is not trivial, so that
-// the compiler returns it the same way, on every architecture. Always empty.
-class NoContext {
+// What a start callback returns, and its end callback gets: in torch, a std::unique_ptr to an
+// object with a virtual destructor. As that, it is not trivial, so that the compiler returns it the
+// same way, on every architecture. Who returns one that is not empty gives the object to torch.
+class CallbackContext {
  public:
-  NoContext() {}  // NOLINT(modernize-use-equals-default)
-  NoContext(NoContext&& other) : none_(nullptr) { other.none_ = nullptr; }
-  ~NoContext() { none_ = nullptr; }
-  NoContext(const NoContext&) = delete;
-  NoContext& operator=(const NoContext&) = delete;
+  CallbackContext() {}  // NOLINT(modernize-use-equals-default)
+  explicit CallbackContext(void* object) : object_(object) {}
+  CallbackContext(CallbackContext&& other) : object_(other.object_) { other.object_ = nullptr; }
+  ~CallbackContext() { object_ = nullptr; }
+  CallbackContext(const CallbackContext&) = delete;
+  CallbackContext& operator=(const CallbackContext&) = delete;
 
  private:
-  void* none_ = nullptr;
+  void* object_ = nullptr;
 };
-static_assert(sizeof(NoContext) == 8 && !std::is_trivially_copyable_v<NoContext>);
+static_assert(sizeof(CallbackContext) == 8 && !std::is_trivially_copyable_v<CallbackContext>);
 
 inline constexpr uint32_t kRecordScopes = 10;
 
-using StartCallback = NoContext (*)(const void* record_function);
+using StartCallback = CallbackContext (*)(const void* record_function);
 using EndCallback = void (*)(const void* record_function, void* context);
 
 // at::RecordFunctionCallback, passed by value.

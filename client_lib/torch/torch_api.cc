@@ -119,10 +119,11 @@ PROFD_API void profd_torch_done(void) {
 }
 
 PROFD_API const TorchTable* profd_torch_table(void) {
-  static constexpr TorchTable kTable = {sizeof(TorchTable),   0,
-                                        profd_torch_features, profd_torch_wait,
-                                        profd_torch_block,    profd_torch_note,
-                                        profd_torch_done};
+  static constexpr TorchTable kTable = {sizeof(TorchTable),      0,
+                                        profd_torch_features,    profd_torch_wait,
+                                        profd_torch_block,       profd_torch_note,
+                                        profd_torch_done,        profd_torch_attach,
+                                        profd_torch_probe_begin, profd_torch_probe_end};
   return &kTable;
 }
 

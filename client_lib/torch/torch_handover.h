@@ -23,6 +23,9 @@ struct TorchTable {
   decltype(&profd_torch_block) block;
   decltype(&profd_torch_note) note;
   decltype(&profd_torch_done) done;
+  decltype(&profd_torch_attach) attach;
+  decltype(&profd_torch_probe_begin) probe_begin;
+  decltype(&profd_torch_probe_end) probe_end;
 };
 
 // The earlier copy's table; null, where EarlierCopy() is not: it is too old to know of torch.

@@ -10,6 +10,7 @@
 #include "client_lib/core/status_page.h"
 #include "client_lib/torch/collector.h"
 #include "client_lib/torch/memory.h"
+#include "client_lib/torch/operators.h"
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_source.h"
 
@@ -19,7 +20,7 @@ namespace {
 using wire::OperatorsMode;
 
 // In this order they are told of a window's begin.
-constexpr const TorchSource* kSources[] = {&kMemorySource, &kStepsSource};
+constexpr const TorchSource* kSources[] = {&kMemorySource, &kOperatorSource, &kStepsSource};
 
 constexpr uint32_t kNameFeatures = wire::kTorchOperators | wire::kTorchScopes |
                                    wire::kTorchSequences | wire::kTorchThreads |

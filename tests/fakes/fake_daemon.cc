@@ -101,6 +101,21 @@ const wire::GpuStatusEvent& CaptureContents::gpu_status() const {
   return gpu_statuses.back();
 }
 
+const wire::TorchStatusEvent& CaptureContents::torch_status() const {
+  Require(!torch_statuses.empty(), "no status of torch was written");
+  return torch_statuses.back();
+}
+
+const CaptureContents::Operator& CaptureContents::OperatorOf(const Range& range) const {
+  for (const Operator& op : operators) {
+    if (op.thread_serial == range.thread_serial && op.event.start_ticks == range.start_ticks &&
+        op.event.depth == range.depth) {
+      return op;
+    }
+  }
+  FailTest("no operator's record goes with the range " + range.name);
+}
+
 uint64_t CaptureContents::CountGpuEvents() const {
   return api_calls.size() + kernels.size() + copies.size() + memsets.size() +
          graph_launches.size() + syncs.size() + overheads.size() + cuda_events.size() +
@@ -283,6 +298,40 @@ bool FakeCapture::ReadGpuEvent(const wire::EventHeader& header, const std::byte*
   }
 }
 
+bool FakeCapture::ReadFrameworkEvent(const wire::ChunkHeader& chunk, const std::byte* record,
+                                     CaptureContents* into) const {
+  wire::EventHeader header;
+  memcpy(&header, record, sizeof(header));
+  const auto name_or_none = [&](uint32_t id) {
+    return id == wire::kNoNameId ? std::string() : NameOf(id);
+  };
+  switch (static_cast<wire::EventKind>(header.kind)) {
+    case wire::EventKind::kOperator: {
+      CaptureContents::Operator op{.inputs = InputsAsText(record),
+                                   .thread_serial = chunk.thread_serial,
+                                   .window = chunk.window};
+      memcpy(&op.event, record, sizeof(op.event));
+      into->operators.push_back(std::move(op));
+      return true;
+    }
+    case wire::EventKind::kNote: {
+      const auto event = RecordAs<wire::NoteEvent>(record, header.size_bytes);
+      into->notes.push_back({name_or_none(event.subject_id), name_or_none(event.text_id), event});
+      return true;
+    }
+    case wire::EventKind::kBlock: {
+      const auto event = RecordAs<wire::BlockEvent>(record, header.size_bytes);
+      into->blocks.push_back({name_or_none(event.name_id), event});
+      return true;
+    }
+    case wire::EventKind::kTorchStatus:
+      into->torch_statuses.push_back(RecordAs<wire::TorchStatusEvent>(record, header.size_bytes));
+      return true;
+    default:
+      return false;
+  }
+}
+
 void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
   const std::byte* start = memory_ + layout_.chunks_offset + uint64_t{index} * wire::kChunkBytes;
   const auto& chunk = *reinterpret_cast<const wire::ChunkHeader*>(start);
@@ -330,7 +379,8 @@ void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
         break;
       }
       default:
-        Require(ReadGpuEvent(header, record, into), "a record of unknown kind");
+        Require(ReadGpuEvent(header, record, into) || ReadFrameworkEvent(chunk, record, into),
+                "a record of unknown kind");
     }
     at += header.size_bytes;
   }
@@ -372,6 +422,121 @@ CaptureContents FakeCapture::Read() {
   return contents;
 }
 
+namespace {
+
+// Reads on behind an operator's event, to the record's end.
+class InputReader {
+ public:
+  explicit InputReader(const std::byte* record) {
+    wire::EventHeader header;
+    memcpy(&header, record, sizeof(header));
+    Require(header.size_bytes >= sizeof(wire::OperatorEvent), "an operator's record is too short");
+    at_ = record + sizeof(wire::OperatorEvent);
+    end_ = record + header.size_bytes;
+  }
+
+  bool at_end() const { return at_ == end_; }
+
+  template <typename Value>
+  Value Next() {
+    static_assert(sizeof(Value) == 8);
+    Require(end_ - at_ >= 8, "an input runs past its record");
+    Value value;
+    memcpy(&value, at_, sizeof(value));
+    at_ += sizeof(value);
+    return value;
+  }
+
+  template <typename Value = int64_t>
+  std::string NextList(uint32_t count) {
+    std::string text = "[";
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i != 0) text.push_back(',');
+      text.append(ToText(Next<Value>()));
+    }
+    text.push_back(']');
+    return text;
+  }
+
+  std::string NextBytes(uint32_t count) {
+    std::string text;
+    while (text.size() < count) {
+      const auto word = Next<uint64_t>();
+      text.append(reinterpret_cast<const char*>(&word), sizeof(word));
+    }
+    Require(text.find_first_not_of('\0', count) == std::string::npos, "padding is not zero");
+    text.resize(count);
+    return text;
+  }
+
+  static std::string ToText(int64_t value) { return std::to_string(value); }
+  static std::string ToText(double value) {
+    char text[32];
+    snprintf(text, sizeof(text), "%g", value);
+    return text;
+  }
+
+ private:
+  const std::byte* at_;
+  const std::byte* end_;
+};
+
+std::string NextTensor(InputReader* reader, const wire::OperatorInput& input) {
+  char place[32] = "";
+  if ((input.flags & wire::kInputStorage) != 0) {
+    snprintf(place, sizeof(place), " at 0x%llx",
+             static_cast<unsigned long long>(reader->Next<uint64_t>()));
+  }
+  std::string text = "tensor ";
+  text.append(std::to_string(input.dtype)).append(" ").append(reader->NextList(input.rank));
+  if ((input.flags & wire::kInputStrides) != 0) {
+    text.append(" strides ").append(reader->NextList(input.rank));
+  }
+  return text.append(place);
+}
+
+std::string NextInput(InputReader* reader) {
+  const auto input = reader->Next<wire::OperatorInput>();
+  const std::string cut = (input.flags & wire::kInputCut) != 0 ? " cut" : "";
+  switch (static_cast<wire::InputKind>(input.kind)) {
+    case wire::InputKind::kNone:
+      return "none";
+    case wire::InputKind::kTensor:
+      return NextTensor(reader, input);
+    case wire::InputKind::kTensorList:
+      return "tensors " + std::to_string(input.count) + cut;
+    case wire::InputKind::kInt:
+      return "int " + InputReader::ToText(reader->Next<int64_t>());
+    case wire::InputKind::kBool:
+      return "bool " + InputReader::ToText(reader->Next<int64_t>());
+    case wire::InputKind::kDouble:
+      return "double " + InputReader::ToText(reader->Next<double>());
+    case wire::InputKind::kString:
+      return "string " + reader->NextBytes(input.count) + cut;
+    case wire::InputKind::kIntList:
+      return "ints " + reader->NextList(input.count) + cut;
+    case wire::InputKind::kDoubleList:
+      return "doubles " + reader->NextList<double>(input.count) + cut;
+    case wire::InputKind::kBoolList:
+      return "bools " + reader->NextList(input.count) + cut;
+    case wire::InputKind::kOther:
+      return "other";
+  }
+  FailTest("an input of unknown kind");
+}
+
+}  // namespace
+
+std::vector<std::string> InputsAsText(const std::byte* record) {
+  wire::OperatorEvent event;
+  memcpy(&event, record, sizeof(event));
+  InputReader reader(record);
+  std::vector<std::string> inputs;
+  for (uint32_t i = 0; i < event.described_count; ++i) inputs.push_back(NextInput(&reader));
+  Require(reader.at_end(), "an operator's record goes on behind its inputs");
+  return inputs;
+}
+
 // ---- FakeTarget
 
 FakeTarget::FakeTarget(int fd, int page_fd) : fd_(fd), page_fd_(page_fd) {
@@ -404,15 +569,26 @@ std::unique_ptr<FakeCapture> FakeTarget::Arm(uint64_t memory_bytes) {
 
 std::unique_ptr<FakeCapture> FakeTarget::ArmByMarker(const std::string& step_marker,
                                                      uint64_t memory_bytes) {
+  return ArmWithField(wire::FieldTag::kStepMarker, step_marker, memory_bytes);
+}
+
+std::unique_ptr<FakeCapture> FakeTarget::ArmTorch(const wire::ArmTorchField& wanted,
+                                                  uint64_t memory_bytes) {
+  const std::string field(reinterpret_cast<const char*>(&wanted), sizeof(wanted));
+  return ArmWithField(wire::FieldTag::kTorch, field, memory_bytes);
+}
+
+// An empty field is left out.
+std::unique_ptr<FakeCapture> FakeTarget::ArmWithField(wire::FieldTag tag, const std::string& field,
+                                                      uint64_t memory_bytes) {
   auto capture = std::make_unique<FakeCapture>(*this, next_capture_++, memory_bytes);
   const wire::ArmBody arm{.capture_number = capture->number(),
                           .memory_bytes = memory_bytes,
                           .prefault_bytes = 2u << 20};
   std::string body(reinterpret_cast<const char*>(&arm), sizeof(arm));
-  if (!step_marker.empty()) {
-    const wire::FieldHeader field{static_cast<uint16_t>(wire::FieldTag::kStepMarker),
-                                  static_cast<uint16_t>(step_marker.size())};
-    body.append(reinterpret_cast<const char*>(&field), sizeof(field)).append(step_marker);
+  if (!field.empty()) {
+    const wire::FieldHeader head{static_cast<uint16_t>(tag), static_cast<uint16_t>(field.size())};
+    body.append(reinterpret_cast<const char*>(&head), sizeof(head)).append(field);
   }
   SendBytes(wire::FrameType::kArm, body.data(), body.size(), capture->fd());
   const auto armed = Expect(wire::FrameType::kArmed).As<wire::ArmedBody>();

@@ -91,6 +91,22 @@ struct CaptureContents {
   std::vector<wire::StreamEvent> streams;
   std::vector<wire::GpuStatusEvent> gpu_statuses;
 
+  struct Operator {
+    wire::OperatorEvent event;
+    std::vector<std::string> inputs;  // As InputsAsText() has them.
+    uint32_t thread_serial;
+    uint32_t window;
+  };
+  struct Note {
+    std::string subject;  // "" for none
+    std::string text;
+    wire::NoteEvent event;
+  };
+  std::vector<Operator> operators;
+  std::vector<Note> notes;
+  std::vector<Named<wire::BlockEvent>> blocks;
+  std::vector<wire::TorchStatusEvent> torch_statuses;
+
   std::vector<Range> ranges;
   std::vector<Step> steps;
   std::vector<Instant> instants;
@@ -112,9 +128,23 @@ struct CaptureContents {
   uint64_t dropped() const;  // In and outside of windows.
   // The last word on the GPU; the test fails without one.
   const wire::GpuStatusEvent& gpu_status() const;
+  // The last word on torch; the test fails without one.
+  const wire::TorchStatusEvent& torch_status() const;
+  // The operator whose record goes with `range`; the test fails without one.
+  const Operator& OperatorOf(const Range& range) const;
   // GPU events but the descriptions of devices, contexts and streams.
   uint64_t CountGpuEvents() const;
 };
+
+// The inputs behind an operator's event, whose record is at `record`, one text each:
+//
+//   tensor 6 [16,64]          of c10::ScalarType 6; with "strides [64,1]" and "at 0x7f00" if given
+//   tensors 2                 a list of two tensors, which follow
+//   int 7   double 0.25   bool 1   ints [1,2]   doubles [0.5]   bools [1,0]
+//   string abc                none              other
+//
+// "cut" stands behind what was longer in truth. What cannot be read aborts the test.
+std::vector<std::string> InputsAsText(const std::byte* record);
 
 // A received frame.
 struct Frame {
@@ -177,6 +207,8 @@ class FakeCapture {
   // False: it is none.
   bool ReadGpuEvent(const wire::EventHeader& header, const std::byte* record,
                     CaptureContents* into) const;
+  bool ReadFrameworkEvent(const wire::ChunkHeader& chunk, const std::byte* record,
+                          CaptureContents* into) const;
 
   FakeTarget& target_;
   const uint64_t number_;
@@ -204,6 +236,10 @@ class FakeTarget {
   // The same, with steps that are the begins of range `step_marker`.
   std::unique_ptr<FakeCapture> ArmByMarker(
       const std::string& step_marker, uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
+
+  // The same, with a part of PyTorch's.
+  std::unique_ptr<FakeCapture> ArmTorch(const wire::ArmTorchField& wanted,
+                                        uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes);
 
   // Sends an ARM of `arm`, in which number and memory are filled in; the answer is for
   // ExpectArmed() or Expect(kArmFailed).
@@ -241,6 +277,8 @@ class FakeTarget {
 
  private:
   bool ReceiveFrame(Frame* frame);
+  std::unique_ptr<FakeCapture> ArmWithField(wire::FieldTag tag, const std::string& field,
+                                            uint64_t memory_bytes);
   void TakeFields(const Frame& frame, size_t body_bytes);
 
   const int fd_;

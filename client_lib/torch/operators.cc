@@ -1,0 +1,374 @@
+#include "client_lib/torch/operators.h"
+
+#include <string.h>
+
+#include <atomic>
+
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/name_table.h"
+#include "client_lib/core/recorder.h"
+#include "client_lib/torch/async_operators.h"
+#include "client_lib/torch/operator_inputs.h"
+
+namespace profd::client::torch {
+namespace {
+
+using wire::OperatorScope;
+using wire::OperatorsMode;
+
+// torch numbers its threads from 1: what is larger is no such number.
+constexpr uint64_t kMostTorchThreads = 1 << 24;
+constexpr char kDynamoSuffix[] = " (dynamo_timed)";
+
+constinit TorchLibrary g_torch{};
+constinit RecordFunctionLayout g_layout{};
+constinit TensorLayout g_tensors{};
+// wire::TorchFeature; a bit is set behind what it stands for.
+constinit std::atomic<uint32_t> g_features{0};
+
+constinit const char* g_why_none = "nobody has attached to it";
+constinit std::atomic<bool> g_is_probed{false};
+
+// What the capture wants. Written while nothing records.
+constinit InputOptions g_options{};
+constinit OperatorsMode g_mode = OperatorsMode::kOff;
+
+// Registered callbacks of a mode.
+struct Callbacks {
+  uint64_t user;  // Of record_function().
+  uint64_t rest;
+};
+constinit Callbacks g_name_callbacks{};
+constinit Callbacks g_input_callbacks{};
+constinit const Callbacks* g_enabled = nullptr;
+// In set_recording(): a child that is forked now must leave torch's lock alone.
+constinit std::atomic<bool> g_is_switching{false};
+
+constinit std::atomic<uint64_t> g_cut_count{0};
+constinit std::atomic<uint64_t> g_odd_tensor_count{0};
+
+// ---- Names.
+
+// The name that was met last at an address with this hash.
+constexpr uint32_t kKnownNames = 4096;
+constinit std::atomic<uint16_t> g_known_names[kKnownNames] = {};
+static_assert(wire::kMaxNames <= 1u << 16);
+
+std::atomic<uint16_t>& KnownName(const char* name) {
+  constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
+  return g_known_names[reinterpret_cast<uintptr_t>(name) * kMultiplier >> 52];
+}
+static_assert(kKnownNames == 1u << (64 - 52));
+
+PROFD_NOINLINE uint32_t MeetName(const char* name) {
+  const uint32_t id = InternName(name, strnlen(name, wire::kMaxNameBytes));
+  KnownName(name).store(static_cast<uint16_t>(id), std::memory_order_relaxed);
+  return id;
+}
+
+// torch's names of operators stay where they are; those of autograd's nodes do not.
+uint32_t NameOf(const char* name) {
+  const uint32_t id = KnownName(name).load(std::memory_order_relaxed);
+  NameView known;
+  if (PROFD_LIKELY(g_names.Find(id, &known)) && known.length < wire::kMaxNameBytes &&
+      PROFD_LIKELY(strncmp(name, known.bytes, known.length) == 0) &&
+      PROFD_LIKELY(name[known.length] == '\0')) {
+    return id;
+  }
+  return MeetName(name);
+}
+
+// ---- Compilations.
+
+// What was left out, by what it was in.
+struct Fold {
+  std::atomic<uint32_t> name_id;  // kNoNameId: free.
+  std::atomic<uint64_t> count;
+};
+constexpr uint32_t kMaxFolds = 32;  // The last one takes all that come later.
+constinit Fold g_folds[kMaxFolds] = {};
+
+// Operators that are open on this thread from a compilation on, itself included; 0: it is in none.
+__thread uint32_t t_fold_depth __attribute__((tls_model("initial-exec"))) = 0;
+__thread Fold* t_fold __attribute__((tls_model("initial-exec"))) = nullptr;
+
+bool IsCompilation(const char* name) {
+  const size_t length = strnlen(name, wire::kMaxNameBytes);
+  constexpr size_t kSuffixLength = sizeof(kDynamoSuffix) - 1;
+  if (length >= kSuffixLength && strcmp(name + length - kSuffixLength, kDynamoSuffix) == 0) {
+    return true;
+  }
+  return strncmp(name, "_compile.", strlen("_compile.")) == 0;
+}
+
+Fold* FoldOf(uint32_t name_id) {
+  for (uint32_t i = 0; i + 1 < kMaxFolds; ++i) {
+    uint32_t known = wire::kNoNameId;
+    if (g_folds[i].name_id.compare_exchange_strong(known, name_id, std::memory_order_relaxed) ||
+        known == name_id) {
+      return &g_folds[i];
+    }
+  }
+  Fold& last = g_folds[kMaxFolds - 1];
+  last.name_id.store(wire::kOtherNameId, std::memory_order_relaxed);
+  return &last;
+}
+
+void CountFolded() {
+  if (IsRecording()) t_fold->count.fetch_add(1, std::memory_order_relaxed);
+}
+
+PROFD_NOINLINE void BeginInFold() {
+  ++t_fold_depth;
+  CountFolded();
+}
+
+// ---- Callbacks.
+
+template <typename Value>
+[[gnu::always_inline]] inline Value FieldAt(const void* object, int32_t offset) {
+  Value value;
+  memcpy(&value, static_cast<const uint8_t*>(object) + offset, sizeof(value));
+  return value;
+}
+
+PROFD_NOINLINE void CountInputs(const InputOutcome& outcome) {
+  if (outcome.is_cut) g_cut_count.fetch_add(1, std::memory_order_relaxed);
+  g_odd_tensor_count.fetch_add(outcome.odd_tensors, std::memory_order_relaxed);
+}
+
+[[gnu::always_inline]] inline uint32_t Describe(const void* record_function, bool with_inputs,
+                                                wire::OperatorEvent* record) {
+  record->sequence = g_layout.sequence != kNowhere
+                         ? FieldAt<int64_t>(record_function, g_layout.sequence)
+                         : wire::kNoSequence;
+  record->torch_thread =
+      g_layout.thread != kNowhere ? FieldAt<uint32_t>(record_function, g_layout.thread) : 0;
+  record->scope =
+      g_layout.scope != kNowhere ? FieldAt<uint8_t>(record_function, g_layout.scope) : uint8_t{0};
+  record->forward_thread = 0;
+  if (record->scope == static_cast<uint8_t>(OperatorScope::kBackwardFunction) &&
+      g_layout.forward_thread != kNowhere) {
+    const auto thread = FieldAt<uint64_t>(record_function, g_layout.forward_thread);
+    if (thread <= kMostTorchThreads) record->forward_thread = thread;
+  }
+  record->input_count = 0;
+  record->described_count = 0;
+  record->reserved = 0;
+  if (!with_inputs) return sizeof(*record);
+  const auto* inputs = FieldAt<const IValue*>(record_function, g_tensors.inputs);
+  const auto count = FieldAt<uint64_t>(record_function, g_tensors.inputs + 8);
+  const InputOutcome outcome = DescribeInputs(g_tensors, g_options, inputs, count, record);
+  if (PROFD_UNLIKELY(outcome.is_cut || outcome.odd_tensors != 0)) CountInputs(outcome);
+  return outcome.bytes;
+}
+
+[[gnu::always_inline]] inline void Begin(const void* record_function, bool with_inputs,
+                                         wire::RangeCategory category, uint32_t name_id) {
+  OperatorBegin begin;
+  if (PROFD_UNLIKELY(!StartOperator(name_id, &begin))) return;
+  const uint32_t bytes = Describe(record_function, with_inputs, begin.record);
+  FinishOperator(&begin, name_id, category, bytes);
+}
+
+bool IsOff() { return g_hot.flag.load(std::memory_order_relaxed) == kFlagOff; }
+
+template <bool kWithInputs>
+CallbackContext OnBegin(const void* record_function) {
+  if (PROFD_UNLIKELY(t_fold_depth != 0)) {
+    BeginInFold();
+  } else if (PROFD_LIKELY(!IsOff())) {
+    Begin(record_function, kWithInputs, wire::RangeCategory::kOperator,
+          NameOf(g_torch.name(record_function)));
+  }
+  return {};
+}
+
+void OnEnd(const void*, void*) {
+  if (PROFD_UNLIKELY(t_fold_depth != 0) && --t_fold_depth != 0) return;
+  EndOperator();
+}
+
+bool IsAsync(const void* record_function) {
+  return g_torch.is_async != nullptr && g_torch.is_async(record_function);
+}
+
+CallbackContext BeginAsync(const void* record_function) {
+  if (t_fold_depth != 0) CountFolded();
+  if (t_fold_depth != 0 || IsOff()) return {};
+  const uint64_t span = BeginSpan(NameOf(g_torch.name(record_function)));
+  if (span == 0) return {};
+  AsyncOperator* carried = AsyncOperator::Take(span);
+  if (carried == nullptr) DropSpan();
+  return CallbackContext(carried);
+}
+
+template <bool kWithInputs>
+CallbackContext OnUserBegin(const void* record_function) {
+  if (IsAsync(record_function)) return BeginAsync(record_function);
+  if (t_fold_depth != 0) {
+    BeginInFold();
+    return {};
+  }
+  const char* name = g_torch.name(record_function);
+  const uint32_t name_id = NameOf(name);
+  // A window that begins within a compilation has nothing of it, either.
+  if (IsCompilation(name)) {
+    t_fold = FoldOf(name_id);
+    t_fold_depth = 1;
+  }
+  if (!IsOff()) Begin(record_function, kWithInputs, wire::RangeCategory::kUser, name_id);
+  return {};
+}
+
+void OnUserEnd(const void* record_function, void* context) {
+  if (context != nullptr) return EndSpan(static_cast<AsyncOperator*>(context)->span());
+  if (!IsAsync(record_function)) OnEnd(record_function, nullptr);
+}
+
+// ---- Switching them on and off.
+
+uint64_t RegisterDisabled(StartCallback start, EndCallback end, bool is_user, bool needs_inputs) {
+  RecordFunctionCallback callback{};
+  callback.start = start;
+  callback.end = end;
+  callback.sampling_probability = 1.0;
+  constexpr auto kUserScope = static_cast<uint32_t>(OperatorScope::kUserScope);
+  for (uint32_t scope = 0; scope < kRecordScopes; ++scope) {
+    callback.scopes[scope] = (scope == kUserScope) == is_user;
+  }
+  callback.needs_inputs = needs_inputs;
+  const uint64_t handle = g_torch.add_callback(callback);
+  g_torch.disable_callback(handle);
+  return handle;
+}
+
+template <bool kWithInputs>
+Callbacks RegisterDisabled() {
+  return {.user = RegisterDisabled(OnUserBegin<kWithInputs>, OnUserEnd, true, kWithInputs),
+          .rest = RegisterDisabled(OnBegin<kWithInputs>, OnEnd, false, kWithInputs)};
+}
+
+const Callbacks* CallbacksWanted() {
+  const uint32_t features = g_features.load(std::memory_order_acquire);
+  if (g_mode == OperatorsMode::kOff || (features & wire::kTorchOperators) == 0) return nullptr;
+  const bool wants_inputs = g_mode == OperatorsMode::kShapes;
+  return wants_inputs && (features & wire::kTorchInputs) != 0 ? &g_input_callbacks
+                                                              : &g_name_callbacks;
+}
+
+uint32_t Features() { return g_features.load(std::memory_order_acquire); }
+
+void OnArm(const wire::ArmTorchField& wanted) {
+  const uint32_t features = Features();
+  g_mode = wanted.operators <= static_cast<uint32_t>(OperatorsMode::kShapes)
+               ? static_cast<OperatorsMode>(wanted.operators)
+               : OperatorsMode::kShapes;
+  g_options.strides =
+      (wanted.flags & wire::kArmTorchStrides) != 0 && (features & wire::kTorchStrides) != 0;
+  g_options.storages =
+      (wanted.flags & wire::kArmTorchMemory) != 0 && (features & wire::kTorchStorages) != 0;
+  g_cut_count.store(0, std::memory_order_relaxed);
+  g_odd_tensor_count.store(0, std::memory_order_relaxed);
+  for (Fold& fold : g_folds) fold.count.store(0, std::memory_order_relaxed);
+}
+
+void SetRecording(bool on) {
+  const Callbacks* wanted = on ? CallbacksWanted() : nullptr;
+  if (wanted == g_enabled) return;
+  if (g_is_switching.exchange(true, std::memory_order_seq_cst)) return;  // See ResetInChild().
+  if (g_enabled != nullptr) {
+    g_torch.disable_callback(g_enabled->user);
+    g_torch.disable_callback(g_enabled->rest);
+  }
+  if (wanted != nullptr) {
+    g_torch.reenable_callback(wanted->user);
+    g_torch.reenable_callback(wanted->rest);
+  }
+  g_enabled = wanted;
+  g_is_switching.store(false, std::memory_order_seq_cst);
+}
+
+void AddCounts(uint64_t* counts) {
+  counts[wire::kTorchCutInputs] += g_cut_count.load(std::memory_order_relaxed);
+  counts[wire::kTorchOddTensors] += g_odd_tensor_count.load(std::memory_order_relaxed);
+  for (const Fold& fold : g_folds) {
+    counts[wire::kTorchFolded] += fold.count.load(std::memory_order_relaxed);
+  }
+}
+
+const char* WhyMissing(uint32_t feature) {
+  constexpr uint32_t kFields =
+      wire::kTorchScopes | wire::kTorchSequences | wire::kTorchThreads | wire::kTorchForwardThreads;
+  constexpr uint32_t kInputs = wire::kTorchInputs | wire::kTorchShapes | wire::kTorchStrides |
+                               wire::kTorchStorages | wire::kTorchLists | wire::kTorchScalars |
+                               wire::kTorchStrings;
+  const uint32_t features = Features();
+  if ((feature & (wire::kTorchOperators | kFields | kInputs)) == 0 || (features & feature) != 0) {
+    return nullptr;
+  }
+  if ((features & wire::kTorchOperators) == 0) return g_why_none;
+  if ((feature & kFields) != 0) return "this torch does not have it where it can be told for sure";
+  return g_is_probed.load(std::memory_order_acquire)
+             ? "this torch's own operators did not show for sure where it is"
+             : "the process has no Python package of profd that shows where it is";
+}
+
+void WriteBehind(LateWriter* writer) {
+  for (const Fold& fold : g_folds) {
+    const uint64_t count = fold.count.load(std::memory_order_relaxed);
+    if (count == 0) continue;
+    wire::NoteEvent note{};
+    note.header = {sizeof(note), static_cast<uint8_t>(wire::EventKind::kNote), 0, 0};
+    note.subject_id = writer->NameFor(fold.name_id.load(std::memory_order_relaxed));
+    note.value = static_cast<int64_t>(count);
+    note.kind = static_cast<uint16_t>(wire::NoteKind::kFolded);
+    writer->Write(&note, sizeof(note));
+  }
+}
+
+void OnLeave() { g_mode = OperatorsMode::kOff; }
+
+// A lock of torch's that another thread held when this one forked is held for ever here, so that
+// nothing can be switched any more. What is enabled then costs the child's operators a look at the
+// flag.
+void ResetInChild() {
+  if (g_is_switching.load(std::memory_order_seq_cst)) {
+    g_why_none = "this process was forked at the moment when a capture began or ended";
+    g_features.store(0, std::memory_order_release);
+    return;
+  }
+  SetRecording(false);
+}
+
+}  // namespace
+
+constinit const TorchSource kOperatorSource = {.features = Features,
+                                               .on_arm = OnArm,
+                                               .set_recording = SetRecording,
+                                               .add_counts = AddCounts,
+                                               .why_missing = WhyMissing,
+                                               .write_behind = WriteBehind,
+                                               .on_leave = OnLeave,
+                                               .reset_in_child = ResetInChild};
+
+void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& layout,
+                     uint32_t features) {
+  g_torch = library;
+  g_layout = layout;
+  g_name_callbacks = RegisterDisabled<false>();
+  g_features.fetch_or(features, std::memory_order_release);
+}
+
+void RefuseOperators(const char* why) { g_why_none = why; }
+
+void AttachInputs(const TensorLayout& layout, uint32_t features) {
+  g_is_probed.store(true, std::memory_order_release);
+  // A second probe finds nothing new.
+  if ((features & wire::kTorchInputs) == 0 || (Features() & wire::kTorchInputs) != 0) return;
+  g_tensors = layout;
+  g_input_callbacks = RegisterDisabled<true>();
+  g_features.fetch_or(features, std::memory_order_release);
+}
+
+}  // namespace profd::client::torch

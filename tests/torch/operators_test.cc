@@ -1,0 +1,658 @@
+// What a capture holds of a torch's operators, and what of them it leaves out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client_lib/include/profd/profd.hpp"
+#include "proto/wire/event.h"
+#include "tests/fakes/fake_daemon.h"
+#include "tests/torch/torch_fixture.h"
+
+namespace profd::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using wire::NoteKind;
+using wire::OperatorScope;
+using wire::OperatorsMode;
+using wire::RangeCategory;
+
+constexpr uint8_t kBackward = static_cast<uint8_t>(OperatorScope::kBackwardFunction);
+constexpr uint8_t kUser = static_cast<uint8_t>(OperatorScope::kUserScope);
+
+constexpr wire::ArmTorchField Wanted(OperatorsMode mode, uint32_t flags = 0) {
+  return {static_cast<uint32_t>(mode), flags, 0, 0};
+}
+constexpr wire::ArmTorchField kShapes = Wanted(OperatorsMode::kShapes);
+
+// Callbacks of which some are enabled without a capture, and of which none is.
+constexpr size_t kStepCallbacks = 2;
+constexpr size_t kOperatorCallbacks = 4;
+
+// The child's side: torch, attached and registered with the daemon.
+struct Program {
+  const FakeTorch& torch;
+  const Inputs& make;
+
+  // Waits until operators are recorded, or no longer are.
+  void WaitEnabled(bool enabled) const {
+    WaitUntil("the callbacks", [&] { return ObservesOperators() == enabled; });
+  }
+  // Those of steps are always on.
+  bool ObservesOperators() const { return torch.enabled_count() > kStepCallbacks; }
+  // An operator that does nothing.
+  void Run(const FakeCall& call, const std::vector<FakeIValue>& inputs = {}) const {
+    const Operator op(torch, call, inputs);
+  }
+};
+
+struct Setting {
+  std::string build = "full";
+  FakeLayout layout = LayoutOf26();
+  wire::ArmTorchField wanted = kShapes;
+  uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes;
+  bool expects_callbacks = true;
+};
+
+// Runs `body` inside of a window by time.
+CaptureContents Capture(const Setting& setting, const std::function<void(const Program&)>& body) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    const FakeTorch& torch = LoadTorch(setting.build, setting.layout);
+    const Inputs make(torch, setting.layout);
+    const Program program{torch, make};
+    AttachAndProbe(torch, setting.layout);
+    profd_init();
+    WaitConnected();
+    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
+    parent.Tell('b');
+    WaitRecording();
+    if (setting.expects_callbacks) program.WaitEnabled(true);
+    body(program);
+    parent.Tell('d');
+    parent.Await('x');
+    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('b');
+  auto capture = target->ArmTorch(setting.wanted, setting.memory_bytes);
+  capture->Fire(ByTime());
+  child.Await('d');
+  CaptureContents contents = capture->Finish();
+  child.Tell('x');
+  child.ExpectSuccess();
+  return contents;
+}
+
+std::vector<std::string> NamesOf(const std::vector<CaptureContents::Range>& ranges) {
+  std::vector<std::string> names;
+  names.reserve(ranges.size());
+  for (const auto& range : ranges) names.push_back(range.name);
+  return names;
+}
+
+const CaptureContents::Range& RangeNamed(const CaptureContents& contents, const std::string& name) {
+  for (const auto& range : contents.ranges) {
+    if (range.name == name) return range;
+  }
+  FailTest("no range " + name);
+}
+
+const CaptureContents::Operator& OperatorNamed(const CaptureContents& contents,
+                                               const std::string& name) {
+  return contents.OperatorOf(RangeNamed(contents, name));
+}
+
+// ---- In each torch.
+
+struct Known {
+  const char* name;
+  const char* build;
+  FakeLayout layout;
+};
+
+class OperatorsInEachTorchTest : public ::testing::TestWithParam<Known> {};
+
+TEST_P(OperatorsInEachTorchTest, OperatorsAreRangesWithAllThatIsKnownOfThem) {
+  const Setting setting{.build = GetParam().build, .layout = GetParam().layout};
+  const CaptureContents contents = Capture(setting, [](const Program& program) {
+    const Operator linear(
+        program.torch, {.name = "aten::linear", .sequence = 41},
+        {program.make.Tensor({16, 64}), program.make.Tensor({8, 64}), program.make.None()});
+    program.Run({.name = "aten::t", .sequence = 42}, {program.make.Tensor({8, 64})});
+    program.Run(
+        {.name = "AddmmBackward0", .scope = kBackward, .sequence = 41, .forward_thread = 1});
+  });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::t", "AddmmBackward0", "aten::linear"));
+  EXPECT_EQ(contents.dropped(), 0u);
+  for (const auto& range : contents.ranges) {
+    EXPECT_EQ(range.category, static_cast<uint32_t>(RangeCategory::kOperator)) << range.name;
+    EXPECT_EQ(contents.OperatorOf(range).event.torch_thread, 1u) << range.name;
+  }
+  const auto& linear = OperatorNamed(contents, "aten::linear");
+  EXPECT_EQ(linear.event.depth, 0u);
+  EXPECT_EQ(linear.event.sequence, 41);
+  EXPECT_EQ(linear.event.scope, 0u);
+  EXPECT_EQ(linear.event.forward_thread, 0u);
+  EXPECT_EQ(linear.event.input_count, 3u);
+  EXPECT_THAT(linear.inputs, ElementsAre("tensor 6 [16,64]", "tensor 6 [8,64]", "none"));
+  EXPECT_EQ(OperatorNamed(contents, "aten::t").event.depth, 1u);
+  const auto& backward = OperatorNamed(contents, "AddmmBackward0");
+  EXPECT_EQ(backward.event.scope, kBackward);
+  EXPECT_EQ(backward.event.sequence, 41);
+  EXPECT_EQ(backward.event.forward_thread, 1u);
+}
+
+TEST_P(OperatorsInEachTorchTest, InputsOfEveryKindAreDescribed) {
+  const Setting setting{.build = GetParam().build, .layout = GetParam().layout};
+  const CaptureContents contents = Capture(setting, [](const Program& program) {
+    const Inputs& make = program.make;
+    program.Run({.name = "record_param_comms"},
+                {make.List({make.Tensor({4}), make.None(), make.Tensor({2, 3}, kFakeLong)}),
+                 make.Tuple(), make.Int(-3), make.String("all_reduce"), make.String(""),
+                 make.List({make.Int(5), make.Int(-6)}), make.List({make.Double(0.5)}),
+                 make.List({make.Bool(true), make.Bool(false)}), make.List({}), make.Double(-0.25),
+                 make.Bool(true), make.List({make.String("no list of ours")}),
+                 make.Tensor(program.torch.undefined_tensor()), make.Tensor(std::vector<int64_t>{}),
+                 make.Tensor({1, 2, 3, 4, 5, 6, 7}), make.TensorWithoutStorage({9})});
+  });
+  const auto& op = OperatorNamed(contents, "record_param_comms");
+  EXPECT_THAT(op.inputs,
+              ElementsAre("tensors 3", "tensor 6 [4]", "none", "tensor 4 [2,3]", "other", "int -3",
+                          "string all_reduce", "string ", "ints [5,-6]", "doubles [0.5]",
+                          "bools [1,0]", "ints []", "double -0.25", "bool 1", "other", "none",
+                          "tensor 6 []", "tensor 6 [1,2,3,4,5,6,7]", "tensor 6 [9]"));
+  EXPECT_EQ(op.event.input_count, 16u);
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchCutInputs], 0u);
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchOddTensors], 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, OperatorsInEachTorchTest,
+                         ::testing::Values(Known{"Torch113", "full", LayoutOf113()},
+                                           Known{"Torch26", "full", LayoutOf26()},
+                                           Known{"Torch215", "variant_before", LayoutOf215()},
+                                           Known{"OldAbi", "full", LayoutOfOldAbi()},
+                                           Known{"Shifted", "full", ShiftedLayout()}),
+                         [](const auto& known) { return std::string(known.param.name); });
+
+// ---- What is asked for.
+
+TEST(OperatorsTest, NamesAloneHaveNoInputs) {
+  const CaptureContents contents =
+      Capture({.wanted = Wanted(OperatorsMode::kNames)}, [](const Program& program) {
+        program.Run({.name = "aten::relu", .sequence = 3}, {program.make.Tensor({2})});
+      });
+  const auto& op = OperatorNamed(contents, "aten::relu");
+  EXPECT_EQ(op.event.sequence, 3);
+  EXPECT_EQ(op.event.input_count, 0u);
+  EXPECT_THAT(op.inputs, IsEmpty());
+}
+
+TEST(OperatorsTest, NothingIsObservedUnlessItIsAskedFor) {
+  const CaptureContents contents =
+      Capture({.wanted = Wanted(OperatorsMode::kOff), .expects_callbacks = false},
+              [](const Program& program) {
+                CHILD_EXPECT(!program.ObservesOperators());
+                program.Run({.name = "aten::relu"});
+              });
+  EXPECT_THAT(contents.ranges, IsEmpty());
+  EXPECT_THAT(contents.operators, IsEmpty());
+}
+
+TEST(OperatorsTest, StridesComeIfAskedFor) {
+  const CaptureContents contents =
+      Capture({.wanted = Wanted(OperatorsMode::kShapes, wire::kArmTorchStrides)},
+              [](const Program& program) {
+                program.Run({.name = "aten::relu"},
+                            {program.make.Tensor({2, 3}), program.make.Tensor({1, 2, 3, 4, 5, 6})});
+              });
+  EXPECT_THAT(OperatorNamed(contents, "aten::relu").inputs,
+              ElementsAre("tensor 6 [2,3] strides [3,1]",
+                          "tensor 6 [1,2,3,4,5,6] strides [720,360,120,30,6,1]"));
+}
+
+TEST(OperatorsTest, StoragesComeWithMemory) {
+  const CaptureContents contents = Capture(
+      {.wanted = Wanted(OperatorsMode::kShapes, wire::kArmTorchMemory)},
+      [](const Program& program) {
+        const FakeTensor tensor = program.make.MakeTensor({7});
+        program.Run({.name = "aten::relu"},
+                    {program.make.Tensor(tensor.impl), program.make.TensorWithoutStorage({2})});
+        char name[64];
+        snprintf(name, sizeof(name), "tensor 6 [7] at 0x%llx",
+                 reinterpret_cast<unsigned long long>(tensor.data));
+        program.Run({.name = name});
+      });
+  ASSERT_THAT(contents.ranges, SizeIs(2));
+  EXPECT_THAT(OperatorNamed(contents, "aten::relu").inputs,
+              ElementsAre(contents.ranges[1].name, "tensor 6 [2]"));
+}
+
+TEST(OperatorsTest, RecordFunctionsAreTheUsersRanges) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const Operator outer(program.torch, {.name = "my step", .scope = kUser});
+    program.Run({.name = "aten::relu"});
+  });
+  EXPECT_EQ(RangeNamed(contents, "my step").category, static_cast<uint32_t>(RangeCategory::kUser));
+  EXPECT_EQ(OperatorNamed(contents, "my step").event.scope, kUser);
+  EXPECT_EQ(RangeNamed(contents, "aten::relu").depth, 1u);
+}
+
+TEST(OperatorsTest, RangesOfTheProgramNestWithOperators) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    static profd_name outer = PROFD_NAME_INIT("outer");
+    static profd_name inner = PROFD_NAME_INIT("inner");
+    profd_range_begin(&outer);
+    {
+      const Operator op(program.torch, {.name = "aten::relu"});
+      EmptyRange(&inner);
+    }
+    profd_range_end();
+  });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("inner", "aten::relu", "outer"));
+  EXPECT_EQ(RangeNamed(contents, "inner").depth, 2u);
+  EXPECT_EQ(OperatorNamed(contents, "aten::relu").event.depth, 1u);
+}
+
+// ---- Names.
+
+TEST(OperatorsTest, NamesInTheSamePlaceAreToldApart) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    char name[32];
+    for (const char* text : {"AddBackward0", "AddBackward", "MulBackward0", "AddBackward0"}) {
+      snprintf(name, sizeof(name), "%s", text);
+      program.Run({.name = name});
+    }
+  });
+  EXPECT_THAT(NamesOf(contents.ranges),
+              ElementsAre("AddBackward0", "AddBackward", "MulBackward0", "AddBackward0"));
+}
+
+TEST(OperatorsTest, ANameOfAnyLengthIsCutAtTheMost) {
+  const std::string longest(wire::kMaxNameBytes, 'x');
+  const CaptureContents contents = Capture({}, [&](const Program& program) {
+    const std::string longer = longest + "y";
+    program.Run({.name = longest.c_str()});
+    program.Run({.name = longer.c_str()});
+    program.Run({.name = ""});
+  });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre(longest, longest, ""));
+}
+
+// ---- Inputs without room, and such as are none.
+
+TEST(OperatorsTest, LongListsAndStringsAreCutAndCounted) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const Inputs& make = program.make;
+    std::vector<FakeIValue> ints(wire::kMaxListItems + 1, make.Int(1));
+    std::vector<FakeIValue> tensors(wire::kMaxListItems + 1, make.Tensor({2}));
+    program.Run({.name = "a"}, {make.List(ints)});
+    program.Run({.name = "b"}, {make.List(tensors)});
+    program.Run({.name = "c"}, {make.String(std::string(wire::kMaxInputStringBytes + 1, 's'))});
+    program.Run({.name = "d"}, {make.String(std::string(wire::kMaxInputStringBytes, 's'))});
+  });
+  std::string ones = "1";
+  for (uint32_t i = 1; i < wire::kMaxListItems; ++i) ones += ",1";
+  EXPECT_THAT(OperatorNamed(contents, "a").inputs, ElementsAre("ints [" + ones + "] cut"));
+  EXPECT_THAT(OperatorNamed(contents, "b").inputs, SizeIs(1 + wire::kMaxListItems));
+  EXPECT_EQ(OperatorNamed(contents, "b").inputs[0], "tensors 64 cut");
+  const std::string most(wire::kMaxInputStringBytes, 's');
+  EXPECT_THAT(OperatorNamed(contents, "c").inputs, ElementsAre("string " + most + " cut"));
+  EXPECT_THAT(OperatorNamed(contents, "d").inputs, ElementsAre("string " + most));
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchCutInputs], 3u);
+}
+
+TEST(OperatorsTest, InputsBeyondTheLargestRecordAreLeftOutAndCounted) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const Inputs& make = program.make;
+    const std::vector<FakeIValue> many(300, make.Tensor({1, 2, 3, 4, 5}));
+    program.Run({.name = "tensors"}, many);
+    program.Run({.name = "a list"},
+                {make.List(std::vector<FakeIValue>(64, make.Tensor(std::vector<int64_t>(25, 1)))),
+                 make.Int(1)});
+    program.Run({.name = "nones"}, std::vector<FakeIValue>(255, make.None()));
+    program.Run({.name = "more"}, std::vector<FakeIValue>(256, make.None()));
+  });
+  constexpr size_t kRoom = wire::kMaxEventBytes - sizeof(wire::OperatorEvent);
+  EXPECT_EQ(OperatorNamed(contents, "tensors").event.input_count, 255u);
+  EXPECT_THAT(OperatorNamed(contents, "tensors").inputs, SizeIs(kRoom / (8 + 5 * 8)));
+  EXPECT_THAT(OperatorNamed(contents, "a list").inputs, SizeIs(1 + (kRoom - 8) / (8 + 25 * 8)));
+  EXPECT_THAT(OperatorNamed(contents, "nones").inputs, SizeIs(255));
+  EXPECT_THAT(OperatorNamed(contents, "more").inputs, SizeIs(255));
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchCutInputs], 3u);
+}
+
+TEST(OperatorsTest, WhatDoesNotLookLikeATensorIsOtherAndCounted) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const Inputs& make = program.make;
+    program.Run({.name = "aten::relu"},
+                {make.Tensor(std::vector<int64_t>(26, 1)), make.Tensor({2, -1}), make.Int(4)});
+  });
+  EXPECT_THAT(OperatorNamed(contents, "aten::relu").inputs, ElementsAre("other", "other", "int 4"));
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchOddTensors], 2u);
+}
+
+// ---- Torches that do not show all.
+
+TEST(OperatorsTest, AFieldThatIsNotProvedIsLeftOutAndNamed) {
+  FakeLayout layout = LayoutOf26();
+  layout.second_sequence = 16;
+  const CaptureContents contents = Capture({.layout = layout}, [](const Program& program) {
+    program.Run({.name = "aten::relu", .sequence = 7}, {program.make.Tensor({2})});
+  });
+  const auto& op = OperatorNamed(contents, "aten::relu");
+  EXPECT_EQ(op.event.sequence, wire::kNoSequence);
+  EXPECT_THAT(op.inputs, ElementsAre("tensor 6 [2]"));
+  EXPECT_EQ(contents.torch_status().recorded & wire::kTorchSequences, 0u);
+  EXPECT_NE(contents.torch_status().recorded & wire::kTorchScopes, 0u);
+  const auto is_missing = [](const CaptureContents::Note& note) {
+    return note.event.kind == static_cast<uint16_t>(NoteKind::kMissing) &&
+           note.subject == "sequence numbers";
+  };
+  EXPECT_EQ(std::count_if(contents.notes.begin(), contents.notes.end(), is_missing), 1);
+}
+
+TEST(OperatorsTest, ATorchWithoutAFunctionLeavesTheRestOfTheCapture) {
+  const CaptureContents contents =
+      Capture({.build = "no_reenable", .expects_callbacks = false}, [](const Program& program) {
+        static profd_name name = PROFD_NAME_INIT("mine");
+        EmptyRange(&name);
+        program.Run({.name = "aten::relu"});
+      });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("mine"));
+  EXPECT_EQ(contents.torch_status().recorded & wire::kTorchOperators, 0u);
+  const auto names_it = [](const CaptureContents::Note& note) {
+    return note.subject == "operators" && note.text.find("reenableCallback") != std::string::npos;
+  };
+  EXPECT_EQ(std::count_if(contents.notes.begin(), contents.notes.end(), names_it), 1);
+}
+
+// ---- Compilations.
+
+TEST(OperatorsTest, WhatIsInsideOfACompilationIsCountedAndLeftOut) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const FakeTorch& torch = program.torch;
+    for (int i = 0; i < 2; ++i) {
+      const Operator compile(torch,
+                             {.name = "_compile.compile_inner (dynamo_timed)", .scope = kUser});
+      const Operator inner(
+          torch, {.name = "OutputGraph.call_user_compiler (dynamo_timed)", .scope = kUser});
+      program.Run({.name = "aten::relu"});
+      program.Run({.name = "sent ahead", .scope = kUser, .is_async = true});
+    }
+    {
+      const Operator compile(torch, {.name = "bw_compiler (dynamo_timed)", .scope = kUser});
+      program.Run({.name = "aten::mm"});
+    }
+    program.Run({.name = "aten::mul"});
+  });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("_compile.compile_inner (dynamo_timed)",
+                                                    "_compile.compile_inner (dynamo_timed)",
+                                                    "bw_compiler (dynamo_timed)", "aten::mul"));
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchFolded], 7u);
+  std::map<std::string, int64_t> folded;
+  for (const auto& note : contents.notes) {
+    if (note.event.kind == static_cast<uint16_t>(NoteKind::kFolded)) {
+      folded[note.subject] = note.event.value;
+    }
+  }
+  EXPECT_THAT(folded, ElementsAre(std::pair("_compile.compile_inner (dynamo_timed)", 6),
+                                  std::pair("bw_compiler (dynamo_timed)", 1)));
+}
+
+// ---- Operators that end elsewhere, later or never.
+
+TEST(OperatorsTest, AnAsyncOneMayEndOnAnotherThread) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const FakeTorch& torch = program.torch;
+    void* sent = torch.begin({.name = "gloo:all_reduce", .scope = kUser, .is_async = true});
+    program.Run({.name = "aten::relu"});
+    std::thread([&] { torch.end(sent); }).join();
+    program.Run({.name = "aten::mul"});
+  });
+  const auto& sent = RangeNamed(contents, "gloo:all_reduce");
+  EXPECT_NE(sent.lane, 0u);
+  EXPECT_EQ(RangeNamed(contents, "aten::relu").depth, 0u);
+  EXPECT_EQ(RangeNamed(contents, "aten::mul").depth, 0u);
+  EXPECT_NE(sent.thread_serial, RangeNamed(contents, "aten::mul").thread_serial);
+  EXPECT_LE(sent.start_ticks, RangeNamed(contents, "aten::relu").start_ticks);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
+TEST(OperatorsTest, AsyncOnesBeyondTheMostAreCounted) {
+  constexpr size_t kMost = 1024;  // kMaxAsyncOperators
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const FakeTorch& torch = program.torch;
+    std::vector<void*> sent;
+    for (size_t i = 0; i < kMost + 3; ++i) {
+      sent.push_back(torch.begin({.name = "nccl:all_reduce", .scope = kUser, .is_async = true}));
+    }
+    torch.end(sent.front());
+    void* const reused = torch.begin({.name = "reused", .scope = kUser, .is_async = true});
+    torch.end(reused);
+    for (size_t i = 1; i < sent.size(); ++i) torch.end(sent[i]);
+  });
+  EXPECT_EQ(contents.CountRanges("reused"), 1u);
+  // Those that overlap beyond the lanes are counted by the same cause.
+  EXPECT_EQ(contents.CountRanges("nccl:all_reduce") + contents.dropped(), kMost + 3);
+  EXPECT_GE(contents.drops[wire::kDropTooDeep], 3u);
+}
+
+TEST(OperatorsTest, WhatIsOpenWhenTheWindowEndsIsKnownByItsBegin) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    program.torch.begin({.name = "aten::forever", .sequence = 5});
+    program.Run({.name = "aten::relu"});
+  });
+  ASSERT_THAT(contents.open_ranges, SizeIs(1));
+  EXPECT_EQ(contents.open_ranges[0].name, "aten::forever");
+  ASSERT_THAT(contents.operators, SizeIs(2));
+  EXPECT_EQ(contents.operators[0].event.start_ticks, contents.open_ranges[0].start_ticks);
+  EXPECT_EQ(contents.operators[0].event.sequence, 5);
+}
+
+TEST(OperatorsTest, AThreadThatDiesInsideAnOperatorHarmsNobody) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    std::thread([&] { program.torch.begin({.name = "aten::dies"}); }).join();
+    program.Run({.name = "aten::relu"});
+  });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu"));
+  ASSERT_THAT(contents.open_ranges, SizeIs(1));
+  EXPECT_EQ(contents.open_ranges[0].name, "aten::dies");
+}
+
+TEST(OperatorsTest, ThreadsHaveTorchsNumbers) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    program.Run({.name = "first"});
+    std::thread([&] { program.Run({.name = "second"}); }).join();
+  });
+  const auto& first = OperatorNamed(contents, "first");
+  const auto& second = OperatorNamed(contents, "second");
+  EXPECT_EQ(first.event.torch_thread, 1u);
+  EXPECT_GT(second.event.torch_thread, 1u);
+  EXPECT_NE(first.thread_serial, second.thread_serial);
+}
+
+// ---- Much.
+
+TEST(OperatorsTest, RecordsFillChunksWithoutALoss) {
+  constexpr uint32_t kCount = 20'000;
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const Inputs& make = program.make;
+    const FakeIValue small = make.Tensor({2});
+    const FakeIValue large = make.List(std::vector<FakeIValue>(50, make.Tensor({1, 2, 3})));
+    for (uint32_t i = 0; i < kCount; ++i) {
+      program.Run({.name = "aten::relu", .sequence = i}, {i % 16 == 0 ? large : small});
+    }
+  });
+  EXPECT_EQ(contents.dropped(), 0u);
+  ASSERT_THAT(contents.ranges, SizeIs(kCount));
+  ASSERT_THAT(contents.operators, SizeIs(kCount));
+  for (uint32_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(contents.operators[i].event.sequence, i);
+    ASSERT_EQ(contents.operators[i].event.start_ticks, contents.ranges[i].start_ticks);
+    ASSERT_THAT(contents.operators[i].inputs, SizeIs(i % 16 == 0 ? 51 : 1));
+  }
+}
+
+// All that a capture can hold of a program without ranges of its own.
+uint64_t CountEvents(const CaptureContents& contents) {
+  return contents.ranges.size() + contents.operators.size() + contents.notes.size() +
+         contents.torch_statuses.size() + contents.dropped();
+}
+
+TEST(OperatorsTest, WhatFindsNoChunkIsCountedToTheLast) {
+  constexpr uint32_t kCount = 200'000;
+  const auto run = [](const Program& program, uint32_t count) {
+    const FakeIValue tensor = program.make.Tensor({2, 3});
+    for (uint32_t i = 0; i < count; ++i) program.Run({.name = "aten::relu"}, {tensor});
+  };
+  const CaptureContents few = Capture({}, [&](const Program& program) { run(program, 1); });
+  const CaptureContents many = Capture({.memory_bytes = wire::kMinCaptureMemoryBytes},
+                                       [&](const Program& program) { run(program, kCount); });
+  EXPECT_EQ(few.dropped(), 0u);
+  EXPECT_GT(many.dropped(), 0u);
+  // Each operator is a record and a range.
+  EXPECT_EQ(CountEvents(many), CountEvents(few) + 2 * (kCount - 1));
+}
+
+TEST(OperatorsTest, OperatorsTooDeepAreCounted) {
+  constexpr uint32_t kDepth = wire::kMaxRangeDepth + 5;
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    std::vector<void*> open;
+    for (uint32_t i = 0; i < kDepth; ++i) open.push_back(program.torch.begin({.name = "deep"}));
+    for (; !open.empty(); open.pop_back()) program.torch.end(open.back());
+    program.Run({.name = "aten::relu"});
+  });
+  EXPECT_EQ(contents.CountRanges("deep"), wire::kMaxRangeDepth);
+  EXPECT_EQ(contents.drops[wire::kDropTooDeep], 5u);
+  EXPECT_EQ(RangeNamed(contents, "aten::relu").depth, 0u);
+}
+
+// ---- Begins and ends of captures.
+
+TEST(OperatorsTest, AnOperatorFromBeforeTheWindowIsNotInIt) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
+    const Inputs make(torch, LayoutOf26());
+    const Program program{torch, make};
+    AttachAndProbe(torch, LayoutOf26());
+    profd_init();
+    WaitConnected();
+    void* const early = torch.begin({.name = "aten::early"});
+    parent.Tell('b');
+    WaitRecording();
+    program.WaitEnabled(true);
+    program.Run({.name = "aten::relu"});
+    torch.end(early);
+    program.Run({.name = "aten::mul"});
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('b');
+  auto capture = target->ArmTorch(kShapes);
+  capture->Fire(ByTime());
+  child.Await('d');
+  const CaptureContents contents = capture->Finish();
+  child.Tell('x');
+  child.ExpectSuccess();
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu", "aten::mul"));
+  EXPECT_EQ(RangeNamed(contents, "aten::mul").depth, 0u);
+}
+
+TEST(OperatorsTest, CapturesFollowEachOtherWithWhatEachAsksFor) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
+    const Inputs make(torch, LayoutOf26());
+    const Program program{torch, make};
+    AttachAndProbe(torch, LayoutOf26());
+    CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
+    profd_init();
+    WaitConnected();
+    const FakeIValue tensor = make.Tensor({2});
+    for (int i = 0; i < 2; ++i) {
+      parent.Tell('b');
+      WaitRecording();
+      program.WaitEnabled(true);
+      program.Run({.name = "aten::relu"}, {tensor, tensor});
+      parent.Tell('d');
+      parent.Await('x');
+      program.WaitEnabled(false);
+      program.Run({.name = "aten::between"});
+    }
+    CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
+    parent.Tell('e');
+  });
+  auto target = daemon.WaitTarget();
+  for (const OperatorsMode mode : {OperatorsMode::kShapes, OperatorsMode::kNames}) {
+    child.Await('b');
+    auto capture = target->ArmTorch(Wanted(mode));
+    capture->Fire(ByTime());
+    child.Await('d');
+    const CaptureContents contents = capture->Finish();
+    EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu"));
+    EXPECT_THAT(contents.operators.at(0).inputs, SizeIs(mode == OperatorsMode::kShapes ? 2 : 0));
+    child.Tell('x');
+  }
+  child.Await('e');
+  child.ExpectSuccess();
+}
+
+TEST(OperatorsTest, AForkInTheWindowLeavesTheChildAlone) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const Operator outer(program.torch, {.name = "aten::outer"});
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const bool is_off = !program.ObservesOperators();
+      program.Run({.name = "aten::of_the_child"});
+      _exit(is_off ? 0 : 1);
+    }
+    CHILD_EXPECT(WaitForExit(pid) == 0);
+    program.Run({.name = "aten::relu"});
+  });
+  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu", "aten::outer"));
+}
+
+// ---- Attaching.
+
+TEST(AttachedTest, AttachingIsDoneOnce) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent&) {
+    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
+    const uint32_t features = AttachAndProbe(torch, LayoutOf26());
+    CHILD_EXPECT((features & wire::kTorchInputs) != 0);
+    CHILD_EXPECT(AttachAndProbe(torch, LayoutOf26()) == features);
+    CHILD_EXPECT(profd_torch_features() == features);
+    CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
+    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
+  });
+  child.ExpectSuccess();
+}
+
+TEST(AttachedTest, CallsOutOfOrderDoNothing) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent&) {
+    CHILD_EXPECT(profd_torch_probe_begin(nullptr) == 0);
+    CHILD_EXPECT(profd_torch_probe_end() == 0);
+    const profd_torch_probe probe{};
+    CHILD_EXPECT(profd_torch_probe_begin(&probe) == 0);
+    CHILD_EXPECT((profd_torch_attach(nullptr) & wire::kTorchOperators) == 0);
+    CHILD_EXPECT(profd_torch_probe_begin(&probe) == 0);
+  });
+  child.ExpectSuccess();
+}
+
+}  // namespace
+}  // namespace profd::testing
