@@ -11,10 +11,9 @@ import os
 import sys
 from _thread import get_ident
 
-# The package that this file came with; None where it stands beside the package, in a wheel.
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-if os.path.basename(_PACKAGE) != "profd":
-    _PACKAGE = None
+# The package that this file came with; empty where it stands beside the package, in a wheel.
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(_FOLDER) if os.path.basename(_FOLDER) == "_inject" else ""
 
 
 class _Watcher:
@@ -82,7 +81,7 @@ def install():
     """Begins to watch. Idempotent; nothing where the environment says so."""
     if os.environ.get("PROFD_DISABLE", "") not in ("", "0"):
         return
-    if _PACKAGE is not None and PackageFinder not in sys.meta_path:
+    if _PACKAGE and PackageFinder not in sys.meta_path:
         sys.meta_path.append(PackageFinder)
     if os.environ.get("PROFD_TORCH", "") == "0" or "torch" in sys.modules:
         return
