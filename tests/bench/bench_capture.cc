@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "daemon/base/clock.h"
@@ -90,7 +91,8 @@ class ThreadWriter {
   ThreadWriter(uint32_t thread, store::CaptureFileWriter& writer)
       : thread_(thread), writer_(writer), steps_(MakeSteps(thread + 1)) {}
 
-  void WriteStep(bool memory, BenchCapture& capture, GpuWriter* gpu = nullptr) {
+  void WriteStep(bool memory, BenchCapture& capture, GpuWriter* gpu = nullptr,
+                 bool operators = false) {
     const PatternStep& step = steps_[next_ % kDistinctSteps];
     const int64_t shift_ns = static_cast<int64_t>(next_ / kDistinctSteps) * steps_.back().end_ns;
     std::vector<RangeRow> ranges = step.ranges;
@@ -98,6 +100,7 @@ class ThreadWriter {
     MarkStep(step.start_ns + shift_ns);
     Must(writer_.AppendRanges(thread_, ranges));
     capture.ranges += static_cast<int64_t>(ranges.size());
+    if (operators) WriteOperators(ranges);
     if (gpu != nullptr) gpu->WriteStep(step.ranges, shift_ns, capture);
     if (memory) {
       std::vector<MemoryRow> rows = step.memory;
@@ -117,12 +120,52 @@ class ThreadWriter {
   int64_t steps() const { return static_cast<int64_t>(next_); }
 
  private:
+  void WriteOperators(std::span<const RangeRow> ranges) {
+    std::vector<OperatorRow> rows = store::OperatorsOf(ranges);
+    const bool is_backward = thread_ != kStepThread;
+    for (OperatorRow& row : rows) {
+      row.scope = is_backward ? 1 : 0;
+      row.forward_thread = is_backward ? 1 : 0;
+      row.torch_thread = thread_ + 1;
+      row.sequence = operators_++ % 3 == 0 ? operators_ : -1;
+    }
+    Must(writer_.AppendOperators(thread_, rows));
+  }
+
   const uint32_t thread_;
   store::CaptureFileWriter& writer_;
   const std::vector<PatternStep> steps_;
   size_t next_ = 0;
+  int64_t operators_ = 0;
   int64_t now_ns_ = 0;
 };
+
+// Two threads' steps, as WriteBenchCapture says.
+BenchCapture WriteTwoThreads(const std::filesystem::path& folder, int64_t ranges, bool memory,
+                             bool operators) {
+  static int captures_made = 0;
+  const std::string id = store::IdOf(++captures_made);
+  CaptureRecord record = store::NewRecord(id);
+  record.spec.max_bytes = int64_t{8} << 30;
+  const auto writer = Must(store::CaptureFileWriter::Create(
+      record, Clock::Real(),
+      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  Must(store::IntroducePattern(store::StepPattern(1), kThreads, *writer));
+  if (operators) Must(store::IntroduceInputs(*writer));
+  BenchCapture capture{.path = folder / (id + ".profd")};
+  ThreadWriter main(kStepThread, *writer);
+  ThreadWriter worker(1, *writer);
+  while (capture.ranges < ranges) {
+    main.WriteStep(memory, capture, nullptr, operators);
+    worker.WriteStep(memory, capture, nullptr, operators);
+  }
+  main.MarkStep(main.now_ns());
+  capture.steps = main.steps();
+  record = store::FinishedRecord(
+      record, {.start_ns = 0, .end_ns = main.now_ns(), .first_step = 0, .end_step = capture.steps});
+  Must(writer->Finish(record, 0));
+  return capture;
+}
 
 }  // namespace
 
@@ -132,27 +175,11 @@ void Die(const absl::Status& status) {
 }
 
 BenchCapture WriteBenchCapture(const std::filesystem::path& folder, int64_t ranges, bool memory) {
-  static int captures_made = 0;
-  const std::string id = store::IdOf(++captures_made);
-  CaptureRecord record = store::NewRecord(id);
-  record.spec.max_bytes = int64_t{8} << 30;
-  const auto writer = Must(store::CaptureFileWriter::Create(
-      record, Clock::Real(),
-      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
-  Must(store::IntroducePattern(store::StepPattern(1), kThreads, *writer));
-  BenchCapture capture{.path = folder / (id + ".profd")};
-  ThreadWriter main(kStepThread, *writer);
-  ThreadWriter worker(1, *writer);
-  while (capture.ranges < ranges) {
-    main.WriteStep(memory, capture);
-    worker.WriteStep(memory, capture);
-  }
-  main.MarkStep(main.now_ns());
-  capture.steps = main.steps();
-  record = store::FinishedRecord(
-      record, {.start_ns = 0, .end_ns = main.now_ns(), .first_step = 0, .end_step = capture.steps});
-  Must(writer->Finish(record, 0));
-  return capture;
+  return WriteTwoThreads(folder, ranges, memory, /*operators=*/false);
+}
+
+BenchCapture WriteOperatorBenchCapture(const std::filesystem::path& folder, int64_t ranges) {
+  return WriteTwoThreads(folder, ranges, /*memory=*/false, /*operators=*/true);
 }
 
 BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t gpu_rows) {

@@ -2,7 +2,8 @@
 //
 //   export_benchmark [RANGES] [ROUNDS]        default: 4000000 5
 //
-// and of one with a fourth as many GPU rows, each launched from a range of its own.
+// of one with a fourth as many GPU rows, each launched from a range of its own, and of one with as
+// many operators of torch.
 //
 // Prints one line per figure; the best round counts. Everything runs on one thread.
 #include <fcntl.h>
@@ -84,6 +85,21 @@ void Report(const std::string& what, const BenchCapture& capture, const Timing& 
   Print((what + ", by CPU time").c_str(), events / timing.cpu_s / 1e6, "M/s");
 }
 
+void ReportOperators(const std::filesystem::path& folder, int64_t operators, int rounds) {
+  const BenchCapture capture = WriteOperatorBenchCapture(folder, operators);
+  for (const auto& [format, name] : {std::pair(TraceFormat::kChrome, "Chrome JSON of operators"),
+                                     std::pair(TraceFormat::kPerfetto, "Perfetto of operators")}) {
+    size_t bytes = 0;
+    Report(name, capture, Best(rounds, [&] {
+             NullSink sink;
+             ExportOnce(capture, format, sink);
+             bytes = sink.bytes();
+           }));
+    Print("... its size", static_cast<double>(bytes) / static_cast<double>(capture.ranges),
+          "bytes/operator");
+  }
+}
+
 // A GPU row comes with its call, two ends of a flow, and a range and a quarter around it.
 void ReportGpu(const std::filesystem::path& folder, int64_t gpu_rows, int rounds) {
   const BenchCapture capture = WriteGpuBenchCapture(folder, gpu_rows);
@@ -144,6 +160,7 @@ int Main(int64_t ranges, int rounds) {
   Print("capture file: size",
         of_range(static_cast<double>(std::filesystem::file_size(capture.path))), "bytes/range");
   ReportGpu(folder.path(), ranges / 4, rounds);
+  ReportOperators(folder.path(), ranges, rounds);
   return 0;
 }
 

@@ -23,6 +23,8 @@ BIN = BUILD / "bin"
 STEPS = 5
 GPU_STEPS = 6
 GPU_KERNELS = GPU_STEPS * 24
+# From a product of the forward to that of the backward.
+OPERATOR_FLOWS = GPU_STEPS * 8
 
 
 def has(module):
@@ -87,7 +89,8 @@ def check_schema(perfetto):
     events = [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
     begun = [flow for event in events for flow in event.flow_ids]
     ended = [flow for event in events for flow in event.terminating_flow_ids]
-    assert len(begun) == GPU_KERNELS + 3 * GPU_STEPS and sorted(begun) == sorted(ended)
+    assert len(begun) == GPU_KERNELS + 3 * GPU_STEPS + OPERATOR_FLOWS, len(begun)
+    assert sorted(begun) == sorted(ended)
 
 
 def check_gpu_in_trace_processor(processor):
@@ -98,6 +101,17 @@ def check_gpu_in_trace_processor(processor):
         join slice call on call.id = flow.slice_out join slice work on work.id = flow.slice_in
         where call.category glob 'cuda_runtime' and work.category = 'kernel'"""))
     assert flows[0].n == GPU_KERNELS, flows[0].n
+    flows = list(processor.query("""
+        select count(*) as n from flow
+        join slice forward on forward.id = flow.slice_out
+        join slice backward on backward.id = flow.slice_in
+        where forward.name = 'aten::mm' and backward.name = 'MmBackward0'"""))
+    assert flows[0].n == OPERATOR_FLOWS, flows[0].n
+    # As text in Perfetto's own format, and as a list in JSON.
+    inputs = list(processor.query("""
+        select count(distinct slice.id) as n from slice join args using (arg_set_id)
+        where slice.name = 'aten::mm' and args.flat_key glob '*Input Dims*'"""))
+    assert inputs[0].n == OPERATOR_FLOWS, inputs[0].n
 
 
 def check_trace_processor(files, gpu_files):
@@ -147,6 +161,8 @@ def check_gpu_in_hta(chrome):
     assert set(idle["stream"]) == {7, 20}, set(idle["stream"])
     bandwidth = analysis.get_memory_bw_summary()
     assert bandwidth["memory_bw_gbps"]["mean"].iloc[0] == 65536 / 8000, bandwidth
+    overlap = analysis.get_comm_comp_overlap(visualize=False)
+    assert 0 < overlap["comp_comm_overlap_pctg"].iloc[0] <= 100, overlap
     annotations = analysis.get_gpu_user_annotation_breakdown(visualize=False)
     assert {"forward", "backward"} <= set(annotations["name"]), annotations
 
