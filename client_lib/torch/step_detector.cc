@@ -6,21 +6,17 @@ bool Gaps::IsShort(uint64_t gap) const { return gap < usual_ / kShare; }
 
 void Gaps::Add(uint64_t gap) {
   gaps_[count_++ % kKept] = gap;
-  const uint32_t kept = count_ < kKept ? count_ : kKept;
-  if (kept < kFewest) return;
-  // The longest ones, longest first; of fewer gaps, fewer.
-  const uint32_t rank = kept * kLongest / kKept;
-  uint64_t longest[kLongest + 1] = {};
-  for (uint32_t i = 0; i < kept; ++i) {
-    uint64_t moved = gaps_[i];
-    for (uint32_t at = 0; at <= rank; ++at) {
-      if (moved <= longest[at]) continue;
-      const uint64_t shorter = longest[at];
-      longest[at] = moved;
+  if (count_ < kKept) return;
+  uint64_t longest[kLongest] = {};  // Longest first.
+  for (uint64_t moved : gaps_) {
+    for (uint64_t& kept : longest) {
+      if (moved <= kept) continue;
+      const uint64_t shorter = kept;
+      kept = moved;
       moved = shorter;
     }
   }
-  usual_ = longest[rank < kLongest ? rank : kLongest - 1];
+  usual_ = longest[kLongest - 1];
 }
 
 uint32_t LeadingOptimizer::IndexOf(uint64_t name) {

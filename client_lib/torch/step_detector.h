@@ -25,7 +25,8 @@ namespace profd::client::torch {
 
 // Gaps tells which calls stand in one row: those with less between them than a twentieth of what
 // is usual. Usual is the fifth longest of the last sixteen gaps: two thirds of them may be short,
-// and four as long as they like (an evaluation, a compilation).
+// and four as long as they like (evaluations, compilations). Fewer than sixteen say nothing yet: a
+// row that is counted as several steps at first does less harm than steps that are lost.
 class Gaps {
  public:
   // Whether a call that begins `gap` ticks after the last one's end goes on with its row.
@@ -34,8 +35,7 @@ class Gaps {
 
  private:
   static constexpr uint32_t kKept = 16;
-  static constexpr uint32_t kLongest = 5;
-  static constexpr uint32_t kFewest = 4;  // Fewer say nothing yet.
+  static constexpr uint32_t kLongest = 5;  // That one is the usual one.
   static constexpr uint64_t kShare = 20;
 
   uint64_t gaps_[kKept] = {};
