@@ -120,8 +120,8 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
   for (LiveCapture* live : members) {
     const bool by_time = live->record.spec.steps == 0;
     const bool asked = live->plan.base_step >= 0;
-    // Steps by marker count from each member's own first one: they have no step in common.
-    const bool own_steps = !live->record.spec.step_marker.empty();
+    // They count from each member's own first one: there is no step in common.
+    const bool own_steps = CountsOwnSteps(live->record.spec);
     Fire(*live, by_time || asked || own_steps ? live->plan.base_step : common_step);
   }
 }
@@ -137,7 +137,7 @@ void CaptureManager::Actor::Fire(LiveCapture& live, int64_t base_step) {
 void CaptureManager::Actor::MeasureBefore(LiveCapture& live) {
   if (live.record.step_before_ns != 0 || live.record.current_step < 0) return;
   // The target's own marks, if it has any, are of other steps.
-  if (!live.record.spec.step_marker.empty()) return;
+  if (CountsOwnSteps(live.record.spec)) return;
   const int64_t end = live.record.current_step;
   live.record.step_before_ns =
       targets_.MedianStepNs(live.target, std::max<int64_t>(0, end - kPerturbationSteps), end);
@@ -264,7 +264,7 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
                  record.error_message.empty() ? "" : " error=", record.error_message));
   Notify(record);
   std::erase_if(watches_, [&](const auto& entry) { return entry.second.capture_id == id; });
-  if (record.covered_steps > 0 && record.spec.step_marker.empty() && !stopping_) {
+  if (record.covered_steps > 0 && !CountsOwnSteps(record.spec) && !stopping_) {
     after_checks_.push_back({.record = record,
                              .target = it->second->target,
                              .next = clock_.Monotonic() + kAfterInterval});

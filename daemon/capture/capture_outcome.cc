@@ -70,6 +70,12 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
   record.foreign_step_mark_count = result.foreign_step_mark_count;
   record.clock_error_ns = result.clock_error_ns;
   record.gpu = result.gpu;
+  record.torch = result.torch;
+  if (record.spec.steps > 0 && record.torch.step_source == StepSource::kNone) {
+    // Only PyTorch's part says whose steps they were; any other's are the target's, or a marker's.
+    record.torch.step_source =
+        record.spec.step_marker.empty() ? record.target.step_source : StepSource::kMarks;
+  }
   record.windows.clear();
   record.covered_ns = 0;
   record.covered_steps = 0;

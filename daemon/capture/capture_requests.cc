@@ -55,13 +55,14 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
                                  "; wait for it, or stop it with `profctl cancel ", id, "`")),
                       "TARGET_BUSY");
   }
-  if (spec.steps > 0 && spec.step_marker.empty() && target->step_mark_count == 0) {
+  if (spec.steps > 0 && !CountsOwnSteps(spec) && target->step_mark_count == 0) {
     return WithReason(
         absl::FailedPreconditionError(StrCat(
             "target ", target->pid,
-            " has not marked a step; call profd.step() (profd_step() in C++) once per training "
-            "step, name a range that begins once per step with --step-marker NAME, or capture by "
-            "time with --duration 2s")),
+            " has not marked a step yet, and no optimizer or DataLoader of PyTorch was seen that "
+            "would; retry once it trains, call profd.step() (profd_step() in C++) once per "
+            "training step, name a range that begins once per step with --step-marker NAME, or "
+            "capture by time with --duration 2s")),
         "NO_STEPS");
   }
   if (spec.start_step >= 0 && spec.start_step <= target->current_step) {
@@ -140,8 +141,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     live->record.request_id = std::string(request_id);
     live->record.spec = spec;
     live->record.requested_by_uid = caller.uid;
-    // Steps by marker count from 0 at the first begin.
-    live->record.current_step = spec.step_marker.empty() ? target.current_step : -1;
+    live->record.current_step = CountsOwnSteps(spec) ? -1 : target.current_step;
     live->record.target = std::move(target);
     live->record.node = options_.node_name;
     live->record.create_time = clock_.Now();
@@ -172,6 +172,7 @@ absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
                            .memory_bytes = live->record.spec.memory_bytes,
                            .allow_less_memory = live->record.spec.allow_less_memory,
                            .gpu = live->record.spec.gpu,
+                           .torch = live->record.spec.torch,
                            .step_marker = live->record.spec.step_marker};
   if (absl::Status inserted = store_.InsertCapture(live->record); !inserted.ok()) {
     live->sink->Discard();

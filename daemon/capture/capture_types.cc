@@ -78,6 +78,26 @@ constexpr NameTable<GpuOutcome, 5> kGpuOutcomeNames = {{
     {GpuOutcome::kBroken, "broken"},
     {GpuOutcome::kUnknown, "unknown"},
 }};
+constexpr NameTable<OperatorMode, 4> kOperatorModeNames = {{
+    {OperatorMode::kAuto, "auto"},
+    {OperatorMode::kOff, "off"},
+    {OperatorMode::kNames, "names"},
+    {OperatorMode::kShapes, "shapes"},
+}};
+constexpr NameTable<StepSource, 5> kStepSourceNames = {{
+    {StepSource::kNone, "none"},
+    {StepSource::kMarks, "marks"},
+    {StepSource::kOptimizer, "optimizer"},
+    {StepSource::kProfiler, "profiler"},
+    {StepSource::kDataLoader, "dataloader"},
+}};
+constexpr NameTable<TorchOutcome, 5> kTorchOutcomeNames = {{
+    {TorchOutcome::kOff, "off"},
+    {TorchOutcome::kNoTorch, "no_torch"},
+    {TorchOutcome::kRecorded, "recorded"},
+    {TorchOutcome::kLimited, "limited"},
+    {TorchOutcome::kUnknown, "unknown"},
+}};
 constexpr NameTable<TargetState, 3> kTargetStateNames = {{
     {TargetState::kRunning, "RUNNING"},
     {TargetState::kCapturing, "CAPTURING"},
@@ -140,6 +160,23 @@ absl::Status ValidateWindow(const CaptureSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateTorch(const CaptureSpec& spec) {
+  const TorchSpec& torch = spec.torch;
+  const bool with_inputs =
+      torch.operators == OperatorMode::kAuto || torch.operators == OperatorMode::kShapes;
+  if (torch.strides && !with_inputs) {
+    return absl::InvalidArgumentError(
+        StrCat("torch.strides goes with torch.operators shapes, not ", ToString(torch.operators)));
+  }
+  if (torch.step_source == StepSource::kNone) return absl::OkStatus();
+  if (spec.steps == 0 || spec.start_step >= 0 || !spec.step_marker.empty()) {
+    return absl::InvalidArgumentError(
+        "torch.step_source says what counts as a step: it goes with steps, and not with duration, "
+        "start_step or step_marker");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsTerminal(CaptureState state) { return state >= CaptureState::kComplete; }
@@ -182,6 +219,24 @@ std::optional<GpuMode> GpuModeFromString(std::string_view text) {
   return ValueOf(kGpuModeNames, text);
 }
 std::string_view ToString(GpuOutcome outcome) { return NameOf(kGpuOutcomeNames, outcome); }
+std::string_view ToString(OperatorMode mode) { return NameOf(kOperatorModeNames, mode); }
+std::optional<OperatorMode> OperatorModeFromString(std::string_view text) {
+  return ValueOf(kOperatorModeNames, text);
+}
+std::string_view ToString(StepSource source) { return NameOf(kStepSourceNames, source); }
+std::optional<StepSource> StepSourceFromString(std::string_view text) {
+  return ValueOf(kStepSourceNames, text);
+}
+std::string_view ToString(TorchOutcome outcome) { return NameOf(kTorchOutcomeNames, outcome); }
+
+bool WantsTorch(const TorchSpec& spec) {
+  return spec.operators != OperatorMode::kOff || spec.memory ||
+         spec.step_source != StepSource::kNone;
+}
+
+bool CountsOwnSteps(const CaptureSpec& spec) {
+  return !spec.step_marker.empty() || spec.torch.step_source != StepSource::kNone;
+}
 
 int64_t TotalDrops(const DropCounts& drops) {
   // An end without a begin is shown, but no event was lost by it.
@@ -214,6 +269,7 @@ absl::Status ValidateSpec(const CaptureSpec& spec) {
            CheckRange("gpu.buffer_bytes", spec.gpu.buffer_bytes, int64_t{4} << 20,
                       int64_t{1} << 30),
            CheckRange("gpu.max_records", spec.gpu.max_records, 1000, 100'000'000),
+           ValidateTorch(spec),
        }) {
     if (!status.ok()) return status;
   }

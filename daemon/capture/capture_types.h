@@ -147,6 +147,8 @@ struct TorchSpec {
 
   friend bool operator==(const TorchSpec&, const TorchSpec&) = default;
 };
+// Whether anything of PyTorch is asked for.
+bool WantsTorch(const TorchSpec& spec);
 
 // What is asked for. Exactly one of `steps` and `duration` is set.
 struct CaptureSpec {
@@ -170,6 +172,8 @@ struct CaptureSpec {
 
   friend bool operator==(const CaptureSpec&, const CaptureSpec&) = default;
 };
+// Whether its steps are its own, counted from 0, and not those that the target counts.
+bool CountsOwnSteps(const CaptureSpec& spec);
 // INVALID_ARGUMENT naming the field, its range and the value.
 absl::Status ValidateSpec(const CaptureSpec& spec);
 // Keys match [a-z][a-z0-9_.-]{0,62}; values are at most 255 bytes of printable UTF-8.

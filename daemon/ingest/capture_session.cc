@@ -76,6 +76,27 @@ uint32_t ArmFlags(const GpuSpec& gpu) {
          (gpu.latency ? wire::kArmGpuLatency : 0);
 }
 
+wire::OperatorsMode WireMode(OperatorMode mode) {
+  switch (mode) {
+    case OperatorMode::kOff:
+      return wire::OperatorsMode::kOff;
+    case OperatorMode::kNames:
+      return wire::OperatorsMode::kNames;
+    case OperatorMode::kAuto:
+    case OperatorMode::kShapes:
+      return wire::OperatorsMode::kShapes;
+  }
+  return wire::OperatorsMode::kOff;
+}
+
+wire::ArmTorchField TorchField(const TorchSpec& torch) {
+  return {.operators = static_cast<uint32_t>(WireMode(torch.operators)),
+          .flags = (torch.strides ? wire::kArmTorchStrides : 0) |
+                   (torch.memory ? wire::kArmTorchMemory : 0),
+          .step_source = static_cast<uint32_t>(torch.step_source),
+          .reserved = 0};
+}
+
 }  // namespace
 
 CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
@@ -84,6 +105,7 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
                                TargetPort::Observer& observer, DecodeWorker::Done done)
     : id_(request.capture_id),
       gpu_(request.gpu),
+      torch_(request.torch),
       step_marker_(request.step_marker),
       number_(number),
       target_(target),
@@ -93,7 +115,7 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       memory_(std::move(memory)),
       longest_period_(LongestPeriod(memory_->size_bytes())),
       period_(longest_period_),
-      worker_(*memory_, clock, sink, Resolved(gpu_.mode),
+      worker_(*memory_, clock, sink, Resolved(gpu_.mode), torch_,
               std::min(options.queue_bytes, memory_->size_bytes()), options.settle,
               std::move(done)) {
   progress_.window = -1;
@@ -113,6 +135,7 @@ void CaptureSession::Begin(Connection& connection) {
                               absl::ToInt64Milliseconds(options_.gpu_arm_timeout)),
                           .reserved = 0});
   if (!step_marker_.empty()) frame.AddField(wire::FieldTag::kStepMarker, step_marker_);
+  if (WantsTorch(torch_)) frame.AddFieldOf(wire::FieldTag::kTorch, TorchField(torch_));
   connection.Send(frame.Finish(), memory_->fd());
 }
 
@@ -160,7 +183,10 @@ void CaptureSession::Fire(const FirePlan& plan) {
 }
 
 absl::Duration CaptureSession::DrainTimeout() const {
-  return gpu_.mode == GpuMode::kOff ? options_.drain_timeout : options_.gpu_drain_timeout;
+  absl::Duration timeout = options_.drain_timeout;
+  if (WantsTorch(torch_)) timeout = std::max(timeout, options_.torch_drain_timeout);
+  if (gpu_.mode != GpuMode::kOff) timeout = std::max(timeout, options_.gpu_drain_timeout);
+  return timeout;
 }
 
 void CaptureSession::Stop(absl::Duration now) {

@@ -39,9 +39,10 @@ class CaptureSession {
     uint64_t queue_bytes = 32 << 20;
     // See DecodeWorker.
     absl::Duration settle = absl::Milliseconds(50);
-    // How long a target may take from STOP to DRAINED: its threads alone, and with its GPU.
-    // (The library gives its GPU 5 s.)
+    // How long a target may take from STOP to DRAINED: its threads alone, with PyTorch, and with
+    // its GPU. (The library gives its GPU 5 s, and 3 s to Python.)
     absl::Duration drain_timeout = absl::Seconds(2);
+    absl::Duration torch_drain_timeout = absl::Seconds(6);
     absl::Duration gpu_drain_timeout = absl::Seconds(10);
     // How long CUPTI may take to begin: the first time in a process it may be 15 s and more.
     absl::Duration gpu_arm_timeout = absl::Seconds(60);
@@ -98,6 +99,7 @@ class CaptureSession {
 
   const std::string id_;
   const GpuSpec gpu_;
+  const TorchSpec torch_;
   const std::string step_marker_;
   const uint64_t number_;
   const TargetNumber target_;

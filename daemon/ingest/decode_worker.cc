@@ -26,11 +26,13 @@ int64_t UnixNsOf(const ClockPair& epoch) {
 }  // namespace
 
 DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink,
-                           GpuMode gpu_mode, uint64_t queue_bytes, absl::Duration settle, Done done)
+                           GpuMode gpu_mode, const TorchSpec& torch, uint64_t queue_bytes,
+                           absl::Duration settle, Done done)
     : memory_(memory),
       clock_(clock),
       sink_(sink),
       gpu_mode_(gpu_mode),
+      torch_(torch),
       settle_(settle),
       queue_(queue_bytes),
       epoch_(clock.Sample()),
@@ -103,7 +105,7 @@ EventDecoder& DecodeWorker::decoder() {
     }
     line_.emplace(clock_.LineThrough(epoch_));
     book_.emplace(memory_.untrusted_header(), plan, epoch_.ticks);
-    decoder_.emplace(*line_, memory_, book_->ticks(), sink_, gpu_mode_);
+    decoder_.emplace(*line_, memory_, book_->ticks(), sink_, gpu_mode_, torch_);
   }
   return *decoder_;
 }
@@ -162,6 +164,12 @@ DrainResult DecodeWorker::Conclude(const End& end) {
     result.gpu.outcome = GpuOutcome::kUnknown;
     result.gpu.problem =
         "the process ended, or did not answer, before it gave all that it had of its GPU";
+  }
+  decoder.DescribeTorch(result.torch);
+  const bool ended_early = end.target_gone || end.target_holds_memory;
+  if (ended_early && result.torch.outcome == TorchOutcome::kNoTorch) {
+    // Its account comes last of all.
+    result.torch.outcome = TorchOutcome::kUnknown;
   }
   result.clock_error_ns = line_->ErrorAt(clock_.Sample());
   result.target_gone = end.target_gone;

@@ -46,9 +46,9 @@ class DecodeWorker {
   };
   using Done = absl::AnyInvocable<void(DrainResult, const End&) &&>;
 
-  // `gpu_mode`: what of the GPU is recorded; not kAuto.
+  // `gpu_mode`: what of the GPU is recorded; not kAuto. `torch`: what of PyTorch is.
   DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, GpuMode gpu_mode,
-               uint64_t queue_bytes, absl::Duration settle, Done done);
+               const TorchSpec& torch, uint64_t queue_bytes, absl::Duration settle, Done done);
   // Without Finish(): drops what is queued and never calls `done`. Joins.
   ~DecodeWorker();
 
@@ -79,6 +79,7 @@ class DecodeWorker {
   TickClock& clock_;
   CaptureSink& sink_;
   const GpuMode gpu_mode_;
+  const TorchSpec torch_;
   const absl::Duration settle_;
   ChunkQueue queue_;
   const ClockPair epoch_;

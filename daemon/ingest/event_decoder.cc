@@ -36,7 +36,7 @@ uint8_t RangeCategoryOf(uint16_t category) {
 
 EventDecoder::EventDecoder(const TickLine& line, const NameReader& names,
                            std::span<const WindowTicks> windows, CaptureSink& sink,
-                           GpuMode gpu_mode)
+                           GpuMode gpu_mode, const TorchSpec& torch)
     : line_(line),
       names_(names),
       windows_(windows),
@@ -52,7 +52,10 @@ EventDecoder::EventDecoder(const TickLine& line, const NameReader& names,
                       .names = name_table_,
                       .threads = thread_rows_,
                       .sink = out_,
-                      .earliest_ticks = earliest_ticks_}) {
+                      .earliest_ticks = earliest_ticks_}),
+      torch_(
+          torch,
+          {.line = line_, .names = name_table_, .sink = out_, .earliest_ticks = earliest_ticks_}) {
   end_steps_.fill(-1);
 }
 
@@ -159,8 +162,40 @@ bool EventDecoder::DecodeRecord(const wire::EventHeader& header, const std::byte
     default:
       break;
   }
+  if (TorchDecoder::IsTorchKind(header.kind) && torch_.is_wanted()) {
+    return DecodeTorch(header, record);
+  }
   ++counts_.unknown_kind_count;
   return true;
+}
+
+bool EventDecoder::DecodeTorch(const wire::EventHeader& header, const std::byte* record) {
+  const uint32_t size = header.size_bytes;
+  switch (static_cast<wire::EventKind>(header.kind)) {
+    case wire::EventKind::kOperator:
+      return DecodeOperator(record, size);
+    case wire::EventKind::kNote: {
+      thread_->writes_behind = true;
+      const int64_t unknown = torch_.unknown_kind_count();
+      const bool valid = torch_.DecodeNote(record, size, latest_ticks_);
+      counts_.unknown_kind_count += torch_.unknown_kind_count() - unknown;
+      return valid;
+    }
+    case wire::EventKind::kBlock:
+      thread_->writes_behind = true;
+      return torch_.DecodeBlock(record, size);
+    default:
+      thread_->writes_behind = true;
+      return torch_.DecodeStatus(record, size);
+  }
+}
+
+bool EventDecoder::DecodeOperator(const std::byte* record, uint32_t size) {
+  if (size < sizeof(wire::OperatorEvent)) return false;
+  uint64_t ticks = Load<uint64_t>(record + offsetof(wire::OperatorEvent, start_ticks));
+  if (!AcceptTime(ticks)) return false;
+  const bool in_window = PlaceOf(ticks, /*has_length=*/false) == Place::kInside;
+  return torch_.DecodeOperator(record, size, ticks, in_window, thread_->operators);
 }
 
 bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
@@ -180,14 +215,15 @@ bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
       ++counts_.warmup_event_count;
       break;
     case Place::kInside:
-      AppendRange(start, end, name, event.depth, event.category, cut ? kRangeTruncated : 0);
+      AppendRange(event.start_ticks, start, end, name, event.depth, event.category,
+                  cut ? kRangeTruncated : 0);
       break;
     case Place::kPastEnd:
       if (start >= window_.end) {
         ++counts_.outside_event_count;
         break;
       }
-      AppendRange(start, window_.end, name, event.depth, event.category,
+      AppendRange(event.start_ticks, start, window_.end, name, event.depth, event.category,
                   kRangeOpen | (cut ? kRangeTruncated : 0));
       break;
   }
@@ -307,8 +343,8 @@ bool EventDecoder::KeepPoint(uint64_t ticks) {
   return false;
 }
 
-void EventDecoder::AppendRange(uint64_t start_ticks, uint64_t end_ticks, uint32_t name,
-                               uint32_t depth, uint16_t category, uint8_t flags) {
+void EventDecoder::AppendRange(uint64_t begin_ticks, uint64_t start_ticks, uint64_t end_ticks,
+                               uint32_t name, uint32_t depth, uint16_t category, uint8_t flags) {
   const int64_t start_ns = line_.ToNs(start_ticks);
   ranges_.push_back({.start_ns = start_ns,
                      .duration_ns = line_.ToNs(end_ticks) - start_ns,
@@ -316,6 +352,9 @@ void EventDecoder::AppendRange(uint64_t start_ticks, uint64_t end_ticks, uint32_
                      .depth = static_cast<uint16_t>(depth),
                      .category = RangeCategoryOf(category),
                      .flags = flags});
+  if (category == static_cast<uint16_t>(wire::RangeCategory::kOperator)) {
+    torch_.KeepOperator(thread_->operators, depth, begin_ticks, start_ns);
+  }
   thread_->last_kept_ticks = end_ticks;
   open_in_ranges_ += (flags & kRangeOpen) != 0;
   truncated_in_ranges_ += (flags & kRangeTruncated) != 0;
@@ -358,7 +397,7 @@ void EventDecoder::EmitOpen(Thread& thread) {
       continue;
     }
     inner_start = start;
-    AppendRange(start, end, name, static_cast<uint32_t>(depth), range.category,
+    AppendRange(range.start_ticks, start, end, name, static_cast<uint32_t>(depth), range.category,
                 kRangeOpen | (start < window.start ? kRangeTruncated : 0));
   }
   Flush();
@@ -371,14 +410,16 @@ void EventDecoder::Finish() {
 
 void EventDecoder::Flush() {
   const bool has_rows = !ranges_.empty() || !instants_.empty() || !counters_.empty() ||
-                        !memory_.empty() || !steps_.empty();
-  if (has_rows || !thread_->writes_gpu) sink_thread_ = thread_rows_.Announce(thread_->index);
+                        !memory_.empty() || !steps_.empty() || torch_.has_rows();
+  const bool is_ours = thread_->writes_gpu || thread_->writes_behind;
+  if (has_rows || !is_ours) sink_thread_ = thread_rows_.Announce(thread_->index);
   if (FlushRows(ranges_, &CaptureSink::AppendRanges)) {
     counts_.open_range_count += open_in_ranges_;
     counts_.truncated_range_count += truncated_in_ranges_;
   }
   open_in_ranges_ = 0;
   truncated_in_ranges_ = 0;
+  torch_.Flush(sink_thread_);
   FlushRows(instants_, &CaptureSink::AppendInstants);
   FlushRows(counters_, &CaptureSink::AppendCounters);
   FlushRows(memory_, &CaptureSink::AppendMemory);

@@ -20,7 +20,7 @@
 // At a tick that two events share, a thread's step mark decides: what it wrote before the
 // mark was before.
 // GPU events have no such order, and rules of their own: gpu_decoder.h. Captures that did not
-// ask for the GPU count them under kUnknownKind.
+// ask for the GPU count them under kUnknownKind. So it is with a framework's: torch_decoder.h.
 //
 // Threads:   one at a time.
 // Ownership: borrows all it is given.
@@ -44,6 +44,7 @@
 #include "daemon/ingest/decode_context.h"
 #include "daemon/ingest/gpu_decoder.h"
 #include "daemon/ingest/tick_clock.h"
+#include "daemon/ingest/torch_decoder.h"
 #include "proto/wire/capture_memory.h"
 
 namespace profd {
@@ -63,7 +64,8 @@ class EventDecoder {
   // `windows`: as many as the plan has, updated by the caller between calls. `gpu_mode` is
   // not kAuto.
   EventDecoder(const TickLine& line, const NameReader& names, std::span<const WindowTicks> windows,
-               CaptureSink& sink, GpuMode gpu_mode = GpuMode::kOff);
+               CaptureSink& sink, GpuMode gpu_mode = GpuMode::kOff,
+               const TorchSpec& torch = {.operators = OperatorMode::kOff});
 
   // Chunks of one thread come in sequence order.
   void Decode(const ChunkView& chunk);
@@ -81,6 +83,9 @@ class EventDecoder {
   // After Finish(): what is known of recording the GPU, and of what it lost.
   void DescribeGpu(GpuRecord& record, DropCounts& drops) const { gpu_.Describe(record, drops); }
 
+  // The same of PyTorch. Says kNoTorch where the target never said how it went.
+  void DescribeTorch(TorchRecord& record) const { torch_.Describe(record); }
+
   // One past the last step whose end was marked inside `window`; -1: none was.
   int64_t end_step(uint32_t window) const { return end_steps_[window]; }
 
@@ -91,11 +96,14 @@ class EventDecoder {
     uint32_t window = 0;
     bool marks_steps = false;
     bool passed_start = false;  // Its step mark that began `window` has come by.
-    bool writes_gpu = false;    // The library's GPU thread: shown if it has rows of its own.
+    // The library's own threads are shown if they have rows of their own.
+    bool writes_gpu = false;
+    bool writes_behind = false;  // Of a framework, when the window is over.
     uint64_t last_end_ticks = 0;
     uint64_t last_kept_ticks = 0;
     std::vector<uint64_t> last_end_by_depth;  // Ticks; within `window`.
     std::vector<wire::OpenRange> open;        // On its stack when last seen.
+    OpenOperators operators;
   };
   // The last range of a chunk, to know it again on the stack.
   struct LastRange {
@@ -118,6 +126,8 @@ class EventDecoder {
   bool DecodeMemory(const std::byte* record, uint8_t flags);
   bool DecodeStep(const std::byte* record);
   bool DecodeThreadName(const std::byte* record);
+  bool DecodeTorch(const wire::EventHeader& header, const std::byte* record);
+  bool DecodeOperator(const std::byte* record, uint32_t size);
 
   uint32_t NameOf(uint32_t wire_id) { return name_table_.Find(wire_id); }
 
@@ -131,8 +141,9 @@ class EventDecoder {
 
   void TakeStack(Thread& thread, const std::byte* chunk);
   void EmitOpen(Thread& thread);
-  void AppendRange(uint64_t start_ticks, uint64_t end_ticks, uint32_t name, uint32_t depth,
-                   uint16_t category, uint8_t flags);
+  // `begin_ticks`: what the range was said to begin at, before any jitter was cut off.
+  void AppendRange(uint64_t begin_ticks, uint64_t start_ticks, uint64_t end_ticks, uint32_t name,
+                   uint32_t depth, uint16_t category, uint8_t flags);
   void Flush();
   // True: the sink took them.
   template <typename Row>
@@ -154,6 +165,7 @@ class EventDecoder {
   NameTable name_table_;
   ThreadRows thread_rows_;
   GpuDecoder gpu_;
+  TorchDecoder torch_;
 
   std::vector<std::unique_ptr<Thread>> threads_;  // In the order they came.
   absl::flat_hash_map<uint64_t, Thread*> threads_by_key_;

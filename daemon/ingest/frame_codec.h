@@ -83,6 +83,11 @@ class FrameBuilder {
     return *this;
   }
   FrameBuilder& AddField(wire::FieldTag tag, std::string_view text);
+  template <typename Value>
+  FrameBuilder& AddFieldOf(wire::FieldTag tag, const Value& value) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    return AddField(tag, {reinterpret_cast<const char*>(&value), sizeof(value)});
+  }
 
   // Valid while the builder lives.
   std::span<const std::byte> Finish();

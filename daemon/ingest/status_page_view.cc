@@ -57,6 +57,11 @@ void StatusPageView::Read(double ns_per_tick, TargetInfo& info) const {
   info.current_step = info.step_mark_count - 1;
   info.foreign_step_mark_count = ReadCount(page_->foreign_step_mark_count);
   info.dropped_event_count = ReadCount(page_->dropped_event_count);
+  info.batch_count = ReadCount(page_->batch_count);
+  const uint32_t source = page_->step_source.load(std::memory_order_relaxed);
+  // Sources to come are not known.
+  info.step_source =
+      source <= wire::kMaxStepSource ? static_cast<StepSource>(source) : StepSource::kNone;
   info.steps_per_second = StepsPerSecond(ns_per_tick);
 }
 

@@ -106,7 +106,8 @@ TEST_F(CaptureManagerTest, RefusesStepsOfATargetThatMarksNone) {
   info.current_step = -1;
   const TargetNumber target = targets_.Add(info);
   const auto result = manager_.Create(kAlice, target, Steps(5), "");
-  EXPECT_THAT(result, StatusIs(Code::kFailedPrecondition, HasSubstr("--duration")));
+  EXPECT_THAT(result, StatusIs(Code::kFailedPrecondition,
+                               AllOf(HasSubstr("--duration"), HasSubstr("optimizer"))));
   EXPECT_EQ(ReasonOf(result.status()), "NO_STEPS");
   EXPECT_THAT(targets_.arms(), IsEmpty());
 }
@@ -298,6 +299,14 @@ TEST_F(CaptureManagerTest, ArmingIsToldWhatToRecordOfTheGpu) {
   EXPECT_EQ(targets_.LastArm().request.step_marker, "train_step");
 }
 
+TEST_F(CaptureManagerTest, ArmingIsToldWhatToRecordOfTorch) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.torch = {.operators = OperatorMode::kNames, .memory = true};
+  CreateOrDie(target, spec);
+  EXPECT_EQ(targets_.LastArm().request.torch, spec.torch);
+}
+
 TEST_F(CaptureManagerTest, WhatArmingIsBusyWithShowsUntilItIsDone) {
   const TargetNumber target = targets_.Add(Training(10));
   const CaptureRecord created = CreateOrDie(target, Steps(5));
@@ -432,6 +441,34 @@ TEST_F(CaptureManagerTest, StepsByMarkerAreNotTheTargetsOwn) {
   EXPECT_EQ(done.state, CaptureState::kComplete);
   EXPECT_EQ(done.step_before_ns, 0);
   EXPECT_EQ(done.step_after_ns, 0);
+}
+
+TEST_F(CaptureManagerTest, StepsOfASourceAskedForNeedNoneOfTheTargets) {
+  TargetInfo info = Training(10);
+  info.step_mark_count = 0;
+  info.current_step = -1;
+  const TargetNumber target = targets_.Add(info);
+  CaptureSpec spec = Steps(5);
+  spec.torch.step_source = StepSource::kDataLoader;
+  EXPECT_EQ(CreateOrDie(target, spec).current_step, -1);
+}
+
+TEST_F(CaptureManagerTest, ARecordSaysWhoseStepsItCounts) {
+  TargetInfo info = Training(10);
+  info.step_source = StepSource::kOptimizer;
+  const TargetNumber target = targets_.Add(info);
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kEnded);
+  DrainResult drained = Window(101, 106);
+  drained.torch.outcome = TorchOutcome::kLimited;
+  drained.torch.operator_count = 7;
+  targets_.Drained(created.id, drained);
+  Advance(absl::Seconds(1));
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.torch.outcome, TorchOutcome::kLimited);
+  EXPECT_EQ(done.torch.operator_count, 7);
+  EXPECT_EQ(done.torch.step_source, StepSource::kOptimizer);
 }
 
 TEST_F(CaptureManagerTest, AGroupByMarkerStartsAtEachMembersNextStep) {

@@ -178,9 +178,17 @@ void FakeTarget::TakeArm(ReceivedFrame arm) {
   void* memory =
       mmap(nullptr, body.memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arm.fd.get(), 0);
   if (memory == MAP_FAILED) Die("map the capture memory");
-  mappings_.push_back(std::make_unique<Mapping>(Mapping{
-      static_cast<std::byte*>(memory), wire::LayoutFor(body.memory_bytes), body.capture_number,
-      body, FieldOf(arm.body, sizeof(body), wire::FieldTag::kStepMarker)}));
+  const std::string torch = FieldOf(arm.body, sizeof(body), wire::FieldTag::kTorch);
+  mappings_.push_back(std::make_unique<Mapping>(
+      Mapping{.memory = static_cast<std::byte*>(memory),
+              .layout = wire::LayoutFor(body.memory_bytes),
+              .capture_number = body.capture_number,
+              .arm = body,
+              .step_marker = FieldOf(arm.body, sizeof(body), wire::FieldTag::kStepMarker),
+              .torch = std::nullopt}));
+  if (torch.size() == sizeof(wire::ArmTorchField)) {
+    memcpy(&mappings_.back()->torch.emplace(), torch.data(), torch.size());
+  }
   mapping_.store(mappings_.back().get(), std::memory_order_release);
   absl::MutexLock lock(&mu_);
   names_.clear();

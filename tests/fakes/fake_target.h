@@ -120,9 +120,10 @@ class FakeTarget {
   wire::ChunkControl& control(uint32_t chunk);
   wire::ChunkHeader& chunk(uint32_t chunk);
   uint64_t capture_number() const { return mapping().capture_number; }
-  // The ARM that was taken last, and its field kStepMarker.
+  // The ARM that was taken last, and its fields kStepMarker and kTorch.
   const wire::ArmBody& arm() const { return mapping().arm; }
   const std::string& step_marker() const { return mapping().step_marker; }
+  const std::optional<wire::ArmTorchField>& torch() const { return mapping().torch; }
   wire::FireBody plan() const;
   uint64_t Now() const { return wire::ReadTicks(clock_); }
   wire::ClockKind clock() const { return clock_; }
@@ -152,6 +153,7 @@ class FakeTarget {
     uint64_t capture_number;
     wire::ArmBody arm;
     std::string step_marker;
+    std::optional<wire::ArmTorchField> torch;
   };
   const Mapping& mapping() const { return *mapping_.load(std::memory_order_acquire); }
 

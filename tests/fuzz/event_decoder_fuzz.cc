@@ -99,10 +99,68 @@ class StrictSink final : public CaptureSink {
     Require(!rows.empty());
     return absl::OkStatus();
   }
+  absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override {
+    Require(id == ++inputs_count_ && id <= kMaxOperatorInputs);
+    for (const std::string& text : {inputs.dims, inputs.types}) Require(IsList(text));
+    Require(inputs.strides.empty() || IsList(inputs.strides));
+    return absl::OkStatus();
+  }
+  absl::Status AddScalars(uint32_t id, std::string_view scalars) override {
+    Require(id == ++scalars_count_ && id <= kMaxOperatorInputs && IsList(scalars));
+    return absl::OkStatus();
+  }
+  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override {
+    Require(thread < last_end_.size() && !rows.empty());
+    for (const OperatorRow& row : rows) {
+      Require(row.depth < wire::kMaxRangeDepth && row.scope <= wire::kMaxOperatorScope);
+      Require(row.sequence >= -1);
+      Require(row.inputs <= inputs_count_ && row.scalars <= scalars_count_);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) override {
+    Require(thread < last_end_.size());
+    for (const TensorUseRow& row : rows) Require(row.depth < wire::kMaxRangeDepth);
+    return absl::OkStatus();
+  }
+  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override {
+    Require(thread < last_end_.size());
+    for (const NoteRow& row : rows) {
+      Require(row.kind >= 1 && row.kind <= wire::kMaxNoteKind);
+      Require(row.subject <= name_count_ && row.text <= name_count_);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendBlocks(std::span<const BlockRow> rows) override {
+    for (const BlockRow& row : rows) {
+      Require(row.bytes >= 0 && row.name <= name_count_ && row.device_index >= 0);
+      Require(row.device_type <= 1 && row.category <= wire::kMaxMemoryCategory);
+    }
+    return absl::OkStatus();
+  }
   int64_t approx_bytes() const override { return 0; }
 
  private:
+  // Brackets in pairs, outside of what is quoted.
+  static bool IsList(std::string_view text) {
+    int depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (quoted && text[i] == '\\') {
+        ++i;
+      } else if (text[i] == '"') {
+        quoted = !quoted;
+      } else if (!quoted) {
+        depth += text[i] == '[' ? 1 : text[i] == ']' ? -1 : 0;
+        if (depth <= 0 && i + 1 < text.size()) return false;
+      }
+    }
+    return depth == 0 && !quoted && text.size() >= 2 && text.front() == '[';
+  }
+
   uint32_t name_count_ = 0;
+  uint32_t inputs_count_ = 0;
+  uint32_t scalars_count_ = 0;
   int64_t last_step_ = -1;
   std::vector<int64_t> last_end_;  // By thread.
 };
@@ -120,10 +178,9 @@ class SomeNames final : public NameReader {
 }  // namespace profd
 
 // Bytes 0 to 7: the edges of two windows, in microseconds behind the epoch, the lowest bits of
-// the first also what of the GPU is recorded; then chunks: how
-// many 8-byte words of it (two bytes), window, serial, depth, and the words. A time is three
-// bytes behind the epoch where the words leave its upper ones zero: in every word of a record
-// but each fourth, and of GPU events in the second alone.
+// the first also what of the GPU and of PyTorch is recorded; then chunks: how many 8-byte words of
+// it (two bytes), window, serial, depth, and the words. A time is three bytes behind the epoch
+// where the words leave its upper ones zero: in the second word of every record.
 PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
   constexpr size_t kEdgeBytes = 8;
   constexpr size_t kChunkHeadBytes = 5;
@@ -134,6 +191,9 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
   constexpr std::array kModes = {profd::GpuMode::kOff, profd::GpuMode::kLight,
                                  profd::GpuMode::kDefault, profd::GpuMode::kFull};
   const profd::GpuMode gpu_mode = kModes[edges[0] % kModes.size()];
+  const profd::TorchSpec torch = {
+      .operators = edges[0] / 4 % 2 == 0 ? profd::OperatorMode::kAuto : profd::OperatorMode::kOff,
+      .strides = edges[0] / 8 % 2 == 0};
   std::sort(edges.begin(), edges.end());
   const auto ticks = [](uint16_t microseconds) { return kEpoch + 1 + microseconds * 1000ull; };
   std::array<profd::WindowTicks, 2> windows = {
@@ -141,7 +201,8 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
 
   profd::StrictSink sink;
   const profd::SomeNames names;
-  profd::EventDecoder decoder(profd::TickLine({kEpoch, 0, 0}, 0.4), names, windows, sink, gpu_mode);
+  profd::EventDecoder decoder(profd::TickLine({kEpoch, 0, 0}, 0.4), names, windows, sink, gpu_mode,
+                              torch);
   alignas(64) static std::byte chunk[profd::wire::kChunkBytes];
   while (data.size() >= kChunkHeadBytes) {
     const size_t words =
@@ -154,24 +215,30 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
     header.open_depth = data[4] % 131;
     const std::byte* from = reinterpret_cast<const std::byte*>(data.data()) + kChunkHeadBytes;
     std::byte* to = chunk + profd::wire::kChunkDataOffset;
+    const auto to_ticks = [](uint64_t word) { return word >> 24 == 0 ? word + kEpoch : word; };
     size_t record_begin = 0;
     size_t record_end = 0;
-    bool is_gpu = false;
     for (size_t i = 0; i < words; ++i) {
       uint64_t word;
       std::memcpy(&word, from + i * 8, 8);
       if (i == record_end) {
         record_begin = i;
         record_end = i + std::max<size_t>(1, (word & 0xffff) / 8);
-        is_gpu = profd::GpuDecoder::IsGpuKind(static_cast<uint8_t>(word >> 16));
       }
-      const bool is_time = is_gpu ? i == record_begin + 1 : i % 4 != 0;
-      if (is_time && word >> 24 == 0) word += kEpoch;
+      if (i == record_begin + 1) word = to_ticks(word);
       std::memcpy(to + i * 8, &word, 8);
     }
-    // The stack of open ranges is the same bytes once more.
+    // The stack of open ranges is the same bytes once more, each begun at a time.
     const size_t stack = std::min<size_t>(words * 8, sizeof(header.open_ranges));
-    std::memcpy(chunk + offsetof(profd::wire::ChunkHeader, open_ranges), to, stack);
+    std::byte* open_ranges = chunk + offsetof(profd::wire::ChunkHeader, open_ranges);
+    std::memcpy(open_ranges, from, stack);
+    for (size_t at = 0; at + sizeof(profd::wire::OpenRange) <= stack;
+         at += sizeof(profd::wire::OpenRange)) {
+      uint64_t word;
+      std::memcpy(&word, open_ranges + at, 8);
+      word = to_ticks(word);
+      std::memcpy(open_ranges + at, &word, 8);
+    }
     decoder.Decode({.bytes = chunk,
                     .record_bytes = static_cast<uint32_t>(words * 8),
                     .copy_ticks = kEpoch + 100'000'000});
@@ -185,4 +252,7 @@ PROFD_FUZZ_TARGET(FuzzEventDecoder)(std::span<const uint8_t> data) {
   decoder.DescribeGpu(gpu, drops);
   profd::Require(counts.event_count >= gpu.orphan_count);
   for (const int64_t count : drops) profd::Require(count >= 0);
+  profd::TorchRecord record;
+  decoder.DescribeTorch(record);
+  profd::Require(record.operator_count <= counts.event_count && record.lost_note_count >= 0);
 }

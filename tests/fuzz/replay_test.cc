@@ -9,6 +9,7 @@
 
 #include "daemon/store/column_codec.h"
 #include "gtest/gtest.h"
+#include "proto/wire/event.h"
 
 namespace profd {
 
@@ -102,12 +103,92 @@ std::vector<uint8_t> NearlyGpuChunks(std::mt19937& random) {
   return data;
 }
 
+// Operators with inputs of every kind, their ranges behind them, and what is told of them, mostly
+// well formed.
+std::vector<uint8_t> NearlyTorchChunks(std::mt19937& random) {
+  std::vector<uint8_t> data = {0, 0, 0, 1, 0, 2, 255, 255};
+  const auto append = [](const auto& value, std::vector<uint8_t>& to) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+    to.insert(to.end(), bytes, bytes + sizeof(value));
+  };
+  uint32_t time = 5'000;
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    std::vector<uint8_t> records;
+    const auto finish = [&](std::vector<uint8_t> record, wire::EventKind kind) {
+      record[0] = static_cast<uint8_t>(record.size());
+      record[1] = static_cast<uint8_t>(record.size() >> 8);
+      record[2] = static_cast<uint8_t>(kind);
+      if (random() % 16 == 0) record[random() % record.size()] = static_cast<uint8_t>(random());
+      records.insert(records.end(), record.begin(), record.end());
+    };
+    for (int i = 0; i < 20; ++i, time += 1'000) {
+      wire::OperatorEvent begun{};
+      begun.start_ticks = time;
+      begun.depth = static_cast<uint16_t>(random() % 3);
+      begun.sequence = static_cast<int64_t>(random() % 4) - 1;
+      std::vector<uint8_t> inputs;
+      for (size_t left = random() % 6; left > 0; --left) {
+        wire::OperatorInput input{};
+        input.kind = static_cast<uint8_t>(random() % 11);
+        input.dtype = static_cast<int8_t>(random() % 50);
+        input.rank = static_cast<uint8_t>(random() % 4);
+        input.flags = static_cast<uint8_t>(random() % 8);
+        input.count = random() % 5;
+        append(input, inputs);
+        for (size_t words = random() % 6; words > 0; --words) {
+          append(uint64_t{random() % 64}, inputs);
+        }
+        ++begun.described_count;
+      }
+      begun.input_count = static_cast<uint8_t>(begun.described_count);
+      std::vector<uint8_t> record;
+      append(begun, record);
+      record.insert(record.end(), inputs.begin(), inputs.end());
+      finish(std::move(record), wire::EventKind::kOperator);
+
+      wire::RangeEvent range{};
+      range.start_ticks = time;
+      range.duration_ticks = 500;
+      range.name_id = random() % 32;
+      range.depth = begun.depth;
+      range.category = 1;
+      record.clear();
+      append(range, record);
+      finish(std::move(record), wire::EventKind::kRange);
+    }
+    wire::NoteEvent note{};
+    note.subject_id = random() % 34;
+    note.text_id = random() % 34;
+    note.kind = static_cast<uint16_t>(random() % 9);
+    wire::BlockEvent block{};
+    block.name_id = random() % 34;
+    block.category = static_cast<uint16_t>(random() % 9);
+    wire::TorchStatusEvent status{};
+    status.recorded = random() % 8;
+    std::vector<uint8_t> record;
+    append(note, record);
+    finish(std::move(record), wire::EventKind::kNote);
+    record.clear();
+    append(block, record);
+    finish(std::move(record), wire::EventKind::kBlock);
+    record.clear();
+    append(status, record);
+    finish(std::move(record), wire::EventKind::kTorchStatus);
+    const size_t words = records.size() / 8;
+    data.insert(data.end(), {static_cast<uint8_t>(words), static_cast<uint8_t>(words >> 8), 0,
+                             static_cast<uint8_t>(1 + random() % 2), 0});
+    data.insert(data.end(), records.begin(), records.end());
+  }
+  return data;
+}
+
 TEST(FuzzReplayTest, EventDecoderSurvivesNoiseAndMutations) {
   std::mt19937 random(3);
   for (int round = 0; round < 2'000; ++round) {
     FuzzEventDecoder(Bytes(random, 3000));
     FuzzEventDecoder(NearlyChunks(random));
     FuzzEventDecoder(NearlyGpuChunks(random));
+    FuzzEventDecoder(NearlyTorchChunks(random));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -46,6 +47,22 @@ class RecordingSink final : public CaptureSink {
   };
   struct ApiCall : Named {
     ApiRow row;
+  };
+  struct Operator {
+    uint32_t thread;
+    OperatorRow row;
+    OperatorInputs inputs;
+    std::string scalars;
+  };
+  struct Note {
+    uint32_t thread;
+    std::string subject;
+    std::string text;
+    NoteRow row;
+  };
+  struct Block {
+    std::string name;
+    BlockRow row;
   };
 
   absl::Status AddName(uint32_t id, std::string_view name) override {
@@ -133,6 +150,58 @@ class RecordingSink final : public CaptureSink {
     cuda_events_.insert(cuda_events_.end(), rows.begin(), rows.end());
     return absl::OkStatus();
   }
+  absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    EXPECT_TRUE(inputs_.emplace(id, inputs).second) << "inputs " << id << " twice";
+    return absl::OkStatus();
+  }
+  absl::Status AddScalars(uint32_t id, std::string_view scalars) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    EXPECT_TRUE(scalars_.emplace(id, scalars).second) << "scalars " << id << " twice";
+    return absl::OkStatus();
+  }
+  // Each has a range that came before.
+  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    for (const OperatorRow& row : rows) {
+      EXPECT_TRUE(std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& range) {
+        return range.thread == thread && range.row.start_ns == row.start_ns &&
+               range.row.depth == row.depth && range.row.category == 1;
+      })) << "operator without its range";
+      EXPECT_TRUE(row.inputs == 0 || inputs_.contains(row.inputs)) << "row before its inputs";
+      EXPECT_TRUE(row.scalars == 0 || scalars_.contains(row.scalars)) << "row before its scalars";
+      operators_.push_back({thread, row, row.inputs == 0 ? OperatorInputs() : inputs_[row.inputs],
+                            row.scalars == 0 ? "" : scalars_[row.scalars]});
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    tensor_uses_.insert(tensor_uses_.end(), rows.begin(), rows.end());
+    return absl::OkStatus();
+  }
+  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    EXPECT_TRUE(threads_.contains(thread)) << "row before its thread";
+    for (const NoteRow& row : rows) {
+      notes_.push_back({thread, row.subject == 0 ? "" : NameOf(row.subject),
+                        row.text == 0 ? "" : NameOf(row.text), row});
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AppendBlocks(std::span<const BlockRow> rows) override {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    for (const BlockRow& row : rows) {
+      blocks_.push_back({row.name == 0 ? "" : NameOf(row.name), row});
+    }
+    return absl::OkStatus();
+  }
   int64_t approx_bytes() const override {
     absl::MutexLock lock(&mu_);
     return bytes_;
@@ -154,6 +223,11 @@ class RecordingSink final : public CaptureSink {
   std::vector<SyncRow> syncs() const { return Copy(syncs_); }
   std::vector<OverheadRow> overheads() const { return Copy(overheads_); }
   std::vector<CudaEventRow> cuda_events() const { return Copy(cuda_events_); }
+  std::vector<Operator> operators() const { return Copy(operators_); }
+  std::vector<TensorUseRow> tensor_uses() const { return Copy(tensor_uses_); }
+  std::vector<Note> notes() const { return Copy(notes_); }
+  std::vector<Block> blocks() const { return Copy(blocks_); }
+  size_t inputs_count() const { return Copy(inputs_).size(); }
   std::map<uint32_t, ThreadRow> threads() const { return Copy(threads_); }
 
   std::vector<std::string> range_names() const {
@@ -195,6 +269,12 @@ class RecordingSink final : public CaptureSink {
   std::vector<SyncRow> syncs_;
   std::vector<OverheadRow> overheads_;
   std::vector<CudaEventRow> cuda_events_;
+  std::map<uint32_t, OperatorInputs> inputs_;
+  std::map<uint32_t, std::string> scalars_;
+  std::vector<Operator> operators_;
+  std::vector<TensorUseRow> tensor_uses_;
+  std::vector<Note> notes_;
+  std::vector<Block> blocks_;
 };
 
 // Remembers what it is told, and waits for it.

@@ -74,6 +74,17 @@ TEST_F(RegistrationTest, ThePageTellsStepsAndTheirRate) {
   EXPECT_EQ(server_->MedianStepNs(number + 1, 50, 60), 0);
 }
 
+TEST_F(RegistrationTest, ThePageTellsWhereStepsComeFrom) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register());
+  EXPECT_EQ(server_->Find(number)->step_source, StepSource::kNone);
+  target.page().step_source.store(static_cast<uint32_t>(wire::StepSource::kDataLoader));
+  target.page().batch_count.store(12);
+  EXPECT_EQ(server_->Find(number)->step_source, StepSource::kDataLoader);
+  EXPECT_EQ(server_->Find(number)->batch_count, 12);
+}
+
 TEST_F(RegistrationTest, AStaleRateIsNoRate) {
   Start();
   FakeTarget target(dir_.path());
@@ -92,6 +103,8 @@ TEST_F(RegistrationTest, APageThatLiesIsOnlyWrong) {
   const auto number = static_cast<TargetNumber>(target.Register());
   target.page().step_mark_count.store(UINT64_MAX);
   target.page().dropped_event_count.store(UINT64_MAX);
+  target.page().step_source.store(wire::kMaxStepSource + 1);
+  target.page().batch_count.store(UINT64_MAX);
   for (wire::StatusStep& step : target.page().steps) {
     step.step_plus_1.store(UINT64_MAX);
     step.ticks.store(UINT64_MAX);
@@ -100,6 +113,8 @@ TEST_F(RegistrationTest, APageThatLiesIsOnlyWrong) {
   EXPECT_GT(info->step_mark_count, 0);
   EXPECT_EQ(info->current_step, info->step_mark_count - 1);
   EXPECT_EQ(info->steps_per_second, 0);
+  EXPECT_EQ(info->step_source, StepSource::kNone);
+  EXPECT_EQ(info->batch_count, int64_t{1} << 53);
   EXPECT_EQ(server_->MedianStepNs(number, 0, INT64_MAX), 0);
 }
 

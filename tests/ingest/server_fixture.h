@@ -35,8 +35,9 @@ class TargetServerTest : public testing::Test {
 
   absl::Status Arm(TargetNumber target, const std::string& id, CaptureSink& sink,
                    int64_t memory_bytes = 4 << 20) {
-    return server_->Arm(target, {.capture_id = id, .memory_bytes = memory_bytes, .gpu = gpu_},
-                        sink);
+    return server_->Arm(
+        target, {.capture_id = id, .memory_bytes = memory_bytes, .gpu = gpu_, .torch = torch_},
+        sink);
   }
   // Arms and fires one that answers in the background.
   void ArmAndFire(FakeTarget& target, TargetNumber number, const std::string& id,
@@ -59,7 +60,9 @@ class TargetServerTest : public testing::Test {
 
   TempDir dir_;
   TargetServer::Options options_;
-  GpuSpec gpu_;  // What Arm() asks for.
+  // What Arm() asks for.
+  GpuSpec gpu_;
+  TorchSpec torch_ = {.operators = OperatorMode::kOff};
   RecordingObserver observer_;
   RecordingSink sink_;
   std::unique_ptr<TargetServer> server_;
