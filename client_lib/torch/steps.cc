@@ -6,9 +6,11 @@
 
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/lifecycle.h"
+#include "client_lib/core/recorder.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
 #include "client_lib/torch/step_detector.h"
+#include "client_lib/torch/torch_part.h"
 
 namespace profd::client::torch {
 namespace {
@@ -30,6 +32,12 @@ constinit StepDetector g_detector;
 constinit std::atomic<bool> g_has_owner{false};
 enum class Role : uint8_t { kUnknown, kOwner, kOther };
 __thread Role t_role __attribute__((tls_model("initial-exec"))) = Role::kUnknown;
+
+// The range at whose begin a window opened, while it is open.
+__thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = nullptr;
+// Nobody else's: NVTX has the first few, operators the last one.
+constexpr uint16_t kFirstRangeStack = 65534;
+static_assert(kFirstRangeStack != kOperatorStack);
 
 template <size_t kSize>
 bool StartsWith(const char* name, const char (&prefix)[kSize]) {
@@ -53,11 +61,22 @@ void Mark(StepSource source) {
   if (IsStarted() || Start()) MarkStep(source);
 }
 
-void OnBatch() {
+// A mark at the begin of a range. If it opens a window, the range is its first one; operators.cc
+// does not see it: what is called for a range was settled before.
+void MarkAt(const void* record_function, const char* name, StepSource source) {
+  const bool was_off = g_hot.flag.load(std::memory_order_relaxed) == kFlagOff;
+  Mark(source);
+  if (PROFD_LIKELY(!was_off || g_hot.flag.load(std::memory_order_relaxed) == kFlagOff)) return;
+  if (!AreOperatorsWanted()) return;
+  t_first_range = record_function;
+  BeginRangeOn(kFirstRangeStack, InternName(name, strlen(name)));
+}
+
+void OnBatch(const void* record_function, const char* name) {
   if (!OwnsDetector()) return RecordBatch();
   if (!g_detector.OnBatchBegin(ReadTicks())) return;
   RecordBatch();
-  Mark(StepSource::kDataLoader);
+  MarkAt(record_function, name, StepSource::kDataLoader);
 }
 
 void OnOptimizerEnd(const char* name) {
@@ -71,9 +90,9 @@ CallbackContext OnBegin(const void* record_function) {
   if (StartsWith(name, kOptimizer)) {
     if (OwnsDetector()) g_detector.OnOptimizerBegin(ReadTicks());
   } else if (StartsWith(name, kDataLoader)) {
-    OnBatch();
+    OnBatch(record_function, name);
   } else if (StartsWith(name, kProfiler)) {
-    Mark(StepSource::kProfiler);
+    MarkAt(record_function, name, StepSource::kProfiler);
   }
   return {};
 }
@@ -89,6 +108,10 @@ void OnEnd(const void* record_function, void*) {
   } else if (StartsWith(name, kDataLoader) && OwnsDetector()) {
     g_detector.OnBatchEnd(ReadTicks());
   }
+  if (PROFD_UNLIKELY(t_first_range == record_function)) {
+    t_first_range = nullptr;
+    EndRangeOn(kFirstRangeStack);
+  }
 }
 
 RecordFunctionCallback UserScopeCallback(StartCallback start, EndCallback end) {
@@ -100,7 +123,7 @@ RecordFunctionCallback UserScopeCallback(StartCallback start, EndCallback end) {
   return callback;
 }
 
-uint32_t Features() {
+uint32_t StepFeatures() {
   const bool works = g_observes_begins.load(std::memory_order_relaxed) &&
                      g_observes_ends.load(std::memory_order_relaxed);
   return works ? uint32_t{wire::kTorchSteps} : 0;
@@ -110,11 +133,13 @@ void ResetInChild() {
   g_detector = StepDetector();
   g_has_owner.store(false, std::memory_order_relaxed);
   t_role = Role::kUnknown;
+  t_first_range = nullptr;
 }
 
 }  // namespace
 
-constinit const TorchSource kStepsSource = {.features = Features, .reset_in_child = ResetInChild};
+constinit const TorchSource kStepsSource = {.features = StepFeatures,
+                                            .reset_in_child = ResetInChild};
 
 void ObserveBegins(const TorchLibrary& library) {
   g_library = &library;

@@ -236,6 +236,10 @@ uint32_t FeaturesWanted(const wire::ArmTorchField& wanted) {
   return features;
 }
 
+bool AreOperatorsWanted() {
+  return (g_wanted.load(std::memory_order_relaxed) & wire::kTorchOperators) != 0;
+}
+
 bool IsWanted() { return g_wanted.load(std::memory_order_seq_cst) != 0; }
 
 }  // namespace profd::client::torch

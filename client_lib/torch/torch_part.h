@@ -36,8 +36,9 @@ uint32_t Features();
 // memory without CUDA, is not asked for.
 uint32_t FeaturesWanted(const wire::ArmTorchField& wanted);
 
-// Whether a capture is armed that wants anything of torch. Any thread.
+// Whether a capture is armed that wants anything of torch; operators. Any thread.
 bool IsWanted();
+bool AreOperatorsWanted();
 
 }  // namespace profd::client::torch
 

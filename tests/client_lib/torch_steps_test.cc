@@ -133,6 +133,24 @@ TEST_F(TorchStepsTest, ACaptureCanCountTheProgramsOwnMarks) {
   EXPECT_EQ(steps(), 3u);
 }
 
+TEST_F(TorchStepsTest, TheRangeAtWhoseBeginAWindowOpensIsRecorded) {
+  StartChild();
+  constexpr char kBatch[] = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+  for (const bool wants_operators : {true, false}) {
+    auto capture =
+        target_->ArmTorch(Wants(wants_operators ? OperatorsMode::kNames : OperatorsMode::kOff));
+    capture->Fire(Steps(2));
+    capture->WaitPhase(Phase::kWaiting);
+    Do("BBB");
+    const CaptureContents contents = capture->Finish();
+    // The others are the operators' observer's, which this child has not.
+    ASSERT_EQ(contents.CountRanges(kBatch), wants_operators ? 1u : 0u);
+    for (const auto& range : contents.ranges) {
+      EXPECT_GE(range.start_ticks, contents.steps[0].ticks);
+    }
+  }
+}
+
 TEST_F(TorchStepsTest, ASourceThatIsNoneOfOursIsTheProcesssOwn) {
   StartChild();
   auto wanted = Wants(OperatorsMode::kOff);
