@@ -37,8 +37,8 @@ _LAUNCHERS = {
     "accelerate", "accelerate.commands.launch", "accelerate.commands.accelerate_cli",
     "deepspeed", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
 }
-# How long a child of multiprocessing has to become a worker of a DataLoader, which is no target.
-_WORKER_WAIT_S = 1.0
+# How often a child that multiprocessing is still putting together is looked at.
+_SPAWN_POLL_S = 0.02
 
 
 class _Probe(ctypes.Structure):
@@ -92,11 +92,10 @@ def attach(torch: Any) -> int:
         return 0
     features = _probe(torch)
     os.register_at_fork(after_in_child=_after_fork_in_child)
-    # A child of multiprocessing may be a worker of a DataLoader; its thread finds out.
-    is_child = _is_child_of_multiprocessing()
-    if not is_child and not _is_launcher():
+    is_spawning = _is_spawning()
+    if not is_spawning and not _is_launcher():
         _lib.profd_init()
-    start_new_thread(_serve, (is_child,))
+    start_new_thread(_serve, (is_spawning,))
     return features
 
 
@@ -180,43 +179,52 @@ def _is_launcher() -> bool:
     return False
 
 
-def _is_child_of_multiprocessing() -> bool:
+def _is_spawning() -> bool:
+    """Whether multiprocessing imports what this child needs, and has not begun what it is for."""
     process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None
+    return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
-def _is_dataloader_worker() -> bool:
-    worker = sys.modules.get("torch.utils.data._utils.worker")
-    return worker is not None and worker.get_worker_info() is not None
+def _works_for_dataloader(process: Any) -> bool:
+    """Whether a multiprocessing.Process is a worker of a DataLoader, which is no target."""
+    module = getattr(getattr(process, "_target", None), "__module__", None)
+    return isinstance(module, str) and module.startswith("torch.utils.data.")
 
 
-def _becomes_dataloader_worker() -> bool:
-    """Whether this child, forked just now, was forked to be one: says the stack that forked."""
+def _was_spawned_for_dataloader() -> bool:
+    """As soon as that is known."""
+    process: Any = sys.modules["multiprocessing.process"]
+    while process.parent_process() is None:
+        time.sleep(_SPAWN_POLL_S)
+    return _works_for_dataloader(process.current_process())
+
+
+def _was_forked_for_dataloader() -> bool:
+    """Says the stack that forked, just now."""
     frame: Optional[FrameType] = sys._getframe()
     while frame is not None:
         process = frame.f_locals.get("process_obj") if frame.f_code.co_name == "_launch" else None
         if process is not None:
-            module = getattr(getattr(process, "_target", None), "__module__", None)
-            return isinstance(module, str) and module.startswith("torch.utils.data.")
+            return _works_for_dataloader(process)
         frame = frame.f_back
     return False
 
 
 def _after_fork_in_child() -> None:
     try:
-        if not _becomes_dataloader_worker():
+        if not _was_forked_for_dataloader():
             start_new_thread(_serve, (False,))
     except Exception:  # The child has no use for it.
         pass
 
 
-def _serve(may_be_worker: bool) -> None:
+def _serve(is_spawning: bool) -> None:
     """The thread: answers the library until it is disabled, or the interpreter ends."""
     try:
-        if may_be_worker:
-            time.sleep(_WORKER_WAIT_S)
-            if not _is_dataloader_worker():
-                _lib.profd_init()
+        if is_spawning:
+            if _was_spawned_for_dataloader():
+                return
+            _lib.profd_init()
         answers = _Answers(sys.modules["torch"])
         wanted = ctypes.c_uint32()
         while True:
