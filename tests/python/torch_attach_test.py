@@ -254,6 +254,23 @@ say(_torch._lib is not None and _torch._lib.profd_torch_features() & 2)
         self.assertIn("/nonexistent/lib.so", told[0])
         self.assertIn("PyTorch is not recorded", told[1])
 
+    def test_a_sub_interpreter_is_left_alone(self):
+        inside = textwrap.dedent('''
+            import json, sys, types
+            sys.path.insert(0, %r)
+            from profd import _torch
+            torch = types.SimpleNamespace(_C=None, __version__="2.0")
+            print(json.dumps(_torch._reason_against(torch)), flush=True)
+        ''') % str(ROOT / "client_lib" / "python")
+        said = self.start('''
+            try:
+                import _interpreters as interpreters
+            except ImportError:
+                import _xxsubinterpreters as interpreters
+            interpreters.run_string(interpreters.create(), %r)
+        ''' % inside, **self.daemon_env).finish()
+        self.assertIn("sub-interpreter", said[0])
+
     @unittest.skipUnless(importlib.util.find_spec("torch._dynamo"), "torch before torch.compile")
     def test_what_torch_compile_does_is_told(self):
         events, _ = self.record_torch("""

@@ -432,6 +432,16 @@ class RefusalTest(unittest.TestCase):
         self.assertIn("no torch._C", _torch._reason_against(types.ModuleType("torch")))
         self.assertEqual(_torch.attach(types.ModuleType("torch")), 0)
 
+    def test_a_python_without_its_global_lock_is_left_alone(self):
+        kept = getattr(sys, "_is_gil_enabled", None)
+        sys._is_gil_enabled = lambda: False
+        try:
+            self.assertIn("global lock", _torch._reason_against(torch))
+        finally:
+            del sys._is_gil_enabled
+            if kept is not None:
+                sys._is_gil_enabled = kept
+
     def test_without_the_library_nothing_happens(self):
         self.assertIn("is off", _torch._reason_against(torch))
         self.assertEqual(_torch.attach(torch), 0)

@@ -102,14 +102,14 @@ def attach(torch: Any) -> int:
 def _reason_against(torch: Any) -> Optional[str]:
     if not hasattr(torch, "_C") or not hasattr(torch, "__version__"):
         return "what was imported as torch has no torch._C"
-    if _library.lib is None:
-        return "libprofd_client.so is off or was not found"
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "this Python runs without its global lock, which has not been tested"
     api = ctypes.pythonapi
     api.PyInterpreterState_Get.restype = api.PyInterpreterState_Main.restype = ctypes.c_void_p
     if api.PyInterpreterState_Get() != api.PyInterpreterState_Main():
         return "it was imported in a sub-interpreter, which has not been tested"
+    if _library.lib is None:
+        return "libprofd_client.so is off or was not found"
     return None
 
 
