@@ -94,6 +94,9 @@ class Operator(NamedTuple):
     scope: int
     input_count: int
     thread: int
+    torch_thread: int = 0
+    forward_thread: int = 0
+    inputs: tuple = ()  # (kind, value) each; see _inputs().
 
 
 class Note(NamedTuple):
@@ -270,9 +273,10 @@ class CaptureMemory:
             return self.name(name_id) if name_id != 0 else None
 
         if kind == 32:
-            start, sequence, _, _, depth, scope, inputs = struct.unpack_from("=QqQIHBB", self._map,
-                                                                             at)
-            return Operator(start, sequence, depth, scope, inputs, thread)
+            (start, sequence, forward_thread, torch_thread, depth, scope, inputs,
+             described) = struct.unpack_from("=QqQIHBBI", self._map, at)
+            return Operator(start, sequence, depth, scope, inputs, thread, torch_thread,
+                            forward_thread, self._inputs(at + 40, described))
         if kind == 33:
             ticks, subject, text, value, note_kind = struct.unpack_from("=QIIqH", self._map, at)
             return Note(ticks, name_or_none(subject), name_or_none(text), value, note_kind)
@@ -283,6 +287,39 @@ class CaptureMemory:
             version_id, *rest = struct.unpack_from("=IIII", self._map, at)
             return TorchStatus(name_or_none(version_id), *rest)
         return None
+
+    def _inputs(self, at: int, count: int) -> tuple:
+        """("tensor", (type, sizes)), ("list", tensors in it), ("int", 7), ("ints", (1, 2)), ...
+
+        The tensors of a list follow it. Storages and strides are not for this daemon to ask for.
+        """
+        def words(code, number):
+            nonlocal at
+            at += 8 * number
+            return struct.unpack_from("=%d%s" % (number, code), self._map, at - 8 * number)
+
+        inputs = []
+        for _ in range(count):
+            kind, dtype, rank, flags, number = struct.unpack_from("=BbBBI", self._map, at)
+            assert flags & 3 == 0, "an input with storage or strides"
+            at += 8
+            if kind == 1:
+                inputs.append(("tensor", (dtype, words("q", rank))))
+            elif kind == 2:
+                inputs.append(("list", number))
+            elif kind == 6:
+                text = b"".join(struct.pack("=q", word) for word in words("q", (number + 7) // 8))
+                inputs.append(("string", text[:number].decode()))
+            elif kind in (3, 4, 5):
+                inputs.append((("int", "double", "bool")[kind - 3],
+                               words("d" if kind == 4 else "q", 1)[0]))
+            elif kind in (7, 8, 9):
+                inputs.append((("ints", "doubles", "bools")[kind - 7],
+                               words("d" if kind == 8 else "q", number)))
+            else:
+                assert kind in (0, 15), "an input of kind %d" % kind
+                inputs.append(("none" if kind == 0 else "other", None))
+        return tuple(inputs)
 
     def close(self) -> None:
         self._map.close()
