@@ -72,6 +72,30 @@ std::string AboutGpu(const GpuRecord& gpu, int64_t annotations_left_out) {
   return object.Take();
 }
 
+std::string AboutTorch(const TorchRecord& torch, int64_t inputs_left_out) {
+  // A list: a stranger's file may name a feature twice.
+  std::string missing = "[";
+  for (const TorchMissing& one : torch.missing) {
+    if (missing.size() > 1) missing += ",";
+    missing += JsonObject().Text("feature", one.feature).Text("reason", one.reason).Take();
+  }
+  missing += "]";
+  JsonObject object;
+  object.Text("outcome", ToString(torch.outcome))
+      .Text("version", torch.version)
+      .Text("operators", ToString(torch.operators))
+      .Number("memory", torch.memory ? 1 : 0)
+      .Text("step_source", ToString(torch.step_source))
+      .Number("operator_count", torch.operator_count)
+      .Number("folded_count", torch.folded_count)
+      .Number("cut_input_count", torch.cut_input_count)
+      .Number("odd_tensor_count", torch.odd_tensor_count)
+      .Number("lost_note_count", torch.lost_note_count)
+      .Object("missing", missing);
+  if (inputs_left_out > 0) object.Number("inputs_left_out", inputs_left_out);
+  return object.Take();
+}
+
 // Kineto's keys.
 std::string DeviceProperties(const GpuRecord& gpu) {
   std::string list = "[";
@@ -127,6 +151,9 @@ std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_
       .Object("labels", Texts(record.spec.labels))
       .Object("metadata", Texts(record.target.metadata));
   if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, left_out.gpu_annotations));
+  if (HasTorch(record.torch)) {
+    object.Object("torch", AboutTorch(record.torch, left_out.operator_inputs));
+  }
   return object.Take();
 }
 
@@ -146,6 +173,11 @@ std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
     if (record.gpu.driver_version != 0) {
       StrAppend(&header, ",\n\"cuda_driver_version\": ", record.gpu.driver_version);
     }
+  }
+  if (HasTorch(record.torch)) {
+    // As torch.profiler notes what it was asked for.
+    if (record.torch.operators == OperatorMode::kShapes) header += ",\n\"record_shapes\": 1";
+    if (record.torch.memory) header += ",\n\"profile_memory\": 1";
   }
   StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, left_out), ",\n");
   if (layout.rank.has_value()) {

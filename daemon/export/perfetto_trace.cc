@@ -186,6 +186,10 @@ class PerfettoWriter {
       AddAnnotation("gpu", ToString(record.gpu.outcome), event);
       AddAnnotation("gpu_clock_error_ns", StrCat(record.gpu.clock_error_ns), event);
     }
+    if (HasTorch(record.torch)) {
+      AddAnnotation("torch", ToString(record.torch.outcome), event);
+      AddAnnotation("torch_version", record.torch.version, event);
+    }
     if (record.gpu.simulated) AddAnnotation("simulated", "true", event);
     WriteProcessEvent(0, event);
   }

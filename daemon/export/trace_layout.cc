@@ -104,6 +104,10 @@ std::string NonFiniteLabel(std::string_view trace_name, double value) {
   return StrCat(trace_name, text);
 }
 
+bool HasTorch(const TorchRecord& torch) {
+  return torch.outcome != TorchOutcome::kOff && torch.outcome != TorchOutcome::kNoTorch;
+}
+
 std::string MemoryCurveName(const report::DeviceMemory& device) {
   return StrCat(device.device, " allocated bytes", device.relative ? " (since start)" : "");
 }

@@ -26,6 +26,9 @@ std::string TraceName(std::string_view untrusted);
 // What a counter's sample is called that no viewer can draw: "loss = nan".
 std::string NonFiniteLabel(std::string_view trace_name, double value);
 
+// What there is to say of torch is there if it was in the target, or may have been.
+bool HasTorch(const TorchRecord& torch);
+
 // "cuda:0 allocated bytes", and " (since start)" where levels are relative.
 std::string MemoryCurveName(const report::DeviceMemory& device);
 

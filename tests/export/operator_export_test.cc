@@ -131,6 +131,44 @@ TEST_F(OperatorExportTest, OperatorsAndGpuWorkShareExternalIds) {
   EXPECT_EQ(Named(root, "gemm")["args"]["External id"].integer(), id);
 }
 
+TEST_F(OperatorExportTest, TheHeaderTellsHowRecordingTorchWent) {
+  EXPECT_EQ(TraceOf(reader_)["profd"].Find("torch"), nullptr);
+  reader_.Inputs("bad", "bad");
+  TorchRecord& torch = reader_.mutable_record().torch;
+  torch.outcome = TorchOutcome::kLimited;
+  torch.operators = OperatorMode::kNames;
+  torch.version = "2.6.0+cu124";
+  torch.step_source = StepSource::kOptimizer;
+  torch.folded_count = 1731;
+  torch.missing = {{"shapes", "not \"proved\""}, {"shapes", "again"}};
+  JsonValue root = TraceOf(reader_);
+  const JsonValue& about = root["profd"]["torch"];
+  EXPECT_EQ(about["outcome"].text, ToString(TorchOutcome::kLimited));
+  EXPECT_EQ(about["version"].text, "2.6.0+cu124");
+  EXPECT_EQ(about["operators"].text, "names");
+  EXPECT_EQ(about["step_source"].text, "optimizer");
+  EXPECT_EQ(about["folded_count"].integer(), 1731);
+  EXPECT_EQ(about["inputs_left_out"].integer(), 1);
+  EXPECT_EQ(about["missing"].items.at(0)["reason"].text, "not \"proved\"");
+  EXPECT_EQ(root.Find("record_shapes"), nullptr);
+  torch.operators = OperatorMode::kShapes;
+  torch.memory = true;
+  root = TraceOf(reader_);
+  EXPECT_EQ(root["record_shapes"].integer(), 1);
+  EXPECT_EQ(root["profile_memory"].integer(), 1);
+  torch.outcome = TorchOutcome::kNoTorch;
+  EXPECT_EQ(TraceOf(reader_)["profd"].Find("torch"), nullptr);
+}
+
+TEST_F(OperatorExportTest, PerfettoTellsHowRecordingTorchWent) {
+  const auto about = [&] { return PerfettoTraceOf(reader_).instants.at(0).annotations; };
+  EXPECT_FALSE(about().contains("torch"));
+  reader_.mutable_record().torch.outcome = TorchOutcome::kRecorded;
+  reader_.mutable_record().torch.version = "2.6.0";
+  EXPECT_EQ(about().at("torch"), ToString(TorchOutcome::kRecorded));
+  EXPECT_EQ(about().at("torch_version"), "2.6.0");
+}
+
 TEST_F(OperatorExportTest, AnOperatorCutByTheWindowSaysSo) {
   reader_.Operator(main_, "aten::mm", -10, 20);
   const uint32_t name = reader_.Name("cut");
