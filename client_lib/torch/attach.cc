@@ -108,4 +108,10 @@ PROFD_API uint32_t profd_torch_probe_end(void) {
   return Features();
 }
 
+PROFD_API void profd_torch_leave(void) {
+  if (EarlierCopy() == nullptr) return LeaveTorch();
+  const TorchTable* torch = EarlierTorch();
+  if (torch != nullptr) torch->leave();
+}
+
 }  // extern "C"

@@ -1,5 +1,6 @@
 #include "client_lib/torch/operators.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include <atomic>
@@ -43,6 +44,8 @@ constinit Callbacks g_input_callbacks{};
 constinit const Callbacks* g_enabled = nullptr;
 // In set_recording(): a child that is forked now must leave torch's lock alone.
 constinit std::atomic<bool> g_is_switching{false};
+// torch is not to be called any more, for good.
+constinit std::atomic<bool> g_is_over{false};
 
 constinit std::atomic<uint64_t> g_cut_count{0};
 constinit std::atomic<uint64_t> g_odd_tensor_count{0};
@@ -128,7 +131,7 @@ PROFD_NOINLINE void BeginInFold() {
 template <typename Value>
 [[gnu::always_inline]] inline Value FieldAt(const void* object, int32_t offset) {
   Value value;
-  memcpy(&value, static_cast<const uint8_t*>(object) + offset, sizeof(value));
+  memcpy(&value, static_cast<const uint8_t*>(object) + offset, sizeof(Value));
   return value;
 }
 
@@ -156,7 +159,8 @@ PROFD_NOINLINE void CountInputs(const InputOutcome& outcome) {
   record->described_count = 0;
   record->reserved = 0;
   if (!with_inputs) return sizeof(*record);
-  const auto* inputs = FieldAt<const IValue*>(record_function, g_tensors.inputs);
+  const auto* inputs =
+      reinterpret_cast<const IValue*>(FieldAt<uint64_t>(record_function, g_tensors.inputs));
   const auto count = FieldAt<uint64_t>(record_function, g_tensors.inputs + 8);
   const InputOutcome outcome = DescribeInputs(g_tensors, g_options, inputs, count, record);
   if (PROFD_UNLIKELY(outcome.is_cut || outcome.odd_tensors != 0)) CountInputs(outcome);
@@ -273,10 +277,8 @@ void OnArm(const wire::ArmTorchField& wanted) {
   for (Fold& fold : g_folds) fold.count.store(0, std::memory_order_relaxed);
 }
 
-void SetRecording(bool on) {
-  const Callbacks* wanted = on ? CallbacksWanted() : nullptr;
-  if (wanted == g_enabled) return;
-  if (g_is_switching.exchange(true, std::memory_order_seq_cst)) return;  // See ResetInChild().
+// While nobody else does.
+void Switch(const Callbacks* wanted) {
   if (g_enabled != nullptr) {
     g_torch.disable_callback(g_enabled->user);
     g_torch.disable_callback(g_enabled->rest);
@@ -286,6 +288,13 @@ void SetRecording(bool on) {
     g_torch.reenable_callback(wanted->rest);
   }
   g_enabled = wanted;
+}
+
+void SetRecording(bool on) {
+  const Callbacks* wanted = on ? CallbacksWanted() : nullptr;
+  if (wanted == g_enabled) return;
+  if (g_is_switching.exchange(true, std::memory_order_seq_cst)) return;  // See ResetInChild().
+  if (!g_is_over.load(std::memory_order_seq_cst)) Switch(wanted);
   g_is_switching.store(false, std::memory_order_seq_cst);
 }
 
@@ -333,7 +342,8 @@ void OnLeave() { g_mode = OperatorsMode::kOff; }
 // nothing can be switched any more. What is enabled then costs the child's operators a look at the
 // flag.
 void ResetInChild() {
-  if (g_is_switching.load(std::memory_order_seq_cst)) {
+  if (g_is_switching.exchange(false, std::memory_order_seq_cst)) {
+    g_is_over.store(true, std::memory_order_seq_cst);
     g_why_none = "this process was forked at the moment when a capture began or ended";
     g_features.store(0, std::memory_order_release);
     return;
@@ -358,6 +368,11 @@ void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& la
   g_layout = layout;
   g_name_callbacks = RegisterDisabled<false>();
   g_features.fetch_or(features, std::memory_order_release);
+}
+
+void LeaveTorch() {
+  g_is_over.store(true, std::memory_order_seq_cst);
+  while (g_is_switching.load(std::memory_order_seq_cst)) sched_yield();
 }
 
 void RefuseOperators(const char* why) { g_why_none = why; }

@@ -39,6 +39,10 @@ void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& la
 // There are none to register: `why`, which must stay.
 void RefuseOperators(const char* why);
 
+// Calls torch no more, for good: it is about to be destroyed, while the agent's thread goes on.
+// Waits for a call that is under way. Any thread.
+void LeaveTorch();
+
 // Registers those of inputs, once, if `features` say that they can be read. Behind
 // AttachOperators().
 void AttachInputs(const TensorLayout& layout, uint32_t features);

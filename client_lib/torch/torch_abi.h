@@ -20,7 +20,9 @@ class CallbackContext {
  public:
   CallbackContext() {}  // NOLINT(modernize-use-equals-default)
   explicit CallbackContext(void* object) : object_(object) {}
-  CallbackContext(CallbackContext&& other) : object_(other.object_) { other.object_ = nullptr; }
+  CallbackContext(CallbackContext&& other) noexcept : object_(other.object_) {
+    other.object_ = nullptr;
+  }
   ~CallbackContext() { object_ = nullptr; }
   CallbackContext(const CallbackContext&) = delete;
   CallbackContext& operator=(const CallbackContext&) = delete;

@@ -123,7 +123,8 @@ PROFD_API const TorchTable* profd_torch_table(void) {
                                         profd_torch_features,    profd_torch_wait,
                                         profd_torch_block,       profd_torch_note,
                                         profd_torch_done,        profd_torch_attach,
-                                        profd_torch_probe_begin, profd_torch_probe_end};
+                                        profd_torch_probe_begin, profd_torch_probe_end,
+                                        profd_torch_leave};
   return &kTable;
 }
 

@@ -46,6 +46,10 @@ uint32_t profd_torch_attach(const char* version);
 int profd_torch_probe_begin(const struct profd_torch_probe* probe);
 uint32_t profd_torch_probe_end(void);
 
+/* The interpreter ends: torch is destroyed soon, and not called any more. What is recorded of it
+ * after this is not said. */
+void profd_torch_leave(void);
+
 /* wire::TorchFeature that work. */
 uint32_t profd_torch_features(void);
 

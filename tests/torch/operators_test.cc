@@ -641,6 +641,33 @@ TEST(AttachedTest, AttachingIsDoneOnce) {
   child.ExpectSuccess();
 }
 
+TEST(AttachedTest, WhoLeavesTorchIsNotCalledByCapturesToCome) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
+    const Inputs make(torch, LayoutOf26());
+    const Program program{torch, make};
+    AttachAndProbe(torch, LayoutOf26());
+    profd_init();
+    WaitConnected();
+    profd_torch_leave();
+    parent.Tell('b');
+    WaitRecording();
+    program.Run({.name = "aten::relu"});
+    parent.Tell('d');
+    parent.Await('x');
+    CHILD_EXPECT(!program.ObservesOperators());
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('b');
+  auto capture = target->ArmTorch(kShapes);
+  capture->Fire(ByTime());
+  child.Await('d');
+  EXPECT_THAT(capture->Finish().ranges, IsEmpty());
+  child.Tell('x');
+  child.ExpectSuccess();
+}
+
 TEST(AttachedTest, CallsOutOfOrderDoNothing) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent&) {

@@ -12,6 +12,7 @@ Errors:  none leaves this module; PROFD_LOG=warning tells of them.
 Fork:    a child gets a thread of its own, but for workers of a DataLoader.
 """
 
+import atexit
 import ctypes
 import os
 import sys
@@ -60,6 +61,7 @@ _PROTOTYPES = {
     "profd_torch_attach": (ctypes.c_uint32, [ctypes.c_char_p]),
     "profd_torch_probe_begin": (ctypes.c_int, [ctypes.POINTER(_Probe)]),
     "profd_torch_probe_end": (ctypes.c_uint32, []),
+    "profd_torch_leave": (None, []),
     "profd_torch_features": (ctypes.c_uint32, []),
     "profd_torch_block": (None, [
         ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint16, ctypes.c_int16, ctypes.c_uint16,
@@ -91,6 +93,8 @@ def attach(torch: Any) -> int:
         _library.log("warning", "PyTorch is not recorded: " + problem)
         return 0
     features = _probe(torch)
+    # torch's destructors run behind the interpreter's end, while the library's thread goes on.
+    atexit.register(_lib.profd_torch_leave)
     os.register_at_fork(after_in_child=_after_fork_in_child)
     is_spawning = _is_spawning()
     if not is_spawning and not _is_launcher():

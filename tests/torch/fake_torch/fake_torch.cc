@@ -190,8 +190,8 @@ void RecordFunction::Prepare(const profd::testing::FakeCall& call) {
   Put(g_layout.forward_thread, call.forward_thread);
   is_async_ = call.is_async;
   if (!needs_inputs_) return;
-  Put(g_layout.inputs, call.inputs);
-  Put(g_layout.inputs + 8, call.input_count);
+  Put(g_layout.inputs, reinterpret_cast<uint64_t>(call.inputs));
+  Put(g_layout.inputs + 8, uint64_t{call.input_count});
   input_count_ = call.input_count;
 }
 
@@ -231,12 +231,10 @@ FAKE_TORCH_API uint64_t RecordFunction::currentThreadId() {
 
 namespace c10 {
 
-class FAKE_TORCH_API UndefinedTensorImpl {
- public:
+struct FAKE_TORCH_API UndefinedTensorImpl {
   static UndefinedTensorImpl _singleton;
 
- private:
-  alignas(8) uint8_t bytes_[256] = {};
+  alignas(8) uint8_t bytes[256] = {};
 };
 UndefinedTensorImpl UndefinedTensorImpl::_singleton;
 
