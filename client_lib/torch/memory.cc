@@ -66,7 +66,7 @@ void Record(void* address, int64_t bytes, int64_t allocated, int64_t reserved, D
   event.bytes = is_free ? -bytes : bytes;
   event.total_allocated_bytes = allocated < 0 ? -1 : allocated;
   event.total_reserved_bytes = reserved < 0 ? -1 : reserved;
-  event.device_type = static_cast<uint16_t>(device.type);
+  event.device_type = static_cast<uint8_t>(device.type);
   event.device_index = device.type == kCpu || device.index < 0 ? int16_t{0} : device.index;
   RecordMemory(event, is_free ? wire::kEventFlagFree : uint8_t{0});
 }

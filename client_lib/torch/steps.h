@@ -8,8 +8,8 @@
 // between the two.
 //
 // Threads:  ObserveBegins() once, ObserveEnds() one at a time, by who attaches.
-// Hot path: per record_function() of the program one comparison of some bytes; operators are not
-//           seen at all. No lock, no allocation.
+// Hot path: per record_function() of the program one comparison of some bytes, beside what torch
+//           does for calling anybody; operators are not seen at all. No lock, no allocation.
 // Errors:   where torch takes no callback there are no steps but the program's own.
 #ifndef PROFD_CLIENT_LIB_TORCH_STEPS_H_
 #define PROFD_CLIENT_LIB_TORCH_STEPS_H_

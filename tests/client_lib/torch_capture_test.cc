@@ -241,6 +241,51 @@ TEST_F(TorchCaptureTest, ADaemonThatGoesAwayLeavesTheCollectorIdle) {
   EXPECT_TRUE(ArmForMemory()->Finish().torch_status().recorded & wire::kTorchBlocks);
 }
 
+TEST_F(TorchCaptureTest, AReleaseBeforeTheCollectorHasAnsweredEndsTheWait) {
+  static std::atomic<bool> may_answer;
+  StartChild(
+      [] {
+        AttachFakeTorch();
+        StartCollector([] {
+          while (!may_answer) PauseForPoll();
+          profd_torch_block(0x1000, 8, 0, 0, kParameter, "weight");
+          profd_torch_done();
+        });
+      },
+      [](char, Parent&) { may_answer = true; });
+  {
+    auto capture = ArmForMemory();
+    target_->Send(wire::FrameType::kStop, wire::StopBody{capture->number()});
+    target_->Send(wire::FrameType::kStop, wire::StopBody{capture->number()});
+    target_->Send(wire::FrameType::kRelease, wire::ReleaseBody{capture->number()});
+    target_->Expect(wire::FrameType::kDrained);
+  }
+  Do("t");
+  const CaptureContents contents = ArmForMemory()->Finish();
+  // Of this capture alone.
+  EXPECT_EQ(contents.blocks.size(), 1u);
+  EXPECT_TRUE(contents.torch_status().recorded & wire::kTorchBlocks);
+}
+
+TEST_F(TorchCaptureTest, AFieldThatIsTooShortIsNone) {
+  StartChild();
+  for (const size_t bytes : {sizeof(wire::ArmTorchField) - 1, sizeof(wire::ArmTorchField) + 8}) {
+    FakeCapture capture(*target_, 77, wire::kDefaultCaptureMemoryBytes);
+    const wire::ArmBody arm{.capture_number = 77,
+                            .memory_bytes = wire::kDefaultCaptureMemoryBytes,
+                            .prefault_bytes = 0};
+    const wire::FieldHeader field{static_cast<uint16_t>(wire::FieldTag::kTorch),
+                                  static_cast<uint16_t>(bytes)};
+    std::string body(reinterpret_cast<const char*>(&arm), sizeof(arm));
+    body.append(reinterpret_cast<const char*>(&field), sizeof(field)).append(bytes, '\0');
+    target_->SendBytes(wire::FrameType::kArm, body.data(), body.size(), capture.fd());
+    target_->ExpectArmed(capture);
+    // A longer one is that of a newer daemon.
+    const size_t statuses = bytes < sizeof(wire::ArmTorchField) ? 0 : 1;
+    EXPECT_EQ(capture.Finish().torch_statuses.size(), statuses);
+  }
+}
+
 TEST_F(TorchCaptureTest, ANoteInTheWindowIsOfItsMoment) {
   StartChild(
       [] { AttachFakeTorch(); },
