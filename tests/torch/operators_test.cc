@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -607,6 +609,68 @@ TEST(OperatorsTest, CapturesFollowEachOtherWithWhatEachAsksFor) {
     child.Tell('x');
   }
   child.Await('e');
+  child.ExpectSuccess();
+}
+
+// Threads never stop, captures come and go: what one holds is whole.
+TEST(OperatorsTest, CapturesComeAndGoUnderBusyThreads) {
+  constexpr int kThreads = 3;
+  constexpr int kCaptures = 6;
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
+    const Inputs make(torch, LayoutOf26());
+    const Program program{torch, make};
+    AttachAndProbe(torch, LayoutOf26());
+    profd_init();
+    WaitConnected();
+    const FakeIValue tensor = make.Tensor({2, 3});
+    std::atomic<bool> is_over{false};
+    const auto run = [&](int number) {
+      const std::string name = "aten::op_of_" + std::to_string(number);
+      while (!is_over.load(std::memory_order_relaxed)) {
+        const Operator outer(torch, {.name = "aten::outer"}, {tensor});
+        program.Run({.name = name.c_str(), .sequence = number}, {tensor, tensor});
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back(run, i);
+    for (int i = 0; i < kCaptures; ++i) {
+      parent.Tell('b');
+      program.WaitEnabled(true);
+      parent.Tell('d');
+      parent.Await('x');
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    for (std::thread& thread : threads) thread.join();
+  });
+  auto target = daemon.WaitTarget();
+  for (int i = 0; i < kCaptures; ++i) {
+    const bool has_inputs = i % 2 == 0;
+    child.Await('b');
+    auto capture =
+        target->ArmTorch(Wanted(has_inputs ? OperatorsMode::kShapes : OperatorsMode::kNames));
+    capture->Fire(ByTime());
+    child.Await('d');
+    const CaptureContents contents = capture->Finish();
+    for (const auto& op : contents.operators) {
+      // A thread may take a moment to see that other callbacks are wanted.
+      ASSERT_EQ(op.event.described_count, op.event.input_count);
+      for (const std::string& input : op.inputs) ASSERT_EQ(input, "tensor 6 [2,3]");
+    }
+    std::set<std::pair<uint32_t, uint64_t>> begins;
+    for (const auto& op : contents.operators) {
+      begins.emplace(op.thread_serial, op.event.start_ticks);
+    }
+    EXPECT_EQ(begins.size(), contents.operators.size());
+    // An operator whose record found no chunk still has a range.
+    uint64_t without_record = 0;
+    for (const auto& range : contents.ranges) {
+      without_record += begins.count({range.thread_serial, range.start_ticks}) == 0;
+    }
+    EXPECT_LE(without_record, contents.dropped());
+    child.Tell('x');
+  }
   child.ExpectSuccess();
 }
 
