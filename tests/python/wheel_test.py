@@ -162,6 +162,16 @@ class InstalledTest(InstalledCase):
         said, _ = self.run_python(body, PROFD_DISABLE="1")
         self.assertNotEqual(said[0], "TorchFinder")
 
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "this Python has no torch")
+    def test_a_real_torch_is_attached_to(self):
+        torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent.parent
+        said, _ = self.run_python("""
+            import torch
+            from profd import _torch
+            print(_torch._lib.profd_torch_features() & 2)
+        """, PYTHONPATH=str(torch), PROFD_SOCKET_DIR="/nonexistent")
+        self.assertEqual(said, ["2"])
+
     def test_an_installation_with_parts_missing_is_silent(self):
         hook = self.site / "_profd_hook.py"
         kept = hook.read_bytes()

@@ -57,6 +57,6 @@ def _number(trainer: Any, attribute: str) -> Optional[int]:
 
 
 def tell_labels(note: Callable, kind: int, step: int) -> None:
-    """Notes of all labels, as they are behind step `step`."""
-    for subject, value in labels():
+    """Notes of all labels, as they are behind step `step`; each once."""
+    for subject, value in sorted(set(labels())):
         note(kind, subject, "behind step %d" % step, value)
