@@ -54,6 +54,9 @@ class FileSource final : public CaptureSource {
   absl::StatusOr<report::CopyTable> Copies() override { return report::SummarizeCopies(*reader_); }
   absl::StatusOr<report::SyncTable> Syncs() override { return report::SummarizeSyncs(*reader_); }
   absl::StatusOr<report::IdleTable> Idle() override { return report::SummarizeIdle(*reader_); }
+  absl::StatusOr<report::CompileReport> Compile() override {
+    return report::SummarizeCompile(*reader_);
+  }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     AbortableSink abortable(sink, aborted_);
     return exporter::ExportTrace(*reader_, format, abortable);
@@ -87,6 +90,9 @@ class DaemonSource final : public CaptureSource {
   absl::StatusOr<report::CopyTable> Copies() override { return daemon_.GetCopies(view_.record.id); }
   absl::StatusOr<report::SyncTable> Syncs() override { return daemon_.GetSyncs(view_.record.id); }
   absl::StatusOr<report::IdleTable> Idle() override { return daemon_.GetIdle(view_.record.id); }
+  absl::StatusOr<report::CompileReport> Compile() override {
+    return daemon_.GetCompile(view_.record.id);
+  }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     RETURN_IF_ERROR(daemon_.ExportTrace(
         view_.record.id, format, [&](std::string_view piece) { return sink.Append(piece); }));

@@ -35,6 +35,7 @@ class CaptureSource {
   virtual absl::StatusOr<report::CopyTable> Copies() = 0;
   virtual absl::StatusOr<report::SyncTable> Syncs() = 0;
   virtual absl::StatusOr<report::IdleTable> Idle() = 0;
+  virtual absl::StatusOr<report::CompileReport> Compile() = 0;
   // Writes the trace and calls sink.Finish().
   virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
   // Export() in progress, and later ones, end CANCELLED.

@@ -100,6 +100,7 @@ Command KernelsCommand();
 Command CopiesCommand();
 Command SyncsCommand();
 Command IdleCommand();
+Command CompileCommand();
 Command ExportCommand();
 Command FetchCommand();
 Command CancelCommand();

@@ -14,11 +14,12 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),         RunCommand(),   TraceCommand(),   CapturesCommand(), ShowCommand(),
-      OpsCommand(),        StepsCommand(), MemoryCommand(),  KernelsCommand(),  CopiesCommand(),
-      SyncsCommand(),      IdleCommand(),  ExportCommand(),  FetchCommand(),    CancelCommand(),
-      DeleteCommand(),     NodeCommand(),  VersionCommand(), HelpCommand(),     CompletionCommand(),
-      CandidatesCommand(),
+      PsCommand(),         RunCommand(),        TraceCommand(),   CapturesCommand(),
+      ShowCommand(),       OpsCommand(),        StepsCommand(),   MemoryCommand(),
+      KernelsCommand(),    CopiesCommand(),     SyncsCommand(),   IdleCommand(),
+      CompileCommand(),    ExportCommand(),     FetchCommand(),   CancelCommand(),
+      DeleteCommand(),     NodeCommand(),       VersionCommand(), HelpCommand(),
+      CompletionCommand(), CandidatesCommand(),
   };
   return commands;
 }

@@ -451,6 +451,15 @@ absl::StatusOr<report::IdleTable> DaemonClient::GetIdle(const std::string& id) {
   return FromProto(response);
 }
 
+absl::StatusOr<report::CompileReport> DaemonClient::GetCompile(const std::string& id) {
+  v1::GetCompileRequest request;
+  request.set_capture(CaptureName(id));
+  ASSIGN_OR_RETURN(v1::GetCompileResponse response,
+                   impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetCompile, request,
+                                kReportDeadline));
+  return FromProto(std::move(response));
+}
+
 namespace {
 
 // One WatchCapture stream among several on one queue. Its tag is its address: exactly one

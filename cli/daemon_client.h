@@ -133,6 +133,7 @@ class DaemonClient {
   absl::StatusOr<report::CopyTable> GetCopies(const std::string& id);
   absl::StatusOr<report::SyncTable> GetSyncs(const std::string& id);
   absl::StatusOr<report::IdleTable> GetIdle(const std::string& id);
+  absl::StatusOr<report::CompileReport> GetCompile(const std::string& id);
 
   // Ends the calls in flight, and all later ones but CancelCapture(), as CANCELLED.
   void Abort();

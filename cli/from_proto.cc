@@ -194,6 +194,12 @@ report::DeviceMemory TakeDevice(v1::DeviceMemory& from) {
   for (int i = 0; i < count; ++i) {
     device.points.push_back({from.point_time_ns(i), from.point_allocated_bytes(i)});
   }
+  for (v1::MemoryCategoryUse& use : *from.mutable_categories()) {
+    device.categories.push_back({.name = std::move(*use.mutable_name()),
+                                 .peak_bytes = use.peak_bytes(),
+                                 .byte_seconds = use.byte_seconds(),
+                                 .block_count = use.block_count()});
+  }
   return device;
 }
 
@@ -299,9 +305,16 @@ report::OpTable FromProto(v1::GetOperatorsResponse message) {
                           .max_ns = row.max_ns(),
                           .self_device_ns = row.self_device_ns(),
                           .device_total_ns = row.device_total_ns(),
-                          .busy_device_ns = row.busy_device_ns()});
+                          .busy_device_ns = row.busy_device_ns(),
+                          .dims = std::move(*row.mutable_dims()),
+                          .types = std::move(*row.mutable_types()),
+                          .cpu_memory_bytes = row.cpu_memory_bytes(),
+                          .self_cpu_memory_bytes = row.self_cpu_memory_bytes(),
+                          .device_memory_bytes = row.device_memory_bytes(),
+                          .self_device_memory_bytes = row.self_device_memory_bytes()});
   }
   table.self_cpu_total_ns = message.self_cpu_total_ns();
+  table.has_memory = message.has_memory();
   table.has_device = message.has_device();
   table.self_device_total_ns = message.self_device_total_ns();
   table.unattributed_device_ns = message.unattributed_device_ns();
@@ -328,6 +341,11 @@ report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message) {
   report::MemoryTimeline timeline;
   for (v1::DeviceMemory& device : *message.mutable_devices()) {
     timeline.devices.push_back(TakeDevice(device));
+  }
+  for (v1::OutOfMemory& event : *message.mutable_out_of_memory()) {
+    timeline.out_of_memory.push_back({.time_ns = event.time_ns(),
+                                      .device = std::move(*event.mutable_device()),
+                                      .bytes = event.bytes()});
   }
   return timeline;
 }
@@ -402,6 +420,7 @@ v1::GetOperatorsRequest ToProto(const report::OpOptions& options) {
   }
   message.set_limit(options.limit);
   message.set_by_step(options.by_step);
+  message.set_by_inputs(options.by_inputs);
   if (options.step.has_value()) message.set_step(*options.step);
   return message;
 }

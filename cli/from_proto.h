@@ -23,6 +23,8 @@ NodeInfo FromProto(const v1::Node& message);
 report::OpTable FromProto(v1::GetOperatorsResponse message);
 report::StepTable FromProto(const v1::GetStepsResponse& message);
 report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message);
+// In from_proto_compile_report.cc.
+report::CompileReport FromProto(v1::GetCompileResponse message);
 // These four in from_proto_gpu_reports.cc.
 report::KernelTable FromProto(v1::GetKernelsResponse message);
 report::CopyTable FromProto(v1::GetCopiesResponse message);

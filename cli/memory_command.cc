@@ -48,9 +48,10 @@ Command MemoryCommand() {
           .arguments = "ID|FILE.profd",
           .description =
               "Shows, for each device, allocated bytes over time, the peak and when it was, and "
-              "what was alive at the peak by category and by the range it was allocated in. Where "
-              "the program gave no totals, bytes count from 0 at the window's start, and the "
-              "report says so.",
+              "what was alive at the peak by category and by the range it was allocated in; then "
+              "what blocks of each category took over the window. Allocations that failed come "
+              "first. Where the program gave no totals, bytes count from 0 at the window's start, "
+              "and the report says so.",
           .flags = {{.name = "max-points",
                      .value_name = "N",
                      .help = "At most N points per device, at least 4; every bucket of time keeps "

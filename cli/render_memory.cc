@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "cli/render_capture.h"
 #include "cli/render_reports.h"
 #include "cli/table.h"
@@ -82,6 +83,50 @@ std::string RenderShares(std::string_view title, const std::vector<report::Memor
   return text;
 }
 
+int64_t EndOfWindow(const CaptureView& view) {
+  return view.record.windows.empty() ? view.record.covered_ns : view.record.windows.back().end_ns;
+}
+
+// What blocks of each category took over the window; nothing where no category is known.
+std::string RenderCategories(const std::vector<report::MemoryCategoryUse>& categories,
+                             int64_t window_ns, const Style& style) {
+  const bool any_known =
+      std::any_of(categories.begin(), categories.end(),
+                  [](const report::MemoryCategoryUse& use) { return use.name != "unknown"; });
+  if (!any_known) return "";
+  double whole = 0;
+  for (const report::MemoryCategoryUse& use : categories) whole += use.byte_seconds;
+  Table table({{.title = "Over the window, by category", .right = false, .flexible = true},
+               {.title = "Mean"},
+               {.title = "Share", .drop_order = 1},
+               {.title = "Peak"},
+               {.title = "Blocks", .drop_order = 2}});
+  const double seconds = std::max<double>(1, static_cast<double>(window_ns)) / 1e9;
+  for (const report::MemoryCategoryUse& use : categories) {
+    table.AddRow({use.name, FormatBytes(std::llround(use.byte_seconds / seconds)),
+                  whole > 0 ? absl::StrFormat("%.2f%%", 100 * use.byte_seconds / whole) : "-",
+                  FormatBytes(use.peak_bytes), FormatCount(use.block_count)});
+  }
+  return table.Render(style);
+}
+
+std::string RenderOutOfMemory(const CaptureView& view,
+                              const std::vector<report::OutOfMemory>& events, int64_t limit) {
+  std::string text;
+  int64_t shown = 0;
+  for (const report::OutOfMemory& event : events) {
+    if (limit > 0 && shown == limit) break;
+    ++shown;
+    StrAppend(&text, "Out of memory: ", FormatBytes(event.bytes), " on ",
+              ForDisplay(event.device, 60), " at ", FormatNs(event.time_ns));
+    if (const auto step = StepAt(view, event.time_ns)) StrAppend(&text, " (step ", *step, ")");
+    text.push_back('\n');
+  }
+  const int64_t more = static_cast<int64_t>(events.size()) - shown;
+  if (more > 0) StrAppend(&text, "(", FormatCount(more), " more: --limit 0)\n");
+  return text;
+}
+
 std::string RenderDeviceFacts(const CaptureView& view, const report::DeviceMemory& device) {
   std::string text =
       StrCat("Peak ", FormatBytes(device.peak_bytes), " at ", FormatNs(device.peak_time_ns));
@@ -116,9 +161,7 @@ std::string RenderDevice(const CaptureView& view, const report::DeviceMemory& de
   if (!device.points.empty()) {
     const int width = style.width == 0 ? 80 : style.width;
     const int columns = std::clamp(width - kAxisWidth - 1, 16, kWidestPlot);
-    const int64_t window_end =
-        view.record.windows.empty() ? view.record.covered_ns : view.record.windows.back().end_ns;
-    StrAppend(&text, PlotMemory(device.points, window_end, columns, kPlotRows));
+    StrAppend(&text, PlotMemory(device.points, EndOfWindow(view), columns, kPlotRows));
   }
   StrAppend(&text, RenderDeviceFacts(view, device));
   int64_t whole = device.peak_older_bytes;
@@ -134,6 +177,8 @@ std::string RenderDevice(const CaptureView& view, const report::DeviceMemory& de
   const std::string by_op = RenderShares("At the peak, by range", ops, whole, limit, style);
   if (!by_category.empty()) StrAppend(&text, "\n", by_category);
   if (!by_op.empty()) StrAppend(&text, "\n", by_op);
+  const std::string over_window = RenderCategories(device.categories, EndOfWindow(view), style);
+  if (!over_window.empty()) StrAppend(&text, "\n", over_window);
   return text;
 }
 
@@ -170,6 +215,16 @@ void WriteDevice(const report::DeviceMemory& device, JsonWriter& json) {
   json.Key("points").BeginArray();
   for (const report::MemoryPoint& point : device.points) {
     json.BeginArray().Int(point.time_ns).Int(point.allocated_bytes).EndArray();
+  }
+  json.EndArray();
+  json.Key("categories").BeginArray();
+  for (const report::MemoryCategoryUse& use : device.categories) {
+    json.BeginObject();
+    json.Field("name", use.name);
+    json.Field("peak_bytes", use.peak_bytes);
+    json.Field("byte_seconds", use.byte_seconds);
+    json.Field("block_count", use.block_count);
+    json.EndObject();
   }
   json.EndArray();
   json.EndObject();
@@ -215,11 +270,14 @@ std::string PlotMemory(const std::vector<report::MemoryPoint>& points, int64_t e
 
 std::string RenderMemory(const CaptureView& view, const report::MemoryTimeline& timeline,
                          int64_t shares, const Style& style) {
+  std::string text = RenderOutOfMemory(view, timeline.out_of_memory, shares);
   if (timeline.devices.empty()) {
-    return "No memory events were recorded. Report allocations (profd_alloc, profd_free; "
-           "profd.alloc, profd.free in Python) to see them here.\n";
+    StrAppend(&text,
+              "No memory events were recorded. Record those of PyTorch (profctl trace --with "
+              "memory), or report allocations (profd_alloc, profd_free; profd.alloc, profd.free "
+              "in Python) to see them here.\n");
+    return text;
   }
-  std::string text;
   for (const report::DeviceMemory& device : timeline.devices) {
     StrAppend(&text, text.empty() ? "" : "\n", RenderDevice(view, device, shares, style));
   }
@@ -232,6 +290,15 @@ void WriteMemoryJson(const CaptureView& view, const report::MemoryTimeline& time
   WriteReportHeaderJson(view, json);
   json.Key("devices").BeginArray();
   for (const report::DeviceMemory& device : timeline.devices) WriteDevice(device, json);
+  json.EndArray();
+  json.Key("out_of_memory").BeginArray();
+  for (const report::OutOfMemory& event : timeline.out_of_memory) {
+    json.BeginObject();
+    json.Field("time_ns", event.time_ns);
+    json.Field("device", event.device);
+    json.Field("bytes", event.bytes);
+    json.EndObject();
+  }
   json.EndArray();
   json.EndObject();
 }

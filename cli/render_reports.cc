@@ -6,44 +6,107 @@
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 
-std::string RenderOps(const CaptureView& view, const report::OpTable& table, bool by_step,
-                      const Style& style) {
-  std::vector<Column> columns = {{.title = "Name", .right = false, .flexible = true},
-                                 {.title = "Self CPU %", .drop_order = 4},
-                                 {.title = "Self CPU"},
-                                 {.title = "CPU total %", .drop_order = 6},
-                                 {.title = "CPU total", .drop_order = 2},
-                                 {.title = "CPU time avg", .drop_order = 7},
-                                 {.title = "# of Calls"}};
-  if (table.has_device) {
-    columns.insert(columns.end() - 1, {{.title = "Self CUDA"},
-                                       {.title = "Self CUDA %", .drop_order = 5},
-                                       {.title = "CUDA total", .drop_order = 1},
-                                       {.title = "CUDA busy", .drop_order = 3}});
-  }
-  if (by_step) columns.insert(columns.begin() + 1, {.title = "Step"});
-  Table out(std::move(columns));
-  for (const report::OpRow& row : table.rows) {
-    std::vector<std::string> cells = {row.name,
-                                      FormatPercent(row.self_cpu_ns, table.self_cpu_total_ns),
-                                      FormatNs(row.self_cpu_ns),
-                                      FormatPercent(row.cpu_total_ns, table.self_cpu_total_ns),
-                                      FormatNs(row.cpu_total_ns),
-                                      FormatNs(row.calls > 0 ? row.cpu_total_ns / row.calls : 0),
-                                      FormatCount(row.calls)};
-    if (table.has_device) {
-      cells.insert(cells.end() - 1, {FormatNs(row.self_device_ns),
-                                     FormatPercent(row.self_device_ns, table.self_device_total_ns),
-                                     FormatNs(row.device_total_ns), FormatNs(row.busy_device_ns)});
+namespace {
+
+// Of inputs, on a terminal: beside a name that is already wide.
+constexpr size_t kMaxInputsWidth = 48;
+
+std::string InputsCell(const std::string& inputs, const Style& style) {
+  if (inputs.empty()) return "-";
+  return style.is_terminal ? CutToWidth(ForDisplay(inputs, 4096), kMaxInputsWidth) : inputs;
+}
+
+// The columns of the operator table, each with its cell.
+class OpColumns {
+ public:
+  OpColumns(const report::OpTable& table, const report::OpOptions& options, const Style& style)
+      : table_(table), options_(options), style_(style) {
+    for (const report::OpRow& row : table.rows) {
+      has_device_memory_ |= row.device_memory_bytes != 0 || row.self_device_memory_bytes != 0;
     }
-    if (by_step) {
-      cells.insert(cells.begin() + 1, row.step < 0 ? std::string("-") : StrCat(row.step));
-    }
-    out.AddRow(std::move(cells));
   }
+
+  std::vector<Column> Titles() const {
+    std::vector<Column> columns = {{.title = "Name", .right = false, .flexible = true}};
+    if (options_.by_step) columns.push_back({.title = "Step"});
+    if (options_.by_inputs) {
+      columns.push_back({.title = "Input shapes", .right = false});
+      columns.push_back({.title = "Input types", .right = false, .drop_order = 12});
+    }
+    for (const Column& column :
+         {Column{.title = "Self CPU %", .drop_order = 4}, Column{.title = "Self CPU"},
+          Column{.title = "CPU total %", .drop_order = 6},
+          Column{.title = "CPU total", .drop_order = 2},
+          Column{.title = "CPU time avg", .drop_order = 7}}) {
+      columns.push_back(column);
+    }
+    if (table_.has_device) {
+      columns.push_back({.title = "Self CUDA"});
+      columns.push_back({.title = "Self CUDA %", .drop_order = 5});
+      columns.push_back({.title = "CUDA total", .drop_order = 1});
+      columns.push_back({.title = "CUDA busy", .drop_order = 3});
+    }
+    if (table_.has_memory) {
+      columns.push_back({.title = "CPU Mem", .drop_order = 11});
+      columns.push_back({.title = "Self CPU Mem", .drop_order = 10});
+    }
+    if (has_device_memory_) {
+      columns.push_back({.title = "CUDA Mem", .drop_order = 9});
+      columns.push_back({.title = "Self CUDA Mem", .drop_order = 8});
+    }
+    columns.push_back({.title = "# of Calls"});
+    return columns;
+  }
+
+  std::vector<std::string> CellsOf(const report::OpRow& row) const {
+    std::vector<std::string> cells = {row.name};
+    const auto add = [&](std::string cell) { cells.push_back(std::move(cell)); };
+    if (options_.by_step) add(row.step < 0 ? std::string("-") : StrCat(row.step));
+    if (options_.by_inputs) {
+      add(InputsCell(row.dims, style_));
+      add(InputsCell(row.types, style_));
+    }
+    add(FormatPercent(row.self_cpu_ns, table_.self_cpu_total_ns));
+    add(FormatNs(row.self_cpu_ns));
+    add(FormatPercent(row.cpu_total_ns, table_.self_cpu_total_ns));
+    add(FormatNs(row.cpu_total_ns));
+    add(FormatNs(row.calls > 0 ? row.cpu_total_ns / row.calls : 0));
+    if (table_.has_device) {
+      add(FormatNs(row.self_device_ns));
+      add(FormatPercent(row.self_device_ns, table_.self_device_total_ns));
+      add(FormatNs(row.device_total_ns));
+      add(FormatNs(row.busy_device_ns));
+    }
+    if (table_.has_memory) {
+      add(FormatBytes(row.cpu_memory_bytes));
+      add(FormatBytes(row.self_cpu_memory_bytes));
+    }
+    if (has_device_memory_) {
+      add(FormatBytes(row.device_memory_bytes));
+      add(FormatBytes(row.self_device_memory_bytes));
+    }
+    add(FormatCount(row.calls));
+    return cells;
+  }
+
+ private:
+  const report::OpTable& table_;
+  const report::OpOptions& options_;
+  const Style& style_;
+  bool has_device_memory_ = false;
+};
+
+}  // namespace
+
+std::string RenderOps(const CaptureView& view, const report::OpTable& table,
+                      const report::OpOptions& options, const Style& style) {
+  const OpColumns columns(table, options, style);
+  Table out(columns.Titles());
+  for (const report::OpRow& row : table.rows) out.AddRow(columns.CellsOf(row));
   std::string text = out.Render(style);
   const auto shown = static_cast<int64_t>(table.rows.size());
   if (table.row_count == 0) {
@@ -67,11 +130,12 @@ std::string RenderOps(const CaptureView& view, const report::OpTable& table, boo
   return text;
 }
 
-void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by_step,
-                  JsonWriter& json) {
+void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
+                  const report::OpOptions& options, JsonWriter& json) {
   json.BeginObject();
   WriteReportHeaderJson(view, json);
   json.Field("self_cpu_total_ns", table.self_cpu_total_ns);
+  json.Field("has_memory", table.has_memory);
   json.Field("has_device", table.has_device);
   json.Field("self_device_total_ns", table.self_device_total_ns);
   json.Field("unattributed_device_ns", table.unattributed_device_ns);
@@ -80,7 +144,11 @@ void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by
   for (const report::OpRow& row : table.rows) {
     json.BeginObject();
     json.Field("name", row.name);
-    if (by_step) json.Field("step", row.step);
+    if (options.by_step) json.Field("step", row.step);
+    if (options.by_inputs) {
+      json.Field("dims", row.dims);
+      json.Field("types", row.types);
+    }
     json.Field("calls", row.calls);
     json.Field("self_cpu_ns", row.self_cpu_ns);
     json.Field("cpu_total_ns", row.cpu_total_ns);
@@ -90,6 +158,10 @@ void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by
     json.Field("self_device_ns", row.self_device_ns);
     json.Field("device_total_ns", row.device_total_ns);
     json.Field("busy_device_ns", row.busy_device_ns);
+    json.Field("cpu_memory_bytes", row.cpu_memory_bytes);
+    json.Field("self_cpu_memory_bytes", row.self_cpu_memory_bytes);
+    json.Field("device_memory_bytes", row.device_memory_bytes);
+    json.Field("self_device_memory_bytes", row.self_device_memory_bytes);
     json.EndObject();
   }
   json.EndArray();

@@ -13,17 +13,19 @@
 namespace profd::cli {
 
 // The columns of torch.profiler's table, and its footers: those of the GPU only where there was
-// one, and beside them how long a GPU was busy with the row's work. `by_step` adds a column.
-std::string RenderOps(const CaptureView& view, const report::OpTable& table, bool by_step,
-                      const Style& style);
-void WriteOpsJson(const CaptureView& view, const report::OpTable& table, bool by_step,
-                  JsonWriter& json);
+// one, and beside them how long a GPU was busy with the row's work; those of memory only where
+// allocators were recorded. `options` are those the table was made with: by step and by inputs
+// add columns.
+std::string RenderOps(const CaptureView& view, const report::OpTable& table,
+                      const report::OpOptions& options, const Style& style);
+void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
+                  const report::OpOptions& options, JsonWriter& json);
 
 std::string RenderSteps(const report::StepTable& table, const Style& style);
 void WriteStepsJson(const CaptureView& view, const report::StepTable& table, JsonWriter& json);
 
-// Per device: a plot of allocated bytes over time, the peak, and what was alive at it.
-// `shares` rows of each list; 0: all.
+// Per device: a plot of allocated bytes over time, the peak, what was alive at it, and what each
+// category took; then allocations that failed. `shares` rows of each list; 0: all.
 std::string RenderMemory(const CaptureView& view, const report::MemoryTimeline& timeline,
                          int64_t shares, const Style& style);
 void WriteMemoryJson(const CaptureView& view, const report::MemoryTimeline& timeline,
@@ -33,6 +35,11 @@ void WriteMemoryJson(const CaptureView& view, const report::MemoryTimeline& time
 // time, with axes. A point's value holds until the next; the last until `end_ns`.
 std::string PlotMemory(const std::vector<report::MemoryPoint>& points, int64_t end_ns, int columns,
                        int rows);
+
+// What torch.compile did; `limit` rows of each table, 0: all.
+std::string RenderCompile(const report::CompileReport& report, int64_t limit, const Style& style);
+void WriteCompileJson(const CaptureView& view, const report::CompileReport& report,
+                      JsonWriter& json);
 
 }  // namespace profd::cli
 

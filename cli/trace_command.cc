@@ -277,7 +277,7 @@ class Trace {
     options.limit = kTopRows;
     ASSIGN_OR_RETURN(const report::OpTable table, daemon_.GetOperators(view.record.id, options));
     invocation_.Print("\n");
-    invocation_.Print(RenderOps(view, table, /*by_step=*/false, invocation_.style()));
+    invocation_.Print(RenderOps(view, table, {}, invocation_.style()));
     return absl::OkStatus();
   }
 

@@ -90,6 +90,13 @@ void DeviceToProto(const report::DeviceMemory& device, v1::DeviceMemory& out) {
     out.add_point_time_ns(point.time_ns);
     out.add_point_allocated_bytes(point.allocated_bytes);
   }
+  for (const report::MemoryCategoryUse& use : device.categories) {
+    v1::MemoryCategoryUse& row = *out.add_categories();
+    row.set_name(ToValidUtf8(use.name));
+    row.set_peak_bytes(use.peak_bytes);
+    row.set_byte_seconds(use.byte_seconds);
+    row.set_block_count(use.block_count);
+  }
 }
 
 void WindowsToProto(const CaptureRecord& record, v1::Capture& out) {
@@ -398,6 +405,7 @@ absl::StatusOr<report::OpOptions> OpOptionsFromProto(const v1::GetOperatorsReque
   if (request.limit() < 0) return Wrong("limit", "must not be negative");
   options.limit = request.limit();
   options.by_step = request.by_step();
+  options.by_inputs = request.by_inputs();
   if (request.has_step()) options.step = request.step();
   return options;
 }
@@ -416,7 +424,14 @@ void OpTableToProto(const report::OpTable& table, v1::GetOperatorsResponse& out)
     row.set_self_device_ns(op.self_device_ns);
     row.set_device_total_ns(op.device_total_ns);
     row.set_busy_device_ns(op.busy_device_ns);
+    row.set_dims(ToValidUtf8(op.dims));
+    row.set_types(ToValidUtf8(op.types));
+    row.set_cpu_memory_bytes(op.cpu_memory_bytes);
+    row.set_self_cpu_memory_bytes(op.self_cpu_memory_bytes);
+    row.set_device_memory_bytes(op.device_memory_bytes);
+    row.set_self_device_memory_bytes(op.self_device_memory_bytes);
   }
+  out.set_has_memory(table.has_memory);
   out.set_self_cpu_total_ns(table.self_cpu_total_ns);
   out.set_row_count(table.row_count);
   out.set_has_device(table.has_device);
@@ -453,6 +468,12 @@ void MemoryTimelineToProto(const report::MemoryTimeline& timeline,
                            v1::GetMemoryTimelineResponse& out) {
   for (const report::DeviceMemory& device : timeline.devices) {
     DeviceToProto(device, *out.add_devices());
+  }
+  for (const report::OutOfMemory& event : timeline.out_of_memory) {
+    v1::OutOfMemory& row = *out.add_out_of_memory();
+    row.set_time_ns(event.time_ns);
+    row.set_device(ToValidUtf8(event.device));
+    row.set_bytes(event.bytes);
   }
 }
 

@@ -65,6 +65,8 @@ void KernelTableToProto(const report::KernelTable& table, v1::GetKernelsResponse
 void CopyTableToProto(const report::CopyTable& table, v1::GetCopiesResponse& out);
 void SyncTableToProto(const report::SyncTable& table, v1::GetSyncsResponse& out);
 void IdleTableToProto(const report::IdleTable& table, v1::GetIdleResponse& out);
+// In convert_compile_report.cc, likewise.
+void CompileReportToProto(const report::CompileReport& report, v1::GetCompileResponse& out);
 absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format);
 
 }  // namespace profd::rpc

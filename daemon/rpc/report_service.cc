@@ -52,12 +52,14 @@ class ReportService final : public RpcService {
         door, door.reports(), service_, &Async::RequestGetKernels,
         [this](const CallInfo& info, const v1::GetKernelsRequest& request,
                v1::GetKernelsResponse& response) { return GetKernels(info, request, response); });
-    ServeGpu<v1::GetCopiesRequest, v1::GetCopiesResponse>(
+    ServePlain<v1::GetCopiesRequest, v1::GetCopiesResponse>(
         &Async::RequestGetCopies, &report::SummarizeCopies, &CopyTableToProto);
-    ServeGpu<v1::GetSyncsRequest, v1::GetSyncsResponse>(&Async::RequestGetSyncs,
-                                                        &report::SummarizeSyncs, &SyncTableToProto);
-    ServeGpu<v1::GetIdleRequest, v1::GetIdleResponse>(&Async::RequestGetIdle,
-                                                      &report::SummarizeIdle, &IdleTableToProto);
+    ServePlain<v1::GetSyncsRequest, v1::GetSyncsResponse>(
+        &Async::RequestGetSyncs, &report::SummarizeSyncs, &SyncTableToProto);
+    ServePlain<v1::GetIdleRequest, v1::GetIdleResponse>(&Async::RequestGetIdle,
+                                                        &report::SummarizeIdle, &IdleTableToProto);
+    ServePlain<v1::GetCompileRequest, v1::GetCompileResponse>(
+        &Async::RequestGetCompile, &report::SummarizeCompile, &CompileReportToProto);
   }
 
  private:
@@ -108,9 +110,9 @@ class ReportService final : public RpcService {
 
   // A report that takes no options.
   template <typename Request, typename Response, typename RequestMethod, typename Table>
-  void ServeGpu(RequestMethod method,
-                absl::StatusOr<Table> (*summarize)(store::CaptureReader& reader),
-                void (*to_proto)(const Table& table, Response& out)) {
+  void ServePlain(RequestMethod method,
+                  absl::StatusOr<Table> (*summarize)(store::CaptureReader& reader),
+                  void (*to_proto)(const Table& table, Response& out)) {
     ServeUnary(parts_.door, parts_.door.reports(), service_, method,
                [this, summarize, to_proto](const CallInfo& info, const Request& request,
                                            Response& response) -> absl::Status {

@@ -298,6 +298,71 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
   EXPECT_THAT(Run({"ops", "01J"}).out, HasSubstr("Self CUDA time total"));
 }
 
+TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.compile.set_has_compiled(true);
+  profd_.compile.set_folded_event_count(1700);
+  v1::CompiledRegionRow& region = *profd_.compile.add_regions();
+  region.set_id("0/1");
+  region.set_code("train.py:19 in forward");
+  region.set_after_graph_break(true);
+  v1::GraphBreakRow& graph_break = *profd_.compile.add_graph_breaks();
+  graph_break.set_where("train.py:12 in forward");
+  graph_break.set_reason("builtin: print");
+  v1::RecompileRow& recompile = *profd_.compile.add_recompiles();
+  recompile.set_reason("size mismatch");
+  recompile.set_compile_ns(-1);
+  profd_.compile.add_steps()->set_cache_lookup_ns(5);
+  const auto compile = RunJson({"compile", "01J"});
+  EXPECT_EQ(compile["regions"][0]["id"], "0/1");
+  EXPECT_EQ(compile["regions"][0]["after_graph_break"], true);
+  EXPECT_EQ(compile["graph_breaks"][0]["reason"], "builtin: print");
+  EXPECT_EQ(compile["recompiles"][0]["compile_ns"], -1);
+  EXPECT_EQ(compile["steps"][0]["cache_lookup_ns"], 5);
+  EXPECT_EQ(compile["folded_event_count"], 1700);
+  EXPECT_THAT(Run({"compile", "01J"}).out,
+              AllOf(HasSubstr("train.py:19 in forward"), HasSubstr("builtin: print")));
+
+  v1::OperatorRow& op = *profd_.operators.add_rows();
+  op.set_dims("[[64,64]]");
+  op.set_types("[\"float\"]");
+  op.set_self_cpu_memory_bytes(-2048);
+  profd_.operators.set_has_memory(true);
+  const auto ops = RunJson({"ops", "01J", "--by", "shape"});
+  EXPECT_EQ(ops["has_memory"], true);
+  EXPECT_EQ(ops["rows"][0]["dims"], "[[64,64]]");
+  EXPECT_EQ(ops["rows"][0]["types"], "[\"float\"]");
+  EXPECT_EQ(ops["rows"][0]["self_cpu_memory_bytes"], -2048);
+  EXPECT_FALSE(RunJson({"ops", "01J"})["rows"][0].contains("dims"));
+
+  v1::MemoryCategoryUse& use = *profd_.memory.add_devices()->add_categories();
+  use.set_name("gradient");
+  use.set_byte_seconds(1.5);
+  v1::OutOfMemory& oom = *profd_.memory.add_out_of_memory();
+  oom.set_device("cuda:0");
+  oom.set_bytes(1 << 30);
+  const auto memory = RunJson({"memory", "01J"});
+  EXPECT_EQ(memory["devices"][0]["categories"][0]["name"], "gradient");
+  EXPECT_EQ(memory["devices"][0]["categories"][0]["byte_seconds"], 1.5);
+  EXPECT_EQ(memory["out_of_memory"][0]["bytes"], 1 << 30);
+  EXPECT_THAT(Run({"memory", "01J"}).out, HasSubstr("Out of memory: 1.00 GiB on cuda:0"));
+}
+
+TEST_F(CommandsTest, OpsAreByNameByStepOrByShape) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  Run({"ops", "01J", "--by", "shape"});
+  Run({"ops", "01J", "--by", "step"});
+  Run({"ops", "01J", "--by", "name"});
+  Run({"ops", "01J", "--by", "shape", "--by-step"});
+  EXPECT_EQ(Run({"ops", "01J", "--by", "size"}).exit_code, 2);
+  const auto calls = profd_.operator_calls();
+  ASSERT_THAT(calls, SizeIs(4));
+  EXPECT_TRUE(calls[0].by_inputs() && !calls[0].by_step());
+  EXPECT_TRUE(!calls[1].by_inputs() && calls[1].by_step());
+  EXPECT_TRUE(!calls[2].by_inputs() && !calls[2].by_step());
+  EXPECT_TRUE(calls[3].by_inputs() && calls[3].by_step());
+}
+
 TEST_F(CommandsTest, OpsPassesItsOptionsAndPeopleGetFewerRows) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   Run({"ops", "01J", "--sort", "cpu_total", "--by-step", "--step", "12"});

@@ -245,6 +245,11 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     *response = fake_.idle;
     return Answer(context, fake_.on_report);
   }
+  grpc::Status GetCompile(grpc::ServerContext* context, const v1::GetCompileRequest*,
+                          v1::GetCompileResponse* response) override {
+    *response = fake_.compile;
+    return Answer(context, fake_.on_report);
+  }
   grpc::Status ExportTrace(grpc::ServerContext*, const v1::ExportTraceRequest* request,
                            grpc::ServerWriter<v1::ExportTraceResponse>* writer) override {
     {

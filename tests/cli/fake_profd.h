@@ -68,6 +68,7 @@ class FakeProfd {
   v1::GetCopiesResponse copies;
   v1::GetSyncsResponse syncs;
   v1::GetIdleResponse idle;
+  v1::GetCompileResponse compile;
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
   std::string file_bytes;

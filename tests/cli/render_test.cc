@@ -17,9 +17,12 @@
 namespace profd::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // The words of each line: alignment is Table's business, content is the renderers'.
 std::vector<std::string> Squeezed(const std::string& text) {
@@ -169,7 +172,7 @@ report::OpTable TwoOps() {
 }
 
 TEST(RenderOpsTest, HasTheColumnsAndTheFooterOfTorch) {
-  const std::vector<std::string> lines = Squeezed(RenderOps(AView(), TwoOps(), false, Style{}));
+  const std::vector<std::string> lines = Squeezed(RenderOps(AView(), TwoOps(), {}, Style{}));
   ASSERT_EQ(lines.size(), 5);
   EXPECT_EQ(lines[0], "Name Self CPU % Self CPU CPU total % CPU total CPU time avg # of Calls");
   EXPECT_EQ(lines[2], "aten::mm 75.00% 75.000us 90.00% 90.000us 30.000us 3");
@@ -180,11 +183,11 @@ TEST(RenderOpsTest, HasTheColumnsAndTheFooterOfTorch) {
 TEST(RenderOpsTest, RowsThatALimitLeftOutAreCounted) {
   report::OpTable table = TwoOps();
   table.row_count = 1002;
-  EXPECT_THAT(RenderOps(AView(), table, false, Style{}), HasSubstr("1,000 more rows"));
+  EXPECT_THAT(RenderOps(AView(), table, {}, Style{}), HasSubstr("1,000 more rows"));
 }
 
 TEST(RenderOpsTest, WithoutRangesItSaysHowToGetSome) {
-  const std::string text = RenderOps(AView(), {}, false, Style{});
+  const std::string text = RenderOps(AView(), {}, {}, Style{});
   EXPECT_THAT(text, HasSubstr("Self CPU"));
   EXPECT_THAT(text, HasSubstr("annotate"));
 }
@@ -202,7 +205,7 @@ report::OpTable TwoOpsOfAGpu() {
 
 TEST(RenderOpsTest, GpuColumnsAreThereWhereThereWasAGpu) {
   CaptureView view = AView();
-  const std::vector<std::string> lines = Squeezed(RenderOps(view, TwoOpsOfAGpu(), false, Style{}));
+  const std::vector<std::string> lines = Squeezed(RenderOps(view, TwoOpsOfAGpu(), {}, Style{}));
   ASSERT_EQ(lines.size(), 6);
   EXPECT_EQ(lines[0],
             "Name Self CPU % Self CPU CPU total % CPU total CPU time avg Self CUDA Self CUDA % "
@@ -214,13 +217,50 @@ TEST(RenderOpsTest, GpuColumnsAreThereWhereThereWasAGpu) {
             "Self CUDA time total: 400.000us, of which 100.000us launched outside any range or by "
             "no call in the capture");
   view.record.gpu.simulated = true;
-  EXPECT_THAT(RenderOps(view, TwoOpsOfAGpu(), false, Style{}),
+  EXPECT_THAT(RenderOps(view, TwoOpsOfAGpu(), {}, Style{}),
               HasSubstr("Self CUDA time total: 400.000us (simulated)"));
+}
+
+TEST(RenderOpsTest, ByInputsTheyStandBesideTheName) {
+  report::OpTable table = TwoOps();
+  table.rows[0].dims = "[[64,64],[64,64]]";
+  table.rows[0].types = R"(["float","float"])";
+  const std::vector<std::string> lines =
+      Squeezed(RenderOps(AView(), table, {.by_inputs = true}, Style{}));
+  EXPECT_THAT(lines[0], StartsWith("Name Input shapes Input types Self CPU %"));
+  EXPECT_THAT(lines[2], StartsWith(R"(aten::mm [[64,64],[64,64]] ["float","float"] 75.00%)"));
+  EXPECT_THAT(lines[3], StartsWith("loss - - 25.00%"));
+}
+
+TEST(RenderOpsTest, OnATerminalLongInputsAreCutAndCleaned) {
+  report::OpTable table = TwoOps();
+  table.rows[0].dims = "\x1b[31m" + std::string(5000, '7');
+  const std::string text = RenderOps(AView(), table, {.by_inputs = true},
+                                     Style{.is_terminal = true, .width = 400, .colour = false});
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr(std::string(60, '7'))));
+  EXPECT_THAT(text, HasSubstr(std::string(20, '7')));
+}
+
+TEST(RenderOpsTest, MemoryColumnsAreThereWhereAllocatorsWereRecorded) {
+  report::OpTable table = TwoOps();
+  table.has_memory = true;
+  table.rows[0].cpu_memory_bytes = 4096;
+  table.rows[0].self_cpu_memory_bytes = -1024;
+  std::vector<std::string> lines = Squeezed(RenderOps(AView(), table, {}, Style{}));
+  EXPECT_EQ(lines[0],
+            "Name Self CPU % Self CPU CPU total % CPU total CPU time avg CPU Mem Self CPU Mem "
+            "# of Calls");
+  EXPECT_THAT(lines[2], EndsWith("30.000us 4.00 KiB -1.00 KiB 3"));
+  table.rows[1].self_device_memory_bytes = 512;
+  lines = Squeezed(RenderOps(AView(), table, {}, Style{}));
+  EXPECT_THAT(lines[0], EndsWith("CPU Mem Self CPU Mem CUDA Mem Self CUDA Mem # of Calls"));
+  EXPECT_THAT(lines[3], EndsWith("0 B 0 B 0 B 512 B 1"));
 }
 
 TEST(OpsJsonTest, DeviceTimesAreFields) {
   JsonWriter json;
-  WriteOpsJson(AView(), TwoOpsOfAGpu(), false, json);
+  WriteOpsJson(AView(), TwoOpsOfAGpu(), {}, json);
   const auto parsed = nlohmann::json::parse(json.TakeLine());
   EXPECT_EQ(parsed["rows"][0]["self_device_ns"], 200'000);
   EXPECT_EQ(parsed["rows"][0]["device_total_ns"], 300'000);
@@ -247,7 +287,7 @@ TEST(OpsJsonTest, NamesAreWholeAndNumbersAreNumbers) {
   report::OpTable table = TwoOps();
   table.rows[0].name = std::string(4096, 'x') + "\xFF\"";
   JsonWriter json;
-  WriteOpsJson(AView(), table, false, json);
+  WriteOpsJson(AView(), table, {}, json);
   const auto parsed = nlohmann::json::parse(json.TakeLine());
   EXPECT_EQ(parsed["rows"][0]["name"], std::string(4096, 'x') + "\xEF\xBF\xBD\"");
   EXPECT_EQ(parsed["rows"][0]["calls"], 3);
@@ -307,6 +347,70 @@ TEST(RenderMemoryTest, SaysPeakStepRelativeAndWhatWasAlive) {
   EXPECT_THAT(text, HasSubstr("forward"));
   EXPECT_THAT(text, HasSubstr("66.67%"));
   EXPECT_THAT(text, HasSubstr("(allocated before the window)"));
+}
+
+TEST(RenderMemoryTest, CategoriesAreThereWhereOneIsKnown) {
+  report::MemoryTimeline timeline = OneDevice();
+  timeline.devices[0].categories = {
+      {.name = "unknown", .peak_bytes = 1, .byte_seconds = 1, .block_count = 1}};
+  EXPECT_THAT(RenderMemory(AView(), timeline, 0, Style{}), Not(HasSubstr("Over the window")));
+  CaptureView view = AView();
+  view.record.windows = {{.start_ns = 0, .end_ns = 500'000'000}};
+  timeline.devices[0].categories.push_back(
+      {.name = "parameter", .peak_bytes = 4096, .byte_seconds = 1024, .block_count = 1200});
+  const std::vector<std::string> lines = Squeezed(RenderMemory(view, timeline, 0, Style{}));
+  EXPECT_THAT(lines, Contains("Over the window, by category Mean Share Peak Blocks"));
+  EXPECT_THAT(lines, Contains("parameter 2.00 KiB 99.90% 4.00 KiB 1,200"));
+}
+
+TEST(RenderMemoryTest, FailedAllocationsComeFirst) {
+  report::MemoryTimeline timeline;
+  timeline.out_of_memory = {{.time_ns = 12'000'000, .device = "cuda:\x1b[0m", .bytes = 2 << 20},
+                            {.time_ns = 99'000'000'000, .device = "cuda:1", .bytes = 5}};
+  const std::string text = RenderMemory(AView(), timeline, 0, Style{});
+  EXPECT_THAT(text, StartsWith("Out of memory: 2.00 MiB on cuda:"));
+  EXPECT_THAT(text, HasSubstr("at 12.000ms (step 8)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, HasSubstr("No memory events"));
+  EXPECT_THAT(RenderMemory(AView(), timeline, 1, Style{}), HasSubstr("(1 more: --limit 0)"));
+}
+
+// ---- compiled code ----
+
+report::CompileReport ACompileReport() {
+  report::CompileReport report;
+  report.has_compiled = true;
+  report.regions = {{.id = "0/0", .code = "train.py:10 in f", .calls = 5, .total_ns = 50'000},
+                    {.id = "1/0", .after_graph_break = true, .calls = 4, .total_ns = 40'000}};
+  report.graph_breaks = {{.where = "train.py:12 in f", .reason = "builtin: print", .count = 2}};
+  report.recompiles = {
+      {.where = "train.py:10 in f", .reason = "size mismatch", .count = 1, .compile_ns = -1}};
+  report.steps = {{.step = -1, .regions = 1},
+                  {.step = 7,
+                   .regions = 2,
+                   .after_breaks = 1,
+                   .compilations = 1,
+                   .compile_ns = 9'000'000,
+                   .cache_lookups = 3,
+                   .cache_lookup_ns = 4'000}};
+  report.folded_event_count = 1700;
+  return report;
+}
+
+TEST(RenderCompileTest, HasATableForEachPart) {
+  const std::vector<std::string> lines = Squeezed(RenderCompile(ACompileReport(), 0, Style{}));
+  EXPECT_THAT(lines, Contains("0/0 train.py:10 in f 5 50.000us"));
+  EXPECT_THAT(lines, Contains("1/0 - 4 40.000us after a graph break"));
+  EXPECT_THAT(lines, Contains("train.py:12 in f builtin: print 2"));
+  EXPECT_THAT(lines, Contains("train.py:10 in f size mismatch 1 -"));
+  EXPECT_THAT(lines, Contains("- 1 0 0 0.000us 0 0.000us"));
+  EXPECT_THAT(lines, Contains("7 2 1 1 9.000ms 3 4.000us"));
+  EXPECT_EQ(lines.back(), "1,700 events inside of compilations were left out.");
+  EXPECT_THAT(RenderCompile(ACompileReport(), 1, Style{}), HasSubstr("(1 more row: --limit 0)"));
+}
+
+TEST(RenderCompileTest, WhereNothingWasCompiledItSaysSo) {
+  EXPECT_THAT(RenderCompile({}, 0, Style{}), HasSubstr("Nothing of torch.compile was seen"));
 }
 
 TEST(RenderMemoryTest, WithoutEventsItSaysHowToGetSome) {

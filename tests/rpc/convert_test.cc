@@ -334,6 +334,67 @@ TEST(ReportTest, KernelsKeepBytesThatAreNotTextAndShowOnlyText) {
   EXPECT_EQ(message.rows(0).grid_size(), 3);
 }
 
+TEST(ReportTest, OperatorsByInputsGoThere) {
+  v1::GetOperatorsRequest request;
+  EXPECT_FALSE(OpOptionsFromProto(request)->by_inputs);
+  request.set_by_inputs(true);
+  EXPECT_TRUE(OpOptionsFromProto(request)->by_inputs);
+  report::OpTable table;
+  table.has_memory = true;
+  table.rows.push_back({.name = "aten::mm",
+                        .dims = "[[1]\xff",
+                        .types = "[\"float\"]",
+                        .cpu_memory_bytes = 1,
+                        .self_cpu_memory_bytes = -2,
+                        .device_memory_bytes = 3,
+                        .self_device_memory_bytes = -4});
+  v1::GetOperatorsResponse message;
+  OpTableToProto(table, message);
+  EXPECT_TRUE(message.has_memory());
+  EXPECT_EQ(message.rows(0).dims(), "[[1]\xEF\xBF\xBD");
+  EXPECT_EQ(message.rows(0).types(), "[\"float\"]");
+  EXPECT_EQ(message.rows(0).cpu_memory_bytes(), 1);
+  EXPECT_EQ(message.rows(0).self_cpu_memory_bytes(), -2);
+  EXPECT_EQ(message.rows(0).device_memory_bytes(), 3);
+  EXPECT_EQ(message.rows(0).self_device_memory_bytes(), -4);
+}
+
+TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
+  report::MemoryTimeline timeline;
+  timeline.devices.push_back({.device = "cuda:0"});
+  timeline.devices[0].categories = {
+      {.name = "gradient", .peak_bytes = 5, .byte_seconds = 0.25, .block_count = 2}};
+  timeline.out_of_memory = {{.time_ns = 7, .device = "cuda:\xff", .bytes = 9}};
+  v1::GetMemoryTimelineResponse message;
+  MemoryTimelineToProto(timeline, message);
+  const v1::MemoryCategoryUse& use = message.devices(0).categories(0);
+  EXPECT_EQ(use.name(), "gradient");
+  EXPECT_EQ(use.peak_bytes(), 5);
+  EXPECT_EQ(use.byte_seconds(), 0.25);
+  EXPECT_EQ(use.block_count(), 2);
+  EXPECT_EQ(message.out_of_memory(0).time_ns(), 7);
+  EXPECT_EQ(message.out_of_memory(0).device(), "cuda:\xEF\xBF\xBD");
+  EXPECT_EQ(message.out_of_memory(0).bytes(), 9);
+}
+
+TEST(ReportTest, WhatTorchCompileDidIsSentAsText) {
+  report::CompileReport report;
+  report.regions = {{.id = "0/\xff", .code = "f\xff"}};
+  report.graph_breaks = {{.where = "f\xff", .reason = "r\xff", .count = 3}};
+  report.recompiles = {{.where = "f\xff", .reason = "r\xff", .compile_ns = -1}};
+  report.steps = {{.step = -1, .compilations = 4}};
+  v1::GetCompileResponse message;
+  CompileReportToProto(report, message);
+  std::string wire;
+  ASSERT_TRUE(message.SerializeToString(&wire));
+  v1::GetCompileResponse again;
+  EXPECT_TRUE(again.ParseFromString(wire)) << "a proto3 string must be UTF-8";
+  EXPECT_EQ(again.graph_breaks(0).count(), 3);
+  EXPECT_EQ(again.recompiles(0).compile_ns(), -1);
+  EXPECT_EQ(again.steps(0).step(), -1);
+  EXPECT_EQ(again.steps(0).compilations(), 4);
+}
+
 TEST(ReportTest, RowsKeepBytesThatAreNotText) {
   report::OpTable table;
   table.rows.push_back({.name = std::string("\xff\0x", 3), .calls = 2});

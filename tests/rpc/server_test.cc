@@ -477,6 +477,21 @@ TEST_F(ServerTest, GpuReportsOfACaptureWithoutGpuAreEmpty) {
   EXPECT_FALSE(kernels.simulated());
 }
 
+TEST_F(ServerTest, ACaptureWithoutTorchCompiledNothingAndHasNoInputs) {
+  v1::GetCompileRequest request;
+  request.set_capture(NameOf(StoreCapture(uid_)));
+  v1::GetCompileResponse compile;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetCompile, request, &compile), Succeeds());
+  EXPECT_FALSE(compile.has_compiled());
+  v1::GetOperatorsRequest ops_request;
+  ops_request.set_capture(request.capture());
+  ops_request.set_by_inputs(true);
+  v1::GetOperatorsResponse ops;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetOperators, ops_request, &ops), Succeeds());
+  ASSERT_EQ(ops.rows_size(), 1);
+  EXPECT_EQ(ops.rows(0).dims(), "");
+}
+
 TEST_F(ServerTest, ReportsSayWhyThereIsNone) {
   const auto operators = [this](const std::string& name) {
     v1::GetOperatorsRequest request;
