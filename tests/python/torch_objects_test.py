@@ -443,6 +443,13 @@ class RefusalTest(unittest.TestCase):
             if kept is not None:
                 sys._is_gil_enabled = kept
 
+    def test_the_environment_keeps_it_out_of_programs_that_call_init_too(self):
+        os.environ["PROFD_TORCH"] = "0"
+        try:
+            self.assertEqual(_torch._reason_against(torch), "PROFD_TORCH=0")
+        finally:
+            del os.environ["PROFD_TORCH"]
+
     def test_without_the_library_nothing_happens(self):
         self.assertIn("is off", _torch._reason_against(torch))
         self.assertEqual(_torch.attach(torch), 0)

@@ -19,7 +19,8 @@ _LIBRARY_NAME = "libprofd_client.so"
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
 _LOG_LEVELS = {"error": 1, "warning": 2, "info": 3, "debug": 4}
 
-_METADATA_KEY = re.compile(r"[a-z][a-z0-9_.]{0,62}\Z")
+# Compiled at its first use: a job starts without it.
+_METADATA_KEY = r"[a-z][a-z0-9_.]{0,62}\Z"
 _MAX_METADATA_VALUE_BYTES = 255
 _MAX_THREAD_NAME_BYTES = 63
 
@@ -245,7 +246,7 @@ def set_metadata(key: str, value: Union[str, int]) -> bool:
     require_name(key, "metadata key")
     if not isinstance(value, str):
         value = str(operator.index(value))
-    if not _METADATA_KEY.match(key):
+    if not re.match(_METADATA_KEY, key):
         raise ValueError("metadata key %r does not match [a-z][a-z0-9_.]{0,62}" % key)
     encoded = value.encode("utf-8", "surrogatepass")
     if len(encoded) > _MAX_METADATA_VALUE_BYTES or b"\0" in encoded:

@@ -20,7 +20,7 @@ _CATEGORIES = {
 }
 # profd_device_type in profd.h.
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
-_DEVICE = re.compile(r"(cpu|cuda)(?::([0-9]{1,5}))?\Z")
+_DEVICE = r"(cpu|cuda)(?::([0-9]{1,5}))?\Z"
 _MAX_DEVICE_INDEX = 32767
 
 _devices: Dict[str, Tuple[int, int]] = {}
@@ -86,7 +86,7 @@ def _device(device: Any) -> Tuple[int, int]:
 
 
 def _parse_device(text: str) -> Tuple[int, int]:
-    match = _DEVICE.match(text)
+    match = re.match(_DEVICE, text)
     index = int(match.group(2) or 0) if match else 0
     if not match or index > _MAX_DEVICE_INDEX or (match.group(1) == "cpu" and index != 0):
         raise ValueError('device %r is not "cpu", "cuda" or "cuda:N"' % text)

@@ -104,6 +104,8 @@ def attach(torch: Any) -> int:
 
 
 def _reason_against(torch: Any) -> Optional[str]:
+    if os.environ.get("PROFD_TORCH", "") == "0":
+        return "PROFD_TORCH=0"
     if not hasattr(torch, "_C") or not hasattr(torch, "__version__"):
         return "what was imported as torch has no torch._C"
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
