@@ -122,6 +122,8 @@ void OnStop() {
 bool IsReady() { return !g_has_asked_collector || collector::IsDone(); }
 
 const char* WhyMissing(uint32_t feature) {
+  // What keeps us from operators keeps us from these.
+  if ((feature & (wire::kTorchPresent | wire::kTorchSteps)) != 0) feature = wire::kTorchOperators;
   for (const TorchSource* source : kSources) {
     const char* why = source->why_missing != nullptr ? source->why_missing(feature) : nullptr;
     if (why != nullptr) return why;
@@ -216,8 +218,10 @@ const TorchHooks& Hooks() {
 
 uint32_t Features() {
   if (!g_has_joined.load(std::memory_order_acquire)) return 0;
-  uint32_t features = wire::kTorchPresent;
+  uint32_t features = 0;
   for (const TorchSource* source : kSources) features |= source->features();
+  if (features == 0) return 0;
+  features |= wire::kTorchPresent;
   if (!collector::IsThere()) return features;
   features |= wire::kTorchBlocks;
   return g_version_major >= kFirstCompilingMajor ? features | wire::kTorchCompile : features;

@@ -29,7 +29,8 @@ void JoinCore(const char* version);
 // What core calls; given to it by JoinCore(). See core/torch_hooks.h.
 const TorchHooks& Hooks();
 
-// Which of wire::TorchFeature work in this process. Any thread.
+// Which of wire::TorchFeature work in this process; 0: there is no torch that we can use. Any
+// thread.
 uint32_t Features();
 
 // Those that a capture of `wanted` asks this process for: what it cannot have, such as CUDA's

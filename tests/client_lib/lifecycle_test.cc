@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "client_lib/torch/torch_api.h"
 #include "proto/wire/clock.h"
 #include "tests/client_lib/child.h"
 #include "tests/fakes/fake_daemon.h"
@@ -323,6 +324,43 @@ class CopiesTest : public ::testing::Test {
 template <typename Function>
 Function* Symbol(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+TEST_F(CopiesTest, WhatPythonCallsForTorchIsHandedOverToo) {
+  Child child(daemon_.directory(), [&](Parent& parent) {
+    static void* copy;
+    copy = dlopen(copy_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // All there is of a torch.
+    CHILD_EXPECT(dlopen(PROFD_TEST_C10_DIR "/bound/libc10.so", RTLD_NOW) != nullptr);
+    CHILD_EXPECT(profd_init() == PROFD_OK);
+    const uint32_t attached = Symbol<uint32_t(const char*)>(copy, "profd_torch_attach")("2.6.0");
+    CHILD_EXPECT((attached & wire::kTorchCpuMemory) != 0);
+    std::thread collector([] {
+      uint32_t wanted = 0;
+      const auto wait = Symbol<int(uint32_t*)>(copy, "profd_torch_wait");
+      CHILD_EXPECT(wait(&wanted) == PROFD_TORCH_ARMED);
+      CHILD_EXPECT((wanted & wire::kTorchBlocks) != 0);
+      CHILD_EXPECT(wait(&wanted) == PROFD_TORCH_COLLECT);
+      Symbol<decltype(profd_torch_block)>(copy, "profd_torch_block")(1, 2, 0, 0, 1, "weight");
+      Symbol<decltype(profd_torch_note)>(copy, "profd_torch_note")(1, "f", "why", 3);
+      Symbol<decltype(profd_torch_done)>(copy, "profd_torch_done")();
+      CHILD_EXPECT(wait(&wanted) == PROFD_TORCH_IDLE);
+    });
+    const auto features = Symbol<uint32_t()>(copy, "profd_torch_features");
+    while ((features() & wire::kTorchBlocks) == 0) PauseForPoll();
+    CHILD_EXPECT(features() == profd_torch_features());
+    parent.Tell('w');
+    collector.join();
+  });
+  auto target = daemon_.WaitTarget();
+  child.Await('w');
+  const wire::ArmTorchField wanted{0, wire::kArmTorchMemory, 0, 0};
+  const CaptureContents contents = target->ArmTorch(wanted)->Finish();
+  ASSERT_EQ(contents.blocks.size(), 1u);
+  EXPECT_EQ(contents.blocks[0].name, "weight");
+  const auto& note = contents.notes.front();
+  EXPECT_EQ(note.subject + " " + note.text, "f why");
+  child.ExpectSuccess();
 }
 
 TEST_F(CopiesTest, ALaterCopyHandsOverToTheFirst) {

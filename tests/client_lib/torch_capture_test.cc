@@ -105,6 +105,15 @@ TEST_F(TorchCaptureTest, TheStatusSaysWhatWasWantedAndANoteWhyItIsNotThere) {
                            Key("torch's thread numbers"), Key("forward threads")));
 }
 
+TEST_F(TorchCaptureTest, ATorchOfWhichNothingWorksIsNone) {
+  StartChild([] { client::torch::JoinCore("9.9"); },
+             [](char, Parent&) { CHILD_EXPECT(profd_torch_features() == 0); });
+  Do("f");
+  const CaptureContents contents = target_->ArmTorch(Wants(OperatorsMode::kOff))->Finish();
+  EXPECT_EQ(contents.torch_status().recorded, 0u);
+  EXPECT_THAT(MissingOf(contents), UnorderedElementsAre(Key("torch"), Key("steps")));
+}
+
 TEST_F(TorchCaptureTest, ATorchThatComesWhileACaptureIsArmedHasItsPart) {
   StartChild([] {}, [](char, Parent&) { AttachFakeTorch(); });
   auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff));

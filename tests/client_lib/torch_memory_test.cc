@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "client_lib/core/thread_state.h"
 #include "client_lib/torch/got_slots.h"
 #include "tests/client_lib/torch_fixture.h"
 
@@ -28,6 +29,7 @@ bool OthersEnabled() { return false; }
 //   p  torch.profiler goes on         q  expects 2 reports to it since, and turns it off
 //   n  expects that it was told nothing
 //   f  forks; the child's calls go to the profiler alone
+//   W  as m, within a write of the thread's
 class TorchMemoryTest : public TorchTest, public ::testing::WithParamInterface<std::string> {
  protected:
   void StartWithC10(
@@ -62,6 +64,11 @@ class TorchMemoryTest : public TorchTest, public ::testing::WithParamInterface<s
             case 'n':
               CHILD_EXPECT(c10.profiler_reports() == 0);
               return;
+            case 'W': {
+              // Where the library itself were to allocate.
+              client::WriteGuard guard(client::CurrentThreadOrNew());
+              return use_cpu();
+            }
             default:
               const pid_t pid = fork();
               if (pid == 0) {
@@ -174,6 +181,15 @@ TEST_P(TorchMemoryTest, AnAllocationThatFailsIsANote) {
     EXPECT_NE(note.event.time_ticks, 0u);
   }
   EXPECT_THAT(failed, ElementsAre(Pair("cuda:2", 77)));
+}
+
+TEST_P(TorchMemoryTest, EventsWithinAWriteAreCountedNotRecorded) {
+  StartWithC10(false);
+  auto capture = Record();
+  Do("mWW");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.memory.size(), 2u);
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchMissedMemory], 4u);
 }
 
 TEST_P(TorchMemoryTest, AForkedChildsCallsGoAsBefore) {
