@@ -95,6 +95,48 @@ GpuRecord FromProto(const v1::GpuInfo& message) {
   return gpu;
 }
 
+TorchSpec FromProto(const v1::TorchSpec& message) {
+  TorchSpec spec;
+  // A mode to come is shown as the default.
+  if (v1::TorchSpec::Operators_IsValid(message.operators())) {
+    spec.operators = static_cast<OperatorMode>(message.operators());
+  }
+  spec.strides = message.strides();
+  spec.memory = message.memory();
+  spec.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
+  return spec;
+}
+
+TorchOutcome TorchOutcomeOf(std::string_view text) {
+  for (const TorchOutcome outcome : {TorchOutcome::kOff, TorchOutcome::kNoTorch,
+                                     TorchOutcome::kRecorded, TorchOutcome::kLimited}) {
+    if (ToString(outcome) == text) return outcome;
+  }
+  // A daemon without PyTorch captures says nothing at all.
+  return text.empty() ? TorchOutcome::kOff : TorchOutcome::kUnknown;
+}
+
+TorchRecord FromProto(const v1::TorchInfo& message) {
+  TorchRecord torch;
+  torch.outcome = TorchOutcomeOf(message.outcome());
+  torch.operators = OperatorModeFromString(message.operators()).value_or(OperatorMode::kOff);
+  torch.memory = message.memory();
+  torch.version = message.version();
+  for (const v1::TorchMissing& missing : message.missing()) {
+    torch.missing.push_back({.feature = missing.feature(), .reason = missing.reason()});
+  }
+  torch.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
+  torch.operator_count = message.operator_count();
+  torch.tensor_use_count = message.tensor_use_count();
+  torch.note_count = message.note_count();
+  torch.block_count = message.block_count();
+  torch.folded_count = message.folded_count();
+  torch.cut_input_count = message.cut_input_count();
+  torch.odd_tensor_count = message.odd_tensor_count();
+  torch.lost_note_count = message.lost_note_count();
+  return torch;
+}
+
 CaptureSpec FromProto(const v1::CaptureSpec& message) {
   CaptureSpec spec;
   spec.steps = message.steps();
@@ -108,6 +150,7 @@ CaptureSpec FromProto(const v1::CaptureSpec& message) {
   spec.allow_less_memory = message.allow_less_memory();
   spec.max_bytes = message.max_bytes();
   spec.gpu = FromProto(message.gpu());
+  spec.torch = FromProto(message.torch());
   spec.step_marker = message.step_marker();
   spec.display_name = message.display_name();
   spec.labels = StringMap(message.labels());
@@ -228,6 +271,8 @@ TargetInfo FromProto(const v1::Target& message) {
   target.steps_per_second = message.steps_per_second();
   target.dropped_event_count = message.dropped_event_count();
   target.foreign_step_mark_count = message.foreign_step_mark_count();
+  target.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
+  target.batch_count = message.batch_count();
   return target;
 }
 
@@ -248,6 +293,7 @@ CaptureView FromProto(const v1::Capture& message) {
   CopyProgress(message, record);
   CopyCounts(message, record);
   record.gpu = FromProto(message.gpu());
+  record.torch = FromProto(message.torch());
   record.activity = message.activity();
   for (const v1::Step& step : message.steps()) {
     view.steps.push_back({step.index(), step.window(), step.start_ns(), step.duration_ns()});
@@ -366,6 +412,17 @@ v1::GpuSpec ToProto(const GpuSpec& spec) {
   return message;
 }
 
+v1::TorchSpec ToProto(const TorchSpec& spec) {
+  v1::TorchSpec message;
+  message.set_operators(static_cast<v1::TorchSpec::Operators>(spec.operators));
+  message.set_strides(spec.strides);
+  message.set_memory(spec.memory);
+  if (spec.step_source != StepSource::kNone) {
+    message.set_step_source(std::string(ToString(spec.step_source)));
+  }
+  return message;
+}
+
 v1::CaptureSpec ToProto(const CaptureSpec& spec) {
   v1::CaptureSpec message;
   message.set_steps(spec.steps);
@@ -381,6 +438,7 @@ v1::CaptureSpec ToProto(const CaptureSpec& spec) {
   message.set_allow_less_memory(spec.allow_less_memory);
   message.set_max_bytes(spec.max_bytes);
   *message.mutable_gpu() = ToProto(spec.gpu);
+  *message.mutable_torch() = ToProto(spec.torch);
   message.set_step_marker(spec.step_marker);
   message.set_display_name(spec.display_name);
   message.mutable_labels()->insert(spec.labels.begin(), spec.labels.end());

@@ -40,6 +40,38 @@ void WriteSpecJson(const CaptureSpec& spec, JsonWriter& json) {
   json.Field("detach", spec.gpu.detach);
   json.Field("latency", spec.gpu.latency);
   json.EndObject();
+  json.Key("torch").BeginObject();
+  json.Field("operators", ToString(spec.torch.operators));
+  json.Field("strides", spec.torch.strides);
+  json.Field("memory", spec.torch.memory);
+  json.Field("step_source", ToString(spec.torch.step_source));
+  json.EndObject();
+  json.EndObject();
+}
+
+void WriteTorchJson(const TorchRecord& torch, JsonWriter& json) {
+  json.Key("torch").BeginObject();
+  json.Field("outcome", ToString(torch.outcome));
+  json.Field("operators", ToString(torch.operators));
+  json.Field("memory", torch.memory);
+  json.Field("version", torch.version);
+  json.Key("missing").BeginArray();
+  for (const TorchMissing& missing : torch.missing) {
+    json.BeginObject();
+    json.Field("feature", missing.feature);
+    json.Field("reason", missing.reason);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Field("step_source", ToString(torch.step_source));
+  json.Field("operator_count", torch.operator_count);
+  json.Field("tensor_use_count", torch.tensor_use_count);
+  json.Field("note_count", torch.note_count);
+  json.Field("block_count", torch.block_count);
+  json.Field("folded_count", torch.folded_count);
+  json.Field("cut_input_count", torch.cut_input_count);
+  json.Field("odd_tensor_count", torch.odd_tensor_count);
+  json.Field("lost_note_count", torch.lost_note_count);
   json.EndObject();
 }
 
@@ -154,6 +186,9 @@ std::string Covered(const CaptureView& view) {
   } else if (record.windows.size() > 1) {
     StrAppend(&text, " in ", record.windows.size(), " windows");
   }
+  if (const StepSource source = record.torch.step_source; source > StepSource::kMarks) {
+    StrAppend(&text, " from ", ToString(source));
+  }
   return StrCat(text, ", ", time);
 }
 
@@ -165,6 +200,9 @@ std::string Asked(const CaptureSpec& spec) {
   if (spec.wait_steps > 0) StrAppend(&text, ", wait ", spec.wait_steps);
   if (spec.start_step >= 0) StrAppend(&text, ", from step ", spec.start_step);
   if (!spec.step_marker.empty()) StrAppend(&text, ", a step per '", spec.step_marker, "'");
+  if (spec.torch.step_source != StepSource::kNone) {
+    StrAppend(&text, ", steps from ", ToString(spec.torch.step_source));
+  }
   return text;
 }
 
@@ -226,6 +264,50 @@ std::string GpuKindFailures(const GpuRecord& gpu) {
   for (const GpuKindFailure& failure : gpu.kind_failures) {
     StrAppend(&text, text.empty() ? "not recorded: " : ", ", failure.kind, " (", failure.result,
               ")");
+  }
+  return text;
+}
+
+// "2.6.0: 1,234 operators with shapes, memory"; empty where none was asked for, or where there
+// is no torch and nobody had asked for it by name.
+std::string TorchSummary(const CaptureRecord& record) {
+  const TorchRecord& torch = record.torch;
+  if (torch.outcome == TorchOutcome::kOff) return "";
+  if (torch.outcome == TorchOutcome::kNoTorch) {
+    return record.spec.torch == TorchSpec() ? "" : "not recorded: no PyTorch that can be used";
+  }
+  std::string text = torch.version;
+  const auto add = [&text](std::string_view what) {
+    StrAppend(&text, text.empty() ? "" : ", ", what);
+  };
+  if (torch.outcome != TorchOutcome::kRecorded) add(ToString(torch.outcome));
+  // Who never said how it went has operators all the same.
+  if (torch.operator_count > 0 || torch.operators != OperatorMode::kOff) {
+    add(StrCat(FormatCount(torch.operator_count), " operators",
+               torch.operators == OperatorMode::kShapes ? " with shapes" : ""));
+  }
+  if (torch.memory) add("memory");
+  return text;
+}
+
+// What is to be known of the operators: how many were left out, or lack something.
+std::string TorchCounts(const TorchRecord& torch) {
+  std::string text;
+  const auto add = [&text](int64_t count, std::string_view what) {
+    if (count != 0) StrAppend(&text, text.empty() ? "" : ", ", FormatCount(count), what);
+  };
+  add(torch.folded_count, " inside of compilations left out");
+  add(torch.cut_input_count, " without all of their inputs");
+  add(torch.odd_tensor_count, " odd tensors");
+  add(torch.lost_note_count, " notes and blocks lost");
+  return text;
+}
+
+std::string TorchMissingText(const TorchRecord& torch) {
+  std::string text;
+  for (const TorchMissing& missing : torch.missing) {
+    StrAppend(&text, text.empty() ? "not recorded: " : ", ", missing.feature);
+    if (!missing.reason.empty()) StrAppend(&text, " (", missing.reason, ")");
   }
   return text;
 }
@@ -331,6 +413,7 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   json.Field("activity", record.activity);
   json.Field("simulated", record.gpu.simulated);
   WriteGpuJson(record.gpu, json);
+  WriteTorchJson(record.torch, json);
   WriteSpecJson(record.spec, json);
   WriteTargetJson(record.target, json);
   if (!path.empty()) json.Field("path", path);
@@ -365,6 +448,9 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
   lines.Add("", GpuCounts(record.gpu));
   lines.Add("", GpuKindFailures(record.gpu));
   lines.Add("GPU problem", record.gpu.problem);
+  lines.Add("PyTorch", TorchSummary(record));
+  lines.Add("", TorchCounts(record.torch));
+  lines.Add("", TorchMissingText(record.torch));
   lines.Add("step time", Perturbation(record));
   if (record.clock_error_ns > 0) {
     lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));

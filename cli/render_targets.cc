@@ -72,6 +72,7 @@ std::string RenderTargets(std::span<const TargetInfo> targets, const Style& styl
                                  {.title = "STATE", .right = false},
                                  {.title = "STEP"},
                                  {.title = "STEPS/S", .drop_order = 3},
+                                 {.title = "STEPS FROM", .right = false, .drop_order = 4},
                                  {.title = "RANK", .drop_order = 1},
                                  {.title = "COMMAND", .right = false, .flexible = true}};
   if (has_containers) columns.insert(columns.begin() + 1, {.title = "NSPID"});
@@ -85,6 +86,7 @@ std::string RenderTargets(std::span<const TargetInfo> targets, const Style& styl
         std::string(ToString(target.state)),
         target.step_mark_count == 0 ? "-" : StrCat(target.current_step),
         target.steps_per_second > 0 ? absl::StrFormat("%.2f", target.steps_per_second) : "-",
+        target.step_source == StepSource::kNone ? "-" : std::string(ToString(target.step_source)),
         MetadataOf(target, "rank"),
         StrCat(std::string(2 * placed.depth, ' '), target.command)};
     if (has_containers) {
@@ -121,6 +123,8 @@ void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json) {
     json.Field("register_unix_ns", absl::ToUnixNanos(target.registered_time));
     json.Field("dropped_event_count", target.dropped_event_count);
     json.Field("foreign_step_mark_count", target.foreign_step_mark_count);
+    json.Field("step_source", ToString(target.step_source));
+    json.Field("batch_count", target.batch_count);
     json.EndObject();
   }
   json.EndArray();

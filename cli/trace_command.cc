@@ -117,6 +117,35 @@ absl::Status ParseGpu(const ParsedFlags& flags, GpuSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
+  TorchSpec& torch = spec.torch;
+  if (const auto mode = flags.Get("ops")) torch.operators = *OperatorModeFromString(*mode);
+  for (const std::string& word : flags.List("with")) {
+    if (word == "memory") {
+      torch.memory = true;
+    } else if (word == "strides") {
+      torch.strides = true;
+    } else {
+      return UsageError(
+          StrCat("--with '", ForDisplay(word, 80), "' is none of memory and strides"));
+    }
+  }
+  if (torch.strides && torch.operators == OperatorMode::kOff) {
+    return UsageError("--with strides and --ops off exclude each other");
+  }
+  if (torch.strides && torch.operators == OperatorMode::kNames) {
+    return UsageError("--with strides goes with --ops shapes");
+  }
+  const auto source = flags.Get("step-source");
+  if (!source.has_value()) return absl::OkStatus();
+  for (const std::string_view flag : {"start-step", "step-marker", "duration"}) {
+    if (flags.Has(flag))
+      return UsageError(StrCat("--step-source and --", flag, " exclude each other"));
+  }
+  torch.step_source = *StepSourceFromString(*source);
+  return absl::OkStatus();
+}
+
 absl::Status ParseLimits(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
   spec.timeout = timeout.value_or(spec.timeout);
@@ -135,6 +164,7 @@ absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   RETURN_IF_ERROR(ParseTargets(flags, request));
   RETURN_IF_ERROR(ParseWindow(flags, request.spec));
   RETURN_IF_ERROR(ParseGpu(flags, request.spec.gpu));
+  RETURN_IF_ERROR(ParseTorch(flags, request.spec));
   RETURN_IF_ERROR(ParseLimits(flags, request.spec));
   if (const absl::Status valid = ValidateSpec(request.spec); !valid.ok()) {
     return UsageError(std::string(valid.message()));
@@ -372,6 +402,28 @@ std::vector<Flag> TraceFlags() {
            "For programs that mark no steps: every begin of the range NAME is one, on the first "
            "thread that begins it; an NVTX range of a domain is DOMAIN:NAME. They count from 0 "
            "in this capture"},
+      {.name = "step-source",
+       .value_name = "SOURCE",
+       .help = "Count these as steps in this capture, whatever `profctl ps` says that the process "
+               "counts: marks, the program's own; optimizer, PyTorch's Optimizer.step(); profiler, "
+               "the program's own torch.profiler; dataloader, batches taken from a DataLoader. "
+               "They count from 0",
+       .completes = Completes::kChoice,
+       .choices = {"marks", "optimizer", "profiler", "dataloader"}},
+      {.name = "ops",
+       .value_name = "MODE",
+       .help = "What of PyTorch's operators to record: off; names, with nesting, forward and "
+               "backward; shapes, also sizes, types and scalars of their inputs. Each costs more "
+               "per operator. Without the flag: shapes where there is a torch, else off",
+       .completes = Completes::kChoice,
+       .choices = {"off", "names", "shapes"}},
+      {.name = "with",
+       .value_name = "WHAT",
+       .help = "Record of PyTorch also: memory, what its allocators do and whose the blocks are; "
+               "strides, those of inputs. May be repeated, or a list with commas",
+       .repeated = true,
+       .completes = Completes::kChoice,
+       .choices = {"memory", "strides"}},
       {.name = "gpu",
        .value_name = "MODE",
        .help =
@@ -442,6 +494,8 @@ Command TraceCommand() {
                     "The same three steps of all my processes"},
                    {"profctl trace --pid 41213 --duration 2s --label why=slow",
                     "Two seconds, labelled"},
+                   {"profctl trace --pid 41213 --with memory -o five.json.gz",
+                    "PyTorch's operators with their shapes, and its memory"},
                    {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
                     "Three steps of a program that marks none, but has a range around each"}},
       .run = &Run};

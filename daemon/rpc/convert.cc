@@ -44,6 +44,15 @@ static_assert(AgreeOnMode<GpuMode::kLight, v1::GpuSpec::LIGHT>());
 static_assert(AgreeOnMode<GpuMode::kDefault, v1::GpuSpec::DEFAULT>());
 static_assert(AgreeOnMode<GpuMode::kFull, v1::GpuSpec::FULL>());
 
+template <OperatorMode kOurs, v1::TorchSpec::Operators kTheirs>
+constexpr bool AgreeOnOperators() {
+  return static_cast<int>(kOurs) == static_cast<int>(kTheirs);
+}
+static_assert(AgreeOnOperators<OperatorMode::kAuto, v1::TorchSpec::AUTO>());
+static_assert(AgreeOnOperators<OperatorMode::kOff, v1::TorchSpec::OFF>());
+static_assert(AgreeOnOperators<OperatorMode::kNames, v1::TorchSpec::NAMES>());
+static_assert(AgreeOnOperators<OperatorMode::kShapes, v1::TorchSpec::SHAPES>());
+
 absl::Status Wrong(std::string_view field, std::string_view why) {
   return absl::InvalidArgumentError(StrCat(field, ": ", why));
 }
@@ -186,6 +195,56 @@ void GpuToProto(const GpuRecord& gpu, v1::GpuInfo& out) {
   out.set_unfinished_count(gpu.unfinished_count);
 }
 
+absl::StatusOr<TorchSpec> TorchSpecFromProto(const v1::TorchSpec& spec) {
+  TorchSpec out;
+  if (!v1::TorchSpec::Operators_IsValid(spec.operators())) {
+    return Wrong("torch.operators",
+                 StrCat(static_cast<int>(spec.operators()), " is not known to this profd"));
+  }
+  out.operators = static_cast<OperatorMode>(spec.operators());
+  out.strides = spec.strides();
+  out.memory = spec.memory();
+  if (spec.step_source().empty()) return out;
+  const auto source = StepSourceFromString(spec.step_source());
+  if (!source.has_value() || *source == StepSource::kNone) {
+    return Wrong("torch.step_source", StrCat("'", ForDisplay(spec.step_source(), 80),
+                                             "' is none of marks, optimizer, profiler, "
+                                             "dataloader"));
+  }
+  out.step_source = *source;
+  return out;
+}
+
+void TorchSpecToProto(const TorchSpec& spec, v1::TorchSpec& out) {
+  out.set_operators(static_cast<v1::TorchSpec::Operators>(spec.operators));
+  out.set_strides(spec.strides);
+  out.set_memory(spec.memory);
+  if (spec.step_source != StepSource::kNone) {
+    out.set_step_source(std::string(ToString(spec.step_source)));
+  }
+}
+
+void TorchToProto(const TorchRecord& torch, v1::TorchInfo& out) {
+  out.set_outcome(std::string(ToString(torch.outcome)));
+  out.set_operators(std::string(ToString(torch.operators)));
+  out.set_memory(torch.memory);
+  out.set_version(ToValidUtf8(torch.version));
+  for (const TorchMissing& missing : torch.missing) {
+    v1::TorchMissing& row = *out.add_missing();
+    row.set_feature(ToValidUtf8(missing.feature));
+    row.set_reason(ToValidUtf8(missing.reason));
+  }
+  out.set_step_source(std::string(ToString(torch.step_source)));
+  out.set_operator_count(torch.operator_count);
+  out.set_tensor_use_count(torch.tensor_use_count);
+  out.set_note_count(torch.note_count);
+  out.set_block_count(torch.block_count);
+  out.set_folded_count(torch.folded_count);
+  out.set_cut_input_count(torch.cut_input_count);
+  out.set_odd_tensor_count(torch.odd_tensor_count);
+  out.set_lost_note_count(torch.lost_note_count);
+}
+
 }  // namespace
 
 // ---- time ----
@@ -265,6 +324,8 @@ void TargetToProto(const TargetInfo& target, v1::Target& out) {
   out.set_steps_per_second(target.steps_per_second);
   out.set_dropped_event_count(target.dropped_event_count);
   out.set_foreign_step_mark_count(target.foreign_step_mark_count);
+  out.set_step_source(std::string(ToString(target.step_source)));
+  out.set_batch_count(target.batch_count);
 }
 
 // ---- captures ----
@@ -290,6 +351,7 @@ absl::StatusOr<CaptureSpec> SpecFromProto(const v1::CaptureSpec& spec) {
   out.allow_less_memory = spec.allow_less_memory();
   if (spec.max_bytes() != 0) out.max_bytes = spec.max_bytes();
   ASSIGN_OR_RETURN(out.gpu, GpuSpecFromProto(spec.gpu()));
+  ASSIGN_OR_RETURN(out.torch, TorchSpecFromProto(spec.torch()));
   out.step_marker = spec.step_marker();
   out.display_name = spec.display_name();
   out.labels.insert(spec.labels().begin(), spec.labels().end());
@@ -311,6 +373,7 @@ void SpecToProto(const CaptureSpec& spec, v1::CaptureSpec& out) {
   out.set_allow_less_memory(spec.allow_less_memory);
   out.set_max_bytes(spec.max_bytes);
   GpuSpecToProto(spec.gpu, *out.mutable_gpu());
+  TorchSpecToProto(spec.torch, *out.mutable_torch());
   out.set_step_marker(ToValidUtf8(spec.step_marker));
   out.set_display_name(ToValidUtf8(spec.display_name));
   for (const auto& [key, value] : spec.labels) {
@@ -341,6 +404,7 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out) {
   out.set_current_step(record.current_step);
   CountsToProto(record, out);
   GpuToProto(record.gpu, *out.mutable_gpu());
+  TorchToProto(record.torch, *out.mutable_torch());
   out.set_activity(ToValidUtf8(record.activity));
   out.set_quality(std::string(QualityGrade(record)));
   out.set_file_bytes(record.file_bytes);

@@ -128,9 +128,10 @@ offer profctl run /bin/fals
   ASSERT_EQ(std::system(command.c_str()), 0);
   std::ifstream out((folder / "out").string());
   const std::string text((std::istreambuf_iterator<char>(out)), {});
-  EXPECT_EQ(text,
-            "trace \ntrace \n--steps --step-marker \ncalls \ncalls \nversion \nlight \n"
-            "--socket-dir \n/bin/false \n");
+  EXPECT_EQ(
+      text,
+      "trace \ntrace \n--steps --step-marker --step-source \ncalls \ncalls \nversion \nlight \n"
+      "--socket-dir \n/bin/false \n");
 }
 
 }  // namespace

@@ -516,6 +516,56 @@ TEST(RenderCaptureTest, JsonTellsOfTheGpuAndWhetherItIsSimulated) {
   EXPECT_EQ(simulated["gpu"]["simulated"], true);
 }
 
+TEST(RenderCaptureTest, SaysWhatOfTorchWasRecordedAndWhyNotTheRest) {
+  CaptureView view = AView();
+  view.record.spec.torch.step_source = StepSource::kOptimizer;
+  view.record.torch = {.outcome = TorchOutcome::kLimited,
+                       .operators = OperatorMode::kShapes,
+                       .memory = true,
+                       .version = "2.6.0",
+                       .missing = {{.feature = "strides", .reason = "not found in this torch"}},
+                       .step_source = StepSource::kOptimizer,
+                       .operator_count = 12'345,
+                       .folded_count = 40,
+                       .cut_input_count = 3};
+  const std::string text = RenderCapture(view, Style{});
+  EXPECT_THAT(text, HasSubstr("2.6.0, limited, 12,345 operators with shapes, memory"));
+  EXPECT_THAT(text, HasSubstr("40 inside of compilations left out, 3 without all of their inputs"));
+  EXPECT_THAT(text, HasSubstr("not recorded: strides (not found in this torch)"));
+  EXPECT_THAT(text, HasSubstr("2 steps (7 to 8) from optimizer, 20.000ms"));
+  EXPECT_THAT(text, HasSubstr("steps from optimizer"));
+}
+
+TEST(RenderCaptureTest, WithoutTorchItSaysSoOnlyToWhomAskedForIt) {
+  CaptureView view = AView();
+  view.record.torch.outcome = TorchOutcome::kNoTorch;
+  EXPECT_THAT(RenderCapture(view, Style{}), Not(HasSubstr("PyTorch")));
+  view.record.spec.torch.memory = true;
+  EXPECT_THAT(RenderCapture(view, Style{}), HasSubstr("not recorded: no PyTorch"));
+  view.record.torch.outcome = TorchOutcome::kUnknown;
+  EXPECT_THAT(RenderCapture(view, Style{}), HasSubstr("unknown"));
+}
+
+TEST(RenderCaptureTest, JsonTellsOfTorch) {
+  CaptureView view = AView();
+  view.record.spec.torch = {.operators = OperatorMode::kNames, .memory = true};
+  view.record.torch = {.outcome = TorchOutcome::kLimited,
+                       .operators = OperatorMode::kNames,
+                       .missing = {{.feature = "steps", .reason = "why"}},
+                       .step_source = StepSource::kMarks,
+                       .block_count = 9};
+  JsonWriter writer;
+  WriteCaptureJson(view, "", writer);
+  const auto json = nlohmann::json::parse(writer.TakeLine());
+  EXPECT_EQ(json["spec"]["torch"]["operators"], "names");
+  EXPECT_EQ(json["spec"]["torch"]["memory"], true);
+  EXPECT_EQ(json["spec"]["torch"]["step_source"], "none");
+  EXPECT_EQ(json["torch"]["outcome"], "limited");
+  EXPECT_EQ(json["torch"]["missing"][0]["reason"], "why");
+  EXPECT_EQ(json["torch"]["step_source"], "marks");
+  EXPECT_EQ(json["torch"]["block_count"], 9);
+}
+
 TEST(RenderCaptureTest, SaysWhatWasAskedCoveredAndHowFarToTrustIt) {
   const std::string text = RenderCapture(AView(), Style{});
   EXPECT_THAT(text, HasSubstr("01J00000000000000000000001  COMPLETE (steps)"));
@@ -586,6 +636,21 @@ TEST(RenderTargetsTest, ContainersShowBothPids) {
   const std::string text = RenderTargets(targets, Style{});
   EXPECT_THAT(text, HasSubstr("NSPID"));
   EXPECT_THAT(Squeezed(text)[2], ::testing::StartsWith("4000 7 "));
+}
+
+TEST(RenderTargetsTest, TheSourceOfStepsIsShown) {
+  const std::vector<TargetInfo> targets = {
+      {.pid = 20, .command = "infer", .step_source = StepSource::kDataLoader, .batch_count = 7},
+      {.pid = 21, .command = "idle"}};
+  const std::string text = RenderTargets(targets, Style{});
+  EXPECT_THAT(text, HasSubstr("STEPS FROM"));
+  EXPECT_THAT(text, HasSubstr("dataloader"));
+  JsonWriter writer;
+  WriteTargetsJson(targets, writer);
+  const auto json = nlohmann::json::parse(writer.TakeLine());
+  EXPECT_EQ(json["targets"][0]["step_source"], "dataloader");
+  EXPECT_EQ(json["targets"][0]["batch_count"], 7);
+  EXPECT_EQ(json["targets"][1]["step_source"], "none");
 }
 
 TEST(RenderTargetsTest, NoneSaysHowToGetOne) {

@@ -112,6 +112,27 @@ TEST_F(TraceTest, WhatIsAskedOfTheGpuReachesTheDaemon) {
   EXPECT_EQ(gpu(4).mode(), v1::GpuSpec::DEFAULT);
 }
 
+TEST_F(TraceTest, WhatIsAskedOfTorchReachesTheDaemon) {
+  RunJson({"trace"});
+  RunJson({"trace", "--ops", "shapes", "--with", "memory,strides", "--step-source=dataloader"});
+  RunJson({"trace", "--ops=names", "--with=memory"});
+  RunJson({"trace", "--ops=off"});
+  RunJson({"trace", "--with", "strides", "--with", "memory"});
+  const auto creates = profd_.creates();
+  ASSERT_THAT(creates, SizeIs(5));
+  const auto torch = [&](size_t index) { return creates[index].spec().torch(); };
+  EXPECT_EQ(torch(0).operators(), v1::TorchSpec::AUTO);
+  EXPECT_FALSE(torch(0).memory() || torch(0).strides());
+  EXPECT_EQ(torch(0).step_source(), "");
+  EXPECT_EQ(torch(1).operators(), v1::TorchSpec::SHAPES);
+  EXPECT_TRUE(torch(1).memory() && torch(1).strides());
+  EXPECT_EQ(torch(1).step_source(), "dataloader");
+  EXPECT_EQ(torch(2).operators(), v1::TorchSpec::NAMES);
+  EXPECT_TRUE(torch(2).memory());
+  EXPECT_EQ(torch(3).operators(), v1::TorchSpec::OFF);
+  EXPECT_TRUE(torch(4).memory() && torch(4).strides());
+}
+
 TEST_F(TraceTest, AStepMarkerReachesTheDaemon) {
   RunJson({"trace", "--steps", "3", "--step-marker", "trainer:step"});
   RunJson({"trace"});
@@ -129,36 +150,46 @@ TEST_F(TraceTest, ADurationIsNoSteps) {
 }
 
 TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
-  const std::vector<std::vector<std::string>> wrong = {{"--steps", "0"},
-                                                       {"--steps", "-1"},
-                                                       {"--steps", "1000001"},
-                                                       {"--steps", "99999999999999999999"},
-                                                       {"--steps", "5", "--duration", "1s"},
-                                                       {"--duration", "0"},
-                                                       {"--duration", "2h"},
-                                                       {"--duration", "1s", "--warmup", "2"},
-                                                       {"--pid", "0"},
-                                                       {"--pid", "12,x"},
-                                                       {"--pid", "12", "--all"},
-                                                       {"--memory", "1"},
-                                                       {"--label", "x"},
-                                                       {"--label", "UPPER=x"},
-                                                       {"--timeout", "25h"},
-                                                       {"--gpu", "auto"},
-                                                       {"--gpu", "all"},
-                                                       {"--gpu-buffer", "1MiB"},
-                                                       {"--gpu-buffer", "2GiB"},
-                                                       {"--gpu", "off", "--gpu-latency"},
-                                                       {"--step-marker", ""},
-                                                       {"--step-marker", "a\nb"},
-                                                       {"--step-marker", std::string(256, 'n')},
-                                                       {"--step-marker", "a", "--duration", "1s"},
-                                                       {"--step-marker", "a", "--start-step", "1"},
-                                                       {"-o", Path("trace.txt")},
-                                                       {"-o", Path("no/such/folder/t.json")},
-                                                       {"-o", folder_.path().string()},
-                                                       {"4711"},
-                                                       {"--step", "5"}};
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--steps", "0"},
+      {"--steps", "-1"},
+      {"--steps", "1000001"},
+      {"--steps", "99999999999999999999"},
+      {"--steps", "5", "--duration", "1s"},
+      {"--duration", "0"},
+      {"--duration", "2h"},
+      {"--duration", "1s", "--warmup", "2"},
+      {"--pid", "0"},
+      {"--pid", "12,x"},
+      {"--pid", "12", "--all"},
+      {"--memory", "1"},
+      {"--label", "x"},
+      {"--label", "UPPER=x"},
+      {"--timeout", "25h"},
+      {"--gpu", "auto"},
+      {"--gpu", "all"},
+      {"--gpu-buffer", "1MiB"},
+      {"--gpu-buffer", "2GiB"},
+      {"--gpu", "off", "--gpu-latency"},
+      {"--ops", "auto"},
+      {"--with", "shapes"},
+      {"--with", "memory,"},
+      {"--ops", "names", "--with", "strides"},
+      {"--ops", "off", "--with", "strides"},
+      {"--step-source", "none"},
+      {"--step-source", "marks", "-d", "1s"},
+      {"--step-source", "marks", "--start-step", "1"},
+      {"--step-source", "marks", "--step-marker", "a"},
+      {"--step-marker", ""},
+      {"--step-marker", "a\nb"},
+      {"--step-marker", std::string(256, 'n')},
+      {"--step-marker", "a", "--duration", "1s"},
+      {"--step-marker", "a", "--start-step", "1"},
+      {"-o", Path("trace.txt")},
+      {"-o", Path("no/such/folder/t.json")},
+      {"-o", folder_.path().string()},
+      {"4711"},
+      {"--step", "5"}};
   for (std::vector<std::string> arguments : wrong) {
     arguments.insert(arguments.begin(), "trace");
     const RunResult result = Run(arguments);

@@ -108,6 +108,55 @@ TEST(SpecTest, WhatIsNotSaidOfTheGpuIsTheDefault) {
   EXPECT_EQ(out->step_marker, "");
 }
 
+TEST(SpecTest, WhatToRecordOfTorchGoesBothWays) {
+  v1::CaptureSpec spec = FiveSteps();
+  spec.mutable_torch()->set_operators(v1::TorchSpec::SHAPES);
+  spec.mutable_torch()->set_strides(true);
+  spec.mutable_torch()->set_memory(true);
+  spec.mutable_torch()->set_step_source("dataloader");
+  const auto out = SpecFromProto(spec);
+  ASSERT_THAT(out, IsOk());
+  EXPECT_EQ(out->torch, (TorchSpec{.operators = OperatorMode::kShapes,
+                                   .strides = true,
+                                   .memory = true,
+                                   .step_source = StepSource::kDataLoader}));
+  v1::CaptureSpec back;
+  SpecToProto(*out, back);
+  EXPECT_THAT(SpecFromProto(back), IsOkAndHolds(*out));
+}
+
+TEST(SpecTest, WhatIsNotSaidOfTorchIsTheDefault) {
+  const auto out = SpecFromProto(FiveSteps());
+  ASSERT_THAT(out, IsOk());
+  EXPECT_EQ(out->torch, TorchSpec());
+  v1::CaptureSpec back;
+  SpecToProto(*out, back);
+  EXPECT_EQ(back.torch().step_source(), "");
+}
+
+TEST(SpecTest, WhatCannotBeRecordedOfTorchIsNamed) {
+  const auto refused = [](const char* field, auto change) {
+    v1::CaptureSpec spec = FiveSteps();
+    change(spec);
+    EXPECT_THAT(SpecFromProto(spec), StatusIs(Code::kInvalidArgument, HasSubstr(field))) << field;
+  };
+  refused("torch.operators", [](v1::CaptureSpec& s) {
+    s.mutable_torch()->set_operators(static_cast<v1::TorchSpec::Operators>(99));
+  });
+  refused("torch.strides", [](v1::CaptureSpec& s) {
+    s.mutable_torch()->set_operators(v1::TorchSpec::NAMES);
+    s.mutable_torch()->set_strides(true);
+  });
+  for (const char* source : {"none", "Optimizer", "steps", "\n"}) {
+    refused("torch.step_source",
+            [&](v1::CaptureSpec& s) { s.mutable_torch()->set_step_source(source); });
+  }
+  refused("torch.step_source", [](v1::CaptureSpec& s) {
+    s.mutable_torch()->set_step_source("optimizer");
+    s.set_start_step(7);
+  });
+}
+
 TEST(SpecTest, WhatCannotBeRecordedOfTheGpuIsNamed) {
   const auto refused = [](const char* field, auto change) {
     v1::CaptureSpec spec = FiveSteps();
@@ -237,6 +286,47 @@ TEST(TimeTest, WhatATimestampCannotSayIsCut) {
   DurationToProto(-absl::Nanoseconds(1'500'000'000), duration);
   EXPECT_EQ(duration.seconds(), -1);
   EXPECT_EQ(duration.nanos(), -500'000'000);
+}
+
+TEST(CaptureTest, WhatIsKnownOfTorchIsSaid) {
+  CaptureRecord record;
+  record.target.step_source = StepSource::kDataLoader;
+  record.target.batch_count = 1;
+  record.torch = {.outcome = TorchOutcome::kLimited,
+                  .operators = OperatorMode::kNames,
+                  .memory = true,
+                  .version = "2.6\xff",
+                  .missing = {{.feature = "shapes", .reason = "why"}},
+                  .step_source = StepSource::kOptimizer,
+                  .operator_count = 2,
+                  .tensor_use_count = 3,
+                  .note_count = 4,
+                  .block_count = 5,
+                  .folded_count = 6,
+                  .cut_input_count = 7,
+                  .odd_tensor_count = 8,
+                  .lost_note_count = 9};
+  v1::Capture message;
+  CaptureToProto(record, message);
+  EXPECT_EQ(message.target().step_source(), "dataloader");
+  EXPECT_EQ(message.target().batch_count(), 1);
+  const v1::TorchInfo& torch = message.torch();
+  EXPECT_EQ(torch.outcome(), "limited");
+  EXPECT_EQ(torch.operators(), "names");
+  EXPECT_TRUE(torch.memory());
+  EXPECT_EQ(torch.version(), "2.6\xef\xbf\xbd");
+  ASSERT_EQ(torch.missing_size(), 1);
+  EXPECT_EQ(torch.missing(0).feature(), "shapes");
+  EXPECT_EQ(torch.missing(0).reason(), "why");
+  EXPECT_EQ(torch.step_source(), "optimizer");
+  EXPECT_EQ(torch.operator_count(), 2);
+  EXPECT_EQ(torch.tensor_use_count(), 3);
+  EXPECT_EQ(torch.note_count(), 4);
+  EXPECT_EQ(torch.block_count(), 5);
+  EXPECT_EQ(torch.folded_count(), 6);
+  EXPECT_EQ(torch.cut_input_count(), 7);
+  EXPECT_EQ(torch.odd_tensor_count(), 8);
+  EXPECT_EQ(torch.lost_note_count(), 9);
 }
 
 TEST(CaptureTest, WhatIsNotSetIsAbsent) {
