@@ -15,6 +15,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/store/capture_file_writer.h"
+#include "proto/wire/event.h"
 #include "tests/store/capture_file_builder.h"
 
 namespace profd::bench {
@@ -22,6 +23,7 @@ namespace {
 
 constexpr uint32_t kThreads = 2;
 constexpr uint32_t kStepThread = 0;
+constexpr auto kOperatorCategory = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 // Noise that repeats only this seldom cannot be compressed away.
 constexpr size_t kDistinctSteps = 100;
 
@@ -98,9 +100,13 @@ class ThreadWriter {
     std::vector<RangeRow> ranges = step.ranges;
     for (RangeRow& row : ranges) row.start_ns += shift_ns;
     MarkStep(step.start_ns + shift_ns);
+    if (operators) {
+      for (RangeRow& row : ranges) row.category = kOperatorCategory;
+    }
     Must(writer_.AppendRanges(thread_, ranges));
     capture.ranges += static_cast<int64_t>(ranges.size());
     if (operators) WriteOperators(ranges);
+    if (operators && memory) WriteTensorUses(ranges, step.memory);
     if (gpu != nullptr) gpu->WriteStep(step.ranges, shift_ns, capture);
     if (memory) {
       std::vector<MemoryRow> rows = step.memory;
@@ -130,6 +136,19 @@ class ThreadWriter {
       row.sequence = operators_++ % 3 == 0 ? operators_ : -1;
     }
     Must(writer_.AppendOperators(thread_, rows));
+  }
+  void WriteTensorUses(std::span<const RangeRow> ranges, std::span<const MemoryRow> memory) {
+    std::vector<TensorUseRow> uses;
+    for (const RangeRow& range : ranges) {
+      for (const uint8_t input : {0, 1}) {
+        uses.push_back({.time_ns = range.start_ns,
+                        .address = memory[uses.size() % memory.size()].address,
+                        .depth = range.depth,
+                        .scope = 0,
+                        .input = input});
+      }
+    }
+    Must(writer_.AppendTensorUses(thread_, uses));
   }
 
   const uint32_t thread_;
@@ -178,8 +197,9 @@ BenchCapture WriteBenchCapture(const std::filesystem::path& folder, int64_t rang
   return WriteTwoThreads(folder, ranges, memory, /*operators=*/false);
 }
 
-BenchCapture WriteOperatorBenchCapture(const std::filesystem::path& folder, int64_t ranges) {
-  return WriteTwoThreads(folder, ranges, /*memory=*/false, /*operators=*/true);
+BenchCapture WriteOperatorBenchCapture(const std::filesystem::path& folder, int64_t ranges,
+                                       bool memory) {
+  return WriteTwoThreads(folder, ranges, memory, /*operators=*/true);
 }
 
 BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t gpu_rows) {

@@ -41,9 +41,11 @@ BenchCapture WriteBenchCapture(const std::filesystem::path& folder, int64_t rang
 // innermost ranges makes an API call that launches one, on one of two streams.
 BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t gpu_rows);
 
-// As WriteBenchCapture without memory; every range is an operator with inputs, the first thread's
-// of the forward, the second's of the backward, and every third of them has a sequence number.
-BenchCapture WriteOperatorBenchCapture(const std::filesystem::path& folder, int64_t ranges);
+// As WriteBenchCapture; every range is an operator with inputs, the first thread's of the
+// forward, the second's of the backward, and every third of them has a sequence number. With
+// `memory`, each uses two of the blocks that its step allocates.
+BenchCapture WriteOperatorBenchCapture(const std::filesystem::path& folder, int64_t ranges,
+                                       bool memory = false);
 
 std::unique_ptr<store::CaptureReader> OpenCapture(const BenchCapture& capture);
 

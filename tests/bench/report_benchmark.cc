@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -210,6 +211,28 @@ void MeasureGpu(const store::TemporaryFolder& folder, int64_t gpu_rows, int roun
       "s");
 }
 
+// ---- PyTorch ----
+
+// What the stop of a PyTorch job waits for, and what is asked next.
+void MeasureTorch(const store::TemporaryFolder& folder, int64_t operators, int rounds) {
+  const BenchCapture capture = WriteOperatorBenchCapture(folder.path(), operators, /*memory=*/true);
+  Print("capture of PyTorch: operators", static_cast<double>(capture.ranges) / 1e6, "M");
+  Print("... allocations and frees", static_cast<double>(capture.memory_events) / 1e6, "M");
+  const auto measure = [&](const char* what, const std::function<void()>& run) {
+    const Timing timing = Best(rounds, run);
+    Print(what, timing.wall_s, "s");
+    Print("... its CPU time", timing.cpu_s, "s");
+  };
+  measure("operator table with memory", [&] { SummarizeOnce(capture, {}); });
+  measure("operator table with memory, by inputs",
+          [&] { SummarizeOnce(capture, {.by_inputs = true}); });
+  measure("memory timeline with categories", [&] {
+    result = Must(report::SummarizeMemory(*OpenCapture(capture), {.max_points = 2000}))
+                 .devices.front()
+                 .peak_bytes;
+  });
+}
+
 int Main(int64_t ranges, int rounds) {
   const store::TemporaryFolder folder;
   const BenchCapture capture = WriteBenchCapture(folder.path(), ranges, /*memory=*/false);
@@ -251,6 +274,7 @@ int Main(int64_t ranges, int rounds) {
   Print("memory timeline: events", events / 1e6, "M");
   Print("memory timeline, 2,000 points, shares by range, warm", timeline.wall_s, "s");
   MeasureGpu(folder, ranges / 10, rounds);
+  MeasureTorch(folder, ranges / 20, rounds);
   return 0;
 }
 
