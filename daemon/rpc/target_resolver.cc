@@ -92,7 +92,7 @@ class Resolver {
 
   absl::StatusOr<Found> OnePid(int64_t pid) const {
     for (const TargetInfo* target : mine_) {
-      if (target->pid == pid) return Found{target};
+      if (target->pid == pid) return ItOrItsRanks(target);
     }
     for (const TargetInfo* target : others_) {
       if (target->pid == pid) return OtherOwner(pid);
@@ -109,6 +109,17 @@ class Resolver {
     if (!process.has_value()) return NoSuchProcess(pid);
     if (!caller_.MayTouch(process->uid) || !Below(pid, others_).empty()) return OtherOwner(pid);
     return NotInstrumented(pid);
+  }
+
+  // A launcher that has loaded what its ranks use (torchrun, multiprocessing's parent) is a target,
+  // too, though not the one that is meant.
+  Found ItOrItsRanks(const TargetInfo* target) const {
+    if (target->step_mark_count > 0) return {target};
+    Found ranks = Below(target->pid, mine_);
+    std::erase_if(ranks, [target](const TargetInfo* rank) {
+      return rank == target || rank->step_mark_count == 0;
+    });
+    return ranks.empty() ? Found{target} : ranks;
   }
 
   // Walking up from the targets, of which there are few, costs less than down from `pid`.

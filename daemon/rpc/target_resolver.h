@@ -1,6 +1,7 @@
 // Which targets a person means by pids. Of each pid, the first of these that holds:
 //
-//  1. a target has it (a pid in profd's own pid namespace);
+//  1. a target has it (a pid in profd's own pid namespace). One that never marked a step, while
+//     targets below it have, is their launcher and stands for those;
 //  2. targets run below that process: it is their shell or launcher;
 //  3. exactly one target in a container has it as its own pid there.
 //

@@ -100,6 +100,19 @@ TEST_F(TargetResolverTest, ALauncherStandsForAllBelowIt) {
   EXPECT_THAT(Resolve(kAlice, {200}), IsOkAndHolds(ElementsAre(301, 302)));
 }
 
+TEST_F(TargetResolverTest, ALauncherThatIsATargetStandsForThoseBelowItThatMarkSteps) {
+  AddTarget(7, 310, 200, 1000);
+  AddTarget(8, 311, 310, 1000);
+  AddTarget(9, 312, 310, 1000);
+  AddTarget(10, 313, 310, 1000);
+  EXPECT_THAT(Resolve(kAlice, {310}), IsOkAndHolds(ElementsAre(310))) << "nobody marks steps yet";
+  targets_[targets_.size() - 3].step_mark_count = 4;
+  targets_[targets_.size() - 2].step_mark_count = 5;
+  EXPECT_THAT(Resolve(kAlice, {310}), IsOkAndHolds(ElementsAre(311, 312)));
+  targets_[targets_.size() - 4].step_mark_count = 1;
+  EXPECT_THAT(Resolve(kAlice, {310}), IsOkAndHolds(ElementsAre(310))) << "it has steps itself";
+}
+
 TEST_F(TargetResolverTest, ALauncherOfRootStandsForTheCallersOwn) {
   EXPECT_THAT(Resolve(kAlice, {100}), IsOkAndHolds(ElementsAre(301, 302)));
   EXPECT_THAT(Resolve(kRoot, {1}), IsOkAndHolds(ElementsAre(301, 302, 501, 600, 700, 800)));
