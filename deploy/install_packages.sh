@@ -22,7 +22,8 @@ packages_of() {
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy ;;
     lint) echo git clang clang-format clang-tidy ;;
-    other) echo shellcheck man-db mandoc zsh fish ;;
+    other) echo shellcheck man-db mandoc zsh fish python3-torch python3-pandas python3-grpcio \
+      python3-protobuf python3-venv python3-setuptools python3-wheel ;;
     *)
       echo "install_packages: no group '$1'; the groups are build, quickstart, test, lint, other" >&2
       exit 2

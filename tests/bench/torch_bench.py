@@ -1,0 +1,229 @@
+"""Benchmarks on real PyTorch: what profd costs a training job, beside torch.profiler.
+
+    PROFD_BUILD_DIR=build/release PROFD_TORCH_PYTHON=python3 \\
+        /usr/bin/python3 tests/bench/torch_bench.py [--smoke] [NAME...]
+
+  idle     step time with the library loaded and idle, against without it: two processes in turn
+  capture  step time added by a capture and by torch.profiler, with shapes and with memory: phases
+           of one process in turn
+  table    end of the capture to the operator table on the screen, 480 k events, and
+           torch.profiler's way to the same
+  start    what the hook adds to `python -c "import torch"`, and to `python -c pass`
+
+Every figure is the median over rounds in which both sides took turns, with its quartiles.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / 'torch'))
+import harness_torch  # noqa: E402
+from harness_torch import PYTHON, Program, VERSION, harness  # noqa: E402
+
+
+class Stage:
+    """A daemon and programs in a temporary folder."""
+
+    def __enter__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_bench_'))
+        self.daemon = harness.Daemon(self.folder).start()
+        self.programs = []
+        return self
+
+    def __exit__(self, *_):
+        for program in self.programs:
+            program.close()
+        self.daemon.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def training(self, *arguments, **kwargs):
+        program = Program(self.daemon.socket_dir, 'timed_training.py', *arguments, **kwargs)
+        self.programs.append(program)
+        program.answer()
+        return program
+
+    def await_target(self, program):
+        def there():
+            targets = self.daemon.ctl('ps', '--json').json['targets']
+            return any(t['pid'] == program.pid and t['step_source'] == 'optimizer' for t in targets)
+        harness.until(there, 'the program is a target')
+
+    def trace(self, program, *arguments):
+        tracing = harness.Tracing(self.daemon, '--pid', program.pid, *arguments)
+
+        def recording():
+            if tracing.process.poll() is not None:
+                raise SystemExit(f'trace ended: {tracing.result().err}')
+            return any(c['state'] == 'RECORDING'
+                       for c in self.daemon.ctl('captures', '--json').json['captures'])
+        harness.until(recording, 'the capture records')
+        return tracing
+
+    def finish(self, tracing):
+        capture = next(c for c in self.daemon.ctl('captures', '--json').json['captures']
+                       if c['state'] == 'RECORDING')
+        self.daemon.ctl('cancel', capture['id'])
+        result = tracing.result()
+        return self.daemon.ctl('show', capture['id'], '--json').json if result else None
+
+
+def row(name, value):
+    print(f'{name:<66} {value}', flush=True)
+
+
+def spread(values, digits=4):
+    if len(values) < 4:
+        return f'{statistics.median(values):.{digits}f}'
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f'{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})'
+
+
+def bench_idle(smoke):
+    for name, arguments, steps in (('0.4 ms MLP', ('--width', 64), 400),
+                                   ('20 ms MLP', ('--width', 1024, '--batch', 64), 20)):
+        rounds, steps = (2, 5) if smoke else (30, steps)
+        with Stage() as stage:
+            ours = stage.training(*arguments)
+            stage.await_target(ours)
+            bare = stage.training(*arguments, traced=False)
+            ratios, times = [], []
+            for i in range(rounds):
+                pair = {}
+                for which in ((ours, bare), (bare, ours))[i % 2]:
+                    pair[which] = float(which.do(f'run {steps}')[0])
+                ratios.append(pair[ours] / pair[bare])
+                times.append(pair[bare])
+            row(f'{name}: a step without the library', f'{spread(times, 1)} us')
+            row(f'{name}: with it, idle, over without', spread(ratios))
+
+
+def bench_capture(smoke):
+    rounds, steps = (1, 20) if smoke else (12, 800)
+    with Stage() as stage:
+        program = stage.training()
+        stage.await_target(program)
+
+        def captured(*arguments):
+            tracing = stage.trace(program, '--duration', '1h', *arguments)
+            time_us = float(program.do(f'run {steps}')[0])
+            capture = stage.finish(tracing)
+            return time_us, capture['torch']['operator_count'] / steps, capture
+
+        sides = {
+            'ours, names': lambda: captured('--ops', 'names')[0],
+            'ours, shapes': lambda: captured()[0],
+            'ours, shapes and memory': lambda: captured('--with', 'memory')[0],
+            'torch.profiler': lambda: float(program.do(f'profile cpu {steps}')[0]),
+            'torch.profiler, shapes': lambda: float(program.do(f'profile shapes {steps}')[0]),
+            'torch.profiler, shapes and memory':
+                lambda: float(program.do(f'profile memory {steps}')[0]),
+        }
+        _, per_step, capture = captured()
+        row('operators a step', f'{per_step:.0f} (dropped: {capture["dropped_event_count"]})')
+        added = {name: [] for name in sides}
+        ratios = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, measure in sides.items():
+                base = float(program.do(f'run {steps}')[0])
+                time_us = measure()
+                added[name].append((time_us - base) / per_step * 1000)
+                ratios[name].append(time_us / base)
+        for name in sides:
+            row(f'{name}: added, ns an operator', spread(added[name], 0))
+            row(f'{name}: step time over idle', spread(ratios[name], 3))
+        for ours, theirs in (('ours, shapes', 'torch.profiler, shapes'),
+                             ('ours, shapes and memory', 'torch.profiler, shapes and memory')):
+            row(f'{ours}: added, over that of torch.profiler',
+                spread([a / b for a, b in zip(added[ours], added[theirs])], 2))
+
+
+def bench_table(smoke):
+    rounds, steps = (1, 20) if smoke else (3, 2200)
+    ours_s, theirs_s, ours_events, theirs_events = [], [], 0, 0
+    for _ in range(rounds):
+        with Stage() as stage:
+            program = stage.training()
+            stage.await_target(program)
+            program.do('run 10')
+            tracing = harness.Tracing(stage.daemon, '--pid', program.pid, '--steps', steps,
+                                      '--warmup', 0, '--no-table', '--memory', '256M')
+            harness.until(lambda: any(
+                c['state'] == 'WAITING_STEP'
+                for c in stage.daemon.ctl('captures', '--json').json['captures']), 'armed')
+            program.do(f'run {steps}')
+            program.send('run 2')
+            begin = time.monotonic()
+            capture = tracing.result().json
+            table = stage.daemon.ctl('ops', capture['id'])
+            ours_s.append(time.monotonic() - begin)
+            program.answer()
+            if 'aten::addmm' not in table.out:
+                raise SystemExit('the table lacks aten::addmm')
+            if capture['state'] != 'COMPLETE' or capture['dropped_event_count'] != 0:
+                raise SystemExit(f'{capture["state"]}, dropped {capture["dropped_by_reason"]}')
+            ours_events = capture['torch']['operator_count']
+            stop_s, table_s, theirs_events = map(float, program.do(f'path {steps}'))
+            theirs_s.append(stop_s + table_s)
+    row(f'last step to table on screen, {ours_events} operators', f'{spread(ours_s, 2)} s')
+    row(f'torch.profiler: stop() and table, {theirs_events:.0f} events', f'{spread(theirs_s, 2)} s')
+    row('torch.profiler over ours',
+        spread([b / a for a, b in zip(ours_s, theirs_s)], 0))
+
+
+def start_ms(code, socket_dir, traced):
+    command = [PYTHON, '-c', code]
+    if traced:
+        command = [str(harness.PROFCTL), 'run', '--socket-dir', str(socket_dir), '--', *command]
+    env = {**harness.environment(socket_dir), 'PROFD_CLIENT_LIB': str(harness.LIBRARY)}
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, env=env, stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return (time.perf_counter() - begin) * 1000
+
+
+def bench_start(smoke):
+    with Stage() as stage:
+        for code, rounds in (('pass', 60), ('import torch', 15)):
+            added, bare_ms = [], []
+            for i in range(2 if smoke else rounds):
+                pair = {}
+                for traced in ((True, False), (False, True))[i % 2]:
+                    pair[traced] = start_ms(code, stage.daemon.socket_dir, traced)
+                added.append(pair[True] - pair[False])
+                bare_ms.append(pair[False])
+            row(f'python -c "{code}"', f'{spread(bare_ms, 1)} ms')
+            row(f'python -c "{code}": added, with profctl run itself', f'{spread(added, 2)} ms')
+
+
+BENCHES = {'idle': bench_idle, 'capture': bench_capture, 'table': bench_table,
+           'start': bench_start}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--smoke', action='store_true', help='one short round; no figures')
+    parser.add_argument('names', nargs='*', metavar='NAME', help=', '.join(BENCHES))
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHES)
+    if unknown:
+        parser.error(f'no benchmark {", ".join(sorted(unknown))}; there are {", ".join(BENCHES)}')
+    if VERSION is None:
+        print(f'SKIP: {PYTHON} has no torch')
+        return 77
+    row('torch', VERSION[1])
+    for name in arguments.names or BENCHES:
+        BENCHES[name](arguments.smoke)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Programs in PyTorch, unmodified, under `profctl run`: for the tests of this folder.
+
+The Python is PROFD_TORCH_PYTHON's, else /usr/bin/python3. Without torch in it a test skips and
+says so.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / 'e2e'))
+import harness  # noqa: E402
+
+PYTHON = os.environ.get('PROFD_TORCH_PYTHON', '/usr/bin/python3')
+
+
+def torch_version():
+    """(1, 13) and its whole name; None: this Python has no torch."""
+    found = subprocess.run([PYTHON, '-c', 'import torch; print(torch.__version__)'],
+                           capture_output=True, text=True)
+    if found.returncode != 0:
+        return None
+    name = found.stdout.strip()
+    major, minor = name.split('.')[:2]
+    return (int(major), int(minor)), name
+
+
+VERSION = torch_version()
+
+
+class Program:
+    """A program of this folder; with `traced` under `profctl run`."""
+
+    def __init__(self, socket_dir, script, *arguments, traced=True, env=None):
+        command = [PYTHON, str(HERE / script), *map(str, arguments)]
+        if traced:
+            command = [str(harness.PROFCTL), 'run', '--socket-dir', str(socket_dir), '--', *command]
+        library = {'PROFD_CLIENT_LIB': str(harness.LIBRARY)} if traced else {'PROFD_DISABLE': '1'}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, env={**harness.environment(socket_dir), **library, **(env or {})})
+        self.pid = self.process.pid  # `profctl run` becomes the program.
+
+    def answer(self):
+        """The words behind the next "ok"."""
+        for line in self.process.stdout:
+            if line.startswith('ok'):
+                return line.split()[1:]
+        raise AssertionError(f'{self.process.args} ended with {self.process.wait()}')
+
+    def send(self, command):
+        self.process.stdin.write(command + '\n')
+        self.process.stdin.flush()
+
+    def do(self, command):
+        self.send(command)
+        return self.answer()
+
+    def end(self):
+        """Its exit status, once it has ended by itself."""
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        self.process.stdout.read()
+        return self.process.wait(harness.PATIENCE_S)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if not pipe.closed:
+                pipe.close()
+
+
+class TorchTest(harness.EndToEndTest):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if VERSION is None:
+            print(f'SKIP: {PYTHON} has no torch', flush=True)
+            raise SystemExit(77)
+
+    def program(self, script, *arguments, **kwargs):
+        program = Program(self.daemon.socket_dir, script, *arguments, **kwargs)
+        self.addCleanup(program.close)
+        return program
+
+    def target_of(self, pid):
+        """What `profctl ps` says of it; None: it is not there."""
+        targets = self.daemon.ctl('ps', '--json').json['targets']
+        return next((t for t in targets if t['pid'] == pid), None)
+
+    def await_target(self, program, source=None):
+        """Waits until it is a target, and its steps come from `source`."""
+        def there():
+            target = self.target_of(program.pid)
+            return target if target and (source is None or target['step_source'] == source) else None
+        return harness.until(there, f'{program.process.args} is a target with steps of {source}; '
+                             f'ps: {self.daemon.ctl("ps", "--json").out}')
+
+    def export(self, capture, kind='chrome'):
+        path = self.folder / f'{capture["id"]}.{kind}.json'
+        result = self.daemon.ctl('export', capture['id'], '--format', kind, '-o', path)
+        self.assertEqual(result.status, harness.DONE, result.err)
+        return path
