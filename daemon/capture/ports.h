@@ -66,17 +66,14 @@ class CaptureSink {
   // Of frameworks. Ids of inputs and of scalars count from 1 each, at most kMaxOperatorInputs,
   // and come before the first row that uses them. `scalars` is a JSON array of strings, one per
   // input, as traces of torch.profiler have it in "Concrete Inputs".
-  virtual absl::Status AddInputs(uint32_t, const OperatorInputs&) { return absl::OkStatus(); }
-  virtual absl::Status AddScalars(uint32_t, std::string_view) { return absl::OkStatus(); }
+  virtual absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) = 0;
+  virtual absl::Status AddScalars(uint32_t id, std::string_view scalars) = 0;
   // After the RangeRows they belong to have been appended, in their order.
-  virtual absl::Status AppendOperators(uint32_t, std::span<const OperatorRow>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status AppendNotes(uint32_t, std::span<const NoteRow>) { return absl::OkStatus(); }
-  virtual absl::Status AppendBlocks(std::span<const BlockRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) = 0;
+  virtual absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) = 0;
+  // In no order.
+  virtual absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) = 0;
+  virtual absl::Status AppendBlocks(std::span<const BlockRow> rows) = 0;
 
   // Bytes written so far, approximately (not counting what is still in memory).
   virtual int64_t approx_bytes() const = 0;

@@ -256,24 +256,16 @@ class CaptureReader {
 
   // Distinct inputs and scalars of operators; index 0 is unused (empty). Text that may hold
   // anything, as far as a stranger wrote the file: check that it is JSON before passing it on.
-  virtual std::span<const OperatorInputs> inputs() const { return {}; }
-  virtual std::span<const std::string> scalars() const { return {}; }
+  virtual std::span<const OperatorInputs> inputs() const = 0;
+  virtual std::span<const std::string> scalars() const = 0;
   // How many operators, tensor uses, notes and blocks there are in all, from the directory.
-  virtual int64_t framework_row_count() const { return 0; }
-  virtual absl::Status ForEachOperator(const TimeFilter&,
-                                       absl::FunctionRef<absl::Status(const OperatorBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachTensorUse(const TimeFilter&,
-                                        absl::FunctionRef<absl::Status(const TensorUseBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)>) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)>) {
-    return absl::OkStatus();
-  }
+  virtual int64_t framework_row_count() const = 0;
+  virtual absl::Status ForEachOperator(
+      const TimeFilter& filter, absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) = 0;
+  virtual absl::Status ForEachTensorUse(
+      const TimeFilter& filter, absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) = 0;
+  virtual absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) = 0;
+  virtual absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) = 0;
 };
 
 }  // namespace profd::store

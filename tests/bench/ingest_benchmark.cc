@@ -96,6 +96,16 @@ class NullSink final : public CaptureSink {
   absl::Status AppendSyncs(std::span<const SyncRow>) override { return absl::OkStatus(); }
   absl::Status AppendOverheads(std::span<const OverheadRow>) override { return absl::OkStatus(); }
   absl::Status AppendCudaEvents(std::span<const CudaEventRow>) override { return absl::OkStatus(); }
+  absl::Status AddInputs(uint32_t, const OperatorInputs&) override { return absl::OkStatus(); }
+  absl::Status AddScalars(uint32_t, std::string_view) override { return absl::OkStatus(); }
+  absl::Status AppendOperators(uint32_t, std::span<const OperatorRow>) override {
+    return absl::OkStatus();
+  }
+  absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow>) override {
+    return absl::OkStatus();
+  }
+  absl::Status AppendNotes(uint32_t, std::span<const NoteRow>) override { return absl::OkStatus(); }
+  absl::Status AppendBlocks(std::span<const BlockRow>) override { return absl::OkStatus(); }
   int64_t approx_bytes() const override { return sum_ns_; }
 
  private:

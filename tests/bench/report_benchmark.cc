@@ -147,6 +147,25 @@ class InMemoryReader final : public store::CaptureReader {
       absl::FunctionRef<absl::Status(const store::CudaEventBatch&)>) override {
     return absl::OkStatus();
   }
+  std::span<const OperatorInputs> inputs() const override { return {}; }
+  std::span<const std::string> scalars() const override { return {}; }
+  int64_t framework_row_count() const override { return 0; }
+  absl::Status ForEachOperator(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::OperatorBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachTensorUse(
+      const store::TimeFilter&,
+      absl::FunctionRef<absl::Status(const store::TensorUseBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const store::NoteBatch&)>) override {
+    return absl::OkStatus();
+  }
+  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const store::BlockBatch&)>) override {
+    return absl::OkStatus();
+  }
   absl::Status ForEachInstant(
       const store::TimeFilter&,
       absl::FunctionRef<absl::Status(const store::InstantBatch&)>) override {
