@@ -4,6 +4,9 @@
 //     TorchDynamo Cache Lookup ─┤                     │   guards
 //     Torch-Compiled Region: 1/0 ───────┤             │   what is left behind a graph break
 //   _compile.compile_inner (dynamo_timed) ─────────┤      a compilation; its inside is folded
+//
+// Newer torch shows compilations to its own profiler only. In a capture without any, those are
+// counted that notes tell of: the ones that compiled code again.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -55,7 +58,14 @@ class CompileSummary {
       for (size_t i = 0; i < batch.size; ++i) AddNote(batch, i);
       return absl::OkStatus();
     }));
-    return ReadRanges();
+    RETURN_IF_ERROR(ReadRanges());
+    if (compilations_.empty()) compilations_ = std::move(told_compilations_);
+    for (const Compilation& compilation : compilations_) {
+      CompileStepRow& step = StepAt(compilation.start_ns);
+      ++step.compilations;
+      AddTo(step.compile_ns, compilation.duration_ns);
+    }
+    return absl::OkStatus();
   }
 
   CompileReport Take() {
@@ -104,6 +114,9 @@ class CompileSummary {
       case wire::NoteKind::kRecompile: {
         RecompileSum& sum = recompiles_[key];
         ++sum.count;
+        if (batch.time_ns[i] != kNoNoteTime) {
+          told_compilations_.push_back({batch.time_ns[i], std::max<int64_t>(0, batch.value[i])});
+        }
         if (batch.value[i] < 0) break;
         sum.is_known = true;
         AddTo(sum.compile_ns, batch.value[i]);
@@ -139,11 +152,7 @@ class CompileSummary {
           return absl::OkStatus();
         }));
     for (const std::vector<Compilation>& of_thread : compilations) {
-      for (const Compilation& compilation : of_thread) {
-        CompileStepRow& step = StepAt(compilation.start_ns);
-        ++step.compilations;
-        AddTo(step.compile_ns, compilation.duration_ns);
-      }
+      compilations_.insert(compilations_.end(), of_thread.begin(), of_thread.end());
     }
     return absl::OkStatus();
   }
@@ -174,7 +183,8 @@ class CompileSummary {
   }
 
   void AddRegion(uint32_t name, int64_t start_ns, int64_t duration_ns) {
-    const std::string_view id = std::string_view(reader_.names()[name]).substr(kRegionPrefix.size());
+    const std::string_view id =
+        std::string_view(reader_.names()[name]).substr(kRegionPrefix.size());
     const auto [at, inserted] = regions_.try_emplace(id);
     CompiledRegionRow& region = at->second;
     if (inserted) {
@@ -201,6 +211,8 @@ class CompileSummary {
   store::CaptureReader& reader_;
   StepLookup lookup_;
   int64_t folded_count_ = 0;
+  std::vector<Compilation> compilations_;
+  std::vector<Compilation> told_compilations_;  // By notes, which come when one has ended.
   absl::flat_hash_map<std::string_view, std::string_view> code_of_;  // By a region's id.
   std::map<std::string_view, CompiledRegionRow> regions_;            // Likewise.
   std::map<Text, int64_t> graph_breaks_;

@@ -356,7 +356,7 @@ struct CompileStepRow {
   int64_t step = -1;         // -1: in none
   int64_t regions = 0;       // Compiled regions run.
   int64_t after_breaks = 0;  // Of those, continued behind a graph break.
-  int64_t compilations = 0;
+  int64_t compilations = 0;  // Where torch hides them, those that notes tell of: recompilations.
   int64_t compile_ns = 0;
   int64_t cache_lookups = 0;
   int64_t cache_lookup_ns = 0;  // Guards.

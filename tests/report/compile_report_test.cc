@@ -122,6 +122,17 @@ TEST_F(CompileReportTest, RecompilesAddUpTheTimesThatAreKnown) {
                                                RecompileRow{"g", "dtype mismatch", 1, -1}));
 }
 
+TEST_F(CompileReportTest, WhereTorchHidesCompilationsThoseOfNotesCount) {
+  reader_.Step(3, 0, 100).Step(4, 100, 100);
+  reader_.Note(main_, 50, kRecompile, "f", "size mismatch", 30)
+      .Note(main_, 150, kRecompile, "f", "size mismatch", -1)
+      .Note(main_, kNoNoteTime, kRecompile, "f", "size mismatch", 9);
+  EXPECT_THAT(Report().steps, ElementsAre(CompileStepRow{3, 0, 0, 1, 30, 0, 0},
+                                          CompileStepRow{4, 0, 0, 1, 0, 0, 0}));
+  reader_.Range(main_, "_compile.compile_inner (dynamo_timed)", 10, 45);
+  EXPECT_THAT(Report().steps, ElementsAre(CompileStepRow{3, 0, 0, 1, 35, 0, 0}));
+}
+
 TEST_F(CompileReportTest, FoldedEventsAreThoseOfNotesOrOfTheRecord) {
   reader_.mutable_record().torch.folded_count = 40;
   EXPECT_EQ(Report().folded_event_count, 40);
