@@ -9,6 +9,7 @@
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/torch/async_operators.h"
+#include "client_lib/torch/compilations.h"
 #include "client_lib/torch/operator_inputs.h"
 
 namespace profd::client::torch {
@@ -19,7 +20,6 @@ using wire::OperatorsMode;
 
 // torch numbers its threads from 1: what is larger is no such number.
 constexpr uint64_t kMostTorchThreads = 1 << 24;
-constexpr char kDynamoSuffix[] = " (dynamo_timed)";
 
 constinit TorchLibrary g_torch{};
 constinit RecordFunctionLayout g_layout{};
@@ -81,51 +81,6 @@ uint32_t NameOf(const char* name) {
   return MeetName(name);
 }
 
-// ---- Compilations.
-
-// What was left out, by what it was in.
-struct Fold {
-  std::atomic<uint32_t> name_id;  // kNoNameId: free.
-  std::atomic<uint64_t> count;
-};
-constexpr uint32_t kMaxFolds = 32;  // The last one takes all that come later.
-constinit Fold g_folds[kMaxFolds] = {};
-
-// Operators that are open on this thread from a compilation on, itself included; 0: it is in none.
-__thread uint32_t t_fold_depth __attribute__((tls_model("initial-exec"))) = 0;
-__thread Fold* t_fold __attribute__((tls_model("initial-exec"))) = nullptr;
-
-bool IsCompilation(const char* name) {
-  const size_t length = strnlen(name, wire::kMaxNameBytes);
-  constexpr size_t kSuffixLength = sizeof(kDynamoSuffix) - 1;
-  if (length >= kSuffixLength && strcmp(name + length - kSuffixLength, kDynamoSuffix) == 0) {
-    return true;
-  }
-  return strncmp(name, "_compile.", strlen("_compile.")) == 0;
-}
-
-Fold* FoldOf(uint32_t name_id) {
-  for (uint32_t i = 0; i + 1 < kMaxFolds; ++i) {
-    uint32_t known = wire::kNoNameId;
-    if (g_folds[i].name_id.compare_exchange_strong(known, name_id, std::memory_order_relaxed) ||
-        known == name_id) {
-      return &g_folds[i];
-    }
-  }
-  Fold& last = g_folds[kMaxFolds - 1];
-  last.name_id.store(wire::kOtherNameId, std::memory_order_relaxed);
-  return &last;
-}
-
-void CountFolded() {
-  if (IsRecording()) t_fold->count.fetch_add(1, std::memory_order_relaxed);
-}
-
-PROFD_NOINLINE void BeginInFold() {
-  ++t_fold_depth;
-  CountFolded();
-}
-
 // ---- Callbacks.
 
 template <typename Value>
@@ -179,9 +134,11 @@ bool IsOff() { return g_hot.flag.load(std::memory_order_relaxed) == kFlagOff; }
 
 template <bool kWithInputs>
 CallbackContext OnBegin(const void* record_function) {
-  if (PROFD_UNLIKELY(t_fold_depth != 0)) {
-    BeginInFold();
-  } else if (PROFD_LIKELY(!IsOff())) {
+  if (PROFD_UNLIKELY(compilations::IsInside()) &&
+      compilations::BeginInside(g_torch.name(record_function))) {
+    return {};
+  }
+  if (PROFD_LIKELY(!IsOff())) {
     Begin(record_function, kWithInputs, wire::RangeCategory::kOperator,
           NameOf(g_torch.name(record_function)));
   }
@@ -189,7 +146,7 @@ CallbackContext OnBegin(const void* record_function) {
 }
 
 void OnEnd(const void*, void*) {
-  if (PROFD_UNLIKELY(t_fold_depth != 0) && --t_fold_depth != 0) return;
+  if (PROFD_UNLIKELY(compilations::IsInside()) && compilations::EndInside()) return;
   EndOperator();
 }
 
@@ -198,8 +155,11 @@ bool IsAsync(const void* record_function) {
 }
 
 CallbackContext BeginAsync(const void* record_function) {
-  if (t_fold_depth != 0) CountFolded();
-  if (t_fold_depth != 0 || IsOff()) return {};
+  if (compilations::IsInside()) {
+    compilations::CountAsync();
+    return {};
+  }
+  if (IsOff()) return {};
   const uint64_t span = BeginSpan(NameOf(g_torch.name(record_function)));
   if (span == 0) return {};
   AsyncOperator* carried = AsyncOperator::Take(span);
@@ -210,17 +170,11 @@ CallbackContext BeginAsync(const void* record_function) {
 template <bool kWithInputs>
 CallbackContext OnUserBegin(const void* record_function) {
   if (IsAsync(record_function)) return BeginAsync(record_function);
-  if (t_fold_depth != 0) {
-    BeginInFold();
-    return {};
-  }
   const char* name = g_torch.name(record_function);
+  if (compilations::IsInside() && compilations::BeginInside(name)) return {};
   const uint32_t name_id = NameOf(name);
   // A window that begins within a compilation has nothing of it, either.
-  if (IsCompilation(name)) {
-    t_fold = FoldOf(name_id);
-    t_fold_depth = 1;
-  }
+  if (compilations::IsOne(name)) compilations::Open(name_id);
   if (!IsOff()) Begin(record_function, kWithInputs, wire::RangeCategory::kUser, name_id);
   return {};
 }
@@ -274,7 +228,7 @@ void OnArm(const wire::ArmTorchField& wanted) {
       (wanted.flags & wire::kArmTorchMemory) != 0 && (features & wire::kTorchStorages) != 0;
   g_cut_count.store(0, std::memory_order_relaxed);
   g_odd_tensor_count.store(0, std::memory_order_relaxed);
-  for (Fold& fold : g_folds) fold.count.store(0, std::memory_order_relaxed);
+  compilations::ResetCounts();
 }
 
 // While nobody else does.
@@ -301,9 +255,7 @@ void SetRecording(bool on) {
 void AddCounts(uint64_t* counts) {
   counts[wire::kTorchCutInputs] += g_cut_count.load(std::memory_order_relaxed);
   counts[wire::kTorchOddTensors] += g_odd_tensor_count.load(std::memory_order_relaxed);
-  for (const Fold& fold : g_folds) {
-    counts[wire::kTorchFolded] += fold.count.load(std::memory_order_relaxed);
-  }
+  counts[wire::kTorchFolded] += compilations::count();
 }
 
 const char* WhyMissing(uint32_t feature) {
@@ -321,19 +273,6 @@ const char* WhyMissing(uint32_t feature) {
   return g_is_probed.load(std::memory_order_acquire)
              ? "this torch's own operators did not show for sure where it is"
              : "the process has no Python package of profd that shows where it is";
-}
-
-void WriteBehind(LateWriter* writer) {
-  for (const Fold& fold : g_folds) {
-    const uint64_t count = fold.count.load(std::memory_order_relaxed);
-    if (count == 0) continue;
-    wire::NoteEvent note{};
-    note.header = {sizeof(note), static_cast<uint8_t>(wire::EventKind::kNote), 0, 0};
-    note.subject_id = writer->NameFor(fold.name_id.load(std::memory_order_relaxed));
-    note.value = static_cast<int64_t>(count);
-    note.kind = static_cast<uint16_t>(wire::NoteKind::kFolded);
-    writer->Write(&note, sizeof(note));
-  }
 }
 
 void OnLeave() { g_mode = OperatorsMode::kOff; }
@@ -358,7 +297,7 @@ constinit const TorchSource kOperatorSource = {.features = Features,
                                                .set_recording = SetRecording,
                                                .add_counts = AddCounts,
                                                .why_missing = WhyMissing,
-                                               .write_behind = WriteBehind,
+                                               .write_behind = compilations::WriteNotes,
                                                .on_leave = OnLeave,
                                                .reset_in_child = ResetInChild};
 

@@ -7,9 +7,7 @@
 // but while a capture records: one of names alone and one of inputs too, since torch collects
 // inputs only for those who ask; of each, one for record_function("...") and one for the rest.
 //
-// What is within a compilation is left out: a recompile is thousands of operators on tensors that
-// are none. The compilation itself is recorded, and how many were left out is told behind the
-// window.
+// What is within a compilation is left out; see compilations.h.
 //
 // A record_function() that may end on another thread is a span (BeginSpan()) without inputs.
 //

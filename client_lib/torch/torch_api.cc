@@ -10,6 +10,7 @@
 #include "client_lib/core/recorder.h"
 #include "client_lib/include/profd/profd.h"
 #include "client_lib/torch/collector.h"
+#include "client_lib/torch/compilations.h"
 #include "client_lib/torch/torch_handover.h"
 #include "client_lib/torch/torch_part.h"
 
@@ -112,6 +113,12 @@ PROFD_API void profd_torch_note(uint16_t kind, const char* subject, const char* 
   collector::AddNote(note);
 }
 
+PROFD_API void profd_torch_compiling(int begins) {
+  if (EarlierCopy() == nullptr) return compilations::Tell(begins != 0);
+  const TorchTable* torch = EarlierTorch();
+  if (torch != nullptr) torch->compiling(begins);
+}
+
 PROFD_API void profd_torch_done(void) {
   if (EarlierCopy() == nullptr) return collector::Done();
   const TorchTable* torch = EarlierTorch();
@@ -124,7 +131,7 @@ PROFD_API const TorchTable* profd_torch_table(void) {
                                         profd_torch_block,       profd_torch_note,
                                         profd_torch_done,        profd_torch_attach,
                                         profd_torch_probe_begin, profd_torch_probe_end,
-                                        profd_torch_leave};
+                                        profd_torch_leave,       profd_torch_compiling};
   return &kTable;
 }
 

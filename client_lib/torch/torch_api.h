@@ -75,6 +75,11 @@ void profd_torch_block(uint64_t address, int64_t bytes, uint16_t device_type, in
  * Any thread. */
 void profd_torch_note(uint16_t kind, const char* subject, const char* text, int64_t value);
 
+/* The calling thread begins to compile (not 0), or is done (0): what runs there in between is
+ * counted and left out, and the compilation is one range. For releases of torch that announce it
+ * to torch.profiler alone; of others it does nothing. */
+void profd_torch_compiling(int begins);
+
 /* All that COLLECT asked for was said. */
 void profd_torch_done(void);
 

@@ -259,7 +259,9 @@ class ListenerTest(unittest.TestCase):
 
     def setUp(self):
         self.notes = []
-        self.listener = _torch_compile.Listener(lambda *note: self.notes.append(note))
+        self.told = []
+        self.listener = _torch_compile.Listener(lambda *note: self.notes.append(note),
+                                                self.told.append)
 
     def say(self, metadata, payload=None):
         self.listener.handle(types.SimpleNamespace(metadata=metadata, payload=payload))
@@ -299,6 +301,15 @@ class ListenerTest(unittest.TestCase):
                              (2, "train.py:19 in forward", reason, 250_000_000))
         self.say(self.compiled())
         self.assertEqual(self.notes, [])  # The first of its kind: no recompilation.
+
+    def test_the_begin_and_the_end_of_a_compilation_are_told(self):
+        self.say({"dynamo_start": {"stack": []}, "frame_id": 3, "frame_compile_id": 1})
+        self.assertEqual(self.told, [1])
+        self.say(self.compiled(is_forward=False))
+        self.assertEqual(self.told, [1])
+        self.say(self.compiled(is_forward=True))
+        self.say(self.compiled())
+        self.assertEqual(self.told, [1, 0, 0])
 
     def test_recompilations_that_are_never_done_do_not_pile_up(self):
         for compilation in range(10000):
@@ -341,7 +352,8 @@ class RealCompileTest(unittest.TestCase):
             return y.cos()
 
         notes = []
-        listener = _torch_compile.Listener(lambda *note: notes.append(note))
+        told = []
+        listener = _torch_compile.Listener(lambda *note: notes.append(note), told.append)
         listener.start()
         try:
             compiled = torch.compile(broken, backend="eager")
@@ -349,6 +361,7 @@ class RealCompileTest(unittest.TestCase):
             compiled(torch.ones(8))
         finally:
             listener.stop()
+        self.assertEqual(told.count(1) > 0, told.count(0) > 0, told)
         line = broken.__code__.co_firstlineno
         here = os.path.basename(__file__)
         breaks = [note for note in notes if note[0] == 1]

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,8 +14,7 @@
 
 #include "client_lib/include/profd/profd.hpp"
 #include "proto/wire/event.h"
-#include "tests/fakes/fake_daemon.h"
-#include "tests/torch/torch_fixture.h"
+#include "tests/torch/operators_fixture.h"
 
 namespace profd::testing {
 namespace {
@@ -28,92 +26,6 @@ using wire::NoteKind;
 using wire::OperatorScope;
 using wire::OperatorsMode;
 using wire::RangeCategory;
-
-constexpr uint8_t kBackward = static_cast<uint8_t>(OperatorScope::kBackwardFunction);
-constexpr uint8_t kUser = static_cast<uint8_t>(OperatorScope::kUserScope);
-
-constexpr wire::ArmTorchField Wanted(OperatorsMode mode, uint32_t flags = 0) {
-  return {static_cast<uint32_t>(mode), flags, 0, 0};
-}
-constexpr wire::ArmTorchField kShapes = Wanted(OperatorsMode::kShapes);
-
-// Callbacks of which some are enabled without a capture, and of which none is.
-constexpr size_t kStepCallbacks = 2;
-constexpr size_t kOperatorCallbacks = 4;
-
-// The child's side: torch, attached and registered with the daemon.
-struct Program {
-  const FakeTorch& torch;
-  const Inputs& make;
-
-  // Waits until operators are recorded, or no longer are.
-  void WaitEnabled(bool enabled) const {
-    WaitUntil("the callbacks", [&] { return ObservesOperators() == enabled; });
-  }
-  // Those of steps are always on.
-  bool ObservesOperators() const { return torch.enabled_count() > kStepCallbacks; }
-  // An operator that does nothing.
-  void Run(const FakeCall& call, const std::vector<FakeIValue>& inputs = {}) const {
-    const Operator op(torch, call, inputs);
-  }
-};
-
-struct Setting {
-  std::string build = "full";
-  FakeLayout layout = LayoutOf26();
-  wire::ArmTorchField wanted = kShapes;
-  uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes;
-  bool expects_callbacks = true;
-};
-
-// Runs `body` inside of a window by time.
-CaptureContents Capture(const Setting& setting, const std::function<void(const Program&)>& body) {
-  FakeDaemon daemon;
-  Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch(setting.build, setting.layout);
-    const Inputs make(torch, setting.layout);
-    const Program program{torch, make};
-    AttachAndProbe(torch, setting.layout);
-    profd_init();
-    WaitConnected();
-    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
-    parent.Tell('b');
-    WaitRecording();
-    if (setting.expects_callbacks) program.WaitEnabled(true);
-    body(program);
-    parent.Tell('d');
-    parent.Await('x');
-    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
-  });
-  auto target = daemon.WaitTarget();
-  child.Await('b');
-  auto capture = target->ArmTorch(setting.wanted, setting.memory_bytes);
-  capture->Fire(ByTime());
-  child.Await('d');
-  CaptureContents contents = capture->Finish();
-  child.Tell('x');
-  child.ExpectSuccess();
-  return contents;
-}
-
-std::vector<std::string> NamesOf(const std::vector<CaptureContents::Range>& ranges) {
-  std::vector<std::string> names;
-  names.reserve(ranges.size());
-  for (const auto& range : ranges) names.push_back(range.name);
-  return names;
-}
-
-const CaptureContents::Range& RangeNamed(const CaptureContents& contents, const std::string& name) {
-  for (const auto& range : contents.ranges) {
-    if (range.name == name) return range;
-  }
-  FailTest("no range " + name);
-}
-
-const CaptureContents::Operator& OperatorNamed(const CaptureContents& contents,
-                                               const std::string& name) {
-  return contents.OperatorOf(RangeNamed(contents, name));
-}
 
 // ---- In each torch.
 
@@ -379,39 +291,6 @@ TEST(OperatorsTest, ATorchWithoutAFunctionLeavesTheRestOfTheCapture) {
   EXPECT_EQ(std::count_if(contents.notes.begin(), contents.notes.end(), names_it), 1);
 }
 
-// ---- Compilations.
-
-TEST(OperatorsTest, WhatIsInsideOfACompilationIsCountedAndLeftOut) {
-  const CaptureContents contents = Capture({}, [](const Program& program) {
-    const FakeTorch& torch = program.torch;
-    for (int i = 0; i < 2; ++i) {
-      const Operator compile(torch,
-                             {.name = "_compile.compile_inner (dynamo_timed)", .scope = kUser});
-      const Operator inner(
-          torch, {.name = "OutputGraph.call_user_compiler (dynamo_timed)", .scope = kUser});
-      program.Run({.name = "aten::relu"});
-      program.Run({.name = "sent ahead", .scope = kUser, .is_async = true});
-    }
-    {
-      const Operator compile(torch, {.name = "bw_compiler (dynamo_timed)", .scope = kUser});
-      program.Run({.name = "aten::mm"});
-    }
-    program.Run({.name = "aten::mul"});
-  });
-  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("_compile.compile_inner (dynamo_timed)",
-                                                    "_compile.compile_inner (dynamo_timed)",
-                                                    "bw_compiler (dynamo_timed)", "aten::mul"));
-  EXPECT_EQ(contents.torch_status().counts[wire::kTorchFolded], 7u);
-  std::map<std::string, int64_t> folded;
-  for (const auto& note : contents.notes) {
-    if (note.event.kind == static_cast<uint16_t>(NoteKind::kFolded)) {
-      folded[note.subject] = note.event.value;
-    }
-  }
-  EXPECT_THAT(folded, ElementsAre(std::pair("_compile.compile_inner (dynamo_timed)", 6),
-                                  std::pair("bw_compiler (dynamo_timed)", 1)));
-}
-
 // ---- Operators that end elsewhere, later or never.
 
 TEST(OperatorsTest, AnAsyncOneMayEndOnAnotherThread) {
@@ -649,7 +528,8 @@ TEST(OperatorsTest, CapturesComeAndGoUnderBusyThreads) {
     const bool has_inputs = i % 2 == 0;
     child.Await('b');
     auto capture =
-        target->ArmTorch(Wanted(has_inputs ? OperatorsMode::kShapes : OperatorsMode::kNames));
+        target->ArmTorch(Wanted(has_inputs ? OperatorsMode::kShapes : OperatorsMode::kNames),
+                         wire::kMinCaptureMemoryBytes);
     capture->Fire(ByTime());
     child.Await('d');
     const CaptureContents contents = capture->Finish();

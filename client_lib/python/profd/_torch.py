@@ -68,6 +68,7 @@ _PROTOTYPES = {
         ctypes.c_char_p]),
     "profd_torch_note": (None, [
         ctypes.c_uint16, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64]),
+    "profd_torch_compiling": (None, [ctypes.c_int]),
     "profd_torch_done": (None, []),
 }
 
@@ -264,7 +265,7 @@ class _Answers:
 
     def _listen(self) -> None:
         from profd import _torch_compile
-        self._listener = _torch_compile.Listener(note)
+        self._listener = _torch_compile.Listener(note, _lib.profd_torch_compiling)
         self._listener.start()
 
     def _unlisten(self) -> None:

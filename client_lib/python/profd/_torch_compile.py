@@ -39,9 +39,11 @@ _ADVICE = re.compile(r"^\s*(?:Hint: |Developer debug context: |For more details 
 class Listener(logging.Handler):
     """Turns what torch.compile traces into notes."""
 
-    def __init__(self, note: Note) -> None:
+    def __init__(self, note: Note, tell: Callable[[int], None]) -> None:
+        """`tell`: 1 when the calling thread begins to compile, 0 when it is done."""
         super().__init__(logging.DEBUG)
         self._note = note
+        self._tell = tell
         # By frame and compilation: why it is compiled again.
         self._reasons: Dict[Any, str] = {}
 
@@ -58,6 +60,10 @@ class Listener(logging.Handler):
             pass  # A torch that says it in other words.
 
     def _hear(self, said: Dict[str, Any], payload: Any) -> None:
+        if "dynamo_start" in said:
+            self._tell(1)
+        elif "compilation_metrics" in said and said["compilation_metrics"].get("is_forward", True):
+            self._tell(0)  # Of a backward they may come in the middle of it.
         compilation = (said.get("frame_id"), said.get("frame_compile_id"))
         artifact = said.get("artifact", {}).get("name")
         if artifact == "dynamo_graph_break_reason":
