@@ -291,7 +291,7 @@ class CaptureMemory:
     def _inputs(self, at: int, count: int) -> tuple:
         """("tensor", (type, sizes)), ("list", tensors in it), ("int", 7), ("ints", (1, 2)), ...
 
-        The tensors of a list follow it. Storages and strides are not for this daemon to ask for.
+        The tensors of a list follow it. Storages and strides are passed over.
         """
         def words(code, number):
             nonlocal at
@@ -301,10 +301,11 @@ class CaptureMemory:
         inputs = []
         for _ in range(count):
             kind, dtype, rank, flags, number = struct.unpack_from("=BbBBI", self._map, at)
-            assert flags & 3 == 0, "an input with storage or strides"
             at += 8
             if kind == 1:
+                words("Q", flags & 1)
                 inputs.append(("tensor", (dtype, words("q", rank))))
+                words("q", rank if flags & 2 else 0)
             elif kind == 2:
                 inputs.append(("list", number))
             elif kind == 6:
