@@ -4,8 +4,10 @@ The Python is PROFD_TORCH_PYTHON's, else /usr/bin/python3. Without torch in it a
 says so.
 """
 
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -40,7 +42,8 @@ class Program:
         library = {'PROFD_CLIENT_LIB': str(harness.LIBRARY)} if traced else {'PROFD_DISABLE': '1'}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, env={**harness.environment(socket_dir), **library, **(env or {})})
+            text=True, env={**harness.environment(socket_dir), **library, **(env or {})},
+            start_new_session=True)
         self.pid = self.process.pid  # `profctl run` becomes the program.
 
     def answer(self):
@@ -66,8 +69,9 @@ class Program:
         return self.process.wait(harness.PATIENCE_S)
 
     def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
+        """Ends it, and the ranks and workers that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if not pipe.closed:
