@@ -68,8 +68,9 @@ constexpr auto kDtypeNames = std::to_array<std::string_view>({
 });
 
 std::string_view DtypeName(int8_t dtype) {
-  const auto number = static_cast<size_t>(dtype);
-  return dtype >= 0 && number < kDtypeNames.size() ? kDtypeNames[number] : "";
+  // Of those that are not known the number is large.
+  const auto number = static_cast<uint8_t>(dtype);
+  return number < kDtypeNames.size() ? kDtypeNames[number] : "";
 }
 
 uint32_t PaddedBytes(uint32_t bytes) { return (bytes + kWordBytes - 1) / kWordBytes * kWordBytes; }

@@ -624,8 +624,7 @@ TEST_F(TorchDecoderHostileTest, InputsThatNeverRecurFillTheirRoomAndNoMore) {
   // Some 450 bytes each: the room is for less than a million.
   do {
     const OperatorBuilder builder = OperatorBuilder(1).String(text).Int(number++);
-    OperatorBuilder copy = builder;
-    ASSERT_TRUE(ReadInputs(copy.inputs(), 2, 2, keys));
+    ASSERT_TRUE(ReadInputs(builder.inputs(), 2, 2, keys));
     ids = table.Find(keys);
   } while (!ids.is_full && number < kMaxOperatorInputs);
   EXPECT_TRUE(ids.is_full);
