@@ -134,6 +134,7 @@ TorchRecord FromProto(const v1::TorchInfo& message) {
   torch.cut_input_count = message.cut_input_count();
   torch.odd_tensor_count = message.odd_tensor_count();
   torch.lost_note_count = message.lost_note_count();
+  torch.missed_memory_count = message.missed_memory_count();
   return torch;
 }
 

@@ -72,6 +72,7 @@ void WriteTorchJson(const TorchRecord& torch, JsonWriter& json) {
   json.Field("cut_input_count", torch.cut_input_count);
   json.Field("odd_tensor_count", torch.odd_tensor_count);
   json.Field("lost_note_count", torch.lost_note_count);
+  json.Field("missed_memory_count", torch.missed_memory_count);
   json.EndObject();
 }
 
@@ -300,6 +301,7 @@ std::string TorchCounts(const TorchRecord& torch) {
   add(torch.cut_input_count, " without all of their inputs");
   add(torch.odd_tensor_count, " odd tensors");
   add(torch.lost_note_count, " notes and blocks lost");
+  add(torch.missed_memory_count, " memory events missed");
   return text;
 }
 

@@ -208,6 +208,7 @@ void TorchDecoder::Describe(TorchRecord& record) const {
   record.folded_count = count(wire::kTorchFolded);
   record.odd_tensor_count = count(wire::kTorchOddTensors);
   record.lost_note_count += count(wire::kTorchLostNotes);
+  record.missed_memory_count = count(wire::kTorchMissedMemory);
 }
 
 }  // namespace profd

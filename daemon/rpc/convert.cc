@@ -243,6 +243,7 @@ void TorchToProto(const TorchRecord& torch, v1::TorchInfo& out) {
   out.set_cut_input_count(torch.cut_input_count);
   out.set_odd_tensor_count(torch.odd_tensor_count);
   out.set_lost_note_count(torch.lost_note_count);
+  out.set_missed_memory_count(torch.missed_memory_count);
 }
 
 }  // namespace

@@ -182,6 +182,7 @@ void Visit(Archive& archive, T& torch) {
   archive("cut_input_count", torch.cut_input_count);
   archive("odd_tensor_count", torch.odd_tensor_count);
   archive("lost_note_count", torch.lost_note_count);
+  archive("missed_memory_count", torch.missed_memory_count);
 }
 
 template <typename Archive, typename T>

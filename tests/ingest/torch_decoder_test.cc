@@ -337,6 +337,7 @@ wire::TorchStatusEvent Status(uint32_t wanted, uint32_t recorded) {
   status.counts[wire::kTorchFolded] = 11;
   status.counts[wire::kTorchOddTensors] = 12;
   status.counts[wire::kTorchLostNotes] = 13;
+  status.counts[wire::kTorchMissedMemory] = 14;
   return status;
 }
 
@@ -356,6 +357,7 @@ TEST_F(TorchDecoderTest, TheLastStatusSaysHowItWent) {
   EXPECT_EQ(record.folded_count, 11);
   EXPECT_EQ(record.odd_tensor_count, 12);
   EXPECT_EQ(record.lost_note_count, 13);
+  EXPECT_EQ(record.missed_memory_count, 14);
   EXPECT_THAT(sink_.threads(), IsEmpty());
 }
 

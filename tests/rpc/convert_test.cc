@@ -305,7 +305,8 @@ TEST(CaptureTest, WhatIsKnownOfTorchIsSaid) {
                   .folded_count = 6,
                   .cut_input_count = 7,
                   .odd_tensor_count = 8,
-                  .lost_note_count = 9};
+                  .lost_note_count = 9,
+                  .missed_memory_count = 10};
   v1::Capture message;
   CaptureToProto(record, message);
   EXPECT_EQ(message.target().step_source(), "dataloader");
@@ -327,6 +328,7 @@ TEST(CaptureTest, WhatIsKnownOfTorchIsSaid) {
   EXPECT_EQ(torch.cut_input_count(), 7);
   EXPECT_EQ(torch.odd_tensor_count(), 8);
   EXPECT_EQ(torch.lost_note_count(), 9);
+  EXPECT_EQ(torch.missed_memory_count(), 10);
 }
 
 TEST(CaptureTest, WhatIsNotSetIsAbsent) {

@@ -140,7 +140,8 @@ CaptureRecord FullRecord() {
              .folded_count = 141,
              .cut_input_count = 142,
              .odd_tensor_count = 143,
-             .lost_note_count = 144};
+             .lost_note_count = 144,
+             .missed_memory_count = 145};
   r.activity = "activity";
   r.step_before_ns = 66;
   r.step_during_ns = 67;
