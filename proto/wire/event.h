@@ -522,13 +522,14 @@ enum class NoteKind : uint16_t {
 };
 inline constexpr uint16_t kMaxNoteKind = 7;
 
-// Who owns a block of memory, seen by looking at the program's objects after the window.
+// Who owns a block of memory, seen by looking at the program's objects after the window. Of
+// category kUnknown: that a block is there, and its size.
 struct BlockEvent {
   EventHeader header;
   uint64_t address;  // Of the storage.
   int64_t bytes;
   uint32_t name_id;      // "layers.0.weight"; kNoNameId: none.
-  uint16_t category;     // MemoryCategory: parameter, gradient, optimizer state or buffer
+  uint16_t category;     // MemoryCategory: parameter, gradient, optimizer state, buffer; unknown
   uint16_t device_type;  // DeviceType
   int16_t device_index;
   uint16_t reserved0;
