@@ -19,8 +19,9 @@ namespace {
 
 using wire::MemoryCategory;
 
-bool IsOwnersCategory(uint16_t category) {
-  return category == static_cast<uint16_t>(MemoryCategory::kParameter) ||
+bool IsBlocksCategory(uint16_t category) {
+  return category == static_cast<uint16_t>(MemoryCategory::kUnknown) ||
+         category == static_cast<uint16_t>(MemoryCategory::kParameter) ||
          category == static_cast<uint16_t>(MemoryCategory::kGradient) ||
          category == static_cast<uint16_t>(MemoryCategory::kOptimizerState) ||
          category == static_cast<uint16_t>(MemoryCategory::kBuffer);
@@ -78,7 +79,7 @@ PROFD_API void profd_torch_block(uint64_t address, int64_t bytes, uint16_t devic
   }
   const bool is_cpu = device_type == static_cast<uint16_t>(wire::DeviceType::kCpu);
   if (bytes < 0 || device_type > static_cast<uint16_t>(wire::DeviceType::kCuda) ||
-      (!is_cpu && device_index < 0) || !IsOwnersCategory(category)) {
+      (!is_cpu && device_index < 0) || !IsBlocksCategory(category)) {
     return;
   }
   wire::BlockEvent block{};

@@ -66,7 +66,8 @@ enum {
 int profd_torch_wait(uint32_t* wanted);
 
 /* A block that a parameter, a gradient, an optimizer's state or a buffer has (see
- * wire::BlockEvent). Between COLLECT and profd_torch_done(). */
+ * wire::BlockEvent); or, of category 0, one that is there. Between COLLECT and
+ * profd_torch_done(). */
 void profd_torch_block(uint64_t address, int64_t bytes, uint16_t device_type, int16_t device_index,
                        uint16_t category, const char* name);
 

@@ -19,6 +19,7 @@ using ::testing::UnorderedElementsAre;
 using wire::OperatorsMode;
 using wire::Phase;
 
+constexpr auto kUnknown = static_cast<uint16_t>(wire::MemoryCategory::kUnknown);
 constexpr auto kParameter = static_cast<uint16_t>(wire::MemoryCategory::kParameter);
 constexpr auto kGraphBreak = static_cast<uint16_t>(wire::NoteKind::kGraphBreak);
 constexpr auto kRegion = static_cast<uint16_t>(wire::NoteKind::kCompiledRegion);
@@ -131,13 +132,14 @@ TEST_F(TorchCaptureTest, TheCollectorSaysWhoOwnsWhat) {
     StartCollector([] {
       profd_torch_block(0x1000, 256, 0, -1, kParameter, "layers.0.weight");
       profd_torch_block(0x2000, 512, 1, 3, kParameter, nullptr);
+      profd_torch_block(0x3000, 64, 0, 0, kUnknown, nullptr);
       profd_torch_note(kRegion, "0/1", "train.py:19 in f", 7);
       profd_torch_done();
     });
   });
   for (int capture_count = 0; capture_count < 3; ++capture_count) {
     const CaptureContents contents = ArmForMemory()->Finish();
-    ASSERT_EQ(contents.blocks.size(), 2u);
+    ASSERT_EQ(contents.blocks.size(), 3u);
     EXPECT_EQ(contents.blocks[0].name, "layers.0.weight");
     EXPECT_EQ(contents.blocks[0].event.address, 0x1000u);
     EXPECT_EQ(contents.blocks[0].event.bytes, 256);
@@ -146,6 +148,8 @@ TEST_F(TorchCaptureTest, TheCollectorSaysWhoOwnsWhat) {
     EXPECT_EQ(contents.blocks[1].name, "");
     EXPECT_EQ(contents.blocks[1].event.device_type, 1);
     EXPECT_EQ(contents.blocks[1].event.device_index, 3);
+    EXPECT_EQ(contents.blocks[2].event.category, kUnknown);
+    EXPECT_EQ(contents.blocks[2].event.bytes, 64);
     const auto region = std::find_if(contents.notes.begin(), contents.notes.end(),
                                      [](const auto& note) { return note.event.kind == kRegion; });
     ASSERT_NE(region, contents.notes.end());

@@ -309,12 +309,15 @@ TEST_F(TorchDecoderTest, BlocksAreOfNoThread) {
   wire::BlockEvent unknown = Block();
   unknown.category = wire::kMaxMemoryCategory + 1;
   unknown.name_id = wire::kNoNameId;
+  wire::BlockEvent nobodys = unknown;
+  nobodys.category = static_cast<uint16_t>(wire::MemoryCategory::kUnknown);
   Decode(ChunkBuilder()
              .Head(9)
              .Add(Block(), wire::EventKind::kBlock)
-             .Add(unknown, wire::EventKind::kBlock));
+             .Add(unknown, wire::EventKind::kBlock)
+             .Add(nobodys, wire::EventKind::kBlock));
   const auto blocks = sink_.blocks();
-  ASSERT_THAT(blocks, SizeIs(2));
+  ASSERT_THAT(blocks, SizeIs(3));
   EXPECT_EQ(blocks[0].name, "n5");
   EXPECT_EQ(blocks[0].row.address, uint64_t{0x7f} << 40);
   EXPECT_EQ(blocks[0].row.bytes, 4096);
@@ -323,9 +326,10 @@ TEST_F(TorchDecoderTest, BlocksAreOfNoThread) {
   EXPECT_EQ(blocks[0].row.device_index, 3);
   EXPECT_EQ(blocks[1].row.category, 0);
   EXPECT_EQ(blocks[1].name, "");
+  EXPECT_EQ(blocks[2].row, blocks[1].row);
   // Whose chunk they came in is of no interest.
   EXPECT_THAT(sink_.threads(), IsEmpty());
-  EXPECT_EQ(Described().block_count, 2);
+  EXPECT_EQ(Described().block_count, 3);
 }
 
 wire::TorchStatusEvent Status(uint32_t wanted, uint32_t recorded) {

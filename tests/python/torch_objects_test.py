@@ -11,6 +11,8 @@ import sys
 import threading
 import types
 import unittest
+import unittest.mock
+import weakref
 
 if importlib.util.find_spec("torch") is None:
     print("SKIP: this Python has no torch")
@@ -24,7 +26,8 @@ import torch  # noqa: E402
 
 from profd import _torch, _torch_blocks, _torch_compile, _torch_labels  # noqa: E402
 from profd._objects import find_objects  # noqa: E402
-from profd._torch_blocks import BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER  # noqa: E402
+from profd._torch_blocks import (  # noqa: E402
+    BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, UNKNOWN)
 
 
 def storage_of(tensor):
@@ -36,8 +39,17 @@ class BlocksTest(unittest.TestCase):
     def setUp(self):
         gc.collect()  # The models of the test before.
 
-    def blocks(self):
+    def all_blocks(self):
         return list(_torch_blocks.Owners(torch).blocks())
+
+    def blocks(self):
+        """Those that are somebody's."""
+        return [block for block in self.all_blocks() if block.category != UNKNOWN]
+
+    def of(self, tensor):
+        """What is told of the memory that `tensor` has."""
+        address = storage_of(tensor).data_ptr()
+        return [block for block in self.all_blocks() if block.address == address]
 
     def by_name(self):
         return {block.name: block for block in self.blocks()}
@@ -128,6 +140,52 @@ class BlocksTest(unittest.TestCase):
         self.assertEqual({block.address for block in gradients},
                          {storage_of(model.weight.grad._indices()).data_ptr(),
                           storage_of(model.weight.grad._values()).data_ptr()})
+
+    def test_what_is_nobodys_is_told_with_its_size_alone(self):
+        data = torch.ones(5)
+        view = data[2:]
+        block, = self.of(view)
+        self.expect(block, data, UNKNOWN)
+        self.assertEqual(block.name, "")
+
+    def test_what_somebody_owns_is_told_as_theirs_alone(self):
+        model = torch.nn.Linear(4, 3)
+        view = model.weight.data[1:]
+        self.assertEqual([block.category for block in self.of(view)], [PARAMETER])
+
+    def test_of_what_is_nobodys_no_more_is_told_than_there_is_room_for(self):
+        model = torch.nn.Linear(4, 3)
+        data = [torch.ones(1) for _ in range(10)]
+        with unittest.mock.patch.object(_torch_blocks, "_MAX_OTHERS", 4):
+            blocks = self.all_blocks()
+        self.assertLessEqual(len([b for b in blocks if b.category == UNKNOWN]), 4)
+        self.assertEqual({b.name for b in blocks} - {""}, {"weight", "bias"})
+        del model, data
+
+    def test_the_oldest_are_told_first(self):
+        data = torch.ones(3)
+        gc.collect()  # It is of the oldest generation now.
+        young = [torch.ones(1) for _ in range(10)]
+        room = 1 + sum(type(thing) is torch.Tensor
+                       for thing in gc.get_objects(generation=2) if thing is not data)
+        with unittest.mock.patch.object(_torch_blocks, "_MAX_OTHERS", room):
+            self.assertEqual(len(self.of(data)), 1)
+        del young
+
+    def test_what_is_looked_at_is_let_go(self):
+        owners = _torch_blocks.Owners(torch)
+        data = torch.ones(3)
+        gone = weakref.ref(data)
+        again = _torch_blocks.Owners(torch)
+        del data
+        self.assertIsNone(gone())
+        del owners, again
+
+    def test_subclasses_that_are_nobodys_are_left_out(self):
+        class Wrapper(torch.Tensor):
+            pass
+
+        self.assertEqual(self.of(Wrapper(3)), [])
 
     def test_subclasses_of_tensors_are_not_asked(self):
         class Loud(torch.Tensor):

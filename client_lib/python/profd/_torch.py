@@ -296,7 +296,7 @@ class _Answers:
         for block in owners.blocks():
             _lib.profd_torch_block(block.address, block.bytes, block.device_type,
                                    block.device_index, block.category,
-                                   block.name.encode("utf-8", "replace"))
+                                   block.name.encode("utf-8", "replace") or None)
 
     def _try(self, feature: str, step: Callable[[], None]) -> None:
         try:

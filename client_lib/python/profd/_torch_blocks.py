@@ -4,12 +4,18 @@ What a tensor is for is known to Python alone: a parameter is what a module hold
 optimizer's state is what its `state` holds. They are found among the objects that the garbage
 collector knows, once per capture, behind its window; nothing is hooked before.
 
+Of all other tensors only how large they are is told: what was allocated before the window, such
+as a batch that is used again and again, has no other witness.
+
 Threads: any, with the GIL, while the program trains on. Nothing of the program's is called: no
     property, no __getattr__, no __torch_function__.
 Known gaps: objects behind gc.freeze() are not seen; of a ScriptModule and of sparse layouts other
-    than COO nothing is told; only memory of the CPU and of CUDA is.
+    than COO nothing is told; only memory of the CPU and of CUDA is. Tensors that belong to nothing
+    of the above are told if they are of class torch.Tensor itself, and at most _MAX_OTHERS of
+    them, those first that have survived the most garbage collections.
 """
 
+import itertools
 import sys
 import time
 from types import FrameType
@@ -18,7 +24,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 from profd._objects import find_objects
 
 # wire::MemoryCategory in proto/wire/event.h.
-PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 1, 2, 3, 7
+UNKNOWN, PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 0, 1, 2, 3, 7
 # wire::DeviceType.
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 
@@ -28,6 +34,8 @@ _BACKWARD_TRIES = 25
 _BACKWARD_WAIT_S = 0.002
 # Names of what a state holds, and lists in it, go this deep.
 _MAX_STATE_DEPTH = 3
+# Some 40 ms of looking.
+_MAX_OTHERS = 8192
 
 
 class Block(NamedTuple):
@@ -38,7 +46,7 @@ class Block(NamedTuple):
     device_type: int
     device_index: int
     category: int
-    name: str
+    name: str  # "" if it is nobody's.
 
 
 class Owners:
@@ -46,24 +54,42 @@ class Owners:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._modules, self._optimizers = find_objects(torch.nn.Module, torch.optim.Optimizer)
+        self._modules, self._optimizers, tensors = find_objects(
+            torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+        with self._as_plain_tensors():
+            self._others = list(self._blocks_of_any(tensors))
         # By id; the tensors are kept alive beside their names, so that no id is used twice.
         self._parameters: Dict[int, Tuple[Any, str]] = {}
         self._buffers: Dict[int, Tuple[Any, str]] = {}
         self._name_what_modules_hold()
 
     def blocks(self) -> Iterator[Block]:
-        """Each block once: of a parameter before of anything else that shares it."""
+        """Each block once: of a parameter before of anything else that shares it, and last those
+        of which nothing but their size is known."""
         seen: Set[Tuple[int, int, int]] = set()
-        # Not to be asked of by subclasses of tensors that take calls over.
+        with self._as_plain_tensors():
+            owned = (block for category, name, tensor in self._tensors()
+                     for block in self._blocks_of(tensor, category, name))
+            for block in itertools.chain(owned, self._others):
+                key = (block.device_type, block.device_index, block.address)
+                if key not in seen:
+                    seen.add(key)
+                    yield block
+
+    def _as_plain_tensors(self) -> Any:
+        """While it is entered, subclasses of tensors that take calls over are not asked."""
         guard = getattr(self._torch._C, "DisableTorchFunctionSubclass", None)
-        with (guard or self._torch._C.DisableTorchFunction)():
-            for category, name, tensor in self._tensors():
-                for block in self._blocks_of(tensor, category, name):
-                    key = (block.device_type, block.device_index, block.address)
-                    if key not in seen:
-                        seen.add(key)
-                        yield block
+        return (guard or self._torch._C.DisableTorchFunction)()
+
+    def _blocks_of_any(self, tensors: List[Any]) -> Iterator[Block]:
+        """Empties `tensors`: what the program lets go of meanwhile is to live no longer than it
+        must, for it may be as large as all that the backward pass needs."""
+        left = _MAX_OTHERS
+        while tensors:
+            tensor = tensors.pop()  # The collector's oldest generation came last.
+            if left > 0 and type(tensor) is self._torch.Tensor:
+                left -= 1
+                yield from self._blocks_of(tensor, UNKNOWN, "")
 
     def _name_what_modules_hold(self) -> None:
         children = {id(child) for module in self._modules
