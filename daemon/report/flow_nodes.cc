@@ -1,6 +1,7 @@
 #include "daemon/report/flow_nodes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -20,6 +21,7 @@ struct NameFacts {
   bool is_compiled = false;         // A function that was compiled: one operator to us.
   bool is_evaluation = false;       // The engine of the backward pass around a function.
   bool is_optimizer = false;        // "Optimizer.step#SGD.step"
+  bool is_zero_grad = false;        // "Optimizer.zero_grad#SGD.zero_grad"
   bool is_accumulate_grad = false;  // What makes gradients out of results of the backward pass.
   bool keeps_gradient = false;      // As its first child: keeps, or adds to, its first input.
   bool writes_first = false;
@@ -45,6 +47,7 @@ NameFacts FactsOf(std::string_view name) {
   facts.is_compiled = name == "CompiledFunction";
   facts.is_evaluation = name.starts_with("autograd::engine::evaluate_function");
   facts.is_optimizer = name.starts_with("Optimizer.step#");
+  facts.is_zero_grad = name.starts_with("Optimizer.zero_grad#");
   facts.is_accumulate_grad = name == "torch::autograd::AccumulateGrad";
   facts.keeps_gradient = name == "aten::detach" || name == "aten::add_";
   facts.writes_first = facts.is_schema && name.ends_with('_');
@@ -72,6 +75,7 @@ class FlowNodes::Builder {
       FindKept(of, start_ns, depth, facts);
       if (batch.category[i] != static_cast<uint8_t>(wire::RangeCategory::kOperator)) {
         if (facts.is_optimizer) EndOutermost({start_ns, end_ns}, of.optimizer);
+        if (facts.is_zero_grad) EndOutermost({start_ns, end_ns}, of.zero_grad);
         continue;
       }
       const OperatorIndex::Entry* op = operators_.Find(batch.thread, start_ns, depth);
@@ -99,6 +103,7 @@ class FlowNodes::Builder {
       built.thread_begin_.push_back(built.nodes_.size());
       std::sort(of.kept.begin(), of.kept.end(), IsBefore);
       built.kept_.push_back(std::move(of.kept));
+      built.zero_grad_.push_back(std::move(of.zero_grad));
     }
     return built;
   }
@@ -108,10 +113,6 @@ class FlowNodes::Builder {
   }
 
  private:
-  struct Span {
-    int64_t start_ns;
-    int64_t end_ns;
-  };
   struct FirstChild {
     int64_t start_ns = 0;
     bool is_set = false;
@@ -122,6 +123,7 @@ class FlowNodes::Builder {
     std::vector<FlowNode> nodes;
     std::vector<Span> backward;
     std::vector<Span> optimizer;
+    std::vector<Span> zero_grad;
     std::vector<FirstChild> first = std::vector<FirstChild>(2);  // By depth, of ranges not ended.
     std::vector<Kept> kept;
   };
@@ -176,6 +178,15 @@ bool FlowNodes::KeepsGradient(uint32_t thread, int64_t start_ns, uint16_t depth)
   if (thread >= kept_.size()) return false;
   return std::binary_search(kept_[thread].begin(), kept_[thread].end(), Kept{start_ns, depth},
                             Builder::IsBefore);
+}
+
+bool FlowNodes::ForgetsGradients(uint32_t thread, int64_t time_ns) const {
+  if (thread >= zero_grad_.size()) return false;
+  const std::vector<Span>& spans = zero_grad_[thread];
+  const auto after =
+      std::upper_bound(spans.begin(), spans.end(), time_ns,
+                       [](int64_t time, const Span& span) { return time < span.start_ns; });
+  return after != spans.begin() && std::prev(after)->end_ns >= time_ns;
 }
 
 uint32_t FlowNodes::Cursor::NodeAt(uint32_t thread, int64_t time_ns) {

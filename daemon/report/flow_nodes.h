@@ -46,6 +46,9 @@ class FlowNodes {
   // parameter's gradient: the first thing that AccumulateGrad does is to keep it, or to add to it.
   bool KeepsGradient(uint32_t thread, int64_t start_ns, uint16_t depth) const;
 
+  // Whether an optimizer's zero_grad ran on `thread` then: what it lets go of are gradients.
+  bool ForgetsGradients(uint32_t thread, int64_t time_ns) const;
+
   // Finds nodes by time, for questions whose times never go back.
   class Cursor {
    public:
@@ -64,11 +67,16 @@ class FlowNodes {
     int64_t start_ns;
     uint16_t depth;
   };
+  struct Span {
+    int64_t start_ns;
+    int64_t end_ns;
+  };
 
   std::vector<FlowNode> nodes_;
   // Of thread i: nodes_[thread_begin_[i], thread_begin_[i + 1])
   std::vector<size_t> thread_begin_ = std::vector<size_t>(1);
-  std::vector<std::vector<Kept>> kept_;  // By thread; by start.
+  std::vector<std::vector<Kept>> kept_;       // By thread; by start.
+  std::vector<std::vector<Span>> zero_grad_;  // By thread; by start, none inside another.
 };
 
 }  // namespace profd::report

@@ -34,6 +34,7 @@ struct Block {
   int16_t device_index = 0;
   bool is_older = false;  // Than the window.
   bool is_kept_gradient = false;
+  bool is_forgotten_gradient = false;
   bool used_by_optimizer = false;
   bool used_in_backward = false;
   bool used_in_forward = false;
@@ -170,12 +171,14 @@ class Classifier {
       block.device_index = event.device_index;
     }
     block.freed_in = node;
+    block.is_forgotten_gradient = nodes_.ForgetsGradients(event.thread, event.time_ns);
     at->second = kFreed;
   }
 
   void ApplyBlock(const store::BlockBatch& batch, size_t i) {
     const MemoryCategory category = Told(batch.category[i]);
-    if (category == MemoryCategory::kUnknown || batch.address[i] == 0) return;
+    if (batch.address[i] == 0) return;
+    if (category == MemoryCategory::kUnknown) return ApplySize(batch, i);
     has_blocks_ = true;
     const bool is_gradient = category == MemoryCategory::kGradient;
     const auto found = block_at_.find(batch.address[i]);
@@ -203,6 +206,17 @@ class Classifier {
     if (block.bytes < batch.bytes[i]) return;
     if (is_gradient && block.made_in != FlowNodes::kNone && !MadeInBackward(block)) return;
     block.told = category;
+  }
+
+  // What nothing touched in the window may have been made after it.
+  void ApplySize(const store::BlockBatch& batch, size_t i) {
+    const auto found = block_at_.find(batch.address[i]);
+    if (found == block_at_.end() || found->second == kFreed) return;
+    Block& block = blocks_[found->second];
+    if (!block.is_older || block.bytes != kUnknownBytes) return;
+    block.bytes = batch.bytes[i];
+    block.device_type = batch.device_type[i];
+    block.device_index = batch.device_index[i];
   }
 
   // ---- following the data ----
@@ -295,6 +309,7 @@ class Classifier {
 
   bool IsGradient(const Block& block) const {
     if (block.is_kept_gradient) return true;
+    if (block.is_forgotten_gradient && (block.is_older || MadeInBackward(block))) return true;
     // What else an older block in an optimizer may be, its parameters and its state, is told.
     return block.used_by_optimizer && (block.is_older ? has_blocks_ : MadeInBackward(block));
   }

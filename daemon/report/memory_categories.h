@@ -3,8 +3,8 @@
 //
 //   as told      by the event itself or, for a block that is alive when the window ends, by one
 //                who looked at the program's objects then (a BlockRow)
-//   gradient     AccumulateGrad kept it or added to it; or an optimizer used it, and the backward
-//                pass made it
+//   gradient     AccumulateGrad kept it or added to it; or an optimizer used it or its zero_grad
+//                freed it, and the backward pass made it or it is older than the window
 //   temporary    made and freed inside one operator
 //   unknown      made in the backward pass, by an optimizer, or from what these made
 //   activation   computed from a parameter, or from another activation
@@ -18,7 +18,8 @@
 //
 // An address is one block's from its allocation to its free. A block that is seen after the
 // window as somebody's gradient may have been made after it: it counts only if the backward pass
-// made it in the window, or something used it.
+// made it in the window, or something used it. A BlockRow of category unknown tells how large an
+// older block is that something used, no more.
 //
 // Threads: any, one reader each.
 // Memory:  24 bytes per tensor use (of at most kMostTensorUses), 56 per allocation, 13 per

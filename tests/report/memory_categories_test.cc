@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -251,6 +251,51 @@ TEST_F(MemoryCategoriesTest, AnOlderBlockThatIsFreedWasThereFromTheWindowsStart)
   EXPECT_NEAR(device.categories[1].byte_seconds, 32, 1e-3);
 }
 
+TEST_F(MemoryCategoriesTest, AnOlderBlockOfWhichOnlyTheSizeIsToldIsWhatItIsUsedAs) {
+  reader_.Block(0x10, 500, {.category = kParameter})
+      .Block(0x20, 64, {})   // a batch
+      .Block(0x21, 32, {})   // used with nothing of the model
+      .Block(0x30, 999, {})  // made in the window, which tells its size
+      .Block(0x40, 16, {});  // not used: of after the window, perhaps
+  Op("aten::linear", 100, {0x20, 0x10}, 0x30, 8);
+  Op("aten::sum", 200, {0x21}, 0, 0);
+  EXPECT_EQ(CategoryUses(), (Uses{{"parameter", {500, 1}},
+                                  {"input", {64, 1}},
+                                  {"activation", {8, 1}},
+                                  {"unknown", {32, 1}}}));
+}
+
+TEST_F(MemoryCategoriesTest, SizesAloneDoNotMakeAGradientOfWhatAnOptimizerUses) {
+  reader_.Block(0x20, 64, {});
+  reader_.Range(main_, "Optimizer.step#SGD.step", 300, 400);
+  Op("aten::add_", 310, {0x20}, 0, 0, 1);
+  EXPECT_EQ(CategoryUses(), (Uses{{"unknown", {64, 1}}}));
+}
+
+TEST_F(MemoryCategoriesTest, TheSizeToldOfAnAddressThatWasFreedIsOfAnother) {
+  reader_.Block(0x10, 500, {.category = kParameter}).Block(0x20, 999, {});
+  Op("aten::linear", 100, {0x20, 0x10}, 0x30, 8);
+  reader_.Free(main_, 200, 0x20, 64);
+  EXPECT_EQ(CategoryUses(),
+            (Uses{{"parameter", {500, 1}}, {"input", {64, 1}}, {"activation", {8, 1}}}));
+}
+
+TEST_F(MemoryCategoriesTest, WhatZeroGradFreesIsAGradient) {
+  reader_.Block(0x10, 500, {.category = kParameter});
+  reader_.Range(main_, "Optimizer.zero_grad#SGD.zero_grad", 90, 110)
+      .Free(main_, 100, 0x51, 500)  // of the step before the window
+      .Free(main_, 120, 0x52, 64);
+  BackwardOp("MmBackward0", 200, {0x40}, 0x53, 300);
+  Op("aten::linear", 300, {0x10}, 0x54, 8);
+  reader_.Range(main_, "Optimizer.zero_grad#SGD.zero_grad", 400, 500)
+      .Free(main_, 410, 0x53, 300)
+      .Free(main_, 420, 0x54, 8);
+  EXPECT_EQ(CategoryUses(), (Uses{{"parameter", {500, 1}},
+                                  {"gradient", {500, 2}},
+                                  {"activation", {8, 1}},
+                                  {"unknown", {64, 1}}}));
+}
+
 TEST_F(MemoryCategoriesTest, WhatAnEventSaysOfItselfStands) {
   Op("aten::linear", 100, {0x10}, 0, 0);
   reader_.Allocate(main_, 105, 0x20, 8, {.category = 5}).Free(main_, 106, 0x20, 8);
@@ -325,7 +370,10 @@ TEST_F(MemoryCategoriesTest, RowsOfAHostileFileAreSafe) {
       .Free(main_, kHuge, 1, -5)
       .Free(main_, kHuge, 1, kHuge)
       .Free(main_, kHuge, 3, std::numeric_limits<int64_t>::min());
-  EXPECT_FALSE(Device().categories.empty());
+  absl::StatusOr<MemoryTimeline> timeline = SummarizeMemory(reader_, {});
+  ASSERT_THAT(timeline, IsOk());
+  ASSERT_EQ(timeline->devices.size(), 2U);  // That of the events, and that of the blocks.
+  EXPECT_FALSE(timeline->devices[0].categories.empty());
 }
 
 TEST_F(MemoryCategoriesTest, AReadersErrorIsTheReportsError) {
