@@ -104,6 +104,10 @@ def torch_byte_seconds(timeline, begin_ns, end_ns):
     """Byte-seconds by category that torch.profiler's timeline gives for a span of Unix time."""
     totals, alive = {}, {}
 
+    def add_anonymous(since_ns, size):
+        totals['unknown'] = totals.get('unknown', 0) + size * max(
+            0, end_ns - max(since_ns, begin_ns)) / 1e9
+
     def settle(block, until_ns):
         since_ns, size, category = alive.pop(block)
         span_ns = min(until_ns, end_ns) - max(since_ns, begin_ns)
@@ -111,6 +115,12 @@ def torch_byte_seconds(timeline, begin_ns, end_ns):
             totals[category] = totals.get(category, 0) + size * span_ns / 1e9
         return size
     for time_ns, action, block, size, category in timeline:
+        if block is None:  # No tensor was ever seen in it.
+            if action in ('CREATE', 'PREEXISTING'):
+                add_anonymous(time_ns, size)
+            elif action == 'DESTROY':
+                add_anonymous(time_ns, -size)
+            continue
         if action in ('INCREMENT_VERSION', 'DESTROY') and block in alive:
             settle(block, time_ns)
         if action != 'DESTROY':

@@ -96,12 +96,14 @@ def dump(profiler, path):
 
 
 def dump_timeline(profiler, path):
-    """Rows of [time in Unix ns, action, block, bytes, category]; time -1: since before."""
+    """Rows of [time in Unix ns, action, block, bytes, category]; time -1: since before. The block
+    is null where no tensor was seen in it: such rows tell of it by its size alone."""
     profile = profiler._memory_profile()
     rows = []
     for time_ns, action, (key, version), size in profile.timeline:
         category = profile._categories.get(key, version)
-        rows.append([time_ns, action.name, f'{key.id}:{key.device}', size,
+        block = f'{key.id}:{key.device}' if hasattr(key, 'id') else None
+        rows.append([time_ns, action.name, block, size,
                      category.name if category is not None else None])
     with open(path, 'w') as file:
         json.dump({'torch': torch.__version__, 'timeline': rows}, file)
