@@ -177,7 +177,7 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   EXPECT_THAT(full["gpu"]["devices"][0], SizeIs(16));
   EXPECT_THAT(full["gpu"]["streams"][0], SizeIs(5));
   EXPECT_THAT(full["gpu"]["kind_failures"][0], SizeIs(2));
-  EXPECT_THAT(full["torch"], SizeIs(14));
+  EXPECT_THAT(full["torch"], SizeIs(15));
   EXPECT_THAT(full["torch"]["missing"][0], SizeIs(2));
 }
 
