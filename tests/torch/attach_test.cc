@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ostream>
 #include <thread>
 #include <utility>
 
@@ -58,6 +59,8 @@ struct Known {
   const char* name;
   const char* build;
   FakeLayout layout;
+
+  friend void PrintTo(const Known& known, std::ostream* out) { *out << known.name; }
 };
 
 class AttachTest : public ::testing::TestWithParam<Known> {};

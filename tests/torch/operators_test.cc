@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <ostream>
 #include <set>
 #include <string>
 #include <thread>
@@ -33,6 +34,8 @@ struct Known {
   const char* name;
   const char* build;
   FakeLayout layout;
+
+  friend void PrintTo(const Known& known, std::ostream* out) { *out << known.name; }
 };
 
 class OperatorsInEachTorchTest : public ::testing::TestWithParam<Known> {};
