@@ -8,7 +8,6 @@
            of one process in turn
   table    end of the capture to the operator table on the screen, 480 k events, and
            torch.profiler's way to the same
-  start    what the hook adds to `python -c "import torch"`, and to `python -c pass`
 
 Every figure is the median over rounds in which both sides took turns, with its quartiles.
 """
@@ -18,7 +17,6 @@ import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -154,10 +152,14 @@ def bench_table(smoke):
             stage.await_target(program)
             program.do('run 10')
             tracing = harness.Tracing(stage.daemon, '--pid', program.pid, '--steps', steps,
-                                      '--warmup', 0, '--no-table', '--memory', '256M')
-            harness.until(lambda: any(
-                c['state'] == 'WAITING_STEP'
-                for c in stage.daemon.ctl('captures', '--json').json['captures']), 'armed')
+                                      '--warmup', 0, '--memory', '256MiB')
+
+            def is_armed():
+                if tracing.process.poll() is not None:
+                    raise SystemExit(f'trace ended: {tracing.result().err}')
+                captures = stage.daemon.ctl('captures', '--json').json['captures']
+                return any(c['state'] == 'WAITING_STEP' for c in captures)
+            harness.until(is_armed, 'the capture waits for its first step')
             program.do(f'run {steps}')
             program.send('run 2')
             begin = time.monotonic()
@@ -178,33 +180,7 @@ def bench_table(smoke):
         spread([b / a for a, b in zip(ours_s, theirs_s)], 0))
 
 
-def start_ms(code, socket_dir, traced):
-    command = [PYTHON, '-c', code]
-    if traced:
-        command = [str(harness.PROFCTL), 'run', '--socket-dir', str(socket_dir), '--', *command]
-    env = {**harness.environment(socket_dir), 'PROFD_CLIENT_LIB': str(harness.LIBRARY)}
-    begin = time.perf_counter()
-    subprocess.run(command, check=True, env=env, stdin=subprocess.DEVNULL,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return (time.perf_counter() - begin) * 1000
-
-
-def bench_start(smoke):
-    with Stage() as stage:
-        for code, rounds in (('pass', 60), ('import torch', 15)):
-            added, bare_ms = [], []
-            for i in range(2 if smoke else rounds):
-                pair = {}
-                for traced in ((True, False), (False, True))[i % 2]:
-                    pair[traced] = start_ms(code, stage.daemon.socket_dir, traced)
-                added.append(pair[True] - pair[False])
-                bare_ms.append(pair[False])
-            row(f'python -c "{code}"', f'{spread(bare_ms, 1)} ms')
-            row(f'python -c "{code}": added, with profctl run itself', f'{spread(added, 2)} ms')
-
-
-BENCHES = {'idle': bench_idle, 'capture': bench_capture, 'table': bench_table,
-           'start': bench_start}
+BENCHES = {'idle': bench_idle, 'capture': bench_capture, 'table': bench_table}
 
 
 def main():

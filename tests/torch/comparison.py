@@ -101,11 +101,13 @@ CATEGORIES = {'PARAMETER': 'parameter', 'GRADIENT': 'gradient', 'ACTIVATION': 'a
 
 
 def torch_byte_seconds(timeline, begin_ns, end_ns):
-    """Byte-seconds by category that torch.profiler's timeline gives for a span of Unix time."""
+    """Byte-seconds by category that torch.profiler's timeline gives for a span of Unix time.
+
+    'anonymous' is memory in which it saw no tensor, to which it gives no category."""
     totals, alive = {}, {}
 
     def add_anonymous(since_ns, size):
-        totals['unknown'] = totals.get('unknown', 0) + size * max(
+        totals['anonymous'] = totals.get('anonymous', 0) + size * max(
             0, end_ns - max(since_ns, begin_ns)) / 1e9
 
     def settle(block, until_ns):
@@ -115,7 +117,7 @@ def torch_byte_seconds(timeline, begin_ns, end_ns):
             totals[category] = totals.get(category, 0) + size * span_ns / 1e9
         return size
     for time_ns, action, block, size, category in timeline:
-        if block is None:  # No tensor was ever seen in it.
+        if block is None:
             if action in ('CREATE', 'PREEXISTING'):
                 add_anonymous(time_ns, size)
             elif action == 'DESTROY':
@@ -131,7 +133,9 @@ def torch_byte_seconds(timeline, begin_ns, end_ns):
 
 
 def agreement(ours, theirs):
-    """The share of byte-seconds that both put into the same category, of those either knows."""
-    everything = max(sum(ours.values()), sum(theirs.values()))
+    """The share of byte-seconds that both put into the same category, of those that
+    torch.profiler gives one."""
+    anonymous = theirs.get('anonymous', 0)
+    everything = max(sum(ours.values()), sum(theirs.values())) - anonymous
     both = sum(min(ours.get(name, 0), theirs.get(name, 0)) for name in {*ours, *theirs})
-    return both / everything
+    return min(1.0, both / everything)

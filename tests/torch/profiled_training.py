@@ -3,7 +3,7 @@
 A program that knows nothing of profd: the tests capture it from outside while torch.profiler
 records the same operators from inside, and then hold the two against each other.
 
-    profiled_training.py OUT [--model mlp|convnet|attention] [--optimizer sgd|adam]
+    profiled_training.py OUT [--model mlp|convnet|attention] [--optimizer sgd|momentum|adam]
 
 Commands on standard input, each answered with a line "ok" when done:
     train N     N steps
@@ -14,6 +14,7 @@ Commands on standard input, each answered with a line "ok" when done:
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import sys
@@ -113,12 +114,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('out')
     parser.add_argument('--model', choices=('mlp', 'convnet', 'attention'), default='mlp')
-    parser.add_argument('--optimizer', choices=('sgd', 'adam'), default='sgd')
+    parser.add_argument('--optimizer', choices=('sgd', 'momentum', 'adam'), default='sgd')
     arguments = parser.parse_args()
     torch.manual_seed(7)
     torch.set_num_threads(1)
     model, (x, y) = make_model(arguments.model)
-    kinds = {'sgd': torch.optim.SGD, 'adam': torch.optim.Adam}
+    kinds = {'sgd': torch.optim.SGD, 'adam': torch.optim.Adam,
+             'momentum': functools.partial(torch.optim.SGD, momentum=0.9)}
     optimizer = kinds[arguments.optimizer](model.parameters(), lr=1e-3)
 
     def step():

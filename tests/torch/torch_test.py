@@ -79,7 +79,10 @@ class ComparisonTest(TorchTest):
 
 
 class MemoryCategoriesTest(TorchTest):
-    """torch.profiler's memory timeline of the same steps, by byte-seconds."""
+    """torch.profiler's memory timeline of the same steps, by byte-seconds.
+
+    Not with Adam, whose scratch memory torch.profiler takes for activations and parameters: how
+    much that is depends on how long the optimizer happens to take (README.md)."""
 
     def check(self, *arguments):
         if VERSION[0] < (2, 1):
@@ -111,13 +114,13 @@ class MemoryCategoriesTest(TorchTest):
         self.assertGreater(share, 0.95, f'ours {ours}, theirs {theirs}')
 
     def test_a_multilayer_perceptron(self):
-        self.check('--model', 'mlp', '--optimizer', 'adam')
+        self.check('--model', 'mlp', '--optimizer', 'momentum')
 
     def test_a_convolutional_network(self):
         self.check('--model', 'convnet')
 
     def test_attention(self):
-        self.check('--model', 'attention', '--optimizer', 'adam')
+        self.check('--model', 'attention', '--optimizer', 'momentum')
 
 
 class SameResultsTest(TorchTest):
