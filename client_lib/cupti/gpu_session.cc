@@ -512,6 +512,8 @@ void Drain(Work* work) {
     work->decoder.counts()[wire::kGpuLostBuffers] += lost_buffers;
   }
   DecodeReturned(work);
+  // What came with the last buffers may be what went over it.
+  if (work->decoder.over_cap()) work->status.flags |= wire::kGpuStatusEndedByCap;
   CaptureWriter::Turn turn(&g_writer);
   if (!turn.is_open()) return;
   work->decoder.set_window_start(WindowStartTicks(turn.session()));

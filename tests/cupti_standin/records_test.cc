@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "tests/cupti_standin/test_client.h"
@@ -31,6 +33,10 @@ class RecordsTest : public TestClient {
   void SettleAndFlush() {
     ASSERT_EQ(cupti_.sgpu_settle(), 0);
     FlushAll();
+    // Buffers that were full are brought by a thread of the stand-in's own.
+    while (Stats().buffers_out != 0 || Completed().size() != Stats().buffers_completed) {
+      std::this_thread::yield();
+    }
   }
   template <typename Record>
   Record Only(uint32_t kind) {
@@ -89,7 +95,15 @@ TEST_F(RecordsTest, EverythingThatHappenedIsRecordedOnceWithItsTimes) {
       }
     }
   }
-  EXPECT_EQ(recorded, expected);
+  // Of more than 1,000 records only those that differ are worth reading.
+  std::vector<Times> invented;
+  std::set_difference(recorded.begin(), recorded.end(), expected.begin(), expected.end(),
+                      std::back_inserter(invented));
+  EXPECT_THAT(invented, IsEmpty());
+  std::vector<Times> missing;
+  std::set_difference(expected.begin(), expected.end(), recorded.begin(), recorded.end(),
+                      std::back_inserter(missing));
+  EXPECT_THAT(missing, IsEmpty());
   const sgpu_stats_rec stats = Stats();
   EXPECT_EQ(stats.launches, 400U);
   EXPECT_EQ(stats.records[kKernel], 400U);

@@ -158,7 +158,8 @@ TEST_F(OperatorPlanTest, OnlyTheEnginesFrameAndOnlyItsFirstOperatorCount) {
   Backward(main_, "MulBackward0", 60, 70, 4);
   reader_.Operator(main_, "autograd::engine::evaluate_function: Empty", 100, 110);
   const std::vector<std::string> names = RangeNames();
-  for (const PlannedOperator& op : Plan().operators()) {
+  const auto plan = Plan();
+  for (const PlannedOperator& op : plan.operators()) {
     if (op.scope == kBackward) continue;
     EXPECT_EQ(op.sequence, -1) << names[op.range];
   }

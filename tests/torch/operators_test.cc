@@ -516,6 +516,7 @@ TEST(OperatorsTest, CapturesComeAndGoUnderBusyThreads) {
       }
     };
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) threads.emplace_back(run, i);
     for (int i = 0; i < kCaptures; ++i) {
       parent.Tell('b');
