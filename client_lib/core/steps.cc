@@ -240,9 +240,10 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
   if (plan.active_steps == 0) {
     session->window.store(0, std::memory_order_relaxed);
     OpenWindow(session, wire::kNextStep, ReadTicks());
-    session->SetPhase(Phase::kRecording);
     session->has_plan.store(1, std::memory_order_release);
     OpenCycle(session);
+    // Last: what happens after somebody has read it is in the window.
+    session->SetPhase(Phase::kRecording);
     return;
   }
   if (plan.base_step != wire::kNextStep && IsTooLate(plan, plan.base_step, StepsBegun(session))) {
