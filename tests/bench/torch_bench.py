@@ -85,13 +85,14 @@ def spread(values, digits=4):
 
 
 def bench_idle(smoke):
-    for name, arguments, steps in (('0.4 ms MLP', ('--width', 64), 400),
-                                   ('20 ms MLP', ('--width', 1024, '--batch', 64), 20)):
-        rounds, steps = (2, 5) if smoke else (30, steps)
+    for name, arguments in (('small MLP', ('--width', 64)),
+                            ('large MLP', ('--width', 1024, '--batch', 64))):
         with Stage() as stage:
             ours = stage.training(*arguments)
             stage.await_target(ours)
             bare = stage.training(*arguments, traced=False)
+            step_us = float(bare.do('run 3')[0])
+            rounds, steps = (2, 5) if smoke else (30, min(400, max(3, int(400_000 / step_us))))
             ratios, times = [], []
             for i in range(rounds):
                 pair = {}
@@ -144,7 +145,7 @@ def bench_capture(smoke):
 
 
 def bench_table(smoke):
-    rounds, steps = (1, 20) if smoke else (3, 2200)
+    rounds, steps = (1, 20) if smoke else (3, 2600)
     ours_s, theirs_s, ours_events, theirs_events = [], [], 0, 0
     for _ in range(rounds):
         with Stage() as stage:
