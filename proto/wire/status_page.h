@@ -32,8 +32,11 @@ enum class StepSource : uint32_t {
   kOptimizer = 2,   // torch's Optimizer.step().
   kProfiler = 3,    // The program's own torch.profiler: `ProfilerStep#N`.
   kDataLoader = 4,  // torch's DataLoader gives the next batch: inference.
+  // The rounds in which a thread repeats torch's operators. Of captures that ask for it alone,
+  // since every operator must be watched to tell; never a process's own.
+  kPeriodicity = 5,
 };
-inline constexpr uint32_t kMaxStepSource = 4;
+inline constexpr uint32_t kMaxStepSource = 5;
 
 // One step mark, a small seqlock: the writer stores step_plus_1 = 0, ticks, then
 // step_plus_1 (release); a reader takes step_plus_1 (acquire) before and after `ticks`
