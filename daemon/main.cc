@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,17 +17,21 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/access/policy_file.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/config.h"
 #include "daemon/base/log.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/ingest/target_server.h"
+#include "daemon/metrics/exporter.h"
 #include "daemon/report/reports.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/target_news.h"
+#include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
 #include "proto/wire/frame.h"
 
@@ -57,7 +62,23 @@ absl::StatusOr<std::vector<store::OpSummaryRow>> SummarizeForStore(store::Captur
                     .self_cpu_ns = row.self_cpu_ns,
                     .cpu_total_ns = row.cpu_total_ns,
                     .min_ns = row.min_ns,
-                    .max_ns = row.max_ns});
+                    .max_ns = row.max_ns,
+                    .self_device_ns = row.self_device_ns});
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<store::DeviceSummaryRow>> SummarizeDevicesForStore(
+    store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(const report::IdleTable table, report::SummarizeIdle(reader));
+  std::vector<store::DeviceSummaryRow> rows;
+  for (const report::IdleRow& row : table.rows) {
+    if (row.step >= 0) continue;
+    rows.push_back({.device = row.device,
+                    .duration_ns = row.duration_ns,
+                    .busy_ns = row.busy_ns,
+                    .communication_ns = row.communication_ns,
+                    .exposed_communication_ns = row.exposed_communication_ns});
   }
   return rows;
 }
@@ -118,6 +139,19 @@ std::string_view NameOf(wire::ClockKind kind) {
   return "unknown";
 }
 
+rpc::RemoteOptions RemoteOptionsOf(const Config& config) {
+  rpc::RemoteOptions options;
+  options.listen = config.listen;
+  options.tls = {
+      .certificate = config.tls_cert, .key = config.tls_key, .authorities = config.tls_ca};
+  options.tls_reload = config.tls_reload;
+  options.plaintext_listen = config.plaintext_listen;
+  options.connections.max_connections = config.max_connections;
+  options.max_connection_age = config.max_connection_age;
+  options.max_connection_idle = config.max_connection_idle;
+  return options;
+}
+
 class Daemon {
  public:
   Daemon(Config config, CommandLine command_line)
@@ -127,7 +161,12 @@ class Daemon {
   absl::Status Run();
 
  private:
+  absl::Status StartMetrics();
+  metrics::IngestNumbers IngestNumbersNow();
   rpc::IngestFacts IngestFactsNow();
+  void Audit(const ScheduledAttempt& attempt);
+  // Where the control server asks for the rules; unset: it has its own.
+  std::function<std::shared_ptr<const AccessRules>()> RulesNow();
   void WaitForEnd();
   void Reload();
 
@@ -136,9 +175,12 @@ class Daemon {
   Clock& clock_ = Clock::Real();
 
   // In the order of their start; destroyed in reverse.
+  std::unique_ptr<metrics::Exporter> exporter_;
+  std::unique_ptr<access::PolicyFile> policy_;  // nullptr: none was named.
   std::unique_ptr<store::CaptureStore> store_;
   std::unique_ptr<TargetServer> targets_;
   std::unique_ptr<CaptureManager> manager_;
+  std::unique_ptr<ScheduleRunner> schedules_;
   std::unique_ptr<rpc::TargetNews> news_;
   std::unique_ptr<rpc::ControlServer> server_;
 };
@@ -146,13 +188,20 @@ class Daemon {
 absl::Status Daemon::Run() {
   InheritedSockets inherited = TakeInheritedSockets();
   RETURN_IF_ERROR(MakeSocketDir(config_.socket_dir));
+  // First, so that whoever watches hears of a start that takes long.
+  RETURN_IF_ERROR(StartMetrics());
 
+  // Without the rules it was told to keep, it serves nobody.
+  if (!config_.policy_file.empty()) {
+    ASSIGN_OR_RETURN(policy_, access::PolicyFile::Open(config_.policy_file, clock_));
+  }
   // Opening the store ends what an earlier daemon left, before anybody can ask for it.
   store::CaptureStore::Options store_options;
   store_options.data_dir = config_.data_dir;
   store_options.max_total_bytes = config_.max_storage_bytes;
   store_options.min_free_percent = config_.min_free_percent;
   store_options.summarize_ops = SummarizeForStore;
+  store_options.summarize_devices = SummarizeDevicesForStore;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
 
   TargetServer::Options target_options;
@@ -169,8 +218,17 @@ absl::Status Daemon::Run() {
   manager_options.node_name = config_.node_name;
   manager_options.arm_timeout = config_.arm_timeout;
   manager_options.max_live_captures = config_.max_live_captures;
+  ASSIGN_OR_RETURN(manager_options.captures_forbidden, store_->CapturesForbidden());
+  manager_options.on_end = [this](const CaptureRecord& record) { exporter_->CaptureEnded(record); };
   manager_ =
       std::make_unique<CaptureManager>(std::move(manager_options), *targets_, *store_, clock_);
+  ScheduleRunner::Options schedule_options;
+  schedule_options.node_name = config_.node_name;
+  schedule_options.rules = RulesNow();
+  schedule_options.on_attempt = [this](const ScheduledAttempt& attempt) { Audit(attempt); };
+  schedules_ = std::make_unique<ScheduleRunner>(std::move(schedule_options), *store_, *manager_,
+                                                *targets_, clock_);
+  RETURN_IF_ERROR(schedules_->Start());
   news_ = std::make_unique<rpc::TargetNews>(*manager_);
 
   rpc::ControlServerOptions server_options;
@@ -181,32 +239,65 @@ absl::Status Daemon::Run() {
   server_options.data_dir = config_.data_dir;
   server_options.start_time = clock_.Now();
   server_options.reflection = config_.reflection;
+  server_options.remote = RemoteOptionsOf(config_);
   ASSIGN_OR_RETURN(
       server_, rpc::ControlServer::Start(std::move(server_options),
                                          rpc::ControlServer::Parts{
                                              .manager = *manager_,
                                              .targets = *targets_,
                                              .store = *store_,
+                                             .schedules = *schedules_,
                                              .target_news = *news_,
                                              .clock = clock_,
                                              .ingest_facts = [this] { return IngestFactsNow(); },
+                                             .on_call_end =
+                                                 [this](const rpc::CallEnd& end) {
+                                                   exporter_->counters().CallEnded(
+                                                       end.method, end.code, end.reason, end.took,
+                                                       end.sent_bytes);
+                                                 },
+                                             .access_rules = RulesNow(),
                                          }));
   // Targets last: whoever registers can be captured from then on.
   targets_->Start(*news_);
 
   LogInfo(StrCat("profd ", PROFD_VERSION, " node=", config_.node_name, " socket_dir=",
                  config_.socket_dir.string(), " data_dir=", config_.data_dir.string()));
+  exporter_->Open({.targets = *targets_,
+                   .store = *store_,
+                   .live_captures = [this] { return manager_->Live(); },
+                   .ingest = [this] { return IngestNumbersNow(); }});
   sd_notify(0, "READY=1");
   WaitForEnd();
   sd_notify(0, "STOPPING=1");
+  exporter_->Close();
 
   // Captures end and are stored while callers can still see it; then the callers; then the
   // targets, which go on training and look for the next daemon.
   manager_->Shutdown();
+  schedules_->Stop();
   server_->Shutdown(kGrace);
   targets_->Shutdown();
   LogInfo("profd ended");
   return absl::OkStatus();
+}
+
+absl::Status Daemon::StartMetrics() {
+  metrics::Exporter::Options options;
+  options.listen = config_.metrics_listen;
+  options.node_name = config_.node_name;
+  options.version = PROFD_VERSION;
+  options.windows.operators = config_.metrics_operators;
+  ASSIGN_OR_RETURN(exporter_, metrics::Exporter::Start(std::move(options), clock_));
+  return absl::OkStatus();
+}
+
+metrics::IngestNumbers Daemon::IngestNumbersNow() {
+  const TargetRegistry::MemoryUse memory = targets_->memory_use();
+  return {.capture_memory_bytes = memory.reserved_bytes,
+          .max_capture_memory_bytes = memory.cap_bytes,
+          .skipped_frame_count = targets_->counters().unknown_frames,
+          .refused_target_count = targets_->counters().refused_connections};
 }
 
 rpc::IngestFacts Daemon::IngestFactsNow() {
@@ -218,6 +309,26 @@ rpc::IngestFacts Daemon::IngestFactsNow() {
           .max_capture_memory_bytes = memory.cap_bytes,
           .unknown_frame_count = targets_->counters().unknown_frames,
           .refused_target_count = targets_->counters().refused_connections};
+}
+
+// Who asks for these captures is not at the door, where all other calls are written down.
+void Daemon::Audit(const ScheduledAttempt& attempt) {
+  store::AuditEntry entry;
+  entry.time = clock_.Now();
+  entry.principal = StrCat("schedule:", attempt.schedule_id);
+  entry.method = "CreateCapture";
+  entry.resource = attempt.result.ok() ? StrCat("captures/", attempt.result->id)
+                                       : StrCat("pid ", attempt.target.pid);
+  entry.outcome = absl::StatusCodeToString(attempt.result.status().code());
+  entry.reason = ReasonOf(attempt.result.status());
+  if (absl::Status status = store_->AppendAudit(entry); !status.ok()) {
+    LogError(StrCat("the audit log cannot be written: ", FromAbsl(status.message())));
+  }
+}
+
+std::function<std::shared_ptr<const AccessRules>()> Daemon::RulesNow() {
+  if (policy_ == nullptr) return nullptr;
+  return [this] { return policy_->rules(); };
 }
 
 void Daemon::WaitForEnd() {
@@ -236,6 +347,7 @@ void Daemon::WaitForEnd() {
 
 void Daemon::Reload() {
   sd_notify(0, "RELOADING=1");
+  if (policy_ != nullptr) policy_->Reload();
   absl::StatusOr<Config> read = LoadConfig(command_line_, geteuid(), FromEnvironment);
   if (!read.ok()) {
     LogError(StrCat("settings unchanged: ", FromAbsl(read.status().message())));
@@ -250,6 +362,7 @@ void Daemon::Reload() {
     SetLogLevel(config_.log_level);
     store_->SetLimits(config_.max_storage_bytes, config_.min_free_percent);
     targets_->SetMemoryCap(config_.max_capture_memory_bytes);
+    server_->CheckCertificates();
     LogInfo("settings read again");
   }
   sd_notify(0, "READY=1");

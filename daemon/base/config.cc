@@ -57,13 +57,26 @@ bool SetDuration(std::string_view value, absl::Duration& duration) {
   return true;
 }
 
+// A host and a port, or nothing. Whether one can listen there shows when it is tried.
+bool SetHostAndPort(std::string_view value, std::string& address) {
+  const size_t colon = value.rfind(':');
+  int64_t port = 0;
+  if (!value.empty() &&
+      (colon == std::string_view::npos || colon == 0 || value.size() > 255 ||
+       !IsPrintableUtf8(value) || !SetNumber(value.substr(colon + 1), 0, 65535, port))) {
+    return false;
+  }
+  address = std::string(value);
+  return true;
+}
+
 bool SetBool(std::string_view value, bool& flag) {
   if (value != "true" && value != "false") return false;
   flag = value == "true";
   return true;
 }
 
-constexpr std::array<Setting, 11> kSettings = {{
+constexpr auto kSettings = std::to_array<Setting>({
     {"data-dir", "DIR", "keep the catalog and capture files here", false,
      [](std::string_view v, Config& c) { return SetPath(v, c.data_dir); }, "an absolute path",
      [](const Config& c) { return c.data_dir.string(); }},
@@ -103,10 +116,51 @@ constexpr std::array<Setting, 11> kSettings = {{
      [](std::string_view v, Config& c) { return SetDuration(v, c.arm_timeout); },
      "above 0 and at most 1h, like 30s",
      [](const Config& c) { return absl::FormatDuration(c.arm_timeout); }},
+    {"policy-file", "FILE", "who may do what (default: owners what is theirs, root all)", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.policy_file); }, "an absolute path",
+     [](const Config& c) { return c.policy_file.string(); }},
     {"reflection", "", "serve gRPC reflection, for tools like grpcurl", false,
      [](std::string_view v, Config& c) { return SetBool(v, c.reflection); }, "true or false",
      [](const Config& c) { return std::string(c.reflection ? "true" : "false"); }},
-}};
+    {"listen", "HOST:PORT", "serve remote callers by mutual TLS; `*` is all addresses", false,
+     [](std::string_view v, Config& c) { return SetHostAndPort(v, c.listen); },
+     "HOST:PORT, like *:7411", [](const Config& c) { return c.listen; }},
+    {"tls-cert", "FILE", "our certificate and its chain, PEM; read again when changed", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.tls_cert); }, "an absolute path",
+     [](const Config& c) { return c.tls_cert.string(); }},
+    {"tls-key", "FILE", "its key, PEM; read again when changed", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.tls_key); }, "an absolute path",
+     [](const Config& c) { return c.tls_key.string(); }},
+    {"tls-ca", "FILE", "who signs callers' certificates, PEM; read again when changed", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.tls_ca); }, "an absolute path",
+     [](const Config& c) { return c.tls_ca.string(); }},
+    {"tls-reload", "DURATION", "how often to look for new certificates (default: 30s)", false,
+     [](std::string_view v, Config& c) {
+       return SetDuration(v, c.tls_reload) && c.tls_reload >= absl::Seconds(1);
+     },
+     "1s to 1h", [](const Config& c) { return absl::FormatDuration(c.tls_reload); }},
+    {"max-connection-age", "DURATION", "remote callers reconnect after that (default: 1h)", false,
+     [](std::string_view v, Config& c) { return SetDuration(v, c.max_connection_age); },
+     "above 0 and at most 1h, like 30m",
+     [](const Config& c) { return absl::FormatDuration(c.max_connection_age); }},
+    {"max-connection-idle", "DURATION", "an idle remote connection ends (default: 10m)", false,
+     [](std::string_view v, Config& c) { return SetDuration(v, c.max_connection_idle); },
+     "above 0 and at most 1h, like 10m",
+     [](const Config& c) { return absl::FormatDuration(c.max_connection_idle); }},
+    {"max-connections", "N", "remote connections at once (default: 1024)", false,
+     [](std::string_view v, Config& c) { return SetNumber(v, 1, 65536, c.max_connections); },
+     "1 to 65536", [](const Config& c) { return StrCat(c.max_connections); }},
+    {"plaintext-listen", "HOST:PORT", "serve callers nobody vouches for; loopback only", false,
+     [](std::string_view v, Config& c) { return SetHostAndPort(v, c.plaintext_listen); },
+     "HOST:PORT of loopback, like 127.0.0.1:7412",
+     [](const Config& c) { return c.plaintext_listen; }},
+    {"metrics-listen", "HOST:PORT", "serve Prometheus metrics to anybody; `*` is all addresses",
+     false, [](std::string_view v, Config& c) { return SetHostAndPort(v, c.metrics_listen); },
+     "HOST:PORT, like 127.0.0.1:9464", [](const Config& c) { return c.metrics_listen; }},
+    {"metrics-operators", "N", "operators of sampled windows in the metrics (default: 10)", false,
+     [](std::string_view v, Config& c) { return SetNumber(v, 0, 50, c.metrics_operators); },
+     "0 to 50", [](const Config& c) { return StrCat(c.metrics_operators); }},
+});
 
 const Setting* FindSetting(std::string_view name) {
   const auto it = std::ranges::find(kSettings, name, &Setting::name);

@@ -36,6 +36,19 @@ struct Config {
   int64_t max_targets = 1024;
   absl::Duration arm_timeout = absl::Seconds(30);
   bool reflection = false;
+  std::filesystem::path policy_file;  // Empty: an owner's and root's rules.
+  // Callers on other machines: "HOST:PORT", empty: none.
+  std::string listen;
+  std::string plaintext_listen;
+  std::filesystem::path tls_cert;
+  std::filesystem::path tls_key;
+  std::filesystem::path tls_ca;
+  absl::Duration tls_reload = absl::Seconds(30);
+  absl::Duration max_connection_age = absl::Hours(1);
+  absl::Duration max_connection_idle = absl::Minutes(10);
+  int64_t max_connections = 1024;
+  std::string metrics_listen;  // "HOST:PORT"; empty: nobody is served.
+  int64_t metrics_operators = 10;
 };
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;

@@ -42,11 +42,22 @@ void CaptureManager::Actor::Notify(const CaptureRecord& record) {
   for (const auto& [watch, watcher] : watches_) {
     if (watcher.capture_id == record.id) watcher.on_change(record);
   }
+  if (const auto group = held_.find(record.group_id); group != held_.end()) {
+    TellPreparation(group->second);
+  }
 }
 
 void CaptureManager::Actor::End(LiveCapture& live, EndedBy cause) {
   if (live.cause != EndedBy::kNone) return;
   live.cause = cause;
+  if (live.waits_for_target) {  // Nothing is to be drained.
+    const std::string group_id = live.record.group_id;
+    live.sink->Discard();
+    Conclude(cause, live.record);
+    Terminate(std::string(live.record.id));
+    if (!group_id.empty()) FireGroup(group_id);
+    return;
+  }
   if (live.record.state < CaptureState::kDraining) SetState(live, CaptureState::kDraining);
   targets_.Stop(live.record.id);
   // A group waiting for this member must not wait any longer.
@@ -73,7 +84,7 @@ void CaptureManager::Actor::Arming(const std::string& id, const std::string& act
   LiveCapture* live = FindLive(id);
   if (live == nullptr || live->armed || live->cause != EndedBy::kNone) return;
   if (live->record.spec.gpu.mode != GpuMode::kOff) {
-    live->arm_deadline = std::max(live->arm_deadline, live->created + options_.gpu_arm_timeout);
+    live->arm_deadline = std::max(live->arm_deadline, live->begun + options_.gpu_arm_timeout);
     Rearm();
   }
   live->record.activity = activity;
@@ -96,6 +107,7 @@ void CaptureManager::Actor::ArmFailed(const std::string& id, const absl::Status&
 }
 
 void CaptureManager::Actor::FireWhenReady(LiveCapture& live) {
+  if (live.held) return Notify(live.record);  // It waits for CommitGroup.
   if (live.record.group_id.empty()) return Fire(live, live.plan.base_step);
   FireGroup(live.record.group_id);
 }
@@ -107,7 +119,8 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
   int64_t furthest_step = 0;
   double fastest = 0;
   for (const auto& [id, live] : live_) {
-    if (live->record.group_id != group_id || live->cause != EndedBy::kNone || live->fired) continue;
+    if (live->record.group_id != group_id || live->held) continue;
+    if (live->cause != EndedBy::kNone || live->fired) continue;
     if (!live->armed) return;
     members.push_back(live.get());
     if (const auto target = targets_.Find(live->target)) {
@@ -123,6 +136,8 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
     // They count from each member's own first one: there is no step in common.
     const bool own_steps = CountsOwnSteps(live->record.spec);
     Fire(*live, by_time || asked || own_steps ? live->plan.base_step : common_step);
+    if (live != members.back() || by_time || own_steps) continue;
+    KeepFirstStep(group_id, live->base_step + live->plan.wait_steps + live->plan.warmup_steps);
   }
 }
 
@@ -185,14 +200,34 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
 }
 
 void CaptureManager::Actor::TargetGone(TargetNumber target) {
+  std::vector<std::string> ids;
   for (const auto& [id, live] : live_) {
-    if (live->target == target) return End(*live, EndedBy::kTargetExit);
+    if (live->target == target) ids.push_back(id);
   }
+  for (const std::string& id : ids) {
+    if (LiveCapture* live = FindLive(id)) End(*live, EndedBy::kTargetExit);
+  }
+}
+
+void CaptureManager::Actor::Freed(TargetNumber target) {
+  const auto waiting = std::ranges::find_if(live_, [target](const auto& entry) {
+    return entry.second->target == target && entry.second->waits_for_target;
+  });
+  if (waiting == live_.end() || HolderOf(target) != waiting->second.get()) return;
+  LiveCapture& live = *waiting->second;
+  live.waits_for_target = false;
+  live.begun = clock_.Monotonic();
+  live.arm_deadline = live.begun + options_.arm_timeout;
+  const std::string group_id = live.record.group_id;
+  // Why it could not be armed is on its record.
+  if (!Arm(live).ok() && !group_id.empty()) FireGroup(group_id);
+  Rearm();
 }
 
 void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& result) {
   LiveCapture* live = FindLive(id);
   if (live == nullptr) return;
+  live->drained = true;
   // That the target went may be heard before or after; only this tells what went.
   const bool by_target = live->cause == EndedBy::kNone || live->cause == EndedBy::kTargetExit;
   if (by_target && result.target_gone) {
@@ -215,7 +250,9 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
     live->record.step_during_ns = live->record.covered_ns / live->record.covered_steps;
   }
   SetState(*live, CaptureState::kStoring);
+  const TargetNumber target = live->target;
   Store(*live, start_ns);
+  Freed(target);
 }
 
 void CaptureManager::Actor::Store(LiveCapture& live, int64_t start_ns) {
@@ -262,6 +299,8 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
                  " ended_by=", ToString(record.ended_by), " events=", record.event_count,
                  " dropped=", TotalDrops(record.drops),
                  record.error_message.empty() ? "" : " error=", record.error_message));
+  LeaveGroup(record);
+  if (options_.on_end) options_.on_end(record);
   Notify(record);
   std::erase_if(watches_, [&](const auto& entry) { return entry.second.capture_id == id; });
   if (record.covered_steps > 0 && !CountsOwnSteps(record.spec) && !stopping_) {
@@ -269,8 +308,10 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
                              .target = it->second->target,
                              .next = clock_.Monotonic() + kAfterInterval});
   }
+  const TargetNumber target = it->second->target;
   live_.erase(it);
   Rearm();
+  Freed(target);
   FinishShutdownIfIdle();
 }
 
@@ -307,6 +348,7 @@ void CaptureManager::Actor::Rearm() {
   for (const auto& [id, live] : live_) {
     if (live->cause != EndedBy::kNone) continue;
     if (!live->armed) next = std::min(next, live->arm_deadline);
+    if (!live->fired) next = std::min({next, live->fire_at, live->lease_end});
     next = std::min({next, live->deadline, live->window_deadline});
   }
   for (const AfterCheck& check : after_checks_) next = std::min(next, check.next);
@@ -327,6 +369,10 @@ void CaptureManager::Actor::OnTimer() {
       End(*live, EndedBy::kDeadline);
     } else if (!live->armed && now >= live->arm_deadline) {
       End(*live, EndedBy::kArmTimeout);
+    } else if (!live->fired && now >= live->fire_at) {
+      Fire(*live, live->plan.base_step);
+    } else if (now >= live->lease_end) {
+      End(*live, EndedBy::kLeaseExpired);
     }
   }
   for (AfterCheck& check : after_checks_) {

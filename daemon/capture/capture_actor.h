@@ -1,6 +1,7 @@
 // The actor inside CaptureManager: all of its state, and what happens to it. Requests
-// (creating, asking, cancelling) are in capture_requests.cc, the life of a capture from
-// ARMING to its end in capture_actor.cc.
+// (creating, asking, cancelling) are in capture_requests.cc, those of groups that whoever asked
+// starts itself in group_requests.cc, the life of a capture from ARMING to its end in
+// capture_actor.cc.
 #ifndef PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_
 #define PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_
 
@@ -31,13 +32,39 @@ struct LiveCapture {
   TargetNumber target = 0;
   std::unique_ptr<CaptureFileSink> sink;
   EndedBy cause = EndedBy::kNone;  // Why it is being ended; kNone: it is not.
+  // PENDING behind a schedule's capture of the same target, which is being ended for it.
+  bool waits_for_target = false;
+  bool drained = false;  // The target is free for the next one.
   bool armed = false;
   bool fired = false;
-  absl::Duration created;                                     // Monotonic.
+  // Of a group that was prepared: it starts when that is committed, if by the end of the lease.
+  bool held = false;
+  absl::Duration lease_end = absl::InfiniteDuration();        // Monotonic.
+  absl::Duration fire_at = absl::InfiniteDuration();          // Monotonic. Committed, by time.
+  absl::Duration begun;                                       // Monotonic; arming.
   absl::Duration arm_deadline;                                // Monotonic.
   absl::Duration deadline;                                    // Monotonic.
   absl::Duration window_deadline = absl::InfiniteDuration();  // By duration only.
   int64_t base_step = -1;                                     // First step of the plan, once known.
+};
+
+// A group that was prepared, until its last member has ended.
+struct HeldGroup {
+  struct Member {
+    TargetNumber target = 0;
+    std::string capture_id;              // Empty: refused.
+    absl::Status refused;                // If it was.
+    std::optional<CaptureRecord> ended;  // Once it has.
+  };
+  CaptureSpec spec;
+  GroupRecord record;
+  std::vector<Member> members;  // In the order in which they were asked for.
+  // Set by CommitGroup, which may be repeated.
+  std::optional<GroupStart> start;
+  std::vector<MemberStart> started;
+  // Whoever hears how far it is, until it is settled.
+  CaptureManager::WatchId watch = 0;
+  CaptureManager::OnPreparation on_change;
 };
 
 // A finished capture whose steps after the window are still to come.
@@ -82,13 +109,27 @@ class CaptureManager::Actor {
   absl::StatusOr<std::vector<CaptureRecord>> Create(const Caller& caller,
                                                     const std::vector<TargetNumber>& numbers,
                                                     const CaptureSpec& spec,
-                                                    std::string_view request_id, bool group);
+                                                    std::string_view request_id, bool group,
+                                                    const ScheduledBy* schedule = nullptr);
+  absl::StatusOr<CaptureRecord> CreateScheduled(const Caller& caller, TargetNumber target,
+                                                const CaptureSpec& spec,
+                                                const ScheduledBy& schedule, OnChange on_change);
   absl::StatusOr<CaptureRecord> Get(const Caller& caller, std::string_view id);
   absl::StatusOr<CaptureRecord> Cancel(const Caller& caller, std::string_view id);
   absl::StatusOr<CaptureRecord> Delete(const Caller& caller, std::string_view id);
   absl::StatusOr<std::vector<CaptureRecord>> Live();
+  void ForbidCaptures(std::optional<std::string> reason);
   absl::StatusOr<WatchId> Watch(const Caller& caller, std::string_view id, OnChange on_change);
-  void StopWatching(WatchId watch) { watches_.erase(watch); }
+  void StopWatching(WatchId watch);
+
+  absl::StatusOr<WatchId> PrepareGroup(const Caller& caller, const GroupRequest& request,
+                                       OnPreparation on_change);
+  absl::StatusOr<std::vector<MemberStart>> CommitGroup(const Caller& caller,
+                                                       std::string_view group_id,
+                                                       const GroupStart& start);
+  absl::Status AbortGroup(const Caller& caller, std::string_view group_id);
+  absl::Status CloseGroup(const Caller& caller, std::string_view group_id,
+                          std::vector<GroupMember> members);
 
   void TargetGone(TargetNumber target);
   void Armed(const std::string& id);
@@ -111,9 +152,28 @@ class CaptureManager::Actor {
                                                     const CaptureSpec& spec,
                                                     std::string_view request_id);
   absl::StatusOr<TargetInfo> Admit(const Caller& caller, TargetNumber number,
-                                   const CaptureSpec& spec);
+                                   const CaptureSpec& spec, const ScheduledBy* schedule);
+  absl::Status TooManyLive() const;
+  std::unique_ptr<LiveCapture> NewLive(const Caller& caller, TargetInfo target,
+                                       const CaptureSpec& spec, const FirePlan& plan);
+  // Starts it, or has it wait for the schedule's capture that it takes the target from.
+  absl::Status Begin(std::unique_ptr<LiveCapture> live);
   absl::Status Start(std::unique_ptr<LiveCapture> live);
+  absl::Status Arm(LiveCapture& live);
+  // The schedule's capture that holds `target`; nullptr: it is free.
+  LiveCapture* HolderOf(TargetNumber target);
+  // Arms what waited for the target.
+  void Freed(TargetNumber target);
+  void KeepGroup(const Caller& caller, const std::vector<CaptureRecord>& records);
+  void KeepFirstStep(const std::string& group_id, int64_t first_step);
+  PreparedMember PreparedOf(const HeldGroup::Member& member) const;
+  GroupPreparation PreparationOf(const HeldGroup& group) const;
+  void TellPreparation(HeldGroup& group);
+  void LeaveGroup(const CaptureRecord& record);
+  MemberStart StartMember(const HeldGroup::Member& member, const FirePlan& plan,
+                          const GroupStart& start);
   LiveCapture* FindLive(std::string_view id);
+  const LiveCapture* FindLive(std::string_view id) const;
   // Tries to write `capture`'s record to the catalog; sets the next try where that fails.
   absl::Status Save(UnsavedCapture& capture);
 
@@ -139,9 +199,12 @@ class CaptureManager::Actor {
   std::map<std::string, std::unique_ptr<LiveCapture>, std::less<>> live_;
   std::unordered_map<WatchId, Watcher> watches_;
   WatchId next_watch_ = 1;
+  std::map<std::string, HeldGroup, std::less<>> held_;  // By the group's id.
   std::vector<AfterCheck> after_checks_;
   // Their records are the truth until the catalog takes them. A restarted daemon ends them anew.
   std::map<std::string, UnsavedCapture, std::less<>> unsaved_;
+  std::optional<std::string> forbidden_ =
+      options_.captures_forbidden;  // Why; nullopt: they are not.
   bool stopping_ = false;
 
   absl::Mutex idle_mu_;

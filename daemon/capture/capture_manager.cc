@@ -30,6 +30,16 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::CreateGroup(
       [&] { return actor_->Create(caller, targets, spec, request_id, /*group=*/true); });
 }
 
+absl::StatusOr<CaptureRecord> CaptureManager::CreateScheduled(const Caller& caller,
+                                                              TargetNumber target,
+                                                              const CaptureSpec& spec,
+                                                              const ScheduledBy& schedule,
+                                                              OnChange on_change) {
+  return actor_->Run([&] {
+    return actor_->CreateScheduled(caller, target, spec, schedule, std::move(on_change));
+  });
+}
+
 absl::StatusOr<CaptureRecord> CaptureManager::Get(const Caller& caller, std::string_view id) {
   return actor_->Run([&] { return actor_->Get(caller, id); });
 }
@@ -40,6 +50,31 @@ absl::StatusOr<CaptureRecord> CaptureManager::Cancel(const Caller& caller, std::
 
 absl::StatusOr<CaptureRecord> CaptureManager::Delete(const Caller& caller, std::string_view id) {
   return actor_->Run([&] { return actor_->Delete(caller, id); });
+}
+
+absl::StatusOr<int64_t> CaptureManager::PrepareGroup(const Caller& caller,
+                                                     const GroupRequest& request,
+                                                     OnPreparation on_change) {
+  return actor_->Run([&] { return actor_->PrepareGroup(caller, request, std::move(on_change)); });
+}
+
+absl::StatusOr<std::vector<MemberStart>> CaptureManager::CommitGroup(const Caller& caller,
+                                                                     std::string_view group_id,
+                                                                     const GroupStart& start) {
+  return actor_->Run([&] { return actor_->CommitGroup(caller, group_id, start); });
+}
+
+absl::Status CaptureManager::AbortGroup(const Caller& caller, std::string_view group_id) {
+  return actor_->Run([&] { return actor_->AbortGroup(caller, group_id); });
+}
+
+absl::Status CaptureManager::CloseGroup(const Caller& caller, std::string_view group_id,
+                                        std::vector<GroupMember> members) {
+  return actor_->Run([&] { return actor_->CloseGroup(caller, group_id, std::move(members)); });
+}
+
+void CaptureManager::ForbidCaptures(std::optional<std::string> reason) {
+  actor_->queue().Call([&] { actor_->ForbidCaptures(std::move(reason)); });
 }
 
 std::vector<CaptureRecord> CaptureManager::Live() {

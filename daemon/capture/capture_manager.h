@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,19 +28,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/capture/access.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/group_types.h"
 #include "daemon/capture/ports.h"
+#include "daemon/capture/scheduled_captures.h"
 
 namespace profd {
 
-// Who asks: a uid the kernel (or TLS) vouches for. 0 may do everything.
-struct Caller {
-  int64_t uid = -1;
-  bool IsRoot() const { return uid == 0; }
-  bool MayTouch(int64_t owner_uid) const { return IsRoot() || uid == owner_uid; }
-};
-
-class CaptureManager final : public TargetPort::Observer {
+class CaptureManager final : public TargetPort::Observer, public ScheduledCaptures {
  public:
   struct Options {
     std::string node_name;
@@ -50,13 +47,20 @@ class CaptureManager final : public TargetPort::Observer {
     // A group's members start this much after the last one armed, in steps of the fastest.
     absl::Duration group_lead = absl::Milliseconds(50);
     int64_t max_live_captures = 64;
+    // Why captures are switched off from the start; nullopt: they are not.
+    std::optional<std::string> captures_forbidden;
+    // Hears of every capture that ended, in its terminal state; on the manager's thread: count
+    // and return.
+    std::function<void(const CaptureRecord&)> on_end;
   };
 
   CaptureManager(Options options, TargetPort& targets, StorePort& store, Clock& clock);
   ~CaptureManager() override;  // Shuts down, if that has not happened.
 
   // Creates a capture and starts arming; the record returned is PENDING or later. Errors
-  // as CaptureService.CreateCapture lists them, with their reasons (base/reason.h).
+  // as CaptureService.CreateCapture lists them, with their reasons (base/reason.h). Where a
+  // schedule captures the target, that capture is cancelled (ended_by preempted), and this
+  // one stays PENDING until the target is free.
   absl::StatusOr<CaptureRecord> Create(const Caller& caller, TargetNumber target,
                                        const CaptureSpec& spec, std::string_view request_id);
   // One capture per target, all with one group_id and the same first step.
@@ -66,11 +70,39 @@ class CaptureManager final : public TargetPort::Observer {
                                                          std::string_view request_id);
 
   // The live record, or the store's. `id` is whole. NOT_FOUND also for other owners'.
-  absl::StatusOr<CaptureRecord> Get(const Caller& caller, std::string_view id);
+  absl::StatusOr<CaptureRecord> Get(const Caller& caller, std::string_view id) override;
   // NOT_FOUND. A terminal capture is returned as it is.
   absl::StatusOr<CaptureRecord> Cancel(const Caller& caller, std::string_view id);
   // NOT_FOUND; FAILED_PRECONDITION (CAPTURE_LIVE).
   absl::StatusOr<CaptureRecord> Delete(const Caller& caller, std::string_view id);
+
+  // ---- groups whose start whoever asked chooses (drawn in group_types.h) ----
+
+  // Arms the targets and holds them until CommitGroup, at most for the lease: then they end
+  // FAILED by lease_expired. `on_change` hears how far they are, at once and at every change,
+  // the last time settled; as with Watch(), it runs on the manager's thread and StopWatching()
+  // ends it. A target that is refused is a member with an error. INVALID_ARGUMENT; ALREADY_EXISTS
+  // (GROUP_EXISTS); RESOURCE_EXHAUSTED (DISK_FULL).
+  using OnPreparation = std::function<void(const GroupPreparation&)>;
+  absl::StatusOr<int64_t> PrepareGroup(const Caller& caller, const GroupRequest& request,
+                                       OnPreparation on_change);
+  // Tells the held members when to begin. One that is past the step is not told: it ends FAILED
+  // by missed_start. May be repeated with the same start. NOT_FOUND: no such group of the
+  // caller's is held. FAILED_PRECONDITION (COMMITTED): it was, with another start.
+  absl::StatusOr<std::vector<MemberStart>> CommitGroup(const Caller& caller,
+                                                       std::string_view group_id,
+                                                       const GroupStart& start);
+  // Cancels what is live of this group, however it was made; OK if nothing is.
+  // PERMISSION_DENIED: nothing was, since some member is not the caller's to cancel.
+  absl::Status AbortGroup(const Caller& caller, std::string_view group_id);
+  // Keeps how all members, of all nodes, ended. NOT_FOUND; PERMISSION_DENIED: somebody else
+  // asked for it.
+  absl::Status CloseGroup(const Caller& caller, std::string_view group_id,
+                          std::vector<GroupMember> members);
+
+  // Switches captures off, which ends live ones by opt_out, or (nullopt) on. Whoever asks is
+  // told CAPTURES_OFF with the reason. Keeping that over a restart is the caller's.
+  void ForbidCaptures(std::optional<std::string> reason);
 
   // Live captures, and those that ended while the catalog could not be written: what of a
   // listing of the store is to be taken from here.
@@ -80,10 +112,15 @@ class CaptureManager final : public TargetPort::Observer {
   // a terminal state; never after StopWatching returned. It runs on the manager's
   // thread: hand over and return. NOT_FOUND. A terminal capture gives one call.
   using WatchId = int64_t;
-  using OnChange = std::function<void(const CaptureRecord&)>;
+  using OnChange = ScheduledCaptures::OnChange;
   absl::StatusOr<WatchId> Watch(const Caller& caller, std::string_view id, OnChange on_change);
   // Idempotent. Waits for a running call of `on_change`; not to be called from within it.
   void StopWatching(WatchId watch);
+
+  absl::StatusOr<CaptureRecord> CreateScheduled(const Caller& caller, TargetNumber target,
+                                                const CaptureSpec& spec,
+                                                const ScheduledBy& schedule,
+                                                OnChange on_change) override;
 
   void Shutdown();
 

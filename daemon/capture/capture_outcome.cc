@@ -26,6 +26,10 @@ bool LosesEvents(EndedBy cause) {
   return cause == EndedBy::kByteCap || cause == EndedBy::kDiskFull || cause == EndedBy::kStorage;
 }
 
+bool WasCalledOff(EndedBy cause) {
+  return cause == EndedBy::kCancel || cause == EndedBy::kPreempted;
+}
+
 }  // namespace
 
 absl::StatusOr<FirePlan> PlanFor(const CaptureSpec& spec) {
@@ -96,12 +100,12 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
 
 void Conclude(EndedBy cause, CaptureRecord& record) {
   if (record.start_unix_ns == 0) {
-    record.state = cause == EndedBy::kCancel ? CaptureState::kCancelled : CaptureState::kFailed;
+    record.state = WasCalledOff(cause) ? CaptureState::kCancelled : CaptureState::kFailed;
     record.ended_by = cause;
     if (record.state == CaptureState::kFailed) ExplainFailure(cause, record);
     return;
   }
-  if (cause == EndedBy::kCancel) {
+  if (WasCalledOff(cause)) {
     record.state = CaptureState::kCancelled;
     record.ended_by = cause;
     return;
@@ -162,10 +166,18 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
       if (record.error_reason.empty()) record.error_reason = "ARM_FAILED";
       if (record.error_message.empty()) record.error_message = StrCat(target, " could not arm");
       return;
+    case EndedBy::kLeaseExpired:
+      return set("LEASE_EXPIRED",
+                 StrCat(target,
+                        " was prepared for a capture of several nodes, and whoever "
+                        "asked for it did not say in time at which step to begin"));
+    case EndedBy::kOptOut:
+      return set("OPTED_OUT", StrCat("captures of ", target, " were switched off meanwhile"));
     case EndedBy::kNone:
     case EndedBy::kSteps:
     case EndedBy::kDuration:
     case EndedBy::kCancel:
+    case EndedBy::kPreempted:
     case EndedBy::kStorage:
       if (record.error_reason.empty()) record.error_reason = "STORAGE";
       if (record.error_message.empty()) {

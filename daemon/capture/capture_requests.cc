@@ -35,21 +35,40 @@ absl::Status CheckRequestId(std::string_view request_id) {
 // ---- creating ----
 
 absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, TargetNumber number,
-                                                        const CaptureSpec& spec) {
+                                                        const CaptureSpec& spec,
+                                                        const ScheduledBy* schedule) {
   const std::optional<TargetInfo> target = targets_.Find(number);
   if (!target.has_value() || target->state == TargetState::kGone) {
     return WithReason(absl::NotFoundError(
                           StrCat("no target ", number, "; it may have ended since it was listed")),
                       "NO_SUCH_TARGET");
   }
-  if (!caller.MayTouch(target->uid)) {
+  if (!caller.May(Verb::kCapture, OwnerOf(*target))) {
+    if (caller.May(Verb::kList, OwnerOf(*target))) {
+      return NotAllowed(caller, Verb::kCapture, StrCat("target ", target->pid));
+    }
     return WithReason(
         absl::PermissionDeniedError(StrCat("target ", target->pid, " belongs to uid ", target->uid,
                                            "; only that user or root may capture it")),
         "OTHER_OWNER");
   }
+  if (forbidden_.has_value()) {
+    return WithReason(absl::FailedPreconditionError(
+                          StrCat("captures are switched off on this node: ", *forbidden_,
+                                 "; `profctl node --allow-captures` allows them")),
+                      "CAPTURES_OFF");
+  }
+  if (target->opted_out) {
+    return WithReason(absl::FailedPreconditionError(StrCat(
+                          "target ", target->pid,
+                          " asked not to be captured (PROFD_OPTOUT in its environment); start it "
+                          "without that")),
+                      "OPTED_OUT");
+  }
   for (const auto& [id, live] : live_) {
     if (live->target != number) continue;
+    // Somebody's request goes before a schedule's.
+    if (schedule == nullptr && !live->record.schedule_id.empty()) continue;
     return WithReason(absl::FailedPreconditionError(
                           StrCat("target ", target->pid, " has a live capture, ", id,
                                  "; wait for it, or stop it with `profctl cancel ", id, "`")),
@@ -61,8 +80,10 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
             "target ", target->pid,
             " has not marked a step yet, and no optimizer or DataLoader of PyTorch was seen that "
             "would; retry once it trains, call profd.step() (profd_step() in C++) once per "
-            "training step, name a range that begins once per step with --step-marker NAME, or "
-            "capture by time with --duration 2s")),
+            "training step, name a range that begins once per step with --step-marker NAME, count "
+            "the "
+            "rounds of PyTorch's operators with --step-source periodicity, or capture by time with "
+            "--duration 2s")),
         "NO_STEPS");
   }
   if (spec.start_step >= 0 && spec.start_step <= target->current_step) {
@@ -79,6 +100,11 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Replay(
     std::string_view request_id) {
   if (request_id.empty()) return std::vector<CaptureRecord>();
   ASSIGN_OR_RETURN(std::vector<CaptureRecord> records, store_.FindRequest(request_id, caller.uid));
+  // Callers who are no users of this node share one uid, and must not see each other's.
+  const std::string principal = PrincipalName(caller.principal);
+  std::erase_if(records, [&](const CaptureRecord& record) {
+    return !record.requested_by.empty() && record.requested_by != principal;
+  });
   if (records.empty()) return records;
   bool same = records.size() == targets.size();
   for (CaptureRecord& record : records) {
@@ -99,7 +125,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Replay(
 
 absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     const Caller& caller, const std::vector<TargetNumber>& numbers, const CaptureSpec& spec,
-    std::string_view request_id, bool group) {
+    std::string_view request_id, bool group, const ScheduledBy* schedule) {
   if (stopping_) return absl::UnavailableError("profd is stopping; retry once it is back");
   RETURN_IF_ERROR(ValidateSpec(spec));
   RETURN_IF_ERROR(CheckRequestId(request_id));
@@ -119,39 +145,27 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
 
   std::vector<TargetInfo> targets;
   for (const TargetNumber number : numbers) {
-    ASSIGN_OR_RETURN(TargetInfo target, Admit(caller, number, spec));
+    ASSIGN_OR_RETURN(TargetInfo target, Admit(caller, number, spec, schedule));
     targets.push_back(std::move(target));
   }
   if (static_cast<int64_t>(live_.size() + numbers.size()) > options_.max_live_captures) {
-    return WithReason(
-        absl::ResourceExhaustedError(StrCat("this node runs at most ", options_.max_live_captures,
-                                            " captures at once; retry when some have ended")),
-        "CAPTURE_LIMIT");
+    return TooManyLive();
   }
   RETURN_IF_ERROR(store_.CheckRoom());
 
   const std::string group_id = group ? NewUlid(clock_.Now()) : std::string();
   std::vector<CaptureRecord> records;
   for (TargetInfo& target : targets) {
-    auto live = std::make_unique<LiveCapture>();
-    live->target = target.number;
-    live->plan = plan;
-    live->record.id = NewUlid(clock_.Now());
+    std::unique_ptr<LiveCapture> live = NewLive(caller, std::move(target), spec, plan);
     live->record.group_id = group_id;
     live->record.request_id = std::string(request_id);
-    live->record.spec = spec;
-    live->record.requested_by_uid = caller.uid;
-    live->record.current_step = CountsOwnSteps(spec) ? -1 : target.current_step;
-    live->record.target = std::move(target);
-    live->record.node = options_.node_name;
-    live->record.create_time = clock_.Now();
-    live->record.end_time = absl::InfiniteFuture();
-    live->record.armed_time = absl::InfinitePast();
-    live->created = clock_.Monotonic();
-    live->arm_deadline = live->created + options_.arm_timeout;
-    live->deadline = live->created + spec.timeout;
+    if (schedule != nullptr) {
+      live->record.schedule_id = schedule->schedule_id;
+      live->record.schedule_window_unix_ns = schedule->window_unix_ns;
+      live->record.sampling_weight = schedule->sampling_weight;
+    }
     CaptureRecord record = live->record;
-    const absl::Status started = Start(std::move(live));
+    const absl::Status started = Begin(std::move(live));
     if (!started.ok()) {
       // All or none: those already arming are ended as if the caller had cancelled.
       for (const CaptureRecord& other : records) {
@@ -162,43 +176,111 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     if (const LiveCapture* now = FindLive(record.id)) record = now->record;
     records.push_back(std::move(record));
   }
+  if (group) KeepGroup(caller, records);
   Rearm();
   return records;
 }
 
+absl::StatusOr<CaptureRecord> CaptureManager::Actor::CreateScheduled(const Caller& caller,
+                                                                     TargetNumber target,
+                                                                     const CaptureSpec& spec,
+                                                                     const ScheduledBy& schedule,
+                                                                     OnChange on_change) {
+  ASSIGN_OR_RETURN(std::vector<CaptureRecord> records,
+                   Create(caller, {target}, spec, "", /*group=*/false, &schedule));
+  CaptureRecord& record = records.front();
+  if (!IsTerminal(record.state)) {
+    watches_.emplace(next_watch_++, Watcher{record.id, std::move(on_change)});
+  }
+  return std::move(record);
+}
+
+absl::Status CaptureManager::Actor::TooManyLive() const {
+  return WithReason(
+      absl::ResourceExhaustedError(StrCat("this node runs at most ", options_.max_live_captures,
+                                          " captures at once; retry when some have ended")),
+      "CAPTURE_LIMIT");
+}
+
+std::unique_ptr<LiveCapture> CaptureManager::Actor::NewLive(const Caller& caller, TargetInfo target,
+                                                            const CaptureSpec& spec,
+                                                            const FirePlan& plan) {
+  auto live = std::make_unique<LiveCapture>();
+  live->target = target.number;
+  live->plan = plan;
+  CaptureRecord& record = live->record;
+  record.id = NewUlid(clock_.Now());
+  record.spec = spec;
+  record.requested_by_uid = caller.uid;
+  record.requested_by = PrincipalName(caller.principal);
+  record.current_step = CountsOwnSteps(spec) ? -1 : target.current_step;
+  record.target = std::move(target);
+  record.node = options_.node_name;
+  record.create_time = clock_.Now();
+  record.end_time = absl::InfiniteFuture();
+  record.armed_time = absl::InfinitePast();
+  live->begun = clock_.Monotonic();
+  live->arm_deadline = live->begun + options_.arm_timeout;
+  live->deadline = live->begun + spec.timeout;
+  return live;
+}
+
+absl::Status CaptureManager::Actor::Begin(std::unique_ptr<LiveCapture> live) {
+  LiveCapture* const holder = HolderOf(live->target);
+  live->waits_for_target = holder != nullptr;
+  if (holder != nullptr) live->arm_deadline = absl::InfiniteDuration();
+  RETURN_IF_ERROR(Start(std::move(live)));
+  // Only now: a request that could not even begin takes nothing from a schedule.
+  if (holder != nullptr) End(*holder, EndedBy::kPreempted);
+  return absl::OkStatus();
+}
+
 absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
   ASSIGN_OR_RETURN(live->sink, store_.CreateFile(live->record));
-  const ArmRequest request{.capture_id = live->record.id,
-                           .memory_bytes = live->record.spec.memory_bytes,
-                           .allow_less_memory = live->record.spec.allow_less_memory,
-                           .gpu = live->record.spec.gpu,
-                           .torch = live->record.spec.torch,
-                           .step_marker = live->record.spec.step_marker};
   if (absl::Status inserted = store_.InsertCapture(live->record); !inserted.ok()) {
     live->sink->Discard();
     return inserted;
   }
   LiveCapture& started = *live;
-  const std::string id = live->record.id;
-  live_.emplace(id, std::move(live));
-  SetState(started, CaptureState::kArming);
-  const absl::Status armed = targets_.Arm(started.target, request, *started.sink);
-  if (armed.ok()) return absl::OkStatus();
+  live_.emplace(live->record.id, std::move(live));
+  return started.waits_for_target ? absl::OkStatus() : Arm(started);
+}
+
+absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
+  const ArmRequest request{.capture_id = live.record.id,
+                           .memory_bytes = live.record.spec.memory_bytes,
+                           .allow_less_memory = live.record.spec.allow_less_memory,
+                           .gpu = live.record.spec.gpu,
+                           .torch = live.record.spec.torch,
+                           .step_marker = live.record.spec.step_marker};
+  SetState(live, CaptureState::kArming);
+  absl::Status armed = targets_.Arm(live.target, request, *live.sink);
+  if (armed.ok()) return armed;
   // It is on record already: say there what the caller is told.
-  started.cause = EndedBy::kArmFailed;
-  started.record.error_reason = ReasonOf(armed);
-  started.record.error_message = std::string(armed.message());
-  started.sink->Discard();
-  Conclude(started.cause, started.record);
-  Terminate(id);
+  live.cause = EndedBy::kArmFailed;
+  live.record.error_reason = ReasonOf(armed);
+  live.record.error_message = std::string(armed.message());
+  live.sink->Discard();
+  Conclude(live.cause, live.record);
+  Terminate(std::string(live.record.id));
   return armed;
+}
+
+LiveCapture* CaptureManager::Actor::HolderOf(TargetNumber target) {
+  for (const auto& [id, live] : live_) {
+    if (live->target == target && !live->drained) return live.get();
+  }
+  return nullptr;
 }
 
 // ---- asking ----
 
-LiveCapture* CaptureManager::Actor::FindLive(std::string_view id) {
+const LiveCapture* CaptureManager::Actor::FindLive(std::string_view id) const {
   const auto it = live_.find(id);
   return it == live_.end() ? nullptr : it->second.get();
+}
+LiveCapture* CaptureManager::Actor::FindLive(std::string_view id) {
+  return const_cast<LiveCapture*>(std::as_const(*this).FindLive(id));
 }
 
 absl::StatusOr<CaptureRecord> CaptureManager::Actor::Get(const Caller& caller,
@@ -214,22 +296,28 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Get(const Caller& caller,
     RETURN_IF_ERROR(stored.status());
     record = *std::move(stored);
   }
-  if (!caller.MayTouch(record.target.uid)) return NoSuchCapture(id);
+  if (!caller.May(Verb::kList, OwnerOf(record))) return NoSuchCapture(id);
   return record;
 }
 
 absl::StatusOr<CaptureRecord> CaptureManager::Actor::Cancel(const Caller& caller,
                                                             std::string_view id) {
   ASSIGN_OR_RETURN(CaptureRecord record, Get(caller, id));
+  if (!caller.May(Verb::kCapture, OwnerOf(record))) {
+    return NotAllowed(caller, Verb::kCapture, StrCat("target of capture ", id));
+  }
   LiveCapture* live = FindLive(id);
   if (live == nullptr) return record;
   End(*live, EndedBy::kCancel);
-  return live->record;
+  return Get(caller, id);  // One that waited for its target is over already.
 }
 
 absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller,
                                                             std::string_view id) {
   ASSIGN_OR_RETURN(CaptureRecord record, Get(caller, id));
+  if (!caller.May(Verb::kDelete, OwnerOf(record))) {
+    return NotAllowed(caller, Verb::kDelete, StrCat("capture ", id));
+  }
   if (record.deleted) return NoSuchCapture(id);
   if (FindLive(id) != nullptr) {
     return WithReason(absl::FailedPreconditionError(
@@ -242,8 +330,19 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller
     unsaved_.erase(unsaved);
   }
   RETURN_IF_ERROR(store_.DeleteCapture(id));
-  LogInfo(StrCat("capture=", id, " deleted by uid ", caller.uid));
+  LogInfo(StrCat("capture=", id, " deleted by ", PrincipalName(caller.principal)));
   return store_.GetCapture(id);
+}
+
+void CaptureManager::Actor::ForbidCaptures(std::optional<std::string> reason) {
+  forbidden_ = std::move(reason);
+  if (!forbidden_.has_value()) return;
+  std::vector<std::string> ids;
+  for (const auto& [id, live] : live_) ids.push_back(id);
+  for (const std::string& id : ids) {
+    if (LiveCapture* live = FindLive(id)) End(*live, EndedBy::kOptOut);
+  }
+  Rearm();
 }
 
 absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Live() {
@@ -263,6 +362,13 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::Watch(const Calle
     watches_.emplace(watch, Watcher{std::string(id), std::move(on_change)});
   }
   return watch;
+}
+
+void CaptureManager::Actor::StopWatching(WatchId watch) {
+  if (watches_.erase(watch) > 0) return;
+  for (auto& [id, group] : held_) {
+    if (group.watch == watch) group.on_change = nullptr;
+  }
 }
 
 }  // namespace profd

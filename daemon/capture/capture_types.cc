@@ -1,7 +1,9 @@
 #include "daemon/capture/capture_types.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
@@ -27,7 +29,7 @@ constexpr NameTable<CaptureState, 11> kStateNames = {{
     {CaptureState::kCancelled, "CANCELLED"},
 }};
 
-constexpr NameTable<EndedBy, 14> kEndedByNames = {{
+constexpr NameTable<EndedBy, 17> kEndedByNames = {{
     {EndedBy::kNone, ""},
     {EndedBy::kSteps, "steps"},
     {EndedBy::kDuration, "duration"},
@@ -42,6 +44,9 @@ constexpr NameTable<EndedBy, 14> kEndedByNames = {{
     {EndedBy::kMissedStart, "missed_start"},
     {EndedBy::kTargetLost, "target_lost"},
     {EndedBy::kStorage, "storage"},
+    {EndedBy::kLeaseExpired, "lease_expired"},
+    {EndedBy::kPreempted, "preempted"},
+    {EndedBy::kOptOut, "opt_out"},
 }};
 
 constexpr NameTable<DropReason, kDropReasonCount> kDropNames = {{
@@ -84,12 +89,13 @@ constexpr NameTable<OperatorMode, 4> kOperatorModeNames = {{
     {OperatorMode::kNames, "names"},
     {OperatorMode::kShapes, "shapes"},
 }};
-constexpr NameTable<StepSource, 5> kStepSourceNames = {{
+constexpr NameTable<StepSource, 6> kStepSourceNames = {{
     {StepSource::kNone, "none"},
     {StepSource::kMarks, "marks"},
     {StepSource::kOptimizer, "optimizer"},
     {StepSource::kProfiler, "profiler"},
     {StepSource::kDataLoader, "dataloader"},
+    {StepSource::kPeriodicity, "periodicity"},
 }};
 constexpr NameTable<TorchOutcome, 5> kTorchOutcomeNames = {{
     {TorchOutcome::kOff, "off"},
@@ -232,6 +238,25 @@ std::string_view ToString(TorchOutcome outcome) { return NameOf(kTorchOutcomeNam
 bool WantsTorch(const TorchSpec& spec) {
   return spec.operators != OperatorMode::kOff || spec.memory ||
          spec.step_source != StepSource::kNone;
+}
+
+std::string JobOf(const TargetInfo& target) {
+  if (!target.workload.slurm_job.empty()) return target.workload.slurm_job;
+  for (const char* key : {"job", "slurm_job_id", "torchelastic_run_id"}) {
+    const auto it = target.metadata.find(key);
+    // torchrun's run id where none was named.
+    if (it != target.metadata.end() && it->second != "none") return it->second;
+  }
+  return "";
+}
+
+int64_t RankOf(const TargetInfo& target) {
+  const auto it = target.metadata.find("rank");
+  int64_t rank = -1;
+  if (it == target.metadata.end()) return -1;
+  const std::string& text = it->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+  return error == std::errc() && end == text.data() + text.size() && rank >= 0 ? rank : -1;
 }
 
 bool CountsOwnSteps(const CaptureSpec& spec) {

@@ -63,8 +63,11 @@ enum class EndedBy {
   kArmTimeout = 10,   // The target did not answer ARM in time.
   kMissedStart = 11,  // The start step had passed when the target heard of it.
   // 12 is free.
-  kTargetLost = 13,  // The target's library went away (exec, or a protocol error).
-  kStorage = 14,     // The capture file could not be written, for another reason than space.
+  kTargetLost = 13,    // The target's library went away (exec, or a protocol error).
+  kStorage = 14,       // The capture file could not be written, for another reason than space.
+  kLeaseExpired = 15,  // Prepared, and nobody committed in time.
+  kPreempted = 16,     // A schedule's; somebody asked for the target.
+  kOptOut = 17,        // Captures of the target, or of the node, were switched off.
 };
 std::string_view ToString(EndedBy ended_by);  // "target_exit"
 std::optional<EndedBy> EndedByFromString(std::string_view text);
@@ -133,6 +136,8 @@ enum class StepSource {
   kOptimizer = 2,   // torch's Optimizer.step()
   kProfiler = 3,    // The program's own torch.profiler
   kDataLoader = 4,  // torch's DataLoader gives the next batch
+  // The rounds in which a thread repeats torch's operators; of captures that ask for it alone.
+  kPeriodicity = 5,
 };
 std::string_view ToString(StepSource source);  // "optimizer"; kNone: "none"
 std::optional<StepSource> StepSourceFromString(std::string_view text);
@@ -185,6 +190,18 @@ std::string_view ToString(TargetState state);  // "RUNNING"
 // The daemon's name for one registration of one process; never reused by this daemon.
 using TargetNumber = int64_t;
 
+// Which piece of work a target is part of, from its cgroup, which only root can change: good
+// for deciding who may. Empty: of none.
+struct Workload {
+  std::string slurm_job;      // "88123"
+  std::string pod_uid;        // "8c2a0e4e-...", Kubernetes'.
+  std::string pod_namespace;  // Kubernetes', where the node tells (daemon/ingest/workload.h).
+  std::string pod_name;
+  std::string container_id;  // 64 hex digits, of the innermost container.
+
+  friend bool operator==(const Workload&, const Workload&) = default;
+};
+
 // A target as the daemon sees it. pid, uid, gid, start_time and cgroup come from the
 // kernel; the rest is hearsay from the target, cleaned for display.
 struct TargetInfo {
@@ -210,7 +227,14 @@ struct TargetInfo {
   int64_t foreign_step_mark_count = 0;
   StepSource step_source = StepSource::kNone;
   int64_t batch_count = 0;  // Taken from torch's DataLoaders so far.
+  Workload workload;
+  bool opted_out = false;  // It asked not to be captured (PROFD_OPTOUT); nobody may.
 };
+// The job by which people name it: the Slurm job of its cgroup, else what its environment says
+// (metadata "job"), else empty. For choosing and display, never for deciding who may.
+std::string JobOf(const TargetInfo& target);
+// Metadata "rank"; -1: none that is a number.
+int64_t RankOf(const TargetInfo& target);
 
 struct StepRecord {
   int64_t index = 0;     // As in ProfilerStep#index.
@@ -331,7 +355,13 @@ struct CaptureRecord {
   std::string group_id;  // ULID; empty: none.
   std::string request_id;
   CaptureSpec spec;
-  int64_t requested_by_uid = 0;
+  int64_t requested_by_uid = 0;  // -1: not a user of this node.
+  std::string requested_by;      // PrincipalName() of who asked (access.h): "uid:1000", "cn:alice".
+  // Of captures that a schedule made. The weight is what the window stands for: 1 / the chance
+  // with which this target was chosen.
+  std::string schedule_id;              // ULID; empty: somebody asked.
+  int64_t schedule_window_unix_ns = 0;  // Which of its windows.
+  double sampling_weight = 1;
   TargetInfo target;  // As it was at creation.
   std::string node;
 

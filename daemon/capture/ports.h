@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/event_rows.h"
+#include "daemon/capture/group_types.h"
 
 namespace profd {
 
@@ -115,6 +116,10 @@ class StorePort {
                                                                  int64_t requested_by_uid) = 0;
   // Removes the events (unlinks the file) and marks the record deleted. NOT_FOUND.
   virtual absl::Status DeleteCapture(std::string_view id) = 0;
+
+  // Adds the group, or replaces what is known of it.
+  virtual absl::Status PutGroup(const GroupRecord& group) = 0;
+  virtual absl::StatusOr<GroupRecord> GetGroup(std::string_view id) = 0;  // NOT_FOUND
 };
 
 // ---- targets ----

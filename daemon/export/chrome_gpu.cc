@@ -78,7 +78,7 @@ std::string Prefix(std::string_view category, std::string_view name) {
 }  // namespace
 
 ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-                     const ChromeOperators& operators, TraceLayout& layout, ChromeClock clock,
+                     const ChromeOperators& operators, TraceLayout& layout, TraceClock clock,
                      OutputBuffer& out)
     : reader_(reader),
       plan_(plan),
@@ -163,13 +163,14 @@ char* ChromeGpu::PutSlice(char* at, std::string_view prefix, std::string_view ro
   at = PutText(at, row);
   at = micros_.Put(at, clock_.At(start_ns));
   at = PutText(at, R"(,"dur":)");
-  return PutMicros(at, static_cast<uint64_t>(end_ns) - static_cast<uint64_t>(start_ns));
+  return PutMicros(at, clock_.Duration(start_ns, static_cast<uint64_t>(end_ns) -
+                                                     static_cast<uint64_t>(start_ns)));
 }
 
 void ChromeGpu::WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns) {
   char* at = out_.Reserve(kMostEventBytes);
   at = PutText(at, ",\n{\"ph\":\"f\",\"id\":");
-  at = PutInteger(at, correlation);
+  at = PutInteger(at, layout_.place.FlowId(correlation));
   *at++ = ',';
   at = PutText(at, row);
   at = micros_.Put(at, clock_.At(start_ns));
@@ -389,7 +390,7 @@ void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call) {
   at = PutText(at, "}}");
   if (plan_.links().FlowCountOf(call) > 0) {
     at = PutText(at, ",\n{\"ph\":\"s\",\"id\":");
-    at = PutInteger(at, correlation);
+    at = PutInteger(at, layout_.place.FlowId(correlation));
     *at++ = ',';
     at = PutText(at, row);
     at = micros_.Put(at, clock_.At(place.start_ns));

@@ -17,12 +17,12 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
-#include "daemon/export/chrome_clock.h"
 #include "daemon/export/chrome_operators.h"
 #include "daemon/export/cuda_events.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/json_text.h"
 #include "daemon/export/output_buffer.h"
+#include "daemon/export/trace_clock.h"
 #include "daemon/export/trace_layout.h"
 #include "daemon/report/gpu_names.h"
 #include "daemon/store/capture_reader.h"
@@ -33,7 +33,7 @@ class ChromeGpu {
  public:
   // Borrows all; `layout` gives rows to calls that cannot stand on their thread's.
   ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-            const ChromeOperators& operators, TraceLayout& layout, ChromeClock clock,
+            const ChromeOperators& operators, TraceLayout& layout, TraceClock clock,
             OutputBuffer& out);
 
   void WriteRows();
@@ -72,7 +72,7 @@ class ChromeGpu {
   const CallNesting& nesting_;
   const ChromeOperators& operators_;
   const TraceLayout& layout_;
-  const ChromeClock clock_;
+  const TraceClock clock_;
   OutputBuffer& out_;
   MicrosWriter micros_;
   CudaEvents cuda_events_;

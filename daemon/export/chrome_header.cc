@@ -191,4 +191,35 @@ std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
   return header;
 }
 
+std::string MergedChromeHeader(std::span<const CaptureRecord* const> records,
+                               const report::ClockAlignment& clocks, std::string_view group,
+                               int64_t base_unix_ns) {
+  bool simulated = false;
+  std::string captures = "[";
+  for (size_t i = 0; i < records.size(); ++i) {
+    const report::AlignedClock& clock = clocks.members[i];
+    simulated |= records[i]->gpu.simulated;
+    if (i > 0) captures += ",\n";
+    captures += JsonObject()
+                    .Object("about", AboutCapture(*records[i], {}))
+                    .Text("node", records[i]->node)
+                    .Text("clock_basis", ToString(clock.basis))
+                    .Number("clock_error_ns", clock.error_ns)
+                    .Take();
+  }
+  captures += "]";
+  JsonObject about;
+  about.Text("version", PROFD_VERSION);
+  if (!group.empty()) about.Text("group", group);
+  // -1: not known
+  about.Number("clock_residual_ns", clocks.residual_p50_ns)
+      .Number("clock_residual_p99_ns", clocks.residual_p99_ns)
+      .Number("clock_collective_count", clocks.collective_count)
+      .Object("captures", captures);
+  return StrCat("{\n\"schemaVersion\": 1,\n", simulated ? "\"simulated\": true,\n" : "",
+                "\"profd\": ", about.Take(),
+                ",\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ", base_unix_ns,
+                ",\n\"traceEvents\": [\n");
+}
+
 }  // namespace profd::exporter

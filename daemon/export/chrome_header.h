@@ -4,10 +4,13 @@
 #define PROFD_DAEMON_EXPORT_CHROME_HEADER_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "daemon/capture/capture_types.h"
 #include "daemon/export/trace_layout.h"
+#include "daemon/report/clock_alignment.h"
 
 namespace profd::exporter {
 
@@ -21,6 +24,12 @@ struct ChromeLeftOut {
 // `"rank": N` line by line, so nothing before distributedInfo may read like it.
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
                          int64_t base_unix_ns, const ChromeLeftOut& left_out);
+
+// The same of a trace of several captures: which they are, and how far their clocks, one for each,
+// may be off.
+std::string MergedChromeHeader(std::span<const CaptureRecord* const> records,
+                               const report::ClockAlignment& clocks, std::string_view group,
+                               int64_t base_unix_ns);
 
 }  // namespace profd::exporter
 

@@ -50,9 +50,9 @@ void ChromeOperators::WriteFlow(const PlannedOperator& op, uint32_t thread, int6
   if (op.flow == 0) return;
   char* at = out_.Reserve(kMostFlowBytes);
   at = PutText(at, op.ends_flow ? ",\n{\"ph\":\"f\",\"id\":" : ",\n{\"ph\":\"s\",\"id\":");
-  at = PutInteger(at, op.flow);
+  at = PutInteger(at, layout_.place.FlowId(op.flow));
   at = PutText(at, R"(,"pid":)");
-  at = PutInteger(at, pid_);
+  at = PutInteger(at, layout_.pid);
   at = PutText(at, R"(,"tid":)");
   at = PutText(at, rows_[thread]);
   at = PutMicros(at, clock_.At(start_ns));
@@ -75,7 +75,7 @@ void ChromeOperators::WriteNote(const store::NoteBatch& batch, size_t i) {
   std::string text = StrCat(",\n{\"ph\":\"i\",\"s\":\"", is_timeless ? "p" : "t",
                             "\",\"cat\":\"cpu_instant_event\",\"name\":");
   AppendJsonString(note.name, text);
-  StrAppend(&text, ",\"pid\":", pid_, ",\"tid\":", rows_[batch.thread]);
+  StrAppend(&text, ",\"pid\":", layout_.pid, ",\"tid\":", rows_[batch.thread]);
   char ts[kMostNumberBytes];
   const char* const end = PutMicros(ts, clock_.At(is_timeless ? 0 : batch.time_ns[i]));
   text.append(ts, static_cast<size_t>(end - ts));

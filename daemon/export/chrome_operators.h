@@ -12,11 +12,12 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "daemon/export/chrome_clock.h"
 #include "daemon/export/collective_text.h"
 #include "daemon/export/operator_plan.h"
 #include "daemon/export/operator_texts.h"
 #include "daemon/export/output_buffer.h"
+#include "daemon/export/trace_clock.h"
+#include "daemon/export/trace_layout.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::exporter {
@@ -28,12 +29,12 @@ class ChromeOperators {
       2 * OperatorTexts::kMostBytes + 512 + kMostCollectiveBytes;
 
   // Borrows all. `rows`: `17,"ts":`, by thread.
-  ChromeOperators(store::CaptureReader& reader, const OperatorPlan& plan, int64_t pid,
-                  std::span<const std::string> rows, ChromeClock clock, OutputBuffer& out)
+  ChromeOperators(store::CaptureReader& reader, const OperatorPlan& plan, const TraceLayout& layout,
+                  std::span<const std::string> rows, TraceClock clock, OutputBuffer& out)
       : reader_(reader),
         plan_(plan),
         texts_(reader),
-        pid_(pid),
+        layout_(layout),
         rows_(rows),
         clock_(clock),
         out_(out) {}
@@ -58,9 +59,9 @@ class ChromeOperators {
   store::CaptureReader& reader_;
   const OperatorPlan& plan_;
   const OperatorTexts texts_;
-  const int64_t pid_;
+  const TraceLayout& layout_;
   const std::span<const std::string> rows_;
-  const ChromeClock clock_;
+  const TraceClock clock_;
   OutputBuffer& out_;
 };
 

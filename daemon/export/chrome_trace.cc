@@ -14,13 +14,13 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/export/call_nesting.h"
-#include "daemon/export/chrome_clock.h"
 #include "daemon/export/chrome_gpu.h"
 #include "daemon/export/chrome_header.h"
 #include "daemon/export/chrome_operators.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/json_text.h"
 #include "daemon/export/operator_plan.h"
+#include "daemon/export/trace_clock.h"
 #include "daemon/export/trace_layout.h"
 #include "daemon/export/trace_writers.h"
 #include "daemon/report/reports.h"
@@ -29,20 +29,10 @@
 namespace profd::exporter {
 namespace {
 
-// Kineto counts from the start of slots this long (about three months), so that times stay
-// small enough for a double to keep their nanoseconds, and ranks agree on the zero.
-constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
-
 // Longest event: an escaped name, two ids, two times and arguments.
 constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
 constexpr size_t kMostOperatorEventBytes = kMostEventBytes + ChromeOperators::kMostArgumentBytes;
 static_assert(kMostOperatorEventBytes <= OutputBuffer::kMostReservedBytes);
-
-int64_t BaseOf(int64_t start_unix_ns, int64_t earliest_ns) {
-  int64_t first_unix_ns = 0;
-  if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;
-  return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
-}
 
 // The end of a range's event: what is put in between are its arguments, if it has any.
 class RangeEnd {
@@ -150,9 +140,12 @@ class ChromeWriter {
   absl::Status Write() {
     ASSIGN_OR_RETURN(int64_t earliest_ns, EarliestTime(reader_));
     earliest_ns = std::min(earliest_ns, plan_.earliest_ns());
-    const int64_t start_unix_ns = reader_.record().start_unix_ns;
-    const int64_t base_unix_ns = BaseOf(start_unix_ns, earliest_ns);
-    clock_.offset_ns = static_cast<uint64_t>(start_unix_ns) - static_cast<uint64_t>(base_unix_ns);
+    const TracePlace& place = layout_.place;
+    const int64_t base_unix_ns =
+        place.is_merged ? place.base_unix_ns : ChromeBase(place.start_unix_ns, earliest_ns);
+    clock_.offset_ns =
+        static_cast<uint64_t>(place.start_unix_ns) - static_cast<uint64_t>(base_unix_ns);
+    clock_.drift = place.drift;
     ASSIGN_OR_RETURN(steps_on_thread_, StepsNestWithThread());
     const CaptureRecord& record = reader_.record();
     ASSIGN_OR_RETURN(
@@ -160,12 +153,14 @@ class ChromeWriter {
         CallNesting::Make(reader_, plan_.links(),
                           {.clock_error_ns = ClockErrorOfCalls(record),
                            .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
-    ChromeOperators operators(reader_, operators_, layout_.pid, thread_texts_, clock_, out_);
+    ChromeOperators operators(reader_, operators_, layout_, thread_texts_, clock_, out_);
     ChromeGpu gpu(reader_, plan_, nesting, operators, layout_, clock_, out_);
 
-    out_.Append(ChromeHeader(record, layout_, base_unix_ns,
-                             {.gpu_annotations = plan_.annotations_left_out(),
-                              .operator_inputs = operators.inputs_left_out()}));
+    if (!place.is_merged) {
+      out_.Append(ChromeHeader(record, layout_, base_unix_ns,
+                               {.gpu_annotations = plan_.annotations_left_out(),
+                                .operator_inputs = operators.inputs_left_out()}));
+    }
     WriteRows();
     gpu.WriteRows();
     WriteSteps();
@@ -195,8 +190,8 @@ class ChromeWriter {
 
   uint64_t Timestamp(int64_t time_ns) const { return clock_.At(time_ns); }
 
-  static uint64_t Duration(int64_t duration_ns) {
-    return static_cast<uint64_t>(std::max<int64_t>(duration_ns, 0));
+  uint64_t Duration(int64_t start_ns, int64_t duration_ns) const {
+    return clock_.Duration(start_ns, static_cast<uint64_t>(std::max<int64_t>(duration_ns, 0)));
   }
 
   void WriteRows() {
@@ -204,7 +199,9 @@ class ChromeWriter {
     std::string labels = "CPU";
     if (layout_.rank.has_value()) StrAppend(&labels, ", rank ", *layout_.rank);
     if (!reader_.record().node.empty()) StrAppend(&labels, ", ", TraceName(reader_.record().node));
-    // The only event without a comma before it.
+    if (layout_.place.is_merged) StrAppend(&labels, ", pid ", reader_.record().target.pid);
+    // The first event of a trace is the only one without a comma before it.
+    if (layout_.place.number > 0) out_.Append(",\n");
     out_.Append(
         StrCat(R"({"ph":"M","name":"process_name","pid":)", pid, R"(,"tid":0,"args":{"name":)"));
     AppendString(layout_.process_name);
@@ -256,7 +253,7 @@ class ChromeWriter {
       at = PutText(at, R"(,"ts":)");
       at = PutMicros(at, Timestamp(step.start_ns));
       at = PutText(at, R"(,"dur":)");
-      at = PutMicros(at, Duration(step.duration_ns));
+      at = PutMicros(at, Duration(step.start_ns, step.duration_ns));
       RangeEnd end(at);
       if (has_ids) end.ExternalId(GpuLinks::StepId(i));
       out_.Commit(end.Close());
@@ -285,7 +282,7 @@ class ChromeWriter {
       at = PutText(at, thread);
       at = micros_.Put(at, Timestamp(batch.start_ns[i]));
       at = PutText(at, R"(,"dur":)");
-      at = PutMicros(at, Duration(batch.duration_ns[i]));
+      at = PutMicros(at, Duration(batch.start_ns[i], batch.duration_ns[i]));
       const bool has_id = next_id_ < with_id.size() && with_id[next_id_] == next_range_;
       if (has_id) ++next_id_;
       RangeEnd end(at);
@@ -440,8 +437,10 @@ class ChromeWriter {
     at = PutInteger(at, layout_.pid);
     at = PutText(at, R"(,"tid":0,"ts":)");
     at = PutMicros(at, Timestamp(EndOfRecording(reader_)));
-    at = PutText(at, "}\n],\n\"traceName\": ");
+    *at++ = '}';
     out_.Commit(at);
+    if (layout_.place.is_merged) return;
+    out_.Append("\n],\n\"traceName\": ");
     const bool simulated = reader_.record().gpu.simulated;
     AppendString(StrCat(reader_.record().id, simulated ? " (simulated GPU).json" : ".json"));
     out_.Append("\n}\n");
@@ -452,7 +451,7 @@ class ChromeWriter {
   TraceLayout layout_;
   const GpuPlan plan_;
   const OperatorPlan operators_;
-  ChromeClock clock_;
+  TraceClock clock_;
   uint32_t next_range_ = 0;   // Ranges written so far.
   uint64_t next_memory_ = 0;  // Events of memory likewise.
   size_t next_id_ = 0;        // Of the plan's ranges with an id.
@@ -465,8 +464,18 @@ class ChromeWriter {
 
 }  // namespace
 
-absl::Status WriteChromeTrace(store::CaptureReader& reader, OutputBuffer& out) {
-  TraceLayout layout = MakeLayout(reader);
+int64_t ChromeBase(int64_t start_unix_ns, int64_t earliest_ns) {
+  // Kineto counts from the start of slots this long (about three months), so that times stay
+  // small enough for a double to keep their nanoseconds, and ranks agree on the zero.
+  constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
+  int64_t first_unix_ns = 0;
+  if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;
+  return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
+}
+
+absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& place,
+                              OutputBuffer& out) {
+  TraceLayout layout = MakeLayout(reader, place);
   ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
   return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(layout), out)

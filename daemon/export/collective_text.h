@@ -1,11 +1,6 @@
 // Of a collective operation, what torch.profiler's traces say of it and tools for distributed jobs
-// read, out of the inputs that torch gives its operator `record_param_comms`:
-//
-//   ["", "12", "", "0", "allreduce", "[]", "[]", "0", "1", "8"]
-//     │               │  │            │    │     │    │    └── ranks in the group
-//     │               │  name         splits     first rank and stride; torch from 2.1 on
-//     tensors, or not there           of input and output
-//                     rank
+// read, out of the inputs that torch gives its operator `record_param_comms`
+// (report/collective_names.h).
 #ifndef PROFD_DAEMON_EXPORT_COLLECTIVE_TEXT_H_
 #define PROFD_DAEMON_EXPORT_COLLECTIVE_TEXT_H_
 
@@ -14,10 +9,11 @@
 #include <string_view>
 
 #include "daemon/capture/event_rows.h"
+#include "daemon/report/collective_names.h"
 
 namespace profd::exporter {
 
-inline constexpr std::string_view kCollectiveOperator = "record_param_comms";
+using report::kCollectiveOperator;
 inline constexpr size_t kMostCollectiveBytes = 1024;
 
 // `"Collective name":"allreduce",...`: members of a JSON object, at most kMostCollectiveBytes.

@@ -105,7 +105,20 @@ size_t GpuTracks::ProcessOf(const GpuTrackKey& key, const TraceLayout& layout, b
   }
   GpuTrackProcess process;
   process.is_overhead = is_overhead;
-  if (is_overhead) {
+  const TracePlace& place = layout.place;
+  if (place.is_merged) {
+    // A device's number is that of other captures' devices, too.
+    process.is_overhead = is_overhead;
+    process.device = is_overhead ? 0 : key.device;
+    process.pid =
+        place.Pid() + 1 +
+        std::min(static_cast<int64_t>(processes_.size()), TracePlace::kPidsPerCapture - 2);
+    process.sort_index = process.pid;
+    process.label = is_overhead                  ? std::string("CUPTI Overhead")
+                    : key.device == kNoGpuDevice ? std::string("GPU not known")
+                                                 : StrCat("GPU ", key.device);
+    if (layout.rank.has_value()) StrAppend(&process.label, ", rank ", *layout.rank);
+  } else if (is_overhead) {
     process.pid = kOverheadPid;
     process.label = "CUPTI Overhead";
     process.sort_index = kOverheadSortIndex;

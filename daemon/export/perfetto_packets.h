@@ -9,6 +9,8 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/export/output_buffer.h"
 #include "daemon/export/proto_writer.h"
+#include "daemon/export/trace_clock.h"
+#include "daemon/export/trace_layout.h"
 
 namespace profd::exporter {
 
@@ -127,19 +129,18 @@ inline uint64_t Mix(uint64_t hash, std::string_view text) {
 // Threads: one. Ownership: borrows `out`.
 class PerfettoPackets {
  public:
-  PerfettoPackets(const CaptureRecord& record, OutputBuffer& out)
+  PerfettoPackets(const CaptureRecord& record, const TracePlace& place, OutputBuffer& out)
       : out_(out),
-        start_unix_ns_(static_cast<uint64_t>(record.start_unix_ns)),
-        identity_(Mix(Mix(Mix(1, record.node), static_cast<uint64_t>(record.target.pid)),
-                      static_cast<uint64_t>(record.target.process_start_ticks))) {}
+        clock_{static_cast<uint64_t>(place.start_unix_ns), place.drift},
+        // Files may say that two captures are of one process.
+        identity_(
+            Mix(Mix(Mix(1 + place.number, record.node), static_cast<uint64_t>(record.target.pid)),
+                static_cast<uint64_t>(record.target.process_start_ticks))) {}
 
   OutputBuffer& out() { return out_; }
-  uint64_t start_unix_ns() const { return start_unix_ns_; }
+  uint64_t start_unix_ns() const { return clock_.offset_ns; }
 
-  uint64_t UnixTime(int64_t time_ns) const {
-    const auto unix_ns = static_cast<int64_t>(start_unix_ns_ + static_cast<uint64_t>(time_ns));
-    return unix_ns < 0 ? 0 : static_cast<uint64_t>(unix_ns);
-  }
+  uint64_t UnixTime(int64_t time_ns) const { return clock_.At(time_ns); }
 
   // The same in all traces of a process, and in no other's.
   uint64_t Uuid(TrackKind kind, uint64_t id) const { return Mix(Mix(identity_, kind), id) | 1; }
@@ -174,7 +175,7 @@ class PerfettoPackets {
 
  private:
   OutputBuffer& out_;
-  const uint64_t start_unix_ns_;
+  const TraceClock clock_;
   const uint64_t identity_;  // Of the process.
   ProtoMessage file_part_;
 };

@@ -30,10 +30,6 @@
 namespace profd::exporter {
 namespace {
 
-// Sequence 1 is the process's; thread t's is t + kFirstThreadSequence.
-constexpr uint64_t kProcessSequence = 1;
-constexpr uint64_t kFirstThreadSequence = 2;
-
 // A single-byte-length packet is written in place; this is the most it may hold.
 constexpr size_t kMostSmallPacketBytes = 127;
 
@@ -46,8 +42,8 @@ class PerfettoWriter {
         layout_(layout),
         plan_(plan),
         nesting_(nesting),
-        packets_(reader.record(), out),
-        gpu_(reader, plan, packets_, kFirstThreadSequence + layout.threads.size()),
+        packets_(reader.record(), layout.place, out),
+        gpu_(reader, plan, packets_, GpuSequence(layout)),
         operators_(reader, operators, packets_) {
     sent_names_.resize(layout_.threads.size());
     for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
@@ -55,11 +51,17 @@ class PerfettoWriter {
     }
   }
 
+  // Of the process, behind it of its threads, behind them of its GPUs.
+  static uint64_t GpuSequence(const TraceLayout& layout) {
+    return layout.place.first_sequence + 1 + layout.threads.size();
+  }
+
   absl::Status Write() {
     RETURN_IF_ERROR(
         reader_.ForEachRange(SliceOrder::kColumns, {},
                              [&](const store::RangeBatch& batch) { return order_.Learn(batch); }));
-    WriteClocks();
+    // One says it for all captures of a trace.
+    if (layout_.place.number == 0) WriteClocks();
     WriteTracks();
     WriteAbout();
     WriteSteps();
@@ -74,6 +76,8 @@ class PerfettoWriter {
   }
 
  private:
+  uint64_t ProcessSequence() const { return layout_.place.first_sequence; }
+  uint64_t ThreadSequence(size_t thread) const { return layout_.place.first_sequence + 1 + thread; }
   uint64_t UnixTime(int64_t time_ns) const { return packets_.UnixTime(time_ns); }
   uint64_t Uuid(TrackKind kind, uint64_t id) const { return packets_.Uuid(kind, id); }
   uint64_t ProcessUuid() const { return packets_.ProcessUuid(); }
@@ -93,7 +97,7 @@ class PerfettoWriter {
     }
     snapshot.Varint(clock_snapshot::kPrimaryTraceClock, kRealtimeClock);
     ProtoMessage packet;
-    packet.Message(packet::kClockSnapshot, snapshot).Varint(packet::kSequenceId, kProcessSequence);
+    packet.Message(packet::kClockSnapshot, snapshot).Varint(packet::kSequenceId, ProcessSequence());
     WritePacket(packet);
   }
 
@@ -131,14 +135,19 @@ class PerfettoWriter {
   void WriteTracks() {
     const CaptureRecord& record = reader_.record();
     std::string name;
-    if (layout_.rank.has_value()) StrAppend(&name, "rank ", *layout_.rank, " ");
+    if (layout_.rank.has_value() && !layout_.place.is_merged) {
+      StrAppend(&name, "rank ", *layout_.rank, " ");
+    }
     StrAppend(&name, layout_.process_name);
     ProtoMessage process;
     process.Signed(track::kProcessPid, layout_.pid).Bytes(track::kProcessName, name);
     if (!record.node.empty()) process.Bytes(track::kProcessLabels, TraceName(record.node));
+    if (layout_.place.is_merged) {
+      process.Bytes(track::kProcessLabels, StrCat("pid ", record.target.pid));
+    }
     ProtoMessage descriptor;
     descriptor.Varint(track::kUuid, ProcessUuid()).Message(track::kProcess, process);
-    StartSequence(kProcessSequence, ProcessUuid(), descriptor);
+    StartSequence(ProcessSequence(), ProcessUuid(), descriptor);
     for (size_t i = 0; i < layout_.threads.size(); ++i) WriteThreadTrack(i);
     if (!plan_.empty()) gpu_.WriteTracks();
   }
@@ -154,18 +163,18 @@ class PerfettoWriter {
     descriptor.Varint(track::kUuid, uuid)
         .Varint(track::kParentUuid, ProcessUuid())
         .Message(track::kThread, message);
-    StartSequence(kFirstThreadSequence + thread, uuid, descriptor);
+    StartSequence(ThreadSequence(thread), uuid, descriptor);
   }
 
   void WriteDescriptor(const ProtoMessage& descriptor) {
     ProtoMessage packet;
-    packet.Varint(packet::kSequenceId, kProcessSequence)
+    packet.Varint(packet::kSequenceId, ProcessSequence())
         .Message(packet::kTrackDescriptor, descriptor);
     WritePacket(packet);
   }
 
   void WriteProcessEvent(int64_t time_ns, const ProtoMessage& event) {
-    packets_.WriteEvent(kProcessSequence, time_ns, event);
+    packets_.WriteEvent(ProcessSequence(), time_ns, event);
   }
 
   // What the capture is and how far to trust it, as an instant at its start.
@@ -220,7 +229,7 @@ class PerfettoWriter {
 
   absl::Status WriteRanges() {
     return reader_.ForEachRange(SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) {
-      const uint64_t sequence = kFirstThreadSequence + batch.thread;
+      const uint64_t sequence = ThreadSequence(batch.thread);
       const bool has_calls = !calls_[batch.thread].calls.empty();
       for (const SliceEdge& edge : order_.Order(batch)) {
         if (has_calls) WriteCallsUntil(edge.time_ns, batch.thread);
@@ -243,7 +252,7 @@ class PerfettoWriter {
     while (true) {
       if (calls.end_ns.has_value()) {
         if (*calls.end_ns > time_ns) return;
-        WriteEnd(kFirstThreadSequence + thread, *calls.end_ns);
+        WriteEnd(ThreadSequence(thread), *calls.end_ns);
         calls.end_ns.reset();
       }
       if (calls.next == calls.calls.size()) return;
@@ -262,7 +271,7 @@ class PerfettoWriter {
 
   void WriteCallBegin(uint32_t thread, size_t position, int64_t start_ns) {
     const GpuLinks::Call& call = plan_.links().calls()[position];
-    const uint64_t sequence = kFirstThreadSequence + thread;
+    const uint64_t sequence = ThreadSequence(thread);
     ProtoMessage event;
     event.Varint(event::kType, kSliceBegin)
         .Varint(event::kCategoryIids, call.is_driver ? kDriverCategory : kRuntimeCategory)
@@ -405,8 +414,7 @@ class PerfettoWriter {
         event.Varint(event::kType, kInstant)
             .Varint(event::kCategoryIids, kInstantCategory)
             .Varint(event::kNameIid, NameIid(batch.name[i]));
-        WriteNamedEvent(kFirstThreadSequence + batch.thread, batch.time_ns[i], batch.name[i],
-                        event);
+        WriteNamedEvent(ThreadSequence(batch.thread), batch.time_ns[i], batch.name[i], event);
       }
       return out_.status();
     });
@@ -522,14 +530,16 @@ class PerfettoWriter {
 
 }  // namespace
 
-absl::Status WritePerfettoTrace(store::CaptureReader& reader, OutputBuffer& out) {
-  const TraceLayout layout = MakeLayout(reader);
+absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const TracePlace& place,
+                                            OutputBuffer& out) {
+  const TraceLayout layout = MakeLayout(reader, place);
   ASSIGN_OR_RETURN(const GpuPlan plan, GpuPlan::Make(reader, layout));
   ASSIGN_OR_RETURN(const CallNesting nesting,
                    CallNesting::Make(reader, plan.links(),
                                      {.clock_error_ns = ClockErrorOfCalls(reader.record())}));
   ASSIGN_OR_RETURN(const OperatorPlan operators, OperatorPlan::Make(reader));
-  return PerfettoWriter(reader, layout, plan, nesting, operators, out).Write();
+  RETURN_IF_ERROR(PerfettoWriter(reader, layout, plan, nesting, operators, out).Write());
+  return PerfettoWriter::GpuSequence(layout) + 1;
 }
 
 }  // namespace profd::exporter

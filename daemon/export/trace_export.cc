@@ -26,8 +26,9 @@ constexpr std::array<std::pair<TraceFormat, std::string_view>, 4> kSuffixes = {{
 
 absl::Status Write(store::CaptureReader& reader, TraceFormat format, ByteSink& sink) {
   OutputBuffer out(sink);
-  RETURN_IF_ERROR(format == TraceFormat::kPerfetto ? WritePerfettoTrace(reader, out)
-                                                   : WriteChromeTrace(reader, out));
+  const TracePlace place = PlaceAlone(reader.record());
+  RETURN_IF_ERROR(format == TraceFormat::kPerfetto ? WritePerfettoTrace(reader, place, out).status()
+                                                   : WriteChromeTrace(reader, place, out));
   return out.Finish();
 }
 

@@ -14,10 +14,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "daemon/export/byte_sink.h"
+#include "daemon/report/clock_alignment.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::exporter {
@@ -36,6 +38,14 @@ std::string_view SuffixOf(TraceFormat format);  // ".json.gz"
 // Writes the whole file and calls sink.Finish(). The sink's Append gets pieces of up to
 // 1 MiB. CANCELLED if the sink says so.
 absl::Status ExportTrace(store::CaptureReader& reader, TraceFormat format, ByteSink& sink);
+
+// Several captures as one trace: a process per capture, called by its rank, on the common time that
+// `clocks` gives them (one for each reader, in their order). Their arrows are kept apart. The whole
+// says which captures it is of and how far their clocks may be off. `group`: what to name it
+// by, may be empty. INVALID_ARGUMENT: no capture, or more than TracePlace::kMostCaptures.
+absl::Status ExportMergedTrace(std::span<store::CaptureReader* const> readers,
+                               const report::ClockAlignment& clocks, std::string_view group,
+                               TraceFormat format, ByteSink& sink);
 
 }  // namespace profd::exporter
 

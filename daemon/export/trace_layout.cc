@@ -118,14 +118,22 @@ int64_t TidAllocator::Take(int64_t wanted) {
   return next_++;
 }
 
-TraceLayout MakeLayout(store::CaptureReader& reader) {
+TracePlace PlaceAlone(const CaptureRecord& record) {
+  return {.start_unix_ns = record.start_unix_ns};
+}
+
+TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place) {
   const CaptureRecord& record = reader.record();
   TraceLayout layout;
-  layout.pid = std::clamp<int64_t>(record.target.pid, 0, kMostId);
+  layout.place = place;
+  layout.pid = place.is_merged ? place.Pid() : std::clamp<int64_t>(record.target.pid, 0, kMostId);
   layout.rank = SmallNumber(record, "rank");
   layout.world_size = SmallNumber(record, "world_size");
   layout.process_name = ForDisplay(
       record.target.command.empty() ? "(unknown)" : record.target.command, kMostProcessNameBytes);
+  if (place.is_merged && layout.rank.has_value()) {
+    layout.process_name = StrCat("rank ", *layout.rank, ": ", layout.process_name);
+  }
   for (const store::ReaderThread& thread : reader.threads()) {
     const int64_t tid = layout.tids.Take(thread.os_thread);
     layout.threads.push_back({tid, ThreadLabel(thread, tid)});

@@ -44,13 +44,35 @@ class TidAllocator {
   int64_t next_ = 10'000'000;  // Linux's end at 2^22.
 };
 
+// Where a capture stands in a trace: alone, or as one of several, whose processes, arrows and
+// sequences of packets have to be told apart.
+struct TracePlace {
+  // Of a process of Linux's, an id is below 2^22: these are above, and say that they are ours.
+  static constexpr int64_t kFirstPid = 10'000'000;
+  // The process, and its GPUs behind it.
+  static constexpr int64_t kPidsPerCapture = 1000;
+  static constexpr size_t kMostCaptures = 16384;
+
+  bool is_merged = false;
+  size_t number = 0;            // Among the captures of the trace.
+  uint64_t first_sequence = 1;  // Of packets.
+  int64_t start_unix_ns = 0;    // The capture's start, by the trace's clock.
+  double drift = 0;             // As TraceClock's.
+  int64_t base_unix_ns = 0;     // What a Chrome trace's times count from; merged only.
+
+  int64_t Pid() const { return kFirstPid + static_cast<int64_t>(number) * kPidsPerCapture; }
+  // Below 2^53, so that a double keeps it.
+  uint64_t FlowId(uint32_t id) const { return static_cast<uint64_t>(number) << 32 | id; }
+};
+
 struct TraceRow {
   int64_t tid = 0;    // In [0, 2^31); no other row of the trace has it.
   std::string label;  // "thread 4711 (loader)"
 };
 
 struct TraceLayout {
-  int64_t pid = 0;  // In [0, 2^31)
+  TracePlace place;
+  int64_t pid = 0;  // In [0, 2^31); merged, one of ours.
   std::string process_name;
   std::optional<int64_t> rank;  // From the target's metadata.
   std::optional<int64_t> world_size;
@@ -60,7 +82,9 @@ struct TraceLayout {
   TraceRow steps;     // A row of their own, where they cannot be on a thread's.
   TidAllocator tids;  // For further rows of the process.
 };
-TraceLayout MakeLayout(store::CaptureReader& reader);
+// A capture that is alone in its trace.
+TracePlace PlaceAlone(const CaptureRecord& record);
+TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place);
 
 // The earliest time in the capture, relative to its start; 0 if none is below 0.
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader);

@@ -15,6 +15,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/ingest/workload.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -155,7 +156,9 @@ absl::StatusOr<ProcessFacts> ReadProcessFacts(int64_t pid, const std::filesystem
   facts.foreign_namespace =
       !SameNamespace(process, self, "pid") || !SameNamespace(process, self, "user");
   facts.command = CommandOf(ReadFile(process / "cmdline").value_or(""));
-  facts.cgroup = CgroupOf(ReadFile(process / "cgroup").value_or(""));
+  const std::string cgroup = ReadFile(process / "cgroup").value_or("");
+  facts.cgroup = CgroupOf(cgroup);
+  facts.workload = WorkloadOf(cgroup);
   return facts;
 }
 

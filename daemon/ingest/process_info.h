@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/capture/capture_types.h"
 
 namespace profd {
 
@@ -37,6 +38,7 @@ struct ProcessFacts {
   bool foreign_namespace = true;
   std::string command;
   std::string cgroup;
+  Workload workload;  // Without the names of the pod.
 };
 
 // NOT_FOUND: no such process. `proc` is "/proc", but for tests.

@@ -5,6 +5,7 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/ingest/workload.h"
 #include "proto/wire/capture_memory.h"
 
 namespace profd {
@@ -71,6 +72,8 @@ void TargetRegistry::MergeMetadata(TargetNumber target,
   for (const auto& [key, value] : metadata) {
     if (merged.contains(key) || merged.size() < wire::kMaxMetadataFields) merged[key] = value;
   }
+  // Once said, it holds for as long as the process lives.
+  it->second.info.opted_out = it->second.info.opted_out || AsksNotToBeCaptured(metadata);
 }
 
 int64_t TargetRegistry::size() const {

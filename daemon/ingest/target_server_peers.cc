@@ -12,6 +12,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/ingest/target_server_peer.h"
+#include "daemon/ingest/workload.h"
 #include "proto/wire/clock.h"
 
 namespace profd {
@@ -302,6 +303,9 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
   info.library_version = hello.fields.library_version;
   info.protocol_version = version;
   info.metadata = hello.fields.metadata;
+  info.workload = facts->workload;
+  FindPodNames(kPodLogs, info.workload);
+  info.opted_out = AsksNotToBeCaptured(info.metadata);
   info.registered_time = clock_.Now();
   const UniqueFd page_fd = page->ReleaseFd();
   peer.target = registry_.Add(std::move(info), clock, *std::move(page));

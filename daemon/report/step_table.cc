@@ -3,21 +3,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/report/median.h"
 #include "daemon/report/reports.h"
 
 namespace profd::report {
 namespace {
 
 constexpr size_t kFewestStepsForOutliers = 5;
-
-// Of an even number, the mean of the middle two, rounded down. `values` is reordered.
-int64_t Median(std::vector<int64_t>& values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  const int64_t below = *std::max_element(values.begin(), middle);
-  return below + (*middle - below) / 2;
-}
 
 int64_t OutlierThreshold(std::vector<int64_t> durations, int64_t median) {
   if (durations.size() < kFewestStepsForOutliers) return 0;

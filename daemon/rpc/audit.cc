@@ -1,8 +1,13 @@
 #include "daemon/rpc/audit.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <array>
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/rpc/names.h"
@@ -10,37 +15,71 @@
 namespace profd::rpc {
 namespace {
 
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
 constexpr size_t kMaxResourceBytes = 128;
+constexpr std::string_view kRequestSuffix = "Request";
+// How requests and resources call what they are about.
+constexpr std::array<const char*, 6> kNamingFields = {"name",  "capture",  "target",
+                                                      "group", "schedule", "targets"};
+
+std::string FirstOf(const Message& message, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  if (!field.is_repeated()) return reflection.GetString(message, &field);
+  const int count = reflection.FieldSize(message, &field);
+  if (count == 0) return {};
+  const std::string first = reflection.GetRepeatedString(message, &field, 0);
+  return count == 1 ? first : StrCat(first, " and ", count - 1, " more");
+}
 
 }  // namespace
 
-AuditScope::AuditScope(store::CaptureStore& store, Clock& clock, const Caller& caller,
-                       std::string_view verb, std::string_view untrusted_resource)
-    : store_(store),
-      entry_{.time = clock.Now(),
-             .uid = caller.uid,
-             .verb = std::string(verb),
-             .resource = ForDisplay(untrusted_resource, kMaxResourceBytes),
-             .outcome = {}} {}
-
-absl::StatusOr<CaptureRecord> AuditScope::Outcome(absl::StatusOr<CaptureRecord> result) {
-  if (result.ok()) entry_.resource = CaptureName(result->id);
-  Write(result.status());
-  return result;
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
 }
 
-absl::StatusOr<std::vector<CaptureRecord>> AuditScope::Outcome(
-    absl::StatusOr<std::vector<CaptureRecord>> result) {
-  if (result.ok() && !result->empty()) entry_.resource = GroupName(result->front().group_id);
-  Write(result.status());
-  return result;
+std::string MethodOf(const Message& request) {
+  std::string_view name = request.GetDescriptor()->name();
+  if (name.ends_with(kRequestSuffix)) name.remove_suffix(kRequestSuffix.size());
+  return std::string(name);
 }
 
-void AuditScope::Write(const absl::Status& status) {
+std::string ResourceOf(const Message& message) {
+  for (const char* name : kNamingFields) {
+    const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr || field->cpp_type() != FieldDescriptor::CPPTYPE_STRING) continue;
+    std::string text = FirstOf(message, *field);
+    if (!text.empty()) return ForDisplay(text, kMaxResourceBytes);
+  }
+  return {};
+}
+
+bool AuditLog::Wants(Verb verb, const absl::Status& status, std::string_view principal) {
+  if (!IsRefusal(status)) return verb != Verb::kList;
+  refusals_.fetch_add(1, std::memory_order_relaxed);
+  if (refusal_lines_.Allow(principal, clock_.Monotonic())) return true;
+  CountUnwritten();
+  return false;
+}
+
+// Numbers of targets mean nothing to whoever reads the log next week.
+std::string AuditLog::Describe(std::string resource) const {
+  const auto number = ParseTargetName(resource);
+  if (!number.ok()) return resource;
+  const std::optional<TargetInfo> target = targets_.Find(*number);
+  if (!target.has_value()) return resource;
+  return StrCat(resource, " (pid ", target->pid, ", uid ", target->uid, ")");
+}
+
+void AuditLog::Write(store::AuditEntry entry, const absl::Status& status) {
   static RateLimiter failures(absl::Minutes(1));
-  entry_.outcome = absl::StatusCodeToString(status.code());
-  const absl::Status written = store_.AppendAudit(entry_);
+  entry.outcome = absl::StatusCodeToString(status.code());
+  entry.reason = ReasonOf(status);
+  entry.resource = Describe(std::move(entry.resource));
+  const absl::Status written = store_.AppendAudit(entry);
   if (written.ok()) return;
+  CountUnwritten();
   if (const auto n = failures.Allow()) {
     LogError(StrCat("the audit log cannot be written: ", FromAbsl(written.message()), " (", *n,
                     " more)"));

@@ -1,36 +1,67 @@
-// AuditScope writes one line of the audit log: who did what to which resource, and how it
-// went. Failing to write it is logged, and does not undo what was done.
+// AuditLog writes who did, and tried to do, what: every call that changes or reads something,
+// and every refusal. Calls are written by call.h and server_stream.h, so that a service cannot
+// forget it; a handler has nothing to do for it. Failing to write a line is logged, and does not
+// undo what was done.
 //
-// Threads: one each; waits for the disk.
+// A line's resource is what the answer is called ("captures/01H..."), else what the request names.
+// Refusals come cheap, so each principal gets only so many lines a minute; the rest is counted.
+//
+// Threads: any.
 #ifndef PROFD_DAEMON_RPC_AUDIT_H_
 #define PROFD_DAEMON_RPC_AUDIT_H_
 
+#include <atomic>
+#include <cstdint>
 #include <string>
-#include <string_view>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "daemon/base/clock.h"
-#include "daemon/capture/capture_manager.h"
+#include "daemon/capture/access.h"
+#include "daemon/capture/ports.h"
+#include "daemon/rpc/rate_limit.h"
 #include "daemon/store/capture_store.h"
+
+namespace google::protobuf {
+class Message;
+}
 
 namespace profd::rpc {
 
-class AuditScope {
- public:
-  // `verb` is the RPC's name; `untrusted_resource` what the caller named.
-  AuditScope(store::CaptureStore& store, Clock& clock, const Caller& caller, std::string_view verb,
-             std::string_view untrusted_resource);
+// Whether it says that the caller may not do that.
+bool IsRefusal(const absl::Status& status);
 
-  // Writes the line; gives back what it was given. If that is a capture, the line names it.
-  absl::StatusOr<CaptureRecord> Outcome(absl::StatusOr<CaptureRecord> result);
-  absl::StatusOr<std::vector<CaptureRecord>> Outcome(
-      absl::StatusOr<std::vector<CaptureRecord>> result);
+// The RPC of a request: "CreateCapture" of CreateCaptureRequest.
+std::string MethodOf(const google::protobuf::Message& request);
+// What a request or an answer is about, cleaned for display; empty: it does not say.
+std::string ResourceOf(const google::protobuf::Message& message);
+
+class AuditLog {
+ public:
+  AuditLog(store::CaptureStore& store, const TargetPort& targets, Clock& clock)
+      : store_(store), targets_(targets), clock_(clock) {}
+
+  Clock& clock() { return clock_; }
+
+  // Whether a call that needed `verb` and ended so is to be written. Counts refusals, also those
+  // that are too many to be written.
+  bool Wants(Verb verb, const absl::Status& status, std::string_view principal);
+  // Adds the outcome to the line and, to a target, who it is. Waits for the disk.
+  void Write(store::AuditEntry entry, const absl::Status& status);
+  // A line that had to be given up.
+  void CountUnwritten() { unwritten_.fetch_add(1, std::memory_order_relaxed); }
+
+  int64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
+  int64_t unwritten() const { return unwritten_.load(std::memory_order_relaxed); }
 
  private:
-  void Write(const absl::Status& status);
+  std::string Describe(std::string resource) const;
 
   store::CaptureStore& store_;
-  store::AuditEntry entry_;
+  const TargetPort& targets_;
+  Clock& clock_;
+  RateLimit refusal_lines_{/*per_second=*/1, /*burst=*/60};
+  std::atomic<int64_t> refusals_{0};
+  std::atomic<int64_t> unwritten_{0};
 };
 
 }  // namespace profd::rpc

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -27,6 +28,12 @@
 #include "daemon/rpc/status.h"
 
 namespace profd::rpc {
+
+// What an RPC takes of its caller before its handler runs: that the rules let it do this with
+// anything at all. With what, the handler asks. kNothing is for what tells nothing: is the daemon
+// serving?
+using Needs = std::optional<Verb>;
+inline constexpr Needs kNothing = std::nullopt;
 
 // What a tag of the completion queue points at.
 class CompletionTag {
@@ -41,7 +48,7 @@ class Call : public std::enable_shared_from_this<Call> {
  public:
   explicit Call(Door& door) : door_(door) { door_.CallBegins(); }
   virtual ~Call() {
-    if (entered_) door_.Leave(info_.peer.uid);
+    if (entered_) door_.Leave(info_.principal);
     door_.CallEnds();
   }
   Call(const Call&) = delete;
@@ -78,18 +85,43 @@ class Call : public std::enable_shared_from_this<Call> {
     std::atomic<bool> expected_{false};
   };
 
-  virtual bool IsGuarded() const = 0;  // False: anybody may call, at any time.
+  virtual Needs needs() const = 0;
+  virtual const google::protobuf::Message& request() const = 0;
+  virtual int64_t sent_bytes() const { return 0; }  // Of streams.
+  // False: anybody may call, at any time.
+  bool IsGuarded() const { return needs().has_value(); }
   virtual void Request(void* tag) = 0;
   virtual void StartSuccessor() = 0;  // Another call object, which waits for the next RPC.
   virtual void OnAdmitted() = 0;
   virtual void OnRefused(const absl::Status& why) = 0;
   virtual void OnGone() {}  // The caller went away.
 
+  // What the call is answered with; once, at its end.
   grpc::Status GrpcStatus(const absl::Status& status) {
-    if (std::string reason = ReasonMetadata(status); !reason.empty()) {
-      context_.AddTrailingMetadata(kReasonMetadataKey, reason);
-    }
+    const std::string reason = ReasonMetadata(status);
+    if (!reason.empty()) context_.AddTrailingMetadata(kReasonMetadataKey, reason);
+    door_.CallEnded({.method = MethodOf(request()),
+                     .code = status.code(),
+                     .reason = reason,
+                     .took = door_.audit().clock().Monotonic() - arrived_monotonic_,
+                     .sent_bytes = sent_bytes()});
     return ToGrpcStatus(status);
+  }
+
+  // The call's line of the audit log, if it is to have one. On a thread that may wait for the disk.
+  void Audit(const absl::Status& status, const google::protobuf::Message* response, int64_t bytes) {
+    if (auto entry = AuditEntryFor(status, response, bytes)) {
+      door_.audit().Write(*std::move(entry), status);
+    }
+  }
+  // The same on a thread that must not wait.
+  void AuditLater(const absl::Status& status) {
+    auto entry = AuditEntryFor(status, nullptr, 0);
+    if (!entry.has_value()) return;
+    AuditLog& audit = door_.audit();
+    const bool posted = door_.work().TryPost(
+        "audit", [&audit, entry = *std::move(entry), status] { audit.Write(entry, status); });
+    if (!posted) audit.CountUnwritten();
   }
 
   Door& door_;
@@ -104,11 +136,19 @@ class Call : public std::enable_shared_from_this<Call> {
       return;
     }
     StartSuccessor();
+    arrived_at_ = door_.audit().clock().Now();
+    arrived_monotonic_ = door_.audit().clock().Monotonic();
     if (!IsGuarded()) return OnAdmitted();
-    absl::StatusOr<Peer> peer = door_.Enter(context_);
+    absl::StatusOr<Peer> peer = door_.Identify(context_);
     if (!peer.ok()) return OnRefused(peer.status());
+    info_ = {.peer = *peer,
+             .caller = door_.CallerOf(*peer),
+             .principal = PrincipalName(peer->principal),
+             .cancelled = cancelled_};
+    if (absl::Status entered = door_.Enter(info_, *needs()); !entered.ok()) {
+      return OnRefused(entered);
+    }
     entered_ = true;
-    info_ = {.peer = *peer, .caller = {.uid = peer->uid}, .cancelled = cancelled_};
     OnAdmitted();
   }
   void OnDone(bool /*ok*/) {
@@ -117,24 +157,38 @@ class Call : public std::enable_shared_from_this<Call> {
     OnGone();
   }
 
+  std::optional<store::AuditEntry> AuditEntryFor(const absl::Status& status,
+                                                 const google::protobuf::Message* response,
+                                                 int64_t bytes) {
+    if (!IsGuarded()) return std::nullopt;
+    const std::string principal = info_.principal.empty() ? "unknown" : info_.principal;
+    if (!door_.audit().Wants(*needs(), status, principal)) return std::nullopt;
+    std::string resource = status.ok() && response != nullptr ? ResourceOf(*response) : "";
+    if (resource.empty()) resource = ResourceOf(request());
+    return store::AuditEntry{.time = arrived_at_,
+                             .principal = principal,
+                             .peer = info_.peer.address,
+                             .method = MethodOf(request()),
+                             .resource = std::move(resource),
+                             .duration = door_.audit().clock().Monotonic() - arrived_monotonic_,
+                             .bytes = bytes};
+  }
+
   bool entered_ = false;
+  absl::Time arrived_at_;
+  absl::Duration arrived_monotonic_;
   Event arrived_{*this, &Call::OnArrived};
   Event done_{*this, &Call::OnDone};
 };
 
 // ---- calls with one answer ----
 
-enum class Access {
-  kCallers,  // Whom the door knows.
-  kAnybody,  // For what tells nothing: is the daemon serving?
-};
-
 template <typename Request, typename Response>
 struct UnaryMethod {
   using Responder = grpc::ServerAsyncResponseWriter<Response>;
 
   Door* door;
-  Access access;
+  Needs needs;
   WorkQueue* queue;
   std::function<void(grpc::ServerContext*, Request*, Responder*, void* tag)> request;
   std::function<absl::Status(const CallInfo&, const Request&, Response&)> handle;
@@ -148,17 +202,21 @@ class UnaryCall final : public Call {
       : Call(*method->door), method_(std::move(method)) {}
 
  private:
-  bool IsGuarded() const override { return method_->access == Access::kCallers; }
+  Needs needs() const override { return method_->needs; }
+  const google::protobuf::Message& request() const override { return request_; }
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<UnaryCall>(method_)->Start(); }
 
   void OnAdmitted() override {
     auto self = std::static_pointer_cast<UnaryCall>(shared_from_this());
-    if (!method_->queue->TryPost(info_.peer.uid, [self] { self->Run(); })) {
+    if (!method_->queue->TryPost(info_.principal, [self] { self->Run(); })) {
       Finish(door_.TurnedAway());
     }
   }
-  void OnRefused(const absl::Status& why) override { Finish(why); }
+  void OnRefused(const absl::Status& why) override {
+    AuditLater(why);
+    Finish(why);
+  }
 
   void Run() {
     if (cancelled_->load(std::memory_order_acquire)) {
@@ -166,7 +224,9 @@ class UnaryCall final : public Call {
     }
     // What waits when the daemon stops is not begun any more.
     if (IsGuarded() && door_.closed()) return Finish(door_.TurnedAway());
-    Finish(method_->handle(info_, request_, response_));
+    const absl::Status status = method_->handle(info_, request_, response_);
+    Audit(status, &response_, /*bytes=*/0);
+    Finish(status);
   }
 
   void Finish(const absl::Status& status) {
@@ -182,19 +242,21 @@ class UnaryCall final : public Call {
 };
 
 // Answers every RPC of one method, from now on. `requester` is the generated
-// `&v1::XService::AsyncService::RequestMethod`.
+// `&v1::XService::AsyncService::RequestMethod`; `needs` the verb of the RPC.
 template <typename Service, typename Base, typename Request, typename Response>
 void ServeUnary(
     Door& door, WorkQueue& queue, Service& service,
     void (Base::*requester)(grpc::ServerContext*, Request*,
                             grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
                             grpc::ServerCompletionQueue*, void*),
+    Needs needs,
     std::type_identity_t<std::function<absl::Status(const CallInfo&, const Request&, Response&)>>
-        handle,
-    Access access = Access::kCallers) {
+        handle) {
+  // The audit log names calls by it; built now, by one thread, not by the first calls.
+  (void)Request::descriptor();
   auto method = std::make_shared<UnaryMethod<Request, Response>>();
   method->door = &door;
-  method->access = access;
+  method->needs = needs;
   method->queue = &queue;
   method->request = [&door, &service, requester](
                         grpc::ServerContext* context, Request* request,

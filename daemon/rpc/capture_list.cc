@@ -18,6 +18,7 @@ using Filter = v1::ListCapturesRequest::Filter;
 // Enough to fill a page where most rows do not match; then the caller asks on.
 constexpr int kMaxRounds = 16;
 constexpr int kMaxLabels = 32;
+constexpr size_t kMaxTextBytes = 256;
 
 // Of what the store can look for. It does not know the state of a live capture, so asking
 // for any live state asks it for all of them.
@@ -54,6 +55,11 @@ absl::StatusOr<store::CaptureFilter> ForStore(const Filter& filter, const Caller
   if (!filter.group().empty()) {
     ASSIGN_OR_RETURN(out.group_id, ParseGroupName(filter.group()));
   }
+  if (!filter.schedule().empty()) RETURN_IF_ERROR(ParseScheduleName(filter.schedule()).status());
+  if (filter.job().size() > kMaxTextBytes || filter.requested_by().size() > kMaxTextBytes) {
+    return absl::InvalidArgumentError(
+        StrCat("filter.job and filter.requested_by: at most ", kMaxTextBytes, " bytes"));
+  }
   return out;
 }
 
@@ -63,6 +69,9 @@ bool Matches(const Filter& filter, const CaptureRecord& record) {
   if (!filter.display_name().empty() && record.spec.display_name != filter.display_name()) {
     return false;
   }
+  if (!ScheduleName(record.schedule_id).starts_with(filter.schedule())) return false;
+  if (!filter.job().empty() && JobOf(record.target) != filter.job()) return false;
+  if (!filter.requested_by().empty() && record.requested_by != filter.requested_by()) return false;
   return filter.states().empty() ||
          std::ranges::find(filter.states(), static_cast<int>(record.state)) !=
              filter.states().end();
@@ -74,9 +83,11 @@ std::string TextOf(const Filter& filter, const Caller& caller) {
   for (const int state : filter.states()) parts.push_back(StrCat("state ", state));
   for (const auto& [key, value] : filter.labels()) parts.push_back(StrCat(key, "=", value));
   std::ranges::sort(parts);
-  std::string text = StrCat(caller.uid, "\n", filter.pid(), "\n", filter.display_name(), "\n",
-                            filter.since().seconds(), ".", filter.since().nanos(), "\n",
-                            filter.group(), "\n", filter.include_deleted() ? 1 : 0);
+  std::string text =
+      StrCat(PrincipalName(caller.principal), "\n", filter.pid(), "\n", filter.display_name(), "\n",
+             filter.since().seconds(), ".", filter.since().nanos(), "\n", filter.group(), "\n",
+             filter.include_deleted() ? 1 : 0, "\n", filter.schedule(), "\n", filter.job(), "\n",
+             filter.requested_by());
   for (const std::string& part : parts) StrAppend(&text, "\n", part);
   return text;
 }
@@ -112,8 +123,10 @@ absl::StatusOr<CaptureList::Page> CaptureList::GetPage(const v1::ListCapturesReq
     if (missing == 0) break;
     ASSIGN_OR_RETURN(store::CapturePage rows, store_.ListCaptures(store_filter, missing, token));
     Overlay(rows.captures);
-    std::ranges::copy_if(rows.captures, std::back_inserter(page.captures),
-                         [&](const CaptureRecord& record) { return Matches(filter, record); });
+    std::ranges::copy_if(
+        rows.captures, std::back_inserter(page.captures), [&](const CaptureRecord& record) {
+          return caller_.May(Verb::kList, OwnerOf(record)) && Matches(filter, record);
+        });
     token = rows.next_page_token;
     if (token.empty()) return page;
   }
@@ -128,6 +141,9 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureList::Group(std::string_view g
   ASSIGN_OR_RETURN(store::CapturePage page,
                    store_.ListCaptures(filter, store::CaptureStore::kMaxPageSize, ""));
   Overlay(page.captures);
+  std::erase_if(page.captures, [&](const CaptureRecord& record) {
+    return !caller_.May(Verb::kList, OwnerOf(record));
+  });
   std::ranges::reverse(page.captures);
   return std::move(page.captures);
 }

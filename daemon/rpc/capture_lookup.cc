@@ -121,7 +121,7 @@ absl::Status NoEvents(const CaptureRecord& record) {
 }  // namespace
 
 std::optional<int64_t> VisibleOwner(const Caller& caller) {
-  if (caller.IsRoot()) return std::nullopt;
+  if (caller.rules != nullptr || caller.MayAll(Verb::kList)) return std::nullopt;
   return caller.uid;
 }
 
@@ -129,7 +129,10 @@ absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::Captur
                                           const Caller& caller, std::string_view name) {
   ASSIGN_OR_RETURN(std::string id, ParseCaptureName(name));
   if (!IsUlid(id)) {
-    ASSIGN_OR_RETURN(CaptureRecord resolved, store.ResolvePrefix(id, VisibleOwner(caller)));
+    const auto may_list = [&caller](const CaptureRecord& record) {
+      return caller.May(Verb::kList, OwnerOf(record));
+    };
+    ASSIGN_OR_RETURN(CaptureRecord resolved, store.ResolvePrefix(id, may_list));
     id = std::move(resolved.id);
   }
   return manager.Get(caller, id);
@@ -138,6 +141,9 @@ absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::Captur
 absl::StatusOr<CaptureRecord> FindStoredCapture(CaptureManager& manager, store::CaptureStore& store,
                                                 const Caller& caller, std::string_view name) {
   ASSIGN_OR_RETURN(CaptureRecord record, FindCapture(manager, store, caller, name));
+  if (!caller.May(Verb::kRead, OwnerOf(record))) {
+    return NotAllowed(caller, Verb::kRead, StrCat("capture ", record.id));
+  }
   if (!IsTerminal(record.state)) {
     return WithReason(absl::FailedPreconditionError(StrCat("capture ", record.id, " is still ",
                                                            ToString(record.state),

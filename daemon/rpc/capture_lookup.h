@@ -18,7 +18,8 @@
 
 namespace profd::rpc {
 
-// For filters of the store: nullopt for root, who sees all.
+// For filters of the store: whose captures are all that the caller may see. nullopt: that is
+// more than one owner's, to be asked of each.
 std::optional<int64_t> VisibleOwner(const Caller& caller);
 
 absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,

@@ -9,13 +9,13 @@
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/rpc/audit.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/capture_list.h"
 #include "daemon/rpc/capture_lookup.h"
 #include "daemon/rpc/capture_watch.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/download.h"
+#include "daemon/rpc/group_calls.h"
 #include "daemon/rpc/names.h"
 #include "daemon/rpc/server_stream.h"
 #include "daemon/rpc/services.h"
@@ -24,45 +24,69 @@
 namespace profd::rpc {
 namespace {
 
-constexpr int kMaxGroupTargets = 256;
-
 class CaptureService final : public RpcService {
  public:
-  explicit CaptureService(const ServiceParts& parts) : parts_(parts) {}
+  explicit CaptureService(const ServiceParts& parts) : parts_(parts), groups_(parts) {}
   grpc::Service& grpc_service() override { return service_; }
 
   void Serve() override {
     using Async = v1::CaptureService::AsyncService;
-    Unary<v1::CreateCaptureRequest, v1::Capture>(&Async::RequestCreateCapture,
+    Unary<v1::CreateCaptureRequest, v1::Capture>(&Async::RequestCreateCapture, Verb::kCapture,
                                                  &CaptureService::Create);
-    Unary<v1::CreateCaptureGroupRequest, v1::CaptureGroup>(&Async::RequestCreateCaptureGroup,
-                                                           &CaptureService::CreateGroup);
-    Unary<v1::GetCaptureRequest, v1::Capture>(&Async::RequestGetCapture, &CaptureService::Get);
-    Unary<v1::GetCaptureGroupRequest, v1::CaptureGroup>(&Async::RequestGetCaptureGroup,
-                                                        &CaptureService::GetGroup);
+    Unary<v1::GetCaptureRequest, v1::Capture>(&Async::RequestGetCapture, Verb::kList,
+                                              &CaptureService::Get);
     Unary<v1::ListCapturesRequest, v1::ListCapturesResponse>(&Async::RequestListCaptures,
-                                                             &CaptureService::List);
-    Unary<v1::CancelCaptureRequest, v1::Capture>(&Async::RequestCancelCapture,
+                                                             Verb::kList, &CaptureService::List);
+    Unary<v1::CancelCaptureRequest, v1::Capture>(&Async::RequestCancelCapture, Verb::kCapture,
                                                  &CaptureService::Cancel);
-    Unary<v1::DeleteCaptureRequest, v1::Capture>(&Async::RequestDeleteCapture,
+    Unary<v1::DeleteCaptureRequest, v1::Capture>(&Async::RequestDeleteCapture, Verb::kDelete,
                                                  &CaptureService::Delete);
-    ServeStream(parts_.door, service_, &Async::RequestWatchCapture,
+    ServeStream(parts_.door, service_, &Async::RequestWatchCapture, Verb::kList,
                 [this](const CallInfo& info, const v1::WatchCaptureRequest& request,
                        ServerStream<v1::Capture>& stream) {
                   return std::make_unique<CaptureWatch>(parts_, info, request.name(), stream);
                 });
-    ServeStream(parts_.door, service_, &Async::RequestDownloadCapture,
+    ServeStream(parts_.door, service_, &Async::RequestDownloadCapture, Verb::kRead,
                 [this](const CallInfo& info, const v1::DownloadCaptureRequest& request,
                        ServerStream<v1::DownloadCaptureResponse>& stream) {
                   return std::make_unique<Download>(parts_, info, request, stream);
                 });
+    ServeGroups();
   }
 
  private:
+  void ServeGroups() {
+    using Async = v1::CaptureService::AsyncService;
+    OfGroup<v1::CreateCaptureGroupRequest, v1::CaptureGroup>(&Async::RequestCreateCaptureGroup,
+                                                             Verb::kCapture, &GroupCalls::Create);
+    ServeStream(parts_.door, service_, &Async::RequestPrepareGroup, Verb::kCapture,
+                [this](const CallInfo& info, const v1::PrepareGroupRequest& request,
+                       ServerStream<v1::GroupPreparation>& stream) {
+                  return std::make_unique<GroupPrepare>(parts_, info, request, stream);
+                });
+    OfGroup<v1::CommitGroupRequest, v1::CommitGroupResponse>(&Async::RequestCommitGroup,
+                                                             Verb::kCapture, &GroupCalls::Commit);
+    OfGroup<v1::AbortGroupRequest, v1::CaptureGroup>(&Async::RequestAbortGroup, Verb::kCapture,
+                                                     &GroupCalls::Abort);
+    OfGroup<v1::CloseGroupRequest, v1::CaptureGroup>(&Async::RequestCloseGroup, Verb::kCapture,
+                                                     &GroupCalls::Close);
+    OfGroup<v1::GetCaptureGroupRequest, v1::CaptureGroup>(&Async::RequestGetCaptureGroup,
+                                                          Verb::kList, &GroupCalls::Get);
+  }
+
   template <typename Request, typename Response, typename Requester>
-  void Unary(Requester requester,
+  void OfGroup(Requester requester, Verb verb,
+               absl::Status (GroupCalls::*handle)(const CallInfo&, const Request&, Response&)) {
+    ServeUnary(parts_.door, parts_.door.work(), service_, requester, verb,
+               [this, handle](const CallInfo& info, const Request& request, Response& response) {
+                 return (groups_.*handle)(info, request, response);
+               });
+  }
+
+  template <typename Request, typename Response, typename Requester>
+  void Unary(Requester requester, Verb verb,
              absl::Status (CaptureService::*handle)(const CallInfo&, const Request&, Response&)) {
-    ServeUnary(parts_.door, parts_.door.work(), service_, requester,
+    ServeUnary(parts_.door, parts_.door.work(), service_, requester, verb,
                [this, handle](const CallInfo& info, const Request& request, Response& response) {
                  return (this->*handle)(info, request, response);
                });
@@ -70,8 +94,7 @@ class CaptureService final : public RpcService {
 
   absl::Status Create(const CallInfo& info, const v1::CreateCaptureRequest& request,
                       v1::Capture& response) {
-    AuditScope audit(parts_.store, parts_.clock, info.caller, "CreateCapture", request.target());
-    ASSIGN_OR_RETURN(const CaptureRecord record, audit.Outcome(DoCreate(info, request)));
+    ASSIGN_OR_RETURN(const CaptureRecord record, DoCreate(info, request));
     CaptureToProto(record, response);
     return absl::OkStatus();
   }
@@ -84,53 +107,11 @@ class CaptureService final : public RpcService {
     return parts_.manager.Create(info.caller, target, spec, request.request_id());
   }
 
-  absl::Status CreateGroup(const CallInfo& info, const v1::CreateCaptureGroupRequest& request,
-                           v1::CaptureGroup& response) {
-    AuditScope audit(parts_.store, parts_.clock, info.caller, "CreateCaptureGroup",
-                     StrCat(request.targets_size(), " targets"));
-    ASSIGN_OR_RETURN(const std::vector<CaptureRecord> records,
-                     audit.Outcome(DoCreateGroup(info, request)));
-    GroupToProto(records, response);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::vector<CaptureRecord>> DoCreateGroup(
-      const CallInfo& info, const v1::CreateCaptureGroupRequest& request) {
-    if (request.targets_size() < 1 || request.targets_size() > kMaxGroupTargets) {
-      return absl::InvalidArgumentError(StrCat("targets: ", request.targets_size(),
-                                               " given; from 1 to ", kMaxGroupTargets, " go"));
-    }
-    std::vector<TargetNumber> targets;
-    for (const std::string& name : request.targets()) {
-      ASSIGN_OR_RETURN(const TargetNumber target, ParseTargetName(name));
-      if (std::find(targets.begin(), targets.end(), target) != targets.end()) {
-        return absl::InvalidArgumentError(StrCat("targets: ", name, " is named twice"));
-      }
-      targets.push_back(target);
-    }
-    ASSIGN_OR_RETURN(const CaptureSpec spec, SpecFromProto(request.spec()));
-    RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-    return parts_.manager.CreateGroup(info.caller, targets, spec, request.request_id());
-  }
-
   absl::Status Get(const CallInfo& info, const v1::GetCaptureRequest& request,
                    v1::Capture& response) {
     ASSIGN_OR_RETURN(const CaptureRecord record,
                      FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
     CompleteCaptureToProto(parts_.store, record, response);
-    return absl::OkStatus();
-  }
-
-  absl::Status GetGroup(const CallInfo& info, const v1::GetCaptureGroupRequest& request,
-                        v1::CaptureGroup& response) {
-    ASSIGN_OR_RETURN(const std::string id, ParseGroupName(request.name()));
-    CaptureList list(parts_.manager, parts_.store, info.caller);
-    ASSIGN_OR_RETURN(std::vector<CaptureRecord> records, list.Group(id));
-    if (records.empty()) {
-      return absl::NotFoundError(
-          StrCat("no group ", id, "; `profctl captures` lists those there are"));
-    }
-    GroupToProto(records, response);
     return absl::OkStatus();
   }
 
@@ -147,36 +128,24 @@ class CaptureService final : public RpcService {
 
   absl::Status Cancel(const CallInfo& info, const v1::CancelCaptureRequest& request,
                       v1::Capture& response) {
-    AuditScope audit(parts_.store, parts_.clock, info.caller, "CancelCapture", request.name());
-    const auto cancel = [&]() -> absl::StatusOr<CaptureRecord> {
-      ASSIGN_OR_RETURN(const CaptureRecord record,
-                       FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
-      return parts_.manager.Cancel(info.caller, record.id);
-    };
-    ASSIGN_OR_RETURN(const CaptureRecord record, audit.Outcome(cancel()));
+    ASSIGN_OR_RETURN(const CaptureRecord found,
+                     FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
+    ASSIGN_OR_RETURN(const CaptureRecord record, parts_.manager.Cancel(info.caller, found.id));
     CaptureToProto(record, response);
     return absl::OkStatus();
   }
 
   absl::Status Delete(const CallInfo& info, const v1::DeleteCaptureRequest& request,
                       v1::Capture& response) {
-    AuditScope audit(parts_.store, parts_.clock, info.caller, "DeleteCapture", request.name());
-    const auto remove = [&]() -> absl::StatusOr<CaptureRecord> {
-      ASSIGN_OR_RETURN(const CaptureRecord record,
-                       FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
-      return parts_.manager.Delete(info.caller, record.id);
-    };
-    ASSIGN_OR_RETURN(const CaptureRecord record, audit.Outcome(remove()));
+    ASSIGN_OR_RETURN(const CaptureRecord found,
+                     FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
+    ASSIGN_OR_RETURN(const CaptureRecord record, parts_.manager.Delete(info.caller, found.id));
     CaptureToProto(record, response);
     return absl::OkStatus();
   }
 
-  static void GroupToProto(const std::vector<CaptureRecord>& records, v1::CaptureGroup& out) {
-    out.set_name(GroupName(records.front().group_id));
-    for (const CaptureRecord& record : records) CaptureToProto(record, *out.add_captures());
-  }
-
   const ServiceParts parts_;
+  GroupCalls groups_;
   v1::CaptureService::AsyncService service_;
 };
 

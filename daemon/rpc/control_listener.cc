@@ -2,9 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -88,16 +84,6 @@ absl::Status RemoveStale(const std::filesystem::path& path, const sockaddr_un& a
   return absl::OkStatus();
 }
 
-absl::Status Watch(int epoll_fd, int fd, uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
-  if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-    return absl::ErrnoToStatus(errno, "epoll_ctl");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<UniqueFd> ListenAt(const std::filesystem::path& folder) {
@@ -143,94 +129,41 @@ absl::Status CheckInheritedListener(int fd) {
 
 absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(
     UniqueFd listener, PeerTable& peers, OnConnection on_connection) {
-  const int flags = fcntl(listener.get(), F_GETFL);
-  if (flags < 0 || fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    return absl::ErrnoToStatus(errno, "fcntl(O_NONBLOCK) on the control socket");
-  }
-  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd stop_event(eventfd(0, EFD_CLOEXEC));
-  if (!epoll.valid() || !stop_event.valid()) return absl::ErrnoToStatus(errno, "epoll or eventfd");
-  RETURN_IF_ERROR(Watch(epoll.get(), listener.get(), EPOLLIN));
-  RETURN_IF_ERROR(Watch(epoll.get(), stop_event.get(), EPOLLIN));
-  return std::unique_ptr<ControlListener>(new ControlListener(std::move(listener), std::move(epoll),
-                                                              std::move(stop_event), peers,
-                                                              std::move(on_connection)));
+  ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
+  return std::unique_ptr<ControlListener>(
+      new ControlListener(std::move(loop), peers, std::move(on_connection)));
 }
 
-ControlListener::ControlListener(UniqueFd listener, UniqueFd epoll, UniqueFd stop_event,
-                                 PeerTable& peers, OnConnection on_connection)
-    : listener_(std::move(listener)),
-      epoll_(std::move(epoll)),
-      stop_event_(std::move(stop_event)),
-      peers_(peers),
-      on_connection_(std::move(on_connection)),
-      thread_([this] { Loop(); }) {}
+ControlListener::ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers,
+                                 OnConnection on_connection)
+    : peers_(peers), on_connection_(std::move(on_connection)), loop_(std::move(loop)) {
+  loop_->Start("profd-accept", "control.sock",
+               {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
+                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }});
+}
 
 ControlListener::~ControlListener() { Stop(); }
 
-void ControlListener::Stop() {
-  if (!thread_.joinable()) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_event_.get(), &one, sizeof one);
-  thread_.join();
-}
-
-void ControlListener::Loop() {
-  pthread_setname_np(pthread_self(), "profd-accept");
-  std::array<epoll_event, 64> events;
-  while (true) {
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
-    for (int i = 0; i < count; ++i) {
-      const int fd = events[i].data.fd;
-      if (fd == stop_event_.get()) return;
-      if (fd != listener_.get()) ConnectionEnded(fd);
-    }
-    // Last, so that the numbers of ended connections are not reused within one round.
-    for (int i = 0; i < count; ++i) {
-      if (events[i].data.fd == listener_.get()) AcceptAll();
-    }
-  }
-}
-
-void ControlListener::AcceptAll() {
-  while (true) {
-    UniqueFd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection.valid()) {
-      Admit(std::move(connection));
-      continue;
-    }
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN) {
-      // Out of descriptors: waiting callers keep the socket readable, so do not spin.
-      if (const auto n = refusals_.Allow()) {
-        LogError(StrCat("control.sock: accept: ", std::strerror(errno), " (", *n,
-                        " more); raise LimitNOFILE"));
-      }
-      usleep(100'000);
-    }
-    return;
-  }
-}
+void ControlListener::Stop() { loop_->Stop(); }
 
 void ControlListener::Admit(UniqueFd connection) {
   absl::StatusOr<Peer> peer = IdentifyPeer(connection.get());
   if (!peer.ok()) return;
-  if (!peers_.Reserve(peer->uid)) {
+  if (!peers_.Reserve(peer->principal.uid)) {
     if (const auto n = refusals_.Allow()) {
-      LogWarning(StrCat("control.sock: too many connections, refused uid ", peer->uid, " pid ",
-                        peer->pid, " (", *n, " more)"));
+      LogWarning(StrCat("control.sock: too many connections, refused uid ", peer->principal.uid,
+                        " pid ", peer->pid, " (", *n, " more)"));
     }
     return;
   }
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   absl::StatusOr<UniqueFd> numbered = MoveToHighNumber(std::move(connection));
-  if (!watched.valid() || !numbered.ok()) return peers_.Release(peer->uid);
+  if (!watched.valid() || !numbered.ok()) return peers_.Release(peer->principal.uid);
 
   const PeerTable::Ticket ticket = peers_.Add(numbered->get(), *peer);
   const int watched_fd = watched.get();
   watched_[watched_fd] = {.fd = std::move(watched), .ticket = ticket};
-  // Asks for nothing: the hang-up, when both ends are closed, is always told.
-  if (!Watch(epoll_.get(), watched_fd, 0).ok()) return ConnectionEnded(watched_fd);
+  if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
   on_connection_(*std::move(numbered));
 }
 
@@ -251,9 +184,7 @@ void ControlListener::ConnectionEnded(int watched_fd) {
   const auto it = watched_.find(watched_fd);
   if (it == watched_.end()) return;
   peers_.Remove(it->second.ticket);
-  // Closing alone would not take it out of epoll while gRPC still holds its own descriptor of
-  // the connection: the hang-up would be told again, for whoever has this number by then.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_fd, nullptr);
+  loop_->Forget(watched_fd);
   watched_.erase(it);
 }
 

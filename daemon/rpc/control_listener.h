@@ -16,11 +16,11 @@
 #include <map>
 #include <memory>
 #include <string_view>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "daemon/base/log.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/rpc/accept_loop.h"
 #include "daemon/rpc/peer_table.h"
 
 namespace profd::rpc {
@@ -54,17 +54,11 @@ class ControlListener {
     PeerTable::Ticket ticket;
   };
 
-  ControlListener(UniqueFd listener, UniqueFd epoll, UniqueFd stop_event, PeerTable& peers,
-                  OnConnection on_connection);
-  void Loop();
-  void AcceptAll();
+  ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers, OnConnection on_connection);
   void Admit(UniqueFd connection);
   absl::StatusOr<UniqueFd> MoveToHighNumber(UniqueFd connection);
   void ConnectionEnded(int watched_fd);
 
-  const UniqueFd listener_;
-  const UniqueFd epoll_;
-  const UniqueFd stop_event_;
   PeerTable& peers_;
   const OnConnection on_connection_;
 
@@ -72,7 +66,7 @@ class ControlListener {
   std::map<int, Watched> watched_;
   int next_number_ = 0;
   RateLimiter refusals_{absl::Seconds(10)};
-  std::jthread thread_;
+  const std::unique_ptr<AcceptLoop> loop_;  // Last: its thread uses the rest.
 };
 
 }  // namespace profd::rpc

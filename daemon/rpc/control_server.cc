@@ -4,21 +4,20 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <thread>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/rpc/call.h"
 #include "daemon/rpc/control_listener.h"
-#include "daemon/rpc/door.h"
+#include "daemon/rpc/front.h"
 #include "daemon/rpc/peer_table.h"
+#include "daemon/rpc/remote_server.h"
 #include "daemon/rpc/services.h"
 #include "daemon/rpc/work_queue.h"
 
@@ -64,21 +63,35 @@ class ControlServer::Impl {
         work_({.thread_name = "profd-rpc",
                .threads = kWorkThreads,
                .max_waiting = options_.max_queued_calls,
-               .max_waiting_per_uid = options_.max_queued_calls}),
+               .max_waiting_per_principal = options_.max_queued_calls}),
         reports_({.thread_name = "profd-report",
                   .threads = 1,
                   .max_waiting = options_.max_queued_reports,
-                  .max_waiting_per_uid = options_.max_queued_reports_per_uid,
-                  .background = true}) {}
+                  .max_waiting_per_principal = options_.max_queued_reports_per_principal,
+                  .background = true}),
+        audit_(parts_.store, parts_.targets, parts_.clock),
+        local_(
+            LimitsOfCalls(),
+            [this](const grpc::ServerContext& context) { return IdentifyLocal(context); },
+            parts_.access_rules, audit_, work_, reports_) {}
   ~Impl() { Shutdown(absl::ZeroDuration()); }
 
   absl::Status Start();
   void Shutdown(absl::Duration grace);
+  RemoteServer* remote() { return remote_.get(); }
 
  private:
+  Door::Limits LimitsOfCalls() const {
+    return {.max_calls_per_principal = options_.max_calls_per_principal,
+            .max_call_rate_per_principal = options_.max_call_rate_per_principal,
+            .max_call_burst_per_principal = options_.max_call_burst_per_principal};
+  }
   absl::StatusOr<UniqueFd> OpenListener();
-  absl::Status StartGrpc();
-  void CompletionLoop();
+  absl::Status StartLocal();
+  absl::Status StartRemote();
+  void SetLimits(grpc::ServerBuilder& builder) const;
+  std::vector<std::unique_ptr<RpcService>> MakeServices(Door& door) const;
+  absl::StatusOr<Peer> IdentifyLocal(const grpc::ServerContext& context) const;
   void RemoveSocketFile();
 
   ControlServerOptions options_;
@@ -86,12 +99,10 @@ class ControlServer::Impl {
   PeerTable peers_;
   WorkQueue work_;
   WorkQueue reports_;
-  std::unique_ptr<grpc::ServerCompletionQueue> completions_;
-  std::unique_ptr<Door> door_;
-  std::vector<std::unique_ptr<RpcService>> services_;
-  std::unique_ptr<grpc::Server> server_;
-  std::jthread completion_thread_;
+  AuditLog audit_;
+  Front local_;
   std::unique_ptr<ControlListener> listener_;
+  std::unique_ptr<RemoteServer> remote_;
   std::filesystem::path socket_path_;  // Empty: inherited, or not made.
   FileIdentity socket_identity_;
 };
@@ -99,11 +110,26 @@ class ControlServer::Impl {
 absl::Status ControlServer::Impl::Start() {
   // First of all: if another daemon answers, this one touches nothing.
   ASSIGN_OR_RETURN(UniqueFd listener, OpenListener());
-  RETURN_IF_ERROR(StartGrpc());
+  RETURN_IF_ERROR(StartLocal());
   ASSIGN_OR_RETURN(listener_,
                    ControlListener::Start(std::move(listener), peers_, [this](UniqueFd connection) {
-                     grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
+                     grpc::AddInsecureChannelFromFd(&local_.server(), connection.Release());
                    }));
+  return StartRemote();
+}
+
+absl::Status ControlServer::Impl::StartRemote() {
+  if (!options_.remote.enabled()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(remote_,
+                   RemoteServer::Start(
+                       options_.remote,
+                       {.limits = LimitsOfCalls(),
+                        .rules = parts_.access_rules,
+                        .audit = audit_,
+                        .work = work_,
+                        .reports = reports_,
+                        .set_limits = [this](grpc::ServerBuilder& builder) { SetLimits(builder); },
+                        .make_services = [this](Door& door) { return MakeServices(door); }}));
   return absl::OkStatus();
 }
 
@@ -118,46 +144,47 @@ absl::StatusOr<UniqueFd> ControlServer::Impl::OpenListener() {
   return listener;
 }
 
-absl::Status ControlServer::Impl::StartGrpc() {
+absl::Status ControlServer::Impl::StartLocal() {
   if (options_.reflection) LoadReflection();  // A builder takes the plugins of its birth.
   grpc::ServerBuilder builder;
+  SetLimits(builder);
+  // A local socket has no bandwidth to probe for, and probing takes timers.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  return local_.Start(builder, [this](Door& door) { return MakeServices(door); });
+}
+
+void ControlServer::Impl::SetLimits(grpc::ServerBuilder& builder) const {
   grpc::ResourceQuota quota("profd-control");
   quota.Resize(static_cast<size_t>(options_.max_memory_bytes));
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options_.max_request_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options_.max_streams_per_connection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  // A local socket has no bandwidth to probe for, and probing takes timers.
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  completions_ = builder.AddCompletionQueue();
-  door_ = std::make_unique<Door>(Door::Limits{.max_calls_per_uid = options_.max_calls_per_uid},
-                                 peers_, *completions_, work_, reports_);
-
-  const ServiceParts service_parts{.door = *door_,
-                                   .manager = parts_.manager,
-                                   .targets = parts_.targets,
-                                   .store = parts_.store,
-                                   .target_news = parts_.target_news,
-                                   .clock = parts_.clock,
-                                   .options = options_,
-                                   .ingest_facts = parts_.ingest_facts};
-  for (auto* make : {&NewTargetService, &NewCaptureService, &NewReportService, &NewExportService,
-                     &NewNodeService, &NewHealthService}) {
-    services_.push_back((*make)(service_parts));
-    builder.RegisterService(&services_.back()->grpc_service());
-  }
-  server_ = builder.BuildAndStart();
-  if (server_ == nullptr) return absl::InternalError("gRPC's server cannot be started");
-  completion_thread_ = std::jthread([this] { CompletionLoop(); });
-  for (const auto& service : services_) service->Serve();
-  return absl::OkStatus();
 }
 
-void ControlServer::Impl::CompletionLoop() {
-  pthread_setname_np(pthread_self(), "profd-grpc");
-  void* tag = nullptr;
-  bool ok = false;
-  while (completions_->Next(&tag, &ok)) static_cast<CompletionTag*>(tag)->OnCompletion(ok);
+std::vector<std::unique_ptr<RpcService>> ControlServer::Impl::MakeServices(Door& door) const {
+  door.SetCallObserver(parts_.on_call_end);
+  const ServiceParts parts{.door = door,
+                           .manager = parts_.manager,
+                           .targets = parts_.targets,
+                           .store = parts_.store,
+                           .schedules = parts_.schedules,
+                           .target_news = parts_.target_news,
+                           .clock = parts_.clock,
+                           .options = options_,
+                           .ingest_facts = parts_.ingest_facts};
+  std::vector<std::unique_ptr<RpcService>> services;
+  for (auto* make : {&NewTargetService, &NewCaptureService, &NewReportService, &NewExportService,
+                     &NewNodeService, &NewScheduleService, &NewHealthService}) {
+    services.push_back((*make)(parts));
+  }
+  return services;
+}
+
+absl::StatusOr<Peer> ControlServer::Impl::IdentifyLocal(const grpc::ServerContext& context) const {
+  const std::optional<Peer> peer = peers_.Find(context.peer());
+  if (!peer.has_value()) return absl::UnauthenticatedError("profd cannot tell who calls");
+  return *peer;
 }
 
 void ControlServer::Impl::RemoveSocketFile() {
@@ -170,18 +197,11 @@ void ControlServer::Impl::Shutdown(absl::Duration grace) {
   // A new daemon may start listening while this one still answers its last callers.
   RemoveSocketFile();
   listener_.reset();
-  if (door_ != nullptr) door_->Close();
-  if (server_ != nullptr) {
-    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
-    // Only when no call object is left may nothing more be put into the completion queue.
-    door_->AwaitNoCalls();
-    completions_->Shutdown();
-    completion_thread_.join();
-    server_.reset();
-  } else if (completions_ != nullptr) {
-    completions_->Shutdown();
-  }
-  completions_.reset();
+  const absl::Time deadline = absl::Now() + grace;
+  if (remote_ != nullptr) remote_->Close();
+  local_.Close();
+  if (remote_ != nullptr) remote_->Shutdown(deadline);
+  local_.Shutdown(deadline);
   reports_.Stop();
   work_.Stop();
 }
@@ -195,6 +215,14 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(ControlServe
 
 ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ControlServer::~ControlServer() = default;
+
+std::vector<std::string> ControlServer::remote_addresses() const {
+  return impl_->remote() == nullptr ? std::vector<std::string>() : impl_->remote()->addresses();
+}
+
+void ControlServer::CheckCertificates() {
+  if (impl_->remote() != nullptr) impl_->remote()->CheckCertificates();
+}
 
 void ControlServer::Shutdown(absl::Duration grace) { impl_->Shutdown(grace); }
 

@@ -6,6 +6,9 @@
 //   connect ──► profd-accept ──SO_PEERCRED──► PeerTable["fd:4103"] = uid, pid
 //                    └── AddInsecureChannelFromFd(4103) ──► gRPC ──► service ──► peer "fd:4103"
 //
+// Callers on other machines, if the settings let any in, come by a server of their own
+// (remote_server.h), with the same services behind it.
+//
 // Threads:    Start() and Shutdown() by the owner; the rest anyone. Own threads: profd-accept
 //             (waits, no timeout), profd-rpc (calls that wait for the disk or the manager),
 //             profd-report (reports and exports, one at a time, nice 19, idle I/O class);
@@ -20,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -27,8 +31,13 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/capture/ports.h"
+#include "daemon/rpc/call_end.h"
+#include "daemon/rpc/remote_options.h"
 #include "daemon/rpc/target_news.h"
 
+namespace profd {
+class ScheduleRunner;
+}
 namespace profd::store {
 class CaptureStore;
 }
@@ -61,14 +70,19 @@ struct ControlServerOptions {
   int64_t max_connections = 1024;
   int64_t max_connections_per_uid = 256;
   int max_streams_per_connection = 64;
-  int64_t max_calls_per_uid = 1024;  // Streams are calls, too.
+  int64_t max_calls_per_principal = 1024;  // At once; streams are calls, too.
+  // Calls begun per second, and as many as this at once after a pause.
+  double max_call_rate_per_principal = 2000;
+  double max_call_burst_per_principal = 10'000;
   int64_t max_request_bytes = 1 << 20;
   int64_t max_memory_bytes = 64 << 20;  // gRPC's buffers, all connections.
   int64_t max_queued_calls = 1024;
   int64_t max_queued_reports = 32;
-  int64_t max_queued_reports_per_uid = 8;
+  int64_t max_queued_reports_per_principal = 8;
   // An export whose reader takes nothing for this long is cancelled.
   absl::Duration stalled_reader_timeout = absl::Seconds(30);
+
+  RemoteOptions remote;  // Callers on other machines.
 };
 
 class ControlServer {
@@ -77,9 +91,13 @@ class ControlServer {
     CaptureManager& manager;
     TargetPort& targets;
     store::CaptureStore& store;
+    ScheduleRunner& schedules;
     TargetNews& target_news;
     Clock& clock;
     std::function<IngestFacts()> ingest_facts;  // Any thread.
+    CallObserver on_call_end = nullptr;         // nullptr: nobody counts.
+    // The rules that hold now; any thread. Unset: an owner's and root's.
+    std::function<std::shared_ptr<const AccessRules>()> access_rules;
   };
 
   // Serves from when it returns. FAILED_PRECONDITION: another daemon answers on the socket,
@@ -88,6 +106,11 @@ class ControlServer {
   static absl::StatusOr<std::unique_ptr<ControlServer>> Start(ControlServerOptions options,
                                                               Parts parts);
   ~ControlServer();  // Shutdown(0), if that has not happened.
+
+  // Where remote callers are served, "127.0.0.1:7411"; the one with TLS first.
+  std::vector<std::string> remote_addresses() const;
+  // Takes up new certificates now, not at the next look.
+  void CheckCertificates();
 
   // Health says NOT_SERVING, nobody is accepted, waiting reports and target watches end as
   // UNAVAILABLE; what else runs may finish within `grace` and is cancelled then.

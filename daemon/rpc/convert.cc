@@ -209,7 +209,7 @@ absl::StatusOr<TorchSpec> TorchSpecFromProto(const v1::TorchSpec& spec) {
   if (!source.has_value() || *source == StepSource::kNone) {
     return Wrong("torch.step_source", StrCat("'", ForDisplay(spec.step_source(), 80),
                                              "' is none of marks, optimizer, profiler, "
-                                             "dataloader"));
+                                             "dataloader, periodicity"));
   }
   out.step_source = *source;
   return out;
@@ -292,6 +292,18 @@ absl::StatusOr<absl::Duration> DurationFromProto(const google::protobuf::Duratio
 
 // ---- targets ----
 
+namespace {
+
+void WorkloadToProto(const Workload& workload, v1::Workload& out) {
+  out.set_slurm_job(ToValidUtf8(workload.slurm_job));
+  out.set_pod_uid(ToValidUtf8(workload.pod_uid));
+  out.set_pod_namespace(ToValidUtf8(workload.pod_namespace));
+  out.set_pod_name(ToValidUtf8(workload.pod_name));
+  out.set_container_id(ToValidUtf8(workload.container_id));
+}
+
+}  // namespace
+
 void TargetToProto(const TargetInfo& target, v1::Target& out) {
   out.set_name(TargetName(target.number));
   out.set_pid(target.pid);
@@ -327,6 +339,10 @@ void TargetToProto(const TargetInfo& target, v1::Target& out) {
   out.set_foreign_step_mark_count(target.foreign_step_mark_count);
   out.set_step_source(std::string(ToString(target.step_source)));
   out.set_batch_count(target.batch_count);
+  WorkloadToProto(target.workload, *out.mutable_workload());
+  out.set_opted_out(target.opted_out);
+  out.set_job(ToValidUtf8(JobOf(target)));
+  out.set_rank(RankOf(target));
 }
 
 // ---- captures ----
@@ -393,6 +409,10 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out) {
   TargetToProto(record.target, *out.mutable_target());
   out.set_node(ToValidUtf8(record.node));
   out.set_requested_by_uid(record.requested_by_uid);
+  out.set_requested_by(ToValidUtf8(record.requested_by));
+  if (!record.schedule_id.empty()) out.set_schedule(ScheduleName(record.schedule_id));
+  out.set_schedule_window_unix_ns(record.schedule_window_unix_ns);
+  out.set_sampling_weight(record.sampling_weight);
   out.set_request_id(ToValidUtf8(record.request_id));
   SetIfSet(record.create_time, &v1::Capture::mutable_create_time, out);
   SetIfSet(record.armed_time, &v1::Capture::mutable_armed_time, out);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/export/trace_export.h"
+#include "daemon/report/collectives.h"
 #include "daemon/report/reports.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
@@ -67,6 +68,8 @@ void SyncTableToProto(const report::SyncTable& table, v1::GetSyncsResponse& out)
 void IdleTableToProto(const report::IdleTable& table, v1::GetIdleResponse& out);
 // In convert_compile_report.cc, likewise.
 void CompileReportToProto(const report::CompileReport& report, v1::GetCompileResponse& out);
+// In convert_collectives.cc, likewise.
+void CollectiveTableToProto(const report::CollectiveTable& table, v1::GetCollectivesResponse& out);
 absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format);
 
 }  // namespace profd::rpc

@@ -7,34 +7,50 @@
 
 namespace profd::rpc {
 
-Door::Door(Limits limits, PeerTable& peers, grpc::ServerCompletionQueue& completions,
-           WorkQueue& work, WorkQueue& reports)
-    : limits_(limits), peers_(peers), completions_(completions), work_(work), reports_(reports) {}
+Door::Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
+           grpc::ServerCompletionQueue& completions, WorkQueue& work, WorkQueue& reports)
+    : limits_(limits),
+      identifier_(std::move(identifier)),
+      rules_(std::move(rules)),
+      completions_(completions),
+      work_(work),
+      reports_(reports),
+      audit_(audit),
+      call_rate_(limits.max_call_rate_per_principal, limits.max_call_burst_per_principal) {}
 
-absl::StatusOr<Peer> Door::Enter(const grpc::ServerContext& context) {
+Caller Door::CallerOf(const Peer& peer) const {
+  return {
+      .uid = peer.principal.uid, .principal = peer.principal, .rules = rules_ ? rules_() : nullptr};
+}
+
+absl::Status Door::Enter(const CallInfo& info, Verb verb) {
   if (closed()) return TurnedAway();
-  const std::optional<Peer> peer = peers_.Find(context.peer());
-  if (!peer.has_value()) return absl::UnauthenticatedError("profd cannot tell who calls");
-  if (peer->outside) {
+  if (info.peer.outside) {
     return WithReason(
         absl::PermissionDeniedError(
             "callers in another pid or user namespace than profd, or in a container, may only "
             "register as targets; run profctl on the host, as the user who owns the process"),
         "OUTSIDE");
   }
-  absl::MutexLock lock(&mu_);
-  int64_t& calls = calls_by_uid_[peer->uid];
-  if (calls >= limits_.max_calls_per_uid) {
+  if (!call_rate_.Allow(info.principal, audit_.clock().Monotonic())) {
     return absl::ResourceExhaustedError(
-        StrCat("uid ", peer->uid, " has ", calls, " calls and streams open; retry later"));
+        StrCat(info.principal, " calls too often; retry in a second"));
+  }
+  if (!info.caller.MayAny(verb)) return NotAllowed(info.caller, verb, "anything on this node");
+  absl::MutexLock lock(&mu_);
+  int64_t& calls = calls_by_principal_[info.principal];
+  if (calls >= limits_.max_calls_per_principal) {
+    return absl::ResourceExhaustedError(
+        StrCat(info.principal, " has ", calls, " calls and streams open; retry later"));
   }
   ++calls;
-  return *peer;
+  return absl::OkStatus();
 }
 
-void Door::Leave(int64_t uid) {
+void Door::Leave(std::string_view principal) {
   absl::MutexLock lock(&mu_);
-  if (--calls_by_uid_[uid] == 0) calls_by_uid_.erase(uid);
+  const auto calls = calls_by_principal_.find(principal);
+  if (--calls->second == 0) calls_by_principal_.erase(calls);
 }
 
 absl::Status Door::TurnedAway() const {

@@ -1,5 +1,6 @@
-// Door: what every call passes on its way in. It tells who calls, counts, and turns away;
-// behind it stand the services.
+// Door: what every call passes on its way in. It tells who calls and by which rules, counts, and
+// turns away; behind it stand the services. Limits are per principal: nobody uses up what is
+// there for all.
 //
 // Threads:   any.
 // Ownership: everything it refers to must outlive it, and it all calls.
@@ -16,13 +17,19 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "daemon/capture/capture_manager.h"
-#include "daemon/rpc/peer_table.h"
+#include "daemon/capture/access.h"
+#include "daemon/rpc/audit.h"
+#include "daemon/rpc/call_end.h"
+#include "daemon/rpc/peer.h"
+#include "daemon/rpc/rate_limit.h"
 #include "daemon/rpc/work_queue.h"
 
 namespace profd::rpc {
@@ -31,6 +38,7 @@ namespace profd::rpc {
 struct CallInfo {
   Peer peer;
   Caller caller;
+  std::string principal;  // PrincipalName(): whom limits count, and the logs name.
   // Becomes true when the caller went away or its deadline passed; nobody hears the answer.
   std::shared_ptr<const std::atomic<bool>> cancelled;
 };
@@ -38,25 +46,45 @@ struct CallInfo {
 class Door {
  public:
   struct Limits {
-    int64_t max_calls_per_uid = 1024;  // Streams are calls, too.
+    int64_t max_calls_per_principal = 1024;  // At once; streams are calls, too.
+    // Calls begun per second, and as many as this at once after a pause.
+    double max_call_rate_per_principal = 2000;
+    double max_call_burst_per_principal = 10'000;
   };
-  Door(Limits limits, PeerTable& peers, grpc::ServerCompletionQueue& completions, WorkQueue& work,
-       WorkQueue& reports);
+  // The rules that hold now; any thread. nullptr: an owner's and root's.
+  using RulesSource = std::function<std::shared_ptr<const AccessRules>()>;
+  // Who is at the other end of a call's connection; UNAUTHENTICATED if that cannot be told.
+  using Identifier = std::function<absl::StatusOr<Peer>(const grpc::ServerContext&)>;
+  Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
+       grpc::ServerCompletionQueue& completions, WorkQueue& work, WorkQueue& reports);
 
   grpc::ServerCompletionQueue& completions() { return completions_; }
   WorkQueue& work() { return work_; }        // "profd-rpc"
   WorkQueue& reports() { return reports_; }  // "profd-report"
+  AuditLog& audit() { return audit_; }
 
-  // UNAUTHENTICATED, PERMISSION_DENIED (OUTSIDE), RESOURCE_EXHAUSTED, UNAVAILABLE. After OK,
-  // Leave(uid) follows.
-  absl::StatusOr<Peer> Enter(const grpc::ServerContext& context);
-  void Leave(int64_t uid);
+  // Who calls.
+  absl::StatusOr<Peer> Identify(const grpc::ServerContext& context) const {
+    return identifier_(context);
+  }
+  Caller CallerOf(const Peer& peer) const;
+  // Whether the call may go on to its handler, which `verb` it needs for anything at all; what it
+  // may touch, the handler asks. PERMISSION_DENIED (OUTSIDE, NOT_ALLOWED), RESOURCE_EXHAUSTED,
+  // UNAVAILABLE. After OK, Leave(info.principal) follows.
+  absl::Status Enter(const CallInfo& info, Verb verb);
+  void Leave(std::string_view principal);
 
   // Why work was not taken by a queue.
   absl::Status TurnedAway() const;
 
   bool closed() const { return closed_.load(std::memory_order_acquire); }
   void Close();
+
+  // Who hears of every call's end. Before the first call.
+  void SetCallObserver(CallObserver observer) { call_observer_ = std::move(observer); }
+  void CallEnded(const CallEnd& end) const {
+    if (call_observer_) call_observer_(end);
+  }
 
   // Call objects, also those that wait for a call to come.
   void CallBegins();
@@ -74,15 +102,19 @@ class Door {
   bool NoCalls() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return calls_ == 0; }
 
   const Limits limits_;
-  PeerTable& peers_;
+  const Identifier identifier_;
+  const RulesSource rules_;
   grpc::ServerCompletionQueue& completions_;
   WorkQueue& work_;
   WorkQueue& reports_;
+  AuditLog& audit_;
+  RateLimit call_rate_;
+  CallObserver call_observer_;
   std::atomic<bool> closed_{false};
 
   absl::Mutex mu_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<int64_t, int64_t> calls_by_uid_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t, std::less<>> calls_by_principal_ ABSL_GUARDED_BY(mu_);
   std::vector<Waker> wakers_ ABSL_GUARDED_BY(mu_);
 };
 

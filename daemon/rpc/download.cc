@@ -79,10 +79,12 @@ void Download::Pump() {
     begun_ = true;
     if (absl::Status status = Begin(); !status.ok()) return stream_.Finish(status);
   }
-  if (absl::Status status = ReadPiece(); !status.ok()) return stream_.Finish(status);
+  if (!ahead_.has_value()) ahead_ = ReadPiece();
+  if (!ahead_->ok()) return stream_.Finish(*ahead_);
   // A download from the very end still says how long the file is.
   if (offset_ == download_.size_bytes) return stream_.WriteLast(piece_);
   stream_.Write(piece_);
+  ahead_ = ReadPiece();  // While that is on its way.
 }
 
 }  // namespace profd::rpc

@@ -4,6 +4,7 @@
 #define PROFD_DAEMON_RPC_DOWNLOAD_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "daemon/rpc/server_stream.h"
@@ -34,6 +35,7 @@ class Download final : public StreamHandler {
   store::CaptureDownload download_;
   int64_t offset_ = 0;
   v1::DownloadCaptureResponse piece_;
+  std::optional<absl::Status> ahead_;  // How reading `piece_` went; nullopt: it is not read yet.
 };
 
 }  // namespace profd::rpc

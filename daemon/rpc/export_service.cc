@@ -28,7 +28,7 @@ class Export final : public StreamHandler {
     if (std::exchange(posted_, true)) return;
     WorkQueue& reports = job_->parts.door.reports();
     const auto run = [job = job_] { job->stream.Finish(job->Run()); };
-    if (!reports.TryPost(job_->info.peer.uid, run)) {
+    if (!reports.TryPost(job_->info.principal, run)) {
       job_->stream.Finish(job_->parts.door.TurnedAway());
     }
   }
@@ -74,6 +74,7 @@ class ExportService final : public RpcService {
 
   void Serve() override {
     ServeStream(parts_.door, service_, &v1::ExportService::AsyncService::RequestExportTrace,
+                Verb::kRead,
                 [this](const CallInfo& info, const v1::ExportTraceRequest& request,
                        ServerStream<v1::ExportTraceResponse>& stream) {
                   return std::make_unique<Export>(parts_, info, request, stream);

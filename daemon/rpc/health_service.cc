@@ -60,7 +60,7 @@ class HealthService final : public RpcService {
   void Serve() override {
     using Async = health::Health::AsyncService;
     ServeUnary(
-        door_, door_.work(), service_, &Async::RequestCheck,
+        door_, door_.work(), service_, &Async::RequestCheck, kNothing,
         [this](const CallInfo&, const health::HealthCheckRequest& request,
                health::HealthCheckResponse& response) -> absl::Status {
           const auto status = StatusOf(request.service(), door_.closed());
@@ -69,15 +69,12 @@ class HealthService final : public RpcService {
           }
           response.set_status(*status);
           return absl::OkStatus();
-        },
-        Access::kAnybody);
-    ServeStream(
-        door_, service_, &Async::RequestWatch,
-        [](const CallInfo&, const health::HealthCheckRequest& request,
-           ServerStream<health::HealthCheckResponse>& stream) {
-          return std::make_unique<HealthWatch>(request.service(), stream);
-        },
-        Access::kAnybody);
+        });
+    ServeStream(door_, service_, &Async::RequestWatch, kNothing,
+                [](const CallInfo&, const health::HealthCheckRequest& request,
+                   ServerStream<health::HealthCheckResponse>& stream) {
+                  return std::make_unique<HealthWatch>(request.service(), stream);
+                });
   }
 
  private:

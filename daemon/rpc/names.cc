@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kTargets = "targets/";
 constexpr std::string_view kCaptures = "captures/";
 constexpr std::string_view kGroups = "groups/";
+constexpr std::string_view kSchedules = "schedules/";
 constexpr size_t kMaxRequestIdBytes = 64;
 constexpr size_t kMaxShownBytes = 64;
 
@@ -45,6 +46,7 @@ uint64_t Fingerprint(std::string_view text) {
 std::string TargetName(TargetNumber number) { return StrCat(kTargets, number); }
 std::string CaptureName(std::string_view id) { return StrCat(kCaptures, id); }
 std::string GroupName(std::string_view id) { return StrCat(kGroups, id); }
+std::string ScheduleName(std::string_view id) { return StrCat(kSchedules, id); }
 
 absl::StatusOr<TargetNumber> ParseTargetName(std::string_view name) {
   constexpr std::string_view kExpected = "targets/{number}";
@@ -69,6 +71,13 @@ absl::StatusOr<std::string> ParseGroupName(std::string_view name) {
   std::string id = ToUpper(name.substr(kGroups.size()));
   if (!IsUlid(id)) return NotA("group", "groups/{id}", name);
   return id;
+}
+
+absl::StatusOr<std::string> ParseScheduleName(std::string_view name) {
+  if (!name.starts_with(kSchedules) || !IsUlidPrefix(name.substr(kSchedules.size()))) {
+    return NotA("schedule", "schedules/{id, or the start of one}", name);
+  }
+  return ToUpper(name.substr(kSchedules.size()));
 }
 
 absl::Status CheckRequestId(std::string_view request_id) {

@@ -24,6 +24,10 @@ absl::StatusOr<std::string> ParseCaptureName(std::string_view name);
 std::string GroupName(std::string_view id);                         // "groups/01H..."
 absl::StatusOr<std::string> ParseGroupName(std::string_view name);  // A whole id.
 
+std::string ScheduleName(std::string_view id);  // "schedules/01H..."
+// The id, or the start of one, in upper case.
+absl::StatusOr<std::string> ParseScheduleName(std::string_view name);
+
 // At most 64 printable ASCII characters; empty: none.
 absl::Status CheckRequestId(std::string_view request_id);
 

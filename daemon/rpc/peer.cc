@@ -63,6 +63,20 @@ bool MayBeAlive(const UniqueFd& pidfd, int open_error) {
   return poll(&poll_fd, 1, 0) == 0;
 }
 
+// Supplementary groups, as they were at connect(). None where the kernel does not tell (before
+// Linux 4.13): a rule for a group then does not reach members by those.
+std::vector<int64_t> GroupsOf(int socket_fd) {
+  std::vector<gid_t> groups(64);
+  socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+  int result = getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+  if (result != 0 && errno == ERANGE) {  // `bytes` says how much there is.
+    groups.resize(bytes / sizeof(gid_t));
+    result = getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+  }
+  if (result != 0) return {};
+  return {groups.begin(), groups.begin() + static_cast<ptrdiff_t>(bytes / sizeof(gid_t))};
+}
+
 }  // namespace
 
 std::string ContainerOf(std::string_view cgroup) {
@@ -106,14 +120,18 @@ absl::StatusOr<Peer> IdentifyPeer(int socket_fd) {
   if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return absl::ErrnoToStatus(errno, "SO_PEERCRED");
   }
-  Peer peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+  Peer peer{
+      .principal = {.uid = credentials.uid, .gid = credentials.gid, .groups = GroupsOf(socket_fd)},
+      .pid = credentials.pid,
+      .address = StrCat("unix:", credentials.pid)};
   if (credentials.pid <= 0) return peer;
   static const ProcessPlace ours = ReadPlace("self");
   const UniqueFd pidfd = OpenPeerPidfd(socket_fd, credentials.pid);
   const int open_error = errno;
   const ProcessPlace place = ReadPlace(StrCat(credentials.pid));
   // If it has ended, what was read may be of another process that got the pid.
-  peer.outside = !MayBeAlive(pidfd, open_error) || IsOutside(peer.uid, peer.pid, place, ours);
+  peer.outside =
+      !MayBeAlive(pidfd, open_error) || IsOutside(peer.principal.uid, peer.pid, place, ours);
   return peer;
 }
 

@@ -1,6 +1,6 @@
 // Who is at the other end of a connection to the control socket, from what the kernel says.
 //
-// A caller is its uid. Two things take that away: a peer in another pid or user namespace,
+// A local caller is its uid. Two things take that away: a peer in another pid or user namespace,
 // or in a container that profd is not in, is not a caller at all. A uid there may be
 // somebody else's here, and the only thing that may reach out of a container is the
 // agent's socket, to register as a target. Where the kernel does not let us look at the
@@ -22,14 +22,16 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "daemon/capture/access.h"
 
 namespace profd::rpc {
 
+// Whoever calls, locally or from another machine.
 struct Peer {
-  int64_t uid = -1;
-  int64_t gid = -1;
-  int64_t pid = 0;      // In our pid namespace; 0: not in it.
+  Principal principal;
+  int64_t pid = 0;      // Local: in our pid namespace; 0: not in it.
   bool outside = true;  // Of our namespaces or container: may not call.
+  std::string address;  // For the audit log: "unix:4711", "ipv4:10.0.0.7:41234".
 };
 
 // Facts about a process that decide whether it is outside.

@@ -43,7 +43,7 @@ PeerTable::Ticket PeerTable::Add(int fd, const Peer& peer) {
   absl::MutexLock lock(&mu_);
   // gRPC closed its descriptor before we heard that the connection is gone.
   if (const auto old = entries_.find(fd); old != entries_.end()) {
-    ReleaseLocked(old->second.peer.uid);
+    ReleaseLocked(old->second.peer.principal.uid);
   }
   const Ticket ticket{.fd = fd, .generation = ++last_generation_};
   entries_[fd] = Entry{.generation = ticket.generation, .peer = peer};
@@ -54,7 +54,7 @@ void PeerTable::Remove(Ticket ticket) {
   absl::MutexLock lock(&mu_);
   const auto it = entries_.find(ticket.fd);
   if (it == entries_.end() || it->second.generation != ticket.generation) return;
-  ReleaseLocked(it->second.peer.uid);
+  ReleaseLocked(it->second.peer.principal.uid);
   entries_.erase(it);
 }
 

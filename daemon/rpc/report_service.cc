@@ -5,10 +5,12 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/collectives.h"
 #include "daemon/report/reports.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/capture_lookup.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/history.h"
 #include "daemon/rpc/services.h"
 #include "profd/v1/reports.grpc.pb.h"
 
@@ -34,22 +36,22 @@ class ReportService final : public RpcService {
   void Serve() override {
     using Async = v1::ReportService::AsyncService;
     Door& door = parts_.door;
-    ServeUnary(door, door.reports(), service_, &Async::RequestGetOperators,
+    ServeUnary(door, door.reports(), service_, &Async::RequestGetOperators, Verb::kRead,
                [this](const CallInfo& info, const v1::GetOperatorsRequest& request,
                       v1::GetOperatorsResponse& response) {
                  return GetOperators(info, request, response);
                });
     ServeUnary(
-        door, door.reports(), service_, &Async::RequestGetSteps,
+        door, door.reports(), service_, &Async::RequestGetSteps, Verb::kRead,
         [this](const CallInfo& info, const v1::GetStepsRequest& request,
                v1::GetStepsResponse& response) { return GetSteps(info, request, response); });
-    ServeUnary(door, door.reports(), service_, &Async::RequestGetMemoryTimeline,
+    ServeUnary(door, door.reports(), service_, &Async::RequestGetMemoryTimeline, Verb::kRead,
                [this](const CallInfo& info, const v1::GetMemoryTimelineRequest& request,
                       v1::GetMemoryTimelineResponse& response) {
                  return GetMemoryTimeline(info, request, response);
                });
     ServeUnary(
-        door, door.reports(), service_, &Async::RequestGetKernels,
+        door, door.reports(), service_, &Async::RequestGetKernels, Verb::kRead,
         [this](const CallInfo& info, const v1::GetKernelsRequest& request,
                v1::GetKernelsResponse& response) { return GetKernels(info, request, response); });
     ServePlain<v1::GetCopiesRequest, v1::GetCopiesResponse>(
@@ -60,6 +62,16 @@ class ReportService final : public RpcService {
                                                         &report::SummarizeIdle, &IdleTableToProto);
     ServePlain<v1::GetCompileRequest, v1::GetCompileResponse>(
         &Async::RequestGetCompile, &report::SummarizeCompile, &CompileReportToProto);
+    ServeUnary(door, door.reports(), service_, &Async::RequestGetHistory, Verb::kRead,
+               [this](const CallInfo& info, const v1::GetHistoryRequest& request,
+                      v1::GetHistoryResponse& response) {
+                 return GetHistory(parts_.store, info, request, response);
+               });
+    ServeUnary(door, door.reports(), service_, &Async::RequestGetCollectives, Verb::kRead,
+               [this](const CallInfo& info, const v1::GetCollectivesRequest& request,
+                      v1::GetCollectivesResponse& response) {
+                 return GetCollectives(info, request, response);
+               });
   }
 
  private:
@@ -108,12 +120,22 @@ class ReportService final : public RpcService {
     return CheckSize(response, "limit the rows");
   }
 
+  absl::Status GetCollectives(const CallInfo& info, const v1::GetCollectivesRequest& request,
+                              v1::GetCollectivesResponse& response) {
+    ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));
+    ASSIGN_OR_RETURN(const report::CollectiveTable table,
+                     report::SummarizeCollectives(*reader, request.limit()));
+    CollectiveTableToProto(table, response);
+    response.set_simulated(reader->record().gpu.simulated);
+    return CheckSize(response, "limit the rows");
+  }
+
   // A report that takes no options.
   template <typename Request, typename Response, typename RequestMethod, typename Table>
   void ServePlain(RequestMethod method,
                   absl::StatusOr<Table> (*summarize)(store::CaptureReader& reader),
                   void (*to_proto)(const Table& table, Response& out)) {
-    ServeUnary(parts_.door, parts_.door.reports(), service_, method,
+    ServeUnary(parts_.door, parts_.door.reports(), service_, method, Verb::kRead,
                [this, summarize, to_proto](const CallInfo& info, const Request& request,
                                            Response& response) -> absl::Status {
                  ASSIGN_OR_RETURN(const auto reader, Open(info, request.capture()));

@@ -59,7 +59,7 @@ struct StreamMethod {
                                                                    ServerStream<Response>&)>;
 
   Door* door;
-  Access access;
+  Needs needs;
   std::function<void(grpc::ServerContext*, Request*, Responder*, void* tag)> request;
   MakeHandler make_handler;
 };
@@ -83,6 +83,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
     {
       absl::MutexLock lock(&mu_);
       writing_ = true;
+      bytes_ += static_cast<int64_t>(message.ByteSizeLong());
     }
     responder_.Write(message, wrote_.Expect());
   }
@@ -91,6 +92,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
     {
       absl::MutexLock lock(&mu_);
       finished_ = true;
+      bytes_ += static_cast<int64_t>(message.ByteSizeLong());
     }
     responder_.WriteAndFinish(message, grpc::WriteOptions(), GrpcStatus(absl::OkStatus()),
                               ended_.Expect());
@@ -101,6 +103,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
     {
       absl::MutexLock lock(&mu_);
       finished_ = true;
+      outcome_ = status;
       if (writing_) {  // gRPC takes one thing at a time.
         finish_later_ = status;
         return;
@@ -118,7 +121,12 @@ class StreamCall final : public Call, public ServerStream<Response> {
   }
 
  private:
-  bool IsGuarded() const override { return method_->access == Access::kCallers; }
+  Needs needs() const override { return method_->needs; }
+  const google::protobuf::Message& request() const override { return request_; }
+  int64_t sent_bytes() const override {
+    absl::MutexLock lock(&mu_);
+    return bytes_;
+  }
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<StreamCall>(method_)->Start(); }
   void OnRefused(const absl::Status& why) override { Finish(why); }
@@ -134,7 +142,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       pump_pending_ = true;
       until_finished_ = Self();
     }
-    if (!door_.work().TryPost(info_.peer.uid, begin)) return Finish(door_.TurnedAway());
+    if (!door_.work().TryPost(info_.principal, begin)) return Finish(door_.TurnedAway());
     door_.WakeOnClose(Self(), Waker());
   }
 
@@ -163,6 +171,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       }
       if (finished) {
         handler_.reset();
+        AuditOnce();
       } else if (!writing) {
         handler_->Pump();
       }
@@ -171,6 +180,18 @@ class StreamCall final : public Call, public ServerStream<Response> {
       pump_pending_ = false;
       return;
     }
+  }
+
+  void AuditOnce() {
+    if (std::exchange(audited_, true)) return;
+    absl::Status outcome;
+    int64_t bytes = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      outcome = outcome_;
+      bytes = bytes_;
+    }
+    Audit(outcome, nullptr, bytes);
   }
 
   void OnWritten(bool ok) {
@@ -209,6 +230,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
   Event wrote_{*this, static_cast<void (Call::*)(bool)>(&StreamCall::OnWritten)};
   Event ended_{*this, static_cast<void (Call::*)(bool)>(&StreamCall::OnEnded)};
   std::unique_ptr<StreamHandler> handler_;  // Whoever runs the pump.
+  bool audited_ = false;                    // Whoever runs the pump.
 
   mutable absl::Mutex mu_;
   // The handler may work for a stream of which gRPC expects nothing just now.
@@ -217,6 +239,8 @@ class StreamCall final : public Call, public ServerStream<Response> {
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   bool pump_pending_ ABSL_GUARDED_BY(mu_) = false;
   bool pump_again_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status outcome_ ABSL_GUARDED_BY(mu_);  // Once finished.
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;     // Of messages given to gRPC.
   std::optional<absl::Status> finish_later_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -226,11 +250,11 @@ void ServeStream(Door& door, Service& service,
                  void (Base::*requester)(grpc::ServerContext*, Request*,
                                          grpc::ServerAsyncWriter<Response>*, grpc::CompletionQueue*,
                                          grpc::ServerCompletionQueue*, void*),
-                 typename StreamMethod<Request, Response>::MakeHandler make_handler,
-                 Access access = Access::kCallers) {
+                 Needs needs, typename StreamMethod<Request, Response>::MakeHandler make_handler) {
+  (void)Request::descriptor();  // As ServeUnary() does.
   auto method = std::make_shared<StreamMethod<Request, Response>>();
   method->door = &door;
-  method->access = access;
+  method->needs = needs;
   method->request = [&door, &service, requester](grpc::ServerContext* context, Request* request,
                                                  grpc::ServerAsyncWriter<Response>* responder,
                                                  void* tag) {

@@ -1,9 +1,9 @@
 // The services of proto/profd/v1, one file each. What they share stands here.
 //
 // How do I add an RPC?  The method in the .proto; a line in Serve() of its service's .cc and
-// the handler it names; a test in tests/rpc. ServeUnary's handler runs on the queue it is
-// given: door.work() for what waits for the manager or the disk, door.reports() for what
-// takes long.
+// the handler it names, with the verb it needs; its row in tests/rpc/access_test.cc. ServeUnary's
+// handler runs on the queue it is given: door.work() for what waits for the manager or the disk,
+// door.reports() for what takes long.
 #ifndef PROFD_DAEMON_RPC_SERVICES_H_
 #define PROFD_DAEMON_RPC_SERVICES_H_
 
@@ -13,6 +13,7 @@
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/door.h"
 #include "daemon/store/capture_store.h"
+#include "profd/v1/node.pb.h"
 
 namespace grpc {
 class Service;
@@ -25,6 +26,7 @@ struct ServiceParts {
   CaptureManager& manager;
   TargetPort& targets;
   store::CaptureStore& store;
+  ScheduleRunner& schedules;
   TargetNews& target_news;
   Clock& clock;
   const ControlServerOptions& options;
@@ -38,11 +40,15 @@ class RpcService {
   virtual void Serve() = 0;                   // Call once, after the server was started.
 };
 
+// One reading of the node's clocks. In node_service.cc.
+void ClockToProto(const ServiceParts& parts, v1::Node::Clock& out);
+
 std::unique_ptr<RpcService> NewTargetService(const ServiceParts& parts);
 std::unique_ptr<RpcService> NewCaptureService(const ServiceParts& parts);
 std::unique_ptr<RpcService> NewReportService(const ServiceParts& parts);
 std::unique_ptr<RpcService> NewExportService(const ServiceParts& parts);
 std::unique_ptr<RpcService> NewNodeService(const ServiceParts& parts);
+std::unique_ptr<RpcService> NewScheduleService(const ServiceParts& parts);
 std::unique_ptr<RpcService> NewHealthService(const ServiceParts& parts);
 
 }  // namespace profd::rpc

@@ -56,7 +56,7 @@ class Resolver {
       : caller_(caller), processes_(processes) {
     for (const TargetInfo& target : targets) {
       if (target.state == TargetState::kGone) continue;
-      (caller.MayTouch(target.uid) ? mine_ : others_).push_back(&target);
+      (caller.May(Verb::kList, OwnerOf(target)) ? mine_ : others_).push_back(&target);
     }
   }
 
@@ -107,7 +107,8 @@ class Resolver {
       return Ambiguous(pid, inside);
     }
     if (!process.has_value()) return NoSuchProcess(pid);
-    if (!caller_.MayTouch(process->uid) || !Below(pid, others_).empty()) return OtherOwner(pid);
+    if (!caller_.May(Verb::kList, {.uid = process->uid}) || !Below(pid, others_).empty())
+      return OtherOwner(pid);
     return NotInstrumented(pid);
   }
 
@@ -155,7 +156,7 @@ class Resolver {
   absl::Status NoTargets() const {
     return WithReason(
         absl::FailedPreconditionError(StrCat(
-            caller_.IsRoot() ? "no process on this machine" : "none of your processes",
+            caller_.MayAll(Verb::kList) ? "no process on this machine" : "none of your processes",
             " has loaded the profd library; call profd_init() (in Python: profd.init()) in the "
             "training program and start it")),
         "NO_TARGETS");

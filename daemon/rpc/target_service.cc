@@ -29,7 +29,7 @@ Position PositionOf(const TargetInfo& target) { return {target.pid, target.numbe
 std::vector<TargetInfo> VisibleTargets(const TargetPort& port, const Caller& caller) {
   std::vector<TargetInfo> targets = port.List();
   std::erase_if(targets, [&](const TargetInfo& target) {
-    return target.state == TargetState::kGone || !caller.MayTouch(target.uid);
+    return target.state == TargetState::kGone || !caller.May(Verb::kList, OwnerOf(target));
   });
   std::sort(targets.begin(), targets.end(),
             [](const TargetInfo& a, const TargetInfo& b) { return PositionOf(a) < PositionOf(b); });
@@ -98,14 +98,14 @@ class TargetService final : public RpcService {
   void Serve() override {
     using Async = v1::TargetService::AsyncService;
     Door& door = parts_.door;
-    ServeUnary(door, door.work(), service_, &Async::RequestListTargets,
+    ServeUnary(door, door.work(), service_, &Async::RequestListTargets, Verb::kList,
                [this](const CallInfo& info, const v1::ListTargetsRequest& request,
                       v1::ListTargetsResponse& response) { return List(info, request, response); });
     ServeUnary(
-        door, door.work(), service_, &Async::RequestResolveTargets,
+        door, door.work(), service_, &Async::RequestResolveTargets, Verb::kList,
         [this](const CallInfo& info, const v1::ResolveTargetsRequest& request,
                v1::ResolveTargetsResponse& response) { return Resolve(info, request, response); });
-    ServeStream(door, service_, &Async::RequestWatchTargets,
+    ServeStream(door, service_, &Async::RequestWatchTargets, Verb::kList,
                 [this](const CallInfo& info, const v1::WatchTargetsRequest&,
                        ServerStream<v1::WatchTargetsResponse>& stream) {
                   return std::make_unique<TargetWatch>(parts_, info.caller, stream);

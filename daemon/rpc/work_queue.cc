@@ -31,20 +31,20 @@ WorkQueue::WorkQueue(Options options) : options_(std::move(options)) {
 
 WorkQueue::~WorkQueue() { Stop(); }
 
-bool WorkQueue::TryPost(int64_t uid, std::function<void()> work) {
+bool WorkQueue::TryPost(std::string_view principal, std::function<void()> work) {
   absl::MutexLock lock(&mu_);
   if (stopped_ || std::ssize(items_) >= options_.max_waiting) return false;
-  int64_t& waiting = waiting_by_uid_[uid];
-  if (waiting >= options_.max_waiting_per_uid) return false;
+  int64_t& waiting = waiting_by_principal_[std::string(principal)];
+  if (waiting >= options_.max_waiting_per_principal) return false;
   ++waiting;
-  items_.push_back({uid, std::move(work)});
+  items_.push_back({std::string(principal), std::move(work)});
   return true;
 }
 
 bool WorkQueue::Post(std::function<void()> work) {
   absl::MutexLock lock(&mu_);
   if (stopped_) return false;
-  items_.push_back({std::nullopt, std::move(work)});
+  items_.push_back({{}, std::move(work)});
   return true;
 }
 
@@ -68,8 +68,9 @@ void WorkQueue::Loop() {
       mu_.Await(absl::Condition(this, &WorkQueue::HasWorkOrStopped));
       if (items_.empty()) return;
       Item& item = items_.front();
-      if (item.uid.has_value() && --waiting_by_uid_[*item.uid] == 0) {
-        waiting_by_uid_.erase(*item.uid);
+      if (const auto waiting = waiting_by_principal_.find(item.principal);
+          !item.principal.empty() && --waiting->second == 0) {
+        waiting_by_principal_.erase(waiting);
       }
       work = std::move(item.work);
       items_.pop_front();

@@ -10,8 +10,8 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -26,14 +26,14 @@ class WorkQueue {
     std::string thread_name;  // At most 15 bytes.
     int threads = 1;
     int64_t max_waiting = 1024;  // For TryPost().
-    int64_t max_waiting_per_uid = 1024;
+    int64_t max_waiting_per_principal = 1024;
     bool background = false;  // Nice 19 and the idle I/O class: never in training's way.
   };
   explicit WorkQueue(Options options);
   ~WorkQueue();  // Stop().
 
-  // False: too much is waiting, over all or for `uid`; or stopped.
-  [[nodiscard]] bool TryPost(int64_t uid, std::function<void()> work);
+  // False: too much is waiting, over all or for `principal`; or stopped.
+  [[nodiscard]] bool TryPost(std::string_view principal, std::function<void()> work);
   // For work that is bounded by something else (what an accepted call still owes). False:
   // stopped.
   bool Post(std::function<void()> work);
@@ -42,7 +42,7 @@ class WorkQueue {
 
  private:
   struct Item {
-    std::optional<int64_t> uid;  // Of TryPost().
+    std::string principal;  // Of TryPost(); empty: posted by Post().
     std::function<void()> work;
   };
 
@@ -52,7 +52,7 @@ class WorkQueue {
   const Options options_;
   absl::Mutex mu_;
   std::deque<Item> items_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, int64_t> waiting_by_uid_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t, std::less<>> waiting_by_principal_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::jthread> threads_;
 };

@@ -30,12 +30,24 @@ struct OpSummaryRow {
   int64_t cpu_total_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;
+  int64_t self_device_ns = 0;  // In the catalog only.
 };
 
 // How operators are summarised is for daemon/report to say, which the store must not know:
 // main hands it in. Called on the thread that finishes a file. An error is logged and leaves
 // the file without that summary.
 using OpSummarizer = std::function<absl::StatusOr<std::vector<OpSummaryRow>>(CaptureReader&)>;
+
+// What a GPU did over all windows of a capture; which one it is, CaptureRecord::gpu says.
+struct DeviceSummaryRow {
+  int64_t device = 0;       // GpuDevice::number
+  int64_t duration_ns = 0;  // Of the windows.
+  int64_t busy_ns = 0;      // Union over its streams.
+  int64_t communication_ns = 0;
+  int64_t exposed_communication_ns = 0;  // While nothing was computed.
+};
+using DeviceSummarizer =
+    std::function<absl::StatusOr<std::vector<DeviceSummaryRow>>(CaptureReader&)>;
 
 // Where the files of capture `id` stand while and after they are made.
 struct CapturePaths {

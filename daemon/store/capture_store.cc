@@ -23,6 +23,7 @@ namespace {
 
 constexpr int64_t kDefaultPageSize = 100;
 constexpr int64_t kMostCandidates = 5;
+constexpr std::string_view kCapturesForbidden = "captures_forbidden";
 
 std::string UpperCase(std::string_view text) {
   std::string upper(text);
@@ -44,6 +45,7 @@ uint32_t FilterDigest(const CaptureFilter& filter) {
   StrAppend(&text, "\n", filter.pid.value_or(-1), "\n", filter.owner_uid.value_or(-1), "\n",
             filter.name, "\n", filter.group_id, "\n", filter.id_prefix, "\n",
             filter.since.has_value() ? absl::ToUnixNanos(*filter.since) : -1, "\n",
+            filter.until.has_value() ? absl::ToUnixNanos(*filter.until) : -1, "\n",
             filter.include_deleted ? 1 : 0);
   return Crc32(0, text);
 }
@@ -138,14 +140,31 @@ absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
 
 // The file is whole already: what fails here is told, and made good at the next start.
 void CaptureStore::KeepSummaries(const SealedCapture& sealed) {
+  const std::vector<DeviceSummaryRow> devices = SummarizeDevices(sealed);
   {
     absl::MutexLock lock(&mu_);
     absl::Status status = KeepSealed(*catalog_, sealed);
+    if (status.ok()) status = catalog_->PutDeviceSummaries(sealed.record.id, devices);
     if (!status.ok()) {
       LogError(StrCat("capture=", sealed.record.id, " catalog: ", status.ToString()));
     }
   }
   if (absl::Status status = Evict(); !status.ok()) LogError(status.ToString());
+}
+
+std::vector<DeviceSummaryRow> CaptureStore::SummarizeDevices(const SealedCapture& sealed) const {
+  if (!options_.summarize_devices || sealed.record.gpu.record_count == 0) return {};
+  auto reader = CaptureReader::Open(PathsOf(sealed.record.id).sealed);
+  absl::StatusOr<std::vector<DeviceSummaryRow>> devices;
+  if (reader.ok()) {
+    devices = options_.summarize_devices(**reader);
+  } else {
+    devices = reader.status();
+  }
+  if (devices.ok()) return *std::move(devices);
+  LogWarning(StrCat("capture=", sealed.record.id,
+                    " has no summary of its GPUs: ", devices.status().ToString()));
+  return {};
 }
 
 absl::StatusOr<CaptureRecord> CaptureStore::GetCapture(std::string_view id) {
@@ -173,6 +192,16 @@ absl::Status CaptureStore::DeleteCapture(std::string_view id) {
   // In this order: a file without a mark would be adopted again, a mark without the unlink
   // is made good at the next start.
   return RemoveFile(PathsOf(id).sealed);
+}
+
+absl::Status CaptureStore::PutGroup(const GroupRecord& group) {
+  absl::MutexLock lock(&mu_);
+  return catalog_->PutGroup(group);
+}
+
+absl::StatusOr<GroupRecord> CaptureStore::GetGroup(std::string_view id) {
+  absl::MutexLock lock(&mu_);
+  return catalog_->GetGroup(id);
 }
 
 absl::Status CaptureStore::Evict() {
@@ -234,23 +263,30 @@ absl::StatusOr<CapturePage> CaptureStore::ListCaptures(const CaptureFilter& filt
   return page;
 }
 
-absl::StatusOr<CaptureRecord> CaptureStore::ResolvePrefix(std::string_view id_prefix,
-                                                          std::optional<int64_t> owner_uid) {
+absl::StatusOr<CaptureRecord> CaptureStore::ResolvePrefix(
+    std::string_view id_prefix, absl::FunctionRef<bool(const CaptureRecord&)> is_meant) {
   CaptureFilter filter;
   ASSIGN_OR_RETURN(filter.id_prefix, CheckedPrefix(id_prefix));
-  filter.owner_uid = owner_uid;
   std::vector<CaptureRecord> found;
-  {
-    absl::MutexLock lock(&mu_);
-    ASSIGN_OR_RETURN(found, catalog_->List(filter, kMostCandidates + 1, ""));
-  }
+  std::string before;
+  do {
+    std::vector<CaptureRecord> rows;
+    {
+      absl::MutexLock lock(&mu_);
+      ASSIGN_OR_RETURN(rows, catalog_->List(filter, kDefaultPageSize, before));
+    }
+    before = std::ssize(rows) == kDefaultPageSize ? rows.back().id : std::string();
+    for (CaptureRecord& row : rows) {
+      if (is_meant(row)) found.push_back(std::move(row));
+    }
+  } while (!before.empty() && std::ssize(found) <= kMostCandidates);
   if (found.size() == 1) return std::move(found[0]);
   if (found.empty()) {
     return absl::NotFoundError(StrCat("no capture's id starts with ", filter.id_prefix));
   }
   std::string candidates;
   for (size_t i = 0; i < found.size(); ++i) {
-    if (i == kMostCandidates) {
+    if (static_cast<int64_t>(i) == kMostCandidates) {
       StrAppend(&candidates, ", ...");
       break;
     }
@@ -303,6 +339,20 @@ absl::StatusOr<CaptureSummaries> CaptureStore::GetSummaries(std::string_view id)
   return catalog_->GetSummaries(id);
 }
 
+absl::StatusOr<std::vector<SummarizedCapture>> CaptureStore::ListSummaries(
+    const CaptureFilter& filter, const SummaryParts& parts, int64_t limit,
+    std::string_view before_id) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(std::vector<CaptureRecord> records, catalog_->List(filter, limit, before_id));
+  std::vector<SummarizedCapture> captures;
+  captures.reserve(records.size());
+  for (CaptureRecord& record : records) {
+    ASSIGN_OR_RETURN(CaptureSummaries summaries, catalog_->ReadSummaries(record.id, parts));
+    captures.push_back({.record = std::move(record), .summaries = std::move(summaries)});
+  }
+  return captures;
+}
+
 absl::StatusOr<StoreUsage> CaptureStore::Usage() {
   StoreUsage usage = {.max_total_bytes = max_total_bytes_, .min_free_percent = min_free_percent_};
   ASSIGN_OR_RETURN(usage.disk, options_.measure_disk(options_.data_dir));
@@ -326,9 +376,21 @@ absl::Status CaptureStore::AppendAudit(const AuditEntry& entry) {
   return catalog_->AppendAudit(entry);
 }
 
-absl::StatusOr<std::vector<AuditEntry>> CaptureStore::ListAudit(int64_t limit) {
+absl::StatusOr<AuditPage> CaptureStore::ListAudit(const AuditFilter& filter, int64_t limit,
+                                                  int64_t before) {
   absl::MutexLock lock(&mu_);
-  return catalog_->ListAudit(limit);
+  return catalog_->ListAudit(filter, limit, before);
+}
+
+absl::StatusOr<std::optional<std::string>> CaptureStore::CapturesForbidden() {
+  absl::MutexLock lock(&mu_);
+  return catalog_->GetSwitch(kCapturesForbidden);
+}
+
+absl::Status CaptureStore::ForbidCaptures(const std::optional<std::string>& reason) {
+  absl::MutexLock lock(&mu_);
+  if (!reason.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);
+  return catalog_->PutSwitch(kCapturesForbidden, *reason);
 }
 
 }  // namespace profd::store

@@ -25,12 +25,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -38,6 +40,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/ports.h"
+#include "daemon/schedule/schedule_store.h"
 #include "daemon/store/capture_file_seal.h"
 #include "daemon/store/capture_reader.h"
 
@@ -55,6 +58,7 @@ struct CaptureFilter {
   std::string group_id;
   std::string id_prefix;
   std::optional<absl::Time> since;  // Created then or later.
+  std::optional<absl::Time> until;  // Created before.
   bool include_deleted = true;      // Also those whose events are gone.
 };
 
@@ -86,19 +90,51 @@ struct CaptureDownload {
 };
 
 struct CaptureSummaries {
-  std::vector<OpSummaryRow> ops;  // The largest by self CPU, at most kMaxCatalogOps.
+  std::vector<OpSummaryRow> ops;  // The largest by time on CPU or GPU, at most kMaxCatalogOps.
   std::vector<StepSummaryRow> steps;
+  std::vector<DeviceSummaryRow> devices;  // Of captures that recorded a GPU.
 };
 
+// A capture and what is kept of it for good.
+struct SummarizedCapture {
+  CaptureRecord record;
+  CaptureSummaries summaries;
+};
+
+// Which summaries are read with a capture; reading fewer is quicker.
+struct SummaryParts {
+  bool steps = true;
+  bool devices = true;
+  bool ops = true;  // All.
+  // With `ops` false: the one of this name, and the largest, which tells whether any are kept.
+  std::string operator_name;
+};
+
+// One line of the audit log.
 struct AuditEntry {
-  absl::Time time;
-  int64_t uid = -1;
-  std::string verb;      // "CreateCapture"
-  std::string resource;  // "captures/01H..."
-  std::string outcome;   // "OK", or a status code's name.
+  absl::Time time;        // When the call came.
+  std::string principal;  // PrincipalName() (capture/access.h), "schedule:ID"
+  std::string peer;       // "unix:4711", "ipv4:10.0.0.7:41234"; empty: none
+  std::string method;     // "CreateCapture"
+  std::string resource;   // "captures/01H..."
+  std::string outcome;    // "OK", or a status code's name.
+  std::string reason;     // Of a refusal, "NOT_ALLOWED"; empty: none.
+  absl::Duration duration;
+  int64_t bytes = 0;  // Sent to the caller by streams.
+};
+// Every condition that is set must hold.
+struct AuditFilter {
+  std::optional<absl::Time> since;
+  std::string principal;
+  std::string method;
+  bool refused_only = false;
+};
+struct AuditPage {
+  std::vector<AuditEntry> entries;  // The newest first.
+  int64_t next_before = 0;          // `before` of the next page; 0: there are no more.
 };
 
-class CaptureStore final : public StorePort {
+class CaptureStore final : public StorePort, public ScheduleStore {
  public:
   static constexpr int64_t kMaxPageSize = 1000;
   static constexpr int64_t kMaxCatalogOps = 200;
@@ -108,6 +144,8 @@ class CaptureStore final : public StorePort {
     int64_t max_total_bytes = int64_t{20} << 30;
     int64_t min_free_percent = 5;  // Of the file system; 0: do not care.
     OpSummarizer summarize_ops;    // See capture_file_seal.h.
+    // The same for GPUs. What a crash left unfinished is kept without it.
+    DeviceSummarizer summarize_devices;
     // What the file system of a path has; replaced in tests.
     std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;
   };
@@ -131,6 +169,25 @@ class CaptureStore final : public StorePort {
                                                          int64_t requested_by_uid) override;
   // Also FAILED_PRECONDITION while the capture runs. OK if the events are gone already.
   absl::Status DeleteCapture(std::string_view id) override;
+  absl::Status PutGroup(const GroupRecord& group) override;
+  absl::StatusOr<GroupRecord> GetGroup(std::string_view id) override;
+
+  // ---- ScheduleStore (capture_store_schedules.cc) ----
+  absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) override;
+  absl::Status UpdateSchedule(const ScheduleRecord& record) override;
+  absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() override;
+  absl::Status RemoveSchedule(std::string_view id) override;
+  absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
+                             absl::Time now) override;
+  absl::Status EndWindow(const ScheduleWindow& window) override;
+  absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(std::string_view schedule_id,
+                                                          int64_t limit, absl::Time time,
+                                                          int64_t pid) override;
+  absl::StatusOr<std::vector<ScheduleWindow>> ListRunningWindows() override;
+  absl::StatusOr<std::vector<ScheduleWindow>> ListLastWindows(std::string_view schedule_id,
+                                                              absl::Time since) override;
+  absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) override;
+  absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) override;
 
   // The caps, from now on; what is over them goes when room is next looked for.
   void SetLimits(int64_t max_total_bytes, int64_t min_free_percent);
@@ -140,21 +197,33 @@ class CaptureStore final : public StorePort {
   // filter; INVALID_ARGUMENT for any other.
   absl::StatusOr<CapturePage> ListCaptures(const CaptureFilter& filter, int64_t page_size,
                                            std::string_view page_token);
-  // The one capture whose id starts so, of those whose target `owner_uid` owns if set.
+  // The one capture whose id starts so, of those that `is_meant` is true of.
   // NOT_FOUND; INVALID_ARGUMENT: not the start of an id, or of several, naming some.
-  absl::StatusOr<CaptureRecord> ResolvePrefix(std::string_view id_prefix,
-                                              std::optional<int64_t> owner_uid);
+  absl::StatusOr<CaptureRecord> ResolvePrefix(
+      std::string_view id_prefix, absl::FunctionRef<bool(const CaptureRecord&)> is_meant);
   // NOT_FOUND. FAILED_PRECONDITION: there are no events (yet, any more, or ever), saying which.
   absl::StatusOr<std::unique_ptr<CaptureReader>> OpenReader(std::string_view id);
   absl::StatusOr<CaptureDownload> OpenForDownload(std::string_view id);
   // Kept also when the events are gone. NOT_FOUND.
   absl::StatusOr<CaptureSummaries> GetSummaries(std::string_view id);
+  // At most `limit`, newest first, with ids below `before_id` (empty: from the newest), also
+  // those whose events are gone.
+  absl::StatusOr<std::vector<SummarizedCapture>> ListSummaries(const CaptureFilter& filter,
+                                                               const SummaryParts& parts,
+                                                               int64_t limit,
+                                                               std::string_view before_id);
   absl::StatusOr<StoreUsage> Usage();
 
   // ---- the audit log ----
   absl::Status AppendAudit(const AuditEntry& entry);
-  // The newest first.
-  absl::StatusOr<std::vector<AuditEntry>> ListAudit(int64_t limit);
+  // At most `limit` lines written before that of an earlier page; 0: from the newest.
+  absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before = 0);
+
+  // ---- captures switched off ----
+  // Why captures are forbidden on this node; nullopt: they are not. Kept over restarts.
+  absl::StatusOr<std::optional<std::string>> CapturesForbidden();
+  // nullopt: allows them.
+  absl::Status ForbidCaptures(const std::optional<std::string>& reason);
 
  private:
   CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
@@ -164,6 +233,7 @@ class CaptureStore final : public StorePort {
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
   CapturePaths PathsOf(std::string_view id) const;
   void KeepSummaries(const SealedCapture& sealed);
+  std::vector<DeviceSummaryRow> SummarizeDevices(const SealedCapture& sealed) const;
 
   const Options options_;  // But for the two limits below.
   std::atomic<int64_t> max_total_bytes_;

@@ -105,6 +105,9 @@ Conditions ConditionsOf(const CaptureFilter& filter, std::string_view before_id)
   if (filter.since.has_value()) {
     where.Add("create_unix_ns >= " + value(absl::ToUnixNanos(*filter.since)));
   }
+  if (filter.until.has_value()) {
+    where.Add("create_unix_ns < " + value(absl::ToUnixNanos(*filter.until)));
+  }
   return where;
 }
 
@@ -287,88 +290,19 @@ int64_t Catalog::SizeOnDisk() const {
   return bytes;
 }
 
-absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
-                                   const std::vector<StepSummaryRow>& steps) {
-  Transaction transaction(*db_);
-  RETURN_IF_ERROR(transaction.status());
-  for (const char* sql : {"DELETE FROM op_summary WHERE capture_id = ?1",
-                          "DELETE FROM step_summary WHERE capture_id = ?1"}) {
-    StatementLease remove = db_->Use(sql);
-    RETURN_IF_ERROR(remove->BindText(1, id).Run());
-  }
-  int64_t rank = 0;
-  for (const OpSummaryRow& op : ops) {
-    StatementLease put = db_->Use(
-        "INSERT INTO op_summary(capture_id, rank, name, calls, self_cpu_ns, cpu_total_ns, min_ns, "
-        "max_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
-    put->BindText(1, id).Bind(2, rank++).BindBlob(3, op.name).Bind(4, op.calls);
-    put->Bind(5, op.self_cpu_ns).Bind(6, op.cpu_total_ns).Bind(7, op.min_ns);
-    RETURN_IF_ERROR(put->Bind(8, op.max_ns).Run());
-  }
-  for (const StepSummaryRow& row : steps) {
-    StatementLease put = db_->Use(
-        "INSERT INTO step_summary(capture_id, window, steps, min_ns, median_ns, mean_ns, max_ns) "
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)");
-    put->BindText(1, id).Bind(2, row.window).Bind(3, row.steps).Bind(4, row.min_ns);
-    put->Bind(5, row.median_ns).Bind(6, row.mean_ns).Bind(7, row.max_ns);
-    RETURN_IF_ERROR(put->Run());
-  }
-  return transaction.Commit();
+absl::Status Catalog::PutGroup(const GroupRecord& group) {
+  StatementLease put = db_->Use(
+      "INSERT INTO capture_groups(id, create_unix_ns, record) VALUES(?1, ?2, ?3) "
+      "ON CONFLICT(id) DO UPDATE SET record = excluded.record");
+  put->BindText(1, group.id).Bind(2, absl::ToUnixNanos(group.create_time));
+  return put->BindText(3, EncodeGroup(group)).Run();
 }
 
-absl::StatusOr<CaptureSummaries> Catalog::GetSummaries(std::string_view id) {
-  ASSIGN_OR_RETURN(const bool exists, Contains(id));
-  if (!exists) return UnknownCapture(id);
-  CaptureSummaries summaries;
-  StatementLease ops = db_->Use(
-      "SELECT name, calls, self_cpu_ns, cpu_total_ns, min_ns, max_ns FROM op_summary "
-      "WHERE capture_id = ?1 ORDER BY rank");
-  ops->BindText(1, id);
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, ops->Step());
-    if (!row) break;
-    summaries.ops.push_back(
-        {ops->Text(0), ops->Int(1), ops->Int(2), ops->Int(3), ops->Int(4), ops->Int(5)});
-  }
-  StatementLease steps = db_->Use(
-      "SELECT window, steps, min_ns, median_ns, mean_ns, max_ns FROM step_summary "
-      "WHERE capture_id = ?1 ORDER BY window");
-  steps->BindText(1, id);
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, steps->Step());
-    if (!row) return summaries;
-    summaries.steps.push_back(
-        {steps->Int(0), steps->Int(1), steps->Int(2), steps->Int(3), steps->Int(4), steps->Int(5)});
-  }
-}
-
-absl::Status Catalog::AppendAudit(const AuditEntry& entry) {
-  Transaction transaction(*db_);
-  RETURN_IF_ERROR(transaction.status());
-  {
-    StatementLease put = db_->Use(
-        "INSERT INTO audit_log(time_unix_ns, uid, verb, resource, outcome) "
-        "VALUES(?1, ?2, ?3, ?4, ?5)");
-    put->Bind(1, absl::ToUnixNanos(entry.time)).Bind(2, entry.uid).BindText(3, entry.verb);
-    RETURN_IF_ERROR(put->BindText(4, entry.resource).BindText(5, entry.outcome).Run());
-  }
-  StatementLease trim =
-      db_->Use("DELETE FROM audit_log WHERE id <= (SELECT max(id) FROM audit_log) - ?1");
-  RETURN_IF_ERROR(trim->Bind(1, kMaxAuditRows).Run());
-  return transaction.Commit();
-}
-
-absl::StatusOr<std::vector<AuditEntry>> Catalog::ListAudit(int64_t limit) {
-  StatementLease query = db_->Use(
-      "SELECT time_unix_ns, uid, verb, resource, outcome FROM audit_log ORDER BY id DESC LIMIT ?1");
-  query->Bind(1, limit);
-  std::vector<AuditEntry> entries;
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, query->Step());
-    if (!row) return entries;
-    entries.push_back({absl::FromUnixNanos(query->Int(0)), query->Int(1), query->Text(2),
-                       query->Text(3), query->Text(4)});
-  }
+absl::StatusOr<GroupRecord> Catalog::GetGroup(std::string_view id) {
+  StatementLease query = db_->Use("SELECT record FROM capture_groups WHERE id = ?1");
+  ASSIGN_OR_RETURN(const bool row, query->BindText(1, id).Step());
+  if (!row) return absl::NotFoundError(StrCat("no group ", ForDisplay(id, 64)));
+  return DecodeGroup(query->Bytes(0));
 }
 
 }  // namespace profd::store

@@ -19,7 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/group_types.h"
 #include "daemon/store/capture_store.h"
+#include "daemon/store/schedule_tables.h"
 #include "daemon/store/sqlite_db.h"
 
 namespace profd::store {
@@ -35,6 +37,9 @@ class Catalog {
   absl::StatusOr<CaptureRecord> Get(std::string_view id);
   absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
                                                          int64_t requested_by_uid);
+
+  absl::Status PutGroup(const GroupRecord& group);
+  absl::StatusOr<GroupRecord> GetGroup(std::string_view id);
 
   // At most `limit`, newest first, with ids below `before_id` (empty: from the newest).
   absl::StatusOr<std::vector<CaptureRecord>> List(const CaptureFilter& filter, int64_t limit,
@@ -59,21 +64,36 @@ class Catalog {
 
   absl::Status PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
                             const std::vector<StepSummaryRow>& steps);
+  absl::Status PutDeviceSummaries(std::string_view id,
+                                  const std::vector<DeviceSummaryRow>& devices);
   absl::StatusOr<CaptureSummaries> GetSummaries(std::string_view id);
+  // The same of an id that exists.
+  absl::StatusOr<CaptureSummaries> ReadSummaries(std::string_view id, const SummaryParts& parts);
 
   // Keeps the last kMaxAuditRows.
   absl::Status AppendAudit(const AuditEntry& entry);
-  absl::StatusOr<std::vector<AuditEntry>> ListAudit(int64_t limit);
+  absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before);
   static constexpr int64_t kMaxAuditRows = 200'000;
 
+  // What an operator switched, kept until it is switched back. By name, "captures_forbidden".
+  absl::Status PutSwitch(std::string_view name, std::string_view value);
+  absl::Status RemoveSwitch(std::string_view name);  // OK if it is not there.
+  absl::StatusOr<std::optional<std::string>> GetSwitch(std::string_view name);
+
+  ScheduleTables& schedules() { return schedules_; }
+
  private:
-  explicit Catalog(std::unique_ptr<Database> db) : db_(std::move(db)) {}
+  explicit Catalog(std::unique_ptr<Database> db) : db_(std::move(db)), schedules_(*db_) {}
 
   absl::Status Put(const char* sql, const CaptureRecord& record);
   absl::Status PutLabels(const CaptureRecord& record);
   absl::StatusOr<bool> Contains(std::string_view id);
+  absl::Status ReadOps(std::string_view id, const SummaryParts& parts, CaptureSummaries& out);
+  absl::Status ReadSteps(std::string_view id, CaptureSummaries& out);
+  absl::Status ReadDevices(std::string_view id, CaptureSummaries& out);
 
   const std::unique_ptr<Database> db_;
+  ScheduleTables schedules_;
 };
 
 }  // namespace profd::store

@@ -72,6 +72,62 @@ CREATE TABLE audit_log(
   resource TEXT NOT NULL,
   outcome TEXT NOT NULL);
 )sql"},
+    {2, R"sql(
+ALTER TABLE op_summary ADD COLUMN self_device_ns INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX captures_evicted ON captures(id) WHERE evicted = 1;
+
+CREATE TABLE device_summary(
+  capture_id TEXT NOT NULL,
+  device INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,
+  busy_ns INTEGER NOT NULL,
+  communication_ns INTEGER NOT NULL,
+  exposed_communication_ns INTEGER NOT NULL,
+  PRIMARY KEY(capture_id, device)) WITHOUT ROWID;
+
+ALTER TABLE audit_log RENAME COLUMN verb TO method;
+ALTER TABLE audit_log ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+ALTER TABLE audit_log ADD COLUMN peer TEXT NOT NULL DEFAULT '';
+ALTER TABLE audit_log ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE audit_log ADD COLUMN duration_ns INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE audit_log ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE audit_log SET principal = 'uid:' || uid;
+ALTER TABLE audit_log DROP COLUMN uid;
+
+CREATE TABLE switches(
+  name TEXT NOT NULL PRIMARY KEY,
+  value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE capture_groups(
+  number INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  create_unix_ns INTEGER NOT NULL,
+  record TEXT NOT NULL);
+
+CREATE TABLE schedules(
+  id TEXT PRIMARY KEY,
+  paused INTEGER NOT NULL,
+  delete_unix_ns INTEGER NOT NULL,
+  last_window_unix_ns INTEGER NOT NULL,
+  record TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE schedule_windows(
+  schedule_id TEXT NOT NULL,
+  time_unix_ns INTEGER NOT NULL,
+  pid INTEGER NOT NULL,
+  process_start_ticks INTEGER NOT NULL,
+  outcome INTEGER NOT NULL,
+  detail TEXT NOT NULL,
+  capture_id TEXT NOT NULL,
+  weight_millionths INTEGER NOT NULL,
+  ended INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  busy_ns INTEGER NOT NULL,
+  backoff_level INTEGER NOT NULL,
+  skips_left INTEGER NOT NULL,
+  PRIMARY KEY(schedule_id, time_unix_ns, pid)) WITHOUT ROWID;
+CREATE INDEX schedule_windows_running ON schedule_windows(ended) WHERE ended = 0;
+)sql"},
 };
 
 }  // namespace

@@ -1,35 +1,23 @@
 #include "daemon/store/files.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/store/sha256.h"
 
 namespace profd::store {
 namespace {
 
 constexpr size_t kHashPieceBytes = 1 << 20;
-
-std::string Hex(const unsigned char* bytes, size_t size) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (size_t i = 0; i < size; ++i) {
-    text.push_back(kDigits[bytes[i] >> 4]);
-    text.push_back(kDigits[bytes[i] & 15]);
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -67,23 +55,15 @@ absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path) {
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const UniqueFd file, OpenForReading(path));
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
-                                                                     EVP_MD_CTX_free);
-  if (hash == nullptr || EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) != 1) {
-    return absl::InternalError("SHA-256 is not to be had from libcrypto");
-  }
+  Sha256 hash;
   std::vector<char> piece(kHashPieceBytes);
   for (;;) {
     const ssize_t got = read(file.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FileStatus(path, errno);
-    if (got == 0) break;
-    EVP_DigestUpdate(hash.get(), piece.data(), static_cast<size_t>(got));
+    if (got == 0) return hash.Finish();
+    hash.Append({piece.data(), static_cast<size_t>(got)});
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int digest_bytes = 0;
-  EVP_DigestFinal_ex(hash.get(), digest.data(), &digest_bytes);
-  return Hex(digest.data(), digest_bytes);
 }
 
 absl::Status SyncPath(const std::filesystem::path& path) {

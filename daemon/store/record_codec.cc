@@ -4,9 +4,12 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "daemon/base/stable_hash.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
@@ -16,7 +19,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxRecordBytes = 8 << 20;
+constexpr size_t kMaxGroupBytes = 64 << 20;
 constexpr size_t kMaxArrayElements = 4096;
+constexpr size_t kMaxNames = 16'384;  // Of the nodes of a schedule.
 
 // Each Visit() names every field of its struct once: Archive is Encoder or Decoder.
 template <typename Archive, typename T>
@@ -59,6 +64,16 @@ void Visit(Archive& archive, T& spec) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, Workload>
+void Visit(Archive& archive, T& workload) {
+  archive("slurm_job", workload.slurm_job);
+  archive("pod_uid", workload.pod_uid);
+  archive("pod_namespace", workload.pod_namespace);
+  archive("pod_name", workload.pod_name);
+  archive("container_id", workload.container_id);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, TargetInfo>
 void Visit(Archive& archive, T& target) {
   archive("number", target.number);
@@ -83,6 +98,8 @@ void Visit(Archive& archive, T& target) {
   archive("foreign_step_mark_count", target.foreign_step_mark_count);
   archive("step_source", target.step_source);
   archive("batch_count", target.batch_count);
+  archive("workload", target.workload);
+  archive("opted_out", target.opted_out);
 }
 
 template <typename Archive, typename T>
@@ -193,6 +210,10 @@ void Visit(Archive& archive, T& record) {
   archive("request_id", record.request_id);
   archive("spec", record.spec);
   archive("requested_by_uid", record.requested_by_uid);
+  archive("requested_by", record.requested_by);
+  archive("schedule_id", record.schedule_id);
+  archive("schedule_window_unix_ns", record.schedule_window_unix_ns);
+  archive("sampling_weight", record.sampling_weight);
   archive("target", record.target);
   archive("node", record.node);
   archive("state", record.state);
@@ -227,6 +248,97 @@ void Visit(Archive& archive, T& record) {
   archive("deleted", record.deleted);
 }
 
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GroupMember>
+void Visit(Archive& archive, T& member) {
+  archive("node", member.node);
+  archive("address", member.address);
+  archive("capture_id", member.capture_id);
+  archive("pid", member.pid);
+  archive("rank", member.rank);
+  archive("state", member.state);
+  archive("error", member.error);
+  archive("clock_offset_ns", member.clock_offset_ns);
+  archive("clock_bound_ns", member.clock_bound_ns);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GroupRecord>
+void Visit(Archive& archive, T& group) {
+  archive("id", group.id);
+  archive("members", group.members);
+  archive("first_step", group.first_step);
+  archive("steps", group.steps);
+  archive("create_unix_ns", group.create_time);
+  archive("requested_by", group.requested_by);
+  archive("closed", group.closed);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, TargetSelector>
+void Visit(Archive& archive, T& selector) {
+  archive("job", selector.job);
+  archive("ranks", selector.ranks);
+  archive("command", selector.command);
+  archive("metadata", selector.metadata);
+  archive("pod_namespace", selector.pod_namespace);
+  archive("uid", selector.uid);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, SampleSpec>
+void Visit(Archive& archive, T& sample) {
+  archive("unit", sample.unit);
+  archive("fraction", sample.fraction);
+  archive("count", sample.count);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, ScheduleBudget>
+void Visit(Archive& archive, T& budget) {
+  archive("captures_per_hour", budget.captures_per_hour);
+  archive("bytes_per_day", budget.bytes_per_day);
+  archive("time_share", budget.time_share);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, ScheduleSpec>
+void Visit(Archive& archive, T& spec) {
+  archive("every_ns", spec.every);
+  archive("align", spec.align);
+  archive("cron", spec.cron);
+  archive("jitter_ns", spec.jitter);
+  archive("capture", spec.capture);
+  archive("selector", spec.selector);
+  archive("sample", spec.sample);
+  archive("budget", spec.budget);
+  archive("max_slowdown", spec.max_slowdown);
+  archive("end_unix_ns", spec.end_time);
+  archive("nodes", spec.nodes);
+  archive("display_name", spec.display_name);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, Principal>
+void Visit(Archive& archive, T& principal) {
+  archive("uid", principal.uid);
+  archive("gid", principal.gid);
+  archive("groups", principal.groups);
+  archive("common_name", principal.common_name);
+  archive("dns_names", principal.dns_names);
+  archive("spiffe_id", principal.spiffe_id);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, ScheduleRecord>
+void Visit(Archive& archive, T& record) {
+  archive("id", record.id);
+  archive("spec", record.spec);
+  archive("creator", record.creator);
+  archive("create_unix_ns", record.create_time);
+  archive("spec_hash", record.spec_hash);
+}
+
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
 class Encoder {
@@ -258,6 +370,9 @@ class Encoder {
     return json;
   }
   static Json ToJson(const DropCounts& drops) { return Json(drops); }
+  static Json ToJson(const std::optional<int64_t>& number) {
+    return number.has_value() ? Json(*number) : Json();
+  }
   template <typename T>
   requires std::is_enum_v<T>
   static Json ToJson(T value) { return static_cast<int>(value); }
@@ -336,13 +451,23 @@ class Decoder {
   }
   template <typename T>
   void FromJson(const Json& json, std::vector<T>& value) {
-    if (!Check(json.is_array() && json.size() <= kMaxArrayElements)) return;
+    constexpr size_t kMost = std::is_same_v<T, std::string> ? kMaxNames : kMaxArrayElements;
+    if (!Check(json.is_array() && json.size() <= kMost)) return;
+    value.clear();
+    for (const Json& element : json) FromJson(element, value.emplace_back());
+  }
+  void FromJson(const Json& json, std::vector<GroupMember>& value) {
+    if (!Check(json.is_array() && std::ssize(json) <= kMaxGroupMembers)) return;
     value.clear();
     for (const Json& element : json) FromJson(element, value.emplace_back());
   }
   void FromJson(const Json& json, DropCounts& value) {
     if (!Check(json.is_array())) return;
     for (size_t i = 0; i < std::min(json.size(), value.size()); ++i) FromJson(json[i], value[i]);
+  }
+  void FromJson(const Json& json, std::optional<int64_t>& value) {
+    if (json.is_null()) return value.reset();
+    FromJson(json, value.emplace());
   }
   template <typename T>
   void FromEnum(const Json& json, int smallest, int largest, T& value) {
@@ -355,7 +480,7 @@ class Decoder {
              static_cast<int>(CaptureState::kCancelled), value);
   }
   void FromJson(const Json& json, EndedBy& value) {
-    FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kStorage), value);
+    FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kOptOut), value);
   }
   void FromJson(const Json& json, TargetState& value) {
     FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kGone),
@@ -373,11 +498,15 @@ class Decoder {
              value);
   }
   void FromJson(const Json& json, StepSource& value) {
-    FromEnum(json, static_cast<int>(StepSource::kNone), static_cast<int>(StepSource::kDataLoader),
+    FromEnum(json, static_cast<int>(StepSource::kNone), static_cast<int>(StepSource::kPeriodicity),
              value);
   }
   void FromJson(const Json& json, TorchOutcome& value) {
     FromEnum(json, static_cast<int>(TorchOutcome::kOff), static_cast<int>(TorchOutcome::kUnknown),
+             value);
+  }
+  void FromJson(const Json& json, SampleUnit& value) {
+    FromEnum(json, static_cast<int>(SampleUnit::kNodes), static_cast<int>(SampleUnit::kJobs),
              value);
   }
   template <typename T>
@@ -392,27 +521,50 @@ class Decoder {
   bool ok_ = true;
 };
 
-}  // namespace
-
-std::string EncodeRecord(const CaptureRecord& record) {
+template <typename T>
+std::string Encode(const T& value) {
   Encoder encoder;
-  Visit(encoder, record);
+  Visit(encoder, value);
   return encoder.Take().dump();
 }
 
-absl::StatusOr<CaptureRecord> DecodeRecord(std::string_view untrusted) {
-  if (untrusted.size() > kMaxRecordBytes) {
-    return absl::DataLossError(StrCat("the capture's record has ", untrusted.size(), " bytes"));
+template <typename T>
+absl::StatusOr<T> Decode(std::string_view untrusted, std::string_view what, size_t max_bytes) {
+  if (untrusted.size() > max_bytes) {
+    return absl::DataLossError(StrCat("the ", what, "'s record has ", untrusted.size(), " bytes"));
   }
   const Json json = Json::parse(untrusted.begin(), untrusted.end(), nullptr, false);
-  if (json.is_discarded()) return absl::DataLossError("the capture's record is not JSON");
-  CaptureRecord record;
-  Decoder decoder(json);
-  Visit(decoder, record);
-  if (!decoder.ok()) {
-    return absl::DataLossError("the capture's record has a field of another type");
+  if (json.is_discarded()) {
+    return absl::DataLossError(StrCat("the ", what, "'s record is not JSON"));
   }
-  return record;
+  T value;
+  Decoder decoder(json);
+  Visit(decoder, value);
+  if (!decoder.ok()) {
+    return absl::DataLossError(StrCat("the ", what, "'s record has a field of another type"));
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string EncodeRecord(const CaptureRecord& record) { return Encode(record); }
+absl::StatusOr<CaptureRecord> DecodeRecord(std::string_view untrusted) {
+  return Decode<CaptureRecord>(untrusted, "capture", kMaxRecordBytes);
+}
+
+std::string EncodeGroup(const GroupRecord& group) { return Encode(group); }
+absl::StatusOr<GroupRecord> DecodeGroup(std::string_view untrusted) {
+  return Decode<GroupRecord>(untrusted, "group", kMaxGroupBytes);
+}
+
+std::string EncodeSchedule(const ScheduleRecord& record) { return Encode(record); }
+absl::StatusOr<ScheduleRecord> DecodeSchedule(std::string_view untrusted) {
+  return Decode<ScheduleRecord>(untrusted, "schedule", kMaxRecordBytes);
+}
+
+std::string HashOfSpec(const ScheduleSpec& spec) {
+  return absl::StrFormat("%016x", StableHash().Add(Encode(spec)).Value());
 }
 
 }  // namespace profd::store

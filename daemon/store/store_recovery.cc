@@ -187,7 +187,7 @@ absl::Status KeepSealed(Catalog& catalog, const SealedCapture& sealed) {
   RETURN_IF_ERROR(catalog.SetFile(record.id, record.file_bytes, record.file_sha256));
   std::vector<OpSummaryRow> ops = sealed.ops;
   std::stable_sort(ops.begin(), ops.end(), [](const OpSummaryRow& a, const OpSummaryRow& b) {
-    return a.self_cpu_ns > b.self_cpu_ns;
+    return std::max(a.self_cpu_ns, a.self_device_ns) > std::max(b.self_cpu_ns, b.self_device_ns);
   });
   const auto most = static_cast<size_t>(CaptureStore::kMaxCatalogOps);
   if (ops.size() > most) ops.resize(most);

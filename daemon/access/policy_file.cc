@@ -1,0 +1,142 @@
+#include "daemon/access/policy_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::access {
+namespace {
+
+// All ways in which a file comes to be another: written, renamed or linked into place, given away.
+constexpr uint32_t kChanges =
+    IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_ATTRIB;
+
+absl::Status CheckTrusted(int fd, const std::filesystem::path& path) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(StrCat("stat ", path.string())));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(StrCat(path.string(), " is no regular file"));
+  }
+  const bool ours = info.st_uid == 0 || info.st_uid == geteuid();
+  if (ours && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      StrCat(path.string(),
+             " must belong to root or to profd's user and be writable by nobody "
+             "else: chmod 0644, or others decide who may do what"));
+}
+
+absl::StatusOr<std::string> ReadTrusted(const std::filesystem::path& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
+    return absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot read the policy ", path.string())));
+  }
+  RETURN_IF_ERROR(CheckTrusted(fd.get(), path));
+  std::string text(kMaxPolicyBytes + 1, '\0');
+  size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t got = read(fd.get(), text.data() + filled, text.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, ToAbsl(StrCat("read ", path.string())));
+    if (got == 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  text.resize(filled);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PolicyFile>> PolicyFile::Open(std::filesystem::path path,
+                                                             Clock& clock) {
+  // Watched before it is read: no change falls in between.
+  UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  UniqueFd stop_event(eventfd(0, EFD_CLOEXEC));
+  if (!watch.valid() || !stop_event.valid()) {
+    return absl::ErrnoToStatus(errno, "inotify or eventfd for the policy file");
+  }
+  if (inotify_add_watch(watch.get(), path.parent_path().c_str(), kChanges) < 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot watch ", path.parent_path().string())));
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadTrusted(path));
+  ASSIGN_OR_RETURN(Policy policy, ParsePolicy(text, path.string(), AccountNames::OfThisMachine()));
+  return std::unique_ptr<PolicyFile>(new PolicyFile(std::move(path), clock, std::move(policy),
+                                                    std::move(watch), std::move(stop_event)));
+}
+
+PolicyFile::PolicyFile(std::filesystem::path path, Clock& clock, Policy policy, UniqueFd watch,
+                       UniqueFd stop_event)
+    : path_(std::move(path)),
+      clock_(clock),
+      watch_(std::move(watch)),
+      stop_event_(std::move(stop_event)),
+      policy_(std::move(policy)),
+      state_{.path = path_, .rule_count = policy_.rule_count, .loaded_time = clock.Now()},
+      thread_([this] { Loop(); }) {}
+
+PolicyFile::~PolicyFile() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(stop_event_.get(), &one, sizeof one);
+}
+
+std::shared_ptr<const AccessRules> PolicyFile::rules() const {
+  absl::MutexLock lock(&mu_);
+  return policy_.rules;
+}
+
+PolicyFile::State PolicyFile::state() const {
+  absl::MutexLock lock(&mu_);
+  return state_;
+}
+
+void PolicyFile::Reload() {
+  absl::StatusOr<std::string> text = ReadTrusted(path_);
+  absl::StatusOr<Policy> policy =
+      text.ok() ? ParsePolicy(*text, path_.string(), AccountNames::OfThisMachine())
+                : absl::StatusOr<Policy>(text.status());
+  absl::MutexLock lock(&mu_);
+  const std::string error = policy.ok() ? "" : std::string(policy.status().message());
+  // Other files of the folder changed, or the same text was written once more.
+  if (text.ok() && *text == text_ && error == state_.error) return;
+  text_ = text.ok() ? *std::move(text) : std::string();
+  state_.error = error;
+  if (!error.empty()) {
+    LogError(StrCat("the policy stays as it was read at ",
+                    FromAbsl(absl::FormatTime(state_.loaded_time)), ": ", error));
+    return;
+  }
+  policy_ = *std::move(policy);
+  state_.rule_count = policy_.rule_count;
+  state_.loaded_time = clock_.Now();
+  LogInfo(StrCat("policy ", path_.string(), " read: ", policy_.rule_count, " rules"));
+}
+
+void PolicyFile::Loop() {
+  pthread_setname_np(pthread_self(), "profd-policy");
+  std::array<pollfd, 2> waits = {{{.fd = watch_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = stop_event_.get(), .events = POLLIN, .revents = 0}}};
+  while (true) {
+    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return;
+    if (waits[1].revents != 0) return;
+    // What changed does not matter: the file is looked at anyway.
+    alignas(inotify_event) std::array<char, 4096> events;
+    while (read(watch_.get(), events.data(), events.size()) > 0) {
+    }
+    Reload();
+  }
+}
+
+}  // namespace profd::access

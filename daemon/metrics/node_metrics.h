@@ -1,0 +1,37 @@
+// What the daemon and its store are when somebody looks: gauges, and counts that others keep.
+//
+// Threads: any; waits for the disk and the capture manager.
+#ifndef PROFD_DAEMON_METRICS_NODE_METRICS_H_
+#define PROFD_DAEMON_METRICS_NODE_METRICS_H_
+
+#include <prometheus/metric_family.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/store/capture_store.h"
+
+namespace profd::metrics {
+
+// Of targets' connections, as ingest counts them.
+struct IngestNumbers {
+  int64_t capture_memory_bytes = 0;
+  int64_t max_capture_memory_bytes = 0;
+  int64_t skipped_frame_count = 0;
+  int64_t refused_target_count = 0;
+};
+
+std::vector<prometheus::MetricFamily> BuildMetrics(const std::string& version);
+std::vector<prometheus::MetricFamily> TargetCounts(const std::vector<TargetInfo>& targets);
+std::vector<prometheus::MetricFamily> LiveCaptures(const std::vector<CaptureRecord>& live);
+std::vector<prometheus::MetricFamily> StoreMetrics(const store::StoreUsage& usage);
+std::vector<prometheus::MetricFamily> IngestMetrics(const IngestNumbers& numbers);
+// This process, by the names that every Prometheus client gives them.
+std::vector<prometheus::MetricFamily> ProcessMetrics(absl::Time start);
+
+}  // namespace profd::metrics
+
+#endif  // PROFD_DAEMON_METRICS_NODE_METRICS_H_

@@ -1,0 +1,68 @@
+#include "daemon/metrics/target_labels.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::metrics {
+namespace {
+
+Labels LabelsOf(const TargetInfo& target, std::string_view node_name) {
+  const std::string job = JobOf(target);
+  const int64_t rank = RankOf(target);
+  Labels labels = {{"Hostname", LabelValue(node_name)},
+                   {"hpc_job", LabelValue(job)},
+                   {"rank", rank < 0 ? std::string() : StrCat(rank)},
+                   {"pod", LabelValue(target.workload.pod_name)},
+                   {"namespace", LabelValue(target.workload.pod_namespace)}};
+  // A rank of a job keeps its series when its process is started again.
+  if (job.empty() || rank < 0) labels.push_back({"pid", StrCat(target.pid)});
+  return labels;
+}
+
+}  // namespace
+
+ShownTargets ShowTargets(std::vector<TargetInfo> targets, std::string_view node_name) {
+  // Numbers count registrations.
+  std::ranges::sort(targets, std::ranges::greater(), &TargetInfo::number);
+  ShownTargets shown;
+  std::set<Labels> seen;
+  for (TargetInfo& target : targets) {
+    if (target.state == TargetState::kGone) continue;
+    Labels labels = LabelsOf(target, node_name);
+    if (!seen.insert(labels).second) continue;
+    if (shown.targets.size() == kMaxShownTargets) {
+      ++shown.left_out;
+      continue;
+    }
+    shown.targets.push_back({.target = std::move(target), .labels = std::move(labels)});
+  }
+  return shown;
+}
+
+std::string LabelValue(std::string_view untrusted) { return ForDisplay(untrusted, kMaxLabelBytes); }
+
+prometheus::MetricFamily Family(std::string name, std::string help, prometheus::MetricType type) {
+  prometheus::MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::move(help);
+  family.type = type;
+  return family;
+}
+
+void AddGauge(prometheus::MetricFamily& family, Labels labels, double value) {
+  prometheus::ClientMetric& metric = family.metric.emplace_back();
+  metric.label = std::move(labels);
+  metric.gauge.value = value;
+}
+
+void AddCounter(prometheus::MetricFamily& family, Labels labels, double value) {
+  prometheus::ClientMetric& metric = family.metric.emplace_back();
+  metric.label = std::move(labels);
+  metric.counter.value = value;
+}
+
+}  // namespace profd::metrics

@@ -1,0 +1,117 @@
+// ScheduleRunner carries out the schedules of this node: it wakes when a window is due, decides by
+// sample_choice.h what of the node samples it, asks the capture manager, and puts what became of
+// the window into the history.
+//
+//   window due ─► paused? ─► node chosen? ─► targets ─► chosen? ─► governor, budgets ─► capture
+//                   │            │              │          │             │                 │
+//                 paused     not_chosen     no_target  not_chosen  backed_off,        captured,
+//                 busy,
+//                                                                  over_budget        failed, ...
+//
+// It is one actor: a thread ("profd-schedule") that sleeps from window to window, and an hour at
+// most, so that a wall clock that was set is noticed. A window that it comes to later than
+// kMaxLateness is recorded as missed, and not made up for: other nodes sampled it in time. Of all
+// windows that passed while profd was not running the newest kMaxMissedRows get a row.
+//
+// A schedule captures as its creator: with that principal, under the rules of the day, only what it
+// may list and both `capture` and `schedule`.
+//
+// Threads:    any but its own. Calls wait for the disk: keep them off gRPC threads.
+// Ownership:  everything it is given must outlive it. Shut the capture manager down before it:
+//             ends of captures are told to it until then.
+#ifndef PROFD_DAEMON_SCHEDULE_SCHEDULE_RUNNER_H_
+#define PROFD_DAEMON_SCHEDULE_SCHEDULE_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/capture/access.h"
+#include "daemon/capture/ports.h"
+#include "daemon/capture/scheduled_captures.h"
+#include "daemon/schedule/schedule_store.h"
+#include "daemon/schedule/schedule_types.h"
+
+namespace profd {
+
+// A schedule as it is now.
+struct ScheduleView {
+  ScheduleRecord record;
+  ScheduleState state = ScheduleState::kActive;
+  std::optional<absl::Time> next_window;  // When it is due; nullopt: none is.
+  ScheduleTotals totals;
+};
+
+// That a schedule asked for a capture, for the audit log.
+struct ScheduledAttempt {
+  std::string schedule_id;
+  Principal creator;
+  TargetInfo target;
+  absl::StatusOr<CaptureRecord> result;
+};
+
+class ScheduleRunner {
+ public:
+  static constexpr absl::Duration kMaxLateness = absl::Seconds(5);
+  static constexpr int64_t kMaxMissedRows = 1000;
+  static constexpr int64_t kMaxWindowPage = 1000;
+
+  struct Options {
+    std::string node_name;
+    int64_t max_schedules = 100;  // Not counting deleted ones.
+    // The rules as they are when called; unset: OwnerAndRootRules().
+    std::function<std::shared_ptr<const AccessRules>()> rules;
+    // Called on the runner's thread after every attempt.
+    std::function<void(const ScheduledAttempt&)> on_attempt;
+  };
+
+  ScheduleRunner(Options options, ScheduleStore& store, ScheduledCaptures& captures,
+                 TargetPort& targets, Clock& clock);
+  ~ScheduleRunner();  // Stops, if that has not happened.
+
+  // Takes up the schedules that the store has; what was due before is missed. Call once, first.
+  absl::Status Start();
+  // No window is begun any more; later calls fail UNAVAILABLE.
+  void Stop();
+
+  // `id` is a ULID, or empty: a new one. INVALID_ARGUMENT, ALREADY_EXISTS (SCHEDULE_EXISTS),
+  // RESOURCE_EXHAUSTED (SCHEDULE_LIMIT), PERMISSION_DENIED (NOT_ALLOWED). A schedule that is
+  // there with an equal spec and creator is returned as it is.
+  absl::StatusOr<ScheduleView> Create(const Caller& caller, const ScheduleSpec& spec,
+                                      std::string_view id);
+  // `id` may be a unique prefix, in upper case. NOT_FOUND also for what the caller may not list;
+  // INVALID_ARGUMENT (AMBIGUOUS_ID).
+  absl::StatusOr<ScheduleView> Get(const Caller& caller, std::string_view id);
+  // At most `limit` by id, above `after_id`.
+  absl::StatusOr<std::vector<ScheduleView>> List(const Caller& caller, bool include_deleted,
+                                                 int64_t limit, std::string_view after_id);
+  // As Get(); PERMISSION_DENIED (NOT_ALLOWED). FAILED_PRECONDITION (SCHEDULE_DELETED) for one
+  // that was deleted; deleting it again is OK.
+  absl::StatusOr<ScheduleView> SetPaused(const Caller& caller, std::string_view id, bool paused);
+  absl::StatusOr<ScheduleView> Delete(const Caller& caller, std::string_view id);
+  // Newest first, at most `limit` in 1..kMaxWindowPage, all before (`time`, `pid`).
+  absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(const Caller& caller, std::string_view id,
+                                                          int64_t limit, absl::Time time,
+                                                          int64_t pid);
+
+  // Waits until everything posted so far was handled.
+  void DrainForTesting();
+  // Handles windows that are due by the (fake) clock. When it wakes next, monotonic.
+  absl::Duration RunTimersForTesting();
+
+ private:
+  class Actor;
+  const std::unique_ptr<Actor> actor_;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_SCHEDULE_SCHEDULE_RUNNER_H_

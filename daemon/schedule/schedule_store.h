@@ -1,0 +1,72 @@
+// What schedules need of storage; the catalog implements it (daemon/store), and tests have a fake.
+//
+// Threads:    any. Calls wait for the disk.
+// Durability: OK means the change survives a crash of the daemon.
+// Errors:     as StorePort's, unless said.
+#ifndef PROFD_DAEMON_SCHEDULE_SCHEDULE_STORE_H_
+#define PROFD_DAEMON_SCHEDULE_SCHEDULE_STORE_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/schedule/schedule_types.h"
+
+namespace profd {
+
+inline constexpr absl::Duration kScheduleHistory = absl::Hours(24 * 90);
+// Of one schedule; beyond that the oldest go, before their time.
+inline constexpr int64_t kMaxWindowRows = 100'000;
+
+// What a schedule has used of its budget, with what running captures may yet use.
+struct ScheduleUse {
+  int64_t captures_last_hour = 0;
+  int64_t bytes_last_day = 0;
+};
+
+struct ScheduleTotals {
+  int64_t windows = 0;  // In the history.
+  int64_t captures = 0;
+  int64_t bytes = 0;
+};
+
+class ScheduleStore {
+ public:
+  virtual ~ScheduleStore() = default;
+
+  // With its spec_hash. FAILED_PRECONDITION if the id exists.
+  virtual absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) = 0;
+  // `paused`, `delete_time` and `last_window`; the spec never changes. NOT_FOUND.
+  virtual absl::Status UpdateSchedule(const ScheduleRecord& record) = 0;
+  // By id, also deleted ones.
+  virtual absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() = 0;
+  // With its history. OK if there is none.
+  virtual absl::Status RemoveSchedule(std::string_view id) = 0;
+
+  // Rows of one schedule, and its `last_window`, all or none. A row of the same window and
+  // process is replaced. Rows older than kScheduleHistory go.
+  virtual absl::Status AppendWindows(const ScheduleRecord& record,
+                                     std::span<const ScheduleWindow> windows, absl::Time now) = 0;
+  // What is known once the capture ended: outcome, detail, bytes, busy_ns. OK if the row is gone.
+  virtual absl::Status EndWindow(const ScheduleWindow& window) = 0;
+  // Newest first, at most `limit`, all before (`time`, `pid`); with the step times.
+  virtual absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(std::string_view schedule_id,
+                                                                  int64_t limit, absl::Time time,
+                                                                  int64_t pid) = 0;
+  // Rows whose capture was running when they were written last.
+  virtual absl::StatusOr<std::vector<ScheduleWindow>> ListRunningWindows() = 0;
+  // Of every target that had one since then: its last row, and its last row with a capture; by
+  // time.
+  virtual absl::StatusOr<std::vector<ScheduleWindow>> ListLastWindows(std::string_view schedule_id,
+                                                                      absl::Time since) = 0;
+  virtual absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) = 0;
+  virtual absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) = 0;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_SCHEDULE_SCHEDULE_STORE_H_

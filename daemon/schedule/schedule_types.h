@@ -1,0 +1,140 @@
+// The vocabulary of scheduled sampling: what a schedule asks for (ScheduleSpec), what it is
+// (ScheduleRecord), and what became of its windows (ScheduleWindow). Values only.
+//
+// How do I add something one can ask of a schedule?  A field in ScheduleSpec with its range and
+// default, a line in ValidateScheduleSpec() (schedule_spec.cc), the field in
+// proto/profd/v1/schedules.proto, its conversion in daemon/rpc/convert_schedule.cc, its Visit() in
+// daemon/store/record_codec.cc, and a flag in cli/schedule_spec_flags.cc.
+#ifndef PROFD_DAEMON_SCHEDULE_SCHEDULE_TYPES_H_
+#define PROFD_DAEMON_SCHEDULE_SCHEDULE_TYPES_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/capture/access.h"
+#include "daemon/capture/capture_types.h"
+
+namespace profd {
+
+// Of what a share or a number is chosen. Kept in files.
+enum class SampleUnit { kNodes = 0, kTargets = 1, kJobs = 2 };
+std::string_view ToString(SampleUnit unit);  // "nodes"
+std::optional<SampleUnit> SampleUnitFromString(std::string_view text);
+
+// All that are set must match.
+struct TargetSelector {
+  std::string job;                              // As JobOf(), exactly.
+  std::vector<int64_t> ranks;                   // Any of these; at most 1024.
+  std::string command;                          // Part of the command.
+  std::map<std::string, std::string> metadata;  // All of these; at most 32.
+  std::string pod_namespace;
+  std::optional<int64_t> uid;
+
+  friend bool operator==(const TargetSelector&, const TargetSelector&) = default;
+};
+bool Matches(const TargetSelector& selector, const TargetInfo& target);
+
+// How much of what the selector finds a window samples; neither: all.
+struct SampleSpec {
+  SampleUnit unit = SampleUnit::kNodes;
+  double fraction = 0;  // (0, 1]
+  int64_t count = 0;    // Of targets and jobs: per node. Of nodes: of ScheduleSpec.nodes.
+
+  friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
+};
+
+// On one node, for one schedule. 0: no limit.
+struct ScheduleBudget {
+  int64_t captures_per_hour = 0;
+  int64_t bytes_per_day = 0;  // Of capture files, 1 MiB at least.
+  double time_share = 0;      // [0, 1]: of wall time that any one target is being captured.
+
+  friend bool operator==(const ScheduleBudget&, const ScheduleBudget&) = default;
+};
+
+// Exactly one of `every` and `cron` is set.
+struct ScheduleSpec {
+  absl::Duration every = absl::ZeroDuration();  // [10s, 30d]; 0: by `cron`.
+  bool align = false;                           // At multiples of `every`, without a phase.
+  std::string cron;                             // In UTC; see cron.h.
+  absl::Duration jitter =
+      absl::ZeroDuration();  // [0, 1h], below half of what lies between windows.
+  CaptureSpec capture;
+  TargetSelector selector;
+  SampleSpec sample;
+  ScheduleBudget budget;
+  double max_slowdown = 0.05;                    // Of the governor (governor.h); 0: off.
+  absl::Time end_time = absl::InfiniteFuture();  // No window later than this.
+  std::vector<std::string> nodes;  // Names of the nodes it was placed on; at most 16,384.
+  std::string display_name;        // At most 128 bytes, printable UTF-8.
+
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
+enum class ScheduleState { kActive = 1, kPaused = 2, kEnded = 3, kDeleted = 4 };
+std::string_view ToString(ScheduleState state);  // "ACTIVE"
+std::optional<ScheduleState> ScheduleStateFromString(std::string_view text);
+
+struct ScheduleRecord {
+  std::string id;  // ULID; the same on all nodes that it was placed on.
+  ScheduleSpec spec;
+  Principal creator;  // As whom it captures.
+  absl::Time create_time;
+  bool paused = false;
+  absl::Time delete_time = absl::InfiniteFuture();  // InfiniteFuture: it was not.
+  // When the last window was due that is in the history, before its jitter. The next is later.
+  absl::Time last_window = absl::InfinitePast();
+  std::string spec_hash;  // Hex; equal where the specs are. The store fills it in.
+};
+ScheduleState StateOf(const ScheduleRecord& record, absl::Time now);
+// Whose it is, for AccessRules.
+Ownership OwnerOf(const ScheduleRecord& record);
+
+// What became of a window for a target, or for none. Kept in files: never change or reuse one.
+enum class WindowOutcome {
+  kCaptured = 1,
+  kNotChosen = 2,    // Neither this node nor what the selector finds here.
+  kNoTarget = 3,     // The selector finds nothing here.
+  kBusy = 4,         // Somebody captures the target, or the node runs as many as it may.
+  kOverBudget = 5,   // `detail` says which.
+  kBackedOff = 6,    // The governor's doing.
+  kPaused = 7,       // The schedule was.
+  kMissed = 8,       // profd was not running, or the clock jumped.
+  kSwitchedOff = 9,  // Captures of the node were.
+  kNotAllowed = 10,  // Its creator may not capture the target.
+  kFailed = 11,      // There was a capture, or nearly, and nothing came of it.
+};
+std::string_view ToString(WindowOutcome outcome);  // "not_chosen"
+std::optional<WindowOutcome> WindowOutcomeFromString(std::string_view text);
+
+struct ScheduleWindow {
+  std::string schedule_id;
+  absl::Time time;  // When it was due, with its jitter.
+  WindowOutcome outcome = WindowOutcome::kMissed;
+  std::string detail;               // For people.
+  std::string capture_id;           // Empty: there was none.
+  int64_t pid = 0;                  // 0: of no target.
+  int64_t process_start_ticks = 0;  // Of the target.
+  double sampling_weight = 0;       // 0: of no target
+  bool ended = true;                // False: the capture runs.
+  int64_t bytes = 0;                // Of its file; while it runs, the most that it may become.
+  int64_t busy_ns = 0;              // How long the target was being captured.
+  // The governor's state of the target after this window.
+  int64_t backoff_level = 0;
+  int64_t skips_left = 0;
+  // From the capture's record, filled in where windows are listed; 0: not known.
+  int64_t step_before_ns = 0;
+  int64_t step_during_ns = 0;
+  int64_t step_after_ns = 0;
+
+  friend bool operator==(const ScheduleWindow&, const ScheduleWindow&) = default;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_DAEMON_SCHEDULE_SCHEDULE_TYPES_H_
