@@ -50,7 +50,10 @@ void ReadMetadataFromEnvironment() {
                                            {"LOCAL_RANK", "local_rank"},
                                            {"WORLD_SIZE", "world_size"},
                                            {"SLURM_JOB_ID", "slurm_job_id"},
-                                           {"SLURM_PROCID", "slurm_procid"}};
+                                           {"SLURM_PROCID", "slurm_procid"},
+                                           {"TORCHELASTIC_RUN_ID", "torchelastic_run_id"},
+                                           {"PROFD_JOB", "job"},
+                                           {"PROFD_OPTOUT", "optout"}};
   for (const auto& [variable, key] : kVariables) {
     const char* value = getenv(variable);
     if (value != nullptr && value[0] != '\0') SetMetadata(key, value);

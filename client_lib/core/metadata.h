@@ -12,7 +12,8 @@
 
 namespace profd::client {
 
-// Takes RANK, LOCAL_RANK, WORLD_SIZE, SLURM_JOB_ID and SLURM_PROCID as they stand now.
+// Takes RANK, LOCAL_RANK, WORLD_SIZE, SLURM_JOB_ID, PROFD_JOB, PROFD_OPTOUT and others as they
+// stand now.
 void ReadMetadataFromEnvironment();
 
 profd_result SetMetadata(const char* key, const char* value);

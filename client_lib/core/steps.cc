@@ -221,6 +221,10 @@ void MarkStep(wire::StepSource source) {
   g_is_marking.store(false, std::memory_order_release);
 }
 
+void MarkStepOfCapture(wire::StepSource source) {
+  if (IsArmed()) MarkStepBySource(source);
+}
+
 void MarkStepByRange(ThreadState* thread, uint32_t name_id) {
   // What the agent wrote before it set the flag is the marker's thread's from then on.
   if (g_hot.flag.load(std::memory_order_acquire) == kFlagOff || thread == nullptr) return;

@@ -24,8 +24,7 @@
 // A capture may as well name a source (Session.step_source): where torch's optimizers mark the
 // steps of a process, it can count batches. Those steps are of the capture alone, too, but what
 // marks them is always watched, so that the flag is off until the first of them is recorded.
-//
-// Threads: MarkStep(), MarkStepByRange() any; the rest on the agent thread.
+// Threads: MarkStep...() any; the rest on the agent thread.
 #ifndef PROFD_CLIENT_LIB_CORE_STEPS_H_
 #define PROFD_CLIENT_LIB_CORE_STEPS_H_
 
@@ -43,6 +42,9 @@ struct ThreadState;
 // The thread whose mark of that source came first is the step thread; a mark on another one is
 // foreign: it is counted, and moves nothing.
 void MarkStep(wire::StepSource source);
+
+// The same, of a source that no process has, but captures may ask for.
+void MarkStepOfCapture(wire::StepSource source);
 
 // A range `name_id` begins on the calling thread, inside a write of it: a step, if that is
 // how the capture counts them. To be called while HotState.detour says kDetourMarker.

@@ -7,6 +7,7 @@
 #include "client_lib/include/profd/profd.h"
 #include "client_lib/torch/memory.h"
 #include "client_lib/torch/operators.h"
+#include "client_lib/torch/periodicity.h"
 #include "client_lib/torch/record_function.h"
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/tensor_layout.h"
@@ -42,9 +43,9 @@ void Attach(const char* version) {
   g_is_attached = features != 0;
   AttachMemory();
   if (g_is_attached) {
-    ObserveBegins(g_library);
+    ObserveSteps(g_library);
     AttachOperators(g_library, g_layout, features);
-    ObserveEnds(g_library);
+    AttachPeriodicity(g_library);
     Log(LogLevel::kInfo,
         "torch %s: sequence at %d, scope at %d, thread at %d, forward thread at %d", version,
         g_layout.sequence, g_layout.scope, g_layout.thread, g_layout.forward_thread);
@@ -62,7 +63,6 @@ void EndProbe() {
   Log(LogLevel::kInfo, "torch: inputs at %d, rank at %d, type at %d, storage at %d, data at %d",
       layout.inputs, layout.rank, layout.dtype, layout.storage, layout.data);
   AttachInputs(layout, features);
-  ObserveEnds(g_library);  // Behind those that are new.
 }
 
 }  // namespace

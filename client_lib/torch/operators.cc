@@ -11,6 +11,7 @@
 #include "client_lib/torch/async_operators.h"
 #include "client_lib/torch/compilations.h"
 #include "client_lib/torch/operator_inputs.h"
+#include "client_lib/torch/steps.h"
 
 namespace profd::client::torch {
 namespace {
@@ -36,13 +37,14 @@ constinit OperatorsMode g_mode = OperatorsMode::kOff;
 
 // Registered callbacks of a mode.
 struct Callbacks {
-  uint64_t user;  // Of record_function().
+  uint64_t user;  // Of record_function(); 0: not registered.
   uint64_t rest;
 };
 constinit Callbacks g_name_callbacks{};
 constinit Callbacks g_input_callbacks{};
+constinit bool g_are_registered = false;  // The agent's.
 constinit const Callbacks* g_enabled = nullptr;
-// In set_recording(): a child that is forked now must leave torch's lock alone.
+// A call of torch's that takes its lock: a child that is forked now must leave that alone.
 constinit std::atomic<bool> g_is_switching{false};
 // torch is not to be called any more, for good.
 constinit std::atomic<bool> g_is_over{false};
@@ -171,6 +173,7 @@ template <bool kWithInputs>
 CallbackContext OnUserBegin(const void* record_function) {
   if (IsAsync(record_function)) return BeginAsync(record_function);
   const char* name = g_torch.name(record_function);
+  DeferStepEnd(record_function, name);
   if (compilations::IsInside() && compilations::BeginInside(name)) return {};
   const uint32_t name_id = NameOf(name);
   // A window that begins within a compilation has nothing of it, either.
@@ -182,6 +185,7 @@ CallbackContext OnUserBegin(const void* record_function) {
 void OnUserEnd(const void* record_function, void* context) {
   if (context != nullptr) return EndSpan(static_cast<AsyncOperator*>(context)->span());
   if (!IsAsync(record_function)) OnEnd(record_function, nullptr);
+  EndDeferredStep(record_function);  // May open or end a window.
 }
 
 // ---- Switching them on and off.
@@ -209,10 +213,36 @@ Callbacks RegisterDisabled() {
 
 const Callbacks* CallbacksWanted() {
   const uint32_t features = g_features.load(std::memory_order_acquire);
-  if (g_mode == OperatorsMode::kOff || (features & wire::kTorchOperators) == 0) return nullptr;
+  const bool is_on = g_are_registered && g_mode != OperatorsMode::kOff;
+  if (!is_on || (features & wire::kTorchOperators) == 0) return nullptr;
   const bool wants_inputs = g_mode == OperatorsMode::kShapes;
   return wants_inputs && (features & wire::kTorchInputs) != 0 ? &g_input_callbacks
                                                               : &g_name_callbacks;
+}
+
+// No more than are needed: each costs a backward pass something, also a disabled one. Inputs also
+// where this torch has not been proved to show them yet: it may be by the time that the window
+// opens.
+void Register() {
+  if (g_are_registered || g_mode == OperatorsMode::kOff || !BeginSwitching()) return;
+  const bool wants_inputs = g_mode == OperatorsMode::kShapes;
+  const bool has_inputs = (g_features.load(std::memory_order_acquire) & wire::kTorchInputs) != 0;
+  g_name_callbacks = wants_inputs && has_inputs ? Callbacks{} : RegisterDisabled<false>();
+  g_input_callbacks = wants_inputs ? RegisterDisabled<true>() : Callbacks{};
+  g_are_registered = true;
+  EndSwitching();
+}
+
+void Unregister() {
+  if (!g_are_registered || !BeginSwitching()) return;
+  if (g_enabled != nullptr) return EndSwitching();  // Another thread is late; next time, then.
+  for (const Callbacks& callbacks : {g_name_callbacks, g_input_callbacks}) {
+    if (callbacks.user == 0) continue;
+    g_torch.remove_callback(callbacks.user);
+    g_torch.remove_callback(callbacks.rest);
+  }
+  g_are_registered = false;
+  EndSwitching();
 }
 
 uint32_t Features() { return g_features.load(std::memory_order_acquire); }
@@ -229,6 +259,7 @@ void OnArm(const wire::ArmTorchField& wanted) {
   g_cut_count.store(0, std::memory_order_relaxed);
   g_odd_tensor_count.store(0, std::memory_order_relaxed);
   compilations::ResetCounts();
+  if ((features & wire::kTorchOperators) != 0) Register();
 }
 
 // While nobody else does.
@@ -246,10 +277,9 @@ void Switch(const Callbacks* wanted) {
 
 void SetRecording(bool on) {
   const Callbacks* wanted = on ? CallbacksWanted() : nullptr;
-  if (wanted == g_enabled) return;
-  if (g_is_switching.exchange(true, std::memory_order_seq_cst)) return;  // See ResetInChild().
-  if (!g_is_over.load(std::memory_order_seq_cst)) Switch(wanted);
-  g_is_switching.store(false, std::memory_order_seq_cst);
+  if (wanted == g_enabled || !BeginSwitching()) return;
+  Switch(wanted);
+  EndSwitching();
 }
 
 void AddCounts(uint64_t* counts) {
@@ -275,11 +305,14 @@ const char* WhyMissing(uint32_t feature) {
              : "the process has no Python package of profd that shows where it is";
 }
 
-void OnLeave() { g_mode = OperatorsMode::kOff; }
+void OnLeave() {
+  g_mode = OperatorsMode::kOff;
+  Unregister();
+}
 
 // A lock of torch's that another thread held when this one forked is held for ever here, so that
 // nothing can be switched any more. What is enabled then costs the child's operators a look at the
-// flag.
+// flag. What is registered stays for the child's own captures.
 void ResetInChild() {
   if (g_is_switching.exchange(false, std::memory_order_seq_cst)) {
     g_is_over.store(true, std::memory_order_seq_cst);
@@ -305,9 +338,18 @@ void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& la
                      uint32_t features) {
   g_torch = library;
   g_layout = layout;
-  g_name_callbacks = RegisterDisabled<false>();
   g_features.fetch_or(features, std::memory_order_release);
 }
+
+// See ResetInChild().
+bool BeginSwitching() {
+  if (g_is_switching.exchange(true, std::memory_order_seq_cst)) return false;
+  if (!g_is_over.load(std::memory_order_seq_cst)) return true;
+  g_is_switching.store(false, std::memory_order_seq_cst);
+  return false;
+}
+
+void EndSwitching() { g_is_switching.store(false, std::memory_order_seq_cst); }
 
 void LeaveTorch() {
   g_is_over.store(true, std::memory_order_seq_cst);
@@ -321,7 +363,6 @@ void AttachInputs(const TensorLayout& layout, uint32_t features) {
   // A second probe finds nothing new.
   if ((features & wire::kTorchInputs) == 0 || (Features() & wire::kTorchInputs) != 0) return;
   g_tensors = layout;
-  g_input_callbacks = RegisterDisabled<true>();
   g_features.fetch_or(features, std::memory_order_release);
 }
 

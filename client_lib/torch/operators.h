@@ -3,9 +3,11 @@
 //   begin ──► name ──► StartOperator ──► fields, inputs ──► FinishOperator    (core/recorder.h)
 //   end   ──► EndOperator
 //
-// Four callbacks are registered once, for good, and are disabled, which costs an operator nothing,
-// but while a capture records: one of names alone and one of inputs too, since torch collects
-// inputs only for those who ask; of each, one for record_function("...") and one for the rest.
+// Callbacks are registered while a capture is armed, and disabled but while it records, so that
+// operators pay nothing: of names alone, or of inputs too, since torch collects inputs only for
+// those who ask; of each, one for record_function("...") and one for the rest. Between
+// captures there are none: from 2.0 on torch copies the list of all of them, disabled or not, at
+// every node of a backward pass.
 //
 // What is within a compilation is left out; see compilations.h.
 //
@@ -30,7 +32,7 @@ namespace profd::client::torch {
 
 extern const TorchSource kOperatorSource;
 
-// Registers the callbacks of names. Once. `features`: those of RecordFunction.
+// From here on captures may have names. Once. `features`: those of RecordFunction.
 void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& layout,
                      uint32_t features);
 
@@ -41,8 +43,12 @@ void RefuseOperators(const char* why);
 // Waits for a call that is under way. Any thread.
 void LeaveTorch();
 
-// Registers those of inputs, once, if `features` say that they can be read. Behind
-// AttachOperators().
+// Around calls of torch that take the lock of its observers. False: torch is not to be called, and
+// there is nothing to end. One thread at a time.
+[[nodiscard]] bool BeginSwitching();
+void EndSwitching();
+
+// And inputs, if `features` say that they can be read. Behind AttachOperators().
 void AttachInputs(const TensorLayout& layout, uint32_t features);
 
 }  // namespace profd::client::torch

@@ -22,9 +22,7 @@ constexpr char kDataLoader[] = "enumerate(DataLoader)#";
 constexpr char kProfiler[] = "ProfilerStep#";
 
 constinit const TorchLibrary* g_library = nullptr;
-constinit std::atomic<bool> g_observes_begins{false};
-constinit std::atomic<bool> g_observes_ends{false};
-constinit uint64_t g_ends_handle = 0;  // Under the lock of who attaches.
+constinit std::atomic<bool> g_observes{false};
 
 // The detector belongs to the first thread that trains, or loads. On others, ends of optimizers'
 // steps are foreign marks, and batches are batches.
@@ -35,6 +33,9 @@ __thread Role t_role __attribute__((tls_model("initial-exec"))) = Role::kUnknown
 
 // The range at whose begin a window opened, while it is open.
 __thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = nullptr;
+// The outermost optimizer's range whose end operators.cc tells us of, behind what it writes of it.
+__thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nullptr;
+
 // Nobody else's: NVTX has the first few, operators the last one.
 constexpr uint16_t kFirstRangeStack = 65534;
 static_assert(kFirstRangeStack != kOperatorStack);
@@ -97,11 +98,8 @@ CallbackContext OnBegin(const void* record_function) {
   return {};
 }
 
-void OnBeginsEnd(const void*, void*) {}
-
-CallbackContext OnEndsBegin(const void*) { return {}; }
-
 void OnEnd(const void* record_function, void*) {
+  if (PROFD_UNLIKELY(t_deferred == record_function)) return;
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
     OnOptimizerEnd(name);
@@ -114,19 +112,8 @@ void OnEnd(const void* record_function, void*) {
   }
 }
 
-RecordFunctionCallback UserScopeCallback(StartCallback start, EndCallback end) {
-  RecordFunctionCallback callback{};
-  callback.start = start;
-  callback.end = end;
-  callback.sampling_probability = 1.0;
-  callback.scopes[static_cast<size_t>(wire::OperatorScope::kUserScope)] = 1;
-  return callback;
-}
-
 uint32_t StepFeatures() {
-  const bool works = g_observes_begins.load(std::memory_order_relaxed) &&
-                     g_observes_ends.load(std::memory_order_relaxed);
-  return works ? uint32_t{wire::kTorchSteps} : 0;
+  return g_observes.load(std::memory_order_relaxed) ? uint32_t{wire::kTorchSteps} : 0;
 }
 
 void ResetInChild() {
@@ -134,6 +121,7 @@ void ResetInChild() {
   g_has_owner.store(false, std::memory_order_relaxed);
   t_role = Role::kUnknown;
   t_first_range = nullptr;
+  t_deferred = nullptr;
 }
 
 }  // namespace
@@ -141,16 +129,25 @@ void ResetInChild() {
 constinit const TorchSource kStepsSource = {.features = StepFeatures,
                                             .reset_in_child = ResetInChild};
 
-void ObserveBegins(const TorchLibrary& library) {
+void ObserveSteps(const TorchLibrary& library) {
   g_library = &library;
-  library.add_callback(UserScopeCallback(OnBegin, OnBeginsEnd));
-  g_observes_begins.store(true, std::memory_order_relaxed);
+  RecordFunctionCallback callback{};
+  callback.start = OnBegin;
+  callback.end = OnEnd;
+  callback.sampling_probability = 1.0;
+  callback.scopes[static_cast<size_t>(wire::OperatorScope::kUserScope)] = 1;
+  library.add_callback(callback);
+  g_observes.store(true, std::memory_order_relaxed);
 }
 
-void ObserveEnds(const TorchLibrary& library) {
-  if (g_observes_ends.load(std::memory_order_relaxed)) library.remove_callback(g_ends_handle);
-  g_ends_handle = library.add_callback(UserScopeCallback(OnEndsBegin, OnEnd));
-  g_observes_ends.store(true, std::memory_order_relaxed);
+void DeferStepEnd(const void* record_function, const char* name) {
+  if (t_deferred == nullptr && StartsWith(name, kOptimizer)) t_deferred = record_function;
+}
+
+void EndDeferredStep(const void* record_function) {
+  if (PROFD_LIKELY(t_deferred != record_function)) return;
+  t_deferred = nullptr;
+  OnEnd(record_function, nullptr);
 }
 
 }  // namespace profd::client::torch

@@ -2,12 +2,14 @@
 // around an optimizer's step, a DataLoader's next batch, and a step of the program's own
 // torch.profiler. step_detector.h has the rules; core/steps.h what a mark does.
 //
-// Two observers, both of USER_SCOPE alone, both always on: the first is registered before the
-// operators' and makes the marks that lie at begins, the second behind it and makes those that lie
-// at ends. So a range lies wholly in the step that it belongs to. operators.cc registers its own
-// between the two.
+// One observer, of USER_SCOPE alone, and the only one that is always there: from 2.0 on torch
+// copies the list of observers at every node of a backward pass, which is most of what it costs.
 //
-// Threads:  ObserveBegins() once, ObserveEnds() one at a time, by who attaches.
+// torch calls it before those of operators.cc, so that a mark at a begin lies before what they
+// write of the range. One at an end must lie behind that: DeferStepEnd(), EndDeferredStep(). So a
+// range lies wholly in the step that it belongs to.
+//
+// Threads:  ObserveSteps() once, by who attaches; the others on the range's own thread.
 // Hot path: per record_function() of the program one comparison of some bytes, beside what torch
 //           does for calling anybody; operators are not seen at all. No lock, no allocation.
 // Errors:   where torch takes no callback there are no steps but the program's own.
@@ -21,9 +23,13 @@ namespace profd::client::torch {
 
 extern const TorchSource kStepsSource;
 
-// `library` must stay. ObserveEnds() again moves that observer behind those registered since.
-void ObserveBegins(const TorchLibrary& library);
-void ObserveEnds(const TorchLibrary& library);
+// `library` must stay.
+void ObserveSteps(const TorchLibrary& library);
+
+// An observer behind ours is about to write of the range `name` that begins: its end is told by
+// EndDeferredStep(), once that is written, too. Ends of other ranges may be told as well.
+void DeferStepEnd(const void* record_function, const char* name);
+void EndDeferredStep(const void* record_function);
 
 }  // namespace profd::client::torch
 

@@ -1,5 +1,6 @@
 #include "client_lib/torch/torch_part.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "client_lib/torch/collector.h"
 #include "client_lib/torch/memory.h"
 #include "client_lib/torch/operators.h"
+#include "client_lib/torch/periodicity.h"
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_source.h"
 
@@ -19,8 +21,10 @@ namespace {
 
 using wire::OperatorsMode;
 
-// In this order they are told of a window's begin.
-constexpr const TorchSource* kSources[] = {&kMemorySource, &kOperatorSource, &kStepsSource};
+// In this order they are told of a capture, and of a window's begin: what makes steps of operators
+// is behind what writes them.
+constexpr const TorchSource* kSources[] = {&kMemorySource, &kOperatorSource, &kPeriodicitySource,
+                                           &kStepsSource};
 
 constexpr uint32_t kNameFeatures = wire::kTorchOperators | wire::kTorchScopes |
                                    wire::kTorchSequences | wire::kTorchThreads |
@@ -176,12 +180,22 @@ void WriteBehind(Session* session) {
   WriteStatus(&writer, wanted, recorded);
 }
 
+// Until nobody looks at the flag any more: who does is done in a moment, if it is let run.
+void AwaitFollowers() {
+  constexpr int kMostYields = 1000;
+  for (int i = 0; i < kMostYields; ++i) {
+    if (g_changes.load(std::memory_order_acquire) == 0) return;
+    sched_yield();
+  }
+}
+
 void OnLeave() {
   if (g_has_armed_collector) collector::Leave();
   g_has_armed_collector = false;
   g_has_asked_collector = false;
   g_wanted.store(0, std::memory_order_seq_cst);
   OnFlag();
+  AwaitFollowers();
   for (const TorchSource* source : kSources) {
     if (source->on_leave != nullptr) source->on_leave();
   }

@@ -1,11 +1,11 @@
 // PyTorch's part in the process and in a capture, as core sees it. Declared here, in the folder
 // that does it; core/torch_hooks.h is how core calls it without knowing torch.
 //
-//   import torch ──► Attach(): find symbols, prove offsets, register two observers
-//                      │  steps:     USER_SCOPE only, always on          (steps.cc)
-//                      │  operators: disabled until a window is open     (operators.cc)
+//   import torch ──► Attach(): find symbols, prove offsets, register the observer of steps, of
+//                      │  USER_SCOPE only, always on                    (steps.cc)
 //                      └─► JoinCore(): from here on core calls
-//   ARM   ───────────► OnArm(): what this capture wants
+//   ARM   ───────────► OnArm(): what this capture wants; registers the observers of operators,
+//                      disabled until a window is open                  (operators.cc)
 //   flag on / off ───► OnFlag(): enables or disables the operators' observer and the
 //                      allocators' hook, on whichever thread moved the flag
 //   STOP  ───────────► OnStop(): asks Python who owns what; ready at once where it is not asked

@@ -5,9 +5,10 @@ code that protoc writes fits few versions of protobuf only. It lies inside the p
 build, beside the library. gRPC and protobuf are imported when a Client is made, not before.
 """
 
+import ipaddress
 import os
 import socket
-from typing import Any, Generator, List, Optional
+from typing import Any, Generator, List, NamedTuple, Optional, Tuple
 
 from profd import _library
 
@@ -35,13 +36,23 @@ class ProfdError(Exception):
 ProfdError.__module__ = "profd"  # Where users know it.
 
 
+class Tls(NamedTuple):
+    """How to be sure of a daemon on another machine, and it of us. Paths of PEM files."""
+
+    ca: str
+    cert: str = ""
+    key: str = ""
+    server_name: str = ""
+
+
 class Api:
     """A connection to one daemon.
 
     Threads: any. Fork: a child must not use its parent's.
     """
 
-    def __init__(self, address: Optional[str], timeout_s: float) -> None:
+    def __init__(self, address: Optional[str], timeout_s: float,
+                 tls: Optional[Tls] = None) -> None:
         try:
             import grpc
             from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -57,12 +68,29 @@ class Api:
         for file in described.file:
             self._pool.Add(file)
         self.address = find_address(address)
-        self._channel = grpc.insecure_channel(self.address, options=[
+        self._channel = self._open(tls or tls_of_environment())
+
+    def _open(self, tls: Optional[Tls]) -> Any:
+        options: List[Tuple[str, Any]] = [
             ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
             ("grpc.enable_http_proxy", 0),
             ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.default_authority", "localhost"),
-        ])
+        ]
+        if self.address.startswith("unix:"):
+            options.append(("grpc.default_authority", "localhost"))
+            return self._grpc.insecure_channel(self.address, options=options)
+        if tls is None:
+            if not is_loopback(self.address):
+                raise ProfdError("INVALID_ARGUMENT", "%s needs certificates: give tls_ca, tls_cert "
+                                 "and tls_key, or set PROFD_TLS_CA, PROFD_TLS_CERT and "
+                                 "PROFD_TLS_KEY" % self.address)
+            return self._grpc.insecure_channel(self.address, options=options)
+        if tls.server_name:
+            options.append(("grpc.ssl_target_name_override", tls.server_name))
+        credentials = self._grpc.ssl_channel_credentials(
+            _read_pem(tls.ca), _read_pem(tls.key) if tls.key else None,
+            _read_pem(tls.cert) if tls.cert else None)
+        return self._grpc.secure_channel(self.address, credentials, options=options)
 
     def message(self, name: str, **fields: Any) -> Any:
         """A message of profd.v1."""
@@ -116,7 +144,8 @@ class Api:
         code = error.code().name
         message = error.details() or code
         if code == "UNAVAILABLE":
-            message += " (at %s; is profd running?)" % self.address
+            message += " (at %s; is profd running, and do its certificates and ours fit?)" % (
+                self.address)
         return ProfdError(code, message, str(trailers.get(_REASON_KEY, "")))
 
 
@@ -139,6 +168,47 @@ def find_address(address: Optional[str]) -> str:
             return "unix:" + path
     raise ProfdError("UNAVAILABLE", "no daemon answers at %s; start profd, or say where it is with "
                      "PROFD_SOCKET_DIR" % " or ".join(paths))
+
+
+def make_tls(ca: Optional[str], cert: Optional[str], key: Optional[str],
+             server_name: Optional[str]) -> Optional[Tls]:
+    """None: nothing is given. ValueError for what does not go together."""
+    if not (ca or cert or key):
+        if server_name:
+            raise ValueError("tls_server_name needs tls_ca")
+        return None
+    if not ca:
+        raise ValueError("a certificate needs the authority that signs the daemon's: tls_ca, "
+                         "PROFD_TLS_CA")
+    if bool(cert) != bool(key):
+        raise ValueError("a certificate and its key go together: tls_cert and tls_key, "
+                         "PROFD_TLS_CERT and PROFD_TLS_KEY")
+    return Tls(ca, cert or "", key or "", server_name or "")
+
+
+def tls_of_environment() -> Optional[Tls]:
+    """What profctl takes from the environment, too."""
+    get = os.environ.get
+    ca, cert, key = get("PROFD_TLS_CA"), get("PROFD_TLS_CERT"), get("PROFD_TLS_KEY")
+    if not (ca or cert or key):
+        return None
+    return make_tls(ca, cert, key, get("PROFD_TLS_SERVER_NAME"))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT is of this machine. Names are not looked up."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_pem(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _accepts(path: str) -> bool:

@@ -19,7 +19,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional,
                     Union)
 
 from profd import _library
-from profd._api import Api, ProfdError
+from profd._api import Api, ProfdError, make_tls
 
 if TYPE_CHECKING:
     import pandas
@@ -268,11 +268,15 @@ class Report:
 
 
 class Client:
-    """The daemon of this machine.
+    """The daemon of this machine, or of another.
 
-    address    "unix:PATH" or a path; default: as profctl finds it (PROFD_ADDRESS,
+    address    "unix:PATH", a path or "HOST:PORT"; default: as profctl finds it (PROFD_ADDRESS,
                PROFD_SOCKET_DIR, /run/profd, $XDG_RUNTIME_DIR/profd).
     timeout_s  for each call but those that wait for a capture.
+    tls_ca, tls_cert, tls_key   PEM files, for a daemon of another machine: who signs the
+               daemons' certificates, ours and its key; default: PROFD_TLS_CA, PROFD_TLS_CERT,
+               PROFD_TLS_KEY.
+    tls_server_name   in the daemon's certificate, where it is not the host of the address.
 
     >>> client = profd.Client()
     >>> [target.pid for target in client.targets()] == [pid]
@@ -295,8 +299,11 @@ class Client:
     profd.ProfdError: ...
     """
 
-    def __init__(self, address: Optional[str] = None, *, timeout_s: float = 30.0) -> None:
-        self._api = Api(address, timeout_s)
+    def __init__(self, address: Optional[str] = None, *, timeout_s: float = 30.0,
+                 tls_ca: Optional[str] = None, tls_cert: Optional[str] = None,
+                 tls_key: Optional[str] = None, tls_server_name: Optional[str] = None) -> None:
+        self._api = Api(address, timeout_s,
+                        make_tls(tls_ca, tls_cert, tls_key, tls_server_name))
 
     def targets(self) -> List[Target]:
         """The processes that can be captured, by pid; of this user, or all if it is root."""
@@ -379,7 +386,8 @@ def capture(*, steps: Optional[int] = None, duration: Optional[float] = None,
     gpu         "auto", "off", "light", "default", "full".
     warmup      steps recorded and thrown away first; default 1.
     step_marker, step_source   what a step is, where it is not what the process says: the name
-                of a range, or "optimizer", "dataloader", "profiler", "marks".
+                of a range, or "optimizer", "dataloader", "profiler",
+                "periodicity", "marks".
     name, labels   to find it again.
 
     The Report's tables wait for the end, so ask for them behind the loop:

@@ -188,7 +188,7 @@ class Owners:
                 parts = [tensor._indices(), tensor._values()]
             for part in parts:
                 storage = _storage(self._torch, part)
-                address, size = storage.data_ptr(), storage.nbytes()
+                address, size = _address(self._torch, part, storage), storage.nbytes()
                 if address != 0 and size != 0:
                     yield Block(address, size, device_type, tensor.device.index or 0, category,
                                 name)
@@ -200,6 +200,14 @@ def _storage(torch: Any, tensor: Any) -> Any:
     base = torch._C._TensorBase
     # 2.0 renamed it.
     return (base.untyped_storage if hasattr(base, "untyped_storage") else base._storage)(tensor)
+
+
+def _address(torch: Any, tensor: Any, storage: Any) -> int:
+    # Asking a tensor that is copied when it is written for its data makes the copy.
+    is_cow = getattr(torch._C, "_is_cow_tensor", None)
+    if is_cow is not None and is_cow(tensor):
+        return torch._C._data_address(tensor)
+    return storage.data_ptr()
 
 
 def _items(module: Any, table: str) -> List[Tuple[str, Any]]:
