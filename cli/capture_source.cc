@@ -1,11 +1,15 @@
 #include "cli/capture_source.h"
 
 #include <atomic>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
+#include "cli/find_capture.h"
+#include "cli/fleet.h"
+#include "cli/output_file.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -57,10 +61,14 @@ class FileSource final : public CaptureSource {
   absl::StatusOr<report::CompileReport> Compile() override {
     return report::SummarizeCompile(*reader_);
   }
+  absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
+    return report::SummarizeCollectives(*reader_, limit);
+  }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     AbortableSink abortable(sink, aborted_);
     return exporter::ExportTrace(*reader_, format, abortable);
   }
+  absl::StatusOr<std::string> ToFile(const std::string&) override { return path_; }
   void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -72,7 +80,9 @@ class FileSource final : public CaptureSource {
 
 class DaemonSource final : public CaptureSource {
  public:
-  DaemonSource(DaemonClient& daemon, CaptureView view) : daemon_(daemon), view_(std::move(view)) {}
+  // `fleet`, if any, has the connection that `daemon` is.
+  DaemonSource(DaemonClient& daemon, CaptureView view, std::optional<Fleet> fleet = std::nullopt)
+      : fleet_(std::move(fleet)), daemon_(daemon), view_(std::move(view)) {}
 
   const CaptureView& view() const override { return view_; }
   const std::string& shown_name() const override { return view_.record.id; }
@@ -93,14 +103,22 @@ class DaemonSource final : public CaptureSource {
   absl::StatusOr<report::CompileReport> Compile() override {
     return daemon_.GetCompile(view_.record.id);
   }
+  absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
+    return daemon_.GetCollectives(view_.record.id, limit);
+  }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     RETURN_IF_ERROR(daemon_.ExportTrace(
         view_.record.id, format, [&](std::string_view piece) { return sink.Append(piece); }));
     return sink.Finish();
   }
+  absl::StatusOr<std::string> ToFile(const std::string& path) override {
+    RETURN_IF_ERROR(FetchToFile(daemon_, view_, path, [](int64_t, int64_t) {}));
+    return path;
+  }
   void Abort() override { daemon_.Abort(); }
 
  private:
+  const std::optional<Fleet> fleet_;
   DaemonClient& daemon_;
   const CaptureView view_;
 };
@@ -109,7 +127,8 @@ class DaemonSource final : public CaptureSource {
 
 bool NamesFile(std::string_view text) {
   return text.ends_with(".profd") ||
-         (text.find('/') != std::string_view::npos && !text.starts_with("captures/"));
+         (text.find('/') != std::string_view::npos && !text.starts_with("captures/") &&
+          !text.starts_with("groups/"));
 }
 
 absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
@@ -146,6 +165,13 @@ absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& inv
                                                                  const std::string& text) {
   if (NamesFile(text)) return OpenCaptureFile(text);
   ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  if (fleet.has_value()) {
+    ASSIGN_OR_RETURN(FoundCapture found, FindCapture(invocation, *fleet, id));
+    DaemonClient& owner = *fleet->connection(found.member);
+    return std::unique_ptr<CaptureSource>(
+        new DaemonSource(owner, std::move(found.view), std::move(fleet)));
+  }
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   ASSIGN_OR_RETURN(CaptureView view, daemon->GetCapture(id));
   return NewDaemonSource(*daemon, std::move(view));

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "daemon/export/byte_sink.h"
 #include "daemon/export/trace_export.h"
+#include "daemon/report/collectives.h"
 #include "daemon/report/reports.h"
 
 namespace profd::cli {
@@ -36,9 +37,13 @@ class CaptureSource {
   virtual absl::StatusOr<report::SyncTable> Syncs() = 0;
   virtual absl::StatusOr<report::IdleTable> Idle() = 0;
   virtual absl::StatusOr<report::CompileReport> Compile() = 0;
+  // `limit` as report::SummarizeCollectives has it.
+  virtual absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) = 0;
   // Writes the trace and calls sink.Finish().
   virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
-  // Export() in progress, and later ones, end CANCELLED.
+  // Where the capture file is: its own path, or `path`, to which it was copied from its daemon.
+  virtual absl::StatusOr<std::string> ToFile(const std::string& path) = 0;
+  // Export() and ToFile() in progress, and later ones, end CANCELLED.
   virtual void Abort() = 0;
 };
 
@@ -48,7 +53,8 @@ bool NamesFile(std::string_view text);
 // The id in `text`: a ULID or the start of one, also as captures/ID. INVALID_ARGUMENT (USAGE).
 absl::StatusOr<std::string> ParseCaptureId(std::string_view text);
 
-// `text` is a file or an id; only an id needs a daemon.
+// `text` is a file or an id; only an id needs a daemon. With --nodes it is looked for on all of
+// them, as FindCapture() says.
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
                                                                  const std::string& text);
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path);

@@ -4,8 +4,10 @@
 #include "cli/capture_source.h"
 #include "cli/command.h"
 #include "cli/daemon_client.h"
+#include "cli/fleet.h"
 #include "cli/label.h"
 #include "cli/render_capture.h"
+#include "cli/when.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -16,18 +18,6 @@ namespace {
 
 constexpr int64_t kRowsForPeople = 50;
 constexpr int64_t kMostRows = 1'000'000'000;
-
-// "2026-11-20T10:00:00Z", or how long ago: "2h".
-absl::StatusOr<absl::Time> ParseSince(const std::string& text, absl::Time now) {
-  absl::Time time;
-  std::string why;
-  if (absl::ParseTime(absl::RFC3339_full, text, &time, &why)) return time;
-  const absl::StatusOr<absl::Duration> age = ParseDuration(text);
-  if (age.ok()) return now - *age;
-  return UsageError(StrCat("--since '", ForDisplay(text, 80),
-                           "' is neither an age such as 90s, 2h, 3d nor a time such as "
-                           "2026-11-20T10:00:00Z"));
-}
 
 absl::StatusOr<std::vector<CaptureState>> ParseStates(const std::vector<std::string>& words) {
   std::vector<CaptureState> states;
@@ -54,11 +44,16 @@ absl::StatusOr<CaptureFilter> ParseFilter(const ParsedFlags& flags, absl::Time n
   ASSIGN_OR_RETURN(filter.labels, ParseLabels(flags.All("label")));
   filter.display_name = flags.Get("name").value_or("");
   if (const auto since = flags.Get("since")) {
-    ASSIGN_OR_RETURN(filter.since, ParseSince(*since, now));
+    ASSIGN_OR_RETURN(filter.since, ParseWhen("since", *since, now));
   }
   if (const auto group = flags.Get("group")) {
     ASSIGN_OR_RETURN(filter.group, ParseCaptureId(*group));
   }
+  if (const auto schedule = flags.Get("schedule")) {
+    ASSIGN_OR_RETURN(filter.schedule, ParseCaptureId(*schedule));
+  }
+  filter.job = flags.Get("job").value_or("");
+  filter.requested_by = flags.Get("by").value_or("");
   filter.include_deleted = flags.Has("deleted");
   return filter;
 }
@@ -75,38 +70,106 @@ absl::Status FillInSteps(DaemonClient& daemon, std::vector<CaptureView>& views) 
   return absl::OkStatus();
 }
 
+struct Query {
+  CaptureFilter filter;
+  int64_t limit = 0;  // 0: all.
+  bool wants_steps = false;
+};
+
+absl::StatusOr<std::vector<CaptureView>> List(DaemonClient& daemon, const Query& query) {
+  ASSIGN_OR_RETURN(std::vector<CaptureView> views, daemon.ListCaptures(query.filter, query.limit));
+  if (query.wants_steps) RETURN_IF_ERROR(FillInSteps(daemon, views));
+  return views;
+}
+
+// The captures of all nodes, newest first, each with the node it was asked of.
+std::vector<CaptureView> Merged(const Fleet& fleet, std::vector<std::vector<CaptureView>> by_member,
+                                int64_t limit) {
+  std::vector<CaptureView> views;
+  for (size_t member = 0; member < by_member.size(); ++member) {
+    for (CaptureView& view : by_member[member]) {
+      view.record.node = fleet.members()[member].node;
+      views.push_back(std::move(view));
+    }
+  }
+  std::stable_sort(views.begin(), views.end(), [](const CaptureView& a, const CaptureView& b) {
+    return a.record.create_time > b.record.create_time;
+  });
+  if (limit > 0 && static_cast<int64_t>(views.size()) > limit) {
+    views.resize(static_cast<size_t>(limit));
+  }
+  return views;
+}
+
+struct Listing {
+  std::vector<CaptureView> views;
+  std::optional<std::vector<NodeOutcome>> nodes;  // nullopt: it was one daemon.
+};
+
+absl::StatusOr<Listing> Ask(Invocation& invocation, const Query& query) {
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  Listing listing;
+  if (!fleet.has_value()) {
+    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+    ASSIGN_OR_RETURN(listing.views, List(*daemon, query));
+    return listing;
+  }
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  std::vector<std::vector<CaptureView>> by_member(fleet->members().size());
+  listing.nodes = RunOnAll(invocation, *fleet, timeout,
+                           [&](size_t member, DaemonClient& daemon) -> absl::Status {
+                             ASSIGN_OR_RETURN(by_member[member], List(daemon, query));
+                             return absl::OkStatus();
+                           });
+  listing.views = Merged(*fleet, std::move(by_member), query.limit);
+  return listing;
+}
+
+void PrintJson(Invocation& invocation, const Listing& listing) {
+  JsonWriter json;
+  json.BeginObject().Key("captures").BeginArray();
+  for (const CaptureView& view : listing.views) WriteCaptureJson(view, "", json);
+  json.EndArray();
+  if (listing.nodes.has_value()) WriteNodeOutcomesJson(*listing.nodes, json);
+  json.EndObject();
+  invocation.Print(json.TakeLine());
+}
+
+void PrintTable(Invocation& invocation, Listing listing, int64_t rows, absl::Time now) {
+  const bool more = rows > 0 && static_cast<int64_t>(listing.views.size()) > rows;
+  if (more) listing.views.resize(static_cast<size_t>(rows));
+  if (listing.views.empty()) {
+    invocation.Print("No captures match. `profctl trace --steps 5` makes one.\n");
+    return;
+  }
+  invocation.Print(listing.nodes.has_value()
+                       ? RenderNodeCaptureTable(listing.views, now, invocation.style())
+                       : RenderCaptureTable(listing.views, now, invocation.style()));
+  if (more) invocation.Print("(more: --limit 0 shows all)\n");
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   const absl::Time now = Clock::Real().Now();
-  ASSIGN_OR_RETURN(const CaptureFilter filter, ParseFilter(invocation.flags(), now));
+  Query query;
+  ASSIGN_OR_RETURN(query.filter, ParseFilter(invocation.flags(), now));
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
                    invocation.flags().Int("limit", 0, kMostRows));
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-
-  if (invocation.json()) {
-    ASSIGN_OR_RETURN(std::vector<CaptureView> views,
-                     daemon->ListCaptures(filter, limit.value_or(0)));
-    RETURN_IF_ERROR(FillInSteps(*daemon, views));
-    JsonWriter json;
-    json.BeginObject().Key("captures").BeginArray();
-    for (const CaptureView& view : views) WriteCaptureJson(view, "", json);
-    json.EndArray().EndObject();
-    invocation.Print(json.TakeLine());
-    return 0;
-  }
-
+  query.wants_steps = invocation.json();
   const int64_t rows = limit.value_or(kRowsForPeople);
-  // One more than shown tells whether there are more.
-  ASSIGN_OR_RETURN(std::vector<CaptureView> views,
-                   daemon->ListCaptures(filter, rows == 0 ? 0 : rows + 1));
-  if (views.empty()) {
-    invocation.Print("No captures match. `profctl trace --steps 5` makes one.\n");
-    return 0;
+  if (invocation.json()) {
+    query.limit = limit.value_or(0);
+  } else if (rows > 0) {
+    query.limit = rows + 1;  // One more than shown tells whether there are more.
   }
-  const bool more = rows > 0 && static_cast<int64_t>(views.size()) > rows;
-  if (more) views.resize(static_cast<size_t>(rows));
-  invocation.Print(RenderCaptureTable(views, now, invocation.style()));
-  if (more) invocation.Print("(more: --limit 0 shows all)\n");
-  return 0;
+  ASSIGN_OR_RETURN(Listing listing, Ask(invocation, query));
+  const std::vector<NodeOutcome> nodes = listing.nodes.value_or(std::vector<NodeOutcome>());
+  if (invocation.json()) {
+    PrintJson(invocation, listing);
+  } else {
+    PrintTable(invocation, std::move(listing), rows, now);
+  }
+  invocation.Note(RenderNodeFailures(nodes));
+  return ExitCodeOf(nodes);
 }
 
 }  // namespace
@@ -117,7 +180,9 @@ Command CapturesCommand() {
       .summary = "List captures, newest first",
       .description =
           "Lists the captures of this node that you may see, newest first. All filters "
-          "that are given must match.",
+          "that are given must match.\n\n"
+          "With --nodes those of all nodes stand in one table; a node that does not answer is "
+          "named on stderr, and the exit code is then 4.",
       .flags = {{.name = "label",
                  .value_name = "KEY=VALUE",
                  .help = "Only captures with this label; may be repeated",
@@ -141,13 +206,21 @@ Command CapturesCommand() {
                  .choices = {"PENDING", "ARMING", "WAITING_STEP", "WARMUP", "RECORDING", "DRAINING",
                              "STORING", "COMPLETE", "PARTIAL", "FAILED", "CANCELLED"}},
                 {.name = "group", .value_name = "ID", .help = "Only captures of this group"},
+                {.name = "schedule",
+                 .value_name = "ID",
+                 .help = "Only captures that this schedule made"},
+                {.name = "by",
+                 .value_name = "WHO",
+                 .help = "Only captures that this principal asked for: uid:1000, cn:alice"},
                 {.name = "deleted", .help = "Also captures whose events were deleted"},
                 {.name = "limit",
                  .value_name = "N",
                  .help = "At most N rows; 0 is all (default: 50, all with --json)"}},
       .examples = {{"profctl captures --since 2h", "What was captured in the last two hours"},
+                   {"profctl --nodes gpu[001-128] captures --since 24h", "On all of these nodes"},
                    {"profctl captures --label run=a17 --state PARTIAL,FAILED",
                     "What went wrong in one run"}},
+      .takes_nodes = true,
       .run = &Run};
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/endpoints.h"
 #include "cli/flags.h"
 #include "cli/style.h"
 
@@ -33,6 +34,8 @@ class Invocation {
   const Style& style() const { return style_; }              // of stdout
   const Style& error_style() const { return error_style_; }  // of stderr
 
+  // Where to connect to, by --address, --context, the environment and the file of contexts.
+  absl::StatusOr<ClientSettings> Settings() const;
   // The daemon; connects on the first call. Errors as DaemonClient::Connect, with what else
   // is wrong with --address.
   absl::StatusOr<DaemonClient*> Daemon();
@@ -71,6 +74,9 @@ struct Command {
   Completes completes = Completes::kNothing;  // its arguments
   std::vector<std::string_view> choices = {};
   bool uses_daemon = true;  // Takes --address.
+  // Takes --nodes, --job and --node-timeout: it asks many daemons at once (fleet.h), or finds the
+  // one that has what is asked for.
+  bool takes_nodes = false;
   // An exit code, or an error that main() reports.
   absl::StatusOr<int> (*run)(Invocation&) = nullptr;
   bool hidden = false;  // Not listed; for scripts that we generate.
@@ -79,7 +85,7 @@ struct Command {
   bool is_launcher = false;
 };
 
-// --json, --address, --help; those that it has.
+// --json, --address, --nodes, --job, --node-timeout, --help; those that it has.
 std::vector<Flag> CommonFlags(const Command& command);
 std::vector<Flag> AllFlags(const Command& command);
 
@@ -95,17 +101,22 @@ Command CapturesCommand();
 Command ShowCommand();
 Command OpsCommand();
 Command StepsCommand();
+Command StragglersCommand();
 Command MemoryCommand();
 Command KernelsCommand();
 Command CopiesCommand();
 Command SyncsCommand();
 Command IdleCommand();
 Command CompileCommand();
+Command HistoryCommand();
 Command ExportCommand();
 Command FetchCommand();
 Command CancelCommand();
 Command DeleteCommand();
 Command NodeCommand();
+Command AuditCommand();
+Command ContextCommand();
+Command ScheduleCommand();
 Command VersionCommand();
 Command HelpCommand();
 Command CompletionCommand();

@@ -14,12 +14,13 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),         RunCommand(),        TraceCommand(),   CapturesCommand(),
-      ShowCommand(),       OpsCommand(),        StepsCommand(),   MemoryCommand(),
-      KernelsCommand(),    CopiesCommand(),     SyncsCommand(),   IdleCommand(),
-      CompileCommand(),    ExportCommand(),     FetchCommand(),   CancelCommand(),
-      DeleteCommand(),     NodeCommand(),       VersionCommand(), HelpCommand(),
-      CompletionCommand(), CandidatesCommand(),
+      PsCommand(),     RunCommand(),        TraceCommand(),      CapturesCommand(),
+      ShowCommand(),   OpsCommand(),        StepsCommand(),      StragglersCommand(),
+      MemoryCommand(), KernelsCommand(),    CopiesCommand(),     SyncsCommand(),
+      IdleCommand(),   CompileCommand(),    HistoryCommand(),    ExportCommand(),
+      FetchCommand(),  CancelCommand(),     DeleteCommand(),     NodeCommand(),
+      AuditCommand(),  ContextCommand(),    ScheduleCommand(),   VersionCommand(),
+      HelpCommand(),   CompletionCommand(), CandidatesCommand(),
   };
   return commands;
 }
@@ -40,8 +41,26 @@ std::vector<Flag> CommonFlags(const Command& command) {
     flags.push_back({.name = "address",
                      .value_name = "ADDRESS",
                      .help = "The daemon to talk to: unix:PATH or HOST:PORT (default: "
-                             "PROFD_ADDRESS, then PROFD_SOCKET_DIR, then the first of /run/profd "
-                             "and $XDG_RUNTIME_DIR/profd that answers)"});
+                             "PROFD_ADDRESS, PROFD_SOCKET_DIR, the current context, then the "
+                             "first of /run/profd and $XDG_RUNTIME_DIR/profd that answers)"});
+    flags.push_back({.name = "context",
+                     .value_name = "NAME",
+                     .help = "Talk to what `profctl context` knows by this name (default: "
+                             "PROFD_CONTEXT, then the current one)"});
+  }
+  if (command.takes_nodes) {
+    flags.push_back({.name = "nodes",
+                     .value_name = "LIST",
+                     .help = "The nodes to ask, all at once: gpu[001-128], gpu[001-128]:7000, "
+                             "@FILE, dns:NAME, NAME=ADDRESS, parted by commas",
+                     .repeated = true});
+    flags.push_back({.name = "job",
+                     .value_name = "JOB",
+                     .help = "Only what is of this job; where nothing says which daemons "
+                             "to ask, on the nodes that Slurm runs it on"});
+    flags.push_back({.name = "node-timeout",
+                     .value_name = "TIME",
+                     .help = "How long to wait for the nodes (default: 10s)"});
   }
   flags.push_back({.name = "help", .letter = 'h', .help = "Say what this command takes"});
   return flags;
@@ -49,7 +68,12 @@ std::vector<Flag> CommonFlags(const Command& command) {
 
 std::vector<Flag> AllFlags(const Command& command) {
   std::vector<Flag> flags = command.flags;
-  for (Flag& flag : CommonFlags(command)) flags.push_back(std::move(flag));
+  for (Flag& flag : CommonFlags(command)) {
+    // What a command says of a flag itself is closer to the point.
+    const bool is_own = std::any_of(command.flags.begin(), command.flags.end(),
+                                    [&](const Flag& own) { return own.name == flag.name; });
+    if (!is_own) flags.push_back(std::move(flag));
+  }
   return flags;
 }
 

@@ -48,6 +48,7 @@ Command CompileCommand() {
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
+          .takes_nodes = true,
           .run = &Run};
 }
 

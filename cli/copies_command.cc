@@ -46,6 +46,7 @@ Command CopiesCommand() {
       .min_arguments = 1,
       .max_arguments = 1,
       .completes = Completes::kCapture,
+      .takes_nodes = true,
       .run = &Run};
 }
 

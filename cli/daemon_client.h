@@ -24,8 +24,11 @@
 #include "absl/time/time.h"
 #include "cli/capture_view.h"
 #include "cli/endpoints.h"
+#include "cli/schedule_view.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/group_types.h"
 #include "daemon/export/trace_export.h"
+#include "daemon/report/collectives.h"
 #include "daemon/report/reports.h"
 
 namespace profd::cli {
@@ -59,6 +62,28 @@ struct NodeInfo {
   int64_t unknown_frame_count = 0;
   int64_t refused_target_count = 0;
   int64_t resident_bytes = 0;
+  bool captures_allowed = true;
+  std::string captures_forbidden_reason;
+  std::string caller;  // Who the daemon takes us for: "uid:1000", "cn:alice"
+};
+
+// One line of a daemon's audit log, as v1::AuditEntry.
+struct AuditLine {
+  absl::Time time;
+  std::string principal;
+  std::string peer;
+  std::string method;
+  std::string resource;
+  std::string outcome;
+  std::string reason;
+  int64_t duration_ns = 0;
+  int64_t bytes = 0;
+};
+struct AuditQuery {
+  absl::Time since = absl::InfinitePast();
+  std::string principal;  // Empty: all.
+  std::string method;
+  bool refused_only = false;
 };
 
 struct CaptureFilter {
@@ -67,8 +92,20 @@ struct CaptureFilter {
   std::map<std::string, std::string> labels;
   std::string display_name;
   absl::Time since = absl::InfinitePast();
-  std::string group;  // id
+  std::string group;         // id
+  std::string schedule;      // id
+  std::string job;           // As JobOf().
+  std::string requested_by;  // Principal.
   bool include_deleted = false;
+};
+
+struct History;       // cli/history.h
+struct HistoryQuery;  // cli/history.h
+
+// A group as one daemon knows it: all members as far as it was told, and its own captures.
+struct GroupView {
+  GroupRecord record;
+  std::vector<CaptureView> captures;
 };
 
 // A piece of a capture file.
@@ -84,6 +121,11 @@ class DaemonClient {
   // The first endpoint whose daemon answers. UNAVAILABLE (NO_DAEMON) names what was tried.
   static absl::StatusOr<std::unique_ptr<DaemonClient>> Connect(
       const std::vector<Endpoint>& endpoints);
+  // The daemon at `endpoint`, not asked anything yet, for who may want to Abort() the first call.
+  // The first must be Greet().
+  static std::unique_ptr<DaemonClient> Make(const Endpoint& endpoint);
+  // Asks who answers. UNAVAILABLE (NO_DAEMON) says why none does.
+  absl::Status Greet();
   ~DaemonClient();
   DaemonClient(const DaemonClient&) = delete;
   DaemonClient& operator=(const DaemonClient&) = delete;
@@ -103,7 +145,7 @@ class DaemonClient {
       const std::string& request_id);
   // `id` may be a unique prefix.
   absl::StatusOr<CaptureView> GetCapture(const std::string& id);
-  absl::StatusOr<std::vector<CaptureView>> GetCaptureGroup(const std::string& id);
+  absl::StatusOr<GroupView> GetCaptureGroup(const std::string& id);
   // Newest first; `limit` 0: all. Steps are not filled in.
   absl::StatusOr<std::vector<CaptureView>> ListCaptures(const CaptureFilter& filter, int64_t limit);
   // Waits for the end of all of them. `on_change(i, view)` is called for every change of
@@ -114,8 +156,26 @@ class DaemonClient {
       absl::FunctionRef<void(size_t, const CaptureView&)> on_change,
       absl::FunctionRef<void()> on_idle);
   // Works after Abort() too, and from any thread: it is what an interrupt asks for.
+  // Newest first, at most `limit`; 0: all.
+  absl::StatusOr<std::vector<AuditLine>> ListAudit(const AuditQuery& query, int64_t limit);
+  // Captures on the daemon's node; `reason` is for whoever is refused.
+  absl::Status SetCapturesAllowed(bool allowed, const std::string& reason);
+
   absl::StatusOr<CaptureView> CancelCapture(const std::string& id);
   absl::StatusOr<CaptureView> DeleteCapture(const std::string& id);
+
+  // The daemon's part of a capture on many nodes (group_capture.h). PrepareGroup() waits until
+  // the group is settled, or until `keep_waiting`, asked about every 100 ms with what is known so
+  // far, says no.
+  absl::StatusOr<GroupPreparation> PrepareGroup(
+      const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting);
+  absl::StatusOr<std::vector<MemberStart>> CommitGroup(const std::string& group_id,
+                                                       const GroupStart& start);
+  // As CancelCapture(): after Abort() too, and from any thread.
+  absl::Status AbortGroup(const std::string& group_id);
+  absl::Status CloseGroup(const std::string& group_id, const std::vector<GroupMember>& members);
+  // The node's wall clock, ns.
+  absl::StatusOr<int64_t> ReadClock(absl::Duration deadline);
 
   // Both stream; an error of `on_piece` ends the call and is returned.
   absl::Status DownloadCapture(const std::string& id, int64_t offset,
@@ -134,6 +194,20 @@ class DaemonClient {
   absl::StatusOr<report::SyncTable> GetSyncs(const std::string& id);
   absl::StatusOr<report::IdleTable> GetIdle(const std::string& id);
   absl::StatusOr<report::CompileReport> GetCompile(const std::string& id);
+  // In daemon_client_history.cc.
+  absl::StatusOr<History> GetHistory(const HistoryQuery& query);
+  absl::StatusOr<report::CollectiveTable> GetCollectives(const std::string& id, int64_t limit);
+
+  // No call that begins from now on lasts beyond `deadline`; it then ends as NO_ANSWER.
+  void LimitCalls(absl::Time deadline);
+  // `id` may be empty in CreateSchedule (a new one), a unique prefix elsewhere.
+  absl::StatusOr<ScheduleView> CreateSchedule(const ScheduleSpec& spec, const std::string& id);
+  absl::StatusOr<ScheduleView> GetSchedule(const std::string& id);
+  absl::StatusOr<std::vector<ScheduleView>> ListSchedules(bool include_deleted);
+  absl::StatusOr<ScheduleView> SetSchedulePaused(const std::string& id, bool paused);
+  absl::StatusOr<ScheduleView> DeleteSchedule(const std::string& id);
+  // Newest first; `limit` 0: all.
+  absl::StatusOr<std::vector<WindowView>> ListScheduleWindows(const std::string& id, int64_t limit);
 
   // Ends the calls in flight, and all later ones but CancelCapture(), as CANCELLED.
   void Abort();

@@ -23,6 +23,7 @@ Command DeleteCommand() {
           .min_arguments = 1,
           .max_arguments = 1000,
           .completes = Completes::kCapture,
+          .takes_nodes = true,
           .run = &Run};
 }
 

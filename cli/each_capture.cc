@@ -1,55 +1,114 @@
 #include "cli/each_capture.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/capture_source.h"
 #include "cli/errors.h"
+#include "cli/find_capture.h"
+#include "cli/fleet.h"
 #include "cli/render_capture.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
+namespace {
 
-absl::StatusOr<int> ForEachCapture(
-    Invocation& invocation,
-    absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)> act) {
+using Act = absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)>;
+
+// What came of each id, in their order.
+struct Results {
+  std::vector<absl::StatusOr<CaptureView>> views;
+  std::optional<std::vector<NodeOutcome>> nodes;  // nullopt: it was one daemon.
+};
+
+absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<std::string>& ids,
+                                    Act act) {
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  Results results;
+  for (const std::string& id : ids) {
+    absl::StatusOr<CaptureView> view = daemon->GetCapture(id);
+    if (view.ok()) view = act(*daemon, view->record.id);
+    results.views.push_back(std::move(view));
+  }
+  return results;
+}
+
+// Finds all of them first, then acts on every node at once.
+absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
+                                   const std::vector<std::string>& ids, Act act) {
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  ASSIGN_OR_RETURN(CaptureSearch search, FindCaptures(invocation, fleet, ids));
+  Results results;
+  results.nodes = std::move(search.outcomes);
+  results.views.assign(ids.size(), absl::UnavailableError("its node did not answer again"));
+  RunOnAll(invocation, fleet, timeout, [&](size_t member, DaemonClient& daemon) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const absl::StatusOr<FoundCapture>& found = search.found[i];
+      if (!found.ok() || found->member != member) continue;
+      results.views[i] = act(daemon, found->view.record.id);
+      if (results.views[i].ok()) results.views[i]->record.node = found->view.record.node;
+    }
+    return absl::OkStatus();
+  });
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!search.found[i].ok()) results.views[i] = search.found[i].status();
+  }
+  return results;
+}
+
+std::string Line(const Results& results, const CaptureView& view) {
+  const std::string where = results.nodes.has_value() ? StrCat(" on ", view.record.node) : "";
+  return StrCat(view.record.id, where, " ", view.record.deleted ? "deleted" : view.state, "\n");
+}
+
+void PrintJson(Invocation& invocation, const std::vector<std::string>& ids,
+               const Results& results) {
+  JsonWriter json;
+  json.BeginObject().Key("captures").BeginArray();
+  for (const absl::StatusOr<CaptureView>& view : results.views) {
+    if (view.ok()) WriteCaptureJson(*view, "", json);
+  }
+  json.EndArray().Key("errors").BeginArray();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (results.views[i].ok()) continue;
+    json.BeginObject();
+    json.Field("id", ids[i]);
+    json.Field("message", FromAbsl(results.views[i].status().message()));
+    json.EndObject();
+  }
+  json.EndArray();
+  if (results.nodes.has_value()) WriteNodeOutcomesJson(*results.nodes, json);
+  json.EndObject();
+  invocation.Print(json.TakeLine());
+}
+
+}  // namespace
+
+absl::StatusOr<int> ForEachCapture(Invocation& invocation, Act act) {
   std::vector<std::string> ids;
   for (const std::string& argument : invocation.arguments()) {
     ASSIGN_OR_RETURN(ids.emplace_back(), ParseCaptureId(argument));
   }
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  std::vector<CaptureView> views;
-  std::vector<std::pair<std::string, absl::Status>> failures;
-  for (const std::string& id : ids) {
-    absl::StatusOr<CaptureView> view = daemon->GetCapture(id);
-    if (view.ok()) view = act(*daemon, view->record.id);
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  ASSIGN_OR_RETURN(const Results results, fleet.has_value()
+                                              ? ActOnFleet(invocation, *fleet, ids, act)
+                                              : ActOnDaemon(invocation, ids, act));
+  absl::Status first_failure;
+  for (const absl::StatusOr<CaptureView>& view : results.views) {
     if (!view.ok()) {
-      failures.emplace_back(id, view.status());
       invocation.Note(DescribeError(view.status()));
-      continue;
+      if (first_failure.ok()) first_failure = view.status();
+    } else if (!invocation.json()) {
+      invocation.Print(Line(results, *view));
     }
-    if (!invocation.json()) {
-      invocation.Print(
-          StrCat(view->record.id, " ", view->record.deleted ? "deleted" : view->state, "\n"));
-    }
-    views.push_back(*std::move(view));
   }
-  if (invocation.json()) {
-    JsonWriter json;
-    json.BeginObject().Key("captures").BeginArray();
-    for (const CaptureView& view : views) WriteCaptureJson(view, "", json);
-    json.EndArray().Key("errors").BeginArray();
-    for (const auto& [id, status] : failures) {
-      json.BeginObject();
-      json.Field("id", id);
-      json.Field("message", FromAbsl(status.message()));
-      json.EndObject();
-    }
-    json.EndArray().EndObject();
-    invocation.Print(json.TakeLine());
+  if (invocation.json()) PrintJson(invocation, ids, results);
+  if (!first_failure.ok() && results.nodes.has_value()) {
+    invocation.Note(RenderNodeFailures(*results.nodes));
   }
-  return failures.empty() ? 0 : ExitCodeOf(failures.front().second);
+  return ExitCodeOf(first_failure);
 }
 
 }  // namespace profd::cli

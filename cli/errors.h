@@ -26,6 +26,7 @@ enum ExitCode {
 inline constexpr std::string_view kNoDaemonReason = "NO_DAEMON";
 inline constexpr std::string_view kNoAnswerReason = "NO_ANSWER";
 inline constexpr std::string_view kVersionsDifferReason = "VERSIONS_DIFFER";
+inline constexpr std::string_view kNotTrustedReason = "NOT_TRUSTED";
 inline constexpr std::string_view kLocalReason = "LOCAL";
 
 // A failure of a file on this machine: exit code 1, whatever a daemon would mean by its code.

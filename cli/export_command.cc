@@ -1,12 +1,16 @@
 #include <unistd.h>
 
-#include "cli/capture_source.h"
+#include <atomic>
+
+#include "cli/capture_set.h"
 #include "cli/command.h"
 #include "cli/daemon_client.h"
 #include "cli/interrupts.h"
 #include "cli/json_writer.h"
+#include "cli/merged_export.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
+#include "cli/render_group_reports.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -44,6 +48,65 @@ absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::str
   return format;
 }
 
+absl::StatusOr<int> ExportOne(Invocation& invocation, Interrupts& interrupts, TraceFormat format,
+                              const std::string& path, CaptureSource& source) {
+  interrupts.OnInterrupt([&] { source.Abort(); });
+  ProgressLine progress(invocation.error_style());
+  const absl::StatusOr<int64_t> bytes =
+      ExportToFile(source, format, path, [&](int64_t done, int64_t total) {
+        progress.Show(TransferProgress("writing", done, total));
+      });
+  progress.Clear();
+  interrupts.OnInterrupt(nullptr);
+  RETURN_IF_ERROR(bytes.status());
+  if (path == "-") return 0;
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject();
+    json.Field("id", source.view().record.id);
+    json.Field("path", path);
+    json.Field("format", NameOf(format));
+    json.Field("bytes", *bytes);
+    json.Field("quality", source.view().quality);
+    json.Field("dropped_event_count", source.view().dropped_event_count);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(StrCat(path, "\n"));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> ExportGroup(Invocation& invocation, Interrupts& interrupts, TraceFormat format,
+                                const std::string& path, CaptureSet& set) {
+  std::atomic<bool> aborted = false;
+  interrupts.OnInterrupt([&] {
+    aborted.store(true, std::memory_order_relaxed);
+    set.Abort();
+  });
+  ProgressLine progress(invocation.error_style());
+  const absl::StatusOr<MergedExport> merged = ExportMerged(set, format, path, aborted, progress);
+  progress.Clear();
+  interrupts.OnInterrupt(nullptr);
+  invocation.Note(RenderMissing(set));
+  RETURN_IF_ERROR(merged.status());
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject();
+    WriteMembersJson(set, json);
+    json.Field("path", path);
+    json.Field("format", NameOf(format));
+    json.Field("bytes", merged->bytes);
+    WriteClockJson(merged->clocks, json);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+  } else {
+    if (path != "-") invocation.Print(StrCat(path, "\n"));
+    invocation.Note(RenderClock(merged->clocks));
+  }
+  return ExitCodeOf(set);
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   Interrupts interrupts;
   const std::optional<std::string> path = invocation.flags().Get("output");
@@ -59,34 +122,9 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     return UsageError("this format is not for a terminal: redirect stdout, or use -o FILE");
   }
   if (!to_stdout) RETURN_IF_ERROR(CheckWritable(*path));
-
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  interrupts.OnInterrupt([&] { source->Abort(); });
-  ProgressLine progress(invocation.error_style());
-  const absl::StatusOr<int64_t> bytes =
-      ExportToFile(*source, format, *path, [&](int64_t done, int64_t total) {
-        progress.Show(TransferProgress("writing", done, total));
-      });
-  progress.Clear();
-  interrupts.OnInterrupt(nullptr);
-  RETURN_IF_ERROR(bytes.status());
-  if (to_stdout) return 0;
-  if (invocation.json()) {
-    JsonWriter json;
-    json.BeginObject();
-    json.Field("id", source->view().record.id);
-    json.Field("path", *path);
-    json.Field("format", NameOf(format));
-    json.Field("bytes", *bytes);
-    json.Field("quality", source->view().quality);
-    json.Field("dropped_event_count", source->view().dropped_event_count);
-    json.EndObject();
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(StrCat(*path, "\n"));
-  }
-  return 0;
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  return set.is_group() ? ExportGroup(invocation, interrupts, format, *path, set)
+                        : ExportOne(invocation, interrupts, format, *path, set.Only());
 }
 
 }  // namespace
@@ -95,11 +133,18 @@ Command ExportCommand() {
   return {
       .name = "export",
       .summary = "Write a trace for Perfetto, chrome://tracing and others",
-      .arguments = "ID|FILE.profd",
+      .arguments = "ID|GROUP|FILES.profd",
       .description =
           "Writes the capture as a trace that others can open, on the machine where profctl "
           "runs: Chrome JSON (Perfetto, chrome://tracing, TensorBoard, HTA) or Perfetto's own "
-          "format. Prints the path on stdout.",
+          "format. Prints the path on stdout.\n\n"
+          "Of a group, or of several files, it writes one trace with a process for each rank. "
+          "Clocks "
+          "are put on common time by the offsets that were measured when the group was captured, "
+          "refined on collective operations that ranks ended together, and how far they may still "
+          "be "
+          "off is said on stderr, in --json and in the trace. A member that is out of reach is "
+          "named on stderr, and the exit code is then 4.",
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",
@@ -113,10 +158,12 @@ Command ExportCommand() {
                  .choices = {"chrome", "chrome-gz", "perfetto"}}},
       .examples = {{"profctl export 01J9ZK -o five.json.gz", "For any viewer"},
                    {"profctl export run.profd --format perfetto -o run.pftrace",
-                    "A fetched capture; no daemon is needed"}},
+                    "A fetched capture; no daemon is needed"},
+                   {"profctl export 01J9ZM -o job.json.gz", "All ranks of a group in one trace"}},
       .min_arguments = 1,
-      .max_arguments = 1,
+      .max_arguments = 4096,
       .completes = Completes::kCapture,
+      .takes_nodes = true,
       .run = &Run};
 }
 

@@ -1,19 +1,94 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "cli/capture_source.h"
 #include "cli/command.h"
 #include "cli/daemon_client.h"
+#include "cli/errors.h"
+#include "cli/find_capture.h"
+#include "cli/find_group.h"
+#include "cli/fleet.h"
 #include "cli/interrupts.h"
 #include "cli/json_writer.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
 
+absl::Status FetchOne(Invocation& invocation, Interrupts& interrupts, DaemonClient& daemon,
+                      const CaptureView& view, const std::string& path) {
+  interrupts.OnInterrupt([&daemon] { daemon.Abort(); });
+  ProgressLine progress(invocation.error_style());
+  const absl::Status status = FetchToFile(daemon, view, path, [&](int64_t done, int64_t total) {
+    progress.Show(TransferProgress("fetching", done, total));
+  });
+  progress.Clear();
+  interrupts.OnInterrupt(nullptr);
+  if (status.code() == absl::StatusCode::kCancelled ||
+      status.code() == absl::StatusCode::kUnavailable) {
+    invocation.Note("What has arrived is kept; run the same again to go on from there.\n");
+  }
+  return status;
+}
+
+void WriteFetchedJson(const CaptureRecord& record, const std::string& path, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("id", record.id);
+  json.Field("node", record.node);
+  json.Field("path", path);
+  json.Field("bytes", record.file_bytes);
+  json.Field("sha256", record.file_sha256);
+  json.EndObject();
+}
+
+// Every capture of a group as a file of its own, with its rank or pid in front of the suffix.
+absl::StatusOr<int> FetchGroup(Invocation& invocation, Interrupts& interrupts, Fleet* fleet,
+                               const FoundGroup& group, const std::string& asked) {
+  std::vector<CaptureView> views;
+  for (const FoundCaptureOf& capture : group.captures) views.push_back(capture.view);
+  const std::vector<std::string> tags = TagsFor(views);
+  const std::string output = asked.empty() ? StrCat(group.record.id, ".profd") : asked;
+  JsonWriter json;
+  json.BeginObject().Key("captures").BeginArray();
+  bool all = true;
+  for (size_t i = 0; i < views.size(); ++i) {
+    const CaptureRecord& record = views[i].record;
+    if (!views[i].HasEvents()) {
+      all = false;
+      invocation.Note(StrCat("profctl: capture ", record.id, " on ", ForDisplay(record.node, 255),
+                             " holds no events: it is ", views[i].state, "\n"));
+      continue;
+    }
+    const std::string path = WithTag(output, tags[i]);
+    DaemonClient& daemon = OwnerOf(group.captures[i], invocation, fleet);
+    RETURN_IF_ERROR(FetchOne(invocation, interrupts, daemon, views[i], path));
+    if (!invocation.json()) invocation.Print(StrCat(path, "\n"));
+    WriteFetchedJson(record, path, json);
+  }
+  json.EndArray().EndObject();
+  if (invocation.json()) invocation.Print(json.TakeLine());
+  for (const GroupMember& member : group.record.members) {
+    const bool here = std::ranges::any_of(
+        views, [&](const CaptureView& view) { return view.record.id == member.capture_id; });
+    if (here || member.capture_id.empty()) continue;
+    all = false;
+    invocation.Note(StrCat("profctl: capture ", member.capture_id, " is on ",
+                           ForDisplay(member.node, 255), "; name that node with --nodes, too\n"));
+  }
+  invocation.Note(RenderNodeFailures(group.outcomes));
+  return all ? kExitDone : kExitPartial;
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   Interrupts interrupts;
-  ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(invocation.arguments().front()));
+  const std::string& name = invocation.arguments().front();
+  if (!WholeGroupId(name).has_value()) RETURN_IF_ERROR(ParseCaptureId(name).status());
   const std::string asked = invocation.flags().Get("output").value_or("");
   if (!asked.empty()) {
     if (!asked.ends_with(".profd")) {
@@ -23,32 +98,30 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     }
     RETURN_IF_ERROR(CheckWritable(asked));
   }
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  ASSIGN_OR_RETURN(const CaptureView view, daemon->GetCapture(id));
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  if (const std::optional<std::string> group_id = WholeGroupId(name)) {
+    Fleet* const many = fleet.has_value() ? &*fleet : nullptr;
+    const absl::StatusOr<FoundGroup> group = FindGroup(invocation, many, *group_id);
+    if (group.ok()) return FetchGroup(invocation, interrupts, many, *group, asked);
+    if (name.starts_with("groups/")) return group.status();
+  }
+  ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(name));
+  DaemonClient* daemon = nullptr;
+  CaptureView view;
+  if (fleet.has_value()) {
+    ASSIGN_OR_RETURN(FoundCapture found, FindCapture(invocation, *fleet, id));
+    daemon = fleet->connection(found.member);
+    view = std::move(found.view);
+  } else {
+    ASSIGN_OR_RETURN(daemon, invocation.Daemon());
+    ASSIGN_OR_RETURN(view, daemon->GetCapture(id));
+  }
   const std::string path = asked.empty() ? StrCat(view.record.id, ".profd") : asked;
 
-  interrupts.OnInterrupt([&] { daemon->Abort(); });
-  ProgressLine progress(invocation.error_style());
-  const absl::Status status = FetchToFile(*daemon, view, path, [&](int64_t done, int64_t total) {
-    progress.Show(TransferProgress("fetching", done, total));
-  });
-  progress.Clear();
-  interrupts.OnInterrupt(nullptr);
-  if (!status.ok()) {
-    if (status.code() == absl::StatusCode::kCancelled ||
-        status.code() == absl::StatusCode::kUnavailable) {
-      invocation.Note("What has arrived is kept; run the same again to go on from there.\n");
-    }
-    return status;
-  }
+  RETURN_IF_ERROR(FetchOne(invocation, interrupts, *daemon, view, path));
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    json.Field("id", view.record.id);
-    json.Field("path", path);
-    json.Field("bytes", view.record.file_bytes);
-    json.Field("sha256", view.record.file_sha256);
-    json.EndObject();
+    WriteFetchedJson(view.record, path, json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(StrCat(path, "\n"));
@@ -78,6 +151,7 @@ Command FetchCommand() {
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
+          .takes_nodes = true,
           .run = &Run};
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kCapturesPrefix = "captures/";
 constexpr std::string_view kGroupsPrefix = "groups/";
+constexpr std::string_view kSchedulesPrefix = "schedules/";
 constexpr std::string_view kTargetsPrefix = "targets/";
 
 std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
@@ -138,6 +139,8 @@ TorchRecord FromProto(const v1::TorchInfo& message) {
   return torch;
 }
 
+}  // namespace
+
 CaptureSpec FromProto(const v1::CaptureSpec& message) {
   CaptureSpec spec;
   spec.steps = message.steps();
@@ -157,6 +160,8 @@ CaptureSpec FromProto(const v1::CaptureSpec& message) {
   spec.labels = StringMap(message.labels());
   return spec;
 }
+
+namespace {
 
 void CopyProgress(const v1::Capture& message, CaptureRecord& record) {
   record.armed_time =
@@ -274,6 +279,13 @@ TargetInfo FromProto(const v1::Target& message) {
   target.foreign_step_mark_count = message.foreign_step_mark_count();
   target.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
   target.batch_count = message.batch_count();
+  const v1::Workload& workload = message.workload();
+  target.workload = {.slurm_job = workload.slurm_job(),
+                     .pod_uid = workload.pod_uid(),
+                     .pod_namespace = workload.pod_namespace(),
+                     .pod_name = workload.pod_name(),
+                     .container_id = workload.container_id()};
+  target.opted_out = message.opted_out();
   return target;
 }
 
@@ -285,6 +297,10 @@ CaptureView FromProto(const v1::Capture& message) {
   record.request_id = message.request_id();
   record.spec = FromProto(message.spec());
   record.requested_by_uid = message.requested_by_uid();
+  record.requested_by = message.requested_by();
+  record.schedule_id = WithoutPrefix(message.schedule(), kSchedulesPrefix);
+  record.schedule_window_unix_ns = message.schedule_window_unix_ns();
+  record.sampling_weight = message.sampling_weight();
   record.target = FromProto(message.target());
   record.node = message.node();
   record.state = static_cast<CaptureState>(message.state());
@@ -321,6 +337,9 @@ NodeInfo FromProto(const v1::Node& message) {
   node.clock_unix_ns = message.clock().unix_ns();
   node.clock_monotonic_ns = message.clock().monotonic_ns();
   node.event_clock = message.clock().event_clock();
+  node.captures_allowed = message.captures_allowed();
+  node.captures_forbidden_reason = message.captures_forbidden_reason();
+  node.caller = message.caller();
   node.ticks_per_second = message.clock().ticks_per_second();
   node.data_dir = message.storage().data_dir();
   node.capture_count = message.storage().capture_count();
@@ -497,6 +516,11 @@ v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter) {
     message.mutable_since()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
   }
   if (!filter.group.empty()) message.set_group(StrCat(kGroupsPrefix, filter.group));
+  if (!filter.schedule.empty()) {
+    message.set_schedule(StrCat(kSchedulesPrefix, filter.schedule));
+  }
+  message.set_job(filter.job);
+  message.set_requested_by(filter.requested_by);
   message.set_include_deleted(filter.include_deleted);
   return message;
 }

@@ -8,6 +8,7 @@
 #include "cli/capture_view.h"
 #include "cli/daemon_client.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/report/collectives.h"
 #include "daemon/report/reports.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/export.pb.h"
@@ -18,6 +19,7 @@
 namespace profd::cli {
 
 TargetInfo FromProto(const v1::Target& message);
+CaptureSpec FromProto(const v1::CaptureSpec& message);
 CaptureView FromProto(const v1::Capture& message);
 NodeInfo FromProto(const v1::Node& message);
 report::OpTable FromProto(v1::GetOperatorsResponse message);
@@ -25,11 +27,21 @@ report::StepTable FromProto(const v1::GetStepsResponse& message);
 report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message);
 // In from_proto_compile_report.cc.
 report::CompileReport FromProto(v1::GetCompileResponse message);
+// In from_proto_collectives.cc. DATA_LOSS: arrays of different lengths, or a number out of range.
+absl::StatusOr<report::CollectiveTable> FromProto(const v1::GetCollectivesResponse& message);
 // These four in from_proto_gpu_reports.cc.
 report::KernelTable FromProto(v1::GetKernelsResponse message);
 report::CopyTable FromProto(v1::GetCopiesResponse message);
 report::SyncTable FromProto(v1::GetSyncsResponse message);
 report::IdleTable FromProto(const v1::GetIdleResponse& message);
+
+// These in from_proto_groups.cc.
+GroupView FromProto(const v1::CaptureGroup& message);
+GroupPreparation FromProto(const v1::GroupPreparation& message);
+std::vector<MemberStart> FromProto(const v1::CommitGroupResponse& message);
+v1::PrepareGroupRequest ToProto(const GroupRequest& request);
+v1::CommitGroupRequest ToProto(const std::string& group_id, const GroupStart& start);
+v1::GroupMember ToProto(const GroupMember& member);
 
 v1::GpuSpec ToProto(const GpuSpec& spec);
 v1::CaptureSpec ToProto(const CaptureSpec& spec);

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "cli/capture_view.h"
+#include "cli/find_group.h"
+#include "cli/group_capture.h"
 #include "cli/json_writer.h"
 #include "cli/style.h"
 
@@ -18,6 +20,23 @@ void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::str
 
 // A row per target, then those that missed, each with its reason.
 std::string RenderGroup(std::span<const CaptureView> views, const Style& style);
+
+// A group that was looked up: as above, with "first_step", "closed", "requested_by",
+// "members": [{"node","pid","rank","id","state","error","clock_offset_ns","clock_bound_ns"}], and
+// of many nodes "nodes". Members are all of all nodes, also those that could not be asked.
+void WriteFoundGroupJson(const FoundGroup& group, JsonWriter& json);
+std::string RenderFoundGroup(const FoundGroup& group, const Style& style);
+
+// The same of a capture on many nodes:
+// {"id", "state", "first_step", "captures": [{"node","pid","rank","id","state",...}],
+//  "missed": [{"node","pid","rank","id","error_reason","error_message"}],
+//  "clock": {"residual_ns", "nodes": [{"node","offset_ns","bound_ns"}]}, "nodes": [...]}
+// `paths`: as result.members.
+void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
+                           JsonWriter& json);
+std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style);
+// A line for each process that missed it, with its reason; empty: none.
+std::string RenderMissed(const GroupCaptureResult& result);
 
 }  // namespace profd::cli
 

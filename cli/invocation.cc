@@ -8,6 +8,7 @@
 #include "cli/daemon_client.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 
@@ -18,10 +19,19 @@ Invocation::Invocation(ParsedFlags flags)
 
 Invocation::~Invocation() = default;
 
+absl::StatusOr<ClientSettings> Invocation::Settings() const {
+  return ReadClientSettings(flags_.Get("address"), flags_.Get("context"), &std::getenv);
+}
+
 absl::StatusOr<DaemonClient*> Invocation::Daemon() {
   if (daemon_ == nullptr) {
+    ASSIGN_OR_RETURN(const ClientSettings settings, Settings());
+    if (!settings.nodes.empty()) {
+      return UsageError(StrCat(settings.from, " means the nodes ", ForDisplay(settings.nodes, 200),
+                               ", and this asks one daemon: name it with --address"));
+    }
     ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints,
-                     CandidateEndpoints(flags_.Get("address"), &std::getenv));
+                     CandidateEndpoints(settings, &std::getenv));
     ASSIGN_OR_RETURN(daemon_, DaemonClient::Connect(endpoints));
   }
   return daemon_.get();

@@ -69,6 +69,7 @@ Command KernelsCommand() {
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
+          .takes_nodes = true,
           .run = &Run};
 }
 

@@ -18,6 +18,15 @@ namespace {
 // Flags that may stand before the command.
 std::vector<Flag> GlobalFlags() {
   return {{.name = "address", .value_name = "ADDRESS", .help = "The daemon to talk to"},
+          {.name = "context", .value_name = "NAME", .help = "A context of `profctl context`"},
+          {.name = "nodes",
+           .value_name = "LIST",
+           .help = "The nodes to ask, as gpu[001-128]",
+           .repeated = true},
+          {.name = "job", .value_name = "JOB", .help = "Only what is of this job"},
+          {.name = "node-timeout",
+           .value_name = "TIME",
+           .help = "How long to wait for the nodes (default: 10s)"},
           {.name = "help", .letter = 'h', .help = "List the commands"},
           {.name = "version", .help = "Show the versions"}};
 }
@@ -38,6 +47,26 @@ absl::Status NoSuchCommand(const std::string& name) {
   return UsageError(message);
 }
 
+// What of `global` the command is to have, as flags of its own. An --address that it has no use
+// for does no harm; a list of nodes that it would not ask does.
+absl::Status PassOn(const ParsedFlags& global, CommandLine& line) {
+  const Command& command = *line.command;
+  if (!command.takes_nodes && global.Has("nodes")) {
+    return UsageError(StrCat("`profctl ", command.name, "` asks one daemon: it takes no --nodes"));
+  }
+  const auto pass = [&](std::string_view flag, bool takes) {
+    for (const std::string& value : global.All(flag)) {
+      if (takes) line.words.push_back(StrCat("--", flag, "=", value));
+    }
+  };
+  pass("address", command.uses_daemon);
+  pass("context", command.uses_daemon);
+  pass("nodes", command.takes_nodes);
+  pass("job", command.takes_nodes);
+  pass("node-timeout", command.takes_nodes);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CommandLine> SplitCommandLine(const std::vector<std::string>& words) {
   ASSIGN_OR_RETURN(const ParsedFlags global,
                    ParseFlags(GlobalFlags(), words, /*stop_at_argument=*/true));
@@ -50,10 +79,7 @@ absl::StatusOr<CommandLine> SplitCommandLine(const std::vector<std::string>& wor
   const std::string& name = global.arguments().front();
   line.command = FindCommand(name);
   if (line.command == nullptr) return NoSuchCommand(name);
-  const std::optional<std::string> address = global.Get("address");
-  if (address.has_value() && line.command->uses_daemon) {
-    line.words.push_back(StrCat("--address=", *address));
-  }
+  RETURN_IF_ERROR(PassOn(global, line));
   line.words.insert(line.words.end(), global.arguments().begin() + 1, global.arguments().end());
   return line;
 }

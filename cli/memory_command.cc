@@ -65,6 +65,7 @@ Command MemoryCommand() {
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
+          .takes_nodes = true,
           .run = &Run};
 }
 

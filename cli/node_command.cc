@@ -1,7 +1,13 @@
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "absl/strings/str_format.h"
 #include "cli/command.h"
 #include "cli/daemon_client.h"
+#include "cli/fleet.h"
 #include "cli/json_writer.h"
+#include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -10,8 +16,8 @@
 namespace profd::cli {
 namespace {
 
+// As fields of an open object.
 void WriteNodeJson(const NodeInfo& node, const std::string& address, JsonWriter& json) {
-  json.BeginObject();
   json.Field("name", node.name);
   json.Field("version", node.version);
   json.Field("api_version", node.api_version);
@@ -21,6 +27,9 @@ void WriteNodeJson(const NodeInfo& node, const std::string& address, JsonWriter&
   json.Field("start_unix_ns", node.start_unix_ns);
   json.Field("uptime_ns", node.uptime_ns);
   json.Field("resident_bytes", node.resident_bytes);
+  json.Field("captures_allowed", node.captures_allowed);
+  json.Field("captures_forbidden_reason", node.captures_forbidden_reason);
+  json.Field("caller", node.caller);
   json.Field("target_count", node.target_count);
   json.Field("live_capture_count", node.live_capture_count);
   json.Field("capture_memory_bytes", node.capture_memory_bytes);
@@ -42,7 +51,6 @@ void WriteNodeJson(const NodeInfo& node, const std::string& address, JsonWriter&
   json.Field("free_bytes", node.free_bytes);
   json.Field("evicted_count", node.evicted_count);
   json.EndObject();
-  json.EndObject();
 }
 
 std::string Line(std::string_view name, std::string_view value) {
@@ -58,6 +66,9 @@ std::string RenderNode(const NodeInfo& node, const std::string& address, const S
                             FormatLocalTime(absl::FromUnixNanos(node.start_unix_ns))));
   text += Line("targets", StrCat(FormatCount(node.target_count),
                                  ", captures running: ", FormatCount(node.live_capture_count)));
+  if (!node.captures_allowed) {
+    text += Line("captures", StrCat("switched off: ", node.captures_forbidden_reason));
+  }
   text += Line("memory", StrCat(FormatBytes(node.resident_bytes), " resident; capture memory ",
                                 FormatBytes(node.capture_memory_bytes), " of at most ",
                                 FormatBytes(node.max_capture_memory_bytes)));
@@ -84,11 +95,100 @@ std::string RenderNode(const NodeInfo& node, const std::string& address, const S
   return text;
 }
 
+// A node of a fleet: what it is called there, and what it says.
+struct Answer {
+  std::string node;
+  std::string address;
+  std::optional<NodeInfo> info;  // nullopt: it did not answer.
+};
+
+std::string RenderNodes(std::span<const Answer> answers, const Style& style) {
+  Table table({{.title = "NODE", .right = false},
+               {.title = "PROFD", .right = false},
+               {.title = "UP"},
+               {.title = "TARGETS"},
+               {.title = "CAPTURING"},
+               {.title = "STORED", .drop_order = 1},
+               {.title = "BYTES", .drop_order = 2},
+               {.title = "DISK FREE", .drop_order = 3},
+               {.title = "MEMORY", .drop_order = 4},
+               {.title = "NAMES ITSELF", .right = false, .flexible = true, .drop_order = 5}});
+  for (const Answer& answer : answers) {
+    if (!answer.info.has_value()) continue;
+    const NodeInfo& info = *answer.info;
+    table.AddRow({answer.node, info.version, FormatAge(absl::Nanoseconds(info.uptime_ns)),
+                  FormatCount(info.target_count), FormatCount(info.live_capture_count),
+                  FormatCount(info.capture_count), FormatBytes(info.capture_bytes),
+                  FormatBytes(info.free_bytes), FormatBytes(info.resident_bytes), info.name});
+  }
+  return table.empty() ? "" : table.Render(style);
+}
+
+absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet) {
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  std::vector<Answer> answers;
+  for (const Fleet::Member& member : fleet.members()) {
+    answers.push_back({member.node, member.endpoint.address, std::nullopt});
+  }
+  const std::vector<NodeOutcome> outcomes =
+      RunOnAll(invocation, fleet, timeout, [&](size_t member, DaemonClient& daemon) {
+        answers[member].info = daemon.node();
+        return absl::OkStatus();
+      });
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject().Key("daemons").BeginArray();
+    for (const Answer& answer : answers) {
+      if (!answer.info.has_value()) continue;
+      json.BeginObject();
+      json.Field("node", answer.node);
+      WriteNodeJson(*answer.info, answer.address, json);
+      json.EndObject();
+    }
+    json.EndArray();
+    WriteNodeOutcomesJson(outcomes, json);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderNodes(answers, invocation.style()));
+  }
+  invocation.Note(RenderNodeFailures(outcomes));
+  return ExitCodeOf(outcomes);
+}
+
+// Switches captures of one daemon or of all named.
+absl::StatusOr<int> Switch(Invocation& invocation, bool allow, const std::string& reason) {
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  const std::string done = allow ? "Captures are allowed.\n" : "Captures are switched off.\n";
+  if (!fleet.has_value()) {
+    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+    RETURN_IF_ERROR(daemon->SetCapturesAllowed(allow, reason));
+    invocation.Note(done);
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  const std::vector<NodeOutcome> outcomes = RunOnAll(
+      invocation, *fleet, timeout,
+      [&](size_t, DaemonClient& daemon) { return daemon.SetCapturesAllowed(allow, reason); });
+  invocation.Note(RenderNodeFailures(outcomes));
+  return ExitCodeOf(outcomes);
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
+  const std::optional<std::string> forbid = invocation.flags().Get("forbid-captures");
+  const bool allow = invocation.flags().Has("allow-captures");
+  if (forbid.has_value() && allow) {
+    return UsageError("give --forbid-captures or --allow-captures, not both");
+  }
+  if (forbid.has_value() || allow) return Switch(invocation, allow, forbid.value_or(""));
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  if (fleet.has_value()) return RunOnFleet(invocation, *fleet);
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   if (invocation.json()) {
     JsonWriter json;
+    json.BeginObject();
     WriteNodeJson(daemon->node(), daemon->address(), json);
+    json.EndObject();
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderNode(daemon->node(), daemon->address(), invocation.style()));
@@ -101,8 +201,18 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 Command NodeCommand() {
   return {.name = "node",
           .summary = "Show the daemon: version, uptime, clock, storage in use",
-          .description = "Shows the daemon that profctl talks to and the machine it runs on.",
-          .examples = {{"profctl node", "Is it there, and is there room"}},
+          .description =
+              "Shows the daemon that profctl talks to and the machine it runs on. With --nodes a "
+              "row for each; those that do not answer are named on stderr, and the exit code is "
+              "then 4.",
+          .flags = {{.name = "forbid-captures",
+                     .value_name = "REASON",
+                     .help = "Switch captures off on the node, for good, and end those that run; "
+                             "REASON is what others are told"},
+                    {.name = "allow-captures", .help = "Allow captures again"}},
+          .examples = {{"profctl node", "Is it there, and is there room"},
+                       {"profctl --nodes gpu[001-128] node", "Which of them are"}},
+          .takes_nodes = true,
           .run = &Run};
 }
 

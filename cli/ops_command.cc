@@ -1,8 +1,10 @@
 #include <limits>
+#include <vector>
 
-#include "cli/capture_source.h"
+#include "cli/capture_set.h"
 #include "cli/command.h"
 #include "cli/render_capture.h"
+#include "cli/render_group_reports.h"
 #include "cli/render_reports.h"
 #include "daemon/base/status_macros.h"
 
@@ -27,20 +29,54 @@ absl::StatusOr<report::OpOptions> ParseOptions(const Invocation& invocation) {
   return options;
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
-  ASSIGN_OR_RETURN(const report::OpOptions options, ParseOptions(invocation));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(const report::OpTable table, source->Ops(options));
+absl::StatusOr<int> RunOnOne(Invocation& invocation, const report::OpOptions& options,
+                             CaptureSource& source) {
+  ASSIGN_OR_RETURN(const report::OpTable table, source.Ops(options));
   if (invocation.json()) {
     JsonWriter json;
-    WriteOpsJson(source->view(), table, options, json);
+    WriteOpsJson(source.view(), table, options, json);
     invocation.Print(json.TakeLine());
   } else {
-    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderOps(source->view(), table, options, invocation.style()));
+    invocation.Print(RenderReportHeader(source.view(), invocation.style()));
+    invocation.Print(RenderOps(source.view(), table, options, invocation.style()));
   }
   return 0;
+}
+
+absl::StatusOr<int> RunOnGroup(Invocation& invocation, const report::OpOptions& options,
+                               CaptureSet& set) {
+  // What is a small row of one rank may be a large one of all.
+  report::OpOptions whole = options;
+  whole.limit = 0;
+  std::vector<report::OpTable> tables(set.members().size());
+  const absl::Status status =
+      set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
+        ASSIGN_OR_RETURN(tables[member], source.Ops(whole));
+        return absl::OkStatus();
+      });
+  invocation.Note(RenderMissing(set));
+  RETURN_IF_ERROR(status);
+  std::vector<const report::OpTable*> present;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    present.push_back(set.members()[i].missing.empty() ? &tables[i] : nullptr);
+  }
+  const report::GroupOps ops = report::CompareOps(present, options.sort, options.limit);
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteGroupOpsJson(set, ops, options, json);
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderSetHeader(set, invocation.style()));
+    invocation.Print(RenderGroupOps(set, ops, options, invocation.style()));
+  }
+  return ExitCodeOf(set);
+}
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  ASSIGN_OR_RETURN(const report::OpOptions options, ParseOptions(invocation));
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  return set.is_group() ? RunOnGroup(invocation, options, set)
+                        : RunOnOne(invocation, options, set.Only());
 }
 
 }  // namespace
@@ -49,7 +85,7 @@ Command OpsCommand() {
   return {
       .name = "ops",
       .summary = "Show the operator table: calls, self and total time on CPU and GPU",
-      .arguments = "ID|FILE.profd",
+      .arguments = "ID|GROUP|FILES.profd",
       .description =
           "Shows what ran, by name, with the definitions of torch.profiler: CPU total is the "
           "time from begin to end, summed over calls; self CPU is that less the time of the "
@@ -58,7 +94,11 @@ Command OpsCommand() {
           "for the row itself, whenever it ran, CUDA total that and what its children launched; "
           "work of several streams counts as often as it ran. CUDA busy counts every moment "
           "once. Where allocators were recorded, memory is what the row allocated less what it "
-          "freed; self, less that of the ranges directly inside.",
+          "freed; self, less that of the ranges directly inside.\n\n"
+          "Of a group, or of several files, it shows the figure that --sort names over the ranks: "
+          "minimum, median, maximum and the slowest one. A rank that did not run an operator has "
+          "0. "
+          "A member that is out of reach is named on stderr, and the exit code is then 4.",
       .flags =
           {{.name = "sort",
             .value_name = "KEY",
@@ -81,10 +121,12 @@ Command OpsCommand() {
       .examples = {{"profctl ops 01J9ZK", "Where the time went"},
                    {"profctl ops 01J9ZK --by shape", "Which sizes of an operator took it"},
                    {"profctl ops run.profd --sort cpu_total --step 120",
-                    "One step of a fetched capture"}},
+                    "One step of a fetched capture"},
+                   {"profctl ops 01J9ZM --sort busy_device", "A group: operators by rank"}},
       .min_arguments = 1,
-      .max_arguments = 1,
+      .max_arguments = 4096,
       .completes = Completes::kCapture,
+      .takes_nodes = true,
       .run = &Run};
 }
 

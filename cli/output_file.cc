@@ -1,8 +1,5 @@
 #include "cli/output_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,10 +13,10 @@
 
 #include "cli/errors.h"
 #include "cli/flags.h"
+#include "cli/part_file.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/base/unique_fd.h"
 #include "daemon/store/files.h"
 
 namespace profd::cli {
@@ -77,63 +74,6 @@ absl::StatusOr<std::unique_ptr<exporter::ByteSink>> OpenSink(const std::string& 
   return sink;
 }
 
-// The file that a capture arrives in, under a name of its own and locked against others.
-class PartFile {
- public:
-  static absl::StatusOr<std::unique_ptr<PartFile>> Open(std::string path) {
-    auto part = std::make_unique<PartFile>();
-    part->path_ = std::move(path);
-    part->fd_.Reset(
-        open(part->path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-    struct stat stat {};
-    if (!part->fd_.valid() || fstat(part->fd_.get(), &stat) != 0) return part->Failure();
-    if (!S_ISREG(stat.st_mode)) {
-      return absl::FailedPreconditionError(
-          StrCat(ForDisplay(part->path_, 400), " is no ordinary file; remove it"));
-    }
-    if (flock(part->fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-      return absl::FailedPreconditionError(StrCat("another profctl is writing ",
-                                                  ForDisplay(part->path_, 400),
-                                                  "; wait for it, or stop it"));
-    }
-    part->size_ = stat.st_size;
-    return part;
-  }
-
-  int64_t size() const { return size_; }
-  const std::string& path() const { return path_; }
-
-  absl::Status Restart() {
-    if (ftruncate(fd_.get(), 0) != 0) return Failure();
-    size_ = 0;
-    return absl::OkStatus();
-  }
-
-  absl::Status Append(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = pwrite(fd_.get(), bytes.data(), bytes.size(), size_);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Failure();
-      size_ += written;
-      bytes.remove_prefix(static_cast<size_t>(written));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Publish(const std::string& path) {
-    return LocalFailure(store::Publish(path_, path));
-  }
-
-  void Remove() { unlink(path_.c_str()); }
-
- private:
-  absl::Status Failure() const { return LocalFailure(store::FileStatus(path_, errno)); }
-
-  std::string path_;
-  UniqueFd fd_;
-  int64_t size_ = 0;
-};
-
 struct WholeFile {
   int64_t bytes = 0;
   std::string sha256;
@@ -158,12 +98,12 @@ absl::StatusOr<WholeFile> Download(DaemonClient& daemon, const std::string& id, 
   return whole;
 }
 
-absl::Status Verify(const PartFile& part, const WholeFile& whole) {
+absl::Status Verify(PartFile& part, const WholeFile& whole) {
+  ASSIGN_OR_RETURN(const std::string sha256, part.Finish());
   if (part.size() != whole.bytes) {
     return absl::DataLossError(
         StrCat("got ", part.size(), " bytes of ", whole.bytes, "; run the same again"));
   }
-  ASSIGN_OR_RETURN(const std::string sha256, store::Sha256OfFile(part.path()));
   if (sha256 != whole.sha256) {
     return absl::DataLossError(
         StrCat("what arrived has the sha256 ", sha256, ", and profd states ", whole.sha256));
@@ -219,12 +159,19 @@ std::vector<std::string> TagsFor(std::span<const CaptureView> views) {
   return tags;
 }
 
-absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceFormat format,
-                                     const std::string& path, OnBytes on_bytes) {
+absl::StatusOr<int64_t> WriteToFile(
+    const std::string& path, OnBytes on_bytes,
+    absl::FunctionRef<absl::Status(exporter::ByteSink& sink)> write) {
   ASSIGN_OR_RETURN(const std::unique_ptr<exporter::ByteSink> file, OpenSink(path));
   CountingSink counting(*file, on_bytes);
-  RETURN_IF_ERROR(source.Export(format, counting));
+  RETURN_IF_ERROR(write(counting));
   return counting.bytes();
+}
+
+absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceFormat format,
+                                     const std::string& path, OnBytes on_bytes) {
+  return WriteToFile(path, on_bytes,
+                     [&](exporter::ByteSink& sink) { return source.Export(format, sink); });
 }
 
 absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const std::string& path,

@@ -38,8 +38,12 @@ std::vector<std::string> TagsFor(std::span<const CaptureView> views);
 // Called with bytes done so far, and in all (0: not known).
 using OnBytes = absl::FunctionRef<void(int64_t, int64_t)>;
 
-// Writes a trace; `path` "-" is stdout. Returns the bytes written. A file that was there
-// stays until the new one is whole.
+// Makes a file of what `write` gives; `path` "-" is stdout. Returns the bytes written. A file that
+// was there stays until the new one is whole.
+absl::StatusOr<int64_t> WriteToFile(
+    const std::string& path, OnBytes on_bytes,
+    absl::FunctionRef<absl::Status(exporter::ByteSink& sink)> write);
+// The same of one capture.
 absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceFormat format,
                                      const std::string& path, OnBytes on_bytes);
 

@@ -399,6 +399,10 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   json.Field("labels", record.spec.labels);
   json.Field("node", record.node);
   json.Field("requested_by_uid", record.requested_by_uid);
+  json.Field("requested_by", record.requested_by);
+  json.Field("schedule", record.schedule_id);
+  json.Field("schedule_window_unix_ns", record.schedule_window_unix_ns);
+  json.Field("sampling_weight", record.sampling_weight);
   json.Field("request_id", record.request_id);
   json.Field("create_unix_ns", UnixNanosOrZero(record.create_time));
   json.Field("armed_unix_ns", UnixNanosOrZero(record.armed_time));
@@ -522,34 +526,57 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   return text;
 }
 
-std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,
-                               const Style& style) {
-  Table table({{.title = "ID", .right = false},
-               {.title = "AGE", .drop_order = 4},
-               {.title = "STATE", .right = false},
-               {.title = "PID"},
-               {.title = "STEPS", .drop_order = 3},
-               {.title = "EVENTS", .drop_order = 5},
-               {.title = "LOST", .drop_order = 2},
-               {.title = "GRADE", .right = false, .drop_order = 1},
-               {.title = "SIZE", .drop_order = 6},
-               {.title = "NAME", .right = false, .flexible = true, .drop_order = 7}});
+namespace {
+
+std::string CaptureTable(std::span<const CaptureView> views, bool has_nodes, absl::Time now,
+                         const Style& style) {
+  std::vector<Column> columns = {
+      {.title = "ID", .right = false},
+      {.title = "AGE", .drop_order = 4},
+      {.title = "STATE", .right = false},
+      {.title = "PID"},
+      {.title = "STEPS", .drop_order = 3},
+      {.title = "EVENTS", .drop_order = 5},
+      {.title = "LOST", .drop_order = 2},
+      {.title = "GRADE", .right = false, .drop_order = 1},
+      {.title = "SIZE", .drop_order = 6},
+      {.title = "NAME", .right = false, .flexible = true, .drop_order = 7}};
+  if (has_nodes) columns.insert(columns.begin(), {.title = "NODE", .right = false});
+  Table table(std::move(columns));
   for (const CaptureView& view : views) {
     const CaptureRecord& record = view.record;
     std::string name = record.spec.display_name;
     const std::string labels = Labels(record.spec.labels);
     if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
     if (record.gpu.simulated) StrAppend(&name, name.empty() ? "" : "  ", "(simulated GPU)");
-    table.AddRow({record.id, FormatAge(now - record.create_time), view.state,
-                  StrCat(record.target.pid), StepsCell(record), FormatCount(record.event_count),
-                  FormatCount(view.dropped_event_count), view.quality,
-                  record.deleted           ? "deleted"
-                  : record.file_bytes == 0 ? "-"
-                                           : FormatBytes(record.file_bytes),
-                  name},
-                 ColourOf(record.state));
+    std::vector<std::string> cells = {record.id,
+                                      FormatAge(now - record.create_time),
+                                      view.state,
+                                      StrCat(record.target.pid),
+                                      StepsCell(record),
+                                      FormatCount(record.event_count),
+                                      FormatCount(view.dropped_event_count),
+                                      view.quality,
+                                      record.deleted           ? "deleted"
+                                      : record.file_bytes == 0 ? "-"
+                                                               : FormatBytes(record.file_bytes),
+                                      name};
+    if (has_nodes) cells.insert(cells.begin(), record.node);
+    table.AddRow(std::move(cells), ColourOf(record.state));
   }
   return table.Render(style);
+}
+
+}  // namespace
+
+std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                               const Style& style) {
+  return CaptureTable(views, /*has_nodes=*/false, now, style);
+}
+
+std::string RenderNodeCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                                   const Style& style) {
+  return CaptureTable(views, /*has_nodes=*/true, now, style);
 }
 
 std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style) {

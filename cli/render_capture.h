@@ -29,6 +29,9 @@ std::string RenderQuality(const CaptureView& view, const Style& style);
 // One row each, newest as given; `now` for ages.
 std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,
                                const Style& style);
+// The same of several nodes, which the first column names.
+std::string RenderNodeCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                                   const Style& style);
 // One row for each target of a group.
 std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style);
 

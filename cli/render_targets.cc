@@ -53,82 +53,150 @@ class Forest {
   std::vector<Placed> placed_;
 };
 
-std::string MetadataOf(const TargetInfo& target, const std::string& key) {
-  const auto found = target.metadata.find(key);
-  return found == target.metadata.end() ? "-" : found->second;
+// One table for the targets of one node or many. Which columns it has depends on what there is
+// to show, over all nodes.
+class TargetTable {
+ public:
+  TargetTable(bool has_nodes, bool has_jobs, bool has_containers)
+      : has_nodes_(has_nodes),
+        has_jobs_(has_jobs),
+        has_containers_(has_containers),
+        table_(Columns()) {}
+
+  void Add(const std::string& node, std::span<const TargetInfo> targets) {
+    const Forest forest(targets);
+    for (const Placed& placed : forest.placed()) AddRow(node, placed);
+  }
+  std::string Render(const Style& style) const { return table_.Render(style); }
+
+ private:
+  std::vector<Column> Columns() const {
+    std::vector<Column> columns;
+    if (has_nodes_) columns.push_back({.title = "NODE", .right = false});
+    columns.push_back({.title = "PID"});
+    if (has_containers_) columns.push_back({.title = "NSPID"});
+    columns.insert(columns.end(), {{.title = "UID", .drop_order = 2},
+                                   {.title = "STATE", .right = false},
+                                   {.title = "STEP"},
+                                   {.title = "STEPS/S", .drop_order = 3},
+                                   {.title = "STEPS FROM", .right = false, .drop_order = 4}});
+    if (has_jobs_) columns.push_back({.title = "JOB", .right = false, .drop_order = 1});
+    columns.push_back({.title = "RANK", .drop_order = 1});
+    columns.push_back({.title = "COMMAND", .right = false, .flexible = true});
+    return columns;
+  }
+
+  void AddRow(const std::string& node, const Placed& placed) {
+    const TargetInfo& target = *placed.target;
+    std::vector<std::string> cells;
+    if (has_nodes_) cells.push_back(node);
+    cells.push_back(StrCat(target.pid));
+    if (has_containers_) {
+      const bool has_other_pid = target.foreign_namespace && target.namespace_pid > 0;
+      cells.push_back(has_other_pid ? StrCat(target.namespace_pid) : "-");
+    }
+    cells.push_back(StrCat(target.uid));
+    cells.emplace_back(target.opted_out ? "opted out" : ToString(target.state));
+    cells.push_back(target.step_mark_count == 0 ? "-" : StrCat(target.current_step));
+    cells.push_back(target.steps_per_second > 0 ? absl::StrFormat("%.2f", target.steps_per_second)
+                                                : "-");
+    cells.emplace_back(target.step_source == StepSource::kNone ? "-"
+                                                               : ToString(target.step_source));
+    if (has_jobs_) cells.push_back(JobOf(target).empty() ? "-" : JobOf(target));
+    cells.push_back(RankOf(target) < 0 ? "-" : StrCat(RankOf(target)));
+    cells.push_back(StrCat(std::string(2 * placed.depth, ' '), target.command));
+    table_.AddRow(std::move(cells),
+                  target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone);
+  }
+
+  const bool has_nodes_;
+  const bool has_jobs_;
+  const bool has_containers_;
+  Table table_;
+};
+
+bool HasJobs(std::span<const TargetInfo> targets) {
+  return std::any_of(targets.begin(), targets.end(),
+                     [](const TargetInfo& target) { return !JobOf(target).empty(); });
+}
+
+bool HasContainers(std::span<const TargetInfo> targets) {
+  return std::any_of(targets.begin(), targets.end(),
+                     [](const TargetInfo& target) { return target.foreign_namespace; });
+}
+
+constexpr std::string_view kNoTargets =
+    "No process of yours has loaded the client library. Start one that uses PyTorch, CUDA or NVTX "
+    "as `profctl run -- CMD`; `import profd; profd.init()` in Python, or libprofd_client linked, "
+    "make any other show up here.\n";
+
+void WriteTargetJson(const std::string* node, const TargetInfo& target, JsonWriter& json) {
+  json.BeginObject();
+  if (node != nullptr) json.Field("node", *node);
+  json.Field("pid", target.pid);
+  json.Field("namespace_pid", target.namespace_pid);
+  json.Field("foreign_namespace", target.foreign_namespace);
+  json.Field("uid", target.uid);
+  json.Field("gid", target.gid);
+  json.Field("parent_pid", target.parent_pid);
+  json.Field("command", target.command);
+  json.Field("cgroup", target.cgroup);
+  json.Field("metadata", target.metadata);
+  json.Field("state", ToString(target.state));
+  json.Field("step_mark_count", target.step_mark_count);
+  json.Field("current_step", target.current_step);
+  json.Field("steps_per_second", target.steps_per_second);
+  json.Field("library_version", target.library_version);
+  json.Field("protocol_version", target.protocol_version);
+  json.Field("register_unix_ns", absl::ToUnixNanos(target.registered_time));
+  json.Field("dropped_event_count", target.dropped_event_count);
+  json.Field("foreign_step_mark_count", target.foreign_step_mark_count);
+  json.Field("step_source", ToString(target.step_source));
+  json.Field("batch_count", target.batch_count);
+  json.Field("job", JobOf(target));
+  json.Field("rank", RankOf(target));
+  json.Field("pod_namespace", target.workload.pod_namespace);
+  json.Field("pod_name", target.workload.pod_name);
+  json.Field("opted_out", target.opted_out);
+  json.EndObject();
 }
 
 }  // namespace
 
 std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style) {
-  if (targets.empty()) {
-    return "No process of yours has loaded the client library. `import profd; profd.init()` in "
-           "Python, or link libprofd_client, makes it show up here.\n";
+  if (targets.empty()) return std::string(kNoTargets);
+  TargetTable table(/*has_nodes=*/false, HasJobs(targets), HasContainers(targets));
+  table.Add("", targets);
+  return table.Render(style);
+}
+
+std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style) {
+  bool has_any = false;
+  bool has_jobs = false;
+  bool has_containers = false;
+  for (const NodeTargets& node : nodes) {
+    has_any |= !node.targets.empty();
+    has_jobs |= HasJobs(node.targets);
+    has_containers |= HasContainers(node.targets);
   }
-  const bool has_containers = std::any_of(targets.begin(), targets.end(),
-                                          [](const TargetInfo& t) { return t.foreign_namespace; });
-  std::vector<Column> columns = {{.title = "PID"},
-                                 {.title = "UID", .drop_order = 2},
-                                 {.title = "STATE", .right = false},
-                                 {.title = "STEP"},
-                                 {.title = "STEPS/S", .drop_order = 3},
-                                 {.title = "STEPS FROM", .right = false, .drop_order = 4},
-                                 {.title = "RANK", .drop_order = 1},
-                                 {.title = "COMMAND", .right = false, .flexible = true}};
-  if (has_containers) columns.insert(columns.begin() + 1, {.title = "NSPID"});
-  Table table(std::move(columns));
-  const Forest forest(targets);
-  for (const Placed& placed : forest.placed()) {
-    const TargetInfo& target = *placed.target;
-    std::vector<std::string> cells = {
-        StrCat(target.pid),
-        StrCat(target.uid),
-        std::string(ToString(target.state)),
-        target.step_mark_count == 0 ? "-" : StrCat(target.current_step),
-        target.steps_per_second > 0 ? absl::StrFormat("%.2f", target.steps_per_second) : "-",
-        target.step_source == StepSource::kNone ? "-" : std::string(ToString(target.step_source)),
-        MetadataOf(target, "rank"),
-        StrCat(std::string(2 * placed.depth, ' '), target.command)};
-    if (has_containers) {
-      cells.insert(cells.begin() + 1, target.foreign_namespace && target.namespace_pid > 0
-                                          ? StrCat(target.namespace_pid)
-                                          : std::string("-"));
-    }
-    table.AddRow(std::move(cells),
-                 target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone);
-  }
+  if (!has_any) return std::string(kNoTargets);
+  TargetTable table(/*has_nodes=*/true, has_jobs, has_containers);
+  for (const NodeTargets& node : nodes) table.Add(node.node, node.targets);
   return table.Render(style);
 }
 
 void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json) {
-  json.BeginObject();
   json.Key("targets").BeginArray();
-  for (const TargetInfo& target : targets) {
-    json.BeginObject();
-    json.Field("pid", target.pid);
-    json.Field("namespace_pid", target.namespace_pid);
-    json.Field("foreign_namespace", target.foreign_namespace);
-    json.Field("uid", target.uid);
-    json.Field("gid", target.gid);
-    json.Field("parent_pid", target.parent_pid);
-    json.Field("command", target.command);
-    json.Field("cgroup", target.cgroup);
-    json.Field("metadata", target.metadata);
-    json.Field("state", ToString(target.state));
-    json.Field("step_mark_count", target.step_mark_count);
-    json.Field("current_step", target.current_step);
-    json.Field("steps_per_second", target.steps_per_second);
-    json.Field("library_version", target.library_version);
-    json.Field("protocol_version", target.protocol_version);
-    json.Field("register_unix_ns", absl::ToUnixNanos(target.registered_time));
-    json.Field("dropped_event_count", target.dropped_event_count);
-    json.Field("foreign_step_mark_count", target.foreign_step_mark_count);
-    json.Field("step_source", ToString(target.step_source));
-    json.Field("batch_count", target.batch_count);
-    json.EndObject();
+  for (const TargetInfo& target : targets) WriteTargetJson(nullptr, target, json);
+  json.EndArray();
+}
+
+void WriteNodeTargetsJson(std::span<const NodeTargets> nodes, JsonWriter& json) {
+  json.Key("targets").BeginArray();
+  for (const NodeTargets& node : nodes) {
+    for (const TargetInfo& target : node.targets) WriteTargetJson(&node.node, target, json);
   }
   json.EndArray();
-  json.EndObject();
 }
 
 }  // namespace profd::cli

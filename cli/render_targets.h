@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cli/json_writer.h"
 #include "cli/style.h"
@@ -11,10 +12,17 @@
 
 namespace profd::cli {
 
+struct NodeTargets {
+  std::string node;  // As named; what the column NODE and "node" show.
+  std::vector<TargetInfo> targets;
+};
+
 // Children stand below their parents, further in.
 std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style);
-// {"targets": [...]}
+std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style);
+// "targets": [...], a field of an open object; rows of nodes have a "node".
 void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json);
+void WriteNodeTargetsJson(std::span<const NodeTargets> nodes, JsonWriter& json);
 
 }  // namespace profd::cli
 

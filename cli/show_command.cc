@@ -1,36 +1,44 @@
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "cli/capture_source.h"
 #include "cli/command.h"
-#include "cli/daemon_client.h"
+#include "cli/errors.h"
+#include "cli/find_group.h"
+#include "cli/fleet.h"
 #include "cli/group_view.h"
 #include "cli/render_capture.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/base/ulid.h"
 
 namespace profd::cli {
 namespace {
 
-int ShowGroup(Invocation& invocation, const std::vector<CaptureView>& views) {
+absl::StatusOr<int> ShowGroup(Invocation& invocation, const std::string& id) {
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  ASSIGN_OR_RETURN(const FoundGroup group,
+                   FindGroup(invocation, fleet.has_value() ? &*fleet : nullptr, id));
   if (invocation.json()) {
     JsonWriter json;
-    WriteGroupJson(views, {}, json);
+    WriteFoundGroupJson(group, json);
     invocation.Print(json.TakeLine());
   } else {
-    invocation.Print(RenderGroup(views, invocation.style()));
+    invocation.Print(RenderFoundGroup(group, invocation.style()));
   }
-  return 0;
+  invocation.Note(RenderNodeFailures(group.outcomes));
+  return group.outcomes.empty() ? kExitDone : ExitCodeOf(group.outcomes);
 }
 
 absl::StatusOr<int> Run(Invocation& invocation) {
   const std::string& name = invocation.arguments().front();
-  absl::StatusOr<std::unique_ptr<CaptureSource>> source = OpenCaptureSource(invocation, name);
-  if (source.status().code() == absl::StatusCode::kNotFound && !NamesFile(name)) {
-    // The id may be that of a group.
-    ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(name));
-    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    const auto views = IsUlid(id) ? daemon->GetCaptureGroup(id) : source.status();
-    if (views.ok() && !views->empty()) return ShowGroup(invocation, *views);
+  absl::StatusOr<std::unique_ptr<CaptureSource>> source =
+      name.starts_with("groups/") ? absl::NotFoundError("") : OpenCaptureSource(invocation, name);
+  if (absl::IsNotFound(source.status()) && !NamesFile(name)) {
+    if (const std::optional<std::string> id = WholeGroupId(name)) {
+      absl::StatusOr<int> shown = ShowGroup(invocation, *id);
+      if (shown.ok() || name.starts_with("groups/")) return shown;
+    }
   }
   RETURN_IF_ERROR(source.status());
   if (invocation.json()) {
@@ -52,12 +60,14 @@ Command ShowCommand() {
           .description =
               "Shows what was asked for, what was covered, what was lost and why, and "
               "how far the numbers can be trusted. The id of a group shows its "
-              "captures.",
+              "captures: those of the node that is asked, or of all --nodes, and of the others "
+              "what was told at their end.",
           .examples = {{"profctl show 01J9ZK", "A capture, by the start of its id"},
                        {"profctl show run.profd", "A fetched one; no daemon is needed"}},
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
+          .takes_nodes = true,
           .run = &Run};
 }
 

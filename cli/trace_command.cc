@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
+#include "cli/fleet.h"
 #include "cli/group_view.h"
 #include "cli/interrupts.h"
 #include "cli/label.h"
@@ -17,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/render_capture.h"
 #include "cli/render_reports.h"
+#include "cli/trace_group.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -30,11 +32,16 @@ namespace {
 constexpr int64_t kDefaultSteps = 5;
 constexpr int64_t kTopRows = 20;
 constexpr size_t kMostPids = 1024;
+constexpr absl::Duration kDefaultLead = absl::Milliseconds(500);
+constexpr absl::Duration kMaxLead = absl::Minutes(1);
 
 struct TraceRequest {
   std::vector<int64_t> pids;
   bool all = false;
   CaptureSpec spec;
+  std::string job;  // Empty: any.
+  std::optional<Quorum> quorum;
+  absl::Duration lead = kDefaultLead;
   std::string request_id;
   std::string output;  // Empty: none.
   OutputKind output_kind;
@@ -55,6 +62,22 @@ absl::Status ParseTargets(const ParsedFlags& flags, TraceRequest& request) {
   request.all = flags.Has("all");
   if (request.all && !request.pids.empty()) {
     return UsageError("--all and --pid exclude each other");
+  }
+  request.job = flags.Get("job").value_or("");
+  if (!request.job.empty() && !request.pids.empty()) {
+    return UsageError("--job and --pid exclude each other");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseGroupStart(const ParsedFlags& flags, TraceRequest& request) {
+  if (const auto quorum = flags.Get("quorum")) {
+    ASSIGN_OR_RETURN(request.quorum, QuorumFrom(*quorum));
+  }
+  ASSIGN_OR_RETURN(const auto lead, flags.Duration("lead"));
+  request.lead = lead.value_or(kDefaultLead);
+  if (request.lead <= absl::ZeroDuration() || request.lead > kMaxLead) {
+    return UsageError("--lead must be above 0 and at most 1m");
   }
   return absl::OkStatus();
 }
@@ -162,6 +185,7 @@ absl::Status ParseLimits(const ParsedFlags& flags, CaptureSpec& spec) {
 absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   TraceRequest request;
   RETURN_IF_ERROR(ParseTargets(flags, request));
+  RETURN_IF_ERROR(ParseGroupStart(flags, request));
   RETURN_IF_ERROR(ParseWindow(flags, request.spec));
   RETURN_IF_ERROR(ParseGpu(flags, request.spec.gpu));
   RETURN_IF_ERROR(ParseTorch(flags, request.spec));
@@ -200,8 +224,11 @@ class Trace {
   bool IsGroup() const { return views_.size() > 1; }
 
   absl::Status Start() {
-    ASSIGN_OR_RETURN(const std::vector<TargetInfo> targets,
-                     daemon_.ResolveTargets(request_.pids, request_.all));
+    ASSIGN_OR_RETURN(std::vector<TargetInfo> targets,
+                     daemon_.ResolveTargets(request_.pids, request_.all || !request_.job.empty()));
+    if (!request_.job.empty()) {
+      std::erase_if(targets, [&](const TargetInfo& t) { return JobOf(t) != request_.job; });
+    }
     if (targets.empty()) {
       return WithReason(absl::NotFoundError("there is no process to capture"), "NO_TARGETS");
     }
@@ -357,9 +384,37 @@ class Trace {
   bool interrupted_in_time_ = false;  // While there was something to cancel.
 };
 
+absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet, Interrupts& interrupts,
+                               const TraceRequest& request) {
+  if (!request.pids.empty()) {
+    return UsageError("--pid goes with one node only; on several use --job JOB or --all");
+  }
+  if (request.job.empty() && !request.all) {
+    return UsageError("on several nodes say which processes: --job JOB, or --all");
+  }
+  if (invocation.flags().Has("request-id")) {
+    return UsageError("--request-id goes with one node only");
+  }
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  return TraceGroup(invocation, fleet, interrupts,
+                    {.spec = request.spec,
+                     .job = request.job,
+                     .quorum = request.quorum,
+                     .lead = request.lead,
+                     .node_timeout = timeout},
+                    request.output, request.output_kind);
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   ASSIGN_OR_RETURN(TraceRequest request, ParseRequest(invocation.flags()));
   Interrupts interrupts;
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  if (fleet.has_value()) return RunOnFleet(invocation, *fleet, interrupts, request);
+  for (const std::string_view flag : {"quorum", "lead"}) {
+    if (invocation.flags().Has(flag)) {
+      return UsageError(StrCat("--", flag, " goes with several nodes: --nodes, or --job on Slurm"));
+    }
+  }
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   Trace trace(invocation, std::move(request), interrupts, *daemon);
   absl::StatusOr<int> result = trace.Run();
@@ -378,6 +433,19 @@ std::vector<Flag> TraceFlags() {
        .repeated = true,
        .completes = Completes::kPid},
       {.name = "all", .letter = 'a', .help = "Capture all your targets"},
+      {.name = "job",
+       .value_name = "JOB",
+       .help = "Capture all your targets of this job: every rank records the same steps. Without "
+               "--nodes and --address on the nodes that Slurm runs it on"},
+      {.name = "quorum",
+       .value_name = "N",
+       .help =
+           "On several nodes: how many processes must be ready, or nothing is captured: all, a "
+           "number, or a percentage (default: those that can be; exit code 4 when some cannot)"},
+      {.name = "lead",
+       .value_name = "TIME",
+       .help = "On several nodes: how far ahead the first step is chosen; more for nodes that "
+               "answer slowly (default: 500ms)"},
       {.name = "steps",
        .letter = 's',
        .value_name = "N",
@@ -406,10 +474,12 @@ std::vector<Flag> TraceFlags() {
        .value_name = "SOURCE",
        .help = "Count these as steps in this capture, whatever `profctl ps` says that the process "
                "counts: marks, the program's own; optimizer, PyTorch's Optimizer.step(); profiler, "
-               "the program's own torch.profiler; dataloader, batches taken from a DataLoader. "
-               "They count from 0",
+               "the program's own torch.profiler; dataloader, batches taken from a DataLoader; "
+               "periodicity, the rounds in which a thread repeats PyTorch's operators, for loops "
+               "that have none of these: they are known after a second and three rounds. They "
+               "count from 0",
        .completes = Completes::kChoice,
-       .choices = {"marks", "optimizer", "profiler", "dataloader"}},
+       .choices = {"marks", "optimizer", "profiler", "dataloader", "periodicity"}},
       {.name = "ops",
        .value_name = "MODE",
        .help = "What of PyTorch's operators to record: off; names, with nesting, forward and "
@@ -483,21 +553,27 @@ Command TraceCommand() {
       .description =
           "Captures whole training steps, or a span of time, of one or several running processes, "
           "and prints what was covered and where the time went. Several targets make a group: all "
-          "record the same steps.\n\n"
+          "record the same steps, also on several nodes (--nodes): then every process that did "
+          "not is named, and the exit code is 4.\n\n"
           "Ctrl-C ends the capture and keeps what it has; a second Ctrl-C leaves at once.\n\n"
           "With -o the path of the file is the last line on stdout. With --json stdout is one "
-          "object: the finished capture, or {\"group\", \"captures\", \"missed\"}.",
+          "object: the finished capture, or {\"group\", \"captures\", \"missed\"}, or on several "
+          "nodes "
+          "{\"id\", \"state\", \"first_step\", \"captures\", \"missed\", \"clock\", \"nodes\"}.",
       .flags = TraceFlags(),
       .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
                    {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},
                    {"profctl trace --all --steps 3 --start-step 1200",
                     "The same three steps of all my processes"},
+                   {"profctl trace --nodes gpu[001-128] --job 88123",
+                    "Five steps of every rank of a job, the same ones everywhere"},
                    {"profctl trace --pid 41213 --duration 2s --label why=slow",
                     "Two seconds, labelled"},
                    {"profctl trace --pid 41213 --with memory -o five.json.gz",
                     "PyTorch's operators with their shapes, and its memory"},
                    {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
                     "Three steps of a program that marks none, but has a range around each"}},
+      .takes_nodes = true,
       .run = &Run};
 }
 
