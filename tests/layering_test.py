@@ -15,7 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # of capture/ that those who stand below it may see. They are rows of their own.
 TYPES = "daemon/capture/capture_types.h"
 EVENTS = "daemon/capture/event_rows.h"
+GROUPS = "daemon/capture/group_types.h"
 PORTS = "daemon/capture/ports.h"
+ACCESS = "daemon/capture/access.h"
+# Who asks, and what they may do: values and an interface.
+ACCESS = "daemon/capture/access.h"
+# What schedules are made of, and what they need of the store.
+SCHEDULE_TYPES = "daemon/schedule/schedule_types.h"
+SCHEDULE_STORE = "daemon/schedule/schedule_store.h"
 
 # How the GPU of software is driven: the one header of tests/ that may be seen from outside.
 SIMULATED_GPU = "tests/cupti_standin/sgpu.h"
@@ -32,20 +39,30 @@ ARROWS = {
     "daemon/base": [],
     TYPES: ["daemon/base"],
     EVENTS: [],
-    PORTS: ["daemon/base", TYPES, EVENTS],
-    "daemon/store": ["daemon/base", TYPES, EVENTS, PORTS],
+    GROUPS: [TYPES],
+    PORTS: ["daemon/base", TYPES, EVENTS, GROUPS],
+    ACCESS: ["daemon/base", TYPES],
+    SCHEDULE_TYPES: ["daemon/base", TYPES, ACCESS],
+    SCHEDULE_STORE: ["daemon/base", SCHEDULE_TYPES],
+    ACCESS: ["daemon/base", TYPES],
+    "daemon/access": ["daemon/base", TYPES, ACCESS],
+    "daemon/store": ["daemon/base", TYPES, EVENTS, GROUPS, PORTS, SCHEDULE_TYPES, SCHEDULE_STORE],
     # Rows of events carry flags and categories with the numbers that targets wrote.
     "daemon/report": ["daemon/base", "daemon/store", "proto/wire", TYPES, EVENTS],
     "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS],
-    "daemon/capture": ["daemon/base", "daemon/report", TYPES, EVENTS, PORTS],
+    "daemon/metrics": ["daemon/base", "daemon/store", TYPES, PORTS],
+    "daemon/capture": [ACCESS, "daemon/base", "daemon/report", TYPES, EVENTS, GROUPS, PORTS, ACCESS],
+    "daemon/schedule": [ACCESS, "daemon/base", "daemon/capture", TYPES, PORTS, ACCESS, SCHEDULE_TYPES,
+                        SCHEDULE_STORE],
     "daemon/ingest": ["daemon/base", "proto/wire", TYPES, EVENTS, PORTS],
-    "daemon/rpc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",
-                   "daemon/export", "daemon/ingest", "proto/profd/v1", TYPES, PORTS],
-    "daemon/main.cc": ["daemon/base", "daemon/capture", "daemon/store", "daemon/report",
-                       "daemon/export", "daemon/ingest", "daemon/rpc", "proto/wire", TYPES,
-                       PORTS],
+    "daemon/rpc": [ACCESS, "daemon/base", "daemon/capture", "daemon/store", "daemon/report",
+                   "daemon/export", "daemon/ingest", "daemon/schedule", "proto/profd/v1", TYPES,
+                   GROUPS, PORTS, ACCESS, SCHEDULE_TYPES],
+    "daemon/main.cc": ["daemon/access", ACCESS, "daemon/base", "daemon/capture", "daemon/store", "daemon/report",
+                       "daemon/export", "daemon/ingest", "daemon/metrics", "daemon/rpc",
+                       "daemon/schedule", "proto/wire", TYPES, PORTS, ACCESS, SCHEDULE_TYPES],
     "cli": ["proto/profd/v1", "daemon/base", "daemon/store", "daemon/report", "daemon/export",
-            TYPES],
+            TYPES, GROUPS, SCHEDULE_TYPES],
     # The demo of a machine without a GPU runs on the stand-in's; it is loaded, not linked.
     SIMULATED_GPU: [],
     "deploy": ["client_lib/include", SIMULATED_GPU],
@@ -56,6 +73,7 @@ UNBOUND = ("tests/",)
 KEPT_OUT = {
     r"grpc|google/protobuf|\.pb\.h": {"daemon/rpc", "daemon/main.cc", "cli"},
     r"^sqlite3": {"daemon/store"},
+    r"^prometheus/|^microhttpd": {"daemon/metrics"},
     r"^absl/": {row for row in ARROWS if row.startswith("daemon") or row == "cli"},
 }
 

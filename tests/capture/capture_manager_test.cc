@@ -18,9 +18,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Code = absl::StatusCode;
 
-constexpr Caller kAlice{.uid = 1000};
-constexpr Caller kBob{.uid = 1001};
-constexpr Caller kRoot{.uid = 0};
+const Caller kAlice{.uid = 1000};
+const Caller kBob{.uid = 1001};
+const Caller kRoot{.uid = 0};
 
 CaptureSpec Steps(int64_t steps) { return CaptureSpec{.steps = steps}; }
 

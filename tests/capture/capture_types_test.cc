@@ -19,8 +19,9 @@ TEST(CaptureTypesTest, NamesGoThereAndBack) {
        {OperatorMode::kAuto, OperatorMode::kOff, OperatorMode::kNames, OperatorMode::kShapes}) {
     EXPECT_EQ(OperatorModeFromString(ToString(mode)), mode);
   }
-  for (const StepSource source : {StepSource::kNone, StepSource::kMarks, StepSource::kOptimizer,
-                                  StepSource::kProfiler, StepSource::kDataLoader}) {
+  for (const StepSource source :
+       {StepSource::kNone, StepSource::kMarks, StepSource::kOptimizer, StepSource::kProfiler,
+        StepSource::kDataLoader, StepSource::kPeriodicity}) {
     EXPECT_EQ(StepSourceFromString(ToString(source)), source);
   }
   EXPECT_EQ(OperatorModeFromString("SHAPES"), std::nullopt);

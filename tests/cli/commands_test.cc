@@ -220,7 +220,8 @@ TEST_F(CommandsTest, CapturesTurnsPagesAndRowsAreWholeCaptures) {
 
 TEST_F(CommandsTest, CapturesSendsItsFilters) {
   Run({"captures", "--label=a=b", "--pid=77", "--name=slow", "--state=partial,FAILED",
-       "--since=2026-11-20T10:00:00Z", "--deleted"});
+       "--since=2026-11-20T10:00:00Z", "--deleted", "--schedule=01j9", "--by=cn:alice",
+       "--address=" + profd_.address(), "--job=88123"});
   ASSERT_THAT(profd_.lists(), SizeIs(1));
   const auto filter = profd_.lists()[0].filter();
   EXPECT_EQ(filter.labels().at("a"), "b");
@@ -230,6 +231,9 @@ TEST_F(CommandsTest, CapturesSendsItsFilters) {
   EXPECT_EQ(filter.states(0), v1::Capture::PARTIAL);
   EXPECT_EQ(filter.since().seconds(), 1'795'168'800);
   EXPECT_TRUE(filter.include_deleted());
+  EXPECT_EQ(filter.schedule(), "schedules/01J9");
+  EXPECT_EQ(filter.requested_by(), "cn:alice");
+  EXPECT_EQ(filter.job(), "88123");
   EXPECT_EQ(Run({"captures", "--since", "2h"}).exit_code, 0);
   EXPECT_EQ(Run({"captures", "--since", "yesterday"}).exit_code, 2);
   EXPECT_EQ(Run({"captures", "--state", "SLEEPING"}).exit_code, 2);

@@ -250,6 +250,15 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     *response = fake_.compile;
     return Answer(context, fake_.on_report);
   }
+  grpc::Status GetHistory(grpc::ServerContext* context, const v1::GetHistoryRequest* request,
+                          v1::GetHistoryResponse* response) override {
+    {
+      const absl::MutexLock lock(&mu_);
+      history_calls.push_back(*request);
+    }
+    *response = fake_.history;
+    return Answer(context, fake_.on_report);
+  }
   grpc::Status ExportTrace(grpc::ServerContext*, const v1::ExportTraceRequest* request,
                            grpc::ServerWriter<v1::ExportTraceResponse>* writer) override {
     {
@@ -275,6 +284,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   std::vector<v1::GetOperatorsRequest> operator_calls;
   std::vector<v1::GetKernelsRequest> kernel_calls;
   std::vector<v1::ExportTraceRequest> exports;
+  std::vector<v1::GetHistoryRequest> history_calls;
 
  private:
   v1::Capture Create(const std::string& target_name, const v1::CaptureSpec& spec,
@@ -390,6 +400,10 @@ std::vector<v1::GetKernelsRequest> FakeProfd::kernel_calls() {
 std::vector<v1::ExportTraceRequest> FakeProfd::exports() {
   const absl::MutexLock lock(&services_->mu_);
   return services_->exports;
+}
+std::vector<v1::GetHistoryRequest> FakeProfd::history_calls() {
+  const absl::MutexLock lock(&services_->mu_);
+  return services_->history_calls;
 }
 
 std::string TestId(int number) { return absl::StrFormat("01J0000000000000000000%04d", number); }

@@ -69,6 +69,7 @@ class FakeProfd {
   v1::GetSyncsResponse syncs;
   v1::GetIdleResponse idle;
   v1::GetCompileResponse compile;
+  v1::GetHistoryResponse history;
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
   std::string file_bytes;
@@ -85,6 +86,7 @@ class FakeProfd {
   std::vector<v1::GetOperatorsRequest> operator_calls();
   std::vector<v1::GetKernelsRequest> kernel_calls();
   std::vector<v1::ExportTraceRequest> exports();
+  std::vector<v1::GetHistoryRequest> history_calls();
 
  private:
   class Services;

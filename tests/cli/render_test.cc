@@ -646,7 +646,9 @@ TEST(RenderTargetsTest, TheSourceOfStepsIsShown) {
   EXPECT_THAT(text, HasSubstr("STEPS FROM"));
   EXPECT_THAT(text, HasSubstr("dataloader"));
   JsonWriter writer;
+  writer.BeginObject();
   WriteTargetsJson(targets, writer);
+  writer.EndObject();
   const auto json = nlohmann::json::parse(writer.TakeLine());
   EXPECT_EQ(json["targets"][0]["step_source"], "dataloader");
   EXPECT_EQ(json["targets"][0]["batch_count"], 7);

@@ -335,11 +335,12 @@ TEST_F(CopiesTest, WhatPythonCallsForTorchIsHandedOverToo) {
     CHILD_EXPECT(profd_init() == PROFD_OK);
     const uint32_t attached = Symbol<uint32_t(const char*)>(copy, "profd_torch_attach")("2.6.0");
     CHILD_EXPECT((attached & wire::kTorchCpuMemory) != 0);
-    std::thread collector([] {
+    std::thread collector([&] {
       uint32_t wanted = 0;
       const auto wait = Symbol<int(uint32_t*)>(copy, "profd_torch_wait");
       CHILD_EXPECT(wait(&wanted) == PROFD_TORCH_ARMED);
       CHILD_EXPECT((wanted & wire::kTorchBlocks) != 0);
+      parent.Tell('a');
       CHILD_EXPECT(wait(&wanted) == PROFD_TORCH_COLLECT);
       Symbol<decltype(profd_torch_block)>(copy, "profd_torch_block")(1, 2, 0, 0, 1, "weight");
       Symbol<decltype(profd_torch_note)>(copy, "profd_torch_note")(1, "f", "why", 3);
@@ -355,7 +356,9 @@ TEST_F(CopiesTest, WhatPythonCallsForTorchIsHandedOverToo) {
   auto target = daemon_.WaitTarget();
   child.Await('w');
   const wire::ArmTorchField wanted{0, wire::kArmTorchMemory, 0, 0};
-  const CaptureContents contents = target->ArmTorch(wanted)->Finish();
+  auto capture = target->ArmTorch(wanted);
+  child.Await('a');  // Who is asked to collect at once need not hear that it is armed.
+  const CaptureContents contents = capture->Finish();
   ASSERT_EQ(contents.blocks.size(), 1u);
   EXPECT_EQ(contents.blocks[0].name, "weight");
   const auto& note = contents.notes.front();

@@ -88,8 +88,7 @@ void RunUserScope(const char* name, const std::function<void()>& body) {
 }
 
 void AttachFakeTorch(const char* version) {
-  client::torch::ObserveBegins(FakeTorch());
-  client::torch::ObserveEnds(FakeTorch());
+  client::torch::ObserveSteps(FakeTorch());
   client::torch::AttachMemory();
   client::torch::JoinCore(version);
 }

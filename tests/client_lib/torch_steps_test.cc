@@ -198,19 +198,21 @@ TEST_F(TorchStepsTest, AForkedChildHasStepsOfItsOwn) {
 }
 
 // What operators.cc relies on.
-TEST_F(TorchStepsTest, MarksLieBeforeAndBehindWhatIsRegisteredBetween) {
+TEST_F(TorchStepsTest, MarksLieBeforeAndBehindWhatAnotherObserverWrites) {
   StartChild([] {
-    client::torch::ObserveBegins(FakeTorch());
-    client::torch::ObserveEnds(FakeTorch());
+    client::torch::ObserveSteps(FakeTorch());
     client::torch::RecordFunctionCallback operators{};
     operators.scopes[7] = 1;
-    operators.start = [](const void*) -> decltype(operators.start(nullptr)) {
+    operators.start = [](const void* range) -> decltype(operators.start(nullptr)) {
+      client::torch::DeferStepEnd(range, FakeTorch().name(range));
       profd_range_begin_id(profd_intern("operator", 8));
       return {};
     };
-    operators.end = [](const void*, void*) { profd_range_end_id(); };
+    operators.end = [](const void* range, void*) {
+      profd_range_end_id();
+      client::torch::EndDeferredStep(range);
+    };
     FakeTorch().add_callback(operators);
-    client::torch::ObserveEnds(FakeTorch());  // Moves behind.
   });
   auto capture = target_->Arm();
   capture->Fire(Steps(3));

@@ -4,6 +4,7 @@ Everything lives below one temporary folder and ends with the test. Waiting is f
 (an answer on a pipe, a state of a capture), each with a deadline that only a defect meets.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -48,6 +49,8 @@ def is_sanitized():
 class Daemon:
     """A profd of our own; `flags` replace the defaults."""
 
+    prefix = ()  # Before its command: what puts it somewhere.
+
     def __init__(self, folder, *flags, env=None, preexec=None):
         self.folder = pathlib.Path(folder)
         self.data_dir = self.folder / 'data'
@@ -61,7 +64,7 @@ class Daemon:
     def start(self):
         log = open(self.log_path, 'ab')
         self.process = subprocess.Popen(
-            [PROFD, '--data-dir', self.data_dir, '--socket-dir', self.socket_dir,
+            [*self.prefix, PROFD, '--data-dir', self.data_dir, '--socket-dir', self.socket_dir,
              '--log-level', 'debug', *self.flags],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env},
             preexec_fn=self.preexec)
@@ -119,8 +122,8 @@ def environment(socket_dir, env=None):
     return {**base, 'PROFD_SOCKET_DIR': str(socket_dir), **(env or {})}
 
 
-def run_profctl(socket_dir, *arguments, env=None):
-    completed = subprocess.run([PROFCTL, *map(str, arguments)], stdin=subprocess.DEVNULL,
+def run_profctl(socket_dir, *arguments, env=None, prefix=()):
+    completed = subprocess.run([*prefix, PROFCTL, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                capture_output=True, timeout=2 * PATIENCE_S,
                                env=environment(socket_dir, env))
     return Result(completed)
@@ -169,7 +172,8 @@ class Target:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # Of a command that never went out.
+            self.process.stdin.close()
         self.process.stdout.close()
 
 

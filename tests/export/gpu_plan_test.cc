@@ -61,7 +61,8 @@ TEST(SliceLanesTest, ManyAtOnceTakeAsManyLanesAndNoLongerThanSorting) {
 }
 
 GpuPlan PlanOf(store::CaptureReader& reader) {
-  absl::StatusOr<GpuPlan> plan = GpuPlan::Make(reader, MakeLayout(reader));
+  absl::StatusOr<GpuPlan> plan =
+      GpuPlan::Make(reader, MakeLayout(reader, PlaceAlone(reader.record())));
   EXPECT_THAT(plan, IsOk());
   return *std::move(plan);
 }

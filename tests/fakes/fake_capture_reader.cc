@@ -318,8 +318,11 @@ absl::Status FakeCaptureReader::ForEachRange(
     if (!Overlaps(filter, first_ns, rows.back().end_ns)) return absl::OkStatus();
     store::RangeBatch batch{.thread = thread, .size = rows.size()};
     const auto start = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    const auto duration =
-        Column<int64_t>(rows, [](const auto& row) { return row.end_ns - row.start_ns; });
+    // As a hostile file has it: any number.
+    const auto duration = Column<int64_t>(rows, [](const auto& row) {
+      return static_cast<int64_t>(static_cast<uint64_t>(row.end_ns) -
+                                  static_cast<uint64_t>(row.start_ns));
+    });
     const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
     const auto depth = Column<uint16_t>(rows, [](const auto& row) { return row.depth; });
     const auto category = Column<uint8_t>(rows, [](const auto& row) { return row.range.category; });

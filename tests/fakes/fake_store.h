@@ -78,6 +78,17 @@ class FakeStore final : public StorePort {
     it->second.file_bytes = 0;
     return absl::OkStatus();
   }
+  absl::Status PutGroup(const GroupRecord& group) override {
+    absl::MutexLock lock(&mu_);
+    groups_.insert_or_assign(group.id, group);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<GroupRecord> GetGroup(std::string_view id) override {
+    absl::MutexLock lock(&mu_);
+    const auto it = groups_.find(id);
+    if (it == groups_.end()) return absl::NotFoundError(std::string(id));
+    return it->second;
+  }
 
  private:
   class File final : public CaptureFileSink {
@@ -141,6 +152,7 @@ class FakeStore final : public StorePort {
 
   mutable absl::Mutex mu_;
   std::map<std::string, CaptureRecord, std::less<>> records_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, GroupRecord, std::less<>> groups_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> finished_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> discarded_ ABSL_GUARDED_BY(mu_);
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/store/column_codec.h"
@@ -13,10 +15,14 @@
 
 namespace profd {
 
+void FuzzCron(std::span<const uint8_t> data);
 void FuzzColumnCodec(std::span<const uint8_t> data);
 void FuzzCaptureFile(std::span<const uint8_t> data);
 void FuzzEventDecoder(std::span<const uint8_t> data);
 void FuzzFrame(std::span<const uint8_t> data);
+void FuzzPolicy(std::span<const uint8_t> data);
+void FuzzContexts(std::span<const uint8_t> data);
+void FuzzNodeList(std::span<const uint8_t> data);
 
 namespace {
 
@@ -192,12 +198,106 @@ TEST(FuzzReplayTest, EventDecoderSurvivesNoiseAndMutations) {
   }
 }
 
+TEST(FuzzReplayTest, PoliciesSurviveNoiseAndNearlyRules) {
+  constexpr std::string_view kWords[] = {"allow ",
+                                         "deny ",
+                                         "map ",
+                                         "any ",
+                                         "unknown ",
+                                         "uid:5 ",
+                                         "gid:3 ",
+                                         "cn:alice ",
+                                         "cn:a* ",
+                                         "dns:a* ",
+                                         "spiffe://c.local/* ",
+                                         "all ",
+                                         "list ",
+                                         "list,capture ",
+                                         "own ",
+                                         "job:1 ",
+                                         "uid:7 ",
+                                         "namespace:x ",
+                                         "\n",
+                                         "\"",
+                                         "# "};
+  std::mt19937 random(11);
+  for (int round = 0; round < 3'000; ++round) {
+    FuzzPolicy(Bytes(random, 60));
+    std::string text;
+    for (int line = 0; line < 4; ++line) {
+      text += kWords[random() % 3];
+      text += kWords[3 + random() % 8];
+      text += kWords[11 + random() % 3];
+      text += kWords[random() % 8 == 0 ? random() % std::size(kWords) : 14 + random() % 4];
+      text += '\n';
+    }
+    if (random() % 4 == 0) text[random() % text.size()] = static_cast<char>(random());
+    FuzzPolicy({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+}
+
 TEST(FuzzReplayTest, FramesSurviveNoiseAndMutations) {
   std::mt19937 random(4);
   for (int round = 0; round < 20'000; ++round) {
     std::vector<uint8_t> packet = Bytes(random, 200);
     if (!packet.empty()) packet[0] = random() % 2;
     FuzzFrame(packet);
+  }
+}
+
+TEST(FuzzReplayTest, ContextsSurviveNoiseAndNearlyFiles) {
+  std::mt19937 random(7);
+  const std::array<std::string_view, 14> pieces = {"current = a\n",
+                                                   "[a]\n",
+                                                   "[b]\n",
+                                                   "address = localhost:1\n",
+                                                   "nodes = g[1-9]",
+                                                   "tls-ca = /ca\n",
+                                                   "tls-cert = /c\n",
+                                                   "tls-key = /k\n",
+                                                   "# [",
+                                                   "tls-server-name=",
+                                                   "\n",
+                                                   "address = unix:/x\n",
+                                                   "=",
+                                                   "\x80"};
+  for (int round = 0; round < 5'000; ++round) {
+    FuzzContexts(Bytes(random, 100));
+    std::string text;
+    for (size_t i = random() % 12; i > 0; --i) text += pieces.at(random() % pieces.size());
+    FuzzContexts({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+}
+
+TEST(FuzzReplayTest, CronExpressionsSurviveNoiseAndMutations) {
+  std::mt19937 random(6);
+  constexpr std::string_view kFields[] = {"*", "*/7",   "0",       "59", "1-5", "29",
+                                          "2", "1,3,5", "0-30/10", "31", "7"};
+  for (int round = 0; round < 2'000; ++round) {
+    FuzzCron(Bytes(random, 40));
+    std::string text;
+    for (int i = 0; i < 5; ++i) {
+      text += i == 0 ? "" : " ";
+      text += kFields[random() % std::size(kFields)];
+    }
+    if (random() % 4 == 0) text[random() % text.size()] = static_cast<char>(random());
+    FuzzCron({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+}
+
+TEST(FuzzReplayTest, NodeListsSurviveNoiseAndMutations) {
+  std::mt19937 random(5);
+  constexpr std::string_view kPieces[] = {
+      "gpu", "n",  "[1-3]", "[08-11,7]", ",",     ":7000", "[", "]",  "-",
+      "=",   "/a", "unix:", " ",         "[::1]", "@",     "0", "12", "dns:"};
+  for (int round = 0; round < 20'000; ++round) {
+    FuzzNodeList(Bytes(random, 40));
+    std::string text;
+    for (size_t i = random() % 8; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
+    if (!text.empty() && random() % 4 == 0) {
+      text[random() % text.size()] = static_cast<char>(random());
+    }
+    FuzzNodeList({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
 }
 

@@ -20,6 +20,7 @@ except ImportError as missing:
     sys.exit(77)
 
 import harness  # noqa: E402
+import remote_test  # noqa: E402
 from python_targets import LIBRARY, ProgramTest  # noqa: E402
 
 os.environ["PROFD_CLIENT_LIB"] = LIBRARY
@@ -195,6 +196,51 @@ class ClientTest(ProgramTest):
         self.assertEqual([(row.name, row.calls) for row in rows], [("forward", 2)])
         program.resume()
         program.finish()
+
+
+class RemoteClientTest(remote_test.RemoteTest):
+    """The same client, from another machine."""
+
+    def client(self, user="alice", **options):
+        tls = self.tls(user)
+        given = {"tls_ca": tls["PROFD_TLS_CA"], "tls_cert": tls.get("PROFD_TLS_CERT"),
+                 "tls_key": tls.get("PROFD_TLS_KEY"), **options}
+        client = profd.Client(f"localhost:{self.port.number}", **given)
+        self.addCleanup(client.close)
+        return client
+
+    def assert_refused(self, client, code, words=""):
+        with self.assertRaises(profd.ProfdError) as raised:
+            client.targets()
+        self.assertEqual(raised.exception.code, code)
+        self.assertIn(words, str(raised.exception))
+
+    def test_a_certificate_says_who_calls(self):
+        # Without a policy, who is known may do nothing yet.
+        self.assert_refused(self.client(), "PERMISSION_DENIED", "cn:alice may not")
+        for name, value in self.tls("bob").items():
+            os.environ[name] = value
+            self.addCleanup(os.environ.pop, name)
+        client = profd.Client(self.port.address)
+        self.addCleanup(client.close)
+        self.assert_refused(client, "PERMISSION_DENIED", "cn:bob may not")
+
+    def test_who_is_not_known_is_refused(self):
+        self.assert_refused(self.client(user=None), "UNAVAILABLE", "do its certificates")
+        self.assert_refused(self.client(tls_ca=str(self.pki / "other/ca.crt")), "UNAVAILABLE")
+        self.assert_refused(self.client(tls_server_name="gpu002"), "UNAVAILABLE")
+        self.assert_serves()
+
+    def test_what_does_not_go_together_is_refused_at_once(self):
+        for options in ({"tls_cert": "a"}, {"tls_ca": "a", "tls_cert": "b"},
+                        {"tls_server_name": "a"}):
+            with self.assertRaises(ValueError):
+                profd.Client("localhost:1", **options)
+        with self.assertRaises(OSError):
+            profd.Client("localhost:1", tls_ca="/nowhere")
+        with self.assertRaises(profd.ProfdError) as raised:
+            profd.Client("gpu001:7411")
+        self.assertIn("needs certificates", str(raised.exception))
 
 
 class WithoutDaemonTest(ProgramTest):

@@ -69,6 +69,15 @@ class BlocksTest(unittest.TestCase):
             is_buffer = name in dict(model.named_buffers())
             self.expect(blocks[name], tensor, BUFFER if is_buffer else PARAMETER)
 
+    @unittest.skipUnless(hasattr(torch, "_lazy_clone") and hasattr(torch._C, "_is_cow_tensor"),
+                         "this torch has no tensors that are copied when they are written")
+    def test_a_tensor_that_is_copied_when_it_is_written_is_not_copied_by_being_looked_at(self):
+        model = torch.nn.Linear(4, 3)
+        model.register_buffer("lazy", torch._lazy_clone(torch.ones(5)))
+        block = self.by_name()["lazy"]
+        self.assertTrue(torch._C._is_cow_tensor(model.lazy))
+        self.assertEqual(block.bytes, 5 * 4)
+
     def test_gradients_and_optimizer_state_are_named_after_their_parameter(self):
         model = torch.nn.Linear(4, 3)
         optimizer = torch.optim.Adam(model.parameters())

@@ -487,6 +487,27 @@ TEST(ReportTest, WhatTorchCompileDidIsSentAsText) {
   EXPECT_EQ(again.steps(0).compilations(), 4);
 }
 
+TEST(ReportTest, CollectivesAreSentAsColumns) {
+  report::CollectiveTable table;
+  table.communicators = {{.size = 8, .first_rank = 0, .rank_stride = 1}};
+  table.rows = {
+      {.start_ns = -5, .duration_ns = 7, .sequence = 3, .kind = report::CollectiveKind::kBarrier},
+      {.start_ns = std::numeric_limits<int64_t>::max(), .on_device = true}};
+  table.steps = {{.step = -1, .duration_ns = 9, .exposed_ns = 4}};
+  table.left_out_count = 2;
+  v1::GetCollectivesResponse message;
+  CollectiveTableToProto(table, message);
+  ASSERT_EQ(message.kind_size(), 2);
+  EXPECT_EQ(message.start_delta_ns(0), -5);
+  EXPECT_EQ(message.kind_names(message.kind(0)), "barrier");
+  EXPECT_EQ(message.kind_names(message.kind(1)), "other");
+  EXPECT_EQ(message.sequence(1), -1);
+  EXPECT_TRUE(message.on_device(1));
+  EXPECT_EQ(message.communicators(0).size(), 8);
+  EXPECT_EQ(message.steps(0).exposed_ns(), 4);
+  EXPECT_EQ(message.left_out_count(), 2);
+}
+
 TEST(ReportTest, RowsKeepBytesThatAreNotText) {
   report::OpTable table;
   table.rows.push_back({.name = std::string("\xff\0x", 3), .calls = 2});

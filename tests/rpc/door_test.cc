@@ -41,29 +41,29 @@ class BusyQueue {
 
 TEST(WorkQueueTest, RefusesWhatDoesNotFit) {
   BusyQueue busy({.thread_name = "test", .max_waiting = 2});
-  EXPECT_TRUE(busy.queue.TryPost(1, [] {}));
-  EXPECT_TRUE(busy.queue.TryPost(2, [] {}));
-  EXPECT_FALSE(busy.queue.TryPost(3, [] {}));
+  EXPECT_TRUE(busy.queue.TryPost("uid:1", [] {}));
+  EXPECT_TRUE(busy.queue.TryPost("uid:2", [] {}));
+  EXPECT_FALSE(busy.queue.TryPost("uid:3", [] {}));
   EXPECT_TRUE(busy.queue.Post([] {})) << "what is owed already always fits";
   busy.release.Notify();
 }
 
 TEST(WorkQueueTest, OneUidCannotFillIt) {
-  BusyQueue busy({.thread_name = "test", .max_waiting = 10, .max_waiting_per_uid = 1});
-  EXPECT_TRUE(busy.queue.TryPost(1, [] {}));
-  EXPECT_FALSE(busy.queue.TryPost(1, [] {}));
+  BusyQueue busy({.thread_name = "test", .max_waiting = 10, .max_waiting_per_principal = 1});
+  EXPECT_TRUE(busy.queue.TryPost("uid:1", [] {}));
+  EXPECT_FALSE(busy.queue.TryPost("uid:1", [] {}));
   absl::Notification ran;
-  EXPECT_TRUE(busy.queue.TryPost(2, [&ran] { ran.Notify(); }));
+  EXPECT_TRUE(busy.queue.TryPost("uid:2", [&ran] { ran.Notify(); }));
   busy.release.Notify();
   ran.WaitForNotification();
-  EXPECT_TRUE(busy.queue.TryPost(1, [] {})) << "the first one is not waiting any more";
+  EXPECT_TRUE(busy.queue.TryPost("uid:1", [] {})) << "the first one is not waiting any more";
 }
 
 TEST(WorkQueueTest, TakesNothingOnceStopped) {
   WorkQueue queue({.thread_name = "test"});
   queue.Stop();
   EXPECT_FALSE(queue.Post([] {}));
-  EXPECT_FALSE(queue.TryPost(1, [] {}));
+  EXPECT_FALSE(queue.TryPost("uid:1", [] {}));
 }
 
 TEST(WorkQueueTest, ABackgroundThreadGivesWay) {

@@ -94,10 +94,10 @@ TEST(OutsideTest, WhereNothingCanBeReadRootIsRefused) {
 TEST(PeerTableTest, FindsAConnectionByGrpcsName) {
   PeerTable table(10, 10);
   ASSERT_TRUE(table.Reserve(1000));
-  table.Add(4103, {.uid = 1000, .gid = 100, .pid = 7, .outside = false});
+  table.Add(4103, {.principal = {.uid = 1000, .gid = 100}, .pid = 7, .outside = false});
   const auto peer = table.Find("fd:4103");
   ASSERT_TRUE(peer.has_value());
-  EXPECT_EQ(peer->uid, 1000);
+  EXPECT_EQ(peer->principal.uid, 1000);
   for (const char* name : {"fd:4104", "fd:", "fd:4103x", "fd:-1", "unix:", "", "fd:99999999999"}) {
     EXPECT_FALSE(table.Find(name).has_value()) << name;
   }
@@ -106,13 +106,13 @@ TEST(PeerTableTest, FindsAConnectionByGrpcsName) {
 TEST(PeerTableTest, ALateEndDoesNotRemoveTheNumbersNextOwner) {
   PeerTable table(10, 10);
   ASSERT_TRUE(table.Reserve(1000));
-  const PeerTable::Ticket first = table.Add(4103, {.uid = 1000});
+  const PeerTable::Ticket first = table.Add(4103, {.principal = {.uid = 1000}});
   ASSERT_TRUE(table.Reserve(0));
-  table.Add(4103, {.uid = 0});
+  table.Add(4103, {.principal = {.uid = 0}});
   table.Remove(first);
   const auto peer = table.Find("fd:4103");
   ASSERT_TRUE(peer.has_value());
-  EXPECT_EQ(peer->uid, 0);
+  EXPECT_EQ(peer->principal.uid, 0);
   EXPECT_EQ(table.size(), 1);
 }
 
@@ -121,7 +121,7 @@ TEST(PeerTableTest, ConnectionsAreCountedPerUidAndOverAll) {
   std::vector<PeerTable::Ticket> tickets;
   for (int fd = 10; fd < 12; ++fd) {
     ASSERT_TRUE(table.Reserve(1000));
-    tickets.push_back(table.Add(fd, {.uid = 1000}));
+    tickets.push_back(table.Add(fd, {.principal = {.uid = 1000}}));
   }
   EXPECT_FALSE(table.Reserve(1000)) << "two are its limit";
   ASSERT_TRUE(table.Reserve(0));
@@ -231,7 +231,7 @@ class IdentifyTest : public ListenTest {
 TEST_F(IdentifyTest, AChildIsItsUid) {
   const auto peer = PeerThat([] { return true; });
   ASSERT_TRUE(peer.has_value());
-  EXPECT_EQ(peer->uid, static_cast<int64_t>(geteuid()));
+  EXPECT_EQ(peer->principal.uid, static_cast<int64_t>(geteuid()));
   EXPECT_GT(peer->pid, 0);
   EXPECT_FALSE(peer->outside);
 }
@@ -240,7 +240,7 @@ TEST_F(IdentifyTest, AChildThatBecameNobodyIsNobody) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become nobody";
   const auto peer = PeerThat([] { return setgid(kNobody) == 0 && setuid(kNobody) == 0; });
   ASSERT_TRUE(peer.has_value());
-  EXPECT_EQ(peer->uid, kNobody);
+  EXPECT_EQ(peer->principal.uid, kNobody);
   EXPECT_FALSE(peer->outside);
 }
 

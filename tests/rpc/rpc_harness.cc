@@ -130,11 +130,18 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   store::CaptureStore::Options store_options;
   store_options.data_dir = folder_.path() / "data";
   store_options.min_free_percent = 0;
+  store_options.summarize_ops =
+      [this](store::CaptureReader&) -> absl::StatusOr<std::vector<store::OpSummaryRow>> {
+    return op_summaries_;
+  };
   auto store = store::CaptureStore::Open(std::move(store_options), clock_);
   EXPECT_THAT(store, IsOk());
   store_ = *std::move(store);
   manager_ = std::make_unique<CaptureManager>(CaptureManager::Options{.node_name = "node1"},
                                               targets_, *store_, clock_);
+  schedules_ = std::make_unique<ScheduleRunner>(ScheduleRunner::Options{.node_name = "node1"},
+                                                *store_, *manager_, targets_, clock_);
+  EXPECT_THAT(schedules_->Start(), IsOk());
   news_ = std::make_unique<TargetNews>(*manager_);
   targets_.SetObserver(news_.get());
   options_.socket_dir = folder_.path();
@@ -155,20 +162,23 @@ RpcTest::~RpcTest() {
 }
 
 void RpcTest::StartServer() {
-  auto server =
-      ControlServer::Start(std::move(options_), {.manager = *manager_,
-                                                 .targets = targets_,
-                                                 .store = *store_,
-                                                 .target_news = *news_,
-                                                 .clock = clock_,
-                                                 .ingest_facts = [] {
-                                                   return IngestFacts{.event_clock = "tsc",
-                                                                      .ticks_per_second = 2e9,
-                                                                      .capture_memory_bytes = 1,
-                                                                      .max_capture_memory_bytes = 2,
-                                                                      .unknown_frame_count = 3,
-                                                                      .refused_target_count = 4};
-                                                 }});
+  auto server = ControlServer::Start(std::move(options_), {.manager = *manager_,
+                                                           .targets = targets_,
+                                                           .store = *store_,
+                                                           .schedules = *schedules_,
+                                                           .target_news = *news_,
+                                                           .clock = clock_,
+                                                           .ingest_facts =
+                                                               [] {
+                                                                 return IngestFacts{
+                                                                     .event_clock = "tsc",
+                                                                     .ticks_per_second = 2e9,
+                                                                     .capture_memory_bytes = 1,
+                                                                     .max_capture_memory_bytes = 2,
+                                                                     .unknown_frame_count = 3,
+                                                                     .refused_target_count = 4};
+                                                               },
+                                                           .access_rules = access_rules_});
   ASSERT_THAT(server, IsOk());
   server_ = *std::move(server);
   me_ = std::make_unique<Stubs>(Connect());

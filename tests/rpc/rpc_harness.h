@@ -21,11 +21,13 @@
 #include "daemon/capture/capture_manager.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/target_news.h"
+#include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
 #include "profd/v1/captures.grpc.pb.h"
 #include "profd/v1/export.grpc.pb.h"
 #include "profd/v1/node.grpc.pb.h"
 #include "profd/v1/reports.grpc.pb.h"
+#include "profd/v1/schedules.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"
 #include "tests/fakes/fake_target_port.h"
 
@@ -69,13 +71,15 @@ struct Stubs {
         captures(v1::CaptureService::NewStub(channel)),
         reports(v1::ReportService::NewStub(channel)),
         exports(v1::ExportService::NewStub(channel)),
-        node(v1::NodeService::NewStub(channel)) {}
+        node(v1::NodeService::NewStub(channel)),
+        schedules(v1::ScheduleService::NewStub(channel)) {}
 
   std::unique_ptr<v1::TargetService::Stub> targets;
   std::unique_ptr<v1::CaptureService::Stub> captures;
   std::unique_ptr<v1::ReportService::Stub> reports;
   std::unique_ptr<v1::ExportService::Stub> exports;
   std::unique_ptr<v1::NodeService::Stub> node;
+  std::unique_ptr<v1::ScheduleService::Stub> schedules;
 };
 
 // A call's status and its stable reason.
@@ -146,8 +150,11 @@ class RpcTest : public testing::Test {
   FakeTargetPort targets_;
   std::unique_ptr<store::CaptureStore> store_;
   std::unique_ptr<CaptureManager> manager_;
+  std::unique_ptr<ScheduleRunner> schedules_;
   std::unique_ptr<TargetNews> news_;
   ControlServerOptions options_;
+  std::function<std::shared_ptr<const AccessRules>()> access_rules_;  // Unset: owners and root.
+  std::vector<store::OpSummaryRow> op_summaries_;  // Of captures stored from now on.
   std::unique_ptr<ControlServer> server_;
   std::unique_ptr<Stubs> me_;  // A connection of this process.
 };

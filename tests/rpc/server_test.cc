@@ -307,6 +307,28 @@ TEST_F(ServerTest, CapturesAreFilteredByAllThatIsSet) {
               IsEmpty());
 }
 
+TEST_F(ServerTest, CapturesAreFilteredByWhoAskedAndForWhichJob) {
+  CaptureRecord sampled = StoreCapture(uid_, 1);
+  StoreCapture(uid_, 1);
+  sampled.schedule_id = "01HZZZZZZZZZZZZZZZZZZZZZZA";
+  sampled.requested_by = "cn:alice";
+  sampled.target.metadata["job"] = "88123";
+  ASSERT_THAT(store_->UpdateCapture(sampled), IsOk());
+  const auto list = [this](auto change) {
+    v1::ListCapturesRequest request;
+    change(*request.mutable_filter());
+    return List(*me_, request);
+  };
+  using Filter = v1::ListCapturesRequest::Filter;
+  const auto only = ElementsAre(NameOf(sampled));
+  EXPECT_THAT(list([](Filter& f) { f.set_schedule("schedules/01HZZ"); }), only);
+  EXPECT_THAT(list([](Filter& f) { f.set_schedule("schedules/01HZY"); }), IsEmpty());
+  EXPECT_THAT(list([](Filter& f) { f.set_requested_by("cn:alice"); }), only);
+  EXPECT_THAT(list([](Filter& f) { f.set_requested_by("cn:al"); }), IsEmpty());
+  EXPECT_THAT(list([](Filter& f) { f.set_job("88123"); }), only);
+  EXPECT_THAT(list([](Filter& f) { f.set_job("8812"); }), IsEmpty());
+}
+
 TEST_F(ServerTest, DeletedCapturesAreListedWhenAskedFor) {
   const CaptureRecord record = StoreCapture(uid_, 1);
   ASSERT_THAT(store_->DeleteCapture(record.id), IsOk());
@@ -353,6 +375,8 @@ TEST_F(ServerTest, FiltersAndTokensOutOfRangeAreRefused) {
   refused([](v1::ListCapturesRequest& r) { r.set_page_size(1001); });
   refused([](v1::ListCapturesRequest& r) { r.mutable_filter()->set_pid(-1); });
   refused([](v1::ListCapturesRequest& r) { r.mutable_filter()->set_group("x"); });
+  refused([](v1::ListCapturesRequest& r) { r.mutable_filter()->set_schedule("x"); });
+  refused([](v1::ListCapturesRequest& r) { r.mutable_filter()->set_job(std::string(257, 'j')); });
   refused([](v1::ListCapturesRequest& r) { (*r.mutable_filter()->mutable_labels())["X"] = ""; });
   refused([](v1::ListCapturesRequest& r) {
     r.mutable_filter()->add_states(static_cast<v1::Capture::State>(99));
@@ -492,6 +516,17 @@ TEST_F(ServerTest, ACaptureWithoutTorchCompiledNothingAndHasNoInputs) {
   EXPECT_EQ(ops.rows(0).dims(), "");
 }
 
+TEST_F(ServerTest, CollectivesOfACaptureWithoutAnyAreItsSteps) {
+  v1::GetCollectivesRequest request;
+  request.set_capture(NameOf(StoreCapture(uid_)));
+  v1::GetCollectivesResponse collectives;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetCollectives, request, &collectives), Succeeds());
+  EXPECT_EQ(collectives.kind_size(), 0);
+  request.set_limit(-1);
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetCollectives, request, &collectives),
+              Fails(grpc::INVALID_ARGUMENT));
+}
+
 TEST_F(ServerTest, ReportsSayWhyThereIsNone) {
   const auto operators = [this](const std::string& name) {
     v1::GetOperatorsRequest request;
@@ -528,9 +563,11 @@ TEST_F(ServerTest, NobodyReadsEventsForACallerThatWentAway) {
   const CaptureRecord record = StoreCapture(uid_);
   grpc::ServerBuilder builder;
   const auto completions = builder.AddCompletionQueue();
-  PeerTable peers(1, 1);
   WorkQueue queue({.thread_name = "test"});
-  Door door(Door::Limits(), peers, *completions, queue, queue);
+  AuditLog audit(*store_, targets_, clock_);
+  Door door(
+      Door::Limits(), [](const grpc::ServerContext&) { return Peer(); }, nullptr, audit,
+      *completions, queue, queue);
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   const CallInfo info{.caller = {.uid = uid_}, .cancelled = cancelled};
   const auto reader = OpenEvents(door, *store_, info, record);
@@ -656,15 +693,17 @@ TEST_F(ServerTest, WhatWasDoneAndRefusedIsInTheAuditLog) {
   v1::Capture capture;
   ASSERT_THAT(Create(target, &capture), Succeeds());
   EXPECT_THAT(Create("targets/99", &capture), Fails(grpc::NOT_FOUND));
-  const auto log = store_->ListAudit(10);
+  const auto log = store_->ListAudit({}, 10);
   ASSERT_THAT(log, IsOk());
-  ASSERT_THAT(*log, SizeIs(2));
-  EXPECT_EQ((*log)[0].outcome, "NOT_FOUND");
-  EXPECT_EQ((*log)[0].resource, "targets/99");
-  EXPECT_EQ((*log)[1].outcome, "OK");
-  EXPECT_EQ((*log)[1].verb, "CreateCapture");
-  EXPECT_EQ((*log)[1].uid, uid_);
-  EXPECT_THAT((*log)[1].resource, HasSubstr("captures/"));
+  ASSERT_THAT(log->entries, SizeIs(2));
+  EXPECT_EQ(log->entries[0].outcome, "NOT_FOUND");
+  EXPECT_EQ(log->entries[0].reason, "NO_SUCH_TARGET");
+  EXPECT_EQ(log->entries[0].resource, "targets/99");
+  EXPECT_EQ(log->entries[1].outcome, "OK");
+  EXPECT_EQ(log->entries[1].method, "CreateCapture");
+  EXPECT_EQ(log->entries[1].principal, "uid:" + std::to_string(uid_));
+  EXPECT_EQ(log->entries[1].peer, "unix:" + std::to_string(getpid()));
+  EXPECT_THAT(log->entries[1].resource, HasSubstr("captures/"));
 }
 
 TEST_F(ServerTest, WhoIsInAnotherNamespaceMayNotCall) {

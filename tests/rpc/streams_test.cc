@@ -340,8 +340,8 @@ TEST_F(StalledReaderTest, AReaderThatTakesNothingLosesItsExport) {
 class SmallQueueTest : public StreamsTest {
  protected:
   void SetUp() override {
-    options_.max_queued_reports_per_uid = 1;
-    options_.max_calls_per_uid = 6;
+    options_.max_queued_reports_per_principal = 1;
+    options_.max_calls_per_principal = 6;
     StartServer();
   }
 };
@@ -566,6 +566,7 @@ TEST_F(StreamsTest, ASecondServerOnTheSameSocketIsRefused) {
   const auto second = ControlServer::Start(std::move(options), {.manager = *manager_,
                                                                 .targets = targets_,
                                                                 .store = *store_,
+                                                                .schedules = *schedules_,
                                                                 .target_news = *news_,
                                                                 .clock = clock_,
                                                                 .ingest_facts = {}});

@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Code = absl::StatusCode;
 
-constexpr Caller kAlice{.uid = 1000};
-constexpr Caller kRoot{.uid = 0};
+const Caller kAlice{.uid = 1000};
+const Caller kRoot{.uid = 0};
 
 class FakeProcessTable final : public ProcessTable {
  public:

@@ -31,6 +31,9 @@ int ModeOf(const std::filesystem::path& path) {
   return stat(path.c_str(), &info) == 0 ? static_cast<int>(info.st_mode & 0777) : -1;
 }
 
+constexpr auto kAny = [](const CaptureRecord&) { return true; };
+constexpr auto kOf1000 = [](const CaptureRecord& record) { return record.target.uid == 1000; };
+
 TEST_F(CaptureStoreTest, AStoredCaptureIsThereAfterARestart) {
   const CaptureRecord stored = StoreCapture(1);
   Reopen();
@@ -189,24 +192,24 @@ TEST_F(CaptureStoreTest, APrefixResolvesToTheOneCaptureOfItsOwner) {
   ASSERT_THAT(store_->InsertCapture(other), IsOk());
   const std::string shared = mine.id.substr(0, 25);
 
-  const auto exact = store_->ResolvePrefix(mine.id, std::nullopt);
+  const auto exact = store_->ResolvePrefix(mine.id, kAny);
   ASSERT_THAT(exact, IsOk());
   EXPECT_EQ(exact->id, mine.id);
-  const auto folded = store_->ResolvePrefix("01j0000000000000000000001", 1000);
+  const auto folded = store_->ResolvePrefix("01j0000000000000000000001", kOf1000);
   ASSERT_THAT(folded, IsOk());
   EXPECT_EQ(folded->id, mine.id);
   EXPECT_THAT(
-      store_->ResolvePrefix(shared, std::nullopt),
+      store_->ResolvePrefix(shared, kAny),
       StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr(mine.id), HasSubstr(other.id))));
-  EXPECT_THAT(store_->ResolvePrefix("02", std::nullopt), StatusIs(StatusCode::kNotFound));
-  EXPECT_THAT(store_->ResolvePrefix(other.id, 1000), StatusIs(StatusCode::kNotFound));
-  EXPECT_THAT(store_->ResolvePrefix("", std::nullopt), StatusIs(StatusCode::kInvalidArgument));
-  EXPECT_THAT(store_->ResolvePrefix("01%", std::nullopt), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ResolvePrefix("02", kAny), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->ResolvePrefix(other.id, kOf1000), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->ResolvePrefix("", kAny), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->ResolvePrefix("01%", kAny), StatusIs(StatusCode::kInvalidArgument));
 }
 
 TEST_F(CaptureStoreTest, AnAmbiguousPrefixNamesAFewCandidates) {
   for (int i = 10; i < 20; ++i) ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(i))), IsOk());
-  const absl::Status status = store_->ResolvePrefix("01J", std::nullopt).status();
+  const absl::Status status = store_->ResolvePrefix("01J", kAny).status();
   EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, HasSubstr("...")));
   EXPECT_EQ(ReasonOf(status), "AMBIGUOUS_ID");
 }
@@ -270,6 +273,73 @@ TEST_F(CaptureStoreTest, DeletingRemovesTheFileAndKeepsRecordAndSummaries) {
   ASSERT_THAT(summaries->steps, SizeIs(1));
   EXPECT_EQ(summaries->steps[0].steps, 2);
   EXPECT_EQ(summaries->steps[0].median_ns, 1'000);
+}
+
+// ---- summaries ----
+
+TEST_F(CaptureStoreTest, SummariesAreListedNewestFirstWithinATime) {
+  summarize_ops_ = [](CaptureReader& reader) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return std::vector<OpSummaryRow>{{"cpu", 1, 50, 50, 5, 5},
+                                     {"both", 1, 1, 1, 1, 1, 900},
+                                     {reader.record().id, 1, 20, 20, 2, 2}};
+  };
+  Reopen();
+  std::vector<CaptureRecord> stored;
+  for (int number = 1; number <= 4; ++number) {
+    CaptureRecord record = NewRecord(IdOf(number));
+    record.create_time = absl::FromUnixSeconds(100 * number);
+    stored.push_back(StoreCapture(record));
+  }
+  ASSERT_THAT(store_->DeleteCapture(stored[1].id), IsOk());
+  const CaptureFilter middle = {.since = absl::FromUnixSeconds(200),
+                                .until = absl::FromUnixSeconds(400)};
+  auto found = store_->ListSummaries(middle, SummaryParts(), 10, "");
+  ASSERT_THAT(found, IsOk());
+  ASSERT_THAT(*found, SizeIs(2));
+  EXPECT_EQ((*found)[0].record.id, stored[2].id);
+  EXPECT_EQ((*found)[1].record.id, stored[1].id);
+  EXPECT_TRUE((*found)[1].record.deleted);
+  ASSERT_THAT((*found)[1].summaries.ops, SizeIs(3));
+  EXPECT_EQ((*found)[1].summaries.ops[0].name, "both") << "GPU time counts as CPU time does";
+  EXPECT_EQ((*found)[1].summaries.ops[0].self_device_ns, 900);
+  EXPECT_THAT((*found)[1].summaries.steps, SizeIs(1));
+
+  // The operator asked for, and the largest; and from behind the one given.
+  found = store_->ListSummaries(
+      {}, {.steps = false, .devices = false, .ops = false, .operator_name = stored[0].id}, 2,
+      stored[2].id);
+  ASSERT_THAT(found, IsOk());
+  ASSERT_THAT(*found, SizeIs(2));
+  EXPECT_EQ((*found)[0].record.id, stored[1].id);
+  EXPECT_THAT((*found)[0].summaries.ops, SizeIs(1));
+  EXPECT_THAT((*found)[1].summaries.ops, SizeIs(2));
+  EXPECT_THAT((*found)[1].summaries.steps, IsEmpty());
+}
+
+TEST_F(CaptureStoreTest, WhatGpusDidIsSummarizedWhereTheyWereRecorded) {
+  int calls = 0;
+  summarize_devices_ = [&calls](CaptureReader&) -> absl::StatusOr<std::vector<DeviceSummaryRow>> {
+    if (++calls == 2) return absl::InternalError("no");
+    return std::vector<DeviceSummaryRow>{{3, 2'000, 1'500, 400, 100}};
+  };
+  Reopen();
+  const CaptureRecord without = StoreCapture(1);
+  EXPECT_EQ(calls, 0);
+  CaptureRecord record = NewRecord(IdOf(2));
+  record.gpu.record_count = 7;
+  const CaptureRecord with = StoreCapture(record);
+  record.id = IdOf(3);
+  const CaptureRecord failing = StoreCapture(record);
+
+  EXPECT_THAT(store_->GetSummaries(without.id)->devices, IsEmpty());
+  EXPECT_THAT(store_->GetSummaries(failing.id)->devices, IsEmpty());
+  EXPECT_THAT(store_->OpenReader(failing.id), IsOk());
+  const auto summaries = store_->GetSummaries(with.id);
+  ASSERT_THAT(summaries, IsOk());
+  ASSERT_THAT(summaries->devices, SizeIs(1));
+  EXPECT_EQ(summaries->devices[0].device, 3);
+  EXPECT_EQ(summaries->devices[0].busy_ns, 1'500);
+  EXPECT_EQ(summaries->devices[0].exposed_communication_ns, 100);
 }
 
 TEST_F(CaptureStoreTest, ARecordWrittenBackLateDoesNotUndelete) {
@@ -362,17 +432,70 @@ TEST_F(CaptureStoreTest, MeasureDiskAgreesWithTheSystem) {
 // ---- the rest ----
 
 TEST_F(CaptureStoreTest, TheAuditLogKeepsWhoDidWhatNewestFirst) {
-  const absl::Time time = clock_.Now();
-  ASSERT_THAT(store_->AppendAudit({time, 1000, "CreateCapture", "captures/1", "OK"}), IsOk());
-  ASSERT_THAT(store_->AppendAudit({time, 0, "DeleteCapture", "captures/1", "NOT_FOUND"}), IsOk());
+  const AuditEntry create{.time = clock_.Now(),
+                          .principal = "uid:1000",
+                          .peer = "unix:4711",
+                          .method = "CreateCapture",
+                          .resource = "captures/1",
+                          .outcome = "OK",
+                          .duration = absl::Milliseconds(3),
+                          .bytes = 7};
+  AuditEntry refused = create;
+  refused.time += absl::Seconds(1);
+  refused.principal = "cn:alice";
+  refused.outcome = "PERMISSION_DENIED";
+  refused.reason = "NOT_ALLOWED";
+  ASSERT_THAT(store_->AppendAudit(create), IsOk());
+  ASSERT_THAT(store_->AppendAudit(refused), IsOk());
   Reopen();
-  const auto entries = store_->ListAudit(10);
-  ASSERT_THAT(entries, IsOk());
-  ASSERT_THAT(*entries, SizeIs(2));
-  EXPECT_EQ((*entries)[0].verb, "DeleteCapture");
-  EXPECT_EQ((*entries)[1].uid, 1000);
-  EXPECT_EQ((*entries)[1].time, time);
-  EXPECT_THAT(*store_->ListAudit(1), SizeIs(1));
+  const auto all = store_->ListAudit({}, 10);
+  ASSERT_THAT(all, IsOk());
+  ASSERT_THAT(all->entries, SizeIs(2));
+  EXPECT_EQ(all->next_before, 0);
+  EXPECT_EQ(all->entries[0].principal, "cn:alice");
+  EXPECT_EQ(all->entries[0].reason, "NOT_ALLOWED");
+  EXPECT_EQ(all->entries[1].time, create.time);
+  EXPECT_EQ(all->entries[1].peer, "unix:4711");
+  EXPECT_EQ(all->entries[1].method, "CreateCapture");
+  EXPECT_EQ(all->entries[1].resource, "captures/1");
+  EXPECT_EQ(all->entries[1].duration, absl::Milliseconds(3));
+  EXPECT_EQ(all->entries[1].bytes, 7);
+
+  for (const AuditFilter& filter :
+       {AuditFilter{.principal = "cn:alice"}, AuditFilter{.refused_only = true},
+        AuditFilter{.since = refused.time}}) {
+    const auto some = store_->ListAudit(filter, 10);
+    ASSERT_THAT(some, IsOk());
+    ASSERT_THAT(some->entries, SizeIs(1));
+    EXPECT_EQ(some->entries[0].principal, "cn:alice");
+  }
+  EXPECT_THAT(store_->ListAudit({.method = "DeleteCapture"}, 10)->entries, SizeIs(0));
+}
+
+TEST_F(CaptureStoreTest, TheAuditLogComesInPages) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .method = StrCat(i)}), IsOk());
+  }
+  std::string seen;
+  int64_t before = 0;
+  do {
+    const auto page = store_->ListAudit({}, 2, before);
+    ASSERT_THAT(page, IsOk());
+    for (const AuditEntry& entry : page->entries) seen += entry.method;
+    before = page->next_before;
+  } while (before != 0);
+  EXPECT_EQ(seen, "43210");
+}
+
+TEST_F(CaptureStoreTest, ThatCapturesAreForbiddenOutlivesTheDaemon) {
+  EXPECT_THAT(store_->CapturesForbidden(), IsOkAndHolds(std::nullopt));
+  ASSERT_THAT(store_->ForbidCaptures("a benchmark runs"), IsOk());
+  ASSERT_THAT(store_->ForbidCaptures("two benchmarks run"), IsOk());
+  Reopen();
+  EXPECT_THAT(store_->CapturesForbidden(), IsOkAndHolds("two benchmarks run"));
+  ASSERT_THAT(store_->ForbidCaptures(std::nullopt), IsOk());
+  ASSERT_THAT(store_->ForbidCaptures(std::nullopt), IsOk());
+  EXPECT_THAT(store_->CapturesForbidden(), IsOkAndHolds(std::nullopt));
 }
 
 TEST_F(CaptureStoreTest, CapturesCanBeWrittenListedAndDeletedAtTheSameTime) {

@@ -7,6 +7,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/store/catalog_schema.h"
+#include "daemon/store/record_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"
@@ -76,6 +77,62 @@ TEST_F(CatalogTest, EveryMigrationRunsOnceAndKeepsWhatIsThere) {
   EXPECT_EQ(Query("SELECT count(*) FROM captures"), 1);
 }
 
+TEST_F(CatalogTest, ACatalogOfVersionOneKeepsItsCapturesAndSummaries) {
+  {
+    auto db = Database::Open(path_, Database::Mode::kReadWrite);
+    if (!db.ok()) {
+      std::ofstream(path_).flush();
+      db = Database::Open(path_, Database::Mode::kReadWrite);
+    }
+    ASSERT_THAT(db, IsOk());
+    ASSERT_THAT(MigrateCatalog(**db, CatalogMigrations().first(1)), IsOk());
+  }
+  Exec(
+      StrCat("INSERT INTO captures(id, group_id, request_id, requested_by_uid, owner_uid, pid, "
+             "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, evicted, "
+             "record) VALUES('",
+             IdOf(1), "', '', '', 0, 0, 1, '', 8, 1, 0, '', 0, 0, '",
+             EncodeRecord(NewRecord(IdOf(1))), "')"));
+  Exec(StrCat("INSERT INTO op_summary VALUES('", IdOf(1),
+              "', 0, CAST('op' AS BLOB), 2, 5, 6, 1, 4)"));
+  Exec(StrCat("INSERT INTO step_summary VALUES('", IdOf(1), "', 0, 3, 10, 20, 21, 30)"));
+  Exec("INSERT INTO audit_log VALUES(1, 5, 1000, 'CreateCapture', 'captures/1', 'OK')");
+
+  auto catalog = Catalog::Open(path_);
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(Query("PRAGMA user_version"), CatalogMigrations().back().version);
+  const auto summaries = (*catalog)->GetSummaries(IdOf(1));
+  ASSERT_THAT(summaries, IsOk());
+  ASSERT_THAT(summaries->ops, SizeIs(1));
+  EXPECT_EQ(summaries->ops[0].name, "op");
+  EXPECT_EQ(summaries->ops[0].cpu_total_ns, 6);
+  EXPECT_EQ(summaries->ops[0].self_device_ns, 0);
+  ASSERT_THAT(summaries->steps, SizeIs(1));
+  EXPECT_EQ(summaries->steps[0].median_ns, 20);
+  EXPECT_THAT(summaries->devices, SizeIs(0));
+  EXPECT_THAT((*catalog)->PutGroup({.id = IdOf(2)}), IsOk());
+  const auto audit = (*catalog)->ListAudit({}, 10, 0);
+  ASSERT_THAT(audit, IsOk());
+  ASSERT_THAT(audit->entries, SizeIs(1));
+  EXPECT_EQ(audit->entries[0].principal, "uid:1000");
+  EXPECT_EQ(audit->entries[0].method, "CreateCapture");
+  EXPECT_THAT((*catalog)->GetSwitch("captures_forbidden"), IsOkAndHolds(std::nullopt));
+}
+
+TEST_F(CatalogTest, AGroupIsReplacedByWhatIsKnownOfItLater) {
+  auto catalog = Catalog::Open(path_);
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_THAT((*catalog)->GetGroup(IdOf(1)), StatusIs(StatusCode::kNotFound));
+  GroupRecord group{.id = IdOf(1), .members = {{.node = "a"}}, .requested_by = "uid:1000"};
+  ASSERT_THAT((*catalog)->PutGroup(group), IsOk());
+  group.first_step = 120;
+  group.members.push_back({.node = "b", .state = CaptureState::kComplete});
+  group.closed = true;
+  ASSERT_THAT((*catalog)->PutGroup(group), IsOk());
+  EXPECT_THAT((*catalog)->GetGroup(IdOf(1)), IsOkAndHolds(group));
+  EXPECT_EQ(Query("SELECT count(*) FROM capture_groups"), 1);
+}
+
 TEST_F(CatalogTest, AMigrationThatFailsLeavesTheVersionBefore) {
   ASSERT_THAT(Catalog::Open(path_), IsOk());
   std::vector<Migration> migrations(CatalogMigrations().begin(), CatalogMigrations().end());
@@ -108,15 +165,15 @@ TEST_F(CatalogTest, TheAuditLogIsBounded) {
   auto catalog = Catalog::Open(path_);
   ASSERT_THAT(catalog, IsOk());
   Exec(
-      StrCat("INSERT INTO audit_log(id, time_unix_ns, uid, verb, resource, outcome) "
-             "VALUES(1, 0, 0, 'old', '', ''), (",
-             Catalog::kMaxAuditRows, ", 0, 0, 'new', '', '')"));
-  ASSERT_THAT((*catalog)->AppendAudit({absl::UnixEpoch(), 0, "newest", "", ""}), IsOk());
-  const auto entries = (*catalog)->ListAudit(10);
-  ASSERT_THAT(entries, IsOk());
-  ASSERT_THAT(*entries, SizeIs(2));
-  EXPECT_EQ((*entries)[0].verb, "newest");
-  EXPECT_EQ((*entries)[1].verb, "new");
+      StrCat("INSERT INTO audit_log(id, time_unix_ns, method, resource, outcome) "
+             "VALUES(1, 0, 'old', '', ''), (",
+             Catalog::kMaxAuditRows, ", 0, 'new', '', '')"));
+  ASSERT_THAT((*catalog)->AppendAudit({.time = absl::UnixEpoch(), .method = "newest"}), IsOk());
+  const auto page = (*catalog)->ListAudit({}, 10, 0);
+  ASSERT_THAT(page, IsOk());
+  ASSERT_THAT(page->entries, SizeIs(2));
+  EXPECT_EQ(page->entries[0].method, "newest");
+  EXPECT_EQ(page->entries[1].method, "new");
 }
 
 class CatalogLossTest : public StoreFixture {};

@@ -46,6 +46,10 @@ CaptureRecord FullRecord() {
             .display_name = "a \"name\"\n",
             .labels = {{"key", "value"}, {"k2", ""}}};
   r.requested_by_uid = 10;
+  r.requested_by = "cn:alice";
+  r.schedule_id = "01SCHEDULE";
+  r.schedule_window_unix_ns = 137;
+  r.sampling_weight = 12.5;
   r.target = {.number = 11,
               .pid = 12,
               .uid = 13,
@@ -67,7 +71,13 @@ CaptureRecord FullRecord() {
               .dropped_event_count = 22,
               .foreign_step_mark_count = 23,
               .step_source = StepSource::kDataLoader,
-              .batch_count = 136};
+              .batch_count = 136,
+              .workload = {.slurm_job = "138",
+                           .pod_uid = "pod",
+                           .pod_namespace = "namespace",
+                           .pod_name = "name",
+                           .container_id = "container"},
+              .opted_out = true};
   r.node = "node";
   r.state = CaptureState::kPartial;
   r.ended_by = EndedBy::kStorage;
@@ -167,11 +177,11 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["spec"]["torch"], empty["spec"]["torch"]);
   expect_all_differ(full["gpu"], empty["gpu"]);
   expect_all_differ(full["torch"], empty["torch"]);
-  EXPECT_THAT(full, SizeIs(37));
+  EXPECT_THAT(full, SizeIs(41));
   EXPECT_THAT(full["spec"], SizeIs(15));
   EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
   EXPECT_THAT(full["spec"]["torch"], SizeIs(4));
-  EXPECT_THAT(full["target"], SizeIs(22));
+  EXPECT_THAT(full["target"], SizeIs(24));
   EXPECT_THAT(full["windows"][0], SizeIs(4));
   EXPECT_THAT(full["gpu"], SizeIs(21));
   EXPECT_THAT(full["gpu"]["devices"][0], SizeIs(16));
@@ -200,6 +210,43 @@ TEST(RecordCodecTest, GivesBackEveryField) {
   EXPECT_EQ(back->torch.outcome, TorchOutcome::kLimited);
   EXPECT_EQ(back->torch.missing[0].reason, "reason");
   EXPECT_EQ(back->target.step_source, StepSource::kDataLoader);
+}
+
+GroupRecord FullGroup() {
+  return {.id = "group",
+          .members = {{.node = "node",
+                       .address = "node:7000",
+                       .capture_id = "capture",
+                       .pid = 1,
+                       .rank = 2,
+                       .state = CaptureState::kPartial,
+                       .error = "error",
+                       .clock_offset_ns = -3,
+                       .clock_bound_ns = 4}},
+          .first_step = 5,
+          .steps = 6,
+          .create_time = absl::FromUnixNanos(7),
+          .requested_by = "cn:alice",
+          .closed = true};
+}
+
+TEST(GroupCodecTest, GivesBackEveryField) {
+  const auto back = DecodeGroup(EncodeGroup(FullGroup()));
+  ASSERT_THAT(back, IsOk());
+  EXPECT_EQ(*back, FullGroup());
+  const Json json = Json::parse(EncodeGroup(FullGroup()));
+  EXPECT_THAT(json, SizeIs(7)) << "a new field goes into FullGroup(), too";
+  EXPECT_THAT(json["members"][0], SizeIs(9));
+}
+
+TEST(GroupCodecTest, OtherTypesAndTooManyMembersAreDataLoss) {
+  EXPECT_THAT(DecodeGroup("[]"), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(DecodeGroup(R"({"members": [{"state": 99}]})"), StatusIs(StatusCode::kDataLoss));
+  Json json = {{"members", Json::array()}};
+  for (int64_t i = 0; i < kMaxGroupMembers; ++i) json["members"].push_back(Json::object());
+  EXPECT_THAT(DecodeGroup(json.dump()), IsOk());
+  json["members"].push_back(Json::object());
+  EXPECT_THAT(DecodeGroup(json.dump()), StatusIs(StatusCode::kDataLoss));
 }
 
 // As a profd without GPU captures wrote it.
@@ -295,7 +342,7 @@ TEST(RecordCodecHostileTest, OtherTypesAndValuesAreDataLoss) {
                            R"({"torch": []})",
                            R"({"torch": {"outcome": 5}})",
                            R"({"torch": {"operators": 4}})",
-                           R"({"torch": {"step_source": 5}})",
+                           R"({"torch": {"step_source": 6}})",
                            R"({"torch": {"missing": ["shapes"]}})",
                            R"({"target": {"step_source": -1}})",
                            R"({"spec": {"torch": {"operators": 4}}})",

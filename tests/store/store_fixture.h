@@ -26,6 +26,7 @@ class StoreFixture : public testing::Test {
     options.max_total_bytes = max_total_bytes_;
     options.min_free_percent = 5;
     options.summarize_ops = summarize_ops_;
+    options.summarize_devices = summarize_devices_;
     options.measure_disk = [this](const std::filesystem::path&) { return disk_; };
     return CaptureStore::Open(std::move(options), clock_);
   }
@@ -86,6 +87,7 @@ class StoreFixture : public testing::Test {
   TemporaryFolder folder_;
   ManualClock clock_;
   OpSummarizer summarize_ops_;
+  DeviceSummarizer summarize_devices_;
   int64_t max_total_bytes_ = int64_t{1} << 30;
   DiskSpace disk_ = {.total_bytes = int64_t{1} << 40, .free_bytes = int64_t{1} << 39};
   std::unique_ptr<CaptureStore> store_;

@@ -22,9 +22,9 @@ inline constexpr wire::ArmTorchField Wanted(wire::OperatorsMode mode, uint32_t f
 }
 inline constexpr wire::ArmTorchField kShapes = Wanted(wire::OperatorsMode::kShapes);
 
-// Callbacks of which some are enabled without a capture, and of which none is.
-inline constexpr size_t kStepCallbacks = 2;
-inline constexpr size_t kOperatorCallbacks = 4;
+// Callbacks that are always there, and enabled; and those that are while a capture is armed.
+inline constexpr size_t kStepCallbacks = 1;
+inline constexpr size_t kOperatorCallbacks = 2;
 
 // The child's side: torch, attached and registered with the daemon.
 struct Program {

@@ -462,7 +462,7 @@ TEST(OperatorsTest, CapturesFollowEachOtherWithWhatEachAsksFor) {
     const Inputs make(torch, LayoutOf26());
     const Program program{torch, make};
     AttachAndProbe(torch, LayoutOf26());
-    CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
+    CHILD_EXPECT(torch.callback_count() == kStepCallbacks);
     profd_init();
     WaitConnected();
     const FakeIValue tensor = make.Tensor({2});
@@ -470,13 +470,15 @@ TEST(OperatorsTest, CapturesFollowEachOtherWithWhatEachAsksFor) {
       parent.Tell('b');
       WaitRecording();
       program.WaitEnabled(true);
+      CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
       program.Run({.name = "aten::relu"}, {tensor, tensor});
       parent.Tell('d');
       parent.Await('x');
       program.WaitEnabled(false);
       program.Run({.name = "aten::between"});
+      WaitUntil("no callbacks but those of steps",
+                [&] { return torch.callback_count() == kStepCallbacks; });
     }
-    CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
     parent.Tell('e');
   });
   auto target = daemon.WaitTarget();
@@ -573,6 +575,60 @@ TEST(OperatorsTest, AForkInTheWindowLeavesTheChildAlone) {
   EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu", "aten::outer"));
 }
 
+// ---- Steps by rounds.
+
+TEST(PeriodicityTest, ACaptureMayCountTheRoundsOfItsOperators) {
+  constexpr int kRoundsToLearn = 3000;  // More operators than are looked at for rounds.
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
+    const Inputs make(torch, LayoutOf26());
+    const Program program{torch, make};
+    AttachAndProbe(torch, LayoutOf26());
+    profd_init();
+    WaitConnected();
+    const auto run_round = [&] {
+      {
+        const Operator linear(torch, {.name = "aten::linear"});
+        program.Run({.name = "aten::mm"});
+      }
+      program.Run({.name = "aten::relu"});
+      program.Run({.name = "aten::add"});
+    };
+    for (int capture = 0; capture < 2; ++capture) {
+      parent.Tell('b');
+      parent.Await('g');
+      for (int i = 0; i < kRoundsToLearn; ++i) run_round();
+      parent.Tell('d');
+      parent.Await('x');
+    }
+    WaitUntil("no callbacks but those of steps",
+              [&] { return torch.callback_count() == kStepCallbacks; });
+  });
+  auto target = daemon.WaitTarget();
+  for (int i = 0; i < 2; ++i) {
+    child.Await('b');
+    wire::ArmTorchField wanted = Wanted(OperatorsMode::kNames);
+    wanted.step_source = static_cast<uint32_t>(wire::StepSource::kPeriodicity);
+    auto capture = target->ArmTorch(wanted);
+    capture->Fire(Steps(2, 0, 1));
+    capture->WaitPhase(wire::Phase::kWaiting);
+    child.Tell('g');
+    child.Await('d');
+    const CaptureContents contents = capture->Finish();
+    child.Tell('x');
+    EXPECT_THAT(contents.steps, SizeIs(3));
+    EXPECT_THAT(contents.ranges, SizeIs(2 * 4));
+    EXPECT_EQ(contents.CountRanges("aten::linear"), 2u);
+    EXPECT_EQ(contents.CountRanges("aten::add"), 2u);
+    EXPECT_EQ(contents.torch_status().step_source, wanted.step_source);
+    // The process itself has no steps by that.
+    EXPECT_EQ(target->status_page().step_source.load(), 0u);
+    EXPECT_EQ(target->status_page().step_mark_count.load(), 0u);
+  }
+  child.ExpectSuccess();
+}
+
 // ---- Attaching.
 
 TEST(AttachedTest, AttachingIsDoneOnce) {
@@ -583,8 +639,7 @@ TEST(AttachedTest, AttachingIsDoneOnce) {
     CHILD_EXPECT((features & wire::kTorchInputs) != 0);
     CHILD_EXPECT(AttachAndProbe(torch, LayoutOf26()) == features);
     CHILD_EXPECT(profd_torch_features() == features);
-    CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
-    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
+    CHILD_EXPECT(torch.callback_count() == kStepCallbacks);
   });
   child.ExpectSuccess();
 }

@@ -167,6 +167,14 @@ class ExamplesTest(TorchTest):
         self.assertEqual([(row['calls'], row['dims']) for row in rows],
                          [(2 * STEPS, '[[64,64],[64,64]]')])
 
+    def test_a_loop_without_any_source_of_steps_has_rounds(self):
+        capture = self.capture('matmul_bias.py', source='none',
+                               trace=('--step-source', 'periodicity', '--warmup', 0))
+        self.assertEqual(capture['torch']['step_source'], 'periodicity')
+        self.assertEqual({name: row['calls'] for name, row in self.ops(capture['id']).items()
+                          if name in ('aten::matmul', 'aten::add', 'aten::tanh_')},
+                         {'aten::matmul': STEPS, 'aten::add': STEPS, 'aten::tanh_': STEPS})
+
     def test_a_convolutional_network_has_its_backward_and_its_memory(self):
         capture = self.capture('convnet.py', trace=('--with', 'memory'))
         ops = self.ops(capture['id'])

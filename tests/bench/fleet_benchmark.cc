@@ -1,0 +1,230 @@
+// What it takes to ask many daemons at once: `ps` of all of them, over mutual TLS.
+//
+//   fleet_benchmark [NODES [ROUNDS]]     (200, 9)
+//
+// The daemons are a farm in another process: one gRPC server that listens at NODES ports and
+// answers GetNode and ListTargets (8 targets each) from memory. Every port is a connection, a
+// handshake and calls of its own, as with a daemon each; what a daemon does for an answer is left
+// out. Farm and client share the machine.
+//
+//   cold   a new Fleet: channels, handshakes, GetNode, ListTargets
+//   warm   the next Run() of the same Fleet: ListTargets
+//   ps     the whole of `profctl --nodes ... ps --json`, from exec to exit
+#include <grpcpp/grpcpp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+#include "cli/fleet.h"
+#include "daemon/base/str_cat.h"
+#include "profd/v1/node.grpc.pb.h"
+#include "profd/v1/targets.grpc.pb.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int kTargetsPerNode = 8;
+
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "fleet_benchmark: %s\n", what.c_str());
+  std::exit(1);
+}
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (text.str().empty()) Die(StrCat("cannot read ", path.string()));
+  return text.str();
+}
+
+class FarmNode final : public v1::NodeService::Service {
+  grpc::Status GetNode(grpc::ServerContext* /*context*/, const v1::GetNodeRequest* /*request*/,
+                       v1::Node* node) override {
+    node->set_name("farm");
+    node->set_version("0.1.0");
+    node->set_api_version(1);
+    return grpc::Status::OK;
+  }
+};
+
+class FarmTargets final : public v1::TargetService::Service {
+  grpc::Status ListTargets(grpc::ServerContext* /*context*/,
+                           const v1::ListTargetsRequest* /*request*/,
+                           v1::ListTargetsResponse* response) override {
+    for (int i = 0; i < kTargetsPerNode; ++i) {
+      v1::Target* const target = response->add_targets();
+      target->set_name(StrCat("targets/", i));
+      target->set_pid(4711 + i);
+      target->set_uid(1000);
+      target->set_command("/usr/bin/python3 train.py --config large.yaml");
+      target->set_job("88123");
+      target->set_rank(i);
+      target->set_current_step(1'000);
+      (*target->mutable_metadata())["rank"] = StrCat(i);
+    }
+    return grpc::Status::OK;
+  }
+};
+
+// Serves until its standard input ends; writes the ports to `out` first.
+[[noreturn]] void RunFarm(const std::filesystem::path& pki, int nodes, int in, int out) {
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = ReadAll(pki / "ca.crt");
+  options.pem_key_cert_pairs.push_back(
+      {ReadAll(pki / "localhost.key"), ReadAll(pki / "localhost.crt")});
+  const auto credentials = grpc::SslServerCredentials(options);
+  FarmNode node;
+  FarmTargets targets;
+  std::vector<int> ports(static_cast<size_t>(nodes));
+  grpc::ServerBuilder builder;
+  for (int& port : ports) builder.AddListeningPort("127.0.0.1:0", credentials, &port);
+  builder.RegisterService(&node);
+  builder.RegisterService(&targets);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) Die("the farm cannot listen");
+  const size_t bytes = ports.size() * sizeof(int);
+  if (write(out, ports.data(), bytes) != static_cast<ssize_t>(bytes)) Die("write");
+  char end = 0;
+  while (read(in, &end, 1) > 0) {
+  }
+  std::_Exit(0);
+}
+
+// The farm's process, which ends with this object.
+class Farm {
+ public:
+  Farm(const std::filesystem::path& pki, int nodes) {
+    std::array<int, 2> to_farm{};
+    std::array<int, 2> from_farm{};
+    if (pipe(to_farm.data()) != 0 || pipe(from_farm.data()) != 0) Die("pipe");
+    child_ = fork();
+    if (child_ == 0) {
+      close(to_farm[1]);
+      RunFarm(pki, nodes, to_farm[0], from_farm[1]);
+    }
+    close(to_farm[0]);
+    close(from_farm[1]);
+    keep_alive_ = to_farm[1];
+    ports_.resize(static_cast<size_t>(nodes));
+    const size_t bytes = ports_.size() * sizeof(int);
+    if (read(from_farm[0], ports_.data(), bytes) != static_cast<ssize_t>(bytes)) Die("no farm");
+    close(from_farm[0]);
+  }
+  ~Farm() {
+    close(keep_alive_);
+    waitpid(child_, nullptr, 0);
+  }
+  Farm(const Farm&) = delete;
+  Farm& operator=(const Farm&) = delete;
+
+  const std::vector<int>& ports() const { return ports_; }
+
+ private:
+  pid_t child_ = 0;
+  int keep_alive_ = -1;
+  std::vector<int> ports_;
+};
+
+std::vector<Fleet::Member> MembersOf(const Farm& farm, const ClientTls& tls) {
+  std::vector<Fleet::Member> members;
+  for (const int port : farm.ports()) {
+    Fleet::Member member;
+    member.node = StrCat("localhost:", port);
+    member.endpoint.address = StrCat("127.0.0.1:", port);
+    member.endpoint.from = "--nodes";
+    member.endpoint.tls = tls;
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+void AskAll(Fleet& fleet) {
+  fleet.Run(
+      absl::Seconds(60),
+      [](size_t /*member*/, DaemonClient& daemon) { return daemon.ListTargets().status(); },
+      [](size_t /*member*/, const absl::Status& status) {
+        if (!status.ok()) Die(status.ToString());
+      });
+}
+
+void RunPs(const Farm& farm, const ClientTls& tls) {
+  std::string list;
+  for (const int port : farm.ports()) StrAppend(&list, list.empty() ? "" : ",", "localhost:", port);
+  const char* build = std::getenv("PROFD_BUILD_DIR");
+  const std::string profctl = StrCat(build == nullptr ? "build/release" : build, "/bin/profctl");
+  const std::string command = StrCat("PROFD_TLS_CA='", tls.ca_file, "' PROFD_TLS_CERT='",
+                                     tls.certificate_file, "' PROFD_TLS_KEY='", tls.key_file, "' '",
+                                     profctl, "' --nodes ", list, " ps --json >/dev/null");
+  if (std::system(command.c_str()) != 0) Die("profctl failed");
+}
+
+double MillisecondsOf(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+void Print(const char* what, std::vector<double> milliseconds) {
+  std::sort(milliseconds.begin(), milliseconds.end());
+  std::printf("%-6s median %8.1f ms, min %8.1f, max %8.1f (%zu rounds)\n", what,
+              milliseconds[milliseconds.size() / 2], milliseconds.front(), milliseconds.back(),
+              milliseconds.size());
+}
+
+void Measure(int nodes, int64_t rounds) {
+  const store::TemporaryFolder folder;
+  const std::filesystem::path pki = folder / "pki";
+  const std::string make = StrCat("deploy/pki/make_test_pki.sh '", pki.string(),
+                                  "' --node localhost,127.0.0.1 --user alice >/dev/null");
+  if (std::system(make.c_str()) != 0) Die("no certificates; run it in the source directory");
+  const Farm farm(pki, nodes);
+  const ClientTls tls{.ca_file = pki / "ca.crt",
+                      .certificate_file = pki / "alice.crt",
+                      .key_file = pki / "alice.key",
+                      .server_name = ""};
+
+  std::vector<double> cold;
+  std::vector<double> warm;
+  std::vector<double> ps;
+  for (int64_t round = 0; round < rounds; ++round) {
+    Fleet fleet(MembersOf(farm, tls));
+    cold.push_back(MillisecondsOf([&] { AskAll(fleet); }));
+    for (int i = 0; i < 3; ++i) warm.push_back(MillisecondsOf([&] { AskAll(fleet); }));
+    ps.push_back(MillisecondsOf([&] { RunPs(farm, tls); }));
+  }
+  std::printf("%d nodes, %d targets each, mutual TLS\n", nodes, kTargetsPerNode);
+  Print("cold", cold);
+  Print("warm", warm);
+  Print("ps", ps);
+}
+
+}  // namespace
+}  // namespace profd::cli
+
+int main(int argc, char** argv) {
+  const auto nodes = profd::cli::ParseInt(argc > 1 ? argv[1] : "200");
+  const auto rounds = profd::cli::ParseInt(argc > 2 ? argv[2] : "9");
+  if (!nodes.ok() || *nodes < 1 || *nodes > 1000 || !rounds.ok() || *rounds < 1) {
+    std::fprintf(stderr, "usage: fleet_benchmark [NODES [ROUNDS]]\n");
+    return 2;
+  }
+  profd::cli::Measure(static_cast<int>(*nodes), *rounds);
+  return 0;
+}

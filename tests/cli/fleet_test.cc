@@ -1,0 +1,321 @@
+#include "cli/fleet.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
+#include "cli/errors.h"
+#include "cli/flags.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Accepts connections, and says nothing.
+class SilentListener {
+ public:
+  explicit SilentListener(const std::string& path)
+      : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(socket_.get(), 16), 0);
+  }
+  // Waits for the next connection, which stays open as long as what this returns.
+  UniqueFd Accept() const {
+    return UniqueFd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+
+ private:
+  const UniqueFd socket_;
+};
+
+class FleetTest : public ::testing::Test {
+ protected:
+  FleetTest() {
+    for (int i = 0; i < 3; ++i) {
+      daemons_.push_back(std::make_unique<FakeProfd>(folder_ / StrCat("node", i)));
+      daemons_.back()->node.set_name(StrCat("host", i));
+    }
+  }
+
+  static Fleet::Member MemberAt(const std::string& name, const std::string& path) {
+    Fleet::Member member;
+    member.node = name;
+    member.endpoint.address = StrCat("unix:", path);
+    member.endpoint.unix_path = path;
+    return member;
+  }
+  std::vector<Fleet::Member> Members() const {
+    std::vector<Fleet::Member> members;
+    members.reserve(daemons_.size());
+    for (size_t i = 0; i < daemons_.size(); ++i) {
+      members.push_back(
+          MemberAt(StrCat("node", i), (folder_ / StrCat("node", i) / "control.sock").string()));
+    }
+    return members;
+  }
+  // The status of each member.
+  static std::vector<absl::Status> Run(Fleet& fleet,
+                                       absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work,
+                                       absl::Duration deadline = absl::Seconds(60)) {
+    std::vector<absl::Status> statuses(fleet.members().size(), absl::UnknownError("not done"));
+    const std::thread::id caller = std::this_thread::get_id();
+    size_t done = 0;
+    fleet.Run(deadline, work, [&](size_t member, const absl::Status& status) {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      EXPECT_EQ(statuses[member].message(), "not done") << "done twice: " << member;
+      statuses[member] = status;
+      ++done;
+    });
+    EXPECT_EQ(done, fleet.members().size());
+    return statuses;
+  }
+
+  store::TemporaryFolder folder_;
+  std::vector<std::unique_ptr<FakeProfd>> daemons_;
+};
+
+TEST_F(FleetTest, EveryMemberIsAskedOverItsOwnConnection) {
+  Fleet fleet(Members());
+  std::vector<std::string> names(3);
+  const auto statuses = Run(fleet, [&](size_t member, DaemonClient& daemon) {
+    names[member] = daemon.node().name;
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(names, ElementsAre("host0", "host1", "host2"));
+}
+
+TEST_F(FleetTest, AllRunAtTheSameTime) {
+  Fleet fleet(Members());
+  absl::Mutex mu;
+  int arrived = 0;
+  Run(fleet, [&](size_t, DaemonClient&) {
+    // None goes on before all are here.
+    const absl::MutexLock lock(&mu);
+    ++arrived;
+    mu.Await(absl::Condition(
+        +[](int* count) { return *count == 3; }, &arrived));
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(arrived, 3);
+}
+
+TEST_F(FleetTest, ConnectionsStayFromOneRunToTheNext) {
+  Fleet fleet(Members());
+  std::vector<DaemonClient*> first(3);
+  std::vector<DaemonClient*> second(3);
+  Run(fleet, [&](size_t member, DaemonClient& daemon) {
+    first[member] = &daemon;
+    return absl::OkStatus();
+  });
+  Run(fleet, [&](size_t member, DaemonClient& daemon) {
+    second[member] = &daemon;
+    return daemon.ListTargets().status();
+  });
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(fleet.connection(1), first[1]);
+}
+
+TEST_F(FleetTest, WhatOneMemberSaysIsNoneOfTheOthersBusiness) {
+  daemons_[1]->Kill();
+  Fleet fleet(Members());
+  const auto statuses = Run(fleet, [](size_t member, DaemonClient&) {
+    return member == 2 ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+  });
+  EXPECT_TRUE(statuses[0].ok());
+  EXPECT_EQ(ReasonOf(statuses[1]), kNoDaemonReason);
+  EXPECT_EQ(statuses[2], absl::ResourceExhaustedError("full"));
+  EXPECT_EQ(fleet.connection(1), nullptr);
+}
+
+TEST_F(FleetTest, AMemberThatCameBackIsReachedByTheNextRun) {
+  Fleet fleet(Members());
+  const auto ask = [](size_t, DaemonClient& daemon) { return daemon.ListTargets().status(); };
+  EXPECT_TRUE(Run(fleet, ask)[1].ok());
+  daemons_[1]->Kill();
+  EXPECT_EQ(ReasonOf(Run(fleet, ask)[1]), kNoDaemonReason);
+  daemons_[1]->Start();
+  const absl::Status again = Run(fleet, ask)[1];
+  EXPECT_TRUE(again.ok()) << again;
+}
+
+TEST_F(FleetTest, AMemberThatSaysNothingIsDoneAtTheDeadline) {
+  const std::string path = (folder_ / "silent.sock").string();
+  const SilentListener listener(path);
+  std::vector<Fleet::Member> members = Members();
+  members.push_back(MemberAt("silent", path));
+  Fleet fleet(std::move(members));
+  const auto statuses = Run(
+      fleet, [](size_t, DaemonClient&) { return absl::OkStatus(); }, absl::Milliseconds(300));
+  EXPECT_EQ(ReasonOf(statuses[3]), kNoAnswerReason) << statuses[3];
+}
+
+TEST_F(FleetTest, AbortEndsWhatRunsAndAllLaterCalls) {
+  const std::string path = (folder_ / "silent.sock").string();
+  const SilentListener listener(path);
+  Fleet fleet({MemberAt("silent", path)});
+  std::thread aborter([&] {
+    const UniqueFd connection = listener.Accept();
+    fleet.Abort();
+  });
+  const auto nothing = [](size_t, DaemonClient&) { return absl::OkStatus(); };
+  EXPECT_EQ(Run(fleet, nothing)[0].code(), absl::StatusCode::kCancelled);
+  aborter.join();
+  EXPECT_EQ(Run(fleet, nothing)[0].code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(FleetTest, NobodyIsAskedOfAnEmptyFleet) {
+  Fleet fleet({});
+  EXPECT_TRUE(Run(fleet, [](size_t, DaemonClient&) { return absl::OkStatus(); }).empty());
+}
+
+TEST(NodeOutcomeTest, TheExitCodeSaysHowManyFailedAndWhy) {
+  const absl::Status gone = WithReason(absl::UnavailableError("gone"), kNoDaemonReason);
+  const absl::Status refused = absl::PermissionDeniedError("no");
+  EXPECT_EQ(ExitCodeOf(std::vector<NodeOutcome>{}), kExitDone);
+  EXPECT_EQ(ExitCodeOf({{"a", absl::OkStatus()}, {"b", absl::OkStatus()}}), kExitDone);
+  EXPECT_EQ(ExitCodeOf({{"a", absl::OkStatus()}, {"b", gone}}), kExitPartial);
+  EXPECT_EQ(ExitCodeOf({{"a", gone}, {"b", gone}}), kExitNoDaemon);
+  EXPECT_EQ(ExitCodeOf({{"a", refused}, {"b", refused}}), kExitRefused);
+  EXPECT_EQ(ExitCodeOf({{"a", refused}, {"b", gone}}), kExitFailed);
+}
+
+TEST(NodeOutcomeTest, EveryFailureIsARowWithoutControlCharacters) {
+  const std::string text = RenderNodeFailures({{"a", absl::OkStatus()},
+                                               {"b", absl::UnavailableError("gone")},
+                                               {"c", absl::InternalError("\033[2J\nx")}});
+  EXPECT_EQ(text, "profctl: node b: gone\nprofctl: node c: ?[2J?x\n");
+}
+
+TEST(NodeOutcomeTest, JsonHasThemAll) {
+  JsonWriter json;
+  json.BeginObject();
+  WriteNodeOutcomesJson({{"a", absl::OkStatus()}, {"b", absl::UnavailableError("gone")}}, json);
+  json.EndObject();
+  EXPECT_EQ(json.TakeLine(),
+            "{\"nodes\":[{\"node\":\"a\",\"ok\":true,\"error\":\"\"},"
+            "{\"node\":\"b\",\"ok\":false,\"error\":\"gone\"}]}\n");
+}
+
+// The commands, over two fake daemons.
+class FleetCommandsTest : public CliTest {
+ protected:
+  std::string nodes() const {
+    return StrCat("a=", profd_.socket_dir(), "/control.sock,b=", other_.socket_dir(),
+                  "/control.sock");
+  }
+  FakeProfd other_{folder_ / "other"};
+};
+
+TEST_F(FleetCommandsTest, TheListMayStandBeforeTheCommandOrBehindIt) {
+  other_.targets.push_back(ATarget(4711));
+  for (const auto& words : std::vector<std::vector<std::string>>{{"--nodes", nodes(), "ps"},
+                                                                 {"ps", "--nodes", nodes()}}) {
+    const auto json = RunJson(words);
+    ASSERT_EQ(json["targets"].size(), 1U);
+    EXPECT_EQ(json["targets"][0]["node"], "b");
+    EXPECT_EQ(json["nodes"].size(), 2U);
+  }
+}
+
+TEST_F(FleetCommandsTest, WhatAsksOneDaemonTakesNoList) {
+  const RunResult result = Run({"--nodes", nodes(), "version"});
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("--nodes"));
+}
+
+TEST_F(FleetCommandsTest, OneDaemonAndManyAtOnceIsAContradiction) {
+  const RunResult result = Run({"ps", "--nodes", nodes(), "--address", "/run/x"});
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--address"), HasSubstr("--nodes")));
+}
+
+TEST_F(FleetCommandsTest, AJobIsOnTheDaemonThatTheEnvironmentNames) {
+  profd_.targets.push_back(ATarget(4711));
+  profd_.targets.push_back(ATarget(4712));
+  (*profd_.targets.back().mutable_metadata())["job"] = "88123";
+  const auto json = RunJson({"ps", "--job", "88123"});
+  ASSERT_EQ(json["targets"].size(), 1U);
+  EXPECT_EQ(json["targets"][0]["pid"], 4712);
+  EXPECT_FALSE(json.contains("nodes"));
+}
+
+TEST_F(FleetCommandsTest, CapturesOfAllNodesStandNewestFirst) {
+  const auto add = [](FakeProfd& profd, int number, int64_t seconds) {
+    v1::Capture capture = ACapture(TestId(number));
+    capture.mutable_create_time()->set_seconds(seconds);
+    profd.captures[TestId(number)] = capture;
+    profd.newest_first.insert(profd.newest_first.begin(), TestId(number));
+  };
+  add(profd_, 1, 1000);
+  add(other_, 2, 2000);
+  add(profd_, 3, 3000);
+  const auto json = RunJson({"captures", "--nodes", nodes()});
+  ASSERT_EQ(json["captures"].size(), 3U);
+  std::vector<std::string> rows;
+  for (const auto& row : json["captures"]) {
+    rows.push_back(StrCat(row["node"].get<std::string>(), " ", row["id"].get<std::string>()));
+  }
+  EXPECT_THAT(rows, ElementsAre("a " + TestId(3), "b " + TestId(2), "a " + TestId(1)));
+  EXPECT_EQ(RunJson({"captures", "--limit", "1", "--nodes", nodes()})["captures"].size(), 1U);
+  const RunResult table = Run({"captures", "--nodes", nodes()});
+  EXPECT_THAT(table.out, HasSubstr("NODE"));
+  RunJson({"captures", "--job", "88123", "--nodes", nodes()});
+  EXPECT_EQ(profd_.lists().back().filter().job(), "88123");
+  EXPECT_EQ(other_.lists().back().filter().job(), "88123");
+}
+
+TEST_F(FleetCommandsTest, ACaptureIsFoundWhereverItIs) {
+  other_.captures[TestId(7)] = ACapture(TestId(7));
+  EXPECT_EQ(RunJson({"show", TestId(7), "--nodes", nodes()})["node"], "b");
+  EXPECT_EQ(RunJson({"steps", TestId(7), "--nodes", nodes()})["id"], TestId(7));
+}
+
+TEST_F(FleetCommandsTest, ACaptureOfNobodyIsNotFoundAndWhoWasNotAskedIsNamed) {
+  other_.Kill();
+  const RunResult result = Run({"show", TestId(7), "--nodes", nodes()});
+  EXPECT_EQ(result.exit_code, kExitFailed);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no capture " + TestId(7)),
+                                HasSubstr("b could not be asked"), Not(HasSubstr("a,b"))));
+}
+
+TEST_F(FleetCommandsTest, DeletingFindsEachOnItsNode) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  other_.captures[TestId(2)] = ACapture(TestId(2));
+  const auto json =
+      RunJson({"delete", TestId(1), TestId(2), TestId(3), "--nodes", nodes()}, kExitFailed);
+  ASSERT_EQ(json["captures"].size(), 2U);
+  EXPECT_EQ(json["captures"][0]["node"], "a");
+  EXPECT_EQ(json["captures"][1]["node"], "b");
+  ASSERT_EQ(json["errors"].size(), 1U);
+  EXPECT_EQ(json["errors"][0]["id"], TestId(3));
+}
+
+TEST_F(FleetCommandsTest, NodeShowsARowForEach) {
+  other_.node.set_name("host-b");
+  const auto json = RunJson({"node", "--nodes", nodes()});
+  ASSERT_EQ(json["daemons"].size(), 2U);
+  EXPECT_EQ(json["daemons"][1]["node"], "b");
+  EXPECT_EQ(json["daemons"][1]["name"], "host-b");
+  EXPECT_THAT(Run({"node", "--nodes", nodes()}).out, HasSubstr("host-b"));
+}
+
+}  // namespace
+}  // namespace profd::cli

@@ -1,0 +1,97 @@
+// When a job-wide capture begins, and whether enough of its processes can take part.
+#include "cli/group_start.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::cli {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+constexpr int64_t kMs = 1'000'000;
+
+int64_t FirstStep(const std::vector<MemberPace>& members, const CaptureSpec& spec = {.steps = 5},
+                  absl::Duration lead = absl::Milliseconds(100)) {
+  return FirstStepFor(members, spec, lead, kNow);
+}
+
+TEST(ClockOffsetTest, IsOfTheShortestRoundTrip) {
+  const std::vector<ClockProbe> probes = {
+      {.sent_unix_ns = 1'000, .answered_unix_ns = 9'000, .node_unix_ns = 50'000},
+      {.sent_unix_ns = 10'000, .answered_unix_ns = 10'401, .node_unix_ns = 15'200},
+      {.sent_unix_ns = 20'000, .answered_unix_ns = 29'000, .node_unix_ns = 70'000}};
+  const ClockOffset offset = OffsetFrom(probes);
+  EXPECT_EQ(offset.offset_ns, 5'000);
+  EXPECT_EQ(offset.bound_ns, 201) << "rounded up";
+}
+
+TEST(ClockOffsetTest, HoldsTheTrueOffsetWhateverTheWaysTake) {
+  // The node is 700 behind; 300 there and 20 back.
+  const ClockProbe probe{.sent_unix_ns = 1'000, .answered_unix_ns = 1'320, .node_unix_ns = 600};
+  const ClockOffset offset = OffsetFrom({&probe, 1});
+  EXPECT_LE(std::abs(offset.offset_ns - -700), offset.bound_ns);
+}
+
+TEST(ClockOffsetTest, AProbeDuringWhichOurClockWasSetIsNotUsed) {
+  const ClockProbe probe{.sent_unix_ns = 5'000, .answered_unix_ns = 1'000, .node_unix_ns = 600};
+  EXPECT_EQ(OffsetFrom({&probe, 1}).bound_ns, -1);
+  EXPECT_EQ(OffsetFrom({}).bound_ns, -1);
+}
+
+TEST(FirstStepTest, IsAheadOfTheFurthestByTheLead) {
+  // 100 ms are 10 steps; two to spare, one of warm-up.
+  EXPECT_EQ(FirstStep({{.step = 100, .median_step_ns = 10 * kMs, .read = kNow},
+                       {.step = 103, .median_step_ns = 10 * kMs, .read = kNow}}),
+            103 + 10 + 2 + 1);
+}
+
+TEST(FirstStepTest, LeavesRoomForWaitingAndWarmingUp) {
+  EXPECT_EQ(FirstStep({{.step = 100, .median_step_ns = 10 * kMs, .read = kNow}},
+                      {.steps = 5, .warmup_steps = 3, .wait_steps = 20}),
+            100 + 10 + 2 + 23);
+}
+
+TEST(FirstStepTest, CountsWhatPassedSinceAMemberWasLookedAt) {
+  const absl::Time read = kNow - absl::Milliseconds(50);
+  EXPECT_EQ(FirstStep({{.step = 100, .median_step_ns = 10 * kMs, .read = read}}), 100 + 15 + 2 + 1);
+}
+
+TEST(FirstStepTest, AFastMemberBehindCanBeTheOneToMind) {
+  EXPECT_EQ(FirstStep({{.step = 100, .median_step_ns = 1 * kMs, .read = kNow},
+                       {.step = 110, .median_step_ns = 50 * kMs, .read = kNow}}),
+            100 + 100 + 2 + 1);
+}
+
+TEST(FirstStepTest, WhoseStepsWereNotTimedGoesAsFastAsTheOthers) {
+  EXPECT_EQ(
+      FirstStep({{.step = 5, .read = kNow}, {.step = 4, .median_step_ns = 10 * kMs, .read = kNow}}),
+      5 + 10 + 2 + 1);
+  EXPECT_GT(FirstStep({{.step = 5, .read = kNow}}), 5);
+  EXPECT_GT(FirstStep({{.step = -1, .read = kNow}}), 0) << "nobody knows where it is";
+}
+
+TEST(QuorumTest, IsReadFromWordsNumbersAndPercentages) {
+  EXPECT_EQ(QuorumFrom("all")->percent, 100);
+  EXPECT_EQ(QuorumFrom("7")->count, 7);
+  EXPECT_EQ(QuorumFrom("90%")->percent, 90);
+  for (const char* wrong : {"", "0", "-1", "101%", "0%", "%", "most", "7 ", "99999999999999999"}) {
+    EXPECT_THAT(QuorumFrom(wrong), StatusIs(absl::StatusCode::kInvalidArgument)) << wrong;
+  }
+}
+
+TEST(QuorumTest, WithoutOneThoseThatCanAreEnough) {
+  EXPECT_TRUE(IsMet(std::nullopt, 1, 8));
+  EXPECT_FALSE(IsMet(std::nullopt, 0, 8));
+}
+
+TEST(QuorumTest, PercentagesAreRoundedUp) {
+  EXPECT_FALSE(IsMet(Quorum{.percent = 90}, 7, 8));
+  EXPECT_TRUE(IsMet(Quorum{.percent = 85}, 7, 8));
+  EXPECT_FALSE(IsMet(Quorum{.percent = 100}, 7, 8));
+  EXPECT_TRUE(IsMet(Quorum{.count = 7}, 7, 8));
+  EXPECT_FALSE(IsMet(Quorum{.count = 8}, 7, 8));
+}
+
+}  // namespace
+}  // namespace profd::cli

@@ -1,0 +1,197 @@
+// History: how trends are shown, and what profctl asks for them.
+#include "cli/history.h"
+
+#include "cli/when.h"
+#include "daemon/base/str_cat.h"
+#include "tests/cli/cli_fixture.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kMs = 1'000'000;
+
+HistoryPoint AStep(int64_t time, int64_t median_ns, const std::string& job = "j",
+                   int64_t rank = 0) {
+  return {.time_unix_ns = time,
+          .capture = TestId(static_cast<int>(time)),
+          .node = "gpu001",
+          .pid = 100 + time,
+          .rank = rank,
+          .job = job,
+          .quality = "A",
+          .steps = 3,
+          .min_ns = median_ns - 1,
+          .median_ns = median_ns,
+          .mean_ns = median_ns,
+          .max_ns = median_ns + 1};
+}
+
+std::string Shown(const History& history, const HistoryQuery& query,
+                  HistoryMeasure measure = HistoryMeasure::kStep) {
+  return RenderHistory(history, query, measure, /*several_nodes=*/false, Style());
+}
+
+TEST(SparklineTest, EachColumnIsTheMedianOfItsTime) {
+  const std::vector<TimedValue> values = {{0, 10}, {10, 20}, {11, 20}, {12, 99}, {99, 80}};
+  EXPECT_EQ(Sparkline(values, 0, 100, 4), "▁  █");
+  EXPECT_EQ(Sparkline(values, 0, 100, 1), "▁");
+  EXPECT_EQ(Sparkline({}, 0, 100, 4), "");
+}
+
+TEST(SparklineTest, NoiseStaysLow) {
+  const std::vector<TimedValue> values = {{0, 1000}, {50, 1005}, {100, 1001}};
+  EXPECT_EQ(Sparkline(values, 0, 100, 3), "▁▁▁");
+}
+
+TEST(SparklineTest, OneMomentIsOneColumn) {
+  const std::vector<TimedValue> values = {{7, 5}};
+  EXPECT_EQ(Sparkline(values, 7, 7, 3), "▁  ");
+}
+
+TEST(HistoryRenderTest, ARankIsOneRowAlsoWhenItsProcessWasStartedAgain) {
+  History history;
+  for (int i = 0; i < 8; ++i) history.points.push_back(AStep(i, (i < 4 ? 100 : 150) * kMs));
+  const std::string text = Shown(history, {});
+  EXPECT_THAT(text, HasSubstr("Step time: median step, from "));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  EXPECT_THAT(text, HasSubstr("+50.0%"));
+  EXPECT_THAT(text, HasSubstr("150.000ms"));
+
+  // Without a rank a process is a row.
+  for (HistoryPoint& point : history.points) point.rank = -1;
+  const std::string by_pid = Shown(history, {});
+  EXPECT_EQ(std::count(by_pid.begin(), by_pid.end(), '\n'), 11);
+}
+
+TEST(HistoryRenderTest, AnOperatorIsShownPerStepOrWhereThereIsNonePerCall) {
+  HistoryPoint point = AStep(1, 0);
+  point.median_ns = 0;
+  point.mean_ns = 3 * kMs;
+  point.calls = 6;
+  point.self_cpu_ns = 12 * kMs;
+  point.self_device_ns = 30 * kMs;
+  const HistoryQuery query = {.operator_name = "aten::mm"};
+  History history = {.points = {point}, .left_out_count = 5, .without_operator_count = 2};
+  const std::string per_step = Shown(history, query, HistoryMeasure::kSelfDevice);
+  EXPECT_THAT(per_step, HasSubstr("'aten::mm': self time on GPUs per step"));
+  EXPECT_THAT(per_step, HasSubstr("10.000ms"));
+  EXPECT_THAT(per_step, HasSubstr("5 older windows are left out"));
+  EXPECT_THAT(per_step, HasSubstr("2 captures more do not have it"));
+  history.points[0].steps = 0;
+  const std::string per_call = Shown(history, query, HistoryMeasure::kSelfCpu);
+  EXPECT_THAT(per_call, HasSubstr("per call"));
+  EXPECT_THAT(per_call, HasSubstr("2.000ms"));
+}
+
+TEST(HistoryRenderTest, NothingFoundSaysWhatToDo) {
+  EXPECT_THAT(Shown({}, {}), HasSubstr("No window that you may read"));
+  EXPECT_THAT(
+      Shown({.without_operator_count = 3}, {.operator_name = "x\n"}, HistoryMeasure::kSelfCpu),
+      HasSubstr("'x?' is not among the largest operators of the 3 captures"));
+}
+
+TEST(HistoryRenderTest, SeveralDaemonsPointsAreInTheOrderOfTime) {
+  const History all = Merged({{.points = {AStep(3, 1), AStep(5, 1)}, .left_out_count = 1},
+                              {.points = {AStep(1, 1), AStep(4, 1)}, .left_out_count = 2}});
+  std::vector<int64_t> times;
+  for (const HistoryPoint& point : all.points) times.push_back(point.time_unix_ns);
+  EXPECT_THAT(times, ElementsAre(1, 3, 4, 5));
+  EXPECT_EQ(all.left_out_count, 3);
+}
+
+TEST(HistoryRenderTest, CsvQuotesWhatHasToBe) {
+  History history;
+  history.points.push_back(AStep(1'790'000'000'000'000'000, 5 * kMs, "a,\"b\"\n", 2));
+  const std::string csv = HistoryCsv(history);
+  EXPECT_THAT(csv, HasSubstr(",2,\"a,\"\"b\"\"\n\",,1,A,3,"));
+  EXPECT_THAT(csv, HasSubstr("2026-09-21T14:13:20+00:00,1790000000000000000,gpu001,"));
+}
+
+class HistoryCommandTest : public CliTest {
+ protected:
+  HistoryCommandTest() {
+    v1::HistoryPoint& point = *profd_.history.add_points();
+    point.mutable_time()->set_seconds(1'790'000'000);
+    point.set_capture("captures/" + TestId(1));
+    point.set_node("gpu001");
+    point.set_pid(4711);
+    point.set_rank(3);
+    point.set_job("88123");
+    point.set_schedule("schedules/" + TestId(9));
+    point.set_sampling_weight(20);
+    point.set_steps(3);
+    point.set_median_ns(125 * kMs);
+    point.set_self_cpu_ns(9);
+  }
+};
+
+TEST_F(HistoryCommandTest, JsonHasThePointsAsTheyAre) {
+  const nlohmann::json json =
+      RunJson({"history", "--step-time", "--pid", "4711", "--schedule", "01J", "--limit", "7",
+               "--since", "2026-01-02T03:04:05.5Z", "--until", "1h"});
+  EXPECT_EQ(json["step_time"], true);
+  ASSERT_EQ(json["points"].size(), 1U);
+  const nlohmann::json& point = json["points"][0];
+  EXPECT_EQ(point["time_unix_ns"], 1'790'000'000'000'000'000);
+  EXPECT_EQ(point["capture"], TestId(1));
+  EXPECT_EQ(point["schedule"], TestId(9));
+  EXPECT_EQ(point["median_ns"], 125 * kMs);
+  EXPECT_FALSE(json.contains("nodes"));
+
+  const auto calls = profd_.history_calls();
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_TRUE(calls[0].step_time());
+  EXPECT_EQ(calls[0].pid(), 4711);
+  EXPECT_EQ(calls[0].limit(), 7);
+  EXPECT_EQ(calls[0].schedule(), "schedules/01J");
+  EXPECT_EQ(calls[0].since().seconds(), 1'767'323'045);
+  EXPECT_EQ(calls[0].since().nanos(), 500'000'000);
+  EXPECT_TRUE(calls[0].has_until());
+}
+
+TEST_F(HistoryCommandTest, OfManyNodesEachThatFailedIsNamed) {
+  const std::string gone = Path("gone.sock");
+  const nlohmann::json json =
+      RunJson({"history", "--op", "op", "--nodes", StrCat(profd_.address().substr(5), ",", gone)},
+              /*exit_code=*/4);
+  EXPECT_EQ(json["operator"], "op");
+  EXPECT_EQ(json["points"].size(), 1U);
+  EXPECT_EQ(json["points"][0]["self_cpu_ns"], 9);
+  ASSERT_EQ(json["nodes"].size(), 2U);
+  EXPECT_EQ(json["nodes"][0]["ok"], true);
+  EXPECT_EQ(json["nodes"][1]["ok"], false);
+}
+
+TEST_F(HistoryCommandTest, WrongUsageIsNamed) {
+  const auto wrong = [this](std::vector<std::string> arguments, std::string_view what) {
+    arguments.insert(arguments.begin(), "history");
+    const RunResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(std::string(what)));
+    EXPECT_EQ(result.out, "");
+  };
+  wrong({}, "--step-time or --op");
+  wrong({"--step-time", "--op", "x"}, "--step-time or --op");
+  wrong({"--step-time", "--measure", "call"}, "--measure");
+  wrong({"--op", "x", "--measure", "step"}, "measure");
+  wrong({"--step-time", "--since", "yesterday"}, "--since");
+  wrong({"--step-time", "--csv", "--json"}, "--csv");
+  EXPECT_TRUE(profd_.history_calls().empty());
+}
+
+TEST(WhenTest, AnAgeOrATime) {
+  const absl::Time now = absl::FromUnixSeconds(1'000'000);
+  EXPECT_THAT(ParseWhen("since", "2h", now), IsOkAndHolds(now - absl::Hours(2)));
+  EXPECT_THAT(ParseWhen("since", "1970-01-01T00:00:09Z", now),
+              IsOkAndHolds(absl::FromUnixSeconds(9)));
+  EXPECT_THAT(ParseWhen("until", "soon", now),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--until 'soon'")));
+}
+
+}  // namespace
+}  // namespace profd::cli

@@ -1,0 +1,150 @@
+"""What a group says: operators by rank, steps, the straggler, and one trace of all ranks."""
+
+import json
+import threading
+import time
+
+import harness
+from cluster_harness import JOB, ClusterTest
+from harness import DONE, FAILED, PARTIAL, USAGE
+
+SLOW_RANK = 2
+SLOW_S = 0.02
+
+
+class Training(threading.Thread):
+    """Steps of all ranks that end in an all-reduce, which none leaves before the slow one, whose
+    own work takes SLOW_S more, has entered it."""
+
+    def __init__(self, ranks):
+        super().__init__(name='training', daemon=True)
+        self.ranks = ranks
+        self.is_over = threading.Event()
+
+    def run(self):
+        slow = self.ranks[SLOW_RANK]
+        others = [rank for rank in self.ranks if rank is not slow]
+        while not self.is_over.is_set():
+            for rank in self.ranks:
+                rank.do('step', 'range forward 5')
+            for rank in others:
+                rank.do('open all_reduce')
+            slow.do('open backward')
+            time.sleep(SLOW_S)  # Its work; nothing waits for the clock.
+            slow.do('close', 'open all_reduce', 'close')
+            for rank in others:
+                rank.do('close')
+
+    def halt(self):
+        self.is_over.set()
+        self.join(harness.PATIENCE_S)
+
+
+class GroupReportsTest(ClusterTest):
+
+    def setUp(self):
+        super().setUp()
+        self.cluster_ = self.cluster(nodes=4, ranks_per_node=1)
+        self.cluster_.halt()
+        training = Training(self.cluster_.ranks)
+        training.start()
+        try:
+            traced = self.cluster_.ctl('trace', '--job', JOB, '--steps', 4, '--json')
+        finally:
+            training.halt()
+        self.assertEqual(traced.status, DONE, traced.err)
+        self.group = traced.json['id']
+
+    def report(self, *arguments, status=DONE):
+        result = self.cluster_.ctl(*arguments, '--json')
+        self.assertEqual(result.status, status, result.err)
+        return result.json
+
+    def test_reports_compare_the_ranks(self):
+        stragglers = self.report('stragglers', self.group)
+        self.assertEqual([row['rank'] for row in stragglers['members']], [0, 1, 2, 3])
+        self.assertEqual(stragglers['matched_count'], 4)
+        self.assertEqual([row['rank'] for row in stragglers['ranks'] if row['straggler']],
+                         [SLOW_RANK])
+        first = stragglers['ranks'][0]
+        self.assertEqual(first['rank'], SLOW_RANK)
+        for row in stragglers['ranks']:
+            self.assertEqual(row['step_count'], 4)
+            if row['rank'] != SLOW_RANK:
+                self.assertGreater(row['wait_ns'], first['wait_ns'])
+                self.assertLess(row['own_ns'], first['own_ns'])
+
+        steps = self.report('steps', self.group)
+        self.assertEqual(len(steps['steps']), 4)
+        for row in steps['steps']:
+            self.assertEqual(row['member_count'], 4)
+            self.assertEqual(row['slowest'], SLOW_RANK)
+            self.assertNotEqual(row['waited_most'], SLOW_RANK)
+        for step in (step for member in steps['by_member'] for step in member):
+            self.assertEqual(step['own_ns'] + step['transfer_ns'] + step['wait_ns'],
+                             step['duration_ns'])
+
+        ops = {row['name']: row for row in self.report('ops', self.group)['rows']}
+        self.assertEqual(ops['forward']['member_count'], 4)
+        self.assertEqual(ops['forward']['median_calls'], 20)
+        self.assertEqual(ops['backward']['member_count'], 1)
+        self.assertEqual(ops['backward']['slowest'], SLOW_RANK)
+        self.assertEqual(ops['backward']['by_member'][0], 0)
+
+        # One capture of it is reported by itself, wherever it is.
+        one = self.report('steps', stragglers['members'][3]['id'])
+        self.assertEqual(one['id'], stragglers['members'][3]['id'])
+        not_a_group = self.cluster_.ctl('stragglers', stragglers['members'][3]['id'])
+        self.assertEqual(not_a_group.status, USAGE)
+        for_people = self.cluster_.ctl('stragglers', self.group)
+        self.assertIn('1 straggler', for_people.out)
+
+    def test_one_trace_holds_all_ranks_also_offline(self):
+        path = self.folder / 'job.json'
+        exported = self.report('export', self.group, '-o', path)
+        self.assertEqual(exported['clock']['collectives'], 4)
+        self.assertEqual([row['basis'] for row in exported['clock']['members']],
+                         ['collectives'] * 4)
+        self.assertIsNotNone(exported['clock']['residual_ns'])
+        trace = json.loads(path.read_text())
+        self.assertEqual(trace['profd']['group'], self.group)
+        names = {event['pid']: event['args']['name'] for event in trace['traceEvents']
+                 if event['name'] == 'process_name'}
+        self.assertEqual(sorted(name.split(':')[0] for name in names.values()),
+                         ['rank 0', 'rank 1', 'rank 2', 'rank 3'])
+        self.assertEqual([entry.name for entry in self.folder.iterdir()
+                          if entry.name.startswith('.profctl')], [])
+
+        fetched = self.cluster_.ctl('fetch', self.group, '-o', self.folder / 'job.profd')
+        self.assertEqual(fetched.status, DONE, fetched.err)
+        files = sorted(self.folder.glob('job-rank*.profd'))
+        self.assertEqual(len(files), 4)
+        online = self.report('stragglers', self.group)
+        offline = self.report('stragglers', *files)
+        self.assertEqual(offline['group'], self.group)
+        self.assertEqual(offline['ranks'], online['ranks'])
+        perfetto = self.folder / 'job.pftrace'
+        self.report('export', *files, '-o', perfetto)
+        self.assertGreater(perfetto.stat().st_size, 0)
+        twice = self.cluster_.ctl('steps', files[0], files[0])
+        self.assertEqual(twice.status, USAGE)
+
+    def test_a_node_out_of_reach_is_named_and_any_other_answers(self):
+        # By the addresses that each was told, without --nodes.
+        alone = self.cluster_.nodes[0].ctl('steps', self.group, '--json')
+        self.assertEqual([row['rank'] for row in alone.json['members']], [0, 1, 2, 3])
+        self.cluster_.nodes[1].kill()
+        result = self.cluster_.ctl('steps', self.group, '--json')
+        self.assertEqual(result.status, PARTIAL, result.err)
+        missing = [row['rank'] for row in result.json['members'] if row['missing']]
+        self.assertEqual(missing, [1])
+        self.assertIn('missing rank 1 (node1', result.err)
+        for node in self.cluster_.nodes:
+            if node.process.poll() is None:
+                node.kill()
+        gone = self.cluster_.ctl('steps', self.group)
+        self.assertNotIn(gone.status, (DONE, FAILED, PARTIAL), gone.err)
+
+
+if __name__ == '__main__':
+    harness.main()

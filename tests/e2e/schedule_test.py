@@ -1,0 +1,139 @@
+"""Scheduled sampling, end to end: real daemons, real targets, windows on the real clock.
+
+The shortest schedule is ten seconds, so what can be is seen in the first window.
+"""
+
+import json
+import time
+
+import cluster_harness
+import harness
+
+
+class ScheduleTest(harness.EndToEndTest):
+
+    def create(self, *flags):
+        result = self.daemon.ctl('schedule', 'create', '--json', *flags)
+        self.assertEqual(result.status, harness.DONE, result.err)
+        return result.json['id']
+
+    def history(self, schedule):
+        result = self.daemon.ctl('schedule', 'history', schedule, '--json')
+        self.assertEqual(result.status, harness.DONE, result.err)
+        return result.json['windows']
+
+    def await_window(self, schedule, outcome):
+        def found():
+            return [w for w in self.history(schedule) if w['outcome'] == outcome]
+        return harness.until(found, f'a window that is {outcome}; log:\n' + self.daemon.log())[0]
+
+    def test_a_window_is_captured_and_says_whose_it_is(self):
+        target = self.target()
+        target.do('train 1')
+        schedule = self.create('--every', '10s', '--steps', '3', '--label', 'why=sampling')
+        window = self.await_window(schedule, 'captured')
+        self.assertEqual(window['pid'], target.pid)
+        self.assertEqual(window['sampling_weight'], 1)
+        harness.until(lambda: self.show(window['capture'])['state'] == 'COMPLETE', 'its end')
+        capture = self.show(window['capture'])
+        self.assertEqual(capture['schedule'], schedule)
+        self.assertEqual(capture['schedule_window_unix_ns'], window['time_unix_ns'])
+        self.assertEqual(len(capture['steps']), 3)
+        self.assertEqual(capture['labels'], {'why': 'sampling'})
+        target.do('rest')
+
+    def test_it_survives_a_restart_and_records_what_it_missed(self):
+        schedule = self.create('--every', '10s', '--align')
+        self.await_window(schedule, 'no_target')
+        self.daemon.terminate()
+        # The one thing that cannot be had without waiting: a window without a daemon.
+        time.sleep(11)
+        self.daemon.start()
+        outcomes = [window['outcome'] for window in self.history(schedule)]
+        self.assertIn('missed', outcomes)
+        self.assertEqual(self.daemon.ctl('schedule', 'show', schedule[:20], '--json')
+                         .json['schedules'][0]['state'], 'ACTIVE')
+
+    def test_an_operator_goes_first(self):
+        target = self.target()
+        target.do('step')  # Marks no more: the schedule's capture waits for a step.
+        schedule = self.create('--every', '10s', '--steps', '1000')
+        window = self.await_window(schedule, 'captured')
+        harness.until(lambda: self.show(window['capture'])['state'] == 'WAITING_STEP', 'it waits')
+        tracing = self.trace('--pid', target.pid, '--steps', '2')
+        harness.until(lambda: self.show(window['capture'])['state'] == 'CANCELLED', 'it gives way')
+        self.assertEqual(self.show(window['capture'])['ended_by'], 'preempted')
+        target.do('train 1')
+        result = tracing.result()
+        self.assertEqual(result.status, harness.DONE, result.err)
+        self.assertEqual(result.json['state'], 'COMPLETE')
+        target.do('rest')
+
+    def test_paused_and_deleted(self):
+        schedule = self.create('--every', '10s')
+        for verb, state in (('pause', 'PAUSED'), ('resume', 'ACTIVE'), ('delete', 'DELETED')):
+            result = self.daemon.ctl('schedule', verb, schedule, '--json')
+            self.assertEqual(result.status, harness.DONE, result.err)
+            self.assertEqual(result.json['schedules'][0]['state'], state)
+        self.assertEqual(self.daemon.ctl('schedule', 'list', '--json').json['schedules'], [])
+        self.assertEqual(self.daemon.ctl('schedule', 'resume', schedule).status, harness.FAILED)
+
+    def test_what_cannot_be_is_refused_with_its_name(self):
+        for flags, says in ((['--every', '1s'], 'every'), (['--cron', '61 * * * *'], 'minute'),
+                            (['--every', '30m', '--fraction', '5', ], '--fraction'),
+                            (['--every', '30m', '--count', '3'], 'names of all nodes'),
+                            ([], '--every')):
+            result = self.daemon.ctl('schedule', 'create', *flags)
+            self.assertNotEqual(result.status, harness.DONE, flags)
+            self.assertIn(says, result.err)
+        self.assertEqual(self.daemon.ctl('schedule', 'show', '01ZZZ').status, harness.FAILED)
+        self.assertEqual(self.daemon.ctl('schedule', 'show', '../x').status, harness.USAGE)
+
+
+class ManyNodesTest(cluster_harness.ClusterTest):
+
+    def test_placed_on_all_sampled_together_and_drift_is_told(self):
+        cluster = self.cluster(nodes=3, ranks_per_node=1)
+        created = cluster.ctl('schedule', 'create', '--every', '10s', '--steps', '2', '--json')
+        self.assertEqual(created.status, harness.DONE, created.err)
+        schedule = created.json['id']
+        self.assertEqual({s['id'] for s in created.json['schedules']}, {schedule})
+        self.assertEqual(len(created.json['schedules']), 3)
+        self.assertTrue(all(node['ok'] for node in created.json['nodes']))
+
+        def captured():
+            history = cluster.ctl('schedule', 'history', schedule, '--json').json
+            windows = [w for w in history['windows'] if w['outcome'] == 'captured']
+            return windows if len({w['node'] for w in windows}) == 3 else None
+        windows = harness.until(captured, 'all nodes captured')
+        by_time = {}
+        for window in windows:
+            by_time.setdefault(window['time_unix_ns'], set()).add(window['node'])
+        self.assertIn({'node0', 'node1', 'node2'}, by_time.values(), json.dumps(windows))
+
+        listed = cluster.ctl('schedule', 'list', '--json')
+        self.assertEqual(listed.status, harness.DONE, listed.err)
+        self.assertEqual(listed.json['drift'], [])
+        cluster.nodes[1].ctl('schedule', 'delete', schedule)
+        listed = cluster.ctl('schedule', 'list', '--json')
+        self.assertEqual(listed.status, harness.PARTIAL)
+        self.assertEqual([(d['node'], d['problem']) for d in listed.json['drift']],
+                         [('node1', 'is missing')])
+
+    def test_a_node_that_does_not_answer_has_a_row(self):
+        cluster = self.cluster(nodes=2, ranks_per_node=1)
+        cluster.nodes[1].terminate()
+        created = cluster.ctl('schedule', 'create', '--every', '30m', '--json')
+        self.assertEqual(created.status, harness.PARTIAL, created.err)
+        self.assertEqual([node['ok'] for node in created.json['nodes']], [True, False])
+        self.assertEqual(created.json['schedules'][0]['nodes'], ['node0', 'node1'])
+        cluster.nodes[1].start()
+        listed = cluster.ctl('schedule', 'list', '--json')
+        self.assertEqual([d['node'] for d in listed.json['drift']], ['node1'])
+        again = cluster.ctl('schedule', 'create', '--every', '30m', '--id', created.json['id'])
+        self.assertEqual(again.status, harness.DONE, again.err)
+        self.assertEqual(cluster.ctl('schedule', 'list').status, harness.DONE)
+
+
+if __name__ == '__main__':
+    harness.main()

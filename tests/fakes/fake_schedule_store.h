@@ -1,0 +1,136 @@
+// FakeScheduleStore: a ScheduleStore in memory, with errors on command.
+//
+// Threads: one at a time.
+#ifndef PROFD_TESTS_FAKES_FAKE_SCHEDULE_STORE_H_
+#define PROFD_TESTS_FAKES_FAKE_SCHEDULE_STORE_H_
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "daemon/schedule/schedule_store.h"
+
+namespace profd {
+
+class FakeScheduleStore final : public ScheduleStore {
+ public:
+  absl::Status error;  // What every call answers until set again.
+
+  std::vector<ScheduleWindow> windows() const {  // By time.
+    std::vector<ScheduleWindow> all;
+    for (const auto& [key, window] : windows_) all.push_back(window);
+    return all;
+  }
+
+  absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) override {
+    if (!error.ok()) return error;
+    ScheduleRecord kept = record;
+    kept.spec_hash = "hash";
+    if (!schedules_.emplace(record.id, kept).second) return absl::FailedPreconditionError("exists");
+    return kept;
+  }
+  absl::Status UpdateSchedule(const ScheduleRecord& record) override {
+    if (!error.ok()) return error;
+    const auto found = schedules_.find(record.id);
+    if (found == schedules_.end()) return absl::NotFoundError(record.id);
+    found->second = record;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() override {
+    std::vector<ScheduleRecord> records;
+    for (const auto& [id, record] : schedules_) records.push_back(record);
+    return records;
+  }
+  absl::Status RemoveSchedule(std::string_view id) override {
+    schedules_.erase(std::string(id));
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
+                             absl::Time /*now*/) override {
+    if (!error.ok()) return error;
+    for (const ScheduleWindow& window : windows) windows_.insert_or_assign(KeyOf(window), window);
+    if (const auto found = schedules_.find(record.id); found != schedules_.end()) {
+      found->second.last_window = record.last_window;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status EndWindow(const ScheduleWindow& window) override {
+    const auto found = windows_.find(KeyOf(window));
+    if (found != windows_.end()) found->second = window;
+    return error;
+  }
+  absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(std::string_view schedule_id,
+                                                          int64_t limit, absl::Time time,
+                                                          int64_t pid) override {
+    std::vector<ScheduleWindow> page;
+    for (auto at = windows_.rbegin(); at != windows_.rend(); ++at) {
+      const ScheduleWindow& window = at->second;
+      if (window.schedule_id != schedule_id) continue;
+      if (std::pair(window.time, window.pid) >= std::pair(time, pid)) continue;
+      if (static_cast<int64_t>(page.size()) == limit) break;
+      page.push_back(window);
+    }
+    return page;
+  }
+  absl::StatusOr<std::vector<ScheduleWindow>> ListRunningWindows() override {
+    std::vector<ScheduleWindow> running = windows();
+    std::erase_if(running, [](const ScheduleWindow& window) { return window.ended; });
+    return running;
+  }
+  absl::StatusOr<std::vector<ScheduleWindow>> ListLastWindows(std::string_view schedule_id,
+                                                              absl::Time since) override {
+    std::set<std::pair<int64_t, int64_t>> seen, seen_captured;
+    std::vector<ScheduleWindow> last;
+    for (auto at = windows_.rbegin(); at != windows_.rend(); ++at) {
+      const ScheduleWindow& window = at->second;
+      if (window.schedule_id != schedule_id || window.pid == 0 || window.time < since) continue;
+      const std::pair process(window.pid, window.process_start_ticks);
+      const bool newest = seen.insert(process).second;
+      const bool captured = !window.capture_id.empty() && seen_captured.insert(process).second;
+      if (newest || captured) last.push_back(window);
+    }
+    std::ranges::reverse(last);
+    return last;
+  }
+  absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) override {
+    if (!error.ok()) return error;
+    ScheduleUse use;
+    for (auto at = windows_.rbegin(); at != windows_.rend(); ++at) {
+      const ScheduleWindow& window = at->second;
+      if (window.time <= now - absl::Hours(24)) break;
+      if (window.schedule_id != schedule_id || window.capture_id.empty()) continue;
+      if (window.time > now - absl::Hours(1)) ++use.captures_last_hour;
+      use.bytes_last_day += window.bytes;
+    }
+    return use;
+  }
+  absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) override {
+    ScheduleTotals totals;
+    for (const auto& [key, window] : windows_) {
+      if (window.schedule_id != schedule_id) continue;
+      ++totals.windows;
+      if (window.capture_id.empty()) continue;
+      ++totals.captures;
+      totals.bytes += window.bytes;
+    }
+    return totals;
+  }
+
+ private:
+  using Key = std::tuple<absl::Time, std::string, int64_t>;
+  static Key KeyOf(const ScheduleWindow& window) {
+    return {window.time, window.schedule_id, window.pid};
+  }
+
+  std::map<std::string, ScheduleRecord> schedules_;
+  std::map<Key, ScheduleWindow> windows_;
+};
+
+}  // namespace profd
+
+#endif  // PROFD_TESTS_FAKES_FAKE_SCHEDULE_STORE_H_

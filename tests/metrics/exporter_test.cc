@@ -1,0 +1,133 @@
+// The pages that a scraper and a supervisor see, from the start of a daemon to its end.
+#include "daemon/metrics/exporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "daemon/base/str_cat.h"
+#include "tests/fakes/fake_target_port.h"
+#include "tests/fakes/status_matchers.h"
+#include "tests/metrics/metrics_fixture.h"
+#include "tests/store/store_fixture.h"
+
+namespace profd::metrics {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ExporterTest : public store::StoreFixture {
+ protected:
+  void SetUp() override {
+    Reopen();
+    auto exporter = Exporter::Start(
+        {.listen = "127.0.0.1:0", .node_name = "node1", .version = "1.2.3"}, clock_);
+    ASSERT_THAT(exporter, IsOk());
+    exporter_ = *std::move(exporter);
+  }
+  void TearDown() override { exporter_.reset(); }
+  void Open(std::function<std::vector<CaptureRecord>()> live) {
+    exporter_->Open(
+        {.targets = targets_, .store = *store_, .live_captures = std::move(live), .ingest = [] {
+           return IngestNumbers{.refused_target_count = 3};
+         }});
+  }
+  void Open() {
+    Open([] { return std::vector<CaptureRecord>(); });
+  }
+  std::string Page(std::string_view path) { return metrics::Get(exporter_->port(), path); }
+
+  FakeTargetPort targets_;
+  std::unique_ptr<Exporter> exporter_;
+};
+
+TEST_F(ExporterTest, HealthIsTheProcessAndReadinessTheDaemon) {
+  EXPECT_THAT(Page("/healthz"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Page("/readyz"), AllOf(StartsWith("HTTP/1.1 503 "), EndsWith("starting\n")));
+  EXPECT_THAT(Page("/metrics"), StartsWith("HTTP/1.1 503 "));
+  Open();
+  EXPECT_THAT(Page("/readyz"), AllOf(StartsWith("HTTP/1.1 200 "), EndsWith("ready\n")));
+  exporter_->Close();
+  EXPECT_THAT(Page("/readyz"), AllOf(StartsWith("HTTP/1.1 503 "), EndsWith("stopping\n")));
+  EXPECT_THAT(Page("/healthz"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Page("/metrics"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(Page("/other"), StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(ExporterTest, AScrapeHasEverySourceInPrometheusText) {
+  targets_.Add({.pid = 7,
+                .metadata = {{"job", "evil\"}\n# x\\"}, {"rank", "0"}},
+                .state = TargetState::kRunning,
+                .step_mark_count = 5,
+                .current_step = 4,
+                .steps_per_second = 2});
+  CaptureRecord live;
+  live.state = CaptureState::kRecording;
+  Open([live] { return std::vector<CaptureRecord>{live}; });
+  exporter_->CaptureEnded(StoreCapture(1));
+  const std::string page = Page("/metrics");
+  EXPECT_THAT(page, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+  for (const char* line :
+       {"profd_build_info{version=\"1.2.3\"} 1\n", "profd_targets{state=\"running\"} 1\n",
+        "profd_captures_live{state=\"RECORDING\"} 1\n", "# TYPE profd_captures_total counter\n",
+        "profd_captures_total{origin=\"request\",reason=\"steps\",state=\"COMPLETE\"} 1\n",
+        "profd_targets_refused_total 3\n", "profd_store_captures 1\n", "process_threads ",
+        "profd_series_left_out{of=\"targets\"} 0\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  // A job's name cannot write lines of its own.
+  EXPECT_THAT(page, HasSubstr("profd_target_step_seconds{Hostname=\"node1\",hpc_job=\"evil\\\"}?# "
+                              "x\\\\\",rank=\"0\",pod=\"\",namespace=\"\"} 0.5\n"));
+}
+
+TEST_F(ExporterTest, ScrapesThatHangLeaveHealthAndAreWaitedForAtTheEnd) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0;
+  bool go_on = false;
+  Open([&] {
+    std::unique_lock lock(mutex);
+    ++inside;
+    changed.notify_all();
+    changed.wait(lock, [&] { return go_on; });
+    return std::vector<CaptureRecord>();
+  });
+  std::vector<std::jthread> scrapers;
+  scrapers.reserve(Exporter::kMostScrapes);
+  for (int i = 0; i < Exporter::kMostScrapes; ++i) {
+    scrapers.emplace_back([this] { EXPECT_EQ(exporter_->AnswerTo("/metrics").code, 200); });
+  }
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return inside == Exporter::kMostScrapes; });
+  }
+  EXPECT_THAT(Page("/metrics"), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("others scrape")));
+  EXPECT_THAT(Page("/healthz"), StartsWith("HTTP/1.1 200 "));
+  std::jthread closer([this] { exporter_->Close(); });
+  {
+    const std::scoped_lock lock(mutex);
+    go_on = true;
+  }
+  changed.notify_all();
+  closer.join();
+  scrapers.clear();
+  EXPECT_THAT(Page("/readyz"), EndsWith("stopping\n"));
+}
+
+TEST(ExporterStartTest, WithoutAnAddressNobodyIsServed) {
+  store::ManualClock clock;
+  auto exporter = Exporter::Start({.node_name = "n"}, clock);
+  ASSERT_THAT(exporter, IsOk());
+  EXPECT_EQ((*exporter)->port(), 0);
+  (*exporter)->CaptureEnded(CaptureRecord());
+}
+
+}  // namespace
+}  // namespace profd::metrics

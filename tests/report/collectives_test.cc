@@ -1,0 +1,255 @@
+#include "daemon/report/collectives.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/report/collective_match.h"
+#include "daemon/report/collective_names.h"
+#include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using enum CollectiveKind;
+
+// As torch 2 gives them.
+std::string Scalars(std::string_view name, int64_t sequence, int64_t group_size = 8,
+                    int64_t first_rank = 0) {
+  return R"(["",")" + std::to_string(sequence) + R"(","","3",")" + std::string(name) +
+         R"(","[]","[]",")" + std::to_string(first_rank) + R"(","1",")" +
+         std::to_string(group_size) + R"("])";
+}
+
+TEST(CollectiveNamesTest, EverySpellingOfAnOperationIsKnown) {
+  EXPECT_EQ(CollectiveKindOf("allreduce"), kAllReduce);
+  EXPECT_EQ(CollectiveKindOf("_allgather_base"), kAllGather);
+  EXPECT_EQ(CollectiveKindOf("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"), kReduceScatter);
+  EXPECT_EQ(CollectiveKindOf("ncclKernel_AllReduce_RING_LL_Sum_float"), kAllReduce);
+  EXPECT_EQ(CollectiveKindOf("ALL_TO_ALL"), kAllToAll);
+  EXPECT_EQ(CollectiveKindOf("coalesced"), kOther);
+}
+
+TEST(CollectiveNamesTest, RangesOfLibrariesAreCollectives) {
+  EXPECT_EQ(CollectiveOfRange("gloo:all_reduce"), kAllReduce);
+  EXPECT_EQ(CollectiveOfRange("nccl:_all_gather_base"), kAllGather);
+  EXPECT_EQ(CollectiveOfRange("c10d::allreduce_"), kAllReduce);
+  EXPECT_EQ(CollectiveOfRange("c10d::broadcast_"), kBroadcast);
+  EXPECT_EQ(CollectiveOfRange("ncclReduceScatter"), kReduceScatter);
+  EXPECT_EQ(CollectiveOfRange("record_param_comms"), kOther);
+}
+
+TEST(CollectiveNamesTest, AUsersRangeIsOneByItsWholeNameOnly) {
+  EXPECT_EQ(CollectiveOfRange("all_reduce"), kAllReduce);
+  EXPECT_EQ(CollectiveOfRange("AllReduce"), kAllReduce);
+  EXPECT_EQ(CollectiveOfRange("barrier"), kBarrier);
+  for (const std::string_view name :
+       {"reduce", "gather", "aten::gather", "aten::_scatter", "before all_reduce of grads",
+        "ncclGroupStart", "c10d::something", "", "barrier functions"}) {
+    EXPECT_EQ(CollectiveOfRange(name), std::nullopt) << name;
+  }
+  EXPECT_EQ(CollectiveOfRange(std::string(1 << 16, 'a')), std::nullopt);
+}
+
+TEST(CollectiveNamesTest, NamesOfKindsAreReadBack) {
+  for (const CollectiveKind kind :
+       {kOther, kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBarrier, kBroadcast, kReduce,
+        kGather, kScatter, kSend, kReceive}) {
+    EXPECT_EQ(CollectiveKindFromString(ToString(kind)), kind);
+  }
+  EXPECT_EQ(CollectiveKindFromString("allreduce"), std::nullopt);
+}
+
+TEST(CollectiveNamesTest, TheSequenceIsTheFirstNumberBeforeTheRank) {
+  EXPECT_EQ(ParseCollectiveInputs(Scalars("allreduce", 12), nullptr)->sequence, 12);
+  // An older torch gives the address of its process group, too; a still older one no number.
+  EXPECT_EQ(
+      ParseCollectiveInputs(R"(["7","94123","1","barrier","[]","[]","2"])", nullptr)->sequence, 7);
+  EXPECT_EQ(ParseCollectiveInputs(R"(["","1","barrier","[]","[]","2"])", nullptr)->sequence, -1);
+}
+
+class CollectiveTableTest : public testing::Test {
+ protected:
+  CollectiveTable Table(int64_t limit = 0) {
+    absl::StatusOr<CollectiveTable> table = SummarizeCollectives(reader_, limit);
+    EXPECT_THAT(table, IsOk());
+    return *std::move(table);
+  }
+
+  FakeCaptureReader reader_;
+  const uint32_t main_ = reader_.AddThread(1, "main");
+  const uint32_t other_ = reader_.AddThread(2, "other");
+};
+
+TEST_F(CollectiveTableTest, ACaptureWithoutAnyHasItsSteps) {
+  reader_.Range(main_, "forward", 0, 50).Step(7, 0, 100);
+  const CollectiveTable table = Table();
+  EXPECT_THAT(table.rows, IsEmpty());
+  EXPECT_THAT(table.steps, ElementsAre(StepWorkRow{.step = 7, .duration_ns = 100}));
+}
+
+TEST_F(CollectiveTableTest, TheOutermostRangeCountsAndItsNoteSaysWhatItIs) {
+  reader_.Range(main_, "c10d::allreduce_", 10, 40);
+  reader_.Operator(main_, "record_param_comms", 15, 35,
+                   {.inputs = reader_.Inputs("[[4,5],[]]", R"(["float",""])"),
+                    .scalars = reader_.Scalars(Scalars("allreduce", 12, 8, 16))});
+  reader_.Step(3, 0, 100).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0], (CollectiveRow{.start_ns = 10,
+                                          .duration_ns = 30,
+                                          .exposed_ns = 30,
+                                          .sequence = 12,
+                                          .elements = 20,
+                                          .step = 3,
+                                          .kind = kAllReduce}));
+  EXPECT_EQ(table.communicators[0], (Communicator{.size = 8, .first_rank = 16, .rank_stride = 1}));
+  EXPECT_THAT(table.steps,
+              ElementsAre(StepWorkRow{.step = 3, .duration_ns = 100, .exposed_ns = 30}));
+}
+
+TEST_F(CollectiveTableTest, OnlyTheThreadOfTheStepsIsHeldUp) {
+  reader_.Range(other_, "gloo:all_reduce", 10, 40).Step(0, 0, 100).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0].exposed_ns, 0);
+  EXPECT_EQ(table.steps[0].exposed_ns, 0);
+}
+
+TEST_F(CollectiveTableTest, WhereItLaunchedKernelsTheirTimeIsIts) {
+  reader_.Operator(main_, "record_param_comms", 10, 30,
+                   {.scalars = reader_.Scalars(Scalars("allreduce", 1))});
+  reader_.ApiCall(main_, "cuLaunchKernelEx", 15, 20, 7)
+      .Kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 50, 90, 7)
+      .ApiCall(main_, "cudaLaunchKernel", 40, 45, 8)
+      .Kernel("gemm", 60, 70, 8, {.stream = 9})
+      .Step(0, 0, 100)
+      .StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0], (CollectiveRow{.start_ns = 50,
+                                          .duration_ns = 40,
+                                          .exposed_ns = 30,  // The gemm hid ten.
+                                          .sequence = 1,
+                                          .step = 0,
+                                          .kind = kAllReduce,
+                                          .on_device = true}));
+  EXPECT_EQ(table.steps[0].exposed_ns, 30);
+}
+
+TEST_F(CollectiveTableTest, AKernelThatNobodyAnnouncedIsOneToo) {
+  reader_.Kernel("ncclDevKernel_AllGather_RING_LL", 50, 90, 7).Step(0, 0, 100);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0].kind, kAllGather);
+  EXPECT_EQ(table.communicators[0], Communicator{});
+}
+
+TEST_F(CollectiveTableTest, WithoutStepsItsWindowsCount) {
+  reader_.mutable_record().windows = {{.start_ns = 0, .end_ns = 1000}};
+  reader_.Range(main_, "barrier", 100, 300);
+  EXPECT_THAT(Table().steps,
+              ElementsAre(StepWorkRow{.step = -1, .duration_ns = 1000, .exposed_ns = 200}));
+}
+
+TEST_F(CollectiveTableTest, LaterOnesBeyondTheLimitAreLeftOutAndCounted) {
+  for (int64_t i = 0; i < 5; ++i) reader_.Range(main_, "barrier", i * 100, i * 100 + 10);
+  const CollectiveTable table = Table(2);
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_EQ(table.rows[1].start_ns, 100);
+  EXPECT_EQ(table.left_out_count, 3);
+  EXPECT_THAT(SummarizeCollectives(reader_, -1), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(SummarizeCollectives(reader_, kMostCollectives + 1),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(CollectiveTableTest, NumbersAtTheirEndsAreSafe) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  reader_.Operator(main_, "record_param_comms", -5, kMost,
+                   {.scalars = reader_.Scalars(Scalars("allreduce", kMost, kLeast, kLeast))});
+  reader_.Range(other_, "barrier", kLeast + 1, -1);
+  reader_.Step(kMost, kLeast, kMost).Step(-1, kMost, kMost).Step(0, 0, -1);
+  const CollectiveTable table = Table();
+  for (const StepWorkRow& step : table.steps) EXPECT_GE(step.exposed_ns, 0);
+}
+
+// ---- which is which ----
+
+CollectiveTable Ranks(std::vector<CollectiveRow> rows, std::vector<Communicator> communicators) {
+  return {.communicators = std::move(communicators), .rows = std::move(rows)};
+}
+
+std::vector<MatchedCollective> Match(const std::vector<CollectiveTable>& tables) {
+  std::vector<const CollectiveTable*> members;
+  for (const CollectiveTable& table : tables) members.push_back(&table);
+  return MatchCollectives(members);
+}
+
+constexpr Communicator kWorld = {.size = 2, .first_rank = 0, .rank_stride = 1};
+
+TEST(CollectiveMatchTest, TheSequenceNumberMatchesAndNeverTheTime) {
+  const auto matches = Match({Ranks({{.start_ns = 100, .sequence = 5, .kind = kAllReduce},
+                                     {.start_ns = 200, .sequence = 6, .kind = kAllReduce}},
+                                    {kWorld}),
+                              // It began at once with the other's first, and is its second.
+                              Ranks({{.start_ns = 100, .sequence = 6, .kind = kAllReduce},
+                                     {.start_ns = 200, .sequence = 7, .kind = kAllReduce}},
+                                    {kWorld})});
+  ASSERT_THAT(matches, SizeIs(1));
+  EXPECT_EQ(matches[0].parts[0].row, 1u);
+  EXPECT_EQ(matches[0].parts[1].row, 0u);
+}
+
+TEST(CollectiveMatchTest, AnotherOperationSizeOrCommunicatorIsAnotherCollective) {
+  const auto with = [](CollectiveRow row, Communicator communicator) {
+    return Match({Ranks({{.sequence = 1, .elements = 4, .kind = kAllReduce}}, {kWorld}),
+                  Ranks({row}, {communicator})});
+  };
+  EXPECT_THAT(with({.sequence = 1, .elements = 4, .kind = kAllReduce}, kWorld), SizeIs(1));
+  EXPECT_THAT(with({.sequence = 1, .elements = 5, .kind = kAllReduce}, kWorld), IsEmpty());
+  EXPECT_THAT(with({.sequence = 1, .elements = 4, .kind = kBarrier}, kWorld), IsEmpty());
+  EXPECT_THAT(
+      with({.sequence = 1, .elements = 4, .kind = kAllReduce}, {.size = 2, .first_rank = 2}),
+      IsEmpty());
+}
+
+TEST(CollectiveMatchTest, WithoutNumbersTheOrderInTheStepMatches) {
+  const auto matches =
+      Match({Ranks({{.step = 3, .kind = kBarrier},
+                    {.step = 3, .kind = kAllReduce},
+                    {.step = 3, .kind = kBarrier},
+                    {.step = 4, .kind = kBarrier}},
+                   {{}}),
+             Ranks({{.step = 4, .kind = kBarrier}}, {{}}),
+             Ranks({{.step = 3, .kind = kBarrier}, {.step = 3, .kind = kBarrier}}, {{}})});
+  ASSERT_THAT(matches, SizeIs(3));
+  EXPECT_EQ(matches[0].parts[1].member, 2u);
+  EXPECT_EQ(matches[1].parts[0].row, 2u);
+  EXPECT_EQ(matches[2].parts[1].member, 1u);
+}
+
+TEST(CollectiveMatchTest, WhatARankHasTwiceIsLeftOut) {
+  EXPECT_THAT(Match({Ranks({{.sequence = 1, .kind = kBarrier}, {.sequence = 1, .kind = kBarrier}},
+                           {kWorld}),
+                     Ranks({{.sequence = 1, .kind = kBarrier}}, {kWorld})}),
+              IsEmpty());
+}
+
+TEST(CollectiveMatchTest, WhereSomeTellTheirCommunicatorOthersAreLeftOut) {
+  EXPECT_THAT(Match({Ranks({{.step = 1, .kind = kBarrier}}, {{}}),
+                     Ranks({{.step = 1, .kind = kBarrier},
+                            {.sequence = 9, .communicator = 1, .kind = kAllReduce}},
+                           {{}, kWorld})}),
+              IsEmpty());
+}
+
+}  // namespace
+}  // namespace profd::report

@@ -1,0 +1,393 @@
+// Every RPC, with every verb: who has the one it needs may call it, and who has all others may
+// not, which is written down and changes nothing.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/rpc/rpc_harness.h"
+
+namespace profd::rpc {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kNoGroup[] = "groups/01HZZZZZZZZZZZZZZZZZZZZZZA";
+constexpr char kSchedule[] = "schedules/01HZZZZZZZZZZZZZZZZZZZZZZA";
+
+// Lets everybody do these things with everything.
+class Granted final : public AccessRules {
+ public:
+  explicit Granted(std::vector<Verb> verbs) : verbs_(std::move(verbs)) {}
+  bool Allows(const Principal&, Verb verb, const Ownership&) const override { return Has(verb); }
+  bool AllowsAny(const Principal&, Verb verb) const override { return Has(verb); }
+  bool AllowsAll(const Principal&, Verb verb) const override { return Has(verb); }
+
+ private:
+  bool Has(Verb verb) const { return std::ranges::find(verbs_, verb) != verbs_.end(); }
+  const std::vector<Verb> verbs_;
+};
+
+class AccessTest : public RpcTest {
+ protected:
+  struct Row {
+    std::string method;
+    Verb verb;
+    std::function<Outcome()> call;
+    // What who may is answered: some ask for what is not there.
+    grpc::StatusCode answer = grpc::StatusCode::OK;
+  };
+
+  AccessTest() {
+    access_rules_ = [this] {
+      const absl::MutexLock lock(&mu_);
+      return std::make_shared<Granted>(granted_);
+    };
+  }
+
+  template <typename Response, typename Stub, typename Request>
+  static Outcome Ask(Stub& stub,
+                     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                     const Request& request) {
+    Response response;
+    return Do(stub, method, request, &response);
+  }
+  template <typename Response, typename Stub, typename Request>
+  static Outcome AskStream(Stub& stub,
+                           std::unique_ptr<grpc::ClientReader<Response>> (Stub::*method)(
+                               grpc::ClientContext*, const Request&),
+                           const Request& request, bool endless = false) {
+    grpc::ClientContext context;
+    const auto reader = (stub.*method)(&context, request);
+    Response response;
+    if (endless && reader->Read(&response)) {
+      context.TryCancel();
+      while (reader->Read(&response)) {
+      }
+      (void)reader->Finish();
+      return {.status = grpc::Status::OK};
+    }
+    while (reader->Read(&response)) {
+    }
+    Outcome outcome;
+    outcome.status = reader->Finish();
+    outcome.reason = rpc::ReasonOf(context);
+    return outcome;
+  }
+
+  template <typename Request>
+  static Request Naming(const std::string& name) {
+    Request request;
+    request.set_name(name);
+    return request;
+  }
+  template <typename Request>
+  static Request Of(const std::string& capture) {
+    Request request;
+    request.set_capture(capture);
+    return request;
+  }
+
+  template <typename Request>
+  static Request OfGroup() {
+    Request request;
+    request.set_group(kNoGroup);
+    return request;
+  }
+
+  std::vector<Row> Rows() {
+    using Targets = v1::TargetService::Stub;
+    using Captures = v1::CaptureService::Stub;
+    using Reports = v1::ReportService::Stub;
+    using Exports = v1::ExportService::Stub;
+    using Nodes = v1::NodeService::Stub;
+    using Schedules = v1::ScheduleService::Stub;
+    const std::string target = "targets/" + std::to_string(targets_.Add(MyTarget(10)));
+    const std::string stored = "captures/" + StoreCapture(uid_).id;
+    const std::string doomed = "captures/" + StoreCapture(uid_).id;
+    v1::CreateCaptureRequest create;
+    create.set_target(target);
+    create.mutable_spec()->set_steps(1);
+    v1::ResolveTargetsRequest resolve;
+    resolve.set_all(true);
+    v1::SetCapturesAllowedRequest allow;
+    allow.set_allowed(true);
+    v1::GetHistoryRequest history;
+    history.set_step_time(true);
+    v1::CreateCaptureGroupRequest group;
+    group.add_targets("targets/" + std::to_string(targets_.Add(MyTarget(11))));
+    group.mutable_spec()->set_steps(1);
+    v1::CreateScheduleRequest schedule;
+    schedule.set_name(kSchedule);
+    schedule.mutable_spec()->mutable_every()->set_seconds(1800);
+    schedule.mutable_spec()->mutable_capture()->set_steps(3);
+    return {
+        {"ListTargets", Verb::kList,
+         [=, this] { return Ask(*me_->targets, &Targets::ListTargets, v1::ListTargetsRequest()); }},
+        {"ResolveTargets", Verb::kList,
+         [=, this] { return Ask(*me_->targets, &Targets::ResolveTargets, resolve); }},
+        {"WatchTargets", Verb::kList,
+         [=, this] {
+           return AskStream(*me_->targets, &Targets::WatchTargets, v1::WatchTargetsRequest(), true);
+         }},
+        {"ListCaptures", Verb::kList,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::ListCaptures, v1::ListCapturesRequest());
+         }},
+        {"GetCapture", Verb::kList,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::GetCapture, Naming<v1::GetCaptureRequest>(stored));
+         }},
+        {"WatchCapture", Verb::kList,
+         [=, this] {
+           return AskStream(*me_->captures, &Captures::WatchCapture,
+                            Naming<v1::WatchCaptureRequest>(stored));
+         }},
+        {"DownloadCapture", Verb::kRead,
+         [=, this] {
+           return AskStream(*me_->captures, &Captures::DownloadCapture,
+                            Naming<v1::DownloadCaptureRequest>(stored));
+         }},
+        {"GetOperators", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetOperators, Of<v1::GetOperatorsRequest>(stored));
+         }},
+        {"GetSteps", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetSteps, Of<v1::GetStepsRequest>(stored));
+         }},
+        {"GetMemoryTimeline", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetMemoryTimeline,
+                      Of<v1::GetMemoryTimelineRequest>(stored));
+         }},
+        {"GetKernels", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetKernels, Of<v1::GetKernelsRequest>(stored));
+         }},
+        {"GetCopies", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetCopies, Of<v1::GetCopiesRequest>(stored));
+         }},
+        {"GetSyncs", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetSyncs, Of<v1::GetSyncsRequest>(stored));
+         }},
+        {"GetIdle", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetIdle, Of<v1::GetIdleRequest>(stored));
+         }},
+        {"GetCompile", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetCompile, Of<v1::GetCompileRequest>(stored));
+         }},
+        {"ExportTrace", Verb::kRead,
+         [=, this] {
+           auto request = Of<v1::ExportTraceRequest>(stored);
+           request.set_format(v1::ExportTraceRequest::CHROME);
+           return AskStream(*me_->exports, &Exports::ExportTrace, request);
+         }},
+        {"CreateCapture", Verb::kCapture,
+         [=, this] { return Ask(*me_->captures, &Captures::CreateCapture, create); }},
+        {"CancelCapture", Verb::kCapture,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::CancelCapture,
+                      Naming<v1::CancelCaptureRequest>(stored));
+         }},
+        {"DeleteCapture", Verb::kDelete,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::DeleteCapture,
+                      Naming<v1::DeleteCaptureRequest>(doomed));
+         }},
+        {"GetNode", Verb::kList,
+         [=, this] { return Ask(*me_->node, &Nodes::GetNode, v1::GetNodeRequest()); }},
+        {"GetClock", Verb::kList,
+         [=, this] { return Ask(*me_->node, &Nodes::GetClock, v1::GetClockRequest()); }},
+        {"ListAudit", Verb::kList,
+         [=, this] { return Ask(*me_->node, &Nodes::ListAudit, v1::ListAuditRequest()); }},
+        {"SetCapturesAllowed", Verb::kAdmin,
+         [=, this] { return Ask(*me_->node, &Nodes::SetCapturesAllowed, allow); }},
+        {"GetHistory", Verb::kRead,
+         [=, this] { return Ask(*me_->reports, &Reports::GetHistory, history); }},
+        {"GetCollectives", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::GetCollectives,
+                      Of<v1::GetCollectivesRequest>(stored));
+         }},
+        {"CreateCaptureGroup", Verb::kCapture,
+         [=, this] { return Ask(*me_->captures, &Captures::CreateCaptureGroup, group); }},
+        {"GetCaptureGroup", Verb::kList,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::GetCaptureGroup,
+                      Naming<v1::GetCaptureGroupRequest>(kNoGroup));
+         },
+         grpc::NOT_FOUND},
+        {"PrepareGroup", Verb::kCapture,
+         [=, this] {
+           return AskStream(*me_->captures, &Captures::PrepareGroup,
+                            OfGroup<v1::PrepareGroupRequest>());
+         },
+         grpc::INVALID_ARGUMENT},
+        {"CommitGroup", Verb::kCapture,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::CommitGroup, OfGroup<v1::CommitGroupRequest>());
+         },
+         grpc::NOT_FOUND},
+        {"AbortGroup", Verb::kCapture,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::AbortGroup, OfGroup<v1::AbortGroupRequest>());
+         },
+         grpc::NOT_FOUND},
+        {"CloseGroup", Verb::kCapture,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::CloseGroup, OfGroup<v1::CloseGroupRequest>());
+         },
+         grpc::NOT_FOUND},
+        {"CreateSchedule", Verb::kSchedule,
+         [=, this] { return Ask(*me_->schedules, &Schedules::CreateSchedule, schedule); }},
+        {"GetSchedule", Verb::kList,
+         [=, this] {
+           return Ask(*me_->schedules, &Schedules::GetSchedule,
+                      Naming<v1::GetScheduleRequest>(kSchedule));
+         }},
+        {"ListSchedules", Verb::kList,
+         [=, this] {
+           return Ask(*me_->schedules, &Schedules::ListSchedules, v1::ListSchedulesRequest());
+         }},
+        {"ListScheduleWindows", Verb::kList,
+         [=, this] {
+           return Ask(*me_->schedules, &Schedules::ListScheduleWindows,
+                      Naming<v1::ListScheduleWindowsRequest>(kSchedule));
+         }},
+        {"PauseSchedule", Verb::kSchedule,
+         [=, this] {
+           return Ask(*me_->schedules, &Schedules::PauseSchedule,
+                      Naming<v1::PauseScheduleRequest>(kSchedule));
+         }},
+        {"ResumeSchedule", Verb::kSchedule,
+         [=, this] {
+           return Ask(*me_->schedules, &Schedules::ResumeSchedule,
+                      Naming<v1::ResumeScheduleRequest>(kSchedule));
+         }},
+        {"DeleteSchedule", Verb::kSchedule,
+         [=, this] {
+           return Ask(*me_->schedules, &Schedules::DeleteSchedule,
+                      Naming<v1::DeleteScheduleRequest>(kSchedule));
+         }},
+    };
+  }
+
+  void Grant(std::vector<Verb> verbs) {
+    const absl::MutexLock lock(&mu_);
+    granted_ = std::move(verbs);
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::vector<Verb> granted_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(AccessTest, TheTableHasEveryRpcOfTheApi) {
+  std::vector<std::string> methods;
+  for (const Row& row : Rows()) methods.push_back(row.method);
+  std::vector<std::string> served;
+  for (const google::protobuf::FileDescriptor* file :
+       {v1::Capture::descriptor()->file(), v1::Node::descriptor()->file(),
+        v1::Target::descriptor()->file(), v1::Schedule::descriptor()->file(),
+        v1::OperatorRow::descriptor()->file(), v1::ExportTraceRequest::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      for (int j = 0; j < file->service(i)->method_count(); ++j) {
+        served.push_back(file->service(i)->method(j)->name());
+      }
+    }
+  }
+  EXPECT_THAT(methods, ::testing::UnorderedElementsAreArray(served));
+}
+
+TEST_F(AccessTest, WhoMayDoAllButThatIsRefusedAndItIsWrittenDown) {
+  for (const Row& row : Rows()) {
+    std::vector<Verb> others;
+    for (int i = 0; i < kVerbCount; ++i) {
+      if (static_cast<Verb>(i) != row.verb) others.push_back(static_cast<Verb>(i));
+    }
+    Grant(others);
+    EXPECT_THAT(row.call(), Fails(grpc::PERMISSION_DENIED, "NOT_ALLOWED")) << row.method;
+  }
+  EXPECT_THAT(manager_->Live(), IsEmpty()) << "nothing was begun";
+  const auto captures = store_->ListCaptures({.include_deleted = false}, 10, "");
+  ASSERT_TRUE(captures.ok());
+  EXPECT_EQ(captures->captures.size(), 2) << "nothing was deleted";
+
+  server_->Shutdown(absl::ZeroDuration());  // What is to be written has been.
+  for (const Row& row : Rows()) {
+    const auto log = store_->ListAudit({.method = row.method, .refused_only = true}, 10);
+    ASSERT_TRUE(log.ok());
+    ASSERT_THAT(log->entries, Not(IsEmpty())) << row.method;
+    EXPECT_EQ(log->entries[0].reason, "NOT_ALLOWED");
+    EXPECT_EQ(log->entries[0].principal, "uid:" + std::to_string(uid_));
+  }
+}
+
+TEST_F(AccessTest, WhoMaySeeItAndDoThatMay) {
+  for (const Row& row : Rows()) {
+    Grant({Verb::kList, row.verb});
+    const Outcome outcome = row.call();
+    EXPECT_EQ(outcome.status.error_code(), row.answer)
+        << row.method << ": " << outcome.status.error_message();
+  }
+}
+
+TEST_F(AccessTest, WhoMayDoNothingLearnsNothing) {
+  for (const Row& row : Rows()) {
+    Grant({});
+    EXPECT_THAT(row.call(), Fails(grpc::PERMISSION_DENIED, "NOT_ALLOWED")) << row.method;
+  }
+}
+
+TEST_F(AccessTest, WhereCapturesAreSwitchedOffEveryoneIsToldWhy) {
+  Grant({Verb::kList, Verb::kCapture, Verb::kAdmin});
+  v1::SetCapturesAllowedRequest forbid;
+  v1::Node node;
+  EXPECT_THAT(Do(*me_->node, &v1::NodeService::Stub::SetCapturesAllowed, forbid, &node),
+              Fails(grpc::INVALID_ARGUMENT))
+      << "why?";
+  forbid.set_reason("a benchmark runs");
+  ASSERT_THAT(Do(*me_->node, &v1::NodeService::Stub::SetCapturesAllowed, forbid, &node),
+              Succeeds());
+  EXPECT_FALSE(node.captures_allowed());
+  EXPECT_EQ(node.captures_forbidden_reason(), "a benchmark runs");
+
+  v1::CreateCaptureRequest create;
+  create.set_target("targets/" + std::to_string(targets_.Add(MyTarget(10))));
+  create.mutable_spec()->set_steps(1);
+  v1::Capture capture;
+  const Outcome refused =
+      Do(*me_->captures, &v1::CaptureService::Stub::CreateCapture, create, &capture);
+  EXPECT_THAT(refused, Fails(grpc::FAILED_PRECONDITION, "CAPTURES_OFF"));
+  EXPECT_THAT(refused.status.error_message(), ::testing::HasSubstr("a benchmark runs"));
+
+  v1::SetCapturesAllowedRequest allow;
+  allow.set_allowed(true);
+  ASSERT_THAT(Do(*me_->node, &v1::NodeService::Stub::SetCapturesAllowed, allow, &node), Succeeds());
+  EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::CreateCapture, create, &capture),
+              Succeeds());
+}
+
+TEST_F(AccessTest, NobodyCapturesWhoOptedOut) {
+  Grant({Verb::kList, Verb::kCapture});
+  TargetInfo target = MyTarget(10);
+  target.opted_out = true;
+  v1::CreateCaptureRequest create;
+  create.set_target("targets/" + std::to_string(targets_.Add(target)));
+  create.mutable_spec()->set_steps(1);
+  v1::Capture capture;
+  EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::CreateCapture, create, &capture),
+              Fails(grpc::FAILED_PRECONDITION, "OPTED_OUT"));
+}
+
+}  // namespace
+}  // namespace profd::rpc

@@ -1,0 +1,182 @@
+// GetHistory: what it tells of captures, whose, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/ulid.h"
+#include "tests/fakes/status_matchers.h"
+#include "tests/rpc/rpc_harness.h"
+
+namespace profd::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+using Reports = v1::ReportService::Stub;
+
+constexpr int64_t kSomeoneElse = 54321;
+
+class HistoryTest : public RpcTest {
+ protected:
+  // A capture whose target is of `job` and whose schedule is `schedule`.
+  CaptureRecord StoreOf(const std::string& job, const std::string& schedule = "",
+                        int64_t owner_uid = -1) {
+    CaptureRecord record = StoreCapture(owner_uid < 0 ? uid_ : owner_uid);
+    record.target.metadata["job"] = job;
+    record.schedule_id = schedule;
+    record.sampling_weight = schedule.empty() ? 1 : 20;
+    EXPECT_THAT(store_->UpdateCapture(record), IsOk());
+    return record;
+  }
+  Outcome Ask(Stubs& stubs, const v1::GetHistoryRequest& request) {
+    response_.Clear();
+    return Do(*stubs.reports, &Reports::GetHistory, request, &response_);
+  }
+  static v1::GetHistoryRequest Steps() {
+    v1::GetHistoryRequest request;
+    request.set_step_time(true);
+    return request;
+  }
+  static v1::GetHistoryRequest Operator(const std::string& name) {
+    v1::GetHistoryRequest request;
+    request.set_operator_name(name);
+    return request;
+  }
+
+  v1::GetHistoryResponse response_;
+};
+
+TEST_F(HistoryTest, StepTimesComeOldestFirstAlsoOfDeletedCaptures) {
+  const CaptureRecord first = StoreOf("88123");
+  const std::string schedule = NewUlid(clock_.Now());
+  const CaptureRecord second = StoreOf("88123", schedule);
+  StoreFailedCapture(uid_);
+  ASSERT_THAT(store_->DeleteCapture(first.id), IsOk());
+
+  ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
+  ASSERT_EQ(response_.points_size(), 2);
+  EXPECT_EQ(response_.points(0).capture(), "captures/" + first.id);
+  const v1::HistoryPoint& point = response_.points(1);
+  EXPECT_EQ(point.capture(), "captures/" + second.id);
+  EXPECT_EQ(point.schedule(), "schedules/" + schedule);
+  EXPECT_EQ(point.sampling_weight(), 20);
+  EXPECT_EQ(point.node(), "node1");
+  EXPECT_EQ(point.job(), "88123");
+  EXPECT_EQ(point.rank(), 3);
+  EXPECT_EQ(point.quality(), "A");
+  EXPECT_EQ(point.steps(), 1);
+  EXPECT_EQ(point.median_ns(), second.windows[0].end_ns);
+  EXPECT_EQ(point.time().seconds(), second.start_unix_ns / 1'000'000'000);
+  EXPECT_EQ(response_.left_out_count(), 0);
+}
+
+TEST_F(HistoryTest, EveryFilterMustHold) {
+  const std::string schedule = NewUlid(clock_.Now());
+  const CaptureRecord plain = StoreOf("1");
+  const CaptureRecord sampled = StoreOf("2", schedule);
+  const auto asked = [this](v1::GetHistoryRequest request) {
+    EXPECT_THAT(Ask(*me_, request), Succeeds());
+    std::vector<std::string> ids;
+    for (const v1::HistoryPoint& point : response_.points()) {
+      ids.push_back(point.capture().substr(9));
+    }
+    return ids;
+  };
+  using ::testing::ElementsAre;
+  v1::GetHistoryRequest request = Steps();
+  request.set_job("2");
+  EXPECT_THAT(asked(request), ElementsAre(sampled.id));
+  request.set_schedule("schedules/" + schedule.substr(0, 20));
+  EXPECT_THAT(asked(request), ElementsAre(sampled.id));
+  request.set_job("1");
+  EXPECT_THAT(asked(request), ElementsAre());
+  request = Steps();
+  request.set_pid(plain.target.pid + 1);
+  EXPECT_THAT(asked(request), ElementsAre());
+  request = Steps();
+  request.mutable_until()->set_seconds(absl::ToUnixSeconds(plain.create_time) - 10);
+  EXPECT_THAT(asked(request), ElementsAre());
+  request = Steps();
+  request.mutable_since()->set_seconds(absl::ToUnixSeconds(plain.create_time) - 10);
+  EXPECT_THAT(asked(request), ElementsAre(plain.id, sampled.id));
+}
+
+TEST_F(HistoryTest, TheNewestAreKeptAndTheRestIsCounted) {
+  StoreOf("1");
+  StoreOf("1");
+  const CaptureRecord newest = StoreOf("1");
+  v1::GetHistoryRequest request = Steps();
+  request.set_limit(1);
+  ASSERT_THAT(Ask(*me_, request), Succeeds());
+  ASSERT_EQ(response_.points_size(), 1);
+  EXPECT_EQ(response_.points(0).capture(), "captures/" + newest.id);
+  EXPECT_EQ(response_.left_out_count(), 2);
+}
+
+TEST_F(HistoryTest, AnOperatorHasItsSumsAndIsMissedWhereItIsNot) {
+  // The harness's store summarizes nothing: `op` is in no summary.
+  StoreOf("1");
+  ASSERT_THAT(Ask(*me_, Operator("op")), Succeeds());
+  EXPECT_EQ(response_.points_size(), 0);
+  EXPECT_EQ(response_.without_operator_count(), 0) << "no operators are kept at all";
+
+  op_summaries_ = {{"op", 4, 300, 400, 50, 200, 900}, {"other", 1, 1, 1, 1, 1}};
+  const CaptureRecord with = StoreOf("1");
+  ASSERT_THAT(Ask(*me_, Operator("op")), Succeeds());
+  ASSERT_EQ(response_.points_size(), 1);
+  const v1::HistoryPoint& point = response_.points(0);
+  EXPECT_EQ(point.capture(), "captures/" + with.id);
+  EXPECT_EQ(point.calls(), 4);
+  EXPECT_EQ(point.self_cpu_ns(), 300);
+  EXPECT_EQ(point.cpu_total_ns(), 400);
+  EXPECT_EQ(point.self_device_ns(), 900);
+  EXPECT_EQ(point.mean_ns(), 100);
+  EXPECT_EQ(point.min_ns(), 50);
+  EXPECT_EQ(point.max_ns(), 200);
+  EXPECT_EQ(point.steps(), 1);
+  ASSERT_THAT(Ask(*me_, Operator("nowhere")), Succeeds());
+  EXPECT_EQ(response_.points_size(), 0);
+  EXPECT_EQ(response_.without_operator_count(), 1);
+}
+
+TEST_F(HistoryTest, WhatOthersOwnIsInNoHistoryButRoots) {
+  StoreOf("1", "", kSomeoneElse);
+  ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
+  EXPECT_EQ(response_.points_size(), uid_ == 0 ? 1 : 0);
+}
+
+TEST_F(HistoryTest, RequestsOutOfRangeAreRefusedByField) {
+  const auto refused = [this](v1::GetHistoryRequest request, std::string_view field) {
+    const Outcome outcome = Ask(*me_, request);
+    EXPECT_THAT(outcome, Fails(grpc::INVALID_ARGUMENT));
+    EXPECT_THAT(outcome.status.error_message(), HasSubstr(std::string(field)));
+  };
+  refused({}, "step_time");
+  v1::GetHistoryRequest request = Steps();
+  request.set_operator_name("op");
+  refused(request, "step_time");
+  refused(Operator(std::string(5000, 'x')), "operator_name");
+  request = Steps();
+  request.set_job(std::string(300, 'x'));
+  refused(request, "job");
+  request = Steps();
+  request.set_pid(-1);
+  refused(request, "pid");
+  for (const int64_t limit : {int64_t{-1}, int64_t{10'001}}) {
+    request = Steps();
+    request.set_limit(limit);
+    refused(request, "limit");
+  }
+  request = Steps();
+  request.set_schedule("../x");
+  refused(request, "schedule");
+  request = Steps();
+  request.mutable_since()->set_nanos(-5);
+  refused(request, "since");
+  request = Steps();
+  request.mutable_since()->set_seconds(100);
+  request.mutable_until()->set_seconds(99);
+  refused(request, "until");
+}
+
+}  // namespace
+}  // namespace profd::rpc

@@ -1,0 +1,168 @@
+// The port of remote callers: where it may be, and who is let in.
+#include "daemon/rpc/tcp_listener.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <deque>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(ListenTcpTest, PlaintextIsForLoopbackAlone) {
+  for (const char* address : {"0.0.0.0:0", "*:0", "[::]:0"}) {
+    const auto listener = ListenTcp(address, /*loopback_only=*/true);
+    EXPECT_THAT(listener.status(), StatusIs(absl::StatusCode::kInvalidArgument)) << address;
+    EXPECT_THAT(std::string(listener.status().message()), HasSubstr("from other machines"));
+  }
+  for (const char* address : {"127.0.0.1:0", "127.1.2.3:0", "localhost:0"}) {
+    EXPECT_THAT(ListenTcp(address, /*loopback_only=*/true), IsOk()) << address;
+  }
+}
+
+TEST(ListenTcpTest, AllAddressesAreAsked) {
+  const auto listener = ListenTcp("*:0", /*loopback_only=*/false);
+  ASSERT_THAT(listener, IsOk());
+  EXPECT_THAT(LocalAddressOf(listener->get()),
+              testing::AnyOf(StartsWith("[::]:"), StartsWith("0.0.0.0:")));
+}
+
+TEST(ListenTcpTest, WhatIsNoAddressIsRefused) {
+  for (const char* address : {"", "7411", ":7411", "no.such.host.invalid:1", "127.0.0.1:x"}) {
+    EXPECT_THAT(ListenTcp(address, /*loopback_only=*/false).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << address;
+  }
+}
+
+TEST(ListenTcpTest, ATakenPortIsNamed) {
+  const auto first = ListenTcp("127.0.0.1:0", /*loopback_only=*/true);
+  ASSERT_THAT(first, IsOk());
+  const auto second = ListenTcp(LocalAddressOf(first->get()), /*loopback_only=*/true);
+  EXPECT_THAT(second.status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("Choose another port"));
+}
+
+// A listener whose connections are kept, as gRPC would.
+class TcpListenerTest : public testing::Test {
+ protected:
+  void Start(TcpListener::Limits limits) {
+    auto socket = ListenTcp("127.0.0.1:0", /*loopback_only=*/true);
+    ASSERT_THAT(socket, IsOk());
+    auto listener = TcpListener::Create(*std::move(socket), limits);
+    ASSERT_THAT(listener, IsOk());
+    listener_ = *std::move(listener);
+    listener_->Start([this](UniqueFd connection) {
+      const absl::MutexLock lock(&mu_);
+      admitted_.push_back(std::move(connection));
+    });
+  }
+
+  UniqueFd Connect() const {
+    const std::string address = listener_->address();
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    return fd;
+  }
+
+  // The daemon's end of the next connection.
+  UniqueFd Admitted() {
+    const absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](std::deque<UniqueFd>* waiting) { return !waiting->empty(); }, &admitted_));
+    UniqueFd connection = std::move(admitted_.front());
+    admitted_.pop_front();
+    return connection;
+  }
+
+  // By the name that gRPC has for it: the caller's address.
+  static std::string GrpcPeerOf(const UniqueFd& caller) {
+    return "ipv4:" + LocalAddressOf(caller.get());
+  }
+
+  // Waits for the daemon to hang up.
+  static bool IsHungUp(const UniqueFd& caller) {
+    char byte = 0;
+    return recv(caller.get(), &byte, 1, 0) <= 0;
+  }
+
+  // As gRPC ends a connection.
+  static void End(UniqueFd connection) { shutdown(connection.get(), SHUT_RDWR); }
+
+  absl::Mutex mu_;
+  std::deque<UniqueFd> admitted_;
+  std::unique_ptr<TcpListener> listener_;
+};
+
+TEST_F(TcpListenerTest, OneAddressCannotTakeAllConnections) {
+  Start({.max_connections = 10, .max_connections_per_address = 2});
+  const UniqueFd first = Connect();
+  UniqueFd first_end = Admitted();
+  const UniqueFd second = Connect();
+  const UniqueFd second_end = Admitted();
+  EXPECT_TRUE(IsHungUp(Connect())) << "the third";
+
+  // When one is over, there is room; until the listener has heard of it, another may be refused.
+  End(std::move(first_end));
+  while (true) {
+    const UniqueFd third = Connect();
+    pollfd hung_up{.fd = third.get(), .events = POLLIN, .revents = 0};
+    // Admitted: nothing comes. Refused: the end comes.
+    const absl::MutexLock lock(&mu_);
+    const auto decided = [&] { return !admitted_.empty() || poll(&hung_up, 1, 0) == 1; };
+    while (!decided())
+      mu_.AwaitWithTimeout(
+          absl::Condition(
+              +[](std::deque<UniqueFd>* waiting) { return !waiting->empty(); }, &admitted_),
+          absl::Milliseconds(1));
+    if (!admitted_.empty()) break;
+  }
+}
+
+TEST_F(TcpListenerTest, ThereIsAnEndOfConnectionsOverAll) {
+  Start({.max_connections = 1, .max_connections_per_address = 10});
+  const UniqueFd first = Connect();
+  const UniqueFd first_end = Admitted();
+  EXPECT_TRUE(IsHungUp(Connect()));
+}
+
+TEST_F(TcpListenerTest, APrincipalHasSoManyConnections) {
+  Start({.max_connections_per_principal = 1});
+  const UniqueFd first = Connect();
+  const UniqueFd first_end = Admitted();
+  const UniqueFd second = Connect();
+  const UniqueFd second_end = Admitted();
+  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice"));
+  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice")) << "its next call";
+  EXPECT_FALSE(listener_->Claim(GrpcPeerOf(second), "cn:alice"));
+  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(second), "cn:bob"));
+  EXPECT_TRUE(listener_->Claim("ipv4:192.0.2.1:1", "cn:alice")) << "one that ends just now";
+}
+
+TEST_F(TcpListenerTest, NobodyIsAcceptedOnceItHasStopped) {
+  Start({});
+  listener_->Stop();
+  const UniqueFd caller = Connect();  // The kernel answers for it.
+  pollfd waiting{.fd = caller.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&waiting, 1, 0), 0);
+  const absl::MutexLock lock(&mu_);
+  EXPECT_TRUE(admitted_.empty());
+}
+
+}  // namespace
+}  // namespace profd::rpc

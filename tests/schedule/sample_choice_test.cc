@@ -1,0 +1,147 @@
+#include "daemon/schedule/sample_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
+
+namespace profd {
+namespace {
+
+using ::testing::SizeIs;
+
+constexpr char kId[] = "01HZZZZZZZZZZZZZZZZZZZZZZA";
+
+absl::Time Window(int number) { return absl::FromUnixSeconds(1'800'000'000 + 1800 * number); }
+
+std::vector<std::string> Nodes(int count) {
+  std::vector<std::string> nodes;
+  for (int i = 0; i < count; ++i) nodes.push_back(StrCat("gpu", i));
+  return nodes;
+}
+
+TargetInfo Rank(int64_t rank, const std::string& job, int64_t pid) {
+  return {.number = pid,
+          .pid = pid,
+          .process_start_ticks = 7,
+          .metadata = {{"rank", StrCat(rank)}, {"job", job}}};
+}
+
+std::set<int64_t> Pids(const std::vector<ChosenTarget>& chosen) {
+  std::set<int64_t> pids;
+  for (const ChosenTarget& target : chosen) pids.insert(target.target.pid);
+  return pids;
+}
+
+TEST(SampleChoiceTest, WithoutASampleEverythingIsChosen) {
+  EXPECT_TRUE(ChooseNode({}, kId, Window(0), "gpu1").chosen);
+  const auto chosen =
+      ChooseTargets({}, kId, Window(0), "gpu1", {Rank(0, "a", 10), Rank(1, "a", 11)});
+  EXPECT_EQ(Pids(chosen), (std::set<int64_t>{10, 11}));
+  EXPECT_EQ(chosen.front().weight, 1);
+}
+
+TEST(SampleChoiceTest, AShareOfNodesIsThatShareAndItsWeightSaysSo) {
+  const ScheduleSpec spec{.sample = {.fraction = 0.05}};
+  int chosen = 0;
+  for (int window = 0; window < 100; ++window) {
+    for (const std::string& node : Nodes(200)) {
+      const Choice choice = ChooseNode(spec, kId, Window(window), node);
+      EXPECT_EQ(choice.weight, 20);
+      chosen += choice.chosen ? 1 : 0;
+    }
+  }
+  // 20,000 draws at 5 %: within four standard deviations of 1,000.
+  EXPECT_NEAR(chosen, 1000, 4 * 31);
+}
+
+TEST(SampleChoiceTest, ANumberOfNodesIsExactInEveryWindowAndChosenAnew) {
+  ScheduleSpec spec{.sample = {.count = 3}, .nodes = Nodes(40)};
+  std::set<std::string> ever;
+  for (int window = 0; window < 100; ++window) {
+    int chosen = 0;
+    for (const std::string& node : spec.nodes) {
+      const Choice choice = ChooseNode(spec, kId, Window(window), node);
+      if (!choice.chosen) continue;
+      ++chosen;
+      ever.insert(node);
+      EXPECT_DOUBLE_EQ(choice.weight, 40.0 / 3);
+    }
+    EXPECT_EQ(chosen, 3);
+  }
+  EXPECT_THAT(ever, SizeIs(40));
+}
+
+TEST(SampleChoiceTest, ANodeThatTheScheduleDoesNotNameIsNotOneOfTheNumber) {
+  const ScheduleSpec spec{.sample = {.count = 40}, .nodes = Nodes(40)};
+  EXPECT_FALSE(ChooseNode(spec, kId, Window(0), "stranger").chosen);
+}
+
+// Rendezvous hashing: who stays keeps its place.
+TEST(SampleChoiceTest, ANodeThatGoesMovesOnlyItsOwnPlace) {
+  const ScheduleSpec all{.sample = {.count = 3}, .nodes = Nodes(40)};
+  ScheduleSpec fewer = all;
+  fewer.nodes.pop_back();
+  for (int window = 0; window < 50; ++window) {
+    for (const std::string& node : fewer.nodes) {
+      if (!ChooseNode(all, kId, Window(window), node).chosen) continue;
+      EXPECT_TRUE(ChooseNode(fewer, kId, Window(window), node).chosen);
+    }
+  }
+}
+
+TEST(SampleChoiceTest, AChosenJobIsChosenOnAllItsNodes) {
+  const ScheduleSpec spec{.sample = {.unit = SampleUnit::kJobs, .fraction = 0.5}};
+  int chosen_jobs = 0;
+  for (int window = 0; window < 100; ++window) {
+    const auto here =
+        ChooseTargets(spec, kId, Window(window), "gpu1", {Rank(0, "a", 10), Rank(1, "a", 11)});
+    const auto there = ChooseTargets(spec, kId, Window(window), "gpu2", {Rank(2, "a", 12)});
+    EXPECT_EQ(here.empty(), there.empty());
+    EXPECT_TRUE(here.empty() || here.size() == 2);
+    chosen_jobs += here.empty() ? 0 : 1;
+  }
+  EXPECT_NEAR(chosen_jobs, 50, 20);
+}
+
+TEST(SampleChoiceTest, ANumberOfTargetsIsPerNode) {
+  const ScheduleSpec spec{.sample = {.unit = SampleUnit::kTargets, .count = 2}};
+  std::vector<TargetInfo> targets;
+  for (int i = 0; i < 8; ++i) targets.push_back(Rank(i, "a", 100 + i));
+  std::set<int64_t> ever;
+  for (int window = 0; window < 50; ++window) {
+    const auto chosen = ChooseTargets(spec, kId, Window(window), "gpu1", targets);
+    ASSERT_THAT(chosen, SizeIs(2));
+    EXPECT_EQ(chosen[0].weight, 4);
+    ever.merge(Pids(chosen));
+  }
+  EXPECT_THAT(ever, SizeIs(8));
+}
+
+TEST(SampleChoiceTest, ARankIsChosenByItsNameNotByItsProcess) {
+  const ScheduleSpec spec{.sample = {.unit = SampleUnit::kTargets, .fraction = 0.5}};
+  for (int window = 0; window < 50; ++window) {
+    const auto before = ChooseTargets(spec, kId, Window(window), "gpu1", {Rank(3, "a", 10)});
+    const auto restarted = ChooseTargets(spec, kId, Window(window), "gpu1", {Rank(3, "a", 99)});
+    EXPECT_EQ(before.empty(), restarted.empty());
+  }
+}
+
+// A budget that holds for three of eight must not hold for the same three each time.
+TEST(SampleChoiceTest, TheOrderChangesFromWindowToWindow) {
+  std::vector<TargetInfo> targets;
+  for (int i = 0; i < 8; ++i) targets.push_back(Rank(i, "a", 100 + i));
+  std::set<int64_t> first;
+  for (int window = 0; window < 100; ++window) {
+    first.insert(ChooseTargets({}, kId, Window(window), "gpu1", targets).front().target.pid);
+  }
+  EXPECT_THAT(first, SizeIs(8));
+}
+
+}  // namespace
+}  // namespace profd

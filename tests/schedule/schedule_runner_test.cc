@@ -1,0 +1,495 @@
+#include "daemon/schedule/schedule_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/base/reason.h"
+#include "daemon/schedule/governor.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_schedule_store.h"
+#include "tests/fakes/fake_scheduled_captures.h"
+#include "tests/fakes/fake_target_port.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Code = absl::StatusCode;
+
+const Caller kAlice{.uid = 1000};
+const Caller kBob{.uid = 1001};
+const Caller kRoot{.uid = 0};
+
+ScheduleSpec EveryMinute() {
+  return {.every = absl::Minutes(1), .align = true, .capture = {.steps = 3}};
+}
+
+class ScheduleRunnerTest : public testing::Test {
+ protected:
+  ScheduleRunnerTest() { Restart(); }
+
+  void Restart() {
+    runner_.reset();
+    runner_ = std::make_unique<ScheduleRunner>(
+        ScheduleRunner::Options{
+            .node_name = "node1",
+            .max_schedules = 3,
+            .rules = [this] { return rules_; },
+            .on_attempt =
+                [this](const ScheduledAttempt& attempt) { attempts_.push_back(attempt); }},
+        store_, captures_, targets_, clock_);
+    EXPECT_THAT(runner_->Start(), IsOk());
+  }
+  TargetNumber AddTarget(int64_t pid, int64_t uid = kAlice.uid) {
+    return targets_.Add({.pid = pid, .uid = uid, .process_start_ticks = 7, .command = "train.py"});
+  }
+  std::string CreateOrDie(const ScheduleSpec& spec, const Caller& caller = kAlice) {
+    const auto view = runner_->Create(caller, spec, "");
+    EXPECT_THAT(view, IsOk());
+    return view.ok() ? view->record.id : "";
+  }
+  // To the next whole minute, and what is due then.
+  void NextMinute() {
+    const absl::Time now = clock_.Now();
+    clock_.Advance(absl::FromUnixSeconds((absl::ToUnixSeconds(now) / 60 + 1) * 60) - now);
+    runner_->RunTimersForTesting();
+  }
+  void EndLast(const std::function<void(CaptureRecord&)>& change = nullptr) {
+    captures_.End(captures_.asked.back().id, change);
+    runner_->DrainForTesting();
+  }
+  std::vector<WindowOutcome> Outcomes() const {
+    std::vector<WindowOutcome> outcomes;
+    for (const ScheduleWindow& window : store_.windows()) outcomes.push_back(window.outcome);
+    return outcomes;
+  }
+  ScheduleWindow LastWindow() const { return store_.windows().back(); }
+
+  FakeClock clock_;
+  FakeTargetPort targets_;
+  FakeScheduledCaptures captures_{targets_, clock_};
+  FakeScheduleStore store_;
+  std::shared_ptr<const AccessRules> rules_;
+  std::vector<ScheduledAttempt> attempts_;
+  std::unique_ptr<ScheduleRunner> runner_;
+};
+
+// ---- what a window does ----
+
+TEST_F(ScheduleRunnerTest, AWindowCapturesWhatIsSelectedAsItsCreator) {
+  const TargetNumber target = AddTarget(10);
+  const std::string id = CreateOrDie(EveryMinute());
+  NextMinute();
+  ASSERT_THAT(captures_.asked, SizeIs(1));
+  EXPECT_EQ(captures_.asked[0].target, target);
+  EXPECT_EQ(captures_.asked[0].caller.principal.uid, kAlice.uid);
+  EXPECT_EQ(captures_.asked[0].schedule.schedule_id, id);
+  EXPECT_EQ(captures_.asked[0].schedule.window_unix_ns, absl::ToUnixNanos(clock_.Now()));
+  ASSERT_THAT(attempts_, SizeIs(1));
+  EXPECT_EQ(attempts_[0].creator.uid, kAlice.uid);
+
+  EndLast();
+  const ScheduleWindow window = LastWindow();
+  EXPECT_EQ(window.outcome, WindowOutcome::kCaptured);
+  EXPECT_EQ(window.capture_id, captures_.asked[0].id);
+  EXPECT_EQ(window.pid, 10);
+  EXPECT_EQ(window.bytes, 1 << 20);
+  EXPECT_TRUE(window.ended);
+}
+
+TEST_F(ScheduleRunnerTest, BetweenWindowsItSleeps) {
+  CreateOrDie(EveryMinute());
+  const absl::Duration until = runner_->RunTimersForTesting() - clock_.Monotonic();
+  EXPECT_EQ(absl::ToUnixSeconds(clock_.Now() + until) % 60, 0);
+  EXPECT_GT(until, absl::ZeroDuration());
+}
+
+TEST_F(ScheduleRunnerTest, WithNothingToDoItSleepsForGood) {
+  EXPECT_EQ(runner_->RunTimersForTesting(), absl::InfiniteDuration());
+  const std::string id = CreateOrDie(EveryMinute());
+  ASSERT_THAT(runner_->Delete(kAlice, id), IsOk());
+  EXPECT_EQ(runner_->RunTimersForTesting(), absl::InfiniteDuration());
+}
+
+TEST_F(ScheduleRunnerTest, WithoutATargetTheWindowSaysSo) {
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kNoTarget));
+}
+
+TEST_F(ScheduleRunnerTest, OthersTargetsAreAsIfTheyWereNotThere) {
+  AddTarget(10, kBob.uid);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kNoTarget));
+  EXPECT_THAT(captures_.asked, IsEmpty());
+}
+
+// Rules under which everybody may see everything, and capture nothing.
+class SeeOnly final : public AccessRules {
+ public:
+  bool Allows(const Principal&, Verb verb, const Ownership&) const override {
+    return verb == Verb::kList;
+  }
+  bool AllowsAny(const Principal&, Verb) const override { return true; }
+  bool AllowsAll(const Principal&, Verb) const override { return false; }
+};
+
+TEST_F(ScheduleRunnerTest, RulesThatChangedTakeWhatACreatorMightDo) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  rules_ = std::make_shared<SeeOnly>();
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kNotAllowed));
+  EXPECT_THAT(captures_.asked, IsEmpty());
+}
+
+TEST_F(ScheduleRunnerTest, WhoOptedOutIsNotSelected) {
+  targets_.Add({.pid = 10, .uid = kAlice.uid, .opted_out = true});
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kNoTarget));
+}
+
+TEST_F(ScheduleRunnerTest, ABusyTargetIsLeftAlone) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  captures_.refuse = WithReason(absl::FailedPreconditionError("busy"), "TARGET_BUSY");
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kBusy));
+  captures_.refuse = WithReason(absl::FailedPreconditionError("off"), "CAPTURES_OFF");
+  NextMinute();
+  captures_.refuse = absl::InternalError("disk");
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kBusy, WindowOutcome::kSwitchedOff,
+                                      WindowOutcome::kFailed));
+  EXPECT_THAT(LastWindow().detail, HasSubstr("disk"));
+  EXPECT_THAT(attempts_, SizeIs(3));
+}
+
+TEST_F(ScheduleRunnerTest, ACaptureThatKeptNothingIsAFailedWindow) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EndLast([](CaptureRecord& record) {
+    record.state = CaptureState::kCancelled;
+    record.ended_by = EndedBy::kPreempted;
+    record.start_unix_ns = 0;
+  });
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kFailed);
+  EXPECT_EQ(LastWindow().detail, "preempted");
+}
+
+// ---- what a schedule may use ----
+
+TEST_F(ScheduleRunnerTest, CapturesPerHourAreARollingHour) {
+  AddTarget(10);
+  ScheduleSpec spec = EveryMinute();
+  spec.budget.captures_per_hour = 2;
+  CreateOrDie(spec);
+  for (int i = 0; i < 62; ++i) {
+    const size_t before = captures_.asked.size();
+    NextMinute();
+    if (captures_.asked.size() > before) EndLast();
+  }
+  // Minutes 1, 2, and 61, 62: the first two are over an hour ago by then.
+  EXPECT_THAT(captures_.asked, SizeIs(4));
+  EXPECT_EQ(std::ranges::count(Outcomes(), WindowOutcome::kOverBudget), 58);
+}
+
+TEST_F(ScheduleRunnerTest, BytesPerDayBoundEveryCaptureAlsoWhileItRuns) {
+  AddTarget(10);
+  AddTarget(11);
+  ScheduleSpec spec = EveryMinute();
+  spec.budget.bytes_per_day = 8 << 20;
+  CreateOrDie(spec);
+  NextMinute();
+  // Both get half of what there is, and nothing is left while they run.
+  ASSERT_THAT(captures_.asked, SizeIs(2));
+  EXPECT_EQ(captures_.asked[0].spec.max_bytes, 4 << 20);
+  EXPECT_EQ(captures_.asked[1].spec.max_bytes, 4 << 20);
+  NextMinute();
+  EXPECT_THAT(captures_.asked, SizeIs(2));
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kOverBudget);
+  // They took 1 MiB each: 6 are left.
+  captures_.End(captures_.asked[0].id);
+  captures_.End(captures_.asked[1].id);
+  runner_->DrainForTesting();
+  NextMinute();
+  ASSERT_THAT(captures_.asked, SizeIs(4));
+  EXPECT_EQ(captures_.asked[2].spec.max_bytes, 3 << 20);
+}
+
+TEST_F(ScheduleRunnerTest, ATimeShareKeepsATargetFreeInProportion) {
+  AddTarget(10);
+  ScheduleSpec spec = EveryMinute();
+  spec.budget.time_share = 0.1;
+  CreateOrDie(spec);
+  NextMinute();
+  clock_.Advance(absl::Seconds(30));  // 30 s: not again before 300 s have passed.
+  EndLast();
+  std::vector<WindowOutcome> outcomes;
+  for (int i = 0; i < 5; ++i) {
+    NextMinute();
+    outcomes.push_back(LastWindow().outcome);
+  }
+  EXPECT_THAT(outcomes, ElementsAre(WindowOutcome::kOverBudget, WindowOutcome::kOverBudget,
+                                    WindowOutcome::kOverBudget, WindowOutcome::kOverBudget,
+                                    WindowOutcome::kCaptured));
+}
+
+// ---- what a window costs ----
+
+TEST_F(ScheduleRunnerTest, ATargetThatAWindowSlowedIsSparedTheNextOnes) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  const auto slow = [](CaptureRecord& record) { record.step_during_ns = 10'600'000; };
+  std::vector<size_t> captured_at;
+  for (size_t minute = 0; minute < 12; ++minute) {
+    const size_t before = captures_.asked.size();
+    NextMinute();
+    if (captures_.asked.size() == before) continue;
+    captured_at.push_back(minute);
+    EndLast(slow);
+  }
+  EXPECT_THAT(captured_at, ElementsAre(0, 2, 5, 10));  // 1, 2, 4 windows in between.
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+}
+
+TEST_F(ScheduleRunnerTest, WhatIsKnownOnlyAfterTheWindowCountsToo) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EndLast();
+  captures_.Change(captures_.asked.back().id,
+                   [](CaptureRecord& record) { record.step_after_ns = 12'000'000; });
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+}
+
+TEST_F(ScheduleRunnerTest, TheGovernorRemembersOverARestart) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EndLast([](CaptureRecord& record) { record.step_during_ns = 20'000'000; });
+  Restart();
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+  NextMinute();
+  EndLast([](CaptureRecord& record) { record.step_during_ns = 20'000'000; });
+  NextMinute();
+  Restart();
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kCaptured);
+}
+
+TEST(GovernorTest, TheBackOffHasALimitAndEndsAtTheFirstGoodWindow) {
+  Governor governor;
+  for (int i = 0; i < 20; ++i) governor.Judge(1.0, 0.05);
+  EXPECT_EQ(governor.skips_left(), 64);
+  governor.Judge(std::nullopt, 0.05);
+  EXPECT_EQ(governor.skips_left(), 64);
+  governor.Judge(0.04, 0.05);
+  EXPECT_FALSE(governor.Skip());
+}
+
+TEST(GovernorTest, WithoutALimitItNeverSkips) {
+  Governor governor;
+  governor.Judge(10, 0);
+  EXPECT_FALSE(governor.Skip());
+}
+
+TEST(GovernorTest, WhatAFileSaysIsClamped) {
+  EXPECT_EQ(Governor(99, 1'000'000).skips_left(), 64);
+  EXPECT_FALSE(Governor(-5, -5).Skip());
+}
+
+// ---- pauses, ends, restarts, clocks ----
+
+TEST_F(ScheduleRunnerTest, APausedScheduleRecordsItsWindows) {
+  AddTarget(10);
+  const std::string id = CreateOrDie(EveryMinute());
+  ASSERT_THAT(runner_->SetPaused(kAlice, id, true), IsOk());
+  ASSERT_THAT(runner_->SetPaused(kAlice, id, true), IsOk());
+  Restart();
+  NextMinute();
+  ASSERT_THAT(runner_->SetPaused(kAlice, id, false), IsOk());
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kPaused, WindowOutcome::kCaptured));
+}
+
+TEST_F(ScheduleRunnerTest, ADeletedScheduleKeepsItsHistoryAndDoesNothing) {
+  AddTarget(10);
+  const std::string id = CreateOrDie(EveryMinute());
+  NextMinute();
+  ASSERT_THAT(runner_->Delete(kAlice, id), IsOk());
+  ASSERT_THAT(runner_->Delete(kAlice, id), IsOk());
+  Restart();
+  NextMinute();
+  EXPECT_THAT(captures_.asked, SizeIs(1));
+  EXPECT_EQ(runner_->Get(kAlice, id)->state, ScheduleState::kDeleted);
+  EXPECT_THAT(*runner_->ListWindows(kAlice, id, 10, absl::InfiniteFuture(), 0), SizeIs(1));
+  EXPECT_THAT(*runner_->List(kAlice, false, 10, ""), IsEmpty());
+  EXPECT_THAT(*runner_->List(kAlice, true, 10, ""), SizeIs(1));
+  EXPECT_EQ(ReasonOf(runner_->SetPaused(kAlice, id, true).status()), "SCHEDULE_DELETED");
+}
+
+TEST_F(ScheduleRunnerTest, AnEndedScheduleDoesNothingMore) {
+  AddTarget(10);
+  ScheduleSpec spec = EveryMinute();
+  spec.end_time = clock_.Now() + absl::Seconds(90);
+  const std::string id = CreateOrDie(spec);
+  for (int i = 0; i < 4; ++i) NextMinute();
+  EXPECT_THAT(captures_.asked, SizeIs(1));
+  EXPECT_EQ(runner_->Get(kAlice, id)->state, ScheduleState::kEnded);
+  EXPECT_EQ(runner_->RunTimersForTesting(), absl::InfiniteDuration());
+}
+
+TEST_F(ScheduleRunnerTest, WindowsThatPassedWhileItWasNotRunningAreMissed) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EndLast();
+  clock_.Advance(absl::Minutes(3));
+  Restart();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kCaptured, WindowOutcome::kMissed,
+                                      WindowOutcome::kMissed, WindowOutcome::kMissed));
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kCaptured);
+}
+
+TEST_F(ScheduleRunnerTest, AWindowThatItComesToTooLateIsMissed) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  // Suspended, say.
+  clock_.Advance(absl::Minutes(1) + ScheduleRunner::kMaxLateness + absl::Milliseconds(1));
+  runner_->RunTimersForTesting();
+  EXPECT_THAT(captures_.asked, IsEmpty());
+  EXPECT_THAT(Outcomes(), Each(WindowOutcome::kMissed));
+}
+
+TEST_F(ScheduleRunnerTest, AfterAVeryLongTimeTheNewestMissedWindowsHaveRows) {
+  CreateOrDie(EveryMinute());
+  clock_.Advance(absl::Hours(24 * 365));
+  Restart();
+  const std::vector<ScheduleWindow> windows = store_.windows();
+  ASSERT_THAT(windows, SizeIs(ScheduleRunner::kMaxMissedRows));
+  EXPECT_THAT(windows.front().detail, HasSubstr("windows before it"));
+  EXPECT_LE(clock_.Now() - windows.back().time, absl::Minutes(1));
+}
+
+TEST_F(ScheduleRunnerTest, AClockThatWasSetBackDoesNotStopASchedule) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  clock_.Advance(absl::Hours(24 * 365));
+  NextMinute();
+  clock_.Advance(-absl::Hours(24 * 365));
+  runner_->RunTimersForTesting();  // At most an hour later.
+  captures_.asked.clear();
+  NextMinute();
+  EXPECT_THAT(captures_.asked, SizeIs(1));
+}
+
+TEST_F(ScheduleRunnerTest, ACaptureThatADeadDaemonLeftIsClosed) {
+  AddTarget(10);
+  const std::string id = CreateOrDie(EveryMinute());
+  NextMinute();
+  runner_.reset();  // Dead: nobody hears of the end.
+  captures_.Change(captures_.asked[0].id, [](CaptureRecord& record) {
+    record.state = CaptureState::kFailed;
+    record.ended_by = EndedBy::kDaemonStop;
+  });
+  Restart();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kFailed);
+  EXPECT_EQ(LastWindow().detail, "daemon_stop");
+  EXPECT_TRUE(LastWindow().ended);
+}
+
+// ---- who may ----
+
+TEST_F(ScheduleRunnerTest, CreatingAgainGivesTheSameAndNothingElse) {
+  const auto first = runner_->Create(kAlice, EveryMinute(), "01HZZZZZZZZZZZZZZZZZZZZZZA");
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(runner_->Create(kAlice, EveryMinute(), first->record.id), IsOk());
+  ScheduleSpec other = EveryMinute();
+  other.capture.steps = 4;
+  EXPECT_EQ(ReasonOf(runner_->Create(kAlice, other, first->record.id).status()), "SCHEDULE_EXISTS");
+  EXPECT_EQ(ReasonOf(runner_->Create(kBob, EveryMinute(), first->record.id).status()),
+            "SCHEDULE_EXISTS");
+  EXPECT_THAT(*runner_->List(kRoot, true, 10, ""), SizeIs(1));
+}
+
+TEST_F(ScheduleRunnerTest, AnIdThatIsNoneIsRefused) {
+  EXPECT_THAT(runner_->Create(kAlice, EveryMinute(), "../etc"), StatusIs(Code::kInvalidArgument));
+}
+
+TEST_F(ScheduleRunnerTest, ANodeTakesOnlySoMany) {
+  const std::string first = CreateOrDie(EveryMinute());
+  CreateOrDie(EveryMinute());
+  CreateOrDie(EveryMinute());
+  EXPECT_EQ(ReasonOf(runner_->Create(kAlice, EveryMinute(), "").status()), "SCHEDULE_LIMIT");
+  ASSERT_THAT(runner_->Delete(kAlice, first), IsOk());
+  EXPECT_THAT(runner_->Create(kAlice, EveryMinute(), ""), IsOk());
+}
+
+TEST_F(ScheduleRunnerTest, OthersSchedulesAreNotThere) {
+  const std::string id = CreateOrDie(EveryMinute());
+  EXPECT_THAT(runner_->Get(kBob, id), StatusIs(Code::kNotFound));
+  EXPECT_THAT(runner_->SetPaused(kBob, id, true), StatusIs(Code::kNotFound));
+  EXPECT_THAT(runner_->Delete(kBob, id), StatusIs(Code::kNotFound));
+  EXPECT_THAT(runner_->ListWindows(kBob, id, 10, absl::InfiniteFuture(), 0),
+              StatusIs(Code::kNotFound));
+  EXPECT_THAT(*runner_->List(kBob, true, 10, ""), IsEmpty());
+  EXPECT_EQ(runner_->Get(kRoot, id)->state, ScheduleState::kActive);
+}
+
+TEST_F(ScheduleRunnerTest, WhoMaySeeMayNotChange) {
+  const std::string id = CreateOrDie(EveryMinute());
+  const Caller viewer{.uid = 2000, .rules = std::make_shared<SeeOnly>()};
+  EXPECT_THAT(runner_->Get(viewer, id), IsOk());
+  EXPECT_THAT(runner_->Delete(viewer, id), StatusIs(Code::kPermissionDenied));
+  EXPECT_EQ(runner_->Get(kAlice, id)->state, ScheduleState::kActive);
+}
+
+TEST_F(ScheduleRunnerTest, ARemotePrincipalOwnsWhatItMade) {
+  Caller remote{.uid = -1, .principal = {.common_name = "carol"}};
+  remote.rules = std::make_shared<SeeOnly>();  // Which says that carol may schedule something.
+  const std::string id = CreateOrDie(EveryMinute(), remote);
+  EXPECT_THAT(runner_->Delete(remote, id), IsOk());
+}
+
+TEST_F(ScheduleRunnerTest, AUniquePrefixWillDoAndAnotherIsToldApart) {
+  ASSERT_THAT(runner_->Create(kAlice, EveryMinute(), "01HZZZZZZZZZZZZZZZZZZZZZZA"), IsOk());
+  ASSERT_THAT(runner_->Create(kAlice, EveryMinute(), "01HZZZZZZZZZZZZZZZZZZZZZZB"), IsOk());
+  ASSERT_THAT(runner_->Create(kBob, EveryMinute(), "01J00000000000000000000000"), IsOk());
+  EXPECT_THAT(runner_->Get(kBob, "01J"), IsOk());
+  EXPECT_EQ(ReasonOf(runner_->Get(kAlice, "01H").status()), "AMBIGUOUS_ID");
+  // Others' do not make it ambiguous, nor known.
+  EXPECT_THAT(runner_->Get(kBob, "01"), IsOk());
+  EXPECT_THAT(runner_->Get(kAlice, "01J"), StatusIs(Code::kNotFound));
+}
+
+TEST_F(ScheduleRunnerTest, AHistoryThatCannotBeWrittenStopsNothing) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  store_.error = absl::ResourceExhaustedError("disk full");
+  NextMinute();
+  store_.error = absl::OkStatus();
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kCaptured);
+}
+
+}  // namespace
+}  // namespace profd
