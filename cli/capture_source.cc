@@ -5,11 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "cli/abortable_sink.h"
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
 #include "cli/find_capture.h"
 #include "cli/fleet.h"
 #include "cli/output_file.h"
+#include "cli/scratch_folder.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -19,21 +21,14 @@
 namespace profd::cli {
 namespace {
 
-// Ends a long export when asked to, and passes all else on.
-class AbortableSink final : public exporter::ByteSink {
- public:
-  AbortableSink(exporter::ByteSink& out, const std::atomic<bool>& aborted)
-      : out_(out), aborted_(aborted) {}
-  absl::Status Append(std::string_view bytes) override {
-    if (aborted_.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
-    return out_.Append(bytes);
-  }
-  absl::Status Finish() override { return out_.Finish(); }
-
- private:
-  exporter::ByteSink& out_;
-  const std::atomic<bool>& aborted_;
-};
+absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenReader(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = store::CaptureReader::Open(path);
+  if (reader.ok()) return reader;
+  // The command line was right; what the file holds is not.
+  return LocalFailure(reader.status().code() == absl::StatusCode::kInvalidArgument
+                          ? absl::DataLossError(reader.status().message())
+                          : reader.status());
+}
 
 class FileSource final : public CaptureSource {
  public:
@@ -69,6 +64,7 @@ class FileSource final : public CaptureSource {
     return exporter::ExportTrace(*reader_, format, abortable);
   }
   absl::StatusOr<std::string> ToFile(const std::string&) override { return path_; }
+  absl::StatusOr<store::CaptureReader*> Reader() override { return reader_.get(); }
   void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -115,12 +111,21 @@ class DaemonSource final : public CaptureSource {
     RETURN_IF_ERROR(FetchToFile(daemon_, view_, path, [](int64_t, int64_t) {}));
     return path;
   }
+  absl::StatusOr<store::CaptureReader*> Reader() override {
+    if (reader_ != nullptr) return reader_.get();
+    ASSIGN_OR_RETURN(const auto folder, ScratchFolder::MakeTemporary());
+    const std::string path = folder->path() / "capture.profd";
+    RETURN_IF_ERROR(FetchToFile(daemon_, view_, path, [](int64_t, int64_t) {}));
+    ASSIGN_OR_RETURN(reader_, OpenReader(path));
+    return reader_.get();
+  }
   void Abort() override { daemon_.Abort(); }
 
  private:
   const std::optional<Fleet> fleet_;
   DaemonClient& daemon_;
   const CaptureView view_;
+  std::unique_ptr<store::CaptureReader> reader_;  // Its file has no name any more.
 };
 
 }  // namespace
@@ -147,14 +152,8 @@ absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
 }
 
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = store::CaptureReader::Open(path);
-  if (reader.ok()) {
-    return std::unique_ptr<CaptureSource>(new FileSource(path, *std::move(reader)));
-  }
-  // The command line was right; what the file holds is not.
-  return LocalFailure(reader.status().code() == absl::StatusCode::kInvalidArgument
-                          ? absl::DataLossError(reader.status().message())
-                          : reader.status());
+  ASSIGN_OR_RETURN(std::unique_ptr<store::CaptureReader> reader, OpenReader(path));
+  return std::unique_ptr<CaptureSource>(new FileSource(path, std::move(reader)));
 }
 
 std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view) {

@@ -19,6 +19,7 @@
 #include "daemon/export/trace_export.h"
 #include "daemon/report/collectives.h"
 #include "daemon/report/reports.h"
+#include "daemon/store/capture_reader.h"
 
 namespace profd::cli {
 
@@ -43,6 +44,10 @@ class CaptureSource {
   virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
   // Where the capture file is: its own path, or `path`, to which it was copied from its daemon.
   virtual absl::StatusOr<std::string> ToFile(const std::string& path) = 0;
+  // The capture itself, for reports that are made here and not on the training node. Of a daemon:
+  // copied once, checked, into a private temporary file that is gone when the source is. Valid as
+  // long as the source; one caller.
+  virtual absl::StatusOr<store::CaptureReader*> Reader() = 0;
   // Export() and ToFile() in progress, and later ones, end CANCELLED.
   virtual void Abort() = 0;
 };

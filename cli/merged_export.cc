@@ -1,20 +1,16 @@
 #include "cli/merged_export.h"
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "cli/errors.h"
+#include "cli/abortable_sink.h"
 #include "cli/output_file.h"
+#include "cli/scratch_folder.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/base/text.h"
 #include "daemon/report/collective_match.h"
 #include "daemon/report/collectives.h"
 #include "daemon/store/capture_reader.h"
@@ -24,50 +20,6 @@ namespace {
 
 // More teach the clocks nothing.
 constexpr int64_t kMostCollectivesOfOne = 50'000;
-
-// A folder that goes with all that is in it.
-class ScratchFolder {
- public:
-  static absl::StatusOr<std::unique_ptr<ScratchFolder>> MakeBeside(const std::string& path) {
-    std::error_code error;
-    const std::filesystem::path parent = path == "-" ? std::filesystem::temp_directory_path(error)
-                                                     : std::filesystem::path(path).parent_path();
-    std::string name = (parent / ".profctl-export-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      return LocalFailure(absl::FailedPreconditionError(StrCat(
-          "cannot make a folder beside '", ForDisplay(path, 400), "': ", std::strerror(errno))));
-    }
-    return std::make_unique<ScratchFolder>(std::move(name));
-  }
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  ~ScratchFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  std::string FileOf(size_t member) const { return StrCat(path_, "/", member, ".profd"); }
-
- private:
-  const std::string path_;
-};
-
-// Ends a long export when asked to, and passes all else on.
-class AbortableSink final : public exporter::ByteSink {
- public:
-  AbortableSink(exporter::ByteSink& out, const std::atomic<bool>& aborted)
-      : out_(out), aborted_(aborted) {}
-  absl::Status Append(std::string_view bytes) override {
-    if (aborted_.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
-    return out_.Append(bytes);
-  }
-  absl::Status Finish() override { return out_.Finish(); }
-
- private:
-  exporter::ByteSink& out_;
-  const std::atomic<bool>& aborted_;
-};
 
 // A capture of the trace, open.
 struct Opened {
@@ -90,7 +42,8 @@ absl::StatusOr<std::vector<std::string>> FilesOf(CaptureSet& set, const ScratchF
   absl::Mutex mu;
   int64_t fetched_bytes = 0;
   RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
-    ASSIGN_OR_RETURN(files[member], source.ToFile(folder.FileOf(member)));
+    ASSIGN_OR_RETURN(files[member],
+                     source.ToFile((folder.path() / StrCat(member, ".profd")).string()));
     const absl::MutexLock lock(&mu);
     fetched_bytes += source.view().record.file_bytes;
     progress.Show(TransferProgress("fetched", fetched_bytes, 0));
@@ -117,7 +70,8 @@ report::ClockAlignment Align(const std::vector<Opened>& opened,
 absl::StatusOr<MergedExport> ExportMerged(CaptureSet& set, exporter::TraceFormat format,
                                           const std::string& path, const std::atomic<bool>& aborted,
                                           ProgressLine& progress) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> folder, ScratchFolder::MakeBeside(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> folder,
+                   path == "-" ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
   ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(set, *folder, progress));
   std::vector<Opened> opened;
   std::vector<std::optional<report::ClockProbe>> probes;

@@ -349,6 +349,18 @@ struct TorchRecord {
   int64_t missed_memory_count = 0;  // Events of allocators that came while the library recorded.
 };
 
+// Where a capture comes from that profd did not record: a trace that `profctl import` read. Such a
+// capture has no target, and asked for nothing; its windows and steps are those of the trace.
+struct ImportRecord {
+  std::string source;    // The file's name without its folder, cleaned; empty: recorded by profd.
+  std::string producer;  // What wrote it, as far as it tells: "torch.profiler", "profd"; or empty.
+  int64_t time_unit_ns = 1;  // How fine its times are: 1, or 1000 for whole microseconds.
+  // What was not understood, and so is not in the capture, by kind: "ph:Q", "cat:python_gc",
+  // "cpu_op without dur". Kinds are the reader's own words and numbers, at most 64 of them, the
+  // rest in "(other)".
+  std::map<std::string, int64_t> not_understood;
+};
+
 // One capture: what was asked, what happened, what was kept.
 struct CaptureRecord {
   std::string id;        // ULID
@@ -391,6 +403,7 @@ struct CaptureRecord {
   int64_t clock_error_ns = 0;  // Bound on the error of any time in the capture.
   GpuRecord gpu;
   TorchRecord torch;
+  ImportRecord imported;
   std::string activity;  // While ARMING: what the target is doing, for people.
   // Step time before, in and after the window, ns; 0: not known.
   int64_t step_before_ns = 0;

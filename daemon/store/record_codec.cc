@@ -203,6 +203,15 @@ void Visit(Archive& archive, T& torch) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, ImportRecord>
+void Visit(Archive& archive, T& imported) {
+  archive("source", imported.source);
+  archive("producer", imported.producer);
+  archive("time_unit_ns", imported.time_unit_ns);
+  archive("not_understood", imported.not_understood);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, CaptureRecord>
 void Visit(Archive& archive, T& record) {
   archive("id", record.id);
@@ -239,6 +248,7 @@ void Visit(Archive& archive, T& record) {
   archive("clock_error_ns", record.clock_error_ns);
   archive("gpu", record.gpu);
   archive("torch", record.torch);
+  archive("imported", record.imported);
   archive("activity", record.activity);
   archive("step_before_ns", record.step_before_ns);
   archive("step_during_ns", record.step_during_ns);
@@ -358,9 +368,10 @@ class Encoder {
     return absl::ToInt64Nanoseconds(span);
   }
   static Json ToJson(absl::Time time) { return ToJson(time - absl::UnixEpoch()); }
-  static Json ToJson(const std::map<std::string, std::string>& map) {
+  template <typename T>
+  static Json ToJson(const std::map<std::string, T>& map) {
     Json json = Json::object();
-    for (const auto& [key, value] : map) json[ToValidUtf8(key)] = ToValidUtf8(value);
+    for (const auto& [key, value] : map) json[ToValidUtf8(key)] = ToJson(value);
     return json;
   }
   template <typename T>
@@ -444,10 +455,11 @@ class Decoder {
     FromJson(json, span);
     value = absl::UnixEpoch() + span;
   }
-  void FromJson(const Json& json, std::map<std::string, std::string>& value) {
-    if (!Check(json.is_object())) return;
+  template <typename T>
+  void FromJson(const Json& json, std::map<std::string, T>& value) {
+    if (!Check(json.is_object() && json.size() <= kMaxArrayElements)) return;
     value.clear();
-    for (const auto& [key, text] : json.items()) FromJson(text, value[key]);
+    for (const auto& [key, element] : json.items()) FromJson(element, value[key]);
   }
   template <typename T>
   void FromJson(const Json& json, std::vector<T>& value) {

@@ -152,6 +152,10 @@ CaptureRecord FullRecord() {
              .odd_tensor_count = 143,
              .lost_note_count = 144,
              .missed_memory_count = 145};
+  r.imported = {.source = "source",
+                .producer = "producer",
+                .time_unit_ns = 146,
+                .not_understood = {{"kind", 147}}};
   r.activity = "activity";
   r.step_before_ns = 66;
   r.step_during_ns = 67;
@@ -177,7 +181,8 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["spec"]["torch"], empty["spec"]["torch"]);
   expect_all_differ(full["gpu"], empty["gpu"]);
   expect_all_differ(full["torch"], empty["torch"]);
-  EXPECT_THAT(full, SizeIs(41));
+  expect_all_differ(full["imported"], empty["imported"]);
+  EXPECT_THAT(full, SizeIs(42));
   EXPECT_THAT(full["spec"], SizeIs(15));
   EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
   EXPECT_THAT(full["spec"]["torch"], SizeIs(4));
@@ -209,6 +214,7 @@ TEST(RecordCodecTest, GivesBackEveryField) {
   EXPECT_EQ(back->gpu.kind_failures[0].result, "result");
   EXPECT_EQ(back->torch.outcome, TorchOutcome::kLimited);
   EXPECT_EQ(back->torch.missing[0].reason, "reason");
+  EXPECT_EQ(back->imported.not_understood.at("kind"), 147);
   EXPECT_EQ(back->target.step_source, StepSource::kDataLoader);
 }
 
