@@ -1,0 +1,32 @@
+// Where a capture file that `profctl import` made goes: to the daemon, or, where none runs, into
+// the store itself.
+//
+//   --data-dir DIR     the store in DIR, under its lock; a daemon that has it is named and refused
+//   a daemon answers   it is uploaded, checked, and owned by the caller
+//   none answers, and  the store that a profd of this user would have, as with --data-dir;
+//   none was named     made if it is not there
+//
+// Threads: one caller.
+// Errors:  those of DaemonClient; FAILED_PRECONDITION (LOCAL): another process has the store;
+//          DATA_LOSS: the file is damaged; RESOURCE_EXHAUSTED: no room, or larger than is taken.
+#ifndef PROFD_CLI_STORE_IMPORTED_H_
+#define PROFD_CLI_STORE_IMPORTED_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "cli/command.h"
+
+namespace profd::cli {
+
+// Stores a copy of the finished capture file at `path`, whose record says where it comes from
+// (CaptureRecord::imported.source is not empty). Returns the id under which it is found from then
+// on: the file's own, or a new one where that is taken. `on_bytes` hears of bytes done, and in all.
+absl::StatusOr<std::string> StoreImported(Invocation& invocation, const std::string& path,
+                                          absl::FunctionRef<void(int64_t, int64_t)> on_bytes);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_STORE_IMPORTED_H_
