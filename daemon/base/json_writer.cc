@@ -1,4 +1,4 @@
-#include "cli/json_writer.h"
+#include "daemon/base/json_writer.h"
 
 #include <charconv>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "daemon/base/text.h"
 
-namespace profd::cli {
+namespace profd {
 
 void JsonWriter::Separate() {
   if (needs_comma_) out_.push_back(',');
@@ -98,4 +98,4 @@ std::string JsonWriter::TakeLine() {
   return std::exchange(out_, {});
 }
 
-}  // namespace profd::cli
+}  // namespace profd

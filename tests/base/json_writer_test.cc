@@ -1,4 +1,4 @@
-#include "cli/json_writer.h"
+#include "daemon/base/json_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace profd::cli {
+namespace profd {
 namespace {
 
 nlohmann::json Parsed(const std::string& text) { return nlohmann::json::parse(text); }
@@ -48,4 +48,4 @@ TEST(JsonWriterTest, BytesThatAreNoUtf8BecomeTheReplacementCharacter) {
 }
 
 }  // namespace
-}  // namespace profd::cli
+}  // namespace profd
