@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "daemon/capture/quality.h"
+
 namespace profd::cli {
 
 CaptureView ViewOf(CaptureRecord record, std::vector<StepRecord> steps) {

@@ -317,16 +317,4 @@ absl::Status ValidateSpec(const CaptureSpec& spec) {
   return absl::OkStatus();
 }
 
-std::string_view QualityGrade(const CaptureRecord& record) {
-  if (record.start_unix_ns == 0) return "-";
-  const int64_t lost = TotalDrops(record.drops);
-  const double lost_share =
-      lost == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(lost + record.event_count);
-  if (record.state == CaptureState::kPartial || lost_share >= 0.10) return "D";
-  if (lost_share >= 0.01) return "C";
-  const bool gpu_broke = record.gpu.outcome == GpuOutcome::kBroken;
-  if (lost > 0 || record.clock_error_ns > 1000 || gpu_broke) return "B";
-  return "A";
-}
-
 }  // namespace profd

@@ -414,11 +414,6 @@ struct CaptureRecord {
   bool deleted = false;     // The events are gone; summaries remain.
 };
 
-// "A" nothing lost; "B" below 1 % of events lost, clock error above 1 us, or recording the GPU
-// broke off; "C" below 10 %; "D" more, or PARTIAL; "-" nothing recorded. GPU work whose launch
-// is not in the capture is no loss.
-std::string_view QualityGrade(const CaptureRecord& record);
-
 }  // namespace profd
 
 #endif  // PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_

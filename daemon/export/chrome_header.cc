@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/quality.h"
 #include "daemon/export/json_text.h"
 
 namespace profd::exporter {

@@ -14,6 +14,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
+#include "daemon/capture/quality.h"
 #include "daemon/export/call_nesting.h"
 #include "daemon/export/gpu_plan.h"
 #include "daemon/export/note_text.h"

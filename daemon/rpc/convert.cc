@@ -7,6 +7,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/quality.h"
 #include "daemon/rpc/names.h"
 
 namespace profd::rpc {
@@ -427,7 +428,7 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out) {
   GpuToProto(record.gpu, *out.mutable_gpu());
   TorchToProto(record.torch, *out.mutable_torch());
   out.set_activity(ToValidUtf8(record.activity));
-  out.set_quality(std::string(QualityGrade(record)));
+  out.set_quality(QualityGrade(record));
   out.set_file_bytes(record.file_bytes);
   out.set_file_sha256(ToValidUtf8(record.file_sha256));
   out.set_deleted(record.deleted);

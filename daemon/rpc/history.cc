@@ -8,6 +8,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/quality.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/names.h"
 
@@ -87,7 +88,7 @@ v1::HistoryPoint PointOf(const CaptureRecord& record, int64_t start_ns) {
   point.set_job(ToValidUtf8(JobOf(record.target)));
   if (!record.schedule_id.empty()) point.set_schedule(ScheduleName(record.schedule_id));
   point.set_sampling_weight(record.sampling_weight);
-  point.set_quality(std::string(QualityGrade(record)));
+  point.set_quality(QualityGrade(record));
   return point;
 }
 

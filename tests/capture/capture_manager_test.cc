@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/base/reason.h"
+#include "daemon/capture/quality.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_store.h"
 #include "tests/fakes/fake_target_port.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/capture/quality.h"
 #include "daemon/export/trace_export.h"
 #include "daemon/export/trace_layout.h"
 #include "tests/export/exported_chrome.h"

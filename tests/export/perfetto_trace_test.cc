@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/quality.h"
 #include "daemon/export/trace_export.h"
 #include "tests/export/exported_perfetto.h"
 #include "tests/export/hostile_names.h"

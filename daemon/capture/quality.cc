@@ -1,0 +1,294 @@
+#include "daemon/capture/quality.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd {
+namespace {
+
+constexpr double kSomeLost = 0.01;
+constexpr double kFewOrphans = 0.01;
+constexpr double kFewInversions = 0.01;
+constexpr double kFewCutRanges = 0.01;
+constexpr double kFewOtherNames = 0.01;
+constexpr double kFewNotUnderstood = 0.001;
+constexpr double kManyNotUnderstood = 0.10;
+constexpr double kSlightlySlower = 0.05;
+constexpr double kMuchSlower = 0.25;
+constexpr double kTellingClockErrorNs = 1000;
+constexpr double kLargeClockErrorNs = 100'000;
+
+struct Subject {
+  const CaptureRecord& record;
+  const EventChecks* events;
+
+  bool imported() const { return !record.imported.source.empty(); }
+};
+
+double Share(int64_t part, int64_t whole) {
+  return whole <= 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+std::string Percent(double share) { return absl::StrFormat("%.3g%%", 100 * share); }
+std::string Microseconds(double ns) { return absl::StrFormat("%.3g us", ns / 1000); }
+std::string Of(int64_t part, int64_t whole) {
+  return StrCat(part, " of ", whole, " (", Percent(Share(part, whole)), ")");
+}
+
+double LostShare(const CaptureRecord& record) {
+  const int64_t lost = TotalDrops(record.drops);
+  return Share(lost, lost + record.event_count);
+}
+
+// 'A' up to `bound`, 'B' up to `worse`, 'C' up to `worst`, then 'D'.
+char GradeOf(double value, double bound, double worse, double worst) {
+  if (value <= bound) return 'A';
+  if (value < worse) return 'B';
+  return value < worst ? 'C' : 'D';
+}
+constexpr double kNever = 1e300;
+
+QualityCheck Loss(const Subject& subject) {
+  const CaptureRecord& record = subject.record;
+  if (subject.imported()) {
+    return {.grade = 'B',
+            .known = false,
+            .is_share = true,
+            .sentence = "what the profiler that wrote this trace lost is not known"};
+  }
+  const int64_t lost = TotalDrops(record.drops);
+  const double share = LostShare(record);
+  return {.grade = GradeOf(share, 0, kSomeLost, kWithholdSharesFrom),
+          .is_share = true,
+          .value = share,
+          .sentence = lost == 0 ? std::string("no event was lost")
+                                : StrCat(Of(lost, lost + record.event_count), " events were lost")};
+}
+
+// Of what was asked, what is missing.
+QualityCheck Coverage(const Subject& subject) {
+  const CaptureRecord& record = subject.record;
+  const CaptureSpec& spec = record.spec;
+  QualityCheck check = {.is_share = true};
+  if (subject.imported() || (spec.steps == 0 && spec.duration <= absl::ZeroDuration())) {
+    check.known = false;
+    check.sentence = "what was asked for is not known";
+    return check;
+  }
+  if (spec.steps > 0) {
+    int64_t asked = 0;
+    if (__builtin_mul_overflow(spec.steps, std::max<int64_t>(spec.repeat, 1), &asked)) asked = 0;
+    check.value = Share(std::max<int64_t>(asked - record.covered_steps, 0), asked);
+    check.sentence = StrCat(record.covered_steps, " of ", asked, " steps were covered");
+  } else {
+    const int64_t asked_ns = absl::ToInt64Nanoseconds(spec.duration);
+    check.value = Share(std::max<int64_t>(asked_ns - record.covered_ns, 0), asked_ns);
+    if (check.value < 0.01) check.value = 0;  // Stopping takes its time.
+    check.sentence = StrCat(Percent(1 - check.value), " of the time asked for was covered");
+  }
+  if (record.state == CaptureState::kPartial) {
+    check.grade = 'D';
+    StrAppend(&check.sentence, ", ended by ", ToString(record.ended_by));
+  } else if (check.value > 0 && IsTerminal(record.state)) {
+    check.grade = 'C';
+  }
+  return check;
+}
+
+QualityCheck Orphans(const Subject& subject) {
+  const CaptureRecord& record = subject.record;
+  const int64_t rows =
+      subject.events != nullptr ? subject.events->gpu_row_count : record.gpu.record_count;
+  const int64_t orphans =
+      subject.events != nullptr ? subject.events->orphan_count : record.gpu.orphan_count;
+  const double share = Share(std::min(orphans, rows), rows);
+  return {.grade = share > kFewOrphans ? 'B' : 'A',
+          .known = rows > 0,
+          .is_share = true,
+          .value = share,
+          .bound = kFewOrphans,
+          .sentence = rows == 0 ? std::string("no GPU work was recorded")
+                                : StrCat("the launch of ", Of(orphans, rows),
+                                         " pieces of GPU work is not in the capture")};
+}
+
+QualityCheck SilentLaunches(const Subject& subject) {
+  const EventChecks* events = subject.events;
+  if (events == nullptr || events->gpu_row_count == 0) {
+    return {.known = false, .is_share = true, .sentence = "launches were not looked at"};
+  }
+  const double share = Share(events->silent_launch_count, events->launch_count);
+  return {.grade = share > kFewOrphans ? 'B' : 'A',
+          .is_share = true,
+          .value = share,
+          .bound = kFewOrphans,
+          .sentence = StrCat(Of(events->silent_launch_count, events->launch_count),
+                             " launches show no work on the GPU")};
+}
+
+QualityCheck Inversions(const Subject& subject) {
+  const EventChecks* events = subject.events;
+  if (events == nullptr || events->gpu_row_count == 0) {
+    return {.known = false, .sentence = "the order of launches and work was not looked at"};
+  }
+  const double share = Share(events->inversion_count, events->gpu_row_count);
+  return {.grade = events->inversion_count == 0 ? 'A'
+                   : share > kFewInversions     ? 'C'
+                                                : 'B',
+          .value = static_cast<double>(events->inversion_count),
+          .sentence = events->inversion_count == 0
+                          ? std::string("all GPU work began after its launch")
+                          : StrCat(Of(events->inversion_count, events->gpu_row_count),
+                                   " pieces of GPU work begin before their launch, by up to ",
+                                   Microseconds(static_cast<double>(events->worst_inversion_ns)))};
+}
+
+QualityCheck Truncation(const Subject& subject) {
+  const EventChecks* events = subject.events;
+  if (events == nullptr) {
+    return {.known = false, .is_share = true, .sentence = "cut ranges were not looked at"};
+  }
+  const double share = Share(events->cut_range_count, events->range_count);
+  return {.grade = share > kFewCutRanges ? 'B' : 'A',
+          .is_share = true,
+          .value = share,
+          .bound = kFewCutRanges,
+          .sentence = StrCat("the window's ends cut ",
+                             Of(events->cut_range_count, events->range_count), " ranges")};
+}
+
+QualityCheck Clock(const Subject& subject) {
+  const auto error_ns = static_cast<double>(
+      std::max(subject.record.clock_error_ns, subject.record.gpu.clock_error_ns));
+  if (subject.imported()) {
+    return {
+        .known = false,
+        .sentence = StrCat("times are whole multiples of ", subject.record.imported.time_unit_ns,
+                           " ns; their error is not known")};
+  }
+  return {.grade = GradeOf(error_ns, kTellingClockErrorNs, kLargeClockErrorNs, kNever),
+          .value = error_ns,
+          .bound = kTellingClockErrorNs,
+          .sentence = StrCat("times may be off by ", Microseconds(error_ns))};
+}
+
+QualityCheck Perturbation(const Subject& subject) {
+  const CaptureRecord& record = subject.record;
+  const int64_t usual_ns = record.step_before_ns > 0 && record.step_after_ns > 0
+                               ? std::min(record.step_before_ns, record.step_after_ns)
+                               : std::max(record.step_before_ns, record.step_after_ns);
+  if (usual_ns <= 0 || record.step_during_ns <= 0) {
+    return {.known = false,
+            .is_share = true,
+            .sentence = "how much recording slowed the program down is not known"};
+  }
+  const double slower =
+      static_cast<double>(record.step_during_ns) / static_cast<double>(usual_ns) - 1;
+  return {.grade = GradeOf(slower, kSlightlySlower, kMuchSlower, kNever),
+          .is_share = true,
+          .value = slower,
+          .bound = kSlightlySlower,
+          .sentence = slower > 0 ? StrCat("steps took ", Percent(slower),
+                                          " longer while they were recorded")
+                                 : std::string("recording did not slow the steps down")};
+}
+
+QualityCheck GpuRecording(const Subject& subject) {
+  const GpuRecord& gpu = subject.record.gpu;
+  const bool broke = gpu.outcome == GpuOutcome::kBroken;
+  const auto failures = static_cast<int64_t>(gpu.kind_failures.size());
+  return {.grade = broke ? 'B' : 'A',
+          .value = static_cast<double>(broke ? 1 : 0),
+          .sentence = broke ? std::string("recording the GPU broke off")
+                            : StrCat(failures, " kinds of GPU records could not be had")};
+}
+
+QualityCheck Names(const Subject& subject) {
+  const CaptureRecord& record = subject.record;
+  const double share = Share(record.other_name_event_count, record.event_count);
+  return {.grade = share > kFewOtherNames ? 'B' : 'A',
+          .is_share = true,
+          .value = share,
+          .bound = kFewOtherNames,
+          .sentence = StrCat(record.other_name_event_count, " events are named (other)")};
+}
+
+QualityCheck Understood(const Subject& subject) {
+  if (!subject.imported()) return {.is_share = true, .sentence = "all events were understood"};
+  int64_t left_out = 0;
+  for (const auto& [kind, count] : subject.record.imported.not_understood) {
+    if (count > 0 && __builtin_add_overflow(left_out, count, &left_out)) left_out = INT64_MAX;
+  }
+  const double share = static_cast<double>(left_out) /
+                       std::max(1.0, static_cast<double>(left_out) +
+                                         static_cast<double>(subject.record.event_count));
+  return {.grade = GradeOf(share, kFewNotUnderstood, kManyNotUnderstood, kNever),
+          .is_share = true,
+          .value = share,
+          .bound = kFewNotUnderstood,
+          .sentence =
+              StrCat(left_out, " events of the trace (", Percent(share), ") were not understood")};
+}
+
+using Check = QualityCheck (*)(const Subject&);
+constexpr std::array<std::pair<std::string_view, Check>, 10> kChecks = {{
+    {"loss", &Loss},
+    {"coverage", &Coverage},
+    {"orphans", &Orphans},
+    {"silent_launches", &SilentLaunches},
+    {"inversions", &Inversions},
+    {"truncation", &Truncation},
+    {"clock_error_ns", &Clock},
+    {"perturbation", &Perturbation},
+    {"gpu_recording", &GpuRecording},
+    {"names", &Names},
+}};
+constexpr std::pair<std::string_view, Check> kImportCheck = {"understood", &Understood};
+
+bool RecordedNothing(const CaptureRecord& record) {
+  return record.start_unix_ns == 0 && (record.imported.source.empty() || record.event_count == 0);
+}
+
+}  // namespace
+
+std::string_view ToString(ShareTrust trust) {
+  switch (trust) {
+    case ShareTrust::kWhole:
+      return "whole";
+    case ShareTrust::kMarked:
+      return "marked";
+    case ShareTrust::kWithheld:
+      return "withheld";
+  }
+  return "whole";
+}
+
+Quality AssessQuality(const CaptureRecord& record, const EventChecks* events) {
+  Quality quality = {.grade = "-"};
+  if (RecordedNothing(record)) return quality;
+  const Subject subject = {record, events};
+  const auto add = [&](const std::pair<std::string_view, Check>& entry) {
+    quality.checks.push_back(entry.second(subject));
+    quality.checks.back().name = entry.first;
+  };
+  for (const auto& entry : kChecks) add(entry);
+  if (subject.imported()) add(kImportCheck);
+  char grade = 'A';
+  for (const QualityCheck& check : quality.checks) grade = std::max(grade, check.grade);
+  if (record.state == CaptureState::kPartial) grade = 'D';
+  quality.grade = std::string(1, grade);
+  quality.lost_share = LostShare(record);
+  if (quality.lost_share >= kWithholdSharesFrom) {
+    quality.shares = ShareTrust::kWithheld;
+  } else if (quality.lost_share > kMarkSharesAbove) {
+    quality.shares = ShareTrust::kMarked;
+  }
+  return quality;
+}
+
+std::string QualityGrade(const CaptureRecord& record) { return AssessQuality(record).grade; }
+
+}  // namespace profd

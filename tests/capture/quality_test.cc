@@ -1,0 +1,168 @@
+#include "daemon/capture/quality.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace profd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class QualityTest : public testing::Test {
+ protected:
+  QualityTest() {
+    record_.state = CaptureState::kComplete;
+    record_.start_unix_ns = 1;
+    record_.event_count = 100'000;
+    record_.spec.steps = 5;
+    record_.covered_steps = 5;
+    record_.step_before_ns = 1'000'000;
+    record_.step_during_ns = 1'010'000;
+    record_.step_after_ns = 1'000'000;
+    events_.gpu_row_count = 1'000;
+    events_.launch_count = 1'000;
+    events_.range_count = 10'000;
+  }
+  QualityCheck Check(std::string_view name) const {
+    for (const QualityCheck& check : AssessQuality(record_, &events_).checks) {
+      if (check.name == name) return check;
+    }
+    ADD_FAILURE() << "no check " << name;
+    return {};
+  }
+  std::string Grade() const { return AssessQuality(record_, &events_).grade; }
+  void Lose(int64_t events) { record_.drops[static_cast<size_t>(DropReason::kNoChunk)] = events; }
+
+  CaptureRecord record_;
+  EventChecks events_;
+};
+
+TEST_F(QualityTest, ACaptureOfWhichAllIsThereIsAnA) {
+  EXPECT_EQ(Grade(), "A");
+  EXPECT_EQ(QualityGrade(record_), "A");
+  for (const QualityCheck& check : AssessQuality(record_, &events_).checks) {
+    EXPECT_FALSE(check.failed()) << check.name;
+    EXPECT_FALSE(check.sentence.empty()) << check.name;
+  }
+}
+
+TEST_F(QualityTest, NothingRecordedHasNoGrade) {
+  record_.start_unix_ns = 0;
+  EXPECT_EQ(Grade(), "-");
+  EXPECT_THAT(AssessQuality(record_).checks, IsEmpty());
+}
+
+TEST_F(QualityTest, LossesLowerTheGradeByTheirShare) {
+  Lose(1);
+  EXPECT_EQ(Grade(), "B");
+  Lose(1'100);
+  EXPECT_EQ(Grade(), "C");
+  EXPECT_THAT(Check("loss").sentence, HasSubstr("1100 of 101100 (1.09%) events were lost"));
+  Lose(12'000);
+  EXPECT_EQ(Grade(), "D");
+}
+
+TEST_F(QualityTest, SharesAreMarkedAndThenWithheldAsLossesGrow) {
+  Lose(50);
+  EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kWhole);
+  Lose(200);
+  EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kMarked);
+  Lose(11'112);  // Of 111,112 events in all.
+  EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kWithheld);
+}
+
+TEST_F(QualityTest, StepsThatWereNotCoveredLowerTheGrade) {
+  record_.covered_steps = 4;
+  record_.state = CaptureState::kCancelled;
+  EXPECT_EQ(Grade(), "C");
+  EXPECT_DOUBLE_EQ(Check("coverage").value, 0.2);
+  EXPECT_EQ(Check("coverage").sentence, "4 of 5 steps were covered");
+  record_.state = CaptureState::kPartial;
+  record_.ended_by = EndedBy::kByteCap;
+  EXPECT_EQ(Grade(), "D");
+  EXPECT_THAT(Check("coverage").sentence, HasSubstr("byte_cap"));
+}
+
+TEST_F(QualityTest, TimeThatIsShortByTheTimeOfStoppingCounts) {
+  record_.spec.steps = 0;
+  record_.spec.duration = absl::Seconds(1);
+  record_.covered_ns = 999'000'000;
+  EXPECT_EQ(Grade(), "A");
+  record_.covered_ns = 500'000'000;
+  record_.state = CaptureState::kCancelled;
+  EXPECT_EQ(Grade(), "C");
+}
+
+TEST_F(QualityTest, WorkThatBeginsBeforeItsLaunchMakesTimesDoubtful) {
+  events_.inversion_count = 1;
+  events_.worst_inversion_ns = 2'500;
+  EXPECT_EQ(Grade(), "B");
+  EXPECT_THAT(Check("inversions").sentence, HasSubstr("by up to 2.5 us"));
+  events_.inversion_count = 20;
+  EXPECT_EQ(Grade(), "C");
+  EXPECT_EQ(QualityGrade(record_), "A");  // A listing does not look at events.
+}
+
+TEST_F(QualityTest, AFewOrphansAreNoLossAndManyHideWhoLaunched) {
+  events_.orphan_count = 10;
+  EXPECT_EQ(Grade(), "A");
+  events_.orphan_count = 11;
+  EXPECT_EQ(Grade(), "B");
+}
+
+TEST_F(QualityTest, LaunchesWithoutWorkAreMissed) {
+  events_.silent_launch_count = 11;
+  EXPECT_EQ(Grade(), "B");
+}
+
+TEST_F(QualityTest, ManyCutRangesAreMissed) {
+  events_.cut_range_count = 101;
+  EXPECT_EQ(Grade(), "B");
+}
+
+TEST_F(QualityTest, ClocksThatAreOffLowerTheGrade) {
+  record_.gpu.clock_error_ns = 1'001;
+  EXPECT_EQ(Grade(), "B");
+  record_.clock_error_ns = 100'000;
+  EXPECT_EQ(Grade(), "C");
+}
+
+TEST_F(QualityTest, RecordingThatSlowsTheProgramDownLowersTheGrade) {
+  record_.step_during_ns = 1'060'000;
+  EXPECT_EQ(Grade(), "B");
+  record_.step_during_ns = 1'300'000;
+  EXPECT_EQ(Grade(), "C");
+  record_.step_before_ns = 0;
+  record_.step_after_ns = 0;
+  EXPECT_FALSE(Check("perturbation").known);
+  EXPECT_EQ(Grade(), "A");
+}
+
+TEST_F(QualityTest, AnImportedTraceIsABAtBest) {
+  record_ = {};
+  record_.state = CaptureState::kComplete;
+  record_.event_count = 999;
+  record_.imported.source = "trace.json.gz";
+  EXPECT_EQ(Grade(), "B");
+  EXPECT_FALSE(Check("loss").known);
+  record_.imported.not_understood = {{"ph:Q", 500}};
+  EXPECT_EQ(Grade(), "C");
+}
+
+TEST_F(QualityTest, AnyNumbersAreSafe) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  record_.spec.steps = kMost;
+  record_.spec.repeat = kMost;
+  record_.covered_steps = -kMost;
+  record_.event_count = kMost / 2;
+  record_.step_during_ns = kMost;
+  record_.imported.source = "x";
+  record_.imported.not_understood = {{"a", kMost}, {"b", kMost}};
+  EXPECT_FALSE(Grade().empty());
+}
+
+}  // namespace
+}  // namespace profd
