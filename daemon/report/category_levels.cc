@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "daemon/report/byte_math.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {
@@ -12,14 +13,6 @@ namespace {
 constexpr std::array<std::string_view, wire::kMaxMemoryCategory + 1> kNames = {
     "unknown",    "parameter", "gradient",  "optimizer_state",
     "activation", "input",     "temporary", "buffer"};
-
-// Byte counts are a stranger's: they wrap rather than overflow.
-int64_t Sum(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t Difference(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
 
 }  // namespace
 
@@ -49,6 +42,10 @@ void CategoryLevels::AdvanceTo(int64_t time_ns, Level& level) const {
   level.byte_seconds +=
       static_cast<double>(level.bytes) * static_cast<double>(until_ns - level.until_ns) / 1e9;
   level.until_ns = until_ns;
+}
+
+int64_t CategoryLevels::BytesOf(uint8_t category) const {
+  return category < kCategories ? levels_[category].bytes : 0;
 }
 
 std::vector<MemoryCategoryUse> CategoryLevels::Take() {

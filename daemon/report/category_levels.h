@@ -28,6 +28,9 @@ class CategoryLevels {
   void Allocate(int64_t time_ns, uint8_t category, int64_t bytes);
   void Free(int64_t time_ns, uint8_t category, int64_t bytes);
 
+  // What blocks of a wire::MemoryCategory take now.
+  int64_t BytesOf(uint8_t category) const;
+
   // Those that had a block; most byte-seconds first. Call once, last.
   std::vector<MemoryCategoryUse> Take();
 

@@ -3,16 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/report/byte_math.h"
+
 namespace profd::report {
 namespace {
 
-int64_t WrappingSum(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+void ShiftPoint(MemoryPoint& point, int64_t bytes) {
+  point.allocated_bytes = Sum(point.allocated_bytes, bytes);
+}
+void ShiftPoint(MemorySample& sample, int64_t bytes) {
+  sample.allocated_bytes = Sum(sample.allocated_bytes, bytes);
+  int64_t& older = sample.layer_bytes[static_cast<size_t>(MemoryLayer::kOlder)];
+  older = Sum(older, bytes);
 }
 
 }  // namespace
 
-void MemoryLevels::Add(MemoryPoint point) {
+absl::Status ValidateMaxPoints(int64_t max_points) {
+  if (max_points == 0 || max_points >= 4) return absl::OkStatus();
+  return absl::InvalidArgumentError("max_points must be 0 (all points) or at least 4");
+}
+
+template <typename Point>
+void BasicMemoryLevels<Point>::Add(const Point& point) {
   last_ = point;
   if (bucketed_) {
     AddToBucket(point);
@@ -22,22 +35,21 @@ void MemoryLevels::Add(MemoryPoint point) {
   if (max_points_ > 0 && points_.size() > max_points_) StartBuckets();
 }
 
-void MemoryLevels::Shift(int64_t bytes) {
-  const auto shift = [bytes](MemoryPoint& point) {
-    point.allocated_bytes = WrappingSum(point.allocated_bytes, bytes);
-  };
-  for (MemoryPoint& point : points_) shift(point);
+template <typename Point>
+void BasicMemoryLevels<Point>::Shift(int64_t bytes) {
+  for (Point& point : points_) ShiftPoint(point, bytes);
   for (Bucket& bucket : buckets_) {
-    shift(bucket.lowest);
-    shift(bucket.highest);
+    ShiftPoint(bucket.lowest, bytes);
+    ShiftPoint(bucket.highest, bytes);
   }
-  shift(last_);
+  ShiftPoint(last_, bytes);
 }
 
-std::vector<MemoryPoint> MemoryLevels::Take() {
+template <typename Point>
+std::vector<Point> BasicMemoryLevels<Point>::Take() {
   if (!bucketed_) return std::move(points_);
-  std::vector<MemoryPoint> points = {points_.front()};
-  const auto append = [&](const MemoryPoint& point) {
+  std::vector<Point> points = {points_.front()};
+  const auto append = [&](const Point& point) {
     const bool repeated = point.time_ns == points.back().time_ns &&
                           point.allocated_bytes == points.back().allocated_bytes;
     if (!repeated) points.push_back(point);
@@ -51,14 +63,16 @@ std::vector<MemoryPoint> MemoryLevels::Take() {
   return points;
 }
 
-void MemoryLevels::StartBuckets() {
+template <typename Point>
+void BasicMemoryLevels<Point>::StartBuckets() {
   bucketed_ = true;
-  const std::vector<MemoryPoint> all = std::move(points_);
+  const std::vector<Point> all = std::move(points_);
   points_ = {all.front()};
   for (size_t i = 1; i < all.size(); ++i) AddToBucket(all[i]);
 }
 
-void MemoryLevels::AddToBucket(MemoryPoint point) {
+template <typename Point>
+void BasicMemoryLevels<Point>::AddToBucket(const Point& point) {
   const uint64_t since_first = std::min(
       static_cast<uint64_t>(point.time_ns) - static_cast<uint64_t>(points_.front().time_ns),
       uint64_t{1} << 62);
@@ -73,7 +87,8 @@ void MemoryLevels::AddToBucket(MemoryPoint point) {
   if (point.allocated_bytes > bucket.highest.allocated_bytes) bucket.highest = point;
 }
 
-void MemoryLevels::DoubleWidth() {
+template <typename Point>
+void BasicMemoryLevels<Point>::DoubleWidth() {
   width_ns_ *= 2;
   size_t kept = 0;
   for (const Bucket& bucket : buckets_) {
@@ -91,5 +106,8 @@ void MemoryLevels::DoubleWidth() {
   }
   buckets_.resize(kept);
 }
+
+template class BasicMemoryLevels<MemoryPoint>;
+template class BasicMemoryLevels<MemorySample>;
 
 }  // namespace profd::report

@@ -88,8 +88,8 @@ struct MemoryStepRow {
 };
 
 // What a device has more of after each step. The slope is the median of the slopes between all
-// pairs of steps (Theil and Sen's), of the level at their ends: one step that differs does not
-// move it. `suspects` are blocks that a step allocated and a later one did not free, though a whole
+// pairs of steps (Theil and Sen's), of the level at their ends: a few steps that differ do not move
+// it. `suspects` are blocks that a step allocated and a later one did not free, though a whole
 // step more was recorded; those that the program needs from then on (an optimizer's state in its
 // first step) are among them.
 struct MemoryGrowth {

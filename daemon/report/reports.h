@@ -271,12 +271,16 @@ struct MemoryOptions {
 struct MemoryPoint {
   int64_t time_ns = 0;
   int64_t allocated_bytes = 0;
+
+  friend bool operator==(const MemoryPoint&, const MemoryPoint&) = default;
 };
 
 struct MemoryShare {
   std::string name;  // A category, or the innermost range the blocks were allocated in.
   int64_t bytes = 0;
   int64_t blocks = 0;
+
+  friend bool operator==(const MemoryShare&, const MemoryShare&) = default;
 };
 
 // What all blocks of one category took over the window: "parameter", "gradient",

@@ -12,22 +12,9 @@
 #include "daemon/report/reports.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
+#include "tests/report/print_memory.h"
 
 namespace profd::report {
-
-bool operator==(const MemoryPoint& a, const MemoryPoint& b) {
-  return a.time_ns == b.time_ns && a.allocated_bytes == b.allocated_bytes;
-}
-void PrintTo(const MemoryPoint& point, std::ostream* out) {
-  *out << "{" << point.time_ns << ", " << point.allocated_bytes << "}";
-}
-bool operator==(const MemoryShare& a, const MemoryShare& b) {
-  return a.name == b.name && a.bytes == b.bytes && a.blocks == b.blocks;
-}
-void PrintTo(const MemoryShare& share, std::ostream* out) {
-  *out << "{" << share.name << ", " << share.bytes << ", " << share.blocks << "}";
-}
-
 namespace {
 
 using ::testing::ElementsAre;
