@@ -112,6 +112,52 @@ std::optional<int64_t> ElementsOfFirst(const OperatorInputs& inputs) {
   return std::nullopt;
 }
 
+struct TypeSize {
+  std::string_view name;
+  int64_t bytes;
+};
+// As torch spells them in its own notes and in those of its traces, small and without "c10::".
+constexpr auto kTypeSizes = std::to_array<TypeSize>({{"float", 4},
+                                                     {"double", 8},
+                                                     {"half", 2},
+                                                     {"bfloat16", 2},
+                                                     {"long", 8},
+                                                     {"long int", 8},
+                                                     {"int", 4},
+                                                     {"short", 2},
+                                                     {"short int", 2},
+                                                     {"char", 1},
+                                                     {"signed char", 1},
+                                                     {"byte", 1},
+                                                     {"unsigned char", 1},
+                                                     {"bool", 1},
+                                                     {"float8_e4m3fn", 1},
+                                                     {"float8_e5m2", 1},
+                                                     {"complex<float>", 8},
+                                                     {"complex<double>", 16}});
+
+std::optional<int64_t> BytesOfType(std::string_view type) {
+  constexpr std::string_view kPrefix = "c10::";
+  if (type.starts_with(kPrefix)) type.remove_prefix(kPrefix.size());
+  std::string small;
+  for (const char c : type.substr(0, kMostNameBytes)) {
+    small.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+  }
+  for (const TypeSize& known : kTypeSizes) {
+    if (known.name == small) return known.bytes;
+  }
+  return std::nullopt;
+}
+
+// What `elements` of the first input take; nullopt: a list of tensors does not say its type.
+std::optional<int64_t> BytesOfFirst(const OperatorInputs& inputs, int64_t elements) {
+  const std::vector<std::string_view> types = Strings(inputs.types);
+  const std::optional<int64_t> each = types.empty() ? std::nullopt : BytesOfType(types[0]);
+  int64_t bytes = 0;
+  if (!each.has_value() || __builtin_mul_overflow(*each, elements, &bytes)) return std::nullopt;
+  return bytes;
+}
+
 }  // namespace
 
 std::string_view ToString(CollectiveKind kind) {
@@ -195,6 +241,9 @@ std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted
     collective.rank_stride = numbers[1];
   }
   if (inputs != nullptr) collective.elements = ElementsOfFirst(*inputs);
+  if (collective.elements.has_value()) {
+    collective.bytes = BytesOfFirst(*inputs, *collective.elements);
+  }
   return collective;
 }
 

@@ -66,6 +66,7 @@ struct CollectiveInputs {
   std::string_view in_splits;       // "[1, 2]"
   std::string_view out_splits;      // "[]"
   std::optional<int64_t> elements;  // Of the first input; nullopt: not told.
+  std::optional<int64_t> bytes;     // That they take; nullopt: not told, or of an unknown type.
 };
 // nullopt: the inputs are not such ones. `scalars` and the texts of `inputs` may hold anything;
 // `inputs` may be null.

@@ -27,6 +27,7 @@ struct Note {
   Communicator communicator;
   int64_t sequence = -1;
   int64_t elements = -1;
+  int64_t bytes = -1;
   CollectiveKind kind = CollectiveKind::kOther;
 };
 
@@ -72,6 +73,7 @@ class Notes {
     if (!told.has_value()) return std::nullopt;
     Note note = {.sequence = told->sequence,
                  .elements = told->elements.value_or(-1),
+                 .bytes = told->bytes.value_or(-1),
                  .kind = CollectiveKindOf(told->name)};
     note.communicator.size = std::max<int64_t>(told->group_size, 0);
     note.communicator.first_rank = told->first_rank.value_or(-1);
@@ -248,6 +250,7 @@ class CollectiveSummary {
       communicator = note->communicator;
       row.sequence = note->sequence;
       row.elements = note->elements;
+      row.bytes = note->bytes;
     }
     if (communicator_ids_.size() < kMostCommunicators || communicator_ids_.contains(communicator)) {
       const auto [at, inserted] = communicator_ids_.try_emplace(

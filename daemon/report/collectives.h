@@ -42,6 +42,7 @@ struct CollectiveRow {
   int64_t exposed_ns = 0;
   int64_t sequence = -1;      // In its communicator; -1: not told.
   int64_t elements = -1;      // Of its first input; -1: not told.
+  int64_t bytes = -1;         // That they take; -1: not told. Daemons do not send it.
   int64_t step = -1;          // The number of the step that it ended in; -1: in none.
   uint32_t communicator = 0;  // Index into CollectiveTable.communicators.
   CollectiveKind kind = CollectiveKind::kOther;

@@ -96,11 +96,16 @@ uint32_t RangePaths::Child(uint32_t parent, uint32_t name) {
   return at->second;
 }
 
-absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reader, OpKinds* kinds) {
+absl::StatusOr<GpuAttribution> GpuAttribution::BuildCalls(store::CaptureReader& reader) {
   GpuAttribution attribution;
   RETURN_IF_ERROR(attribution.ReadCalls(reader));
   attribution.IndexCorrelations();
   attribution.FindSteps(reader);
+  return attribution;
+}
+
+absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reader, OpKinds* kinds) {
+  ASSIGN_OR_RETURN(GpuAttribution attribution, BuildCalls(reader));
   RETURN_IF_ERROR(attribution.FindPaths(reader, kinds));
   return attribution;
 }

@@ -77,6 +77,8 @@ class GpuAttribution {
   // With `kinds`, paths are of those instead of names.
   static absl::StatusOr<GpuAttribution> Build(store::CaptureReader& reader,
                                               OpKinds* kinds = nullptr);
+  // Without the ranges around the calls: every path is that of no range, and no range is read.
+  static absl::StatusOr<GpuAttribution> BuildCalls(store::CaptureReader& reader);
 
   // The call that launched work of this correlation; nullptr: it is not in the capture.
   // Valid while this lives.

@@ -8,12 +8,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace profd::report {
 
 class IntervalSet {
  public:
+  struct Interval {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint64_t before_ns;  // Sum of the intervals before it.
+  };
+
   // Starts must not decrease from call to call; an empty interval adds nothing.
   void Add(int64_t start_ns, int64_t end_ns);
 
@@ -24,13 +31,9 @@ class IntervalSet {
   uint64_t total_ns() const;
   // How much of the set lies in [begin_ns, end_ns).
   uint64_t MeasureIn(int64_t begin_ns, int64_t end_ns) const;
+  std::span<const Interval> intervals() const { return intervals_; }  // By time.
 
  private:
-  struct Interval {
-    int64_t start_ns;
-    int64_t end_ns;
-    uint64_t before_ns;  // Sum of the intervals before it.
-  };
   // How much of the set lies before `time_ns`.
   uint64_t MeasureBefore(int64_t time_ns) const;
 

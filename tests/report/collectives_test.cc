@@ -108,6 +108,7 @@ TEST_F(CollectiveTableTest, TheOutermostRangeCountsAndItsNoteSaysWhatItIs) {
                                           .exposed_ns = 30,
                                           .sequence = 12,
                                           .elements = 20,
+                                          .bytes = 80,
                                           .step = 3,
                                           .kind = kAllReduce}));
   EXPECT_EQ(table.communicators[0], (Communicator{.size = 8, .first_rank = 16, .rank_stride = 1}));

@@ -99,10 +99,11 @@ class TraceBuilder {
       const std::string category = event.value("cat", "");
       trace_.has_syncs = trace_.has_syncs || category == "cuda_sync";
       if (category == "python_function" || category == "Trace" || category == "overhead" ||
-          category == "gpu_user_annotation" || category == "cuda_sync") {
+          category == "gpu_user_annotation") {
         continue;
       }
       const int64_t start_ns = ToNs(event["ts"]);
+      if (!event["ts"].is_number_integer()) is_fine_ = true;
       first_ns = std::min(first_ns, start_ns);
       events_.push_back({&event, category, event.value("name", ""), start_ns,
                          start_ns + std::max<int64_t>(0, ToNs(event["dur"]))});
@@ -112,6 +113,9 @@ class TraceBuilder {
         }
       }
     }
+    trace_.reader.mutable_record().start_unix_ns =
+        first_ns + json.value("baseTimeNanoseconds", int64_t{0});
+    trace_.reader.mutable_record().imported.time_unit_ns = is_fine_ ? 1 : 1000;
     for (Event& event : events_) {
       event.start_ns -= first_ns;
       event.end_ns -= first_ns;
@@ -183,7 +187,20 @@ class TraceBuilder {
       trace_.reader.ApiCall(ThreadOf(event), event.name, event.start_ns, event.end_ns, correlation);
     } else if (IsGpu(event)) {
       AddGpu(event, correlation);
+    } else if (event.category == "cuda_sync") {
+      AddSync(event, correlation);
     }
+  }
+
+  void AddSync(const Event& event, uint32_t correlation) {
+    const std::array<std::string_view, 5> kinds = {"?", "Event Sync", "Stream Wait Event",
+                                                   "Stream Sync", "Context Sync"};
+    const auto kind = std::find(kinds.begin(), kinds.end(), event.name);
+    const auto stream = Arg<int64_t>(*event.json, "stream", -1);
+    trace_.reader.Sync(static_cast<uint32_t>(kind - kinds.begin()), event.start_ns, event.end_ns,
+                       correlation,
+                       {.device = Arg<uint16_t>(*event.json, "device", 0),
+                        .stream = stream < 0 ? UINT32_MAX : static_cast<uint32_t>(stream)});
   }
 
   void AddGpu(const Event& event, uint32_t correlation) {
@@ -214,6 +231,7 @@ class TraceBuilder {
   }
 
   KinetoTrace& trace_;
+  bool is_fine_ = false;  // Below a microsecond.
   std::vector<Event> events_;
   std::map<int64_t, std::string> op_of_;  // By External id.
   std::map<uint32_t, int64_t> call_start_;
