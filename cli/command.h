@@ -111,6 +111,7 @@ Command CompileCommand();
 Command HistoryCommand();
 Command ExportCommand();
 Command FetchCommand();
+Command ImportCommand();
 Command CancelCommand();
 Command DeleteCommand();
 Command NodeCommand();

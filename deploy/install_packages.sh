@@ -17,7 +17,7 @@ packages_of() {
   case $1 in
     build) echo build-essential cmake ninja-build ccache pkg-config \
       protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev \
-      libsqlite3-dev libzstd-dev zlib1g-dev libisal-dev libssl-dev libsystemd-dev \
+      libsqlite3-dev libzstd-dev zlib1g-dev libisal-dev libsimdjson-dev libssl-dev libsystemd-dev \
       nlohmann-json3-dev prometheus-cpp-dev libmicrohttpd-dev ;;
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev openssl python3 python3-numpy python3-yaml ;;

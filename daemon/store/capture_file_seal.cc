@@ -160,12 +160,18 @@ absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths) {
 
 absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
                                               const CapturePaths& paths, CaptureRecord record,
-                                              int64_t start_ns, const OpSummarizer& summarize_ops) {
+                                              int64_t start_ns, const OpSummarizer& summarize_ops,
+                                              std::optional<std::vector<StepRecord>> given_steps) {
   // The file cannot hold its own hash.
   record.file_bytes = 0;
   record.file_sha256.clear();
-  ASSIGN_OR_RETURN(const std::vector<StepRow> marks, LoadMarks(paths.part));
-  const std::vector<StepRecord> steps = DeriveSteps(marks, record.windows, start_ns);
+  std::vector<StepRecord> steps;
+  if (given_steps.has_value()) {
+    steps = *std::move(given_steps);
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<StepRow> marks, LoadMarks(paths.part));
+    steps = DeriveSteps(marks, record.windows, start_ns);
+  }
   RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
 
   std::vector<OpSummaryRow> ops = SummarizeOps(paths, record.id, summarize_ops);

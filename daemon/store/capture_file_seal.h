@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,10 +67,11 @@ struct SealedCapture {
 // Makes `paths.sealed` out of `paths.part`, whose chunks, names and threads `db` has
 // committed. `record` is what the file will say of itself, in a terminal state; its start
 // lies `start_ns` after the epoch. After any error `paths.part` stays and can be tried again.
-// RESOURCE_EXHAUSTED, DATA_LOSS (what was written does not read back), INTERNAL.
-absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
-                                              const CapturePaths& paths, CaptureRecord record,
-                                              int64_t start_ns, const OpSummarizer& summarize_ops);
+// `steps` are those of the capture; nullopt: what the marks give. RESOURCE_EXHAUSTED, DATA_LOSS
+// (what was written does not read back), INTERNAL.
+absl::StatusOr<SealedCapture> SealCaptureFile(
+    std::unique_ptr<Database> db, const CapturePaths& paths, CaptureRecord record, int64_t start_ns,
+    const OpSummarizer& summarize_ops, std::optional<std::vector<StepRecord>> steps = std::nullopt);
 
 // The part of SealCaptureFile() after the last write: for a file that was sealed but not yet
 // renamed. Nobody may have it open.

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -76,6 +77,10 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status AppendBlocks(std::span<const BlockRow> rows) override;
   int64_t approx_bytes() const override;
 
+  // Of captures whose steps are known as they are: what each took, instead of the time from its
+  // mark to the next. Times since the start that Finish() is told; in the order of their windows
+  // and numbers. Before Finish().
+  void SetSteps(std::vector<StepRecord> steps) { steps_given_ = std::move(steps); }
   absl::Status Finish(CaptureRecord& record, int64_t start_ns) override;
   void Discard() override;
 
@@ -165,6 +170,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   uint32_t largest_scalars_ = 0;
   int64_t inputs_area_bytes_ = 0;
   std::set<std::pair<uint8_t, int16_t>> devices_;
+  std::optional<std::vector<StepRecord>> steps_given_;
 };
 
 }  // namespace profd::store

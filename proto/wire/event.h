@@ -101,6 +101,7 @@ static_assert(sizeof(RangeEvent) == 32);
 enum class RangeCategory : uint16_t {
   kUser = 0,      // profd_range_* and annotate(): `user_annotation`
   kOperator = 1,  // a framework's operator: `cpu_op`
+  kPython = 2,    // A function of Python, in imported traces; targets do not write it.
 };
 
 // A point in time.

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/errors.h"
+#include "cli/interrupts.h"
+#include "cli/json_writer.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/scratch_folder.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/import/trace_import.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr size_t kMostPathBytes = 4096;
+
+struct Imported {
+  CaptureRecord record;
+  std::string path;
+};
+
+// Where each trace's capture goes.
+absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation) {
+  const std::vector<std::string>& traces = invocation.arguments();
+  const std::optional<std::string> output = invocation.flags().Get("output");
+  const std::optional<std::string> folder = invocation.flags().Get("output-dir");
+  if (output.has_value() == folder.has_value()) {
+    return UsageError("say where to: -o FILE.profd of one trace, --output-dir DIR of several");
+  }
+  std::vector<std::string> outputs;
+  if (output.has_value()) {
+    if (traces.size() != 1) return UsageError("-o is of one trace; use --output-dir of several");
+    if (!output->ends_with(".profd")) {
+      return UsageError("an imported capture must be named FILE.profd");
+    }
+    outputs.push_back(*output);
+  } else {
+    for (const std::string& trace : traces) {
+      std::string name = std::filesystem::path(trace).filename().string();
+      for (const std::string_view suffix : {".gz", ".json", ".trace", ".pt"}) {
+        if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+      }
+      outputs.push_back((std::filesystem::path(*folder) / StrCat(name, ".profd")).string());
+    }
+  }
+  for (const std::string& path : outputs) RETURN_IF_ERROR(CheckWritable(path));
+  std::vector<std::string> sorted = outputs;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    return UsageError(StrCat("two of the traces would become ", ForDisplay(*twice, kMostPathBytes),
+                             "; import them into different folders"));
+  }
+  return outputs;
+}
+
+absl::StatusOr<Imported> ImportOne(const Invocation& invocation, const Interrupts& interrupts,
+                                   const std::string& trace, const std::string& path) {
+  ProgressLine progress(invocation.error_style());
+  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch, ScratchFolder::MakeBeside(path));
+  importer::ImportOptions options;
+  options.directory = scratch->path();
+  options.on_progress = [&](int64_t done, int64_t total) {
+    progress.Show(TransferProgress("reading", done, total));
+  };
+  options.is_cancelled = [&] { return interrupts.interrupted(); };
+  absl::StatusOr<importer::ImportedCapture> imported =
+      importer::ImportTrace(trace, Clock::Real(), options);
+  if (!imported.ok()) return LocalFailure(imported.status());
+  std::error_code error;
+  std::filesystem::rename(imported->file, path, error);
+  if (error) {
+    return LocalFailure(absl::InternalError(
+        StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
+  }
+  return Imported{.record = std::move(imported->record), .path = path};
+}
+
+void WriteJson(const Imported& imported, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("id", imported.record.id);
+  json.Field("source", imported.record.imported.source);
+  json.Field("path", imported.path);
+  json.Field("event_count", imported.record.event_count);
+  json.Field("not_understood", imported.record.imported.not_understood);
+  json.EndObject();
+}
+
+// What people are told beside the path.
+std::string NotUnderstoodNote(const CaptureRecord& record) {
+  constexpr size_t kMostShown = 6;
+  int64_t total = 0;
+  std::vector<std::pair<int64_t, std::string>> kinds;
+  for (const auto& [kind, count] : record.imported.not_understood) {
+    total += count;
+    kinds.emplace_back(-count, kind);
+  }
+  if (kinds.empty()) return "";
+  std::sort(kinds.begin(), kinds.end());
+  std::string note = StrCat(ForDisplay(record.imported.source, 255), ": ", total,
+                            " not understood and not in the capture:");
+  for (size_t i = 0; i < std::min(kMostShown, kinds.size()); ++i) {
+    StrAppend(&note, i == 0 ? " " : ", ", kinds[i].second, " ", -kinds[i].first);
+  }
+  if (kinds.size() > kMostShown) {
+    StrAppend(&note, ", and ", kinds.size() - kMostShown, " kinds more (--json names all)");
+  }
+  return note + "\n";
+}
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  Interrupts interrupts;
+  ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
+  JsonWriter json;
+  json.BeginObject().Key("captures").BeginArray();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ASSIGN_OR_RETURN(const Imported imported,
+                     ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i]));
+    WriteJson(imported, json);
+    if (invocation.json()) continue;
+    invocation.Print(StrCat(imported.path, "\n"));
+    invocation.Note(NotUnderstoodNote(imported.record));
+  }
+  json.EndArray().EndObject();
+  if (invocation.json()) invocation.Print(json.TakeLine());
+  return kExitDone;
+}
+
+}  // namespace
+
+Command ImportCommand() {
+  return {.name = "import",
+          .summary = "Make captures of traces that torch.profiler wrote",
+          .arguments = "FILE...",
+          .description =
+              "Reads Chrome traces as torch.profiler (Kineto) writes them, .json or .json.gz, of "
+              "old and new releases, CUDA and HIP; and those that `profctl export` wrote. Each "
+              "becomes a capture file that every report and `export` take in place of an id.\n\n"
+              "What of a trace is not understood is counted by its kind, and is not in the "
+              "capture. A damaged file is refused, with the byte at which it shows.",
+          .flags = {{.name = "output",
+                     .letter = 'o',
+                     .value_name = "FILE",
+                     .help = "The capture file to make, ending in .profd, of one trace",
+                     .completes = Completes::kCaptureFile},
+                    {.name = "output-dir",
+                     .value_name = "DIR",
+                     .help = "The folder for the capture files, each named as its trace"}},
+          .examples = {{"profctl import trace.json.gz -o run.profd", "Read somebody's trace"},
+                       {"profctl import rank*.json --output-dir runs", "All ranks of a job"}},
+          .min_arguments = 1,
+          .max_arguments = 4096,
+          .completes = Completes::kFile,
+          .uses_daemon = false,
+          .run = &Run};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,145 @@
+// CaptureBuilder makes rows of a capture of the events of a trace, in whatever order they come.
+//
+// Times: the first event with a time is the capture's epoch. What the trace calls time 0 may be
+// said
+//        behind all events.
+// Threads: one.
+// Memory:  names, inputs and threads, as their tables say; 32 bytes per range, 32 more per operator
+//          that has inputs or a sequence number, 56 per event of memory, 136 per GPU row.
+// Errors:  the sink's. What an event says that cannot be is counted as not understood.
+#ifndef PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
+#define PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/capture/ports.h"
+#include "daemon/import/names.h"
+#include "daemon/import/not_understood.h"
+#include "daemon/import/operator_texts.h"
+#include "daemon/import/range_nesting.h"
+#include "daemon/import/trace_event.h"
+#include "daemon/import/trace_threads.h"
+
+namespace profd::importer {
+
+class CaptureBuilder {
+ public:
+  // Must outlive it.
+  CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood);
+
+  absl::Status Add(const TraceEvent& event);
+  void AddUnknownArgument(const TraceEvent& event, std::string_view key);
+  // The trace says that profd wrote it; before its events.
+  void SetIsOurs() { is_ours_ = true; }
+
+  // What the trace holds, once all its events are there.
+  struct Contents {
+    int64_t epoch_ns = 0;           // Of the trace's own time.
+    int64_t start_ns = 0;           // Of the first event, since the epoch.
+    int64_t end_ns = 0;             // Of the last.
+    std::vector<StepRecord> steps;  // Times since `start_ns`.
+    int64_t event_count = 0;
+    int64_t operator_count = 0;
+    int64_t tensor_input_count = 0;  // Operators with inputs.
+    int64_t memory_count = 0;
+    int64_t gpu_count = 0;  // GPU rows and API calls.
+    int64_t orphan_count = 0;
+    int64_t too_deep_count = 0;
+    int64_t other_name_count = 0;
+    int64_t cut_input_count = 0;
+    bool whole_us = true;  // No time has a fraction of a microsecond.
+    std::vector<GpuStream> streams;
+    TraceThreads::Process process;
+  };
+  // Gives the sink all that it has not got yet. Call once, last.
+  absl::StatusOr<Contents> Finish();
+
+ private:
+  struct OperatorInfo {
+    int64_t sequence = -1;
+    uint64_t forward_thread = 0;
+    uint32_t inputs = 0;
+    uint32_t scalars = 0;
+  };
+  struct ThreadRows {
+    std::vector<ImportedRange> ranges;
+    std::vector<OperatorInfo> operators;
+    std::vector<MemoryRow> memory;
+    std::vector<ApiRow> api_calls;
+    std::vector<InstantRow> instants;
+    std::vector<CounterRow> counters;
+    std::vector<NoteRow> notes;
+  };
+  struct Step {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t thread;
+  };
+
+  // Where the event is since the epoch; nothing where it says none or one out of reach.
+  struct Span {
+    int64_t start_ns;
+    int64_t duration_ns;
+    int64_t end_ns() const { return start_ns + duration_ns; }
+  };
+  std::optional<Span> SpanOf(const TraceEvent& event, bool needs_duration);
+  void Cover(const Span& span);
+  void CountNotUnderstood(const TraceEvent& event, std::string_view why);
+  ThreadRows* RowsOf(const TraceEvent& event);
+
+  absl::Status AddMetadata(const TraceEvent& event);
+  absl::Status AddSlice(const TraceEvent& event);
+  absl::Status AddRange(const TraceEvent& event, uint8_t category);
+  bool AddStep(const TraceEvent& event, const Span& span, uint32_t thread);
+  absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
+  absl::Status AddWork(const TraceEvent& event, GpuRowKind kind);
+  absl::Status AddSync(const TraceEvent& event);
+  absl::Status AddOverhead(const TraceEvent& event);
+  absl::Status AddCudaEvent(const TraceEvent& event);
+  absl::Status AddInstant(const TraceEvent& event);
+  absl::Status AddMemory(const TraceEvent& event, const Span& span);
+  absl::Status AddCounter(const TraceEvent& event);
+  absl::Status NoteCudaEvent(const CudaEventRow& row);
+
+  absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
+  absl::Status FinishThread(uint32_t thread, ThreadRows& rows);
+  absl::Status FinishGpu();
+  absl::Status FinishSteps();
+
+  CaptureSink& sink_;
+  NotUnderstood& not_understood_;
+  NameTable names_;
+  OperatorTexts texts_;
+  TraceThreads threads_;
+  bool is_ours_ = false;
+
+  std::optional<int64_t> epoch_ns_;
+  int64_t first_ns_ = std::numeric_limits<int64_t>::max();
+  int64_t last_ns_ = std::numeric_limits<int64_t>::min();
+  Contents contents_;
+
+  std::vector<ThreadRows> rows_;  // By thread.
+  std::vector<GpuRow> gpu_;
+  std::vector<SyncRow> syncs_;
+  std::vector<OverheadRow> overheads_;
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
+  std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
+  absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.
+  absl::flat_hash_map<int64_t, Step> steps_;
+};
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_

@@ -1,0 +1,27 @@
+// Numbers of traces from their text: a double holds a time of today, in microseconds, to a quarter
+// of one only.
+//
+// Threads: pure functions.
+#ifndef PROFD_DAEMON_IMPORT_EXACT_TIME_H_
+#define PROFD_DAEMON_IMPORT_EXACT_TIME_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace profd::importer {
+
+struct ExactTime {
+  int64_t ns = 0;
+  bool is_whole_us = true;  // Written without a fraction.
+};
+// Nanoseconds of a JSON number of microseconds, rounded where it says more than three decimals.
+// Nothing where it is no number, or none that fits.
+std::optional<ExactTime> ParseMicros(std::string_view number);
+
+// A JSON number without fraction and exponent, or one in quotes as some releases wrote them.
+std::optional<int64_t> ParseInteger(std::string_view token);
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_EXACT_TIME_H_

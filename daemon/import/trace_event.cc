@@ -1,0 +1,292 @@
+#include "daemon/import/trace_event.h"
+
+#include <simdjson.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/import/trace_splitter.h"
+
+namespace profd::importer {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+static_assert(TraceSplitter::kPaddingBytes >= simdjson::SIMDJSON_PADDING);
+
+// What follows from others, or says nothing about the program.
+struct Derived {};
+using Argument = std::variant<Derived, Number, Text>;
+
+// An `absl::string_view` of Debian's Abseil is none of the standard's.
+const absl::flat_hash_map<std::string_view, Argument>& Arguments() {
+  static const auto* const kArguments = new absl::flat_hash_map<std::string_view, Argument>{
+      {"External id", Number::kExternalId},
+      {"external id", Number::kExternalId},
+      {"correlation", Number::kCorrelation},
+      {"device", Number::kDevice},
+      {"context", Number::kContext},
+      {"stream", Number::kStream},
+      {"bytes", Number::kBytes},
+      {"Sequence number", Number::kSequence},
+      {"Fwd thread id", Number::kForwardThread},
+      {"cbid", Number::kCbid},
+      {"cid", Number::kCbid},
+      {"result", Number::kResult},
+      {"queued", Number::kQueued},
+      {"registers per thread", Number::kRegisters},
+      {"shared memory", Number::kSharedBytes},
+      {"graph id", Number::kGraph},
+      {"graph node id", Number::kGraphNode},
+      {"fromDevice", Number::kFromDevice},
+      {"toDevice", Number::kToDevice},
+      {"wait_on_stream", Number::kWaitStream},
+      {"wait_on_cuda_event_record_corr_id", Number::kWaitCorrelation},
+      {"wait_on_cuda_event_id", Number::kWaitEvent},
+      {"event_id", Number::kEvent},
+      {"Addr", Number::kAddress},
+      {"Total Allocated", Number::kTotalAllocated},
+      {"Total Reserved", Number::kTotalReserved},
+      {"Device Id", Number::kDeviceId},
+      {"Device Type", Number::kDeviceType},
+      {"Bytes", Number::kBytes},
+      {"Ev Idx", Number::kEventIndex},
+      {"Profiler Event Index", Number::kEventIndex},
+      {"compile_ns", Number::kCompileNs},
+      {"guards", Number::kGuards},
+      {"events", Number::kEvents},
+      {"grid", Text::kGrid},
+      {"block", Text::kBlock},
+      {"cluster", Text::kCluster},
+      {"Input Dims", Text::kDims},
+      {"Input dims", Text::kDims},
+      {"Input type", Text::kTypes},
+      {"Input Strides", Text::kStrides},
+      {"Concrete Inputs", Text::kScalars},
+      {"cuda_sync_kind", Text::kSyncKind},
+      {"name", Text::kName},
+      {"finished", Text::kFinished},
+      {"began_before_window", Text::kBegan},
+      {"ended_after_window", Text::kEnded},
+      {"launched_by_device", Text::kLaunchedByDevice},
+      {"value", Text::kValue},
+      {"", Text::kUnnamed},
+      {"where", Text::kWhere},
+      {"reason", Text::kReason},
+      {"code", Text::kCode},
+      {"feature", Text::kFeature},
+      {"inside_of", Text::kInsideOf},
+      {"Collective name", Text::kCollectiveName},
+      {"dtype", Text::kCollectiveType},
+      {"In msg nelems", Text::kInElements},
+      {"Out msg nelems", Text::kOutElements},
+      {"In split size", Text::kInSplit},
+      {"Out split size", Text::kOutSplit},
+      {"Process Group Name", Text::kGroupName},
+      {"Process Group Description", Text::kGroupDescription},
+      {"Process Group Ranks", Text::kGroupRanks},
+      {"Group size", Text::kGroupSize},
+      {"Rank", Derived()},
+      {"Global rank start", Derived()},
+      {"Global rank stride", Derived()},
+      {"Python id", Derived()},
+      {"Python parent id", Derived()},
+      {"Python module id", Derived()},
+      {"Python thread", Derived()},
+      {"Record function id", Derived()},
+      {"Trace name", Derived()},
+      {"Trace iteration", Derived()},
+      {"blocks per SM", Derived()},
+      {"warps per SM", Derived()},
+      {"est. achieved occupancy %", Derived()},
+      {"theoretical occupancy %", Derived()},
+      {"occupancy", Derived()},
+      {"memory bandwidth (GB/s)", Derived()},
+      {"inDevice", Derived()},
+      {"launch_not_recorded", Derived()},
+      {"labels", Derived()},
+      {"sort_index", Derived()},
+      {"Op count", Derived()},
+  };
+  return *kArguments;
+}
+
+std::string_view Trimmed(std::string_view token) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' ||
+                            token.back() == '\t')) {
+    token.remove_suffix(1);
+  }
+  return token;
+}
+
+std::string_view WithoutQuotes(std::string_view token) {
+  if (token.size() >= 2 && token.front() == '"') return token.substr(1, token.size() - 2);
+  return {};
+}
+
+}  // namespace
+
+struct EventParser::Impl {
+  using Error = simdjson::error_code;
+
+  // Numbers, strings and words as they are written; objects and arrays whole.
+  static Error Raw(ondemand::value value, std::string_view& raw) {
+    ondemand::json_type type;
+    Error error = value.type().get(type);
+    if (error) return error;
+    if (type == ondemand::json_type::array) {
+      ondemand::array array;
+      error = value.get_array().get(array);
+      if (!error) error = array.raw_json().get(raw);
+    } else if (type == ondemand::json_type::object) {
+      ondemand::object object;
+      error = value.get_object().get(object);
+      if (!error) error = object.raw_json().get(raw);
+    } else {
+      raw = value.raw_json_token();
+    }
+    raw = Trimmed(raw);
+    return error;
+  }
+
+  // The key as it is written: keys that matter have no escapes.
+  static Error Key(simdjson::simdjson_result<ondemand::field>& field, std::string_view& key) {
+    ondemand::raw_json_string raw;
+    if (const Error error = field.key().get(raw)) return error;
+    const char* end = raw.raw();
+    while (*end != '"') end += *end == '\\' ? 2 : 1;
+    key = std::string_view(raw.raw(), static_cast<size_t>(end - raw.raw()));
+    return simdjson::SUCCESS;
+  }
+
+  Error ReadArguments(ondemand::object arguments, OnUnknownArgument on_unknown) {
+    for (auto field : arguments) {
+      std::string_view key;
+      if (const Error error = Key(field, key)) return error;
+      const auto known = Arguments().find(key);
+      if (known == Arguments().end()) {
+        unknown.push_back(key);
+        continue;
+      }
+      if (std::holds_alternative<Derived>(known->second)) continue;
+      std::string_view raw;
+      ondemand::value value;
+      if (const Error error = field.value().get(value)) return error;
+      if (const Error error = Raw(value, raw)) return error;
+      if (const Text* const text = std::get_if<Text>(&known->second)) {
+        event.texts[static_cast<size_t>(*text)] = raw;
+        event.texts_present |= TraceEvent::Bit(*text);
+      } else if (const std::optional<int64_t> number = ParseInteger(raw)) {
+        const Number which = std::get<Number>(known->second);
+        event.numbers[static_cast<size_t>(which)] = *number;
+        event.numbers_present |= TraceEvent::Bit(which);
+      }
+    }
+    (void)on_unknown;
+    return simdjson::SUCCESS;
+  }
+
+  Error ReadMember(std::string_view key, ondemand::value value, OnUnknownArgument on_unknown) {
+    if (key == "args") {
+      ondemand::object arguments;
+      // Some have none: null.
+      if (value.get_object().get(arguments) != simdjson::SUCCESS) return simdjson::SUCCESS;
+      return ReadArguments(arguments, on_unknown);
+    }
+    std::string_view raw;
+    if (const Error error = Raw(value, raw)) return error;
+    if (key == "ph") {
+      const std::string_view phase = WithoutQuotes(raw);
+      event.phase = phase.size() == 1 ? phase[0] : 0;
+    } else if (key == "cat") {
+      event.category = WithoutQuotes(raw);
+    } else if (key == "name") {
+      event.name = WithoutQuotes(raw);
+    } else if (key == "pid") {
+      event.pid = raw;
+    } else if (key == "tid") {
+      event.tid = raw;
+    } else if (key == "ts") {
+      event.start = ParseMicros(raw);
+    } else if (key == "dur") {
+      event.duration = ParseMicros(raw);
+    } else if (key == "id") {
+      event.flow = raw;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  Error ReadEvent(ondemand::object object, OnUnknownArgument on_unknown) {
+    for (auto field : object) {
+      std::string_view key;
+      if (const Error error = Key(field, key)) return error;
+      ondemand::value value;
+      if (const Error error = field.value().get(value)) return error;
+      if (const Error error = ReadMember(key, value, on_unknown)) return error;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  absl::Status Damaged(Error error, std::string_view array, int64_t offset) {
+    const char* at = nullptr;
+    int64_t byte = offset;
+    if (document.current_location().get(at) == simdjson::SUCCESS && at >= array.data() &&
+        at <= array.data() + array.size()) {
+      byte += at - array.data() - 1;
+    }
+    return absl::DataLossError(StrCat("damaged about byte ", byte, ": ",
+                                      std::string_view(simdjson::error_message(error))));
+  }
+
+  ondemand::parser parser;
+  ondemand::document document;
+  TraceEvent event;
+  std::vector<std::string_view> unknown;
+};
+
+EventParser::EventParser() : impl_(std::make_unique<Impl>()) {}
+EventParser::~EventParser() = default;
+
+absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent on_event,
+                                OnUnknownArgument on_unknown) {
+  Impl& impl = *impl_;
+  const simdjson::padded_string_view padded(array.data(), array.size(),
+                                            array.size() + TraceSplitter::kPaddingBytes);
+  if (const auto error = impl.parser.iterate(padded).get(impl.document)) {
+    return absl::DataLossError(StrCat("damaged between byte ", offset, " and ",
+                                      offset + static_cast<int64_t>(array.size()), ": ",
+                                      std::string_view(simdjson::error_message(error))));
+  }
+  ondemand::array events;
+  if (const auto error = impl.document.get_array().get(events)) {
+    return impl.Damaged(error, array, offset);
+  }
+  for (auto element : events) {
+    ondemand::object object;
+    impl.event.phase = 0;
+    impl.event = TraceEvent();
+    impl.unknown.clear();
+    if (const auto error = element.get_object().get(object)) {
+      return impl.Damaged(error, array, offset);
+    }
+    if (const auto error = impl.ReadEvent(object, on_unknown)) {
+      return impl.Damaged(error, array, offset);
+    }
+    for (const std::string_view key : impl.unknown) on_unknown(impl.event, key);
+    if (absl::Status status = on_event(impl.event); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::string Unescape(std::string_view json) {
+  if (json.size() >= 2 && json.front() == '"') json = json.substr(1, json.size() - 2);
+  if (json.find('\\') == std::string_view::npos) return std::string(json);
+  const nlohmann::json text =
+      nlohmann::json::parse(StrCat("\"", json, "\""), nullptr, /*allow_exceptions=*/false);
+  return text.is_string() ? text.get<std::string>() : std::string(json);
+}
+
+}  // namespace profd::importer

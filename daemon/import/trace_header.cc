@@ -1,0 +1,141 @@
+#include "daemon/import/trace_header.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::importer {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxTextBytes = 255;
+constexpr size_t kMaxCommandBytes = 4096;
+constexpr size_t kMaxDevices = 1024;
+constexpr size_t kMaxMetadata = 64;
+
+// Deeply nested values would take the parser's stack.
+constexpr int kMaxDepth = 64;
+
+Json Parse(std::string_view text) {
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
+  return Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+}
+
+int64_t NumberIn(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+std::string TextIn(const Json& object, const char* key, size_t max_bytes = kMaxTextBytes) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string()
+             ? ForDisplay(found->get_ref<const std::string&>(), max_bytes)
+             : "";
+}
+
+GpuDevice DeviceOf(const Json& json) {
+  GpuDevice device;
+  device.number = NumberIn(json, "id");
+  device.name = TextIn(json, "name");
+  device.memory_bytes = NumberIn(json, "totalGlobalMem");
+  device.compute_major = NumberIn(json, "computeMajor");
+  device.compute_minor = NumberIn(json, "computeMinor");
+  device.sm_count = NumberIn(json, "numSms");
+  device.warp_threads = NumberIn(json, "warpSize");
+  device.max_threads_per_block = NumberIn(json, "maxThreadsPerBlock");
+  device.max_threads_per_sm = NumberIn(json, "maxThreadsPerMultiprocessor");
+  device.registers_per_block = NumberIn(json, "regsPerBlock");
+  device.registers_per_sm = NumberIn(json, "regsPerMultiprocessor");
+  device.shared_bytes_per_block = NumberIn(json, "sharedMemPerBlock");
+  device.shared_bytes_per_sm = NumberIn(json, "sharedMemPerMultiprocessor");
+  device.shared_bytes_per_block_optin = NumberIn(json, "sharedMemPerBlockOptin");
+  return device;
+}
+
+void AddDistributed(const Json& json, TargetInfo& target) {
+  for (const char* key : {"rank", "world_size"}) {
+    const auto found = json.find(key);
+    if (found != json.end() && found->is_number_integer()) {
+      target.metadata[key] = StrCat(found->get<int64_t>());
+    }
+  }
+  for (const char* key : {"backend", "nccl_version"}) {
+    if (std::string text = TextIn(json, key); !text.empty()) target.metadata[key] = std::move(text);
+  }
+}
+
+// What profd wrote about the capture that the trace was made of.
+void AddOurs(const Json& json, CaptureRecord& record) {
+  record.target.pid = NumberIn(json, "pid");
+  record.target.namespace_pid = NumberIn(json, "namespace_pid");
+  record.target.uid = NumberIn(json, "uid");
+  record.target.command = TextIn(json, "command", kMaxCommandBytes);
+  record.target.library_version = TextIn(json, "library_version");
+  const std::string display_name = TextIn(json, "display_name", 128);
+  record.spec.display_name = display_name;
+  for (const auto& [key, value] : json.value("metadata", Json::object()).items()) {
+    if (value.is_string() && record.target.metadata.size() < kMaxMetadata) {
+      record.target.metadata[ForDisplay(key, kMaxTextBytes)] =
+          ForDisplay(value.get_ref<const std::string&>(), kMaxTextBytes);
+    }
+  }
+  for (const auto& [key, value] : json.value("labels", Json::object()).items()) {
+    if (value.is_string() && ValidateLabel(key, value.get_ref<const std::string&>()).ok()) {
+      record.spec.labels[key] = value.get<std::string>();
+    }
+  }
+}
+
+}  // namespace
+
+void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstood& not_understood) {
+  if (value.size() > kMaxMemberBytes) {
+    not_understood.Count(StrCat("member:", key, " is too long"));
+    return;
+  }
+  const Json json = Parse(value);
+  if (json.is_discarded()) {
+    not_understood.Count(StrCat("member:", key, " is no JSON"));
+  } else if (key == "schemaVersion") {
+    is_kineto_ = true;
+  } else if (key == "baseTimeNanoseconds" && json.is_number_integer()) {
+    base_unix_ns_ = json.get<int64_t>();
+  } else if (key == "deviceProperties" && json.is_array()) {
+    for (const Json& device : json) {
+      if (device.is_object() && known_.gpu.devices.size() < kMaxDevices) {
+        known_.gpu.devices.push_back(DeviceOf(device));
+      }
+    }
+  } else if (key == "distributedInfo" && json.is_object()) {
+    AddDistributed(json, known_.target);
+  } else if (key == "host_name" && json.is_string()) {
+    known_.node = ForDisplay(json.get_ref<const std::string&>(), kMaxTextBytes);
+  } else if (key == "cupti_version" && json.is_number_integer()) {
+    known_.gpu.cupti_version = json.get<int64_t>();
+  } else if (key == "cuda_driver_version" && json.is_number_integer()) {
+    known_.gpu.driver_version = json.get<int64_t>();
+  } else if (key == "simulated" && json.is_boolean()) {
+    known_.gpu.simulated = json.get<bool>();
+  } else if (key == "profd" && json.is_object()) {
+    is_ours_ = true;
+    is_merged_ = json.contains("captures");
+    AddOurs(json, known_);
+  }
+}
+
+void TraceHeader::FillIn(CaptureRecord& record) const {
+  record.node = known_.node;
+  record.target = known_.target;
+  record.spec.display_name = known_.spec.display_name;
+  record.spec.labels = known_.spec.labels;
+  record.gpu.devices = known_.gpu.devices;
+  record.gpu.cupti_version = known_.gpu.cupti_version;
+  record.gpu.driver_version = known_.gpu.driver_version;
+  record.gpu.simulated = known_.gpu.simulated;
+  record.imported.producer = is_ours_ ? "profd" : is_kineto_ ? "torch.profiler" : "";
+}
+
+}  // namespace profd::importer

@@ -1,0 +1,197 @@
+#include "daemon/import/trace_splitter.h"
+
+#include <cstring>
+#include <string>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/import/json_skip.h"
+
+namespace profd::importer {
+namespace {
+
+// In front of the window there is room for the bracket of an array.
+constexpr size_t kFront = 1;
+// Behind it, for the other bracket, and for what may be read there.
+constexpr size_t kBack = 1 + TraceSplitter::kPaddingBytes;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+}  // namespace
+
+TraceSplitter::TraceSplitter(TraceFile& file, Handler& handler)
+    : file_(file),
+      handler_(handler),
+      window_(kFront + kWindowBytes + kBack),
+      begin_(kFront),
+      end_(kFront),
+      window_offset_(-static_cast<int64_t>(kFront)) {}
+
+int64_t TraceSplitter::Offset() const { return window_offset_ + static_cast<int64_t>(begin_); }
+
+absl::Status TraceSplitter::Damaged(std::string_view what) const {
+  return absl::DataLossError(StrCat("damaged at byte ", Offset(), ": ", what));
+}
+
+absl::Status TraceSplitter::CutOff() const {
+  return absl::DataLossError(StrCat("cut off: it ends at byte ",
+                                    window_offset_ + static_cast<int64_t>(end_),
+                                    ", before its end; is it still being written?"));
+}
+
+absl::StatusOr<bool> TraceSplitter::Fill() {
+  if (at_end_) return false;
+  const size_t held = end_ - begin_;
+  if (begin_ > kFront) {
+    std::memmove(window_.data() + kFront, window_.data() + begin_, held);
+    window_offset_ += static_cast<int64_t>(begin_ - kFront);
+    begin_ = kFront;
+    end_ = kFront + held;
+  }
+  if (held >= kMaxValueBytes) {
+    return absl::DataLossError(StrCat("damaged at byte ", Offset(), ": a value of more than ",
+                                      kMaxValueBytes >> 20, " MiB"));
+  }
+  if (end_ + kBack == window_.size()) window_.resize(window_.size() * 2);
+  const size_t room = window_.size() - kBack - end_;
+  ASSIGN_OR_RETURN(const size_t got, file_.Read(window_.data() + end_, room));
+  at_end_ = got < room;
+  end_ += got;
+  return got > 0;
+}
+
+absl::StatusOr<char> TraceSplitter::Peek() {
+  while (true) {
+    while (begin_ < end_ && IsJsonSpace(window_[begin_])) ++begin_;
+    if (begin_ < end_) return window_[begin_];
+    ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) return '\0';
+  }
+}
+
+absl::Status TraceSplitter::Expect(char expected, std::string_view what) {
+  ASSIGN_OR_RETURN(const char c, Peek());
+  if (c == expected) {
+    ++begin_;
+    return absl::OkStatus();
+  }
+  return begin_ == end_ ? CutOff() : Damaged(what);
+}
+
+absl::StatusOr<std::string_view> TraceSplitter::Value() {
+  RETURN_IF_ERROR(Peek().status());
+  while (true) {
+    const char* const begin = window_.data() + begin_;
+    const char* const value_end = SkipJsonValue(begin, window_.data() + end_);
+    if (value_end != nullptr) {
+      begin_ += static_cast<size_t>(value_end - begin);
+      return std::string_view(begin, static_cast<size_t>(value_end - begin));
+    }
+    ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) return CutOff();
+  }
+}
+
+absl::Status TraceSplitter::Run() {
+  RETURN_IF_ERROR(Peek().status());
+  if (std::string_view(window_.data() + begin_, end_ - begin_).starts_with(kByteOrderMark)) {
+    begin_ += kByteOrderMark.size();
+  }
+  ASSIGN_OR_RETURN(const char first, Peek());
+  if (first == '\0' && begin_ == end_) return absl::InvalidArgumentError("no trace: it is empty");
+  if (first != '{' && first != '[') {
+    return absl::InvalidArgumentError(StrCat("no trace: no JSON begins at byte ", Offset()));
+  }
+  RETURN_IF_ERROR(first == '{' ? ReadMembers() : ReadEvents());
+  RETURN_IF_ERROR(Peek().status());
+  if (begin_ < end_) return Damaged("text behind the end of the trace");
+  if (has_events_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("no trace: there is no \"traceEvents\" in its ", Offset(), " bytes"));
+}
+
+absl::Status TraceSplitter::ReadMembers() {
+  ++begin_;
+  ASSIGN_OR_RETURN(char c, Peek());
+  while (c != '}') {
+    if (c != '"') return begin_ == end_ ? CutOff() : Damaged("a key must come here");
+    ASSIGN_OR_RETURN(const std::string_view quoted, Value());
+    const std::string key(quoted.substr(1, quoted.size() - 2));
+    RETURN_IF_ERROR(Expect(':', "':' must come here"));
+    ASSIGN_OR_RETURN(c, Peek());
+    if (key == "traceEvents" && c == '[') {
+      RETURN_IF_ERROR(ReadEvents());
+    } else {
+      const int64_t offset = Offset();
+      ASSIGN_OR_RETURN(const std::string_view value, Value());
+      if (value.empty()) return Damaged("a value must come here");
+      RETURN_IF_ERROR(handler_.OnMember(key, value, offset));
+    }
+    ASSIGN_OR_RETURN(c, Peek());
+    if (c == '}') break;
+    RETURN_IF_ERROR(Expect(',', "',' or '}' must come here"));
+    ASSIGN_OR_RETURN(c, Peek());
+  }
+  ++begin_;
+  return absl::OkStatus();
+}
+
+absl::Status TraceSplitter::ReadEvents() {
+  ++begin_;
+  while (true) {
+    ASSIGN_OR_RETURN(const char c, Peek());
+    if (c == ']') break;
+    if (c == '\0' && begin_ == end_) return CutOff();
+    if (c != '{') {
+      if (has_events_) return Damaged("an event must come here");
+      return absl::InvalidArgumentError(
+          StrCat("no trace: what stands at byte ", Offset(), " is no event"));
+    }
+    ASSIGN_OR_RETURN(const size_t end, EndOfEvents());
+    if (end > begin_) {
+      has_events_ = true;
+      RETURN_IF_ERROR(GiveEvents(end));
+      ASSIGN_OR_RETURN(const char behind, Peek());
+      if (behind == ',') ++begin_;
+    } else {
+      ASSIGN_OR_RETURN(const bool more, Fill());
+      if (!more) return CutOff();
+    }
+  }
+  has_events_ = true;
+  ++begin_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> TraceSplitter::EndOfEvents() const {
+  const char* const window_end = window_.data() + end_;
+  const char* at = window_.data() + begin_;
+  size_t whole = begin_;
+  while (at != window_end && *at == '{') {
+    at = SkipJsonValue(at, window_end);
+    if (at == nullptr) break;
+    whole = static_cast<size_t>(at - window_.data());
+    at = SkipJsonSpace(at, window_end);
+    if (at == window_end || *at == ']') break;
+    if (*at != ',') {
+      return absl::DataLossError(StrCat("damaged at byte ", window_offset_ + (at - window_.data()),
+                                        ": ',' or ']' must come here"));
+    }
+    at = SkipJsonSpace(at + 1, window_end);
+  }
+  return whole;
+}
+
+absl::Status TraceSplitter::GiveEvents(size_t end) {
+  char* const text = window_.data();
+  const int64_t offset = Offset();
+  text[begin_ - 1] = '[';
+  const char behind = text[end];
+  text[end] = ']';
+  absl::Status status =
+      handler_.OnEvents(std::string_view(text + begin_ - 1, end + 2 - begin_), offset);
+  text[end] = behind;
+  begin_ = end;
+  return status;
+}
+
+}  // namespace profd::importer

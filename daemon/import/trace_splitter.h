@@ -1,0 +1,83 @@
+// TraceSplitter takes the text of a Chrome trace apart as it is read: into runs of whole events,
+// and the members beside them. It knows where values end, and no more: that they are JSON is for
+// the handler to find out.
+//
+//   {"schemaVersion": 1, "deviceProperties": [...], "traceEvents": [ {...}, {...}, ... ], ... }
+//     OnMember             OnMember                                OnEvents  OnEvents      OnMember
+//
+// A file that is an array of events, without the object around it, is taken too.
+//
+// Threads: one.
+// Memory:  a window of kWindowBytes; more only for a longer value, up to kMaxValueBytes.
+// Errors:  those of the file and the handler; DATA_LOSS where it ends too early or what must come
+// is
+//          not there; INVALID_ARGUMENT for what is no trace. They say at which byte.
+#ifndef PROFD_DAEMON_IMPORT_TRACE_SPLITTER_H_
+#define PROFD_DAEMON_IMPORT_TRACE_SPLITTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/import/trace_file.h"
+
+namespace profd::importer {
+
+class TraceSplitter {
+ public:
+  static constexpr size_t kWindowBytes = size_t{1} << 20;
+  static constexpr size_t kMaxValueBytes = size_t{64} << 20;
+  // Behind what the handler is given there are this many bytes that may be read.
+  static constexpr size_t kPaddingBytes = 64;
+
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // `array` is "[{...},{...}]"; its first event begins at `offset` of the text, one byte behind
+    // its own begin.
+    virtual absl::Status OnEvents(std::string_view array, int64_t offset) = 0;
+    // `key` as it is written, without its quotes.
+    virtual absl::Status OnMember(std::string_view key, std::string_view value, int64_t offset) = 0;
+  };
+
+  // Both must outlive it.
+  TraceSplitter(TraceFile& file, Handler& handler);
+
+  absl::Status Run();
+
+ private:
+  int64_t Offset() const;
+  absl::Status Damaged(std::string_view what) const;
+  absl::Status CutOff() const;
+
+  // Reads more behind what is there; makes room, in a larger window if need be. False: there is no
+  // more.
+  absl::StatusOr<bool> Fill();
+  // The next character that is no white space, which stays; 0: the end.
+  absl::StatusOr<char> Peek();
+  absl::Status Expect(char expected, std::string_view what);
+  // A whole value, which is taken. Valid until more is read.
+  absl::StatusOr<std::string_view> Value();
+
+  absl::Status ReadMembers();
+  absl::Status ReadEvents();
+  // How far whole events reach from begin_ on; begin_: there is none.
+  absl::StatusOr<size_t> EndOfEvents() const;
+  absl::Status GiveEvents(size_t end);
+
+  TraceFile& file_;
+  Handler& handler_;
+  std::vector<char> window_;
+  size_t begin_;  // Of what is not used yet.
+  size_t end_;
+  int64_t window_offset_ = 0;  // Of window_[0] in the text.
+  bool at_end_ = false;
+  bool has_events_ = false;
+};
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_TRACE_SPLITTER_H_

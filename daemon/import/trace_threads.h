@@ -1,0 +1,66 @@
+// TraceThreads knows the processes and threads of a trace: who they are by their `pid` and `tid`,
+// and what the trace calls them, which it may say behind their events.
+//
+// Threads: one.
+// Memory:  kMaxThreads of them.
+#ifndef PROFD_DAEMON_IMPORT_TRACE_THREADS_H_
+#define PROFD_DAEMON_IMPORT_TRACE_THREADS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/capture/event_rows.h"
+
+namespace profd::importer {
+
+class TraceThreads {
+ public:
+  static constexpr uint32_t kMaxThreads = 100'000;
+
+  // `pid` and `tid` are JSON. The thread that an event of the CPU is of; nothing: there are more
+  // than kMaxThreads.
+  std::optional<uint32_t> IndexOf(std::string_view pid, std::string_view tid);
+
+  // What the trace says of them; `name` is text.
+  void NameThread(std::string_view pid, std::string_view tid, std::string name);
+  void NameProcess(std::string_view pid, std::string name);
+
+  size_t size() const { return threads_.size(); }
+  // Of the thread that comes first in a trace of one process: its tid.
+  int64_t os_thread(uint32_t index) const { return threads_[index].os_thread; }
+
+  struct Process {
+    int64_t pid = 0;
+    std::string name;
+    int64_t others = 0;  // Further processes in the trace.
+  };
+  // The one with most events.
+  Process MainProcess() const;
+  std::vector<ThreadRow> Rows() const;
+
+ private:
+  struct Thread {
+    std::string key;  // Pid and tid.
+    std::string pid;
+    int64_t os_thread = 0;
+    int64_t event_count = 0;
+  };
+
+  std::vector<Thread> threads_;
+  absl::flat_hash_map<std::string, uint32_t> by_key_;
+  absl::flat_hash_map<std::string, std::string> thread_names_;  // By key.
+  absl::flat_hash_map<std::string, std::string> process_names_;
+  std::string key_;
+  uint32_t last_ = 0;  // The thread that was asked for last.
+};
+
+// Of what traces call threads: "thread 17 (data)" is "data", "thread 17" and "stream 7 " nothing.
+std::string ThreadNameOf(std::string_view label);
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_TRACE_THREADS_H_
