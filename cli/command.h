@@ -110,6 +110,7 @@ Command IdleCommand();
 Command CompileCommand();
 Command HistoryCommand();
 Command ExportCommand();
+Command CheckCommand();
 Command FetchCommand();
 Command ImportCommand();
 Command CancelCommand();

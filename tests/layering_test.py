@@ -52,6 +52,8 @@ ARROWS = {
     "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS],
     # The other way: rows of what others wrote, into the store's files.
     "daemon/import": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS, PORTS],
+    # Trace files of anyone, captures of nobody.
+    "daemon/check": ["daemon/base"],
     "daemon/metrics": ["daemon/base", "daemon/store", TYPES, PORTS],
     "daemon/capture": [ACCESS, "daemon/base", "daemon/report", TYPES, EVENTS, GROUPS, PORTS, ACCESS],
     "daemon/schedule": [ACCESS, "daemon/base", "daemon/capture", TYPES, PORTS, ACCESS, SCHEDULE_TYPES,
@@ -64,7 +66,7 @@ ARROWS = {
                        "daemon/export", "daemon/ingest", "daemon/metrics", "daemon/rpc",
                        "daemon/schedule", "proto/wire", TYPES, PORTS, ACCESS, SCHEDULE_TYPES],
     "cli": ["proto/profd/v1", "daemon/base", "daemon/store", "daemon/report", "daemon/export",
-            "daemon/import", TYPES, GROUPS, SCHEDULE_TYPES],
+            "daemon/import", "daemon/check", TYPES, GROUPS, SCHEDULE_TYPES],
     # The demo of a machine without a GPU runs on the stand-in's; it is loaded, not linked.
     SIMULATED_GPU: [],
     "deploy": ["client_lib/include", SIMULATED_GPU],
