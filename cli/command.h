@@ -93,37 +93,6 @@ std::vector<Flag> AllFlags(const Command& command);
 const std::vector<Command>& Commands();
 const Command* FindCommand(std::string_view name);
 
-// One in each <name>_command.cc.
-Command PsCommand();
-Command RunCommand();
-Command TraceCommand();
-Command CapturesCommand();
-Command ShowCommand();
-Command OpsCommand();
-Command StepsCommand();
-Command StragglersCommand();
-Command MemoryCommand();
-Command KernelsCommand();
-Command CopiesCommand();
-Command SyncsCommand();
-Command IdleCommand();
-Command CompileCommand();
-Command HistoryCommand();
-Command ExportCommand();
-Command CheckCommand();
-Command FetchCommand();
-Command ImportCommand();
-Command CancelCommand();
-Command DeleteCommand();
-Command NodeCommand();
-Command AuditCommand();
-Command ContextCommand();
-Command ScheduleCommand();
-Command VersionCommand();
-Command HelpCommand();
-Command CompletionCommand();
-Command CandidatesCommand();
-
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_COMMAND_H_

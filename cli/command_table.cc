@@ -2,13 +2,13 @@
 //
 //   1. Write <name>_command.cc beside this file: a function NameCommand() that returns the
 //      row (summary, arguments, flags, examples) and a function that runs it.
-//   2. Declare NameCommand() in command.h, add it to Commands() below and the file to
+//   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
 //      CMakeLists.txt.
 //   3. --help, the completion scripts and the man page follow from the row.
 //   4. Test it in tests/cli/commands_test.cc.
 #include <algorithm>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 
 namespace profd::cli {
 
