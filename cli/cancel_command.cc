@@ -84,6 +84,7 @@ Command CancelCommand() {
           .max_arguments = 1000,
           .completes = Completes::kCapture,
           .takes_nodes = true,
+          .only_live = true,
           .run = &Run};
 }
 

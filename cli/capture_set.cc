@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
+#include "cli/local_store.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -201,15 +202,16 @@ struct Found {
   std::optional<CaptureView> capture;  // By itself.
   std::optional<GroupView> group;
 };
-absl::StatusOr<Found> Find(DaemonClient& daemon, const AskedId& asked) {
+template <typename Captures>  // A DaemonClient, or a LocalStore.
+absl::StatusOr<Found> Find(Captures& captures, const AskedId& asked) {
   absl::Status not_found;
   if (!asked.is_group) {
-    absl::StatusOr<CaptureView> capture = daemon.GetCapture(asked.id);
+    absl::StatusOr<CaptureView> capture = captures.GetCapture(asked.id);
     if (capture.ok()) return Found{.capture = *std::move(capture)};
     if (capture.status().code() != absl::StatusCode::kNotFound) return capture.status();
     not_found = capture.status();
   }
-  absl::StatusOr<GroupView> group = daemon.GetCaptureGroup(asked.id);
+  absl::StatusOr<GroupView> group = captures.GetCaptureGroup(asked.id);
   if (group.ok()) return Found{.group = *std::move(group)};
   const bool no_group = group.status().code() == absl::StatusCode::kNotFound ||
                         group.status().code() == absl::StatusCode::kInvalidArgument;
@@ -249,23 +251,14 @@ class CaptureSetBuilder {
 
   absl::Status FromDaemon(Invocation& invocation, const AskedId& asked) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    ASSIGN_OR_RETURN(Found found, Find(*daemon, asked));
-    if (found.capture.has_value()) {
-      set_.is_group = false;
-      CaptureSet::Member member = MemberOf(*found.capture);
-      // The daemon says better why there is no report.
-      member.missing.clear();
-      set_.Add(std::move(member), NewDaemonSource(*daemon, *std::move(found.capture)));
-      return absl::OkStatus();
-    }
-    GroupView& group = *found.group;
-    set_.group_id = group.record.id;
-    Learn(group);
-    for (CaptureView& view : group.captures) {
-      CaptureSet::Member member = Told(MemberOf(view));
-      set_.Add(std::move(member), NewDaemonSource(*daemon, std::move(view)));
-    }
-    return AskWhereTheyAre(invocation);
+    return FromOne(*daemon, asked, invocation, [daemon](CaptureView view) {
+      return NewDaemonSource(*daemon, std::move(view));
+    });
+  }
+
+  absl::Status FromStore(LocalStore& store, Invocation& invocation, const AskedId& asked) {
+    return FromOne(store, asked, invocation,
+                   [&store](CaptureView view) { return store.OpenSource(std::move(view)); });
   }
 
   absl::Status FromFleet(Invocation& invocation, Fleet fleet, const AskedId& asked) {
@@ -291,6 +284,28 @@ class CaptureSetBuilder {
   }
 
  private:
+  template <typename Captures, typename OpenSource>
+  absl::Status FromOne(Captures& captures, const AskedId& asked, Invocation& invocation,
+                       OpenSource open_source) {
+    ASSIGN_OR_RETURN(Found found, Find(captures, asked));
+    if (found.capture.has_value()) {
+      set_.is_group = false;
+      CaptureSet::Member member = MemberOf(*found.capture);
+      // Its source says better why there is no report.
+      member.missing.clear();
+      set_.Add(std::move(member), open_source(*std::move(found.capture)));
+      return absl::OkStatus();
+    }
+    GroupView& group = *found.group;
+    set_.group_id = group.record.id;
+    Learn(group);
+    for (CaptureView& view : group.captures) {
+      CaptureSet::Member member = Told(MemberOf(view));
+      set_.Add(std::move(member), open_source(std::move(view)));
+    }
+    return AskWhereTheyAre(invocation);
+  }
+
   void Learn(const GroupView& group) {
     for (const GroupMember& member : group.record.members) {
       told_.try_emplace(KeyOf(member), member);
@@ -438,6 +453,12 @@ absl::StatusOr<CaptureSet> CaptureSet::Open(Invocation& invocation) {
     return UsageError("give one ID, of a capture or a group, or FILES.profd");
   } else {
     ASSIGN_OR_RETURN(const AskedId asked, ParseAskedId(arguments.front()));
+    ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+    if (store != nullptr) {
+      RETURN_IF_ERROR(builder.FromStore(*store, invocation, asked));
+      impl->Sort();
+      return CaptureSet(std::move(impl));
+    }
     ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
     RETURN_IF_ERROR(fleet.has_value() ? builder.FromFleet(invocation, *std::move(fleet), asked)
                                       : builder.FromDaemon(invocation, asked));

@@ -10,6 +10,7 @@
 #include "cli/errors.h"
 #include "cli/find_capture.h"
 #include "cli/fleet.h"
+#include "cli/local_store.h"
 #include "cli/output_file.h"
 #include "cli/scratch_folder.h"
 #include "daemon/base/status_macros.h"
@@ -32,44 +33,61 @@ absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenReader(const std::stri
 
 class FileSource final : public CaptureSource {
  public:
-  FileSource(std::string path, std::unique_ptr<store::CaptureReader> reader)
-      : path_(std::move(path)),
+  FileSource(CaptureView view, std::string shown_name, std::string path,
+             absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader)
+      : shown_name_(std::move(shown_name)),
+        path_(std::move(path)),
         reader_(std::move(reader)),
-        view_(ViewOf(reader_->record(), {reader_->steps().begin(), reader_->steps().end()})) {}
+        view_(std::move(view)) {}
 
   const CaptureView& view() const override { return view_; }
-  const std::string& shown_name() const override { return path_; }
+  const std::string& shown_name() const override { return shown_name_; }
 
   absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
-    return report::SummarizeOps(*reader_, options);
+    return Report(report::SummarizeOps, options);
   }
-  absl::StatusOr<report::StepTable> Steps() override { return report::SummarizeSteps(*reader_); }
+  absl::StatusOr<report::StepTable> Steps() override { return Report(report::SummarizeSteps); }
   absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
-    return report::SummarizeMemory(*reader_, options);
+    return Report(report::SummarizeMemory, options);
   }
   absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
-    return report::SummarizeKernels(*reader_, options);
+    return Report(report::SummarizeKernels, options);
   }
-  absl::StatusOr<report::CopyTable> Copies() override { return report::SummarizeCopies(*reader_); }
-  absl::StatusOr<report::SyncTable> Syncs() override { return report::SummarizeSyncs(*reader_); }
-  absl::StatusOr<report::IdleTable> Idle() override { return report::SummarizeIdle(*reader_); }
+  absl::StatusOr<report::CopyTable> Copies() override { return Report(report::SummarizeCopies); }
+  absl::StatusOr<report::SyncTable> Syncs() override { return Report(report::SummarizeSyncs); }
+  absl::StatusOr<report::IdleTable> Idle() override { return Report(report::SummarizeIdle); }
   absl::StatusOr<report::CompileReport> Compile() override {
-    return report::SummarizeCompile(*reader_);
+    return Report(report::SummarizeCompile);
   }
   absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
-    return report::SummarizeCollectives(*reader_, limit);
+    return Report(report::SummarizeCollectives, limit);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
+    ASSIGN_OR_RETURN(store::CaptureReader* const reader, Reader());
     AbortableSink abortable(sink, aborted_);
-    return exporter::ExportTrace(*reader_, format, abortable);
+    return exporter::ExportTrace(*reader, format, abortable);
   }
-  absl::StatusOr<std::string> ToFile(const std::string&) override { return path_; }
-  absl::StatusOr<store::CaptureReader*> Reader() override { return reader_.get(); }
+  absl::StatusOr<std::string> ToFile(const std::string&) override {
+    RETURN_IF_ERROR(reader_.status());
+    return path_;
+  }
+  absl::StatusOr<store::CaptureReader*> Reader() override {
+    RETURN_IF_ERROR(reader_.status());
+    return reader_->get();
+  }
   void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
 
  private:
+  template <typename Summarize, typename... Options>
+  auto Report(Summarize summarize, const Options&... options)
+      -> decltype(summarize(std::declval<store::CaptureReader&>(), options...)) {
+    RETURN_IF_ERROR(reader_.status());
+    return summarize(**reader_, options...);
+  }
+
+  const std::string shown_name_;
   const std::string path_;
-  const std::unique_ptr<store::CaptureReader> reader_;
+  const absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader_;
   const CaptureView view_;
   std::atomic<bool> aborted_ = false;
 };
@@ -153,7 +171,17 @@ absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
 
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<store::CaptureReader> reader, OpenReader(path));
-  return std::unique_ptr<CaptureSource>(new FileSource(path, std::move(reader)));
+  CaptureView view = ViewOf(reader->record(), {reader->steps().begin(), reader->steps().end()});
+  return std::unique_ptr<CaptureSource>(
+      new FileSource(std::move(view), path, path, std::move(reader)));
+}
+
+std::unique_ptr<CaptureSource> NewStoredSource(
+    CaptureView view, std::string path,
+    absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader) {
+  std::string id = view.record.id;
+  return std::make_unique<FileSource>(std::move(view), std::move(id), std::move(path),
+                                      std::move(reader));
 }
 
 std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view) {
@@ -164,6 +192,11 @@ absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& inv
                                                                  const std::string& text) {
   if (NamesFile(text)) return OpenCaptureFile(text);
   ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) {
+    ASSIGN_OR_RETURN(CaptureView view, store->GetCapture(id));
+    return store->OpenSource(std::move(view));
+  }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (fleet.has_value()) {
     ASSIGN_OR_RETURN(FoundCapture found, FindCapture(invocation, *fleet, id));

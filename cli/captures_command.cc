@@ -6,6 +6,7 @@
 #include "cli/daemon_client.h"
 #include "cli/fleet.h"
 #include "cli/label.h"
+#include "cli/local_store.h"
 #include "cli/render_capture.h"
 #include "cli/when.h"
 #include "daemon/base/clock.h"
@@ -59,10 +60,11 @@ absl::StatusOr<CaptureFilter> ParseFilter(const ParsedFlags& flags, absl::Time n
 }
 
 // A listing has no steps; the rows that scripts get are whole captures.
-absl::Status FillInSteps(DaemonClient& daemon, std::vector<CaptureView>& views) {
+template <typename Captures>  // A DaemonClient, or a LocalStore.
+absl::Status FillInSteps(Captures& captures, std::vector<CaptureView>& views) {
   for (CaptureView& view : views) {
     if (view.record.covered_steps == 0 || !view.steps.empty()) continue;
-    absl::StatusOr<CaptureView> whole = daemon.GetCapture(view.record.id);
+    absl::StatusOr<CaptureView> whole = captures.GetCapture(view.record.id);
     if (whole.status().code() == absl::StatusCode::kNotFound) continue;  // deleted just now
     RETURN_IF_ERROR(whole.status());
     view = *std::move(whole);
@@ -76,9 +78,11 @@ struct Query {
   bool wants_steps = false;
 };
 
-absl::StatusOr<std::vector<CaptureView>> List(DaemonClient& daemon, const Query& query) {
-  ASSIGN_OR_RETURN(std::vector<CaptureView> views, daemon.ListCaptures(query.filter, query.limit));
-  if (query.wants_steps) RETURN_IF_ERROR(FillInSteps(daemon, views));
+template <typename Captures>
+absl::StatusOr<std::vector<CaptureView>> List(Captures& captures, const Query& query) {
+  ASSIGN_OR_RETURN(std::vector<CaptureView> views,
+                   captures.ListCaptures(query.filter, query.limit));
+  if (query.wants_steps) RETURN_IF_ERROR(FillInSteps(captures, views));
   return views;
 }
 
@@ -107,8 +111,13 @@ struct Listing {
 };
 
 absl::StatusOr<Listing> Ask(Invocation& invocation, const Query& query) {
-  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   Listing listing;
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) {
+    ASSIGN_OR_RETURN(listing.views, List(*store, query));
+    return listing;
+  }
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (!fleet.has_value()) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
     ASSIGN_OR_RETURN(listing.views, List(*daemon, query));
@@ -221,6 +230,7 @@ Command CapturesCommand() {
                    {"profctl captures --label run=a17 --state PARTIAL,FAILED",
                     "What went wrong in one run"}},
       .takes_nodes = true,
+      .takes_data_dir = true,
       .run = &Run};
 }
 

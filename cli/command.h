@@ -77,6 +77,10 @@ struct Command {
   // Takes --nodes, --job and --node-timeout: it asks many daemons at once (fleet.h), or finds the
   // one that has what is asked for.
   bool takes_nodes = false;
+  // Takes --data-dir: it reads stored captures, or adds one. Those whose arguments are ids of
+  // captures (Completes::kCapture) do by themselves, but for those that are about live ones.
+  bool takes_data_dir = false;
+  bool only_live = false;
   // An exit code, or an error that main() reports.
   absl::StatusOr<int> (*run)(Invocation&) = nullptr;
   bool hidden = false;  // Not listed; for scripts that we generate.
@@ -85,7 +89,8 @@ struct Command {
   bool is_launcher = false;
 };
 
-// --json, --address, --nodes, --job, --node-timeout, --help; those that it has.
+bool TakesDataDir(const Command& command);
+// --json, --address, --data-dir, --nodes, --job, --node-timeout, --help; those that it has.
 std::vector<Flag> CommonFlags(const Command& command);
 std::vector<Flag> AllFlags(const Command& command);
 

@@ -33,6 +33,11 @@ const Command* FindCommand(std::string_view name) {
   return found == commands.end() ? nullptr : &*found;
 }
 
+bool TakesDataDir(const Command& command) {
+  if (!command.uses_daemon || command.only_live) return false;
+  return command.takes_data_dir || command.completes == Completes::kCapture;
+}
+
 std::vector<Flag> CommonFlags(const Command& command) {
   std::vector<Flag> flags;
   if (!command.hidden && !command.is_launcher) {
@@ -48,6 +53,13 @@ std::vector<Flag> CommonFlags(const Command& command) {
                      .value_name = "NAME",
                      .help = "Talk to what `profctl context` knows by this name (default: "
                              "PROFD_CONTEXT, then the current one)"});
+  }
+  if (TakesDataDir(command)) {
+    flags.push_back({.name = "data-dir",
+                     .value_name = "DIR",
+                     .help = "The store to use without a daemon: what profd has as its --data-dir "
+                             "(default: that of a profd of this user, where none answers)",
+                     .completes = Completes::kFile});
   }
   if (command.takes_nodes) {
     flags.push_back({.name = "nodes",

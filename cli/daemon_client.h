@@ -183,6 +183,11 @@ class DaemonClient {
   absl::Status ExportTrace(const std::string& id, exporter::TraceFormat format,
                            absl::FunctionRef<absl::Status(std::string_view)> on_piece);
 
+  // Sends the capture file at `path`; `on_bytes` hears of bytes sent, and in all. In
+  // daemon_client_imports.cc.
+  absl::StatusOr<CaptureView> ImportCapture(const std::string& path, const std::string& request_id,
+                                            absl::FunctionRef<void(int64_t, int64_t)> on_bytes);
+
   absl::StatusOr<report::OpTable> GetOperators(const std::string& id,
                                                const report::OpOptions& options);
   absl::StatusOr<report::StepTable> GetSteps(const std::string& id);

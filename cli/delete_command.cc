@@ -5,9 +5,10 @@ namespace profd::cli {
 namespace {
 
 absl::StatusOr<int> Run(Invocation& invocation) {
-  return ForEachCapture(invocation, [](DaemonClient& daemon, const std::string& id) {
-    return daemon.DeleteCapture(id);
-  });
+  return ForEachCapture(
+      invocation,
+      [](DaemonClient& daemon, const std::string& id) { return daemon.DeleteCapture(id); },
+      &LocalStore::DeleteCapture);
 }
 
 }  // namespace

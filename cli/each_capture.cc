@@ -1,5 +1,6 @@
 #include "cli/each_capture.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "cli/errors.h"
 #include "cli/find_capture.h"
 #include "cli/fleet.h"
+#include "cli/local_store.h"
 #include "cli/render_capture.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -35,6 +37,12 @@ absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<st
   return results;
 }
 
+Results ActOnStore(LocalStore& store, const std::vector<std::string>& ids, ActInStore act) {
+  Results results;
+  for (const std::string& id : ids) results.views.push_back((store.*act)(id));
+  return results;
+}
+
 // Finds all of them first, then acts on every node at once.
 absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
                                    const std::vector<std::string>& ids, Act act) {
@@ -56,6 +64,17 @@ absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
     if (!search.found[i].ok()) results.views[i] = search.found[i].status();
   }
   return results;
+}
+
+absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::string>& ids, Act act,
+                              ActInStore act_in_store) {
+  if (act_in_store != nullptr) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+    if (store != nullptr) return ActOnStore(*store, ids, act_in_store);
+  }
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  return fleet.has_value() ? ActOnFleet(invocation, *fleet, ids, act)
+                           : ActOnDaemon(invocation, ids, act);
 }
 
 std::string Line(const Results& results, const CaptureView& view) {
@@ -86,15 +105,12 @@ void PrintJson(Invocation& invocation, const std::vector<std::string>& ids,
 
 }  // namespace
 
-absl::StatusOr<int> ForEachCapture(Invocation& invocation, Act act) {
+absl::StatusOr<int> ForEachCapture(Invocation& invocation, Act act, ActInStore act_in_store) {
   std::vector<std::string> ids;
   for (const std::string& argument : invocation.arguments()) {
     ASSIGN_OR_RETURN(ids.emplace_back(), ParseCaptureId(argument));
   }
-  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
-  ASSIGN_OR_RETURN(const Results results, fleet.has_value()
-                                              ? ActOnFleet(invocation, *fleet, ids, act)
-                                              : ActOnDaemon(invocation, ids, act));
+  ASSIGN_OR_RETURN(const Results results, ActOn(invocation, ids, act, act_in_store));
   absl::Status first_failure;
   for (const absl::StatusOr<CaptureView>& view : results.views) {
     if (!view.ok()) {

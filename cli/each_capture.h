@@ -9,16 +9,20 @@
 #include "cli/capture_view.h"
 #include "cli/command.h"
 #include "cli/daemon_client.h"
+#include "cli/local_store.h"
 
 namespace profd::cli {
 
 // Calls `act` with the whole id of every argument and prints its id and what it is now,
 // or, with --json, {"captures": [...], "errors": [{"id", "message"}]}. One that fails does not keep
 // the rest; the exit code is that of the first failure. With --nodes every capture is looked for
-// on all of them, and `act` is called for different nodes at once.
+// on all of them, and `act` is called for different nodes at once. `act_in_store` does it where no
+// daemon is asked (LocalStore::Find); nullptr: a daemon always is.
+using ActInStore = absl::StatusOr<CaptureView> (LocalStore::*)(const std::string&);
 absl::StatusOr<int> ForEachCapture(
     Invocation& invocation,
-    absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)> act);
+    absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)> act,
+    ActInStore act_in_store = nullptr);
 
 }  // namespace profd::cli
 

@@ -1,10 +1,12 @@
 #include "cli/find_group.h"
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/local_store.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
@@ -32,6 +34,13 @@ void Merge(GroupView view, size_t node, FoundGroup& group) {
   }
   record.closed = record.closed || view.record.closed;
   for (CaptureView& capture : view.captures) group.captures.push_back({std::move(capture), node});
+}
+
+absl::StatusOr<GroupView> GetOne(Invocation& invocation, const std::string& id) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) return store->GetCaptureGroup(id);
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  return daemon->GetCaptureGroup(id);
 }
 
 void Overlay(FoundGroup& group) {
@@ -68,8 +77,7 @@ std::optional<std::string> WholeGroupId(std::string_view text) {
 absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id) {
   FoundGroup group;
   if (fleet == nullptr) {
-    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    ASSIGN_OR_RETURN(GroupView view, daemon->GetCaptureGroup(id));
+    ASSIGN_OR_RETURN(GroupView view, GetOne(invocation, id));
     Merge(std::move(view), 0, group);
   } else {
     ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));

@@ -30,7 +30,8 @@ struct FoundGroup {
 // "groups/ID" or the whole id of a group or a capture, in upper case; nullopt: none of these.
 std::optional<std::string> WholeGroupId(std::string_view text);
 
-// `fleet` nullptr: the daemon of `invocation`. NOT_FOUND: nobody that answered has such a group.
+// `fleet` nullptr: the daemon of `invocation`, or its store (LocalStore::Find). NOT_FOUND: nobody
+// that answered has such a group.
 absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id);
 
 // The daemon that has one of its captures.

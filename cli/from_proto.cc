@@ -311,6 +311,12 @@ CaptureView FromProto(const v1::Capture& message) {
   CopyCounts(message, record);
   record.gpu = FromProto(message.gpu());
   record.torch = FromProto(message.torch());
+  const v1::ImportInfo& imported = message.imported();
+  record.imported = {
+      .source = imported.source(),
+      .producer = imported.producer(),
+      .time_unit_ns = imported.time_unit_ns(),
+      .not_understood = {imported.not_understood().begin(), imported.not_understood().end()}};
   record.activity = message.activity();
   for (const v1::Step& step : message.steps()) {
     view.steps.push_back({step.index(), step.window(), step.start_ns(), step.duration_ns()});

@@ -14,6 +14,7 @@
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/scratch_folder.h"
+#include "cli/store_imported.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -27,16 +28,20 @@ constexpr size_t kMostPathBytes = 4096;
 
 struct Imported {
   CaptureRecord record;
-  std::string path;
+  std::string path;  // Empty: it is in a daemon, or a store.
 };
 
-// Where each trace's capture goes.
+// Where each trace's capture goes; empty: into a daemon, or a store.
 absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation) {
   const std::vector<std::string>& traces = invocation.arguments();
   const std::optional<std::string> output = invocation.flags().Get("output");
   const std::optional<std::string> folder = invocation.flags().Get("output-dir");
-  if (output.has_value() == folder.has_value()) {
-    return UsageError("say where to: -o FILE.profd of one trace, --output-dir DIR of several");
+  if (output.has_value() && folder.has_value()) {
+    return UsageError("-o and --output-dir both say where to; leave one out");
+  }
+  if (!output.has_value() && !folder.has_value()) return std::vector<std::string>(traces.size());
+  if (invocation.flags().Has("data-dir")) {
+    return UsageError("--data-dir is of captures that go into a store; leave it or -o out");
   }
   std::vector<std::string> outputs;
   if (output.has_value()) {
@@ -64,10 +69,11 @@ absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation)
   return outputs;
 }
 
-absl::StatusOr<Imported> ImportOne(const Invocation& invocation, const Interrupts& interrupts,
+absl::StatusOr<Imported> ImportOne(Invocation& invocation, Interrupts& interrupts,
                                    const std::string& trace, const std::string& path) {
   ProgressLine progress(invocation.error_style());
-  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch, ScratchFolder::MakeBeside(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
+                   path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
   importer::ImportOptions options;
   options.directory = scratch->path();
   options.on_progress = [&](int64_t done, int64_t total) {
@@ -77,6 +83,14 @@ absl::StatusOr<Imported> ImportOne(const Invocation& invocation, const Interrupt
   absl::StatusOr<importer::ImportedCapture> imported =
       importer::ImportTrace(trace, Clock::Real(), options);
   if (!imported.ok()) return LocalFailure(imported.status());
+  if (path.empty()) {
+    ASSIGN_OR_RETURN(
+        imported->record.id,
+        StoreImported(invocation, interrupts, imported->file, [&](int64_t done, int64_t total) {
+          progress.Show(TransferProgress("storing", done, total));
+        }));
+    return Imported{.record = std::move(imported->record)};
+  }
   std::error_code error;
   std::filesystem::rename(imported->file, path, error);
   if (error) {
@@ -90,7 +104,7 @@ void WriteJson(const Imported& imported, JsonWriter& json) {
   json.BeginObject();
   json.Field("id", imported.record.id);
   json.Field("source", imported.record.imported.source);
-  json.Field("path", imported.path);
+  if (!imported.path.empty()) json.Field("path", imported.path);
   json.Field("event_count", imported.record.event_count);
   json.Field("not_understood", imported.record.imported.not_understood);
   json.EndObject();
@@ -128,7 +142,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
                      ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i]));
     WriteJson(imported, json);
     if (invocation.json()) continue;
-    invocation.Print(StrCat(imported.path, "\n"));
+    invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
     invocation.Note(NotUnderstoodNote(imported.record));
   }
   json.EndArray().EndObject();
@@ -139,30 +153,34 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command ImportCommand() {
-  return {.name = "import",
-          .summary = "Make captures of traces that torch.profiler wrote",
-          .arguments = "FILE...",
-          .description =
-              "Reads Chrome traces as torch.profiler (Kineto) writes them, .json or .json.gz, of "
-              "old and new releases, CUDA and HIP; and those that `profctl export` wrote. Each "
-              "becomes a capture file that every report and `export` take in place of an id.\n\n"
-              "What of a trace is not understood is counted by its kind, and is not in the "
-              "capture. A damaged file is refused, with the byte at which it shows.",
-          .flags = {{.name = "output",
-                     .letter = 'o',
-                     .value_name = "FILE",
-                     .help = "The capture file to make, ending in .profd, of one trace",
-                     .completes = Completes::kCaptureFile},
-                    {.name = "output-dir",
-                     .value_name = "DIR",
-                     .help = "The folder for the capture files, each named as its trace"}},
-          .examples = {{"profctl import trace.json.gz -o run.profd", "Read somebody's trace"},
-                       {"profctl import rank*.json --output-dir runs", "All ranks of a job"}},
-          .min_arguments = 1,
-          .max_arguments = 4096,
-          .completes = Completes::kFile,
-          .uses_daemon = false,
-          .run = &Run};
+  return {
+      .name = "import",
+      .summary = "Make captures of traces that torch.profiler wrote",
+      .arguments = "FILE...",
+      .description =
+          "Reads Chrome traces as torch.profiler (Kineto) writes them, .json or .json.gz, of "
+          "old and new releases, CUDA and HIP; and those that `profctl export` wrote. Each "
+          "becomes a capture of yours, in the daemon, or, where none answers, in the store that "
+          "a profd of yours would have; its id is printed. With -o or --output-dir it becomes "
+          "a capture file, which every report and `export` take in place of an id.\n\n"
+          "What of a trace is not understood is counted by its kind, and is not in the "
+          "capture. A damaged file is refused, with the byte at which it shows.",
+      .flags = {{.name = "output",
+                 .letter = 'o',
+                 .value_name = "FILE",
+                 .help = "The capture file to make, ending in .profd, of one trace",
+                 .completes = Completes::kCaptureFile},
+                {.name = "output-dir",
+                 .value_name = "DIR",
+                 .help = "The folder for the capture files, each named as its trace"}},
+      .examples = {{"profctl import trace.json.gz", "Read somebody's trace"},
+                   {"profctl import trace.json.gz -o run.profd", "Into a file; no daemon"},
+                   {"profctl import rank*.json --output-dir runs", "All ranks of a job"}},
+      .min_arguments = 1,
+      .max_arguments = 4096,
+      .completes = Completes::kFile,
+      .takes_data_dir = true,
+      .run = &Run};
 }
 
 }  // namespace profd::cli

@@ -120,6 +120,17 @@ void WriteGpuJson(const GpuRecord& gpu, JsonWriter& json) {
   json.EndObject();
 }
 
+// Nothing of a capture that profd recorded.
+void WriteImportJson(const ImportRecord& imported, JsonWriter& json) {
+  if (imported.source.empty()) return;
+  json.Key("imported").BeginObject();
+  json.Field("source", imported.source);
+  json.Field("producer", imported.producer);
+  json.Field("time_unit_ns", imported.time_unit_ns);
+  json.Field("not_understood", imported.not_understood);
+  json.EndObject();
+}
+
 void WriteTargetJson(const TargetInfo& target, JsonWriter& json) {
   json.Key("target").BeginObject();
   json.Field("pid", target.pid);
@@ -191,6 +202,25 @@ std::string Covered(const CaptureView& view) {
     StrAppend(&text, " from ", ToString(source));
   }
   return StrCat(text, ", ", time);
+}
+
+// "trace.json, by torch.profiler, times in whole us".
+std::string Imported(const ImportRecord& imported) {
+  if (imported.source.empty()) return "";
+  std::string text = imported.source;
+  if (!imported.producer.empty()) StrAppend(&text, ", by ", imported.producer);
+  if (imported.time_unit_ns > 1) {
+    StrAppend(&text, ", times in steps of ", FormatNs(imported.time_unit_ns));
+  }
+  return text;
+}
+
+std::string NotUnderstood(const ImportRecord& imported) {
+  std::string text;
+  for (const auto& [kind, count] : imported.not_understood) {
+    StrAppend(&text, text.empty() ? "not understood: " : ", ", FormatCount(count), " ", kind);
+  }
+  return text;
 }
 
 std::string Asked(const CaptureSpec& spec) {
@@ -366,6 +396,9 @@ Colour ColourOfGrade(std::string_view grade) {
 }
 
 std::string StepsCell(const CaptureRecord& record) {
+  if (!record.imported.source.empty() && record.covered_steps > 0) {
+    return FormatCount(record.covered_steps);
+  }
   if (record.spec.steps == 0) return FormatNs(record.covered_ns);
   return StrCat(record.covered_steps, "/", record.spec.steps * record.spec.repeat);
 }
@@ -420,6 +453,7 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   json.Field("simulated", record.gpu.simulated);
   WriteGpuJson(record.gpu, json);
   WriteTorchJson(record.torch, json);
+  WriteImportJson(record.imported, json);
   WriteSpecJson(record.spec, json);
   WriteTargetJson(record.target, json);
   if (!path.empty()) json.Field("path", path);
@@ -446,7 +480,9 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
   lines.Add("target", Process(record.target));
   lines.Add("node", record.node);
   lines.Add("created", FormatLocalTime(record.create_time));
-  lines.Add("asked", Asked(record.spec));
+  lines.Add("imported", Imported(record.imported));
+  lines.Add("", NotUnderstood(record.imported));
+  if (record.imported.source.empty()) lines.Add("asked", Asked(record.spec));
   lines.Add("covered", Covered(view));
   lines.Add("events", StrCat(FormatCount(record.event_count), " kept, ",
                              FormatCount(view.dropped_event_count), " lost"));

@@ -18,13 +18,16 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "cli/command.h"
+#include "cli/interrupts.h"
 
 namespace profd::cli {
 
 // Stores a copy of the finished capture file at `path`, whose record says where it comes from
 // (CaptureRecord::imported.source is not empty). Returns the id under which it is found from then
 // on: the file's own, or a new one where that is taken. `on_bytes` hears of bytes done, and in all.
-absl::StatusOr<std::string> StoreImported(Invocation& invocation, const std::string& path,
+// An interrupt ends it as CANCELLED.
+absl::StatusOr<std::string> StoreImported(Invocation& invocation, Interrupts& interrupts,
+                                          const std::string& path,
                                           absl::FunctionRef<void(int64_t, int64_t)> on_bytes);
 
 }  // namespace profd::cli

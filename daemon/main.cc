@@ -28,7 +28,7 @@
 #include "daemon/capture/capture_manager.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/metrics/exporter.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/catalog_summaries.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/target_news.h"
 #include "daemon/schedule/schedule_runner.h"
@@ -49,38 +49,6 @@ std::optional<std::string> FromEnvironment(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
-}
-
-// The store keeps a summary of the operators of every capture; what that is, the report says.
-absl::StatusOr<std::vector<store::OpSummaryRow>> SummarizeForStore(store::CaptureReader& reader) {
-  ASSIGN_OR_RETURN(report::OpTable table, report::SummarizeOps(reader, report::OpOptions()));
-  std::vector<store::OpSummaryRow> rows;
-  rows.reserve(table.rows.size());
-  for (report::OpRow& row : table.rows) {
-    rows.push_back({.name = std::move(row.name),
-                    .calls = row.calls,
-                    .self_cpu_ns = row.self_cpu_ns,
-                    .cpu_total_ns = row.cpu_total_ns,
-                    .min_ns = row.min_ns,
-                    .max_ns = row.max_ns,
-                    .self_device_ns = row.self_device_ns});
-  }
-  return rows;
-}
-
-absl::StatusOr<std::vector<store::DeviceSummaryRow>> SummarizeDevicesForStore(
-    store::CaptureReader& reader) {
-  ASSIGN_OR_RETURN(const report::IdleTable table, report::SummarizeIdle(reader));
-  std::vector<store::DeviceSummaryRow> rows;
-  for (const report::IdleRow& row : table.rows) {
-    if (row.step >= 0) continue;
-    rows.push_back({.device = row.device,
-                    .duration_ns = row.duration_ns,
-                    .busy_ns = row.busy_ns,
-                    .communication_ns = row.communication_ns,
-                    .exposed_communication_ns = row.exposed_communication_ns});
-  }
-  return rows;
 }
 
 // The sockets systemd opened for us, by their FileDescriptorName=.
@@ -200,8 +168,8 @@ absl::Status Daemon::Run() {
   store_options.data_dir = config_.data_dir;
   store_options.max_total_bytes = config_.max_storage_bytes;
   store_options.min_free_percent = config_.min_free_percent;
-  store_options.summarize_ops = SummarizeForStore;
-  store_options.summarize_devices = SummarizeDevicesForStore;
+  store_options.summarize_ops = report::OpsForCatalog;
+  store_options.summarize_devices = report::DevicesForCatalog;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
 
   TargetServer::Options target_options;

@@ -16,6 +16,7 @@
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/download.h"
 #include "daemon/rpc/group_calls.h"
+#include "daemon/rpc/import_capture.h"
 #include "daemon/rpc/names.h"
 #include "daemon/rpc/server_stream.h"
 #include "daemon/rpc/services.h"
@@ -51,6 +52,11 @@ class CaptureService final : public RpcService {
                        ServerStream<v1::DownloadCaptureResponse>& stream) {
                   return std::make_unique<Download>(parts_, info, request, stream);
                 });
+    ServeUpload<v1::CaptureService::AsyncService, Async, v1::ImportCaptureRequest, v1::Capture>(
+        parts_.door, service_, &Async::RequestImportCapture, Verb::kCapture,
+        parts_.options.stalled_sender_timeout, [this](const CallInfo& info) {
+          return std::make_unique<ImportCapture>(parts_, info, imports_);
+        });
     ServeGroups();
   }
 
@@ -146,6 +152,7 @@ class CaptureService final : public RpcService {
 
   const ServiceParts parts_;
   GroupCalls groups_;
+  ImportPlaces imports_;
   v1::CaptureService::AsyncService service_;
 };
 

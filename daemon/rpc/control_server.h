@@ -81,6 +81,8 @@ struct ControlServerOptions {
   int64_t max_queued_reports_per_principal = 8;
   // An export whose reader takes nothing for this long is cancelled.
   absl::Duration stalled_reader_timeout = absl::Seconds(30);
+  // So is an import whose sender sends nothing.
+  absl::Duration stalled_sender_timeout = absl::Seconds(30);
 
   RemoteOptions remote;  // Callers on other machines.
 };

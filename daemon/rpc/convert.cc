@@ -247,6 +247,17 @@ void TorchToProto(const TorchRecord& torch, v1::TorchInfo& out) {
   out.set_missed_memory_count(torch.missed_memory_count);
 }
 
+void ImportToProto(const ImportRecord& imported, v1::Capture& out) {
+  if (imported.source.empty()) return;
+  v1::ImportInfo& info = *out.mutable_imported();
+  info.set_source(ToValidUtf8(imported.source));
+  info.set_producer(ToValidUtf8(imported.producer));
+  info.set_time_unit_ns(imported.time_unit_ns);
+  for (const auto& [kind, count] : imported.not_understood) {
+    (*info.mutable_not_understood())[ToValidUtf8(kind)] = count;
+  }
+}
+
 }  // namespace
 
 // ---- time ----
@@ -427,6 +438,7 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out) {
   CountsToProto(record, out);
   GpuToProto(record.gpu, *out.mutable_gpu());
   TorchToProto(record.torch, *out.mutable_torch());
+  ImportToProto(record.imported, out);
   out.set_activity(ToValidUtf8(record.activity));
   out.set_quality(QualityGrade(record));
   out.set_file_bytes(record.file_bytes);

@@ -158,6 +158,18 @@ absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths) {
   return sealed;
 }
 
+absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem::path& file) {
+  ASSIGN_OR_RETURN(auto db, Database::Open(file, Database::Mode::kUntrusted));
+  // What the disk does not have yet is synced when the file is published.
+  RETURN_IF_ERROR(
+      db->Exec("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=OFF; PRAGMA secure_delete=OFF"));
+  RETURN_IF_ERROR(CheckCaptureSchema(*db));
+  // All else that is not an event is replaced row by row.
+  RETURN_IF_ERROR(db->Exec("DELETE FROM processes; DELETE FROM drops"));
+  RETURN_IF_ERROR(SetMeta(*db, kMetaSealed, 0));
+  return db;
+}
+
 absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
                                               const CapturePaths& paths, CaptureRecord record,
                                               int64_t start_ns, const OpSummarizer& summarize_ops,

@@ -64,6 +64,10 @@ struct SealedCapture {
   std::vector<StepSummaryRow> steps;
 };
 
+// Opens a finished file, that a stranger may have made, to give it another record with
+// SealCaptureFile(): it says that it is unfinished from then on. DATA_LOSS.
+absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem::path& file);
+
 // Makes `paths.sealed` out of `paths.part`, whose chunks, names and threads `db` has
 // committed. `record` is what the file will say of itself, in a terminal state; its start
 // lies `start_ns` after the epoch. After any error `paths.part` stays and can be tried again.

@@ -87,7 +87,7 @@ absl::Status NoEvents(const CaptureRecord& record) {
 
 absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options, Clock& clock) {
   if (!options.measure_disk) options.measure_disk = MeasureDisk;
-  ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir));
+  ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir, options.owner));
   ASSIGN_OR_RETURN(auto catalog, Catalog::Open(options.data_dir / "catalog.db"));
   RETURN_IF_ERROR(
       RecoverStore(*catalog, CaptureFolder(options.data_dir), clock.Now(), options.summarize_ops));
@@ -361,6 +361,10 @@ absl::StatusOr<StoreUsage> CaptureStore::Usage() {
   for (const std::string& id : unfinished) {
     // Gone by now, if it was finished meanwhile.
     usage.capture_bytes += FileBytes(PathsOf(id).part).value_or(0);
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> uploads, ListIds(folder, kUploadSuffix));
+  for (const std::string& id : uploads) {
+    usage.capture_bytes += FileBytes(folder / StrCat(id, kUploadSuffix)).value_or(0);
   }
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());

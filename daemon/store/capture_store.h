@@ -5,6 +5,7 @@
 //   DATA_DIR/             0700; on a local disk; one daemon at a time (profd.lock)
 //     catalog.db          what was captured, by whom, how it ended; summaries
 //     captures/ID.part    being written, or left by a daemon that died
+//     captures/ID.upload  an import on its way, under no capture's id
 //     captures/ID.profd   finished; never changed, only removed
 //
 // When the files take more than max_total_bytes, or the disk has less than min_free_percent
@@ -43,10 +44,16 @@
 #include "daemon/schedule/schedule_store.h"
 #include "daemon/store/capture_file_seal.h"
 #include "daemon/store/capture_reader.h"
+#include "daemon/store/imported_record.h"
+#include "daemon/store/incoming_capture.h"
 
 namespace profd::store {
 
 class Catalog;
+struct CaptureContents;
+
+// Who opens a store. A tool has it for moments only: others wait for it.
+enum class StoreOwner { kDaemon, kTool };
 
 // Every condition that is set must hold.
 struct CaptureFilter {
@@ -120,7 +127,7 @@ struct AuditEntry {
   std::string outcome;    // "OK", or a status code's name.
   std::string reason;     // Of a refusal, "NOT_ALLOWED"; empty: none.
   absl::Duration duration;
-  int64_t bytes = 0;  // Sent to the caller by streams.
+  int64_t bytes = 0;  // Of streams: what the caller was sent, or sent.
 };
 // Every condition that is set must hold.
 struct AuditFilter {
@@ -138,6 +145,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
  public:
   static constexpr int64_t kMaxPageSize = 1000;
   static constexpr int64_t kMaxCatalogOps = 200;
+  // As large as a capture is unless its spec says more.
+  static constexpr int64_t kMaxImportBytes = int64_t{2} << 30;
 
   struct Options {
     std::filesystem::path data_dir;
@@ -146,6 +155,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     OpSummarizer summarize_ops;    // See capture_file_seal.h.
     // The same for GPUs. What a crash left unfinished is kept without it.
     DeviceSummarizer summarize_devices;
+    StoreOwner owner = StoreOwner::kDaemon;
     // What the file system of a path has; replaced in tests.
     std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;
   };
@@ -153,7 +163,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Opens the store, creating or migrating it, and ends what an earlier daemon left: a
   // capture that was running becomes PARTIAL if any of its events can be kept, else FAILED
   // (both ended_by daemon_stop), and files without a catalog row get one.
-  // FAILED_PRECONDITION: a newer profd wrote the catalog, another daemon has the directory, it
+  // FAILED_PRECONDITION: a newer profd wrote the catalog, another process has the directory, it
   // is somebody else's, or it lies on a network file system. DATA_LOSS: the catalog is damaged.
   static absl::StatusOr<std::unique_ptr<CaptureStore>> Open(Options options, Clock& clock);
   ~CaptureStore() override;
@@ -214,6 +224,20 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                                                std::string_view before_id);
   absl::StatusOr<StoreUsage> Usage();
 
+  // ---- imports (capture_store_imports.cc) ----
+  // Makes room known for a capture file that was made elsewhere. RESOURCE_EXHAUSTED: larger than
+  // one import, or all captures, may be (TOO_LARGE), or than what is free (DISK_FULL).
+  absl::StatusOr<std::unique_ptr<IncomingCapture>> BeginImport(int64_t total_bytes);
+  // Checks every row of what came and makes it a capture of the importer's, with summaries and a
+  // row in the catalog, under the id that its file says unless that is taken, or of the future. A
+  // group that others made is not joined. Takes seconds for a large file; `still_wanted` is asked
+  // now and then, and its error returned.
+  // INVALID_ARGUMENT (NOT_A_CAPTURE); DATA_LOSS: not all of it came; RESOURCE_EXHAUSTED. After an
+  // error nothing of it is kept.
+  absl::StatusOr<CaptureRecord> FinishImport(std::unique_ptr<IncomingCapture> incoming,
+                                             const Importer& importer,
+                                             absl::FunctionRef<absl::Status()> still_wanted);
+
   // ---- the audit log ----
   absl::Status AppendAudit(const AuditEntry& entry);
   // At most `limit` lines written before that of an earlier page; 0: from the newest.
@@ -229,6 +253,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
 
   absl::Status Evict();
+  absl::Status NameImport(const Importer& importer, CaptureRecord& record);
+  absl::StatusOr<CaptureRecord> KeepImport(const IncomingCapture& incoming, CaptureRecord record,
+                                           const CaptureContents& contents);
   // The file of a capture whose events can be read.
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
   CapturePaths PathsOf(std::string_view id) const;
@@ -240,6 +267,10 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   std::atomic<int64_t> min_free_percent_;
   Clock& clock_;
   const UniqueFd lock_;
+  // Of all imports on their way, what has not come yet.
+  std::atomic<int64_t> promised_import_bytes_{0};
+  // One import begins, or is kept, at a time. Lock order: before eviction_mu_.
+  absl::Mutex import_mu_;
   // One eviction at a time. Lock order: before mu_.
   absl::Mutex eviction_mu_;
   absl::Mutex mu_;

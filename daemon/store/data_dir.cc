@@ -11,7 +11,10 @@
 #include <cerrno>
 #include <system_error>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "daemon/base/log.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
@@ -53,11 +56,43 @@ absl::Status MakePrivateFolder(const std::filesystem::path& path) {
   return absl::OkStatus();
 }
 
+// profd.lock holds the pid of who has it, and this word if that is a tool.
+constexpr std::string_view kToolWord = " tool";
+constexpr absl::Duration kMaxToolTime = absl::Seconds(10);
+constexpr absl::Duration kRetryTime = absl::Milliseconds(10);
+
 std::string ReadOwner(int file) {
   char text[32] = {};
   const ssize_t got = pread(file, text, sizeof(text) - 1, 0);
-  if (got <= 0) return "another process";
-  return StrCat("pid ", std::string_view(text, static_cast<size_t>(got)));
+  return got <= 0 ? std::string() : std::string(text, static_cast<size_t>(got));
+}
+
+absl::Status InUse(const std::filesystem::path& data_dir, const std::string& owner,
+                   StoreOwner asking) {
+  const std::string who = owner.empty() ? "another process" : StrCat("pid ", owner);
+  return WithReason(
+      absl::FailedPreconditionError(asking == StoreOwner::kTool
+                                        ? StrCat(data_dir.string(), " is in use by ", who,
+                                                 ": if that is a profd, ask it, without --data-dir")
+                                        : StrCat(data_dir.string(), " is in use by ", who,
+                                                 ": stop that profd, or use another --data-dir")),
+      "STORE_IN_USE");
+}
+
+absl::Status TakeLock(int file, const std::filesystem::path& data_dir, StoreOwner asking) {
+  const absl::Time give_up = absl::Now() + kMaxToolTime;
+  std::string owner_before;
+  for (;;) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return FileStatus(data_dir / "profd.lock", errno);
+    const std::string owner = ReadOwner(file);
+    // Who has just taken it has not written its pid yet: only who is there twice is there.
+    const bool is_daemon = !owner.empty() && !owner.ends_with(kToolWord) && owner == owner_before;
+    if (is_daemon || absl::Now() > give_up) return InUse(data_dir, owner, asking);
+    owner_before = owner;
+    absl::SleepFor(kRetryTime);
+  }
 }
 
 }  // namespace
@@ -73,7 +108,7 @@ absl::Status CheckFileSystemType(int64_t type, const std::filesystem::path& path
   return absl::OkStatus();
 }
 
-absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir) {
+absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, StoreOwner owner) {
   RETURN_IF_ERROR(MakePrivateFolder(data_dir));
   struct statfs info;
   if (statfs(data_dir.c_str(), &info) != 0) return FileStatus(data_dir, errno);
@@ -82,15 +117,10 @@ absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir) {
   const std::filesystem::path path = data_dir / "profd.lock";
   UniqueFd lock(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   if (!lock.valid()) return FileStatus(path, errno);
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return FileStatus(path, errno);
-    return absl::FailedPreconditionError(StrCat(data_dir.string(), " is in use by ",
-                                                ReadOwner(lock.get()),
-                                                ": stop that profd, or use another --data-dir"));
-  }
-  const std::string pid = StrCat(getpid());
+  RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, owner));
+  const std::string text = StrCat(getpid(), owner == StoreOwner::kTool ? kToolWord : "");
   if (ftruncate(lock.get(), 0) != 0 ||
-      pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+      pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     LogWarning(FileStatus(path, errno).ToString());
   }
   RETURN_IF_ERROR(MakePrivateFolder(CaptureFolder(data_dir)));

@@ -192,6 +192,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   switch (mode) {
     case Mode::kReadWrite:
+    case Mode::kUntrusted:
       flags |= SQLITE_OPEN_READWRITE;
       break;
     case Mode::kImmutableUntrusted:
@@ -208,10 +209,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   std::unique_ptr<Database> db(new Database(handle, path));
   if (code != SQLITE_OK) return SqliteStatus(handle, code, StrCat("opening ", path.string()));
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
-  if (mode == Mode::kImmutableUntrusted) {
+  if (mode == Mode::kImmutableUntrusted || mode == Mode::kUntrusted) {
     Distrust(handle);
-    RETURN_IF_ERROR(db->Exec("PRAGMA cell_size_check=ON; PRAGMA query_only=ON"));
+    RETURN_IF_ERROR(db->Exec("PRAGMA cell_size_check=ON"));
   }
+  if (mode == Mode::kImmutableUntrusted) RETURN_IF_ERROR(db->Exec("PRAGMA query_only=ON"));
   return db;
 }
 

@@ -81,6 +81,7 @@ class Database {
  public:
   enum class Mode {
     kReadWrite,           // Must exist.
+    kUntrusted,           // The same; trusts nothing in it.
     kImmutableUntrusted,  // Read-only; believes that nobody writes; trusts nothing in it.
     kMemory,              // A private database in memory; `path` is for messages.
   };

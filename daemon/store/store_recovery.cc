@@ -26,6 +26,7 @@ class Recovery {
 
   absl::Status Run() {
     RETURN_IF_ERROR(RemoveReserves());
+    RETURN_IF_ERROR(RemoveUploads());
     ASSIGN_OR_RETURN(const std::vector<std::string> parts, ListIds(folder_, ".part"));
     for (const std::string& id : parts) RETURN_IF_ERROR(RecoverPart(id));
     ASSIGN_OR_RETURN(const std::vector<std::string> files, ListIds(folder_, ".profd"));
@@ -48,6 +49,15 @@ class Recovery {
   absl::Status RemoveReserves() {
     ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder_, ".reserve"));
     for (const std::string& id : ids) Remove(CapturePaths(folder_, id).reserve);
+    return absl::OkStatus();
+  }
+  // Whoever sent them was not told that they are kept.
+  absl::Status RemoveUploads() {
+    for (const std::string& suffix :
+         {std::string(kUploadSuffix), StrCat(kUploadSuffix, "-journal")}) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder_, suffix));
+      for (const std::string& id : ids) Remove(folder_ / StrCat(id, suffix));
+    }
     return absl::OkStatus();
   }
   // Those whose file is gone; the others were used up by opening it.

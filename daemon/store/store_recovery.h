@@ -9,6 +9,7 @@
 //   deleted, any file                  no file
 //   file expected, none                deleted
 //   no row, any file                   a row from the file's own record
+//   ID.upload                          removed
 //   any row, a damaged file            ID.damaged is kept aside; the row says so
 //
 // Threads: one, before the store is used.

@@ -79,6 +79,17 @@ class AccessTest : public RpcTest {
     return outcome;
   }
 
+  Outcome ImportNothing() {
+    grpc::ClientContext context;
+    v1::Capture response;
+    const auto writer = me_->captures->ImportCapture(&context, &response);
+    writer->WritesDone();
+    Outcome outcome;
+    outcome.status = writer->Finish();
+    outcome.reason = rpc::ReasonOf(context);
+    return outcome;
+  }
+
   template <typename Request>
   static Request Naming(const std::string& name) {
     Request request;
@@ -198,6 +209,8 @@ class AccessTest : public RpcTest {
            return Ask(*me_->captures, &Captures::CancelCapture,
                       Naming<v1::CancelCaptureRequest>(stored));
          }},
+        {"ImportCapture", Verb::kCapture, [=, this] { return ImportNothing(); },
+         grpc::INVALID_ARGUMENT},
         {"DeleteCapture", Verb::kDelete,
          [=, this] {
            return Ask(*me_->captures, &Captures::DeleteCapture,

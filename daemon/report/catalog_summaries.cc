@@ -1,0 +1,41 @@
+#include "daemon/report/catalog_summaries.h"
+
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/report/reports.h"
+
+namespace profd::report {
+
+absl::StatusOr<std::vector<store::OpSummaryRow>> OpsForCatalog(store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(OpTable table, SummarizeOps(reader, OpOptions()));
+  std::vector<store::OpSummaryRow> rows;
+  rows.reserve(table.rows.size());
+  for (OpRow& row : table.rows) {
+    rows.push_back({.name = std::move(row.name),
+                    .calls = row.calls,
+                    .self_cpu_ns = row.self_cpu_ns,
+                    .cpu_total_ns = row.cpu_total_ns,
+                    .min_ns = row.min_ns,
+                    .max_ns = row.max_ns,
+                    .self_device_ns = row.self_device_ns});
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<store::DeviceSummaryRow>> DevicesForCatalog(
+    store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(const IdleTable table, SummarizeIdle(reader));
+  std::vector<store::DeviceSummaryRow> rows;
+  for (const IdleRow& row : table.rows) {
+    if (row.step >= 0) continue;
+    rows.push_back({.device = row.device,
+                    .duration_ns = row.duration_ns,
+                    .busy_ns = row.busy_ns,
+                    .communication_ns = row.communication_ns,
+                    .exposed_communication_ns = row.exposed_communication_ns});
+  }
+  return rows;
+}
+
+}  // namespace profd::report
