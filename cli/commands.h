@@ -20,6 +20,7 @@ Command KernelsCommand();
 Command CopiesCommand();
 Command SyncsCommand();
 Command IdleCommand();
+Command TimeCommand();
 Command CompileCommand();
 Command HistoryCommand();
 Command ExportCommand();

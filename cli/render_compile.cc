@@ -1,11 +1,6 @@
-#include <algorithm>
-#include <span>
-#include <utility>
-#include <vector>
-
+#include "cli/add_table.h"
 #include "cli/render_capture.h"
 #include "cli/render_reports.h"
-#include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
 
@@ -13,21 +8,6 @@ namespace profd::cli {
 namespace {
 
 std::string NsOrUnknown(int64_t ns) { return ns < 0 ? "-" : FormatNs(ns); }
-
-// A table of at most `limit` of `rows` (0: all), after an empty line where text precedes it.
-template <typename Row, typename Cells>
-void AddTable(const std::vector<Row>& rows, std::vector<Column> columns, Cells cells, int64_t limit,
-              const Style& style, std::string* text) {
-  if (rows.empty()) return;
-  const size_t shown = limit > 0 ? std::min(rows.size(), static_cast<size_t>(limit)) : rows.size();
-  Table table(std::move(columns));
-  for (const Row& row : std::span(rows).first(shown)) table.AddRow(cells(row));
-  StrAppend(text, text->empty() ? "" : "\n", table.Render(style));
-  const size_t more = rows.size() - shown;
-  if (more == 0) return;
-  StrAppend(text, "(", FormatCount(static_cast<int64_t>(more)),
-            more == 1 ? " more row" : " more rows", ": --limit 0)\n");
-}
 
 }  // namespace
 

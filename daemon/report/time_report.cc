@@ -82,6 +82,9 @@ class TimeSummary {
     if (options_.as_hta) {
       work.KeepOnly([&](const Activity& activity) { return window_.Holds(activity.call); });
     }
+    if (options_.launched_only) {
+      work.KeepOnly([](const Activity& activity) { return activity.call != nullptr; });
+    }
     ASSIGN_OR_RETURN(const size_t device, ChooseDevice(work));
     AddSteps();
     if (report_.has_device) RETURN_IF_ERROR(AddDevice(work, device));

@@ -37,6 +37,8 @@ namespace profd::report {
 struct TimeOptions {
   std::optional<int64_t> device;  // nullopt: the one with most work.
   bool as_hta = false;
+  // Only GPU work whose launch is in the capture: not what was launched before it began.
+  bool launched_only = false;
 };
 
 struct IdleCauses {  // As IdleRow has them; sums to the idle time.

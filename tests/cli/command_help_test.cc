@@ -45,7 +45,7 @@ TEST(CommandTableTest, EveryRowIsWhole) {
 TEST(CommandTableTest, TheCommandsOfTheContractAreThere) {
   for (const std::string_view name :
        {"ps", "trace", "captures", "show", "ops", "steps", "memory", "kernels", "copies", "syncs",
-        "idle", "compile", "export", "fetch", "cancel", "delete", "node", "version"}) {
+        "idle", "time", "compile", "export", "fetch", "cancel", "delete", "node", "version"}) {
     const Command* command = FindCommand(name);
     ASSERT_NE(command, nullptr) << name;
     bool json = false;

@@ -166,8 +166,8 @@ TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
   EXPECT_EQ(OfflineJson({"ops", whole_, "--limit", "3"})["rows"].size(), 3);
   EXPECT_EQ(OfflineJson({"memory", whole_})["devices"].size(), 1);
   EXPECT_EQ(Offline({"ops", whole_, "--step", "99"}).exit_code, 2);
-  for (const std::string report :
-       {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle", "compile"}) {
+  for (const std::string report : {"show", "ops", "steps", "memory", "kernels", "copies", "syncs",
+                                   "idle", "time", "compile"}) {
     EXPECT_THAT(Offline({report, whole_}).out, HasSubstr("Quality A"));
   }
 }
@@ -176,12 +176,12 @@ TEST_F(FilesTest, ReportsOnASimulatedGpuSaySo) {
   CaptureRecord record = store::NewRecord(TestId(2));
   ASSERT_TRUE(WriteCapture(folder_.path(), record, /*gpu=*/true).ok());
   const std::string file = Path(TestId(2) + ".profd");
-  for (const std::string report :
-       {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle", "compile"}) {
+  for (const std::string report : {"show", "ops", "steps", "memory", "kernels", "copies", "syncs",
+                                   "idle", "time", "compile"}) {
     EXPECT_THAT(Offline({report, file}).out, HasSubstr("simulated")) << report;
   }
   for (const std::string report :
-       {"ops", "steps", "memory", "kernels", "copies", "syncs", "idle", "compile"}) {
+       {"ops", "steps", "memory", "kernels", "copies", "syncs", "idle", "time", "compile"}) {
     EXPECT_EQ(OfflineJson({report, file})["simulated"], true) << report;
     EXPECT_EQ(OfflineJson({report, whole_})["simulated"], false) << report;
   }
@@ -234,8 +234,8 @@ TEST_F(FilesTest, WhatIsNoCaptureFailsAndSaysSo) {
   std::ofstream(Path("cut.profd")) << damaged;
   for (const std::string& file : {Path("text.profd"), Path("empty.profd"), Path("cut.profd"),
                                   Path("none.profd"), folder_.path().string()}) {
-    for (const std::string report :
-         {"show", "ops", "steps", "memory", "kernels", "copies", "syncs", "idle", "compile"}) {
+    for (const std::string report : {"show", "ops", "steps", "memory", "kernels", "copies", "syncs",
+                                     "idle", "time", "compile"}) {
       const RunResult result = Offline({report, file, "--json"});
       EXPECT_EQ(result.exit_code, 1) << report << " " << file;
       EXPECT_EQ(result.out, "");

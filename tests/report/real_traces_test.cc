@@ -286,6 +286,42 @@ TEST(RealTraceOracleTest, DeviceTimesOfOperatorsAreThoseOfTraceLens) {
   EXPECT_GT(compared, 10);
 }
 
+// That tool leaves out work whose launch is not in the trace.
+TEST(RealTraceOracleTest, TheGpusTimelineIsThatOfTraceLens) {
+  const std::filesystem::path trace_path = TraceFolder() / "h100_qwen1.5_0.5b.json.gz";
+  std::ifstream oracle(TraceFolder() / "oracle_h100_qwen" / "gpu_timeline.csv");
+  if (!std::filesystem::exists(trace_path) || !oracle) {
+    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TRACE_DATA";
+  }
+  KinetoTrace trace;
+  ASSERT_THAT(ReadKinetoTrace(trace_path, StepsKept::kAll, trace), IsOk());
+  absl::StatusOr<TimeReport> report = SummarizeTime(trace.reader, {.launched_only = true});
+  ASSERT_THAT(report, IsOk());
+  const TimeBreakdown& whole = report->whole;
+  const std::map<std::string, int64_t> ours = {
+      {"computation_time", whole.compute_ns},
+      {"exposed_comm_time", whole.exposed_communication_ns},
+      {"exposed_memcpy_time", whole.exposed_copy_ns},
+      {"busy_time", whole.busy_ns},
+      {"idle_time", whole.idle_ns},
+      {"total_time", whole.kernel_time_ns},
+      {"total_comm_time", whole.communication_ns},
+      {"total_memcpy_time", whole.copy_ns}};
+  std::string line;
+  std::getline(oracle, line);  // type,time ms,percent
+  size_t compared = 0;
+  while (std::getline(oracle, line)) {
+    const size_t comma = line.find(',');
+    const std::string type = line.substr(0, comma);
+    ASSERT_TRUE(ours.contains(type)) << type;
+    // Times of 13 digits in a float of microseconds are right to 0.25 us.
+    EXPECT_NEAR(static_cast<double>(ours.at(type)) / 1e6, std::stod(line.substr(comma + 1)), 0.0005)
+        << type;
+    ++compared;
+  }
+  EXPECT_EQ(compared, ours.size());
+}
+
 INSTANTIATE_TEST_SUITE_P(Traces, LinkedTraceTest,
                          testing::Values("b200_eager", "h100_owlv2_large", "h100_qwen1.5_0.5b",
                                          "nccl_rank"));
