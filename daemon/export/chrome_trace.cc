@@ -276,7 +276,8 @@ class ChromeWriter {
     const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
     for (size_t i = 0; i < batch.size; ++i) {
       const PlannedOperator* const op = cursor.Next(next_range_);
-      const std::string_view prefix = RangePrefix(IsOperator(batch.category[i], op), batch.name[i]);
+      const std::string_view prefix =
+          RangePrefix(SliceKindOf(batch.category[i], op), batch.name[i]);
       char* at = out_.Reserve(op == nullptr ? kMostEventBytes : kMostOperatorEventBytes);
       at = PutText(at, prefix);
       at = PutText(at, thread);
@@ -295,12 +296,19 @@ class ChromeWriter {
     }
   }
 
+  enum SliceKind : size_t { kUserSlice, kOperatorSlice, kPythonSlice, kSliceKinds };
+  static SliceKind SliceKindOf(uint8_t category, const PlannedOperator* op) {
+    if (category == static_cast<uint8_t>(wire::RangeCategory::kPython)) return kPythonSlice;
+    return IsOperator(category, op) ? kOperatorSlice : kUserSlice;
+  }
+
   // All of a range's event before its thread; made at the first use.
-  std::string_view RangePrefix(bool is_operator, uint32_t name) {
-    std::string& prefix = range_prefixes_[is_operator ? 1 : 0][name];
+  std::string_view RangePrefix(SliceKind kind, uint32_t name) {
+    constexpr std::string_view kCategories[kSliceKinds] = {"user_annotation", "cpu_op",
+                                                           "python_function"};
+    std::string& prefix = range_prefixes_[kind][name];
     if (prefix.empty()) {
-      StrAppend(&prefix, ",\n{\"ph\":\"X\",\"cat\":\"", is_operator ? "cpu_op" : "user_annotation",
-                "\",\"name\":");
+      StrAppend(&prefix, ",\n{\"ph\":\"X\",\"cat\":\"", kCategories[kind], "\",\"name\":");
       AppendJsonString(TraceName(reader_.names()[name]), prefix);
       StrAppend(&prefix, ",\"pid\":", layout_.pid, ",\"tid\":");
     }
@@ -457,8 +465,8 @@ class ChromeWriter {
   size_t next_id_ = 0;        // Of the plan's ranges with an id.
   bool steps_on_thread_ = false;
   MicrosWriter micros_;
-  std::vector<std::string> range_prefixes_[2];  // Users' and operators', by name.
-  std::vector<std::string> thread_texts_;       // `17,"ts":`
+  std::vector<std::string> range_prefixes_[kSliceKinds];  // By name.
+  std::vector<std::string> thread_texts_;                 // `17,"ts":`
   std::string escaped_;
 };
 

@@ -1,14 +1,17 @@
 #include "daemon/import/capture_builder.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/import/gpu_words.h"
+#include "daemon/base/text.h"
+#include "daemon/import/trace_category.h"
+#include "daemon/report/collective_names.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -16,82 +19,23 @@ namespace {
 
 // No time lies further from the epoch: a year. What says so is damaged.
 constexpr int64_t kMostReachNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
+constexpr size_t kBatchRows = 8192;
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr uint8_t kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 constexpr uint8_t kUserRange = static_cast<uint8_t>(wire::RangeCategory::kUser);
-
-enum class Category {
-  kUnknown,
-  kOperator,
-  kAnnotation,
-  kPython,
-  kRuntime,
-  kDriver,
-  kKernel,
-  kMemcpy,
-  kMemset,
-  kSync,
-  kCudaEvent,
-  kOverhead,
-  kDerived,
-};
-
-Category CategoryOf(std::string_view text) {
-  static const auto* const kCategories = new absl::flat_hash_map<std::string_view, Category>{
-      {"cpu_op", Category::kOperator},
-      {"Operator", Category::kOperator},
-      {"user_annotation", Category::kAnnotation},
-      {"python_function", Category::kPython},
-      {"cuda_runtime", Category::kRuntime},
-      {"Runtime", Category::kRuntime},
-      {"cuda_driver", Category::kDriver},
-      {"kernel", Category::kKernel},
-      {"Kernel", Category::kKernel},
-      {"gpu_memcpy", Category::kMemcpy},
-      {"Memcpy", Category::kMemcpy},
-      {"gpu_memset", Category::kMemset},
-      {"Memset", Category::kMemset},
-      {"cuda_sync", Category::kSync},
-      {"cuda_event", Category::kCudaEvent},
-      {"overhead", Category::kOverhead},
-      {"gpu_user_annotation", Category::kDerived},
-      {"Trace", Category::kDerived},
-  };
-  if (const auto found = kCategories->find(text); found != kCategories->end()) return found->second;
-  if (text.ends_with("_runtime")) return Category::kRuntime;
-  if (text.ends_with("_driver")) return Category::kDriver;
-  return Category::kUnknown;
-}
-
-// `number` where it fits; else `otherwise`.
-template <typename To>
-To Narrow(int64_t number, To otherwise) {
-  return std::in_range<To>(number) ? static_cast<To>(number) : otherwise;
-}
-template <typename To>
-To NumberOr(const TraceEvent& event, Number number, To otherwise) {
-  return Narrow<To>(event.Get(number, otherwise), otherwise);
-}
-
-// Of "[1,2,3]".
-template <typename Side>
-std::array<Side, 3> Sides(std::string_view json, Side otherwise) {
-  std::array<Side, 3> sides = {otherwise, otherwise, otherwise};
-  const char* at = json.data();
-  const char* const end = json.data() + json.size();
-  for (size_t i = 0; i < sides.size() && at != end; ++i) {
-    while (at != end && (*at < '0' || *at > '9')) ++at;
-    const auto [behind, error] = std::from_chars(at, end, sides[i]);
-    if (error != std::errc()) break;
-    at = behind;
-  }
-  return sides;
-}
+constexpr uint8_t kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
+// Autograd's own frame around a node, which says again what the node says.
+constexpr std::string_view kEngineFrame = "autograd::engine::evaluate_function: ";
 
 }  // namespace
 
-CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood)
-    : sink_(sink), not_understood_(not_understood), names_(sink), texts_(sink) {}
+CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
+                               std::filesystem::path directory)
+    : sink_(sink),
+      not_understood_(not_understood),
+      names_(sink),
+      texts_(sink),
+      gpu_(std::move(directory)) {}
 
 absl::Status CaptureBuilder::Add(const TraceEvent& event) {
   switch (event.phase) {
@@ -156,14 +100,21 @@ void CaptureBuilder::Cover(const Span& span) {
   ++contents_.event_count;
 }
 
-CaptureBuilder::ThreadRows* CaptureBuilder::RowsOf(const TraceEvent& event) {
-  const std::optional<uint32_t> thread = threads_.IndexOf(event.pid, event.tid);
+std::optional<uint32_t> CaptureBuilder::ThreadOf(const TraceEvent& event, bool is_python) {
+  const std::optional<uint32_t> thread = threads_.IndexOf(event.pid, event.tid, is_python);
   if (!thread.has_value()) {
     CountNotUnderstood(event, " of too many threads");
-    return nullptr;
+  } else if (*thread >= rows_.size()) {
+    rows_.resize(*thread + 1);
   }
-  if (*thread >= rows_.size()) rows_.resize(*thread + 1);
-  return &rows_[*thread];
+  return thread;
+}
+
+absl::Status CaptureBuilder::Hold() {
+  if (++held_rows_ <= kMaxHeldRows) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("it has more than ", kMaxHeldRows,
+             " operators, ranges and frames of Python; record fewer steps, or without stacks"));
 }
 
 absl::Status CaptureBuilder::AddMetadata(const TraceEvent& event) {
@@ -204,6 +155,7 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
     case Category::kDerived:
       return absl::OkStatus();
     case Category::kPython:
+      return AddRange(event, kPythonRange);
     case Category::kUnknown:
       break;
   }
@@ -215,17 +167,15 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
 absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
-  ThreadRows* const rows = RowsOf(event);
-  if (rows == nullptr) return absl::OkStatus();
-  if (category == kUserRange && AddStep(event, *span, static_cast<uint32_t>(rows - rows_.data()))) {
-    return absl::OkStatus();
-  }
+  const std::optional<uint32_t> thread = ThreadOf(event, category == kPythonRange);
+  if (!thread.has_value()) return absl::OkStatus();
+  if (category == kUserRange && AddStep(event, *span, *thread)) return absl::OkStatus();
   Cover(*span);
   ImportedRange range = {.start_ns = span->start_ns,
                          .duration_ns = span->duration_ns,
                          .name = 0,
                          .op = 0,
-                         .order = static_cast<uint32_t>(rows->ranges.size()),
+                         .order = OrderOf(rows_[*thread].ranges.size()),
                          .depth = 0,
                          .category = category,
                          .flags = 0};
@@ -234,20 +184,73 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
   if (!event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
   if (category == kOperatorRange) {
-    ++contents_.operator_count;
-    OperatorInfo info = {
-        .sequence = event.Get(Number::kSequence, wire::kNoSequence),
-        .forward_thread = static_cast<uint64_t>(event.Get(Number::kForwardThread, 0))};
-    ASSIGN_OR_RETURN(info.inputs, texts_.Inputs(event.Get(Text::kDims), event.Get(Text::kTypes),
-                                                event.Get(Text::kStrides)));
-    ASSIGN_OR_RETURN(info.scalars, texts_.Scalars(event.Get(Text::kScalars)));
-    if (info.inputs != 0) ++contents_.tensor_input_count;
-    if (info.sequence != wire::kNoSequence || info.inputs != 0 || info.scalars != 0) {
-      rows->operators.push_back(info);
-      range.op = static_cast<uint32_t>(rows->operators.size());
-    }
+    ASSIGN_OR_RETURN(range.op, AddOperator(event, *thread));
   }
-  rows->ranges.push_back(range);
+  rows_[*thread].ranges.push_back(range);
+  return Hold();
+}
+
+// Of ranges with equal times torch writes the outer one first; profd, which writes them by their
+// end, last.
+uint32_t CaptureBuilder::OrderOf(size_t position) const {
+  const auto order = static_cast<uint32_t>(position);
+  return is_ours_ ? std::numeric_limits<uint32_t>::max() - order : order;
+}
+
+absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, uint32_t thread) {
+  ++contents_.operator_count;
+  OperatorInfo op;
+  if (!event.name.starts_with(kEngineFrame)) {
+    op.sequence = std::max(event.Get(Number::kSequence, wire::kNoSequence), wire::kNoSequence);
+    op.forward_thread = static_cast<uint64_t>(event.Get(Number::kForwardThread, 0));
+    op.scope =
+        static_cast<uint8_t>(op.forward_thread == 0 ? wire::OperatorScope::kFunction
+                                                    : wire::OperatorScope::kBackwardFunction);
+  }
+  if (event.name == report::kCollectiveOperator && !event.Get(Text::kCollectiveName).empty()) {
+    RETURN_IF_ERROR(AddCollective(event, op));
+  } else {
+    ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(event.Get(Text::kDims), event.Get(Text::kTypes),
+                                              event.Get(Text::kStrides)));
+    ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
+  }
+  if (op.inputs != 0) ++contents_.input_count;
+  rows_[thread].operators.push_back(op);
+  return static_cast<uint32_t>(rows_[thread].operators.size());
+}
+
+// Says what the trace tells of a collective in the words of its inputs, where captures have it
+// (daemon/report/collective_names.h): traces leave out its name there, or all of them.
+absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo& op) {
+  const auto number = [&](Text text, std::string_view otherwise) {
+    const std::string_view json = event.Get(text);
+    return json.empty() ? std::string(otherwise) : Unescape(json);
+  };
+  std::string scalars = R"(["","","")";
+  const auto add = [&scalars](std::string_view text) {
+    scalars += ",\"";
+    AppendJsonEscaped(ToValidUtf8(text), scalars);
+    scalars += "\"";
+  };
+  add(number(Text::kRank, "0"));
+  add(number(Text::kCollectiveName, ""));
+  add(number(Text::kInSplit, "[]"));
+  add(number(Text::kOutSplit, "[]"));
+  add(number(Text::kFirstRank, "0"));
+  add(number(Text::kRankStride, "1"));
+  add(number(Text::kGroupSize, "0"));
+  scalars += "]";
+  ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(scalars));
+  std::string dims(event.Get(Text::kDims));
+  std::string types(event.Get(Text::kTypes));
+  const std::optional<int64_t> elements = ParseInteger(event.Get(Text::kInElements));
+  if (dims.empty() && elements.has_value()) {
+    dims = StrCat("[[", *elements, "],[],[],[],[],[],[],[],[],[]]");
+    types = "[\"";
+    AppendJsonEscaped(ToValidUtf8(number(Text::kCollectiveType, "")), types);
+    types += R"(","","","","","","","","",""])";
+  }
+  ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(dims, types, event.Get(Text::kStrides)));
   return absl::OkStatus();
 }
 
@@ -268,257 +271,74 @@ bool CaptureBuilder::AddStep(const TraceEvent& event, const Span& span, uint32_t
   return true;
 }
 
-absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver) {
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
-  if (!span.has_value()) return absl::OkStatus();
-  ThreadRows* const rows = RowsOf(event);
-  if (rows == nullptr) return absl::OkStatus();
-  Cover(*span);
-  ++contents_.gpu_count;
-  ApiRow row = {.start_ns = span->start_ns,
-                .duration_ns = span->duration_ns,
-                .name = 0,
-                .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
-                .cbid = NumberOr<uint32_t>(event, Number::kCbid, 0),
-                .result = NumberOr<int32_t>(event, Number::kResult, 0),
-                .is_driver = is_driver};
-  ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
-  if (row.correlation != 0) calls_.insert(row.correlation);
-  rows->api_calls.push_back(row);
-  return absl::OkStatus();
-}
-
-absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
-  if (!span.has_value()) return absl::OkStatus();
-  Cover(*span);
-  ++contents_.gpu_count;
-  // Some releases say where only by the row that the event stands in.
-  const int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(0));
-  const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
-  GpuRow row = {.start_ns = span->start_ns,
-                .duration_ns = span->duration_ns,
-                .kind = kind,
-                .flags = 0,
-                .device = Narrow<uint16_t>(device, 0),
-                .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                .stream = Narrow<uint32_t>(stream, 0),
-                .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
-                .name = 0,
-                .graph_id = NumberOr<uint32_t>(event, Number::kGraph, 0),
-                .graph_node_id = static_cast<uint64_t>(event.Get(Number::kGraphNode, 0)),
-                .bytes = static_cast<uint64_t>(std::max<int64_t>(event.Get(Number::kBytes, 0), 0)),
-                .copy_kind = 0,
-                .source_kind = 0,
-                .destination_kind = 0,
-                .source_device = NumberOr<uint16_t>(event, Number::kFromDevice, kNoGpuDevice),
-                .destination_device = NumberOr<uint16_t>(event, Number::kToDevice, kNoGpuDevice),
-                .queued_ns = kNoGpuTime,
-                .submitted_ns = kNoGpuTime,
-                .grid = {},
-                .block = {},
-                .cluster = {},
-                .registers_per_thread = 0,
-                .static_shared_bytes = 0,
-                .dynamic_shared_bytes = 0,
-                .local_bytes_per_thread = 0};
-  if (!event.Get(Text::kFinished).empty()) row.flags |= kGpuUnfinished;
-  if (!event.Get(Text::kBegan).empty()) row.flags |= kGpuStraddlesStart;
-  if (!event.Get(Text::kEnded).empty()) row.flags |= kGpuStraddlesEnd;
-  if (!event.Get(Text::kLaunchedByDevice).empty()) row.flags |= kGpuDeviceLaunched;
-  if (kind == GpuRowKind::kKernel && is_ours_ && event.name == "CUDA graph") {
-    row.kind = GpuRowKind::kGraphLaunch;
-  } else if (kind == GpuRowKind::kKernel) {
-    ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
-    row.grid = Sides<uint32_t>(event.Get(Text::kGrid), 1);
-    row.block = Sides<uint32_t>(event.Get(Text::kBlock), 1);
-    row.cluster = Sides<uint16_t>(event.Get(Text::kCluster), 0);
-    row.registers_per_thread = NumberOr<uint16_t>(event, Number::kRegisters, 0);
-    // Static and dynamic are told as one.
-    row.dynamic_shared_bytes = NumberOr<uint32_t>(event, Number::kSharedBytes, 0);
-  } else if (kind == GpuRowKind::kMemcpy) {
-    const CopyKinds kinds = CopyKindsOf(event.name);
-    row.copy_kind = kinds.copy;
-    row.source_kind = kinds.source;
-    row.destination_kind = kinds.destination;
-  } else {
-    row.destination_kind = MemsetKindOf(event.name);
+// torch's number of a thread stands where a node of autograd says on whose thread its forward
+// operator ran: of the threads with an operator of its sequence number, the one most say.
+void CaptureBuilder::FindTorchThreads() {
+  torch_threads_.assign(rows_.size(), 0);
+  absl::flat_hash_map<int64_t, uint32_t> forward;  // Thread, by sequence number.
+  for (uint32_t thread = 0; thread < rows_.size(); ++thread) {
+    for (const OperatorInfo& op : rows_[thread].operators) {
+      if (op.sequence >= 0 && op.forward_thread == 0) forward.try_emplace(op.sequence, thread);
+    }
   }
-  streams_.emplace(row.device, row.context, row.stream);
-  gpu_.push_back(row);
-  return absl::OkStatus();
-}
-
-absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
-  if (!span.has_value()) return absl::OkStatus();
-  std::string_view word = event.Get(Text::kSyncKind);
-  if (word.size() >= 2) word = word.substr(1, word.size() - 2);
-  const std::optional<uint32_t> kind = SyncKindOf(word.empty() ? event.name : word);
-  if (!kind.has_value()) {
-    CountNotUnderstood(event, " of an unknown kind");
-    return absl::OkStatus();
+  std::map<std::pair<uint32_t, uint64_t>, int64_t> votes;
+  for (const ThreadRows& rows : rows_) {
+    for (const OperatorInfo& op : rows.operators) {
+      if (op.sequence < 0 || op.forward_thread == 0) continue;
+      const auto found = forward.find(op.sequence);
+      if (found != forward.end()) ++votes[{found->second, op.forward_thread}];
+    }
   }
-  Cover(*span);
-  const int64_t stream = event.Get(Number::kStream, -1);
-  const SyncRow row = {.start_ns = span->start_ns,
-                       .duration_ns = span->duration_ns,
-                       .kind = *kind,
-                       .device = NumberOr<uint16_t>(event, Number::kDevice, kNoGpuDevice),
-                       .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                       .stream = Narrow<uint32_t>(stream, wire::kNoStream),
-                       .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
-                       .event_id = NumberOr<uint32_t>(event, Number::kWaitEvent, 0)};
-  syncs_.push_back(row);
-  // What it waits for tells of an event that was recorded.
-  const int64_t recorded = event.Get(Number::kWaitCorrelation, -1);
-  if (recorded <= 0) return absl::OkStatus();
-  return NoteCudaEvent({.correlation = Narrow<uint32_t>(recorded, 0),
-                        .context = row.context,
-                        .stream = NumberOr<uint32_t>(event, Number::kWaitStream, wire::kNoStream),
-                        .event_id = row.event_id});
-}
-
-absl::Status CaptureBuilder::AddCudaEvent(const TraceEvent& event) {
-  return NoteCudaEvent({.correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
-                        .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                        .stream = NumberOr<uint32_t>(event, Number::kStream, wire::kNoStream),
-                        .event_id = NumberOr<uint32_t>(event, Number::kEvent, 0)});
-}
-
-absl::Status CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
-  const bool is_new =
-      cuda_events_.emplace(row.correlation, row.context, row.stream, row.event_id).second;
-  if (!is_new) return absl::OkStatus();
-  ++contents_.event_count;
-  return sink_.AppendCudaEvents({&row, 1});
-}
-
-absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
-  if (!span.has_value()) return absl::OkStatus();
-  const std::optional<uint32_t> kind = OverheadKindOf(event.name);
-  if (!kind.has_value()) {
-    not_understood_.Count(StrCat("overhead:", event.name));
-    return absl::OkStatus();
+  std::vector<int64_t> most(rows_.size());
+  for (const auto& [who, count] : votes) {
+    if (count <= most[who.first] || !std::in_range<uint32_t>(who.second)) continue;
+    most[who.first] = count;
+    torch_threads_[who.first] = static_cast<uint32_t>(who.second);
   }
-  Cover(*span);
-  overheads_.push_back({.start_ns = span->start_ns,
-                        .duration_ns = span->duration_ns,
-                        .kind = *kind,
-                        .os_thread = Narrow<uint32_t>(ParseInteger(event.tid).value_or(0), 0),
-                        .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0)});
-  return absl::OkStatus();
-}
-
-absl::Status CaptureBuilder::AddInstant(const TraceEvent& event) {
-  // Marks of the recording itself.
-  if (event.name == "Record Window End" || event.name.starts_with("Iteration Start")) {
-    return absl::OkStatus();
-  }
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/false);
-  if (!span.has_value()) return absl::OkStatus();
-  if (event.name == "[memory]" || event.name == "[cuda memory]") return AddMemory(event, *span);
-  ThreadRows* const rows = RowsOf(event);
-  if (rows == nullptr) return absl::OkStatus();
-  InstantRow row = {.time_ns = span->start_ns, .name = 0};
-  ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
-  Cover(*span);
-  rows->instants.push_back(row);
-  return absl::OkStatus();
-}
-
-absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span) {
-  if (!event.Has(Number::kBytes)) {
-    CountNotUnderstood(event, " [memory] without Bytes");
-    return absl::OkStatus();
-  }
-  ThreadRows* const rows = RowsOf(event);
-  if (rows == nullptr) return absl::OkStatus();
-  Cover(span);
-  ++contents_.memory_count;
-  const int64_t bytes = event.Get(Number::kBytes, 0);
-  const int64_t type = event.Get(Number::kDeviceType, 0);
-  const bool is_cpu = type == static_cast<int64_t>(wire::DeviceType::kCpu);
-  const bool is_cuda_own = event.name == "[cuda memory]";
-  // torch numbers HIP, XPU and others by themselves: what matters here is that it is no host.
-  const uint8_t device_type =
-      is_cuda_own ? Narrow<uint8_t>(type, static_cast<uint8_t>(wire::DeviceType::kCudaDriver))
-      : is_cpu    ? static_cast<uint8_t>(wire::DeviceType::kCpu)
-                  : static_cast<uint8_t>(wire::DeviceType::kCuda);
-  rows->memory.push_back(
-      {.time_ns = span.start_ns,
-       .address = static_cast<uint64_t>(event.Get(Number::kAddress, 0)),
-       .bytes = std::abs(std::max(bytes, -std::numeric_limits<int64_t>::max())),
-       .total_allocated_bytes = std::max<int64_t>(event.Get(Number::kTotalAllocated, -1), -1),
-       .total_reserved_bytes = std::max<int64_t>(event.Get(Number::kTotalReserved, -1), -1),
-       .device_type = device_type,
-       .device_index = NumberOr<int16_t>(event, Number::kDeviceId, -1),
-       .category = 0,
-       .is_free = bytes < 0});
-  return absl::OkStatus();
-}
-
-absl::Status CaptureBuilder::AddCounter(const TraceEvent& event) {
-  // Ours draw curves of memory, which follow from the events.
-  std::string_view value = event.Get(Text::kValue);
-  if (value.empty()) value = event.Get(Text::kUnnamed);
-  if (value.empty()) {
-    if (!is_ours_) not_understood_.Count("ph:C without a value");
-    return absl::OkStatus();
-  }
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size()) {
-    not_understood_.Count("ph:C whose value is no number");
-    return absl::OkStatus();
-  }
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/false);
-  if (!span.has_value()) return absl::OkStatus();
-  ThreadRows* const rows = RowsOf(event);
-  if (rows == nullptr) return absl::OkStatus();
-  CounterRow row = {.time_ns = span->start_ns, .value = number, .name = 0};
-  ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
-  Cover(*span);
-  rows->counters.push_back(row);
-  return absl::OkStatus();
 }
 
 absl::Status CaptureBuilder::FinishRanges(uint32_t thread, ThreadRows& rows) {
-  constexpr size_t kBatch = 8192;
   const LostRanges lost = Nest(rows.ranges);
-  contents_.too_deep_count += lost.other_count + lost.python_count;
   contents_.event_count -= lost.other_count + lost.python_count;
+  contents_.too_deep_count += lost.other_count;
+  // Nothing of the program's time is lost by a frame of Python.
+  if (lost.python_count > 0) {
+    not_understood_.Count("python_function nested too deep", lost.python_count);
+  }
   std::vector<RangeRow> batch;
-  for (const ImportedRange& range : rows.ranges) {
+  for (size_t i = 0; i < rows.ranges.size(); ++i) {
+    const ImportedRange& range = rows.ranges[i];
     batch.push_back({.start_ns = range.start_ns,
                      .duration_ns = range.duration_ns,
                      .name = range.name,
                      .depth = range.depth,
                      .category = range.category,
                      .flags = range.flags});
-    if (batch.size() < kBatch) continue;
+    if (batch.size() < kBatchRows && i + 1 < rows.ranges.size()) continue;
     RETURN_IF_ERROR(sink_.AppendRanges(thread, batch));
     batch.clear();
   }
-  RETURN_IF_ERROR(sink_.AppendRanges(thread, batch));
-  std::vector<OperatorRow> operators;
+  return FinishOperators(thread, rows);
+}
+
+absl::Status CaptureBuilder::FinishOperators(uint32_t thread, const ThreadRows& rows) {
+  std::vector<OperatorRow> batch;
   for (const ImportedRange& range : rows.ranges) {
     if (range.op == 0) continue;
-    const OperatorInfo& info = rows.operators[range.op - 1];
-    operators.push_back({.start_ns = range.start_ns,
-                         .depth = range.depth,
-                         .scope = static_cast<uint8_t>(wire::OperatorScope::kFunction),
-                         .sequence = info.sequence,
-                         .forward_thread = info.forward_thread,
-                         .torch_thread = 0,
-                         .inputs = info.inputs,
-                         .scalars = info.scalars});
-    if (operators.size() < kBatch) continue;
-    RETURN_IF_ERROR(sink_.AppendOperators(thread, operators));
-    operators.clear();
+    const OperatorInfo& op = rows.operators[range.op - 1];
+    batch.push_back({.start_ns = range.start_ns,
+                     .depth = range.depth,
+                     .scope = op.scope,
+                     .sequence = op.sequence,
+                     .forward_thread = op.forward_thread,
+                     .torch_thread = torch_threads_[thread],
+                     .inputs = op.inputs,
+                     .scalars = op.scalars});
+    if (batch.size() < kBatchRows) continue;
+    RETURN_IF_ERROR(sink_.AppendOperators(thread, batch));
+    batch.clear();
   }
-  return sink_.AppendOperators(thread, operators);
+  return sink_.AppendOperators(thread, batch);
 }
 
 absl::Status CaptureBuilder::FinishThread(uint32_t thread, ThreadRows& rows) {
@@ -530,20 +350,8 @@ absl::Status CaptureBuilder::FinishThread(uint32_t thread, ThreadRows& rows) {
   RETURN_IF_ERROR(sink_.AppendMemory(thread, rows.memory));
   RETURN_IF_ERROR(sink_.AppendInstants(thread, rows.instants));
   RETURN_IF_ERROR(sink_.AppendCounters(thread, rows.counters));
-  RETURN_IF_ERROR(sink_.AppendApiCalls(thread, rows.api_calls));
   rows = {};
   return absl::OkStatus();
-}
-
-absl::Status CaptureBuilder::FinishGpu() {
-  for (GpuRow& row : gpu_) {
-    if (calls_.contains(row.correlation)) continue;
-    row.flags |= kGpuOrphan;
-    ++contents_.orphan_count;
-  }
-  RETURN_IF_ERROR(sink_.AppendGpu(gpu_));
-  RETURN_IF_ERROR(sink_.AppendSyncs(syncs_));
-  return sink_.AppendOverheads(overheads_);
 }
 
 absl::Status CaptureBuilder::FinishSteps() {
@@ -570,6 +378,7 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.start_ns = std::min(first_ns_, last_ns_);
   contents_.end_ns = last_ns_;
   for (const ThreadRow& thread : threads_.Rows()) RETURN_IF_ERROR(sink_.AddThread(thread));
+  FindTorchThreads();
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
     RETURN_IF_ERROR(FinishThread(static_cast<uint32_t>(thread), rows_[thread]));
   }

@@ -4,13 +4,17 @@
 // said
 //        behind all events.
 // Threads: one.
-// Memory:  names, inputs and threads, as their tables say; 32 bytes per range, 32 more per operator
-//          that has inputs or a sequence number, 56 per event of memory, 136 per GPU row.
-// Errors:  the sink's. What an event says that cannot be is counted as not understood.
+// Memory:  names, inputs and threads, as their tables say; 32 bytes per range, 24 more per
+// operator,
+//          64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes.
+// Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows. What an event says that
+// cannot
+//          be is counted as not understood.
 #ifndef PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
 #define PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
@@ -29,6 +33,7 @@
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
 #include "daemon/import/range_nesting.h"
+#include "daemon/import/row_spool.h"
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_threads.h"
 
@@ -36,8 +41,11 @@ namespace profd::importer {
 
 class CaptureBuilder {
  public:
-  // Must outlive it.
-  CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood);
+  // Ranges, and events of memory and other instants, which have to be sorted.
+  static constexpr int64_t kMaxHeldRows = 6'000'000;
+
+  // Both must outlive it. In `directory` files without a name are made of what is too much to hold.
+  CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood, std::filesystem::path directory);
 
   absl::Status Add(const TraceEvent& event);
   void AddUnknownArgument(const TraceEvent& event, std::string_view key);
@@ -52,7 +60,7 @@ class CaptureBuilder {
     std::vector<StepRecord> steps;  // Times since `start_ns`.
     int64_t event_count = 0;
     int64_t operator_count = 0;
-    int64_t tensor_input_count = 0;  // Operators with inputs.
+    int64_t input_count = 0;  // Operators whose inputs are known.
     int64_t memory_count = 0;
     int64_t gpu_count = 0;  // GPU rows and API calls.
     int64_t orphan_count = 0;
@@ -72,15 +80,14 @@ class CaptureBuilder {
     uint64_t forward_thread = 0;
     uint32_t inputs = 0;
     uint32_t scalars = 0;
+    uint8_t scope = 0;
   };
   struct ThreadRows {
     std::vector<ImportedRange> ranges;
     std::vector<OperatorInfo> operators;
     std::vector<MemoryRow> memory;
-    std::vector<ApiRow> api_calls;
     std::vector<InstantRow> instants;
     std::vector<CounterRow> counters;
-    std::vector<NoteRow> notes;
   };
   struct Step {
     int64_t start_ns;
@@ -97,12 +104,17 @@ class CaptureBuilder {
   std::optional<Span> SpanOf(const TraceEvent& event, bool needs_duration);
   void Cover(const Span& span);
   void CountNotUnderstood(const TraceEvent& event, std::string_view why);
-  ThreadRows* RowsOf(const TraceEvent& event);
+  // Of Python's functions a thread has rows of their own. Nothing: there are too many threads.
+  std::optional<uint32_t> ThreadOf(const TraceEvent& event, bool is_python = false);
+  absl::Status Hold();
 
   absl::Status AddMetadata(const TraceEvent& event);
   absl::Status AddSlice(const TraceEvent& event);
   absl::Status AddRange(const TraceEvent& event, uint8_t category);
+  uint32_t OrderOf(size_t position) const;
   bool AddStep(const TraceEvent& event, const Span& span, uint32_t thread);
+  absl::StatusOr<uint32_t> AddOperator(const TraceEvent& event, uint32_t thread);
+  absl::Status AddCollective(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
   absl::Status AddWork(const TraceEvent& event, GpuRowKind kind);
   absl::Status AddSync(const TraceEvent& event);
@@ -110,10 +122,14 @@ class CaptureBuilder {
   absl::Status AddCudaEvent(const TraceEvent& event);
   absl::Status AddInstant(const TraceEvent& event);
   absl::Status AddMemory(const TraceEvent& event, const Span& span);
+  absl::StatusOr<bool> AddNote(const TraceEvent& event, const Span& span);
+  absl::StatusOr<uint32_t> NameOf(const TraceEvent& event, Text text);
   absl::Status AddCounter(const TraceEvent& event);
   absl::Status NoteCudaEvent(const CudaEventRow& row);
 
+  void FindTorchThreads();
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
+  absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
   absl::Status FinishThread(uint32_t thread, ThreadRows& rows);
   absl::Status FinishGpu();
   absl::Status FinishSteps();
@@ -131,9 +147,9 @@ class CaptureBuilder {
   Contents contents_;
 
   std::vector<ThreadRows> rows_;  // By thread.
-  std::vector<GpuRow> gpu_;
-  std::vector<SyncRow> syncs_;
-  std::vector<OverheadRow> overheads_;
+  int64_t held_rows_ = 0;
+  std::vector<uint32_t> torch_threads_;  // By thread; 0: not known.
+  RowSpool<GpuRow> gpu_;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
   absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.

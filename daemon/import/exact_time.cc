@@ -49,7 +49,7 @@ std::optional<ExactTime> ParseMicros(std::string_view number) {
   for (; decimals < kDigitsOfNs; ++decimals) {
     if (!append('0')) return std::nullopt;
   }
-  ns += round_up ? 1 : 0;
+  if (__builtin_add_overflow(ns, int64_t{round_up ? 1 : 0}, &ns)) return std::nullopt;
   return ExactTime{.ns = is_negative ? -ns : ns, .is_whole_us = !has_fraction};
 }
 

@@ -9,8 +9,6 @@ namespace profd::importer {
 namespace {
 
 constexpr uint16_t kMostDepth = 127;
-// Frames of Python beyond are left out: operators in them seldom nest deeper than thirty.
-constexpr uint16_t kMostPythonDepth = 95;
 
 constexpr uint8_t kPython = static_cast<uint8_t>(wire::RangeCategory::kPython);
 
@@ -41,7 +39,7 @@ LostRanges Nest(std::vector<ImportedRange>& ranges) {
     }
     const bool is_python = range.category == kPython;
     const auto depth = static_cast<uint16_t>(open_ends.size());
-    if (depth > (is_python ? kMostPythonDepth : kMostDepth)) {
+    if (depth > kMostDepth) {
       ++(is_python ? lost.python_count : lost.other_count);
       continue;
     }
@@ -54,6 +52,9 @@ LostRanges Nest(std::vector<ImportedRange>& ranges) {
   ranges.resize(kept);
   std::sort(ranges.begin(), ranges.end(), [](const ImportedRange& a, const ImportedRange& b) {
     if (a.end_ns() != b.end_ns()) return a.end_ns() < b.end_ns();
+    // What takes no time is in none of those that end where it begins.
+    const bool a_is_moment = a.duration_ns == 0;
+    if (a_is_moment != (b.duration_ns == 0)) return !a_is_moment;
     if (a.depth != b.depth) return a.depth > b.depth;
     return a.order < b.order;
   });

@@ -15,7 +15,7 @@ struct ImportedRange {
   int64_t duration_ns;
   uint32_t name;
   uint32_t op;       // Index of what is known of the operator, plus 1; 0: nothing
-  uint32_t order;    // In the trace.
+  uint32_t order;    // Of ranges with equal times, the outer one's is less.
   uint16_t depth;    // Made by Nest().
   uint8_t category;  // wire::RangeCategory
   uint8_t flags;
@@ -25,12 +25,12 @@ struct ImportedRange {
 static_assert(sizeof(ImportedRange) == 32);
 
 struct LostRanges {
-  int64_t python_count = 0;  // Left out so that operators in them have room.
+  int64_t python_count = 0;  // Frames of Python.
   int64_t other_count = 0;
 };
 
 // Sorts the ranges by their end, each behind all it encloses, and sets their depths. Those that are
-// nested deeper than a capture may have are taken out: Python's first.
+// nested deeper than a capture may have are taken out.
 LostRanges Nest(std::vector<ImportedRange>& ranges);
 
 }  // namespace profd::importer

@@ -3,8 +3,8 @@
 #include <simdjson.h>
 
 #include <nlohmann/json.hpp>
-#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/str_cat.h"
@@ -21,7 +21,6 @@ static_assert(TraceSplitter::kPaddingBytes >= simdjson::SIMDJSON_PADDING);
 struct Derived {};
 using Argument = std::variant<Derived, Number, Text>;
 
-// An `absl::string_view` of Debian's Abseil is none of the standard's.
 const absl::flat_hash_map<std::string_view, Argument>& Arguments() {
   static const auto* const kArguments = new absl::flat_hash_map<std::string_view, Argument>{
       {"External id", Number::kExternalId},
@@ -89,9 +88,9 @@ const absl::flat_hash_map<std::string_view, Argument>& Arguments() {
       {"Process Group Description", Text::kGroupDescription},
       {"Process Group Ranks", Text::kGroupRanks},
       {"Group size", Text::kGroupSize},
-      {"Rank", Derived()},
-      {"Global rank start", Derived()},
-      {"Global rank stride", Derived()},
+      {"Rank", Text::kRank},
+      {"Global rank start", Text::kFirstRank},
+      {"Global rank stride", Text::kRankStride},
       {"Python id", Derived()},
       {"Python parent id", Derived()},
       {"Python module id", Derived()},
@@ -162,13 +161,16 @@ struct EventParser::Impl {
     return simdjson::SUCCESS;
   }
 
-  Error ReadArguments(ondemand::object arguments, OnUnknownArgument on_unknown) {
+  Error ReadArguments(ondemand::object arguments) {
     for (auto field : arguments) {
       std::string_view key;
       if (const Error error = Key(field, key)) return error;
       const auto known = Arguments().find(key);
       if (known == Arguments().end()) {
-        unknown.push_back(key);
+        ondemand::value value;
+        if (const Error error = field.value().get(value)) return error;
+        // Some releases write what they did not record as an empty text.
+        if (!value.raw_json_token().starts_with("\"\"")) unknown.push_back(key);
         continue;
       }
       if (std::holds_alternative<Derived>(known->second)) continue;
@@ -185,16 +187,15 @@ struct EventParser::Impl {
         event.numbers_present |= TraceEvent::Bit(which);
       }
     }
-    (void)on_unknown;
     return simdjson::SUCCESS;
   }
 
-  Error ReadMember(std::string_view key, ondemand::value value, OnUnknownArgument on_unknown) {
+  Error ReadMember(std::string_view key, ondemand::value value) {
     if (key == "args") {
       ondemand::object arguments;
       // Some have none: null.
       if (value.get_object().get(arguments) != simdjson::SUCCESS) return simdjson::SUCCESS;
-      return ReadArguments(arguments, on_unknown);
+      return ReadArguments(arguments);
     }
     std::string_view raw;
     if (const Error error = Raw(value, raw)) return error;
@@ -219,13 +220,13 @@ struct EventParser::Impl {
     return simdjson::SUCCESS;
   }
 
-  Error ReadEvent(ondemand::object object, OnUnknownArgument on_unknown) {
+  Error ReadEvent(ondemand::object object) {
     for (auto field : object) {
       std::string_view key;
       if (const Error error = Key(field, key)) return error;
       ondemand::value value;
       if (const Error error = field.value().get(value)) return error;
-      if (const Error error = ReadMember(key, value, on_unknown)) return error;
+      if (const Error error = ReadMember(key, value)) return error;
     }
     return simdjson::SUCCESS;
   }
@@ -241,6 +242,30 @@ struct EventParser::Impl {
                                       std::string_view(simdjson::error_message(error))));
   }
 
+  // The same, with '?' for each byte that is part of no character.
+  std::string_view WithValidText(std::string_view array) {
+    valid.assign(array);
+    for (size_t i = 0; i < valid.size();) {
+      size_t length = 1;
+      while (i + length < valid.size() && length < 4 && (valid[i + length] & 0xC0) == 0x80) {
+        ++length;
+      }
+      if (!simdjson::validate_utf8(valid.data() + i, length)) {
+        for (size_t j = i; j < i + length; ++j) {
+          if ((valid[j] & 0x80) == 0) continue;
+          valid[j] = '?';
+          ++replaced_bytes;
+        }
+      }
+      i += length;
+    }
+    const size_t size = valid.size();
+    valid.resize(size + TraceSplitter::kPaddingBytes);
+    return std::string_view(valid).substr(0, size);
+  }
+
+  std::string valid;
+  int64_t replaced_bytes = 0;
   ondemand::parser parser;
   ondemand::document document;
   TraceEvent event;
@@ -255,10 +280,14 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
   Impl& impl = *impl_;
   const simdjson::padded_string_view padded(array.data(), array.size(),
                                             array.size() + TraceSplitter::kPaddingBytes);
-  if (const auto error = impl.parser.iterate(padded).get(impl.document)) {
+  const auto not_json = impl.parser.iterate(padded).get(impl.document);
+  if (not_json == simdjson::UTF8_ERROR) {
+    return Parse(impl.WithValidText(array), offset, on_event, on_unknown);
+  }
+  if (not_json) {
     return absl::DataLossError(StrCat("damaged between byte ", offset, " and ",
                                       offset + static_cast<int64_t>(array.size()), ": ",
-                                      std::string_view(simdjson::error_message(error))));
+                                      std::string_view(simdjson::error_message(not_json))));
   }
   ondemand::array events;
   if (const auto error = impl.document.get_array().get(events)) {
@@ -266,13 +295,12 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
   }
   for (auto element : events) {
     ondemand::object object;
-    impl.event.phase = 0;
     impl.event = TraceEvent();
     impl.unknown.clear();
     if (const auto error = element.get_object().get(object)) {
       return impl.Damaged(error, array, offset);
     }
-    if (const auto error = impl.ReadEvent(object, on_unknown)) {
+    if (const auto error = impl.ReadEvent(object)) {
       return impl.Damaged(error, array, offset);
     }
     for (const std::string_view key : impl.unknown) on_unknown(impl.event, key);
@@ -280,6 +308,8 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
   }
   return absl::OkStatus();
 }
+
+int64_t EventParser::replaced_bytes() const { return impl_->replaced_bytes; }
 
 std::string Unescape(std::string_view json) {
   if (json.size() >= 2 && json.front() == '"') json = json.substr(1, json.size() - 2);

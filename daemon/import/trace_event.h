@@ -76,7 +76,6 @@ enum class Text : uint8_t {
   kLaunchedByDevice,
   kValue,
   kUnnamed,  // "": of counters of hardware
-  kBytes,
   kWhere,
   kReason,
   kCode,
@@ -93,8 +92,11 @@ enum class Text : uint8_t {
   kGroupDescription,
   kGroupRanks,
   kGroupSize,
+  kRank,
+  kFirstRank,
+  kRankStride,
 };
-inline constexpr size_t kTextCount = static_cast<size_t>(Text::kGroupSize) + 1;
+inline constexpr size_t kTextCount = static_cast<size_t>(Text::kRankStride) + 1;
 
 // Views end with the next event.
 struct TraceEvent {
@@ -141,6 +143,9 @@ class EventParser {
   // `on_event` returns.
   absl::Status Parse(std::string_view array, int64_t offset, OnEvent on_event,
                      OnUnknownArgument on_unknown);
+
+  // Bytes that were no UTF-8 so far, in whose place '?' was read.
+  int64_t replaced_bytes() const;
 
  private:
   struct Impl;

@@ -1,5 +1,6 @@
 #include "daemon/import/trace_header.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@ constexpr size_t kMaxTextBytes = 255;
 constexpr size_t kMaxCommandBytes = 4096;
 constexpr size_t kMaxDevices = 1024;
 constexpr size_t kMaxMetadata = 64;
+constexpr size_t kMaxLabels = 32;
+constexpr size_t kMaxDisplayNameBytes = 128;
 
 // Deeply nested values would take the parser's stack.
 constexpr int kMaxDepth = 64;
@@ -34,6 +37,17 @@ std::string TextIn(const Json& object, const char* key, size_t max_bytes = kMaxT
   return found != object.end() && found->is_string()
              ? ForDisplay(found->get_ref<const std::string&>(), max_bytes)
              : "";
+}
+
+// The members of an object's member that are texts.
+std::map<std::string, std::string> TextsIn(const Json& object, const char* key) {
+  std::map<std::string, std::string> texts;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_object()) return texts;
+  for (const auto& [name, value] : found->items()) {
+    if (value.is_string()) texts.emplace(name, value.get_ref<const std::string&>());
+  }
+  return texts;
 }
 
 GpuDevice DeviceOf(const Json& json) {
@@ -74,17 +88,14 @@ void AddOurs(const Json& json, CaptureRecord& record) {
   record.target.uid = NumberIn(json, "uid");
   record.target.command = TextIn(json, "command", kMaxCommandBytes);
   record.target.library_version = TextIn(json, "library_version");
-  const std::string display_name = TextIn(json, "display_name", 128);
-  record.spec.display_name = display_name;
-  for (const auto& [key, value] : json.value("metadata", Json::object()).items()) {
-    if (value.is_string() && record.target.metadata.size() < kMaxMetadata) {
-      record.target.metadata[ForDisplay(key, kMaxTextBytes)] =
-          ForDisplay(value.get_ref<const std::string&>(), kMaxTextBytes);
-    }
+  record.spec.display_name = TextIn(json, "display_name", kMaxDisplayNameBytes);
+  for (const auto& [key, value] : TextsIn(json, "metadata")) {
+    if (record.target.metadata.size() == kMaxMetadata) break;
+    record.target.metadata[ForDisplay(key, kMaxTextBytes)] = ForDisplay(value, kMaxTextBytes);
   }
-  for (const auto& [key, value] : json.value("labels", Json::object()).items()) {
-    if (value.is_string() && ValidateLabel(key, value.get_ref<const std::string&>()).ok()) {
-      record.spec.labels[key] = value.get<std::string>();
+  for (const auto& [key, value] : TextsIn(json, "labels")) {
+    if (record.spec.labels.size() < kMaxLabels && ValidateLabel(key, value).ok()) {
+      record.spec.labels[key] = value;
     }
   }
 }

@@ -24,7 +24,7 @@ constexpr size_t kMaxSourceBytes = 255;
 class Import : public TraceSplitter::Handler {
  public:
   Import(TraceFile& file, CaptureSink& sink, const ImportOptions& options)
-      : file_(file), options_(options), builder_(sink, not_understood_) {}
+      : file_(file), options_(options), builder_(sink, not_understood_, options.directory) {}
 
   absl::Status Read() { return TraceSplitter(file_, *this).Run(); }
 
@@ -46,7 +46,12 @@ class Import : public TraceSplitter::Handler {
         });
   }
 
-  absl::StatusOr<CaptureBuilder::Contents> Finish() { return builder_.Finish(); }
+  absl::StatusOr<CaptureBuilder::Contents> Finish() {
+    if (parser_.replaced_bytes() > 0) {
+      not_understood_.Count("bytes that are no UTF-8", parser_.replaced_bytes());
+    }
+    return builder_.Finish();
+  }
   // `record` as it is when all has been read.
   void Describe(const CaptureBuilder::Contents& contents, CaptureRecord& record) const;
 
@@ -89,7 +94,8 @@ void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& r
   record.imported.not_understood = not_understood_.counts();
   record.imported.time_unit_ns = contents.whole_us ? 1000 : 1;
   if (record.target.pid == 0) record.target.pid = contents.process.pid;
-  if (record.target.command.empty()) record.target.command = contents.process.name;
+  // Ours has the command in its header, where it is known.
+  if (!header_.is_ours()) record.target.command = contents.process.name;
 
   const bool has_gpu = contents.gpu_count > 0 || !record.gpu.devices.empty();
   record.gpu.outcome = has_gpu ? GpuOutcome::kRecorded : GpuOutcome::kOff;
@@ -100,9 +106,9 @@ void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& r
 
   if (contents.operator_count == 0 && contents.memory_count == 0) return;
   record.torch.outcome = TorchOutcome::kRecorded;
-  record.torch.operators = contents.tensor_input_count > 0 ? OperatorMode::kShapes
-                           : contents.operator_count > 0   ? OperatorMode::kNames
-                                                           : OperatorMode::kOff;
+  record.torch.operators = contents.input_count > 0      ? OperatorMode::kShapes
+                           : contents.operator_count > 0 ? OperatorMode::kNames
+                                                         : OperatorMode::kOff;
   record.torch.memory = contents.memory_count > 0;
   record.torch.operator_count = contents.operator_count;
   record.torch.cut_input_count = contents.cut_input_count;

@@ -6,7 +6,8 @@
 //
 //   cpu_op, user_annotation            ranges and operators, with inputs, scalars, sequence numbers
 //   ProfilerStep#N                     step N, with its own begin and end, and no range
-//   python_function                    ranges of wire::RangeCategory::kPython
+//   python_function                    ranges of wire::RangeCategory::kPython, in a thread of their
+//                                      own beside the one they are of, with the same os_thread
 //   cuda_runtime, cuda_driver, hip...  API calls; xpu_runtime and the like too
 //   kernel, gpu_memcpy, gpu_memset     GPU rows
 //   cuda_sync, cuda_event, overhead    the rows of these names
@@ -27,7 +28,8 @@
 //          `directory`.
 // Errors:  DATA_LOSS for a damaged file and INVALID_ARGUMENT for one that is no trace, both with
 //          the byte at which they show (of the JSON, in a gzip file); NOT_FOUND, PERMISSION_DENIED,
-//          FAILED_PRECONDITION (a folder, a merged trace), CANCELLED; those of the capture file.
+//          FAILED_PRECONDITION (a folder, a merged trace), RESOURCE_EXHAUSTED (more than
+//          CaptureBuilder::kMaxHeldRows), CANCELLED; those of the capture file.
 #ifndef PROFD_DAEMON_IMPORT_TRACE_IMPORT_H_
 #define PROFD_DAEMON_IMPORT_TRACE_IMPORT_H_
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/import/exact_time.h"
 #include "daemon/import/trace_event.h"
@@ -27,10 +28,23 @@ int64_t IdOf(std::string_view json) {
   return id == std::numeric_limits<int64_t>::min() ? 0 : std::abs(id);
 }
 
+// Our exports give a second row of a thread another tid, and say whose it is:
+// "thread 17 (data), row 401".
+int64_t OsThreadOf(std::string_view label, int64_t otherwise) {
+  constexpr std::string_view kThread = "thread ";
+  if (!label.starts_with(kThread) || label.find(", row ") == std::string_view::npos) {
+    return otherwise;
+  }
+  label.remove_prefix(kThread.size());
+  return ParseInteger(label.substr(0, label.find_first_not_of("0123456789"))).value_or(otherwise);
+}
+
 }  // namespace
 
-std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_view tid) {
+std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_view tid,
+                                              bool is_python) {
   SetKey(pid, tid, key_);
+  if (is_python) key_ += kPythonRow;
   if (last_ >= threads_.size() || threads_[last_].key != key_) {
     const auto found = by_key_.find(key_);
     if (found != by_key_.end()) {
@@ -39,7 +53,8 @@ std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_
       if (threads_.size() >= kMaxThreads) return std::nullopt;
       last_ = static_cast<uint32_t>(threads_.size());
       by_key_.emplace(key_, last_);
-      threads_.push_back({.key = key_, .pid = std::string(pid), .os_thread = IdOf(tid)});
+      threads_.push_back(
+          {.key = key_, .pid = std::string(pid), .os_thread = IdOf(tid), .is_python = is_python});
       // A name in place of a number.
       if (tid.starts_with('"')) thread_names_.emplace(key_, Unescape(tid));
     }
@@ -77,10 +92,18 @@ TraceThreads::Process TraceThreads::MainProcess() const {
 std::vector<ThreadRow> TraceThreads::Rows() const {
   std::vector<ThreadRow> rows;
   for (const Thread& thread : threads_) {
-    const auto name = thread_names_.find(thread.key);
-    rows.push_back({.index = static_cast<uint32_t>(rows.size()),
-                    .os_thread = thread.os_thread,
-                    .name = name == thread_names_.end() ? "" : ThreadNameOf(name->second)});
+    std::string_view key = thread.key;
+    if (thread.is_python) key.remove_suffix(kPythonRow.size());
+    const auto label = thread_names_.find(std::string(key));
+    const bool is_labelled = label != thread_names_.end();
+    std::string name = is_labelled ? ThreadNameOf(label->second) : "";
+    if (thread.is_python && !name.ends_with(kPythonRow)) {
+      name = name.empty() ? std::string(kPythonRow) : StrCat(name, ", ", kPythonRow);
+    }
+    rows.push_back(
+        {.index = static_cast<uint32_t>(rows.size()),
+         .os_thread = is_labelled ? OsThreadOf(label->second, thread.os_thread) : thread.os_thread,
+         .name = std::move(name)});
   }
   return rows;
 }

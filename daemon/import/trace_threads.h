@@ -21,17 +21,13 @@ class TraceThreads {
  public:
   static constexpr uint32_t kMaxThreads = 100'000;
 
-  // `pid` and `tid` are JSON. The thread that an event of the CPU is of; nothing: there are more
-  // than kMaxThreads.
-  std::optional<uint32_t> IndexOf(std::string_view pid, std::string_view tid);
+  // `pid` and `tid` are JSON. The thread that an event of the CPU is of, or the row of its own that
+  // the thread's functions of Python have; nothing: there are more than kMaxThreads.
+  std::optional<uint32_t> IndexOf(std::string_view pid, std::string_view tid, bool is_python);
 
   // What the trace says of them; `name` is text.
   void NameThread(std::string_view pid, std::string_view tid, std::string name);
   void NameProcess(std::string_view pid, std::string name);
-
-  size_t size() const { return threads_.size(); }
-  // Of the thread that comes first in a trace of one process: its tid.
-  int64_t os_thread(uint32_t index) const { return threads_[index].os_thread; }
 
   struct Process {
     int64_t pid = 0;
@@ -48,6 +44,7 @@ class TraceThreads {
     std::string pid;
     int64_t os_thread = 0;
     int64_t event_count = 0;
+    bool is_python = false;
   };
 
   std::vector<Thread> threads_;
@@ -57,6 +54,9 @@ class TraceThreads {
   std::string key_;
   uint32_t last_ = 0;  // The thread that was asked for last.
 };
+
+// What rows of Python's functions are called, behind the name of their thread.
+inline constexpr std::string_view kPythonRow = "Python functions";
 
 // Of what traces call threads: "thread 17 (data)" is "data", "thread 17" and "stream 7 " nothing.
 std::string ThreadNameOf(std::string_view label);

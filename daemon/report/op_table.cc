@@ -16,6 +16,7 @@
 #include "daemon/report/op_memory.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/step_lookup.h"
+#include "proto/wire/event.h"
 
 namespace profd::report {
 namespace {
@@ -237,6 +238,8 @@ class OpSummary {
 
   absl::Status Read(const std::optional<StepRecord>& only) {
     uint32_t columns = store::kRangeDuration | store::kRangeDepth | kinds_.columns();
+    // Only these have rows of Python's functions.
+    if (!reader_.record().imported.source.empty()) columns |= store::kRangeCategory;
     store::TimeFilter filter;
     only_ = only;
     if (HasGpu()) RETURN_IF_ERROR(ReadGpu());
@@ -368,7 +371,14 @@ class OpSummary {
     return position == StepLookup::kNone ? -1 : lookup_.steps()[position].index;
   }
 
+  // A thread's functions of Python stand in a thread of their own: they are no operators.
+  static bool IsPython(const RangeBatch& batch) {
+    return !batch.category.empty() &&
+           batch.category.front() == static_cast<uint8_t>(wire::RangeCategory::kPython);
+  }
+
   void AddBatch(const RangeBatch& batch) {
+    if (IsPython(batch)) return;
     if (self_.size() < batch.size) self_.resize(batch.size);
     const auto self = std::span(self_).first(batch.size);
     SelfTimesOf(batch.thread).Compute(batch, self);

@@ -23,6 +23,7 @@ void FuzzFrame(std::span<const uint8_t> data);
 void FuzzPolicy(std::span<const uint8_t> data);
 void FuzzContexts(std::span<const uint8_t> data);
 void FuzzNodeList(std::span<const uint8_t> data);
+void FuzzTraceImport(std::span<const uint8_t> data);
 
 namespace {
 
@@ -54,6 +55,35 @@ TEST(FuzzReplayTest, ColumnCodecSurvivesNoiseAndMutations) {
 TEST(FuzzReplayTest, CaptureFileSurvivesPatches) {
   std::mt19937 random(2);
   for (int round = 0; round < 400; ++round) FuzzCaptureFile(Bytes(random, 60));
+}
+
+// Events of every kind, with a few bytes changed.
+TEST(FuzzReplayTest, TraceImportSurvivesMutations) {
+  constexpr std::string_view kEvents =
+      R"({"ph":"X","cat":"cpu_op","name":"a\\u00e9","pid":1,"tid":1,"ts":1.5,"dur":9,"args":{)"
+      R"("Sequence number":5,"Fwd thread id":1,"Input Dims":[[1,2]],"Input type":["f"]}},)"
+      R"({"ph":"X","cat":"cuda_runtime","name":"l","pid":1,"tid":1,"ts":2,"dur":1,)"
+      R"("args":{"correlation":8}},)"
+      R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":4,"dur":1,"args":{)"
+      R"("correlation":8,"device":0,"stream":7,"grid":[1,2,3],"block":[4,5,6]}},)"
+      R"({"ph":"X","cat":"cuda_sync","name":"Stream Sync","ts":6,"dur":1,"args":{)"
+      R"("stream":-1,"wait_on_cuda_event_record_corr_id":3}},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","tid":"x","ts":1,"dur":9},)"
+      R"({"ph":"i","name":"[memory]","ts":3,"args":{"Bytes":-9223372036854775808,"Addr":1}},)"
+      R"({"ph":"C","name":"c","ts":3,"args":{"value":1e400}},)"
+      R"j({"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"thread 1 (a)"}})j";
+  std::mt19937 random(9);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<uint8_t> data = {1};
+    data.insert(data.end(), kEvents.begin(), kEvents.end());
+    for (size_t changes = random() % 6; changes > 0; --changes) {
+      data[1 + random() % (data.size() - 1)] =
+          random() % 2 == 0 ? static_cast<uint8_t>(random())
+                            : static_cast<uint8_t>(kEvents[random() % kEvents.size()]);
+    }
+    FuzzTraceImport(data);
+    FuzzTraceImport(Bytes(random, 60));
+  }
 }
 
 // A record per 32 bytes, mostly well formed; see event_decoder_fuzz.cc for the layout.

@@ -1,0 +1,187 @@
+// What CaptureBuilder makes of events of CUDA and its like.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <span>
+#include <string>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/import/capture_builder.h"
+#include "daemon/import/gpu_words.h"
+#include "daemon/import/narrow.h"
+#include "proto/wire/event.h"
+
+namespace profd::importer {
+namespace {
+
+// Of "[1,2,3]".
+template <typename Side>
+std::array<Side, 3> Sides(std::string_view json, Side otherwise) {
+  std::array<Side, 3> sides = {otherwise, otherwise, otherwise};
+  const char* at = json.data();
+  const char* const end = json.data() + json.size();
+  for (size_t i = 0; i < sides.size() && at != end; ++i) {
+    while (at != end && (*at < '0' || *at > '9')) ++at;
+    const auto [behind, error] = std::from_chars(at, end, sides[i]);
+    if (error != std::errc()) break;
+    at = behind;
+  }
+  return sides;
+}
+
+}  // namespace
+
+absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver) {
+  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
+  if (!span.has_value()) return absl::OkStatus();
+  const std::optional<uint32_t> thread = ThreadOf(event);
+  if (!thread.has_value()) return absl::OkStatus();
+  Cover(*span);
+  ++contents_.gpu_count;
+  ApiRow row = {.start_ns = span->start_ns,
+                .duration_ns = span->duration_ns,
+                .name = 0,
+                .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
+                .cbid = NumberOr<uint32_t>(event, Number::kCbid, 0),
+                .result = NumberOr<int32_t>(event, Number::kResult, 0),
+                .is_driver = is_driver};
+  ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
+  if (row.correlation != 0) calls_.insert(row.correlation);
+  return sink_.AppendApiCalls(*thread, {&row, 1});
+}
+
+absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
+  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
+  if (!span.has_value()) return absl::OkStatus();
+  Cover(*span);
+  ++contents_.gpu_count;
+  // Some releases say where only by the row that the event stands in.
+  const int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(0));
+  const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
+  GpuRow row = {.start_ns = span->start_ns,
+                .duration_ns = span->duration_ns,
+                .kind = kind,
+                .flags = 0,
+                .device = Narrow<uint16_t>(device, 0),
+                .context = NumberOr<uint32_t>(event, Number::kContext, 0),
+                .stream = Narrow<uint32_t>(stream, 0),
+                .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
+                .name = 0,
+                .graph_id = NumberOr<uint32_t>(event, Number::kGraph, 0),
+                .graph_node_id = static_cast<uint64_t>(event.Get(Number::kGraphNode, 0)),
+                .bytes = static_cast<uint64_t>(std::max<int64_t>(event.Get(Number::kBytes, 0), 0)),
+                .copy_kind = 0,
+                .source_kind = 0,
+                .destination_kind = 0,
+                .source_device = NumberOr<uint16_t>(event, Number::kFromDevice, kNoGpuDevice),
+                .destination_device = NumberOr<uint16_t>(event, Number::kToDevice, kNoGpuDevice),
+                .queued_ns = kNoGpuTime,
+                .submitted_ns = kNoGpuTime,
+                .grid = {},
+                .block = {},
+                .cluster = {},
+                .registers_per_thread = 0,
+                .static_shared_bytes = 0,
+                .dynamic_shared_bytes = 0,
+                .local_bytes_per_thread = 0};
+  if (!event.Get(Text::kFinished).empty()) row.flags |= kGpuUnfinished;
+  if (!event.Get(Text::kBegan).empty()) row.flags |= kGpuStraddlesStart;
+  if (!event.Get(Text::kEnded).empty()) row.flags |= kGpuStraddlesEnd;
+  if (!event.Get(Text::kLaunchedByDevice).empty()) row.flags |= kGpuDeviceLaunched;
+  if (kind == GpuRowKind::kKernel && is_ours_ && event.name == "CUDA graph") {
+    row.kind = GpuRowKind::kGraphLaunch;
+  } else if (kind == GpuRowKind::kKernel) {
+    ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
+    row.grid = Sides<uint32_t>(event.Get(Text::kGrid), 1);
+    row.block = Sides<uint32_t>(event.Get(Text::kBlock), 1);
+    row.cluster = Sides<uint16_t>(event.Get(Text::kCluster), 0);
+    row.registers_per_thread = NumberOr<uint16_t>(event, Number::kRegisters, 0);
+    // Static and dynamic are told as one.
+    row.dynamic_shared_bytes = NumberOr<uint32_t>(event, Number::kSharedBytes, 0);
+  } else if (kind == GpuRowKind::kMemcpy) {
+    const CopyKinds kinds = CopyKindsOf(event.name);
+    row.copy_kind = kinds.copy;
+    row.source_kind = kinds.source;
+    row.destination_kind = kinds.destination;
+  } else {
+    row.destination_kind = MemsetKindOf(event.name);
+  }
+  streams_.emplace(row.device, row.context, row.stream);
+  return gpu_.Add(row);
+}
+
+absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
+  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
+  if (!span.has_value()) return absl::OkStatus();
+  std::string_view word = event.Get(Text::kSyncKind);
+  if (word.size() >= 2) word = word.substr(1, word.size() - 2);
+  const std::optional<uint32_t> kind = SyncKindOf(word.empty() ? event.name : word);
+  if (!kind.has_value()) {
+    CountNotUnderstood(event, " of an unknown kind");
+    return absl::OkStatus();
+  }
+  Cover(*span);
+  const int64_t stream = event.Get(Number::kStream, -1);
+  const SyncRow row = {.start_ns = span->start_ns,
+                       .duration_ns = span->duration_ns,
+                       .kind = *kind,
+                       .device = NumberOr<uint16_t>(event, Number::kDevice, kNoGpuDevice),
+                       .context = NumberOr<uint32_t>(event, Number::kContext, 0),
+                       .stream = Narrow<uint32_t>(stream, wire::kNoStream),
+                       .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
+                       .event_id = NumberOr<uint32_t>(event, Number::kWaitEvent, 0)};
+  RETURN_IF_ERROR(sink_.AppendSyncs({&row, 1}));
+  // What it waits for tells of an event that was recorded.
+  const int64_t recorded = event.Get(Number::kWaitCorrelation, -1);
+  if (recorded <= 0) return absl::OkStatus();
+  return NoteCudaEvent({.correlation = Narrow<uint32_t>(recorded, 0),
+                        .context = row.context,
+                        .stream = NumberOr<uint32_t>(event, Number::kWaitStream, wire::kNoStream),
+                        .event_id = row.event_id});
+}
+
+absl::Status CaptureBuilder::AddCudaEvent(const TraceEvent& event) {
+  return NoteCudaEvent({.correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
+                        .context = NumberOr<uint32_t>(event, Number::kContext, 0),
+                        .stream = NumberOr<uint32_t>(event, Number::kStream, wire::kNoStream),
+                        .event_id = NumberOr<uint32_t>(event, Number::kEvent, 0)});
+}
+
+absl::Status CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
+  const bool is_new =
+      cuda_events_.emplace(row.correlation, row.context, row.stream, row.event_id).second;
+  if (!is_new) return absl::OkStatus();
+  ++contents_.event_count;
+  return sink_.AppendCudaEvents({&row, 1});
+}
+
+absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
+  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
+  if (!span.has_value()) return absl::OkStatus();
+  const std::optional<uint32_t> kind = OverheadKindOf(event.name);
+  if (!kind.has_value()) {
+    not_understood_.Count(StrCat("overhead:", event.name));
+    return absl::OkStatus();
+  }
+  Cover(*span);
+  const OverheadRow row = {.start_ns = span->start_ns,
+                           .duration_ns = span->duration_ns,
+                           .kind = *kind,
+                           .os_thread = Narrow<uint32_t>(ParseInteger(event.tid).value_or(0), 0),
+                           .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0)};
+  return sink_.AppendOverheads({&row, 1});
+}
+
+absl::Status CaptureBuilder::FinishGpu() {
+  return gpu_.Drain([this](std::span<GpuRow> rows) {
+    for (GpuRow& row : rows) {
+      if (calls_.contains(row.correlation)) continue;
+      row.flags |= kGpuOrphan;
+      ++contents_.orphan_count;
+    }
+    return sink_.AppendGpu(rows);
+  });
+}
+
+}  // namespace profd::importer

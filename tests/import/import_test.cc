@@ -1,0 +1,300 @@
+// What becomes of traces written for one rule each, and of damaged and foreign files.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "proto/wire/event.h"
+#include "tests/import/import_fixture.h"
+
+namespace profd::importer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr std::string_view kOp =
+    R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":100.5,"dur":2.25,"args":{)"
+    R"("External id":3,"Sequence number":5,"Fwd thread id":0,"Input Dims":[[2, 3],[]],)"
+    R"("Input type":["float","Scalar"],"Concrete Inputs":["","1"]}})";
+
+TEST_F(ImportTest, AnOperatorKeepsItsTimesAndInputs) {
+  const auto reader = ReadEvents(kOp);
+  ASSERT_NE(reader, nullptr);
+  const CaptureRecord& record = reader->record();
+  EXPECT_EQ(record.start_unix_ns, 100'500);
+  EXPECT_EQ(record.covered_ns, 2'250);
+  EXPECT_EQ(record.event_count, 1);
+  EXPECT_EQ(record.state, CaptureState::kComplete);
+  EXPECT_EQ(record.imported.source, "trace.json");
+  EXPECT_EQ(record.imported.producer, "torch.profiler");
+  EXPECT_EQ(record.imported.time_unit_ns, 1);
+  EXPECT_TRUE(record.imported.not_understood.empty());
+  EXPECT_EQ(record.target.pid, 7);
+  EXPECT_EQ(record.torch.operators, OperatorMode::kShapes);
+  EXPECT_THAT(LinesOf(*reader),
+              ElementsAre("operator 9: aten::mm 0 0 seq 5 fwd 0 [[2,3],[]] [\"float\",\"Scalar\"]  "
+                          "[\"\",\"1\"]",
+                          "range 9: aten::mm 0 2250 depth 0 cat 1 flags 0"));
+}
+
+TEST_F(ImportTest, TimesOfTheTraceCountFromItsBaseWhereverThatStands) {
+  const auto reader =
+      Read(StrCat(R"({"traceEvents":[)", kOp, R"(],"baseTimeNanoseconds":1700000000000000000})"));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().start_unix_ns, 1'700'000'000'000'100'500);
+}
+
+TEST_F(ImportTest, AnArrayOfEventsIsATraceToo) {
+  const auto reader = Read(StrCat("\xEF\xBB\xBF [", kOp, "]\n"));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().event_count, 1);
+}
+
+TEST_F(ImportTest, NamesOfOldReleasesAreKnown) {
+  const auto reader = ReadEvents(
+      R"({"ph":"X","cat":"Operator","name":"a","pid":1,"tid":1,"ts":1,"dur":9,)"
+      R"("args":{"external id":"4","Input dims":[[1]],"Input type":["float"]}},)"
+      R"({"ph":"X","cat":"Runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":2,"dur":1,)"
+      R"("args":{"correlation":8,"cbid":211}},)"
+      R"({"ph":"X","cat":"Kernel","name":"k","pid":0,"tid":7,"ts":4,"dur":1,)"
+      R"("args":{"correlation":8,"device":0,"context":1,"stream":7}},)"
+      R"j({"ph":"X","cat":"Memset","name":"Memset (Device)","pid":0,"tid":7,"ts":6,"dur":1,)j"
+      R"("args":{"device":0,"stream":7,"bytes":64}})");
+  ASSERT_NE(reader, nullptr);
+  EXPECT_TRUE(reader->record().imported.not_understood.empty());
+  EXPECT_EQ(reader->record().imported.time_unit_ns, 1000);
+  EXPECT_EQ(reader->gpu_row_count(), 2);
+  EXPECT_EQ(reader->record().gpu.orphan_count, 1) << "the memset has no call";
+}
+
+TEST_F(ImportTest, HipIsReadAsCudaIs) {
+  const auto reader = ReadEvents(
+      R"({"ph":"X","cat":"cuda_runtime","name":"hipLaunchKernel","pid":1,"tid":1,"ts":2,"dur":1,)"
+      R"("args":{"correlation":8,"cid":48}},)"
+      R"({"ph":"X","cat":"kernel","name":"k","pid":9,"tid":3,"ts":4,"dur":1,)"
+      R"("args":{"correlation":8}},)"
+      R"({"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":5,)"
+      R"("args":{"Bytes":-256,"Addr":18446744073709551615,"Device Id":9,"Device Type":6}})");
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(LinesOf(*reader),
+              ElementsAre("api 1: hipLaunchKernel 0 1000 corr 8 cbid 48 driver 0 result 0",
+                          "gpu kind 1 k 2000 1000 dev 9 ctx 0 stream 3 corr 8 flags 0 graph 0/0 "
+                          "bytes 0 kinds 0,0,0 grid 1,1,1 block 1,1,1 regs 0 shared 0",
+                          "memory 1: 3000 18446744073709551615 256 -1 -1 dev 1:9 free 1"));
+}
+
+TEST_F(ImportTest, StepsHaveTheirOwnEnds) {
+  const auto reader = ReadEvents(
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#8","pid":1,"tid":1,"ts":120,"dur":90},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#7","pid":1,"tid":1,"ts":10,"dur":100},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#x","pid":1,"tid":1,"ts":20,"dur":1})");
+  ASSERT_NE(reader, nullptr);
+  ASSERT_EQ(reader->steps().size(), 2u);
+  EXPECT_EQ(reader->steps()[0].index, 7);
+  EXPECT_EQ(reader->steps()[0].start_ns, 0);
+  EXPECT_EQ(reader->steps()[0].duration_ns, 100'000);
+  EXPECT_EQ(reader->steps()[1].start_ns, 110'000);
+  EXPECT_EQ(reader->steps()[1].duration_ns, 90'000);
+  EXPECT_EQ(reader->step_thread(), 0);
+  EXPECT_EQ(reader->record().covered_steps, 2);
+  EXPECT_THAT(LinesOf(*reader), testing::Contains(HasSubstr("ProfilerStep#x")));
+}
+
+TEST_F(ImportTest, FunctionsOfPythonStandBesideTheirThread) {
+  const auto reader = ReadEvents(StrCat(
+      kOp, R"(,{"ph":"X","cat":"python_function","name":"a.py(1): f","pid":7,"tid":9,"ts":90,)"
+           R"("dur":20,"args":{"Python id":1,"Python parent id":null,"Ev Idx":2}})"));
+  ASSERT_NE(reader, nullptr);
+  ASSERT_EQ(reader->threads().size(), 2u);
+  EXPECT_EQ(reader->threads()[1].os_thread, 9);
+  EXPECT_EQ(reader->threads()[1].name, "Python functions");
+  EXPECT_TRUE(reader->record().imported.not_understood.empty());
+  EXPECT_THAT(LinesOf(*reader),
+              testing::Contains("range 9: a.py(1): f 0 20000 depth 0 cat 2 flags 0"));
+}
+
+TEST_F(ImportTest, ACollectiveSaysWhatTheTraceTellsOfIt) {
+  const auto reader = ReadEvents(
+      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":1,"dur":2,"args":{)"
+      R"("Collective name":"allreduce","dtype":"Float","In msg nelems":64,"Out msg nelems":64,)"
+      R"("Group size":8,"Rank":3,"Global rank start":0,"Global rank stride":1,"In split size":"[]",)"
+      R"("Out split size":"[]","Process Group Name":"0"}})");
+  ASSERT_NE(reader, nullptr);
+  ASSERT_EQ(reader->scalars().size(), 2u);
+  EXPECT_EQ(reader->scalars()[1], R"(["","","","3","allreduce","[]","[]","0","1","8"])");
+  EXPECT_EQ(reader->inputs()[1].dims, "[[64],[],[],[],[],[],[],[],[],[]]");
+}
+
+TEST_F(ImportTest, TorchsNumberOfAThreadIsThatItsBackwardOperatorsName) {
+  const auto reader =
+      ReadEvents(R"({"ph":"X","cat":"cpu_op","name":"aten::mul","pid":1,"tid":1,"ts":1,"dur":2,)"
+                 R"("args":{"Sequence number":5,"Fwd thread id":0}},)"
+                 R"({"ph":"X","cat":"cpu_op","name":"MulBackward0","pid":1,"tid":2,"ts":5,"dur":2,)"
+                 R"("args":{"Sequence number":5,"Fwd thread id":3}})");
+  ASSERT_NE(reader, nullptr);
+  std::map<uint32_t, uint32_t> torch_threads;
+  ASSERT_THAT(reader->ForEachOperator({},
+                                      [&](const store::OperatorBatch& batch) {
+                                        torch_threads[batch.thread] = batch.torch_thread[0];
+                                        return absl::OkStatus();
+                                      }),
+              IsOk());
+  EXPECT_THAT(torch_threads, ElementsAre(Pair(0, 3), Pair(1, 0)));
+}
+
+TEST_F(ImportTest, TheHeaderSaysWhoAndOnWhat) {
+  const auto reader = Read(StrCat(
+      R"({"deviceProperties":[{"id":0,"name":"NVIDIA H100","computeMajor":9,"numSms":132}],)"
+      R"("distributedInfo":{"backend":"nccl","rank":3,"world_size":8},"host_name":"gpu1",)"
+      R"("traceEvents":[{"ph":"M","name":"process_name","pid":7,"tid":0,"args":{"name":"python3"}},)"
+      R"j({"ph":"M","name":"thread_name","pid":7,"tid":9,"args":{"name":"thread 9 (main)"}},)j",
+      kOp, "]}"));
+  ASSERT_NE(reader, nullptr);
+  const CaptureRecord& record = reader->record();
+  EXPECT_EQ(record.node, "gpu1");
+  EXPECT_EQ(RankOf(record.target), 3);
+  EXPECT_EQ(record.target.metadata.at("world_size"), "8");
+  EXPECT_EQ(record.target.command, "python3");
+  ASSERT_EQ(record.gpu.devices.size(), 1u);
+  EXPECT_EQ(record.gpu.devices[0].sm_count, 132);
+  EXPECT_EQ(reader->threads()[0].name, "main");
+}
+
+TEST_F(ImportTest, WhatIsNotUnderstoodIsCountedByKind) {
+  const auto reader = ReadEvents(StrCat(
+      kOp,
+      R"(,{"ph":"B","cat":"cpu_op","name":"x","ts":1},{"ph":"B","ts":1},{"name":"y"},)"
+      R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":1},)"
+      R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":null,"dur":1},)"
+      R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":1e13,"dur":1},)"
+      R"({"ph":"X","cat":"tea","name":"x","pid":1,"tid":1,"ts":1,"dur":1},)"
+      R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":1},)"
+      R"({"ph":"X","cat":"kernel","name":"x","ts":101,"dur":1,"args":{"Tea":1,"Call stack":""}})"));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              ElementsAre(Pair("arg:kernel.Tea", 1), Pair("cat:tea", 1),
+                          Pair("cpu_op without dur", 1), Pair("cpu_op without ts", 1),
+                          Pair("no ph", 1), Pair("ph:B", 2), Pair("ph:X without cat", 1)));
+}
+
+TEST_F(ImportTest, ATimeFarFromAllOthersIsNotUnderstood) {
+  const auto reader = ReadEvents(
+      StrCat(kOp, R"(,{"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":1e14,"dur":1},)"
+                  R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":2,"dur":-5})"));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              ElementsAre(Pair("cpu_op more than a year away", 1),
+                          Pair("cpu_op with a negative dur, taken as 0", 1)));
+}
+
+TEST_F(ImportTest, BytesThatAreNoTextDoNotSpoilTheRest) {
+  const auto reader =
+      ReadEvents(StrCat("{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\xff\xc3\",\"pid\":1,\"tid\":"
+                        "1,\"ts\":1,\"dur\":1},",
+                        kOp));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().event_count, 2);
+  EXPECT_EQ(reader->record().imported.not_understood.at("bytes that are no UTF-8"), 2);
+}
+
+// ---- damaged and foreign files ----
+
+TEST_F(ImportTest, ACutOffTraceIsRefusedAtItsEnd) {
+  const std::string text = StrCat(R"({"traceEvents":[)", kOp, ",", kOp, "]}");
+  for (size_t size = 1; size < text.size(); ++size) {
+    const auto imported = ImportText(text.substr(0, size));
+    ASSERT_THAT(imported, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("byte"))) << size;
+  }
+}
+
+TEST_F(ImportTest, ADamagedTraceIsRefusedWithTheByte) {
+  const std::string before = R"({"schemaVersion":1,"traceEvents":[)";
+  for (const char* bad : {R"({"ph" "X"})", R"({"ph":"X",})", R"({"ph":})",
+                          R"({)"
+                          "\"a\":\"\x01\"}"}) {
+    const auto imported = ImportText(StrCat(before, kOp, ",", bad, "]}"));
+    EXPECT_THAT(imported, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("byte"))) << bad;
+  }
+  EXPECT_THAT(ImportText(StrCat(before, kOp, " ", kOp, "]}")),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr(StrCat("damaged at byte ", before.size() + kOp.size() + 1))));
+  EXPECT_THAT(ImportText(StrCat(before, kOp, "]}}")),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("behind the end")));
+}
+
+TEST_F(ImportTest, AForeignFileIsNoTrace) {
+  using enum absl::StatusCode;
+  EXPECT_THAT(ImportText(""), StatusIs(kInvalidArgument, HasSubstr("empty")));
+  EXPECT_THAT(ImportText("PK\x03\x04"), StatusIs(kInvalidArgument, HasSubstr("byte 0")));
+  EXPECT_THAT(ImportText("[[1, 2]]"), StatusIs(kInvalidArgument, HasSubstr("byte 1")));
+  EXPECT_THAT(ImportText(R"({"a":1})"), StatusIs(kInvalidArgument, HasSubstr("traceEvents")));
+  EXPECT_THAT(ImportText(R"({"traceEvents":[]})"),
+              StatusIs(kInvalidArgument, HasSubstr("no event")));
+  EXPECT_THAT(Import(folder_.path() / "nothing.json"), StatusIs(kNotFound));
+  EXPECT_THAT(Import(folder_.path()), StatusIs(kFailedPrecondition, HasSubstr("folder")));
+  EXPECT_THAT(ImportText(R"({"profd":{"captures":[]},"traceEvents":[]})"),
+              StatusIs(kFailedPrecondition, HasSubstr("several captures")));
+}
+
+TEST_F(ImportTest, DamagedGzipIsToldFromDamagedText) {
+  EXPECT_THAT(ImportText("\x1f\x8b\x08"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gzip")));
+  EXPECT_THAT(ImportText("\x1f\x8bnothing of the kind, nothing of the kind"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gzip")));
+}
+
+TEST_F(ImportTest, NothingIsLeftOfAnImportThatFailed) {
+  ASSERT_FALSE(ImportText(R"({"traceEvents":[{"ph":"X","cat":"cpu_op")").ok());
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    left.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(left, ElementsAre("trace.json"));
+}
+
+TEST_F(ImportTest, NestingWithoutEndIsNoDanger) {
+  const std::string deep(200'000, '[');
+  EXPECT_FALSE(
+      ImportText(StrCat(R"({"x":)", deep, std::string(deep.size(), ']'), R"(,"traceEvents":[]})"))
+          .ok());
+  EXPECT_FALSE(ImportText(StrCat(R"({"traceEvents":[{"args":{"Input Dims":)", deep, "}}]}")).ok());
+}
+
+TEST_F(ImportTest, AnEventLongerThanTheWindowIsRead) {
+  const std::string name(3'000'000, 'n');
+  const auto reader = ReadEvents(StrCat(R"({"ph":"X","cat":"cpu_op","name":")", name,
+                                        R"(","pid":1,"tid":1,"ts":1,"dur":1},)", kOp));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().event_count, 2);
+  EXPECT_EQ(reader->names()[1].size(), 4096u);
+}
+
+TEST_F(ImportTest, WindowsMeetWithoutLosingAnEvent) {
+  std::string events;
+  constexpr int kEvents = 30'000;  // 4 MB: several windows.
+  for (int i = 0; i < kEvents; ++i) {
+    StrAppend(&events, i == 0 ? "" : " ,\n", R"({"ph":"X","cat":"cpu_op","name":"op)", i % 100,
+              R"(","pid":1,"tid":1,"ts":)", i * 10, R"(.5,"dur":4,"args":{"Ev Idx":)", i,
+              R"(,"Input Dims":[[1,2],[3]],"Input type":["a","b"]}})");
+  }
+  const auto reader = ReadEvents(events);
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().event_count, kEvents);
+  EXPECT_EQ(reader->record().covered_ns, (kEvents - 1) * 10'000 + 4'000);
+  EXPECT_EQ(reader->inputs().size(), 2u);
+}
+
+TEST_F(ImportTest, ItEndsWhenItIsCancelled) {
+  const auto imported = ImportTrace(Write("t.json", StrCat("[", kOp, "]")), Clock::Real(),
+                                    {.directory = folder_.path(),
+                                     .id = "",
+                                     .summarize_ops = nullptr,
+                                     .on_progress = nullptr,
+                                     .is_cancelled = [] { return true; }});
+  EXPECT_THAT(imported, StatusIs(absl::StatusCode::kCancelled));
+}
+
+}  // namespace
+}  // namespace profd::importer

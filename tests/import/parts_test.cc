@@ -1,0 +1,225 @@
+// The parts of the importer, each by itself.
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/import/exact_time.h"
+#include "daemon/import/gpu_words.h"
+#include "daemon/import/json_skip.h"
+#include "daemon/import/not_understood.h"
+#include "daemon/import/range_nesting.h"
+#include "daemon/import/row_spool.h"
+#include "daemon/import/trace_event.h"
+#include "daemon/import/trace_threads.h"
+#include "daemon/report/gpu_names.h"
+#include "gmock/gmock.h"
+#include "proto/wire/event.h"
+#include "tests/fakes/status_matchers.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::importer {
+namespace {
+
+using testing::ElementsAre;
+using testing::Optional;
+
+TEST(ExactTimeTest, MicrosecondsAreTakenToTheNanosecond) {
+  const auto ns = [](std::string_view text) { return ParseMicros(text)->ns; };
+  EXPECT_EQ(ns("4458676522690.655"), 4'458'676'522'690'655);
+  EXPECT_EQ(ns("1695835542514261"), 1'695'835'542'514'261'000);
+  EXPECT_EQ(ns("0.1"), 100);
+  EXPECT_EQ(ns("-0.001"), -1);
+  EXPECT_EQ(ns("1.0006"), 1001);
+  EXPECT_EQ(ns("1.36562786275E12"), 1'365'627'862'750'000);
+}
+
+TEST(ExactTimeTest, WholeMicrosecondsAreTold) {
+  EXPECT_TRUE(ParseMicros("17")->is_whole_us);
+  EXPECT_FALSE(ParseMicros("17.0")->is_whole_us);
+}
+
+TEST(ExactTimeTest, WhatIsNoTimeIsNone) {
+  for (const char* text : {"", "-", "x", "1x", "\"17\"", "null", "NaN", "1e99",
+                           "99999999999999999999", "9223372036854775.8079", "1.2.3"}) {
+    EXPECT_FALSE(ParseMicros(text).has_value()) << text;
+  }
+}
+
+TEST(ExactTimeTest, IntegersMayTakeAllBitsAndHaveQuotes) {
+  EXPECT_EQ(ParseInteger("18446744073709551615"), -1);
+  EXPECT_EQ(ParseInteger("\"12\""), 12);
+  EXPECT_EQ(ParseInteger("1.5"), std::nullopt);
+  EXPECT_EQ(ParseInteger(""), std::nullopt);
+}
+
+// Ends must be found whatever lies on the border of a block of 16 bytes.
+TEST(JsonSkipTest, ValuesEndWhereTheyEnd) {
+  for (size_t pad = 0; pad < 40; ++pad) {
+    for (const std::string& value :
+         {StrCat(R"({"a}":[{"b":")", std::string(pad, 'x'), R"(\\\"}"}]})"),
+          StrCat("\"", std::string(pad, 'x'), "\\\"\""), std::string("[[],{}]"),
+          std::string("17")}) {
+      const std::string text = value + ",{";
+      const char* const end = text.data() + text.size();
+      EXPECT_EQ(SkipJsonValue(text.data(), end) - text.data(), std::ssize(value)) << text;
+      for (size_t cut = 0; cut < value.size(); ++cut) {
+        EXPECT_EQ(SkipJsonValue(text.data(), text.data() + cut), nullptr) << text.substr(0, cut);
+      }
+    }
+  }
+}
+
+TEST(JsonSkipTest, SpaceBetweenTokensGoesAndThatInStringsStays) {
+  EXPECT_EQ(CompactJson("[ [1, 2],\n \"a b\\\" c\" ]"), "[[1,2],\"a b\\\" c\"]");
+  EXPECT_EQ(CompactJson("\"not ended "), "\"not ended ");
+}
+
+TEST(GpuWordsTest, WordsAreTheReportsOwn) {
+  for (uint8_t kind = 1; kind < 8; ++kind) {
+    EXPECT_EQ(MemsetKindOf(report::MemsetName(kind)), kind);
+    const CopyKinds kinds = CopyKindsOf(report::CopyName(kind, kind, 3));
+    EXPECT_EQ(kinds.copy, kind);
+    EXPECT_EQ(kinds.source, kind);
+    EXPECT_EQ(kinds.destination, 3);
+  }
+  for (uint32_t kind = 0; kind < 5; ++kind) {
+    EXPECT_THAT(SyncKindOf(report::SyncName(kind)), Optional(kind));
+  }
+  for (const uint32_t kind : {1u, 1u << 16, 2u << 16, 7u << 16}) {
+    EXPECT_THAT(OverheadKindOf(report::OverheadName(kind)), Optional(kind));
+  }
+}
+
+TEST(GpuWordsTest, OthersAreNotKnown) {
+  EXPECT_EQ(CopyKindsOf("Memcpy").copy, 0);
+  EXPECT_EQ(CopyKindsOf("").copy, 0);
+  EXPECT_EQ(SyncKindOf("Tea Break"), std::nullopt);
+  EXPECT_EQ(OverheadKindOf("Tea Break"), std::nullopt);
+}
+
+TEST(NotUnderstoodTest, OfTooManyKindsTheLaterOnesCountTogether) {
+  NotUnderstood counts;
+  for (int i = 0; i < 100; ++i) counts.Count(StrCat("kind ", i), 2);
+  counts.Count("kind 0");
+  EXPECT_EQ(counts.counts().size(), NotUnderstood::kMaxKinds);
+  EXPECT_EQ(counts.counts().at("kind 0"), 3);
+  EXPECT_EQ(counts.counts().at("(other)"), 2 * (100 - 63));
+}
+
+TEST(NotUnderstoodTest, KindsAreCleaned) {
+  NotUnderstood counts;
+  counts.Count("a\x1b[31m\xff");
+  counts.Count(std::string(1000, 'x'));
+  for (const auto& [kind, count] : counts.counts()) {
+    EXPECT_LE(kind.size(), 80u);
+    EXPECT_EQ(kind.find('\x1b'), std::string::npos);
+  }
+}
+
+ImportedRange Range(int64_t start_ns, int64_t end_ns, uint32_t name, uint8_t category = 1) {
+  return {.start_ns = start_ns,
+          .duration_ns = end_ns - start_ns,
+          .name = name,
+          .op = 0,
+          .order = name,
+          .depth = 0,
+          .category = category,
+          .flags = 0};
+}
+std::vector<std::pair<uint32_t, int>> NamesAndDepths(const std::vector<ImportedRange>& ranges) {
+  std::vector<std::pair<uint32_t, int>> pairs;
+  for (const ImportedRange& range : ranges) pairs.emplace_back(range.name, range.depth);
+  return pairs;
+}
+using Pair = std::pair<uint32_t, int>;
+
+TEST(RangeNestingTest, RangesComeByTheirEndBehindAllTheyEnclose) {
+  std::vector<ImportedRange> ranges = {Range(0, 100, 1), Range(10, 20, 2), Range(12, 20, 3),
+                                       Range(30, 100, 4)};
+  Nest(ranges);
+  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(3, 2), Pair(2, 1), Pair(4, 1), Pair(1, 0)));
+}
+
+// As torch.autograd.profiler_util builds its tree: what ends behind the range it began in is in the
+// next one outside that holds it whole, and nothing more is in the range that it left.
+TEST(RangeNestingTest, WhatOutlastsTheRangeItBeganInIsNotInIt) {
+  std::vector<ImportedRange> ranges = {Range(0, 100, 1), Range(10, 20, 2), Range(15, 25, 3),
+                                       Range(16, 18, 4)};
+  Nest(ranges);
+  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(4, 2), Pair(2, 1), Pair(3, 1), Pair(1, 0)));
+}
+
+TEST(RangeNestingTest, OfEqualTimesTheFirstIsOutside) {
+  std::vector<ImportedRange> ranges = {Range(0, 10, 1), Range(0, 10, 2), Range(0, 10, 3, 0)};
+  Nest(ranges);
+  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(2, 2), Pair(1, 1), Pair(3, 0)));
+}
+
+TEST(RangeNestingTest, WhatBeginsWhereAnotherEndsIsBesideIt) {
+  std::vector<ImportedRange> ranges = {Range(0, 10, 1), Range(10, 10, 2), Range(10, 20, 3)};
+  Nest(ranges);
+  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(1, 0), Pair(2, 1), Pair(3, 0)));
+}
+
+TEST(RangeNestingTest, WhatIsTooDeepIsTakenOutAndCounted) {
+  std::vector<ImportedRange> ranges;
+  for (uint32_t i = 0; i < 130; ++i) ranges.push_back(Range(i, 1000 - i, i));
+  const LostRanges lost = Nest(ranges);
+  EXPECT_EQ(ranges.size(), 128u);
+  EXPECT_EQ(lost.other_count, 2);
+  EXPECT_EQ(lost.python_count, 0);
+}
+
+TEST(RowSpoolTest, RowsComeBackInOrderWhereverTheyWere) {
+  const store::TemporaryFolder folder;
+  RowSpool<int64_t> spool(folder.path(), 2 * RowSpool<int64_t>::kBlockRows * sizeof(int64_t));
+  constexpr int64_t kRows = 5 * RowSpool<int64_t>::kBlockRows + 17;
+  for (int64_t i = 0; i < kRows; ++i) ASSERT_THAT(spool.Add(i), IsOk());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "its file has a name";
+  int64_t next = 0;
+  ASSERT_THAT(spool.Drain([&](std::span<int64_t> rows) {
+    for (const int64_t row : rows) EXPECT_EQ(row, next++);
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_EQ(next, kRows);
+}
+
+TEST(RowSpoolTest, AFolderThatIsNotThereIsAnError) {
+  RowSpool<int64_t> spool("/nowhere/at/all", 0);
+  absl::Status status;
+  for (size_t i = 0; i <= RowSpool<int64_t>::kBlockRows && status.ok(); ++i) status = spool.Add(1);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST(TraceThreadsTest, NamesAreThoseInTheLabel) {
+  EXPECT_EQ(ThreadNameOf("thread 17 (data)"), "data");
+  EXPECT_EQ(ThreadNameOf("thread 17 (a (b))"), "a (b)");
+  EXPECT_EQ(ThreadNameOf("thread 17"), "");
+  EXPECT_EQ(ThreadNameOf("stream 7 "), "");
+  EXPECT_EQ(ThreadNameOf("thread )("), "");
+  EXPECT_EQ(ThreadNameOf("autograd"), "autograd");
+}
+
+TEST(TraceThreadsTest, FunctionsOfPythonHaveARowBesideTheirThread) {
+  TraceThreads threads;
+  EXPECT_EQ(threads.IndexOf("1", "17", false), 0u);
+  EXPECT_EQ(threads.IndexOf("1", "17", true), 1u);
+  EXPECT_EQ(threads.IndexOf("1", "17", false), 0u);
+  threads.NameThread("1", "17", "thread 17 (data)");
+  const std::vector<ThreadRow> rows = threads.Rows();
+  EXPECT_EQ(rows[0].os_thread, 17);
+  EXPECT_EQ(rows[1].os_thread, 17);
+  EXPECT_EQ(rows[0].name, "data");
+  EXPECT_EQ(rows[1].name, "data, Python functions");
+}
+
+TEST(UnescapeTest, EscapesAreRead) {
+  EXPECT_EQ(Unescape(R"("a\"\\\u00e9")"), "a\"\\\xc3\xa9");
+  EXPECT_EQ(Unescape("plain"), "plain");
+  EXPECT_EQ(Unescape(R"(bad\q)"), R"(bad\q)");
+}
+
+}  // namespace
+}  // namespace profd::importer
