@@ -5,8 +5,8 @@
 
 Ours is a stored, checked and synced capture, in one process that has started already
 (import_benchmark); the start of `profctl import` is shown apart. Theirs: json.load of Python after
-gzip, and the parse of Holistic Trace Analysis, where it is installed (it parses in a process of its
-own for each trace; its figure is that of its own call). Medians; nothing is asserted.
+gzip, and the parse of one trace by Holistic Trace Analysis, where it is installed. Medians; nothing is
+asserted.
 """
 
 import argparse
@@ -38,12 +38,14 @@ def read_json(trace):
 
 
 def hta_parser():
-    """Its parser of one trace, or None where it is not installed."""
+    """A call that parses one trace as HTA does, or None where it is not installed."""
     try:
-        from hta.common.trace_parser import parse_trace_file
+        from hta.common.trace_parser import parse_trace_dataframe
+        from hta.configs.parser_config import ParserConfig
     except ImportError:
         return None
-    return parse_trace_file
+    config = ParserConfig(ParserConfig.get_minimum_args())
+    return lambda trace: parse_trace_dataframe(trace, config)
 
 
 def import_once(binary, trace, folder):
