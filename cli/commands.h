@@ -34,6 +34,7 @@ Command AuditCommand();
 Command ContextCommand();
 Command ScheduleCommand();
 Command VersionCommand();
+Command ExplainCommand();
 Command HelpCommand();
 Command CompletionCommand();
 Command CandidatesCommand();

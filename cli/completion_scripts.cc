@@ -123,7 +123,7 @@ constexpr std::string_view kBashStart = R"SH(_profctl() {
 std::string BashFlagCases(const Command& command) {
   std::string text;
   for (const Flag& flag : AllFlags(command)) {
-    if (flag.value_name.empty()) continue;
+    if (flag.value_name.empty() || flag.value_is_optional) continue;
     std::string pattern = StrCat("'", command.name, " --", flag.name, "'");
     if (flag.letter != 0) {
       StrAppend(&pattern, " | '", command.name, " -", std::string(1, flag.letter), "'");
@@ -174,11 +174,11 @@ std::string ZshAction(Completes completes, const std::vector<std::string_view>& 
 std::string ZshFlag(const Flag& flag) {
   const std::string description = StrCat("[", ZshEscaped(flag.help), "]");
   std::string value;
-  if (!flag.value_name.empty()) {
+  if (!flag.value_name.empty() && !flag.value_is_optional) {
     value = StrCat(":", ZshEscaped(flag.value_name), ":", ZshAction(flag.completes, flag.choices));
   }
   const std::string star = flag.repeated ? "*" : "";
-  const std::string equals = flag.value_name.empty() ? "" : "=";
+  const std::string equals = flag.value_name.empty() || flag.value_is_optional ? "" : "=";
   std::string text = StrCat("'", star, "--", flag.name, equals, description, value, "'");
   if (flag.letter != 0) {
     StrAppend(&text, " \\\n        '", star, "-", std::string(1, flag.letter), description, value,
@@ -257,7 +257,7 @@ std::string FishCommand(const Command& command) {
   for (const Flag& flag : AllFlags(command)) {
     StrAppend(&text, "complete -c profctl ", when, " -l ", flag.name);
     if (flag.letter != 0) StrAppend(&text, " -s ", std::string(1, flag.letter));
-    if (!flag.value_name.empty()) {
+    if (!flag.value_name.empty() && !flag.value_is_optional) {
       StrAppend(&text, " -r", FishOffer(flag.completes, flag.choices));
     }
     StrAppend(&text, " -d ", FishQuoted(flag.help), "\n");

@@ -100,6 +100,7 @@ class Parser {
       values.emplace_back("true");
       return absl::OkStatus();
     }
+    if (!value.has_value() && flag.value_is_optional) value = "";
     if (!value.has_value()) {
       if (next_ == words_.size()) {
         return UsageError(StrCat(spelled, " needs a value: ", spelled, " ", flag.value_name));

@@ -47,6 +47,8 @@ struct Flag {
   bool repeated = false;
   Completes completes = Completes::kNothing;
   std::vector<std::string_view> choices = {};
+  // The value may be left out, and is then empty; one that is given follows a "=".
+  bool value_is_optional = false;
 };
 
 class ParsedFlags {

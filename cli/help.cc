@@ -46,7 +46,11 @@ std::string Paragraphs(std::string_view text) {
 std::string FlagSpelling(const Flag& flag) {
   std::string text = flag.letter == 0 ? "    " : StrCat("-", std::string(1, flag.letter), ", ");
   StrAppend(&text, "--", flag.name);
-  if (!flag.value_name.empty()) StrAppend(&text, " ", flag.value_name);
+  if (flag.value_is_optional) {
+    StrAppend(&text, "[=", flag.value_name, "]");
+  } else if (!flag.value_name.empty()) {
+    StrAppend(&text, " ", flag.value_name);
+  }
   return text;
 }
 

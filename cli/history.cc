@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "cli/csv.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
@@ -121,18 +122,6 @@ void AddSeries(const SeriesKey& key, std::vector<TimedValue> values, int64_t beg
 
 std::string Rfc3339(int64_t unix_ns) {
   return absl::FormatTime(absl::RFC3339_full, absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
-}
-
-std::string CsvCell(std::string_view untrusted) {
-  const std::string text = ToValidUtf8(untrusted);
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted.push_back('"');
-    quoted.push_back(c);
-  }
-  quoted.push_back('"');
-  return quoted;
 }
 
 }  // namespace

@@ -43,7 +43,11 @@ std::string FlagEntry(const Flag& flag) {
     StrAppend(&text, "\\fB\\-", std::string(1, flag.letter), "\\fR, ");
   }
   StrAppend(&text, "\\fB\\-\\-", Escaped(flag.name), "\\fR");
-  if (!flag.value_name.empty()) StrAppend(&text, " \\fI", Escaped(flag.value_name), "\\fR");
+  if (flag.value_is_optional) {
+    StrAppend(&text, "[=\\fI", Escaped(flag.value_name), "\\fR]");
+  } else if (!flag.value_name.empty()) {
+    StrAppend(&text, " \\fI", Escaped(flag.value_name), "\\fR");
+  }
   return StrCat(text, "\n", Escaped(flag.help), ".\n");
 }
 

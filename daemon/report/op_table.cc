@@ -14,6 +14,7 @@
 #include "daemon/report/op_device.h"
 #include "daemon/report/op_kinds.h"
 #include "daemon/report/op_memory.h"
+#include "daemon/report/op_summary.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/step_lookup.h"
 #include "proto/wire/event.h"
@@ -256,12 +257,12 @@ class OpSummary {
   }
 
   // One row per name (and step, and inputs).
-  std::vector<OpRow> TakeRows() {
+  std::vector<OpRow> TakeRows(std::vector<uint32_t>& row_kinds) {
     std::vector<OpRow> rows;
     std::vector<RowKey> keys;  // Of the same positions.
     const auto add = [&](uint32_t kind, int64_t step, const Totals& totals) {
       rows.push_back(RowOf(kind, step, totals));
-      if (device_.has_value()) keys.emplace_back(kind, step);
+      keys.emplace_back(kind, step);
     };
     for (uint32_t kind = 0; kind < by_kind_.size(); ++kind) {
       const uint32_t first = kinds_.FirstOf(kind);
@@ -274,6 +275,7 @@ class OpSummary {
       add(key.first, IndexOfStep(key.second), totals);
     }
     if (device_.has_value()) AddDeviceTo(keys, rows);
+    for (const RowKey& key : keys) row_kinds.push_back(key.first);
     return rows;
   }
 
@@ -342,7 +344,9 @@ class OpSummary {
       const int64_t duration_ns = ApiTimes::DurationOf(call);
       const auto self_ns = static_cast<uint64_t>(duration_ns);
       const size_t step = call.step < 0 ? StepLookup::kNone : static_cast<size_t>(call.step);
-      Totals& totals = by_step_ ? by_step_totals_.At(step, call.name) : by_kind_[call.name];
+      const uint32_t kind = kinds_.OfCall(call.name, call.thread, call.start_ns);
+      Grow();
+      Totals& totals = by_step_ ? by_step_totals_.At(step, kind) : by_kind_[kind];
       totals.Add(duration_ns, self_ns);
     }
     OpDevice::Options options = {.by_step = by_step_};
@@ -352,14 +356,17 @@ class OpSummary {
   }
 
   // A range that began in another step than the launches it held has a row of no calls there.
-  void AddDeviceTo(std::span<const RowKey> keys, std::vector<OpRow>& rows) const {
+  void AddDeviceTo(std::vector<RowKey>& keys, std::vector<OpRow>& rows) const {
     absl::flat_hash_map<RowKey, size_t> row_of;
     for (size_t i = 0; i < keys.size(); ++i) row_of.emplace(keys[i], i);
     for (const OpDevice::Row& device : device_->rows()) {
       const int64_t step =
           IndexOfStep(device.step < 0 ? StepLookup::kNone : static_cast<size_t>(device.step));
       const auto [at, inserted] = row_of.try_emplace({device.kind, step}, rows.size());
-      if (inserted) rows.push_back(RowOf(device.kind, step, {}));
+      if (inserted) {
+        rows.push_back(RowOf(device.kind, step, {}));
+        keys.emplace_back(device.kind, step);
+      }
       OpRow& row = rows[at->second];
       row.self_device_ns = static_cast<int64_t>(device.self_ns);
       row.device_total_ns = static_cast<int64_t>(device.total_ns);
@@ -508,16 +515,28 @@ std::optional<OpSort> OpSortFromString(std::string_view text) {
 
 absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptions& options) {
   if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
+  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.by_inputs));
+  ASSIGN_OR_RETURN(OpSummaryTable summary, SummarizeOpsByKind(reader, options, kinds));
+  OpTable table = std::move(summary.table);
+  SortRows(options.sort, table.rows);
+  if (options.limit > 0 && table.row_count > options.limit) {
+    table.rows.resize(static_cast<size_t>(options.limit));
+  }
+  return table;
+}
+
+absl::StatusOr<OpSummaryTable> SummarizeOpsByKind(store::CaptureReader& reader,
+                                                  const OpOptions& options, OpKinds& kinds) {
   std::optional<StepRecord> only;
   if (options.step.has_value()) {
     ASSIGN_OR_RETURN(only, StepLookup(reader.steps()).WithIndex(*options.step));
   }
-  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.by_inputs));
   OpSummary summary(reader, options, kinds);
   RETURN_IF_ERROR(summary.Read(only));
 
-  OpTable table;
-  table.rows = summary.TakeRows();
+  OpSummaryTable result;
+  OpTable& table = result.table;
+  table.rows = summary.TakeRows(result.kinds);
   table.row_count = static_cast<int64_t>(table.rows.size());
   table.has_memory = summary.has_memory();
   uint64_t self_total = 0;
@@ -528,11 +547,7 @@ absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptio
     table.self_device_total_ns = static_cast<int64_t>(device->total_ns());
     table.unattributed_device_ns = static_cast<int64_t>(device->unattributed_ns());
   }
-  SortRows(options.sort, table.rows);
-  if (options.limit > 0 && table.row_count > options.limit) {
-    table.rows.resize(static_cast<size_t>(options.limit));
-  }
-  return table;
+  return result;
 }
 
 }  // namespace profd::report

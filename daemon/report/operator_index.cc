@@ -42,7 +42,8 @@ absl::StatusOr<OperatorIndex> OperatorIndex::Build(store::CaptureReader& reader)
     if (batch.thread >= index.threads_.size()) index.threads_.resize(batch.thread + 1);
     std::vector<Entry>& entries = index.threads_[batch.thread].entries;
     for (size_t i = 0; i < batch.size; ++i) {
-      entries.push_back({batch.start_ns[i], batch.inputs[i], batch.depth[i], batch.scope[i]});
+      entries.push_back(
+          {batch.start_ns[i], batch.inputs[i], batch.scalars[i], batch.depth[i], batch.scope[i]});
     }
     return absl::OkStatus();
   }));
@@ -55,8 +56,9 @@ absl::StatusOr<OperatorIndex> OperatorIndex::Build(store::CaptureReader& reader)
 const Entry* OperatorIndex::Find(uint32_t thread, int64_t start_ns, uint16_t depth) {
   if (thread >= threads_.size()) return nullptr;
   OfThread& of = threads_[thread];
-  const size_t at = SeekFrom(of.entries, of.last,
-                             {.start_ns = start_ns, .inputs = 0, .depth = depth, .scope = 0});
+  const size_t at =
+      SeekFrom(of.entries, of.last,
+               {.start_ns = start_ns, .inputs = 0, .scalars = 0, .depth = depth, .scope = 0});
   if (at == of.entries.size()) return nullptr;
   of.last = at;
   const Entry& found = of.entries[at];

@@ -3,7 +3,7 @@
 //
 // Threads: one at a time: it remembers where it found the last one, since callers ask for
 //          ranges in order of their end, which lie close together.
-// Memory:  16 bytes per operator, or twice that, as vectors grow.
+// Memory:  24 bytes per operator, or twice that, as vectors grow.
 // Errors:  the reader's. Of several rows for one range any is found.
 #ifndef PROFD_DAEMON_REPORT_OPERATOR_INDEX_H_
 #define PROFD_DAEMON_REPORT_OPERATOR_INDEX_H_
@@ -21,7 +21,8 @@ class OperatorIndex {
  public:
   struct Entry {
     int64_t start_ns;
-    uint32_t inputs;  // Index into inputs() of the reader; 0: none.
+    uint32_t inputs;   // Index into inputs() of the reader; 0: none.
+    uint32_t scalars;  // Index into scalars() of the reader; 0: none.
     uint16_t depth;
     uint8_t scope;  // wire::OperatorScope, or any other number.
   };

@@ -116,8 +116,8 @@ offer() {
 offer profctl tra
 offer profctl --address unix:x tra
 offer profctl trace --ste
-offer profctl ops 01J --sort cal
-offer profctl ops 01J --sort = cal
+offer profctl ops 01J --sort flops_
+offer profctl ops 01J --sort = flops_
 offer profctl help ver
 offer profctl trace --gpu li
 offer profctl run --socket
@@ -128,10 +128,10 @@ offer profctl run /bin/fals
   ASSERT_EQ(std::system(command.c_str()), 0);
   std::ifstream out((folder / "out").string());
   const std::string text((std::istreambuf_iterator<char>(out)), {});
-  EXPECT_EQ(
-      text,
-      "trace \ntrace \n--steps --step-marker --step-source \ncalls \ncalls \nversion \nlight \n"
-      "--socket-dir \n/bin/false \n");
+  EXPECT_EQ(text,
+            "trace \ntrace \n--steps --step-marker --step-source \nflops_per_s \nflops_per_s "
+            "\nversion \nlight \n"
+            "--socket-dir \n/bin/false \n");
 }
 
 }  // namespace

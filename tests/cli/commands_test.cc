@@ -147,10 +147,9 @@ TEST_F(CommandsTest, HostileTextReachesNoTerminalAndNoParser) {
   EXPECT_EQ(RunJson({"ps"})["targets"][0]["command"], profd_.targets[0].command());
 
   profd_.captures[TestId(1)] = ACapture(TestId(1));
-  profd_.operators.add_rows()->set_name("a\x1b[2J\xFF\n" + std::string(4096, 'n'));
-  profd_.operators.set_row_count(1);
-  EXPECT_THAT(Run({"ops", TestId(1)}).out, Not(HasSubstr("\x1b")));
-  const auto rows = RunJson({"ops", TestId(1)})["rows"];
+  profd_.kernels.add_rows()->set_name("a\x1b[2J\xFF\n" + std::string(4096, 'n'));
+  EXPECT_THAT(Run({"kernels", TestId(1)}).out, Not(HasSubstr("\x1b")));
+  const auto rows = RunJson({"kernels", TestId(1)})["rows"];
   EXPECT_EQ(rows[0]["name"], "a\x1b[2J\xEF\xBF\xBD\n" + std::string(4096, 'n'));
 }
 
@@ -177,7 +176,7 @@ TEST_F(CommandsTest, ANewerDaemonIsFine) {
 TEST_F(CommandsTest, ARequestThatTheDaemonDoesNotKnowIsAVersionProblem) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   profd_.on_report = {absl::StatusCode::kUnimplemented, "", "what?"};
-  const RunResult result = Run({"ops", TestId(1)});
+  const RunResult result = Run({"steps", TestId(1)});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("does not know this request"));
 }
@@ -294,12 +293,6 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
   EXPECT_EQ(RunJson({"idle", "01J"})["rows"][0]["host_wait_ns"], 55);
   EXPECT_EQ(RunJson({"idle", "01J"})["streams"][0]["stream"], 7);
   EXPECT_THAT(Run({"idle", "01J"}).out, HasSubstr("Host wait"));
-
-  profd_.operators.set_has_device(true);
-  profd_.operators.set_self_device_total_ns(9);
-  profd_.operators.add_rows()->set_busy_device_ns(8);
-  EXPECT_EQ(RunJson({"ops", "01J"})["rows"][0]["busy_device_ns"], 8);
-  EXPECT_THAT(Run({"ops", "01J"}).out, HasSubstr("Self CUDA time total"));
 }
 
 TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
@@ -327,18 +320,6 @@ TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   EXPECT_THAT(Run({"compile", "01J"}).out,
               AllOf(HasSubstr("train.py:19 in forward"), HasSubstr("builtin: print")));
 
-  v1::OperatorRow& op = *profd_.operators.add_rows();
-  op.set_dims("[[64,64]]");
-  op.set_types("[\"float\"]");
-  op.set_self_cpu_memory_bytes(-2048);
-  profd_.operators.set_has_memory(true);
-  const auto ops = RunJson({"ops", "01J", "--by", "shape"});
-  EXPECT_EQ(ops["has_memory"], true);
-  EXPECT_EQ(ops["rows"][0]["dims"], "[[64,64]]");
-  EXPECT_EQ(ops["rows"][0]["types"], "[\"float\"]");
-  EXPECT_EQ(ops["rows"][0]["self_cpu_memory_bytes"], -2048);
-  EXPECT_FALSE(RunJson({"ops", "01J"})["rows"][0].contains("dims"));
-
   v1::MemoryCategoryUse& use = *profd_.memory.add_devices()->add_categories();
   use.set_name("gradient");
   use.set_byte_seconds(1.5);
@@ -352,46 +333,13 @@ TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   EXPECT_THAT(Run({"memory", "01J"}).out, HasSubstr("Out of memory: 1.00 GiB on cuda:0"));
 }
 
-TEST_F(CommandsTest, OpsAreByNameByStepOrByShape) {
-  profd_.captures[TestId(1)] = ACapture(TestId(1));
-  Run({"ops", "01J", "--by", "shape"});
-  Run({"ops", "01J", "--by", "step"});
-  Run({"ops", "01J", "--by", "name"});
-  Run({"ops", "01J", "--by", "shape", "--by-step"});
-  EXPECT_EQ(Run({"ops", "01J", "--by", "size"}).exit_code, 2);
-  const auto calls = profd_.operator_calls();
-  ASSERT_THAT(calls, SizeIs(4));
-  EXPECT_TRUE(calls[0].by_inputs() && !calls[0].by_step());
-  EXPECT_TRUE(!calls[1].by_inputs() && calls[1].by_step());
-  EXPECT_TRUE(!calls[2].by_inputs() && !calls[2].by_step());
-  EXPECT_TRUE(calls[3].by_inputs() && calls[3].by_step());
-}
-
-TEST_F(CommandsTest, OpsPassesItsOptionsAndPeopleGetFewerRows) {
-  profd_.captures[TestId(1)] = ACapture(TestId(1));
-  Run({"ops", "01J", "--sort", "cpu_total", "--by-step", "--step", "12"});
-  RunJson({"ops", "01J"});
-  RunJson({"ops", "01J", "--limit", "3"});
-  const auto calls = profd_.operator_calls();
-  ASSERT_THAT(calls, SizeIs(3));
-  EXPECT_EQ(calls[0].capture(), "captures/" + TestId(1));
-  EXPECT_EQ(calls[0].sort(), v1::GetOperatorsRequest::CPU_TOTAL);
-  EXPECT_TRUE(calls[0].by_step());
-  EXPECT_EQ(calls[0].step(), 12);
-  EXPECT_EQ(calls[0].limit(), 50);
-  EXPECT_EQ(calls[1].limit(), 0);
-  EXPECT_FALSE(calls[1].has_step());
-  EXPECT_EQ(calls[2].limit(), 3);
-  EXPECT_EQ(Run({"ops", "01J", "--sort", "size"}).exit_code, 2);
-}
-
 TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
   v1::Capture capture = ACapture(TestId(1));
   capture.set_quality("C");
   capture.set_dropped_event_count(100'000);
   (*capture.mutable_dropped_by_reason())["no_chunk"] = 100'000;
   profd_.captures[TestId(1)] = capture;
-  for (const std::string report : {"ops", "steps", "memory"}) {
+  for (const std::string report : {"kernels", "steps", "idle"}) {
     EXPECT_THAT(Run({report, "01J"}).out,
                 AllOf(HasSubstr("Quality C: 100,000 of 1,334,567 events were lost"),
                       HasSubstr("raise --memory")));

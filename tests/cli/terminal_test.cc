@@ -14,13 +14,12 @@ class TerminalTest : public CliTest {
     profd_.targets = {ATarget(4711)};
     profd_.targets[0].set_command("python3 " + std::string(500, 'x'));
     profd_.captures[TestId(1)] = ACapture(TestId(1));
-    v1::OperatorRow* row = profd_.operators.add_rows();
-    row->set_name("a/very/long/module/name/" + std::string(300, 'm') + "層正規化");
-    row->set_calls(5);
-    row->set_self_cpu_ns(30'000'000);
-    row->set_cpu_total_ns(40'000'000);
-    profd_.operators.set_row_count(1);
-    profd_.operators.set_self_cpu_total_ns(40'000'000);
+    v1::KernelRow* row = profd_.kernels.add_rows();
+    row->set_display_name("a/very/long/kernel/name/" + std::string(300, 'm') + "層正規化");
+    row->set_count(5);
+    row->set_total_ns(40'000'000);
+    profd_.kernels.set_row_count(1);
+    profd_.kernels.set_total_ns(40'000'000);
   }
   static std::string WithoutColours(const std::string& text) {
     std::string out;
@@ -38,7 +37,7 @@ class TerminalTest : public CliTest {
 TEST_F(TerminalTest, TablesFitWhateverItsWidth) {
   for (const int columns : {60, 80, 133, 250}) {
     for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-             {"ps"}, {"ops", "01J"}, {"show", "01J"}, {"captures"}}) {
+             {"ps"}, {"kernels", "01J"}, {"show", "01J"}, {"captures"}}) {
       const RunResult result = RunOnTerminal(arguments, environment(), columns);
       EXPECT_EQ(result.exit_code, 0) << result.out;
       std::istringstream lines(WithoutColours(result.out));
@@ -52,19 +51,19 @@ TEST_F(TerminalTest, TablesFitWhateverItsWidth) {
 }
 
 TEST_F(TerminalTest, NamesAreCutThereAndNowhereElse) {
-  EXPECT_THAT(RunOnTerminal({"ops", "01J"}, environment(), 100).out, HasSubstr("…"));
-  EXPECT_THAT(RunOnTerminal({"ops", "01J", "--json"}, environment(), 100).out,
+  EXPECT_THAT(RunOnTerminal({"kernels", "01J"}, environment(), 100).out, HasSubstr("…"));
+  EXPECT_THAT(RunOnTerminal({"kernels", "01J", "--json"}, environment(), 100).out,
               HasSubstr("層正規化"));
-  EXPECT_THAT(Run({"ops", "01J"}).out, HasSubstr("層正規化"));
+  EXPECT_THAT(Run({"kernels", "01J"}).out, HasSubstr("層正規化"));
 }
 
 TEST_F(TerminalTest, ColoursComeUnlessTheyAreNotWanted) {
-  EXPECT_THAT(RunOnTerminal({"ops", "01J"}, environment(), 100).out, HasSubstr("\033[1m"));
+  EXPECT_THAT(RunOnTerminal({"kernels", "01J"}, environment(), 100).out, HasSubstr("\033[1m"));
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"NO_COLOR", "1"}, {"TERM", "dumb"}}) {
     Environment plain = environment();
     plain[name] = value;
-    EXPECT_THAT(RunOnTerminal({"ops", "01J"}, plain, 100).out, Not(HasSubstr("\033["))) << name;
+    EXPECT_THAT(RunOnTerminal({"kernels", "01J"}, plain, 100).out, Not(HasSubstr("\033["))) << name;
   }
 }
 

@@ -1,0 +1,124 @@
+#include "daemon/report/torch_tree.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace profd::report {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+uint64_t DurationOf(const TorchEvent& event) {
+  return static_cast<uint64_t>(event.end_ns) - static_cast<uint64_t>(event.start_ns);
+}
+
+class Tree {
+ public:
+  explicit Tree(const std::vector<TorchEvent>& events) : events_(events), nodes_(events.size()) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i].self_device_ns = static_cast<uint64_t>(events[i].self_device_ns);
+    }
+    FindParents();
+    Fold();
+  }
+
+  void AddMemory(absl::FunctionRef<TorchMemory(const TorchEvent&)> memory_of) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].memory = memory_of(events_[i]);
+  }
+
+  // Those inside of an event come behind it.
+  void SumUp() {
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      Node& node = nodes_[i];
+      if (node.folded_into != kNone || node.parent == kNone) continue;
+      Node& parent = nodes_[node.parent];
+      parent.children_cpu_ns += DurationOf(events_[i]);
+      parent.children_device_ns += node.self_device_ns + node.children_device_ns;
+      parent.children_memory = parent.children_memory + node.memory;
+    }
+  }
+
+  void Give(absl::FunctionRef<void(const TorchEvent&, const TorchMeasures&)> fn) const {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      const Node& node = nodes_[i];
+      if (node.folded_into != kNone) continue;
+      const uint64_t duration_ns = DurationOf(events_[i]);
+      fn(events_[i], {.total_cpu_ns = duration_ns,
+                      .self_cpu_ns = static_cast<int64_t>(duration_ns - node.children_cpu_ns),
+                      .total_device_ns = node.self_device_ns + node.children_device_ns,
+                      .self_device_ns = node.self_device_ns,
+                      .total_memory = node.memory,
+                      .self_memory = node.memory - node.children_memory,
+                      .has_parent = node.parent != kNone});
+    }
+  }
+
+ private:
+  struct Node {
+    uint32_t parent = kNone;
+    uint32_t folded_into = kNone;
+    uint32_t child_count = 0;
+    uint64_t self_device_ns = 0;
+    uint64_t children_cpu_ns = 0;
+    uint64_t children_device_ns = 0;
+    TorchMemory memory;
+    TorchMemory children_memory;
+  };
+
+  void FindParents() {
+    std::vector<uint32_t> open;
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      const TorchEvent& event = events_[i];
+      while (!open.empty()) {
+        const TorchEvent& outer = events_[open.back()];
+        if (event.start_ns < outer.end_ns && event.end_ns <= outer.end_ns) break;
+        open.pop_back();
+      }
+      if (!open.empty()) {
+        nodes_[i].parent = open.back();
+        ++nodes_[open.back()].child_count;
+      }
+      open.push_back(i);
+    }
+  }
+
+  // Outer ones first, so that one pass does it.
+  void Fold() {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      Node& node = nodes_[i];
+      if (node.parent == kNone) continue;
+      if (nodes_[node.parent].folded_into != kNone) {
+        node.parent = nodes_[node.parent].folded_into;
+      }
+      Node& parent = nodes_[node.parent];
+      if (events_[node.parent].name != events_[i].name || parent.child_count != 1) continue;
+      node.folded_into = node.parent;
+      parent.child_count = node.child_count;
+      parent.self_device_ns = node.self_device_ns;
+    }
+  }
+
+  const std::vector<TorchEvent>& events_;
+  std::vector<Node> nodes_;  // Of the same positions.
+};
+
+}  // namespace
+
+void SortForTorch(std::vector<TorchEvent>& events) {
+  std::sort(events.begin(), events.end(), [](const TorchEvent& a, const TorchEvent& b) {
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    if (a.end_ns != b.end_ns) return a.end_ns > b.end_ns;
+    return a.depth < b.depth;
+  });
+}
+
+void MeasureAsTorch(const std::vector<TorchEvent>& events,
+                    const absl::FunctionRef<TorchMemory(const TorchEvent&)>* memory_of,
+                    absl::FunctionRef<void(const TorchEvent&, const TorchMeasures&)> fn) {
+  Tree tree(events);
+  if (memory_of != nullptr) tree.AddMemory(*memory_of);
+  tree.SumUp();
+  tree.Give(fn);
+}
+
+}  // namespace profd::report

@@ -1,0 +1,62 @@
+// Every title of every table, as the sources spell it, is explained.
+#include "cli/column_docs.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "cli/command.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(ColumnDocsTest, EveryTitleInTheSourcesHasADefinition) {
+  const std::filesystem::path folder =
+      std::filesystem::path(std::getenv("PROFD_SOURCE_DIR")) / "cli";
+  const std::regex title("(?:\\.title = |Title\\()\"([^\"]+)\"");
+  size_t seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".cc") continue;
+    const std::string text = ReadFile(entry.path());
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), title);
+         at != std::sregex_iterator(); ++at) {
+      ++seen;
+      EXPECT_FALSE(FindColumnDocs((*at)[1].str()).empty())
+          << (*at)[1] << " of " << entry.path().filename()
+          << " is not in column_docs_reports.cc or column_docs_lists.cc";
+    }
+  }
+  EXPECT_GT(seen, 150);
+}
+
+TEST(ColumnDocsTest, ATableIsACommand) {
+  for (const std::span<const ColumnDoc> docs : {ReportColumnDocs(), ListColumnDocs()}) {
+    for (const ColumnDoc& doc : docs) {
+      EXPECT_FALSE(doc.definition.empty() || doc.definition.ends_with('.')) << doc.column;
+    }
+  }
+  EXPECT_THAT(FindColumnDocs("self cuda", "ops"), ::testing::SizeIs(1));
+  EXPECT_THAT(FindColumnDocs("self cuda", "idle"), IsEmpty());
+}
+
+TEST(ExplainTest, SaysDefinitionAndFormula) {
+  const auto run = [](const std::vector<std::string>& arguments) {
+    return RunProfctl(arguments, {});
+  };
+  EXPECT_THAT(run({"explain", "cuda busy"}).out,
+              AllOf(HasSubstr("union over streams"), HasSubstr("  = ")));
+  EXPECT_THAT(run({"explain"}).out, AllOf(HasSubstr("Self CPU"), HasSubstr("STEPS/S")));
+  EXPECT_EQ(run({"explain", "CUDA bussy"}).exit_code, 2);
+  EXPECT_THAT(run({"explain", "CUDA bussy"}).err, HasSubstr("CUDA busy"));
+  EXPECT_EQ(run({"explain", "--table", "nonsense"}).exit_code, 2);
+  EXPECT_TRUE(nlohmann::json::accept(run({"explain", "--json"}).out));
+}
+
+}  // namespace
+}  // namespace profd::cli

@@ -1,0 +1,208 @@
+// `profctl ops`: what it shows of one capture, of ranks side by side, and as torch.profiler prints
+// it.
+#include "cli/render_torch.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr std::string_view kHostile = "aten::mm\x1b[2J\xFF,\"\n";
+
+// Two steps of 1 ms, each a product of 100 us that keeps an H100 busy for 10 us.
+absl::Status WriteOpsCapture(const std::filesystem::path& directory, CaptureRecord& record) {
+  store::CaptureFileWriter::Options options;
+  options.directory = directory;
+  options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
+  ASSIGN_OR_RETURN(const auto writer,
+                   store::CaptureFileWriter::Create(record, Clock::Real(), std::move(options)));
+  RETURN_IF_ERROR(writer->AddName(1, "aten::mm"));
+  RETURN_IF_ERROR(writer->AddName(2, "cudaLaunchKernel"));
+  RETURN_IF_ERROR(writer->AddName(3, "_Z4gemmPf"));
+  RETURN_IF_ERROR(writer->AddName(4, kHostile));
+  RETURN_IF_ERROR(writer->AddThread({.index = 0, .os_thread = 77, .name = "main"}));
+  RETURN_IF_ERROR(writer->AddInputs(
+      1, {.dims = "[[1000,1000],[1000,1000]]", .types = R"(["float","float"])", .strides = ""}));
+  for (int64_t step = 0; step < 2; ++step) {
+    const int64_t at = step * 1'000'000;
+    const auto correlation = static_cast<uint32_t>(step + 1);
+    const std::vector<RangeRow> ranges = {
+        {.start_ns = at, .duration_ns = 100'000, .name = 1, .depth = 0, .category = 1, .flags = 0},
+        {.start_ns = at + 200'000,
+         .duration_ns = 50,
+         .name = 4,
+         .depth = 0,
+         .category = 0,
+         .flags = 0}};
+    RETURN_IF_ERROR(writer->AppendRanges(0, ranges));
+    const OperatorRow op = {.start_ns = at, .depth = 0, .scope = 0, .sequence = -1, .inputs = 1};
+    RETURN_IF_ERROR(writer->AppendOperators(0, {&op, 1}));
+    ApiRow call = {};
+    call.start_ns = at + 10;
+    call.duration_ns = 20;
+    call.name = 2;
+    call.correlation = correlation;
+    RETURN_IF_ERROR(writer->AppendApiCalls(0, {&call, 1}));
+    GpuRow kernel = {};
+    kernel.start_ns = at + 500'000;
+    kernel.duration_ns = 10'000;
+    kernel.kind = GpuRowKind::kKernel;
+    kernel.name = 3;
+    kernel.correlation = correlation;
+    RETURN_IF_ERROR(writer->AppendGpu({&kernel, 1}));
+  }
+  for (int64_t step = 0; step < 3; ++step) {
+    const StepRow mark = {.time_ns = step * 1'000'000, .step = 7 + step};
+    RETURN_IF_ERROR(writer->AppendSteps(0, {&mark, 1}));
+  }
+  record = store::FinishedRecord(
+      record, {.start_ns = 0, .end_ns = 2'000'000, .first_step = 7, .end_step = 9});
+  record.gpu = {.outcome = GpuOutcome::kRecorded};
+  record.gpu.devices = {{.name = "NVIDIA H100 80GB HBM3"}};
+  return writer->Finish(record, 0);
+}
+
+class OpsTest : public CliTest {
+ protected:
+  OpsTest() {
+    CaptureRecord record = store::NewRecord(TestId(1));
+    const absl::Status written = WriteOpsCapture(folder_.path(), record);
+    EXPECT_TRUE(written.ok()) << written;
+    file_ = Path(TestId(1) + ".profd");
+    profd_.file_bytes = ReadFile(file_);
+    profd_.file_sha256 = record.file_sha256;
+    profd_.captures[TestId(1)] = ACapture(TestId(1));
+    profd_.captures[TestId(1)].set_file_bytes(record.file_bytes);
+    profd_.captures[TestId(1)].set_file_sha256(record.file_sha256);
+  }
+  nlohmann::json RowOf(const nlohmann::json& table, const std::string& name) const {
+    for (const nlohmann::json& row : table["rows"]) {
+      if (row["name"] == name) return row;
+    }
+    ADD_FAILURE() << "no row " << name << " in " << table;
+    return {};
+  }
+
+  std::string file_;
+};
+
+TEST_F(OpsTest, ADaemonsCaptureIsFetchedAndSummarizedHere) {
+  for (const std::string& source : {std::string("01J"), file_}) {
+    const nlohmann::json table = RunJson({"ops", source});
+    EXPECT_EQ(table["step_count"], 2);
+    EXPECT_EQ(table["busy_device_ns"], 20'000);
+    const nlohmann::json row = RowOf(table, "aten::mm");
+    EXPECT_EQ(row["calls"], 2);
+    EXPECT_EQ(row["calls_per_step"], 1);
+    EXPECT_EQ(row["p95_ns"], 100'000);
+    EXPECT_EQ(row["self_cpu_ns"], 199'960);
+    EXPECT_EQ(row["busy_device_ns"], 20'000);
+    EXPECT_EQ(row["share"], 1);
+    EXPECT_EQ(row["flops"], 4e9);
+    EXPECT_DOUBLE_EQ(row["flops_per_s"].get<double>(), 2e14);
+    EXPECT_EQ(row["dtype"], "tf32");
+  }
+  EXPECT_THAT(profd_.operator_calls(), SizeIs(0));
+}
+
+TEST_F(OpsTest, PeopleSeeTheColumnsOfWhatWasRecorded) {
+  const RunResult result = Run({"ops", file_});
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("CUDA busy %"), HasSubstr("CPU p95"), HasSubstr("TFLOP/s"),
+                    HasSubstr("Calls/step"), HasSubstr("40.43% tf32"), Not(HasSubstr("CPU Mem"))));
+  EXPECT_THAT(result.out, HasSubstr("CUDA busy: 20.000us"));
+  EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(OpsTest, GroupsAndKeysAreAllTaken) {
+  EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "inputs"}), "aten::mm")["dims"],
+            "[[1000,1000],[1000,1000]]");
+  EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "thread"}), "aten::mm")["thread"],
+            "77 main");
+  EXPECT_EQ(RunJson({"ops", file_, "--group-by", "step", "--sort", "name"})["rows"][0]["step"], 7);
+  EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "rank"}), "aten::mm").count("rank"), 1);
+  EXPECT_THAT(Run({"ops", file_, "--group-by", "module"}).err, HasSubstr("with_stack=True"));
+  EXPECT_EQ(RunJson({"ops", file_, "--sort", "cuda_time_total", "--limit", "1"})["rows"].size(), 1);
+  EXPECT_EQ(Run({"ops", file_, "--group-by", "size"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", file_, "--sort", "size"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", file_, "--step", "99"}).exit_code, 2);
+}
+
+TEST_F(OpsTest, CsvQuotesWhatIsInNames) {
+  const RunResult result = Run({"ops", file_, "--csv", "--sort", "calls"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("name,calls,calls_per_step,first_step,share,"));
+  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\x1b[2J\xEF\xBF\xBD,\"\"\n\",2,1,"));
+  EXPECT_EQ(Run({"ops", file_, "--csv", "--json"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", file_, "--csv", "--torch"}).exit_code, 2);
+}
+
+TEST_F(OpsTest, TorchsTableIsAllOfStdout) {
+  const RunResult result = Run({"ops", file_, "--torch=2.6", "--sort", "self_cuda_time_total"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("Capture "));
+  std::istringstream lines(result.out);
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  ASSERT_THAT(all, SizeIs(12)) << result.out;
+  EXPECT_EQ(all[0], all[2]);
+  EXPECT_THAT(all[1],
+              AllOf(StartsWith("                Name    Self CPU %      Self CPU   CPU total %"),
+                    HasSubstr("     Self CUDA   Self CUDA %    CUDA total  CUDA time avg  ")));
+  EXPECT_THAT(all[4], AllOf(HasSubstr("gemm(float*)         0.00%       0.000us  "),
+                            HasSubstr("20.000us       100.00%      20.000us      10.000us")));
+  EXPECT_EQ(all[11], "Self CUDA time total: 20.000us");
+}
+
+TEST_F(OpsTest, TorchsTableSaysWhatItDoesNotHave) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--torch=1.12"},
+                                             {"--torch=x"},
+                                             {"--torch", "--sort", "p95"},
+                                             {"--torch", "--step", "7"},
+                                             {"--torch", "--group-by", "module"}}) {
+    std::vector<std::string> arguments = {"ops", file_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(Run(arguments).exit_code, 2) << more[0];
+  }
+  EXPECT_EQ(RunJson({"ops", file_, "--torch=2.0"})["torch"], "2.0");
+}
+
+TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
+  for (const int number : {1, 2}) {
+    v1::Capture capture = profd_.captures[TestId(1)];
+    capture.set_name("captures/" + TestId(number));
+    capture.set_group("groups/" + TestId(7000));
+    profd_.captures[TestId(number)] = capture;
+  }
+  const std::string group = "groups/" + TestId(7000);
+  EXPECT_EQ(
+      Run({"ops", group, "--group-by", "inputs", "--sort", "cpu_total", "--step", "7"}).exit_code,
+      0);
+  const auto calls = profd_.operator_calls();
+  ASSERT_THAT(calls, SizeIs(2));
+  EXPECT_TRUE(calls[0].by_inputs() && !calls[0].by_step());
+  EXPECT_EQ(calls[0].sort(), v1::GetOperatorsRequest::CPU_TOTAL);
+  EXPECT_EQ(calls[0].step(), 7);
+  EXPECT_EQ(Run({"ops", group, "--sort", "p95"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", group, "--group-by", "thread"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", group, "--torch"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", group, "--csv"}).exit_code, 2);
+}
+
+TEST_F(OpsTest, RanksInFilesAreShownEach) {
+  CaptureRecord record = store::NewRecord(TestId(2));
+  ASSERT_TRUE(WriteOpsCapture(folder_.path(), record).ok());
+  const nlohmann::json table =
+      RunJson({"ops", file_, Path(TestId(2) + ".profd"), "--group-by", "rank"});
+  EXPECT_EQ(table["rows"].size(), 2 * RunJson({"ops", file_})["rows"].size());
+  EXPECT_EQ(table["self_device_total_ns"], 40'000);
+}
+
+}  // namespace
+}  // namespace profd::cli

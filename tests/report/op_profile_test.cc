@@ -1,0 +1,204 @@
+#include "daemon/report/op_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+
+class OpProfileTest : public ::testing::Test {
+ protected:
+  OpProfile Profile(const OpProfileOptions& options = {}) {
+    absl::StatusOr<OpProfile> profile = SummarizeOpProfile(reader_, options);
+    EXPECT_THAT(profile, IsOk());
+    return profile.ok() ? *std::move(profile) : OpProfile();
+  }
+  static OpProfileRow RowOf(const OpProfile& profile, std::string_view name,
+                            std::string_view group = "") {
+    for (const OpProfileRow& row : profile.rows) {
+      if (row.op.name == name && row.group == group) return row;
+    }
+    ADD_FAILURE() << "no row " << name << " of " << group;
+    return {};
+  }
+  static std::vector<std::string> Names(const OpProfile& profile) {
+    std::vector<std::string> names;
+    for (const OpProfileRow& row : profile.rows) names.push_back(row.op.name);
+    return names;
+  }
+
+  FakeCaptureReader reader_;
+  const uint32_t main_ = reader_.AddThread(1, "main");
+};
+
+TEST_F(OpProfileTest, PercentilesAreDurationsThatOccurred) {
+  for (int64_t i = 1; i <= 100; ++i) reader_.Range(main_, "f", i * 1000, i * 1000 + i);
+  const OpProfileRow row = RowOf(Profile(), "f");
+  EXPECT_EQ(row.p50_ns, 50);
+  EXPECT_EQ(row.p95_ns, 95);
+  EXPECT_EQ(row.op.max_ns, 100);
+  EXPECT_EQ(row.op.calls, 100);
+}
+
+TEST_F(OpProfileTest, ApiCallsHavePercentilesToo) {
+  reader_.ApiCall(main_, "cudaLaunchKernel", 0, 10, 1)
+      .ApiCall(main_, "cudaLaunchKernel", 20, 50, 2)
+      .Kernel("k", 100, 200, 1);
+  EXPECT_EQ(RowOf(Profile(), "cudaLaunchKernel").p50_ns, 10);
+  EXPECT_EQ(RowOf(Profile(), "cudaLaunchKernel").p95_ns, 30);
+}
+
+TEST_F(OpProfileTest, ShareIsOfBusyTimeSoThatStreamsDoNotCountTwice) {
+  reader_.Range(main_, "a", 0, 40)
+      .Range(main_, "b", 50, 90)
+      .ApiCall(main_, "cudaLaunchKernel", 10, 20, 1)
+      .ApiCall(main_, "cudaLaunchKernel", 60, 70, 2)
+      .Kernel("k", 100, 200, 1, {.stream = 7})
+      .Kernel("k", 150, 250, 2, {.stream = 8});
+  const OpProfile profile = Profile();
+  EXPECT_EQ(profile.busy_device_ns, 150);
+  EXPECT_THAT(RowOf(profile, "a").share, DoubleEq(100.0 / 150));
+}
+
+TEST_F(OpProfileTest, WithoutAGpuShareIsOfSelfCpu) {
+  reader_.Range(main_, "a", 0, 100).Range(main_, "b", 0, 25);
+  EXPECT_THAT(RowOf(Profile(), "b").share, DoubleEq(0.25));
+}
+
+TEST_F(OpProfileTest, WhatRunsOnlyInTheFirstStepOrLongerIsFlagged) {
+  reader_.Step(5, 0, 1000).Step(6, 1000, 1000).Step(7, 2000, 1000);
+  reader_.Range(main_, "init", 10, 20);
+  for (int64_t step = 0; step < 3; ++step) {
+    const int64_t at = step * 1000;
+    reader_.Range(main_, "warm", at + 100, at + 100 + (step == 0 ? 201 : 100))
+        .Range(main_, "twice", at + 400, at + 400 + (step == 0 ? 200 : 100))
+        .Range(main_, "same", at + 700, at + 750);
+  }
+  const OpProfile profile = Profile();
+  EXPECT_EQ(RowOf(profile, "init").first_step, FirstStep::kOnly);
+  EXPECT_EQ(RowOf(profile, "warm").first_step, FirstStep::kSlower);
+  EXPECT_EQ(RowOf(profile, "twice").first_step, FirstStep::kUsual);
+  EXPECT_EQ(RowOf(profile, "same").first_step, FirstStep::kUsual);
+  EXPECT_THAT(RowOf(profile, "init").calls_per_step, DoubleEq(1.0 / 3));
+  EXPECT_EQ(RowOf(profile, "same").calls_per_step, 1);
+}
+
+TEST_F(OpProfileTest, OneStepOrNoneFlagsNothing) {
+  reader_.Step(5, 0, 1000).Range(main_, "f", 10, 20);
+  EXPECT_EQ(RowOf(Profile(), "f").first_step, FirstStep::kUsual);
+  FakeCaptureReader without;
+  without.Range(without.AddThread(1, ""), "f", 0, 10);
+  absl::StatusOr<OpProfile> profile = SummarizeOpProfile(without, {});
+  ASSERT_THAT(profile, IsOk());
+  EXPECT_EQ(profile->rows[0].calls_per_step, -1);
+}
+
+TEST_F(OpProfileTest, ByThreadEachHasItsOwnRows) {
+  const uint32_t other = reader_.AddThread(2, "");
+  reader_.Range(main_, "f", 0, 10).Range(other, "f", 0, 30).Range(other, "f", 40, 60);
+  const OpProfile profile = Profile({.group = OpGroup::kThread});
+  EXPECT_EQ(RowOf(profile, "f", "1 main").op.cpu_total_ns, 10);
+  EXPECT_EQ(RowOf(profile, "f", "2").op.cpu_total_ns, 50);
+  EXPECT_EQ(RowOf(profile, "f", "2").p95_ns, 30);
+}
+
+TEST_F(OpProfileTest, ByModuleRowsAreOfTheInnermostOneAlsoOnTheGpu) {
+  reader_.Range(main_, "nn.Module: Net_0", 0, 100)
+      .Range(main_, "nn.Module: Linear_1", 10, 50)
+      .Range(main_, "aten::mm", 20, 40)
+      .Range(main_, "aten::mm", 60, 90)
+      .Range(main_, "aten::mm", 200, 230)
+      .ApiCall(main_, "cudaLaunchKernel", 25, 30, 1)
+      .Kernel("k", 300, 360, 1);
+  const OpProfile profile = Profile({.group = OpGroup::kModule});
+  EXPECT_EQ(RowOf(profile, "aten::mm", "Linear_1").op.cpu_total_ns, 20);
+  EXPECT_EQ(RowOf(profile, "aten::mm", "Linear_1").op.self_device_ns, 60);
+  EXPECT_EQ(RowOf(profile, "cudaLaunchKernel", "Linear_1").op.calls, 1);
+  EXPECT_EQ(RowOf(profile, "aten::mm", "Net_0").op.cpu_total_ns, 30);
+  EXPECT_EQ(RowOf(profile, "aten::mm", "Net_0").op.self_device_ns, 0);
+  EXPECT_EQ(RowOf(profile, "aten::mm", "").op.cpu_total_ns, 30);
+}
+
+TEST_F(OpProfileTest, ByStepEachHasItsOwnPercentiles) {
+  reader_.Step(5, 0, 100).Step(6, 100, 100);
+  reader_.Range(main_, "f", 10, 20).Range(main_, "f", 110, 140).Range(main_, "f", 300, 301);
+  const OpProfile profile = Profile({.group = OpGroup::kStep});
+  ASSERT_EQ(profile.rows.size(), 3);
+  for (const OpProfileRow& row : profile.rows) {
+    EXPECT_EQ(row.p50_ns, row.op.step == 5 ? 10 : row.op.step == 6 ? 30 : 1);
+  }
+}
+
+TEST_F(OpProfileTest, OneStepIsAllThatCounts) {
+  reader_.Step(5, 0, 100).Step(6, 100, 100);
+  reader_.Range(main_, "f", 10, 20).Range(main_, "f", 110, 140);
+  const OpProfile profile = Profile({.step = 6});
+  EXPECT_EQ(RowOf(profile, "f").p50_ns, 30);
+  EXPECT_EQ(RowOf(profile, "f").calls_per_step, 1);
+  EXPECT_THAT(SummarizeOpProfile(reader_, {.step = 7}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(OpProfileTest, RatesAreOfWhatTheGpuWasBusyWith) {
+  const uint32_t inputs =
+      reader_.Inputs("[[1000,1000],[1000,1000]]", R"(["c10::BFloat16","c10::BFloat16"])");
+  reader_.mutable_record().gpu.devices = {{.name = "NVIDIA H100 80GB HBM3"}};
+  reader_.Operator(main_, "aten::mm", 0, 100, {.inputs = inputs})
+      .ApiCall(main_, "cudaLaunchKernel", 10, 20, 1)
+      .Kernel("k", 100, 10'100, 1);
+  const OpProfile profile = Profile();
+  const OpProfileRow row = RowOf(profile, "aten::mm");
+  EXPECT_EQ(row.flops, 2e9);
+  EXPECT_THAT(row.flops_per_s, DoubleEq(2e14));
+  EXPECT_EQ(row.dtype, "bf16");
+  EXPECT_THAT(row.peak_share, DoubleEq(2e14 / 989.4e12));
+  EXPECT_TRUE(profile.has_flops && profile.has_peak);
+}
+
+TEST_F(OpProfileTest, ARateThatFp32CannotHaveIsTf32) {
+  const uint32_t inputs = reader_.Inputs("[[1000,1000],[1000,1000]]", R"(["float","float"])");
+  reader_.mutable_record().gpu.devices = {{.name = "NVIDIA H100 80GB HBM3"}};
+  reader_.Operator(main_, "aten::mm", 0, 100, {.inputs = inputs})
+      .ApiCall(main_, "cudaLaunchKernel", 10, 20, 1)
+      .Kernel("k", 100, 10'100, 1);
+  EXPECT_EQ(RowOf(Profile(), "aten::mm").dtype, "tf32");
+}
+
+TEST_F(OpProfileTest, WhereSomeCallsAreNotKnownThereIsNoRate) {
+  const uint32_t inputs = reader_.Inputs("[[10,10],[10,10]]", R"(["float","float"])");
+  reader_.Operator(main_, "aten::mm", 0, 100, {.inputs = inputs})
+      .Operator(main_, "aten::mm", 200, 300);
+  EXPECT_EQ(RowOf(Profile(), "aten::mm").flops, 2000);
+  EXPECT_EQ(RowOf(Profile(), "aten::mm").flops_per_s, 0);
+}
+
+TEST_F(OpProfileTest, EveryKeySortsAndOthersAreRefused) {
+  reader_.Range(main_, "long", 0, 100)
+      .Range(main_, "often", 200, 210)
+      .Range(main_, "often", 300, 310);
+  for (const std::string_view key : OpProfileSortKeys()) {
+    EXPECT_EQ(Profile({.sort = std::string(key)}).rows.size(), 2) << key;
+  }
+  EXPECT_THAT(Names(Profile()), ElementsAre("long", "often"));
+  EXPECT_THAT(Names(Profile({.sort = "calls"})), ElementsAre("often", "long"));
+  EXPECT_THAT(Names(Profile({.sort = "name", .limit = 1})), ElementsAre("long"));
+  EXPECT_THAT(SummarizeOpProfile(reader_, {.sort = "size"}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(OpProfileTest, AnErrorOfTheReaderIsTheAnswer) {
+  reader_.Range(main_, "f", 0, 10).FailAfter(0, absl::DataLossError("damaged"));
+  EXPECT_THAT(SummarizeOpProfile(reader_, {}), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace profd::report

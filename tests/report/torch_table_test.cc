@@ -1,0 +1,189 @@
+#include "daemon/report/torch_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/report/input_shapes.h"
+#include "proto/wire/event.h"
+#include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::ElementsAre;
+
+class TorchTableTest : public ::testing::Test {
+ protected:
+  TorchTable Table(TorchVersion version = kNewestTorch, bool by_inputs = false) {
+    absl::StatusOr<TorchTable> table =
+        SummarizeAsTorch(reader_, {.by_inputs = by_inputs, .version = version});
+    EXPECT_THAT(table, IsOk());
+    return table.ok() ? *std::move(table) : TorchTable();
+  }
+  TorchRow Row(std::string_view name, bool is_device = false) {
+    for (const TorchRow& row : Table().rows) {
+      if (row.name == name && row.is_device == is_device) return row;
+    }
+    ADD_FAILURE() << "no row " << name;
+    return {};
+  }
+  std::vector<std::string> Names(TorchVersion version = kNewestTorch) {
+    std::vector<std::string> names;
+    for (const TorchRow& row : Table(version).rows) names.push_back(row.name);
+    return names;
+  }
+
+  FakeCaptureReader reader_;
+  const uint32_t main_ = reader_.AddThread(1, "main");
+};
+
+TEST_F(TorchTableTest, RowsAreInTheOrderOfTheirFirstEventTheLongestFirst) {
+  reader_.Operator(main_, "aten::mm", 10, 20)
+      .Operator(main_, "aten::linear", 10, 30)
+      .Operator(main_, "aten::add", 5, 8)
+      .Operator(main_, "aten::mm", 40, 50);
+  EXPECT_THAT(Names(), ElementsAre("aten::add", "aten::linear", "aten::mm"));
+  EXPECT_EQ(Row("aten::mm").calls, 2);
+  EXPECT_TRUE(Row("aten::mm").has_parent);
+}
+
+TEST_F(TorchTableTest, OneInAnotherOfTheSameNameIsFoldedOnlyIfItIsAlone) {
+  reader_.Operator(main_, "f", 0, 100)
+      .Operator(main_, "f", 10, 90)
+      .Operator(main_, "g", 20, 30)
+      .Operator(main_, "h", 200, 300)
+      .Operator(main_, "h", 210, 220)
+      .Operator(main_, "g", 230, 240);
+  EXPECT_EQ(Row("f").calls, 1);
+  EXPECT_EQ(Row("f").cpu_total_ns, 100);
+  EXPECT_EQ(Row("f").self_cpu_ns, 90);
+  EXPECT_EQ(Row("h").calls, 2);
+  EXPECT_EQ(Row("h").cpu_total_ns, 110);
+  EXPECT_EQ(Row("h").self_cpu_ns, 90);
+}
+
+TEST_F(TorchTableTest, ARangeThatOnlyOverlapsTakesThePlaceOfTheOther) {
+  reader_.Range(main_, "outer", 0, 100, {.depth = 0})
+      .Range(main_, "a", 10, 50, {.depth = 1})
+      .Range(main_, "b", 40, 80, {.depth = 1})
+      .Operator(main_, "c", 42, 48);
+  EXPECT_EQ(Row("a").self_cpu_ns, 40);
+  EXPECT_EQ(Row("b").self_cpu_ns, 34);
+  EXPECT_EQ(Row("outer").self_cpu_ns, 20);
+}
+
+TEST_F(TorchTableTest, StepsAreOneRow) {
+  reader_.StepThread(main_).Step(7, 0, 100).Step(8, 100, 100).Operator(main_, "mm", 110, 130);
+  EXPECT_EQ(Row("ProfilerStep*").calls, 2);
+  EXPECT_EQ(Row("ProfilerStep*").cpu_total_ns, 200);
+  EXPECT_EQ(Row("ProfilerStep*").self_cpu_ns, 180);
+}
+
+TEST_F(TorchTableTest, WhatTorchLeavesOutIsLeftOut) {
+  reader_.Operator(main_, "aten::is_leaf", 0, 10).Operator(main_, "mm", 20, 30);
+  EXPECT_THAT(Names(), ElementsAre("mm"));
+  EXPECT_EQ(Table().self_cpu_total_ns, 10);
+}
+
+TEST_F(TorchTableTest, WorkOfTheGpuBelongsToTheInnermostOperatorAndIsARowItself) {
+  reader_.Operator(main_, "linear", 0, 100)
+      .Operator(main_, "mm", 10, 60)
+      .Range(main_, "annotated", 15, 55)
+      .ApiCall(main_, "cudaLaunchKernel", 20, 30, 1)
+      .Kernel("_Z3addPfi", 200, 350, 1);
+  EXPECT_EQ(Row("mm").self_device_ns, 150);
+  EXPECT_EQ(Row("linear").device_total_ns, 150);
+  EXPECT_EQ(Row("linear").self_device_ns, 0);
+  EXPECT_EQ(Row("annotated").device_total_ns, 0);
+  EXPECT_EQ(Row("annotated").self_cpu_ns, 30);
+  EXPECT_EQ(Row("annotated", true).self_device_ns, 150);
+  const TorchRow kernel = Row("add(float*, int)", true);
+  EXPECT_EQ(kernel.device_total_ns, 150);
+  EXPECT_EQ(kernel.cpu_total_ns, 0);
+  EXPECT_EQ(Table().self_device_total_ns, 150);
+}
+
+TEST_F(TorchTableTest, OlderReleasesCountAnnotationsOfTheGpuAsWorkOrKnowNone) {
+  reader_.Range(main_, "annotated", 0, 100)
+      .Operator(main_, "mm", 10, 60)
+      .ApiCall(main_, "cudaLaunchKernel", 20, 30, 1)
+      .Kernel("k", 200, 350, 1);
+  EXPECT_EQ(Table({2, 5}).self_device_total_ns, 150);
+  EXPECT_EQ(Table({2, 4}).self_device_total_ns, 300);
+  EXPECT_EQ(Table({1, 13}).self_device_total_ns, 150);
+  EXPECT_THAT(Names({1, 13}), ElementsAre("annotated", "mm", "cudaLaunchKernel", "k"));
+}
+
+TEST_F(TorchTableTest, ACallOutsideOfOperatorsIsInNothing) {
+  reader_.Range(main_, "annotated", 0, 100).ApiCall(main_, "cudaDeviceSynchronize", 20, 60, 1);
+  EXPECT_EQ(Row("annotated").self_cpu_ns, 100);
+  EXPECT_EQ(Row("cudaDeviceSynchronize").self_cpu_ns, 40);
+  EXPECT_EQ(Table().self_cpu_total_ns, 140);
+}
+
+TEST_F(TorchTableTest, MemoryCountsForEveryThreadAndWhatIsInNothingHasARow) {
+  const uint32_t other = reader_.AddThread(2, "other");
+  reader_.Operator(main_, "outer", 0, 100)
+      .Operator(main_, "inner", 10, 50)
+      .Operator(other, "elsewhere", 0, 100)
+      .Allocate(main_, 50, 0x1000, 64)
+      .Free(main_, 60, 0x1000, 0)
+      .Allocate(main_, 500, 0x2000, 32);
+  EXPECT_EQ(Row("inner").cpu_memory_bytes, 64);
+  EXPECT_EQ(Row("outer").cpu_memory_bytes, 0);
+  EXPECT_EQ(Row("outer").self_cpu_memory_bytes, -64);
+  EXPECT_EQ(Row("elsewhere").cpu_memory_bytes, 0);
+  EXPECT_EQ(Row("[memory]").cpu_memory_bytes, 32);
+  EXPECT_EQ(Row("[memory]").calls, 1);
+}
+
+TEST_F(TorchTableTest, ByInputsListsCountAsNoSizes) {
+  const uint32_t two = reader_.Inputs("[[16,64],[],[[3,4],[3]]]", "[]");
+  const uint32_t same = reader_.Inputs("[[16,64],[],[]]", "[]");
+  reader_.Operator(main_, "cat", 0, 10, {.inputs = two})
+      .Operator(main_, "cat", 20, 30, {.inputs = same})
+      .Operator(main_, "cat", 40, 50);
+  const TorchTable table = Table(kNewestTorch, true);
+  ASSERT_EQ(table.rows.size(), 2);
+  EXPECT_EQ(table.rows[0].shapes, "[[16, 64], [], []]");
+  EXPECT_EQ(table.rows[0].calls, 2);
+  EXPECT_EQ(table.rows[1].shapes, "[]");
+}
+
+TEST_F(TorchTableTest, AnEmptyCaptureHasNoRows) {
+  EXPECT_TRUE(Table().rows.empty());
+  EXPECT_EQ(Table().self_cpu_total_ns, 0);
+}
+
+TEST_F(TorchTableTest, TimesThatCannotBeDoNoHarm) {
+  reader_.Range(main_, "a", INT64_MIN, INT64_MAX, {.depth = 0})
+      .Range(main_, "b", -5, INT64_MAX, {.depth = 0})
+      .Range(main_, "b", INT64_MIN, 7, {.depth = 9});
+  EXPECT_FALSE(Table().rows.empty());
+}
+
+TEST(TorchVersionTest, OnlyReleasesThatAreKnownAreTaken) {
+  EXPECT_EQ(TorchVersionFromString("2.6.0+cu124")->minor, 6);
+  EXPECT_EQ(TorchVersionFromString("1.13")->minor, 13);
+  EXPECT_EQ(TorchVersionFromString("2.10")->minor, 10);
+  for (const char* text : {"", "2", "2.", "1.12", "x", "2.6x", "-1.3", "2.-1"}) {
+    EXPECT_FALSE(TorchVersionFromString(text).has_value()) << text;
+  }
+}
+
+TEST(InputShapesTest, TextThatIsNoneIsRefused) {
+  EXPECT_TRUE(ParseInputShapes(" [ [16, 64],[] ]").has_value());
+  EXPECT_EQ(ParseInputShapes("[[1,2],[[3],[4,5]]]")->at(1).items.size(), 2);
+  for (const char* text : {"", "[", "[[1]", "[[1],]", "[[-1]]", "[[1.5]]", "[[[[1]]]]", "[[1,[2]]]",
+                           "[[99999999999999999999]]", "[[1]]x", "\"a\""}) {
+    EXPECT_FALSE(ParseInputShapes(text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace profd::report
