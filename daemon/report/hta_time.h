@@ -10,9 +10,9 @@
 //   kernels   What is no kernel of NCCL computes, but for some names ("Memcpy", "Sync", ...).
 //   gaps      In a stream, from the end of the one before, even where an earlier one still ran:
 //             overlaps are gaps below zero, and count as kernel wait.
-//   launches  Four calls (launches) or twelve (queues), by name.
+//   launches  Four calls (launches) or eleven (queues), by name.
 //
-// Threads: one. Memory: 48 bytes per GPU row.
+// Threads: one. Memory: 152 bytes per GPU row, or twice that, as vectors grow.
 #ifndef PROFD_DAEMON_REPORT_HTA_TIME_H_
 #define PROFD_DAEMON_REPORT_HTA_TIME_H_
 

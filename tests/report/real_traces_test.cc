@@ -1,5 +1,5 @@
 // Reports over traces of real GPUs beside what Holistic Trace Analysis says of them. The traces
-// are no part of the source: PROFD_TRACE_DATA names their folder.
+// are no part of the source: PROFD_TEST_DATA names the folder that has them in traces/.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,9 @@ namespace profd::report {
 namespace {
 
 std::filesystem::path TraceFolder() {
-  if (const char* folder = std::getenv("PROFD_TRACE_DATA")) return folder;
+  if (const char* data = std::getenv("PROFD_TEST_DATA")) {
+    return std::filesystem::path(data) / "traces";
+  }
   const char* source = std::getenv("PROFD_SOURCE_DIR");
   const std::filesystem::path checkout =
       std::filesystem::absolute(source == nullptr ? "." : source);
@@ -55,7 +57,7 @@ class RealTraceTest : public testing::TestWithParam<const char*> {
 };
 
 #define READ_OR_SKIP(kept) \
-  if (!Read(kept)) GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TRACE_DATA"
+  if (!Read(kept)) GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TEST_DATA"
 
 // Traces that say, by "External id", which operator each kernel belongs to.
 class LinkedTraceTest : public RealTraceTest {};
@@ -263,7 +265,7 @@ TEST(RealTraceOracleTest, DeviceTimesOfOperatorsAreThoseOfTraceLens) {
   const std::filesystem::path trace_path = TraceFolder() / "h100_qwen1.5_0.5b.json.gz";
   std::ifstream oracle(TraceFolder() / "oracle_h100_qwen" / "ops_summary.csv");
   if (!std::filesystem::exists(trace_path) || !oracle) {
-    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TRACE_DATA";
+    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TEST_DATA";
   }
   KinetoTrace trace;
   ASSERT_THAT(ReadKinetoTrace(trace_path, StepsKept::kAll, trace), IsOk());
@@ -291,7 +293,7 @@ TEST(RealTraceOracleTest, TheGpusTimelineIsThatOfTraceLens) {
   const std::filesystem::path trace_path = TraceFolder() / "h100_qwen1.5_0.5b.json.gz";
   std::ifstream oracle(TraceFolder() / "oracle_h100_qwen" / "gpu_timeline.csv");
   if (!std::filesystem::exists(trace_path) || !oracle) {
-    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TRACE_DATA";
+    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TEST_DATA";
   }
   KinetoTrace trace;
   ASSERT_THAT(ReadKinetoTrace(trace_path, StepsKept::kAll, trace), IsOk());
