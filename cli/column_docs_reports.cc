@@ -4,6 +4,16 @@ namespace profd::cli {
 namespace {
 
 constexpr ColumnDoc kDocs[] = {
+    // ---- findings ----
+    {"report", "Evidence", "What a finding rests on: a step, an operator, a kernel, a gap, ...",
+     ""},
+    {"report", "Time",
+     "How long it took, or all that are counted together; of operators that "
+     "launch late, how long the GPU waited for them",
+     ""},
+    {"report", "Count", "How many are counted together", ""},
+    {"report", "Bytes", "Their size together", ""},
+    {"report", "Step", "The step of the longest of them", ""},
     // ---- operators ----
     {"ops", "Name", "What ran: a range, an operator or a CUDA call, by its name", ""},
     {"ops", "Rank", "The rank, from the program's metadata, whose row it is", ""},

@@ -22,6 +22,7 @@ Command SyncsCommand();
 Command IdleCommand();
 Command TimeCommand();
 Command CompileCommand();
+Command ReportCommand();
 Command HistoryCommand();
 Command ExportCommand();
 Command CheckCommand();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cli/style.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
@@ -10,33 +11,11 @@ namespace {
 
 constexpr size_t kTextWidth = 80;
 
-// `text` in lines of at most kTextWidth, each but the first behind `indent` blanks.
-std::string Wrap(std::string_view text, size_t indent, size_t first_line_used) {
-  std::string out;
-  size_t used = first_line_used;
-  while (!text.empty()) {
-    const size_t space = text.find(' ');
-    const std::string_view word = text.substr(0, space);
-    if (used > indent && used + 1 + word.size() > kTextWidth) {
-      StrAppend(&out, "\n", std::string(indent, ' '));
-      used = indent;
-    } else if (!out.empty()) {
-      out.push_back(' ');
-      ++used;
-    }
-    out.append(word);
-    used += word.size();
-    if (space == std::string_view::npos) break;
-    text.remove_prefix(space + 1);
-  }
-  return out;
-}
-
 std::string Paragraphs(std::string_view text) {
   std::string out;
   while (true) {
     const size_t end = text.find("\n\n");
-    StrAppend(&out, Wrap(text.substr(0, end), 0, 0), "\n");
+    StrAppend(&out, WrapText(text.substr(0, end), kTextWidth, 0), "\n");
     if (end == std::string_view::npos) return out;
     out.push_back('\n');
     text.remove_prefix(end + 2);
@@ -64,7 +43,7 @@ std::string FlagHelp(const std::vector<Flag>& flags) {
     } else {
       line.append(kHelpColumn - line.size(), ' ');
     }
-    StrAppend(&out, line, Wrap(flag.help, kHelpColumn, kHelpColumn), "\n");
+    StrAppend(&out, line, WrapText(flag.help, kTextWidth, kHelpColumn), "\n");
   }
   return out;
 }

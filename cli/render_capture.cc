@@ -9,6 +9,7 @@
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/quality.h"
 
 namespace profd::cli {
 namespace {
@@ -520,6 +521,30 @@ std::string RenderReportHeader(const CaptureView& view, const Style& style) {
                 RenderQuality(view, style));
 }
 
+namespace {
+
+// What lowers the grade and is not said by a line of its own.
+void AddFailedChecks(const CaptureRecord& record, std::string* text) {
+  if (!IsTerminal(record.state)) return;
+  for (const QualityCheck& check : AssessQuality(record).checks) {
+    const bool said = check.name == "loss" || check.name == "names" ||
+                      check.name == "clock_error_ns" || check.name == "gpu_recording" ||
+                      (check.name == "coverage" && record.state == CaptureState::kPartial);
+    if (check.failed() && !said) StrAppend(text, "  ", ForDisplay(check.sentence, 300), "\n");
+  }
+}
+
+void AddShareTrust(int64_t lost, int64_t kept, std::string* text) {
+  const double share = lost <= 0 ? 0 : static_cast<double>(lost) / static_cast<double>(lost + kept);
+  if (share >= kWithholdSharesFrom) {
+    StrAppend(text, "  so much is missing that percentages of a whole say nothing\n");
+  } else if (share > kMarkSharesAbove) {
+    StrAppend(text, "  percentages of a whole are of what was kept\n");
+  }
+}
+
+}  // namespace
+
 std::string RenderQuality(const CaptureView& view, const Style& style) {
   const CaptureRecord& record = view.record;
   const int64_t lost = view.dropped_event_count;
@@ -528,6 +553,8 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
     StrAppend(&headline, "not ended yet");
   } else if (record.start_unix_ns == 0) {
     StrAppend(&headline, "nothing was recorded");
+  } else if (!record.imported.source.empty()) {
+    StrAppend(&headline, "an imported trace, which does not tell what was lost");
   } else if (lost == 0) {
     StrAppend(&headline, "no event was lost");
   } else {
@@ -539,6 +566,8 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   for (const auto& [reason, count] : view.dropped_by_reason) {
     AddReason(&text, ForDisplay(reason, 40), count);
   }
+  AddFailedChecks(record, &text);
+  AddShareTrust(lost, record.event_count, &text);
   if (record.state == CaptureState::kPartial) {
     StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));
     const std::string_view advice = AdviceForEnd(view.ended_by);

@@ -135,4 +135,27 @@ std::string CutToWidth(std::string_view text, size_t width) {
   return StrCat(text.substr(0, bytes), kEllipsis);
 }
 
+std::string WrapText(std::string_view text, size_t width, size_t indent) {
+  std::string out;
+  size_t used = indent;
+  while (!text.empty()) {
+    const size_t space = text.find(' ');
+    const std::string_view word = text.substr(0, space);
+    const size_t word_width = DisplayWidth(word);
+    if (used > indent && used + 1 + word_width > width) {
+      out.push_back('\n');
+      out.append(indent, ' ');
+      used = indent;
+    } else if (!out.empty()) {
+      out.push_back(' ');
+      ++used;
+    }
+    out.append(word);
+    used += word_width;
+    if (space == std::string_view::npos) break;
+    text.remove_prefix(space + 1);
+  }
+  return out;
+}
+
 }  // namespace profd::cli

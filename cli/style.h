@@ -32,6 +32,11 @@ size_t DisplayWidth(std::string_view text);
 // `text` if it fits, else its start and "…", at most `width` columns. Valid UTF-8 only.
 std::string CutToWidth(std::string_view text, size_t width);
 
+// `text` in lines of at most `width` columns, broken at blanks, for a place that begins `indent`
+// columns from the left: each line but the first stands behind so many blanks. A longer word has a
+// line of its own. Valid UTF-8 only.
+std::string WrapText(std::string_view text, size_t width, size_t indent);
+
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_STYLE_H_

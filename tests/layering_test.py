@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TYPES = "daemon/capture/capture_types.h"
 EVENTS = "daemon/capture/event_rows.h"
 GROUPS = "daemon/capture/group_types.h"
+QUALITY = "daemon/capture/quality.h"
 PORTS = "daemon/capture/ports.h"
 ACCESS = "daemon/capture/access.h"
 # Who asks, and what they may do: values and an interface.
@@ -40,6 +41,7 @@ ARROWS = {
     TYPES: ["daemon/base"],
     EVENTS: [],
     GROUPS: [TYPES],
+    QUALITY: [TYPES],
     PORTS: ["daemon/base", TYPES, EVENTS, GROUPS],
     ACCESS: ["daemon/base", TYPES],
     SCHEDULE_TYPES: ["daemon/base", TYPES, ACCESS],
@@ -48,25 +50,25 @@ ARROWS = {
     "daemon/access": ["daemon/base", TYPES, ACCESS],
     "daemon/store": ["daemon/base", TYPES, EVENTS, GROUPS, PORTS, SCHEDULE_TYPES, SCHEDULE_STORE],
     # Rows of events carry flags and categories with the numbers that targets wrote.
-    "daemon/report": ["daemon/base", "daemon/store", "proto/wire", TYPES, EVENTS],
-    "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS],
+    "daemon/report": ["daemon/base", "daemon/store", "proto/wire", TYPES, EVENTS, QUALITY],
+    "daemon/export": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS, QUALITY],
     # The other way: rows of what others wrote, into the store's files.
     "daemon/import": ["daemon/base", "daemon/store", "daemon/report", "proto/wire", TYPES, EVENTS, PORTS],
     # Trace files of anyone, captures of nobody.
     "daemon/check": ["daemon/base"],
     "daemon/metrics": ["daemon/base", "daemon/store", TYPES, PORTS],
-    "daemon/capture": [ACCESS, "daemon/base", "daemon/report", TYPES, EVENTS, GROUPS, PORTS, ACCESS],
+    "daemon/capture": [ACCESS, "daemon/base", "daemon/report", TYPES, EVENTS, GROUPS, PORTS, QUALITY],
     "daemon/schedule": [ACCESS, "daemon/base", "daemon/capture", TYPES, PORTS, ACCESS, SCHEDULE_TYPES,
                         SCHEDULE_STORE],
     "daemon/ingest": ["daemon/base", "proto/wire", TYPES, EVENTS, PORTS],
     "daemon/rpc": [ACCESS, "daemon/base", "daemon/capture", "daemon/store", "daemon/report",
                    "daemon/export", "daemon/ingest", "daemon/schedule", "proto/profd/v1", TYPES,
-                   GROUPS, PORTS, ACCESS, SCHEDULE_TYPES],
+                   GROUPS, PORTS, ACCESS, SCHEDULE_TYPES, QUALITY],
     "daemon/main.cc": ["daemon/access", ACCESS, "daemon/base", "daemon/capture", "daemon/store", "daemon/report",
                        "daemon/export", "daemon/ingest", "daemon/metrics", "daemon/rpc",
                        "daemon/schedule", "proto/wire", TYPES, PORTS, ACCESS, SCHEDULE_TYPES],
     "cli": ["proto/profd/v1", "daemon/base", "daemon/store", "daemon/report", "daemon/export",
-            "daemon/import", "daemon/check", TYPES, GROUPS, SCHEDULE_TYPES],
+            "daemon/import", "daemon/check", TYPES, GROUPS, QUALITY, SCHEDULE_TYPES],
     # The demo of a machine without a GPU runs on the stand-in's; it is loaded, not linked.
     SIMULATED_GPU: [],
     "deploy": ["client_lib/include", SIMULATED_GPU],

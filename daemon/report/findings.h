@@ -96,7 +96,7 @@ struct Finding {
 struct SkippedRule {
   std::string_view rule;
   std::string_view title;
-  std::string needs;  // "memory events: profctl trace --memory"
+  std::string needs;  // "events of an allocator (profctl trace --with memory)"
 };
 
 struct PassedRule {

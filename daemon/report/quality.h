@@ -2,7 +2,7 @@
 // without work, work before its launch, ranges cut by the window.
 //
 // Threads: any, one reader each. Errors: the reader's.
-// Memory:  that of GpuAttribution, and 8 bytes per call that launches.
+// Memory:  that of GpuAttribution.
 #ifndef PROFD_DAEMON_REPORT_QUALITY_H_
 #define PROFD_DAEMON_REPORT_QUALITY_H_
 

@@ -167,7 +167,7 @@ TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
   EXPECT_EQ(OfflineJson({"memory", whole_})["devices"].size(), 1);
   EXPECT_EQ(Offline({"ops", whole_, "--step", "99"}).exit_code, 2);
   for (const std::string report : {"show", "ops", "steps", "memory", "kernels", "copies", "syncs",
-                                   "idle", "time", "compile"}) {
+                                   "idle", "time", "compile", "report"}) {
     EXPECT_THAT(Offline({report, whole_}).out, HasSubstr("Quality A"));
   }
 }
@@ -177,11 +177,11 @@ TEST_F(FilesTest, ReportsOnASimulatedGpuSaySo) {
   ASSERT_TRUE(WriteCapture(folder_.path(), record, /*gpu=*/true).ok());
   const std::string file = Path(TestId(2) + ".profd");
   for (const std::string report : {"show", "ops", "steps", "memory", "kernels", "copies", "syncs",
-                                   "idle", "time", "compile"}) {
+                                   "idle", "time", "compile", "report"}) {
     EXPECT_THAT(Offline({report, file}).out, HasSubstr("simulated")) << report;
   }
-  for (const std::string report :
-       {"ops", "steps", "memory", "kernels", "copies", "syncs", "idle", "time", "compile"}) {
+  for (const std::string report : {"ops", "steps", "memory", "kernels", "copies", "syncs", "idle",
+                                   "time", "compile", "report"}) {
     EXPECT_EQ(OfflineJson({report, file})["simulated"], true) << report;
     EXPECT_EQ(OfflineJson({report, whole_})["simulated"], false) << report;
   }
@@ -193,6 +193,48 @@ TEST_F(FilesTest, ReportsOnASimulatedGpuSaySo) {
   EXPECT_GT(kernels["busy_ns"], 0);
   EXPECT_EQ(OfflineJson({"ops", file})["self_device_total_ns"].get<int64_t>(),
             kernels["total_ns"].get<int64_t>() + copies["total_ns"].get<int64_t>());
+}
+
+TEST_F(FilesTest, AReportHasAVerdictFindingsAndWhatWasSkipped) {
+  CaptureRecord record = store::NewRecord(TestId(2));
+  ASSERT_TRUE(WriteCapture(folder_.path(), record, /*gpu=*/true).ok());
+  const nlohmann::json report = OfflineJson({"report", Path(TestId(2) + ".profd")});
+  EXPECT_FALSE(report["verdict"].get<std::string>().empty());
+  EXPECT_EQ(report["grade"], report["quality"]);
+  for (const nlohmann::json& finding : report["findings"]) {
+    for (const char* key : {"rule", "severity", "value", "threshold", "saving_ns_per_step"}) {
+      EXPECT_TRUE(finding.contains(key)) << key;
+    }
+    EXPECT_TRUE(finding["evidence"].is_array());
+  }
+  ASSERT_GT(report["skipped"].size(), 0);
+  EXPECT_FALSE(report["skipped"][0]["rule"].get<std::string>().empty());
+  EXPECT_FALSE(report["skipped"][0]["needs"].get<std::string>().empty());
+}
+
+TEST_F(FilesTest, ThresholdsOfAReportComeFromAFile) {
+  const RunResult printed = Offline({"report", "--print-thresholds"});
+  EXPECT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_THAT(printed.out, HasSubstr("gpu.busy_share = 50%"));
+  std::ofstream(Path("limits")) << printed.out << "disable = QUALITY_LOSS\n";
+  const nlohmann::json report = OfflineJson({"report", whole_, "--thresholds", Path("limits")});
+  bool disabled = false;
+  for (const nlohmann::json& rule : report["skipped"]) {
+    disabled |= rule["rule"] == "QUALITY_LOSS" &&
+                rule["needs"].get<std::string>().find("disable") != std::string::npos;
+  }
+  EXPECT_TRUE(disabled);
+}
+
+TEST_F(FilesTest, ThresholdsThatAreNoneAreAUsageError) {
+  std::ofstream(Path("limits")) << "gpu.bussy = 1\n";
+  const RunResult unknown = Offline({"report", whole_, "--thresholds", Path("limits")});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("line 1: there is no threshold 'gpu.bussy'; is "
+                                     "'gpu.busy_share' meant?"));
+  EXPECT_EQ(Offline({"report", whole_, "--thresholds", Path("nowhere")}).exit_code, 2);
+  EXPECT_EQ(Offline({"report", whole_, "--thresholds", folder_.path()}).exit_code, 2);
+  EXPECT_EQ(Offline({"report"}).exit_code, 2);
 }
 
 TEST_F(FilesTest, ExportTakesAFileToo) {
@@ -235,7 +277,7 @@ TEST_F(FilesTest, WhatIsNoCaptureFailsAndSaysSo) {
   for (const std::string& file : {Path("text.profd"), Path("empty.profd"), Path("cut.profd"),
                                   Path("none.profd"), folder_.path().string()}) {
     for (const std::string report : {"show", "ops", "steps", "memory", "kernels", "copies", "syncs",
-                                     "idle", "time", "compile"}) {
+                                     "idle", "time", "compile", "report"}) {
       const RunResult result = Offline({report, file, "--json"});
       EXPECT_EQ(result.exit_code, 1) << report << " " << file;
       EXPECT_EQ(result.out, "");

@@ -1,0 +1,24 @@
+// Findings as text and as JSON.
+#ifndef PROFD_CLI_RENDER_FINDINGS_H_
+#define PROFD_CLI_RENDER_FINDINGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cli/capture_view.h"
+#include "cli/json_writer.h"
+#include "cli/style.h"
+#include "daemon/report/findings.h"
+
+namespace profd::cli {
+
+// `evidence_rows` of each finding; 0: all.
+std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
+                           const Style& style);
+// All of it. `view` has the grade of the report.
+void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
+                       JsonWriter& json);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_FINDINGS_H_

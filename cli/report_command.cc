@@ -1,0 +1,108 @@
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "cli/capture_source.h"
+#include "cli/command.h"
+#include "cli/errors.h"
+#include "cli/render_capture.h"
+#include "cli/render_findings.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/report/findings.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kEvidenceForPeople = 3;
+
+absl::StatusOr<report::FindingThresholds> ReadThresholds(const ParsedFlags& flags) {
+  const std::optional<std::string> path = flags.Get("thresholds");
+  if (!path.has_value()) return report::FindingThresholds();
+  std::ifstream file(*path, std::ios::binary);
+  std::string text;
+  // One byte more than is allowed, so that the parser refuses what is too long.
+  constexpr size_t kMost = (1 << 20) + 1;
+  text.resize(kMost);
+  file.read(text.data(), static_cast<std::streamsize>(kMost));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (!file.is_open() || file.bad()) {
+    return UsageError(StrCat("--thresholds: cannot read ", ForDisplay(*path, 200)));
+  }
+  absl::StatusOr<report::FindingThresholds> thresholds = report::ParseFindingThresholds(text);
+  if (thresholds.ok()) return thresholds;
+  return UsageError(StrCat("--thresholds: ", ForDisplay(*path, 200), ", ",
+                           FromAbsl(thresholds.status().message())));
+}
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  const ParsedFlags& flags = invocation.flags();
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
+                   flags.Int("limit", 0, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const report::FindingThresholds thresholds, ReadThresholds(flags));
+  if (flags.Has("print-thresholds")) {
+    invocation.Print(report::FormatFindingThresholds(thresholds));
+    return 0;
+  }
+  if (invocation.arguments().empty()) {
+    return UsageError("say which capture: its id, or a file ending in .profd");
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
+                   OpenCaptureSource(invocation, invocation.arguments().front()));
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
+  ASSIGN_OR_RETURN(const report::FindingsReport findings,
+                   report::SummarizeFindings(*reader, thresholds));
+  CaptureView view = source->view();
+  view.quality = findings.quality.grade;  // The events were looked at, too.
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteFindingsJson(view, findings, json);
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderReportHeader(view, invocation.style()));
+    invocation.Print("\n");
+    invocation.Print(
+        RenderFindings(findings, limit.value_or(kEvidenceForPeople), invocation.style()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command ReportCommand() {
+  return {
+      .name = "report",
+      .summary = "Say what to change first, what it would save, and why",
+      .arguments = "ID|FILE.profd",
+      .description =
+          "Says in one paragraph where the time goes, what to change first and what that would "
+          "save, and whether the numbers can be trusted; then every finding by its estimated "
+          "saving, with what was measured, the threshold, the evidence and how sure it is. Rules "
+          "that found nothing and rules that could not be looked at, with what they need, come "
+          "last.\n\n"
+          "Averages leave out a first step that warmed up. Savings are estimates of wall time per "
+          "step, each by itself. A file of thresholds has lines `key = value`; "
+          "--print-thresholds writes one with every key, its meaning and its default.",
+      .flags = {{.name = "thresholds",
+                 .value_name = "FILE",
+                 .help = "When a finding is one: a file of thresholds",
+                 .completes = Completes::kFile},
+                {.name = "print-thresholds",
+                 .help = "Print the thresholds as such a file, and stop"},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "At most N rows of evidence for each finding; 0 is all (default: 3); "
+                         "--json prints all"}},
+      .examples = {{"profctl report 01J9ZK", "What to change first"},
+                   {"profctl report --print-thresholds > limits", "A file to start from"},
+                   {"profctl report 01J9ZK --thresholds limits", "With one's own thresholds"}},
+      .min_arguments = 0,
+      .max_arguments = 1,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &Run};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,140 @@
+#include "daemon/report/finding_verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/finding_rules.h"
+
+namespace profd::report {
+namespace {
+
+constexpr double kComputeBound = 0.80;  // Of a step.
+constexpr double kInputOfIdle = 0.5;
+
+std::string_view Describe(BoundBy bound) {
+  switch (bound) {
+    case BoundBy::kUnknown:
+      break;
+    case BoundBy::kHost:
+      return "The program is bound by the host: the GPU waits for launches.";
+    case BoundBy::kCompute:
+      return "The program is bound by the GPU's computing.";
+    case BoundBy::kCommunication:
+      return "The program is bound by communication that nothing hides.";
+    case BoundBy::kInput:
+      return "The program is bound by its input: it waits for data.";
+    case BoundBy::kCopies:
+      return "The program is bound by copies that nothing hides.";
+    case BoundBy::kCpuOnly:
+      return "No work on a GPU was recorded.";
+  }
+  return "What the program is bound by cannot be told.";
+}
+
+std::string WhereTheTimeGoes(const Facts& facts) {
+  std::string text;
+  if (facts.scope.has_steps) {
+    text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
+                  CountText(facts.scope.count, "step"), ")");
+  } else {
+    text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
+                  " spans ", TimeText(facts.scope.total_ns));
+  }
+  if (!facts.has_gpu() || facts.quality.shares == ShareTrust::kWithheld) return text + ".";
+  const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
+  StrAppend(&text, ", of which GPU ", facts.time.device, " computes ",
+            percent(facts.sum.compute_ns));
+  if (facts.sum.communication_ns > 0) {
+    StrAppend(&text, ", shows communication for ", percent(facts.sum.exposed_communication_ns));
+  }
+  if (facts.sum.exposed_copy_ns > 0) {
+    StrAppend(&text, ", only copies for ", percent(facts.sum.exposed_copy_ns));
+  }
+  StrAppend(&text, " and is idle for ", percent(facts.sum.idle_ns), ".");
+  return text;
+}
+
+std::string FirstSentence(std::string_view text) {
+  const size_t end = text.find(". ");
+  return std::string(end == std::string_view::npos ? text : text.substr(0, end + 1));
+}
+
+std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
+  const auto worth = [](const Finding& finding) { return finding.saving_ns_per_step > 0; };
+  // The one that says how, before one that only says how much there is.
+  auto first =
+      std::find_if(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+        return worth(finding) && finding.rule != "GPU_UNDERUSED" && finding.rule != "IDLE_OTHER";
+      });
+  if (first == report.findings.end()) {
+    first = std::find_if(report.findings.begin(), report.findings.end(), worth);
+  }
+  std::string text;
+  for (const Finding& finding : report.findings) {
+    if (finding.severity == Severity::kCritical && !worth(finding)) {
+      StrAppend(&text, finding.measured, " ");
+    }
+  }
+  if (first == report.findings.end()) {
+    return text + "No rule found anything that would save time.";
+  }
+  StrAppend(&text, "Change first: ", FirstSentence(first->advice), " That (", first->rule,
+            ") would save up to ", TimeText(first->saving_ns_per_step),
+            facts.scope.has_steps ? " a step (" : " (",
+            PercentText(static_cast<double>(first->saving_ns_per_step) /
+                        static_cast<double>(std::max<int64_t>(facts.scope.mean_ns, 1))),
+            "), with ", ToString(first->confidence), " confidence.");
+  return text;
+}
+
+std::string WhetherToTrust(const Quality& quality) {
+  std::string text = StrCat("Quality ", quality.grade);
+  const QualityCheck* worst = nullptr;
+  for (const QualityCheck& check : quality.checks) {
+    if (check.failed() && (worst == nullptr || check.grade > worst->grade)) worst = &check;
+  }
+  if (worst == nullptr) return text + ": nothing speaks against the numbers.";
+  StrAppend(&text, ": ", worst->sentence, ".");
+  if (quality.shares == ShareTrust::kMarked) {
+    StrAppend(&text, " Shares are of what was kept.");
+  } else if (quality.shares == ShareTrust::kWithheld) {
+    StrAppend(&text, " So much is missing that shares are withheld.");
+  }
+  return text;
+}
+
+}  // namespace
+
+BoundBy BoundOf(const Facts& facts) {
+  if (!facts.has_gpu()) return BoundBy::kCpuOnly;
+  if (facts.scope.total_ns <= 0 || facts.quality.shares == ShareTrust::kWithheld) {
+    return BoundBy::kUnknown;
+  }
+  if (facts.ShareOfSteps(facts.sum.compute_ns) >= kComputeBound) return BoundBy::kCompute;
+  const int64_t waits_ns =
+      facts.sum.idle_by_cause.host_wait_ns + facts.sum.idle_by_cause.kernel_wait_ns;
+  if (static_cast<double>(facts.gaps.loader_wait_ns) >
+      kInputOfIdle * static_cast<double>(facts.sum.idle_ns)) {
+    return BoundBy::kInput;
+  }
+  const std::array<std::pair<int64_t, BoundBy>, 4> parts = {
+      {{facts.sum.compute_ns, BoundBy::kCompute},
+       {facts.sum.exposed_communication_ns, BoundBy::kCommunication},
+       {facts.sum.exposed_copy_ns, BoundBy::kCopies},
+       {waits_ns, BoundBy::kHost}}};
+  const auto most = std::max_element(
+      parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Idle for other reasons than all of these: nobody can say.
+  if (facts.sum.idle_by_cause.other_ns > most->first) return BoundBy::kUnknown;
+  return most->second;
+}
+
+std::string WriteVerdict(const Facts& facts, const FindingsReport& report) {
+  if (report.quality.grade == "-") return "Nothing was recorded.";
+  return StrCat(WhereTheTimeGoes(facts), " ", Describe(report.bound), " ",
+                WhatToChange(facts, report), " ", WhetherToTrust(report.quality));
+}
+
+}  // namespace profd::report

@@ -1,0 +1,104 @@
+// Findings on traces of real programs: which rules fire was looked through by hand, and each that
+// does is said why. The traces are no part of the source: PROFD_TEST_DATA names their folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/import/trace_import.h"
+#include "daemon/report/findings.h"
+#include "daemon/store/capture_reader.h"
+#include "tests/fakes/status_matchers.h"
+#include "tests/store/capture_file_builder.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::UnorderedElementsAreArray;
+
+struct Reviewed {
+  const char* trace;
+  BoundBy bound;
+  std::vector<std::string> rules;
+};
+
+std::filesystem::path Traces() {
+  if (const char* folder = std::getenv("PROFD_TEST_DATA")) {
+    return std::filesystem::path(folder) / "traces";
+  }
+  const char* source = std::getenv("PROFD_SOURCE_DIR");
+  const std::filesystem::path checkout =
+      std::filesystem::absolute(source == nullptr ? "." : source);
+  return checkout.parent_path() / "shared" / "data" / "traces";
+}
+
+class FindingsTraceTest : public testing::TestWithParam<Reviewed> {};
+
+TEST_P(FindingsTraceTest, WhatFiresIsWhatAReviewerWouldSay) {
+  const std::filesystem::path path = Traces() / (std::string(GetParam().trace) + ".json.gz");
+  if (!std::filesystem::exists(path)) {
+    GTEST_SKIP() << "no traces in " << Traces() << "; set PROFD_TEST_DATA";
+  }
+  store::TemporaryFolder folder;
+  importer::ImportOptions options;
+  options.directory = folder.path();
+  options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
+  absl::StatusOr<importer::ImportedCapture> imported =
+      importer::ImportTrace(path, Clock::Real(), options);
+  ASSERT_THAT(imported, IsOk());
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader =
+      store::CaptureReader::Open(imported->file);
+  ASSERT_THAT(reader, IsOk());
+  absl::StatusOr<FindingsReport> report = SummarizeFindings(**reader, {});
+  ASSERT_THAT(report, IsOk());
+  std::vector<std::string> fired;
+  for (const Finding& finding : report->findings) {
+    // How well a trace was imported is no matter of the program.
+    if (!finding.rule.starts_with("QUALITY_")) fired.emplace_back(finding.rule);
+    EXPECT_LE(finding.saving_ns_per_step, report->mean_step_ns) << finding.rule;
+    EXPECT_FALSE(finding.measured.empty()) << finding.rule;
+    EXPECT_FALSE(finding.advice.empty()) << finding.rule;
+  }
+  EXPECT_THAT(fired, UnorderedElementsAreArray(GetParam().rules)) << report->verdict;
+  EXPECT_EQ(report->bound, GetParam().bound) << report->verdict;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Traces, FindingsTraceTest,
+    testing::Values(
+        // Three quarters of each step the GPU waits for launches, and steps repeat their kernels.
+        Reviewed{"nccl_rank", BoundBy::kHost, {"GPU_UNDERUSED", "IDLE_HOST_WAIT", "CUDA_GRAPH"}},
+        // The same after a change: embeddings are copied by the host, and nothing hides it.
+        Reviewed{"diff_test", BoundBy::kCompute, {"COPY_EXPOSED", "H2D_BW_LOW"}},
+        // A fifth of each step is all-to-all that nothing hides; copies of pinned memory are slow.
+        Reviewed{
+            "diff_control", BoundBy::kCompute, {"COMM_EXPOSED", "IDLE_HOST_WAIT", "H2D_BW_LOW"}},
+        // Half of the step is loading images before the first kernel; results are copied pageable.
+        Reviewed{"h100_owlv2_large",
+                 BoundBy::kInput,
+                 {"GPU_UNDERUSED", "INPUT_BOUND", "MEMCPY_PAGEABLE_ASYNC"}},
+        // Eager inference that keeps the GPU busy, a third of it with elementwise kernels.
+        Reviewed{"h100_qwen1.5_0.5b", BoundBy::kCompute, {"MISSING_FUSION"}},
+        // Eager inference of a small batch: the GPU waits for Python between tiny kernels.
+        Reviewed{
+            "b200_eager", BoundBy::kHost, {"GPU_UNDERUSED", "IDLE_HOST_WAIT", "SMALL_KERNELS"}},
+        // No steps: the first launches load cuDNN, which takes ten seconds.
+        Reviewed{"alexnet_train", BoundBy::kHost, {"GPU_UNDERUSED", "GPU_GAP"}},
+        // Graphs are recorded, hardly anything runs: idle time is no finding.
+        Reviewed{"sglang_graph_capture", BoundBy::kUnknown, {}}),
+    [](const testing::TestParamInfo<Reviewed>& reviewed) {
+      std::string name = reviewed.param.trace;
+      for (char& c : name) {
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+      }
+      return name;
+    });
+
+}  // namespace
+}  // namespace profd::report
