@@ -121,6 +121,10 @@ class DaemonSource final : public CaptureSource {
     return daemon_.GetCollectives(view_.record.id, limit);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
+    if (!exporter::IsTrace(format)) {
+      ASSIGN_OR_RETURN(store::CaptureReader* const reader, Reader());
+      return exporter::ExportTrace(*reader, format, sink);
+    }
     RETURN_IF_ERROR(daemon_.ExportTrace(
         view_.record.id, format, [&](std::string_view piece) { return sink.Append(piece); }));
     return sink.Finish();

@@ -40,7 +40,7 @@ class CaptureSource {
   virtual absl::StatusOr<report::CompileReport> Compile() = 0;
   // `limit` as report::SummarizeCollectives has it.
   virtual absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) = 0;
-  // Writes the trace and calls sink.Finish().
+  // Writes the trace, or what else the format is, and calls sink.Finish().
   virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
   // Where the capture file is: its own path, or `path`, to which it was copied from its daemon.
   virtual absl::StatusOr<std::string> ToFile(const std::string& path) = 0;

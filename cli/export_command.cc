@@ -27,6 +27,12 @@ std::string_view NameOf(TraceFormat format) {
       return "chrome-gz";
     case TraceFormat::kPerfetto:
       return "perfetto";
+    case TraceFormat::kFolded:
+      return "folded";
+    case TraceFormat::kFoldedDevice:
+      return "folded-device";
+    case TraceFormat::kCsv:
+      return "csv";
   }
   return "";
 }
@@ -34,7 +40,9 @@ std::string_view NameOf(TraceFormat format) {
 absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::string& path) {
   const std::optional<std::string> name = flags.Get("format");
   if (!name.has_value()) {
-    if (path == "-") return UsageError("with -o -, say which format: --format chrome or perfetto");
+    if (path == "-") {
+      return UsageError("with -o -, say which format: --format chrome, perfetto, folded or csv");
+    }
     ASSIGN_OR_RETURN(const OutputKind kind, OutputKindOf(path));
     if (!kind.trace.has_value()) {
       return UsageError("a .profd file is the capture itself: use `profctl fetch ID -o FILE`");
@@ -118,11 +126,16 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   if (to_stdout && invocation.json()) {
     return UsageError("--json and -o - both want stdout; leave one out");
   }
-  if (to_stdout && format != TraceFormat::kChrome && isatty(STDOUT_FILENO) == 1) {
+  const bool is_binary = format == TraceFormat::kChromeGz || format == TraceFormat::kPerfetto;
+  if (to_stdout && is_binary && isatty(STDOUT_FILENO) == 1) {
     return UsageError("this format is not for a terminal: redirect stdout, or use -o FILE");
   }
   if (!to_stdout) RETURN_IF_ERROR(CheckWritable(*path));
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  if (set.is_group() && !exporter::IsTrace(format)) {
+    return UsageError(
+        StrCat(NameOf(format), " is of one capture, and these are several: name one of them"));
+  }
   return set.is_group() ? ExportGroup(invocation, interrupts, format, *path, set)
                         : ExportOne(invocation, interrupts, format, *path, set.Only());
 }
@@ -137,7 +150,10 @@ Command ExportCommand() {
       .description =
           "Writes the capture as a trace that others can open, on the machine where profctl "
           "runs: Chrome JSON (Perfetto, chrome://tracing, TensorBoard, HTA) or Perfetto's own "
-          "format. Prints the path on stdout.\n\n"
+          "format; as folded stacks for flame graphs (flamegraph.pl, speedscope), of self time on "
+          "the CPU (folded) or of what ran on GPUs below the ranges that launched it "
+          "(folded-device), in ns; or as plain rows of events (csv). Prints the path on "
+          "stdout.\n\n"
           "Of a group, or of several files, it writes one trace with a process for each rank. "
           "Clocks "
           "are put on common time by the offsets that were measured when the group was captured, "
@@ -152,13 +168,15 @@ Command ExportCommand() {
                  .completes = Completes::kFile},
                 {.name = "format",
                  .value_name = "FORMAT",
-                 .help = "chrome, chrome-gz or perfetto (default: by the suffix of FILE: .json, "
-                         ".json.gz, .pftrace)",
+                 .help = "chrome, chrome-gz, perfetto, folded, folded-device or csv (default: by "
+                         "the suffix of FILE: .json, .json.gz, .pftrace, .folded, "
+                         ".device.folded, .csv)",
                  .completes = Completes::kChoice,
-                 .choices = {"chrome", "chrome-gz", "perfetto"}}},
+                 .choices = {"chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv"}}},
       .examples = {{"profctl export 01J9ZK -o five.json.gz", "For any viewer"},
                    {"profctl export run.profd --format perfetto -o run.pftrace",
                     "A fetched capture; no daemon is needed"},
+                   {"profctl export 01J9ZK -o run.device.folded", "GPU time as a flame graph"},
                    {"profctl export 01J9ZM -o job.json.gz", "All ranks of a group in one trace"}},
       .min_arguments = 1,
       .max_arguments = 4096,

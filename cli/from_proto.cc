@@ -539,6 +539,10 @@ v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format) {
       return v1::ExportTraceRequest::CHROME_GZ;
     case exporter::TraceFormat::kPerfetto:
       return v1::ExportTraceRequest::PERFETTO;
+    case exporter::TraceFormat::kFolded:
+    case exporter::TraceFormat::kFoldedDevice:
+    case exporter::TraceFormat::kCsv:
+      break;  // Made here.
   }
   return v1::ExportTraceRequest::FORMAT_UNSPECIFIED;
 }

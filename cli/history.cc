@@ -12,6 +12,7 @@
 #include "cli/csv.h"
 #include "cli/table.h"
 #include "cli/units.h"
+#include "daemon/base/csv.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 

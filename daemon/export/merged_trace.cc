@@ -84,6 +84,9 @@ absl::Status ExportMergedTrace(std::span<store::CaptureReader* const> readers,
         StrCat("a trace is merged of 1 to ", TracePlace::kMostCaptures,
                " captures with a clock each, not of ", readers.size()));
   }
+  if (!IsTrace(format)) {
+    return absl::InvalidArgumentError("this format is of one capture: only traces are merged");
+  }
   std::unique_ptr<ByteSink> gzip;
   if (format == TraceFormat::kChromeGz) gzip = NewGzipSink(sink);
   OutputBuffer out(gzip != nullptr ? *gzip : sink);

@@ -4,35 +4,64 @@
 #include <utility>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/export/event_csv.h"
+#include "daemon/export/folded_stacks.h"
 #include "daemon/export/output_buffer.h"
 #include "daemon/export/trace_writers.h"
 
 namespace profd::exporter {
 namespace {
 
-constexpr std::array<std::pair<TraceFormat, std::string_view>, 3> kNames = {{
+constexpr std::array<std::pair<TraceFormat, std::string_view>, 6> kNames = {{
     {TraceFormat::kChrome, "chrome"},
     {TraceFormat::kChromeGz, "chrome-gz"},
     {TraceFormat::kPerfetto, "perfetto"},
+    {TraceFormat::kFolded, "folded"},
+    {TraceFormat::kFoldedDevice, "folded-device"},
+    {TraceFormat::kCsv, "csv"},
 }};
 
 // The first of a format is the one we give.
-constexpr std::array<std::pair<TraceFormat, std::string_view>, 4> kSuffixes = {{
+constexpr std::array<std::pair<TraceFormat, std::string_view>, 7> kSuffixes = {{
     {TraceFormat::kChromeGz, ".json.gz"},
     {TraceFormat::kChrome, ".json"},
     {TraceFormat::kPerfetto, ".pftrace"},
     {TraceFormat::kPerfetto, ".perfetto-trace"},
+    {TraceFormat::kFoldedDevice, ".device.folded"},
+    {TraceFormat::kFolded, ".folded"},
+    {TraceFormat::kCsv, ".csv"},
 }};
+
+absl::Status WriteInto(store::CaptureReader& reader, TraceFormat format, OutputBuffer& out) {
+  const TracePlace place = PlaceAlone(reader.record());
+  switch (format) {
+    case TraceFormat::kChrome:
+    case TraceFormat::kChromeGz:
+      return WriteChromeTrace(reader, place, out);
+    case TraceFormat::kPerfetto:
+      return WritePerfettoTrace(reader, place, out).status();
+    case TraceFormat::kFolded:
+      return WriteFoldedCpu(reader, out);
+    case TraceFormat::kFoldedDevice:
+      return WriteFoldedDevice(reader, out);
+    case TraceFormat::kCsv:
+      return WriteEventCsv(reader, out);
+  }
+  return absl::InvalidArgumentError("not a format of files");
+}
 
 absl::Status Write(store::CaptureReader& reader, TraceFormat format, ByteSink& sink) {
   OutputBuffer out(sink);
-  const TracePlace place = PlaceAlone(reader.record());
-  RETURN_IF_ERROR(format == TraceFormat::kPerfetto ? WritePerfettoTrace(reader, place, out).status()
-                                                   : WriteChromeTrace(reader, place, out));
+  RETURN_IF_ERROR(WriteInto(reader, format, out));
   return out.Finish();
 }
 
 }  // namespace
+
+bool IsTrace(TraceFormat format) {
+  return format == TraceFormat::kChrome || format == TraceFormat::kChromeGz ||
+         format == TraceFormat::kPerfetto;
+}
 
 std::optional<TraceFormat> TraceFormatFromName(std::string_view name) {
   for (const auto& [format, text] : kNames) {

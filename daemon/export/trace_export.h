@@ -1,5 +1,5 @@
-// Trace files from a stored capture: Chrome JSON and Perfetto protobuf, streamed with
-// bounded memory into a ByteSink.
+// Files from a stored capture, streamed with bounded memory into a ByteSink: traces (Chrome JSON
+// and Perfetto protobuf), folded stacks and rows of events.
 //
 // Threads: any, one reader and sink each.
 // Errors:  those of the reader and the sink; RESOURCE_EXHAUSTED for a file with more GPU rows or
@@ -7,7 +7,7 @@
 // Memory:  README.md says what GPU rows cost.
 //
 // How do I add a format?  An ExportX() here and a .cc beside it, a value in
-// TraceFormat, a row in TraceFormatFromName/FromPath, and the enum in
+// TraceFormat, a row in TraceFormatFromName/FromPath, and, if it is a trace, the enum in
 // proto/profd/v1/export.proto.
 #ifndef PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
 #define PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
@@ -25,13 +25,19 @@
 namespace profd::exporter {
 
 enum class TraceFormat {
-  kChrome,    // .json: loads in Perfetto, chrome://tracing, HTA, TensorBoard's plugin
-  kChromeGz,  // .json.gz: the same as one gzip stream
-  kPerfetto,  // .pftrace
+  kChrome,        // .json: loads in Perfetto, chrome://tracing, HTA, TensorBoard's plugin
+  kChromeGz,      // .json.gz: the same as one gzip stream
+  kPerfetto,      // .pftrace
+  kFolded,        // .folded: stacks of the CPU; folded_stacks.h
+  kFoldedDevice,  // .device.folded: of GPUs
+  kCsv,           // .csv: event_csv.h
 };
-// "chrome", "chrome-gz", "perfetto".
+// Whether it is a trace: daemons stream those, and several captures make one. What is none is
+// made where it is asked for and of one capture.
+bool IsTrace(TraceFormat format);
+// "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv".
 std::optional<TraceFormat> TraceFormatFromName(std::string_view name);
-// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace).
+// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace), .folded, .device.folded, .csv.
 std::optional<TraceFormat> TraceFormatFromPath(std::string_view path);
 std::string_view SuffixOf(TraceFormat format);  // ".json.gz"
 
@@ -42,7 +48,8 @@ absl::Status ExportTrace(store::CaptureReader& reader, TraceFormat format, ByteS
 // Several captures as one trace: a process per capture, called by its rank, on the common time that
 // `clocks` gives them (one for each reader, in their order). Their arrows are kept apart. The whole
 // says which captures it is of and how far their clocks may be off. `group`: what to name it
-// by, may be empty. INVALID_ARGUMENT: no capture, or more than TracePlace::kMostCaptures.
+// by, may be empty. INVALID_ARGUMENT: no capture, more than TracePlace::kMostCaptures, or a format
+// that is no trace.
 absl::Status ExportMergedTrace(std::span<store::CaptureReader* const> readers,
                                const report::ClockAlignment& clocks, std::string_view group,
                                TraceFormat format, ByteSink& sink);

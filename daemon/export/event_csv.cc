@@ -1,0 +1,298 @@
+#include "daemon/export/event_csv.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/csv.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/report/category_levels.h"
+#include "daemon/report/gpu_names.h"
+#include "daemon/report/memory_tracker.h"
+#include "proto/wire/event.h"
+
+namespace profd::exporter {
+namespace {
+
+enum class Column : uint8_t {
+  kKind,
+  kStart,
+  kDuration,
+  kThread,
+  kThreadName,
+  kName,
+  kDepth,
+  kDevice,
+  kContext,
+  kStream,
+  kCorrelation,
+  kBytes,
+  kValue,
+  kAddress,
+  kTotalAllocated,
+  kTotalReserved,
+  kCategory,
+};
+constexpr std::array<std::string_view, 17> kColumns = {"kind",
+                                                       "start_ns",
+                                                       "duration_ns",
+                                                       "thread",
+                                                       "thread_name",
+                                                       "name",
+                                                       "depth",
+                                                       "device",
+                                                       "context",
+                                                       "stream",
+                                                       "correlation",
+                                                       "bytes",
+                                                       "value",
+                                                       "address",
+                                                       "total_allocated_bytes",
+                                                       "total_reserved_bytes",
+                                                       "category"};
+
+class CsvWriter {
+ public:
+  CsvWriter(store::CaptureReader& reader, OutputBuffer& out)
+      : reader_(reader), out_(out), names_(reader.names()), cells_(names_.size()) {
+    for (const store::ReaderThread& thread : reader.threads()) {
+      thread_cells_.push_back({StrCat(thread.os_thread), CsvCell(thread.name)});
+    }
+  }
+
+  absl::Status Write() {
+    for (size_t i = 0; i < kColumns.size(); ++i) {
+      out_.Append(i == 0 ? "" : ",");
+      out_.Append(kColumns[i]);
+    }
+    out_.Append("\r\n");
+    for (const StepRecord& step : reader_.steps()) WriteStep(step);
+    RETURN_IF_ERROR(WriteCpu());
+    RETURN_IF_ERROR(WriteMemory());
+    return WriteGpu();
+  }
+
+ private:
+  struct ThreadCells {
+    std::string number;
+    std::string name;
+  };
+
+  // ---- one row ----
+
+  std::string& Cell(Column column) { return row_[static_cast<size_t>(column)]; }
+  template <typename T>
+  void Set(Column column, T value) {
+    Cell(column) = StrCat(value);
+  }
+  void SetName(uint32_t name) {
+    std::string& cell = cells_[name];
+    if (cell.empty()) cell = CsvCell(names_[name]);
+    Cell(Column::kName) = cell;
+  }
+  void Begin(std::string_view kind, int64_t start_ns) {
+    for (std::string& cell : row_) cell.clear();
+    Cell(Column::kKind) = kind;
+    Set(Column::kStart, start_ns);
+  }
+  void BeginOn(uint32_t thread, std::string_view kind, int64_t start_ns) {
+    Begin(kind, start_ns);
+    Cell(Column::kThread) = thread_cells_[thread].number;
+    Cell(Column::kThreadName) = thread_cells_[thread].name;
+  }
+  void End() {
+    line_.clear();
+    for (size_t i = 0; i < row_.size(); ++i) {
+      if (i > 0) line_.push_back(',');
+      line_ += row_[i];
+    }
+    line_ += "\r\n";
+    out_.Append(line_);
+  }
+
+  // ---- by kind ----
+
+  void WriteStep(const StepRecord& step) {
+    Begin("step", step.start_ns);
+    Set(Column::kDuration, step.duration_ns);
+    Set(Column::kValue, step.index);
+    End();
+  }
+
+  absl::Status WriteCpu() {
+    RETURN_IF_ERROR(reader_.ForEachRange(
+        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth |
+            store::kRangeCategory,
+        {}, [&](const store::RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            BeginOn(batch.thread, RangeKind(batch.category[i]), batch.start_ns[i]);
+            Set(Column::kDuration, batch.duration_ns[i]);
+            SetName(batch.name[i]);
+            Set(Column::kDepth, batch.depth[i]);
+            End();
+          }
+          return out_.status();
+        }));
+    RETURN_IF_ERROR(reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        BeginOn(batch.thread, "instant", batch.time_ns[i]);
+        SetName(batch.name[i]);
+        End();
+      }
+      return out_.status();
+    }));
+    RETURN_IF_ERROR(reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        BeginOn(batch.thread, "counter", batch.time_ns[i]);
+        SetName(batch.name[i]);
+        Cell(Column::kValue) = absl::StrFormat("%.17g", batch.value[i]);
+        End();
+      }
+      return out_.status();
+    }));
+    return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) WriteNote(batch, i);
+      return out_.status();
+    });
+  }
+
+  void WriteNote(const store::NoteBatch& batch, size_t i) {
+    BeginOn(batch.thread, "note", batch.time_ns[i]);
+    if (batch.time_ns[i] == kNoNoteTime) Cell(Column::kStart).clear();
+    const std::string& text = names_[batch.text[i]];
+    Cell(Column::kName) = CsvCell(StrCat(names_[batch.subject[i]], text.empty() ? "" : ": ", text));
+    Set(Column::kValue, batch.value[i]);
+    End();
+  }
+
+  absl::Status WriteMemory() {
+    return reader_.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        BeginOn(batch.thread, batch.is_free[i] != 0 ? "free" : "allocation", batch.time_ns[i]);
+        Cell(Column::kDevice) =
+            report::MemoryDeviceName({batch.device_type[i], batch.device_index[i]});
+        Set(Column::kBytes, batch.bytes[i]);
+        Set(Column::kAddress, batch.address[i]);
+        if (batch.total_allocated_bytes[i] >= 0) {
+          Set(Column::kTotalAllocated, batch.total_allocated_bytes[i]);
+        }
+        if (batch.total_reserved_bytes[i] >= 0) {
+          Set(Column::kTotalReserved, batch.total_reserved_bytes[i]);
+        }
+        Cell(Column::kCategory) = report::CategoryName(batch.category[i]);
+        End();
+      }
+      return out_.status();
+    });
+  }
+
+  absl::Status WriteGpu() {
+    RETURN_IF_ERROR(reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        BeginOn(batch.thread, "api_call", batch.start_ns[i]);
+        Set(Column::kDuration, batch.duration_ns[i]);
+        SetName(batch.name[i]);
+        Set(Column::kCorrelation, batch.correlation[i]);
+        End();
+      }
+      return out_.status();
+    }));
+    RETURN_IF_ERROR(reader_.ForEachGpu(
+        store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy,
+        {}, [&](const store::GpuBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            WriteWork(batch, i);
+          }
+          return out_.status();
+        }));
+    RETURN_IF_ERROR(reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) WriteSync(batch, i);
+      return out_.status();
+    }));
+    return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        Begin("overhead", batch.start_ns[i]);
+        Set(Column::kDuration, batch.duration_ns[i]);
+        if (batch.os_thread[i] != 0) Set(Column::kThread, batch.os_thread[i]);
+        Cell(Column::kName) = CsvCell(report::OverheadName(batch.kind[i]));
+        End();
+      }
+      return out_.status();
+    });
+  }
+
+  void WriteWork(const store::GpuBatch& batch, size_t i) {
+    const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+    Begin(KindOf(kind), batch.start_ns[i]);
+    Set(Column::kDuration, batch.duration_ns[i]);
+    Set(Column::kDevice, batch.device[i]);
+    Set(Column::kContext, batch.context[i]);
+    Set(Column::kStream, batch.stream[i]);
+    Set(Column::kCorrelation, batch.correlation[i]);
+    if (kind == GpuRowKind::kKernel) {
+      SetName(batch.name[i]);
+    } else if (kind == GpuRowKind::kMemcpy) {
+      Cell(Column::kName) = CsvCell(
+          report::CopyName(batch.copy_kind[i], batch.source_kind[i], batch.destination_kind[i]));
+    } else if (kind == GpuRowKind::kMemset) {
+      Cell(Column::kName) = CsvCell(report::MemsetName(batch.destination_kind[i]));
+    }
+    if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) {
+      Set(Column::kBytes, batch.bytes[i]);
+    }
+    End();
+  }
+
+  void WriteSync(const store::SyncBatch& batch, size_t i) {
+    Begin("sync", batch.start_ns[i]);
+    Set(Column::kDuration, batch.duration_ns[i]);
+    Cell(Column::kName) = CsvCell(report::SyncName(batch.kind[i]));
+    if (batch.device[i] != kNoGpuDevice) Set(Column::kDevice, batch.device[i]);
+    Set(Column::kContext, batch.context[i]);
+    if (batch.stream[i] != wire::kNoStream) Set(Column::kStream, batch.stream[i]);
+    Set(Column::kCorrelation, batch.correlation[i]);
+    End();
+  }
+
+  static std::string_view RangeKind(uint8_t category) {
+    if (category == static_cast<uint8_t>(wire::RangeCategory::kOperator)) return "operator";
+    if (category == static_cast<uint8_t>(wire::RangeCategory::kPython)) return "python_function";
+    return "range";
+  }
+
+  static std::string_view KindOf(GpuRowKind kind) {
+    switch (kind) {
+      case GpuRowKind::kKernel:
+        return "kernel";
+      case GpuRowKind::kMemcpy:
+        return "memcpy";
+      case GpuRowKind::kMemset:
+        return "memset";
+      case GpuRowKind::kGraphLaunch:
+        return "graph_launch";
+    }
+    return "";
+  }
+
+  store::CaptureReader& reader_;
+  OutputBuffer& out_;
+  const std::span<const std::string> names_;
+  std::vector<std::string> cells_;  // By name; empty: not asked for yet.
+  std::vector<ThreadCells> thread_cells_;
+  std::array<std::string, kColumns.size()> row_;
+  std::string line_;
+};
+
+}  // namespace
+
+absl::Status WriteEventCsv(store::CaptureReader& reader, OutputBuffer& out) {
+  return CsvWriter(reader, out).Write();
+}
+
+}  // namespace profd::exporter

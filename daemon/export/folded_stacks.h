@@ -1,0 +1,30 @@
+// Folded stacks: what flamegraph.pl, speedscope and others draw as flame graphs. A line is a stack,
+// outermost frame first, and its own ns:
+//
+//   python;forward;aten::linear;aten::addmm 18250
+//
+// Of the CPU: self time of ranges, below the thread's name; time in CUDA's API belongs to the range
+// that called it. Of GPUs: time of kernels, copies and memsets, below the ranges that launched
+// them, whenever they ran; work of several streams counts as often as it ran. Lines with equal
+// stacks are one, and ProfilerStep#7 is ProfilerStep*, so that steps add up.
+//
+// Threads: any, one reader and sink each.
+// Memory:  by distinct stacks and names; of GPUs, what GpuAttribution takes besides.
+// Errors:  those of the reader and the sink; FAILED_PRECONDITION: nothing of the kind was recorded;
+//          DATA_LOSS for ranges that do not nest.
+#ifndef PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
+#define PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
+
+#include "absl/status/status.h"
+#include "daemon/export/output_buffer.h"
+#include "daemon/store/capture_reader.h"
+
+namespace profd::exporter {
+
+// Leave Finish() to the caller; the sink's errors are in `out`.
+absl::Status WriteFoldedCpu(store::CaptureReader& reader, OutputBuffer& out);
+absl::Status WriteFoldedDevice(store::CaptureReader& reader, OutputBuffer& out);
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
