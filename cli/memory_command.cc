@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <limits>
 
 #include "cli/capture_source.h"
 #include "cli/command.h"
 #include "cli/render_capture.h"
-#include "cli/render_reports.h"
+#include "cli/render_memory.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
@@ -14,28 +17,58 @@ constexpr int64_t kSharesForPeople = 10;
 // More than a plot has columns, and every bucket keeps its peak.
 constexpr int64_t kPointsForPeople = 2000;
 
+// Leaves only the device that was asked for.
+absl::Status KeepDevice(const std::string& name, report::MemoryReport& report) {
+  const auto is_other = [&](const report::DeviceMemoryReport& device) {
+    return device.memory.device != name;
+  };
+  if (std::all_of(report.devices.begin(), report.devices.end(), is_other)) {
+    std::string there;
+    for (const report::DeviceMemoryReport& device : report.devices) {
+      StrAppend(&there, there.empty() ? "" : ", ", device.memory.device);
+    }
+    return UsageError(StrCat("--device: no memory of '", ForDisplay(name, 60),
+                             "' in the capture; there is that of ",
+                             there.empty() ? "none" : there));
+  }
+  std::erase_if(report.devices, is_other);
+  std::erase_if(report.out_of_memory, [&](const report::FailedAllocation& failed) {
+    return failed.asked.device != name;
+  });
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
+  const bool csv = flags.Has("csv");
+  if (csv && invocation.json()) return UsageError("--csv and --json exclude each other");
   report::MemoryOptions options;
-  options.max_points = invocation.json() ? 0 : kPointsForPeople;
+  options.max_points = invocation.json() || csv ? 0 : kPointsForPeople;
+  // Samples need no operators.
+  options.peak_by_op = !csv;
   ASSIGN_OR_RETURN(const std::optional<int64_t> max_points, flags.Int("max-points", 0, kMax));
   if (max_points.has_value()) options.max_points = *max_points;
   if (options.max_points > 0 && options.max_points < 4) {
     return UsageError("--max-points must be 0 (all) or at least 4");
   }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> shares, flags.Int("limit", 0, kMax));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0, kMax));
 
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(const report::MemoryTimeline timeline, source->Memory(options));
-  if (invocation.json()) {
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
+  ASSIGN_OR_RETURN(report::MemoryReport report, report::ReportMemory(*reader, options));
+  const std::optional<std::string> device = flags.Get("device");
+  if (device.has_value()) RETURN_IF_ERROR(KeepDevice(*device, report));
+  if (csv) {
+    WriteMemoryCsv(report, [&](std::string_view piece) { invocation.Print(piece); });
+  } else if (invocation.json()) {
     JsonWriter json;
-    WriteMemoryJson(source->view(), timeline, json);
+    WriteMemoryJson(source->view(), report, json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderMemory(source->view(), timeline, shares.value_or(kSharesForPeople),
-                                  invocation.style()));
+    invocation.Print(
+        RenderMemory(source->view(), report, limit.value_or(kSharesForPeople), invocation.style()));
   }
   return 0;
 }
@@ -47,21 +80,35 @@ Command MemoryCommand() {
           .summary = "Show memory over time, the peak, and what was alive at it",
           .arguments = "ID|FILE.profd",
           .description =
-              "Shows, for each device, allocated bytes over time, the peak and when it was, and "
-              "what was alive at the peak by category and by the range it was allocated in; then "
-              "what blocks of each category took over the window. Allocations that failed come "
-              "first. Where the program gave no totals, bytes count from 0 at the window's start, "
-              "and the report says so.",
-          .flags = {{.name = "max-points",
+              "Shows, for each device, allocated bytes over time by category and what the "
+              "allocator had reserved; the peak and what was alive at it by category, operator, "
+              "module and lifetime; what the allocator held in no block (fragments and cache); "
+              "what each step began, peaked and ended with, how fast memory grows from step to "
+              "step, and who left it behind; and what blocks of each category took over the "
+              "window. Allocations that failed come first, with what the device held then.\n\n"
+              "An operator is the outermost around the allocation; modules are known where the "
+              "program's Python functions were recorded. Categories that nobody told are found "
+              "from what operators did with a block; what cannot be told is unknown. Where the "
+              "program gave no totals, bytes count from 0 at the window's start, and the report "
+              "says so.",
+          .flags = {{.name = "device",
+                     .value_name = "NAME",
+                     .help = "Only this device: cuda:0, cpu:0, ... (default: all)"},
+                    {.name = "csv",
+                     .help = "Print the levels over time as CSV: a row per device and event, with "
+                             "a column per category"},
+                    {.name = "max-points",
                      .value_name = "N",
                      .help = "At most N points per device, at least 4; every bucket of time keeps "
-                             "its lowest and highest; 0 is all (default: all with --json)"},
+                             "its lowest and highest; 0 is all (default: all with --json and "
+                             "--csv)"},
                     {.name = "limit",
                      .value_name = "N",
                      .help = "At most N rows of each table; 0 is all (default: 10); --json prints "
                              "all"}},
           .examples = {{"profctl memory 01J9ZK", "The memory timeline"},
-                       {"profctl memory 01J9ZK --json --max-points 1000", "The same to plot"}},
+                       {"profctl memory run.profd --device cuda:0 --csv", "Its levels, to plot"},
+                       {"profctl memory 01J9ZK --json --max-points 1000", "All of it, to plot"}},
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,

@@ -24,18 +24,6 @@ void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
 std::string RenderSteps(const report::StepTable& table, const Style& style);
 void WriteStepsJson(const CaptureView& view, const report::StepTable& table, JsonWriter& json);
 
-// Per device: a plot of allocated bytes over time, the peak, what was alive at it, and what each
-// category took; then allocations that failed. `shares` rows of each list; 0: all.
-std::string RenderMemory(const CaptureView& view, const report::MemoryTimeline& timeline,
-                         int64_t shares, const Style& style);
-void WriteMemoryJson(const CaptureView& view, const report::MemoryTimeline& timeline,
-                     JsonWriter& json);
-
-// `points` as a plot of `columns` by `rows` characters, each column the highest value of its
-// time, with axes. A point's value holds until the next; the last until `end_ns`.
-std::string PlotMemory(const std::vector<report::MemoryPoint>& points, int64_t end_ns, int columns,
-                       int rows);
-
 // What torch.compile did; `limit` rows of each table, 0: all.
 std::string RenderCompile(const report::CompileReport& report, int64_t limit, const Style& style);
 void WriteCompileJson(const CaptureView& view, const report::CompileReport& report,

@@ -72,10 +72,25 @@ bool WantsColour() {
   return term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
 }
 
+// "de_DE.UTF-8", "C.utf8"; "C" and "de_DE@euro" are not. Nothing set: nobody said otherwise.
+bool TakesUnicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* locale = std::getenv(name);
+    if (locale == nullptr || *locale == '\0') continue;
+    const std::string_view text(locale);
+    for (const std::string_view utf8 : {"UTF-8", "utf-8", "UTF8", "utf8"}) {
+      if (text.find(utf8) != std::string_view::npos) return true;
+    }
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Style Style::Of(int fd) {
   Style style;
+  style.unicode = TakesUnicode();
   style.is_terminal = isatty(fd) == 1;
   if (!style.is_terminal) return style;
   winsize size{};

@@ -17,12 +17,14 @@ struct Style {
   bool is_terminal = false;
   int width = 0;  // Columns; 0: no limit (not a terminal).
   bool colour = false;
+  bool unicode = true;  // Plots may draw with more than ASCII.
 
   // `text`, coloured if this style has colour.
   std::string Paint(Colour with, std::string_view text) const;
 
   // Of a file descriptor: width from the terminal, else COLUMNS, else 80; colour on a
-  // terminal unless NO_COLOR is set or TERM is "dumb".
+  // terminal unless NO_COLOR is set or TERM is "dumb". Unicode unless the locale (LC_ALL,
+  // LC_CTYPE, LANG: the first that is set) names another character set than UTF-8.
   static Style Of(int fd);
 };
 

@@ -104,6 +104,7 @@ class FlowNodes::Builder {
       std::sort(of.kept.begin(), of.kept.end(), IsBefore);
       built.kept_.push_back(std::move(of.kept));
       built.zero_grad_.push_back(std::move(of.zero_grad));
+      built.backward_.push_back(std::move(of.backward));
     }
     return built;
   }
@@ -181,12 +182,21 @@ bool FlowNodes::KeepsGradient(uint32_t thread, int64_t start_ns, uint16_t depth)
 }
 
 bool FlowNodes::ForgetsGradients(uint32_t thread, int64_t time_ns) const {
-  if (thread >= zero_grad_.size()) return false;
-  const std::vector<Span>& spans = zero_grad_[thread];
+  return IsInside(zero_grad_, thread, time_ns);
+}
+
+bool FlowNodes::InBackward(uint32_t thread, int64_t time_ns) const {
+  return IsInside(backward_, thread, time_ns);
+}
+
+bool FlowNodes::IsInside(const std::vector<std::vector<Span>>& spans, uint32_t thread,
+                         int64_t time_ns) {
+  if (thread >= spans.size()) return false;
+  const std::vector<Span>& of_thread = spans[thread];
   const auto after =
-      std::upper_bound(spans.begin(), spans.end(), time_ns,
+      std::upper_bound(of_thread.begin(), of_thread.end(), time_ns,
                        [](int64_t time, const Span& span) { return time < span.start_ns; });
-  return after != spans.begin() && std::prev(after)->end_ns >= time_ns;
+  return after != of_thread.begin() && std::prev(after)->end_ns >= time_ns;
 }
 
 uint32_t FlowNodes::Cursor::NodeAt(uint32_t thread, int64_t time_ns) {

@@ -49,6 +49,10 @@ class FlowNodes {
   // Whether an optimizer's zero_grad ran on `thread` then: what it lets go of are gradients.
   bool ForgetsGradients(uint32_t thread, int64_t time_ns) const;
 
+  // Whether the engine of the backward pass ran a function on `thread` then, or let go of what that
+  // function had kept from the forward pass, which it does between nodes.
+  bool InBackward(uint32_t thread, int64_t time_ns) const;
+
   // Finds nodes by time, for questions whose times never go back.
   class Cursor {
    public:
@@ -72,11 +76,16 @@ class FlowNodes {
     int64_t end_ns;
   };
 
+  static bool IsInside(const std::vector<std::vector<Span>>& spans, uint32_t thread,
+                       int64_t time_ns);
+
   std::vector<FlowNode> nodes_;
   // Of thread i: nodes_[thread_begin_[i], thread_begin_[i + 1])
   std::vector<size_t> thread_begin_ = std::vector<size_t>(1);
-  std::vector<std::vector<Kept>> kept_;       // By thread; by start.
-  std::vector<std::vector<Span>> zero_grad_;  // By thread; by start, none inside another.
+  std::vector<std::vector<Kept>> kept_;  // By thread; by start.
+  // By thread; by start, none inside another.
+  std::vector<std::vector<Span>> zero_grad_;
+  std::vector<std::vector<Span>> backward_;
 };
 
 }  // namespace profd::report

@@ -35,6 +35,7 @@ struct Block {
   bool is_older = false;  // Than the window.
   bool is_kept_gradient = false;
   bool is_forgotten_gradient = false;
+  bool is_freed_in_backward = false;
   bool used_by_optimizer = false;
   bool used_in_backward = false;
   bool used_in_forward = false;
@@ -171,6 +172,7 @@ class Classifier {
       block.device_index = event.device_index;
     }
     block.freed_in = node;
+    block.is_freed_in_backward = nodes_.InBackward(event.thread, event.time_ns);
     block.is_forgotten_gradient = nodes_.ForgetsGradients(event.thread, event.time_ns);
     at->second = kFreed;
   }
@@ -299,7 +301,8 @@ class Classifier {
     }
     if (IsFromGradient(block)) return MemoryCategory::kUnknown;
     if (!has_parameters_) {
-      const bool is_saved = block.used_in_backward || IsBackward(block.freed_in);
+      const bool is_saved =
+          block.used_in_backward || block.is_freed_in_backward || IsBackward(block.freed_in);
       return !block.is_older && is_saved ? MemoryCategory::kActivation : MemoryCategory::kUnknown;
     }
     if (block.from_model) return MemoryCategory::kActivation;

@@ -221,7 +221,8 @@ class Reporter {
       device.peak_blocks.back().stack = origins_.StackOf(origin);
     }
     if (device.memory.peak_older_bytes > 0) {
-      by_lifetime.Add(ToString(MemoryLifetime::kBeforeWindow), device.memory.peak_older_bytes);
+      by_lifetime.Add(ToString(MemoryLifetime::kBeforeWindow), device.memory.peak_older_bytes,
+                      /*blocks=*/0);
     }
     device.memory.peak_by_category = by_category.LargestFirst();
     device.memory.peak_by_op = by_op.LargestFirst();

@@ -4,8 +4,8 @@
 //
 // Units:   bytes, and ns since the window's start.
 // Threads: any, one reader each.
-// Memory:  what memory_categories.h says; 56 bytes per block alive at once, 96 per sample, 64 per
-//          block that was alive at a device's peak or is a suspect of growth, 72 per step and
+// Memory:  what memory_categories.h says; 72 bytes per block alive at once, 96 per sample, 112 per
+//          block that was alive at a device's peak or is a suspect of growth, 88 per step and
 //          device.
 // Errors:  those of the reader; INVALID_ARGUMENT for options out of range.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_REPORT_H_
@@ -110,7 +110,8 @@ struct DeviceMemoryReport {
   std::vector<MemorySample> samples;  // By time; as MemoryOptions::max_points thins them.
   // At the peak of allocated bytes.
   std::vector<MemoryShare> peak_by_module;  // "(no module)"; empty: none were recorded.
-  std::vector<MemoryShare> peak_by_lifetime;
+  std::vector<MemoryShare>
+      peak_by_lifetime;                  // By MemoryLifetime's words; before_window has no blocks.
   std::vector<MemoryBlock> peak_blocks;  // The largest; at most kMostPeakBlocks.
   // Reserved less allocated is what the allocator held and nobody used: fragments and cache.
   int64_t reserved_at_peak_bytes = -1;  // When allocated bytes were at their peak; -1: not known

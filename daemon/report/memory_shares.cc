@@ -6,10 +6,10 @@
 
 namespace profd::report {
 
-void MemoryShares::Add(std::string_view name, int64_t bytes) {
+void MemoryShares::Add(std::string_view name, int64_t bytes, int64_t blocks) {
   Share& share = shares_[std::string(name)];
   share.bytes = Sum(share.bytes, bytes);
-  ++share.blocks;
+  share.blocks += blocks;
 }
 
 std::vector<MemoryShare> MemoryShares::LargestFirst() const {

@@ -16,7 +16,7 @@ namespace profd::report {
 
 class MemoryShares {
  public:
-  void Add(std::string_view name, int64_t bytes);
+  void Add(std::string_view name, int64_t bytes, int64_t blocks = 1);
   // Equal ones by name.
   std::vector<MemoryShare> LargestFirst() const;
 

@@ -319,18 +319,6 @@ TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   EXPECT_EQ(compile["folded_event_count"], 1700);
   EXPECT_THAT(Run({"compile", "01J"}).out,
               AllOf(HasSubstr("train.py:19 in forward"), HasSubstr("builtin: print")));
-
-  v1::MemoryCategoryUse& use = *profd_.memory.add_devices()->add_categories();
-  use.set_name("gradient");
-  use.set_byte_seconds(1.5);
-  v1::OutOfMemory& oom = *profd_.memory.add_out_of_memory();
-  oom.set_device("cuda:0");
-  oom.set_bytes(1 << 30);
-  const auto memory = RunJson({"memory", "01J"});
-  EXPECT_EQ(memory["devices"][0]["categories"][0]["name"], "gradient");
-  EXPECT_EQ(memory["devices"][0]["categories"][0]["byte_seconds"], 1.5);
-  EXPECT_EQ(memory["out_of_memory"][0]["bytes"], 1 << 30);
-  EXPECT_THAT(Run({"memory", "01J"}).out, HasSubstr("Out of memory: 1.00 GiB on cuda:0"));
 }
 
 TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
@@ -347,23 +335,12 @@ TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
   }
 }
 
-TEST_F(CommandsTest, StepsAndMemoryKeepTheirContract) {
+TEST_F(CommandsTest, StepsKeepTheirContract) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   v1::StepRow* row = profd_.steps.add_rows();
   row->set_index(11);
   row->set_duration_ns(10);
-  v1::DeviceMemory* device = profd_.memory.add_devices();
-  device->set_device("cpu:0");
-  device->set_peak_bytes(int64_t{1} << 60);
-  device->set_peak_time_ns(7);
-  device->add_point_time_ns(7);
-  device->add_point_allocated_bytes(int64_t{1} << 60);
   EXPECT_EQ(RunJson({"steps", "01J"})["steps"][0]["index"], 11);
-  const auto memory = RunJson({"memory", "01J"})["devices"][0];
-  EXPECT_EQ(memory["device"], "cpu:0");
-  EXPECT_EQ(memory["peak_bytes"].get<int64_t>(), int64_t{1} << 60);
-  EXPECT_EQ(memory["points"], nlohmann::json::array({{7, int64_t{1} << 60}}));
-  EXPECT_EQ(Run({"memory", "01J", "--max-points", "3"}).exit_code, 2);
 }
 
 TEST_F(CommandsTest, CancelAndDeleteTakeSeveralAndGoOnAfterAFailure) {

@@ -172,6 +172,29 @@ TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
   }
 }
 
+TEST_F(FilesTest, MemoryIsMadeHereOfACaptureInADaemon) {
+  nlohmann::json file = OfflineJson({"memory", whole_});
+  const nlohmann::json daemon = RunJson({"memory", "01J"});
+  EXPECT_EQ(daemon["devices"], file["devices"]);
+  EXPECT_FALSE(file["devices"][0]["samples"].empty());
+  EXPECT_EQ(profd_.download_offsets().size(), 1U);
+  EXPECT_LE(OfflineJson({"memory", whole_, "--max-points", "4"})["devices"][0]["samples"].size(),
+            4U);
+  EXPECT_EQ(Offline({"memory", whole_, "--max-points", "3"}).exit_code, 2);
+}
+
+TEST_F(FilesTest, MemoryAsCsvOfOneDevice) {
+  const std::string device = OfflineJson({"memory", whole_})["devices"][0]["device"];
+  const RunResult csv = Offline({"memory", whole_, "--csv", "--device", device});
+  EXPECT_EQ(csv.exit_code, 0) << csv.err;
+  EXPECT_THAT(csv.out, ::testing::StartsWith("device,time_ns,"));
+  EXPECT_THAT(csv.out, HasSubstr("\n" + device + ","));
+  EXPECT_EQ(Offline({"memory", whole_, "--csv", "--json"}).exit_code, 2);
+  const RunResult other = Offline({"memory", whole_, "--device", "cuda:7"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("there is that of " + device));
+}
+
 TEST_F(FilesTest, ReportsOnASimulatedGpuSaySo) {
   CaptureRecord record = store::NewRecord(TestId(2));
   ASSERT_TRUE(WriteCapture(folder_.path(), record, /*gpu=*/true).ok());

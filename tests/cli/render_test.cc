@@ -319,62 +319,6 @@ TEST(RenderStepsTest, ACaptureByTimeHasNone) {
   EXPECT_THAT(RenderSteps({}, Style{}), HasSubstr("No whole step"));
 }
 
-// ---- memory ----
-
-report::MemoryTimeline OneDevice() {
-  report::DeviceMemory device;
-  device.device = "cuda:0";
-  device.relative = true;
-  device.peak_bytes = 3 << 20;
-  device.peak_time_ns = 12'000'000;
-  device.unknown_free_count = 2;
-  device.unknown_free_bytes = 2048;
-  device.allocation_count = 3;
-  device.peak_by_category = {{.name = "activation", .bytes = 2 << 20, .blocks = 2}};
-  device.peak_by_op = {{.name = "forward", .bytes = 2 << 20, .blocks = 2}};
-  device.peak_older_bytes = 1 << 20;
-  device.points = {{0, 1 << 20}, {12'000'000, 3 << 20}, {15'000'000, 0}};
-  return {{device}};
-}
-
-TEST(RenderMemoryTest, SaysPeakStepRelativeAndWhatWasAlive) {
-  const std::string text = RenderMemory(AView(), OneDevice(), 0, Style{});
-  EXPECT_THAT(text, HasSubstr("Device cuda:0"));
-  EXPECT_THAT(text, HasSubstr("Peak 3.00 MiB at 12.000ms (step 8)"));
-  EXPECT_THAT(text, HasSubstr("Relative"));
-  EXPECT_THAT(text, HasSubstr("2 frees (2.00 KiB) were of blocks allocated before the window"));
-  EXPECT_THAT(text, HasSubstr("activation"));
-  EXPECT_THAT(text, HasSubstr("forward"));
-  EXPECT_THAT(text, HasSubstr("66.67%"));
-  EXPECT_THAT(text, HasSubstr("(allocated before the window)"));
-}
-
-TEST(RenderMemoryTest, CategoriesAreThereWhereOneIsKnown) {
-  report::MemoryTimeline timeline = OneDevice();
-  timeline.devices[0].categories = {
-      {.name = "unknown", .peak_bytes = 1, .byte_seconds = 1, .block_count = 1}};
-  EXPECT_THAT(RenderMemory(AView(), timeline, 0, Style{}), Not(HasSubstr("Over the window")));
-  CaptureView view = AView();
-  view.record.windows = {{.start_ns = 0, .end_ns = 500'000'000}};
-  timeline.devices[0].categories.push_back(
-      {.name = "parameter", .peak_bytes = 4096, .byte_seconds = 1024, .block_count = 1200});
-  const std::vector<std::string> lines = Squeezed(RenderMemory(view, timeline, 0, Style{}));
-  EXPECT_THAT(lines, Contains("Over the window, by category Mean Share Peak Blocks"));
-  EXPECT_THAT(lines, Contains("parameter 2.00 KiB 99.90% 4.00 KiB 1,200"));
-}
-
-TEST(RenderMemoryTest, FailedAllocationsComeFirst) {
-  report::MemoryTimeline timeline;
-  timeline.out_of_memory = {{.time_ns = 12'000'000, .device = "cuda:\x1b[0m", .bytes = 2 << 20},
-                            {.time_ns = 99'000'000'000, .device = "cuda:1", .bytes = 5}};
-  const std::string text = RenderMemory(AView(), timeline, 0, Style{});
-  EXPECT_THAT(text, StartsWith("Out of memory: 2.00 MiB on cuda:"));
-  EXPECT_THAT(text, HasSubstr("at 12.000ms (step 8)\n"));
-  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(text, HasSubstr("No memory events"));
-  EXPECT_THAT(RenderMemory(AView(), timeline, 1, Style{}), HasSubstr("(1 more: --limit 0)"));
-}
-
 // ---- compiled code ----
 
 report::CompileReport ACompileReport() {
@@ -411,36 +355,6 @@ TEST(RenderCompileTest, HasATableForEachPart) {
 
 TEST(RenderCompileTest, WhereNothingWasCompiledItSaysSo) {
   EXPECT_THAT(RenderCompile({}, 0, Style{}), HasSubstr("Nothing of torch.compile was seen"));
-}
-
-TEST(RenderMemoryTest, WithoutEventsItSaysHowToGetSome) {
-  EXPECT_THAT(RenderMemory(AView(), {}, 0, Style{}), HasSubstr("profd_alloc"));
-}
-
-TEST(PlotMemoryTest, EveryColumnShowsItsHighestAndAValueHoldsUntilTheNext) {
-  const std::string plot = PlotMemory({{0, 50}, {500, 100}, {501, 0}, {900, 50}}, 1000, 10, 1);
-  EXPECT_THAT(plot, HasSubstr("│▄▄▄▄▄█   ▄\n"));
-}
-
-TEST(PlotMemoryTest, NegativeAndHugeValuesDraw) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  for (const auto& points : std::vector<std::vector<report::MemoryPoint>>{
-           {{0, -5}, {10, -1}}, {{0, kMax}, {kMax, -kMax}}, {{-kMax, 1}, {kMax, 2}}, {{3, 0}}}) {
-    const std::string plot = PlotMemory(points, 0, 40, 8);
-    EXPECT_THAT(plot, HasSubstr("└"));
-  }
-  EXPECT_EQ(PlotMemory({}, 100, 40, 8), "");
-}
-
-TEST(MemoryJsonTest, PointsArePairs) {
-  JsonWriter json;
-  WriteMemoryJson(AView(), OneDevice(), json);
-  const auto device = nlohmann::json::parse(json.TakeLine())["devices"][0];
-  EXPECT_EQ(device["device"], "cuda:0");
-  EXPECT_EQ(device["peak_bytes"], 3 << 20);
-  EXPECT_EQ(device["peak_time_ns"], 12'000'000);
-  EXPECT_EQ(device["points"][1], nlohmann::json::array({12'000'000, 3 << 20}));
-  EXPECT_EQ(device["relative"], true);
 }
 
 // ---- captures ----

@@ -331,6 +331,18 @@ TEST_F(MemoryCategoriesTest, AThreadOfTheBackwardPassIsItsOwn) {
             (Uses{{"parameter", {500, 1}}, {"activation", {8, 1}}, {"unknown", {16, 1}}}));
 }
 
+TEST_F(MemoryCategoriesTest, WhatTheEngineFreesBetweenItsFunctionsWasKeptForThem) {
+  reader_.Operator(main_, "aten::linear", 10, 40)
+      .Allocate(main_, 20, 0x30, 8)
+      .Operator(main_, "aten::relu", 50, 60)
+      .Allocate(main_, 55, 0x31, 16)
+      .Free(main_, 70, 0x31, 16)
+      .Operator(main_, "autograd::engine::evaluate_function: AddmmBackward0", 100, 200)
+      .Operator(main_, "AddmmBackward0", 110, 150, {.scope = kBackwardScope})
+      .Free(main_, 180, 0x30, 8);
+  EXPECT_EQ(CategoryUses(), (Uses{{"activation", {8, 1}}, {"unknown", {16, 1}}}));
+}
+
 TEST_F(MemoryCategoriesTest, WithoutAnythingOfAFrameworkCategoriesAreThoseOfTheEvents) {
   reader_.Range(main_, "step", 0, 100)
       .Allocate(main_, 10, 0x1, 8, {.category = kParameter})

@@ -179,7 +179,7 @@ TEST_F(MemoryReportTest, LifetimesAreToldByStepAndByWhatWasNeverFreed) {
       .Free(main_, 140, 0xB, 2, OnGpu(1004, 2000));
   const DeviceMemoryReport device = OnlyDevice();
   EXPECT_THAT(device.peak_by_lifetime,
-              ElementsAre(MemoryShare{"before_window", 1000, 1}, MemoryShare{"not_freed", 4, 1},
+              ElementsAre(MemoryShare{"before_window", 1000, 0}, MemoryShare{"not_freed", 4, 1},
                           MemoryShare{"across_steps", 2, 1}, MemoryShare{"within_step", 1, 1}));
   EXPECT_EQ(device.peak_blocks[0].step, 7);
   EXPECT_EQ(device.peak_blocks[1].freed_ns, 140);
