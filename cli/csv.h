@@ -1,15 +1,11 @@
-// Comma-separated values for spreadsheets and scripts, as RFC 4180 has them, with "\n" line ends.
+// The commands' name for CsvCell(), which is in daemon/base because exports write CSV, too.
 #ifndef PROFD_CLI_CSV_H_
 #define PROFD_CLI_CSV_H_
 
-#include <string>
-#include <string_view>
+#include "daemon/base/csv.h"
 
 namespace profd::cli {
-
-// One cell: valid UTF-8, quoted where it must be.
-std::string CsvCell(std::string_view untrusted);
-
+using profd::CsvCell;
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_CSV_H_

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "cli/csv.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/csv.h"

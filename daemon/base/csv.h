@@ -1,4 +1,4 @@
-// Cells of comma-separated values, as RFC 4180 has them; lines end in "\r\n".
+// Cells of comma-separated values, as RFC 4180 has them.
 #ifndef PROFD_DAEMON_BASE_CSV_H_
 #define PROFD_DAEMON_BASE_CSV_H_
 
