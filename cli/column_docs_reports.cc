@@ -201,7 +201,7 @@ constexpr ColumnDoc kDocs[] = {
     {"memory", "Mean", "Bytes on average over the window", "integral of bytes over time / time"},
     {"memory", "Peak", "The most at once", ""},
     {"memory", "Start|End", "Bytes at the step's begin and end", ""},
-    {"memory", "Left behind", "What the step allocated and did not free by its end", "End - Start"},
+    {"memory", "Left behind", "Allocated in the step and alive when the window ended", ""},
     {"memory", "Lived", "From allocation to free", ""},
     {"memory", "Step", "The step", ""},
     {"memory", "Largest blocks at the peak, by operator",
