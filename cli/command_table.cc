@@ -14,14 +14,15 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),      RunCommand(),     TraceCommand(),      CapturesCommand(),
-      ShowCommand(),    OpsCommand(),     StepsCommand(),      StragglersCommand(),
-      MemoryCommand(),  KernelsCommand(), CopiesCommand(),     SyncsCommand(),
-      IdleCommand(),    TimeCommand(),    CompileCommand(),    ReportCommand(),
-      HistoryCommand(), ExportCommand(),  FetchCommand(),      CancelCommand(),
-      DeleteCommand(),  NodeCommand(),    CheckCommand(),      ImportCommand(),
-      AuditCommand(),   ContextCommand(), ScheduleCommand(),   VersionCommand(),
-      ExplainCommand(), HelpCommand(),    CompletionCommand(), CandidatesCommand(),
+      PsCommand(),         RunCommand(),     TraceCommand(),   CapturesCommand(),
+      ShowCommand(),       OpsCommand(),     StepsCommand(),   StragglersCommand(),
+      MemoryCommand(),     KernelsCommand(), CopiesCommand(),  SyncsCommand(),
+      IdleCommand(),       TimeCommand(),    CompileCommand(), ReportCommand(),
+      HistoryCommand(),    ExportCommand(),  FetchCommand(),   CancelCommand(),
+      DeleteCommand(),     NodeCommand(),    CheckCommand(),   OpenCommand(),
+      ImportCommand(),     AuditCommand(),   ContextCommand(), ScheduleCommand(),
+      VersionCommand(),    ExplainCommand(), HelpCommand(),    CompletionCommand(),
+      CandidatesCommand(),
   };
   return commands;
 }

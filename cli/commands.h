@@ -26,6 +26,7 @@ Command ReportCommand();
 Command HistoryCommand();
 Command ExportCommand();
 Command CheckCommand();
+Command OpenCommand();
 Command FetchCommand();
 Command ImportCommand();
 Command CancelCommand();

@@ -45,7 +45,7 @@ constexpr CheckRule kCheckRules[] = {
      "first; "
      "files of several ranks overwrite each other",
      "write distributedInfo before the events, with a space behind each colon"},
-    {"no-slices", kError, "HTA, TensorBoard", "there is no event with a duration to show",
+    {"no-slices", kNote, "HTA, TensorBoard", "there is no event with a duration to show",
      "record while the program runs"},
     {"launch-first", kWarning, kHta,
      "the first event of a file has the index 0, which it takes for `no launch`",
@@ -95,9 +95,9 @@ constexpr CheckRule kCheckRules[] = {
      "write each pair, or X events"},
     {"step-twice", kWarning, "HTA, TensorBoard", "two slices of one row are the same step",
      "number steps without repeating"},
-    {"stream-zero", kWarning, kHta, "it gives work on stream 0 to no step",
+    {"stream-zero", kNote, kHta, "it gives work on stream 0 to no step",
      "number the default stream otherwise, as CUDA's traces do (7)"},
-    {"launch-after-work", kWarning, kAll,
+    {"launch-after-work", kNote, kAll,
      "GPU work seems to begin before the call that launched it: clocks are off, and delays and "
      "queue lengths wrong",
      "take launch delays of this trace for no more than this error"},

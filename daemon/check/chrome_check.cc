@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -70,9 +71,10 @@ bool IsLaunchWithSuffix(std::string_view name) {
 std::optional<int64_t> StepNumber(std::string_view name) {
   std::string_view digits = name.substr(kStepPrefix.size());
   digits = digits.substr(0, digits.find('#'));
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) return std::nullopt;
+  int64_t number = std::numeric_limits<int64_t>::max();  // Stays where there are too many digits.
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return number;
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/check/trace_check.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "daemon/base/status_macros.h"

@@ -42,8 +42,21 @@ absl::StatusCode CodeOf(int error) {
   }
 }
 
+std::string_view RemedyFor(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; make room there, or name a file elsewhere";
+    case EFBIG:
+      return "; raise the limit on the size of files (ulimit -f)";
+    default:
+      return "";
+  }
+}
+
 absl::Status ErrnoStatus(std::string_view what, const fs::path& path, int error) {
-  return absl::Status(CodeOf(error), StrCat(what, " ", path.string(), ": ", std::strerror(error)));
+  return absl::Status(CodeOf(error), StrCat(what, " ", path.string(), ": ", std::strerror(error),
+                                            RemedyFor(error)));
 }
 
 absl::Status WriteAll(int fd, std::string_view bytes, const fs::path& path) {

@@ -70,13 +70,28 @@ int64_t FindStepThread(store::CaptureReader& reader) {
   return -1;
 }
 
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+
+// TensorBoard's plugin takes what begins so for a step, and refuses the file where no number
+// follows.
+bool LooksLikeAStepWithoutNumber(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return false;
+  const std::string_view rest = name.substr(kStepPrefix.size());
+  const std::string_view number = rest.substr(0, rest.find('#'));
+  return number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos;
+}
+
 }  // namespace
 
 std::string TraceName(std::string_view untrusted) {
   if (untrusted.empty()) return std::string(kNoName);
   std::string name;
+  if (LooksLikeAStepWithoutNumber(untrusted)) {
+    name = StrCat(kStepPrefix.substr(0, kStepPrefix.size() - 1), " ");
+    untrusted.remove_prefix(kStepPrefix.size() - 1);
+  }
   const std::string text = ToValidUtf8(untrusted);
-  name.reserve(text.size());
+  name.reserve(name.size() + text.size());
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<uint8_t>(text[i]);
     if (byte < 0x20 || byte == 0x7F) {

@@ -21,6 +21,7 @@ inline constexpr size_t kMostTraceNameBytes = 4096;
 
 // A recorded name as viewers get it: valid UTF-8, never empty, control characters as their
 // pictures (U+2400...), at most kMostTraceNameBytes, the cut marked by "...".
+// "ProfilerStep#x", which readers would take for a step without number, becomes "ProfilerStep #x".
 std::string TraceName(std::string_view untrusted);
 
 // What a counter's sample is called that no viewer can draw: "loss = nan".

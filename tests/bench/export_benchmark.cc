@@ -1,6 +1,7 @@
 // Traces of a large stored capture, beside copying the same bytes in the same run.
 //
 //   export_benchmark [RANGES] [ROUNDS]        default: 4000000 5
+//   export_benchmark FILE.profd [ROUNDS]      that capture as Chrome JSON, alone
 //
 // of one with a fourth as many GPU rows, each launched from a range of its own, and of one with as
 // many operators of torch.
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -121,6 +123,48 @@ void ReportGpu(const std::filesystem::path& folder, int64_t gpu_rows, int rounds
   }
 }
 
+// Counts events: each stands on a line of its own.
+class LineSink : public exporter::ByteSink {
+ public:
+  absl::Status Append(std::string_view bytes) override {
+    bytes_ += bytes.size();
+    lines_ += std::count(bytes.begin(), bytes.end(), '\n');
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+  size_t bytes() const { return bytes_; }
+  int64_t lines() const { return lines_; }
+
+ private:
+  size_t bytes_ = 0;
+  int64_t lines_ = 0;
+};
+
+int OfFile(const std::filesystem::path& path, int rounds) {
+  const BenchCapture capture = {.path = path};
+  LineSink counted;
+  ExportOnce(capture, TraceFormat::kChrome, counted);
+  const auto bytes = static_cast<double>(counted.bytes());
+  const auto lines = static_cast<double>(counted.lines());
+  Print("events", lines, "");
+  Print("... their size", bytes / lines, "bytes/event");
+  const store::TemporaryFolder folder;
+  const auto report = [&](const char* what, const Timing& timing) {
+    Print(what, timing.wall_s / lines * 1e9, "ns/event");
+    Print("... by CPU time", timing.cpu_s / lines * 1e9, "ns/event");
+    Print("... in bytes, by CPU time", bytes / timing.cpu_s / 1e9, "GB/s");
+  };
+  report("Chrome JSON to a file", Best(rounds, [&] {
+           PlainFileSink sink(folder / "trace.json");
+           ExportOnce(capture, TraceFormat::kChrome, sink);
+         }));
+  report("Chrome JSON to nowhere", Best(rounds, [&] {
+           NullSink sink;
+           ExportOnce(capture, TraceFormat::kChrome, sink);
+         }));
+  return 0;
+}
+
 int Main(int64_t ranges, int rounds) {
   const store::TemporaryFolder folder;
   const BenchCapture capture = WriteBenchCapture(folder.path(), ranges, /*memory=*/false);
@@ -168,10 +212,13 @@ int Main(int64_t ranges, int rounds) {
 }  // namespace profd::bench
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]).ends_with(".profd")) {
+    return profd::bench::OfFile(argv[1], argc > 2 ? std::max(std::atoi(argv[2]), 1) : 5);
+  }
   const long long ranges = argc > 1 ? std::atoll(argv[1]) : 4'000'000;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   if (ranges < 100'000 || rounds < 1) {
-    std::fprintf(stderr, "usage: export_benchmark [RANGES >= 100000] [ROUNDS >= 1]\n");
+    std::fprintf(stderr, "usage: export_benchmark [RANGES >= 100000 | FILE.profd] [ROUNDS >= 1]\n");
     return 2;
   }
   return profd::bench::Main(ranges, rounds);

@@ -114,7 +114,6 @@ std::vector<Case> FindingCases() {
       {Rule::kEventList, StrCat("[", good, "]")},
       {Rule::kRank, TraceWith(good, R"("distributedInfo": {"rank":3},)")},
       {Rule::kRank, TraceWith(good, R"("x": {"rank": 0},"distributedInfo": {"rank": 3},)")},
-      {Rule::kNoSlices, TraceWith(R"({"ph":"M","name":"process_name","pid":1})")},
       {Rule::kLaunchFirst, TraceWith(StrCat(Launch(0), ",", Op("a", 5, 1)))},
       {Rule::kEvent, with("7")},
       {Rule::kEvent, with(R"({"name":"a"})")},
@@ -148,10 +147,6 @@ std::vector<Case> FindingCases() {
       {Rule::kNesting, with(StrCat(Op("a", 30, 10), ",", Op("b", 35, 10)))},
       {Rule::kBeginEnd, with(StrCat(R"({"ph":"B","name":"a","cat":"c",)", kRow, R"(,"ts":30})"))},
       {Rule::kStepTwice, with(Step(2, 30))},
-      {Rule::kStreamZero, with(Kernel(30, R"("device":0,"stream":0,"correlation":5)"))},
-      {Rule::kLaunchAfterWork,
-       with(StrCat(Launch(30, "cudaLaunchKernel", 9), ",",
-                   Kernel(29, R"("device":0,"stream":7,"correlation":9)")))},
       {Rule::kFlowBackwards,
        with(StrCat(Arrow("s", 5, R"(,"id":9)"), ",", Arrow("f", 4, R"(,"id":9)", kGpuRow)))},
       {Rule::kFlowNowhere,
@@ -189,6 +184,12 @@ TEST(ChromeCheckTest, NotesAreNoFindings) {
   const std::string good = GoodEvents();
   note(Rule::kNoRank, TraceWith(good));
   note(Rule::kNoSteps, TraceWith(Op("a", 0, 1)));
+  note(Rule::kNoSlices, TraceWith(R"({"ph":"M","name":"process_name","pid":1})"));
+  note(Rule::kStreamZero,
+       TraceWith(StrCat(good, ",", Kernel(30, R"("device":0,"stream":0,"correlation":5)"))));
+  note(Rule::kLaunchAfterWork,
+       TraceWith(StrCat(good, ",", Launch(30, "cudaLaunchKernel", 9), ",",
+                        Kernel(29, R"("device":0,"stream":7,"correlation":9)"))));
   note(Rule::kOneStep, TraceWith(Step(4, 0)));
   note(Rule::kNameLength, TraceWith(Op(std::string(4097, 'x'), 0, 1)));
   note(Rule::kFlowEnd, TraceWith(StrCat(good, ",", Arrow("s", 2, R"(,"id":9)"))));

@@ -2,6 +2,9 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
@@ -269,6 +272,57 @@ TEST_F(FilesTest, ExportTakesAFileToo) {
   const auto trace = nlohmann::json::parse(ReadFile(Path("a.json")), nullptr, false);
   EXPECT_GT(trace["traceEvents"].size(), 1000);
   EXPECT_EQ(ReadFile(Path("a.json.gz")).substr(0, 2), "\x1f\x8b");
+}
+
+TEST_F(FilesTest, EveryExportPassesTheCheck) {
+  CaptureRecord record = store::NewRecord(TestId(2));
+  ASSERT_TRUE(WriteCapture(folder_.path(), record, /*gpu=*/true).ok());
+  for (const std::string& capture : {whole_, Path(TestId(2) + ".profd")}) {
+    for (const std::string name : {"a.pt.trace.json", "a.json.gz", "a.pftrace"}) {
+      ASSERT_EQ(Offline({"export", capture, "-o", Path(name)}).exit_code, 0);
+      const RunResult checked = Offline({"check", Path(name)});
+      EXPECT_EQ(checked.exit_code, 0) << checked.out;
+    }
+  }
+}
+
+// By a limit on the size of files, which fails as a full disk does in the middle of a file.
+TEST_F(FilesTest, AFullDiskLeavesTheOldFileAndNoOther) {
+  const auto full = [&](const std::string& name) {
+    const std::string command =
+        StrCat("ulimit -f 8; exec ", getenv("PROFD_BUILD_DIR"), "/bin/profctl export ", whole_,
+               " -o ", Path(name), " 2>", Path("err"));
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  std::ofstream(Path("old.json")) << "old";
+  for (const std::string name : {"old.json", "new.json", "new.json.gz", "new.pftrace"}) {
+    EXPECT_EQ(full(name), 1) << name;
+    EXPECT_THAT(ReadFile(Path("err")), HasSubstr("ulimit")) << name;
+  }
+  EXPECT_EQ(ReadFile(Path("old.json")), "old");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("new"))) << entry.path();
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("tmp"))) << entry.path();
+  }
+  const RunResult device = Offline({"export", whole_, "--format", "chrome", "-o", "/dev/full"});
+  EXPECT_EQ(device.exit_code, 1);
+  EXPECT_THAT(device.err, HasSubstr("make room there"));
+}
+
+TEST_F(FilesTest, AClosedPipeEndsAnExport) {
+  const auto export_to = [&](const std::string& before, const std::string& reader) {
+    const std::string command =
+        StrCat(before, getenv("PROFD_BUILD_DIR"), "/bin/profctl export ", whole_,
+               " --format chrome -o - 2>", Path("err"), " | ", reader, " >", Path("out"));
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  };
+  export_to("", "head -c 10");
+  EXPECT_EQ(ReadFile(Path("out")).size(), 10);
+  EXPECT_EQ(ReadFile(Path("err")), "");
+  // Where whoever started it ignores the signal, the error is told.
+  export_to("trap '' PIPE; ", "head -c 10");
+  EXPECT_THAT(ReadFile(Path("err")), HasSubstr("cannot write to stdout: Broken pipe"));
 }
 
 TEST_F(FilesTest, StdoutIsAFileLikeAnyOther) {

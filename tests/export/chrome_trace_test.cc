@@ -387,6 +387,15 @@ TEST(TraceFormatTest, NamesAndSuffixesReadBack) {
   EXPECT_EQ(TraceFormatFromPath(""), std::nullopt);
 }
 
+// One of those makes TensorBoard's plugin refuse the whole file.
+TEST(TraceNameTest, WhatIsNoStepIsNotCalledOne) {
+  EXPECT_EQ(TraceName("ProfilerStep#12"), "ProfilerStep#12");
+  EXPECT_EQ(TraceName("ProfilerStep#12#x"), "ProfilerStep#12#x");
+  EXPECT_EQ(TraceName("ProfilerStep#x"), "ProfilerStep #x");
+  EXPECT_EQ(TraceName("ProfilerStep#"), "ProfilerStep #");
+  EXPECT_EQ(TraceName("ProfilerStep# 1"), "ProfilerStep # 1");
+}
+
 TEST(TraceNameTest, LongNamesAreCutAtACharacterAndSaySo) {
   EXPECT_EQ(TraceName(std::string(4096, 'x')), std::string(4096, 'x'));
   EXPECT_EQ(TraceName(std::string(4097, 'x')), std::string(4093, 'x') + "...");

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/check/trace_check.h"
 #include "daemon/export/trace_export.h"
 #include "tests/export/perfetto_decoder.h"
 #include "tests/export/string_sink.h"
@@ -15,10 +16,13 @@
 
 namespace profd::exporter {
 
-// Decoded, and without offence.
+// Decoded, without offence, and nothing for `profctl check` to find.
 inline PerfettoTrace PerfettoTraceOf(store::CaptureReader& reader) {
   StringSink sink;
   EXPECT_THAT(ExportTrace(reader, TraceFormat::kPerfetto, sink), IsOk());
+  const auto checked = check::CheckTraceBytes(sink.text(), {});
+  EXPECT_THAT(checked, IsOk());
+  EXPECT_TRUE(checked.ok() && checked->clean()) << checked->findings.front().examples.front();
   absl::StatusOr<PerfettoTrace> trace = DecodePerfetto(sink.text());
   EXPECT_THAT(trace, IsOk());
   if (!trace.ok()) return {};

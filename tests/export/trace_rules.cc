@@ -1,15 +1,14 @@
 #include "tests/export/trace_rules.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
-#include <regex>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/check/trace_check.h"
 
 namespace profd {
 namespace {
@@ -25,10 +24,9 @@ class Rules {
   Rules(std::string_view text, const JsonValue& root) : text_(text), root_(root) {}
 
   std::vector<std::string> Check() {
+    CheckForOthers();
     CheckHeader();
-    CheckRank();
     for (const JsonValue& event : root_["traceEvents"].items) CheckEvent(event);
-    CheckNesting();
     CheckGpuRows();
     CheckFlows();
     CheckForwardBackward();
@@ -74,24 +72,23 @@ class Rules {
     if (root_["schemaVersion"].text != "1") Offend("schemaVersion is not 1");
   }
 
-  void CheckRank() {
-    const std::string header(text_.substr(0, text_.find("\"traceEvents\"")));
-    const std::regex rank(R"re("rank":\s+(\d+))re");
-    const auto count = std::distance(std::sregex_iterator(header.begin(), header.end(), rank),
-                                     std::sregex_iterator());
-    const bool has_rank = root_["distributedInfo"].Find("rank") != nullptr;
-    if (count != (has_rank ? 1 : 0)) Offend("\"rank\": N stands ", count, " times in the header");
+  // What `profctl check` finds.
+  void CheckForOthers() {
+    const auto report = check::CheckTraceBytes(text_, {});
+    if (!report.ok()) {
+      Offend(FromAbsl(report.status().message()));
+      return;
+    }
+    for (const check::Finding& finding : report->findings) {
+      for (const std::string& example : finding.examples) Offend(finding.rule->id, ": ", example);
+    }
+    for (const std::string& unchecked : report->unchecked) Offend("not checked: ", unchecked);
   }
 
   void CheckEvent(const JsonValue& event) {
     const std::string& phase = event["ph"].text;
     const std::string& name = event["name"].text;
-    if (!event["pid"].is_integer() || !event["tid"].is_integer()) {
-      Offend("pid and tid of ", name, " are not integers");
-    }
-    if (name.empty() || name.size() > 4096 || !IsPrintableUtf8(name)) {
-      Offend("a name is empty, too long or has control characters: ", ForDisplay(name, 80));
-    }
+    if (name.size() > 4096) Offend("a name is too long: ", ForDisplay(name, 80));
     if (phase == "M") {
       NoteMetadata(event);
       return;
@@ -102,9 +99,7 @@ class Rules {
     }
     if (phase != "X" && phase != "i" && phase != "C") Offend("phase ", phase, " of ", name);
     const int64_t start_ns = TraceTimeNs(event["ts"]);
-    if (start_ns < 0 || start_ns / 1000 >= int64_t{1} << 53) {
-      Offend("ts of ", name, " is ", event["ts"].text);
-    }
+    if (start_ns < 0) Offend("ts of ", name, " is ", event["ts"].text);
     if (phase != "X") return;
     const int64_t duration_ns = TraceTimeNs(event["dur"]);
     if (duration_ns < 0) Offend("dur of ", name, " is ", event["dur"].text);
@@ -130,7 +125,6 @@ class Rules {
         category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset";
     const bool is_cpu = kCpu.contains(category);
     if (!is_cpu && !kGpu.contains(category)) Offend("category ", category);
-    if (is_cpu && arguments.Find("stream") != nullptr) Offend(name, " has a stream on the CPU");
     if (is_call && rows_.empty()) Offend("the launch ", name, " is the first slice");
     if (is_call && !arguments["cbid"].is_integer()) Offend(name, " has no cbid");
     if (!is_cpu) gpu_rows_.insert(RowOf(event));
@@ -166,14 +160,8 @@ class Rules {
   }
 
   void CheckWork(const JsonValue& event) {
-    const std::string& name = event["name"].text;
-    for (const std::string_view key : {"device", "context", "stream"}) {
-      const JsonValue& value = event["args"][key];
-      if (!value.is_integer() || value.integer() < 0) Offend(key, " of ", name);
-    }
-    const int64_t device = event["args"]["device"].integer();
-    const int64_t pid = event["pid"].integer();
-    if (pid != device && pid < 5'000'000) Offend(name, " is not in the process of its device");
+    const JsonValue& context = event["args"]["context"];
+    if (!context.is_integer() || context.integer() < 0) Offend("context of ", event["name"].text);
   }
 
   void NoteMetadata(const JsonValue& event) {
@@ -278,22 +266,6 @@ class Rules {
     if (ids.size() != external_ids_.size()) Offend("two CPU slices have one External id");
     for (const int64_t id : used_external_ids_) {
       if (!ids.contains(id)) Offend("no CPU slice has the External id ", id);
-    }
-  }
-
-  void CheckNesting() {
-    for (auto& [row, spans] : rows_) {
-      std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
-        return std::tuple(a.start_ns, -a.end_ns) < std::tuple(b.start_ns, -b.end_ns);
-      });
-      std::vector<const Span*> open;
-      for (const Span& span : spans) {
-        while (!open.empty() && open.back()->end_ns <= span.start_ns) open.pop_back();
-        if (!open.empty() && open.back()->end_ns < span.end_ns) {
-          Offend(span.name, " overlaps ", open.back()->name, " on row ", row.second);
-        }
-        open.push_back(&span);
-      }
     }
   }
 

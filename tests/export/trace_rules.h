@@ -1,14 +1,10 @@
-// The rules by which other tools load a Chrome trace:
+// What our Chrome traces promise: that `profctl check` finds nothing in them (daemon/check), and
+// beyond what that asks of anyone's:
 //   header   object with the members in Kineto's order; traceName last
-//   rank     `"rank": N`, with the space, once before the events iff there is a rank
-//   events   every X has cat, name, ts, dur; pid and tid are integers
-//   nesting  X events of one (pid, tid) nest or are disjoint
+//   names    at most 4096 bytes
+//   times    three decimals
 //   steps    ProfilerStep#k are contiguous where their numbers are
-//   names    at most 4096 bytes, no control characters, not empty
-//   times    three decimals, 0 <= ts < 2^53 us
-//   rows     a GPU's rows are named, each otherwise
-//   GPU      kernels, copies and memsets have device, context, stream and correlation, and
-//            stand in their device's process; nothing on the CPU has a stream
+//   rows     a GPU's rows are named, each otherwise; its work has a context
 //   flows    one "s", where an API call of that correlation is, for one or more "f", where GPU
 //            work or a wait of it is, not earlier; one "s" of fwdbwd, where an operator begins, for
 //            one "f", where another does, not earlier; an "External id" is that of one CPU slice

@@ -1,11 +1,11 @@
-"""Tools of others open what we export: Perfetto's trace processor and HTA.
+"""Tools of others open what we export: Perfetto's trace processor, HTA and TensorBoard's plugin.
 
 The traces are of the demo on the CPU, as profctl exports them, and of a made-up capture with a GPU
 (tests/export/write_gpu_trace.cc), whose numbers are known.
 
-Both are made use of where they are installed (`perfetto` and `HolisticTraceAnalysis` from PyPI),
-and nothing is fetched by the test: without either, or where the perfetto package cannot get its
-own binary, it skips.
+Each is made use of where it is installed (`perfetto`, `HolisticTraceAnalysis` and `torch_tb_profiler`
+from PyPI), and nothing is fetched by the test: without any, or where the perfetto package, alone,
+cannot get its own binary, it skips.
 """
 
 import importlib.util
@@ -167,28 +167,52 @@ def check_gpu_in_hta(chrome):
     assert {"forward", "backward"} <= set(annotations["name"]), annotations
 
 
+def check_tensorboard(folder, chrome):
+    """The plugin's own loader; returns what it made of the file."""
+    from torch_tb_profiler.profiler.data import RunProfileData
+    profile = RunProfileData.parse("worker", "span", str(chrome), str(folder / "cache"))
+    return profile
+
+
+def check_gpu_in_tensorboard(folder, chrome):
+    # It drops a last step that has less GPU work than the one before; here none has.
+    profile = check_tensorboard(folder, chrome)
+    assert [int(step) for step in profile.steps_names] == list(range(GPU_STEPS)), profile.steps_names
+    assert profile.has_kernel and profile.has_runtime and profile.has_memcpy_or_memset
+    assert sum(event.type == "Kernel" for event in profile.events) == GPU_KERNELS
+
+
+def check_by_ourselves(files):
+    """profctl check agrees that they load."""
+    subprocess.run([BIN / "profctl", "check", *files], check=True, stdout=subprocess.DEVNULL)
+
+
 def main():
     # The readers are libraries for whichever Python has them; ours is needed for nothing here.
-    readers = [name for name in ("perfetto", "hta") if has(name)]
+    readers = [name for name in ("perfetto", "hta", "torch_tb_profiler") if has(name)]
     if not readers:
-        print(f"SKIP: {sys.executable} has neither perfetto nor HolisticTraceAnalysis")
+        print(f"SKIP: {sys.executable} has none of perfetto, HolisticTraceAnalysis and torch_tb_profiler")
         sys.exit(77)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="profd-readers."))
     try:
         chrome, perfetto = captured(folder)
         gpu_chrome, gpu_perfetto = gpu_traces(folder)
+        check_by_ourselves([chrome, perfetto, gpu_chrome, gpu_perfetto])
         missed = None
+        if "torch_tb_profiler" in readers:
+            assert len(check_tensorboard(folder, chrome).steps_names) >= STEPS - 1
+            check_gpu_in_tensorboard(folder, gpu_chrome)
         if "perfetto" in readers:
             check_schema(gpu_perfetto)
             missed = check_trace_processor([chrome, perfetto], [gpu_chrome, gpu_perfetto])
         if "hta" in readers:
             check_hta(chrome)
             check_gpu_in_hta(gpu_chrome)
-        elif missed:
-            print("SKIP: " + missed)
-            sys.exit(77)
         if missed:
             readers.remove("perfetto")
+        if not readers:
+            print("SKIP: " + missed)
+            sys.exit(77)
         print(f"read by {' and '.join(readers)}; missed: {missed or 'nothing'}")
     finally:
         shutil.rmtree(folder)

@@ -1,0 +1,188 @@
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/browser.h"
+#include "cli/capture_set.h"
+#include "cli/command.h"
+#include "cli/errors.h"
+#include "cli/interrupts.h"
+#include "cli/merged_export.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/render_group_reports.h"
+#include "cli/scratch_folder.h"
+#include "cli/trace_server.h"
+#include "daemon/base/json_writer.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+using exporter::TraceFormat;
+
+constexpr absl::Duration kDefaultTimeout = absl::Minutes(10);
+
+// A trace that is to be opened, and the folder that goes with it if it was made for this.
+struct Trace {
+  std::string path;
+  std::string name;
+  std::unique_ptr<ScratchFolder> folder;
+};
+
+// A file that is a trace already.
+bool IsTraceFile(const std::string& argument) {
+  std::error_code error;
+  return exporter::TraceFormatFromPath(argument).has_value() &&
+         std::filesystem::is_regular_file(argument, error);
+}
+
+absl::StatusOr<Trace> ExportForPage(Invocation& invocation, Interrupts& interrupts) {
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  Trace trace;
+  ASSIGN_OR_RETURN(trace.folder, ScratchFolder::MakeTemporary());
+  std::string id = set.is_group() ? set.group_id() : set.Only().view().record.id;
+  if (id.empty()) id = "merged";
+  trace.name = StrCat(id, exporter::SuffixOf(TraceFormat::kPerfetto));
+  trace.path = (trace.folder->path() / "trace.pftrace").string();
+  std::atomic<bool> aborted = false;
+  interrupts.OnInterrupt([&] {
+    aborted.store(true, std::memory_order_relaxed);
+    set.Abort();
+  });
+  ProgressLine progress(invocation.error_style());
+  absl::Status status;
+  if (set.is_group()) {
+    status = ExportMerged(set, TraceFormat::kPerfetto, trace.path, aborted, progress).status();
+  } else {
+    status = ExportToFile(set.Only(), TraceFormat::kPerfetto, trace.path,
+                          [&](int64_t done, int64_t total) {
+                            progress.Show(TransferProgress("writing", done, total));
+                          })
+                 .status();
+  }
+  progress.Clear();
+  interrupts.OnInterrupt(nullptr);
+  if (set.is_group()) invocation.Note(RenderMissing(set));
+  RETURN_IF_ERROR(status);
+  return trace;
+}
+
+absl::StatusOr<Trace> FindTrace(Invocation& invocation, Interrupts& interrupts) {
+  const std::vector<std::string>& arguments = invocation.arguments();
+  if (arguments.size() != 1 || !IsTraceFile(arguments.front())) {
+    return ExportForPage(invocation, interrupts);
+  }
+  Trace trace;
+  trace.path = arguments.front();
+  trace.name = std::filesystem::path(trace.path).filename().string();
+  return trace;
+}
+
+absl::StatusOr<std::unique_ptr<TraceServer>> Serve(const Trace& trace, int port) {
+  auto server = TraceServer::Start(trace.path, trace.name, port);
+  if (!absl::IsResourceExhausted(server.status())) return server;
+  return absl::ResourceExhaustedError(
+      StrCat(FromAbsl(server.status().message()),
+             "; another `profctl open` or Perfetto's trace_processor may hold it: end that, or "
+             "forward your port 9001 to another one here with --port N"));
+}
+
+// On stderr: what a person has to do, beside following the link.
+std::string Advice(const TraceServer& server, bool is_ssh) {
+  if (is_ssh) {
+    return StrCat("In an ssh session, forward the port first, on your own machine:\n  ssh -L ",
+                  kPerfettoPort, ":127.0.0.1:", server.port(), " HOST\n");
+  }
+  if (server.port() != kPerfettoPort) {
+    return StrCat("The page fetches from port ", kPerfettoPort, " only: forward it to ",
+                  server.port(), ", as with\n  ssh -L ", kPerfettoPort,
+                  ":127.0.0.1:", server.port(), " HOST\n");
+  }
+  return "";
+}
+
+void ShowLink(Invocation& invocation, const TraceServer& server, const std::string& link,
+              bool opened) {
+  const bool is_ssh = IsSshSession(&std::getenv);
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject();
+    json.Field("url", link);
+    json.Field("port", server.port());
+    json.Field("path", server.url_path());
+    json.Field("ssh_session", is_ssh);
+    json.Field("browser_started", opened);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(StrCat(link, "\n"));
+  }
+  invocation.Note(Advice(server, is_ssh));
+  if (!opened && !is_ssh) invocation.Note("Open the link in a browser on this machine.\n");
+  invocation.Note("Waiting until the page has fetched the trace, once; Ctrl-C gives up.\n");
+}
+
+absl::StatusOr<int> WaitFor(Interrupts& interrupts, TraceServer& server, absl::Duration timeout) {
+  interrupts.OnInterrupt([&] { server.Stop(); });
+  const bool ended = server.WaitUntilServed(timeout);
+  interrupts.OnInterrupt(nullptr);
+  if (server.served()) return kExitDone;
+  if (ended) return absl::CancelledError("interrupted before the trace was fetched");
+  return LocalFailure(absl::DeadlineExceededError(
+      StrCat("nobody fetched the trace within ", absl::FormatDuration(timeout),
+             "; run it again, with a longer --timeout if need be")));
+}
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  Interrupts interrupts;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> port, invocation.flags().Int("port", 0, 65535));
+  ASSIGN_OR_RETURN(const std::optional<absl::Duration> timeout,
+                   invocation.flags().Duration("timeout"));
+  ASSIGN_OR_RETURN(const Trace trace, FindTrace(invocation, interrupts));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TraceServer> server,
+                   Serve(trace, static_cast<int>(port.value_or(kPerfettoPort))));
+  const std::string link = StrCat(kPerfettoOrigin, "/#!/?url=http://127.0.0.1:", kPerfettoPort,
+                                  server->url_path(), "&referrer=profctl");
+  const auto browser = BrowserCommand(link, &std::getenv);
+  const bool opens = browser.has_value() && server->port() == kPerfettoPort &&
+                     !invocation.flags().Has("no-browser");
+  ShowLink(invocation, *server, link, opens && StartBrowser(*browser));
+  RETURN_IF_ERROR(invocation.WriteStatus());  // Whoever reads it is to follow the link now.
+  return WaitFor(interrupts, *server, timeout.value_or(kDefaultTimeout));
+}
+
+}  // namespace
+
+Command OpenCommand() {
+  return {
+      .name = "open",
+      .summary = "Open a trace in the Perfetto page of a browser",
+      .arguments = "ID|GROUP|FILES",
+      .description =
+          "Writes the capture as a Perfetto trace, serves it once on 127.0.0.1:9001, prints the "
+          "link and ends when the page has fetched it. A trace file (.json, .json.gz, .pftrace) is "
+          "served as it is. The page, https://ui.perfetto.dev, keeps what it fetched in the "
+          "browser and sends it nowhere.\n\n"
+          "It opens the link itself where there is a browser: $BROWSER, or the desktop's. In an "
+          "ssh session it does not, and says how to forward the port instead. Nobody who does not "
+          "have the link can fetch the trace, whoever else is on the machine.",
+      .flags = {{.name = "port",
+                 .value_name = "N",
+                 .help = "Serve on this port, where 9001 on your machine is forwarded to it; 0 is "
+                         "any (default: 9001, the only one that the page fetches from)"},
+                {.name = "timeout",
+                 .value_name = "TIME",
+                 .help = "Give up when nobody has fetched it by then (default: 10m)"},
+                {.name = "no-browser", .help = "Print the link only"}},
+      .examples = {{"profctl open 01J9ZK", "The capture, in a browser"},
+                   {"profctl open trace.json.gz --no-browser", "A file, of anyone"}},
+      .min_arguments = 1,
+      .max_arguments = 4096,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &Run};
+}
+
+}  // namespace profd::cli
