@@ -33,6 +33,8 @@ std::string_view NameOf(TraceFormat format) {
       return "folded-device";
     case TraceFormat::kCsv:
       return "csv";
+    case TraceFormat::kHtml:
+      return "html";
   }
   return "";
 }
@@ -41,7 +43,7 @@ absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::str
   const std::optional<std::string> name = flags.Get("format");
   if (!name.has_value()) {
     if (path == "-") {
-      return UsageError("with -o -, say which format: --format chrome, perfetto, folded or csv");
+      return UsageError("with -o -, say which format: --format chrome, perfetto, html or csv");
     }
     ASSIGN_OR_RETURN(const OutputKind kind, OutputKindOf(path));
     if (!kind.trace.has_value()) {
@@ -152,8 +154,9 @@ Command ExportCommand() {
           "runs: Chrome JSON (Perfetto, chrome://tracing, TensorBoard, HTA) or Perfetto's own "
           "format; as folded stacks for flame graphs (flamegraph.pl, speedscope), of self time on "
           "the CPU (folded) or of what ran on GPUs below the ranges that launched it "
-          "(folded-device), in ns; or as plain rows of events (csv). Prints the path on "
-          "stdout.\n\n"
+          "(folded-device), in ns; as plain rows of events (csv); or as a report for a browser "
+          "(html): one page with verdict, findings, charts and tables, which loads nothing from a "
+          "network. Prints the path on stdout.\n\n"
           "Of a group, or of several files, it writes one trace with a process for each rank. "
           "Clocks "
           "are put on common time by the offsets that were measured when the group was captured, "
@@ -168,15 +171,18 @@ Command ExportCommand() {
                  .completes = Completes::kFile},
                 {.name = "format",
                  .value_name = "FORMAT",
-                 .help = "chrome, chrome-gz, perfetto, folded, folded-device or csv (default: by "
-                         "the suffix of FILE: .json, .json.gz, .pftrace, .folded, "
-                         ".device.folded, .csv)",
+                 .help =
+                     "chrome, chrome-gz, perfetto, folded, folded-device, csv or html (default: by "
+                     "the suffix of FILE: .json, .json.gz, .pftrace, .folded, "
+                     ".device.folded, .csv, .html)",
                  .completes = Completes::kChoice,
-                 .choices = {"chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv"}}},
+                 .choices = {"chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv",
+                             "html"}}},
       .examples = {{"profctl export 01J9ZK -o five.json.gz", "For any viewer"},
                    {"profctl export run.profd --format perfetto -o run.pftrace",
                     "A fetched capture; no daemon is needed"},
                    {"profctl export 01J9ZK -o run.device.folded", "GPU time as a flame graph"},
+                   {"profctl export 01J9ZK -o report.html", "A report for a browser"},
                    {"profctl export 01J9ZM -o job.json.gz", "All ranks of a group in one trace"}},
       .min_arguments = 1,
       .max_arguments = 4096,

@@ -542,6 +542,7 @@ v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format) {
     case exporter::TraceFormat::kFolded:
     case exporter::TraceFormat::kFoldedDevice:
     case exporter::TraceFormat::kCsv:
+    case exporter::TraceFormat::kHtml:
       break;  // Made here.
   }
   return v1::ExportTraceRequest::FORMAT_UNSPECIFIED;

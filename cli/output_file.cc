@@ -29,8 +29,8 @@ constexpr std::string_view kCaptureSuffix = ".profd";
 constexpr size_t kCopyPieceBytes = 1 << 20;
 // Longer ones first: ".json" ends no name that ".json.gz" ends, but not the other way round.
 constexpr std::string_view kSuffixes[] = {
-    ".json.gz",       ".json",   ".pftrace", ".perfetto-trace",
-    ".device.folded", ".folded", ".csv",     kCaptureSuffix};
+    ".json.gz", ".json", ".pftrace", ".perfetto-trace", ".device.folded",
+    ".folded",  ".csv",  ".html",    kCaptureSuffix};
 
 bool IsNumber(std::string_view text) {
   return !text.empty() && text.size() <= 9 &&
@@ -121,10 +121,11 @@ absl::Status Verify(PartFile& part, const WholeFile& whole) {
 absl::StatusOr<OutputKind> OutputKindOf(std::string_view path) {
   if (path.ends_with(kCaptureSuffix)) return OutputKind{};
   if (const auto format = exporter::TraceFormatFromPath(path)) return OutputKind{.trace = format};
-  return UsageError(StrCat("the suffix of '", ForDisplay(path, 200),
-                           "' says no format; use .json or .json.gz (Chrome), .pftrace "
-                           "(Perfetto), .folded or .device.folded (stacks), .csv (events) or "
-                           ".profd (the capture itself)"));
+  return UsageError(
+      StrCat("the suffix of '", ForDisplay(path, 200),
+             "' says no format; use .json or .json.gz (Chrome), .pftrace "
+             "(Perfetto), .folded or .device.folded (stacks), .csv (events), .html (a report) or "
+             ".profd (the capture itself)"));
 }
 
 absl::Status CheckWritable(const std::string& path) {

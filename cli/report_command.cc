@@ -6,11 +6,13 @@
 #include "cli/capture_source.h"
 #include "cli/command.h"
 #include "cli/errors.h"
+#include "cli/output_file.h"
 #include "cli/render_capture.h"
 #include "cli/render_findings.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/export/html_report.h"
 #include "daemon/report/findings.h"
 
 namespace profd::cli {
@@ -37,6 +39,28 @@ absl::StatusOr<report::FindingThresholds> ReadThresholds(const ParsedFlags& flag
                            FromAbsl(thresholds.status().message())));
 }
 
+// nullopt: for the terminal.
+absl::StatusOr<std::optional<std::string>> HtmlPath(const Invocation& invocation) {
+  const std::optional<std::string> path = invocation.flags().Get("html");
+  if (!path.has_value()) return path;
+  if (path->empty()) return UsageError("--html: say where to write (- is stdout)");
+  if (invocation.json()) return UsageError("--html and --json are two reports; leave one out");
+  if (*path != "-") RETURN_IF_ERROR(CheckWritable(*path));
+  return path;
+}
+
+absl::Status WriteHtml(Invocation& invocation, store::CaptureReader& reader,
+                       const report::FindingsReport& findings, const std::string& path) {
+  RETURN_IF_ERROR(WriteToFile(
+                      path, [](int64_t, int64_t) {},
+                      [&](exporter::ByteSink& sink) {
+                        return exporter::ExportHtmlReport(reader, findings, sink);
+                      })
+                      .status());
+  if (path != "-") invocation.Print(StrCat(path, "\n"));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
@@ -49,11 +73,16 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   if (invocation.arguments().empty()) {
     return UsageError("say which capture: its id, or a file ending in .profd");
   }
+  ASSIGN_OR_RETURN(const std::optional<std::string> html, HtmlPath(invocation));
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
   ASSIGN_OR_RETURN(const report::FindingsReport findings,
                    report::SummarizeFindings(*reader, thresholds));
+  if (html.has_value()) {
+    RETURN_IF_ERROR(WriteHtml(invocation, *reader, findings, *html));
+    return 0;
+  }
   CaptureView view = source->view();
   view.quality = findings.quality.grade;  // The events were looked at, too.
   if (invocation.json()) {
@@ -91,11 +120,17 @@ Command ReportCommand() {
                  .completes = Completes::kFile},
                 {.name = "print-thresholds",
                  .help = "Print the thresholds as such a file, and stop"},
+                {.name = "html",
+                 .value_name = "FILE",
+                 .help = "Write it as a page for a browser instead, with charts and tables; it "
+                         "loads nothing from a network; - is stdout",
+                 .completes = Completes::kFile},
                 {.name = "limit",
                  .value_name = "N",
                  .help = "At most N rows of evidence for each finding; 0 is all (default: 3); "
                          "--json prints all"}},
       .examples = {{"profctl report 01J9ZK", "What to change first"},
+                   {"profctl report 01J9ZK --html report.html", "As a page for a browser"},
                    {"profctl report --print-thresholds > limits", "A file to start from"},
                    {"profctl report 01J9ZK --thresholds limits", "With one's own thresholds"}},
       .min_arguments = 0,

@@ -522,8 +522,8 @@ std::vector<Flag> TraceFlags() {
        .letter = 'o',
        .value_name = "FILE",
        .help = "Also write the capture here, by suffix: .json, .json.gz (Chrome), .pftrace "
-               "(Perfetto) or .profd. Of several targets each gets a file of its own, with its "
-               "rank or pid in front of the suffix",
+               "(Perfetto), .html (a report) or .profd. Of several targets each gets a file of "
+               "its own, with its rank or pid in front of the suffix",
        .completes = Completes::kFile},
       {.name = "name", .value_name = "NAME", .help = "A name for the capture, for people"},
       {.name = "label",

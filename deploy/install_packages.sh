@@ -18,13 +18,13 @@ packages_of() {
     build) echo build-essential cmake ninja-build ccache pkg-config \
       protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev \
       libsqlite3-dev libzstd-dev zlib1g-dev libisal-dev libsimdjson-dev libssl-dev libsystemd-dev \
-      nlohmann-json3-dev prometheus-cpp-dev libmicrohttpd-dev ;;
+      nlohmann-json3-dev prometheus-cpp-dev libmicrohttpd-dev libjs-chart.js ;;
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev openssl python3 python3-numpy python3-yaml ;;
     lint) echo git clang clang-format clang-tidy ;;
     other) echo shellcheck man-db mandoc zsh fish python3-torch python3-pandas python3-grpcio \
       python3-protobuf python3-venv python3-setuptools python3-wheel prometheus \
-      slurmctld slurmd slurm-client munge ;;
+      slurmctld slurmd slurm-client munge chromium chromium-driver python3-selenium ;;
     *)
       echo "install_packages: no group '$1'; the groups are build, quickstart, test, lint, other" >&2
       exit 2

@@ -6,23 +6,25 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/export/event_csv.h"
 #include "daemon/export/folded_stacks.h"
+#include "daemon/export/html_report.h"
 #include "daemon/export/output_buffer.h"
 #include "daemon/export/trace_writers.h"
 
 namespace profd::exporter {
 namespace {
 
-constexpr std::array<std::pair<TraceFormat, std::string_view>, 6> kNames = {{
+constexpr std::array<std::pair<TraceFormat, std::string_view>, 7> kNames = {{
     {TraceFormat::kChrome, "chrome"},
     {TraceFormat::kChromeGz, "chrome-gz"},
     {TraceFormat::kPerfetto, "perfetto"},
     {TraceFormat::kFolded, "folded"},
     {TraceFormat::kFoldedDevice, "folded-device"},
     {TraceFormat::kCsv, "csv"},
+    {TraceFormat::kHtml, "html"},
 }};
 
 // The first of a format is the one we give.
-constexpr std::array<std::pair<TraceFormat, std::string_view>, 7> kSuffixes = {{
+constexpr std::array<std::pair<TraceFormat, std::string_view>, 8> kSuffixes = {{
     {TraceFormat::kChromeGz, ".json.gz"},
     {TraceFormat::kChrome, ".json"},
     {TraceFormat::kPerfetto, ".pftrace"},
@@ -30,6 +32,7 @@ constexpr std::array<std::pair<TraceFormat, std::string_view>, 7> kSuffixes = {{
     {TraceFormat::kFoldedDevice, ".device.folded"},
     {TraceFormat::kFolded, ".folded"},
     {TraceFormat::kCsv, ".csv"},
+    {TraceFormat::kHtml, ".html"},
 }};
 
 absl::Status WriteInto(store::CaptureReader& reader, TraceFormat format, OutputBuffer& out) {
@@ -46,6 +49,8 @@ absl::Status WriteInto(store::CaptureReader& reader, TraceFormat format, OutputB
       return WriteFoldedDevice(reader, out);
     case TraceFormat::kCsv:
       return WriteEventCsv(reader, out);
+    case TraceFormat::kHtml:
+      break;  // ExportHtmlReport()'s.
   }
   return absl::InvalidArgumentError("not a format of files");
 }
@@ -85,6 +90,7 @@ std::string_view SuffixOf(TraceFormat format) {
 }
 
 absl::Status ExportTrace(store::CaptureReader& reader, TraceFormat format, ByteSink& sink) {
+  if (format == TraceFormat::kHtml) return ExportHtmlReport(reader, sink);
   if (format != TraceFormat::kChromeGz) return Write(reader, format, sink);
   const std::unique_ptr<ByteSink> gzip = NewGzipSink(sink);
   return Write(reader, format, *gzip);

@@ -1,5 +1,5 @@
 // Files from a stored capture, streamed with bounded memory into a ByteSink: traces (Chrome JSON
-// and Perfetto protobuf), folded stacks and rows of events.
+// and Perfetto protobuf), folded stacks, rows of events and reports for a browser.
 //
 // Threads: any, one reader and sink each.
 // Errors:  those of the reader and the sink; RESOURCE_EXHAUSTED for a file with more GPU rows or
@@ -31,13 +31,15 @@ enum class TraceFormat {
   kFolded,        // .folded: stacks of the CPU; folded_stacks.h
   kFoldedDevice,  // .device.folded: of GPUs
   kCsv,           // .csv: event_csv.h
+  kHtml,          // .html: html_report.h
 };
 // Whether it is a trace: daemons stream those, and several captures make one. What is none is
 // made where it is asked for and of one capture.
 bool IsTrace(TraceFormat format);
-// "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv".
+// "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv", "html".
 std::optional<TraceFormat> TraceFormatFromName(std::string_view name);
-// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace), .folded, .device.folded, .csv.
+// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace), .folded, .device.folded, .csv,
+// .html.
 std::optional<TraceFormat> TraceFormatFromPath(std::string_view path);
 std::string_view SuffixOf(TraceFormat format);  // ".json.gz"
 

@@ -16,8 +16,10 @@ namespace profd::cli {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // A capture file as the daemon writes it; `record` gets its size and sha256. With a GPU, of a
 // simulated one.
@@ -264,7 +266,7 @@ TEST_F(FilesTest, ThresholdsThatAreNoneAreAUsageError) {
 }
 
 TEST_F(FilesTest, ExportTakesAFileToo) {
-  for (const std::string name : {"a.json", "a.json.gz", "a.pftrace"}) {
+  for (const std::string name : {"a.json", "a.json.gz", "a.pftrace", "a.html"}) {
     const RunResult result = Offline({"export", whole_, "-o", Path(name)});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.out, Path(name) + "\n");
@@ -272,6 +274,31 @@ TEST_F(FilesTest, ExportTakesAFileToo) {
   const auto trace = nlohmann::json::parse(ReadFile(Path("a.json")), nullptr, false);
   EXPECT_GT(trace["traceEvents"].size(), 1000);
   EXPECT_EQ(ReadFile(Path("a.json.gz")).substr(0, 2), "\x1f\x8b");
+  const std::string page = ReadFile(Path("a.html"));
+  EXPECT_THAT(page, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, EndsWith("</html>\n"));
+}
+
+TEST_F(FilesTest, AReportIsAPageWithTheThresholdsOfTheCaller) {
+  std::ofstream(Path("limits")) << "disable = STEP_OUTLIER\n";
+  const RunResult result =
+      Offline({"report", whole_, "--html", Path("r.html"), "--thresholds", Path("limits")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, Path("r.html") + "\n");
+  EXPECT_THAT(ReadFile(Path("r.html")), StartsWith("<!doctype html>"));
+  EXPECT_THAT(Offline({"report", whole_, "--html", "-"}).out, StartsWith("<!doctype html>"));
+  EXPECT_EQ(Offline({"report", whole_, "--html", Path("r.html"), "--json"}).exit_code, 2);
+  EXPECT_EQ(Offline({"report", whole_, "--html", "/nonexistent/r.html"}).exit_code, 2);
+}
+
+TEST_F(FilesTest, AReportIsOfOneCapture) {
+  CaptureRecord other = store::NewRecord(TestId(2));
+  ASSERT_TRUE(WriteCapture(folder_.path(), other).ok());
+  const RunResult result =
+      Offline({"export", whole_, Path(TestId(2) + ".profd"), "-o", Path("a.html")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("html is of one capture"));
+  EXPECT_FALSE(std::filesystem::exists(Path("a.html")));
 }
 
 TEST_F(FilesTest, EveryExportPassesTheCheck) {

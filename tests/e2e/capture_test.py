@@ -103,7 +103,7 @@ class CaptureTest(harness.EndToEndTest):
         ops = self.ops(capture['id'])
         for shown in names.values():
             self.assertEqual(ops[shown]['calls'], 2)
-        for suffix in ('.json', '.json.gz', '.pftrace'):
+        for suffix in ('.json', '.json.gz', '.pftrace', '.html'):
             path = self.folder / f'trace{suffix}'
             done = self.daemon.ctl('export', capture['id'], '-o', path)
             self.assertEqual(done.status, DONE, done.err)
