@@ -5,8 +5,7 @@ namespace {
 
 constexpr ColumnDoc kDocs[] = {
     // ---- findings ----
-    {"report", "Evidence", "What a finding rests on: a step, an operator, a kernel, a gap, ...",
-     ""},
+    {"report", "Evidence", "What a finding rests on: a step, an operator, a kernel, a gap", ""},
     {"report", "Time",
      "How long it took, or all that are counted together; of operators that "
      "launch late, how long the GPU waited for them",
@@ -217,10 +216,6 @@ constexpr ColumnDoc kDocs[] = {
     {"compile", "Regions|After breaks", "Compiled regions run, and those behind a graph break", ""},
     {"compile", "Cache lookups|Guards", "How often guards were checked, and the time that took",
      ""},
-    // ---- findings ----
-    {"report", "Evidence", "The row that the finding rests on", ""},
-    {"report", "Count|Time|Bytes|Step",
-     "Of the evidence: how many, how long, how much, in which step", ""},
 };
 
 }  // namespace

@@ -138,6 +138,11 @@ absl::Status GroupCapture::Resolve() {
       result_.members.push_back({.node = node, .target = std::move(target)});
     }
   }
+  if (!request_.job.empty()) {
+    std::vector<TargetInfo> all;
+    for (const JobMember& member : result_.members) all.push_back(member.target);
+    result_.absent_ranks = AbsentRanks(all);
+  }
   std::ranges::stable_sort(result_.members, {}, [](const JobMember& member) {
     return std::tuple(RankOf(member.target), member.node, member.target.pid);
   });
@@ -222,12 +227,13 @@ absl::Status GroupCapture::CheckQuorum() {
   int64_t prepared = 0;
   for (const JobMember& member : result_.members) prepared += CanStart(member) ? 1 : 0;
   // A node that could not be asked has one process at least.
-  auto asked = std::ssize(result_.members);
+  int64_t asked = std::ssize(result_.members);
   for (size_t node = 0; node < result_.nodes.size(); ++node) {
     const bool counted = std::ranges::any_of(
         result_.members, [node](const JobMember& member) { return member.node == node; });
     if (!counted && !result_.nodes[node].status.ok()) ++asked;
   }
+  asked = std::max<int64_t>(asked, std::ssize(result_.members) + std::ssize(result_.absent_ranks));
   if (interrupts_.interrupted()) {
     CallOff();
     return absl::CancelledError("interrupted");
@@ -415,7 +421,7 @@ void GroupCapture::CallOff() {
 
 void GroupCapture::Conclude() {
   result_.interrupted = interrupts_.interrupted();
-  bool all_complete = true;
+  bool all_complete = result_.absent_ranks.empty();
   bool any_kept = false;
   bool any_cancelled = false;
   for (JobMember& member : result_.members) {

@@ -55,7 +55,10 @@ struct GroupCaptureResult {
   std::string id;  // ULID; of the last try.
   int64_t first_step = -1;
   CaptureState state = CaptureState::kFailed;
-  std::vector<JobMember> members;   // By rank, node, pid.
+  std::vector<JobMember> members;  // By rank, node, pid.
+  // Ranks of the job that no process has on the nodes that answered (AbsentRanks()): they ended, or
+  // are on other nodes. Only where a job is asked for.
+  std::vector<int64_t> absent_ranks;
   std::vector<NodeOutcome> nodes;   // As the fleet's members.
   std::vector<ClockOffset> clocks;  // As the fleet's members.
   bool interrupted = false;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "cli/flags.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/group_types.h"
 
 namespace profd::cli {
 namespace {
@@ -49,6 +51,25 @@ int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spe
     furthest = std::max(furthest, std::max<int64_t>(0, member.step) + CeilDiv(until_ns, step_ns));
   }
   return furthest + kSpareSteps + spec.wait_steps + spec.warmup_steps;
+}
+
+std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets) {
+  std::set<int64_t> present;
+  int64_t world_size = 0;
+  for (const TargetInfo& target : targets) {
+    const int64_t rank = RankOf(target);
+    if (rank < 0) return {};
+    present.insert(rank);
+    const auto said = target.metadata.find("world_size");
+    if (said == target.metadata.end()) continue;
+    world_size = std::max(world_size, ParseInt(said->second).value_or(0));
+  }
+  if (world_size > kMaxGroupMembers) return {};
+  std::vector<int64_t> absent;
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    if (!present.contains(rank)) absent.push_back(rank);
+  }
+  return absent;
 }
 
 absl::StatusOr<Quorum> QuorumFrom(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -48,6 +49,11 @@ struct Quorum {
   int64_t count = 0;    // 0: not by count
   int64_t percent = 0;  // 0: not by percentage; 100: all
 };
+// The ranks of the job that `targets`, its processes, do not have: those below the largest number
+// of ranks that one of them speaks of (metadata "world_size"), in order. Empty where none says it
+// or it is more than a group may have, and where one of them says no rank: it may be any.
+std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets);
+
 // "all", "7", "90%". INVALID_ARGUMENT (USAGE).
 absl::StatusOr<Quorum> QuorumFrom(std::string_view text);
 // `asked`: how many there are, also where a node could not say, as one each.

@@ -13,6 +13,10 @@
 namespace profd::cli {
 namespace {
 
+constexpr std::string_view kNoProcess =
+    "no process of the job has this rank on the nodes that answered: it ended, or is on another "
+    "node";
+
 bool Missed(const CaptureView& view) {
   return IsTerminal(view.record.state) && view.record.state != CaptureState::kComplete;
 }
@@ -182,6 +186,16 @@ void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std
     json.Field("error_message", member.error_message);
     json.EndObject();
   }
+  for (const int64_t rank : result.absent_ranks) {
+    json.BeginObject();
+    json.Field("node", "");
+    json.Field("pid", int64_t{-1});
+    json.Field("rank", rank);
+    json.Field("id", "");
+    json.Field("error_reason", "NO_PROCESS");
+    json.Field("error_message", kNoProcess);
+    json.EndObject();
+  }
   json.EndArray();
   WriteClockJson(result, json);
   WriteNodeOutcomesJson(result.nodes, json);
@@ -231,6 +245,9 @@ std::string RenderMissed(const GroupCaptureResult& result) {
                                      : std::string_view(member.error_message);
     StrAppend(&text, "profctl: ", ForDisplay(NameOf(result, member), 300), " missed it",
               why.empty() ? "" : ": ", ForDisplay(why, 1000), "\n");
+  }
+  for (const int64_t rank : result.absent_ranks) {
+    StrAppend(&text, "profctl: rank ", rank, " missed it: ", kNoProcess, "\n");
   }
   return text;
 }

@@ -20,6 +20,8 @@ import tempfile
 BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", "build/release"))
 PYTHON = os.environ.get("PROFD_TORCH_PYTHON", sys.executable)
 
+HAS_KINETO = "import torch; assert torch.profiler.kineto_available()"
+
 # Waits for a line between rounds, so that both sides take turns; a profile can be saved once.
 EXPORTER = """
 import sys, time, torch
@@ -58,8 +60,8 @@ def main():
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
-        print(f"SKIP: {PYTHON} has no torch; name one that has with PROFD_TORCH_PYTHON")
+    if subprocess.run([PYTHON, "-c", HAS_KINETO], capture_output=True).returncode != 0:
+        print(f"SKIP: {PYTHON} has no torch with Kineto; name one that has with PROFD_TORCH_PYTHON")
         sys.exit(77)
     with tempfile.TemporaryDirectory(prefix="profd_bench_") as name:
         folder = pathlib.Path(name)

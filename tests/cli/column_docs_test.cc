@@ -6,7 +6,9 @@
 #include <regex>
 #include <set>
 
+#include "absl/strings/str_split.h"
 #include "cli/command.h"
+#include "daemon/base/str_cat.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -35,10 +37,22 @@ TEST(ColumnDocsTest, EveryTitleInTheSourcesHasADefinition) {
   EXPECT_GT(seen, 150);
 }
 
-TEST(ColumnDocsTest, ATableIsACommand) {
+std::vector<std::string> Split(std::string_view text, char separator) {
+  return absl::StrSplit(absl::string_view(text.data(), text.size()), separator);
+}
+
+TEST(ColumnDocsTest, EveryDefinitionIsOfOneColumnOfACommand) {
+  std::set<std::string> seen;
   for (const std::span<const ColumnDoc> docs : {ReportColumnDocs(), ListColumnDocs()}) {
     for (const ColumnDoc& doc : docs) {
       EXPECT_FALSE(doc.definition.empty() || doc.definition.ends_with('.')) << doc.column;
+      for (const std::string& table : Split(doc.tables, ' ')) {
+        EXPECT_NE(FindCommand(table), nullptr) << table << ": " << doc.column;
+        for (const std::string& column : Split(doc.column, '|')) {
+          const std::string entry = StrCat(table, ": ", column, ": ", doc.definition);
+          EXPECT_TRUE(seen.insert(entry).second) << entry;
+        }
+      }
     }
   }
   EXPECT_THAT(FindColumnDocs("self cuda", "ops"), ::testing::SizeIs(1));

@@ -8,12 +8,36 @@
 namespace profd::cli {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 constexpr int64_t kMs = 1'000'000;
 
 int64_t FirstStep(const std::vector<MemberPace>& members, const CaptureSpec& spec = {.steps = 5},
                   absl::Duration lead = absl::Milliseconds(100)) {
   return FirstStepFor(members, spec, lead, kNow);
+}
+
+TargetInfo Rank(const std::string& rank, const std::string& world_size) {
+  TargetInfo target;
+  if (!rank.empty()) target.metadata["rank"] = rank;
+  if (!world_size.empty()) target.metadata["world_size"] = world_size;
+  return target;
+}
+
+TEST(AbsentRanksTest, AreThoseThatTheJobSpeaksOfAndNobodyHas) {
+  EXPECT_THAT(AbsentRanks(std::vector{Rank("2", "4"), Rank("0", "4")}), ElementsAre(1, 3));
+  EXPECT_THAT(AbsentRanks(std::vector{Rank("0", "2"), Rank("1", ""), Rank("1", "2")}), IsEmpty());
+}
+
+TEST(AbsentRanksTest, AreNotToldFromWhatIsNotSaid) {
+  EXPECT_THAT(AbsentRanks(std::vector{Rank("0", "")}), IsEmpty());
+  EXPECT_THAT(AbsentRanks(std::vector{Rank("0", "3"), Rank("", "3")}), IsEmpty()) << "any rank";
+  for (const std::string lie : {"-5", "many", "99999999999999999999", "1000000"}) {
+    EXPECT_THAT(AbsentRanks(std::vector{Rank("0", lie)}), IsEmpty()) << lie;
+  }
+  EXPECT_THAT(AbsentRanks({}), IsEmpty());
 }
 
 TEST(ClockOffsetTest, IsOfTheShortestRoundTrip) {

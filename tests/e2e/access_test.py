@@ -122,7 +122,7 @@ class PolicyTest(AccessTest):
         until(lambda: as_nobody('captures', '--json').json['captures'], 'the new rules hold')
         [row] = as_nobody('ps', '--json').json['targets']
         self.assertEqual(row['pid'], target.pid)
-        for command in (('ops', capture['id']), ('delete', capture['id']),
+        for command in (('steps', capture['id']), ('delete', capture['id']),
                         ('trace', '--pid', target.pid, '--steps', '1'),
                         ('fetch', capture['id'], '-o', open_folder / 'x.profd'),
                         ('node', '--forbid-captures', 'why not')):
@@ -130,7 +130,7 @@ class PolicyTest(AccessTest):
         self.assertEqual([row['id'] for row in self.captures()], [capture['id']])
         self.assertEqual(list(open_folder.iterdir()), [])
         refused = {method for _, method, _ in self.refusals('--refused', '--who', f'uid:{NOBODY}')}
-        self.assertEqual(refused, {'GetOperators', 'DeleteCapture', 'CreateCapture',
+        self.assertEqual(refused, {'GetSteps', 'DeleteCapture', 'CreateCapture',
                                    'DownloadCapture', 'SetCapturesAllowed'})
         target.do('rest')
 

@@ -99,7 +99,9 @@ class TargetFaultTest(harness.EndToEndTest):
     def test_threads_that_come_and_go_by_the_thousand(self):
         target = self.target()
         target.do('step')
-        tracing = self.trace('--pid', target.pid, '--steps', '1', '--warmup', '0')
+        # A chunk for each, so that none is dropped where the daemon has no time to empty them.
+        tracing = self.trace('--pid', target.pid, '--steps', '1', '--warmup', '0',
+                             '--memory', '300MiB')
         self.await_state('WAITING_STEP')
         target.do('step', 'threads 4000 5', 'step')
         capture = tracing.result().json
