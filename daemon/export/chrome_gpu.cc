@@ -261,10 +261,11 @@ std::string ChromeGpu::AnnotationPrefix(const GpuAnnotation& annotation) const {
 }
 
 void ChromeGpu::WriteAnnotations() {
-  std::string of_step;
   for (const GpuAnnotation& annotation : plan_.annotations()) {
-    std::string& prefix = annotation.is_step ? of_step : annotation_prefixes_[annotation.name];
-    if (annotation.is_step || prefix.empty()) prefix = AnnotationPrefix(annotation);
+    // HTA takes every ProfilerStep#k for a step of the host: those of streams would be steps again.
+    if (annotation.is_step) continue;
+    std::string& prefix = annotation_prefixes_[annotation.name];
+    if (prefix.empty()) prefix = AnnotationPrefix(annotation);
     char* at = out_.Reserve(kMostEventBytes);
     at =
         PutSlice(at, prefix, track_rows_[annotation.track], annotation.start_ns, annotation.end_ns);

@@ -197,24 +197,21 @@ TEST_F(ChromeGpuPlainTest, NoArrowHasOnlyOneEnd) {
   EXPECT_EQ(Named(root, "orphan")["args"]["launch_not_recorded"].text, "true");
 }
 
-TEST_F(ChromeGpuTest, AnnotationsHoldWhatEachRangeAndStepLaunched) {
+TEST_F(ChromeGpuTest, AnnotationsHoldWhatEachRangeLaunchedButAreNotOfSteps) {
   const JsonValue root = TraceOf(reader_);
   const std::vector<const JsonValue*> annotations = OfCategory(root, "gpu_user_annotation");
-  // forward and its step, twice; operators have none.
-  ASSERT_THAT(annotations, SizeIs(4));
+  // forward, twice; operators have none, and HTA would count those of steps as steps.
+  ASSERT_THAT(annotations, SizeIs(2));
   for (const JsonValue* annotation : annotations) {
+    EXPECT_EQ((*annotation)["name"].text, "forward");
     EXPECT_EQ((*annotation)["tid"].integer(), 7);
     EXPECT_EQ((*annotation)["pid"].integer(), 0);
   }
-  EXPECT_EQ((*annotations[0])["name"].text, "ProfilerStep#10");
-  EXPECT_EQ((*annotations[1])["name"].text, "forward");
-  EXPECT_EQ((*annotations[1])["args"]["External id"].integer(),
-            Named(root, "forward")["args"]["External id"].integer());
   EXPECT_EQ((*annotations[0])["args"]["External id"].integer(),
-            Named(root, "ProfilerStep#10")["args"]["External id"].integer());
+            Named(root, "forward")["args"]["External id"].integer());
   // From 1 ns before the copy to 1 ns behind relu.
-  EXPECT_EQ(UnixNs(root, *annotations[1]), start_unix_ns() + 1'999);
-  EXPECT_EQ(TraceTimeNs((*annotations[1])["dur"]), 6'600 - 2'000 + 2);
+  EXPECT_EQ(UnixNs(root, *annotations[0]), start_unix_ns() + 1'999);
+  EXPECT_EQ(TraceTimeNs((*annotations[0])["dur"]), 6'600 - 2'000 + 2);
 }
 
 TEST_F(ChromeGpuPlainTest, AnAnnotationIsPerStreamAndHoldsWhatInnerRangesLaunched) {
