@@ -41,17 +41,36 @@ absl::Status AllocationOrigins::Resolve(store::CaptureReader& reader) {
       return instants_[a].time_ns < instants_[b].time_ns;
     });
   }
+  AddPythonRows(reader.threads());
   const store::TimeFilter filter = {first_ns_, EndOf(last_ns_, 1)};
   return reader.ForEachRange(
       store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory,
       filter, [&](const store::RangeBatch& batch) {
-        const auto found = threads_.find(batch.thread);
-        return found == threads_.end() ? absl::OkStatus() : Match(batch, found->second);
+        if (const auto found = threads_.find(batch.thread); found != threads_.end()) {
+          return Match(batch, found->second, /*only_modules=*/false);
+        }
+        const auto found = python_rows_.find(batch.thread);
+        return found == python_rows_.end() ? absl::OkStatus()
+                                           : Match(batch, found->second, /*only_modules=*/true);
       });
 }
 
+void AllocationOrigins::AddPythonRows(std::span<const store::ReaderThread> threads) {
+  absl::flat_hash_map<int64_t, uint32_t> with_instants;  // By the system's number.
+  for (const auto& [thread, of] : threads_) {
+    if (thread < threads.size()) with_instants.emplace(threads[thread].os_thread, thread);
+  }
+  for (uint32_t row = 0; row < threads.size(); ++row) {
+    if (threads_.contains(row) || threads[row].os_thread <= 0) continue;
+    const auto thread = with_instants.find(threads[row].os_thread);
+    if (thread == with_instants.end()) continue;
+    python_rows_[row].instants = threads_.at(thread->second).instants;
+  }
+}
+
 // Ranges come in order of their end, so a range encloses the last of those that have been passed.
-absl::Status AllocationOrigins::Match(const store::RangeBatch& batch, OfThread& of) {
+absl::Status AllocationOrigins::Match(const store::RangeBatch& batch, OfThread& of,
+                                      bool only_modules) {
   for (size_t i = 0; i < batch.size; ++i) {
     const int64_t start_ns = batch.start_ns[i];
     const int64_t end_ns = EndOf(start_ns, batch.duration_ns[i]);
@@ -63,7 +82,11 @@ absl::Status AllocationOrigins::Match(const store::RangeBatch& batch, OfThread& 
     for (size_t at = of.next; at-- > 0;) {
       Instant& instant = instants_[of.instants[at]];
       if (instant.time_ns < start_ns) break;
-      Enclose(instant, of.instants[at], batch.name[i], is_operator);
+      if (only_modules) {
+        EncloseInModule(instant, batch.name[i]);
+      } else {
+        Enclose(instant, of.instants[at], batch.name[i], is_operator);
+      }
       if (++enclosed_ / kMostAroundOne > instants_.size() + kMostAtOneMoment / kMostAroundOne) {
         return absl::DataLossError(StrCat("the ranges of thread ", batch.thread, " do not nest"));
       }
@@ -75,9 +98,13 @@ absl::Status AllocationOrigins::Match(const store::RangeBatch& batch, OfThread& 
 void AllocationOrigins::Enclose(Instant& instant, size_t handle, uint32_t name, bool is_operator) {
   if (instant.innermost == 0) instant.innermost = name;
   if (is_operator) instant.op = name;
+  EncloseInModule(instant, name);
+  if (instant.wants_stack) stacks_[handle].push_back(name);
+}
+
+void AllocationOrigins::EncloseInModule(Instant& instant, uint32_t name) {
   if (is_module_[name] == 0) is_module_[name] = names_[name].starts_with(kModulePrefix) ? 2 : 1;
   if (is_module_[name] == 2) instant.module = ModuleAround(instant.module, name);
-  if (instant.wants_stack) stacks_[handle].push_back(name);
 }
 
 uint32_t AllocationOrigins::ModuleAround(uint32_t inner, uint32_t name) {

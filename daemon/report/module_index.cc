@@ -40,15 +40,22 @@ absl::StatusOr<ModuleIndex> ModuleIndex::Build(store::CaptureReader& reader) {
   }
   if (numbers.empty()) return index;
 
+  absl::flat_hash_map<int64_t, uint32_t> first_rows;  // By the system's number.
+  for (const store::ReaderThread& thread : reader.threads()) {
+    const auto row = static_cast<uint32_t>(index.row_of_.size());
+    const bool is_known = thread.os_thread > 0;
+    index.row_of_.push_back(is_known ? first_rows.try_emplace(thread.os_thread, row).first->second
+                                     : row);
+  }
   std::vector<std::vector<ModuleRange>> ranges(reader.threads().size());
   RETURN_IF_ERROR(reader.ForEachRange(
       store::kRangeStart | store::kRangeDuration | store::kRangeName, {},
       [&](const store::RangeBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i) {
           if (modules[batch.name[i]] == 0) continue;
-          ranges[batch.thread].push_back({batch.start_ns[i],
-                                          EndOf(batch.start_ns[i], batch.duration_ns[i]),
-                                          modules[batch.name[i]]});
+          ranges[index.row_of_[batch.thread]].push_back(
+              {batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]),
+               modules[batch.name[i]]});
         }
         return absl::OkStatus();
       }));
@@ -77,8 +84,8 @@ absl::StatusOr<ModuleIndex> ModuleIndex::Build(store::CaptureReader& reader) {
 }
 
 uint32_t ModuleIndex::At(uint32_t thread, int64_t time_ns) {
-  if (thread >= threads_.size() || threads_[thread].changes.empty()) return 0;
-  OfThread& of = threads_[thread];
+  if (thread >= row_of_.size() || threads_[row_of_[thread]].changes.empty()) return 0;
+  OfThread& of = threads_[row_of_[thread]];
   const auto holds = [&](size_t at) {
     return of.changes[at].time_ns <= time_ns &&
            (at + 1 == of.changes.size() || time_ns < of.changes[at + 1].time_ns);

@@ -1,6 +1,7 @@
 // ModuleIndex finds the module of a network (torch.nn.Module) that something ran in: the innermost
 // range named "nn.Module: NAME" around it, on its thread. torch.profiler records these with
-// with_stack=True.
+// with_stack=True. Functions of Python may stand on a row of their own (daemon/import): rows of one
+// thread of the system are one here.
 //
 // Threads: one at a time: it remembers where it found the last one.
 // Memory:  24 bytes per such range, or twice that, as vectors grow.
@@ -43,6 +44,7 @@ class ModuleIndex {
     size_t last = 0;
   };
 
+  std::vector<uint32_t> row_of_;  // By thread: which of threads_.
   std::vector<OfThread> threads_;
   std::vector<std::string> names_ = std::vector<std::string>(1);
 };

@@ -150,7 +150,9 @@ class GroupTest(ClusterTest):
     def test_an_interrupt_leaves_nothing_armed(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
         process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--wait', 100000, '--json')
-        harness.until(lambda: len(cluster.live_captures()) == 4, 'all are on their way')
+        # Committed, too: before that, there is nothing to tell of.
+        harness.until(lambda: [row['state'] for row in cluster.live_captures()] ==
+                      4 * ['WAITING_STEP'], 'all wait for their step')
         process.send_signal(signal.SIGINT)
         result = cluster.finish(process)
         self.assertEqual(result.status, INTERRUPTED, result.err)

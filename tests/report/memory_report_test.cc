@@ -154,6 +154,22 @@ TEST_F(MemoryReportTest, ABlocksOperatorIsTheOutermostAndItsModuleTheWholePath) 
   EXPECT_THAT(device.peak_blocks[3].stack, IsEmpty());
 }
 
+TEST_F(MemoryReportTest, ModulesMayStandOnARowOfTheirOwnBesideTheThread) {
+  const uint32_t python = reader_.AddThread(reader_.threads()[main_].os_thread, "Python functions");
+  const uint32_t stranger = reader_.AddThread(777, "other");
+  reader_.Range(python, "nn.Module: Net_0", 0, 100)
+      .Range(python, "nn.Module: Linear_3", 5, 95)
+      .Range(stranger, "nn.Module: Other_0", 0, 100)
+      .Operator(main_, "aten::linear", 10, 90)
+      .Allocate(main_, 25, 0xA, 64)
+      .Allocate(main_, 99, 0xB, 32);
+  const DeviceMemoryReport device = OnlyDevice();
+  EXPECT_THAT(device.peak_by_module,
+              ElementsAre(MemoryShare{"Net_0 > Linear_3", 64, 1}, MemoryShare{"Net_0", 32, 1}));
+  EXPECT_THAT(device.memory.peak_by_op,
+              ElementsAre(MemoryShare{"aten::linear", 64, 1}, MemoryShare{"(no range)", 32, 1}));
+}
+
 TEST_F(MemoryReportTest, WithoutModulesThereIsNoTableOfThem) {
   reader_.Operator(main_, "aten::empty", 0, 10).Allocate(main_, 5, 0xA, 64);
   EXPECT_THAT(OnlyDevice().peak_by_module, IsEmpty());

@@ -128,6 +128,16 @@ TEST_F(OpProfileTest, ByModuleRowsAreOfTheInnermostOneAlsoOnTheGpu) {
   EXPECT_EQ(RowOf(profile, "aten::mm", "").op.cpu_total_ns, 30);
 }
 
+TEST_F(OpProfileTest, ModulesMayStandOnARowOfTheirOwnBesideTheThread) {
+  const uint32_t python = reader_.AddThread(reader_.threads()[main_].os_thread, "Python functions");
+  reader_.Range(python, "nn.Module: Linear_1", 10, 50)
+      .Range(main_, "aten::mm", 20, 40)
+      .Range(main_, "aten::mm", 60, 90);
+  const OpProfile profile = Profile({.group = OpGroup::kModule});
+  EXPECT_EQ(RowOf(profile, "aten::mm", "Linear_1").op.cpu_total_ns, 20);
+  EXPECT_EQ(RowOf(profile, "aten::mm", "").op.cpu_total_ns, 30);
+}
+
 TEST_F(OpProfileTest, ByStepEachHasItsOwnPercentiles) {
   reader_.Step(5, 0, 100).Step(6, 100, 100);
   reader_.Range(main_, "f", 10, 20).Range(main_, "f", 110, 140).Range(main_, "f", 300, 301);
