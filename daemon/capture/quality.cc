@@ -105,14 +105,16 @@ QualityCheck Orphans(const Subject& subject) {
   const int64_t orphans =
       subject.events != nullptr ? subject.events->orphan_count : record.gpu.orphan_count;
   const double share = Share(std::min(orphans, rows), rows);
+  // The record counts API calls among them.
+  const std::string_view what = subject.events != nullptr ? " pieces of GPU work" : " GPU records";
   return {.grade = share > kFewOrphans ? 'B' : 'A',
           .known = rows > 0,
           .is_share = true,
           .value = share,
           .bound = kFewOrphans,
           .sentence = rows == 0 ? std::string("no GPU work was recorded")
-                                : StrCat("the launch of ", Of(orphans, rows),
-                                         " pieces of GPU work is not in the capture")};
+                                : StrCat("the launch of ", Of(orphans, rows), what,
+                                         " is not in the capture")};
 }
 
 QualityCheck SilentLaunches(const Subject& subject) {
