@@ -18,6 +18,8 @@ trap 'rm -rf "$scratch"' EXIT
 for fuzzer in "${fuzzers[@]}"; do
   binary=$(find "$build" -name "$fuzzer" -type f -perm -u+x | head -n 1)
   mkdir "$scratch/$fuzzer"
+  corpus=tests/fuzz/corpus/${fuzzer%_fuzzer}
+  [[ ! -d $corpus ]] || cp "$corpus"/* "$scratch/$fuzzer"
   echo "== $fuzzer"
   "$binary" -runs="$runs" -seed=1 -max_total_time=60 -timeout=10 -rss_limit_mb=2048 \
     -print_final_stats=1 -artifact_prefix="$scratch/" "$scratch/$fuzzer" 2>"$scratch/log" ||
