@@ -151,7 +151,9 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   options_.start_time = clock_.Now();
 }
 
-RpcTest::~RpcTest() {
+RpcTest::~RpcTest() = default;
+
+void RpcTest::TearDown() {
   // What a test left live ends here, as ingest would end it.
   targets_.AnswerByItself(DrainResult());
   for (const CaptureRecord& record : manager_->Live()) targets_.Drained(record.id, DrainResult());

@@ -113,6 +113,8 @@ class RpcTest : public testing::Test {
   // Options may be changed before; SetUp() does it with those of the fixture.
   void StartServer();
   void SetUp() override { StartServer(); }
+  // The server is gone after this: what fixtures lend it need not outlive them.
+  void TearDown() override;
   std::filesystem::path socket_path() const { return folder_.path() / "control.sock"; }
 
   std::shared_ptr<grpc::Channel> Connect() const;
