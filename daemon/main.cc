@@ -131,6 +131,7 @@ class Daemon {
  private:
   absl::Status StartMetrics();
   metrics::IngestNumbers IngestNumbersNow();
+  metrics::AccessNumbers AccessNumbersNow();
   rpc::IngestFacts IngestFactsNow();
   void Audit(const ScheduledAttempt& attempt);
   // Where the control server asks for the rules; unset: it has its own.
@@ -194,6 +195,9 @@ absl::Status Daemon::Run() {
   schedule_options.node_name = config_.node_name;
   schedule_options.rules = RulesNow();
   schedule_options.on_attempt = [this](const ScheduledAttempt& attempt) { Audit(attempt); };
+  schedule_options.on_window = [this](const ScheduleWindow& window) {
+    exporter_->counters().WindowEnded(ToString(window.outcome));
+  };
   schedules_ = std::make_unique<ScheduleRunner>(std::move(schedule_options), *store_, *manager_,
                                                 *targets_, clock_);
   RETURN_IF_ERROR(schedules_->Start());
@@ -234,7 +238,8 @@ absl::Status Daemon::Run() {
   exporter_->Open({.targets = *targets_,
                    .store = *store_,
                    .live_captures = [this] { return manager_->Live(); },
-                   .ingest = [this] { return IngestNumbersNow(); }});
+                   .ingest = [this] { return IngestNumbersNow(); },
+                   .access = [this] { return AccessNumbersNow(); }});
   sd_notify(0, "READY=1");
   WaitForEnd();
   sd_notify(0, "STOPPING=1");
@@ -266,6 +271,16 @@ metrics::IngestNumbers Daemon::IngestNumbersNow() {
           .max_capture_memory_bytes = memory.cap_bytes,
           .skipped_frame_count = targets_->counters().unknown_frames,
           .refused_target_count = targets_->counters().refused_connections};
+}
+
+metrics::AccessNumbers Daemon::AccessNumbersNow() {
+  metrics::AccessNumbers numbers;
+  if (const auto forbidden = store_->CapturesForbidden(); forbidden.ok()) {
+    numbers.captures_allowed = !forbidden->has_value();
+  }
+  if (policy_ != nullptr) numbers.policy_current = policy_->state().error.empty();
+  numbers.certificate_end = server_->certificate_end();
+  return numbers;
 }
 
 rpc::IngestFacts Daemon::IngestFactsNow() {

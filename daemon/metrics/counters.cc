@@ -58,7 +58,11 @@ Counters::Counters()
       sent_bytes_(BuildCounter()
                       .Name("profd_rpc_sent_bytes_total")
                       .Help("Bytes of captures and traces sent to callers")
-                      .Register(registry_)) {
+                      .Register(registry_)),
+      windows_(BuildCounter()
+                   .Name("profd_schedule_windows_total")
+                   .Help("Windows of schedules, by what became of them")
+                   .Register(registry_)) {
   // So that a rate has something to rise from.
   for (int reason = 0; reason < kDropReasonCount; ++reason) {
     dropped_events_.Add({{"reason", std::string(ToString(static_cast<DropReason>(reason)))}});
@@ -95,6 +99,10 @@ void Counters::CallEnded(std::string_view method, absl::StatusCode code, std::st
   if (sent_bytes > 0) {
     sent_bytes_.Add({{"method", name}}).Increment(static_cast<double>(sent_bytes));
   }
+}
+
+void Counters::WindowEnded(std::string_view outcome) {
+  windows_.Add({{"outcome", std::string(outcome)}}).Increment();
 }
 
 }  // namespace profd::metrics

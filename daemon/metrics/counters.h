@@ -1,5 +1,5 @@
 // Counters are what the daemon tells of itself while it works: captures that ended, calls that
-// were answered. Everything else is read when it is scraped.
+// were answered, windows of schedules that passed. Everything else is read when it is scraped.
 //
 // Threads: any. Errors: none.
 #ifndef PROFD_DAEMON_METRICS_COUNTERS_H_
@@ -32,6 +32,9 @@ class Counters {
   void CallEnded(std::string_view method, absl::StatusCode code, std::string_view reason,
                  absl::Duration took, int64_t sent_bytes);
 
+  // Once for each row of a schedule's history. `outcome` is ours: "captured", "missed".
+  void WindowEnded(std::string_view outcome);
+
   std::vector<prometheus::MetricFamily> Collect() const { return registry_.Collect(); }
 
  private:
@@ -44,6 +47,7 @@ class Counters {
   prometheus::Family<prometheus::Histogram>& call_duration_;
   prometheus::Family<prometheus::Counter>& calls_;
   prometheus::Family<prometheus::Counter>& sent_bytes_;
+  prometheus::Family<prometheus::Counter>& windows_;
 };
 
 }  // namespace profd::metrics

@@ -121,6 +121,7 @@ std::string Exporter::Text(Parts& parts) {
   Append(LiveCaptures(parts.sources.live_captures()), all);
   Append(counters_.Collect(), all);
   Append(IngestMetrics(parts.sources.ingest()), all);
+  Append(AccessMetrics(parts.sources.access()), all);
   if (const absl::StatusOr<store::StoreUsage> usage = parts.sources.store.Usage(); usage.ok()) {
     Append(StoreMetrics(*usage), all);
   } else {

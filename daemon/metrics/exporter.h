@@ -49,6 +49,7 @@ class Exporter {
     store::CaptureStore& store;
     std::function<std::vector<CaptureRecord>()> live_captures;
     std::function<IngestNumbers()> ingest;
+    std::function<AccessNumbers()> access;
   };
 
   // Serves /healthz from when it returns. Errors as HttpServer::Start().

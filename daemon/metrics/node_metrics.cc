@@ -104,6 +104,25 @@ std::vector<MetricFamily> IngestMetrics(const IngestNumbers& numbers) {
                      Number(numbers.refused_target_count))};
 }
 
+std::vector<MetricFamily> AccessMetrics(const AccessNumbers& numbers) {
+  std::vector<MetricFamily> families;
+  if (numbers.captures_allowed.has_value()) {
+    families.push_back(OneGauge("profd_captures_allowed", "0 while an operator forbids captures",
+                                *numbers.captures_allowed ? 1 : 0));
+  }
+  if (numbers.policy_current.has_value()) {
+    families.push_back(OneGauge("profd_policy_current",
+                                "0 while the policy file is not taken, and older rules hold",
+                                *numbers.policy_current ? 1 : 0));
+  }
+  if (numbers.certificate_end.has_value()) {
+    families.push_back(OneGauge(
+        "profd_certificate_not_after_seconds", "When the certificate in use ends, in Unix time",
+        absl::ToDoubleSeconds(*numbers.certificate_end - absl::UnixEpoch())));
+  }
+  return families;
+}
+
 std::vector<MetricFamily> ProcessMetrics(absl::Time start) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -7,6 +7,7 @@
 #include <prometheus/metric_family.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,19 @@ struct IngestNumbers {
   int64_t refused_target_count = 0;
 };
 
+// Whether callers and schedules are let in, and for how long.
+struct AccessNumbers {
+  std::optional<bool> captures_allowed;  // nullopt: the catalog does not say.
+  std::optional<bool> policy_current;    // The rules in force are the file's; nullopt: no file.
+  std::optional<absl::Time> certificate_end;  // nullopt: there is none.
+};
+
 std::vector<prometheus::MetricFamily> BuildMetrics(const std::string& version);
 std::vector<prometheus::MetricFamily> TargetCounts(const std::vector<TargetInfo>& targets);
 std::vector<prometheus::MetricFamily> LiveCaptures(const std::vector<CaptureRecord>& live);
 std::vector<prometheus::MetricFamily> StoreMetrics(const store::StoreUsage& usage);
 std::vector<prometheus::MetricFamily> IngestMetrics(const IngestNumbers& numbers);
+std::vector<prometheus::MetricFamily> AccessMetrics(const AccessNumbers& numbers);
 // This process, by the names that every Prometheus client gives them.
 std::vector<prometheus::MetricFamily> ProcessMetrics(absl::Time start);
 

@@ -220,6 +220,10 @@ std::vector<std::string> ControlServer::remote_addresses() const {
   return impl_->remote() == nullptr ? std::vector<std::string>() : impl_->remote()->addresses();
 }
 
+std::optional<absl::Time> ControlServer::certificate_end() const {
+  return impl_->remote() == nullptr ? std::nullopt : impl_->remote()->certificate_end();
+}
+
 void ControlServer::CheckCertificates() {
   if (impl_->remote() != nullptr) impl_->remote()->CheckCertificates();
 }

@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,8 @@ class ControlServer {
 
   // Where remote callers are served, "127.0.0.1:7411"; the one with TLS first.
   std::vector<std::string> remote_addresses() const;
+  // When the certificate that remote callers are shown ends; nullopt: there is none.
+  std::optional<absl::Time> certificate_end() const;
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 

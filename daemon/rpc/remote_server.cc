@@ -152,6 +152,11 @@ std::vector<std::string> RemoteServer::addresses() const {
   return addresses;
 }
 
+std::optional<absl::Time> RemoteServer::certificate_end() const {
+  if (tls_files_ == nullptr) return std::nullopt;
+  return tls_files_->not_after();
+}
+
 void RemoteServer::CheckCertificates() {
   if (tls_files_ != nullptr) tls_files_->CheckNow();
 }

@@ -10,7 +10,7 @@
 // Connections end when they have had no call for a while, and after some time in any case, so
 // that a caller whose certificate or authority is gone falls off.
 //
-// Threads:   Start(), Close() and Shutdown() by the owner; CheckCertificates() anyone. Its own:
+// Threads:   Start(), Close() and Shutdown() by the owner; what is of certificates anyone. Its own:
 //            profd-remote for each port, profd-certs, and those of its Front.
 // Ownership: the queues, and what the services refer to, must outlive it.
 #ifndef PROFD_DAEMON_RPC_REMOTE_SERVER_H_
@@ -20,6 +20,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class RemoteServer {
 
   // Where it listens: "127.0.0.1:7411". The first is the one with TLS, if there is one.
   std::vector<std::string> addresses() const;
+  // When the certificate that is shown to callers ends; nullopt: there is none.
+  std::optional<absl::Time> certificate_end() const;
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 

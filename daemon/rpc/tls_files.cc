@@ -73,6 +73,11 @@ TlsFiles::~TlsFiles() = default;
 std::string TlsFiles::identity_path() const { return PathOf(identity_); }
 std::string TlsFiles::authorities_path() const { return PathOf(authorities_); }
 
+absl::Time TlsFiles::not_after() const {
+  const absl::MutexLock lock(&mu_);
+  return not_after_;
+}
+
 TlsFiles::Stamp TlsFiles::StampOf(const std::filesystem::path& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return {};
@@ -97,6 +102,7 @@ absl::Status TlsFiles::Publish(const TlsMaterial& material) {
   RETURN_IF_ERROR(Replace(identity_, std::move(identity)));
   RETURN_IF_ERROR(Replace(authorities_, std::move(authorities)));
   published_ = StrCat(identity_pem, material.authorities_pem);
+  not_after_ = material.not_after;
   const std::string until = absl::FormatTime(material.not_after, absl::UTCTimeZone());
   if (material.not_after < absl::Now()) {
     LogError(StrCat("the certificate of ", material.subject, " in ", paths_.certificate.string(),

@@ -44,6 +44,8 @@ class TlsFiles {
   std::string identity_path() const;
   std::string authorities_path() const;
   absl::Duration interval() const { return interval_; }
+  // When the certificate in use ends.
+  absl::Time not_after() const;
 
   // Takes up changes of the files now. True: there were any, and they are good.
   bool CheckNow();
@@ -73,9 +75,10 @@ class TlsFiles {
   const TlsPaths paths_;
   const absl::Duration interval_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   Stamps seen_ ABSL_GUARDED_BY(mu_);  // As last looked at, good or not.
   std::string published_ ABSL_GUARDED_BY(mu_);
+  absl::Time not_after_ ABSL_GUARDED_BY(mu_);
   // Their numbers stay the same; what they refer to is replaced.
   UniqueFd identity_;
   UniqueFd authorities_;

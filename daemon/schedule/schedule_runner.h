@@ -71,6 +71,9 @@ class ScheduleRunner {
     std::function<std::shared_ptr<const AccessRules>()> rules;
     // Called on the runner's thread after every attempt.
     std::function<void(const ScheduledAttempt&)> on_attempt;
+    // Likewise for every row that is put into the history, stored or not. A capture that then
+    // keeps nothing changes the row, and nothing is told of it.
+    std::function<void(const ScheduleWindow&)> on_window;
   };
 
   ScheduleRunner(Options options, ScheduleStore& store, ScheduledCaptures& captures,

@@ -168,6 +168,7 @@ void ScheduleRunner::Actor::RecordMissed(LiveSchedule& live, std::vector<absl::T
 
 void ScheduleRunner::Actor::Record(LiveSchedule& live, const std::vector<ScheduleWindow>& rows,
                                    absl::Time now) {
+  if (options_.on_window) std::ranges::for_each(rows, options_.on_window);
   absl::Status status = store_.AppendWindows(live.record, rows, now);
   if (status.ok()) return;
   // What was captured is kept all the same; the history and the budget do not know of it.

@@ -82,6 +82,11 @@ class MetricsTest(harness.EndToEndTest):
         durations = samples(text, 'profd_rpc_duration_seconds_count')
         self.assertEqual(durations['{method="ListTargets"}'], 1)
 
+    def test_captures_that_are_switched_off_are_seen(self):
+        self.assertEqual(samples(self.metrics(), 'profd_captures_allowed')[''], 1)
+        self.assertEqual(self.daemon.ctl('node', '--forbid-captures', 'a benchmark').status, DONE)
+        self.assertEqual(samples(self.metrics(), 'profd_captures_allowed')[''], 0)
+
     def test_health_and_readiness(self):
         self.assertEqual(get(self.port, '/healthz'), (200, 'ok\n'))
         self.assertEqual(get(self.port, '/readyz'), (200, 'ready\n'))

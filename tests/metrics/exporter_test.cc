@@ -34,10 +34,11 @@ class ExporterTest : public store::StoreFixture {
   }
   void TearDown() override { exporter_.reset(); }
   void Open(std::function<std::vector<CaptureRecord>()> live) {
-    exporter_->Open(
-        {.targets = targets_, .store = *store_, .live_captures = std::move(live), .ingest = [] {
-           return IngestNumbers{.refused_target_count = 3};
-         }});
+    exporter_->Open({.targets = targets_,
+                     .store = *store_,
+                     .live_captures = std::move(live),
+                     .ingest = [] { return IngestNumbers{.refused_target_count = 3}; },
+                     .access = [this] { return access_; }});
   }
   void Open() {
     Open([] { return std::vector<CaptureRecord>(); });
@@ -45,6 +46,7 @@ class ExporterTest : public store::StoreFixture {
   std::string Page(std::string_view path) { return metrics::Get(exporter_->port(), path); }
 
   FakeTargetPort targets_;
+  AccessNumbers access_;
   std::unique_ptr<Exporter> exporter_;
 };
 
@@ -85,6 +87,28 @@ TEST_F(ExporterTest, AScrapeHasEverySourceInPrometheusText) {
   // A job's name cannot write lines of its own.
   EXPECT_THAT(page, HasSubstr("profd_target_step_seconds{Hostname=\"node1\",hpc_job=\"evil\\\"}?# "
                               "x\\\\\",rank=\"0\",pod=\"\",namespace=\"\"} 0.5\n"));
+}
+
+TEST_F(ExporterTest, WhoIsLetInIsToldWhereItIsKnown) {
+  Open();
+  const std::string nothing_known = Page("/metrics");
+  for (const char* name : {"profd_captures_allowed", "profd_policy_current",
+                           "profd_certificate_not_after_seconds", "profd_schedule_windows_total"}) {
+    EXPECT_THAT(nothing_known, Not(HasSubstr(name)));
+  }
+  access_ = {.captures_allowed = true,
+             .policy_current = false,
+             .certificate_end = absl::FromUnixSeconds(1'800'000'000)};
+  exporter_->counters().WindowEnded("captured");
+  exporter_->counters().WindowEnded("missed");
+  exporter_->counters().WindowEnded("missed");
+  const std::string page = Page("/metrics");
+  for (const char* line : {"profd_captures_allowed 1\n", "profd_policy_current 0\n",
+                           "profd_certificate_not_after_seconds 1800000000\n",
+                           "profd_schedule_windows_total{outcome=\"captured\"} 1\n",
+                           "profd_schedule_windows_total{outcome=\"missed\"} 2\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
 }
 
 TEST_F(ExporterTest, ScrapesThatHangLeaveHealthAndAreWaitedForAtTheEnd) {

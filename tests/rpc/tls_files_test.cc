@@ -144,9 +144,13 @@ TEST_F(TlsFilesTest, NewFilesAreTakenUpAsAWhole) {
   EXPECT_THAT(ReadAll(path), HasSubstr(old_.key));
   EXPECT_FALSE((*files)->CheckNow()) << "nothing has changed";
 
-  const Pair renewed = MakePair("gpu001");
+  const absl::Time old_end = (*files)->not_after();
+  EXPECT_GT(old_end, absl::Now());
+
+  const Pair renewed = MakePair("gpu001", 7200);
   Write(paths_.certificate, renewed.certificate);
   EXPECT_FALSE((*files)->CheckNow()) << "the key is still the old one";
+  EXPECT_EQ((*files)->not_after(), old_end);
   EXPECT_THAT(ReadAll(path), HasSubstr(old_.certificate));
 
   Write(paths_.key, renewed.key);
@@ -154,6 +158,7 @@ TEST_F(TlsFilesTest, NewFilesAreTakenUpAsAWhole) {
   EXPECT_EQ((*files)->identity_path(), path);
   EXPECT_THAT(ReadAll(path), HasSubstr(renewed.certificate));
   EXPECT_THAT(ReadAll(path), HasSubstr(renewed.key));
+  EXPECT_GE((*files)->not_after(), old_end + absl::Hours(1));
 }
 
 TEST_F(TlsFilesTest, AuthoritiesAreTakenUpToo) {

@@ -45,8 +45,8 @@ class ScheduleRunnerTest : public testing::Test {
             .node_name = "node1",
             .max_schedules = 3,
             .rules = [this] { return rules_; },
-            .on_attempt =
-                [this](const ScheduledAttempt& attempt) { attempts_.push_back(attempt); }},
+            .on_attempt = [this](const ScheduledAttempt& attempt) { attempts_.push_back(attempt); },
+            .on_window = [this](const ScheduleWindow& window) { told_.push_back(window.outcome); }},
         store_, captures_, targets_, clock_);
     EXPECT_THAT(runner_->Start(), IsOk());
   }
@@ -81,6 +81,7 @@ class ScheduleRunnerTest : public testing::Test {
   FakeScheduleStore store_;
   std::shared_ptr<const AccessRules> rules_;
   std::vector<ScheduledAttempt> attempts_;
+  std::vector<WindowOutcome> told_;
   std::unique_ptr<ScheduleRunner> runner_;
 };
 
@@ -366,6 +367,7 @@ TEST_F(ScheduleRunnerTest, WindowsThatPassedWhileItWasNotRunningAreMissed) {
   Restart();
   EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kCaptured, WindowOutcome::kMissed,
                                       WindowOutcome::kMissed, WindowOutcome::kMissed));
+  EXPECT_EQ(told_, Outcomes());
   NextMinute();
   EXPECT_EQ(LastWindow().outcome, WindowOutcome::kCaptured);
 }
