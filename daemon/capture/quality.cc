@@ -99,22 +99,21 @@ QualityCheck Coverage(const Subject& subject) {
 }
 
 QualityCheck Orphans(const Subject& subject) {
-  const CaptureRecord& record = subject.record;
-  const int64_t rows =
-      subject.events != nullptr ? subject.events->gpu_row_count : record.gpu.record_count;
+  const EventChecks* events = subject.events;
+  // The record counts API calls among its rows, and so knows no share of the work.
+  const int64_t rows = events != nullptr ? events->gpu_row_count : subject.record.gpu.record_count;
   const int64_t orphans =
-      subject.events != nullptr ? subject.events->orphan_count : record.gpu.orphan_count;
-  const double share = Share(std::min(orphans, rows), rows);
-  // The record counts API calls among them.
-  const std::string_view what = subject.events != nullptr ? " pieces of GPU work" : " GPU records";
+      std::min(events != nullptr ? events->orphan_count : subject.record.gpu.orphan_count, rows);
+  const double share = Share(orphans, rows);
+  const std::string amount = events != nullptr ? Of(orphans, rows) : StrCat(orphans);
   return {.grade = share > kFewOrphans ? 'B' : 'A',
           .known = rows > 0,
           .is_share = true,
           .value = share,
           .bound = kFewOrphans,
           .sentence = rows == 0 ? std::string("no GPU work was recorded")
-                                : StrCat("the launch of ", Of(orphans, rows), what,
-                                         " is not in the capture")};
+                                : StrCat("the launch of ", amount,
+                                         " pieces of GPU work is not in the capture")};
 }
 
 QualityCheck SilentLaunches(const Subject& subject) {
