@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -251,6 +252,17 @@ std::string RenderDevice(const CaptureView& view, const DeviceMemoryReport& devi
   return text;
 }
 
+std::vector<const DeviceMemoryReport*> FullestFirst(
+    const std::vector<DeviceMemoryReport>& devices) {
+  std::vector<const DeviceMemoryReport*> order;
+  order.reserve(devices.size());
+  for (const DeviceMemoryReport& device : devices) order.push_back(&device);
+  std::ranges::stable_sort(order, std::greater(), [](const DeviceMemoryReport* device) {
+    return device->memory.peak_bytes;
+  });
+  return order;
+}
+
 }  // namespace
 
 std::string RenderMemory(const CaptureView& view, const report::MemoryReport& report, int64_t limit,
@@ -263,8 +275,8 @@ std::string RenderMemory(const CaptureView& view, const report::MemoryReport& re
               "(profd_alloc, profd_free; profd.alloc, profd.free in Python) to see them here.\n");
     return text;
   }
-  for (const DeviceMemoryReport& device : report.devices) {
-    StrAppend(&text, text.empty() ? "" : "\n", RenderDevice(view, device, limit, style));
+  for (const DeviceMemoryReport* device : FullestFirst(report.devices)) {
+    StrAppend(&text, text.empty() ? "" : "\n", RenderDevice(view, *device, limit, style));
   }
   return text;
 }

@@ -14,8 +14,9 @@
 
 namespace profd::cli {
 
-// Allocations that failed; then per device a plot over time, the peak and what was alive at it,
-// what the allocator held back, and what steps did. `limit` rows of each table; 0: all.
+// Allocations that failed; then per device, the one that held most first, a plot over time, the
+// peak and what was alive at it, what the allocator held back, and what steps did. `limit` rows of
+// each table; 0: all.
 std::string RenderMemory(const CaptureView& view, const report::MemoryReport& report, int64_t limit,
                          const Style& style);
 void WriteMemoryJson(const CaptureView& view, const report::MemoryReport& report, JsonWriter& json);

@@ -102,6 +102,15 @@ TEST(RenderMemoryTest, SaysWhatTheAllocatorHeldInNoBlock) {
   EXPECT_THAT(Rendered(cpu), Not(HasSubstr("reserved then")));
 }
 
+TEST(RenderMemoryTest, TheDeviceThatHeldMostComesFirst) {
+  report::MemoryReport report = OneDevice();
+  report.devices.insert(report.devices.begin(), report.devices.front());
+  report.devices.front().memory.device = "cpu";
+  report.devices.front().memory.peak_bytes = 16;
+  const std::string text = Rendered(report);
+  EXPECT_LT(text.find("Device cuda:0"), text.find("Device cpu"));
+}
+
 TEST(RenderMemoryTest, RelativeBytesAreCalledSo) {
   report::MemoryReport report = OneDevice();
   report.devices[0].memory.relative = true;
