@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
+#include "cli/group_start.h"
 #include "cli/local_store.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -275,6 +276,7 @@ class CaptureSetBuilder {
         });
     RETURN_IF_ERROR(TakeFound(found, index));
     NameOutOfReach(outcomes);
+    NameRanksWithoutTrace();
     if (!set_.members.empty()) return absl::OkStatus();
     invocation.Note(RenderNodeFailures(outcomes));
     for (const NodeOutcome& outcome : outcomes) {
@@ -303,7 +305,23 @@ class CaptureSetBuilder {
       CaptureSet::Member member = Told(MemberOf(view));
       set_.Add(std::move(member), open_source(std::move(view)));
     }
-    return AskWhereTheyAre(invocation);
+    RETURN_IF_ERROR(AskWhereTheyAre(invocation));
+    NameRanksWithoutTrace();
+    return absl::OkStatus();
+  }
+
+  // Who captures a job knows whom it missed, and says so itself; who imports traces knows those
+  // that there are.
+  void NameRanksWithoutTrace() {
+    std::vector<TargetInfo> targets;
+    for (const CaptureSet::Member& member : set_.members) {
+      if (member.view.record.imported.source.empty()) return;
+      targets.push_back(member.view.record.target);
+    }
+    if (!set_.is_group) return;
+    for (const int64_t rank : AbsentRanks(targets)) {
+      set_.AddMissing({.pid = -1, .rank = rank, .missing = "no trace of it was imported"});
+    }
   }
 
   void Learn(const GroupView& group) {

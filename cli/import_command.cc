@@ -19,7 +19,9 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
 #include "daemon/import/trace_import.h"
+#include "daemon/import/trace_set.h"
 
 namespace profd::cli {
 namespace {
@@ -69,13 +71,48 @@ absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation)
   return outputs;
 }
 
+// Whether the traces are of the ranks of one job, which are captures of one group then.
+importer::TraceSet FindSet(Invocation& invocation, Interrupts& interrupts) {
+  const std::vector<std::string>& traces = invocation.arguments();
+  if (traces.size() < 2 || invocation.flags().Has("no-group")) return {};
+  std::vector<std::optional<importer::TraceRank>> ranks;
+  for (const std::string& trace : traces) {
+    auto rank = importer::RankOfTrace(trace, [&] { return interrupts.interrupted(); });
+    // What is wrong with it the import says.
+    if (!rank.ok()) return {};
+    ranks.push_back(*rank);
+  }
+  importer::TraceSet set = importer::SetOf(traces, ranks);
+  if (!set.contradiction.empty()) {
+    invocation.Note(StrCat("No group: ", set.contradiction,
+                           ". Each is a capture by itself; --no-group says that it shall be.\n"));
+  }
+  return set;
+}
+
+// What people are told of the group when it is there.
+std::string GroupNote(const std::string& group_id, const importer::TraceSet& set, size_t count) {
+  std::string note = StrCat("Group ", group_id, ": ", count, " of ", set.world_size, " ranks");
+  if (set.absent_count == 0) return note + "\n";
+  StrAppend(&note, "; it is PARTIAL, without rank");
+  for (size_t i = 0; i < set.absent_ranks.size(); ++i) {
+    StrAppend(&note, i == 0 ? " " : ", ", set.absent_ranks[i]);
+  }
+  if (const auto named = std::ssize(set.absent_ranks); named < set.absent_count) {
+    StrAppend(&note, " and ", set.absent_count - named, " more");
+  }
+  return note + ": no trace of it was given\n";
+}
+
 absl::StatusOr<Imported> ImportOne(Invocation& invocation, Interrupts& interrupts,
-                                   const std::string& trace, const std::string& path) {
+                                   const std::string& trace, const std::string& path,
+                                   const std::string& group_id) {
   ProgressLine progress(invocation.error_style());
   ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
                    path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
   importer::ImportOptions options;
   options.directory = scratch->path();
+  options.group_id = group_id;
   options.on_progress = [&](int64_t done, int64_t total) {
     progress.Show(TransferProgress("reading", done, total));
   };
@@ -85,10 +122,12 @@ absl::StatusOr<Imported> ImportOne(Invocation& invocation, Interrupts& interrupt
   if (!imported.ok()) return LocalFailure(imported.status());
   if (path.empty()) {
     ASSIGN_OR_RETURN(
-        imported->record.id,
+        const StoredImport stored,
         StoreImported(invocation, interrupts, imported->file, [&](int64_t done, int64_t total) {
           progress.Show(TransferProgress("storing", done, total));
         }));
+    imported->record.id = stored.id;
+    imported->record.group_id = stored.group_id;
     return Imported{.record = std::move(imported->record)};
   }
   std::error_code error;
@@ -135,17 +174,25 @@ std::string NotUnderstoodNote(const CaptureRecord& record) {
 absl::StatusOr<int> Run(Invocation& invocation) {
   Interrupts interrupts;
   ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
+  const importer::TraceSet set = FindSet(invocation, interrupts);
+  std::string group_id = set.is_job ? NewUlid(Clock::Real().Now()) : std::string();
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    ASSIGN_OR_RETURN(const Imported imported,
-                     ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i]));
+    ASSIGN_OR_RETURN(
+        const Imported imported,
+        ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i], group_id));
+    // Where it is stored they may know no groups.
+    if (imported.record.group_id != group_id) group_id.clear();
     WriteJson(imported, json);
     if (invocation.json()) continue;
     invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
     invocation.Note(NotUnderstoodNote(imported.record));
   }
-  json.EndArray().EndObject();
+  json.EndArray().Key("group");
+  group_id.empty() ? json.Null() : json.String(group_id);
+  json.EndObject();
+  if (!group_id.empty()) invocation.Note(GroupNote(group_id, set, outputs.size()));
   if (invocation.json()) invocation.Print(json.TakeLine());
   return kExitDone;
 }
@@ -163,6 +210,10 @@ Command ImportCommand() {
           "becomes a capture of yours, in the daemon, or, where none answers, in the store that "
           "a profd of yours would have; its id is printed. With -o or --output-dir it becomes "
           "a capture file, which every report and `export` take in place of an id.\n\n"
+          "Traces of the ranks of one job (distributedInfo: each another rank, of the same "
+          "number) are one group: `ops`, `steps`, `stragglers` and `export` of its id compare "
+          "the ranks. Nobody has measured how far the clocks of their hosts are apart: they are "
+          "aligned on collectives that all ranks took part in.\n\n"
           "What of a trace is not understood is counted by its kind, and is not in the "
           "capture. A damaged file is refused, with the byte at which it shows.",
       .flags = {{.name = "output",
@@ -172,10 +223,13 @@ Command ImportCommand() {
                  .completes = Completes::kCaptureFile},
                 {.name = "output-dir",
                  .value_name = "DIR",
-                 .help = "The folder for the capture files, each named as its trace"}},
+                 .help = "The folder for the capture files, each named as its trace"},
+                {.name = "no-group",
+                 .help = "Captures without a group, also of the ranks of one job"}},
       .examples = {{"profctl import trace.json.gz", "Read somebody's trace"},
                    {"profctl import trace.json.gz -o run.profd", "Into a file; no daemon"},
-                   {"profctl import rank*.json --output-dir runs", "All ranks of a job"}},
+                   {"profctl import rank*.json", "All ranks of a job: a group, too"},
+                   {"profctl import rank*.json --output-dir runs", "The same, into files"}},
       .min_arguments = 1,
       .max_arguments = 4096,
       .completes = Completes::kFile,

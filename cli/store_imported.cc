@@ -11,14 +11,14 @@
 
 namespace profd::cli {
 
-absl::StatusOr<std::string> StoreImported(Invocation& invocation, Interrupts& interrupts,
-                                          const std::string& path,
-                                          absl::FunctionRef<void(int64_t, int64_t)> on_bytes) {
+absl::StatusOr<StoredImport> StoreImported(Invocation& invocation, Interrupts& interrupts,
+                                           const std::string& path,
+                                           absl::FunctionRef<void(int64_t, int64_t)> on_bytes) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::FindOrMake(invocation));
   if (store != nullptr) {
     absl::StatusOr<CaptureView> view = store->Import(path, on_bytes);
     if (!view.ok()) return LocalFailure(view.status());
-    return view->record.id;
+    return StoredImport{.id = view->record.id, .group_id = view->record.group_id};
   }
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   interrupts.OnInterrupt([daemon] { daemon->Abort(); });
@@ -26,7 +26,7 @@ absl::StatusOr<std::string> StoreImported(Invocation& invocation, Interrupts& in
       daemon->ImportCapture(path, NewUlid(Clock::Real().Now()), on_bytes);
   interrupts.OnInterrupt(nullptr);
   RETURN_IF_ERROR(view.status());
-  return view->record.id;
+  return StoredImport{.id = view->record.id, .group_id = view->record.group_id};
 }
 
 }  // namespace profd::cli

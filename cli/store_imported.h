@@ -22,13 +22,16 @@
 
 namespace profd::cli {
 
+struct StoredImport {
+  std::string id;        // Under which it is found: the file's own, or a new one where it is taken.
+  std::string group_id;  // The file's own; empty: it has none, or one that is others'.
+};
 // Stores a copy of the finished capture file at `path`, whose record says where it comes from
-// (CaptureRecord::imported.source is not empty). Returns the id under which it is found from then
-// on: the file's own, or a new one where that is taken. `on_bytes` hears of bytes done, and in all.
-// An interrupt ends it as CANCELLED.
-absl::StatusOr<std::string> StoreImported(Invocation& invocation, Interrupts& interrupts,
-                                          const std::string& path,
-                                          absl::FunctionRef<void(int64_t, int64_t)> on_bytes);
+// (CaptureRecord::imported.source is not empty). `on_bytes` hears of bytes done, and in all. An
+// interrupt ends it as CANCELLED.
+absl::StatusOr<StoredImport> StoreImported(Invocation& invocation, Interrupts& interrupts,
+                                           const std::string& path,
+                                           absl::FunctionRef<void(int64_t, int64_t)> on_bytes);
 
 }  // namespace profd::cli
 

@@ -124,6 +124,7 @@ CaptureRecord BeginRecord(const std::filesystem::path& trace, const ImportOption
                           absl::Time now) {
   CaptureRecord record;
   record.id = options.id.empty() ? NewUlid(now) : options.id;
+  record.group_id = options.group_id;
   record.create_time = now;
   record.armed_time = absl::InfinitePast();
   record.end_time = now;

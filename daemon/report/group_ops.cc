@@ -16,18 +16,21 @@ struct OfMembers {
   std::vector<int64_t> calls;    // Of those that ran it.
 };
 
-GroupOpRow RowOf(const Key& key, OfMembers of) {
+// `tables` as CompareOps() has them: who is missing has no figure to compare.
+GroupOpRow RowOf(const Key& key, OfMembers of, std::span<const OpTable* const> tables) {
   GroupOpRow row;
   std::tie(row.name, row.step, row.dims, row.types) = key;
   row.member_count = static_cast<int64_t>(of.calls.size());
   row.median_calls = Median(of.calls);
-  const auto [min, max] = std::minmax_element(of.figures.begin(), of.figures.end());
-  row.min = *min;
-  row.max = *max;
   row.slowest = static_cast<size_t>(std::max_element(of.figures.begin(), of.figures.end()) -
                                     of.figures.begin());
-  std::vector<int64_t> sorted = of.figures;
-  row.median = Median(sorted);
+  row.max = of.figures[row.slowest];
+  std::vector<int64_t> present;
+  for (size_t member = 0; member < tables.size(); ++member) {
+    if (tables[member] != nullptr) present.push_back(of.figures[member]);
+  }
+  row.min = *std::min_element(present.begin(), present.end());
+  row.median = Median(present);
   row.figures = std::move(of.figures);
   return row;
 }
@@ -69,7 +72,7 @@ GroupOps CompareOps(std::span<const OpTable* const> tables, OpSort sort, int64_t
     }
   }
   GroupOps ops;
-  for (auto& [key, of] : by_key) ops.rows.push_back(RowOf(key, std::move(of)));
+  for (auto& [key, of] : by_key) ops.rows.push_back(RowOf(key, std::move(of), tables));
   ops.row_count = static_cast<int64_t>(ops.rows.size());
   // They are by name already.
   if (sort != OpSort::kName) {

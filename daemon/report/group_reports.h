@@ -23,12 +23,13 @@ struct GroupOpRow {
   int64_t step = -1;         // With OpOptions.by_step.
   std::string dims, types;   // With OpOptions.by_inputs.
   int64_t member_count = 0;  // Members that ran it.
-  // Of the figure that rows are sorted by, over all members: one that did not run it has 0.
+  // Of the figure that rows are sorted by, over all members that are there: one that did not run it
+  // has 0.
   int64_t min = 0;
   int64_t median = 0;
   int64_t max = 0;
   size_t slowest = 0;            // The member with the most.
-  std::vector<int64_t> figures;  // By member.
+  std::vector<int64_t> figures;  // By member; 0 also of one that is missing.
   int64_t median_calls = 0;
 };
 struct GroupOps {

@@ -74,6 +74,7 @@ int Measure(const char* trace, const char* folder, int rounds) {
     const auto imported = importer::ImportTrace(trace, Clock::Real(),
                                                 {.directory = folder,
                                                  .id = "",
+                                                 .group_id = "",
                                                  .summarize_ops = nullptr,
                                                  .on_progress = nullptr,
                                                  .is_cancelled = nullptr});

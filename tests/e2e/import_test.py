@@ -10,8 +10,11 @@ import threading
 import unittest
 
 import harness
-from harness import DONE, FAILED, NO_DAEMON, USAGE
+from harness import DONE, FAILED, NO_DAEMON, PARTIAL, USAGE
 
+WORLD_SIZE = 4
+SLOW_RANK = 2
+STEPS = 3
 
 def write_trace(path, name='aten::mm', count=100):
     """A trace as torch.profiler writes it: one thread, one operator, two steps."""
@@ -24,6 +27,136 @@ def write_trace(path, name='aten::mm', count=100):
     path.write_text(json.dumps({'schemaVersion': 1, 'baseTimeNanoseconds': 1_790_000_000 * 10**9,
                                 'traceEvents': events}))
     return path
+
+
+def write_rank(path, rank, world_size=WORLD_SIZE, clock_us=0):
+    """A trace of one rank of a job whose steps end in an all-reduce that all leave together, which
+    the slow rank enters last. Its host's clock is ahead by so much."""
+    events = []
+
+    def add(category, name, start_us, duration_us, **args):
+        events.append({'ph': 'X', 'cat': category, 'name': name, 'pid': 100 + rank, 'tid': 7,
+                       'ts': start_us, 'dur': duration_us, 'args': args})
+
+    for step in range(STEPS):
+        begin = 1000 + step * 1000
+        own = 800 if rank == SLOW_RANK else 300
+        add('user_annotation', f'ProfilerStep#{step}', begin, 1000)
+        add('cpu_op', 'aten::mm', begin + 10, own - 20)
+        add('cpu_op', 'record_param_comms', begin + own, 900 - own, **{
+            'Collective name': 'allreduce', 'dtype': 'Float', 'In msg nelems': 64,
+            'Out msg nelems': 64, 'Group size': world_size, 'Global rank start': 0,
+            'Global rank stride': 1, 'In split size': '[]', 'Out split size': '[]',
+            'Process Group Name': '0'})
+    path.write_text(json.dumps({
+        'schemaVersion': 1, 'host_name': f'host{rank}',
+        'distributedInfo': {'backend': 'nccl', 'rank': rank, 'world_size': world_size},
+        'baseTimeNanoseconds': 1_790_000_000 * 10**9 + clock_us * 1000, 'traceEvents': events}))
+    return path
+
+
+class GroupOfRanks:
+    """What imported ranks of a job say together, wherever they are; `ctl` runs profctl there."""
+
+    def write_ranks(self, count=WORLD_SIZE):
+        return [write_rank(self.folder / f'rank{rank}.json', rank, clock_us=rank * 10_000)
+                for rank in range(count)]
+
+    def import_ranks(self, *arguments, status=DONE):
+        result = self.ranks_ctl('import', *arguments, '--json')
+        self.assertEqual(result.status, status, result.err)
+        return result
+
+    def test_ranks_of_a_job_are_a_group(self):
+        # Given in any order, reported by rank.
+        result = self.import_ranks(*reversed(self.write_ranks()))
+        group = result.json['group']
+        self.assertIn(f'Group {group}: 4 of 4 ranks', result.err)
+        ids = {c['source']: c['id'] for c in result.json['captures']}
+
+        ops = self.ranks_ctl('ops', group, '--json')
+        self.assertEqual(ops.status, DONE, ops.err)
+        self.assertEqual([m['rank'] for m in ops.json['members']], [0, 1, 2, 3])
+        self.assertEqual([m['id'] for m in ops.json['members']],
+                         [ids[f'rank{rank}.json'] for rank in range(4)])
+        mm = next(row for row in ops.json['rows'] if row['name'] == 'aten::mm')
+        self.assertEqual(mm['slowest'], SLOW_RANK)
+        self.assertEqual(mm['by_member'], [840_000, 840_000, 2_340_000, 840_000])
+
+        steps = self.ranks_ctl('steps', group, '--json')
+        self.assertEqual(steps.status, DONE, steps.err)
+        self.assertEqual(len(steps.json['steps']), STEPS)
+        for row in steps.json['steps']:
+            self.assertEqual((row['member_count'], row['slowest']), (4, SLOW_RANK))
+        stragglers = self.ranks_ctl('stragglers', group, '--json')
+        self.assertEqual(stragglers.json['ranks'][0]['rank'], SLOW_RANK)
+
+        # Hosts' clocks that nobody measured are aligned on what all ranks ended together.
+        trace = self.folder / 'job.json'
+        exported = self.ranks_ctl('export', group, '-o', trace, '--json')
+        self.assertEqual(exported.status, DONE, exported.err)
+        self.assertEqual([m['basis'] for m in exported.json['clock']['members']],
+                         ['collectives'] * 4)
+        merged = json.loads(trace.read_text())
+        self.assertEqual(merged['profd']['group'], group)
+        ends = {round(e['ts'] + e['dur'], 3) for e in merged['traceEvents']
+                if e['name'] == 'record_param_comms'}
+        self.assertEqual(len(ends), STEPS, ends)
+
+    def test_ranks_without_a_trace_are_missing(self):
+        result = self.import_ranks(*self.write_ranks(count=3))
+        self.assertIn('3 of 4 ranks; it is PARTIAL, without rank 3', result.err)
+        ops = self.ranks_ctl('ops', result.json['group'], '--json')
+        self.assertEqual(ops.status, PARTIAL)
+        self.assertIn('missing rank 3: no trace of it was imported', ops.err)
+        self.assertEqual([bool(m['missing']) for m in ops.json['members']],
+                         [False, False, False, True])
+
+    def test_each_import_is_a_group_of_its_own(self):
+        ranks = self.write_ranks()
+        groups = {self.import_ranks(*ranks).json['group'] for _ in range(2)}
+        self.assertEqual(len(groups), 2)
+        for group in groups:
+            steps = self.ranks_ctl('steps', group, '--json')
+            self.assertEqual([m['rank'] for m in steps.json['members']], [0, 1, 2, 3])
+
+    def test_who_contradicts_is_no_group(self):
+        ranks = self.write_ranks()
+        other = write_rank(self.folder / 'other.json', 1, world_size=2)
+        plain = write_trace(self.folder / 'plain.json')
+        for traces, why in (((ranks[0], ranks[0]), 'are both of rank 0'),
+                            ((ranks[0], other), 'of a job of 4 ranks'),
+                            ((ranks[0], plain), 'does not say its rank')):
+            result = self.import_ranks(*traces)
+            self.assertIsNone(result.json['group'])
+            self.assertIn(f'No group: {self.folder}', result.err)
+            self.assertIn(why, result.err)
+        for arguments in ((*ranks, '--no-group'), (ranks[0],), (plain, plain)):
+            result = self.import_ranks(*arguments)
+            self.assertIsNone(result.json['group'])
+            self.assertNotIn('roup', result.err)
+
+
+class GroupInADaemonTest(GroupOfRanks, harness.EndToEndTest):
+
+    def ranks_ctl(self, *arguments):
+        return self.daemon.ctl(*arguments)
+
+    def test_files_of_ranks_are_a_group_too(self):
+        self.import_ranks(*self.write_ranks(), '--output-dir', self.folder)
+        files = [self.folder / f'rank{rank}.profd' for rank in range(4)]
+        steps = self.ranks_ctl('steps', *files, '--json')
+        self.assertEqual(steps.status, DONE, steps.err)
+        self.assertTrue(steps.json['group'])
+        self.assertEqual(steps.json['steps'][0]['slowest'], SLOW_RANK)
+
+    def test_the_group_outlives_the_daemon_and_is_shown(self):
+        group = self.import_ranks(*self.write_ranks()).json['group']
+        self.daemon.kill()
+        self.daemon.start()
+        shown = self.daemon.ctl('show', group, '--json')
+        self.assertEqual(shown.status, DONE, shown.err)
+        self.assertEqual([m['rank'] for m in shown.json['members']], [0, 1, 2, 3])
 
 
 class ImportIntoADaemonTest(harness.EndToEndTest):
@@ -119,7 +252,7 @@ class ImportWithoutRoomTest(harness.EndToEndTest):
         self.assertEqual(list((self.daemon.data_dir / 'captures').iterdir()), [])
 
 
-class StoreWithoutADaemonTest(unittest.TestCase):
+class StoreWithoutADaemonTest(GroupOfRanks, unittest.TestCase):
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_e2e_'))
@@ -138,6 +271,9 @@ class StoreWithoutADaemonTest(unittest.TestCase):
 
     def stored(self, *arguments):
         return self.ctl(*arguments, '--data-dir', self.data_dir)
+
+    def ranks_ctl(self, *arguments):
+        return self.stored(*arguments)
 
     def imported(self):
         result = self.stored('import', self.trace_file, '--json')

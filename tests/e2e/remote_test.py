@@ -23,6 +23,7 @@ import warnings
 
 import harness
 from harness import DONE, FAILED, NO_DAEMON, REFUSED, USAGE
+from import_test import write_rank, write_trace
 
 MAKE_PKI = harness.SOURCE_DIR / 'deploy/pki/make_test_pki.sh'
 # A process of its own for each call: fewer where all of that is instrumented.
@@ -232,6 +233,36 @@ class AllowedTest(RemoteTest):
         fetched = self.remote('fetch', traced.json['id'], '-o', path)
         self.assertEqual(fetched.status, DONE, fetched.err)
         self.assertGreater(path.stat().st_size, 0)
+
+    def test_traces_are_imported_from_another_machine(self):
+        # Names that do not compress: it takes more than one message.
+        trace = write_trace(self.folder / 'trace.json', name='small')
+        events = json.loads(trace.read_text())
+        events['traceEvents'] += [
+            {'ph': 'X', 'cat': 'cpu_op', 'name': os.urandom(100).hex(), 'pid': 7, 'tid': 8,
+             'ts': 1000 + i * 20, 'dur': 10} for i in range(20_000)]
+        trace.write_text(json.dumps(events))
+        result = self.remote('import', trace, '--json')
+        self.assertEqual(result.status, DONE, result.err)
+        capture = result.json['captures'][0]['id']
+        copy = self.folder / 'copy.profd'
+        self.assertEqual(self.remote('fetch', capture, '-o', copy).status, DONE)
+        self.assertGreater(copy.stat().st_size, 2 << 20)
+        ops = self.remote('ops', capture, '--json', '--limit', '0')
+        self.assertEqual(ops.status, DONE, ops.err)
+        self.assertEqual(len(ops.json['rows']), 20_001)
+        shown = self.remote('show', capture, '--json').json
+        self.assertEqual(shown['requested_by'], 'cn:alice')
+        self.assert_refused(self.remote('import', trace, env=self.tls('bob')), 'cn:bob may not')
+        self.assertEqual(len(self.captures()), 1)
+
+    def test_ranks_of_a_job_from_another_machine_are_a_group(self):
+        ranks = [write_rank(self.folder / f'rank{rank}.json', rank) for rank in range(4)]
+        result = self.remote('import', *ranks, '--json')
+        self.assertEqual(result.status, DONE, result.err)
+        steps = self.remote('steps', result.json['group'], '--json')
+        self.assertEqual(steps.status, DONE, steps.err)
+        self.assertEqual([m['rank'] for m in steps.json['members']], [0, 1, 2, 3])
 
     def test_who_is_allowed_nothing_sees_nothing_of_it(self):
         self.target()

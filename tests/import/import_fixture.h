@@ -27,10 +27,12 @@ class ImportTest : public testing::Test {
     return folder_ / name;
   }
 
-  absl::StatusOr<ImportedCapture> Import(const std::filesystem::path& trace) {
+  absl::StatusOr<ImportedCapture> Import(const std::filesystem::path& trace,
+                                         const std::string& group_id = "") {
     return ImportTrace(trace, Clock::Real(),
                        {.directory = folder_.path(),
                         .id = "",
+                        .group_id = group_id,
                         .summarize_ops = nullptr,
                         .on_progress = nullptr,
                         .is_cancelled = nullptr});

@@ -45,6 +45,10 @@ TEST(GroupOpsTest, AMemberWithoutATableKeepsItsPlaceAndTheLimitCountsRows) {
   ASSERT_THAT(ops.rows, SizeIs(2));
   EXPECT_EQ(ops.rows[0].name, "y");
   EXPECT_EQ(ops.rows[0].slowest, 1u);
+  // Who is missing may have run it as long as the others.
+  EXPECT_EQ(ops.rows[0].min, 50);
+  EXPECT_EQ(ops.rows[0].median, 50);
+  EXPECT_THAT(ops.rows[0].figures, ElementsAre(0, 50));
   const GroupOps by_name = CompareOps(tables, OpSort::kName, 0);
   EXPECT_EQ(by_name.rows[0].name, "x");
 }
