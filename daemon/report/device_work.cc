@@ -5,6 +5,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/gpu_names.h"
+#include "daemon/report/merge_runs.h"
 
 namespace profd::report {
 namespace {
@@ -57,6 +58,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
   RETURN_IF_ERROR(reader.ForEachGpu(
       store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause, {},
       [&](const store::GpuBatch& batch) {
+        ReserveMore(work.activities_, batch.size);
         for (size_t i = 0; i < batch.size; ++i) {
           const uint32_t stream =
               work.stream_numbers_.Of({batch.device[i], batch.context[i], batch.stream[i]});
@@ -75,7 +77,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
     return absl::DataLossError(StrCat("the capture names ", work.devices_.keys().size(),
                                       " GPUs; no machine has more than ", kMostDevices));
   }
-  std::sort(work.activities_.begin(), work.activities_.end(),
+  MergeRuns(work.activities_,
             [](const Activity& a, const Activity& b) { return a.start_ns < b.start_ns; });
   return work;
 }

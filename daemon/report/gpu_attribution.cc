@@ -6,6 +6,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report/end_of.h"
+#include "daemon/report/merge_runs.h"
 #include "daemon/report/step_lookup.h"
 
 namespace profd::report {
@@ -115,6 +116,7 @@ absl::Status GpuAttribution::ReadCalls(store::CaptureReader& reader) {
   RETURN_IF_ERROR(reader.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
     if (batch.thread >= by_thread.size()) by_thread.resize(batch.thread + 1);
     std::vector<Call>& calls = by_thread[batch.thread];
+    ReserveMore(calls, batch.size);
     for (size_t i = 0; i < batch.size; ++i) {
       calls.push_back({.start_ns = batch.start_ns[i],
                        .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
@@ -127,10 +129,7 @@ absl::Status GpuAttribution::ReadCalls(store::CaptureReader& reader) {
   }));
   thread_begin_.push_back(0);
   for (std::vector<Call>& calls : by_thread) {
-    const auto is_before = [](const Call& a, const Call& b) { return a.start_ns < b.start_ns; };
-    if (!std::is_sorted(calls.begin(), calls.end(), is_before)) {
-      std::stable_sort(calls.begin(), calls.end(), is_before);
-    }
+    MergeRuns(calls, [](const Call& a, const Call& b) { return a.start_ns < b.start_ns; });
     if (calls_.empty()) {
       calls_ = std::move(calls);
     } else {
@@ -143,7 +142,7 @@ absl::Status GpuAttribution::ReadCalls(store::CaptureReader& reader) {
 }
 
 void GpuAttribution::IndexCorrelations() {
-  constexpr uint64_t kMostSlotsPerCall = 4;
+  constexpr uint64_t kMostSlotsPerCall = 16;  // As much memory as the call itself.
   uint64_t first = std::numeric_limits<uint32_t>::max();
   uint64_t last = 0;
   for (const Call& call : calls_) {

@@ -12,8 +12,9 @@
 // graph's launch. Of several calls with one correlation the first is taken.
 //
 // Threads: built by one; then any, reading only.
-// Memory:  64 bytes per API call, or twice that, as vectors grow. While it is built, 24 more per
-//          range with a call in it, until the outermost range around it has ended.
+// Memory:  64 bytes per API call, or twice that, as vectors grow, and up to 64 for correlations.
+//          While it is built, 24 more per range with a call in it, until the outermost range
+//          around it has ended.
 // Errors:  the reader's. Any rows are safe: nesting that cannot be is read as some other.
 #ifndef PROFD_DAEMON_REPORT_GPU_ATTRIBUTION_H_
 #define PROFD_DAEMON_REPORT_GPU_ATTRIBUTION_H_

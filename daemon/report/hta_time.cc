@@ -12,6 +12,7 @@
 #include "daemon/report/gpu_names.h"
 #include "daemon/report/kernel_types.h"
 #include "daemon/report/launch_timing.h"
+#include "daemon/report/merge_runs.h"
 
 namespace profd::report {
 namespace {
@@ -151,8 +152,7 @@ class HtaReport {
   absl::Status Fill(TimeReport& report) {
     AddActivities();
     RETURN_IF_ERROR(AddWaits());
-    std::stable_sort(pieces_.begin(), pieces_.end(),
-                     [](const Piece& a, const Piece& b) { return a.start_ns < b.start_ns; });
+    MergeRuns(pieces_, [](const Piece& a, const Piece& b) { return a.start_ns < b.start_ns; });
     FillWhole(report);
     FillStreams(report);
     FillLaunches(report);
@@ -168,6 +168,7 @@ class HtaReport {
 
   void AddActivities() {
     WorkByNames names(reader_.names());
+    pieces_.reserve(work_.activities().size());
     for (const Activity& activity : work_.activities()) {
       if (work_.DeviceOf(activity) != device_) continue;
       AddPiece(activity.start_ns, activity.end_ns, activity.call, activity.stream,
@@ -268,6 +269,8 @@ class HtaReport {
     std::vector<std::optional<Launch>> known(reader_.names().size());
     std::vector<TimedLaunch> counted;
     std::vector<TimedLaunch> queued;
+    counted.reserve(pieces_.size());
+    queued.reserve(pieces_.size());
     for (const Piece& piece : pieces_) {
       if (piece.is_wait) continue;
       const int64_t device_ns = Difference(piece.end_ns, piece.start_ns);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "daemon/report/device_work.h"
+#include "daemon/report/merge_runs.h"
 
 namespace profd::report {
 namespace {
@@ -34,8 +35,7 @@ std::vector<KernelTypeTime> TimesByType(Intervals compute, Intervals communicati
   AddChanges(compute, kCompute, changes);
   AddChanges(communication, kCommunication, changes);
   AddChanges(copies, kCopies, changes);
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const Change& a, const Change& b) { return a.time_ns < b.time_ns; });
+  MergeRuns(changes, [](const Change& a, const Change& b) { return a.time_ns < b.time_ns; });
   std::array<uint64_t, 8> total_ns{};
   int running = 0;
   for (size_t i = 0; i + 1 < changes.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "daemon/report/time_report.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "daemon/report/hta_time.h"
 #include "daemon/report/kernel_types.h"
 #include "daemon/report/launch_timing.h"
+#include "daemon/report/merge_runs.h"
 #include "daemon/report/sync_calls.h"
 
 namespace profd::report {
@@ -54,7 +56,7 @@ class PendingWork {
     pending_.emplace_back(begin_ns, activity.end_ns);
   }
   void Finish() {
-    std::sort(pending_.begin(), pending_.end());
+    MergeRuns(pending_, std::less<>());
     for (const auto& [begin_ns, end_ns] : pending_) union_.Add(begin_ns, end_ns);
     pending_ = {};
   }
@@ -95,15 +97,15 @@ class TimeSummary {
  private:
   // A position in work.devices(), of no meaning without any.
   absl::StatusOr<size_t> ChooseDevice(const DeviceWork& work) {
-    std::vector<IntervalSet> busy(work.devices().size());
+    std::vector<BusyTime> busy(work.devices().size());
     for (const Activity& activity : work.activities()) {
-      busy[work.DeviceOf(activity)].Add(activity.start_ns, activity.end_ns);
+      busy[work.DeviceOf(activity)].Add(0, activity.start_ns, activity.end_ns);
     }
     std::vector<size_t> with_work;
     for (size_t i = 0; i < busy.size(); ++i) {
-      if (busy[i].empty()) continue;
+      if (busy[i].total_ns() == 0) continue;
       with_work.push_back(i);
-      report_.devices.push_back({work.devices()[i], static_cast<int64_t>(busy[i].total_ns())});
+      report_.devices.push_back({work.devices()[i], busy[i].total_ns()});
     }
     std::sort(report_.devices.begin(), report_.devices.end(),
               [](const TimeDevice& a, const TimeDevice& b) { return a.number < b.number; });
@@ -119,8 +121,8 @@ class TimeSummary {
     if (with_work.empty()) return size_t{0};
     const size_t most =
         *std::max_element(with_work.begin(), with_work.end(), [&](size_t a, size_t b) {
-          const uint64_t a_ns = busy[a].total_ns();
-          const uint64_t b_ns = busy[b].total_ns();
+          const int64_t a_ns = busy[a].total_ns();
+          const int64_t b_ns = busy[b].total_ns();
           return a_ns != b_ns ? a_ns < b_ns : work.devices()[a] > work.devices()[b];
         });
     report_.device = work.devices()[most];
@@ -148,6 +150,23 @@ class TimeSummary {
 
   absl::Status AddDevice(const DeviceWork& work, size_t device) {
     DeviceIdle idle;
+    if (options_.as_hta) {
+      for (const Activity& activity : work.activities()) {
+        if (work.DeviceOf(activity) == device) idle.Add(activity);
+      }
+      FillSteps(idle, nullptr);
+      RETURN_IF_ERROR(FillAsHta(reader_, attribution_, window_, work, device, report_));
+    } else {
+      AddOurs(work, device, idle);
+    }
+    std::sort(report_.streams.begin(), report_.streams.end(),
+              [](const StreamIdleRow& a, const StreamIdleRow& b) {
+                return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
+              });
+    return absl::OkStatus();
+  }
+
+  void AddOurs(const DeviceWork& work, size_t device, DeviceIdle& idle) {
     PendingWork pending;
     std::vector<StreamIdle> streams;
     for (const DeviceWork::Stream& stream : work.streams()) {
@@ -162,26 +181,16 @@ class TimeSummary {
       pending.Add(activity);
       streams[activity.stream].Add(activity);
       if (activity.call != nullptr) launches.push_back(LaunchOf(activity));
-      if (!options_.as_hta) AddToOp(activity, gap);
+      AddToOp(activity, gap);
       AddKernel(activity);
     }
     pending.Finish();
-    FillSteps(idle, pending);
-    if (options_.as_hta) {
-      report_.launches = {};
-      RETURN_IF_ERROR(FillAsHta(reader_, attribution_, window_, work, device, report_));
-    } else {
-      FillWhole(idle, pending);
-      for (const StreamIdle& stream : streams) {
-        if (stream.Row().activity_count > 0) report_.streams.push_back(stream.Row());
-      }
-      FillLaunches(launches, work);
+    FillSteps(idle, &pending);
+    FillWhole(idle, pending);
+    for (const StreamIdle& stream : streams) {
+      if (stream.Row().activity_count > 0) report_.streams.push_back(stream.Row());
     }
-    std::sort(report_.streams.begin(), report_.streams.end(),
-              [](const StreamIdleRow& a, const StreamIdleRow& b) {
-                return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
-              });
-    return absl::OkStatus();
+    FillLaunches(launches, work);
   }
 
   TimedLaunch LaunchOf(const Activity& activity) const {
@@ -222,7 +231,8 @@ class TimeSummary {
     }
   }
 
-  void FillSteps(const DeviceIdle& idle, const PendingWork& pending) {
+  // As HTA nothing is pending.
+  void FillSteps(const DeviceIdle& idle, const PendingWork* pending) {
     for (size_t i = 0; i < report_.steps.size(); ++i) {
       const StepRecord& record = attribution_.steps()[i];
       const int64_t end_ns = EndOf(record.start_ns, record.duration_ns);
@@ -230,8 +240,8 @@ class TimeSummary {
       IdleRow row;
       idle.AddTo(row, record.start_ns, end_ns);
       report_.steps[i].device = BreakdownOf(row);
-      if (!options_.as_hta) {
-        report_.steps[i].device.host_only_ns = pending.HostOnly(record.start_ns, end_ns);
+      if (pending != nullptr) {
+        report_.steps[i].device.host_only_ns = pending->HostOnly(record.start_ns, end_ns);
       }
     }
   }

@@ -17,7 +17,7 @@
 //
 // Threads: any, one reader each. Errors: those of the reader; INVALID_ARGUMENT for a device that is
 // not in the capture, naming those that are.
-// Memory: 64 bytes per API call, 128 per GPU row, or twice that, as vectors grow, 100 per
+// Memory: 128 bytes per API call, 128 per GPU row, or twice that, as vectors grow, 100 per
 // collective, and what names, steps and streams take; never by ranges.
 #ifndef PROFD_DAEMON_REPORT_TIME_REPORT_H_
 #define PROFD_DAEMON_REPORT_TIME_REPORT_H_

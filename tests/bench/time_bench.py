@@ -8,7 +8,6 @@ turns, and the best round of each counts.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import subprocess
@@ -25,8 +24,8 @@ from hta.trace_analysis import TraceAnalysis
 trace = TraceAnalysis(trace_dir=sys.argv[1])
 parsed = time.perf_counter()
 rank = list(trace.t.traces)[0]
-best = None
-for _ in range(int(sys.argv[2])):
+print(parsed - begin, flush=True)
+for _ in sys.stdin:
     start = time.perf_counter()
     trace.get_temporal_breakdown(visualize=False)
     trace.get_idle_time_breakdown(ranks=[rank], visualize=False)
@@ -34,11 +33,39 @@ for _ in range(int(sys.argv[2])):
     trace.get_gpu_kernel_breakdown(visualize=False, include_memory_kernels=True)
     trace.get_cuda_kernel_launch_stats(ranks=[rank], visualize=False)
     trace.get_queue_length_summary(ranks=[rank])
-    took = time.perf_counter() - start
-    best = took if best is None else min(best, took)
-import json
-print(json.dumps({"analyses_s": best, "start_and_parse_s": parsed - begin}))
+    print(time.perf_counter() - start, flush=True)
 """
+
+
+class Hta:
+    """HTA with the trace parsed; each round() is all its analyses once."""
+
+    def __init__(self, python, traces):
+        self.process = subprocess.Popen([python, "-c", HTA, traces], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.start_and_parse_s = self.read()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("HTA ended: " + self.process.stderr.read().strip()[-200:])
+        return float(line)
+
+    def round(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def our_round(capture):
+    """The figures of the time benchmark, in ms, best of ten."""
+    output = subprocess.run([BUILD / "tests" / "bin" / "time_benchmark", capture, "10"], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout
+    return {line[:60].strip(): float(line.split()[-2]) for line in output.splitlines()}
 
 
 def main():
@@ -55,18 +82,22 @@ def main():
         capture = folder / "capture.profd"
         subprocess.run([BUILD / "bin" / "profctl", "import", args.trace, "-o", capture], check=True,
                        stdout=subprocess.DEVNULL)
-        ours = subprocess.run([BUILD / "tests" / "bin" / "time_benchmark", capture,
-                               str(10 * args.rounds)], check=True, stdout=subprocess.PIPE,
-                              text=True).stdout
-        print(ours, end="")
-        hta = subprocess.run([args.hta, "-c", HTA, traces, str(args.rounds)],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if hta.returncode != 0:
-            print("HTA: not measured:", hta.stderr.strip().splitlines()[-1:])
-            return
-        figures = json.loads(hta.stdout.splitlines()[-1])
-        print(f"HTA, start and parse: {figures['start_and_parse_s'] * 1e3:.0f} ms")
-        print(f"HTA, analyses alone: {figures['analyses_s'] * 1e3:.1f} ms")
+        try:
+            hta = Hta(args.hta, traces)
+        except RuntimeError as why:
+            print("HTA: not measured:", why)
+            hta = None
+        ours, theirs = [], []
+        for _ in range(args.rounds):
+            ours.append(our_round(capture))
+            if hta:
+                theirs.append(hta.round() * 1e3)
+        for what in ours[0]:
+            print(f"{what}: {min(figures[what] for figures in ours):.2f} ms")
+        if hta:
+            hta.close()
+            print(f"HTA, start and parse: {hta.start_and_parse_s * 1e3:.0f} ms")
+            print(f"HTA, analyses alone: {min(theirs):.1f} ms")
 
 
 if __name__ == "__main__":
