@@ -610,7 +610,8 @@ std::string CaptureTable(std::span<const CaptureView> views, bool has_nodes, abs
   Table table(std::move(columns));
   for (const CaptureView& view : views) {
     const CaptureRecord& record = view.record;
-    std::string name = record.spec.display_name;
+    std::string name =
+        record.spec.display_name.empty() ? record.imported.source : record.spec.display_name;
     const std::string labels = Labels(record.spec.labels);
     if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
     if (record.gpu.simulated) StrAppend(&name, name.empty() ? "" : "  ", "(simulated GPU)");

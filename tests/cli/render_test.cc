@@ -393,6 +393,17 @@ TEST(RenderCaptureTest, SaysThatTheGpuIsSimulatedWhereverItShowsTheCapture) {
   EXPECT_THAT(RenderGroupTable(views, Style{}), HasSubstr("(simulated GPU)"));
 }
 
+TEST(RenderCaptureTest, AnImportWithoutANameIsListedByItsFile) {
+  CaptureRecord record;
+  record.imported.source = "rank0.json.gz";
+  const std::vector<CaptureView> unnamed = {ViewOf(record, {})};
+  EXPECT_THAT(RenderCaptureTable(unnamed, absl::Now(), Style{}), HasSubstr("rank0.json.gz"));
+  record.spec.display_name = "before";
+  const std::vector<CaptureView> named = {ViewOf(record, {})};
+  EXPECT_THAT(RenderCaptureTable(named, absl::Now(), Style{}),
+              AllOf(HasSubstr("before"), Not(HasSubstr("rank0.json.gz"))));
+}
+
 TEST(RenderCaptureTest, SaysWhatWentWrongWithTheGpu) {
   CaptureView view = AGpuView();
   view.record.gpu.outcome = GpuOutcome::kBroken;
