@@ -80,8 +80,8 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
   if (first == report.findings.end()) {
     return text + "No rule found anything that would save time.";
   }
-  StrAppend(&text, "Change first: ", FirstSentence(first->advice), " That (", first->rule,
-            ") would save up to ", TimeText(first->saving_ns_per_step),
+  StrAppend(&text, "Change first (", first->rule, "): ", first->title, ". ",
+            FirstSentence(first->advice), " Worth up to ", TimeText(first->saving_ns_per_step),
             facts.scope.has_steps ? " a step (" : " (",
             PercentText(static_cast<double>(first->saving_ns_per_step) /
                         static_cast<double>(std::max<int64_t>(facts.scope.mean_ns, 1))),

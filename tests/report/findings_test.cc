@@ -54,7 +54,9 @@ TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) 
     EXPECT_GE(report.findings[i - 1].saving_ns_per_step, report.findings[i].saving_ns_per_step);
   }
   EXPECT_EQ(report.findings[0].rule, "GPU_UNDERUSED");
-  EXPECT_THAT(report.verdict, HasSubstr("That (IDLE_HOST_WAIT) would save up to"));
+  EXPECT_THAT(report.verdict,
+              HasSubstr("Change first (IDLE_HOST_WAIT): The GPU waits for the program to "
+                        "launch work. Launch less or faster"));
 }
 
 TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
