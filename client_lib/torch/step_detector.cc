@@ -78,11 +78,14 @@ bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks) {
   return last_of_row && leading_.OnStep(name) && IsLastOfBatch();
 }
 
-// By the length of the last row; one that is shorter has none.
+// By the length of the last row; one that is shorter has none. Where step() is given a closure that
+// does all the work, gaps are short and tell little: then batches do.
 bool StepDetector::IsLastOfRow() {
+  const bool has_batch = has_batch_since_;
+  has_batch_since_ = false;
   if (optimizer_end_ticks_ == 0) return ++row_ == row_length_;
   const uint64_t gap = optimizer_begin_ticks_ - optimizer_end_ticks_;
-  const bool goes_on = optimizer_gaps_.IsShort(gap);
+  const bool goes_on = !has_batch && optimizer_gaps_.IsShort(gap);
   optimizer_gaps_.Add(gap);
   if (!goes_on) {
     row_length_ = row_;
@@ -100,6 +103,7 @@ bool StepDetector::IsLastOfBatch() {
 }
 
 bool StepDetector::OnBatchBegin(uint64_t ticks) {
+  has_batch_since_ = true;
   if (batch_depth_++ != 0) return false;
   if (batch_end_ticks_ != 0) {
     const uint64_t gap = ticks - batch_end_ticks_;

@@ -6,7 +6,7 @@
 //   a wrapped optimizer    the outermost one counts
 //   several by name        the last one of the period, once two periods showed which that is; one
 //                          that fires more seldom than another does not lead
-//   several in a row       (of one name, or several) the last one of the row
+//   several in a row       (of one name, or several) the last one of the row; a batch ends a row
 //   several of one name    (two Adams) with a DataLoader: the last one of each batch
 //   gradient accumulation  several batches to one step: batches are counted, not steps
 //   GradScaler             a step() that is skipped makes its step longer
@@ -91,6 +91,7 @@ class StepDetector {
   uint32_t optimizer_depth_ = 0;
   uint64_t optimizer_begin_ticks_ = 0;
   uint64_t optimizer_end_ticks_ = 0;  // 0: none yet.
+  bool has_batch_since_ = false;      // Since then.
   uint32_t row_ = 0;                  // Calls in this row so far.
   uint32_t row_length_ = 1;           // Of the last row.
 

@@ -67,6 +67,7 @@ TraceNote DescribeNote(const store::NoteBatch& batch, size_t i,
       return note;
     case wire::NoteKind::kStepLabel:
       note.name = TraceName(StrCat(subject, " ", value));
+      say("behind", batch.text[i]);
       return note;
     case wire::NoteKind::kMissing:
       note.name = "Not Recorded";

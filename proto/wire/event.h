@@ -514,7 +514,7 @@ enum class NoteKind : uint16_t {
   kCompiledRegion = 3,
   // An allocation failed. subject: "cuda:0", value: bytes asked for.
   kOutOfMemory = 4,
-  // What a framework on top calls this step. subject: "epoch" or "global_step", value: its number.
+  // What a framework calls a step. subject: "epoch", value: its number, text: "step 41", ours.
   kStepLabel = 5,
   // Something asked for is not recorded. subject: the feature, text: why.
   kMissing = 6,

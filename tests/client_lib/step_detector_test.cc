@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,30 @@ TEST_F(StepDetectorTest, OptimizersInARowAreOneStepThatBeginsBehindTheLast) {
     if (i == 9) begun();
   }
   EXPECT_EQ(begun(), std::vector<std::string>(15, "second"));
+}
+
+// As Lightning trains: in a closure that step() calls.
+TEST_F(StepDetectorTest, ABatchBetweenTwoStepsMakesThemTwoHoweverShortTheGap) {
+  for (int i = 0; i < 100; ++i) {
+    Compute(i < 32 ? kForward : 1);
+    Batch("batch");
+    Step(kAdam, "adam", kForward);
+  }
+  const std::vector<std::string> calls = begun();
+  EXPECT_EQ(std::ranges::count(calls, "adam"), 100);
+}
+
+TEST_F(StepDetectorTest, OptimizersInARowWithALoaderAreOneStep) {
+  for (int i = 0; i < 40; ++i) {
+    if (i == 20) begun();
+    Batch("batch");
+    Compute(kForward);
+    Step(kAdam, "adam");
+    Step(kSgd, "sgd");
+  }
+  const std::vector<std::string> calls = begun();
+  EXPECT_EQ(std::ranges::count(calls, "sgd"), 20);
+  EXPECT_EQ(std::ranges::count(calls, "adam"), 0);
 }
 
 TEST_F(StepDetectorTest, ARowThatLacksOneOptimizerMakesItsStepLonger) {

@@ -244,7 +244,7 @@ TEST_F(OperatorExportTest, NotesAreInstantsWithWhatTheySay) {
   reader_.Note(main_, 100, kGraphBreak, "train.py:19 in f", "Data-dependent branching", 0)
       .Note(main_, 200, kRecompile, "train.py:19 in f", "size mismatch at index 0", 5000)
       .Note(main_, kNoNoteTime, kCompiledRegion, "0/1", "train.py:19 in f", 7)
-      .Note(main_, 300, kStepLabel, "global_step", "", 1200)
+      .Note(main_, 300, kStepLabel, "global_step", "step 41", 1200)
       .Note(main_, kNoNoteTime, kMissing, "shapes", "not proved", 0)
       .Note(main_, 400, kFolded, "_compile.compile_inner", "", 1731)
       .Note(main_, 500, 999, "who \"knows\"", "", -1);
@@ -261,7 +261,7 @@ TEST_F(OperatorExportTest, NotesAreInstantsWithWhatTheySay) {
   EXPECT_EQ(region["s"].text, "p");
   EXPECT_EQ(UnixNs(root, region), reader_.record().start_unix_ns);
   EXPECT_EQ(region["args"]["code"].text, "train.py:19 in f");
-  EXPECT_EQ(Named(root, "global_step 1200")["ph"].text, "i");
+  EXPECT_EQ(Named(root, "global_step 1200")["args"]["behind"].text, "step 41");
   EXPECT_EQ(Named(root, "Not Recorded")["args"]["reason"].text, "not proved");
   EXPECT_EQ(Named(root, "Left Out")["args"]["events"].integer(), 1731);
   EXPECT_EQ(Named(root, "Note 999")["args"]["subject"].text, "who \"knows\"");

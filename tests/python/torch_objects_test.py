@@ -444,13 +444,13 @@ class RealCompileTest(unittest.TestCase):
 
 class LabelsTest(unittest.TestCase):
 
-    def tell(self, module_name, **classes):
+    def tell(self, module_name, step_count=lambda: 42, **classes):
         module = types.ModuleType(module_name)
         vars(module).update(classes)
         sys.modules[module_name] = module
         notes = []
         try:
-            _torch_labels.tell_labels(lambda *note: notes.append(note), 5, 41)
+            _torch_labels.tell_labels(lambda *note: notes.append(note), 5, step_count)
         finally:
             del sys.modules[module_name]
         return notes
@@ -464,8 +464,8 @@ class LabelsTest(unittest.TestCase):
         for state in states:
             state.gc_tracks_what_holds = []
         self.assertEqual(self.tell("transformers.trainer_callback", TrainerState=TrainerState),
-                         [(5, "epoch", "behind step 41", 1),
-                          (5, "global_step", "behind step 41", 1207)])
+                         [(5, "epoch", "step 41", 1),
+                          (5, "global_step", "step 41", 1207)])
 
     def test_numbers_that_are_not_known_are_left_out(self):
         class Trainer:
@@ -479,8 +479,55 @@ class LabelsTest(unittest.TestCase):
         trainer.gc_tracks_what_holds = []
         self.assertEqual(self.tell("lightning.pytorch.trainer.trainer", Trainer=Trainer), [])
 
+    def test_before_the_first_step_they_hold_for_none(self):
+        class TrainerState:
+            epoch = 0.0
+
+        state = TrainerState()
+        state.gc_tracks_what_holds = []
+        self.assertEqual(self.tell("transformers.trainer_callback", lambda: 0,
+                                   TrainerState=TrainerState), [(5, "epoch", None, 0)])
+
+    def test_a_step_that_begins_while_they_are_read_makes_them_read_again(self):
+        counts = [42, 43, 43, 44]  # Until it stays.
+
+        class TrainerState:
+            global_step = property(lambda state: counts[0])
+
+        state = TrainerState()
+        state.gc_tracks_what_holds = []
+
+        def step_count():
+            return counts.pop(0) if len(counts) > 1 else counts[0]
+        self.assertEqual(self.tell("transformers.trainer_callback", step_count,
+                                   TrainerState=TrainerState), [(5, "global_step", "step 43", 44)])
+
+    def test_a_framework_that_counts_late_is_read_when_it_has_counted(self):
+        class TrainerState:
+            reads = 0
+
+            @property
+            def global_step(self):
+                self.reads += 1
+                return 41 if self.reads == 1 else 42
+
+        state = TrainerState()
+        state.gc_tracks_what_holds = []
+        self.assertEqual(self.tell("transformers.trainer_callback", TrainerState=TrainerState),
+                         [(5, "global_step", "step 41", 42)])
+
+    def test_accelerates_epoch_is_that_of_its_loaders(self):
+        class Accelerator:
+            step = 3
+            _dataloaders = [types.SimpleNamespace(iteration=2), types.SimpleNamespace(iteration=0)]
+
+        accelerator = Accelerator()
+        accelerator.gc_tracks_what_holds = []
+        self.assertEqual(self.tell("accelerate.accelerator", Accelerator=Accelerator),
+                         [(5, "epoch", "step 41", 2), (5, "micro_step", "step 41", 3)])
+
     def test_without_a_framework_nothing_is_looked_for(self):
-        self.assertEqual(list(_torch_labels.labels()), [])
+        self.assertEqual(list(_torch_labels.readings(lambda: 42)), [])
 
 
 class LauncherTest(unittest.TestCase):

@@ -284,7 +284,7 @@ class _Answers:
 
     def _tell_labels(self) -> None:
         from profd import _torch_labels
-        _torch_labels.tell_labels(note, _NOTE_STEP_LABEL, _lib.profd_step_count() - 1)
+        _torch_labels.tell_labels(note, _NOTE_STEP_LABEL, _lib.profd_step_count)
 
     def _tell_regions(self) -> None:
         from profd import _torch_compile

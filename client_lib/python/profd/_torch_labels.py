@@ -3,37 +3,62 @@
 Labels only: what a step is, torch's own optimizer says. They are read once, behind the window, from
 the objects that the program has; the text says behind which step of ours, so that the number of
 any other step of the window is known too.
+
+The program trains on meanwhile. So numbers count only where no step of ours began while they were
+read; and a framework counts its step somewhat later than torch's optimizer ended it, so that of a
+few moments the one counts at which it was ahead the furthest.
 """
 
 import sys
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from profd._objects import find_objects
 
 # Trainers beyond this many are left out.
 _MAX_TRAINERS = 4
+# Moments at which the numbers of one are read, and between them.
+_MOMENTS = 4
+_BETWEEN_S = 0.002
+# Readings of one moment, until no step begins meanwhile.
+_TRIES = 8
 
 
 class _Framework(NamedTuple):
     module: str
     class_name: str
-    labels: Tuple[Tuple[str, str], ...]  # As we say it, and the attribute.
+    labels: Tuple[Tuple[str, Callable[[Any], Any]], ...]  # As we say it, and how to get it.
+    is_below_others: bool = False  # They use it: it counts where there is none of them.
 
 
+class Reading(NamedTuple):
+    """Numbers of one trainer, when `step_count` steps of ours had begun."""
+
+    step_count: int
+    labels: Dict[str, int]
+
+
+def _accelerate_epoch(accelerator: Any) -> int:
+    return max(loader.iteration for loader in accelerator._dataloaders)
+
+
+_LIGHTNING = (("epoch", lambda trainer: trainer.current_epoch),
+              ("global_step", lambda trainer: trainer.global_step))
 _FRAMEWORKS = (
-    _Framework("lightning.pytorch.trainer.trainer", "Trainer",
-               (("epoch", "current_epoch"), ("global_step", "global_step"))),
-    _Framework("pytorch_lightning.trainer.trainer", "Trainer",
-               (("epoch", "current_epoch"), ("global_step", "global_step"))),
+    _Framework("lightning.pytorch.trainer.trainer", "Trainer", _LIGHTNING),
+    _Framework("pytorch_lightning.trainer.trainer", "Trainer", _LIGHTNING),
     _Framework("transformers.trainer_callback", "TrainerState",
-               (("epoch", "epoch"), ("global_step", "global_step"))),
-    # It counts batches until gradients are applied, not steps.
-    _Framework("accelerate.accelerator", "Accelerator", (("micro_step", "step"),)),
+               (("epoch", lambda state: state.epoch),
+                ("global_step", lambda state: state.global_step))),
+    # It counts batches of an epoch, not steps; epochs count its loaders.
+    _Framework("accelerate.accelerator", "Accelerator",
+               (("epoch", _accelerate_epoch),
+                ("micro_step", lambda accelerator: accelerator.step)), is_below_others=True),
 )
 
 
-def labels() -> Iterator[Tuple[str, int]]:
-    """("epoch", 3), ("global_step", 1207): of each trainer that is there."""
+def readings(step_count: Callable[[], int]) -> Iterator[Reading]:
+    """Of each trainer that is there. `step_count`: how many steps have begun, now."""
     present = []
     for framework in _FRAMEWORKS:
         kind = getattr(sys.modules.get(framework.module), framework.class_name, None)
@@ -41,22 +66,63 @@ def labels() -> Iterator[Tuple[str, int]]:
             present.append((framework, kind))
     if not present:
         return
-    for (framework, _), trainers in zip(present, find_objects(*(kind for _, kind in present))):
+    found = find_objects(*(kind for _, kind in present))
+    is_told = False
+    for (framework, _), trainers in zip(present, found):
+        if is_told and framework.is_below_others:
+            continue
         for trainer in trainers[:_MAX_TRAINERS]:
-            for subject, attribute in framework.labels:
-                value = _number(trainer, attribute)
-                if value is not None:
-                    yield subject, value
+            reading = _best_reading(framework, trainer, step_count)
+            if reading is not None:
+                is_told = True
+                yield reading
 
 
-def _number(trainer: Any, attribute: str) -> Optional[int]:
+def _best_reading(framework: _Framework, trainer: Any, step_count: Callable[[], int]
+                  ) -> Optional[Reading]:
+    best = None
+    for moment in range(_MOMENTS):
+        if moment > 0:
+            time.sleep(_BETWEEN_S)
+        reading = _reading(framework, trainer, step_count)
+        if reading is None or not reading.labels:
+            continue
+        if "global_step" not in reading.labels:
+            return reading
+        if best is None or _lead(reading) > _lead(best):
+            best = reading
+    return best
+
+
+def _lead(reading: Reading) -> int:
+    return reading.labels["global_step"] - reading.step_count
+
+
+def _reading(framework: _Framework, trainer: Any, step_count: Callable[[], int]
+             ) -> Optional[Reading]:
+    """None: each time a step began meanwhile."""
+    for _ in range(_TRIES):
+        count = step_count()
+        labels = {}
+        for subject, get in framework.labels:
+            value = _number(get, trainer)
+            if value is not None:
+                labels[subject] = value
+        if step_count() == count:
+            return Reading(count, labels)
+    return None
+
+
+def _number(get: Callable[[Any], Any], trainer: Any) -> Optional[int]:
     try:
-        return int(getattr(trainer, attribute))
+        return int(get(trainer))
     except Exception:  # Not yet known, or of a version that has it elsewhere.
         return None
 
 
-def tell_labels(note: Callable, kind: int, step: int) -> None:
-    """Notes of all labels, as they are behind step `step`; each once."""
-    for subject, value in sorted(set(labels())):
-        note(kind, subject, "behind step %d" % step, value)
+def tell_labels(note: Callable, kind: int, step_count: Callable[[], int]) -> None:
+    """Notes of all labels; each once."""
+    labels = {(subject, reading.step_count - 1, value) for reading in readings(step_count)
+              for subject, value in reading.labels.items()}
+    for subject, step, value in sorted(labels):
+        note(kind, subject, "step %d" % step if step >= 0 else None, value)
