@@ -4,6 +4,7 @@
 #include "cli/daemon_client.h"
 #include "cli/fleet.h"
 #include "cli/render_targets.h"
+#include "cli/watching.h"
 #include "daemon/base/status_macros.h"
 
 namespace profd::cli {
@@ -15,7 +16,7 @@ void KeepJob(const std::string& job, std::vector<TargetInfo>& targets) {
   std::erase_if(targets, [&](const TargetInfo& target) { return JobOf(target) != job; });
 }
 
-absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet, const std::string& job) {
+absl::StatusOr<Look> LookAtFleet(Invocation& invocation, Fleet& fleet, const std::string& job) {
   ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
   std::vector<NodeTargets> nodes;
   for (const Fleet::Member& member : fleet.members()) nodes.push_back({member.node, {}});
@@ -25,37 +26,44 @@ absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet, const std::
         return absl::OkStatus();
       });
   for (NodeTargets& node : nodes) KeepJob(job, node.targets);
-  if (invocation.json()) {
-    JsonWriter json;
-    json.BeginObject();
-    WriteNodeTargetsJson(nodes, json);
-    WriteNodeOutcomesJson(outcomes, json);
-    json.EndObject();
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderNodeTargets(nodes, invocation.style()));
+  Look look = {.notes = RenderNodeFailures(outcomes), .exit_code = ExitCodeOf(outcomes)};
+  if (!invocation.json()) {
+    look.text = RenderNodeTargets(nodes, invocation.style());
+    return look;
   }
-  invocation.Note(RenderNodeFailures(outcomes));
-  return ExitCodeOf(outcomes);
+  JsonWriter json;
+  json.BeginObject();
+  WriteNodeTargetsJson(nodes, json);
+  WriteNodeOutcomesJson(outcomes, json);
+  json.EndObject();
+  look.text = json.TakeLine();
+  return look;
+}
+
+absl::StatusOr<Look> LookAtDaemon(Invocation& invocation, const std::string& job) {
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  ASSIGN_OR_RETURN(std::vector<TargetInfo> targets, daemon->ListTargets());
+  KeepJob(job, targets);
+  if (!invocation.json()) return Look{.text = RenderTargets(targets, invocation.style())};
+  JsonWriter json;
+  json.BeginObject();
+  WriteTargetsJson(targets, json);
+  json.EndObject();
+  return Look{.text = json.TakeLine()};
 }
 
 absl::StatusOr<int> Run(Invocation& invocation) {
   const std::string job = invocation.flags().Get("job").value_or("");
+  ASSIGN_OR_RETURN(const std::optional<absl::Duration> interval, WatchInterval(invocation.flags()));
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
-  if (fleet.has_value()) return RunOnFleet(invocation, *fleet, job);
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  ASSIGN_OR_RETURN(std::vector<TargetInfo> targets, daemon->ListTargets());
-  KeepJob(job, targets);
-  if (invocation.json()) {
-    JsonWriter json;
-    json.BeginObject();
-    WriteTargetsJson(targets, json);
-    json.EndObject();
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderTargets(targets, invocation.style()));
-  }
-  return 0;
+  const auto look = [&]() -> absl::StatusOr<Look> {
+    return fleet.has_value() ? LookAtFleet(invocation, *fleet, job) : LookAtDaemon(invocation, job);
+  };
+  if (interval.has_value()) return WatchUntilInterrupted(invocation, *interval, look);
+  ASSIGN_OR_RETURN(const Look once, look());
+  invocation.Print(once.text);
+  invocation.Note(once.notes);
+  return once.exit_code;
 }
 
 }  // namespace
@@ -69,10 +77,12 @@ Command PsCommand() {
               "For a process in a container PID is its pid on the machine and NSPID the "
               "one it has inside; --pid takes both. A process stands below its parent.\n\n"
               "With --nodes all of them are asked at once; one that does not answer is named on "
-              "stderr, and the exit code is then 4.",
+              "stderr, and the exit code is then 4. --watch looks again until Ctrl-C.",
+          .flags = {WatchFlag()},
           .examples = {{"profctl ps", "What can be captured here"},
                        {"profctl --nodes gpu[001-128] ps", "What can be captured there"},
                        {"profctl ps --job 88123", "The processes of a Slurm job, on its nodes"},
+                       {"profctl ps --watch", "Steps as they go by"},
                        {"profctl ps --json", "The same for a script"}},
           .takes_nodes = true,
           .run = &Run};

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "cli/watching.h"
 #include "daemon/base/unique_fd.h"
 #include "tests/cli/cli_fixture.h"
 
@@ -138,6 +139,51 @@ TEST_F(CommandsTest, PsListsAllPages) {
   EXPECT_EQ(targets[2]["current_step"], -1);
   const RunResult result = Run({"ps"});
   EXPECT_THAT(result.out, AllOf(HasSubstr("COMMAND"), HasSubstr("1003")));
+}
+
+TEST_F(CommandsTest, PsWatchesUntilInterrupted) {
+  profd_.targets = {ATarget(4711)};
+  ProfctlProcess process({"ps", "--watch=100ms", "--json"}, environment());
+  profd_.AwaitTargetPages(3);
+  process.Signal(SIGINT);
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::istringstream lines(result.out);
+  int looks = 0;
+  for (std::string line; std::getline(lines, line); ++looks) {
+    const auto look = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(look.is_object()) << line;
+    EXPECT_EQ(look["targets"][0]["pid"], 4711);
+  }
+  EXPECT_GE(looks, 3);
+}
+
+TEST_F(CommandsTest, AWatchEndsWithItsDaemon) {
+  ProfctlProcess process({"ps", "--watch=100ms"}, environment());
+  profd_.AwaitTargetPages(1);
+  profd_.Kill();
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+}
+
+TEST_F(CommandsTest, AWatchThatIsTooFastOrNoneIsRefused) {
+  for (const char* flag : {"--watch=1ms", "--watch=25h", "--watch=soon"}) {
+    const RunResult result = Run({"ps", flag});
+    EXPECT_EQ(result.exit_code, 2) << flag;
+    EXPECT_THAT(result.err, HasSubstr("--watch")) << flag;
+  }
+}
+
+TEST(ScreenTest, EachLineReplacesTheOneThatWasThere) {
+  EXPECT_EQ(ScreenOf("a\nb\n", 24), "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
+  EXPECT_EQ(ScreenOf("a\nb\n", 0), ScreenOf("a\nb\n", 3));
+  EXPECT_EQ(ScreenOf("", 24), "\x1b[H\x1b[J");
+}
+
+TEST(ScreenTest, WhatDoesNotFitIsCounted) {
+  const std::string screen = ScreenOf("a\nb\nc\nd\n", 4);
+  EXPECT_THAT(screen, HasSubstr("b\x1b[K\n(2 more lines"));
+  EXPECT_EQ(std::ranges::count(screen, '\n'), 3);
 }
 
 TEST_F(CommandsTest, HostileTextReachesNoTerminalAndNoParser) {

@@ -63,6 +63,8 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     const size_t index = request->page_token().empty() ? 0 : std::stoul(request->page_token());
     if (index < fake_.targets.size()) *response->add_targets() = fake_.targets[index];
     if (index + 1 < fake_.targets.size()) response->set_next_page_token(StrCat(index + 1));
+    const absl::MutexLock lock(&mu_);
+    ++target_pages;
     return grpc::Status::OK;
   }
 
@@ -276,6 +278,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
 
   absl::Mutex mu_;
   int watchers = 0;
+  int target_pages = 0;
   bool cancelled = false;
   std::vector<int64_t> offsets;
   std::vector<v1::CreateCaptureRequest> creates;
@@ -365,6 +368,12 @@ void FakeProfd::Start() { services_->Start(); }
 void FakeProfd::AwaitWatchers(int count) {
   const absl::MutexLock lock(&services_->mu_);
   const auto enough = [&] { return services_->watchers >= count; };
+  services_->mu_.Await(absl::Condition(&enough));
+}
+
+void FakeProfd::AwaitTargetPages(int count) {
+  const absl::MutexLock lock(&services_->mu_);
+  const auto enough = [&] { return services_->target_pages >= count; };
   services_->mu_.Await(absl::Condition(&enough));
 }
 

@@ -77,7 +77,8 @@ class FakeProfd {
   int64_t piece_bytes = 1000;
   int64_t break_download_after = -1;  // Bytes of the next download; then -1 again.
 
-  void AwaitWatchers(int count);  // WatchCapture calls that have sent RECORDING.
+  void AwaitWatchers(int count);     // WatchCapture calls that have sent RECORDING.
+  void AwaitTargetPages(int count);  // ListTargets calls, a target each.
   void AwaitCancel();
   std::vector<int64_t> download_offsets();
   std::vector<v1::CreateCaptureRequest> creates();
