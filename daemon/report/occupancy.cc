@@ -1,13 +1,23 @@
 #include "daemon/report/occupancy.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <utility>
 
 namespace profd::report {
 namespace {
 
 constexpr int64_t kRegisterUnit = 256;  // Registers of a warp are handed out in these.
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+using Capability = std::pair<int64_t, int64_t>;  // Major, minor.
+constexpr std::array<std::pair<Capability, int64_t>, 19> kBlocksPerSm = {{
+    {{5, 0}, 32},  {{5, 2}, 32},  {{5, 3}, 32},  {{6, 0}, 32},  {{6, 1}, 32},
+    {{6, 2}, 32},  {{7, 0}, 32},  {{7, 2}, 32},  {{7, 5}, 16},  {{8, 0}, 32},
+    {{8, 6}, 16},  {{8, 7}, 16},  {{8, 9}, 24},  {{9, 0}, 32},  {{10, 0}, 32},
+    {{10, 1}, 32}, {{10, 3}, 32}, {{12, 0}, 24}, {{12, 1}, 24},
+}};
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -36,6 +46,19 @@ int64_t BlocksByShared(const LaunchShape& launch, const GpuDevice& device) {
   return bytes == 0 ? kNoLimit : device.shared_bytes_per_sm / bytes;
 }
 
+// Traces of torch.profiler have all limits of a device but this one, which its compute capability
+// decides (CUDA C++ Programming Guide, technical specifications); 0: not known.
+int64_t BlocksPerSm(const GpuDevice& device) {
+  if (device.max_blocks_per_sm != 0) return device.max_blocks_per_sm;
+  constexpr int64_t kNvidiaWarp = 32;
+  if (device.warp_threads != kNvidiaWarp) return 0;
+  const std::pair capability(device.compute_major, device.compute_minor);
+  for (const auto& [known, blocks] : kBlocksPerSm) {
+    if (known == capability) return blocks;
+  }
+  return 0;
+}
+
 bool IsPlausible(int64_t value) {
   return value > 0 && value <= std::numeric_limits<int32_t>::max();
 }
@@ -43,8 +66,9 @@ bool IsPlausible(int64_t value) {
 }  // namespace
 
 std::optional<Occupancy> EstimateOccupancy(const LaunchShape& launch, const GpuDevice& device) {
+  const int64_t most_blocks = BlocksPerSm(device);
   if (!IsPlausible(device.warp_threads) || !IsPlausible(device.max_threads_per_sm) ||
-      !IsPlausible(device.max_blocks_per_sm) || !IsPlausible(device.registers_per_sm) ||
+      !IsPlausible(most_blocks) || !IsPlausible(device.registers_per_sm) ||
       !IsPlausible(device.shared_bytes_per_sm) || !IsPlausible(device.sm_count)) {
     return std::nullopt;
   }
@@ -63,7 +87,7 @@ std::optional<Occupancy> EstimateOccupancy(const LaunchShape& launch, const GpuD
   };
   const std::array<Limit, 4> limits = {{
       {most_warps / warps, "threads"},
-      {device.max_blocks_per_sm, "blocks"},
+      {most_blocks, "blocks"},
       {BlocksByRegisters(launch, warps, device), "registers"},
       {BlocksByShared(launch, device), "shared memory"},
   }};

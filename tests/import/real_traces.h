@@ -20,7 +20,9 @@ inline constexpr const char* kRealTraces[] = {
 
 inline std::filesystem::path RealTrace(std::string_view name) {
   const char* const folder = std::getenv("PROFD_TEST_DATA");
-  const std::filesystem::path checkout = std::getenv("PROFD_SOURCE_DIR");
+  const char* const source = std::getenv("PROFD_SOURCE_DIR");
+  const std::filesystem::path checkout =
+      std::filesystem::absolute(source != nullptr ? source : ".");
   const std::filesystem::path data = folder != nullptr ? std::filesystem::path(folder)
                                                        : checkout.parent_path() / "shared" / "data";
   return data / "traces" / StrCat(name, ".json.gz");

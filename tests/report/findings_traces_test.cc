@@ -4,18 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "daemon/base/clock.h"
-#include "daemon/import/trace_import.h"
 #include "daemon/report/findings.h"
-#include "daemon/store/capture_reader.h"
 #include "tests/fakes/status_matchers.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/import/real_traces.h"
+#include "tests/report/imported_trace.h"
 
 namespace profd::report {
 namespace {
@@ -28,34 +24,16 @@ struct Reviewed {
   std::vector<std::string> rules;
 };
 
-std::filesystem::path Traces() {
-  if (const char* folder = std::getenv("PROFD_TEST_DATA")) {
-    return std::filesystem::path(folder) / "traces";
-  }
-  const char* source = std::getenv("PROFD_SOURCE_DIR");
-  const std::filesystem::path checkout =
-      std::filesystem::absolute(source == nullptr ? "." : source);
-  return checkout.parent_path() / "shared" / "data" / "traces";
-}
-
 class FindingsTraceTest : public testing::TestWithParam<Reviewed> {};
 
 TEST_P(FindingsTraceTest, WhatFiresIsWhatAReviewerWouldSay) {
-  const std::filesystem::path path = Traces() / (std::string(GetParam().trace) + ".json.gz");
+  const std::filesystem::path path = RealTrace(GetParam().trace);
   if (!std::filesystem::exists(path)) {
-    GTEST_SKIP() << "no traces in " << Traces() << "; set PROFD_TEST_DATA";
+    GTEST_SKIP() << path << " is not there; set PROFD_TEST_DATA";
   }
-  store::TemporaryFolder folder;
-  importer::ImportOptions options;
-  options.directory = folder.path();
-  options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
-  absl::StatusOr<importer::ImportedCapture> imported =
-      importer::ImportTrace(path, Clock::Real(), options);
-  ASSERT_THAT(imported, IsOk());
-  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader =
-      store::CaptureReader::Open(imported->file);
-  ASSERT_THAT(reader, IsOk());
-  absl::StatusOr<FindingsReport> report = SummarizeFindings(**reader, {});
+  ImportedTrace trace;
+  ASSERT_THAT(trace.Import(path, GpuWorkKept::kAll), IsOk());
+  absl::StatusOr<FindingsReport> report = SummarizeFindings(trace.reader(), {});
   ASSERT_THAT(report, IsOk());
   std::vector<std::string> fired;
   for (const Finding& finding : report->findings) {

@@ -46,6 +46,21 @@ TEST(OccupancyTest, SmallKernelsFillTheMultiprocessor) {
                   {1.0, "threads", 8});
 }
 
+TEST(OccupancyTest, BlocksThatATraceDoesNotTellFollowFromTheComputeCapability) {
+  GpuDevice device = Hopper();
+  device.max_blocks_per_sm = 0;
+  ExpectOccupancy({.grid = kManyBlocks, .block = {32, 1, 1}}, device, {0.5, "blocks", 32});
+  device.compute_major = 8;
+  device.compute_minor = 9;
+  ExpectOccupancy({.grid = kManyBlocks, .block = {32, 1, 1}}, device, {24.0 / 64, "blocks", 24});
+  device.compute_major = 99;
+  EXPECT_EQ(EstimateOccupancy({.grid = kManyBlocks, .block = {32, 1, 1}}, device), std::nullopt);
+  device = Hopper();
+  device.max_blocks_per_sm = 0;
+  device.warp_threads = 64;  // Another vendor's.
+  EXPECT_EQ(EstimateOccupancy({.grid = kManyBlocks, .block = {64, 1, 1}}, device), std::nullopt);
+}
+
 TEST(OccupancyTest, RegistersLimit) {
   // 128 x 32 = 4096 registers a warp: 4 in each of 4 parts of 16,384; 16 warps are 2 blocks.
   ExpectOccupancy({.grid = kManyBlocks, .block = {256, 1, 1}, .registers_per_thread = 128},

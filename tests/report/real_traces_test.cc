@@ -1,10 +1,11 @@
-// Reports over traces of real GPUs beside what Holistic Trace Analysis says of them. The traces
-// are no part of the source: PROFD_TEST_DATA names the folder that has them in traces/.
+// Reports over traces of real GPUs, imported as users do, beside what torch and Holistic Trace
+// Analysis say of them. The traces are no part of the source: PROFD_TEST_DATA names the folder that
+// has them in traces/.
+#include "tests/import/real_traces.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,33 +17,34 @@
 #include "daemon/report/reports.h"
 #include "daemon/report/time_report.h"
 #include "tests/fakes/status_matchers.h"
-#include "tests/report/kineto_trace.h"
+#include "tests/report/imported_trace.h"
 
 namespace profd::report {
 namespace {
 
-std::filesystem::path TraceFolder() {
-  if (const char* data = std::getenv("PROFD_TEST_DATA")) {
-    return std::filesystem::path(data) / "traces";
-  }
-  const char* source = std::getenv("PROFD_SOURCE_DIR");
-  const std::filesystem::path checkout =
-      std::filesystem::absolute(source == nullptr ? "." : source);
-  return checkout.parent_path() / "shared" / "data" / "traces";
-}
-
 class RealTraceTest : public testing::TestWithParam<const char*> {
  protected:
   // False: skipped.
-  bool Read(StepsKept kept) {
-    const std::filesystem::path path = TraceFolder() / (std::string(GetParam()) + ".json.gz");
-    if (!std::filesystem::exists(path)) return false;
-    EXPECT_THAT(ReadKinetoTrace(path, kept, trace_), IsOk());
-    return true;
+  bool Read(GpuWorkKept kept) {
+    if (!std::filesystem::exists(Path())) return false;
+    EXPECT_THAT(trace_.Import(Path(), kept), IsOk());
+    return !HasFatalFailure() && !HasNonfatalFailure();
   }
-  nlohmann::json Expected() const {
-    std::ifstream file(TraceFolder() / "expected_hta" / (std::string(GetParam()) + ".json"));
+  static std::filesystem::path Path() { return RealTrace(GetParam()); }
+  static nlohmann::json Expected() {
+    std::ifstream file(Path().parent_path() / "expected_hta" / (std::string(GetParam()) + ".json"));
     return nlohmann::json::parse(file, nullptr, false);
+  }
+  // The trace holds waits in streams.
+  bool HasWaits() {
+    size_t count = 0;
+    EXPECT_THAT(trace_.reader().ForEachSync({},
+                                            [&](const store::SyncBatch& batch) {
+                                              count += batch.size;
+                                              return absl::OkStatus();
+                                            }),
+                IsOk());
+    return count > 0;
   }
 
   // Holistic Trace Analysis cuts every activity to whole microseconds, begin and end; and what
@@ -53,45 +55,45 @@ class RealTraceTest : public testing::TestWithParam<const char*> {
                 2 * static_cast<double>(activities));
   }
 
-  KinetoTrace trace_;
+  ImportedTrace trace_;
 };
 
 #define READ_OR_SKIP(kept) \
-  if (!Read(kept)) GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TEST_DATA"
+  if (!Read(kept)) GTEST_SKIP() << Path() << " is not there; set PROFD_TEST_DATA"
 
 // Traces that say, by "External id", which operator each kernel belongs to.
 class LinkedTraceTest : public RealTraceTest {};
 
 TEST_P(LinkedTraceTest, ByThreadAndTimeKernelsGoToTheOperatorTorchLinkedThemTo) {
-  READ_OR_SKIP(StepsKept::kAll);
-  absl::StatusOr<GpuAttribution> attribution = GpuAttribution::Build(trace_.reader);
+  READ_OR_SKIP(GpuWorkKept::kAll);
+  absl::StatusOr<GpuAttribution> attribution = GpuAttribution::Build(trace_.reader());
   ASSERT_THAT(attribution, IsOk());
+  const std::map<uint32_t, std::string> linked_op = ReadTorchFacts(Path()).linked_op;
   size_t same = 0;
-  for (const auto& [correlation, op] : trace_.linked_op) {
+  for (const auto& [correlation, op] : linked_op) {
     const GpuAttribution::Call* call = attribution->Find(correlation);
     if (call == nullptr || call->path == RangePaths::kNone) continue;
-    if (trace_.reader.names()[attribution->paths()[call->path].name] == op) ++same;
+    if (trace_.reader().names()[attribution->paths()[call->path].name] == op) ++same;
   }
-  EXPECT_GT(trace_.linked_op.size(), 500u);
-  EXPECT_GE(same, trace_.linked_op.size() * 99 / 100) << "of " << trace_.linked_op.size();
+  EXPECT_GT(linked_op.size(), 500u);
+  EXPECT_GE(same, linked_op.size() * 99 / 100) << "of " << linked_op.size();
 }
 
 TEST_P(RealTraceTest, BusyAndIdleTimesAreThoseOfHolisticTraceAnalysis) {
-  READ_OR_SKIP(StepsKept::kAllButTheLast);
+  READ_OR_SKIP(GpuWorkKept::kAllButOfTheLastStep);
   const nlohmann::json expected = Expected();
-  absl::StatusOr<IdleTable> idle = SummarizeIdle(trace_.reader);
-  ASSERT_THAT(idle, IsOk());
-  ASSERT_EQ(idle->rows.front().step, -1);
-  const IdleRow& whole = idle->rows.front();
+  absl::StatusOr<TimeReport> report = SummarizeTime(trace_.reader(), {});
+  ASSERT_THAT(report, IsOk());
+  const TimeBreakdown& whole = report->whole;
   int64_t activities = 0;
-  for (const StreamIdleRow& row : idle->streams) activities += row.activity_count;
+  for (const StreamIdleRow& row : report->streams) activities += row.activity_count;
 
   // It takes waits in the trace for work of the GPU, so that only this can be compared there.
   const nlohmann::json& temporal = expected["temporal"];
   if (temporal.is_array()) {
     ExpectMicroseconds(whole.compute_ns, temporal[0]["compute_time(us)"], activities);
-    if (!trace_.has_syncs) {
-      ExpectMicroseconds(whole.duration_ns, temporal[0]["kernel_time(us)"], activities);
+    if (!HasWaits()) {
+      ExpectMicroseconds(whole.kernel_time_ns, temporal[0]["kernel_time(us)"], activities);
       ExpectMicroseconds(whole.idle_ns, temporal[0]["idle_time(us)"], activities);
       ExpectMicroseconds(whole.busy_ns - whole.compute_ns, temporal[0]["non_compute_time(us)"],
                          activities);
@@ -99,7 +101,7 @@ TEST_P(RealTraceTest, BusyAndIdleTimesAreThoseOfHolisticTraceAnalysis) {
   }
   int compared = 0;
   for (const nlohmann::json& row : expected["idle"]) {
-    for (const StreamIdleRow& stream : idle->streams) {
+    for (const StreamIdleRow& stream : report->streams) {
       if (stream.stream != row["stream"]) continue;
       const std::string cause = row["idle_category"];
       const int64_t ours = cause == "host_wait"     ? stream.host_wait_ns
@@ -128,7 +130,7 @@ class HtaTest : public RealTraceTest {
  protected:
   static constexpr double kMicrosecond = 1000;
   TimeReport Report() {
-    absl::StatusOr<TimeReport> report = SummarizeTime(trace_.reader, {.as_hta = true});
+    absl::StatusOr<TimeReport> report = SummarizeTime(trace_.reader(), {.as_hta = true});
     EXPECT_THAT(report, IsOk());
     return report.ok() ? *std::move(report) : TimeReport();
   }
@@ -139,7 +141,7 @@ class HtaTest : public RealTraceTest {
 };
 
 TEST_P(HtaTest, TemporalBreakdown) {
-  READ_OR_SKIP(StepsKept::kAll);
+  READ_OR_SKIP(GpuWorkKept::kAll);
   const nlohmann::json expected = Expected()["temporal"];
   const TimeBreakdown whole = Report().whole;
   const IdleCauses& causes = whole.idle_by_cause;
@@ -152,7 +154,7 @@ TEST_P(HtaTest, TemporalBreakdown) {
 }
 
 TEST_P(HtaTest, IdleTimeByStream) {
-  READ_OR_SKIP(StepsKept::kAll);
+  READ_OR_SKIP(GpuWorkKept::kAll);
   const nlohmann::json expected = Expected()["idle"];
   const TimeReport report = Report();
   size_t compared = 0;
@@ -173,7 +175,7 @@ TEST_P(HtaTest, IdleTimeByStream) {
 }
 
 TEST_P(HtaTest, OverlapAndTypesOfKernels) {
-  READ_OR_SKIP(StepsKept::kAll);
+  READ_OR_SKIP(GpuWorkKept::kAll);
   const nlohmann::json expected = Expected();
   const TimeReport report = Report();
   const nlohmann::json& overlap = expected["overlap"][0]["comp_comm_overlap_pctg"];
@@ -194,7 +196,7 @@ TEST_P(HtaTest, OverlapAndTypesOfKernels) {
 }
 
 TEST_P(HtaTest, Launches) {
-  READ_OR_SKIP(StepsKept::kAll);
+  READ_OR_SKIP(GpuWorkKept::kAll);
   const nlohmann::json expected = Expected()["launch"];
   const LaunchStatistics launches = Report().launches;
   EXPECT_EQ(launches.count, expected["n"]);
@@ -205,7 +207,7 @@ TEST_P(HtaTest, Launches) {
 }
 
 TEST_P(HtaTest, QueueLengths) {
-  READ_OR_SKIP(StepsKept::kAll);
+  READ_OR_SKIP(GpuWorkKept::kAll);
   const nlohmann::json expected = Expected()["queue"];
   const TimeReport report = Report();
   ASSERT_EQ(report.queues.size(), expected.size());
@@ -228,9 +230,9 @@ TEST_P(HtaTest, QueueLengths) {
 }
 
 TEST_P(RealTraceTest, TotalsOfKernelsAreThoseOfHolisticTraceAnalysis) {
-  READ_OR_SKIP(StepsKept::kAllButTheLast);
+  READ_OR_SKIP(GpuWorkKept::kAllButOfTheLastStep);
   const nlohmann::json expected = Expected();
-  absl::StatusOr<KernelTable> kernels = SummarizeKernels(trace_.reader, {});
+  absl::StatusOr<KernelTable> kernels = SummarizeKernels(trace_.reader(), {});
   ASSERT_THAT(kernels, IsOk());
   int compared = 0;
   for (const nlohmann::json& top : expected["kernel_breakdown"]["top"]) {
@@ -246,12 +248,13 @@ TEST_P(RealTraceTest, TotalsOfKernelsAreThoseOfHolisticTraceAnalysis) {
 }
 
 TEST_P(RealTraceTest, OccupancyIsWhatTorchEstimates) {
-  READ_OR_SKIP(StepsKept::kAll);
-  absl::StatusOr<KernelTable> kernels = SummarizeKernels(trace_.reader, {});
+  READ_OR_SKIP(GpuWorkKept::kAll);
+  absl::StatusOr<KernelTable> kernels = SummarizeKernels(trace_.reader(), {});
   ASSERT_THAT(kernels, IsOk());
+  const TorchFacts facts = ReadTorchFacts(Path());
   int compared = 0;
   for (const KernelRow& row : kernels->rows) {
-    const auto [least, greatest] = trace_.occupancy_percent.at(row.name);
+    const auto [least, greatest] = facts.occupancy_percent.at(row.name);
     // Torch gives 0 for kernels that ask for more shared memory than they get by default.
     if (least <= 0) continue;
     EXPECT_GE(100 * row.occupancy, static_cast<double>(least) - 1.01) << row.name;
@@ -259,76 +262,6 @@ TEST_P(RealTraceTest, OccupancyIsWhatTorchEstimates) {
     ++compared;
   }
   EXPECT_GT(compared, 5);
-}
-
-TEST(RealTraceOracleTest, DeviceTimesOfOperatorsAreThoseOfTraceLens) {
-  const std::filesystem::path trace_path = TraceFolder() / "h100_qwen1.5_0.5b.json.gz";
-  std::ifstream oracle(TraceFolder() / "oracle_h100_qwen" / "ops_summary.csv");
-  if (!std::filesystem::exists(trace_path) || !oracle) {
-    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TEST_DATA";
-  }
-  KinetoTrace trace;
-  ASSERT_THAT(ReadKinetoTrace(trace_path, StepsKept::kAll, trace), IsOk());
-  absl::StatusOr<OpTable> ops = SummarizeOps(trace.reader, {});
-  ASSERT_THAT(ops, IsOk());
-  std::map<std::string, double> self_us;
-  for (const OpRow& row : ops->rows) {
-    self_us[row.name] = static_cast<double>(row.self_device_ns) / 1000;
-  }
-  std::string line;
-  std::getline(oracle, line);  // name,total_direct_kernel_time_sum,...
-  int compared = 0;
-  while (std::getline(oracle, line)) {
-    const size_t comma = line.find(',');
-    const std::string name = line.substr(0, comma);
-    const double expected_us = std::stod(line.substr(comma + 1));
-    EXPECT_NEAR(self_us[name], expected_us, 0.01) << name;  // A float's worth of digits.
-    ++compared;
-  }
-  EXPECT_GT(compared, 10);
-}
-
-// That tool leaves out work whose launch is not in the trace, and takes memsets for computation.
-TEST(RealTraceOracleTest, TheGpusTimelineIsThatOfTraceLens) {
-  const std::filesystem::path trace_path = TraceFolder() / "h100_qwen1.5_0.5b.json.gz";
-  std::ifstream oracle(TraceFolder() / "oracle_h100_qwen" / "gpu_timeline.csv");
-  if (!std::filesystem::exists(trace_path) || !oracle) {
-    GTEST_SKIP() << "no traces in " << TraceFolder() << "; set PROFD_TEST_DATA";
-  }
-  KinetoTrace trace;
-  ASSERT_THAT(ReadKinetoTrace(trace_path, StepsKept::kAll, trace), IsOk());
-  absl::StatusOr<TimeReport> report = SummarizeTime(trace.reader, {.launched_only = true});
-  ASSERT_THAT(report, IsOk());
-  const absl::StatusOr<CopyTable> copies = SummarizeCopies(trace.reader);
-  ASSERT_THAT(copies, IsOk());
-  int64_t memcpy_ns = 0;
-  for (const CopyRow& row : copies->rows) {
-    if (row.name.starts_with("Memcpy")) memcpy_ns += row.total_ns;
-  }
-  const TimeBreakdown& whole = report->whole;
-  EXPECT_EQ(whole.copy_ns, whole.exposed_copy_ns);  // So that nothing overlaps below.
-  const std::map<std::string, int64_t> ours = {
-      {"computation_time", whole.compute_ns + whole.copy_ns - memcpy_ns},
-      {"exposed_comm_time", whole.exposed_communication_ns},
-      {"exposed_memcpy_time", memcpy_ns},
-      {"busy_time", whole.busy_ns},
-      {"idle_time", whole.idle_ns},
-      {"total_time", whole.kernel_time_ns},
-      {"total_comm_time", whole.communication_ns},
-      {"total_memcpy_time", memcpy_ns}};
-  std::string line;
-  std::getline(oracle, line);  // type,time ms,percent
-  size_t compared = 0;
-  while (std::getline(oracle, line)) {
-    const size_t comma = line.find(',');
-    const std::string type = line.substr(0, comma);
-    ASSERT_TRUE(ours.contains(type)) << type;
-    // Times of 13 digits in a float of microseconds are right to 0.25 us.
-    EXPECT_NEAR(static_cast<double>(ours.at(type)) / 1e6, std::stod(line.substr(comma + 1)), 0.0005)
-        << type;
-    ++compared;
-  }
-  EXPECT_EQ(compared, ours.size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, LinkedTraceTest,
