@@ -16,6 +16,7 @@
 #include "daemon/report/gpu_attribution.h"
 #include "daemon/report/reports.h"
 #include "tests/bench/bench_capture.h"
+#include "tests/fakes/empty_capture_reader.h"
 #include "tests/store/capture_file_builder.h"
 
 namespace profd::bench {
@@ -72,7 +73,7 @@ class Rows {
 // ---- the GPU ----
 
 // A reader of ranges and API calls that are in memory, so that what is measured is not decoding.
-class InMemoryReader final : public store::CaptureReader {
+class InMemoryReader final : public EmptyCaptureReader {
  public:
   explicit InMemoryReader(store::CaptureReader& from) : from_(from) {
     Must(from.ForEachRange(store::kRangeAllColumns, {}, [&](const store::RangeBatch& batch) {
@@ -130,56 +131,6 @@ class InMemoryReader final : public store::CaptureReader {
     return absl::OkStatus();
   }
   int64_t gpu_row_count() const override { return from_.gpu_row_count(); }
-  absl::Status ForEachGpu(uint32_t, const store::TimeFilter&,
-                          absl::FunctionRef<absl::Status(const store::GpuBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachSync(const store::TimeFilter&,
-                           absl::FunctionRef<absl::Status(const store::SyncBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachOverhead(
-      const store::TimeFilter&,
-      absl::FunctionRef<absl::Status(const store::OverheadBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachCudaEvent(
-      absl::FunctionRef<absl::Status(const store::CudaEventBatch&)>) override {
-    return absl::OkStatus();
-  }
-  std::span<const OperatorInputs> inputs() const override { return {}; }
-  std::span<const std::string> scalars() const override { return {}; }
-  int64_t framework_row_count() const override { return 0; }
-  absl::Status ForEachOperator(
-      const store::TimeFilter&,
-      absl::FunctionRef<absl::Status(const store::OperatorBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachTensorUse(
-      const store::TimeFilter&,
-      absl::FunctionRef<absl::Status(const store::TensorUseBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const store::NoteBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const store::BlockBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachInstant(
-      const store::TimeFilter&,
-      absl::FunctionRef<absl::Status(const store::InstantBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachCounter(
-      const store::TimeFilter&,
-      absl::FunctionRef<absl::Status(const store::CounterBatch&)>) override {
-    return absl::OkStatus();
-  }
-  absl::Status ForEachMemory(const store::TimeFilter&,
-                             absl::FunctionRef<absl::Status(const store::MemoryBatch&)>) override {
-    return absl::OkStatus();
-  }
 
  private:
   struct Ranges {
