@@ -1,3 +1,5 @@
+#include <isa-l/igzip_lib.h>
+
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -7,20 +9,13 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/export/byte_sink.h"
-#if PROFD_HAVE_ISAL
-#include <isa-l/igzip_lib.h>
-#else
-#include <zlib.h>
-#endif
 
 namespace profd::exporter {
 namespace {
 
 constexpr size_t kOutputBytes = size_t{256} << 10;
-// Both libraries count input in 32 bits.
+// ISA-L counts input in 32 bits.
 constexpr size_t kMostInputBytes = size_t{1} << 30;
-
-#if PROFD_HAVE_ISAL
 
 class Deflater {
  public:
@@ -51,40 +46,6 @@ class Deflater {
   isal_zstream stream_;
   std::vector<uint8_t> level_buffer_;
 };
-
-#else
-
-class Deflater {
- public:
-  Deflater() {
-    constexpr int kGzipWindowBits = 15 + 16;
-    ready_ = deflateInit2(&stream_, 1, Z_DEFLATED, kGzipWindowBits, 8, Z_DEFAULT_STRATEGY);
-  }
-  ~Deflater() { deflateEnd(&stream_); }
-  Deflater(const Deflater&) = delete;
-  Deflater& operator=(const Deflater&) = delete;
-
-  void SetInput(std::string_view bytes, bool last) {
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-    stream_.avail_in = static_cast<uInt>(bytes.size());
-    last_ = last;
-  }
-  absl::StatusOr<size_t> Run(char* out, size_t size) {
-    if (ready_ != Z_OK) return absl::ResourceExhaustedError("no memory for zlib");
-    stream_.next_out = reinterpret_cast<Bytef*>(out);
-    stream_.avail_out = static_cast<uInt>(size);
-    const int result = deflate(&stream_, last_ ? Z_FINISH : Z_NO_FLUSH);
-    if (result == Z_STREAM_ERROR) return absl::InternalError("zlib cannot compress");
-    return size - stream_.avail_out;
-  }
-
- private:
-  z_stream stream_ = {};
-  int ready_ = Z_OK;
-  bool last_ = false;
-};
-
-#endif
 
 class GzipSink : public ByteSink {
  public:

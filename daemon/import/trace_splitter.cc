@@ -5,6 +5,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/import/json_elements.h"
 #include "daemon/import/json_skip.h"
 
 namespace profd::importer {
@@ -146,7 +147,7 @@ absl::Status TraceSplitter::ReadEvents() {
       return absl::InvalidArgumentError(
           StrCat("no trace: what stands at byte ", Offset(), " is no event"));
     }
-    ASSIGN_OR_RETURN(const size_t end, EndOfEvents());
+    const size_t end = EndOfEvents();
     if (end > begin_) {
       has_events_ = true;
       RETURN_IF_ERROR(GiveEvents(end));
@@ -162,23 +163,9 @@ absl::Status TraceSplitter::ReadEvents() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<size_t> TraceSplitter::EndOfEvents() const {
-  const char* const window_end = window_.data() + end_;
-  const char* at = window_.data() + begin_;
-  size_t whole = begin_;
-  while (at != window_end && *at == '{') {
-    at = SkipJsonValue(at, window_end);
-    if (at == nullptr) break;
-    whole = static_cast<size_t>(at - window_.data());
-    at = SkipJsonSpace(at, window_end);
-    if (at == window_end || *at == ']') break;
-    if (*at != ',') {
-      return absl::DataLossError(StrCat("damaged at byte ", window_offset_ + (at - window_.data()),
-                                        ": ',' or ']' must come here"));
-    }
-    at = SkipJsonSpace(at + 1, window_end);
-  }
-  return whole;
+size_t TraceSplitter::EndOfEvents() const {
+  const char* const end = EndOfWholeElements(window_.data() + begin_, window_.data() + end_);
+  return end == nullptr ? begin_ : static_cast<size_t>(end - window_.data());
 }
 
 absl::Status TraceSplitter::GiveEvents(size_t end) {

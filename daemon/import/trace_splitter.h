@@ -1,6 +1,6 @@
 // TraceSplitter takes the text of a Chrome trace apart as it is read: into runs of whole events,
-// and the members beside them. It knows where values end, and no more: that they are JSON is for
-// the handler to find out.
+// and the members beside them. It knows where values end, and no more: that they are JSON, with a
+// comma between every two, is for the handler to find out.
 //
 //   {"schemaVersion": 1, "deviceProperties": [...], "traceEvents": [ {...}, {...}, ... ], ... }
 //     OnMember             OnMember                                OnEvents  OnEvents      OnMember
@@ -65,7 +65,7 @@ class TraceSplitter {
   absl::Status ReadMembers();
   absl::Status ReadEvents();
   // How far whole events reach from begin_ on; begin_: there is none.
-  absl::StatusOr<size_t> EndOfEvents() const;
+  size_t EndOfEvents() const;
   absl::Status GiveEvents(size_t end);
 
   TraceFile& file_;

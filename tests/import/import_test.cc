@@ -220,7 +220,7 @@ TEST_F(ImportTest, ADamagedTraceIsRefusedWithTheByte) {
   }
   EXPECT_THAT(ImportText(StrCat(before, kOp, " ", kOp, "]}")),
               StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr(StrCat("damaged at byte ", before.size() + kOp.size() + 1))));
+                       HasSubstr(StrCat("damaged about byte ", before.size() + kOp.size() + 1))));
   EXPECT_THAT(ImportText(StrCat(before, kOp, "]}}")),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("behind the end")));
 }
