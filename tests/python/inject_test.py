@@ -56,11 +56,32 @@ class InjectCase(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.splitlines(), done.stderr
 
-    def virtual_environment(self):
+    def virtual_environment(self, *flags):
         """The Python of one that has no torch of its own."""
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder / "venv"],
-                       check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", *flags,
+                        self.folder / "venv"], check=True, timeout=120)
         return self.folder / "venv" / "bin" / "python"
+
+    def prefix(self):
+        """The Python of a prefix of its own, as conda lays it out: the program itself in bin,
+        lib/pythonX.Y with site-packages beside it, no pyvenv.cfg."""
+        version = "python%d.%d" % sys.version_info[:2]
+        prefix = self.folder / "prefix"
+        library = prefix / "lib" / version
+        (library / "site-packages").mkdir(parents=True)
+        for entry in pathlib.Path(os.__file__).parent.iterdir():
+            if entry.name not in ("site-packages", "dist-packages", "sitecustomize.py"):
+                (library / entry.name).symlink_to(entry)
+        (prefix / "conda-meta").mkdir()
+        (prefix / "bin").mkdir()
+        python = prefix / "bin" / version
+        shutil.copy(os.path.realpath(sys.executable), python)
+        # Distributions have others than site-packages.
+        packages = pathlib.Path(subprocess.run(
+            [python, "-c", "import site; print(site.getsitepackages()[0])"], check=True, text=True,
+            capture_output=True, timeout=60).stdout.strip())
+        packages.mkdir(parents=True, exist_ok=True)
+        return python, packages
 
     def expect(self, said, body, *flags, **options):
         self.assertEqual(self.run_python(body, *flags, **options), (said, ""))
@@ -242,6 +263,17 @@ class OtherSitesTest(InjectCase):
                     path=[self.folder / "other"])
 
 
+    def test_usercustomize_runs_as_if_ours_were_not_there(self):
+        self.write("site/usercustomize.py", "print('user')\n")
+        self.expect(["user", self.ATTACHED], "import torch")
+
+    def test_what_is_for_interactive_use_stays_untouched(self):
+        startup = self.write("startup.py", "print('startup')\n")
+        self.expect([str(startup), self.ATTACHED],
+                    "import os; print(os.environ['PYTHONSTARTUP']); import torch",
+                    PYTHONSTARTUP=str(startup))
+
+
 class ProcessTest(InjectCase):
     """Where a job's Pythons come from."""
 
@@ -270,6 +302,43 @@ class ProcessTest(InjectCase):
 
     def test_it_works_in_a_virtual_environment(self):
         self.expect([self.ATTACHED], "import torch", python=self.virtual_environment())
+
+    def test_it_works_in_a_virtual_environment_with_the_systems_packages(self):
+        self.expect([self.ATTACHED], "import torch",
+                    python=self.virtual_environment("--system-site-packages"))
+
+    def test_it_works_in_a_prefix_like_condas_with_its_own_sitecustomize(self):
+        python, packages = self.prefix()
+        (packages / "sitecustomize.py").write_text("print('prefix')\n")
+        (packages / "extra.pth").write_text(str(self.folder / "site") + "\n")
+        self.expect(["prefix", "True", self.ATTACHED],
+                    "import sys; print(sys.prefix.endswith('prefix')); import torch",
+                    python=python, PYTHONPATH=str(self.hook))
+
+    def test_programs_in_between_pass_it_on_unless_they_clear_the_environment(self):
+        body = """
+            import os, subprocess, sys
+            program = [sys.executable, "-c", "import torch"]
+            path = "PYTHONPATH=" + os.environ["PYTHONPATH"]
+            for between in (["sh", "-c", 'exec "$@"', "sh"], ["env", "-i", path], ["env", "-i"]):
+                print(between[0], between[1], flush=True)
+                subprocess.run([*between, *program], cwd="site", check=True)
+        """
+        # In its folder it is found without PYTHONPATH, but nobody attaches to it.
+        cwd = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, cwd)
+        self.expect(["sh -c", self.ATTACHED, "env -i", self.ATTACHED, "env -i"], body)
+
+    def test_what_the_job_puts_before_or_behind_does_not_take_it_away(self):
+        body = """
+            import os, subprocess, sys
+            ours = os.environ["PYTHONPATH"]
+            for path in ("/nowhere:" + ours, ours + ":/nowhere", ":" + ours):
+                subprocess.run([sys.executable, "-c", "import torch"], check=True,
+                               env={**os.environ, "PYTHONPATH": path})
+        """
+        self.expect([self.ATTACHED] * 3, body)
 
     def test_old_pythons_are_left_alone(self):
         self.write("site/sitecustomize.py", "print('site')\n")

@@ -33,10 +33,11 @@ VERSION = torch_version()
 
 
 class Program:
-    """A program of this folder; with `traced` under `profctl run`."""
+    """A program of this folder; with `traced` under `profctl run`. `python`: its Python, and what
+    stands between that and the program's name."""
 
-    def __init__(self, socket_dir, script, *arguments, traced=True, env=None):
-        command = [PYTHON, str(HERE / script), *map(str, arguments)]
+    def __init__(self, socket_dir, script, *arguments, traced=True, env=None, python=(PYTHON,)):
+        command = [*map(str, python), str(HERE / script), *map(str, arguments)]
         if traced:
             command = [str(harness.PROFCTL), 'run', '--socket-dir', str(socket_dir), '--', *command]
         library = {'PROFD_CLIENT_LIB': str(harness.LIBRARY)} if traced else {'PROFD_DISABLE': '1'}
