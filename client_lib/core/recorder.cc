@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <new>
+
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/session.h"
@@ -20,17 +22,25 @@ constexpr wire::EventHeader HeaderOf(EventKind kind, size_t size, uint8_t flags 
   return {static_cast<uint16_t>(size), static_cast<uint8_t>(kind), flags, 0};
 }
 
-// Copies `event` behind the thread's last record. False: there was no chunk for it.
-template <typename Event>
-bool Append(Session* session, ThreadState* thread, const Event& event) {
-  static_assert(sizeof(Event) % 8 == 0);
+// Makes an event behind the thread's last record, in its place: fields of a copy that are read
+// back as whole words would have to be waited for. False: there was no chunk for it.
+template <typename Make>
+bool AppendMade(Session* session, ThreadState* thread, const Make& make) {
+  using Event = decltype(make(session));
+  static_assert(sizeof(Event) % 8 == 0 && alignof(Event) <= 8);
   if (thread->used_bytes + sizeof(Event) > wire::kChunkDataBytes && !session->TakeChunk(thread)) {
     return false;
   }
-  memcpy(thread->data + thread->used_bytes, &event, sizeof(event));
-  thread->used_bytes += sizeof(event);
+  new (thread->data + thread->used_bytes) Event(make(session));
+  thread->used_bytes += sizeof(Event);
   thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
   return true;
+}
+
+// Copies `event` there.
+template <typename Event>
+bool Append(Session* session, ThreadState* thread, const Event& event) {
+  return AppendMade(session, thread, [&](Session*) { return event; });
 }
 
 // A write of one event of any kind but a range. `make` gets the session.
@@ -45,7 +55,7 @@ void RecordEvent(const Make& make) {
     case Entry::kNoThread:
       return session->CountDrop(wire::kDropNoThreadState);
     case Entry::kReady:
-      if (!Append(session, thread, make(session))) session->CountDrop(wire::kDropNoChunk);
+      if (!AppendMade(session, thread, make)) session->CountDrop(wire::kDropNoChunk);
   }
 }
 

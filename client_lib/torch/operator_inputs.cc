@@ -223,10 +223,16 @@ class Writer {
   uint32_t item_count_ = 0;
 };
 
+PROFD_NOINLINE void Count(bool is_cut, uint32_t odd_tensors, InputCounts* counts) {
+  if (is_cut) counts->cut.fetch_add(1, std::memory_order_relaxed);
+  counts->odd_tensors.fetch_add(odd_tensors, std::memory_order_relaxed);
+}
+
 }  // namespace
 
-InputOutcome DescribeInputs(const TensorLayout& layout, const InputOptions& options,
-                            const IValue* inputs, uint64_t count, wire::OperatorEvent* record) {
+uint32_t DescribeInputs(const TensorLayout& layout, const InputOptions& options,
+                        const IValue* inputs, uint64_t count, wire::OperatorEvent* record,
+                        InputCounts* counts) {
   constexpr uint64_t kMostInputs = UINT8_MAX;
   auto* const start = reinterpret_cast<uint8_t*>(record);
   uint8_t* at = start + sizeof(*record);
@@ -240,9 +246,11 @@ InputOutcome DescribeInputs(const TensorLayout& layout, const InputOptions& opti
   }
   record->input_count = static_cast<uint8_t>(shown);
   record->described_count = static_cast<uint32_t>(described) + writer.item_count();
-  return {.bytes = static_cast<uint32_t>(at - start),
-          .is_cut = writer.is_cut() || described < count,
-          .odd_tensors = writer.odd_tensors()};
+  const bool is_cut = writer.is_cut() || described < count;
+  if (PROFD_UNLIKELY(is_cut || writer.odd_tensors() != 0)) {
+    Count(is_cut, writer.odd_tensors(), counts);
+  }
+  return static_cast<uint32_t>(at - start);
 }
 
 }  // namespace profd::client::torch

@@ -8,6 +8,7 @@
 #ifndef PROFD_CLIENT_LIB_TORCH_OPERATOR_INPUTS_H_
 #define PROFD_CLIENT_LIB_TORCH_OPERATOR_INPUTS_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "client_lib/torch/tensor_layout.h"
@@ -22,16 +23,16 @@ struct InputOptions {
   bool storages;
 };
 
-struct InputOutcome {
-  uint32_t bytes;        // Of the whole record.
-  bool is_cut;           // Something was left out, or cut.
-  uint32_t odd_tensors;  // Those that did not look like one.
+struct InputCounts {
+  std::atomic<uint64_t> cut;          // Operators of whose inputs something was left out, or cut.
+  std::atomic<uint64_t> odd_tensors;  // Those that did not look like one.
 };
 
 // Writes what fits of `count` inputs behind `record`, which has room for wire::kMaxEventBytes, and
-// sets its input_count and described_count.
-InputOutcome DescribeInputs(const TensorLayout& layout, const InputOptions& options,
-                            const IValue* inputs, uint64_t count, wire::OperatorEvent* record);
+// sets its input_count and described_count. Returns the bytes of the whole record.
+uint32_t DescribeInputs(const TensorLayout& layout, const InputOptions& options,
+                        const IValue* inputs, uint64_t count, wire::OperatorEvent* record,
+                        InputCounts* counts);
 
 }  // namespace profd::client::torch
 

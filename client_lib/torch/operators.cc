@@ -6,11 +6,11 @@
 #include <atomic>
 
 #include "client_lib/core/hot_state.h"
-#include "client_lib/core/name_table.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/torch/async_operators.h"
 #include "client_lib/torch/compilations.h"
 #include "client_lib/torch/operator_inputs.h"
+#include "client_lib/torch/operator_names.h"
 #include "client_lib/torch/steps.h"
 
 namespace profd::client::torch {
@@ -49,39 +49,7 @@ constinit std::atomic<bool> g_is_switching{false};
 // torch is not to be called any more, for good.
 constinit std::atomic<bool> g_is_over{false};
 
-constinit std::atomic<uint64_t> g_cut_count{0};
-constinit std::atomic<uint64_t> g_odd_tensor_count{0};
-
-// ---- Names.
-
-// The name that was met last at an address with this hash.
-constexpr uint32_t kKnownNames = 4096;
-constinit std::atomic<uint16_t> g_known_names[kKnownNames] = {};
-static_assert(wire::kMaxNames <= 1u << 16);
-
-std::atomic<uint16_t>& KnownName(const char* name) {
-  constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
-  return g_known_names[reinterpret_cast<uintptr_t>(name) * kMultiplier >> 52];
-}
-static_assert(kKnownNames == 1u << (64 - 52));
-
-PROFD_NOINLINE uint32_t MeetName(const char* name) {
-  const uint32_t id = InternName(name, strnlen(name, wire::kMaxNameBytes));
-  KnownName(name).store(static_cast<uint16_t>(id), std::memory_order_relaxed);
-  return id;
-}
-
-// torch's names of operators stay where they are; those of autograd's nodes do not.
-uint32_t NameOf(const char* name) {
-  const uint32_t id = KnownName(name).load(std::memory_order_relaxed);
-  NameView known;
-  if (PROFD_LIKELY(g_names.Find(id, &known)) && known.length < wire::kMaxNameBytes &&
-      PROFD_LIKELY(strncmp(name, known.bytes, known.length) == 0) &&
-      PROFD_LIKELY(name[known.length] == '\0')) {
-    return id;
-  }
-  return MeetName(name);
-}
+constinit InputCounts g_input_counts{};
 
 // ---- Callbacks.
 
@@ -90,11 +58,6 @@ template <typename Value>
   Value value;
   memcpy(&value, static_cast<const uint8_t*>(object) + offset, sizeof(Value));
   return value;
-}
-
-PROFD_NOINLINE void CountInputs(const InputOutcome& outcome) {
-  if (outcome.is_cut) g_cut_count.fetch_add(1, std::memory_order_relaxed);
-  g_odd_tensor_count.fetch_add(outcome.odd_tensors, std::memory_order_relaxed);
 }
 
 [[gnu::always_inline]] inline uint32_t Describe(const void* record_function, bool with_inputs,
@@ -119,9 +82,7 @@ PROFD_NOINLINE void CountInputs(const InputOutcome& outcome) {
   const auto* inputs =
       reinterpret_cast<const IValue*>(FieldAt<uint64_t>(record_function, g_tensors.inputs));
   const auto count = FieldAt<uint64_t>(record_function, g_tensors.inputs + 8);
-  const InputOutcome outcome = DescribeInputs(g_tensors, g_options, inputs, count, record);
-  if (PROFD_UNLIKELY(outcome.is_cut || outcome.odd_tensors != 0)) CountInputs(outcome);
-  return outcome.bytes;
+  return DescribeInputs(g_tensors, g_options, inputs, count, record, &g_input_counts);
 }
 
 [[gnu::always_inline]] inline void Begin(const void* record_function, bool with_inputs,
@@ -195,9 +156,10 @@ uint64_t RegisterDisabled(StartCallback start, EndCallback end, bool is_user, bo
   callback.start = start;
   callback.end = end;
   callback.sampling_probability = 1.0;
-  constexpr auto kUserScope = static_cast<uint32_t>(OperatorScope::kUserScope);
-  for (uint32_t scope = 0; scope < kRecordScopes; ++scope) {
-    callback.scopes[scope] = (scope == kUserScope) == is_user;
+  if (is_user) {
+    callback.scopes[static_cast<size_t>(OperatorScope::kUserScope)] = 1;
+  } else {
+    AskForOperators(&callback);
   }
   callback.needs_inputs = needs_inputs;
   const uint64_t handle = g_torch.add_callback(callback);
@@ -256,8 +218,8 @@ void OnArm(const wire::ArmTorchField& wanted) {
       (wanted.flags & wire::kArmTorchStrides) != 0 && (features & wire::kTorchStrides) != 0;
   g_options.storages =
       (wanted.flags & wire::kArmTorchMemory) != 0 && (features & wire::kTorchStorages) != 0;
-  g_cut_count.store(0, std::memory_order_relaxed);
-  g_odd_tensor_count.store(0, std::memory_order_relaxed);
+  g_input_counts.cut.store(0, std::memory_order_relaxed);
+  g_input_counts.odd_tensors.store(0, std::memory_order_relaxed);
   compilations::ResetCounts();
   if ((features & wire::kTorchOperators) != 0) Register();
 }
@@ -283,8 +245,8 @@ void SetRecording(bool on) {
 }
 
 void AddCounts(uint64_t* counts) {
-  counts[wire::kTorchCutInputs] += g_cut_count.load(std::memory_order_relaxed);
-  counts[wire::kTorchOddTensors] += g_odd_tensor_count.load(std::memory_order_relaxed);
+  counts[wire::kTorchCutInputs] += g_input_counts.cut.load(std::memory_order_relaxed);
+  counts[wire::kTorchOddTensors] += g_input_counts.odd_tensors.load(std::memory_order_relaxed);
   counts[wire::kTorchFolded] += compilations::count();
 }
 

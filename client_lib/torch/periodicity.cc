@@ -8,6 +8,7 @@
 #include "client_lib/core/steps.h"
 #include "client_lib/torch/operators.h"
 #include "client_lib/torch/period_detector.h"
+#include "client_lib/torch/record_function.h"
 
 namespace profd::client::torch {
 namespace {
@@ -107,9 +108,7 @@ void OnArm(const wire::ArmTorchField& wanted) {
     callback.start = OnBegin;
     callback.end = OnEnd;
     callback.sampling_probability = 1.0;
-    for (uint32_t scope = 0; scope < kRecordScopes; ++scope) {
-      callback.scopes[scope] = scope != static_cast<uint32_t>(wire::OperatorScope::kUserScope);
-    }
+    AskForOperators(&callback);
     g_handle = library->add_callback(callback);
     EndSwitching();
   }

@@ -143,7 +143,17 @@ int32_t FindForwardThread(const Snapshot (&snapshots)[kSentinelCount]) {
   return before;
 }
 
+// at::RecordScope: KERNEL_FUNCTION_DTYPE, CUSTOM_CLASS, BUILD_FEATURE, LITE_INTERPRETER.
+constexpr bool IsOfPhones(uint32_t scope) { return scope >= 3 && scope <= 6; }
+
 }  // namespace
+
+void AskForOperators(RecordFunctionCallback* callback) {
+  for (uint32_t scope = 0; scope < kRecordScopes; ++scope) {
+    const bool is_user = scope == static_cast<uint32_t>(wire::OperatorScope::kUserScope);
+    callback->scopes[scope] = !is_user && !IsOfPhones(scope);
+  }
+}
 
 uint32_t CalibrateRecordFunction(const TorchLibrary& library, RecordFunctionLayout* layout,
                                  char* why, size_t why_bytes) {

@@ -36,6 +36,11 @@ struct RecordFunctionLayout {
 // Where a RecordFunction is looked through for fields: more than any release's has.
 inline constexpr size_t kRecordFunctionBytes = 512;
 
+// Asks for operators: for every scope but that of record_function(), and but those that builds for
+// phones alone announce. Each costs every node of a backward pass, at which torch puts together who
+// is to be called in it.
+void AskForOperators(RecordFunctionCallback* callback);
+
 // The wire::TorchFeature that work. 0: torch does not call us, or not with what we gave it; `why`
 // says so.
 uint32_t CalibrateRecordFunction(const TorchLibrary& library, RecordFunctionLayout* layout,

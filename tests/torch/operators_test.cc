@@ -70,6 +70,19 @@ TEST_P(OperatorsInEachTorchTest, OperatorsAreRangesWithAllThatIsKnownOfThem) {
   EXPECT_EQ(backward.event.forward_thread, 1u);
 }
 
+TEST_P(OperatorsInEachTorchTest, WhatOnlyBuildsForPhonesAnnounceIsLeftOut) {
+  const Setting setting{.build = GetParam().build, .layout = GetParam().layout};
+  const CaptureContents contents = Capture(setting, [](const Program& program) {
+    for (uint8_t scope = 0; scope <= wire::kMaxOperatorScope; ++scope) {
+      const std::string name = "scope " + std::to_string(scope);
+      program.Run({.name = name.c_str(), .scope = scope});
+    }
+  });
+  EXPECT_THAT(NamesOf(contents.ranges),
+              ElementsAre("scope 0", "scope 1", "scope 2", "scope 7", "scope 8", "scope 9"));
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
 TEST_P(OperatorsInEachTorchTest, InputsOfEveryKindAreDescribed) {
   const Setting setting{.build = GetParam().build, .layout = GetParam().layout};
   const CaptureContents contents = Capture(setting, [](const Program& program) {
