@@ -64,6 +64,7 @@ class CaptureSet::Impl {
   bool is_group = true;
   std::string group_id;
   std::vector<Member> members;
+  const Style* progress = nullptr;  // As NewDaemonSource() has it.
 
   // Files, or a daemon's.
   void Add(Member member, std::unique_ptr<CaptureSource> source) {
@@ -108,7 +109,7 @@ class CaptureSet::Impl {
     if (place.source == nullptr) {
       DaemonClient* const daemon = fleets_[place.fleet].connection(place.fleet_member);
       daemon->LimitCalls(absl::InfiniteFuture());
-      place.source = NewDaemonSource(*daemon, members.front().view);
+      place.source = NewDaemonSource(*daemon, members.front().view, progress);
     }
     return *place.source;
   }
@@ -252,8 +253,8 @@ class CaptureSetBuilder {
 
   absl::Status FromDaemon(Invocation& invocation, const AskedId& asked) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    return FromOne(*daemon, asked, invocation, [daemon](CaptureView view) {
-      return NewDaemonSource(*daemon, std::move(view));
+    return FromOne(*daemon, asked, invocation, [daemon, &invocation](CaptureView view) {
+      return NewDaemonSource(*daemon, std::move(view), &invocation.error_style());
     });
   }
 
@@ -265,6 +266,7 @@ class CaptureSetBuilder {
   absl::Status FromFleet(Invocation& invocation, Fleet fleet, const AskedId& asked) {
     ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
     const size_t index = set_.AddFleet(std::move(fleet));
+    set_.progress = &invocation.error_style();
     Fleet& nodes = set_.fleet(index);
     std::vector<Found> found(nodes.members().size());
     const std::vector<NodeOutcome> outcomes =

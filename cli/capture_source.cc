@@ -1,17 +1,20 @@
 #include "cli/capture_source.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/abortable_sink.h"
+#include "cli/capture_cache.h"
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
 #include "cli/find_capture.h"
 #include "cli/fleet.h"
 #include "cli/local_store.h"
 #include "cli/output_file.h"
+#include "cli/progress.h"
 #include "cli/scratch_folder.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -95,8 +98,9 @@ class FileSource final : public CaptureSource {
 class DaemonSource final : public CaptureSource {
  public:
   // `fleet`, if any, has the connection that `daemon` is.
-  DaemonSource(DaemonClient& daemon, CaptureView view, std::optional<Fleet> fleet = std::nullopt)
-      : fleet_(std::move(fleet)), daemon_(daemon), view_(std::move(view)) {}
+  DaemonSource(DaemonClient& daemon, CaptureView view, const Style* progress,
+               std::optional<Fleet> fleet = std::nullopt)
+      : fleet_(std::move(fleet)), daemon_(daemon), view_(std::move(view)), progress_(progress) {}
 
   const CaptureView& view() const override { return view_; }
   const std::string& shown_name() const override { return view_.record.id; }
@@ -135,19 +139,48 @@ class DaemonSource final : public CaptureSource {
   }
   absl::StatusOr<store::CaptureReader*> Reader() override {
     if (reader_ != nullptr) return reader_.get();
-    ASSIGN_OR_RETURN(const auto folder, ScratchFolder::MakeTemporary());
-    const std::string path = folder->path() / "capture.profd";
-    RETURN_IF_ERROR(FetchToFile(daemon_, view_, path, [](int64_t, int64_t) {}));
-    ASSIGN_OR_RETURN(reader_, OpenReader(path));
+    ASSIGN_OR_RETURN(reader_, OpenCopy());
     return reader_.get();
   }
   void Abort() override { daemon_.Abort(); }
 
  private:
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenCopy() {
+    if (const auto cache = CaptureCache::Find(&std::getenv, daemon_.is_remote())) {
+      absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = OpenKept(*cache);
+      // Another profctl copies it right now, or the disk is full there.
+      if (reader.ok() || reader.status().code() != absl::StatusCode::kFailedPrecondition) {
+        return reader;
+      }
+    }
+    ASSIGN_OR_RETURN(const auto folder, ScratchFolder::MakeTemporary());
+    const std::string path = folder->path() / "capture.profd";
+    RETURN_IF_ERROR(CopyTo(path));
+    return OpenReader(path);
+  }
+
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenKept(const CaptureCache& cache) {
+    const CaptureRecord& record = view_.record;
+    if (!cache.Takes(record)) return absl::FailedPreconditionError("not one to be kept");
+    const std::string path = cache.PathOf(record);
+    if (!cache.Has(record)) RETURN_IF_ERROR(CopyTo(path));
+    cache.Trim(path, absl::Now());
+    return OpenReader(path);
+  }
+
+  absl::Status CopyTo(const std::string& path) {
+    std::optional<ProgressLine> line;
+    if (progress_ != nullptr) line.emplace(*progress_);
+    return FetchToFile(daemon_, view_, path, [&](int64_t done, int64_t total) {
+      if (line.has_value()) line->Show(TransferProgress("fetching", done, total));
+    });
+  }
+
   const std::optional<Fleet> fleet_;
   DaemonClient& daemon_;
   const CaptureView view_;
-  std::unique_ptr<store::CaptureReader> reader_;  // Its file has no name any more.
+  const Style* const progress_;
+  std::unique_ptr<store::CaptureReader> reader_;  // Its file may have no name any more.
 };
 
 }  // namespace
@@ -188,8 +221,9 @@ std::unique_ptr<CaptureSource> NewStoredSource(
                                       std::move(reader));
 }
 
-std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view) {
-  return std::make_unique<DaemonSource>(daemon, std::move(view));
+std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
+                                               const Style* progress) {
+  return std::make_unique<DaemonSource>(daemon, std::move(view), progress);
 }
 
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
@@ -205,12 +239,12 @@ absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& inv
   if (fleet.has_value()) {
     ASSIGN_OR_RETURN(FoundCapture found, FindCapture(invocation, *fleet, id));
     DaemonClient& owner = *fleet->connection(found.member);
-    return std::unique_ptr<CaptureSource>(
-        new DaemonSource(owner, std::move(found.view), std::move(fleet)));
+    return std::unique_ptr<CaptureSource>(new DaemonSource(
+        owner, std::move(found.view), &invocation.error_style(), std::move(fleet)));
   }
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   ASSIGN_OR_RETURN(CaptureView view, daemon->GetCapture(id));
-  return NewDaemonSource(*daemon, std::move(view));
+  return NewDaemonSource(*daemon, std::move(view), &invocation.error_style());
 }
 
 }  // namespace profd::cli

@@ -45,8 +45,8 @@ class CaptureSource {
   // Where the capture file is: its own path, or `path`, to which it was copied from its daemon.
   virtual absl::StatusOr<std::string> ToFile(const std::string& path) = 0;
   // The capture itself, for reports that are made here and not on the training node. Of a daemon:
-  // copied once, checked, into a private temporary file that is gone when the source is. Valid as
-  // long as the source; one caller.
+  // copied once and checked, into the cache (capture_cache.h) or a private temporary file that is
+  // gone when the source is. Valid as long as the source; one caller.
   virtual absl::StatusOr<store::CaptureReader*> Reader() = 0;
   // Export() and ToFile() in progress, and later ones, end CANCELLED.
   virtual void Abort() = 0;
@@ -69,8 +69,10 @@ absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string
 std::unique_ptr<CaptureSource> NewStoredSource(
     CaptureView view, std::string path,
     absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader);
-// A capture of `daemon`, which must outlive the source. `view` is as it was got.
-std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view);
+// A capture of `daemon`, which must outlive the source. `view` is as it was got. How far Reader()
+// is with copying is shown on a terminal of this style (stderr's); nullptr: nowhere.
+std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
+                                               const Style* progress = nullptr);
 
 }  // namespace profd::cli
 

@@ -155,12 +155,12 @@ class DaemonClient {
       const std::vector<std::string>& ids,
       absl::FunctionRef<void(size_t, const CaptureView&)> on_change,
       absl::FunctionRef<void()> on_idle);
-  // Works after Abort() too, and from any thread: it is what an interrupt asks for.
   // Newest first, at most `limit`; 0: all.
   absl::StatusOr<std::vector<AuditLine>> ListAudit(const AuditQuery& query, int64_t limit);
   // Captures on the daemon's node; `reason` is for whoever is refused.
   absl::Status SetCapturesAllowed(bool allowed, const std::string& reason);
 
+  // Works after Abort() too, and from any thread: it is what an interrupt asks for.
   absl::StatusOr<CaptureView> CancelCapture(const std::string& id);
   absl::StatusOr<CaptureView> DeleteCapture(const std::string& id);
 
@@ -203,6 +203,8 @@ class DaemonClient {
   absl::StatusOr<History> GetHistory(const HistoryQuery& query);
   absl::StatusOr<report::CollectiveTable> GetCollectives(const std::string& id, int64_t limit);
 
+  // Reached over the network, and not through a socket of this machine's.
+  bool is_remote() const;
   // No call that begins from now on lasts beyond `deadline`; it then ends as NO_ANSWER.
   void LimitCalls(absl::Time deadline);
   // `id` may be empty in CreateSchedule (a new one), a unique prefix elsewhere.

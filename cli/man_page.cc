@@ -113,6 +113,12 @@ The daemon to talk to, unless \fB\-\-address\fR says it: \fBunix:\fIPATH\fR or \
 The socket directory of the daemon, unless an address is given.
 Without either, the first of \fI/run/profd\fR and \fI$XDG_RUNTIME_DIR/profd\fR that answers.
 .TP
+.B PROFD_CACHE_DIR
+Where captures are kept that reports copied here, 2 GiB at most, those not used longest going first;
+empty: nowhere.
+Unless it is set, only captures of daemons reached over the network are kept, in
+\fI$XDG_CACHE_HOME/profd/captures\fR or \fI~/.cache/profd/captures\fR.
+.TP
 .B NO_COLOR
 If set and not empty, no colours on a terminal.
 .TP

@@ -138,6 +138,49 @@ TEST_F(FilesTest, TwoAtOnceDoNotMix) {
   EXPECT_THAT(result.err, HasSubstr("another profctl"));
 }
 
+// ---- reports on captures of daemons elsewhere ----
+
+TEST_F(FilesTest, ReportsCopyACaptureOnce) {
+  Environment kept = environment();
+  kept["PROFD_CACHE_DIR"] = Path("cache");
+  for (const char* report : {"report", "time", "report"}) {
+    const RunResult result = RunProfctl({report, "01J"}, kept);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+  EXPECT_THAT(profd_.download_offsets(), ElementsAre(0));
+  // Neither a daemon on this machine nor one that wants none leaves a copy.
+  EXPECT_EQ(Run({"report", "01J"}).exit_code, 0);
+  kept["PROFD_CACHE_DIR"] = "";
+  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_THAT(profd_.download_offsets(), SizeIs(3));
+}
+
+TEST_F(FilesTest, AReportGoesOnWhereItsCopyStopped) {
+  Environment kept = environment();
+  kept["PROFD_CACHE_DIR"] = Path("cache");
+  profd_.break_download_after = 3000;
+  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 6);
+  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_THAT(profd_.download_offsets(), ElementsAre(0, 3000));
+}
+
+TEST_F(FilesTest, WhereNothingCanBeKeptReportsAreMadeAllTheSame) {
+  std::ofstream(Path("file")) << "no folder";
+  Environment kept = environment();
+  kept["PROFD_CACHE_DIR"] = Path("file");
+  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  // Another profctl copies it right now.
+  kept["PROFD_CACHE_DIR"] = Path("cache");
+  std::filesystem::create_directory(Path("cache"));
+  ASSERT_EQ(chmod(Path("cache").c_str(), 0700), 0);
+  const std::string part = StrCat(Path("cache"), "/", TestId(1), ".",
+                                  profd_.file_sha256.substr(0, 16), ".profd.", TestId(1), ".part");
+  const UniqueFd other(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(flock(other.get(), LOCK_EX), 0);
+  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_THAT(profd_.download_offsets(), ElementsAre(0, 0));
+}
+
 TEST_F(FilesTest, ALinkInPlaceOfThePartIsNotFollowed) {
   std::ofstream(Path("victim")) << "precious";
   std::filesystem::create_symlink(Path("victim"), part());

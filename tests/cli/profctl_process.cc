@@ -30,6 +30,8 @@ std::vector<std::string> EnvironmentOf(const Environment& given) {
        {"PATH", "HOME", "LANG", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}) {
     if (const char* value = getenv(kept)) lines.push_back(std::string(kept) + "=" + value);
   }
+  // Nothing is left in the user's own cache.
+  if (!given.contains("PROFD_CACHE_DIR")) lines.emplace_back("PROFD_CACHE_DIR=");
   for (const auto& [name, value] : given) lines.push_back(name + "=" + value);
   return lines;
 }

@@ -118,8 +118,10 @@ class Result:
 
 
 def environment(socket_dir, env=None):
+    """What is None in `env` is unset. No copies of captures are left in the user's cache."""
     base = {k: v for k, v in os.environ.items() if k not in ('PROFD_ADDRESS', 'XDG_RUNTIME_DIR')}
-    return {**base, 'PROFD_SOCKET_DIR': str(socket_dir), **(env or {})}
+    ours = {'PROFD_SOCKET_DIR': str(socket_dir), 'PROFD_CACHE_DIR': ''}
+    return {k: v for k, v in {**base, **ours, **(env or {})}.items() if v is not None}
 
 
 def run_profctl(socket_dir, *arguments, env=None, prefix=()):

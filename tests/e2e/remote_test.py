@@ -234,6 +234,31 @@ class AllowedTest(RemoteTest):
         self.assertEqual(fetched.status, DONE, fetched.err)
         self.assertGreater(path.stat().st_size, 0)
 
+    def test_reports_copy_a_capture_once_and_only_from_elsewhere(self):
+        cache = self.folder / 'cache'
+        kept = {'PROFD_CACHE_DIR': None, 'XDG_CACHE_HOME': str(cache)}
+        env = self.tls(**kept)
+        trace = write_trace(self.folder / 'trace.json', name='small')
+        capture = self.remote('import', trace, '--json').json['captures'][0]['id']
+        here = self.daemon.ctl('report', capture, env=kept)
+        self.assertEqual(here.status, DONE, here.err)
+        self.assertFalse(cache.exists())
+        first = self.remote('report', capture, '--json', env=env)
+        self.assertEqual(first.status, DONE, first.err)
+        [copy] = (cache / 'profd/captures').iterdir()
+        self.assertTrue(copy.name.startswith(capture))
+        with open(copy, 'r+b') as damaged:
+            damaged.write(b'?')
+        self.assertEqual(self.remote('report', capture, '--json', env=env).json, first.json)
+        self.assertEqual(copy.read_bytes()[:6], b'SQLite')
+        self.assertEqual(self.remote('time', capture, env=env).status, DONE)
+        downloads = [entry for entry in self.daemon.ctl('audit', '--json').json['entries']
+                     if entry['method'] == 'DownloadCapture' and entry['principal'] == 'cn:alice']
+        self.assertEqual(len(downloads), 2)
+        # Who may not read it any more is told so, whatever is kept here.
+        self.assertEqual(self.remote('delete', capture).status, DONE)
+        self.assertEqual(self.remote('report', capture, env=env).status, FAILED)
+
     def test_traces_are_imported_from_another_machine(self):
         # Names that do not compress: it takes more than one message.
         trace = write_trace(self.folder / 'trace.json', name='small')
