@@ -11,6 +11,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/report/finding_rules.h"
+#include "daemon/report/findings_json.h"
 
 namespace profd::cli {
 namespace {
@@ -120,43 +121,6 @@ std::string RenderSkipped(const report::FindingsReport& report, const Style& sty
   return text;
 }
 
-void WriteNs(std::string_view key, int64_t value, JsonWriter& json) {
-  if (value >= 0) json.Field(key, value);
-}
-
-void WriteEvidence(const report::Evidence& row, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("kind", ToString(row.kind));
-  json.Field("name", row.name);
-  if (!row.detail.empty()) json.Field("detail", row.detail);
-  WriteNs("count", row.count, json);
-  WriteNs("duration_ns", row.duration_ns, json);
-  WriteNs("bytes", row.bytes, json);
-  WriteNs("step", row.step, json);
-  WriteNs("device", row.device, json);
-  if (row.start_ns != report::Evidence::kNoTime) json.Field("start_ns", row.start_ns);
-  json.EndObject();
-}
-
-void WriteFinding(const report::Finding& finding, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("rule", finding.rule);
-  json.Field("title", finding.title);
-  json.Field("severity", ToString(finding.severity));
-  json.Field("unit", ToString(finding.unit));
-  json.Field("value", finding.value);
-  json.Field("threshold", finding.threshold);
-  json.Field("saving_ns_per_step", finding.saving_ns_per_step);
-  json.Field("confidence", ToString(finding.confidence));
-  json.Field("confidence_reason", finding.confidence_reason);
-  json.Field("measured", finding.measured);
-  json.Field("advice", finding.advice);
-  json.Key("evidence").BeginArray();
-  for (const report::Evidence& row : finding.evidence) WriteEvidence(row, json);
-  json.EndArray();
-  json.EndObject();
-}
-
 void WriteQuality(const Quality& quality, JsonWriter& json) {
   json.Field("shares", ToString(quality.shares));
   json.Field("lost_share", quality.lost_share);
@@ -204,36 +168,12 @@ std::string RenderFindings(const report::FindingsReport& report, int64_t evidenc
 
 void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
                        JsonWriter& json) {
-  json.BeginObject();
   WriteReportHeaderJson(view, json);
-  json.Field("verdict", report.verdict);
   json.Field("grade", report.quality.grade);
   json.Field("bound_by", ToString(report.bound));
-  json.Field("step_count", report.step_count);
-  json.Field("mean_step_ns", report.mean_step_ns);
   WriteQuality(report.quality, json);
-  json.Key("findings").BeginArray();
-  for (const report::Finding& finding : report.findings) WriteFinding(finding, json);
-  json.EndArray();
-  json.Key("skipped").BeginArray();
-  for (const report::SkippedRule& rule : report.skipped) {
-    json.BeginObject();
-    json.Field("rule", rule.rule);
-    json.Field("needs", rule.needs);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("passed").BeginArray();
-  for (const report::PassedRule& rule : report.passed) {
-    json.BeginObject();
-    json.Field("rule", rule.rule);
-    json.Field("unit", ToString(rule.unit));
-    json.Field("value", rule.value);
-    json.Field("threshold", rule.threshold);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.EndObject();
+  report::WriteFindingsFields(report, json,
+                              [](std::string_view name) { return std::string(name); });
 }
 
 }  // namespace profd::cli

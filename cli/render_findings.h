@@ -15,7 +15,7 @@ namespace profd::cli {
 // `evidence_rows` of each finding; 0: all.
 std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
                            const Style& style);
-// All of it. `view` has the grade of the report.
+// All of it, as fields of an open object. `view` has the grade of the report.
 void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
                        JsonWriter& json);
 

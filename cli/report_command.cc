@@ -2,13 +2,16 @@
 #include <iterator>
 #include <limits>
 #include <utility>
+#include <vector>
 
-#include "cli/capture_source.h"
+#include "cli/capture_set.h"
 #include "cli/command.h"
 #include "cli/errors.h"
 #include "cli/output_file.h"
 #include "cli/render_capture.h"
 #include "cli/render_findings.h"
+#include "cli/render_group_reports.h"
+#include "cli/set_collectives.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -61,40 +64,101 @@ absl::Status WriteHtml(Invocation& invocation, store::CaptureReader& reader,
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
-  const ParsedFlags& flags = invocation.flags();
+struct ReportOptions {
+  report::FindingThresholds thresholds;
+  int64_t evidence_rows = kEvidenceForPeople;
+  std::optional<std::string> html;
+};
+
+absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
+  ReportOptions options;
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   flags.Int("limit", 0, std::numeric_limits<int64_t>::max()));
-  ASSIGN_OR_RETURN(const report::FindingThresholds thresholds, ReadThresholds(flags));
-  if (flags.Has("print-thresholds")) {
-    invocation.Print(report::FormatFindingThresholds(thresholds));
-    return 0;
-  }
-  if (invocation.arguments().empty()) {
-    return UsageError("say which capture: its id, or a file ending in .profd");
-  }
-  ASSIGN_OR_RETURN(const std::optional<std::string> html, HtmlPath(invocation));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
-  ASSIGN_OR_RETURN(const report::FindingsReport findings,
-                   report::SummarizeFindings(*reader, thresholds));
-  if (html.has_value()) {
-    RETURN_IF_ERROR(WriteHtml(invocation, *reader, findings, *html));
-    return 0;
-  }
-  CaptureView view = source->view();
+                   invocation.flags().Int("limit", 0, std::numeric_limits<int64_t>::max()));
+  options.evidence_rows = limit.value_or(kEvidenceForPeople);
+  ASSIGN_OR_RETURN(options.thresholds, ReadThresholds(invocation.flags()));
+  ASSIGN_OR_RETURN(options.html, HtmlPath(invocation));
+  return options;
+}
+
+// A group, and which member of it is reported on.
+struct ReportedMember {
+  const CaptureSet& set;
+  size_t member;
+  report::RankComparison ranks;
+};
+
+std::string NameOf(const CaptureSet::Member& member) {
+  return StrCat(member.rank >= 0 ? "rank " : "", LabelOf(member));
+}
+
+// `of`: nullptr: the capture was asked for by itself.
+absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportOptions& options,
+                    const ReportedMember* of) {
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  ASSIGN_OR_RETURN(
+      const report::FindingsReport findings,
+      report::SummarizeFindings(*reader, options.thresholds, of == nullptr ? nullptr : &of->ranks));
+  if (options.html.has_value()) return WriteHtml(invocation, *reader, findings, *options.html);
+  CaptureView view = source.view();
   view.quality = findings.quality.grade;  // The events were looked at, too.
   if (invocation.json()) {
     JsonWriter json;
+    json.BeginObject();
+    if (of != nullptr) {
+      WriteMembersJson(of->set, json);
+      json.Field("reported_member", static_cast<int64_t>(of->member));
+    }
     WriteFindingsJson(view, findings, json);
+    json.EndObject();
     invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderReportHeader(view, invocation.style()));
-    invocation.Print("\n");
-    invocation.Print(
-        RenderFindings(findings, limit.value_or(kEvidenceForPeople), invocation.style()));
+    return absl::OkStatus();
   }
+  if (of != nullptr) {
+    invocation.Print(RenderSetHeader(of->set, invocation.style()));
+    invocation.Print(StrCat("What follows is of ", of->ranks.names[of->member],
+                            ", which has the most own work.\n"));
+  }
+  invocation.Print(RenderReportHeader(view, invocation.style()));
+  invocation.Print("\n");
+  invocation.Print(RenderFindings(findings, options.evidence_rows, invocation.style()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
+                                  const ReportOptions& options) {
+  const absl::StatusOr<SetCollectives> collectives = ReadCollectives(set);
+  invocation.Note(RenderMissing(set));
+  RETURN_IF_ERROR(collectives.status());
+  ReportedMember of = {.set = set, .member = 0, .ranks = {}};
+  of.ranks.steps = CompareStepsOf(set, *collectives);
+  for (const CaptureSet::Member& member : set.members()) of.ranks.names.push_back(NameOf(member));
+  const std::vector<report::RankScore>& ranking = of.ranks.steps.ranking;
+  if (ranking.empty()) {
+    return absl::FailedPreconditionError(
+        "the captures of the group have no steps or windows to compare; ask for one of them");
+  }
+  of.member = ranking.front().member;
+  absl::Status status;
+  RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
+    if (member == of.member) status = Report(invocation, source, options, &of);
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(status);
+  return ExitCodeOf(set);
+}
+
+absl::StatusOr<int> Run(Invocation& invocation) {
+  ASSIGN_OR_RETURN(const ReportOptions options, ReadOptions(invocation));
+  if (invocation.flags().Has("print-thresholds")) {
+    invocation.Print(report::FormatFindingThresholds(options.thresholds));
+    return 0;
+  }
+  if (invocation.arguments().empty()) {
+    return UsageError("say which capture: its id, that of a group, or files ending in .profd");
+  }
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  if (set.is_group()) return ReportOnGroup(invocation, set, options);
+  RETURN_IF_ERROR(Report(invocation, set.Only(), options, nullptr));
   return 0;
 }
 
@@ -104,7 +168,7 @@ Command ReportCommand() {
   return {
       .name = "report",
       .summary = "Say what to change first, what it would save, and why",
-      .arguments = "ID|FILE.profd",
+      .arguments = "ID|GROUP|FILES.profd",
       .description =
           "Says in one paragraph where the time goes, what to change first and what that would "
           "save, and whether the numbers can be trusted; then every finding by its estimated "
@@ -113,7 +177,10 @@ Command ReportCommand() {
           "last.\n\n"
           "Averages leave out a first step that warmed up. Savings are estimates of wall time per "
           "step, each by itself. A file of thresholds has lines `key = value`; "
-          "--print-thresholds writes one with every key, its meaning and its default.",
+          "--print-thresholds writes one with every key, its meaning and its default.\n\n"
+          "Of a group, or of several files, it compares the ranks, says whether one holds up the "
+          "others (as `profctl stragglers` scores them), and reports on the rank with the most own "
+          "work. A member that is out of reach is named on stderr, and the exit code is then 4.",
       .flags = {{.name = "thresholds",
                  .value_name = "FILE",
                  .help = "When a finding is one: a file of thresholds",
@@ -131,10 +198,11 @@ Command ReportCommand() {
                          "--json prints all"}},
       .examples = {{"profctl report 01J9ZK", "What to change first"},
                    {"profctl report 01J9ZK --html report.html", "As a page for a browser"},
+                   {"profctl report 01J9ZM", "Of a group: who holds up the job, and why"},
                    {"profctl report --print-thresholds > limits", "A file to start from"},
                    {"profctl report 01J9ZK --thresholds limits", "With one's own thresholds"}},
       .min_arguments = 0,
-      .max_arguments = 1,
+      .max_arguments = 4096,
       .completes = Completes::kCapture,
       .takes_nodes = true,
       .run = &Run};

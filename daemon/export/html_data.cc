@@ -6,6 +6,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
+#include "daemon/report/findings_json.h"
 
 namespace profd::exporter {
 namespace {
@@ -56,38 +57,6 @@ void WriteImported(const ImportRecord& imported, JsonWriter& json) {
   json.EndObject().EndObject();
 }
 
-void WriteEvidence(const report::Evidence& evidence, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("kind", ToString(evidence.kind));
-  json.Field("name", ShownName(evidence.name));
-  json.Field("detail", ShownName(evidence.detail));
-  json.Field("count", evidence.count);
-  json.Field("duration_ns", evidence.duration_ns);
-  json.Field("bytes", evidence.bytes);
-  json.Field("step", evidence.step);
-  json.Field("device", evidence.device);
-  if (evidence.start_ns != report::Evidence::kNoTime) json.Field("start_ns", evidence.start_ns);
-  json.EndObject();
-}
-
-void WriteFinding(const report::Finding& finding, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("rule", finding.rule);
-  json.Field("title", finding.title);
-  json.Field("severity", ToString(finding.severity));
-  json.Field("unit", ToString(finding.unit));
-  json.Field("value", finding.value);
-  json.Field("threshold", finding.threshold);
-  json.Field("saving_ns_per_step", finding.saving_ns_per_step);
-  json.Field("confidence", ToString(finding.confidence));
-  json.Field("confidence_reason", finding.confidence_reason);
-  json.Field("measured", finding.measured);
-  json.Field("advice", finding.advice);
-  json.Key("evidence").BeginArray();
-  for (const report::Evidence& evidence : finding.evidence) WriteEvidence(evidence, json);
-  json.EndArray().EndObject();
-}
-
 void WriteQuality(const Quality& quality, JsonWriter& json) {
   json.Key("quality").BeginObject();
   json.Field("grade", quality.grade);
@@ -132,31 +101,8 @@ void WriteCaptureData(const CaptureRecord& record, JsonWriter& json) {
 
 void WriteFindingsData(const report::FindingsReport& findings, JsonWriter& json) {
   WriteQuality(findings.quality, json);
-  json.Field("verdict", findings.verdict);
   json.Field("bound", ToString(findings.bound));
-  json.Field("step_count", findings.step_count);
-  json.Field("mean_step_ns", findings.mean_step_ns);
-  json.Key("findings").BeginArray();
-  for (const report::Finding& finding : findings.findings) WriteFinding(finding, json);
-  json.EndArray();
-  json.Key("skipped").BeginArray();
-  for (const report::SkippedRule& rule : findings.skipped) {
-    json.BeginObject().Field("rule", rule.rule);
-    json.Field("title", rule.title);
-    json.Field("needs", rule.needs);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("passed").BeginArray();
-  for (const report::PassedRule& rule : findings.passed) {
-    json.BeginObject().Field("rule", rule.rule);
-    json.Field("title", rule.title);
-    json.Field("unit", ToString(rule.unit));
-    json.Field("value", rule.value);
-    json.Field("threshold", rule.threshold);
-    json.EndObject();
-  }
-  json.EndArray();
+  report::WriteFindingsFields(findings, json, &ShownName);
 }
 
 absl::StatusOr<std::string> HtmlData(store::CaptureReader& reader,

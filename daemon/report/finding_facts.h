@@ -117,6 +117,7 @@ struct Facts {
   CopyFacts copies;
   CallFacts calls;
   ProgramFacts program;
+  const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
 
   bool has_gpu() const { return time.has_device; }
   // Hardly any launch shows work, since CUDA graphs are being recorded: idle time says nothing.

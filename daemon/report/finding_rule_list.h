@@ -18,9 +18,11 @@ RuleResult IdleOther(const Facts&, const FindingThresholds&);
 RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle behind waits
 RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
 RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up
-RuleResult StragglerRank(const Facts&, const FindingThresholds&);   // needs several ranks
 RuleResult DataParallel(const Facts&, const FindingThresholds&);    // torch.nn.DataParallel
 RuleResult CommBackend(const Facts&, const FindingThresholds&);     // gloo beside a GPU
+
+// ---- ranks (finding_rules_ranks.cc) ----
+RuleResult StragglerRank(const Facts&, const FindingThresholds&);  // more own work than the others
 
 // ---- copies (finding_rules_copies.cc) ----
 RuleResult CopyExposed(const Facts&, const FindingThresholds&);

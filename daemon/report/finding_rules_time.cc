@@ -310,10 +310,6 @@ RuleResult WarmupIncluded(const Facts& facts, const FindingThresholds& threshold
   return result;
 }
 
-RuleResult StragglerRank(const Facts&, const FindingThresholds&) {
-  return Needs("captures of three ranks or more: `profctl stragglers GROUP`");
-}
-
 RuleResult DataParallel(const Facts& facts, const FindingThresholds&) {
   if (facts.time.devices.size() < 2) return Needs("work of two GPUs or more");
   RuleResult result;

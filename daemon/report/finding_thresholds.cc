@@ -97,6 +97,8 @@ constexpr std::array kKeys = {
         "STEP_OUTLIER: median absolute deviations above the median step"},
     Key{"steps.first_ratio", &F::first_step_ratio, ValueKind::kNumber, 1, 1e6,
         "WARMUP_INCLUDED: the first step over the median of the others"},
+    Key{"ranks.straggler_score", &F::straggler_score, ValueKind::kNumber, 0, 1e6,
+        "STRAGGLER_RANK: modified z-score of a rank's own work over the ranks"},
     Key{"compile.share", &F::compile_share, ValueKind::kShare, 0, 1,
         "RECOMPILES: of a step, compiling"},
     Key{"quality.lost_share", &F::lost_share, ValueKind::kShare, 0, 1,

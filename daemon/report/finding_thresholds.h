@@ -58,6 +58,7 @@ struct FindingThresholds {
   double allocation_share = 0.01;
   double step_outlier_deviations = 5;  // Median absolute deviations above the median.
   double first_step_ratio = 2;         // Over the median of the others.
+  double straggler_score = 3.5;        // As kStragglerScore of group_reports.h.
   double compile_share = 0.01;
   double lost_share = 0.001;   // Of all events.
   double orphan_share = 0.01;  // Of GPU work.

@@ -122,6 +122,8 @@ std::string_view ToString(EvidenceKind kind) {
       return "code";
     case EvidenceKind::kCheck:
       return "check";
+    case EvidenceKind::kRank:
+      return "rank";
   }
   return "op";
 }
@@ -147,8 +149,10 @@ std::string_view ToString(BoundBy bound) {
 }
 
 absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
-                                                 const FindingThresholds& thresholds) {
-  ASSIGN_OR_RETURN(const Facts facts, GatherFacts(reader, thresholds));
+                                                 const FindingThresholds& thresholds,
+                                                 const RankComparison* ranks) {
+  ASSIGN_OR_RETURN(Facts facts, GatherFacts(reader, thresholds));
+  facts.ranks = ranks;
   FindingsReport report;
   for (const Rule& rule : Rules()) Look(rule, facts, thresholds, report);
   std::stable_sort(report.findings.begin(), report.findings.end(),

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/quality.h"
 #include "daemon/report/finding_thresholds.h"
+#include "daemon/report/group_reports.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::report {
@@ -60,6 +61,7 @@ enum class EvidenceKind {
   kMemory,      // `name`: an op or a category; bytes
   kCode,        // `name`: a place in the program
   kCheck,       // `name`: a check of the capture's quality
+  kRank,        // `name`: a rank of the group; `duration_ns`: its own work in a step
 };
 std::string_view ToString(EvidenceKind kind);  // "step"
 
@@ -130,8 +132,16 @@ struct FindingsReport {
   std::vector<PassedRule> passed;
 };
 
+// The ranks that were captured together, for the rules that compare them.
+struct RankComparison {
+  GroupSteps steps;
+  std::vector<std::string> names;  // By member: "rank 3".
+};
+
+// `ranks`: of the group that the capture belongs to, if it was looked at.
 absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
-                                                 const FindingThresholds& thresholds);
+                                                 const FindingThresholds& thresholds,
+                                                 const RankComparison* ranks = nullptr);
 
 }  // namespace profd::report
 

@@ -90,6 +90,17 @@ class GroupOfRanks:
             self.assertEqual((row['member_count'], row['slowest']), (4, SLOW_RANK))
         stragglers = self.ranks_ctl('stragglers', group, '--json')
         self.assertEqual(stragglers.json['ranks'][0]['rank'], SLOW_RANK)
+        report = self.ranks_ctl('report', group, '--json')
+        self.assertEqual(report.status, DONE, report.err)
+        self.assertEqual(report.json['reported_member'], SLOW_RANK)
+        self.assertEqual(report.json['id'], ids[f'rank{SLOW_RANK}.json'])
+        straggler = next(f for f in report.json['findings'] if f['rule'] == 'STRAGGLER_RANK')
+        self.assertEqual(straggler['value'], stragglers.json['ranks'][0]['score'])
+        self.assertEqual([e['name'] for e in straggler['evidence']], [f'rank {SLOW_RANK}'])
+        # Of one rank by itself the rule says what it needs.
+        alone = self.ranks_ctl('report', ids['rank0.json'], '--json')
+        self.assertNotIn('reported_member', alone.json)
+        self.assertIn('STRAGGLER_RANK', [rule['rule'] for rule in alone.json['skipped']])
 
         # Hosts' clocks that nobody measured are aligned on what all ranks ended together.
         trace = self.folder / 'job.json'

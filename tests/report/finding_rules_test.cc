@@ -2,6 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/collective_match.h"
+#include "daemon/report/group_reports.h"
 #include "proto/wire/event.h"
 #include "tests/report/findings_fixture.h"
 
@@ -639,6 +645,74 @@ TEST_F(FindingRulesTest, AFewCollectivesOfGlooAreNoFinding) {
 TEST_F(FindingRulesTest, OneRankAloneTellsNothingOfStragglers) {
   Healthy();
   EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), HasSubstr("three ranks"));
+}
+
+// ---- ranks ----
+
+class RankRulesTest : public FindingRulesTest {
+ protected:
+  // Five healthy steps, and ranks that all-reduce at the end of each: each rank's own work before.
+  void Ranks(const std::vector<int64_t>& own_ns, bool has_collectives = true) {
+    Healthy();
+    const int64_t last_ns = *std::max_element(own_ns.begin(), own_ns.end());
+    std::vector<CollectiveTable> tables;
+    for (size_t rank = 0; rank < own_ns.size(); ++rank) {
+      CollectiveTable& table = tables.emplace_back();
+      table.communicators = {{.size = static_cast<int64_t>(own_ns.size())}};
+      for (int64_t step = 0; step < 5; ++step) {
+        const int64_t in_collective_ns = has_collectives ? last_ns - own_ns[rank] + 100 * kUs : 0;
+        if (has_collectives) {
+          table.rows.push_back({.duration_ns = in_collective_ns,
+                                .exposed_ns = in_collective_ns,
+                                .sequence = step,
+                                .step = step,
+                                .kind = CollectiveKind::kAllReduce});
+        }
+        table.steps.push_back({.step = step,
+                               .duration_ns = own_ns[rank] + in_collective_ns,
+                               .exposed_ns = in_collective_ns});
+      }
+      ranks_.names.push_back(StrCat("rank ", rank));
+    }
+    std::vector<const CollectiveTable*> members;
+    for (const CollectiveTable& table : tables) members.push_back(&table);
+    ranks_.steps = CompareSteps(members, MatchCollectives(members));
+  }
+};
+
+TEST_F(RankRulesTest, ARankWithMoreOwnWorkThanTheOthersIsFound) {
+  Ranks({5 * kMs, 5 * kMs + 10 * kUs, 8 * kMs, 5 * kMs - 10 * kUs});
+  const Finding finding = Find("STRAGGLER_RANK");
+  EXPECT_EQ(finding.value, ranks_.steps.ranking[0].score);  // As `profctl stragglers` has it.
+  EXPECT_EQ(finding.threshold, kStragglerScore);
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 3 * kMs, 20 * kUs);
+  ASSERT_EQ(finding.evidence.size(), 1u);
+  EXPECT_EQ(finding.evidence[0].kind, EvidenceKind::kRank);
+  EXPECT_EQ(finding.evidence[0].name, "rank 2");
+  EXPECT_EQ(finding.evidence[0].duration_ns, 8 * kMs);
+  EXPECT_THAT(finding.measured, HasSubstr("rank 2"));
+}
+
+TEST_F(RankRulesTest, RanksThatWaitForEachOtherInTurnAreNoStragglers) {
+  Ranks({5 * kMs, 5 * kMs + 30 * kUs, 5 * kMs + 60 * kUs, 5 * kMs - 20 * kUs});
+  EXPECT_THAT(Fired(), IsEmpty());
+  EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), IsEmpty());  // It was looked at.
+}
+
+TEST_F(RankRulesTest, ItsThresholdIsAThreshold) {
+  Ranks({5 * kMs, 5 * kMs + 10 * kUs, 8 * kMs, 5 * kMs - 10 * kUs});
+  thresholds_.straggler_score = 1000;
+  EXPECT_THAT(Fired(), IsEmpty());
+}
+
+TEST_F(RankRulesTest, TwoRanksTellNothing) {
+  Ranks({5 * kMs, 8 * kMs});
+  EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), HasSubstr("three ranks"));
+}
+
+TEST_F(RankRulesTest, RanksThatDoNotMeetInCollectivesHoldNobodyUp) {
+  Ranks({5 * kMs, 5 * kMs, 8 * kMs, 5 * kMs}, /*has_collectives=*/false);
+  EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), HasSubstr("collective operations"));
 }
 
 // ---- quality ----

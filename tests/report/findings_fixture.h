@@ -116,7 +116,8 @@ class FindingsFixture : public testing::Test {
   }
 
   FindingsReport Report() {
-    absl::StatusOr<FindingsReport> report = SummarizeFindings(reader_, thresholds_);
+    absl::StatusOr<FindingsReport> report =
+        SummarizeFindings(reader_, thresholds_, ranks_.names.empty() ? nullptr : &ranks_);
     EXPECT_THAT(report, IsOk());
     return report.ok() ? *std::move(report) : FindingsReport();
   }
@@ -144,6 +145,7 @@ class FindingsFixture : public testing::Test {
   FakeCaptureReader reader_;
   const uint32_t main_ = reader_.AddThread(1, "main");
   FindingThresholds thresholds_;
+  RankComparison ranks_;  // Without names: the capture is looked at by itself.
   uint32_t correlation_ = 0;
 };
 
