@@ -20,19 +20,15 @@ constexpr size_t kMaxNameWidth = 55;
 constexpr size_t kMaxShapesWidth = 80;
 constexpr std::string_view kSpacing = "  ";
 
-// torch reckons in microseconds, and in floating point: so that what lies between two figures
-// goes to the same one.
-double Us(int64_t ns) { return static_cast<double>(ns) / 1e3; }
-
 std::string TimeText(double us) {
   if (us >= 1e6) return absl::StrFormat("%.3fs", us / 1e6);
   if (us >= 1e3) return absl::StrFormat("%.3fms", us / 1e3);
   return absl::StrFormat("%.3fus", us);
 }
 
-std::string ShareText(int64_t part_ns, int64_t whole_ns) {
-  if (whole_ns == 0) return "NaN";
-  return absl::StrFormat("%.2f%%", Us(part_ns) * 100.0 / Us(whole_ns));
+std::string ShareText(double part_us, double whole_us) {
+  if (whole_us == 0) return "NaN";
+  return absl::StrFormat("%.2f%%", part_us * 100.0 / whole_us);
 }
 
 std::string BytesText(int64_t bytes, const report::TorchVersion& version) {
@@ -53,8 +49,8 @@ std::string BytesText(int64_t bytes, const report::TorchVersion& version) {
   return StrCat(bytes, is_upper ? " B" : " b");
 }
 
-double AverageUs(int64_t total_ns, int64_t calls) {
-  return calls == 0 ? 0 : Us(total_ns) / static_cast<double>(calls);
+double AverageUs(double total_us, int64_t calls) {
+  return calls == 0 ? 0 : total_us / static_cast<double>(calls);
 }
 
 // Characters as Python counts them; the text is valid UTF-8.
@@ -79,15 +75,15 @@ struct SortKey {
 double AsDouble(int64_t value) { return static_cast<double>(value); }
 
 constexpr std::array<SortKey, 16> kSortKeys = {{
-    {"cpu_time", [](const TorchRow& row) { return AverageUs(row.cpu_total_ns, row.calls); }},
-    {"cpu_time_total", [](const TorchRow& row) { return AsDouble(row.cpu_total_ns); }},
-    {"self_cpu_time_total", [](const TorchRow& row) { return AsDouble(row.self_cpu_ns); }},
-    {"cuda_time", [](const TorchRow& row) { return AverageUs(row.device_total_ns, row.calls); }},
-    {"cuda_time_total", [](const TorchRow& row) { return AsDouble(row.device_total_ns); }},
-    {"self_cuda_time_total", [](const TorchRow& row) { return AsDouble(row.self_device_ns); }},
-    {"device_time", [](const TorchRow& row) { return AverageUs(row.device_total_ns, row.calls); }},
-    {"device_time_total", [](const TorchRow& row) { return AsDouble(row.device_total_ns); }},
-    {"self_device_time_total", [](const TorchRow& row) { return AsDouble(row.self_device_ns); }},
+    {"cpu_time", [](const TorchRow& row) { return AverageUs(row.cpu_total_us, row.calls); }},
+    {"cpu_time_total", [](const TorchRow& row) { return row.cpu_total_us; }},
+    {"self_cpu_time_total", [](const TorchRow& row) { return row.self_cpu_us; }},
+    {"cuda_time", [](const TorchRow& row) { return AverageUs(row.device_total_us, row.calls); }},
+    {"cuda_time_total", [](const TorchRow& row) { return row.device_total_us; }},
+    {"self_cuda_time_total", [](const TorchRow& row) { return row.self_device_us; }},
+    {"device_time", [](const TorchRow& row) { return AverageUs(row.device_total_us, row.calls); }},
+    {"device_time_total", [](const TorchRow& row) { return row.device_total_us; }},
+    {"self_device_time_total", [](const TorchRow& row) { return row.self_device_us; }},
     {"cpu_memory_usage", [](const TorchRow& row) { return AsDouble(row.cpu_memory_bytes); }},
     {"self_cpu_memory_usage",
      [](const TorchRow& row) { return AsDouble(row.self_cpu_memory_bytes); }},
@@ -116,13 +112,13 @@ std::vector<const TorchRow*> Sorted(const TorchTable& table, std::string_view so
 class TorchText {
  public:
   TorchText(const TorchTable& table, const TorchTextOptions& options)
-      : table_(table), options_(options) {
+      : table_(table), options_(options), rows_(Sorted(table, options.sort_by)) {
     bool is_on_gpu = false;
     size_t longest_name = 0;
     size_t longest_shapes = 0;
     for (const TorchRow& row : table.rows) {
       is_on_gpu |= row.is_device;
-      has_device_time_ |= row.self_device_ns > 0;
+      has_device_time_ |= row.self_device_us > 0;
       has_device_memory_ |= row.self_device_memory_bytes > 0;
       longest_name = std::max(longest_name, CharacterCount(Shown(row.name)));
       longest_shapes = std::max(longest_shapes, row.shapes.size());
@@ -131,6 +127,7 @@ class TorchText {
     has_device_memory_ &= is_on_gpu;
     name_width_ = std::min(longest_name + 4, kMaxNameWidth);
     shapes_width_ = std::min(longest_shapes + 4, kMaxShapesWidth);
+    SumUp();
   }
 
   std::string Render() {
@@ -140,19 +137,28 @@ class TorchText {
     AddLine(titles_);
     StrAppend(&text_, rule_, "\n");
     int64_t shown = 0;
-    for (const TorchRow* row : Sorted(table_, options_.sort_by)) {
+    for (const TorchRow* row : rows_) {
       if (shown++ == options_.row_limit) break;
       AddLine(CellsOf(*row));
     }
-    StrAppend(&text_, rule_, "\n", "Self CPU time total: ", TimeText(Us(table_.self_cpu_total_ns)),
-              "\n");
+    StrAppend(&text_, rule_, "\n", "Self CPU time total: ", TimeText(self_cpu_total_us_), "\n");
     if (has_device_time_) {
-      StrAppend(&text_, "Self CUDA time total: ", TimeText(Us(table_.self_device_total_ns)), "\n");
+      StrAppend(&text_, "Self CUDA time total: ", TimeText(self_device_total_us_), "\n");
     }
     return std::move(text_);
   }
 
  private:
+  // In the order of the lines, as torch does.
+  void SumUp() {
+    for (const TorchRow* row : rows_) {
+      self_cpu_total_us_ += row->self_cpu_us;
+      const bool is_counted =
+          row->is_device && !(row->is_annotation && options_.version.totals_work_only());
+      if (is_counted) self_device_total_us_ += row->self_device_us;
+    }
+  }
+
   void AddTitles() {
     Title("Name", name_width_);
     for (const char* title : {"Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"})
@@ -181,17 +187,17 @@ class TorchText {
   std::vector<std::string> CellsOf(const TorchRow& row) const {
     const report::TorchVersion& version = options_.version;
     std::vector<std::string> cells = {NameCell(row),
-                                      ShareText(row.self_cpu_ns, table_.self_cpu_total_ns),
-                                      TimeText(Us(row.self_cpu_ns)),
-                                      ShareText(row.cpu_total_ns, table_.self_cpu_total_ns),
-                                      TimeText(Us(row.cpu_total_ns)),
-                                      TimeText(AverageUs(row.cpu_total_ns, row.calls))};
+                                      ShareText(row.self_cpu_us, self_cpu_total_us_),
+                                      TimeText(row.self_cpu_us),
+                                      ShareText(row.cpu_total_us, self_cpu_total_us_),
+                                      TimeText(row.cpu_total_us),
+                                      TimeText(AverageUs(row.cpu_total_us, row.calls))};
     const auto add = [&](std::string cell) { cells.push_back(std::move(cell)); };
     if (has_device_time_) {
-      add(TimeText(Us(row.self_device_ns)));
-      add(ShareText(row.self_device_ns, table_.self_device_total_ns));
-      add(TimeText(Us(row.device_total_ns)));
-      add(TimeText(AverageUs(row.device_total_ns, row.calls)));
+      add(TimeText(row.self_device_us));
+      add(ShareText(row.self_device_us, self_device_total_us_));
+      add(TimeText(row.device_total_us));
+      add(TimeText(AverageUs(row.device_total_us, row.calls)));
     }
     if (table_.has_memory) {
       add(BytesText(row.cpu_memory_bytes, version));
@@ -224,6 +230,9 @@ class TorchText {
 
   const TorchTable& table_;
   const TorchTextOptions& options_;
+  const std::vector<const TorchRow*> rows_;  // By what they are sorted by.
+  double self_cpu_total_us_ = 0;
+  double self_device_total_us_ = 0;
   bool has_device_time_ = false;
   bool has_device_memory_ = false;
   bool has_shapes_ = false;

@@ -54,9 +54,11 @@ class CaptureBuilder {
 
   // What the trace holds, once all its events are there.
   struct Contents {
-    int64_t epoch_ns = 0;           // Of the trace's own time.
-    int64_t start_ns = 0;           // Of the first event, since the epoch.
-    int64_t end_ns = 0;             // Of the last.
+    int64_t epoch_ns = 0;  // Of the trace's own time.
+    int64_t start_ns = 0;  // Of the first event, since the epoch.
+    int64_t end_ns = 0;    // Of the last.
+    // When the profiler started, of the trace's own time, where it says.
+    std::optional<int64_t> profiler_start_ns;
     std::vector<StepRecord> steps;  // Times since `start_ns`.
     int64_t event_count = 0;
     int64_t operator_count = 0;

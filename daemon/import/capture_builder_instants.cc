@@ -62,7 +62,11 @@ std::string DeviceNameOf(const TraceEvent& event) {
 
 absl::Status CaptureBuilder::AddInstant(const TraceEvent& event) {
   // Marks of the recording itself.
-  if (event.name == "Record Window End" || event.name.starts_with("Iteration Start")) {
+  if (event.name == "Record Window End") return absl::OkStatus();
+  if (event.name.starts_with("Iteration Start")) {
+    if (event.start.has_value() && !contents_.profiler_start_ns.has_value()) {
+      contents_.profiler_start_ns = event.start->ns;
+    }
     return absl::OkStatus();
   }
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/false);

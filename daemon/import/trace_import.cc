@@ -82,6 +82,12 @@ void Import::DescribeWindow(const CaptureBuilder::Contents& contents, CaptureRec
       !__builtin_add_overflow(start_unix_ns, contents.start_ns, &start_unix_ns);
   // 0 is "nothing recorded".
   record.start_unix_ns = fits && start_unix_ns > 0 ? start_unix_ns : 1;
+  int64_t armed_unix_ns = 0;
+  if (record.start_unix_ns > 1 && contents.profiler_start_ns.has_value() &&
+      !__builtin_add_overflow(header_.base_unix_ns(), *contents.profiler_start_ns,
+                              &armed_unix_ns)) {
+    record.armed_time = absl::FromUnixNanos(armed_unix_ns);
+  }
 }
 
 void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& record) const {

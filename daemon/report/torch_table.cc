@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/end_of.h"
 #include "daemon/report/gpu_attribution.h"
@@ -42,14 +43,26 @@ bool IsLeftOut(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+// Where torch's clock begins: in imports of its traces, when its profiler started. Others were not
+// measured by torch, so that any time near by serves.
+int64_t ProfilerStartOf(const CaptureRecord& record) {
+  const absl::Duration since = record.armed_time - absl::FromUnixNanos(record.start_unix_ns);
+  return absl::AbsDuration(since) <= absl::Hours(24) ? absl::ToInt64Nanoseconds(since) : 0;
+}
+
 class TorchTableBuilder {
  public:
   TorchTableBuilder(store::CaptureReader& reader, const TorchTableOptions& options)
-      : reader_(reader), options_(options), threads_(reader.threads().size()) {}
+      : reader_(reader),
+        options_(options),
+        clock_(ProfilerStartOf(reader.record())),
+        rows_(clock_),
+        threads_(reader.threads().size()) {}
 
   absl::StatusOr<TorchTable> Build() {
     ReadNames();
     ReadShapes();
+    FindPythonThreads();
     RETURN_IF_ERROR(ReadRanges());
     AddSteps();
     ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_));
@@ -96,6 +109,21 @@ class TorchTableBuilder {
     }
   }
 
+  // Captures keep the frames of Python of a thread in a row of their own, named after it.
+  void FindPythonThreads() {
+    const std::span<const store::ReaderThread> threads = reader_.threads();
+    for (uint32_t row = 0; row < threads.size(); ++row) {
+      const auto is_thread_of_row = [&](const store::ReaderThread& thread) {
+        return thread.os_thread == threads[row].os_thread &&
+               thread.name.size() < threads[row].name.size() &&
+               threads[row].name.starts_with(thread.name);
+      };
+      const auto found = std::find_if(threads.begin(), threads.end(), is_thread_of_row);
+      python_threads_.push_back(
+          found == threads.end() ? row : static_cast<uint32_t>(found - threads.begin()));
+    }
+  }
+
   // Texts by number; 0: of what has no inputs.
   void ReadShapes() {
     if (!options_.by_inputs) return;
@@ -133,15 +161,16 @@ class TorchTableBuilder {
         batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kOperator) &&
         (op == nullptr || op->scope != static_cast<uint8_t>(wire::OperatorScope::kUserScope));
     const uint32_t shapes = options_.by_inputs && op != nullptr ? shapes_of_[op->inputs] : 0;
-    threads_[batch.thread].push_back({.start_ns = batch.start_ns[i],
-                                      .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
-                                      .row = is_python && !options_.version.has_python()
-                                                 ? TorchRows::kNoRow
-                                                 : rows_.RowOf(name, Kind::kCpu, shapes),
-                                      .name = name,
-                                      .depth = batch.depth[i],
-                                      .is_operator = is_operator,
-                                      .is_annotation = !is_operator && !is_python});
+    const uint32_t thread = is_python ? python_threads_[batch.thread] : batch.thread;
+    threads_[thread].push_back({.start_ns = batch.start_ns[i],
+                                .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
+                                .row = is_python && !options_.version.has_python()
+                                           ? TorchRows::kNoRow
+                                           : rows_.RowOf(name, Kind::kCpu, shapes),
+                                .name = name,
+                                .depth = batch.depth[i],
+                                .is_operator = is_operator,
+                                .is_annotation = !is_operator && !is_python});
   }
 
   // What torch's own profiler opens a range for, captures keep as steps.
@@ -213,9 +242,10 @@ class TorchTableBuilder {
     if (call == nullptr) return;
     const Link& link = links_[PositionOf(*call)];
     if (link.op != kNone) {
-      int64_t& self_ns = threads_[call->thread][link.op].self_device_ns;
-      self_ns = static_cast<int64_t>(static_cast<uint64_t>(self_ns) +
-                                     static_cast<uint64_t>(batch.duration_ns[i]));
+      TorchEvent& op = threads_[call->thread][link.op];
+      op.self_device_ns = static_cast<int64_t>(static_cast<uint64_t>(op.self_device_ns) +
+                                               static_cast<uint64_t>(batch.duration_ns[i]));
+      op.self_device_us += clock_.DurationUs(start_ns, end_ns);
     }
     if (link.annotation == kNone || !options_.version.has_gpu_annotations()) return;
     const AnnotationKey key = {call->thread, link.annotation, batch.device[i], batch.stream[i]};
@@ -313,7 +343,7 @@ class TorchTableBuilder {
       return memory_.In(event.start_ns, event.end_ns);
     };
     const absl::FunctionRef<TorchMemory(const TorchEvent&)> memory_of_ref = memory_of;
-    MeasureAsTorch(events, memory_.empty() ? nullptr : &memory_of_ref,
+    MeasureAsTorch(events, clock_, memory_.empty() ? nullptr : &memory_of_ref,
                    [&](const TorchEvent& event, const TorchMeasures& measures) {
                      rows_.Add(event.row, event.start_ns, event.end_ns, measures);
                      if (memory_.empty() || measures.has_parent) return;
@@ -344,7 +374,7 @@ class TorchTableBuilder {
     });
   }
 
-  TorchTable Finish() const {
+  TorchTable Finish() {
     TorchTable table;
     table.rows = rows_.Take(shapes_texts_);
     table.has_memory = !memory_.empty();
@@ -357,11 +387,13 @@ class TorchTableBuilder {
 
   store::CaptureReader& reader_;
   const TorchTableOptions options_;
+  const TorchClock clock_;
   TorchRows rows_;
   std::vector<uint32_t> names_;            // By name of the reader: of rows_; kNone: left out.
   std::vector<std::string> shapes_texts_;  // By number.
   std::vector<uint32_t> shapes_of_;        // By inputs of the reader: such a number.
   bool has_step_ranges_ = false;
+  std::vector<uint32_t> python_threads_;  // By thread: whose frames of Python its row has.
   std::vector<std::vector<TorchEvent>> threads_;
   std::vector<TorchEvent> loose_;  // On no thread.
   std::optional<GpuAttribution> gpu_;

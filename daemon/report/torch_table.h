@@ -15,8 +15,8 @@
 // Rows are in torch's order, by their first event. Stacks are not grouped by: captures hold none.
 //
 // Threads: any, one reader each.
-// Memory:  64 bytes per range and API call, 24 per event of an allocator, 24 per operator, and
-//          what GpuAttribution takes; or twice that, as vectors grow.
+// Memory:  120 bytes per range and API call, 48 per row of the GPU, 24 per event of an allocator,
+//          24 per operator, and what GpuAttribution takes; or twice that, as vectors grow.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_TORCH_TABLE_H_
 #define PROFD_DAEMON_REPORT_TORCH_TABLE_H_
@@ -71,6 +71,11 @@ struct TorchRow {
   int64_t cpu_total_ns = 0;
   int64_t self_device_ns = 0;
   int64_t device_total_ns = 0;
+  // The same as torch's floating point has them, of which it prints.
+  double self_cpu_us = 0;
+  double cpu_total_us = 0;
+  double self_device_us = 0;
+  double device_total_us = 0;
   int64_t cpu_memory_bytes = 0;
   int64_t self_cpu_memory_bytes = 0;
   int64_t device_memory_bytes = 0;

@@ -14,12 +14,15 @@ uint64_t DurationOf(const TorchEvent& event) {
 
 class Tree {
  public:
-  explicit Tree(const std::vector<TorchEvent>& events) : events_(events), nodes_(events.size()) {
+  Tree(const std::vector<TorchEvent>& events, const TorchClock& clock)
+      : events_(events), clock_(clock), nodes_(events.size()) {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       nodes_[i].self_device_ns = static_cast<uint64_t>(events[i].self_device_ns);
+      nodes_[i].self_device_us = events[i].self_device_us;
     }
     FindParents();
     Fold();
+    FindChildren();
   }
 
   void AddMemory(absl::FunctionRef<TorchMemory(const TorchEvent&)> memory_of) {
@@ -30,11 +33,14 @@ class Tree {
   void SumUp() {
     for (size_t i = nodes_.size(); i-- > 0;) {
       Node& node = nodes_[i];
-      if (node.folded_into != kNone || node.parent == kNone) continue;
-      Node& parent = nodes_[node.parent];
-      parent.children_cpu_ns += DurationOf(events_[i]);
-      parent.children_device_ns += node.self_device_ns + node.children_device_ns;
-      parent.children_memory = parent.children_memory + node.memory;
+      for (uint32_t at = node.first_child; at != kNone; at = nodes_[at].next_sibling) {
+        const Node& child = nodes_[at];
+        node.children_cpu_ns += DurationOf(events_[at]);
+        node.children_cpu_us += DurationUs(events_[at]);
+        node.children_device_ns += child.self_device_ns + child.children_device_ns;
+        node.children_device_us += child.self_device_us + child.children_device_us;
+        node.children_memory = node.children_memory + child.memory;
+      }
     }
   }
 
@@ -43,10 +49,14 @@ class Tree {
       const Node& node = nodes_[i];
       if (node.folded_into != kNone) continue;
       const uint64_t duration_ns = DurationOf(events_[i]);
+      const double total_device_us = node.self_device_us + node.children_device_us;
       fn(events_[i], {.total_cpu_ns = duration_ns,
                       .self_cpu_ns = static_cast<int64_t>(duration_ns - node.children_cpu_ns),
                       .total_device_ns = node.self_device_ns + node.children_device_ns,
                       .self_device_ns = node.self_device_ns,
+                      .self_cpu_us = DurationUs(events_[i]) - node.children_cpu_us,
+                      .total_device_us = total_device_us,
+                      .self_device_us = total_device_us - node.children_device_us,
                       .total_memory = node.memory,
                       .self_memory = node.memory - node.children_memory,
                       .has_parent = node.parent != kNone});
@@ -58,9 +68,14 @@ class Tree {
     uint32_t parent = kNone;
     uint32_t folded_into = kNone;
     uint32_t child_count = 0;
+    uint32_t first_child = kNone;  // Of those that are not folded.
+    uint32_t next_sibling = kNone;
     uint64_t self_device_ns = 0;
     uint64_t children_cpu_ns = 0;
     uint64_t children_device_ns = 0;
+    double self_device_us = 0;
+    double children_cpu_us = 0;
+    double children_device_us = 0;
     TorchMemory memory;
     TorchMemory children_memory;
   };
@@ -95,10 +110,26 @@ class Tree {
       node.folded_into = node.parent;
       parent.child_count = node.child_count;
       parent.self_device_ns = node.self_device_ns;
+      parent.self_device_us = node.self_device_us;
     }
   }
 
+  // Last ones first, so that each is put before those that follow it.
+  void FindChildren() {
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      Node& node = nodes_[i];
+      if (node.folded_into != kNone || node.parent == kNone) continue;
+      node.next_sibling = nodes_[node.parent].first_child;
+      nodes_[node.parent].first_child = static_cast<uint32_t>(i);
+    }
+  }
+
+  double DurationUs(const TorchEvent& event) const {
+    return clock_.DurationUs(event.start_ns, event.end_ns);
+  }
+
   const std::vector<TorchEvent>& events_;
+  const TorchClock& clock_;
   std::vector<Node> nodes_;  // Of the same positions.
 };
 
@@ -112,10 +143,10 @@ void SortForTorch(std::vector<TorchEvent>& events) {
   });
 }
 
-void MeasureAsTorch(const std::vector<TorchEvent>& events,
+void MeasureAsTorch(const std::vector<TorchEvent>& events, const TorchClock& clock,
                     const absl::FunctionRef<TorchMemory(const TorchEvent&)>* memory_of,
                     absl::FunctionRef<void(const TorchEvent&, const TorchMeasures&)> fn) {
-  Tree tree(events);
+  Tree tree(events, clock);
   if (memory_of != nullptr) tree.AddMemory(*memory_of);
   tree.SumUp();
   tree.Give(fn);

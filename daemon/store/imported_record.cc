@@ -194,7 +194,7 @@ absl::StatusOr<CaptureRecord> TakeImportedRecord(const CaptureRecord& untrusted,
   record.state = untrusted.state;
   record.ended_by = untrusted.ended_by;
   record.create_time = now;
-  record.armed_time = absl::InfinitePast();
+  record.armed_time = untrusted.armed_time;
   record.end_time = now;
   record.node = ForDisplay(untrusted.node, kMaxNameBytes);
   if (record.node.empty()) record.node = importer.node;

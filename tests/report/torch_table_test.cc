@@ -77,6 +77,43 @@ TEST_F(TorchTableTest, ARangeThatOnlyOverlapsTakesThePlaceOfTheOther) {
   EXPECT_EQ(Row("outer").self_cpu_ns, 20);
 }
 
+// Imports keep them apart, since they need not nest with the operators.
+TEST_F(TorchTableTest, FramesOfPythonAreAroundTheOperatorsOfTheirThread) {
+  const uint32_t frames = reader_.AddThread(1, "main, Python functions");
+  const uint32_t others = reader_.AddThread(2, "main, Python functions");
+  const auto category = static_cast<uint8_t>(wire::RangeCategory::kPython);
+  reader_.Range(main_, "forward", 0, 100)
+      .Operator(main_, "aten::mm", 30, 40)
+      .Range(frames, "f.py(1): f", 20, 60, {.category = category})
+      .Range(others, "f.py(1): f", 0, 90, {.category = category});
+  EXPECT_EQ(Row("forward").self_cpu_ns, 60);
+  EXPECT_THAT(Names(), ElementsAre("forward", "aten::mm"));
+  for (const TorchRow& row : Table({1, 13}).rows) {
+    if (row.name == "f.py(1): f") {
+      EXPECT_EQ(row.self_cpu_ns, 30 + 90);
+    }
+  }
+}
+
+// Two calls of 1 ns and 2 ns: their mean lies between two figures, and what is printed is up to
+// the rounding of the times since the profiler started.
+TEST_F(TorchTableTest, TimesAreInFloatingPointSinceTheProfilerStarted) {
+  reader_.Operator(main_, "f", 1'000'001, 1'000'002).Operator(main_, "f", 1'000'011, 1'000'013);
+  const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1e3; };
+  const auto total_since = [&](int64_t origin_ns) {
+    return (us(1'000'002 - origin_ns) - us(1'000'001 - origin_ns)) +
+           (us(1'000'013 - origin_ns) - us(1'000'011 - origin_ns));
+  };
+  EXPECT_EQ(Row("f").cpu_total_us, total_since(0));
+  reader_.mutable_record().start_unix_ns = 1'700'000'000'000'000'000;
+  reader_.mutable_record().armed_time = absl::FromUnixNanos(1'700'000'000'000'000'000 - 777);
+  EXPECT_EQ(Row("f").cpu_total_us, total_since(-777));
+  EXPECT_NE(total_since(0), total_since(-777));
+  reader_.mutable_record().armed_time = absl::InfinitePast();
+  EXPECT_EQ(Row("f").cpu_total_us, total_since(0));
+  EXPECT_EQ(Row("f").cpu_total_ns, 3);
+}
+
 TEST_F(TorchTableTest, StepsAreOneRow) {
   reader_.StepThread(main_).Step(7, 0, 100).Step(8, 100, 100).Operator(main_, "mm", 110, 130);
   EXPECT_EQ(Row("ProfilerStep*").calls, 2);
