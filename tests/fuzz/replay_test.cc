@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/store/column_codec.h"
@@ -15,6 +18,7 @@
 
 namespace profd {
 
+void FuzzCheck(std::span<const uint8_t> data);
 void FuzzCron(std::span<const uint8_t> data);
 void FuzzColumnCodec(std::span<const uint8_t> data);
 void FuzzCaptureFile(std::span<const uint8_t> data);
@@ -31,6 +35,52 @@ std::vector<uint8_t> Bytes(std::mt19937& random, size_t most) {
   std::vector<uint8_t> bytes(random() % (most + 1));
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   return bytes;
+}
+
+constexpr std::pair<std::string_view, void (*)(std::span<const uint8_t>)> kTargets[] = {
+    {"capture_file", &FuzzCaptureFile},
+    {"check", &FuzzCheck},
+    {"column_codec", &FuzzColumnCodec},
+    {"contexts", &FuzzContexts},
+    {"cron", &FuzzCron},
+    {"event_decoder", &FuzzEventDecoder},
+    {"frame", &FuzzFrame},
+    {"node_list", &FuzzNodeList},
+    {"policy", &FuzzPolicy},
+    {"trace_import", &FuzzTraceImport}};
+
+TEST(FuzzReplayTest, EveryTargetSurvivesItsCorpus) {
+  for (const auto& [name, target] : kTargets) {
+    int files = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::path(PROFD_FUZZ_CORPUS) / name)) {
+      std::ifstream in(entry.path(), std::ios::binary);
+      const std::vector<char> bytes(std::istreambuf_iterator<char>(in), {});
+      target({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+      ++files;
+    }
+    EXPECT_GT(files, 0) << name;
+  }
+}
+
+// Both kinds of traces of the corpus, with a few bytes changed.
+TEST(FuzzReplayTest, CheckedTracesSurviveNoiseAndMutations) {
+  std::mt19937 random(10);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(PROFD_FUZZ_CORPUS) / "check")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    const std::vector<uint8_t> bytes(std::istreambuf_iterator<char>(in), {});
+    ASSERT_FALSE(bytes.empty());
+    for (int round = 0; round < 1'000; ++round) {
+      std::vector<uint8_t> data = bytes;
+      for (size_t changes = random() % 6; changes > 0; --changes) {
+        data[random() % data.size()] =
+            random() % 2 == 0 ? static_cast<uint8_t>(random()) : bytes[random() % bytes.size()];
+      }
+      FuzzCheck(data);
+      FuzzCheck(Bytes(random, 60));
+    }
+  }
 }
 
 TEST(FuzzReplayTest, ColumnCodecSurvivesNoiseAndMutations) {
