@@ -39,7 +39,7 @@ Fork:    a child is silent until it marks a step or begins a range; then it is a
          fork in a process with several threads; init() starts the library's one.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profd._library import (Status, init, is_recording, library_version, set_metadata, status,
                             step, step_count, thread_name)
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """Imports what only few programs use when they do: a job's start pays for nothing of it."""
     if name in ("Client", "ProfdError", "Report", "capture"):
         from profd import _client

@@ -208,7 +208,7 @@ def _watch_for_torch() -> None:
 def _install_torch_hook() -> None:
     name = "_profd_hook"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
+        spec: Any = importlib.util.spec_from_file_location(
             name, os.path.join(PACKAGE_DIR, "_inject", name + ".py"))
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import types
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, TypeVar
 
 from profd._library import flag, intern_name, lib, namer, require_name
 
@@ -11,6 +11,9 @@ from profd._library import flag, intern_name, lib, namer, require_name
 # bound: it is emptied when full, which is always safe, as a Range has no state but its id.
 _MAX_CACHED_RANGES = 8192
 _ranges: Dict[str, "Range"] = {}
+
+# A function keeps its type where it is decorated.
+_Decorated = TypeVar("_Decorated")
 
 if lib is not None:
     _begin = lib.profd_range_begin_id
@@ -47,32 +50,33 @@ class Range:
         self._id = self._id or intern_name(self.name)
         return self._id
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: _Decorated) -> _Decorated:
         """Decorates `function`: each call is a range.
 
         Of a generator, coroutine or asynchronous generator the ranges are the times it
         runs, from each resumption to the next suspension: what others do meanwhile on
         this thread is not its own.
         """
+        return self._decorate(function)
+
+    def _decorate(self, function: Any) -> Any:
         if isinstance(function, (staticmethod, classmethod)):
-            return type(function)(self(function.__func__))
+            return type(function)(self._decorate(function.__func__))
         if inspect.isclass(function) or not callable(function):
             raise TypeError("annotate() decorates functions, not %r" % (function,))
         return functools.wraps(function)(self._wrap(function))
 
     def _wrap(self, function: Callable) -> Callable:
         if inspect.iscoroutinefunction(function):
-            async def wrapper(*args, **kwargs):
-                return await _awaitable_drive(self, function(*args, **kwargs))
-        elif inspect.isasyncgenfunction(function):
-            wrapper = _wrap_async_generator(self, function)
-        elif inspect.isgeneratorfunction(function):
-            def wrapper(*args, **kwargs):
-                return (yield from _drive(self, function(*args, **kwargs)))
-        else:
-            def wrapper(*args, **kwargs):
-                with self:
-                    return function(*args, **kwargs)
+            return _wrap_coroutine(self, function)
+        if inspect.isasyncgenfunction(function):
+            return _wrap_async_generator(self, function)
+        if inspect.isgeneratorfunction(function):
+            return _wrap_generator(self, function)
+
+        def wrapper(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
         return wrapper
 
     def __repr__(self) -> str:
@@ -100,6 +104,18 @@ def _drive(range_, inner):
 
 
 _awaitable_drive = types.coroutine(_drive)
+
+
+def _wrap_generator(range_, function):
+    def wrapper(*args, **kwargs):
+        return (yield from _drive(range_, function(*args, **kwargs)))
+    return wrapper
+
+
+def _wrap_coroutine(range_, function):
+    async def wrapper(*args, **kwargs):
+        return await _awaitable_drive(range_, function(*args, **kwargs))
+    return wrapper
 
 
 def _wrap_async_generator(range_, function):

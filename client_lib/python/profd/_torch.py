@@ -83,8 +83,9 @@ def attach(torch: Any) -> int:
     Returns the wire::TorchFeature that work; 0: none, and PROFD_LOG=warning says why.
     """
     global _lib, _wait
-    if _lib is not None:
-        return _lib.profd_torch_features()
+    attached: Any = _lib
+    if attached is not None:
+        return attached.profd_torch_features()
     problem = _reason_against(torch)
     if problem is None:
         problem = _bind()

@@ -38,7 +38,7 @@ class TorchFinder:
     """Finds torch as the others do, and gives it a _Watcher. The first of sys.meta_path."""
 
     # Threads inside it: another's finder that asks all others, too, must not ask it again.
-    _inside = set()
+    _inside: "set[int]" = set()
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
