@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 import types
@@ -440,6 +441,74 @@ class RealCompileTest(unittest.TestCase):
         regions = []
         _torch_compile.tell_regions(lambda *note: regions.append(note))
         self.assertIn("%s:%d in broken" % (here, line), {note[2] for note in regions})
+
+
+class ExchangeTest(unittest.TestCase):
+    """Gradients of a program that goes on meanwhile."""
+
+    def seen_from(self, body, *arguments):
+        """What another thread thinks of this one inside of body()."""
+        said = []
+
+        def look():
+            said.append(_torch_blocks._someone_exchanges_gradients())
+
+        def meet():
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+        body(meet, *arguments)
+        return said
+
+    def test_a_thread_inside_of_setting_a_gradient_is_seen(self):
+        class Holder:
+            def __setattr__(self, name, value):
+                value()
+
+        def assign(meet):
+            Holder().grad = meet
+
+        def assign_other(meet):
+            Holder().other = meet
+        self.assertEqual(self.seen_from(assign), [True])
+        self.assertEqual(self.seen_from(assign_other), [False])
+
+    def test_a_thread_inside_of_a_backward_pass_is_seen(self):
+        def backward(meet):
+            x = torch.ones(1, requires_grad=True)
+            y = x * 1
+            y.register_hook(lambda gradient: meet())
+            y.backward()
+        self.assertEqual(self.seen_from(backward), [True])
+
+    def test_gradients_that_are_let_go_all_the_time_are_read_without_harm(self):
+        # In a process of its own: torch 2.15 crashed where one was read while it was let go.
+        program = """
+import sys, threading, time
+sys.path.insert(0, %r)
+import torch
+from profd import _torch_blocks
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(20)])
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+x = torch.randn(4, 8)
+seen = []
+def look():
+    while seen.count(40) < 15:
+        blocks = _torch_blocks.Owners(torch).blocks()
+        seen.append(sum(block.category == _torch_blocks.GRADIENT for block in blocks))
+thread = threading.Thread(target=look)
+thread.start()
+while thread.is_alive():
+    optimizer.zero_grad(set_to_none=True)
+    model(x).square().mean().backward()
+    optimizer.step()
+    time.sleep(0.001)
+assert seen.count(40) == 15, seen
+""" % str(ROOT / "client_lib" / "python")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=300, check=False, env={**os.environ, "PROFD_DISABLE": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
 
 
 class LabelsTest(unittest.TestCase):

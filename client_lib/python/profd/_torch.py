@@ -298,6 +298,8 @@ class _Answers:
             _lib.profd_torch_block(block.address, block.bytes, block.device_type,
                                    block.device_index, block.category,
                                    block.name.encode("utf-8", "replace") or None)
+        if owners.lacks_gradients:
+            note(_NOTE_MISSING, "owners of gradients", "gradients were exchanged all the time")
 
     def _try(self, feature: str, step: Callable[[], None]) -> None:
         try:

@@ -18,6 +18,8 @@ Known gaps: objects behind gc.freeze() are not seen; of a ScriptModule and of sp
 import itertools
 import sys
 import time
+from _thread import get_ident
+from opcode import opmap
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -30,8 +32,12 @@ _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 
 # Functions of torch.autograd that are on the stack of whoever runs a backward pass.
 _BACKWARD = {"backward", "grad", "run_backward", "_engine_run_backward"}
-_BACKWARD_TRIES = 25
-_BACKWARD_WAIT_S = 0.002
+# How an attribute of a tensor is set, such as `grad`; `setattr` names it among its constants.
+_SETTERS = {opmap["STORE_ATTR"], opmap["DELETE_ATTR"]}
+# For a moment at which nobody exchanges gradients.
+_GRADIENTS_PATIENCE_S = 1.5
+_GRADIENTS_WAIT_S = 0.0005
+_GRADIENTS_CHECK_S = 0.002
 # Names of what a state holds, and lists in it, go this deep.
 _MAX_STATE_DEPTH = 3
 # Some 40 ms of looking.
@@ -54,6 +60,8 @@ class Owners:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
+        # There was no moment to read them; known once blocks() is through.
+        self.lacks_gradients = False
         self._modules, self._optimizers, tensors = find_objects(
             torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
         with self._as_plain_tensors():
@@ -139,16 +147,23 @@ class Owners:
                             type(optimizer).__name__, number, index)
 
     def _gradients(self, leaves: List[Any]) -> List[Any]:
-        """Each one's .grad; none at all if somebody ran a backward pass all the time.
+        """Each one's .grad; none at all if somebody exchanged gradients all the time.
 
-        The engine exchanges them without the GIL, so they are read while it does not run, and by
-        C code alone, which keeps the GIL from the first to the last.
+        The engine exchanges them without the GIL, and `p.grad = None` gives it up while p still
+        has the old one: whoever reads it then crashes. So they are read when nobody does either,
+        and by C code alone, which keeps the GIL from the first to the last. Others get it from us
+        no sooner than a switch interval after we got it, which is just behind the sleep.
         """
-        read = self._torch._C._TensorBase.grad.__get__
-        for _ in range(_BACKWARD_TRIES):
-            if not _someone_runs_backward():
-                return list(map(read, leaves))
-            time.sleep(_BACKWARD_WAIT_S)
+        gradients = map(self._torch._C._TensorBase.grad.__get__, leaves)
+        soon_s = min(_GRADIENTS_CHECK_S, sys.getswitchinterval() / 2)
+        until = time.monotonic() + _GRADIENTS_PATIENCE_S
+        while time.monotonic() < until:
+            time.sleep(_GRADIENTS_WAIT_S)
+            began = time.monotonic()
+            is_quiet = not _someone_exchanges_gradients()
+            if is_quiet and time.monotonic() - began < soon_s:
+                return list(gradients)
+        self.lacks_gradients = True
         return []
 
     def _states(self, names: Dict[int, str]) -> Iterator[Tuple[str, Any]]:
@@ -238,12 +253,20 @@ def _walk(root: Any, visited: Set[int]) -> Iterator[Tuple[str, Any, bool]]:
             left.append(("%s%s." % (prefix, name), child))
 
 
-def _someone_runs_backward() -> bool:
-    for top in sys._current_frames().values():
+def _someone_exchanges_gradients() -> bool:
+    """Whether another thread may be in a backward pass, or where a gradient is set or deleted."""
+    for thread, top in sys._current_frames().items():
+        if thread == get_ident():
+            continue
+        # It may be in C code that was given the name.
+        if "grad" in top.f_code.co_names or "grad" in top.f_code.co_consts:
+            return True
         frame: Optional[FrameType] = top
         while frame is not None:
             code = frame.f_code
             if code.co_name in _BACKWARD and "torch/autograd/" in code.co_filename:
+                return True
+            if "grad" in code.co_names and code.co_code[frame.f_lasti] in _SETTERS:
                 return True
             frame = frame.f_back
     return False
