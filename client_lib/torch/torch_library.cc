@@ -9,12 +9,15 @@ namespace profd::client::torch {
 namespace {
 
 constexpr char kLibraryName[] = "libtorch_cpu.so";
+// What Python loads, and all of torch with it.
+constexpr char kExtension[] = "/torch/_C.";
 constexpr char kAddCallback[] = "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE";
 
 struct Mapped {
   char first[sizeof(TorchLibrary::path)];
   char second[sizeof(TorchLibrary::path)];
   uint32_t count;
+  char extension[sizeof(TorchLibrary::path)];  // Empty: there is none.
 };
 
 bool IsTorch(const char* path) {
@@ -28,7 +31,9 @@ bool IsTorch(const char* path) {
 int NoteTorch(dl_phdr_info* info, size_t, void* into) {
   auto* mapped = static_cast<Mapped*>(into);
   const char* path = info->dlpi_name;
-  if (path == nullptr || !IsTorch(path) || strlen(path) >= sizeof(mapped->first)) return 0;
+  if (path == nullptr || strlen(path) >= sizeof(mapped->first)) return 0;
+  if (strstr(path, kExtension) != nullptr) strcpy(mapped->extension, path);
+  if (!IsTorch(path)) return 0;
   strcpy(mapped->count == 0 ? mapped->first : mapped->second, path);
   ++mapped->count;
   return 0;
@@ -68,6 +73,17 @@ const char* ResolveAll(void* handle, TorchLibrary* library) {
   return missing;
 }
 
+void* Hold(const char* path) { return dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); }
+
+// By Python's extension, where it is there: the loader has put together where symbols of that are
+// searched, which it would now do for libtorch_cpu, of hundreds of libraries (1.7 ms with
+// Debian's).
+void* HoldTorch(const Mapped& mapped) {
+  void* extension = mapped.extension[0] != '\0' ? Hold(mapped.extension) : nullptr;
+  if (extension != nullptr && dlsym(extension, kAddCallback) != nullptr) return extension;
+  return Hold(mapped.first);
+}
+
 void* OpenTorch(TorchLibrary* library, char* why, size_t why_bytes) {
   Mapped mapped{};
   dl_iterate_phdr(NoteTorch, &mapped);
@@ -78,7 +94,7 @@ void* OpenTorch(TorchLibrary* library, char* why, size_t why_bytes) {
   }
   if (mapped.count == 1) {
     strcpy(library->path, mapped.first);
-    void* handle = dlopen(mapped.first, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    void* handle = HoldTorch(mapped);
     if (handle == nullptr) snprintf(why, why_bytes, "%s", dlerror());
     return handle;
   }
