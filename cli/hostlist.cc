@@ -18,6 +18,8 @@ namespace {
 
 constexpr size_t kLongestName = 253;   // What DNS allows.
 constexpr size_t kLongestNumber = 18;  // Digits that surely fit 64 bits.
+// Every host's number written out in one bracket, as CompressHostlist() may have to.
+constexpr size_t kLongestItem = kMaxHosts * (kLongestNumber + 1) + kLongestName;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -92,7 +94,7 @@ absl::Status Append(std::string_view item, const std::vector<std::string>& endin
 }
 
 absl::StatusOr<std::vector<std::string>> ExpandItem(std::string_view item) {
-  if (item.size() > 16 * kLongestName) return Malformed(item, "it is too long");
+  if (item.size() > kLongestItem) return Malformed(item, "it is too long");
   std::vector<std::string> names = {""};
   std::string_view rest = item;
   while (!rest.empty()) {

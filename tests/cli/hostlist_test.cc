@@ -87,6 +87,13 @@ TEST(HostlistTest, AddressesStandAsTheyAre) {
   EXPECT_EQ(Compressed({"/run/a1/control.sock", "[fd00::7]"}), "/run/a1/control.sock,[fd00::7]");
 }
 
+// Their numbers are no ranges, so that the one word is long.
+TEST(HostlistTest, ALongWordOfManyNumbersExpandsAgain) {
+  std::vector<std::string> hosts;
+  for (int i = 0; i < 3'000; ++i) hosts.push_back("n" + std::to_string(100'007 + 10 * i) + "a");
+  EXPECT_EQ(Expanded(Compressed(hosts)), hosts);
+}
+
 TEST(HostlistTest, WhatIsCompressedExpandsToTheSameNames) {
   std::mt19937 random(1);
   for (int round = 0; round < 2'000; ++round) {
