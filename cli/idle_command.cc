@@ -23,7 +23,8 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderIdle(table, limit.value_or(kRowsForPeople), invocation.style()));
+    invocation.Print(RenderIdle(table, limit.value_or(kRowsForPeople),
+                                StyleFor(source->view(), invocation.style())));
   }
   return 0;
 }

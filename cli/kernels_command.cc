@@ -35,7 +35,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderKernels(table, invocation.style()));
+    invocation.Print(RenderKernels(table, StyleFor(source->view(), invocation.style())));
   }
   return 0;
 }

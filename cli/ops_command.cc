@@ -91,7 +91,7 @@ absl::StatusOr<int> RunOnOne(Invocation& invocation, const Wanted& wanted, Captu
     invocation.Print(OpProfileCsv(view));
   } else {
     invocation.Print(RenderReportHeader(source.view(), invocation.style()));
-    invocation.Print(RenderOpProfile(view, invocation.style()));
+    invocation.Print(RenderOpProfile(view, StyleFor(source.view(), invocation.style())));
   }
   NoteMissingModules(invocation, profile, wanted);
   return 0;
@@ -150,7 +150,7 @@ absl::StatusOr<int> RunByRank(Invocation& invocation, const Wanted& wanted, Capt
     invocation.Print(OpProfileCsv(view));
   } else {
     invocation.Print(RenderSetHeader(set, invocation.style()));
-    invocation.Print(RenderOpProfile(view, invocation.style()));
+    invocation.Print(RenderOpProfile(view, StyleFor(set, invocation.style())));
   }
   return ExitCodeOf(set);
 }

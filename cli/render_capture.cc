@@ -469,6 +469,7 @@ void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json) {
   json.Field("quality", view.quality);
   json.Field("event_count", view.record.event_count);
   json.Field("dropped_event_count", view.dropped_event_count);
+  json.Field("shares", ToString(SharesOf(view)));
   json.Field("simulated", view.record.gpu.simulated);
 }
 
@@ -513,6 +514,20 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
                 RenderQuality(view, style));
 }
 
+ShareTrust SharesOf(const CaptureView& view) {
+  const int64_t lost = view.dropped_event_count;
+  if (lost <= 0) return ShareTrust::kWhole;
+  const auto kept = static_cast<double>(view.record.event_count);
+  const double share = static_cast<double>(lost) / (static_cast<double>(lost) + kept);
+  if (share >= kWithholdSharesFrom) return ShareTrust::kWithheld;
+  return share > kMarkSharesAbove ? ShareTrust::kMarked : ShareTrust::kWhole;
+}
+
+Style StyleFor(const CaptureView& view, Style style) {
+  style.shares = SharesOf(view);
+  return style;
+}
+
 std::string RenderReportHeader(const CaptureView& view, const Style& style) {
   const std::string title =
       StrCat("Capture ", view.record.id, "  ", view.state, "  pid ", view.record.target.pid, "  ",
@@ -534,12 +549,13 @@ void AddFailedChecks(const CaptureRecord& record, std::string* text) {
   }
 }
 
-void AddShareTrust(int64_t lost, int64_t kept, std::string* text) {
-  const double share = lost <= 0 ? 0 : static_cast<double>(lost) / static_cast<double>(lost + kept);
-  if (share >= kWithholdSharesFrom) {
-    StrAppend(text, "  so much is missing that percentages of a whole say nothing\n");
-  } else if (share > kMarkSharesAbove) {
-    StrAppend(text, "  percentages of a whole are of what was kept\n");
+void AddShareTrust(const CaptureView& view, std::string* text) {
+  const ShareTrust shares = SharesOf(view);
+  if (shares == ShareTrust::kWithheld) {
+    StrAppend(text,
+              "  so much is missing that percentages of a whole say nothing: they are \"-\"\n");
+  } else if (shares == ShareTrust::kMarked) {
+    StrAppend(text, "  percentages of a whole are of what was kept: they begin with ~\n");
   }
 }
 
@@ -567,7 +583,7 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
     AddReason(&text, ForDisplay(reason, 40), count);
   }
   AddFailedChecks(record, &text);
-  AddShareTrust(lost, record.event_count, &text);
+  AddShareTrust(view, &text);
   if (record.state == CaptureState::kPartial) {
     StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));
     const std::string_view advice = AdviceForEnd(view.ended_by);

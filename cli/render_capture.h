@@ -20,6 +20,10 @@ void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json);
 
 // All about one capture, some lines.
 std::string RenderCapture(const CaptureView& view, const Style& style);
+// How far shares of a whole mean what they say, by what was lost.
+ShareTrust SharesOf(const CaptureView& view);
+// `style`, for tables of this capture.
+Style StyleFor(const CaptureView& view, Style style);
 // Above a report: which capture it is over, and RenderQuality().
 std::string RenderReportHeader(const CaptureView& view, const Style& style);
 // The grade and why it is not better: losses by cause with what to do about them. One line

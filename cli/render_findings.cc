@@ -122,7 +122,6 @@ std::string RenderSkipped(const report::FindingsReport& report, const Style& sty
 }
 
 void WriteQuality(const Quality& quality, JsonWriter& json) {
-  json.Field("shares", ToString(quality.shares));
   json.Field("lost_share", quality.lost_share);
   json.Key("quality_checks").BeginArray();
   for (const QualityCheck& check : quality.checks) {

@@ -107,7 +107,7 @@ std::string RenderKernels(const report::KernelTable& table, const Style& style) 
   for (const report::KernelRow& row : table.rows) {
     orphans += row.orphan_count;
     out.AddRow({row.display_name, FormatNs(row.total_ns),
-                absl::StrFormat("%.2f%%", 100 * row.share), FormatCount(row.count),
+                style.Share(absl::StrFormat("%.2f%%", 100 * row.share)), FormatCount(row.count),
                 FormatNs(row.mean_ns), FormatNs(row.p50_ns), FormatNs(row.p95_ns),
                 FormatNs(row.max_ns), NsOrUnknown(row.mean_launch_latency_ns),
                 NsOrUnknown(row.mean_queue_ns), Sides(row.grid), Sides(row.block),
@@ -307,7 +307,7 @@ std::string RenderIdle(const report::IdleTable& table, int64_t limit, const Styl
   const std::span<const report::IdleRow> shown = First(table.rows, limit);
   for (const report::IdleRow& row : shown) {
     out.AddRow({StrCat(row.device), StepCell(row), FormatNs(row.duration_ns), FormatNs(row.busy_ns),
-                FormatPercent(row.busy_ns, row.duration_ns), FormatNs(row.compute_ns),
+                style.Share(FormatPercent(row.busy_ns, row.duration_ns)), FormatNs(row.compute_ns),
                 FormatNs(row.communication_ns), FormatNs(row.exposed_communication_ns),
                 FormatNs(row.copy_ns), FormatNs(row.exposed_copy_ns), FormatNs(row.idle_ns),
                 FormatNs(row.host_wait_ns), FormatNs(row.kernel_wait_ns), FormatNs(row.other_ns)});

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/errors.h"
+#include "cli/render_capture.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
@@ -83,10 +84,18 @@ void WriteMembersJson(const CaptureSet& set, JsonWriter& json) {
     json.Field("id", member.capture_id);
     json.Field("state", member.view.state);
     json.Field("quality", member.view.quality);
+    json.Field("shares", ToString(SharesOf(member.view)));
     json.Field("missing", member.missing);
     json.EndObject();
   }
   json.EndArray();
+}
+
+Style StyleFor(const CaptureSet& set, Style style) {
+  for (const CaptureSet::Member& member : set.members()) {
+    if (member.missing.empty()) style.shares = std::max(style.shares, SharesOf(member.view));
+  }
+  return style;
 }
 
 std::string RenderSetHeader(const CaptureSet& set, const Style& style) {

@@ -16,8 +16,10 @@ namespace profd::cli {
 std::string LabelOf(const CaptureSet::Member& member);
 
 // As fields of an open object: "group" and "members": [{"node","pid","rank","id","state",
-// "quality","missing"}], which everything else points into by position.
+// "quality","shares","missing"}], which everything else points into by position.
 void WriteMembersJson(const CaptureSet& set, JsonWriter& json);
+// `style`, for tables over all members: as the one that lost most.
+Style StyleFor(const CaptureSet& set, Style style);
 // Above a report: which group it is over, and how well it was recorded.
 std::string RenderSetHeader(const CaptureSet& set, const Style& style);
 // A line for each member that is missing; empty: none is.

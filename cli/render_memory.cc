@@ -51,7 +51,8 @@ std::string RenderShares(std::string_view title, const std::vector<report::Memor
   int64_t shown = 0;
   for (const report::MemoryShare& share : shares) {
     if (limit > 0 && shown == limit) break;
-    table.AddRow({share.name, FormatBytes(share.bytes), FormatPercent(share.bytes, whole),
+    table.AddRow({share.name, FormatBytes(share.bytes),
+                  style.Share(FormatPercent(share.bytes, whole)),
                   share.blocks == 0 ? "-" : FormatCount(share.blocks)});
     ++shown;
   }
@@ -96,9 +97,10 @@ std::string RenderCategories(const std::vector<report::MemoryCategoryUse>& categ
                {.title = "Blocks", .drop_order = 2}});
   const double seconds = std::max<double>(1, static_cast<double>(window_ns)) / 1e9;
   for (const report::MemoryCategoryUse& use : categories) {
-    table.AddRow({use.name, FormatBytes(std::llround(use.byte_seconds / seconds)),
-                  whole > 0 ? absl::StrFormat("%.2f%%", 100 * use.byte_seconds / whole) : "-",
-                  FormatBytes(use.peak_bytes), FormatCount(use.block_count)});
+    table.AddRow(
+        {use.name, FormatBytes(std::llround(use.byte_seconds / seconds)),
+         whole > 0 ? style.Share(absl::StrFormat("%.2f%%", 100 * use.byte_seconds / whole)) : "-",
+         FormatBytes(use.peak_bytes), FormatCount(use.block_count)});
   }
   return StrCat("\n", table.Render(style));
 }
@@ -266,7 +268,8 @@ std::vector<const DeviceMemoryReport*> FullestFirst(
 }  // namespace
 
 std::string RenderMemory(const CaptureView& view, const report::MemoryReport& report, int64_t limit,
-                         const Style& style) {
+                         const Style& terminal) {
+  const Style style = StyleFor(view, terminal);
   std::string text = RenderFailed(view, report.out_of_memory, limit);
   if (report.devices.empty()) {
     StrAppend(&text,

@@ -65,14 +65,15 @@ class OpProfileColumns {
     const report::OpTable& totals = view_.profile.totals;
     if (totals.has_device) {
       Add({.title = "CUDA busy", .drop_order = 3}, [&] { return FormatNs(Op().busy_device_ns); });
-      Add({.title = "CUDA busy %"}, [&] { return ShareCell(row_->share); });
+      Add({.title = "CUDA busy %"}, [&] { return style_.Share(ShareCell(row_->share)); });
       Add({.title = "Self CUDA"}, [&] { return FormatNs(Op().self_device_ns); });
-      Add({.title = "Self CUDA %", .drop_order = 5},
-          [&] { return FormatPercent(Op().self_device_ns, totals.self_device_total_ns); });
+      Add({.title = "Self CUDA %", .drop_order = 5}, [&] {
+        return style_.Share(FormatPercent(Op().self_device_ns, totals.self_device_total_ns));
+      });
       Add({.title = "CUDA total", .drop_order = 4}, [&] { return FormatNs(Op().device_total_ns); });
     }
     Add({.title = "Self CPU %", .drop_order = 6},
-        [&] { return FormatPercent(Op().self_cpu_ns, totals.self_cpu_total_ns); });
+        [&] { return style_.Share(FormatPercent(Op().self_cpu_ns, totals.self_cpu_total_ns)); });
     Add({.title = "Self CPU"}, [&] { return FormatNs(Op().self_cpu_ns); });
     Add({.title = "CPU total", .drop_order = 2}, [&] { return FormatNs(Op().cpu_total_ns); });
     Add({.title = "CPU p50", .drop_order = 8}, [&] { return FormatNs(row_->p50_ns); });

@@ -70,14 +70,14 @@ class OpColumns {
       add(InputsCell(row.dims, style_));
       add(InputsCell(row.types, style_));
     }
-    add(FormatPercent(row.self_cpu_ns, table_.self_cpu_total_ns));
+    add(style_.Share(FormatPercent(row.self_cpu_ns, table_.self_cpu_total_ns)));
     add(FormatNs(row.self_cpu_ns));
-    add(FormatPercent(row.cpu_total_ns, table_.self_cpu_total_ns));
+    add(style_.Share(FormatPercent(row.cpu_total_ns, table_.self_cpu_total_ns)));
     add(FormatNs(row.cpu_total_ns));
     add(FormatNs(row.calls > 0 ? row.cpu_total_ns / row.calls : 0));
     if (table_.has_device) {
       add(FormatNs(row.self_device_ns));
-      add(FormatPercent(row.self_device_ns, table_.self_device_total_ns));
+      add(style_.Share(FormatPercent(row.self_device_ns, table_.self_device_total_ns)));
       add(FormatNs(row.device_total_ns));
       add(FormatNs(row.busy_device_ns));
     }
@@ -103,7 +103,8 @@ class OpColumns {
 }  // namespace
 
 std::string RenderOps(const CaptureView& view, const report::OpTable& table,
-                      const report::OpOptions& options, const Style& style) {
+                      const report::OpOptions& options, const Style& terminal) {
+  const Style style = StyleFor(view, terminal);
   const OpColumns columns(table, options, style);
   Table out(columns.Titles());
   for (const report::OpRow& row : table.rows) out.AddRow(columns.CellsOf(row));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,8 @@ std::string RenderWhole(const TimeReport& report, const Style& style) {
   const TimeBreakdown& whole = report.whole;
   Table table({{.title = "What", .right = false}, {.title = "Time"}, {.title = "%"}});
   const auto add = [&](std::string_view what, int64_t ns) {
-    table.AddRow({std::string(what), FormatNs(ns), FormatPercent(ns, whole.kernel_time_ns)});
+    table.AddRow(
+        {std::string(what), FormatNs(ns), style.Share(FormatPercent(ns, whole.kernel_time_ns))});
   };
   add("Compute", whole.compute_ns);
   add("Communication, exposed", whole.exposed_communication_ns);
@@ -53,12 +55,13 @@ std::string RenderSummary(const TimeReport& report, const Style& style) {
     StrAppend(&text, " (of ", report.devices.size(), " with work; --device N shows another)");
   }
   StrAppend(&text, ": ", FormatNs(whole.kernel_time_ns), " from its first work to its last, busy ",
-            FormatPercent(whole.busy_ns, whole.kernel_time_ns),
+            style.Share(FormatPercent(whole.busy_ns, whole.kernel_time_ns)),
             report.as_hta ? "; counted as Holistic Trace Analysis does" : "", "\n\n",
             RenderWhole(report, style));
   if (report.overlap >= 0) {
     StrAppend(&text, "Of ", FormatNs(whole.communication_ns), " of communication, ",
-              absl::StrFormat("%.2f%%", 100 * report.overlap), " ran behind compute\n");
+              style.Share(absl::StrFormat("%.2f%%", 100 * report.overlap)),
+              " ran behind compute\n");
   }
   if (whole.host_only_ns > 0) {
     StrAppend(&text, "While idle, the GPU had nothing launched for ", FormatNs(whole.host_only_ns),
@@ -76,10 +79,10 @@ bool Any(const std::vector<report::TimeStep>& steps, Number number) {
 // Steps, with columns only for what there is.
 struct StepColumn {
   Column column;
-  std::string (*cell)(const report::TimeStep&);
+  std::function<std::string(const report::TimeStep&)> cell;
   bool is_shown;
 };
-std::vector<StepColumn> StepColumns(const TimeReport& report) {
+std::vector<StepColumn> StepColumns(const TimeReport& report, const Style& style) {
   using Step = report::TimeStep;
   const std::vector<Step>& steps = report.steps;
   const bool gpu = report.has_device;
@@ -91,7 +94,9 @@ std::vector<StepColumn> StepColumns(const TimeReport& report) {
       {{.title = "Step"}, [](const Step& s) { return StrCat(s.index); }, true},
       {{.title = "Duration"}, [](const Step& s) { return FormatNs(s.duration_ns); }, true},
       {{.title = "Busy"},
-       [](const Step& s) { return FormatPercent(s.device.busy_ns, s.duration_ns); },
+       [&style](const Step& s) {
+         return style.Share(FormatPercent(s.device.busy_ns, s.duration_ns));
+       },
        gpu},
       {{.title = "Compute", .drop_order = 6},
        [](const Step& s) { return FormatNs(s.device.compute_ns); },
@@ -137,7 +142,7 @@ std::vector<StepColumn> StepColumns(const TimeReport& report) {
 
 void AddSteps(const TimeReport& report, int64_t limit, const Style& style, std::string* text) {
   if (report.steps.empty()) return;
-  std::vector<StepColumn> columns = StepColumns(report);
+  std::vector<StepColumn> columns = StepColumns(report, style);
   std::erase_if(columns, [](const StepColumn& column) { return !column.is_shown; });
   std::vector<Column> titles;
   for (const StepColumn& column : columns) titles.push_back(column.column);
@@ -177,9 +182,9 @@ void AddKernelTypes(const TimeReport& report, const Style& style, std::string* t
   AddHeading("What ran at once", style, text);
   AddTable(
       report.kernel_types, {{.title = "Type", .right = false}, {.title = "Time"}, {.title = "%"}},
-      [](const report::KernelTypeTime& row) {
+      [&style](const report::KernelTypeTime& row) {
         return std::vector<std::string>{ToString(row), FormatNs(row.total_ns),
-                                        absl::StrFormat("%.1f%%", 100 * row.share)};
+                                        style.Share(absl::StrFormat("%.1f%%", 100 * row.share))};
       },
       0, style, text);
 }
@@ -200,7 +205,8 @@ void AddLaunches(const TimeReport& report, int64_t limit, const Style& style, st
   StrAppend(text, FormatCount(launches.short_kernel_count), " of ",
             FormatCount(launches.kernel_count), " kernels were below ",
             FormatNs(report::kShortKernelNs), ", ",
-            FormatPercent(launches.short_kernel_ns, launches.kernel_ns), " of the time of all\n");
+            style.Share(FormatPercent(launches.short_kernel_ns, launches.kernel_ns)),
+            " of the time of all\n");
   AddTable(
       report.launching_ops,
       {{.title = "Launched in", .right = false, .flexible = true},
@@ -308,7 +314,7 @@ void AddSyncs(const TimeReport& report, int64_t limit, const Style& style, std::
       limit, style, text);
 }
 
-void AddHostLines(const TimeReport& report, std::string* text) {
+void AddHostLines(const TimeReport& report, const Style& style, std::string* text) {
   std::string lines;
   const report::DataLoaderTime& loader = report.data_loader;
   if (loader.count > 0) {
@@ -317,7 +323,8 @@ void AddHostLines(const TimeReport& report, std::string* text) {
     StrAppend(&lines, "Data loader: ", Counted(loader.count, "wait", "waits"), " took ",
               FormatNs(loader.total_ns), ", the longest ", FormatNs(loader.max_ns));
     if (steps_ns > 0) {
-      StrAppend(&lines, "; ", FormatPercent(loader.in_steps_ns, steps_ns), " of the steps");
+      StrAppend(&lines, "; ", style.Share(FormatPercent(loader.in_steps_ns, steps_ns)),
+                " of the steps");
     }
     StrAppend(&lines, "\n");
   }
@@ -344,7 +351,7 @@ std::string RenderTime(const TimeReport& report, int64_t limit, const Style& sty
   AddQueues(report, limit, style, &text);
   AddCollectives(report, limit, style, &text);
   AddSyncs(report, limit, style, &text);
-  AddHostLines(report, &text);
+  AddHostLines(report, style, &text);
   return text;
 }
 

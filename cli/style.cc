@@ -100,6 +100,11 @@ Style Style::Of(int fd) {
   return style;
 }
 
+std::string Style::Share(std::string percent) const {
+  if (shares == ShareTrust::kWhole || percent == "-") return percent;
+  return shares == ShareTrust::kMarked ? "~" + percent : "-";
+}
+
 std::string Style::Paint(Colour with, std::string_view text) const {
   if (!colour || with == Colour::kNone) return std::string(text);
   std::string_view code;

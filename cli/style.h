@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/capture/quality.h"
+
 namespace profd::cli {
 
 enum class Colour { kNone, kBold, kDim, kRed, kGreen, kYellow };
@@ -18,9 +20,14 @@ struct Style {
   int width = 0;  // Columns; 0: no limit (not a terminal).
   bool colour = false;
   bool unicode = true;  // Plots may draw with more than ASCII.
+  // How far shares of a whole mean what they say, of the capture that is shown.
+  ShareTrust shares = ShareTrust::kWhole;
 
   // `text`, coloured if this style has colour.
   std::string Paint(Colour with, std::string_view text) const;
+
+  // A percentage of a whole: "~12.3%" where some of the whole is missing, "-" where too much is.
+  std::string Share(std::string percent) const;
 
   // Of a file descriptor: width from the terminal, else COLUMNS, else 80; colour on a
   // terminal unless NO_COLOR is set or TERM is "dumb". Unicode unless the locale (LC_ALL,

@@ -29,7 +29,8 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderTime(report, limit.value_or(kRowsForPeople), invocation.style()));
+    invocation.Print(RenderTime(report, limit.value_or(kRowsForPeople),
+                                StyleFor(source->view(), invocation.style())));
   }
   return 0;
 }

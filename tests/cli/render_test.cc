@@ -186,6 +186,34 @@ TEST(RenderOpsTest, RowsThatALimitLeftOutAreCounted) {
   EXPECT_THAT(RenderOps(AView(), table, {}, Style{}), HasSubstr("1,000 more rows"));
 }
 
+TEST(RenderOpsTest, SharesAreMarkedAndThenWithheldAsMoreIsLost) {
+  CaptureView view = AView();
+  view.record.event_count = 1'000;
+  view.dropped_event_count = 0;
+  EXPECT_THAT(RenderOps(view, TwoOps(), {}, Style{}), Not(HasSubstr("~")));
+  view.dropped_event_count = 20;
+  EXPECT_THAT(RenderOps(view, TwoOps(), {}, Style{}), HasSubstr("~"));
+  EXPECT_THAT(RenderReportHeader(view, Style{}), HasSubstr("begin with ~"));
+  view.dropped_event_count = 200;
+  const std::string text = RenderOps(view, TwoOps(), {}, Style{});
+  EXPECT_THAT(text.substr(text.find('\n')), Not(HasSubstr("%")));  // But for the titles.
+  JsonWriter json;
+  json.BeginObject();
+  WriteReportHeaderJson(view, json);
+  json.EndObject();
+  EXPECT_THAT(json.TakeLine(), HasSubstr("\"shares\":\"withheld\""));
+}
+
+TEST(StyleTest, AShareOfNothingIsNoneHoweverMuchWasLost) {
+  Style style;
+  EXPECT_EQ(style.Share("12.50%"), "12.50%");
+  style.shares = ShareTrust::kMarked;
+  EXPECT_EQ(style.Share("12.50%"), "~12.50%");
+  EXPECT_EQ(style.Share("-"), "-");
+  style.shares = ShareTrust::kWithheld;
+  EXPECT_EQ(style.Share("12.50%"), "-");
+}
+
 TEST(RenderOpsTest, WithoutRangesItSaysHowToGetSome) {
   const std::string text = RenderOps(AView(), {}, {}, Style{});
   EXPECT_THAT(text, HasSubstr("Self CPU"));
