@@ -25,25 +25,30 @@ char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op) const {
   }
   // Kineto's is of torch's execution traces; where none is taken it is 0.
   at = PutText(at, R"(,"Record function id":0)");
+  const CollectiveText collective = op.is_collective ? CollectiveOf(op) : CollectiveText();
+  if (!collective.says_all) at = PutInputs(at, op);
+  at = PutMember(at, ",", collective.members);
+  at = PutText(at, R"(,"Ev Idx":)");
+  return PutInteger(at, op.range);
+}
+
+char* ChromeOperators::PutInputs(char* at, const PlannedOperator& op) const {
   at = PutMember(at, R"(,"Concrete Inputs":)", texts_.ScalarsAt(op.scalars));
   if (const OperatorInputs* const inputs = texts_.InputsAt(op.inputs)) {
     at = PutMember(at, R"(,"Input type":)", inputs->types);
     at = PutMember(at, R"(,"Input Strides":)", inputs->strides);
     at = PutMember(at, R"(,"Input Dims":)", inputs->dims);
   }
-  if (op.is_collective) at = PutCollective(at, op);
-  at = PutText(at, R"(,"Ev Idx":)");
-  return PutInteger(at, op.range);
+  return at;
 }
 
-char* ChromeOperators::PutCollective(char* at, const PlannedOperator& op) const {
-  return PutMember(at, ",",
-                   CollectiveMembers(texts_.ScalarsAt(op.scalars), texts_.InputsAt(op.inputs)));
+CollectiveText ChromeOperators::CollectiveOf(const PlannedOperator& op) const {
+  return DescribeCollective(texts_.ScalarsAt(op.scalars), texts_.InputsAt(op.inputs));
 }
 
 char* ChromeOperators::PutCollectiveAt(char* at, uint32_t thread, int64_t time_ns) const {
   const PlannedOperator* const op = plan_.CollectiveAt(thread, time_ns);
-  return op == nullptr ? at : PutCollective(at, *op);
+  return op == nullptr ? at : PutMember(at, ",", CollectiveOf(*op).members);
 }
 
 void ChromeOperators::WriteFlow(const PlannedOperator& op, uint32_t thread, int64_t start_ns) {

@@ -53,7 +53,8 @@ class ChromeOperators {
   absl::Status WriteNotes();
 
  private:
-  char* PutCollective(char* at, const PlannedOperator& op) const;
+  char* PutInputs(char* at, const PlannedOperator& op) const;
+  CollectiveText CollectiveOf(const PlannedOperator& op) const;
   void WriteNote(const store::NoteBatch& batch, size_t i);
 
   store::CaptureReader& reader_;

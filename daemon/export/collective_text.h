@@ -16,10 +16,15 @@ namespace profd::exporter {
 using report::kCollectiveOperator;
 inline constexpr size_t kMostCollectiveBytes = 1024;
 
-// `"Collective name":"allreduce",...`: members of a JSON object, at most kMostCollectiveBytes.
-// Empty where the inputs are not such ones. Both are as OperatorTexts gives them; `inputs` may be
-// null.
-std::string CollectiveMembers(std::string_view scalars, const OperatorInputs* inputs);
+struct CollectiveText {
+  // `"Collective name":"allreduce",...`: members of a JSON object, at most kMostCollectiveBytes.
+  // Empty where the inputs are not such ones.
+  std::string members;
+  // The inputs are made of such members, by an import, and say nothing beside them.
+  bool says_all = false;
+};
+// Both are as OperatorTexts gives them; `inputs` may be null.
+CollectiveText DescribeCollective(std::string_view scalars, const OperatorInputs* inputs);
 
 }  // namespace profd::exporter
 

@@ -27,6 +27,21 @@ constexpr uint8_t kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPyth
 // Autograd's own frame around a node, which says again what the node says.
 constexpr std::string_view kEngineFrame = "autograd::engine::evaluate_function: ";
 
+std::string ScalarsOfMembers(const TraceEvent& event) {
+  const auto text = [&](Text which, std::string_view otherwise) {
+    const std::string_view json = event.Get(which);
+    return json.empty() ? std::string(otherwise) : Unescape(json);
+  };
+  const report::ToldCollective unsaid;
+  return report::ScalarsOfTold({.name = text(Text::kCollectiveName, unsaid.name),
+                                .rank = text(Text::kRank, unsaid.rank),
+                                .group_size = text(Text::kGroupSize, unsaid.group_size),
+                                .first_rank = text(Text::kFirstRank, unsaid.first_rank),
+                                .rank_stride = text(Text::kRankStride, unsaid.rank_stride),
+                                .in_splits = text(Text::kInSplit, unsaid.in_splits),
+                                .out_splits = text(Text::kOutSplit, unsaid.out_splits)});
+}
+
 }  // namespace
 
 CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
@@ -222,35 +237,23 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, ui
 // Says what the trace tells of a collective in the words of its inputs, where captures have it
 // (daemon/report/collective_names.h): traces leave out its name there, or all of them.
 absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo& op) {
-  const auto number = [&](Text text, std::string_view otherwise) {
-    const std::string_view json = event.Get(text);
-    return json.empty() ? std::string(otherwise) : Unescape(json);
-  };
-  std::string scalars = R"(["","","")";
-  const auto add = [&scalars](std::string_view text) {
-    scalars += ",\"";
-    AppendJsonEscaped(ToValidUtf8(text), scalars);
-    scalars += "\"";
-  };
-  add(number(Text::kRank, "0"));
-  add(number(Text::kCollectiveName, ""));
-  add(number(Text::kInSplit, "[]"));
-  add(number(Text::kOutSplit, "[]"));
-  add(number(Text::kFirstRank, "0"));
-  add(number(Text::kRankStride, "1"));
-  add(number(Text::kGroupSize, "0"));
-  scalars += "]";
+  std::string_view scalars = event.Get(Text::kScalars);
+  std::string told;
+  if (!report::ParseCollectiveInputs(scalars, nullptr).has_value()) {
+    told = ScalarsOfMembers(event);
+    scalars = told;
+  }
   ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(scalars));
-  std::string dims(event.Get(Text::kDims));
-  std::string types(event.Get(Text::kTypes));
+  const std::string_view dims = event.Get(Text::kDims);
   const std::optional<int64_t> elements = ParseInteger(event.Get(Text::kInElements));
   if (dims.empty() && elements.has_value()) {
-    dims = StrCat("[[", *elements, "],[],[],[],[],[],[],[],[],[]]");
-    types = "[\"";
-    AppendJsonEscaped(ToValidUtf8(number(Text::kCollectiveType, "")), types);
-    types += R"(","","","","","","","","",""])";
+    const OperatorInputs inputs =
+        report::InputsOfTold(*elements, Unescape(event.Get(Text::kCollectiveType)));
+    ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(inputs.dims, inputs.types, inputs.strides));
+  } else {
+    ASSIGN_OR_RETURN(op.inputs,
+                     texts_.Inputs(dims, event.Get(Text::kTypes), event.Get(Text::kStrides)));
   }
-  ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(dims, types, event.Get(Text::kStrides)));
   return absl::OkStatus();
 }
 

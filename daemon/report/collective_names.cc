@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
 namespace profd::report {
 namespace {
 
@@ -245,6 +248,28 @@ std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted
     collective.bytes = BytesOfFirst(*inputs, *collective.elements);
   }
   return collective;
+}
+
+std::string ScalarsOfTold(const ToldCollective& untrusted_told) {
+  std::string scalars = R"(["","","")";
+  for (const std::string_view text :
+       {untrusted_told.rank, untrusted_told.name, untrusted_told.in_splits,
+        untrusted_told.out_splits, untrusted_told.first_rank, untrusted_told.rank_stride,
+        untrusted_told.group_size}) {
+    scalars += ",\"";
+    AppendJsonEscaped(ToValidUtf8(text), scalars);
+    scalars += "\"";
+  }
+  return scalars + "]";
+}
+
+OperatorInputs InputsOfTold(int64_t elements, std::string_view untrusted_type) {
+  OperatorInputs inputs = {.dims = StrCat("[[", elements, "],[],[],[],[],[],[],[],[],[]]"),
+                           .types = "[\"",
+                           .strides = ""};
+  AppendJsonEscaped(ToValidUtf8(untrusted_type), inputs.types);
+  inputs.types += R"(","","","","","","","","",""])";
+  return inputs;
 }
 
 }  // namespace profd::report

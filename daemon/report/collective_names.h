@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "daemon/capture/event_rows.h"
@@ -72,6 +73,22 @@ struct CollectiveInputs {
 // `inputs` may be null.
 std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted_scalars,
                                                       const OperatorInputs* inputs);
+
+// What a trace tells of a collective beside its inputs, where it has none that say it; texts as
+// CollectiveInputs has them.
+struct ToldCollective {
+  std::string_view name;
+  std::string_view rank = "0";
+  std::string_view group_size = "0";
+  std::string_view first_rank = "0";
+  std::string_view rank_stride = "1";
+  std::string_view in_splits = "[]";
+  std::string_view out_splits = "[]";
+};
+// The inputs that say the same to ParseCollectiveInputs(): the scalars, and, of an input of so many
+// elements of a type ("Float"), the rest. Texts may hold anything.
+std::string ScalarsOfTold(const ToldCollective& untrusted_told);
+OperatorInputs InputsOfTold(int64_t elements, std::string_view untrusted_type);
 
 }  // namespace profd::report
 

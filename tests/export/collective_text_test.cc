@@ -11,6 +11,10 @@
 namespace profd::exporter {
 namespace {
 
+std::string CollectiveMembers(std::string_view scalars, const OperatorInputs* inputs) {
+  return DescribeCollective(scalars, inputs).members;
+}
+
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -117,6 +121,26 @@ TEST_F(CollectiveExportTest, TheInnermostOneCounts) {
   const JsonValue root = TraceOf(reader_);
   EXPECT_EQ(Named(root, "inner")["args"]["Collective name"].text, "allgather");
   EXPECT_EQ(Named(root, "outer")["args"]["Collective name"].text, "coalesced");
+}
+
+TEST(CollectiveTextTest, InputsThatAnImportMadeSayNothingBesideTheMembers) {
+  const std::string scalars = report::ScalarsOfTold({.name = "allreduce", .group_size = "8"});
+  const OperatorInputs inputs = report::InputsOfTold(64, "Float");
+  const CollectiveText made = DescribeCollective(scalars, &inputs);
+  EXPECT_TRUE(made.says_all);
+  EXPECT_THAT(made.members, testing::HasSubstr(R"("In msg nelems":64,"dtype":"Float")"));
+  EXPECT_TRUE(DescribeCollective(scalars, nullptr).says_all);
+
+  OperatorInputs other = inputs;
+  other.strides = "[[1]]";
+  EXPECT_FALSE(DescribeCollective(scalars, &other).says_all);
+  other = inputs;
+  other.types = R"(["Float\n","","","","","","","","",""])";
+  EXPECT_FALSE(DescribeCollective(scalars, &other).says_all);
+  other.types = R"(["Float)";
+  EXPECT_FALSE(DescribeCollective(scalars, &other).says_all);
+  // Those that torch recorded have a sequence number.
+  EXPECT_FALSE(DescribeCollective(Scalars("allreduce"), &inputs).says_all);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ class RoundTripTest : public ImportTest {
     const auto reader = Open(first->file);
     StringSink sink;
     ASSERT_THAT(exporter::ExportTrace(*reader, exporter::TraceFormat::kChrome, sink), IsOk());
-    const auto second = ImportText(sink.text());
+    exported_ = sink.text();
+    const auto second = ImportText(exported_);
     ASSERT_THAT(second, IsOk());
     EXPECT_TRUE(second->record.imported.not_understood.empty())
         << second->record.imported.not_understood.begin()->first;
@@ -45,7 +46,34 @@ class RoundTripTest : public ImportTest {
     EXPECT_EQ(lost.size(), 0u) << lost.front();
     EXPECT_EQ(made.size(), 0u) << made.front();
   }
+
+  std::string exported_;
 };
+
+TEST_F(RoundTripTest, ACollectiveGetsNoInputsThatItsTraceLacked) {
+  ExpectSameAgain(Write(
+      "collective.json",
+      R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op","name":"record_param_comms",)"
+      R"("pid":1,"tid":1,"ts":1,"dur":2,"args":{"Collective name":"allreduce","dtype":"Float",)"
+      R"("In msg nelems":64,"Group size":8,"Rank":3,"Global rank start":0,"Global rank stride":1,)"
+      R"("In split size":"[]","Out split size":"[]"}}]})"));
+  for (const char* made : {"Input Dims", "Input type", "Concrete Inputs"}) {
+    EXPECT_EQ(exported_.find(made), std::string::npos) << made;
+  }
+  EXPECT_NE(exported_.find(R"("In msg nelems":64,"dtype":"Float")"), std::string::npos);
+}
+
+TEST_F(RoundTripTest, ACollectiveKeepsTheInputsThatItHas) {
+  constexpr std::string_view kInputs = R"(["","12","","3","allreduce","[]","[]","0","1","8"])";
+  ExpectSameAgain(
+      Write("collective.json",
+            StrCat(R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op",)",
+                   R"("name":"record_param_comms","pid":1,"tid":1,"ts":1,"dur":2,"args":{)",
+                   R"("Collective name":"allreduce","In msg nelems":64,"Group size":8,"Rank":3,)",
+                   R"("Input Dims":[[64],[],[],[],[],[],[],[],[],[]],"Input type":["float","Int",)",
+                   R"("","Int","","","","Int","Int","Int"],"Concrete Inputs":)", kInputs, "}}]}")));
+  EXPECT_NE(exported_.find(kInputs), std::string::npos);
+}
 
 TEST_F(RoundTripTest, AKeptTrace) {
   ExpectSameAgain(std::filesystem::path(std::getenv("PROFD_SOURCE_DIR")) /
