@@ -30,6 +30,7 @@ PROFD_FUZZ_TARGET(FuzzTraceImport)(std::span<const uint8_t> data) {
   const auto imported = profd::importer::ImportTrace(trace, profd::Clock::Real(),
                                                      {.directory = folder.path(),
                                                       .id = "",
+                                                      .group_id = "",
                                                       .summarize_ops = nullptr,
                                                       .on_progress = nullptr,
                                                       .is_cancelled = nullptr});

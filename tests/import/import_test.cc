@@ -290,6 +290,7 @@ TEST_F(ImportTest, ItEndsWhenItIsCancelled) {
   const auto imported = ImportTrace(Write("t.json", StrCat("[", kOp, "]")), Clock::Real(),
                                     {.directory = folder_.path(),
                                      .id = "",
+                                     .group_id = "",
                                      .summarize_ops = nullptr,
                                      .on_progress = nullptr,
                                      .is_cancelled = [] { return true; }});
