@@ -50,9 +50,6 @@ class FileSource final : public CaptureSource {
     return Report(report::SummarizeOps, options);
   }
   absl::StatusOr<report::StepTable> Steps() override { return Report(report::SummarizeSteps); }
-  absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
-    return Report(report::SummarizeMemory, options);
-  }
   absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
     return Report(report::SummarizeKernels, options);
   }
@@ -109,9 +106,6 @@ class DaemonSource final : public CaptureSource {
     return daemon_.GetOperators(view_.record.id, options);
   }
   absl::StatusOr<report::StepTable> Steps() override { return daemon_.GetSteps(view_.record.id); }
-  absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) override {
-    return daemon_.GetMemory(view_.record.id, options);
-  }
   absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
     return daemon_.GetKernels(view_.record.id, options);
   }

@@ -32,7 +32,6 @@ class CaptureSource {
 
   virtual absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) = 0;
   virtual absl::StatusOr<report::StepTable> Steps() = 0;
-  virtual absl::StatusOr<report::MemoryTimeline> Memory(const report::MemoryOptions& options) = 0;
   virtual absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) = 0;
   virtual absl::StatusOr<report::CopyTable> Copies() = 0;
   virtual absl::StatusOr<report::SyncTable> Syncs() = 0;

@@ -1,10 +1,6 @@
-#include <limits>
-
-#include "cli/capture_source.h"
 #include "cli/command.h"
-#include "cli/render_capture.h"
 #include "cli/render_reports.h"
-#include "daemon/base/status_macros.h"
+#include "cli/show_report.h"
 
 namespace profd::cli {
 namespace {
@@ -12,20 +8,11 @@ namespace {
 constexpr int64_t kRowsForPeople = 20;
 
 absl::StatusOr<int> Run(Invocation& invocation) {
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   invocation.flags().Int("limit", 0, std::numeric_limits<int64_t>::max()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(const report::CompileReport report, source->Compile());
-  if (invocation.json()) {
-    JsonWriter json;
-    WriteCompileJson(source->view(), report, json);
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderCompile(report, limit.value_or(kRowsForPeople), invocation.style()));
-  }
-  return 0;
+  const auto write_json = [](const CaptureView& view, const report::CompileReport& report, int64_t,
+                             JsonWriter& json) { WriteCompileJson(view, report, json); };
+  return ShowReport(
+      invocation, kRowsForPeople, [](CaptureSource& source) { return source.Compile(); },
+      write_json, &RenderCompile);
 }
 
 }  // namespace

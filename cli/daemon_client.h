@@ -191,8 +191,6 @@ class DaemonClient {
   absl::StatusOr<report::OpTable> GetOperators(const std::string& id,
                                                const report::OpOptions& options);
   absl::StatusOr<report::StepTable> GetSteps(const std::string& id);
-  absl::StatusOr<report::MemoryTimeline> GetMemory(const std::string& id,
-                                                   const report::MemoryOptions& options);
   absl::StatusOr<report::KernelTable> GetKernels(const std::string& id,
                                                  const report::KernelOptions& options);
   absl::StatusOr<report::CopyTable> GetCopies(const std::string& id);

@@ -25,17 +25,6 @@ absl::StatusOr<report::StepTable> DaemonClient::GetSteps(const std::string& id) 
   return FromProto(response);
 }
 
-absl::StatusOr<report::MemoryTimeline> DaemonClient::GetMemory(
-    const std::string& id, const report::MemoryOptions& options) {
-  v1::GetMemoryTimelineRequest request;
-  request.set_capture(CaptureName(id));
-  request.set_max_points(options.max_points);
-  ASSIGN_OR_RETURN(v1::GetMemoryTimelineResponse response,
-                   impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetMemoryTimeline,
-                                request, kReportDeadline));
-  return FromProto(std::move(response));
-}
-
 absl::StatusOr<report::KernelTable> DaemonClient::GetKernels(const std::string& id,
                                                              const report::KernelOptions& options) {
   v1::GetKernelsRequest request = ToProto(options);

@@ -212,46 +212,6 @@ static_assert(static_cast<int>(CaptureState::kPartial) == v1::Capture::PARTIAL);
 static_assert(static_cast<int>(CaptureState::kFailed) == v1::Capture::FAILED);
 static_assert(static_cast<int>(CaptureState::kCancelled) == v1::Capture::CANCELLED);
 
-std::vector<report::MemoryShare> TakeShares(
-    google::protobuf::RepeatedPtrField<v1::MemoryShare>& from) {
-  std::vector<report::MemoryShare> shares;
-  for (v1::MemoryShare& share : from) {
-    shares.push_back({std::move(*share.mutable_name()), share.bytes(), share.blocks()});
-  }
-  return shares;
-}
-
-report::DeviceMemory TakeDevice(v1::DeviceMemory& from) {
-  report::DeviceMemory device;
-  device.device = std::move(*from.mutable_device());
-  device.relative = from.relative();
-  device.peak_bytes = from.peak_bytes();
-  device.peak_time_ns = from.peak_time_ns();
-  device.start_bytes = from.start_bytes();
-  device.end_bytes = from.end_bytes();
-  device.peak_reserved_bytes = from.peak_reserved_bytes();
-  device.allocation_count = from.allocation_count();
-  device.free_count = from.free_count();
-  device.allocated_total_bytes = from.allocated_total_bytes();
-  device.unknown_free_count = from.unknown_free_count();
-  device.unknown_free_bytes = from.unknown_free_bytes();
-  device.peak_by_category = TakeShares(*from.mutable_peak_by_category());
-  device.peak_by_op = TakeShares(*from.mutable_peak_by_op());
-  device.peak_older_bytes = from.peak_older_bytes();
-  const int count = std::min(from.point_time_ns_size(), from.point_allocated_bytes_size());
-  device.points.reserve(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    device.points.push_back({from.point_time_ns(i), from.point_allocated_bytes(i)});
-  }
-  for (v1::MemoryCategoryUse& use : *from.mutable_categories()) {
-    device.categories.push_back({.name = std::move(*use.mutable_name()),
-                                 .peak_bytes = use.peak_bytes(),
-                                 .byte_seconds = use.byte_seconds(),
-                                 .block_count = use.block_count()});
-  }
-  return device;
-}
-
 }  // namespace
 
 TargetInfo FromProto(const v1::Target& message) {
@@ -407,19 +367,6 @@ report::StepTable FromProto(const v1::GetStepsResponse& message) {
   table.max_ns = message.max_ns();
   table.outlier_threshold_ns = message.outlier_threshold_ns();
   return table;
-}
-
-report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message) {
-  report::MemoryTimeline timeline;
-  for (v1::DeviceMemory& device : *message.mutable_devices()) {
-    timeline.devices.push_back(TakeDevice(device));
-  }
-  for (v1::OutOfMemory& event : *message.mutable_out_of_memory()) {
-    timeline.out_of_memory.push_back({.time_ns = event.time_ns(),
-                                      .device = std::move(*event.mutable_device()),
-                                      .bytes = event.bytes()});
-  }
-  return timeline;
 }
 
 static_assert(static_cast<int>(GpuMode::kAuto) == v1::GpuSpec::AUTO);

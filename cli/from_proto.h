@@ -24,7 +24,6 @@ CaptureView FromProto(const v1::Capture& message);
 NodeInfo FromProto(const v1::Node& message);
 report::OpTable FromProto(v1::GetOperatorsResponse message);
 report::StepTable FromProto(const v1::GetStepsResponse& message);
-report::MemoryTimeline FromProto(v1::GetMemoryTimelineResponse message);
 // In from_proto_compile_report.cc.
 report::CompileReport FromProto(v1::GetCompileResponse message);
 // In from_proto_collectives.cc. DATA_LOSS: arrays of different lengths, or a number out of range.

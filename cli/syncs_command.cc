@@ -1,10 +1,6 @@
-#include <limits>
-
-#include "cli/capture_source.h"
 #include "cli/command.h"
-#include "cli/render_capture.h"
 #include "cli/render_gpu.h"
-#include "daemon/base/status_macros.h"
+#include "cli/show_report.h"
 
 namespace profd::cli {
 namespace {
@@ -12,20 +8,9 @@ namespace {
 constexpr int64_t kRowsForPeople = 50;
 
 absl::StatusOr<int> Run(Invocation& invocation) {
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   invocation.flags().Int("limit", 0, std::numeric_limits<int64_t>::max()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(const report::SyncTable table, source->Syncs());
-  if (invocation.json()) {
-    JsonWriter json;
-    WriteSyncsJson(source->view(), table, limit.value_or(0), json);
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderSyncs(table, limit.value_or(kRowsForPeople), invocation.style()));
-  }
-  return 0;
+  return ShowReport(
+      invocation, kRowsForPeople, [](CaptureSource& source) { return source.Syncs(); },
+      &WriteSyncsJson, &RenderSyncs);
 }
 
 }  // namespace

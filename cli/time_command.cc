@@ -1,9 +1,8 @@
 #include <limits>
 
-#include "cli/capture_source.h"
 #include "cli/command.h"
-#include "cli/render_capture.h"
 #include "cli/render_time.h"
+#include "cli/show_report.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/time_report.h"
 
@@ -17,22 +16,11 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   report::TimeOptions options = {.as_hta = flags.Get("as") == "hta"};
   options.launched_only = flags.Has("launched-only");
   ASSIGN_OR_RETURN(options.device, flags.Int("device", 0, std::numeric_limits<uint16_t>::max()));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   flags.Int("limit", 0, std::numeric_limits<int64_t>::max()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(store::CaptureReader * reader, source->Reader());
-  ASSIGN_OR_RETURN(const report::TimeReport report, report::SummarizeTime(*reader, options));
-  if (invocation.json()) {
-    JsonWriter json;
-    WriteTimeJson(source->view(), report, limit.value_or(0), json);
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(RenderTime(report, limit.value_or(kRowsForPeople),
-                                StyleFor(source->view(), invocation.style())));
-  }
-  return 0;
+  const auto get = [&](CaptureSource& source) -> absl::StatusOr<report::TimeReport> {
+    ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+    return report::SummarizeTime(*reader, options);
+  };
+  return ShowReport(invocation, kRowsForPeople, get, &WriteTimeJson, &RenderTime);
 }
 
 }  // namespace
