@@ -4,6 +4,7 @@ The Python is PROFD_TORCH_PYTHON's, else /usr/bin/python3. Without torch in it a
 says so.
 """
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -30,6 +31,20 @@ def torch_version():
 
 
 VERSION = torch_version()
+
+
+def descendants(ancestor):
+    """The pids of all processes below that one, the nearest first."""
+    children = collections.defaultdict(list)
+    for entry in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        with contextlib.suppress(OSError):
+            # Behind the command, which may hold anything: the state and the parent.
+            children[int(entry.read_text().rpartition(')')[2].split()[1])].append(
+                int(entry.parent.name))
+    found = [ancestor]
+    for pid in found:
+        found += children[pid]
+    return found[1:]
 
 
 class Program:
@@ -70,7 +85,11 @@ class Program:
         return self.process.wait(harness.PATIENCE_S)
 
     def close(self):
-        """Ends it, and the ranks and workers that it has started."""
+        """Ends it, and the ranks and workers that it has started, also those in sessions of their
+        own, as torchrun's are."""
+        for pid in descendants(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
