@@ -30,14 +30,14 @@ def missing():
     return None if importlib.util.find_spec('selenium') else 'selenium'
 
 
-def start_browser(profile):
+def start_browser(profile, *more):
     # Imported here: where it is not installed, the test says so and skips.
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which('chromium')
     for argument in ('--headless=new', '--disable-gpu', '--disable-dev-shm-usage',
-                     '--window-size=1400,1000', f'--user-data-dir={profile}'):
+                     '--window-size=1400,1000', f'--user-data-dir={profile}', *more):
         options.add_argument(argument)
     if os.geteuid() == 0:
         options.add_argument('--no-sandbox')  # It cannot have one as root.
