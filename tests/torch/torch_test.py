@@ -175,6 +175,17 @@ class ExamplesTest(TorchTest):
                           if name in ('aten::matmul', 'aten::add', 'aten::tanh_')},
                          {'aten::matmul': STEPS, 'aten::add': STEPS, 'aten::tanh_': STEPS})
 
+    def test_an_operator_may_mark_the_steps(self):
+        marker = 'aten::cross_entropy_loss'
+        capture = self.capture('convnet.py', trace=('--step-marker', marker, '--warmup', 0))
+        self.assertEqual(len(capture['steps']), STEPS)
+        first = capture['steps'][0]['index']
+        self.assertEqual([step['index'] for step in capture['steps']],
+                         list(range(first, first + STEPS)))
+        ops = self.ops(capture['id'])
+        self.assertEqual(ops[marker]['calls'], STEPS)
+        self.assertEqual(ops['Optimizer.step#SGD.step']['calls'], STEPS)
+
     def test_a_convolutional_network_has_its_backward_and_its_memory(self):
         capture = self.capture('convnet.py', trace=('--with', 'memory'))
         ops = self.ops(capture['id'])
