@@ -89,7 +89,7 @@ template <typename Mark>
   }
   char rest[kBlock];
   std::memset(rest, ' ', sizeof rest);
-  std::memcpy(rest, at, static_cast<size_t>(end - at));
+  std::copy(at, end, rest);  // Not memcpy(): of nothing, `at` may be null.
   Take(mark(rest), at, place);
   return place.last_end;
 }
