@@ -145,9 +145,11 @@ void AddSteps(const TimeReport& report, int64_t limit, const Style& style, std::
   std::vector<StepColumn> columns = StepColumns(report, style);
   std::erase_if(columns, [](const StepColumn& column) { return !column.is_shown; });
   std::vector<Column> titles;
+  titles.reserve(columns.size());
   for (const StepColumn& column : columns) titles.push_back(column.column);
   const auto cells = [&](const report::TimeStep& step) {
     std::vector<std::string> row;
+    row.reserve(columns.size());
     for (const StepColumn& column : columns) row.push_back(column.cell(step));
     return row;
   };

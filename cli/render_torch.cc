@@ -249,6 +249,7 @@ class TorchText {
 const std::vector<std::string_view>& TorchSortKeys() {
   static const std::vector<std::string_view> keys = [] {
     std::vector<std::string_view> names;
+    names.reserve(kSortKeys.size());
     for (const SortKey& key : kSortKeys) {
       names.push_back(key.name);
     }

@@ -13,6 +13,7 @@ constexpr int64_t kStepsForConfidence = 3;
 
 int64_t MedianOwnWork(const std::vector<RankScore>& ranking) {
   std::vector<int64_t> own;
+  own.reserve(ranking.size());
   for (const RankScore& rank : ranking) own.push_back(rank.own_ns);
   return Median(own);
 }
