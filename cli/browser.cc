@@ -60,6 +60,7 @@ std::optional<std::vector<std::string>> BrowserCommand(const std::string& url,
 
 bool StartBrowser(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
