@@ -183,7 +183,7 @@ class Source final : public ByteSource {
     }
   }
 
-  void End(std::string damage) {
+  void End(std::string_view damage) {
     ended_ = true;
     if (damage.empty()) return;
     damage_ = StrCat(damage, " at byte ", file_bytes_ - in_.size(), " of the file");

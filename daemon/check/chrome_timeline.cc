@@ -148,8 +148,8 @@ void ChromeTimeline::JudgeFlows() {
   }
 }
 
-void ChromeTimeline::JudgeFlow(std::deque<FlowEnd>::const_iterator first,
-                               std::deque<FlowEnd>::const_iterator last) {
+void ChromeTimeline::JudgeFlow(const std::deque<FlowEnd>::const_iterator& first,
+                               const std::deque<FlowEnd>::const_iterator& last) {
   const auto begin = std::find_if(first, last, [](const FlowEnd& end) { return end.phase == 's'; });
   for (auto end = first; end != begin; ++end) {
     if (begin == last) {
@@ -185,8 +185,8 @@ void ChromeTimeline::JudgeLaunches() {
 }
 
 // Calls, then work, each by time.
-void ChromeTimeline::JudgeCorrelation(std::deque<Correlated>::const_iterator first,
-                                      std::deque<Correlated>::const_iterator last) {
+void ChromeTimeline::JudgeCorrelation(const std::deque<Correlated>::const_iterator& first,
+                                      const std::deque<Correlated>::const_iterator& last) {
   const auto work = std::find_if(first, last, [](const Correlated& one) { return one.is_work; });
   if (work == last) return;
   const int64_t correlation = first->correlation;

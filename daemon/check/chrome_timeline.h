@@ -75,11 +75,11 @@ class ChromeTimeline {
   void JudgeRow(Row& row);
   void JudgeArrowEnds(Row& row) const;
   void JudgeFlows();
-  void JudgeFlow(std::deque<FlowEnd>::const_iterator first,
-                 std::deque<FlowEnd>::const_iterator last);
+  void JudgeFlow(const std::deque<FlowEnd>::const_iterator& first,
+                 const std::deque<FlowEnd>::const_iterator& last);
   void JudgeLaunches();
-  void JudgeCorrelation(std::deque<Correlated>::const_iterator first,
-                        std::deque<Correlated>::const_iterator last);
+  void JudgeCorrelation(const std::deque<Correlated>::const_iterator& first,
+                        const std::deque<Correlated>::const_iterator& last);
 
   FindingLog& log_;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, size_t> row_of_;

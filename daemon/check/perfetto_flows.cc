@@ -24,7 +24,7 @@ void PerfettoFlows::Judge(FindingLog& log) {
 }
 
 // A flow goes from slice to slice until one terminates it; then its id may be another's.
-void PerfettoFlows::JudgeFlow(Iterator first, Iterator last, FindingLog& log) {
+void PerfettoFlows::JudgeFlow(const Iterator& first, const Iterator& last, FindingLog& log) {
   const bool comparable =
       std::all_of(first, last, [&](const End& end) { return end.clock == first->clock; });
   if (!comparable) return;

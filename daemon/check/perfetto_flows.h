@@ -29,7 +29,7 @@ class PerfettoFlows {
 
  private:
   using Iterator = std::deque<End>::const_iterator;
-  static void JudgeFlow(Iterator first, Iterator last, FindingLog& log);
+  static void JudgeFlow(const Iterator& first, const Iterator& last, FindingLog& log);
 
   std::deque<End> ends_;
   bool whole_ = true;

@@ -63,13 +63,13 @@ std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_
   return last_;
 }
 
-void TraceThreads::NameThread(std::string_view pid, std::string_view tid, std::string name) {
+void TraceThreads::NameThread(std::string_view pid, std::string_view tid, std::string_view name) {
   if (thread_names_.size() >= kMaxThreads) return;
   SetKey(pid, tid, key_);
   thread_names_[key_] = ForDisplay(name, kMaxNameBytes);
 }
 
-void TraceThreads::NameProcess(std::string_view pid, std::string name) {
+void TraceThreads::NameProcess(std::string_view pid, std::string_view name) {
   if (process_names_.size() >= kMaxThreads) return;
   process_names_[std::string(pid)] = ForDisplay(name, kMaxNameBytes);
 }

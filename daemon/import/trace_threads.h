@@ -26,8 +26,8 @@ class TraceThreads {
   std::optional<uint32_t> IndexOf(std::string_view pid, std::string_view tid, bool is_python);
 
   // What the trace says of them; `name` is text.
-  void NameThread(std::string_view pid, std::string_view tid, std::string name);
-  void NameProcess(std::string_view pid, std::string name);
+  void NameThread(std::string_view pid, std::string_view tid, std::string_view name);
+  void NameProcess(std::string_view pid, std::string_view name);
 
   struct Process {
     int64_t pid = 0;
