@@ -82,6 +82,7 @@ bool IsRule(std::string_view id) {
 
 std::vector<std::string_view> RuleIds() {
   std::vector<std::string_view> ids;
+  ids.reserve(kRules.size());
   for (const Rule& rule : kRules) ids.push_back(rule.id);
   return ids;
 }
