@@ -2,23 +2,6 @@
 
 namespace profd::client::torch {
 
-bool Gaps::IsShort(uint64_t gap) const { return gap < usual_ / kShare; }
-
-void Gaps::Add(uint64_t gap) {
-  gaps_[count_++ % kKept] = gap;
-  if (count_ < kKept) return;
-  uint64_t longest[kLongest] = {};  // Longest first.
-  for (uint64_t moved : gaps_) {
-    for (uint64_t& kept : longest) {
-      if (moved <= kept) continue;
-      const uint64_t shorter = kept;
-      kept = moved;
-      moved = shorter;
-    }
-  }
-  usual_ = longest[kLongest - 1];
-}
-
 uint32_t LeadingOptimizer::IndexOf(uint64_t name) {
   for (uint32_t i = 0; i < name_count_; ++i) {
     if (names_[i] == name) return i;
@@ -71,30 +54,23 @@ void StepDetector::OnOptimizerBegin(uint64_t ticks) {
   if (optimizer_depth_++ == 0) optimizer_begin_ticks_ = ticks;
 }
 
-bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks) {
+bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes) {
   if (optimizer_depth_ == 0 || --optimizer_depth_ != 0) return false;
-  const bool last_of_row = IsLastOfRow();
+  const bool last_of_row = IsLastOfRow(nodes);
   optimizer_end_ticks_ = ticks;
+  optimizer_end_nodes_ = nodes;
   return last_of_row && leading_.OnStep(name) && IsLastOfBatch();
 }
 
-// By the length of the last row; one that is shorter has none. Where step() is given a closure that
-// does all the work, gaps are short and tell little: then batches do.
-bool StepDetector::IsLastOfRow() {
-  const bool has_batch = has_batch_since_;
+// One that is shorter than rows are has none. The work may as well have been done in a closure that
+// step() was given.
+bool StepDetector::IsLastOfRow(uint64_t nodes) {
+  const bool is_apart = has_batch_since_ || nodes != optimizer_end_nodes_;
   has_batch_since_ = false;
-  if (optimizer_end_ticks_ == 0) return ++row_ == row_length_;
-  const uint64_t gap = optimizer_begin_ticks_ - optimizer_end_ticks_;
-  const bool goes_on = !has_batch && optimizer_gaps_.IsShort(gap);
-  optimizer_gaps_.Add(gap);
-  if (!goes_on) {
-    row_length_ = row_;
-    row_ = 1;
-  } else if (++row_ > row_length_) {
-    row_length_ = row_;
-    return false;  // The step has begun already, one too early.
-  }
-  return row_ == row_length_;
+  if (optimizer_end_ticks_ == 0) return true;
+  const uint32_t place =
+      optimizer_rows_.Add(optimizer_begin_ticks_ - optimizer_end_ticks_, is_apart);
+  return optimizer_rows_.length() == 1 || place == optimizer_rows_.length();
 }
 
 bool StepDetector::IsLastOfBatch() {
@@ -102,14 +78,14 @@ bool StepDetector::IsLastOfBatch() {
   return steps_per_batch_ <= 1 || steps_in_batch_ == steps_per_batch_;
 }
 
-bool StepDetector::OnBatchBegin(uint64_t ticks) {
+bool StepDetector::OnBatchBegin(uint64_t ticks, uint64_t nodes) {
   has_batch_since_ = true;
   if (batch_depth_++ != 0) return false;
+  const bool is_apart = nodes != batch_nodes_;
+  batch_nodes_ = nodes;
   if (batch_end_ticks_ != 0) {
-    const uint64_t gap = ticks - batch_end_ticks_;
-    const bool same_row = batch_gaps_.IsShort(gap);
-    batch_gaps_.Add(gap);
-    if (same_row) return false;
+    const uint32_t place = batch_rows_.Add(ticks - batch_end_ticks_, is_apart);
+    if (place != 1 && batch_rows_.length() != 1) return false;
   }
   CountStepsOfBatch();
   return true;

@@ -6,12 +6,14 @@
 //   a wrapped optimizer    the outermost one counts
 //   several by name        the last one of the period, once two periods showed which that is; one
 //                          that fires more seldom than another does not lead
-//   several in a row       (of one name, or several) the last one of the row; a batch ends a row
+//   several in a row       (of one name, or several) the last one of the row; a batch ends a row,
+//                          and so does work: nodes that autograd made since
 //   several of one name    (two Adams) with a DataLoader: the last one of each batch
 //   gradient accumulation  several batches to one step: batches are counted, not steps
 //   GradScaler             a step() that is skipped makes its step longer
 //   another optimizer      takes over when the one that led has been silent for long
-//   DataLoaders            a step begins where __next__() begins; several in a row are one
+//   DataLoaders            a step begins where __next__() begins; several in a row with no work in
+//                          between are one
 //
 // Known gap: the __next__() that ends an epoch counts as a batch.
 //
@@ -21,27 +23,9 @@
 
 #include <cstdint>
 
+#include "client_lib/torch/call_rows.h"
+
 namespace profd::client::torch {
-
-// Gaps tells which calls stand in one row: those with less between them than a twentieth of what
-// is usual. Usual is the fifth longest of the last sixteen gaps: two thirds of them may be short,
-// and four as long as they like (evaluations, compilations). Fewer than sixteen say nothing yet: a
-// row that is counted as several steps at first does less harm than steps that are lost.
-class Gaps {
- public:
-  // Whether a call that begins `gap` ticks after the last one's end goes on with its row.
-  bool IsShort(uint64_t gap) const;
-  void Add(uint64_t gap);
-
- private:
-  static constexpr uint32_t kKept = 16;
-  static constexpr uint32_t kLongest = 5;  // That one is the usual one.
-  static constexpr uint64_t kShare = 20;
-
-  uint64_t gaps_[kKept] = {};
-  uint32_t count_ = 0;  // Ever added.
-  uint64_t usual_ = 0;
-};
 
 // Of optimizers with several names, the one whose calls are steps.
 class LeadingOptimizer {
@@ -72,32 +56,33 @@ class LeadingOptimizer {
 class StepDetector {
  public:
   // An optimizer of `name` (any number that stands for it) enters and leaves its step(). True: a
-  // step begins at `ticks`.
+  // step begins at `ticks`. `nodes`: how many autograd has made on this thread so far; always 0
+  // where torch does not tell.
   void OnOptimizerBegin(uint64_t ticks);
-  bool OnOptimizerEnd(uint64_t name, uint64_t ticks);
+  bool OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes);
 
   // A DataLoader's __next__() begins and ends. True: a new batch, and, where nothing else marks
   // steps, a step.
-  bool OnBatchBegin(uint64_t ticks);
+  bool OnBatchBegin(uint64_t ticks, uint64_t nodes);
   void OnBatchEnd(uint64_t ticks);
 
  private:
-  bool IsLastOfRow();
+  bool IsLastOfRow(uint64_t nodes);
   bool IsLastOfBatch();
   void CountStepsOfBatch();
 
   LeadingOptimizer leading_;
-  Gaps optimizer_gaps_;
+  CallRows optimizer_rows_;
   uint32_t optimizer_depth_ = 0;
   uint64_t optimizer_begin_ticks_ = 0;
   uint64_t optimizer_end_ticks_ = 0;  // 0: none yet.
-  bool has_batch_since_ = false;      // Since then.
-  uint32_t row_ = 0;                  // Calls in this row so far.
-  uint32_t row_length_ = 1;           // Of the last row.
+  uint64_t optimizer_end_nodes_ = 0;
+  bool has_batch_since_ = false;  // Since then.
 
-  Gaps batch_gaps_;
+  CallRows batch_rows_;
   uint32_t batch_depth_ = 0;
   uint64_t batch_end_ticks_ = 0;  // 0: none yet.
+  uint64_t batch_nodes_ = 0;      // When it began.
 
   uint32_t steps_in_batch_ = 0;       // The leader's, since the last batch.
   uint32_t steps_in_last_batch_ = 0;  // Of those that had any.

@@ -73,15 +73,19 @@ void MarkAt(const void* record_function, const char* name, StepSource source) {
   BeginRangeOn(kFirstRangeStack, InternName(name, strlen(name)));
 }
 
+uint64_t AutogradNodes() {
+  return g_library->autograd_nodes != nullptr ? g_library->autograd_nodes() : 0;
+}
+
 void OnBatch(const void* record_function, const char* name) {
   if (!OwnsDetector()) return RecordBatch();
-  if (!g_detector.OnBatchBegin(ReadTicks())) return;
+  if (!g_detector.OnBatchBegin(ReadTicks(), AutogradNodes())) return;
   RecordBatch();
   MarkAt(record_function, name, StepSource::kDataLoader);
 }
 
 void OnOptimizerEnd(const char* name) {
-  if (!OwnsDetector() || g_detector.OnOptimizerEnd(HashOf(name), ReadTicks())) {
+  if (!OwnsDetector() || g_detector.OnOptimizerEnd(HashOf(name), ReadTicks(), AutogradNodes())) {
     Mark(StepSource::kOptimizer);
   }
 }

@@ -69,6 +69,7 @@ const char* ResolveAll(void* handle, TorchLibrary* library) {
         &library->before_variant);
   }
   Resolve(handle, "_ZNK2at14RecordFunction7isAsyncEv", &library->is_async);
+  Resolve(handle, "_ZN2at15sequence_number4peekEv", &library->autograd_nodes);
   Resolve(handle, "_ZN3c1019UndefinedTensorImpl10_singletonE", &library->undefined_tensor);
   return missing;
 }

@@ -42,6 +42,10 @@ struct TorchLibrary {
   // torch's number of the calling thread.
   uint64_t (*current_thread)();
 
+  // How many nodes autograd has made on the calling thread: it grows with each forward pass. Null
+  // where torch does not tell.
+  uint64_t (*autograd_nodes)();
+
   // The one tensor that stands for no tensor; null where torch does not tell.
   const void* undefined_tensor;
 

@@ -21,17 +21,24 @@ constexpr uint64_t kSparseAdam = 3;
 // Runs loops, and remembers after which calls a step began.
 class StepDetectorTest : public ::testing::Test {
  protected:
+  // Without autograd, which is all that is seen of a torch that does not tell of it.
   void Compute(uint64_t ticks) { now_ += ticks; }
+
+  // A forward and a backward pass.
+  void Train(uint64_t ticks) {
+    Compute(ticks);
+    nodes_ += 30;
+  }
 
   // One call of step(), named `call` in what begun() returns.
   void Step(uint64_t name, const std::string& call, uint64_t ticks = 100) {
     detector_.OnOptimizerBegin(now_);
     now_ += ticks;
-    if (detector_.OnOptimizerEnd(name, now_)) begun_.push_back(call);
+    if (detector_.OnOptimizerEnd(name, now_, nodes_)) begun_.push_back(call);
   }
 
   void Batch(const std::string& call, uint64_t ticks = 50) {
-    if (detector_.OnBatchBegin(now_)) begun_.push_back(call);
+    if (detector_.OnBatchBegin(now_, nodes_)) begun_.push_back(call);
     now_ += ticks;
     detector_.OnBatchEnd(now_);
   }
@@ -41,6 +48,7 @@ class StepDetectorTest : public ::testing::Test {
 
   StepDetector detector_;
   uint64_t now_ = 1;
+  uint64_t nodes_ = 0;
   std::vector<std::string> begun_;
 };
 
@@ -60,13 +68,13 @@ TEST_F(StepDetectorTest, AnOptimizerWithinAnotherIsTheSameStep) {
     detector_.OnOptimizerBegin(now_);
     Step(kAdam, "inner");
     now_ += 10;
-    if (detector_.OnOptimizerEnd(kSgd, now_)) begun_.emplace_back("outer");
+    if (detector_.OnOptimizerEnd(kSgd, now_, nodes_)) begun_.emplace_back("outer");
   }
   EXPECT_THAT(begun(), ElementsAre("outer", "outer", "outer"));
 }
 
 TEST_F(StepDetectorTest, AnEndWithoutABeginIsNoStep) {
-  EXPECT_FALSE(detector_.OnOptimizerEnd(kAdam, 100));
+  EXPECT_FALSE(detector_.OnOptimizerEnd(kAdam, 100, 0));
   Compute(kForward);
   Step(kAdam, "adam");
   EXPECT_THAT(begun(), ElementsAre("adam"));
@@ -204,6 +212,89 @@ TEST_F(StepDetectorTest, CompilationsInTheFirstStepsHideNone) {
   EXPECT_EQ(begun().size(), 45u);
 }
 
+// Of a machine that is busy: every other moment or so the thread has to wait for long.
+class Scheduler {
+ public:
+  uint64_t Wait() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return (state_ >> 33) % 100 < 45 ? 200 * kForward : 0;
+  }
+
+ private:
+  uint64_t state_ = 1;
+};
+
+TEST_F(StepDetectorTest, AThreadThatOftenHasToWaitLosesNoStep) {
+  Scheduler scheduler;
+  for (int i = 0; i < 20'000; ++i) {
+    Train(kForward + scheduler.Wait());
+    Step(kAdam, "adam");
+  }
+  EXPECT_EQ(begun().size(), 20'000u);
+}
+
+TEST_F(StepDetectorTest, AThreadThatOftenHasToWaitLosesNoBatch) {
+  Scheduler scheduler;
+  for (int i = 0; i < 20'000; ++i) {
+    Batch("batch");
+    Train(kForward + scheduler.Wait());
+  }
+  EXPECT_EQ(begun().size(), 20'000u);
+}
+
+// Rows that are all equal by chance are all that is left.
+TEST_F(StepDetectorTest, WithoutAutogradItLosesFew) {
+  Scheduler scheduler;
+  for (int i = 0; i < 20'000; ++i) {
+    Compute(kForward + scheduler.Wait());
+    Step(kAdam, "adam");
+  }
+  EXPECT_GT(begun().size(), 19'500u);
+}
+
+TEST_F(StepDetectorTest, WorkBetweenStepsMakesThemTwoHoweverShortItIs) {
+  for (int i = 0; i < 100; ++i) {
+    Train(i % 3 == 0 ? 100 * kForward : kForward);
+    Step(kAdam, "adam");
+  }
+  EXPECT_EQ(begun().size(), 100u);
+}
+
+TEST_F(StepDetectorTest, WorkInAClosureMakesStepsOfARowToo) {
+  for (int i = 0; i < 99; ++i) {
+    Compute(i % 3 == 0 ? kForward : 1);
+    nodes_ += 30;  // Before its end.
+    Step(kAdam, "lbfgs", kForward);
+  }
+  EXPECT_EQ(begun().size(), 99u);
+}
+
+TEST_F(StepDetectorTest, OptimizersInARowBehindEachOthersWorkAreOneStep) {
+  Scheduler scheduler;
+  for (int i = 0; i < 1000; ++i) {
+    Train(kForward + scheduler.Wait());
+    Step(kAdam, "first");
+    Compute(10);
+    Step(kAdam, "second");
+    if (i == 9) begun();
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(990, "second"));
+}
+
+TEST_F(StepDetectorTest, RowsThatEndAreStepsAgain) {
+  for (int i = 0; i < 20; ++i) {
+    Train(kForward);
+    Step(kAdam, "first");
+    Step(kAdam, "second");
+  }
+  begun();
+  for (int i = 0; i < 20; ++i) {
+    Train(kForward);
+    Step(kAdam, "only");
+  }
+  EXPECT_GE(begun().size(), 18u);  // The first may be a row that lacks one.
+}
+
 TEST_F(StepDetectorTest, OfTwoOptimizersOfOneNameTheLastOfTheBatchCounts) {
   for (int i = 0; i < 20; ++i) {
     Batch("batch");
@@ -273,7 +364,7 @@ TEST_F(StepDetectorTest, TwoLoadersInALoopAreOneBatch) {
 TEST_F(StepDetectorTest, ALoaderWithinALoaderIsTheSameBatch) {
   for (int i = 0; i < 3; ++i) {
     Compute(kForward);
-    if (detector_.OnBatchBegin(now_)) begun_.emplace_back("outer");
+    if (detector_.OnBatchBegin(now_, nodes_)) begun_.emplace_back("outer");
     Batch("inner");
     detector_.OnBatchEnd(now_);
   }
