@@ -16,6 +16,7 @@
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "cli/part_file.h"
+#include "daemon/base/folder_of.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -129,15 +130,14 @@ absl::StatusOr<OutputKind> OutputKindOf(std::string_view path) {
 }
 
 absl::Status CheckWritable(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const std::string shown = folder.empty() ? "." : folder.string();
+  const std::string folder = FolderOf(path).string();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return UsageError(StrCat("'", ForDisplay(path, 400), "' is a folder; name a file in it"));
   }
-  if (access(shown.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
   return UsageError(StrCat("cannot write '", ForDisplay(path, 400), "': folder '",
-                           ForDisplay(shown, 400), "': ", std::strerror(errno)));
+                           ForDisplay(folder, 400), "': ", std::strerror(errno)));
 }
 
 std::string WithTag(std::string_view path, std::string_view tag) {

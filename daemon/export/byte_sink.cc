@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/folder_of.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
@@ -118,7 +119,7 @@ class FileSink : public ByteSink {
     }
     renamed_ = true;
     // The file is whole either way; this keeps its name through a power cut.
-    const UniqueFd folder(open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd folder(open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (folder.valid()) fsync(folder.get());
     return absl::OkStatus();
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/folder_of.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/store/sha256.h"
@@ -75,7 +76,7 @@ absl::Status SyncPath(const std::filesystem::path& path) {
 absl::Status Publish(const std::filesystem::path& from, const std::filesystem::path& to) {
   RETURN_IF_ERROR(SyncPath(from));
   if (rename(from.c_str(), to.c_str()) != 0) return FileStatus(to, errno);
-  return SyncPath(to.parent_path());
+  return SyncPath(FolderOf(to));
 }
 
 absl::Status RemoveFile(const std::filesystem::path& path) {

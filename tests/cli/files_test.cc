@@ -97,6 +97,24 @@ TEST_F(FilesTest, FetchCopiesChecksAndPrintsThePath) {
   EXPECT_EQ(stat.st_mode & 0777, 0600U);
 }
 
+TEST_F(FilesTest, AFileWithoutAFolderIsOneOfTheCurrentFolder) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());  // profctl inherits it.
+  const RunResult named = Run({"fetch", "01J", "-o", "x.profd"});
+  std::filesystem::remove(whole_);
+  const RunResult unnamed = Run({"fetch", "01J"});
+  const RunResult exported = Offline({"export", "x.profd", "-o", "x.json"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(named.out, "x.profd\n");
+  EXPECT_EQ(ReadFile(Path("x.profd")), profd_.file_bytes);
+  EXPECT_EQ(unnamed.exit_code, 0) << unnamed.err;
+  EXPECT_EQ(unnamed.out, TestId(1) + ".profd\n");
+  EXPECT_EQ(ReadFile(whole_), profd_.file_bytes);
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_EQ(exported.out, "x.json\n");
+}
+
 TEST_F(FilesTest, ACutDownloadGoesOnWhereItStopped) {
   profd_.break_download_after = 3000;
   const RunResult cut = Fetch();
