@@ -3,6 +3,7 @@
 // nothing stays behind.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -82,7 +83,8 @@ absl::StatusOr<std::string> FindLibrary() {
     std::error_code error;
     const fs::path path = fs::canonical(place, error);
     if (!error && access(path.c_str(), R_OK) == 0) return path.string();
-    tried.push_back(ForDisplay(place.lexically_normal().string(), 512));
+    std::string shown = ForDisplay(place.lexically_normal().string(), 512);
+    if (std::ranges::find(tried, shown) == tried.end()) tried.push_back(std::move(shown));
   }
   return LocalFailure(
       absl::NotFoundError(StrCat("there is no ", kLibraryName, "; looked for ",
