@@ -515,12 +515,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
 }
 
 ShareTrust SharesOf(const CaptureView& view) {
-  const int64_t lost = view.dropped_event_count;
-  if (lost <= 0) return ShareTrust::kWhole;
-  const auto kept = static_cast<double>(view.record.event_count);
-  const double share = static_cast<double>(lost) / (static_cast<double>(lost) + kept);
-  if (share >= kWithholdSharesFrom) return ShareTrust::kWithheld;
-  return share > kMarkSharesAbove ? ShareTrust::kMarked : ShareTrust::kWhole;
+  return TrustOfShares(LostShare(view.dropped_event_count, view.record.event_count));
 }
 
 Style StyleFor(const CaptureView& view, Style style) {

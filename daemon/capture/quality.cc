@@ -38,11 +38,6 @@ std::string Of(int64_t part, int64_t whole) {
   return StrCat(part, " of ", whole, " (", Percent(Share(part, whole)), ")");
 }
 
-double LostShare(const CaptureRecord& record) {
-  const int64_t lost = TotalDrops(record.drops);
-  return Share(lost, lost + record.event_count);
-}
-
 // 'A' up to `bound`, 'B' up to `worse`, 'C' up to `worst`, then 'D'.
 char GradeOf(double value, double bound, double worse, double worst) {
   if (value <= bound) return 'A';
@@ -60,7 +55,7 @@ QualityCheck Loss(const Subject& subject) {
             .sentence = "what the profiler that wrote this trace lost is not known"};
   }
   const int64_t lost = TotalDrops(record.drops);
-  const double share = LostShare(record);
+  const double share = LostShare(lost, record.event_count);
   return {.grade = GradeOf(share, 0, kSomeLost, kWithholdSharesFrom),
           .is_share = true,
           .value = share,
@@ -274,6 +269,17 @@ std::string_view ToString(ShareTrust trust) {
   return "whole";
 }
 
+ShareTrust TrustOfShares(double lost_share) {
+  if (lost_share >= kWithholdSharesFrom) return ShareTrust::kWithheld;
+  return lost_share > kMarkSharesAbove ? ShareTrust::kMarked : ShareTrust::kWhole;
+}
+
+double LostShare(int64_t lost_event_count, int64_t kept_event_count) {
+  if (lost_event_count <= 0) return 0;
+  const auto lost = static_cast<double>(lost_event_count);
+  return lost / (lost + static_cast<double>(kept_event_count));
+}
+
 Quality AssessQuality(const CaptureRecord& record, const EventChecks* events) {
   Quality quality = {.grade = "-"};
   if (RecordedNothing(record)) return quality;
@@ -288,12 +294,8 @@ Quality AssessQuality(const CaptureRecord& record, const EventChecks* events) {
   for (const QualityCheck& check : quality.checks) grade = std::max(grade, check.grade);
   if (record.state == CaptureState::kPartial) grade = 'D';
   quality.grade = std::string(1, grade);
-  quality.lost_share = LostShare(record);
-  if (quality.lost_share >= kWithholdSharesFrom) {
-    quality.shares = ShareTrust::kWithheld;
-  } else if (quality.lost_share > kMarkSharesAbove) {
-    quality.shares = ShareTrust::kMarked;
-  }
+  quality.lost_share = LostShare(TotalDrops(record.drops), record.event_count);
+  quality.shares = TrustOfShares(quality.lost_share);
   return quality;
 }
 

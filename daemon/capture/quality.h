@@ -37,6 +37,10 @@ enum class ShareTrust {
   kWithheld,  // So much is missing that a share says nothing.
 };
 std::string_view ToString(ShareTrust trust);  // "whole"
+// Of a capture that lost `lost_share`, 0..1, of its events.
+ShareTrust TrustOfShares(double lost_share);
+// Of all that there were, what was lost; 0 where there was nothing. No count is below 0.
+double LostShare(int64_t lost_event_count, int64_t kept_event_count);
 
 // What only the events tell.
 struct EventChecks {

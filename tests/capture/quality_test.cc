@@ -74,6 +74,17 @@ TEST_F(QualityTest, SharesAreMarkedAndThenWithheldAsLossesGrow) {
   EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kWithheld);
 }
 
+TEST(ShareTrustTest, IsOfTheShareThatWasLost) {
+  EXPECT_EQ(TrustOfShares(LostShare(0, 0)), ShareTrust::kWhole);  // 0, not a number that is none.
+  EXPECT_EQ(TrustOfShares(LostShare(1, 0)), ShareTrust::kWithheld);
+  EXPECT_EQ(TrustOfShares(LostShare(1, 999)), ShareTrust::kWhole);  // The bound itself is whole.
+  EXPECT_EQ(TrustOfShares(LostShare(1, 998)), ShareTrust::kMarked);
+  EXPECT_EQ(TrustOfShares(LostShare(1, 9)), ShareTrust::kWithheld);  // And this one is not marked.
+  EXPECT_EQ(TrustOfShares(LostShare(1, 10)), ShareTrust::kMarked);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_DOUBLE_EQ(LostShare(kMost, kMost), 0.5);
+}
+
 TEST_F(QualityTest, StepsThatWereNotCoveredLowerTheGrade) {
   record_.covered_steps = 4;
   record_.state = CaptureState::kCancelled;
