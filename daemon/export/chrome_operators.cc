@@ -9,6 +9,12 @@ namespace profd::exporter {
 namespace {
 
 constexpr size_t kMostFlowBytes = 256;
+// Kineto's is of torch's execution traces; where none is taken it is 0.
+constexpr std::string_view kRecordFunctionId = R"(,"Record function id":0)";
+
+char* PutEventIndex(char* at, int64_t event) {
+  return PutInteger(PutText(at, R"(,"Ev Idx":)"), event);
+}
 
 char* PutMember(char* at, std::string_view key, std::string_view json) {
   return json.empty() ? at : PutText(PutText(at, key), json);
@@ -16,20 +22,22 @@ char* PutMember(char* at, std::string_view key, std::string_view json) {
 
 }  // namespace
 
-char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op) const {
+char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op, int64_t event) const {
   if (op.sequence >= 0) {
     at = PutText(at, R"(,"Sequence number":)");
     at = PutInteger(at, op.sequence);
     at = PutText(at, R"(,"Fwd thread id":)");
     at = PutInteger(at, op.forward_thread);
   }
-  // Kineto's is of torch's execution traces; where none is taken it is 0.
-  at = PutText(at, R"(,"Record function id":0)");
+  at = PutText(at, kRecordFunctionId);
   const CollectiveText collective = op.is_collective ? CollectiveOf(op) : CollectiveText();
   if (!collective.says_all) at = PutInputs(at, op);
   at = PutMember(at, ",", collective.members);
-  at = PutText(at, R"(,"Ev Idx":)");
-  return PutInteger(at, op.range);
+  return PutEventIndex(at, event);
+}
+
+char* ChromeOperators::PutAnnotationArguments(char* at, int64_t event) {
+  return PutEventIndex(PutText(at, kRecordFunctionId), event);
 }
 
 char* ChromeOperators::PutInputs(char* at, const PlannedOperator& op) const {

@@ -42,8 +42,11 @@ class ChromeOperators {
   // Inputs that are not what they should be, and are not written.
   int64_t inputs_left_out() const { return texts_.left_out(); }
 
-  // `,"Sequence number":...`: what follows an operator's "External id".
-  char* PutArguments(char* at, const PlannedOperator& op) const;
+  // `,"Sequence number":...`: what follows an operator's "External id". `event`: its number.
+  char* PutArguments(char* at, const PlannedOperator& op, int64_t event) const;
+  // The same of a range or step of the program, which torch.profiler has as a record_function()
+  // without inputs. At most 64 bytes.
+  static char* PutAnnotationArguments(char* at, int64_t event);
   // `,"Collective name":...` of what a thread launched at a time, if that was in a collective.
   // At most kMostCollectiveBytes + 1.
   char* PutCollectiveAt(char* at, uint32_t thread, int64_t time_ns) const;

@@ -34,6 +34,11 @@ constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
 constexpr size_t kMostOperatorEventBytes = kMostEventBytes + ChromeOperators::kMostArgumentBytes;
 static_assert(kMostOperatorEventBytes <= OutputBuffer::kMostReservedBytes);
 
+constexpr auto kPythonCategory = static_cast<uint8_t>(wire::RangeCategory::kPython);
+
+// "Ev Idx", the number of an event: steps, ranges, then memory, from 0.
+constexpr int64_t EventOf(int64_t external_id) { return external_id - 1; }
+
 // The end of a range's event: what is put in between are its arguments, if it has any.
 class RangeEnd {
  public:
@@ -239,9 +244,9 @@ class ChromeWriter {
     const int64_t tid = steps_on_thread_
                             ? layout_.threads[static_cast<size_t>(layout_.step_thread)].tid
                             : layout_.steps.tid;
-    const bool has_ids = !plan_.links().steps().empty() && !plan_.empty();
-    for (size_t i = 0; i < reader_.steps().size(); ++i) {
-      const StepRecord& step = reader_.steps()[i];
+    const std::span<const StepRecord> steps = plan_.links().steps();
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const StepRecord& step = steps[i];
       char* at = out_.Reserve(kMostEventBytes);
       at = PutText(at, R"(,
 {"ph":"X","cat":"user_annotation","name":"ProfilerStep#)");
@@ -255,7 +260,10 @@ class ChromeWriter {
       at = PutText(at, R"(,"dur":)");
       at = PutMicros(at, Duration(step.start_ns, step.duration_ns));
       RangeEnd end(at);
-      if (has_ids) end.ExternalId(GpuLinks::StepId(i));
+      const int64_t id = GpuLinks::StepId(i);
+      if (!operators_.empty() || !plan_.empty()) end.ExternalId(id);
+      if (!operators_.empty())
+        end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
       out_.Commit(end.Close());
     }
   }
@@ -287,8 +295,15 @@ class ChromeWriter {
       const bool has_id = next_id_ < with_id.size() && with_id[next_id_] == next_range_;
       if (has_id) ++next_id_;
       RangeEnd end(at);
-      if (has_id || op != nullptr) end.ExternalId(plan_.links().RangeId(next_range_));
-      if (op != nullptr) end.more() = operators.PutArguments(end.more(), *op);
+      const int64_t id = plan_.links().RangeId(next_range_);
+      const bool is_torchs =
+          op != nullptr || (!operators_.empty() && batch.category[i] != kPythonCategory);
+      if (has_id || is_torchs) end.ExternalId(id);
+      if (op != nullptr) {
+        end.more() = operators.PutArguments(end.more(), *op, EventOf(id));
+      } else if (is_torchs) {
+        end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
+      }
       if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
       out_.Commit(end.Close());
       if (op != nullptr) operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
@@ -298,7 +313,7 @@ class ChromeWriter {
 
   enum SliceKind : size_t { kUserSlice, kOperatorSlice, kPythonSlice, kSliceKinds };
   static SliceKind SliceKindOf(uint8_t category, const PlannedOperator* op) {
-    if (category == static_cast<uint8_t>(wire::RangeCategory::kPython)) return kPythonSlice;
+    if (category == kPythonCategory) return kPythonSlice;
     return IsOperator(category, op) ? kOperatorSlice : kUserSlice;
   }
 
@@ -388,7 +403,7 @@ class ChromeWriter {
     if (!operators_.empty()) {
       // Of the events that operators count among, too.
       at = PutText(at, R"(,"Ev Idx":)");
-      at = PutInteger(at, uint64_t{next_range_} + next_memory_++);
+      at = PutInteger(at, EventOf(plan_.links().RangeId(next_range_)) + next_memory_++);
     }
     at = PutText(at, "}}");
     out_.Commit(at);
@@ -460,9 +475,9 @@ class ChromeWriter {
   const GpuPlan plan_;
   const OperatorPlan operators_;
   TraceClock clock_;
-  uint32_t next_range_ = 0;   // Ranges written so far.
-  uint64_t next_memory_ = 0;  // Events of memory likewise.
-  size_t next_id_ = 0;        // Of the plan's ranges with an id.
+  uint32_t next_range_ = 0;  // Ranges written so far.
+  int64_t next_memory_ = 0;  // Events of memory likewise.
+  size_t next_id_ = 0;       // Of the plan's ranges with an id.
   bool steps_on_thread_ = false;
   MicrosWriter micros_;
   std::vector<std::string> range_prefixes_[kSliceKinds];  // By name.

@@ -94,7 +94,36 @@ TEST_F(OperatorExportTest, WhatWasNotRecordedIsNotSaid) {
   EXPECT_EQ(frame.Find("Input Dims"), nullptr);
   EXPECT_EQ(frame["Sequence number"].integer(), 9);
   EXPECT_EQ(frame["Fwd thread id"].integer(), 1);
+  EXPECT_EQ(Named(root, "forward")["args"].Find("Input Dims"), nullptr);
+}
+
+TEST_F(OperatorExportTest, StepsAndRangesOfTheProgramAreEventsAsOperatorsAre) {
+  TrainOnce();
+  reader_.Step(7, 0, 600).Allocate(main_, 20, 0x1000, 64);
+  const uint32_t python = reader_.Name("train.py(3): main");
+  reader_.RangeById(main_, python, 0, 600, {.category = 2});
+  const JsonValue root = TraceOf(reader_);
+  std::set<int64_t> ids;
+  std::set<int64_t> events;
+  for (const char* const name : {"ProfilerStep#7", "forward", "aten::addmm",
+                                 "autograd::engine::evaluate_function: AddmmBackward0",
+                                 "AddmmBackward0", "Optimizer.step#SGD.step"}) {
+    const JsonValue& arguments = Named(root, name)["args"];
+    EXPECT_EQ(arguments["Record function id"].text, "0") << name;
+    EXPECT_EQ(arguments["External id"].integer(), arguments["Ev Idx"].integer() + 1) << name;
+    ids.insert(arguments["External id"].integer());
+    events.insert(arguments["Ev Idx"].integer());
+  }
+  EXPECT_THAT(ids, SizeIs(6));
+  EXPECT_TRUE(events.insert(Named(root, "[memory]")["args"]["Ev Idx"].integer()).second);
+  EXPECT_EQ(Named(root, "train.py(3): main").Find("args"), nullptr);
+}
+
+TEST_F(OperatorExportTest, WithoutOperatorsRangesHaveNoIdsThatNothingRefersTo) {
+  reader_.Range(main_, "forward", 0, 100).Step(7, 0, 600);
+  const JsonValue root = TraceOf(reader_);
   EXPECT_EQ(Named(root, "forward").Find("args"), nullptr);
+  EXPECT_EQ(Named(root, "ProfilerStep#7").Find("args"), nullptr);
 }
 
 TEST_F(OperatorExportTest, RecordFunctionsOfUsersAreAnnotations) {
@@ -190,8 +219,8 @@ TEST_F(OperatorExportTest, MemoryCountsAmongTheEvents) {
     indexes.insert(index->integer());
     ++count;
   }
-  EXPECT_EQ(count, 6U);
-  EXPECT_THAT(indexes, SizeIs(6));
+  EXPECT_EQ(count, 7U);
+  EXPECT_THAT(indexes, SizeIs(7));
 }
 
 TEST_F(OperatorExportTest, WhatAStrangerWroteIntoInputsIsLeftOut) {

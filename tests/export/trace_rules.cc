@@ -113,8 +113,8 @@ class Rules {
   }
 
   void CheckSlice(const JsonValue& event, int64_t start_ns) {
-    static const std::set<std::string, std::less<>> kCpu = {"user_annotation", "cpu_op",
-                                                            "cuda_runtime", "cuda_driver"};
+    static const std::set<std::string, std::less<>> kCpu = {
+        "user_annotation", "cpu_op", "python_function", "cuda_runtime", "cuda_driver"};
     static const std::set<std::string, std::less<>> kGpu = {
         "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "overhead"};
     const std::string& category = event["cat"].text;

@@ -163,6 +163,11 @@ def check_gpu_in_hta(chrome):
     assert bandwidth["memory_bw_gbps"]["mean"].iloc[0] == 65536 / 8000, bandwidth
     overlap = analysis.get_comm_comp_overlap(visualize=False)
     assert 0 < overlap["comp_comm_overlap_pctg"].iloc[0] <= 100, overlap
+    # By these it would find operators, steps and ranges again in torch's execution trace.
+    rows, names = analysis.t.get_trace(0), analysis.t.symbol_table.get_sym_table()
+    events = rows[[names[cat] in ("cpu_op", "user_annotation") for cat in rows["cat"]]]
+    assert len(events) and (events["external_id"] > 0).all(), events[events["external_id"] <= 0]
+    assert events["external_id"].is_unique
     annotations = analysis.get_gpu_user_annotation_breakdown(visualize=False)
     assert {"forward", "backward"} <= set(annotations["name"]), annotations
 
