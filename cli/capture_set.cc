@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cli/daemon_client.h"
 #include "cli/errors.h"
+#include "cli/find_group.h"
 #include "cli/group_start.h"
 #include "cli/local_store.h"
 #include "daemon/base/status_macros.h"
@@ -312,17 +313,12 @@ class CaptureSetBuilder {
     return absl::OkStatus();
   }
 
-  // Who captures a job knows whom it missed, and says so itself; who imports traces knows those
-  // that there are.
   void NameRanksWithoutTrace() {
-    std::vector<TargetInfo> targets;
-    for (const CaptureSet::Member& member : set_.members) {
-      if (member.view.record.imported.source.empty()) return;
-      targets.push_back(member.view.record.target);
-    }
     if (!set_.is_group) return;
-    for (const int64_t rank : AbsentRanks(targets)) {
-      set_.AddMissing({.pid = -1, .rank = rank, .missing = "no trace of it was imported"});
+    std::vector<const CaptureRecord*> records;
+    for (const CaptureSet::Member& member : set_.members) records.push_back(&member.view.record);
+    for (const int64_t rank : RanksWithoutTrace(records)) {
+      set_.AddMissing({.pid = -1, .rank = rank, .missing = std::string(kNoTraceMessage)});
     }
   }
 

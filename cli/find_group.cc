@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/group_start.h"
 #include "cli/local_store.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -63,6 +64,15 @@ void Overlay(FoundGroup& group) {
 
 }  // namespace
 
+std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures) {
+  std::vector<TargetInfo> targets;
+  for (const CaptureRecord* const capture : captures) {
+    if (capture->imported.source.empty()) return {};
+    targets.push_back(capture->target);
+  }
+  return AbsentRanks(targets);
+}
+
 std::optional<std::string> WholeGroupId(std::string_view text) {
   constexpr std::string_view kPrefix = "groups/";
   if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
@@ -102,6 +112,9 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
     return absl::NotFoundError(StrCat("no group ", id, " on any node that answered"));
   }
   Overlay(group);
+  std::vector<const CaptureRecord*> records;
+  for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
+  group.ranks_without_trace = RanksWithoutTrace(records);
   return group;
 }
 

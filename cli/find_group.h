@@ -4,7 +4,9 @@
 #define PROFD_CLI_FIND_GROUP_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +26,15 @@ struct FoundGroup {
   // Members of nodes that were not asked, or did not answer, are as somebody has told of them.
   GroupRecord record;
   std::vector<FoundCaptureOf> captures;  // Of the nodes that answered.
-  std::vector<NodeOutcome> outcomes;     // As the fleet's members; empty: it was one daemon.
+  std::vector<int64_t> ranks_without_trace;
+  std::vector<NodeOutcome> outcomes;  // As the fleet's members; empty: it was one daemon.
 };
+
+// The ranks of a job of which no trace was imported, in order; empty where `captures` are not all
+// imported: who captures a job knows whom it missed, and says so; who imports traces knows only
+// those that there are.
+std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures);
+inline constexpr std::string_view kNoTraceMessage = "no trace of it was imported";
 
 // "groups/ID" or the whole id of a group or a capture, in upper case; nullopt: none of these.
 std::optional<std::string> WholeGroupId(std::string_view text);

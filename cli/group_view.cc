@@ -28,7 +28,7 @@ std::string Why(const CaptureView& view) {
 }
 
 void WriteGroupFields(std::span<const CaptureView> views, std::span<const std::string> paths,
-                      JsonWriter& json) {
+                      std::span<const int64_t> ranks_without_trace, JsonWriter& json) {
   json.Field("group", views.empty() ? std::string() : views.front().record.group_id);
   json.Key("captures").BeginArray();
   for (size_t i = 0; i < views.size(); ++i) {
@@ -41,10 +41,22 @@ void WriteGroupFields(std::span<const CaptureView> views, std::span<const std::s
     json.BeginObject();
     json.Field("id", view.record.id);
     json.Field("pid", view.record.target.pid);
+    json.Field("rank", RankOf(view.record.target));
     json.Field("state", view.state);
     json.Field("ended_by", view.ended_by);
     json.Field("error_reason", view.record.error_reason);
     json.Field("error_message", view.record.error_message);
+    json.EndObject();
+  }
+  for (const int64_t rank : ranks_without_trace) {
+    json.BeginObject();
+    json.Field("id", "");
+    json.Field("pid", int64_t{-1});
+    json.Field("rank", rank);
+    json.Field("state", "");
+    json.Field("ended_by", "");
+    json.Field("error_reason", "NO_TRACE");
+    json.Field("error_message", kNoTraceMessage);
     json.EndObject();
   }
   json.EndArray();
@@ -90,7 +102,7 @@ void WriteClockJson(const GroupCaptureResult& result, JsonWriter& json) {
 void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::string> paths,
                     JsonWriter& json) {
   json.BeginObject();
-  WriteGroupFields(views, paths, json);
+  WriteGroupFields(views, paths, {}, json);
   json.EndObject();
 }
 
@@ -110,7 +122,7 @@ std::string RenderGroup(std::span<const CaptureView> views, const Style& style) 
 
 void WriteFoundGroupJson(const FoundGroup& group, JsonWriter& json) {
   json.BeginObject();
-  WriteGroupFields(ViewsOf(group), {}, json);
+  WriteGroupFields(ViewsOf(group), {}, group.ranks_without_trace, json);
   json.Field("first_step", group.record.first_step);
   json.Field("closed", group.record.closed);
   json.Field("requested_by", group.record.requested_by);
@@ -137,6 +149,10 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
   if (group.record.first_step >= 0) {
     StrAppend(&text, "All began at step ", group.record.first_step, ".\n");
   }
+  if (const auto absent = std::ssize(group.ranks_without_trace); absent > 0) {
+    StrAppend(&text, "It is PARTIAL, without ", NameRanks(group.ranks_without_trace, absent), ": ",
+              kNoTraceMessage, "\n");
+  }
   bool titled = false;
   for (const GroupMember& member : group.record.members) {
     if (IsHere(group, member)) continue;
@@ -148,6 +164,15 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
               "  ", member.capture_id, member.error.empty() ? "" : "  ",
               ForDisplay(member.error, 500), "\n");
   }
+  return text;
+}
+
+std::string NameRanks(std::span<const int64_t> ranks, int64_t count) {
+  constexpr size_t kMostNamed = 16;
+  const std::span<const int64_t> named = ranks.first(std::min(kMostNamed, ranks.size()));
+  std::string text = "rank";
+  for (size_t i = 0; i < named.size(); ++i) StrAppend(&text, i == 0 ? " " : ", ", named[i]);
+  if (std::ssize(named) < count) StrAppend(&text, " and ", count - std::ssize(named), " more");
   return text;
 }
 

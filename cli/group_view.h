@@ -2,6 +2,7 @@
 #ifndef PROFD_CLI_GROUP_VIEW_H_
 #define PROFD_CLI_GROUP_VIEW_H_
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -14,7 +15,8 @@
 namespace profd::cli {
 
 // {"group", "captures": [...], "missed": [...]}; missed are those that have ended and do not
-// cover all that was asked. `paths`: the files they were fetched to, or none.
+// cover all that was asked, and ranks of which no trace was imported. `paths`: the files they were
+// fetched to, or none.
 void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::string> paths,
                     JsonWriter& json);
 
@@ -37,6 +39,9 @@ void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std
 std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style);
 // A line for each process that missed it, with its reason; empty: none.
 std::string RenderMissed(const GroupCaptureResult& result);
+
+// "rank 1, 5 and 7 more": the first of `ranks`, of which there are `count` in all.
+std::string NameRanks(std::span<const int64_t> ranks, int64_t count);
 
 }  // namespace profd::cli
 

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/errors.h"
+#include "cli/group_view.h"
 #include "cli/interrupts.h"
 #include "cli/json_writer.h"
 #include "cli/output_file.h"
@@ -94,13 +95,7 @@ importer::TraceSet FindSet(Invocation& invocation, Interrupts& interrupts) {
 std::string GroupNote(const std::string& group_id, const importer::TraceSet& set, size_t count) {
   std::string note = StrCat("Group ", group_id, ": ", count, " of ", set.world_size, " ranks");
   if (set.absent_count == 0) return note + "\n";
-  StrAppend(&note, "; it is PARTIAL, without rank");
-  for (size_t i = 0; i < set.absent_ranks.size(); ++i) {
-    StrAppend(&note, i == 0 ? " " : ", ", set.absent_ranks[i]);
-  }
-  if (const auto named = std::ssize(set.absent_ranks); named < set.absent_count) {
-    StrAppend(&note, " and ", set.absent_count - named, " more");
-  }
+  StrAppend(&note, "; it is PARTIAL, without ", NameRanks(set.absent_ranks, set.absent_count));
   return note + ": no trace of it was given\n";
 }
 
@@ -191,6 +186,12 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   }
   json.EndArray().Key("group");
   group_id.empty() ? json.Null() : json.String(group_id);
+  json.Key("missing_ranks").BeginArray();
+  if (!group_id.empty()) {
+    for (const int64_t rank : set.absent_ranks) json.Int(rank);
+  }
+  json.EndArray();
+  json.Field("missing_rank_count", group_id.empty() ? 0 : set.absent_count);
   json.EndObject();
   if (!group_id.empty()) invocation.Note(GroupNote(group_id, set, outputs.size()));
   if (invocation.json()) invocation.Print(json.TakeLine());

@@ -64,7 +64,8 @@ Command ShowCommand() {
               "Shows what was asked for, what was covered, what was lost and why, and "
               "how far the numbers can be trusted. The id of a group shows its "
               "captures: those of the node that is asked, or of all --nodes, and of the others "
-              "what was told at their end.",
+              "what was told at their end; of a group that was imported also the ranks without a "
+              "trace.",
           .examples = {{"profctl show 01J9ZK", "A capture, by the start of its id"},
                        {"profctl show run.profd", "A fetched one; no daemon is needed"}},
           .min_arguments = 1,

@@ -122,6 +122,13 @@ class GroupOfRanks:
         self.assertIn('missing rank 3: no trace of it was imported', ops.err)
         self.assertEqual([bool(m['missing']) for m in ops.json['members']],
                          [False, False, False, True])
+        self.assertEqual((result.json['missing_ranks'], result.json['missing_rank_count']), ([3], 1))
+        shown = self.ranks_ctl('show', result.json['group'])
+        self.assertEqual(shown.status, DONE, shown.err)
+        self.assertIn('It is PARTIAL, without rank 3: no trace of it was imported', shown.out)
+        shown = self.ranks_ctl('show', result.json['group'], '--json')
+        self.assertEqual([(row['rank'], row['error_reason'], row['id'])
+                          for row in shown.json['missed']], [(3, 'NO_TRACE', '')])
 
     def test_each_import_is_a_group_of_its_own(self):
         ranks = self.write_ranks()
@@ -168,6 +175,7 @@ class GroupInADaemonTest(GroupOfRanks, harness.EndToEndTest):
         shown = self.daemon.ctl('show', group, '--json')
         self.assertEqual(shown.status, DONE, shown.err)
         self.assertEqual([m['rank'] for m in shown.json['members']], [0, 1, 2, 3])
+        self.assertEqual(shown.json['missed'], [])
 
 
 class ImportIntoADaemonTest(harness.EndToEndTest):
