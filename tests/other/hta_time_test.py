@@ -9,16 +9,9 @@ too, which HTA takes for the step itself, so that it keeps part of the last one.
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 
-BUILD = pathlib.Path(os.environ["PROFD_BUILD_DIR"])
-SOURCE = pathlib.Path(os.environ.get("PROFD_SOURCE_DIR", "."))
-DATA = pathlib.Path(os.environ.get("PROFD_TEST_DATA", SOURCE.resolve().parent / "shared" / "data"))
-PYTHON = os.environ.get("PROFD_HTA_PYTHON", sys.executable)
+from imported_traces import PROFCTL, imported, output, python_with
+
 # Not alexnet_train: before 0.6 a wait for a context computes.
 TRACES = ["diff_control", "diff_test", "nccl_rank"]
 
@@ -47,18 +40,8 @@ print(json.dumps({
 """
 
 
-def skip(why):
-    print("SKIP: " + why)
-    sys.exit(77)
-
-
-def output(*command):
-    return subprocess.run([str(part) for part in command], check=True, timeout=300,
-                          stdout=subprocess.PIPE).stdout
-
-
 def ours(capture):
-    report = json.loads(output(BUILD / "bin" / "profctl", "time", capture, "--as", "hta", "--json"))
+    report = json.loads(output(PROFCTL, "time", capture, "--as", "hta", "--json"))
     launches = report["launches"]
     return {
         "kernel_time": report["kernel_time_ns"] / 1000,
@@ -89,18 +72,10 @@ def compare(mine, theirs, what):
 
 
 def main():
-    if subprocess.run([PYTHON, "-c", "import hta"], capture_output=True).returncode != 0:
-        skip(f"{PYTHON} has no HolisticTraceAnalysis; PROFD_HTA_PYTHON may name one that has")
-    if not (DATA / "traces").is_dir():
-        skip(f"no traces in {DATA}; set PROFD_TEST_DATA")
-    with tempfile.TemporaryDirectory(prefix="profd-hta-") as name:
-        folder = pathlib.Path(name)
-        for trace in TRACES:
-            path = DATA / "traces" / (trace + ".json.gz")
-            capture = folder / (trace + ".profd")
-            output(BUILD / "bin" / "profctl", "import", path, "-o", capture)
-            compare(ours(capture), json.loads(output(PYTHON, "-c", HTA, path)), trace)
-            print(f"{trace}: the same")
+    python = python_with("hta", "PROFD_HTA_PYTHON")
+    for name, trace, capture in imported(TRACES):
+        compare(ours(capture), json.loads(output(python, "-c", HTA, trace)), name)
+        print(f"{name}: the same")
 
 
 if __name__ == "__main__":

@@ -9,16 +9,9 @@ utilisation are not compared.
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 
-BUILD = pathlib.Path(os.environ["PROFD_BUILD_DIR"])
-SOURCE = pathlib.Path(os.environ.get("PROFD_SOURCE_DIR", "."))
-DATA = pathlib.Path(os.environ.get("PROFD_TEST_DATA", SOURCE.resolve().parent / "shared" / "data"))
-PYTHON = os.environ.get("PROFD_TENSORBOARD_PYTHON", sys.executable)
+from imported_traces import PROFCTL, imported, output, python_with
+
 # Not diff_control, in whole microseconds: which of two calls in the same one lies in which other the plugin decides
 # otherwise, so that it counts 328 of aten::zeros instead of 327.
 TRACES = ["nccl_rank", "h100_qwen1.5_0.5b"]
@@ -50,18 +43,8 @@ print(json.dumps({
 """
 
 
-def skip(why):
-    print("SKIP: " + why)
-    sys.exit(77)
-
-
-def output(*command):
-    return subprocess.run([str(part) for part in command], check=True, timeout=300,
-                          stdout=subprocess.PIPE).stdout
-
-
 def report(*command):
-    return json.loads(output(BUILD / "bin" / "profctl", *command, "--json"))
+    return json.loads(output(PROFCTL, *command, "--json"))
 
 
 def ours(capture):
@@ -102,20 +85,13 @@ def compare(mine, theirs, what):
 
 
 def main():
-    if subprocess.run([PYTHON, "-c", "import torch_tb_profiler"], capture_output=True).returncode != 0:
-        skip(f"{PYTHON} has no torch_tb_profiler; PROFD_TENSORBOARD_PYTHON may name one that has")
-    if not (DATA / "traces").is_dir():
-        skip(f"no traces in {DATA}; set PROFD_TEST_DATA")
-    with tempfile.TemporaryDirectory(prefix="profd-tensorboard-") as name:
-        folder = pathlib.Path(name)
-        for trace in TRACES:
-            capture, exported = folder / (trace + ".profd"), folder / (trace + ".pt.trace.json")
-            output(BUILD / "bin" / "profctl", "import", DATA / "traces" / (trace + ".json.gz"),
-                   "-o", capture)
-            output(BUILD / "bin" / "profctl", "export", capture, "--format", "chrome", "-o", exported)
-            compare(ours(capture), json.loads(output(PYTHON, "-c", PLUGIN, exported, folder / "cache")),
-                    trace)
-            print(f"{trace}: the same")
+    python = python_with("torch_tb_profiler", "PROFD_TENSORBOARD_PYTHON")
+    for name, _, capture in imported(TRACES):
+        exported = capture.with_name(name + ".pt.trace.json")
+        output(PROFCTL, "export", capture, "--format", "chrome", "-o", exported)
+        theirs = json.loads(output(python, "-c", PLUGIN, exported, capture.with_name("cache")))
+        compare(ours(capture), theirs, name)
+        print(f"{name}: the same")
 
 
 if __name__ == "__main__":
