@@ -1,6 +1,7 @@
 #include "daemon/report/torch_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
@@ -8,6 +9,21 @@
 #include "proto/wire/event.h"
 
 namespace profd::report {
+namespace {
+
+// The year 2200: behind it a double might not fit back.
+constexpr int64_t kFarUnixNs = 7'258'118'400'000'000'000;
+
+}  // namespace
+
+int64_t CoarseTime(int64_t time_ns, int64_t start_unix_ns) {
+  int64_t unix_ns = 0;
+  if (__builtin_add_overflow(start_unix_ns, time_ns, &unix_ns)) return time_ns;
+  if (unix_ns < 0 || unix_ns > kFarUnixNs) return time_ns;
+  // As Python divides: to the nearest double.
+  const double us = static_cast<double>(unix_ns / 1000) + static_cast<double>(unix_ns % 1000) / 1e3;
+  return std::llround(us * 1e3) - start_unix_ns;
+}
 
 absl::Status TorchMemoryRecords::Read(store::CaptureReader& reader) {
   // What blocks took, for frees that do not say.

@@ -17,6 +17,10 @@
 
 namespace profd::report {
 
+// What is left of `time_ns`, which counts from `start_unix_ns`, where a double has held it as
+// microseconds since 1970 and then as nanoseconds.
+int64_t CoarseTime(int64_t time_ns, int64_t start_unix_ns);
+
 class TorchMemoryRecords {
  public:
   absl::Status Read(store::CaptureReader& reader);

@@ -337,17 +337,23 @@ class TorchTableBuilder {
     Measure(loose_);
   }
 
+  // By which allocations are looked up.
+  int64_t MemoryTime(int64_t time_ns) const {
+    if (!options_.version.has_coarse_memory()) return time_ns;
+    return CoarseTime(time_ns, reader_.record().start_unix_ns);
+  }
+
   void Measure(std::vector<TorchEvent>& events) {
     SortForTorch(events);
     const auto memory_of = [&](const TorchEvent& event) {
-      return memory_.In(event.start_ns, event.end_ns);
+      return memory_.In(MemoryTime(event.start_ns), MemoryTime(event.end_ns));
     };
     const absl::FunctionRef<TorchMemory(const TorchEvent&)> memory_of_ref = memory_of;
     MeasureAsTorch(events, clock_, memory_.empty() ? nullptr : &memory_of_ref,
                    [&](const TorchEvent& event, const TorchMeasures& measures) {
                      rows_.Add(event.row, event.start_ns, event.end_ns, measures);
                      if (memory_.empty() || measures.has_parent) return;
-                     memory_.Cover(event.start_ns, event.end_ns);
+                     memory_.Cover(MemoryTime(event.start_ns), MemoryTime(event.end_ns));
                    });
   }
 

@@ -48,6 +48,9 @@ struct TorchVersion {
   // Frames of Python are rows, where they were recorded; in later releases they are only around
   // others.
   bool has_python() const { return !IsAtLeast(2, 12); }
+  // Allocations are looked up by times of which doubles of microseconds since 1970 are left: those
+  // within a quarter of a microsecond of where an operator begins or ends may be its neighbour's.
+  bool has_coarse_memory() const { return IsAtLeast(2, 4) && !IsAtLeast(2, 11); }
   // Synchronisation is a row of the GPU where it was recorded.
   bool has_syncs() const { return IsAtLeast(2, 1); }
 };

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import unittest
 
-from python_targets import LIBRARY, ROOT, DaemonTest
+from python_targets import LIBRARY, ROOT, DaemonTest, Memory
 
 if importlib.util.find_spec("torch") is None:
     print("SKIP: this Python has no torch")
@@ -22,8 +22,11 @@ from python_daemon import Block, Note, Operator, TorchStatus  # noqa: E402
 INJECT = str(ROOT / "client_lib" / "python" / "profd" / "_inject")
 OFF, NAMES, SHAPES = 0, 1, 2
 STRIDES, MEMORY = 1, 2
+MISSING = 6  # wire::NoteKind
 UNKNOWN, PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 0, 1, 2, 3, 7
 FEATURE_OPERATORS, FEATURE_BLOCKS, FEATURE_COMPILE = 1 << 1, 1 << 16, 1 << 17
+
+needs_objects = unittest.skipIf("t" in sys.abiflags, "a free-threaded Python")
 
 # A model and a step, before the body of each test.
 MODEL = """
@@ -83,6 +86,7 @@ class TorchTest(DaemonTest):
         self.assertTrue(status.recorded & FEATURE_OPERATORS)
         self.assertEqual(sum(events.drops), 0)
 
+    @needs_objects
     def test_the_owners_of_memory_are_told_with_their_names(self):
         events, said = self.record_torch("""
             train()
@@ -102,10 +106,23 @@ class TorchTest(DaemonTest):
         status, = events.of(TorchStatus)
         self.assertTrue(status.recorded & FEATURE_BLOCKS)
 
+    def test_a_free_threaded_python_has_all_but_the_owners_of_memory(self):
+        events, _ = self.record_torch("""
+            sys.abiflags = "t"
+            train()
+        """, (SHAPES, MEMORY, 0))
+        self.assertIn("aten::addmm", events.range_names())
+        self.assertGreater(len(events.of(Memory)), 0)
+        self.assertEqual(events.of(Block), [])
+        missing, = (note for note in events.of(Note) if note.kind == MISSING)
+        self.assertEqual(missing.subject, "owners of memory")
+        self.assertIn("free-threaded", missing.text)
+
     def test_without_memory_nobody_looks_for_owners(self):
         events, _ = self.record_torch("train()", (NAMES, 0, 0))
         self.assertEqual(events.of(Block), [])
 
+    @needs_objects
     def test_captures_follow_one_another(self):
         program, target = self.torch_target("""
             for _ in range(3):
@@ -157,6 +174,7 @@ class TorchTest(DaemonTest):
         program.finish()
         capture.abandon()
 
+    @needs_objects
     def test_forked_children_are_targets_with_owners_of_their_own(self):
         program, _ = self.torch_target("""
             import profd, profd._torch

@@ -26,15 +26,18 @@ os.environ["PROFD_DISABLE"] = "1"
 import torch  # noqa: E402
 
 from profd import _torch, _torch_blocks, _torch_compile, _torch_labels  # noqa: E402
-from profd._objects import find_objects  # noqa: E402
+from profd._objects import NotLooked, find_objects  # noqa: E402
 from profd._torch_blocks import (  # noqa: E402
     BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, UNKNOWN)
+
+needs_objects = unittest.skipIf("t" in sys.abiflags, "a free-threaded Python")
 
 
 def storage_of(tensor):
     return _torch_blocks._storage(torch, tensor)
 
 
+@needs_objects
 class BlocksTest(unittest.TestCase):
 
     def setUp(self):
@@ -250,6 +253,7 @@ class BlocksTest(unittest.TestCase):
         self.assertEqual({block.category for block in self.blocks()}, {PARAMETER, GRADIENT})
 
 
+@needs_objects
 class FindObjectsTest(unittest.TestCase):
 
     def test_objects_of_derived_classes_are_found_and_liars_are_not(self):
@@ -443,6 +447,7 @@ class RealCompileTest(unittest.TestCase):
         self.assertIn("%s:%d in broken" % (here, line), {note[2] for note in regions})
 
 
+@needs_objects
 class ExchangeTest(unittest.TestCase):
     """Gradients of a program that goes on meanwhile."""
 
@@ -511,6 +516,7 @@ assert seen.count(40) == 15, seen
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
 
 
+@needs_objects
 class LabelsTest(unittest.TestCase):
 
     def tell(self, module_name, step_count=lambda: 42, **classes):
@@ -629,15 +635,10 @@ class RefusalTest(unittest.TestCase):
         self.assertIn("no torch._C", _torch._reason_against(types.ModuleType("torch")))
         self.assertEqual(_torch.attach(types.ModuleType("torch")), 0)
 
-    def test_a_python_without_its_global_lock_is_left_alone(self):
-        kept = getattr(sys, "_is_gil_enabled", None)
-        sys._is_gil_enabled = lambda: False
-        try:
-            self.assertIn("global lock", _torch._reason_against(torch))
-        finally:
-            del sys._is_gil_enabled
-            if kept is not None:
-                sys._is_gil_enabled = kept
+    def test_nobody_looks_at_the_objects_of_a_free_threaded_python(self):
+        with unittest.mock.patch.object(sys, "abiflags", "t"):
+            with self.assertRaisesRegex(NotLooked, "free-threaded"):
+                find_objects(torch.Tensor)
 
     def test_the_environment_keeps_it_out_of_programs_that_call_init_too(self):
         os.environ["PROFD_TORCH"] = "0"

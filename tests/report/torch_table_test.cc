@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "daemon/report/input_shapes.h"
+#include "daemon/report/torch_memory.h"
 #include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
@@ -177,6 +179,28 @@ TEST_F(TorchTableTest, MemoryCountsForEveryThreadAndWhatIsInNothingHasARow) {
   EXPECT_EQ(Row("elsewhere").cpu_memory_bytes, 0);
   EXPECT_EQ(Row("[memory]").cpu_memory_bytes, 32);
   EXPECT_EQ(Row("[memory]").calls, 1);
+}
+
+TEST_F(TorchTableTest, AllocationsNearAnEdgeAreWhoseThatReleaseTakesThemFor) {
+  // A multiple of what doubles of it can tell apart, 250 ns and 256 ns.
+  reader_.mutable_record().start_unix_ns = 1'795'331'713'331'584'000;
+  reader_.Operator(main_, "first", 0, 126)
+      .Operator(main_, "second", 126, 1000)
+      .Allocate(main_, 130, 0x1000, 64);
+  const auto bytes = [&](TorchVersion version) {
+    std::vector<int64_t> found;
+    for (const TorchRow& row : Table(version).rows) found.push_back(row.cpu_memory_bytes);
+    return found;
+  };
+  EXPECT_THAT(bytes({2, 3}), ElementsAre(0, 64));
+  EXPECT_THAT(bytes({2, 10}), ElementsAre(64, 0));  // Both edges are at 256 ns.
+  EXPECT_THAT(bytes({2, 11}), ElementsAre(0, 64));
+}
+
+TEST_F(TorchTableTest, TimesThatNoDoubleHoldsStayAsTheyAre) {
+  EXPECT_EQ(CoarseTime(7, std::numeric_limits<int64_t>::max()), 7);
+  EXPECT_EQ(CoarseTime(7, std::numeric_limits<int64_t>::max() - 7), 7);
+  EXPECT_EQ(CoarseTime(-7, 1), -7);
 }
 
 TEST_F(TorchTableTest, ByInputsListsCountAsNoSizes) {

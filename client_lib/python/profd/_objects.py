@@ -1,7 +1,12 @@
 """Finds the program's objects of some classes, among those that the garbage collector knows."""
 
 import gc
+import sys
 from typing import Any, Dict, List, Optional, Tuple
+
+
+class NotLooked(Exception):
+    """Nobody looks at the program's objects, for the reason that is its text."""
 
 
 def find_objects(*classes: type) -> Tuple[List[Any], ...]:
@@ -9,7 +14,11 @@ def find_objects(*classes: type) -> Tuple[List[Any], ...]:
 
     Holds the GIL, though it gives way to others as all of Python does: some 10 ms for 100,000
     objects. What dies meanwhile dies here, on this thread. Objects behind gc.freeze() are not seen.
+    Raises NotLooked in a free-threaded Python, also where its lock is on, which may be for a moment:
+    there the program's threads change what we read, a tensor's gradient or storage, while we do.
     """
+    if "t" in sys.abiflags:
+        raise NotLooked("this is a free-threaded Python, whose objects do not hold still")
     found: Tuple[List[Any], ...] = tuple([] for _ in classes)
     # By the id of a type, as a metaclass may have made its types unhashable; they are kept, so
     # that no id is used twice.

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, Callable, Optional
 
 from profd import _library
+from profd._objects import NotLooked
 
 # wire::TorchFeature in proto/wire/event.h.
 FEATURE_BLOCKS = 1 << 16
@@ -110,8 +111,6 @@ def _reason_against(torch: Any) -> Optional[str]:
         return "PROFD_TORCH=0"
     if not hasattr(torch, "_C") or not hasattr(torch, "__version__"):
         return "what was imported as torch has no torch._C"
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return "this Python runs without its global lock, which has not been tested"
     api = ctypes.pythonapi
     api.PyInterpreterState_Get.restype = api.PyInterpreterState_Main.restype = ctypes.c_void_p
     if api.PyInterpreterState_Get() != api.PyInterpreterState_Main():
@@ -304,6 +303,8 @@ class _Answers:
     def _try(self, feature: str, step: Callable[[], None]) -> None:
         try:
             step()
+        except NotLooked as reason:
+            note(_NOTE_MISSING, feature, str(reason))
         except Exception as error:  # The capture says what it lacks.
             note(_NOTE_MISSING, feature, "looking for it failed: %r" % error)
 
