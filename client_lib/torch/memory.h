@@ -1,15 +1,16 @@
-// What torch's allocators do, on every thread, for the CPU and for CUDA: by taking the calls of
-// c10's own report functions, which every allocator makes, where libc10 and libc10_cuda make
-// them (got_slots.h). torch.profiler's report goes on as if we were not there.
+// What torch's allocators do, on every thread, for the CPU and for CUDA: by taking the calls with
+// which they tell of themselves, where libc10 and libc10_cuda make them (got_slots.h). They go on
+// to where they went before: torch.profiler's report is as if we were not there.
 //
 //   import torch ── AttachMemory(): where the calls go through
-//   ARM          ── the calls go through us, and on
-//   flag on/off  ── recorded; the CPU's allocator reports because we say that somebody listens
+//   ARM          ── the calls go through us, and on; what is allocated is remembered
+//   flag on/off  ── recorded
 //   capture over ── the calls go as before
 //
-// The CPU's allocator reports frees only of what it allocated while somebody listened, and its
-// totals begin with that, too. Of other frees torch says so itself, in its log, as it does under
-// torch.profiler: one line in a thousand.
+// The CPU's allocator is asked at c10::ProfiledCPUMemoryReporter, in front of what that keeps for
+// torch.profiler: a table of all blocks, under a lock that all threads share. It does not say how
+// large a block is that is freed; live_blocks.h knows it of those allocated since ARM. Frees of
+// others are not recorded, and the CPU's total is that of these blocks.
 //
 // Threads: AttachMemory() once, on the thread that attaches. The rest: torch_source.h.
 // Errors:  a libc10 without such calls (linked statically), or slots that another tool has taken,

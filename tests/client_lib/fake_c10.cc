@@ -1,5 +1,6 @@
-// libc10 as far as memory events go: the allocator of the CPU, which reports only while somebody
-// says that he listens, and the functions that it reports through, under their real names. With
+// libc10 as far as memory events go: the allocator of the CPU, what it tells of itself, which goes
+// to torch.profiler while that listens, and the functions it does so through, under their real
+// names. With
 // FAKE_C10_OLD their totals are signed, as up to torch 1.13.
 #include "tests/client_lib/fake_c10.h"
 
@@ -21,15 +22,33 @@ FAKE_EXPORT void reportOutOfMemoryToProfiler(int64_t, Total, Total, Device) {
 }
 FAKE_EXPORT bool memoryProfilingEnabled() { return g_profiler_is_on.load(); }
 
+FAKE_EXPORT void ProfiledCPUMemoryReporter::New(void* address, size_t bytes) {
+  if (!memoryProfilingEnabled()) return;
+  const auto size = static_cast<int64_t>(bytes);
+  const int64_t allocated = g_allocated.fetch_add(size) + size;
+  reportMemoryUsageToProfiler(address, size, static_cast<Total>(allocated), 0, {0, -1});
+}
+
+FAKE_EXPORT void ProfiledCPUMemoryReporter::Delete(void* address) {
+  if (!memoryProfilingEnabled()) return;
+  reportMemoryUsageToProfiler(address, -1, static_cast<Total>(g_allocated.load()), 0, {0, -1});
+}
+
+FAKE_EXPORT void ProfiledCPUMemoryReporter::OutOfMemory(size_t bytes) {
+  reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), 0, 0, {0, -1});
+}
+
+ProfiledCPUMemoryReporter g_reporter;
+
 }  // namespace c10
 
 extern "C" {
 
-FAKE_EXPORT void fake_cpu_report(void* address, int64_t bytes) {
-  if (!c10::memoryProfilingEnabled()) return;
-  const int64_t allocated = c10::g_allocated.fetch_add(bytes) + bytes;
-  c10::reportMemoryUsageToProfiler(address, bytes, static_cast<c10::Total>(allocated), 0, {0, -1});
+FAKE_EXPORT void fake_cpu_allocate(void* address, size_t bytes) {
+  c10::g_reporter.New(address, bytes);
 }
+FAKE_EXPORT void fake_cpu_free(void* address) { c10::g_reporter.Delete(address); }
+FAKE_EXPORT void fake_cpu_oom(size_t bytes) { c10::g_reporter.OutOfMemory(bytes); }
 
 FAKE_EXPORT void fake_profiler_turn(bool on) { c10::g_profiler_is_on.store(on); }
 FAKE_EXPORT uint64_t fake_profiler_reports() { return c10::g_reports.load(); }

@@ -26,12 +26,20 @@ void reportMemoryUsageToProfiler(void* address, int64_t bytes, Total allocated, 
 void reportOutOfMemoryToProfiler(int64_t bytes, Total allocated, Total reserved, Device device);
 bool memoryProfilingEnabled();
 
+struct ProfiledCPUMemoryReporter {
+  void New(void* address, size_t bytes);
+  void Delete(void* address);
+  void OutOfMemory(size_t bytes);
+};
+
 }  // namespace c10
 
 extern "C" {
 
-// An allocation of the CPU, or a free, where `bytes` is negative.
-void fake_cpu_report(void* address, int64_t bytes);
+// The allocator of the CPU.
+void fake_cpu_allocate(void* address, size_t bytes);
+void fake_cpu_free(void* address);
+void fake_cpu_oom(size_t bytes);
 
 // torch.profiler with profile_memory, and what it was told.
 void fake_profiler_turn(bool on);

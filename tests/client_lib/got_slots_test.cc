@@ -77,19 +77,19 @@ TEST_P(GotSlotsTest, CallsGoWhereTheSlotLeadsUntilItIsRestored) {
   RunInChild([] {
     void* c10 = Load(GetParam());
     CHILD_EXPECT(c10 != nullptr);
-    auto* report = Symbol<decltype(fake_cpu_report)>(c10, "fake_cpu_report");
+    auto* allocate = Symbol<decltype(fake_cpu_allocate)>(c10, "fake_cpu_allocate");
     GotSlots slots;
     CHILD_EXPECT(slots.Find("libc10.", kEnabled) == 1);
     CHILD_EXPECT(slots.function() == dlsym(c10, kEnabled));
     CHILD_EXPECT(slots.Replace(reinterpret_cast<void*>(CountedEnabled)) == 1);
-    report(nullptr, 1);
+    allocate(nullptr, 1);
     CHILD_EXPECT(g_calls == 1);
     slots.Restore();
-    report(nullptr, 1);
+    allocate(nullptr, 1);
     CHILD_EXPECT(g_calls == 1);
     // And again, by now bound in any case.
     CHILD_EXPECT(slots.Replace(reinterpret_cast<void*>(CountedEnabled)) == 1);
-    report(nullptr, 1);
+    allocate(nullptr, 1);
     CHILD_EXPECT(g_calls == 2);
   });
 }

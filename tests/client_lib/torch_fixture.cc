@@ -106,7 +106,9 @@ FakeC10 LoadC10(const std::string& how, bool with_cuda) {
     *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(object, name));
     CHILD_EXPECT(*function != nullptr);
   };
-  find(c10, "fake_cpu_report", &functions.cpu_report);
+  find(c10, "fake_cpu_allocate", &functions.cpu_allocate);
+  find(c10, "fake_cpu_free", &functions.cpu_free);
+  find(c10, "fake_cpu_oom", &functions.cpu_oom);
   find(c10, "fake_profiler_turn", &functions.profiler_turn);
   find(c10, "fake_profiler_reports", &functions.profiler_reports);
   find(c10, "fake_profiler_oom_reports", &functions.profiler_oom_reports);

@@ -26,7 +26,9 @@ void AttachFakeTorch(const char* version = "2.6.0");
 
 // The functions of a libc10 and libc10_cuda that were loaded by LoadC10().
 struct FakeC10 {
-  void (*cpu_report)(void* address, int64_t bytes);
+  void (*cpu_allocate)(void* address, size_t bytes);
+  void (*cpu_free)(void* address);
+  void (*cpu_oom)(size_t bytes);
   void (*profiler_turn)(bool on);
   uint64_t (*profiler_reports)();
   uint64_t (*profiler_oom_reports)();

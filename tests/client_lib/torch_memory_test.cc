@@ -19,11 +19,15 @@ using wire::Phase;
 
 void* At(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-bool OthersEnabled() { return false; }
+void OthersNew(void*, void*, size_t) {}
 
 // The child's libc10. What the letters do:
 //   m  64 bytes of the CPU's at 0x1000 are allocated, and freed
 //   M  the same on a thread of its own
+//   k  64 bytes at 0x1000 are allocated
+//   l  what is at 0x1000 is freed
+//   z  nothing is allocated at 0x1000: no bytes
+//   o  an allocation of 55 bytes of the CPU's fails
 //   g  1,024 bytes of GPU 2's at 0x2000 are allocated, 5,000 in all, of 9,000
 //   O  an allocation of 77 bytes fails on GPU 2
 //   p  torch.profiler goes on         q  expects 2 reports to it since, and turns it off
@@ -44,14 +48,22 @@ class TorchMemoryTest : public TorchTest, public ::testing::WithParamInterface<s
         },
         [](char letter, Parent&) {
           const auto use_cpu = [] {
-            c10.cpu_report(At(0x1000), 64);
-            c10.cpu_report(At(0x1000), -64);
+            c10.cpu_allocate(At(0x1000), 64);
+            c10.cpu_free(At(0x1000));
           };
           switch (letter) {
             case 'm':
               return use_cpu();
             case 'M':
               return std::thread(use_cpu).join();
+            case 'k':
+              return c10.cpu_allocate(At(0x1000), 64);
+            case 'l':
+              return c10.cpu_free(At(0x1000));
+            case 'z':
+              return c10.cpu_allocate(At(0x1000), 0);
+            case 'o':
+              return c10.cpu_oom(55);
             case 'g':
               return c10.cuda_report(At(0x2000), 1024, 5000, 9000, 2);
             case 'O':
@@ -115,6 +127,44 @@ TEST_P(TorchMemoryTest, AllocationsAndFreesOfTheCpuAreRecorded) {
   EXPECT_EQ(status.counts[wire::kTorchMissedMemory], 0u);
 }
 
+TEST_P(TorchMemoryTest, FreesOfWhatWasAllocatedBeforeAreNot) {
+  StartWithC10(false);
+  Do("k");
+  auto capture = Record();
+  Do("lz");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(contents.memory, IsEmpty());
+  EXPECT_EQ(contents.torch_status().counts[wire::kTorchMissedMemory], 0u);
+}
+
+TEST_P(TorchMemoryTest, FreesOfWhatWasAllocatedWhileArmedAreRecorded) {
+  StartWithC10(false);
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff, wire::kArmTorchMemory));
+  Do("k");
+  capture->Fire(ByTime());
+  capture->WaitPhase(Phase::kRecording);
+  Do("l");
+  const CaptureContents contents = capture->Finish();
+  ASSERT_EQ(contents.memory.size(), 1u);
+  EXPECT_EQ(contents.memory[0].header.flags, wire::kEventFlagFree);
+  EXPECT_EQ(contents.memory[0].bytes, 64);
+  EXPECT_EQ(contents.memory[0].total_allocated_bytes, 0);
+}
+
+TEST_P(TorchMemoryTest, EachCaptureBeginsWithNothing) {
+  StartWithC10(false);
+  {
+    auto capture = Record();
+    Do("k");
+    ASSERT_EQ(capture->Finish().memory.size(), 1u);
+  }
+  auto capture = Record();
+  Do("lm");
+  const CaptureContents contents = capture->Finish();
+  ASSERT_EQ(contents.memory.size(), 2u);
+  EXPECT_EQ(contents.memory[0].total_allocated_bytes, 64);
+}
+
 TEST_P(TorchMemoryTest, AThreadThatHasJustBegunIsSeen) {
   StartWithC10(false);
   auto capture = Record();
@@ -169,10 +219,10 @@ TEST_P(TorchMemoryTest, EventsOfGpusHaveTheirTotals) {
   EXPECT_TRUE(contents.torch_status().recorded & wire::kTorchCudaMemory);
 }
 
-TEST_P(TorchMemoryTest, AnAllocationThatFailsIsANote) {
+TEST_P(TorchMemoryTest, AllocationsThatFailAreNotes) {
   StartWithC10(true);
   auto capture = Record();
-  Do("O");
+  Do("oO");
   const CaptureContents contents = capture->Finish();
   std::vector<std::pair<std::string, int64_t>> failed;
   for (const auto& note : contents.notes) {
@@ -180,7 +230,7 @@ TEST_P(TorchMemoryTest, AnAllocationThatFailsIsANote) {
     failed.emplace_back(note.subject, note.event.value);
     EXPECT_NE(note.event.time_ticks, 0u);
   }
-  EXPECT_THAT(failed, ElementsAre(Pair("cuda:2", 77)));
+  EXPECT_THAT(failed, ElementsAre(Pair("cpu:0", 55), Pair("cuda:2", 77)));
 }
 
 TEST_P(TorchMemoryTest, EventsWithinAWriteAreCountedNotRecorded) {
@@ -202,8 +252,8 @@ TEST_P(TorchMemoryTest, AForkedChildsCallsGoAsBefore) {
 TEST_P(TorchMemoryTest, WhatAnotherToolHasTakenIsMissingByName) {
   StartWithC10(false, [] {
     static client::torch::GotSlots theirs;
-    theirs.Find("libc10.", "_ZN3c1022memoryProfilingEnabledEv");
-    CHILD_EXPECT(theirs.Replace(reinterpret_cast<void*>(OthersEnabled)) == 1);
+    theirs.Find("libc10.", "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm");
+    CHILD_EXPECT(theirs.Replace(reinterpret_cast<void*>(OthersNew)) == 1);
   });
   auto capture = Record();
   Do("m");

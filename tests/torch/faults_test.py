@@ -35,7 +35,8 @@ class FaultsTest(TorchTest):
         self.assertEqual((capture['state'], capture['dropped_event_count'], len(capture['steps'])),
                          ('COMPLETE', 0, STEPS))
         self.assertEqual(capture['torch']['outcome'], 'recorded', capture['torch'])
-        ops = self.ops(capture['id'])
+        self.capture_id = capture['id']
+        ops = self.ops(self.capture_id)
         # What goes on behind the fault nests as ever.
         self.assertEqual(ops['Optimizer.step#SGD.step']['calls'], STEPS)
         self.assertEqual(self.digest(self.train(fault, traced=False)), digest)
@@ -64,6 +65,9 @@ class FaultsTest(TorchTest):
 
     def test_allocations_that_find_no_memory_are_the_programs_business(self):
         self.assertIn('aten::empty', self.check('allocation'))
+        failed = self.daemon.ctl('memory', self.capture_id, '--json').json['out_of_memory']
+        self.assertEqual([(f['device'], f['bytes'], f['op']) for f in failed],
+                         [('cpu:0', 1 << 52, 'aten::empty')] * STEPS)
 
     def test_the_interpreter_may_end_while_a_thread_computes(self):
         program = self.train('none')
