@@ -35,10 +35,11 @@ constinit std::atomic<bool> g_is_probed{false};
 constinit InputOptions g_options{};
 constinit OperatorsMode g_mode = OperatorsMode::kOff;
 
-// Registered callbacks of a mode.
+// Registered callbacks of a mode. One for all, where a RecordFunction shows its scope: torch goes
+// through those that are registered at every node of a backward pass.
 struct Callbacks {
-  uint64_t user;  // Of record_function(); 0: not registered.
-  uint64_t rest;
+  uint64_t operators;  // 0: not registered.
+  uint64_t user;       // Of record_function(); 0: `operators` is for those, too.
 };
 constinit Callbacks g_name_callbacks{};
 constinit Callbacks g_input_callbacks{};
@@ -149,17 +150,35 @@ void OnUserEnd(const void* record_function, void* context) {
   EndDeferredStep(record_function);  // May open or end a window.
 }
 
+bool IsOfUser(const void* record_function) {
+  return FieldAt<uint8_t>(record_function, g_layout.scope) ==
+         static_cast<uint8_t>(OperatorScope::kUserScope);
+}
+
+template <bool kWithInputs>
+CallbackContext OnAnyBegin(const void* record_function) {
+  if (PROFD_UNLIKELY(IsOfUser(record_function))) return OnUserBegin<kWithInputs>(record_function);
+  return OnBegin<kWithInputs>(record_function);
+}
+
+void OnAnyEnd(const void* record_function, void* context) {
+  if (PROFD_UNLIKELY(IsOfUser(record_function))) return OnUserEnd(record_function, context);
+  OnEnd(record_function, context);
+}
+
 // ---- Switching them on and off.
 
-uint64_t RegisterDisabled(StartCallback start, EndCallback end, bool is_user, bool needs_inputs) {
+enum class Observed { kOperators, kUser, kBoth };
+
+uint64_t RegisterDisabled(StartCallback start, EndCallback end, Observed observed,
+                          bool needs_inputs) {
   RecordFunctionCallback callback{};
   callback.start = start;
   callback.end = end;
   callback.sampling_probability = 1.0;
-  if (is_user) {
+  if (observed != Observed::kUser) AskForOperators(&callback);
+  if (observed != Observed::kOperators) {
     callback.scopes[static_cast<size_t>(OperatorScope::kUserScope)] = 1;
-  } else {
-    AskForOperators(&callback);
   }
   callback.needs_inputs = needs_inputs;
   const uint64_t handle = g_torch.add_callback(callback);
@@ -169,8 +188,21 @@ uint64_t RegisterDisabled(StartCallback start, EndCallback end, bool is_user, bo
 
 template <bool kWithInputs>
 Callbacks RegisterDisabled() {
-  return {.user = RegisterDisabled(OnUserBegin<kWithInputs>, OnUserEnd, true, kWithInputs),
-          .rest = RegisterDisabled(OnBegin<kWithInputs>, OnEnd, false, kWithInputs)};
+  if (g_layout.scope != kNowhere) {
+    return {.operators =
+                RegisterDisabled(OnAnyBegin<kWithInputs>, OnAnyEnd, Observed::kBoth, kWithInputs),
+            .user = 0};
+  }
+  return {
+      .operators = RegisterDisabled(OnBegin<kWithInputs>, OnEnd, Observed::kOperators, kWithInputs),
+      .user = RegisterDisabled(OnUserBegin<kWithInputs>, OnUserEnd, Observed::kUser, kWithInputs)};
+}
+
+template <typename Function>
+void ForEach(const Callbacks& callbacks, Function function) {
+  for (const uint64_t handle : {callbacks.operators, callbacks.user}) {
+    if (handle != 0) function(handle);
+  }
 }
 
 const Callbacks* CallbacksWanted() {
@@ -199,9 +231,7 @@ void Unregister() {
   if (!g_are_registered || !BeginSwitching()) return;
   if (g_enabled != nullptr) return EndSwitching();  // Another thread is late; next time, then.
   for (const Callbacks& callbacks : {g_name_callbacks, g_input_callbacks}) {
-    if (callbacks.user == 0) continue;
-    g_torch.remove_callback(callbacks.user);
-    g_torch.remove_callback(callbacks.rest);
+    ForEach(callbacks, g_torch.remove_callback);
   }
   g_are_registered = false;
   EndSwitching();
@@ -226,14 +256,8 @@ void OnArm(const wire::ArmTorchField& wanted) {
 
 // While nobody else does.
 void Switch(const Callbacks* wanted) {
-  if (g_enabled != nullptr) {
-    g_torch.disable_callback(g_enabled->user);
-    g_torch.disable_callback(g_enabled->rest);
-  }
-  if (wanted != nullptr) {
-    g_torch.reenable_callback(wanted->user);
-    g_torch.reenable_callback(wanted->rest);
-  }
+  if (g_enabled != nullptr) ForEach(*g_enabled, g_torch.disable_callback);
+  if (wanted != nullptr) ForEach(*wanted, g_torch.reenable_callback);
   g_enabled = wanted;
 }
 

@@ -24,7 +24,7 @@ inline constexpr wire::ArmTorchField kShapes = Wanted(wire::OperatorsMode::kShap
 
 // Callbacks that are always there, and enabled; and those that are while a capture is armed.
 inline constexpr size_t kStepCallbacks = 1;
-inline constexpr size_t kOperatorCallbacks = 2;
+inline constexpr size_t kOperatorCallbacks = 1;
 
 // The child's side: torch, attached and registered with the daemon.
 struct Program {

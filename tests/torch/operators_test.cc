@@ -292,6 +292,20 @@ TEST(OperatorsTest, AFieldThatIsNotProvedIsLeftOutAndNamed) {
   EXPECT_EQ(std::count_if(contents.notes.begin(), contents.notes.end(), is_missing), 1);
 }
 
+TEST(OperatorsTest, RangesOfTheUsersAreToldFromOperatorsWithoutTheirScope) {
+  FakeLayout layout = LayoutOf26();
+  layout.scope = -1;
+  const CaptureContents contents = Capture({.layout = layout}, [](const Program& program) {
+    const Operator user(program.torch, {.name = "mine", .scope = kUser}, {});
+    program.Run({.name = "aten::relu"}, {program.make.Tensor({2})});
+  });
+  EXPECT_EQ(RangeNamed(contents, "mine").category,
+            static_cast<uint16_t>(wire::RangeCategory::kUser));
+  EXPECT_EQ(RangeNamed(contents, "aten::relu").category,
+            static_cast<uint16_t>(wire::RangeCategory::kOperator));
+  EXPECT_EQ(RangeNamed(contents, "aten::relu").depth, 1u);
+}
+
 TEST(OperatorsTest, ATorchWithoutAFunctionLeavesTheRestOfTheCapture) {
   const CaptureContents contents =
       Capture({.build = "no_reenable", .expects_callbacks = false}, [](const Program& program) {
