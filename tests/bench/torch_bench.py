@@ -86,6 +86,7 @@ def spread(values, digits=4):
 
 def bench_idle(smoke):
     for name, arguments in (('small MLP', ('--width', 64)),
+                            ('medium MLP', ('--width', 128, '--batch', 96)),
                             ('large MLP', ('--width', 1024, '--batch', 64))):
         with Stage() as stage:
             ours = stage.training(*arguments)
