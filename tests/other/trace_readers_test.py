@@ -183,7 +183,8 @@ def check_gpu_in_tensorboard(folder, chrome):
     # It drops a last step that has less GPU work than the one before; here none has.
     profile = check_tensorboard(folder, chrome)
     assert [int(step) for step in profile.steps_names] == list(range(GPU_STEPS)), profile.steps_names
-    assert profile.has_kernel and profile.has_runtime and profile.has_memcpy_or_memset
+    # Not has_runtime: 0.4.3 does not know the category cuda_runtime, in traces of torch neither.
+    assert profile.has_kernel and profile.has_memcpy_or_memset
     assert sum(event.type == "Kernel" for event in profile.events) == GPU_KERNELS
 
 

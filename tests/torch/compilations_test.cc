@@ -96,12 +96,7 @@ TEST(CompilationsTest, ACompilationWhoseEndNobodyTellsEndsWithTheNextLookup) {
 TEST(CompilationsTest, ACompilationOfAnEarlierWindowIsOver) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
-    const Inputs make(torch, LayoutOf26());
-    const Program program{torch, make};
-    AttachAndProbe(torch, LayoutOf26());
-    profd_init();
-    WaitConnected();
+    const Program program = StartProgram();
     profd_torch_compiling(1);  // Nothing records.
     for (int i = 0; i < 2; ++i) {
       parent.Tell('b');
@@ -115,11 +110,7 @@ TEST(CompilationsTest, ACompilationOfAnEarlierWindowIsOver) {
   });
   auto target = daemon.WaitTarget();
   for (int i = 0; i < 2; ++i) {
-    child.Await('b');
-    auto capture = target->ArmTorch(kShapes);
-    capture->Fire(ByTime());
-    child.Await('d');
-    const CaptureContents contents = capture->Finish();
+    const CaptureContents contents = CaptureWindow(*target, child);
     EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu"));
     child.Tell('x');
   }

@@ -29,7 +29,7 @@ inline constexpr size_t kOperatorCallbacks = 1;
 // The child's side: torch, attached and registered with the daemon.
 struct Program {
   const FakeTorch& torch;
-  const Inputs& make;
+  const Inputs make;
 
   // Waits until operators are recorded, or no longer are.
   void WaitEnabled(bool enabled) const {
@@ -51,32 +51,43 @@ struct Setting {
   bool expects_callbacks = true;
 };
 
+inline Program StartProgram(const Setting& setting = {}) {
+  const FakeTorch& torch = LoadTorch(setting.build, setting.layout);
+  AttachAndProbe(torch, setting.layout);
+  profd_init();
+  WaitConnected();
+  return {torch, Inputs(torch, setting.layout)};
+}
+
+// The daemon's side of a window by time: the child tells 'b' when it is ready for it, and 'd' when
+// it has done all that is to be in it; it then goes on with 'x', which the caller tells it.
+inline CaptureContents CaptureWindow(FakeTarget& target, Child& child,
+                                     const wire::ArmTorchField& wanted = kShapes,
+                                     uint64_t memory_bytes = wire::kDefaultCaptureMemoryBytes) {
+  child.Await('b');
+  auto capture = target.ArmTorch(wanted, memory_bytes);
+  capture->Fire(ByTime());
+  child.Await('d');
+  return capture->Finish();
+}
+
 // Runs `body` inside of a window by time.
 inline CaptureContents Capture(const Setting& setting,
                                const std::function<void(const Program&)>& body) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch(setting.build, setting.layout);
-    const Inputs make(torch, setting.layout);
-    const Program program{torch, make};
-    AttachAndProbe(torch, setting.layout);
-    profd_init();
-    WaitConnected();
-    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
+    const Program program = StartProgram(setting);
+    CHILD_EXPECT(program.torch.enabled_count() <= kStepCallbacks);
     parent.Tell('b');
     WaitRecording();
     if (setting.expects_callbacks) program.WaitEnabled(true);
     body(program);
     parent.Tell('d');
     parent.Await('x');
-    CHILD_EXPECT(torch.enabled_count() <= kStepCallbacks);
+    CHILD_EXPECT(program.torch.enabled_count() <= kStepCallbacks);
   });
   auto target = daemon.WaitTarget();
-  child.Await('b');
-  auto capture = target->ArmTorch(setting.wanted, setting.memory_bytes);
-  capture->Fire(ByTime());
-  child.Await('d');
-  CaptureContents contents = capture->Finish();
+  CaptureContents contents = CaptureWindow(*target, child, setting.wanted, setting.memory_bytes);
   child.Tell('x');
   child.ExpectSuccess();
   return contents;

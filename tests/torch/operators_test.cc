@@ -454,28 +454,19 @@ TEST(OperatorsTest, OperatorsTooDeepAreCounted) {
 TEST(OperatorsTest, AnOperatorFromBeforeTheWindowIsNotInIt) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
-    const Inputs make(torch, LayoutOf26());
-    const Program program{torch, make};
-    AttachAndProbe(torch, LayoutOf26());
-    profd_init();
-    WaitConnected();
-    void* const early = torch.begin({.name = "aten::early"});
+    const Program program = StartProgram();
+    void* const early = program.torch.begin({.name = "aten::early"});
     parent.Tell('b');
     WaitRecording();
     program.WaitEnabled(true);
     program.Run({.name = "aten::relu"});
-    torch.end(early);
+    program.torch.end(early);
     program.Run({.name = "aten::mul"});
     parent.Tell('d');
     parent.Await('x');
   });
   auto target = daemon.WaitTarget();
-  child.Await('b');
-  auto capture = target->ArmTorch(kShapes);
-  capture->Fire(ByTime());
-  child.Await('d');
-  const CaptureContents contents = capture->Finish();
+  const CaptureContents contents = CaptureWindow(*target, child);
   child.Tell('x');
   child.ExpectSuccess();
   EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu", "aten::mul"));
@@ -485,36 +476,27 @@ TEST(OperatorsTest, AnOperatorFromBeforeTheWindowIsNotInIt) {
 TEST(OperatorsTest, CapturesFollowEachOtherWithWhatEachAsksFor) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
-    const Inputs make(torch, LayoutOf26());
-    const Program program{torch, make};
-    AttachAndProbe(torch, LayoutOf26());
-    CHILD_EXPECT(torch.callback_count() == kStepCallbacks);
-    profd_init();
-    WaitConnected();
-    const FakeIValue tensor = make.Tensor({2});
+    const Program program = StartProgram();
+    CHILD_EXPECT(program.torch.callback_count() == kStepCallbacks);
+    const FakeIValue tensor = program.make.Tensor({2});
     for (int i = 0; i < 2; ++i) {
       parent.Tell('b');
       WaitRecording();
       program.WaitEnabled(true);
-      CHILD_EXPECT(torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
+      CHILD_EXPECT(program.torch.callback_count() == kStepCallbacks + kOperatorCallbacks);
       program.Run({.name = "aten::relu"}, {tensor, tensor});
       parent.Tell('d');
       parent.Await('x');
       program.WaitEnabled(false);
       program.Run({.name = "aten::between"});
       WaitUntil("no callbacks but those of steps",
-                [&] { return torch.callback_count() == kStepCallbacks; });
+                [&] { return program.torch.callback_count() == kStepCallbacks; });
     }
     parent.Tell('e');
   });
   auto target = daemon.WaitTarget();
   for (const OperatorsMode mode : {OperatorsMode::kShapes, OperatorsMode::kNames}) {
-    child.Await('b');
-    auto capture = target->ArmTorch(Wanted(mode));
-    capture->Fire(ByTime());
-    child.Await('d');
-    const CaptureContents contents = capture->Finish();
+    const CaptureContents contents = CaptureWindow(*target, child, Wanted(mode));
     EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu"));
     EXPECT_THAT(contents.operators.at(0).inputs, SizeIs(mode == OperatorsMode::kShapes ? 2 : 0));
     child.Tell('x');
@@ -529,18 +511,13 @@ TEST(OperatorsTest, CapturesComeAndGoUnderBusyThreads) {
   constexpr int kCaptures = 6;
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
-    const Inputs make(torch, LayoutOf26());
-    const Program program{torch, make};
-    AttachAndProbe(torch, LayoutOf26());
-    profd_init();
-    WaitConnected();
-    const FakeIValue tensor = make.Tensor({2, 3});
+    const Program program = StartProgram();
+    const FakeIValue tensor = program.make.Tensor({2, 3});
     std::atomic<bool> is_over{false};
     const auto run = [&](int number) {
       const std::string name = "aten::op_of_" + std::to_string(number);
       while (!is_over.load(std::memory_order_relaxed)) {
-        const Operator outer(torch, {.name = "aten::outer"}, {tensor});
+        const Operator outer(program.torch, {.name = "aten::outer"}, {tensor});
         program.Run({.name = name.c_str(), .sequence = number}, {tensor, tensor});
       }
     };
@@ -559,13 +536,9 @@ TEST(OperatorsTest, CapturesComeAndGoUnderBusyThreads) {
   auto target = daemon.WaitTarget();
   for (int i = 0; i < kCaptures; ++i) {
     const bool has_inputs = i % 2 == 0;
-    child.Await('b');
-    auto capture =
-        target->ArmTorch(Wanted(has_inputs ? OperatorsMode::kShapes : OperatorsMode::kNames),
-                         wire::kMinCaptureMemoryBytes);
-    capture->Fire(ByTime());
-    child.Await('d');
-    const CaptureContents contents = capture->Finish();
+    const CaptureContents contents = CaptureWindow(
+        *target, child, Wanted(has_inputs ? OperatorsMode::kShapes : OperatorsMode::kNames),
+        wire::kMinCaptureMemoryBytes);
     for (const auto& op : contents.operators) {
       // A thread may take a moment to see that other callbacks are wanted.
       ASSERT_EQ(op.event.described_count, op.event.input_count);
@@ -608,15 +581,10 @@ TEST(PeriodicityTest, ACaptureMayCountTheRoundsOfItsOperators) {
   constexpr int kRoundsToLearn = 3000;  // More operators than are looked at for rounds.
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
-    const Inputs make(torch, LayoutOf26());
-    const Program program{torch, make};
-    AttachAndProbe(torch, LayoutOf26());
-    profd_init();
-    WaitConnected();
+    const Program program = StartProgram();
     const auto run_round = [&] {
       {
-        const Operator linear(torch, {.name = "aten::linear"});
+        const Operator linear(program.torch, {.name = "aten::linear"});
         program.Run({.name = "aten::mm"});
       }
       program.Run({.name = "aten::relu"});
@@ -630,7 +598,7 @@ TEST(PeriodicityTest, ACaptureMayCountTheRoundsOfItsOperators) {
       parent.Await('x');
     }
     WaitUntil("no callbacks but those of steps",
-              [&] { return torch.callback_count() == kStepCallbacks; });
+              [&] { return program.torch.callback_count() == kStepCallbacks; });
   });
   auto target = daemon.WaitTarget();
   for (int i = 0; i < 2; ++i) {
@@ -674,12 +642,7 @@ TEST(AttachedTest, AttachingIsDoneOnce) {
 TEST(AttachedTest, WhoLeavesTorchIsNotCalledByCapturesToCome) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [&](Parent& parent) {
-    const FakeTorch& torch = LoadTorch("full", LayoutOf26());
-    const Inputs make(torch, LayoutOf26());
-    const Program program{torch, make};
-    AttachAndProbe(torch, LayoutOf26());
-    profd_init();
-    WaitConnected();
+    const Program program = StartProgram();
     profd_torch_leave();
     parent.Tell('b');
     WaitRecording();
@@ -689,11 +652,7 @@ TEST(AttachedTest, WhoLeavesTorchIsNotCalledByCapturesToCome) {
     CHILD_EXPECT(!program.ObservesOperators());
   });
   auto target = daemon.WaitTarget();
-  child.Await('b');
-  auto capture = target->ArmTorch(kShapes);
-  capture->Fire(ByTime());
-  child.Await('d');
-  EXPECT_THAT(capture->Finish().ranges, IsEmpty());
+  EXPECT_THAT(CaptureWindow(*target, child).ranges, IsEmpty());
   child.Tell('x');
   child.ExpectSuccess();
 }
