@@ -3,7 +3,7 @@
 #include "cli/render_capture.h"
 #include "cli/render_group_reports.h"
 #include "cli/render_reports.h"
-#include "cli/set_collectives.h"
+#include "cli/show_group_steps.h"
 #include "daemon/base/status_macros.h"
 
 namespace profd::cli {
@@ -22,25 +22,10 @@ absl::StatusOr<int> RunOnOne(Invocation& invocation, CaptureSource& source) {
   return 0;
 }
 
-absl::StatusOr<int> RunOnGroup(Invocation& invocation, CaptureSet& set) {
-  const absl::StatusOr<SetCollectives> collectives = ReadCollectives(set);
-  invocation.Note(RenderMissing(set));
-  RETURN_IF_ERROR(collectives.status());
-  const report::GroupSteps steps = CompareStepsOf(set, *collectives);
-  if (invocation.json()) {
-    JsonWriter json;
-    WriteGroupStepsJson(set, steps, json);
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderSetHeader(set, invocation.style()));
-    invocation.Print(RenderGroupSteps(set, steps, invocation.style()));
-  }
-  return ExitCodeOf(set);
-}
-
 absl::StatusOr<int> Run(Invocation& invocation) {
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
-  return set.is_group() ? RunOnGroup(invocation, set) : RunOnOne(invocation, set.Only());
+  if (!set.is_group()) return RunOnOne(invocation, set.Only());
+  return ShowGroupSteps(invocation, set, &WriteGroupStepsJson, &RenderGroupSteps);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "cli/capture_set.h"
 #include "cli/command.h"
 #include "cli/render_group_reports.h"
-#include "cli/set_collectives.h"
+#include "cli/show_group_steps.h"
 #include "daemon/base/status_macros.h"
 
 namespace profd::cli {
@@ -14,19 +14,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
         "that is one capture: ranks are compared over a group (`profctl trace --job` makes one), "
         "or over several FILES.profd");
   }
-  const absl::StatusOr<SetCollectives> collectives = ReadCollectives(set);
-  invocation.Note(RenderMissing(set));
-  RETURN_IF_ERROR(collectives.status());
-  const report::GroupSteps steps = CompareStepsOf(set, *collectives);
-  if (invocation.json()) {
-    JsonWriter json;
-    WriteStragglersJson(set, steps, json);
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderSetHeader(set, invocation.style()));
-    invocation.Print(RenderStragglers(set, steps, invocation.style()));
-  }
-  return ExitCodeOf(set);
+  return ShowGroupSteps(invocation, set, &WriteStragglersJson, &RenderStragglers);
 }
 
 }  // namespace
