@@ -185,14 +185,27 @@ bool NamesFile(std::string_view text) {
           !text.starts_with("groups/"));
 }
 
+namespace {
+
+std::string WhyNoCaptureId(std::string_view text) {
+  const std::string shown = StrCat("'", ForDisplay(text, 400), "'");
+  if (text.ends_with(".profd")) {
+    return StrCat(shown, " is a file, and this takes the id of a stored capture");
+  }
+  if (text.ends_with(".json") || text.ends_with(".json.gz")) {
+    return StrCat(shown, " is a trace; `profctl import` makes a capture of it");
+  }
+  return StrCat(shown,
+                " is neither the id of a capture (`profctl captures` lists them) nor a file ending "
+                "in .profd");
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
   constexpr std::string_view kPrefix = "captures/";
   if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
-  if (!IsUlidPrefix(text)) {
-    return UsageError(StrCat("'", ForDisplay(text, 80),
-                             "' is neither the id of a capture (`profctl captures` lists them) nor "
-                             "a file ending in .profd"));
-  }
+  if (!IsUlidPrefix(text)) return UsageError(WhyNoCaptureId(text));
   std::string id(text);
   for (char& c : id) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');

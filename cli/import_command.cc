@@ -37,6 +37,11 @@ struct Imported {
 // Where each trace's capture goes; empty: into a daemon, or a store.
 absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation) {
   const std::vector<std::string>& traces = invocation.arguments();
+  for (const std::string& trace : traces) {
+    if (!trace.ends_with(".profd")) continue;
+    return UsageError(StrCat("'", ForDisplay(trace, kMostPathBytes),
+                             "' is a capture already: commands take it in place of an id"));
+  }
   const std::optional<std::string> output = invocation.flags().Get("output");
   const std::optional<std::string> folder = invocation.flags().Get("output-dir");
   if (output.has_value() && folder.has_value()) {

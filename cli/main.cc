@@ -8,6 +8,7 @@
 #include "cli/errors.h"
 #include "cli/help.h"
 #include "daemon/base/reason.h"
+#include "daemon/base/standard_files.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -148,5 +149,6 @@ int Main(const std::vector<std::string>& words) {
 }  // namespace profd::cli
 
 int main(int argc, char** argv) {
+  profd::KeepStandardFilesApart();
   return profd::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

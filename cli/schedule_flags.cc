@@ -35,6 +35,9 @@ absl::StatusOr<std::optional<double>> Share(const ParsedFlags& flags, std::strin
 
 absl::Status ParseTimes(const ParsedFlags& flags, absl::Time now, ScheduleSpec& spec) {
   ASSIGN_OR_RETURN(const auto every, flags.Duration("every"));
+  if (every.has_value() && *every <= absl::ZeroDuration()) {
+    return UsageError("--every must be above 0");
+  }
   spec.every = every.value_or(spec.every);
   spec.cron = flags.Get("cron").value_or("");
   if (every.has_value() == !spec.cron.empty()) {

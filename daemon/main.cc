@@ -22,6 +22,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
+#include "daemon/base/standard_files.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
@@ -388,5 +389,6 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace profd
 
 int main(int argc, char** argv) {
+  profd::KeepStandardFilesApart();
   return profd::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

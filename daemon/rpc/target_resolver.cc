@@ -35,9 +35,7 @@ absl::Status NotInstrumented(int64_t pid) {
 }
 
 absl::Status NoSuchProcess(int64_t pid) {
-  return WithReason(
-      absl::NotFoundError(StrCat("no process has pid ", pid, "; `profctl ps` lists the targets")),
-      "NO_SUCH_PROCESS");
+  return WithReason(absl::NotFoundError(StrCat("no process has pid ", pid)), "NO_SUCH_PROCESS");
 }
 
 std::string NamePids(const std::vector<TargetInfo>& targets) {

@@ -1,6 +1,10 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +12,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/log.h"
+#include "daemon/base/standard_files.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
 #include "tests/fakes/fake_clock.h"
@@ -185,6 +190,24 @@ TEST(ConfigTest, TellsWhatNeedsARestart) {
   to.max_storage_bytes = 1;
   to.max_targets = 5;
   EXPECT_THAT(ChangedBeyondReload(from, to), ElementsAre("max-targets"));
+}
+
+// ---- standard files ----
+
+TEST(StandardFilesTest, NothingElseGetsTheirNumbers) {
+  const pid_t child = fork();
+  if (child == 0) {
+    close(STDOUT_FILENO);
+    close(STDERR_FILENO);
+    KeepStandardFilesApart();
+    const bool apart = open("/dev/null", O_WRONLY) > STDERR_FILENO;
+    const bool fails = write(STDOUT_FILENO, "x", 1) < 0 && errno == EBADF;
+    const bool ends_with_exec = fcntl(STDERR_FILENO, F_GETFD) == FD_CLOEXEC;
+    _exit(apart && fails && ends_with_exec ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -115,6 +115,14 @@ TEST_F(FilesTest, AFileWithoutAFolderIsOneOfTheCurrentFolder) {
   EXPECT_EQ(exported.out, "x.json\n");
 }
 
+TEST_F(FilesTest, AFileWhereNoneIsTakenIsToldWhereItIs) {
+  EXPECT_THAT(Run({"fetch", whole_}).err, HasSubstr("is a file, and this takes the id"));
+  EXPECT_THAT(Run({"ops", "trace.json.gz"}).err, HasSubstr("`profctl import` makes a capture"));
+  const RunResult imported = Run({"import", whole_});
+  EXPECT_EQ(imported.exit_code, 2);
+  EXPECT_THAT(imported.err, HasSubstr("is a capture already"));
+}
+
 TEST_F(FilesTest, ACutDownloadGoesOnWhereItStopped) {
   profd_.break_download_after = 3000;
   const RunResult cut = Fetch();
