@@ -3,14 +3,11 @@
 namespace profd::client::torch {
 
 uint32_t CallRows::Add(uint64_t gap, bool is_apart) {
-  const bool goes_on = !is_apart && gap < usual_ / kShare;
+  const bool goes_on = !is_apart && is_known() && gap < UsualGap() / kShare;
   const uint32_t index = count_++ % kKept;
   gaps_[index] = gap;
   apart_ = (apart_ & ~(1u << index)) | uint32_t{is_apart} << index;
-  if (is_known()) {
-    usual_ = UsualGap();
-    length_ = CommonLength();
-  }
+  if (is_known()) length_ = apart_ == kAllApart ? 1 : CommonLength();
   place_ = goes_on ? place_ + 1 : 1;
   return place_;
 }
@@ -30,8 +27,7 @@ uint64_t CallRows::UsualGap() const {
 
 // Of the rows that lie wholly in what is kept; by a majority vote first, as one may be odd.
 uint32_t CallRows::CommonLength() const {
-  constexpr uint32_t kAll = (1u << kKept) - 1;
-  if (apart_ == kAll) return 1;
+  const uint64_t short_limit = UsualGap() / kShare;
   uint32_t rows = 0;
   uint32_t length = 0;    // Of the row that goes on.
   bool is_whole = false;  // Its begin was seen.
@@ -40,7 +36,7 @@ uint32_t CallRows::CommonLength() const {
   uint32_t lengths[kKept] = {};
   for (uint64_t n = count_ - kKept; n < count_; ++n) {
     const uint32_t index = n % kKept;
-    const bool begins = (apart_ >> index & 1) != 0 || gaps_[index] >= usual_ / kShare;
+    const bool begins = (apart_ >> index & 1) != 0 || gaps_[index] >= short_limit;
     if (!begins) {
       ++length;
       continue;

@@ -36,6 +36,7 @@ class CallRows {
   static constexpr uint64_t kShare = 20;
   static constexpr uint32_t kFewestRows = 3;
   static constexpr uint32_t kMostOdd = 1;
+  static constexpr uint32_t kAllApart = (1u << kKept) - 1;
 
   uint64_t UsualGap() const;
   uint32_t CommonLength() const;
@@ -43,7 +44,6 @@ class CallRows {
   uint64_t gaps_[kKept] = {};  // Gap n at [n % kKept].
   uint32_t apart_ = 0;         // Bit n % kKept: the call behind gap n is of another row for sure.
   uint64_t count_ = 0;         // Ever added.
-  uint64_t usual_ = 0;
   uint32_t place_ = 1;
   uint32_t length_ = 1;
 };

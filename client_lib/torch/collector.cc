@@ -35,7 +35,9 @@ uint32_t WordOf(uint32_t capture, State state) {
 }
 
 constinit std::atomic<bool> g_is_there{false};
-constinit std::atomic<uint32_t> g_asked{0};  // A futex. The agent's.
+constinit std::atomic<uint32_t> g_asked{0};  // The agent's.
+constinit std::atomic<bool> g_are_counts_asked{false};
+constinit std::atomic<uint32_t> g_news{0};  // A futex: changes of these two.
 constinit std::atomic<uint32_t> g_wanted{0};
 constinit std::atomic<uint32_t> g_done{kNobody};     // The word that was answered.
 constinit std::atomic<uint32_t> g_collect{kNobody};  // The word that records are taken for.
@@ -45,11 +47,18 @@ constinit std::atomic<Record*> g_records{nullptr};
 constinit std::atomic<uint32_t> g_next{0};
 constinit std::atomic<uint64_t> g_lost{0};
 
+void Wake() {
+  g_news.fetch_add(1, std::memory_order_seq_cst);
+  if (!IsThere()) return;
+  syscall(SYS_futex, &g_news, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
 void Ask(uint32_t word) {
   g_asked.store(word, std::memory_order_seq_cst);
-  if (!IsThere()) return;
-  syscall(SYS_futex, &g_asked, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  Wake();
 }
+
+Task TaskOf(State state) { return static_cast<Task>(state); }
 
 Record* MapRecords() {
   void* mapped = mmap(nullptr, sizeof(Record) * kMaxRecords, PROT_READ | PROT_WRITE,
@@ -147,23 +156,30 @@ void WriteTo(LateWriter* writer) {
 
 void Leave() { Ask(WordOf(CaptureOf(g_asked.load(std::memory_order_relaxed)), State::kIdle)); }
 
-State Wait(uint32_t* wanted) {
+void AskForCounts() {
+  g_are_counts_asked.store(true, std::memory_order_seq_cst);
+  Wake();
+}
+
+Task Wait(uint32_t* wanted) {
   g_is_there.store(true, std::memory_order_seq_cst);
   for (;;) {
+    const uint32_t news = g_news.load(std::memory_order_seq_cst);
     const uint32_t asked = g_asked.load(std::memory_order_seq_cst);
     if (asked != g_told) {
       const bool was_idle = StateOf(g_told) == State::kIdle;
       if (!was_idle && CaptureOf(asked) != CaptureOf(g_told)) {
         g_told = WordOf(CaptureOf(asked), State::kIdle);
-        return State::kIdle;
+        return Task::kIdle;
       }
       g_told = asked;
       *wanted = g_wanted.load(std::memory_order_relaxed);
       if (StateOf(asked) == State::kCollect) BeginRecords(asked);
-      if (StateOf(asked) != State::kIdle || !was_idle) return StateOf(asked);
+      if (StateOf(asked) != State::kIdle || !was_idle) return TaskOf(StateOf(asked));
       continue;
     }
-    syscall(SYS_futex, &g_asked, FUTEX_WAIT_PRIVATE, asked, nullptr, nullptr, 0);
+    if (g_are_counts_asked.exchange(false, std::memory_order_seq_cst)) return Task::kCount;
+    syscall(SYS_futex, &g_news, FUTEX_WAIT_PRIVATE, news, nullptr, nullptr, 0);
   }
 }
 
@@ -180,6 +196,7 @@ uint64_t lost_count() { return g_lost.load(std::memory_order_relaxed); }
 void ResetInChild() {
   g_is_there.store(false, std::memory_order_relaxed);
   g_asked.store(0, std::memory_order_relaxed);
+  g_are_counts_asked.store(false, std::memory_order_relaxed);
   g_done.store(kNobody, std::memory_order_relaxed);
   g_collect.store(kNobody, std::memory_order_relaxed);
   g_told = 0;

@@ -5,11 +5,13 @@
 //                │                 │                 ▲                         │
 //   Python:      └► kArmed         └► kCollect ── Add*() ── Done()             └► kIdle
 //
+// Between captures it may be asked, by whoever trains, how many optimizers there are.
+//
 // It is told how things are, not what happened: of a capture that came and went while it was busy
 // it hears nothing, but it always hears kIdle between two captures.
 //
 // Threads:  Arm(), Collect(), IsDone(), WriteTo(), Leave(): the agent's. Wait(), Done(): Python's
-//           one. AddBlock(), AddNote(): any.
+//           one. AskForCounts(), AddBlock(), AddNote(): any.
 // Fork:     the child has no such thread until it calls Wait().
 // Errors:   what finds no room is counted. Who does not answer is not waited for: the agent gives
 //           up by its own clock, and what is said later is dropped.
@@ -28,6 +30,9 @@ namespace torch::collector {
 
 enum class State : uint32_t { kIdle = 0, kArmed = 1, kCollect = 2 };
 
+// What it is to do: as for a State, or count optimizers.
+enum class Task : uint32_t { kIdle = 0, kArmed = 1, kCollect = 2, kCount = 3 };
+
 // Most blocks and notes of one capture.
 inline constexpr uint32_t kMaxRecords = 65536;
 
@@ -40,8 +45,11 @@ bool IsDone();
 void WriteTo(LateWriter* writer);
 void Leave();
 
+// How many optimizers there are is to be told. Any thread; a system call, no lock.
+void AskForCounts();
+
 // Sleeps until there is something to tell; `wanted` gets what Arm() was given.
-State Wait(uint32_t* wanted);
+Task Wait(uint32_t* wanted);
 void Done();
 
 // Between kCollect and Done(); else they do nothing. `block` and `note` have their names as

@@ -54,12 +54,26 @@ void StepDetector::OnOptimizerBegin(uint64_t ticks) {
   if (optimizer_depth_++ == 0) optimizer_begin_ticks_ = ticks;
 }
 
-bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes) {
+bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes, uint32_t count) {
   if (optimizer_depth_ == 0 || --optimizer_depth_ != 0) return false;
   const bool last_of_row = IsLastOfRow(nodes);
   optimizer_end_ticks_ = ticks;
   optimizer_end_nodes_ = nodes;
-  return last_of_row && leading_.OnStep(name) && IsLastOfBatch();
+  return last_of_row && Leads(name, nodes, count) && IsLastOfBatch();
+}
+
+// Rows are to be known first: they change the work that is done between calls.
+bool StepDetector::Leads(uint64_t name, uint64_t nodes, uint32_t count) {
+  const uint64_t work = nodes - twins_nodes_;
+  twins_nodes_ = nodes;
+  if (nodes == 0 || !optimizer_rows_.is_known()) {
+    twins_.Skip();
+    return leading_.OnStep(name);
+  }
+  const bool was_split = twins_.is_split();
+  const uint64_t identity = twins_.IdentityOf(name, work, count);
+  if (twins_.is_split() != was_split) leading_ = LeadingOptimizer();
+  return identity != OptimizerTwins::kNobody && leading_.OnStep(identity);
 }
 
 // One that is shorter than rows are has none. The work may as well have been done in a closure that
@@ -80,6 +94,7 @@ bool StepDetector::IsLastOfBatch() {
 
 bool StepDetector::OnBatchBegin(uint64_t ticks, uint64_t nodes) {
   has_batch_since_ = true;
+  twins_.Forget();
   if (batch_depth_++ != 0) return false;
   const bool is_apart = nodes != batch_nodes_;
   batch_nodes_ = nodes;

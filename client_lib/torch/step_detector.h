@@ -8,7 +8,8 @@
 //                          that fires more seldom than another does not lead
 //   several in a row       (of one name, or several) the last one of the row; a batch ends a row,
 //                          and so does work: nodes that autograd made since
-//   several of one name    (two Adams) with a DataLoader: the last one of each batch
+//   several of one name    (two Adams) with a DataLoader: the last one of each batch; else told
+//                          apart by their work, see optimizer_twins.h, and then as by name
 //   gradient accumulation  several batches to one step: batches are counted, not steps
 //   GradScaler             a step() that is skipped makes its step longer
 //   another optimizer      takes over when the one that led has been silent for long
@@ -24,6 +25,7 @@
 #include <cstdint>
 
 #include "client_lib/torch/call_rows.h"
+#include "client_lib/torch/optimizer_twins.h"
 
 namespace profd::client::torch {
 
@@ -57,9 +59,14 @@ class StepDetector {
  public:
   // An optimizer of `name` (any number that stands for it) enters and leaves its step(). True: a
   // step begins at `ticks`. `nodes`: how many autograd has made on this thread so far; always 0
-  // where torch does not tell.
+  // where torch does not tell. `count`: how many optimizers of `name` there are, once that is
+  // known.
   void OnOptimizerBegin(uint64_t ticks);
-  bool OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes);
+  bool OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes,
+                      uint32_t count = kUnknownCount);
+
+  // True once for each time that it needs those counts anew: how many of each name there are now.
+  bool WantsCounts() { return twins_.TakeQuestion(); }
 
   // A DataLoader's __next__() begins and ends. True: a new batch, and, where nothing else marks
   // steps, a step.
@@ -68,10 +75,13 @@ class StepDetector {
 
  private:
   bool IsLastOfRow(uint64_t nodes);
+  bool Leads(uint64_t name, uint64_t nodes, uint32_t count);
   bool IsLastOfBatch();
   void CountStepsOfBatch();
 
   LeadingOptimizer leading_;
+  OptimizerTwins twins_;
+  uint64_t twins_nodes_ = 0;  // When it was asked last.
   CallRows optimizer_rows_;
   uint32_t optimizer_depth_ = 0;
   uint64_t optimizer_begin_ticks_ = 0;

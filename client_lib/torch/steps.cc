@@ -9,6 +9,8 @@
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
+#include "client_lib/torch/collector.h"
+#include "client_lib/torch/optimizer_counts.h"
 #include "client_lib/torch/step_detector.h"
 #include "client_lib/torch/torch_part.h"
 
@@ -27,6 +29,7 @@ constinit std::atomic<bool> g_observes{false};
 // The detector belongs to the first thread that trains, or loads. On others, ends of optimizers'
 // steps are foreign marks, and batches are batches.
 constinit StepDetector g_detector;
+constinit OptimizerCounts g_counts;
 constinit std::atomic<bool> g_has_owner{false};
 enum class Role : uint8_t { kUnknown, kOwner, kOther };
 __thread Role t_role __attribute__((tls_model("initial-exec"))) = Role::kUnknown;
@@ -52,8 +55,9 @@ bool OwnsDetector() {
   return t_role == Role::kOwner;
 }
 
-uint64_t HashOf(const char* name) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+constexpr uint64_t kFnvBasis = 0xcbf29ce484222325;
+
+uint64_t HashOf(const char* name, uint64_t hash = kFnvBasis) {
   for (; *name != '\0'; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100000001b3;
   return hash;
 }
@@ -84,10 +88,20 @@ void OnBatch(const void* record_function, const char* name) {
   MarkAt(record_function, name, StepSource::kDataLoader);
 }
 
-void OnOptimizerEnd(const char* name) {
-  if (!OwnsDetector() || g_detector.OnOptimizerEnd(HashOf(name), ReadTicks(), AutogradNodes())) {
-    Mark(StepSource::kOptimizer);
+// Whether a step begins. Who asks the detector has its questions answered, a few times ever.
+bool BeginsStep(const char* name) {
+  const uint64_t hash = HashOf(name);
+  const bool begins =
+      g_detector.OnOptimizerEnd(hash, ReadTicks(), AutogradNodes(), g_counts.CountOf(hash));
+  if (PROFD_UNLIKELY(g_detector.WantsCounts())) {
+    g_counts.Clear();
+    collector::AskForCounts();
   }
+  return begins;
+}
+
+void OnOptimizerEnd(const char* name) {
+  if (!OwnsDetector() || BeginsStep(name)) Mark(StepSource::kOptimizer);
 }
 
 CallbackContext OnBegin(const void* record_function) {
@@ -122,6 +136,7 @@ uint32_t StepFeatures() {
 
 void ResetInChild() {
   g_detector = StepDetector();
+  g_counts.Clear();
   g_has_owner.store(false, std::memory_order_relaxed);
   t_role = Role::kUnknown;
   t_first_range = nullptr;
@@ -142,6 +157,10 @@ void ObserveSteps(const TorchLibrary& library) {
   callback.scopes[static_cast<size_t>(wire::OperatorScope::kUserScope)] = 1;
   library.add_callback(callback);
   g_observes.store(true, std::memory_order_relaxed);
+}
+
+void TellOptimizers(const char* class_name, uint32_t count) {
+  g_counts.Tell(HashOf(".step", HashOf(class_name, HashOf(kOptimizer))), count);
 }
 
 void DeferStepEnd(const void* record_function, const char* name) {

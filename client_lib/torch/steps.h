@@ -26,6 +26,9 @@ extern const TorchSource kStepsSource;
 // `library` must stay.
 void ObserveSteps(const TorchLibrary& library);
 
+// `count` optimizers of a class train. The collector's thread, for each class there is.
+void TellOptimizers(const char* class_name, uint32_t count);
+
 // An observer behind ours is about to write of the range `name` that begins: its end is told by
 // EndDeferredStep(), once that is written, too. Ends of other ranges may be told as well.
 void DeferStepEnd(const void* record_function, const char* name);

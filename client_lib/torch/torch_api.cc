@@ -11,6 +11,7 @@
 #include "client_lib/include/profd/profd.h"
 #include "client_lib/torch/collector.h"
 #include "client_lib/torch/compilations.h"
+#include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_handover.h"
 #include "client_lib/torch/torch_part.h"
 
@@ -31,13 +32,15 @@ uint32_t NameOrNone(const char* text) {
   return text != nullptr ? InternName(text, strlen(text)) : wire::kNoNameId;
 }
 
-int AnswerOf(collector::State state) {
-  switch (state) {
-    case collector::State::kArmed:
+int AnswerOf(collector::Task task) {
+  switch (task) {
+    case collector::Task::kArmed:
       return PROFD_TORCH_ARMED;
-    case collector::State::kCollect:
+    case collector::Task::kCollect:
       return PROFD_TORCH_COLLECT;
-    case collector::State::kIdle:
+    case collector::Task::kCount:
+      return PROFD_TORCH_COUNT;
+    case collector::Task::kIdle:
       break;
   }
   return PROFD_TORCH_IDLE;
@@ -120,6 +123,14 @@ PROFD_API void profd_torch_compiling(int begins) {
   if (torch != nullptr) torch->compiling(begins);
 }
 
+PROFD_API void profd_torch_optimizers(const char* class_name, uint32_t count) {
+  if (EarlierCopy() == nullptr)
+    return TellOptimizers(class_name != nullptr ? class_name : "", count);
+  const TorchTable* torch = EarlierTorch();
+  constexpr size_t kEnd = offsetof(TorchTable, optimizers) + sizeof(TorchTable::optimizers);
+  if (torch != nullptr && torch->size_bytes >= kEnd) torch->optimizers(class_name, count);
+}
+
 PROFD_API void profd_torch_done(void) {
   if (EarlierCopy() == nullptr) return collector::Done();
   const TorchTable* torch = EarlierTorch();
@@ -132,7 +143,8 @@ PROFD_API const TorchTable* profd_torch_table(void) {
                                         profd_torch_block,       profd_torch_note,
                                         profd_torch_done,        profd_torch_attach,
                                         profd_torch_probe_begin, profd_torch_probe_end,
-                                        profd_torch_leave,       profd_torch_compiling};
+                                        profd_torch_leave,       profd_torch_compiling,
+                                        profd_torch_optimizers};
   return &kTable;
 }
 

@@ -58,7 +58,8 @@ enum {
   PROFD_TORCH_QUIT = 0,    /* The library is disabled: end the thread. */
   PROFD_TORCH_ARMED = 1,   /* A capture is armed: hook what costs while hooked. */
   PROFD_TORCH_COLLECT = 2, /* Its window is over: say who owns what, then profd_torch_done(). */
-  PROFD_TORCH_IDLE = 3     /* The capture is over: unhook. */
+  PROFD_TORCH_IDLE = 3,    /* The capture is over: unhook. */
+  PROFD_TORCH_COUNT = 4    /* Count the optimizers: profd_torch_optimizers(). At any time. */
 };
 
 /* Sleeps until there is something to do. Without the GIL, on one thread only. `wanted` gets the
@@ -80,6 +81,10 @@ void profd_torch_note(uint16_t kind, const char* subject, const char* text, int6
  * counted and left out, and the compilation is one range. For releases of torch that announce it
  * to torch.profiler alone; of others it does nothing. */
 void profd_torch_compiling(int begins);
+
+/* There are `count` optimizers whose class is called `class_name` and that have done steps: once
+ * for each class behind COUNT. */
+void profd_torch_optimizers(const char* class_name, uint32_t count);
 
 /* All that COLLECT asked for was said. */
 void profd_torch_done(void);

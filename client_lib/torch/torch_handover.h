@@ -28,6 +28,7 @@ struct TorchTable {
   decltype(&profd_torch_probe_end) probe_end;
   decltype(&profd_torch_leave) leave;
   decltype(&profd_torch_compiling) compiling;
+  decltype(&profd_torch_optimizers) optimizers;
 };
 
 // The earlier copy's table; null, where EarlierCopy() is not: it is too old to know of torch.

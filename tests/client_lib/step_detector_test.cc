@@ -25,16 +25,19 @@ class StepDetectorTest : public ::testing::Test {
   void Compute(uint64_t ticks) { now_ += ticks; }
 
   // A forward and a backward pass.
-  void Train(uint64_t ticks) {
+  void Train(uint64_t ticks, uint64_t nodes = 30) {
     Compute(ticks);
-    nodes_ += 30;
+    nodes_ += nodes;
   }
 
   // One call of step(), named `call` in what begun() returns.
   void Step(uint64_t name, const std::string& call, uint64_t ticks = 100) {
     detector_.OnOptimizerBegin(now_);
     now_ += ticks;
-    if (detector_.OnOptimizerEnd(name, now_, nodes_)) begun_.push_back(call);
+    if (detector_.OnOptimizerEnd(name, now_, nodes_, told_count_)) begun_.push_back(call);
+    if (!detector_.WantsCounts()) return;
+    ++questions_;
+    told_count_ = optimizer_count_;
   }
 
   void Batch(const std::string& call, uint64_t ticks = 50) {
@@ -49,6 +52,9 @@ class StepDetectorTest : public ::testing::Test {
   StepDetector detector_;
   uint64_t now_ = 1;
   uint64_t nodes_ = 0;
+  uint32_t optimizer_count_ = kUnknownCount;  // What Python would say.
+  uint32_t told_count_ = kUnknownCount;
+  int questions_ = 0;
   std::vector<std::string> begun_;
 };
 
@@ -379,6 +385,186 @@ TEST_F(StepDetectorTest, MoreNamesThanAreKeptDoNotLead) {
     }
   }
   for (const std::string& call : begun()) EXPECT_LE(std::stoi(call), 8);
+}
+
+// A loop without a DataLoader, all of whose optimizers are Adams.
+class TwinsTest : public StepDetectorTest {
+ protected:
+  static constexpr int kLearning = 40;  // Periods after which it must be known.
+
+  void Call(const std::string& call, uint64_t nodes) {
+    Train(kForward, nodes);
+    Step(kAdam, call);
+  }
+
+  void Gan() {
+    Call("discriminator", 52);
+    Call("generator", 31);
+  }
+
+  template <typename Period>
+  void Learn(const Period& period) {
+    for (int i = 0; i < kLearning; ++i) period();
+    begun();
+  }
+  template <typename Period>
+  std::vector<std::string> BegunIn(int periods, const Period& period) {
+    for (int i = 0; i < periods; ++i) period();
+    return begun();
+  }
+};
+
+TEST_F(TwinsTest, OfTwoThatTakeTurnsTheLastCounts) {
+  optimizer_count_ = 2;
+  Learn([&] { Gan(); });
+  EXPECT_EQ(BegunIn(100, [&] { Gan(); }), std::vector<std::string>(100, "generator"));
+  EXPECT_EQ(questions_, 1);
+}
+
+TEST_F(TwinsTest, UntilTheyAreToldApartEachCallIsAStep) {
+  EXPECT_EQ(BegunIn(100, [&] { Gan(); }).size(), 200u);  // Nobody answers.
+  EXPECT_EQ(questions_, 1);
+}
+
+TEST_F(TwinsTest, OneWhoseWorkAlternatesIsOne) {
+  optimizer_count_ = 1;
+  EXPECT_EQ(BegunIn(10'000, [&] { Gan(); }).size(), 20'000u);
+  EXPECT_GT(questions_, 1);  // There may be two by now.
+  EXPECT_LE(questions_, 8);
+}
+
+TEST_F(TwinsTest, OneThatWorksTheSameEachTimeIsNotAskedFor) {
+  optimizer_count_ = 2;
+  EXPECT_EQ(BegunIn(100, [&] { Call("adam", 30); }).size(), 100u);
+  EXPECT_EQ(questions_, 0);
+}
+
+TEST_F(TwinsTest, OfThreeTheLastCounts) {
+  optimizer_count_ = 3;
+  const auto period = [&] {
+    Call("critic", 20);
+    Call("actor", 30);
+    Call("temperature", 5);
+  };
+  Learn(period);
+  EXPECT_EQ(BegunIn(50, period), std::vector<std::string>(50, "temperature"));
+}
+
+TEST_F(TwinsTest, TheOneThatIsCalledMoreOftenLeads) {
+  optimizer_count_ = 2;
+  const auto period = [&] {
+    for (int i = 0; i < 5; ++i) Call("critic", 40);
+    Call("generator", 25);
+  };
+  Learn(period);
+  EXPECT_EQ(BegunIn(20, period), std::vector<std::string>(100, "critic"));
+}
+
+TEST_F(TwinsTest, WithOneOfAnotherNameAsWell) {
+  optimizer_count_ = 2;
+  const auto period = [&] {
+    Gan();
+    Train(kForward);
+    Step(kSgd, "encoder");
+  };
+  Learn(period);
+  EXPECT_EQ(BegunIn(50, period), std::vector<std::string>(50, "encoder"));
+}
+
+TEST_F(TwinsTest, MoreKindsOfWorkThanOptimizersAreNotToldApart) {
+  optimizer_count_ = 2;
+  const auto period = [&] {
+    Call("discriminator", 52);
+    Call("generator", 31);
+    Call("discriminator", 90);  // With a penalty.
+    Call("generator", 31);
+  };
+  Learn(period);
+  EXPECT_EQ(BegunIn(50, period).size(), 200u);
+}
+
+TEST_F(TwinsTest, WorkThatVariesIsNotToldApart) {
+  optimizer_count_ = 2;
+  Scheduler random;
+  const auto period = [&] {
+    Call("encoder", 20 + random.Wait() % 77);
+    Call("decoder", 120 + random.Wait() % 91);
+    Call("decoder", 30);
+  };
+  Learn(period);
+  EXPECT_EQ(BegunIn(50, period).size(), 150u);
+}
+
+TEST_F(TwinsTest, ACallWhoseWorkIsNewMakesItsStepLonger) {
+  optimizer_count_ = 2;
+  Learn([&] { Gan(); });
+  Call("discriminator", 52);
+  Call("generator", 77);
+  EXPECT_THAT(begun(), IsEmpty());
+  EXPECT_EQ(BegunIn(10, [&] { Gan(); }), std::vector<std::string>(10, "generator"));
+}
+
+TEST_F(TwinsTest, AnEvaluationsLoaderDoesNotMixThemUp) {
+  optimizer_count_ = 2;
+  const auto epoch = [&] {
+    for (int i = 0; i < 50; ++i) Gan();
+    for (int i = 0; i < 10; ++i) {
+      Batch("batch");
+      Compute(kForward);
+    }
+  };
+  epoch();
+  begun();
+  epoch();
+  std::vector<std::string> calls = begun();
+  std::erase(calls, "batch");
+  EXPECT_EQ(calls, std::vector<std::string>(50, "generator"));
+}
+
+TEST_F(TwinsTest, WhenTheWorkOfAllChangesTheyAreLearntAnew) {
+  optimizer_count_ = 2;
+  Learn([&] { Gan(); });
+  const auto grown = [&] {
+    Call("discriminator", 62);
+    Call("generator", 37);
+  };
+  EXPECT_GE(BegunIn(kLearning, grown).size(), 35u);  // It may take each for a step a while.
+  for (int i = 0; i < 400; ++i) grown();
+  begun();
+  EXPECT_EQ(BegunIn(50, grown), std::vector<std::string>(50, "generator"));
+}
+
+TEST_F(TwinsTest, OneThatGoesOnAloneIsCounted) {
+  optimizer_count_ = 2;
+  Learn([&] { Gan(); });
+  // Eight calls until it has taken over, or five until its work is known to be new.
+  EXPECT_GE(BegunIn(100, [&] { Call("discriminator", 52); }).size(), 93u);
+  EXPECT_GE(BegunIn(100, [&] { Call("other", 99); }).size(), 95u);
+}
+
+TEST_F(TwinsTest, WithALoaderNobodyIsAsked) {
+  optimizer_count_ = 2;
+  for (int i = 0; i < 100; ++i) {
+    Batch("batch");
+    Gan();
+    if (i == 2) begun();
+  }
+  EXPECT_EQ(questions_, 0);
+  std::vector<std::string> calls = begun();
+  std::erase(calls, "batch");
+  EXPECT_EQ(calls, std::vector<std::string>(97, "generator"));
+}
+
+TEST_F(TwinsTest, RowsOfTwinsAreOneStep) {
+  optimizer_count_ = 2;
+  for (int i = 0; i < 100; ++i) {
+    Train(kForward);
+    Step(kAdam, "first");
+    Step(kAdam, "second");
+    if (i == 9) begun();
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(90, "second"));
+  EXPECT_EQ(questions_, 0);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Registered {
 };
 std::vector<Registered> g_callbacks;
 uint64_t g_last_handle = 0;
+uint64_t g_nodes = 0;
 
 uint64_t AddCallback(RecordFunctionCallback callback) {
   g_callbacks.push_back({++g_last_handle, callback});
@@ -70,6 +71,7 @@ const TorchLibrary& FakeTorch() {
     made.add_callback = AddCallback;
     made.remove_callback = RemoveCallback;
     made.name = NameOf;
+    made.autograd_nodes = [] { return g_nodes; };
     return made;
   }();
   return library;
@@ -86,6 +88,8 @@ void RunUserScope(const char* name, const std::function<void()>& body) {
     if (entry.callback.scopes[kUserScope] != 0) entry.callback.end(&name, nullptr);
   }
 }
+
+void MakeNodes(uint64_t count) { g_nodes += count; }
 
 void AttachFakeTorch(const char* version) {
   client::torch::ObserveSteps(FakeTorch());

@@ -21,6 +21,9 @@ const client::torch::TorchLibrary& FakeTorch();
 void RunUserScope(
     const char* name, const std::function<void()>& body = [] {});
 
+// A forward pass: autograd makes so many nodes.
+void MakeNodes(uint64_t count);
+
 // Attaches as client_lib/torch does, without operators, and joins core as `version`.
 void AttachFakeTorch(const char* version = "2.6.0");
 

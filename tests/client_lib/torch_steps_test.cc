@@ -1,10 +1,14 @@
 // Steps of a program that marks none, in the whole library: who marks, what the page shows, and
 // what a capture counts.
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "client_lib/core/hot_state.h"
 #include "client_lib/torch/steps.h"
+#include "client_lib/torch/torch_api.h"
 #include "tests/client_lib/torch_fixture.h"
 
 namespace profd::testing {
@@ -195,6 +199,52 @@ TEST_F(TorchStepsTest, AForkedChildHasStepsOfItsOwn) {
   EXPECT_EQ(SourceOf(*grandchild), StepSource::kDataLoader);
   child_->Await('f');
   EXPECT_EQ(steps(), 3u);
+}
+
+// Python's thread, which says that there are two Adams.
+class Counter {
+ public:
+  void Start() {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr,
+        [](void* self) -> void* {
+          uint32_t wanted = 0;
+          while (profd_torch_wait(&wanted) != PROFD_TORCH_COUNT) {
+          }
+          profd_torch_optimizers("SGD", 1);
+          profd_torch_optimizers("Adam", 2);
+          static_cast<Counter*>(self)->was_asked_ = true;
+          return nullptr;
+        },
+        this);
+  }
+  void Await() {
+    while (!was_asked_) usleep(100);
+  }
+
+ private:
+  std::atomic<bool> was_asked_{false};
+};
+
+TEST_F(TorchStepsTest, OptimizersOfOneNameAreCountedOnceByPython) {
+  static Counter counter;
+  StartChild(
+      [] {
+        AttachFakeTorch();
+        counter.Start();
+      },
+      [](char letter, Parent&) {
+        if (letter == 'Q') return counter.Await();
+        MakeNodes(letter == 'D' ? 52 : 31);
+        RunUserScope("Optimizer.step#Adam.step");
+      });
+  for (int i = 0; i < 20; ++i) Do("DG");
+  Do("Q");
+  for (int i = 0; i < 20; ++i) Do("DG");
+  const uint64_t before = steps();
+  for (int i = 0; i < 20; ++i) Do("DG");
+  EXPECT_EQ(steps(), before + 20);
 }
 
 // What operators.cc relies on.

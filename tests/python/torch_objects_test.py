@@ -25,7 +25,8 @@ os.environ["PROFD_DISABLE"] = "1"
 
 import torch  # noqa: E402
 
-from profd import _torch, _torch_blocks, _torch_compile, _torch_labels  # noqa: E402
+from profd import (  # noqa: E402
+    _torch, _torch_blocks, _torch_compile, _torch_labels, _torch_optimizers)
 from profd._objects import NotLooked, find_objects  # noqa: E402
 from profd._torch_blocks import (  # noqa: E402
     BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, UNKNOWN)
@@ -603,6 +604,60 @@ class LabelsTest(unittest.TestCase):
 
     def test_without_a_framework_nothing_is_looked_for(self):
         self.assertEqual(list(_torch_labels.readings(lambda: 42)), [])
+
+
+class OptimizersTest(unittest.TestCase):
+    """How many train, by class."""
+
+    class Odd(torch.optim.SGD):
+        """A class of nobody else's, so that other tests' optimizers do not count."""
+
+        is_watched = False
+
+        def __getattribute__(self, name):
+            if type(self).is_watched:
+                raise RuntimeError("the program's own code must not run")
+            return super().__getattribute__(name)
+
+    class Even(torch.optim.Adam):
+        pass
+
+    def setUp(self):
+        gc.collect()
+
+    @staticmethod
+    def trained(kind, **options):
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimizer = kind([weight], lr=0.1, **options)
+        weight.sum().backward()
+        optimizer.step()
+        return optimizer
+
+    def test_those_that_train_count_by_the_name_of_their_class(self):
+        optimizers = [self.trained(self.Even), self.trained(self.Even),
+                      self.trained(self.Odd, momentum=0.9)]
+        with unittest.mock.patch.object(self.Odd, "is_watched", True):
+            counts = _torch_optimizers.counts(torch)
+        self.assertEqual((counts["Even"], counts["Odd"]), (2, 1))
+        del optimizers
+
+    def test_one_that_did_no_step_yet_does_not_count_beside_one_that_did(self):
+        idle = self.Even([torch.nn.Parameter(torch.ones(3))], lr=0.1)
+        self.assertEqual(_torch_optimizers.counts(torch)["Even"], 1)
+        trained = self.trained(self.Even)
+        self.assertEqual(_torch_optimizers.counts(torch)["Even"], 1)
+        del idle, trained
+
+    def test_those_that_never_have_a_state_all_count(self):
+        optimizers = [self.trained(self.Odd), self.trained(self.Odd)]
+        self.assertEqual(_torch_optimizers.counts(torch)["Odd"], 2)
+        del optimizers
+
+    def test_a_large_program_is_not_looked_through(self):
+        optimizer = self.trained(self.Even)
+        with unittest.mock.patch.object(sys, "getallocatedblocks", lambda: 10 ** 8):
+            self.assertEqual(_torch_optimizers.counts(torch), {})
+        del optimizer
 
 
 class LauncherTest(unittest.TestCase):

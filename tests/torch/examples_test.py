@@ -54,6 +54,10 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(self.run_example('convnet', '--steps', '3', '--optimizers', '2'),
                          self.run_example('convnet', '--steps', '3'))
 
+    def test_gan(self):
+        trained = self.assert_repeats('gan', '--steps', '5')
+        self.assertNotEqual(self.run_example('gan', '--steps', '5', '--critics', '3'), trained)
+
     def test_transformer(self):
         trained = self.assert_repeats('transformer', '--steps', '3')
         self.assertEqual(self.run_example('transformer', '--steps', '3', '--workers', '0'), trained)

@@ -197,6 +197,31 @@ class ExamplesTest(TorchTest):
         for category in ('gradient', 'activation', 'temporary'):
             self.assertGreater(categories.get(category, 0), 0, categories)
 
+    def await_told_apart(self, program, calls_a_step):
+        """Waits until of the calls of step() only one in `calls_a_step` is a step."""
+        def told_apart():
+            first = self.trace('--pid', program.pid, '--steps', 2).result()
+            self.assertEqual(first.status, DONE, first.err)
+            ops = self.ops(first.json['id'])
+            return ops['Optimizer.step#Adam.step']['calls'] == 2 * calls_a_step
+        harness_torch.harness.until(told_apart, 'the optimizers are told apart')
+
+    def check_two_adams(self, calls_a_step, *arguments):
+        program = self.program('gan.py', '--steps', 0, '--step-ms', 5, *arguments)
+        self.await_target(program, 'optimizer')
+        self.await_told_apart(program, calls_a_step)
+        result = self.trace('--pid', program.pid, '--steps', STEPS).result()
+        self.assertEqual(result.status, DONE, result.err)
+        ops = self.ops(result.json['id'])
+        self.assertEqual(ops['Optimizer.step#Adam.step']['calls'], calls_a_step * STEPS)
+        return ops
+
+    def test_two_optimizers_of_one_class_make_one_step(self):
+        ops = self.check_two_adams(2)
+        # The discriminator judges what is real and what is drawn, and then for the generator.
+        name = 'aten::binary_cross_entropy_with_logits'
+        self.assertEqual(ops[name]['calls'], 3 * STEPS)
+
     def test_a_transformer_waits_for_its_loader(self):
         capture = self.capture('transformer.py', trace=('--with', 'memory'))
         loader = [row for name, row in self.ops(capture['id']).items()

@@ -2,9 +2,10 @@
 
 attach() runs once, when `import torch` is done (see _inject/_profd_hook.py). The library then finds
 torch's symbols and proves what its objects look like; we give it tensors to look at. What it
-records from then on needs no Python: it asks for three things only, and a thread of ours, which
+records from then on needs no Python: it asks for four things only, and a thread of ours, which
 sleeps without the GIL, answers: who owns which memory (_torch_blocks), what torch.compile did
-(_torch_compile), and what frameworks on top call the step (_torch_labels).
+(_torch_compile), what frameworks on top call the step (_torch_labels), and, of loops that seem to
+have several optimizers of one class, how many there are (_torch_optimizers).
 
 Threads: attach() on the thread that imports torch. The answers are given on our own thread, which
     is no threading.Thread: the program's thread counts and its shutdown know nothing of it.
@@ -29,7 +30,7 @@ FEATURE_BLOCKS = 1 << 16
 FEATURE_COMPILE = 1 << 17
 
 # torch_api.h.
-_QUIT, _ARMED, _COLLECT, _IDLE = 0, 1, 2, 3
+_QUIT, _ARMED, _COLLECT, _IDLE, _COUNT = 0, 1, 2, 3, 4
 _NOTE_MISSING = 6
 _NOTE_STEP_LABEL = 5
 
@@ -70,6 +71,7 @@ _PROTOTYPES = {
     "profd_torch_note": (None, [
         ctypes.c_uint16, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64]),
     "profd_torch_compiling": (None, [ctypes.c_int]),
+    "profd_torch_optimizers": (None, [ctypes.c_char_p, ctypes.c_uint32]),
     "profd_torch_done": (None, []),
 }
 
@@ -262,6 +264,8 @@ class _Answers:
                 _lib.profd_torch_done()
         elif asked == _IDLE:
             self._unlisten()
+        elif asked == _COUNT:
+            self._try("the number of optimizers", self._count_optimizers)
 
     def _listen(self) -> None:
         from profd import _torch_compile
@@ -272,6 +276,11 @@ class _Answers:
         if self._listener is not None:
             self._listener.stop()
             self._listener = None
+
+    def _count_optimizers(self) -> None:
+        from profd import _torch_optimizers
+        for name, count in _torch_optimizers.counts(self._torch).items():
+            _lib.profd_torch_optimizers(name.encode("utf-8", "replace"), count)
 
     def _collect(self, wanted: int) -> None:
         if self._listener is not None:

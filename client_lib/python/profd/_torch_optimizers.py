@@ -1,0 +1,29 @@
+"""How many optimizers of each class train: several of one class look like one in torch's ranges.
+
+Asked for a few times at most, and only by programs whose optimizer seems to be several.
+"""
+
+import sys
+from typing import Any, Dict, List
+
+from profd._objects import find_objects
+
+# In larger programs looking at all objects would take the GIL for too long.
+_MAX_OBJECTS = 5_000_000
+
+
+def counts(torch: Any) -> Dict[str, int]:
+    """By the name of the class, as torch's ranges have it. Empty: it would take too long."""
+    if sys.getallocatedblocks() > _MAX_OBJECTS:
+        return {}
+    by_class: Dict[str, List[bool]] = {}
+    for optimizer in find_objects(torch.optim.Optimizer)[0]:
+        by_class.setdefault(type(optimizer).__name__, []).append(_has_state(optimizer))
+    # One without a state has not done a step yet, but of those that never have any.
+    return {name: sum(stepped) or len(stepped) for name, stepped in by_class.items()}
+
+
+def _has_state(optimizer: Any) -> bool:
+    # Without running any code of the program's.
+    state = object.__getattribute__(optimizer, "__dict__").get("state")
+    return issubclass(type(state), dict) and dict.__len__(state) > 0
