@@ -31,18 +31,17 @@ void OptimizerTwins::Forget() {
   if (!is_split_) seen_ = 0;
 }
 
-// Splits at the first call of a period, as it was counted from the first call: so the last of a
-// period is the last one that the program's loop calls.
 void OptimizerTwins::Consider(uint64_t name, uint32_t count) {
+  if (are_several_) return SplitAtPeriod();
   const bool may_ask = question_count_ < kMostQuestions && calls_ >= next_question_;
   if (has_asked_ ? count == kUnknownCount : !may_ask) return;
   const uint32_t period = Period();
   const uint32_t kinds = period >= 2 ? KindsOf(name, period) : 0;
   if (kinds < 2) return;
   if (!has_asked_) return Ask();
-  if (count >= kinds && (calls_ - 1) % period != 0) return;
   has_asked_ = false;
-  if (count >= kinds) Split(period);
+  are_several_ = count >= kinds;
+  if (are_several_) SplitAtPeriod();
 }
 
 void OptimizerTwins::Ask() {
@@ -52,7 +51,13 @@ void OptimizerTwins::Ask() {
   next_question_ = calls_ * kQuestionSpacing;
 }
 
-void OptimizerTwins::Split(uint32_t period) {
+// At the first call of a period, as it was counted from the first call of all: so the last of a
+// period is the last one that the program's loop calls.
+void OptimizerTwins::SplitAtPeriod() {
+  const uint32_t period = Period();
+  are_several_ = period >= 2;
+  if (!are_several_ || (calls_ - 1) % period != 0) return;
+  are_several_ = false;
   is_split_ = true;
   misses_ = 0;
   known_count_ = period;

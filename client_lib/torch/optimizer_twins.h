@@ -54,7 +54,7 @@ class OptimizerTwins {
   uint32_t KindsOf(uint64_t name, uint32_t period) const;
   void Consider(uint64_t name, uint32_t count);
   void Ask();
-  void Split(uint32_t period);
+  void SplitAtPeriod();
 
   // Call n at [n % kKept].
   uint64_t keys_[kKept] = {};
@@ -62,6 +62,7 @@ class OptimizerTwins {
   uint64_t seen_ = 0;   // Since Forget().
   uint64_t calls_ = 0;  // Ever.
 
+  bool are_several_ = false;  // Of a name; to be split when a period begins.
   bool is_split_ = false;
   uint64_t known_[kLongestPeriod] = {};
   uint32_t known_count_ = 0;

@@ -471,6 +471,17 @@ TEST_F(TwinsTest, WithOneOfAnotherNameAsWell) {
   EXPECT_EQ(BegunIn(50, period), std::vector<std::string>(50, "encoder"));
 }
 
+TEST_F(TwinsTest, OneOfAnotherNameMayComeFirst) {
+  optimizer_count_ = 2;
+  const auto period = [&] {
+    Train(kForward);
+    Step(kSgd, "encoder");
+    Gan();
+  };
+  Learn(period);
+  EXPECT_EQ(BegunIn(50, period), std::vector<std::string>(50, "generator"));
+}
+
 TEST_F(TwinsTest, MoreKindsOfWorkThanOptimizersAreNotToldApart) {
   optimizer_count_ = 2;
   const auto period = [&] {
