@@ -197,7 +197,7 @@ absl::StatusOr<std::optional<int64_t>> ParsedFlags::Int(std::string_view flag, i
   const absl::StatusOr<int64_t> value = ParseInt(*text);
   if (!value.ok() || *value < min || *value > max) {
     const std::string range = max == std::numeric_limits<int64_t>::max()
-                                  ? StrCat("at least ", min)
+                                  ? StrCat("at least ", min, " that fits 64 bits")
                                   : StrCat("from ", min, " to ", max);
     return UsageError(
         StrCat("--", flag, " must be a whole number ", range, ", not '", Shown(*text), "'"));

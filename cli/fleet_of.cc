@@ -55,7 +55,9 @@ absl::StatusOr<std::optional<Fleet>> FleetOf(Invocation& invocation) {
       return UsageError("--address names one daemon and --nodes many: give one of them");
     }
     std::string text;
-    for (const std::string& list : flags.All("nodes")) StrAppend(&text, list, "\n");
+    for (const std::string& list : flags.All("nodes")) {
+      StrAppend(&text, text.empty() ? "" : "\n", list);
+    }
     from = "--nodes";
     ASSIGN_OR_RETURN(nodes, ResolveNodes(text));
   } else if (!settings.nodes.empty()) {

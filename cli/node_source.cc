@@ -45,7 +45,8 @@ struct Candidate {
 };
 
 absl::Status NoNode(std::string_view item, std::string_view why) {
-  return UsageError(StrCat("--nodes: '", ForDisplay(item, 120), "': ", why));
+  const std::string shown = item.empty() ? std::string() : ForDisplay(item, 120);
+  return UsageError(StrCat("--nodes: '", shown, "': ", why));
 }
 
 absl::StatusOr<int> ParsePort(std::string_view item, std::string_view text) {

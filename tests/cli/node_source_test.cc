@@ -71,7 +71,7 @@ TEST(NodeSourceTest, AnAddressCanBeGivenAName) {
 }
 
 TEST(NodeSourceTest, WhatNamesNothingIsRefused) {
-  ExpectRefused("", "names no node");
+  ExpectRefused("", "'': it names no node");
   ExpectRefused(" , ", "names no node");
   ExpectRefused(":7000", "names no host");
   ExpectRefused("gpu1:0", "port");
