@@ -1,11 +1,23 @@
 #include "daemon/rpc/door.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::rpc {
+
+std::string WhyOutside(const Peer& peer, uid_t own_uid) {
+  if (own_uid != 0 && peer.principal.uid != own_uid) {
+    return StrCat("this profd runs as uid ", own_uid,
+                  " and may not look into which namespace a process of uid ", peer.principal.uid,
+                  " is in; run profctl as uid ", own_uid);
+  }
+  return "callers in another pid or user namespace than profd, or in a container, may only "
+         "register as targets; run profctl on the host, as the user who owns the process";
+}
 
 Door::Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
            grpc::ServerCompletionQueue& completions, WorkQueue& work, WorkQueue& reports)
@@ -26,11 +38,7 @@ Caller Door::CallerOf(const Peer& peer) const {
 absl::Status Door::Enter(const CallInfo& info, Verb verb) {
   if (closed()) return TurnedAway();
   if (info.peer.outside) {
-    return WithReason(
-        absl::PermissionDeniedError(
-            "callers in another pid or user namespace than profd, or in a container, may only "
-            "register as targets; run profctl on the host, as the user who owns the process"),
-        "OUTSIDE");
+    return WithReason(absl::PermissionDeniedError(WhyOutside(info.peer, geteuid())), "OUTSIDE");
   }
   if (!call_rate_.Allow(info.principal, audit_.clock().Monotonic())) {
     return absl::ResourceExhaustedError(

@@ -11,6 +11,7 @@
 
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/server_context.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -42,6 +43,9 @@ struct CallInfo {
   // Becomes true when the caller went away or its deadline passed; nobody hears the answer.
   std::shared_ptr<const std::atomic<bool>> cancelled;
 };
+
+// What a peer that is `outside` is told by a profd that runs as `own_uid`.
+std::string WhyOutside(const Peer& peer, uid_t own_uid);
 
 class Door {
  public:

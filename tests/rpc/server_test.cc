@@ -715,5 +715,14 @@ TEST_F(ServerTest, WhoIsInAnotherNamespaceMayNotCall) {
               Fails(grpc::PERMISSION_DENIED, "OUTSIDE"));
 }
 
+TEST(DoorTest, WhoIsOutsideIsToldWhetherThatIsKnownOrCannotBe) {
+  Peer peer;
+  peer.principal.uid = 0;
+  EXPECT_THAT(WhyOutside(peer, 1000), HasSubstr("run profctl as uid 1000"));
+  EXPECT_THAT(WhyOutside(peer, 0), HasSubstr("in another pid or user namespace"));
+  peer.principal.uid = 1000;
+  EXPECT_THAT(WhyOutside(peer, 1000), HasSubstr("in another pid or user namespace"));
+}
+
 }  // namespace
 }  // namespace profd::rpc

@@ -78,6 +78,8 @@ class OpsTableTest(unittest.TestCase):
 
     def test_profiles_of_this_torch(self):
         release = torch_table(self.folder)[-1]
+        if not knows_nanoseconds(release):
+            self.skipTest(f'torch {release} writes other durations into a trace than into its table')
         for name in ('plain', 'shapes', 'memory'):
             with self.subTest(name):
                 self.check(self.folder / f'{name}.json', name, release)
