@@ -366,6 +366,9 @@ report::StepTable FromProto(const v1::GetStepsResponse& message) {
   table.mean_ns = message.mean_ns();
   table.max_ns = message.max_ns();
   table.outlier_threshold_ns = message.outlier_threshold_ns();
+  for (const v1::StepLabel& label : message.labels()) {
+    table.labels.push_back({label.name(), label.value(), label.step()});
+  }
   return table;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/errors.h"
+#include "cli/render_reports.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
@@ -420,7 +421,8 @@ Colour ColourOf(CaptureState state) {
   }
 }
 
-void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json) {
+void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json,
+                      std::span<const report::StepLabel> step_labels) {
   const CaptureRecord& record = view.record;
   json.BeginObject();
   json.Field("id", record.id);
@@ -458,6 +460,10 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   WriteSpecJson(record.spec, json);
   WriteTargetJson(record.target, json);
   if (!path.empty()) json.Field("path", path);
+  if (!step_labels.empty()) {
+    json.Key("step_labels");
+    WriteStepLabelsJson(step_labels, json);
+  }
   json.EndObject();
 }
 
@@ -473,7 +479,8 @@ void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json) {
   json.Field("simulated", view.record.gpu.simulated);
 }
 
-std::string RenderCapture(const CaptureView& view, const Style& style) {
+std::string RenderCapture(const CaptureView& view, const Style& style,
+                          std::span<const report::StepLabel> step_labels) {
   const CaptureRecord& record = view.record;
   Lines lines(style);
   lines.Add("name", record.spec.display_name);
@@ -496,6 +503,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style) {
   lines.Add("", TorchCounts(record.torch));
   lines.Add("", TorchMissingText(record.torch));
   lines.Add("step time", Perturbation(record));
+  lines.Add("framework", StepLabelsText(step_labels));
   if (record.clock_error_ns > 0) {
     lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));
   }

@@ -4,22 +4,27 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "cli/capture_view.h"
 #include "cli/json_writer.h"
 #include "cli/style.h"
+#include "daemon/report/step_labels.h"
 
 namespace profd::cli {
 
 // The object of `trace`, `show` and each row of `captures`. `path`, if not empty, is the file
-// it was fetched to.
-void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json);
+// it was fetched to; `step_labels`, if any, is what a framework called the steps.
+void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json,
+                      std::span<const report::StepLabel> step_labels = {});
 // As fields of an open object: what a report says of the capture it is over.
 void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json);
 
 // All about one capture, some lines.
-std::string RenderCapture(const CaptureView& view, const Style& style);
+std::string RenderCapture(const CaptureView& view, const Style& style,
+                          std::span<const report::StepLabel> step_labels = {});
 // How far shares of a whole mean what they say, by what was lost.
 ShareTrust SharesOf(const CaptureView& view);
 // `style`, for tables of this capture.

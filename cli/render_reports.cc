@@ -169,9 +169,49 @@ void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
   json.EndObject();
 }
 
+std::string StepLabelsText(std::span<const report::StepLabel> labels) {
+  std::string text;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    StrAppend(&text, labels[i].name, " ", labels[i].value);
+    const int64_t step = labels[i].step;
+    if (i + 1 < labels.size() && labels[i + 1].step == step) {
+      StrAppend(&text, ", ");
+      continue;
+    }
+    StrAppend(&text,
+              step < 0 ? " before the first step" : StrCat(" when step ", step, " had begun"),
+              i + 1 < labels.size() ? "; " : "");
+  }
+  return text;
+}
+
+void WriteStepLabelsJson(std::span<const report::StepLabel> labels, JsonWriter& json) {
+  json.BeginArray();
+  for (const report::StepLabel& label : labels) {
+    json.BeginObject();
+    json.Field("name", label.name);
+    json.Field("value", label.value);
+    json.Field("step", label.step);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+namespace {
+
+// A line; nothing where there is no framework.
+std::string FrameworkLine(const report::StepTable& table) {
+  if (table.labels.empty()) return "";
+  return StrCat("The framework's count: ", ForDisplay(StepLabelsText(table.labels), 8192), "\n");
+}
+
+}  // namespace
+
 std::string RenderSteps(const report::StepTable& table, const Style& style) {
   if (table.rows.empty()) {
-    return "No whole step was covered: the capture was taken by time, or ended before one.\n";
+    return StrCat(
+        "No whole step was covered: the capture was taken by time, or ended before one.\n",
+        FrameworkLine(table));
   }
   const bool has_windows = table.rows.back().step.window > 0;
   std::vector<Column> columns = {{.title = "Step"},
@@ -200,6 +240,7 @@ std::string RenderSteps(const report::StepTable& table, const Style& style) {
     StrAppend(&text, FormatCount(outliers), outliers == 1 ? " outlier" : " outliers", " (above ",
               FormatNs(table.outlier_threshold_ns), ")\n");
   }
+  StrAppend(&text, FrameworkLine(table));
   return text;
 }
 
@@ -222,6 +263,8 @@ void WriteStepsJson(const CaptureView& view, const report::StepTable& table, Jso
   json.Field("mean_ns", table.mean_ns);
   json.Field("max_ns", table.max_ns);
   json.Field("outlier_threshold_ns", table.outlier_threshold_ns);
+  json.Key("labels");
+  WriteStepLabelsJson(table.labels, json);
   json.EndObject();
 }
 

@@ -3,6 +3,7 @@
 #ifndef PROFD_CLI_RENDER_REPORTS_H_
 #define PROFD_CLI_RENDER_REPORTS_H_
 
+#include <span>
 #include <string>
 
 #include "cli/capture_view.h"
@@ -20,6 +21,10 @@ std::string RenderOps(const CaptureView& view, const report::OpTable& table,
                       const report::OpOptions& options, const Style& style);
 void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
                   const report::OpOptions& options, JsonWriter& json);
+
+// "epoch 3, global_step 1200 when step 57 had begun"; empty for none.
+std::string StepLabelsText(std::span<const report::StepLabel> labels);
+void WriteStepLabelsJson(std::span<const report::StepLabel> labels, JsonWriter& json);  // An array.
 
 std::string RenderSteps(const report::StepTable& table, const Style& style);
 void WriteStepsJson(const CaptureView& view, const report::StepTable& table, JsonWriter& json);

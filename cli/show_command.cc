@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/capture_source.h"
 #include "cli/command.h"
@@ -11,6 +12,7 @@
 #include "cli/group_view.h"
 #include "cli/render_capture.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 
 namespace profd::cli {
 namespace {
@@ -33,6 +35,17 @@ absl::StatusOr<int> ShowGroup(Invocation& invocation, const std::string& id) {
   return group.outcomes.empty() ? kExitDone : ExitCodeOf(group.outcomes);
 }
 
+// What a framework called the steps; of a capture whose events are gone, nothing.
+std::vector<report::StepLabel> StepLabelsOf(Invocation& invocation, CaptureSource& source) {
+  const CaptureRecord& record = source.view().record;
+  if (record.torch.note_count == 0 || !IsTerminal(record.state) || record.deleted) return {};
+  absl::StatusOr<report::StepTable> table = source.Steps();
+  if (table.ok()) return std::move(table->labels);
+  invocation.Note(
+      StrCat("What a framework called the steps is not shown: ", table.status().message(), "\n"));
+  return {};
+}
+
 absl::StatusOr<int> Run(Invocation& invocation) {
   const std::string& name = invocation.arguments().front();
   absl::StatusOr<std::unique_ptr<CaptureSource>> source =
@@ -44,12 +57,13 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     }
   }
   RETURN_IF_ERROR(source.status());
+  const std::vector<report::StepLabel> labels = StepLabelsOf(invocation, **source);
   if (invocation.json()) {
     JsonWriter json;
-    WriteCaptureJson((*source)->view(), "", json);
+    WriteCaptureJson((*source)->view(), "", json, labels);
     invocation.Print(json.TakeLine());
   } else {
-    invocation.Print(RenderCapture((*source)->view(), invocation.style()));
+    invocation.Print(RenderCapture((*source)->view(), invocation.style(), labels));
   }
   return 0;
 }
@@ -62,7 +76,8 @@ Command ShowCommand() {
           .arguments = "ID|FILE.profd",
           .description =
               "Shows what was asked for, what was covered, what was lost and why, and "
-              "how far the numbers can be trusted. The id of a group shows its "
+              "how far the numbers can be trusted, and what a framework "
+              "on top of PyTorch called the steps. The id of a group shows its "
               "captures: those of the node that is asked, or of all --nodes, and of the others "
               "what was told at their end; of a group that was imported also the ranks without a "
               "trace.",

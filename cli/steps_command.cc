@@ -31,25 +31,28 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command StepsCommand() {
-  return {.name = "steps",
-          .summary = "Show how long each step took, and outliers",
-          .arguments = "ID|GROUP|FILES.profd",
-          .description =
-              "Shows the duration of every captured step with minimum, median, mean and "
-              "maximum. An outlier is longer than the median by more than 3 x 1.4826 x "
-              "the median absolute deviation, and by more than 5 %; that takes at least "
-              "5 steps.\n\n"
-              "Of a group, or of several files, it shows for every step how long the ranks took, "
-              "which one had the most own work, and which one waited longest for others in "
-              "collective operations. A member that is out of reach is named on stderr, and the "
-              "exit code is then 4.",
-          .examples = {{"profctl steps 01J9ZK", "Which steps were slow"},
-                       {"profctl --nodes gpu[001-128] steps 01J9ZM", "Who was slow, who waited"}},
-          .min_arguments = 1,
-          .max_arguments = 4096,
-          .completes = Completes::kCapture,
-          .takes_nodes = true,
-          .run = &Run};
+  return {
+      .name = "steps",
+      .summary = "Show how long each step took, and outliers",
+      .arguments = "ID|GROUP|FILES.profd",
+      .description =
+          "Shows the duration of every captured step with minimum, median, mean and "
+          "maximum. An outlier is longer than the median by more than 3 x 1.4826 x "
+          "the median absolute deviation, and by more than 5 %; that takes at least "
+          "5 steps. Below stands what a framework on top of PyTorch called the steps "
+          "(Lightning's epoch and global step, say) at the moment when it was asked, behind the "
+          "window.\n\n"
+          "Of a group, or of several files, it shows for every step how long the ranks took, "
+          "which one had the most own work, and which one waited longest for others in "
+          "collective operations. A member that is out of reach is named on stderr, and the "
+          "exit code is then 4.",
+      .examples = {{"profctl steps 01J9ZK", "Which steps were slow"},
+                   {"profctl --nodes gpu[001-128] steps 01J9ZM", "Who was slow, who waited"}},
+      .min_arguments = 1,
+      .max_arguments = 4096,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &Run};
 }
 
 }  // namespace profd::cli

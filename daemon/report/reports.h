@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/report/step_labels.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::report {
@@ -109,6 +110,7 @@ struct StepTable {
   int64_t mean_ns = 0;
   int64_t max_ns = 0;
   int64_t outlier_threshold_ns = 0;  // 0: too few steps to tell.
+  std::vector<StepLabel> labels;     // What a framework called the steps, if one did.
 };
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader);
 

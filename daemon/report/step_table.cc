@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/base/status_macros.h"
 #include "daemon/report/median.h"
 #include "daemon/report/reports.h"
 
@@ -26,6 +27,7 @@ int64_t OutlierThreshold(std::vector<int64_t> durations, int64_t median) {
 
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   StepTable table;
+  ASSIGN_OR_RETURN(table.labels, FindStepLabels(reader));
   std::vector<int64_t> durations;
   double sum = 0;
   for (const StepRecord& step : reader.steps()) {

@@ -552,6 +552,12 @@ void StepTableToProto(const report::StepTable& table, v1::GetStepsResponse& out)
   out.set_mean_ns(table.mean_ns);
   out.set_max_ns(table.max_ns);
   out.set_outlier_threshold_ns(table.outlier_threshold_ns);
+  for (const report::StepLabel& label : table.labels) {
+    v1::StepLabel& row = *out.add_labels();
+    row.set_name(ToValidUtf8(label.name));
+    row.set_value(label.value);
+    row.set_step(label.step);
+  }
 }
 
 absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(

@@ -389,6 +389,30 @@ TEST_F(CommandsTest, StepsKeepTheirContract) {
   EXPECT_EQ(RunJson({"steps", "01J"})["steps"][0]["index"], 11);
 }
 
+TEST_F(CommandsTest, WhatAFrameworkCalledTheStepsIsShown) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  v1::StepLabel* label = profd_.steps.add_labels();
+  label->set_name("global_step");
+  label->set_value(1200);
+  label->set_step(57);
+  const auto labels = nlohmann::json::parse(R"([{"name":"global_step","value":1200,"step":57}])");
+  EXPECT_EQ(RunJson({"steps", "01J"})["labels"], labels);
+  // A capture without notes is not asked for them.
+  EXPECT_FALSE(RunJson({"show", "01J"}).contains("step_labels"));
+  profd_.captures[TestId(1)].mutable_torch()->set_note_count(1);
+  EXPECT_EQ(RunJson({"show", "01J"})["step_labels"], labels);
+  EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("global_step 1200 when step 57 had begun"));
+}
+
+TEST_F(CommandsTest, ShowWithoutTheReportSaysWhatIsNotThere) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.captures[TestId(1)].mutable_torch()->set_note_count(1);
+  profd_.on_report = {absl::StatusCode::kResourceExhausted, "", "too many reports"};
+  const RunResult result = Run({"show", "01J"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("too many reports"));
+}
+
 TEST_F(CommandsTest, CancelAndDeleteTakeSeveralAndGoOnAfterAFailure) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   profd_.captures[TestId(2)] = ACapture(TestId(2));

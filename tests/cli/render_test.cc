@@ -343,6 +343,24 @@ TEST(RenderStepsTest, ShowsOutliersAndTheSpread) {
   EXPECT_EQ(lines[5], "1 outlier (above 12.000ms)");
 }
 
+TEST(RenderStepsTest, WhatAFrameworkCalledThemIsToldByStep) {
+  report::StepTable table;
+  table.rows = {{{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000}, false}};
+  table.labels = {
+      {"epoch", 0, report::kBeforeFirstStep}, {"epoch", 3, 57}, {"global\n_step", 1200, 57}};
+  EXPECT_THAT(RenderSteps(table, Style{}),
+              HasSubstr("\nThe framework's count: epoch 0 before the first step; "
+                        "epoch 3, global?_step 1200 when step 57 had begun\n"));
+  table.rows.clear();
+  EXPECT_THAT(RenderSteps(table, Style{}), HasSubstr("epoch 3"));
+}
+
+TEST(RenderStepsTest, WithoutAFrameworkNothingIsSaidOfOne) {
+  report::StepTable table;
+  table.rows = {{{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000}, false}};
+  EXPECT_THAT(RenderSteps(table, Style{}), Not(HasSubstr("framework")));
+}
+
 TEST(RenderStepsTest, ACaptureByTimeHasNone) {
   EXPECT_THAT(RenderSteps({}, Style{}), HasSubstr("No whole step"));
 }

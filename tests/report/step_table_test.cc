@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/step_lookup.h"
+#include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -43,6 +46,51 @@ TEST(StepTableTest, FiguresOfAnOddAndAnEvenNumber) {
   EXPECT_EQ(odd.max_ns, 300);
   EXPECT_EQ(odd.rows.at(1).step.index, 11);
   EXPECT_EQ(TableOf({400, 100, 200, 301}).median_ns, 250);
+}
+
+constexpr auto kStepLabel = static_cast<uint16_t>(wire::NoteKind::kStepLabel);
+
+std::vector<std::string> LabelsOf(store::CaptureReader& reader) {
+  absl::StatusOr<StepTable> table = SummarizeSteps(reader);
+  EXPECT_THAT(table, IsOk());
+  std::vector<std::string> texts;
+  for (const StepLabel& label : table->labels) {
+    texts.push_back(StrCat(label.name, " ", label.value, " at ", label.step));
+  }
+  return texts;
+}
+
+TEST(StepTableTest, WhatAFrameworkCalledThemComesByStep) {
+  FakeCaptureReader reader;
+  const uint32_t thread = reader.AddThread(1, "collector");
+  reader.Note(thread, kNoNoteTime, kStepLabel, "epoch", "step 41", 3)
+      .Note(thread, kNoNoteTime, kStepLabel, "global_step", "step 41", 1200)
+      .Note(thread, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kMissing), "x", "step 1", 1)
+      .Note(thread, kNoNoteTime, kStepLabel, "epoch", "", 0);
+  EXPECT_THAT(LabelsOf(reader),
+              ElementsAre("epoch 0 at -1", "epoch 3 at 41", "global_step 1200 at 41"));
+}
+
+TEST(StepTableTest, LabelsOfNoStepAreNone) {
+  FakeCaptureReader reader;
+  const uint32_t thread = reader.AddThread(1, "collector");
+  for (const char* text :
+       {"41", "step", "step ", "step -2", "step 4x", "step 99999999999999999999"}) {
+    reader.Note(thread, kNoNoteTime, kStepLabel, "epoch", text, 3);
+  }
+  reader.Note(thread, kNoNoteTime, kStepLabel, "", "step 1", 3);
+  EXPECT_THAT(LabelsOf(reader), IsEmpty());
+}
+
+TEST(StepTableTest, ManyLabelsAreCut) {
+  FakeCaptureReader reader;
+  const uint32_t thread = reader.AddThread(1, "collector");
+  for (int i = 0; i < 1000; ++i) {
+    reader.Note(thread, kNoNoteTime, kStepLabel, std::string(500, 'e'), "step 1", i);
+  }
+  const std::vector<std::string> labels = LabelsOf(reader);
+  EXPECT_EQ(labels.size(), kMostStepLabels);
+  EXPECT_LT(labels[0].size(), 100u);
 }
 
 TEST(StepTableTest, FewerThanFiveStepsHaveNoOutliers) {

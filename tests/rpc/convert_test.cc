@@ -451,6 +451,17 @@ TEST(ReportTest, OperatorsByInputsGoThere) {
   EXPECT_EQ(message.rows(0).self_device_memory_bytes(), -4);
 }
 
+TEST(ConvertTest, WhatAFrameworkCalledTheStepsIsKept) {
+  report::StepTable table;
+  table.labels = {{"epoch", 3, report::kBeforeFirstStep}, {"global\xff", 1200, 57}};
+  v1::GetStepsResponse message;
+  StepTableToProto(table, message);
+  ASSERT_EQ(message.labels_size(), 2);
+  EXPECT_EQ(message.labels(0).step(), -1);
+  EXPECT_EQ(message.labels(1).name(), "global\xEF\xBF\xBD");
+  EXPECT_EQ(message.labels(1).value(), 1200);
+}
+
 TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
   report::MemoryTimeline timeline;
   timeline.devices.push_back({.device = "cuda:0"});

@@ -77,6 +77,9 @@ class FrameworkTest(TorchTest):
                 name, value = event['name'].split()
                 self.assertNotIn(name, found)
                 found[name] = int(value), int(event['args']['behind'].removeprefix('step '))
+        for command, key in (('steps', 'labels'), ('show', 'step_labels')):
+            rows = self.daemon.ctl(command, capture['id'], '--json').json.get(key, [])
+            self.assertEqual({row['name']: (row['value'], row['step']) for row in rows}, found)
         return found
 
     def assert_global_step(self, capture, ahead, a_step=1):
