@@ -3,7 +3,8 @@
     PROFD_BUILD_DIR=build/release PROFD_TORCH_PYTHON=python3 \\
         /usr/bin/python3 tests/bench/torch_bench.py [--smoke] [NAME...]
 
-  idle     step time with the library loaded and idle, against without it: two processes in turn
+  idle     step time with the library loaded and idle, against without it: processes in turn,
+           new ones ten times
   capture  step time added by a capture and by torch.profiler, with shapes and with memory: phases
            of one process in turn
   table    end of the capture to the operator table on the screen, 480 k events, and
@@ -84,25 +85,43 @@ def spread(values, digits=4):
     return f'{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})'
 
 
+# What a process gets of pages and caches differs by as much as is to be measured: so there are
+# several of each, and a second one without the library shows how far two alike are apart.
+IDLE_SIDES = {'without': False, 'another without': False, 'with it, idle': True}
+
+
 def bench_idle(smoke):
     for name, arguments in (('small MLP', ('--width', 64)),
                             ('medium MLP', ('--width', 128, '--batch', 96)),
                             ('large MLP', ('--width', 1024, '--batch', 64))):
-        with Stage() as stage:
-            ours = stage.training(*arguments)
-            stage.await_target(ours)
-            bare = stage.training(*arguments, traced=False)
-            step_us = float(bare.do('run 3')[0])
-            rounds, steps = (2, 5) if smoke else (30, min(400, max(3, int(400_000 / step_us))))
-            ratios, times = [], []
-            for i in range(rounds):
-                pair = {}
-                for which in ((ours, bare), (bare, ours))[i % 2]:
-                    pair[which] = float(which.do(f'run {steps}')[0])
-                ratios.append(pair[ours] / pair[bare])
-                times.append(pair[bare])
-            row(f'{name}: a step without the library', f'{spread(times, 1)} us')
-            row(f'{name}: with it, idle, over without', spread(ratios))
+        step_us = []
+        ratios = {side: [] for side in IDLE_SIDES}
+        for number in range(1 if smoke else 10):
+            medians = idle_medians(arguments, smoke, number % 2 == 0)
+            step_us.append(medians['without'])
+            for side in IDLE_SIDES:
+                ratios[side].append(medians[side] / medians['without'])
+        row(f'{name}: a step without the library', f'{spread(step_us, 1)} us')
+        for side in list(IDLE_SIDES)[1:]:
+            row(f'{name}: {side}, over without', spread(ratios[side]))
+
+
+def idle_medians(arguments, smoke, in_order):
+    """Of new processes that take turns, each one's median step in us."""
+    order = list(IDLE_SIDES)[::1 if in_order else -1]
+    with Stage() as stage:
+        programs = {}
+        for side in order:
+            programs[side] = stage.training(*arguments, traced=IDLE_SIDES[side])
+            if IDLE_SIDES[side]:
+                stage.await_target(programs[side])
+        step_us = [float(programs[side].do('run 3')[0]) for side in order][0]
+        rounds, steps = (2, 5) if smoke else (12, min(400, max(3, int(130_000 / step_us))))
+        times = {side: [] for side in order}
+        for i in range(rounds):
+            for side in order[::1 if i % 2 else -1]:
+                times[side].append(float(programs[side].do(f'run {steps}')[0]))
+    return {side: statistics.median(times[side]) for side in order}
 
 
 def bench_capture(smoke):
