@@ -20,8 +20,9 @@ int64_t CoarseTime(int64_t time_ns, int64_t start_unix_ns) {
   int64_t unix_ns = 0;
   if (__builtin_add_overflow(start_unix_ns, time_ns, &unix_ns)) return time_ns;
   if (unix_ns < 0 || unix_ns > kFarUnixNs) return time_ns;
+  const int64_t whole_us = unix_ns / 1000;
   // As Python divides: to the nearest double.
-  const double us = static_cast<double>(unix_ns / 1000) + static_cast<double>(unix_ns % 1000) / 1e3;
+  const double us = static_cast<double>(whole_us) + static_cast<double>(unix_ns % 1000) / 1e3;
   return std::llround(us * 1e3) - start_unix_ns;
 }
 
