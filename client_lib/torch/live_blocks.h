@@ -5,10 +5,9 @@
 //   free       ── Take(address)       ──► the bytes, and the place is empty
 //
 // Threads:  Add(), Take(): any, as long as nobody frees a block while another allocates it.
-// Forget():
-//           one at a time; a call that it meets may be remembered or not.
+//           Forget(): one at a time; a call that it meets may be remembered or not.
 // Hot path: no lock, no allocation; at most two cache lines, besides a page's first touch. Forget()
-//           is one store, but for one in 65,535, which takes some 100 µs.
+//           is one store, but for one in 65,535, which goes through the table.
 // Memory:   2 MiB, of which pages are taken as they are needed.
 // Errors:   an address whose places are taken, or above 2^48, is not remembered: Add() says so.
 #ifndef PROFD_CLIENT_LIB_TORCH_LIVE_BLOCKS_H_

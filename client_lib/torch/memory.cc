@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <algorithm>
 #include <atomic>
@@ -131,21 +132,21 @@ void OnGpuReport(void* address, int64_t bytes, int64_t allocated, int64_t reserv
   g_gpu_report.before(address, bytes, allocated, reserved, device);
 }
 
-void RecordOutOfMemory(const char* device, int length, int64_t bytes) {
-  RecordNote(wire::NoteKind::kOutOfMemory, InternName(device, static_cast<size_t>(length)),
-             wire::kNoNameId, bytes);
+void RecordOutOfMemory(const char* device, int64_t bytes) {
+  RecordNote(wire::NoteKind::kOutOfMemory, InternName(device, strlen(device)), wire::kNoNameId,
+             bytes);
 }
 
 void OnCpuOom(void* reporter, size_t bytes) {
-  if (IsOn()) RecordOutOfMemory("cpu:0", 5, static_cast<int64_t>(std::min(bytes, kMostBytes)));
+  if (IsOn()) RecordOutOfMemory("cpu:0", static_cast<int64_t>(std::min(bytes, kMostBytes)));
   g_cpu_oom.before(reporter, bytes);
 }
 
 void OnGpuOom(int64_t bytes, int64_t allocated, int64_t reserved, Device device) {
   if (IsOn()) {
     char name[16];
-    const int length = snprintf(name, sizeof(name), "cuda:%d", device.index);
-    RecordOutOfMemory(name, length, bytes);
+    snprintf(name, sizeof(name), "cuda:%d", device.index);
+    RecordOutOfMemory(name, bytes);
   }
   g_gpu_oom.before(bytes, allocated, reserved, device);
 }

@@ -45,8 +45,8 @@ class OptimizerTwins {
  private:
   static constexpr uint32_t kKept = 16;
   static constexpr uint32_t kLongestPeriod = 7;
-  static constexpr uint32_t kMostMisses = 4;       // Of the last kKept calls.
-  static constexpr uint32_t kMostQuestions = 8;    // Ever; each takes 25 ms with the GIL, in turns.
+  static constexpr uint32_t kMostMisses = 4;     // Of the last kKept calls.
+  static constexpr uint32_t kMostQuestions = 8;  // Ever; each takes the GIL, see _torch_optimizers.
   static constexpr uint64_t kQuestionSpacing = 4;  // Times as many calls as until the last one.
 
   uint64_t SplitIdentity(uint64_t key);

@@ -124,8 +124,9 @@ PROFD_API void profd_torch_compiling(int begins) {
 }
 
 PROFD_API void profd_torch_optimizers(const char* class_name, uint32_t count) {
-  if (EarlierCopy() == nullptr)
+  if (EarlierCopy() == nullptr) {
     return TellOptimizers(class_name != nullptr ? class_name : "", count);
+  }
   const TorchTable* torch = EarlierTorch();
   constexpr size_t kEnd = offsetof(TorchTable, optimizers) + sizeof(TorchTable::optimizers);
   if (torch != nullptr && torch->size_bytes >= kEnd) torch->optimizers(class_name, count);

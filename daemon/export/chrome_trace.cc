@@ -262,8 +262,9 @@ class ChromeWriter {
       RangeEnd end(at);
       const int64_t id = GpuLinks::StepId(i);
       if (!operators_.empty() || !plan_.empty()) end.ExternalId(id);
-      if (!operators_.empty())
+      if (!operators_.empty()) {
         end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
+      }
       out_.Commit(end.Close());
     }
   }
