@@ -8,9 +8,9 @@ from typing import Any, Dict, List
 
 from profd._objects import find_objects
 
-# sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0, where to
-# look at all takes 46 ms, in turns with the program, and 0.35 million with 1.13.1, 6 ms (median of 15,
-# 2 vCPU AMD EPYC guest, 2026-11-22). In larger programs it would take the GIL for too long.
+# sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0, where
+# to look at all takes 46 ms, in turns with the program, and 0.35 million with 1.13.1, 6 ms (median
+# of 15, 2 vCPU AMD EPYC guest, 2026-11-22). In larger ones it would take the GIL for too long.
 _MAX_BLOCKS = 2_000_000
 
 
