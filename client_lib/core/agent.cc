@@ -2,10 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -13,17 +10,21 @@
 
 #include <atomic>
 
+#include "client_lib/core/agent_wake.h"
 #include "client_lib/core/capture_listener.h"
 #include "client_lib/core/connection.h"
 #include "client_lib/core/gpu_part.h"
+#include "client_lib/core/helper.h"
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/metadata.h"
+#include "client_lib/core/own_files.h"
 #include "client_lib/core/quiesce.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
+#include "client_lib/core/thread_state.h"
 #include "client_lib/core/torch_hooks.h"
 #include "client_lib/include/profd/profd.h"
 
@@ -58,7 +59,6 @@ constexpr uint64_t kGpuDrainTimeoutNs = 8'000'000'000;
 // Python looks through the program's objects for some tenths of a second, once it has the GIL.
 constexpr uint64_t kTorchDrainTimeoutNs = 3'000'000'000;
 
-constinit std::atomic<int> g_wake_fd{-1};
 constinit std::atomic<bool> g_waiting_to_connect{false};
 constinit std::atomic<bool> g_connected{false};
 constinit std::atomic<bool> g_was_registered{false};
@@ -104,6 +104,19 @@ enum class Next { kGoOn, kDisconnect };
 Next Violation(const char* what) {
   Log(LogLevel::kError, "the daemon sent %s; disconnecting", what);
   return Next::kDisconnect;
+}
+
+// Calls of PyTorch's part that run functions of torch. Those must see the program's descriptors.
+void ArmTorchOnHelper() {
+  RunOnHelper([](void*) { g_torch.hooks->on_arm(g_torch.wanted); }, nullptr);
+}
+void LeaveTorchOnHelper() {
+  RunOnHelper([](void*) { g_torch.hooks->on_leave(); }, nullptr);
+}
+
+// The same for what starts the GPU's thread.
+void StartGpuOnHelper() {
+  RunOnHelper([](void*) { g_gpu.has_started = gpu_part::Start(g_session, g_gpu.arm); }, nullptr);
 }
 
 Next SendFrame() { return g_connection.Send(*g_frame) ? Next::kGoOn : Next::kDisconnect; }
@@ -157,16 +170,18 @@ void ParkGpu() {
 void DropSession() {
   if (g_session == nullptr) return;
   if (!g_draining) StopRecording();
-  if (g_torch.hooks != nullptr) g_torch.hooks->on_leave();
+  if (g_torch.hooks != nullptr) LeaveTorchOnHelper();
   g_torch = {};
   ParkGpu();
   g_gpu.what = GpuWait::For::kNothing;
-  if (g_stuck_writers != 0) g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
+  StuckWriters stuck{};
+  if (g_stuck_writers != 0) g_stuck_writers = Quiesce(kQuiesceTimeoutMs, &stuck);
   if (g_stuck_writers == 0) {
     g_session->Unmap();
   } else {
     Log(LogLevel::kError, "%u threads are stuck inside a write; their capture stays mapped",
         g_stuck_writers);
+    g_session->Abandon(stuck);
   }
   g_session = nullptr;
   g_draining = false;
@@ -246,7 +261,7 @@ Next CheckGpuArm(uint64_t now_ns) {
                         "again when the program has been restarted");
     }
     // The last capture's thread may still be putting CUPTI back in order.
-    g_gpu.has_started = gpu_part::Start(g_session, g_gpu.arm);
+    StartGpuOnHelper();
   }
   if (g_gpu.has_started) {
     switch (gpu_part::GetState()) {
@@ -370,7 +385,7 @@ void JoinTorch() {
   if (!g_torch.is_wanted || g_torch.hooks != nullptr || g_session == nullptr || g_draining) return;
   g_torch.hooks = g_torch_hooks.load(std::memory_order_acquire);
   if (g_torch.hooks == nullptr) return;
-  g_torch.hooks->on_arm(g_torch.wanted);
+  ArmTorchOnHelper();
   g_torch.hooks->on_flag();
 }
 
@@ -382,7 +397,11 @@ Next OnArm(const ReceivedFrame& frame) {
     return SendArmFailed(frame.header.request_id, arm.capture_number, wire::ArmFailedReason::kBusy);
   }
   Session* session = NewSession();
-  if (session == nullptr || frame.fd < 0 || !session->Open(frame.fd, arm)) {
+  if (session == nullptr) {
+    return SendArmFailed(frame.header.request_id, arm.capture_number,
+                         wire::ArmFailedReason::kStuckWriters);
+  }
+  if (frame.fd < 0 || !session->Open(frame.fd, arm)) {
     return SendArmFailed(frame.header.request_id, arm.capture_number,
                          wire::ArmFailedReason::kMemory);
   }
@@ -482,15 +501,12 @@ Next ReceiveAll() {
         return Next::kGoOn;
       case Connection::Got::kClosed:
         return Next::kDisconnect;
-      case Connection::Got::kFrame:
-        if (Dispatch(frame) == Next::kDisconnect) return Next::kDisconnect;
+      case Connection::Got::kFrame: {
+        const Next next = Dispatch(frame);
+        g_connection.DropFile();  // Mapped, it is needed no more.
+        if (next == Next::kDisconnect) return next;
+      }
     }
-  }
-}
-
-void DrainWakeUps() {
-  uint64_t count;
-  while (read(g_wake_fd.load(std::memory_order_relaxed), &count, sizeof(count)) > 0) {
   }
 }
 
@@ -510,20 +526,24 @@ int PrefaultSlice() {
   return 0;
 }
 
+// The earlier of two times to wait; -1: for ever.
+int Earlier(int one_ms, int other_ms) {
+  if (one_ms < 0) return other_ms;
+  return other_ms >= 0 && other_ms < one_ms ? other_ms : one_ms;
+}
+
 // From HELLO until the connection is over.
 void Serve() {
   Next next = SendHello();
   int prefault_wait_ms = -1;
   while (next == Next::kGoOn) {
-    pollfd waited[] = {{g_connection.fd(), POLLIN, 0},
-                       {g_wake_fd.load(std::memory_order_relaxed), POLLIN, 0}};
-    const int parts_wait_ms = PartsWaitMs();
-    const bool parts_first =
-        parts_wait_ms >= 0 && (prefault_wait_ms < 0 || parts_wait_ms < prefault_wait_ms);
-    if (poll(waited, 2, parts_first ? parts_wait_ms : prefault_wait_ms) < 0 && errno != EINTR)
-      return;
+    pollfd waited[] = {{g_connection.fd(), POLLIN, 0}, {agent_wake::Fd(), POLLIN, 0}};
+    if (waited[0].fd < 0) return;  // The program has closed it.
+    int wait_ms = Earlier(PartsWaitMs(), prefault_wait_ms);
+    if (FilesAreShared()) wait_ms = Earlier(wait_ms, agent_wake::kSharedCheckMs);
+    if (poll(waited, 2, wait_ms) < 0 && errno != EINTR) return;
     if (waited[1].revents != 0) {
-      DrainWakeUps();
+      agent_wake::Drain();
       if (g_connected.load(std::memory_order_relaxed)) next = SendMetadataIfChanged();
       JoinTorch();
     }
@@ -550,11 +570,11 @@ bool Connect() {
 
 void WaitToConnect(int backoff_ms) {
   g_waiting_to_connect.store(true, std::memory_order_seq_cst);
-  pollfd waited{g_wake_fd.load(std::memory_order_relaxed), POLLIN, 0};
+  pollfd waited{agent_wake::Fd(), POLLIN, 0};
   // Ranks that lost their daemon together do not come back in the same millisecond.
   poll(&waited, 1, backoff_ms + getpid() % 64);
   g_waiting_to_connect.store(false, std::memory_order_seq_cst);
-  DrainWakeUps();
+  agent_wake::Drain();
 }
 
 void SetUpThread() {
@@ -562,79 +582,62 @@ void SetUpThread() {
   const auto thread = static_cast<id_t>(syscall(SYS_gettid));
   if (getpriority(PRIO_PROCESS, thread) < kNiceness) setpriority(PRIO_PROCESS, thread, kNiceness);
   PrepareQuiescence();
+  ThreadPool::PrepareThread();
 }
 
-void* RunAgent(void* frame) {
-  g_frame = static_cast<FrameBuilder*>(frame);
-  SetUpThread();
+// False: profiling is off in this process.
+bool SetUpFiles() {
+  LeaveProgramFiles();
+  if (agent_wake::Open()) return true;
+  StayOff(FilesAreShared() ? "socketpair()" : "signalfd() or tgkill()", errno);
+  return false;
+}
+
+// Until profiling is turned off, which is for good.
+void ConnectAndServe() {
   int backoff_ms = kFirstBackoffMs;
-  for (;;) {
+  while (!IsDisabled()) {
     if (Connect()) {
       const uint64_t start_ns = wire::ReadMonotonicNs();
       Serve();
       EndConnection();
       if (wire::ReadMonotonicNs() - start_ns > kSteadyConnectionNs) backoff_ms = kFirstBackoffMs;
     }
-    WaitToConnect(backoff_ms);
+    if (!IsDisabled()) WaitToConnect(backoff_ms);
     backoff_ms = backoff_ms * 2 < kLongestBackoffMs ? backoff_ms * 2 : kLongestBackoffMs;
   }
+}
+
+void* RunAgent(void* frame) {
+  g_frame = static_cast<FrameBuilder*>(frame);
+  SetUpThread();
+  if (SetUpFiles()) ConnectAndServe();
+  agent_wake::Close();
+  StopHelper();
   return nullptr;
-}
-
-bool StartThread() {
-  static constinit FrameBuilder frame;
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  // Inherited by the thread: no signal of the program is handled in it.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  int result = pthread_create(&thread, &attributes, RunAgent, &frame);
-  if (result == EINVAL) {
-    // Static TLS alone is larger than our stack.
-    pthread_attr_t defaults;
-    pthread_attr_init(&defaults);
-    pthread_attr_setdetachstate(&defaults, PTHREAD_CREATE_DETACHED);
-    result = pthread_create(&thread, &defaults, RunAgent, &frame);
-    pthread_attr_destroy(&defaults);
-  }
-  sigprocmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
-  return result == 0;
-}
-
-void Wake() {
-  const uint64_t one = 1;
-  const ssize_t ignored = write(g_wake_fd.load(std::memory_order_relaxed), &one, sizeof(one));
-  static_cast<void>(ignored);
 }
 
 }  // namespace
 
 bool StartAgent() {
-  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) return false;
-  g_wake_fd.store(fd, std::memory_order_relaxed);
-  if (StartThread()) return true;
-  g_wake_fd.store(-1, std::memory_order_relaxed);
-  close(fd);
+  static constinit FrameBuilder frame;
+  // The helper first: it stays in the descriptor table that the agent is about to leave.
+  if (!StartHelper()) return false;
+  if (StartLibraryThread(RunAgent, &frame, kStackBytes)) return true;
+  StopHelper();
   return false;
 }
 
 void WakeAgent() {
-  if (AgentIsConnected()) Wake();
+  if (AgentIsConnected()) AskForAgent();
 }
 
 void WakeAgentToConnect() {
-  if (g_waiting_to_connect.exchange(false, std::memory_order_seq_cst)) Wake();
+  if (g_waiting_to_connect.exchange(false, std::memory_order_seq_cst)) AskForAgent();
 }
 
-void WakeAgentForGpu() { Wake(); }
-void WakeAgentForTorch() { Wake(); }
+void WakeAgentForGpu() { AskForAgent(); }
+void WakeAgentForTorch() { AskForAgent(); }
 
 bool AgentIsConnected() { return g_connected.load(std::memory_order_acquire); }
 bool AgentWasRegistered() { return g_was_registered.load(std::memory_order_relaxed); }
@@ -642,8 +645,8 @@ uint64_t ArmedCaptureCount() { return g_capture_count.load(std::memory_order_rel
 
 void AgentResetInChild() {
   g_connection.ResetInChild();
-  const int wake = g_wake_fd.exchange(-1, std::memory_order_relaxed);
-  if (wake >= 0) close(wake);
+  agent_wake::ResetInChild();
+  HelperResetInChild();
   g_waiting_to_connect.store(false, std::memory_order_relaxed);
   g_connected.store(false, std::memory_order_relaxed);
   g_was_registered.store(false, std::memory_order_relaxed);

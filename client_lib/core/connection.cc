@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"
 
 namespace profd::client {
@@ -79,7 +80,10 @@ bool ReceivedFrame::FindField(size_t fixed_bytes, wire::FieldTag tag, const char
 bool Connection::Open(const char* path) {
   if (!PathIsTrusted(path)) return false;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
+  if (fd < 0) {
+    if (errno == EPERM || errno == EACCES || errno == ENOSYS) StayOff("socket()", errno);
+    return false;
+  }
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
@@ -88,19 +92,13 @@ bool Connection::Open(const char* path) {
     close(fd);
     return false;
   }
-  fd_.store(fd, std::memory_order_relaxed);
+  socket_.Take(fd);
   return true;
 }
 
 void Connection::Close() {
   DropFile();
-  const int fd = fd_.exchange(-1, std::memory_order_relaxed);
-  if (fd >= 0) close(fd);
-}
-
-void Connection::DropFile() {
-  const int file = file_.exchange(-1, std::memory_order_relaxed);
-  if (file >= 0) close(file);
+  socket_.Close();
 }
 
 bool Connection::Send(FrameBuilder& frame) {
@@ -127,8 +125,7 @@ Connection::Got Connection::Receive(ReceivedFrame* frame) {
   message.msg_controllen = sizeof(control);
   const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Got::kNothing : Got::kClosed;
-  const int file = TakeFile(&message);
-  file_.store(file, std::memory_order_relaxed);
+  file_.TakeInPlace(TakeFile(&message));
   if (got == 0) return Got::kClosed;
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
       static_cast<size_t>(got) < sizeof(wire::FrameHeader)) {
@@ -143,10 +140,13 @@ Connection::Got Connection::Receive(ReceivedFrame* frame) {
   }
   frame->body = bytes_ + sizeof(wire::FrameHeader);
   frame->body_bytes = static_cast<size_t>(got) - sizeof(wire::FrameHeader);
-  frame->fd = file;
+  frame->fd = file_.Get();
   return Got::kFrame;
 }
 
-void Connection::ResetInChild() { Close(); }
+void Connection::ResetInChild() {
+  file_.ResetInChild();
+  socket_.ResetInChild();
+}
 
 }  // namespace profd::client

@@ -6,12 +6,12 @@
 #ifndef PROFD_CLIENT_LIB_CORE_CONNECTION_H_
 #define PROFD_CLIENT_LIB_CORE_CONNECTION_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "client_lib/core/frame_builder.h"
+#include "client_lib/core/own_files.h"
 #include "proto/wire/frame.h"
 
 namespace profd::client {
@@ -21,7 +21,7 @@ struct ReceivedFrame {
   wire::FrameHeader header;
   size_t body_bytes;
   const char* body;
-  int fd;  // The file that came with it, or -1. The connection's, until the next frame.
+  int fd;  // The file that came with it, or -1. The connection's, until DropFile().
 
   // Copies the fixed body out. False: the frame is too short to have one.
   template <typename Body>
@@ -52,17 +52,18 @@ class Connection {
   // Takes the next frame, if there is one. `frame` is good until the next call.
   Got Receive(ReceivedFrame* frame);
 
-  bool is_open() const { return fd() >= 0; }
-  int fd() const { return fd_.load(std::memory_order_relaxed); }
+  // Closes the file that came with the last frame. Receive() does so, too.
+  void DropFile() { file_.Close(); }
+
+  // -1: there is no connection, or the program has closed it.
+  int fd() { return socket_.Get(); }
 
   // Closes the inherited descriptors and says nothing to the daemon.
   void ResetInChild();
 
  private:
-  void DropFile();
-
-  std::atomic<int> fd_{-1};
-  std::atomic<int> file_{-1};  // Came with the last frame.
+  OwnFile socket_;
+  OwnFile file_;  // Came with the last frame.
   alignas(8) char bytes_[wire::kMaxFrameBytes] = {};
 };
 

@@ -8,7 +8,8 @@
 //   kNone ── Start() ──► kArming ──► kArmed ── RequestStop() ──► kDrained
 //                           └──────► kFailed
 //
-// Threads: the agent's. ResetInChild() on a forked child's only thread.
+// Threads: the agent's; Start() the helper's, while the agent waits, so that the thread it makes
+//          has the program's descriptors. ResetInChild() on a forked child's only thread.
 // Errors:  a CUPTI that does not come back keeps its thread, and IsStuck() says so; captures
 //          without a GPU part go on.
 #ifndef PROFD_CLIENT_LIB_CORE_GPU_PART_H_

@@ -15,6 +15,8 @@
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/metadata.h"
+#include "client_lib/core/own_files.h"
+#include "client_lib/core/seccomp_probe.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
@@ -84,6 +86,11 @@ void AfterForkInChild() {
   ResetInChild();
 }
 
+bool IsSet(const char* variable) {
+  const char* value = getenv(variable);
+  return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
 void SetUpProcess() {
   if (!g_have_fork_handlers) {
     g_have_fork_handlers = true;
@@ -92,13 +99,9 @@ void SetUpProcess() {
     ReadMetadataFromEnvironment();
   }
   g_pid = static_cast<uint32_t>(getpid());
+  ForbidOwnFiles(IsSet("PROFD_TEST_SHARED_FILES"));
   const bool slow_clock = g_clock == wire::ClockKind::kMonotonicNs;
   g_hot.detour.store(slow_clock ? kDetourClock : 0, std::memory_order_relaxed);
-}
-
-bool IsSet(const char* variable) {
-  const char* value = getenv(variable);
-  return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 
 __attribute__((constructor(101))) void OnLoad() {
@@ -125,6 +128,12 @@ void Load() {
   errno = saved_errno;
 }
 
+void StayOff(const char* call, int error) {
+  Log(LogLevel::kError, "%s: %s%s; profiling is off in this process", call, strerror(error),
+      HasSeccompFilter() ? " (a seccomp filter is set)" : "");
+  g_state.store(State::kDisabled, std::memory_order_release);
+}
+
 bool IsDisabled() { return g_state.load(std::memory_order_relaxed) == State::kDisabled; }
 
 bool Start() {
@@ -141,12 +150,19 @@ bool Start() {
   }
   const int saved_errno = errno;
   SetUpProcess();
-  const bool started = StartAgent();
-  if (!started) Log(LogLevel::kError, "no thread to be had; off in this process");
+  const bool would_kill = SeccompWouldKill();
+  const bool started = !would_kill && StartAgent();
+  if (!started) {
+    Log(LogLevel::kError, "%s; off in this process",
+        would_kill ? "a seccomp filter kills for system calls that profiling needs"
+                   : "no thread to be had");
+  }
   uint32_t forked = kFlagForked;
   if (g_hot.flag.compare_exchange_strong(forked, kFlagOff)) TellCaptureListener();
   if (started) g_hot.alive.store(1, std::memory_order_release);
-  g_state.store(started ? State::kRunning : State::kDisabled, std::memory_order_release);
+  // Unless the agent has found out by now that it cannot work.
+  State starting = State::kStarting;
+  g_state.compare_exchange_strong(starting, started ? State::kRunning : State::kDisabled);
   errno = saved_errno;
   return started;
 }

@@ -4,7 +4,8 @@
 //   kNew ── profd_init(), first step mark, ───► kStarting ──► kRunning
 //    │ ▲    injection, PROFD_START                │            │
 //    │ └──────────────── fork, in the child ──────┼────────────┘
-//    └── PROFD_DISABLE, or no thread to be had ───┴──► kDisabled
+//    └── PROFD_DISABLE, no thread to be had, ─────┴──► kDisabled
+//        or a system call is refused
 //
 // Threads: any. Start() returns without waiting, whoever else is starting, and neither it nor
 //          the agent asks the loader for anything: it may be called from inside a dlopen().
@@ -25,6 +26,9 @@ namespace profd::client {
 void Load();
 
 bool IsDisabled();
+
+// Turns profiling off in this process, for the agent that cannot work: `call` failed with `error`.
+void StayOff(const char* call, int error);
 
 // Whether the agent runs, in this very process.
 inline bool IsStarted() { return PROFD_LIKELY(g_hot.alive.load(std::memory_order_acquire) != 0); }

@@ -79,7 +79,8 @@ uint32_t LaneNumber(const ThreadState& thread, uint32_t lane) {
 
 void NameLane(Session* session, ThreadState* thread, uint32_t lane) {
   char name[48];
-  const int length = snprintf(name, sizeof(name), "overlapping ranges of %u", thread->os_thread);
+  const int length = snprintf(name, sizeof(name), "overlapping ranges of %u",
+                              thread->os_thread.load(std::memory_order_relaxed));
   wire::ThreadNameEvent event{};
   event.header = HeaderOf(EventKind::kThreadName, sizeof(event));
   event.header.thread = LaneNumber(*thread, lane);

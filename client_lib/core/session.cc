@@ -21,6 +21,7 @@ namespace {
 constexpr uint32_t kSessionSlots = 8;
 constexpr uint64_t kPrefaultStepBytes = 4096;
 constexpr uint64_t kFirstChunkBytes = 512 << 10;
+constexpr uint32_t kMostPopTries = 10'000;
 
 constinit Session g_sessions[kSessionSlots] = {};
 constinit std::atomic<uint32_t> g_last_session_serial{0};
@@ -55,11 +56,12 @@ void Touch(std::byte* from, uint64_t bytes) {
   }
 }
 
-// Pops the list's first chunk. The daemon pushes at the same time, and may write anything.
+// Pops the list's first chunk. The daemon pushes at the same time, and may write anything, all the
+// time: more failures than threads can cause each other count as no chunk.
 bool PopFreeChunk(Session* session, uint32_t* index) {
   std::atomic<uint64_t>& free_head = session->header->free_head;
   uint64_t head = free_head.load(std::memory_order_acquire);
-  for (;;) {
+  for (uint32_t tries = 0; tries < kMostPopTries; ++tries) {
     const auto first = static_cast<uint32_t>(head);
     if (first == 0 || first > session->layout.chunk_count) return false;
     const uint64_t next = session->chunk_table[first - 1].next_free.load(std::memory_order_relaxed);
@@ -69,12 +71,13 @@ bool PopFreeChunk(Session* session, uint32_t* index) {
       return true;
     }
   }
+  return false;
 }
 
 // What it says of itself, what others say of it, or its comm.
 uint32_t NameOfThread(const ThreadState& thread) {
   if (thread.name_length != 0) return g_names.Intern(thread.name, thread.name_length);
-  const uint32_t given = GivenThreadName(thread.os_thread);
+  const uint32_t given = GivenThreadName(thread.os_thread.load(std::memory_order_relaxed));
   if (given != wire::kNoNameId) return given;
   char comm[17] = {};
   if (prctl(PR_GET_NAME, comm) != 0) return wire::kOtherNameId;
@@ -95,6 +98,9 @@ void WriteThreadName(Session* session, ThreadState* thread) {
 
 Session* NewSession() {
   for (Session& session : g_sessions) {
+    if (session.is_abandoned && !AreStillStuck(&session.stuck)) session.Unmap();
+  }
+  for (Session& session : g_sessions) {
     if (session.memory != nullptr) continue;
     memset(static_cast<void*>(&session), 0, sizeof(session));
     session.serial = g_last_session_serial.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -104,7 +110,10 @@ Session* NewSession() {
 }
 
 void ForgetSessions() {
-  for (Session& session : g_sessions) session.memory = nullptr;
+  for (Session& session : g_sessions) {
+    session.memory = nullptr;
+    session.is_abandoned = false;
+  }
 }
 
 bool Session::Open(int fd, const wire::ArmBody& arm) {
@@ -152,9 +161,15 @@ void Session::PublishAllNames() {
   for (uint32_t id = wire::kOtherNameId + 1; id < limit; ++id) PublishName(id);
 }
 
+void Session::Abandon(const StuckWriters& writers) {
+  stuck = writers;
+  is_abandoned = true;
+}
+
 void Session::Unmap() {
   munmap(memory, layout.total_bytes);
   memory = nullptr;
+  is_abandoned = false;
 }
 
 bool Session::PublishName(uint32_t id) {
@@ -199,7 +214,7 @@ void Session::Adopt(ThreadState* thread) {
   thread->next_sequence = 0;
   thread->epoch = kNoEpoch;
   // A state from before a bare clone() still has the parent's.
-  thread->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  thread->os_thread.store(static_cast<uint32_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
   thread->ForgetChunk();
 }
 
@@ -220,7 +235,7 @@ bool Session::TakeChunk(ThreadState* thread) {
   auto* chunk = reinterpret_cast<wire::ChunkHeader*>(start);
   chunk->published_bytes.store(0, std::memory_order_relaxed);
   chunk->thread_serial = thread->serial;
-  chunk->os_thread = thread->os_thread;
+  chunk->os_thread = thread->os_thread.load(std::memory_order_relaxed);
   chunk->sequence = thread->next_sequence++;
   chunk->window = window.load(std::memory_order_relaxed);
   const uint32_t depth =

@@ -2,8 +2,8 @@
 // memory, mapped, and the plan of its windows.
 //
 // Lives in one of a few static slots. HotState.session leads to it from ARM to STOP, so
-// that after STOP no thread can come to it. A slot whose writers would not stop is never
-// used again, and its mapping is left behind.
+// that after STOP no thread can come to it. A slot whose writers would not stop is abandoned:
+// it stays mapped until each of them has left its write or has ended.
 //
 // Threads:   Open(), Prefault(), PublishAllNames() and Unmap() on the agent thread.
 //            Everything else on threads inside a write (WriteGuard) that found it in
@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "client_lib/core/hot_state.h"
+#include "client_lib/core/quiesce.h"
 #include "client_lib/core/thread_state.h"
 #include "proto/wire/capture_memory.h"
 #include "proto/wire/frame.h"
@@ -37,6 +38,8 @@ struct Session {
   wire::ChunkControl* chunk_table;
   std::atomic<uint32_t>* name_index;
   uint64_t prefaulted_bytes;
+  bool is_abandoned;
+  StuckWriters stuck;  // Who may still write, if it is.
 
   // The plan, written by the agent before `has_plan` (release). From then on the step
   // thread alone moves the windows (steps.cc), until STOP; then the agent again.
@@ -80,6 +83,9 @@ struct Session {
   // Gives every name of the process its bytes here.
   void PublishAllNames();
 
+  // Leaves the mapping to threads that are still inside a write. NewSession() unmaps it later.
+  void Abandon(const StuckWriters& writers);
+
   // Unmaps. Only when no thread is inside a write.
   void Unmap();
 
@@ -118,7 +124,8 @@ struct Session {
   void LeaveArmed();
 };
 
-// A free slot, or null when stuck writers hold all of them.
+// A free slot, or null when stuck writers hold all of them. Unmaps the captures whose writers are
+// stuck no longer.
 Session* NewSession();
 
 // The child of a fork has none of the mappings.

@@ -62,9 +62,10 @@ bool IsSealedPage(int fd) {
 
 // Threads that write to the page meanwhile write to the old one or to the new one; the
 // kernel sees to that. Not mmap(), which ThreadSanitizer takes for a write of ours.
+// The offset is passed on the stack, where only a 64-bit zero is one.
 bool ReplacePage(int flags, int fd) {
   return syscall(SYS_mmap, &g_status_page, wire::kStatusPageBytes, PROT_READ | PROT_WRITE,
-                 flags | MAP_FIXED, fd, 0) != -1;
+                 flags | MAP_FIXED, fd, off_t{0}) != -1;
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ void StartState(ThreadState* state) {
   state->named_serial = 0;
   state->name_length = 0;
   state->serial = g_last_serial.fetch_add(1, std::memory_order_relaxed) + 1;
-  state->os_thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  state->os_thread.store(static_cast<uint32_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
 }
 
 void OnThreadExit(void* value) {
@@ -91,6 +91,8 @@ void OnThreadExit(void* value) {
   if (t_thread != state) return;
   LeaveCapture(state);
   t_thread = nullptr;
+  // A thread that was cancelled inside a write never left it.
+  state->LeaveWrite();
   GiveBack(state);
 }
 
@@ -123,6 +125,12 @@ ThreadState* CurrentThreadOrNew() {
 bool ThreadPool::Init() {
   g_have_key = pthread_key_create(&g_key, OnThreadExit) == 0;
   return g_have_key;
+}
+
+void ThreadPool::PrepareThread() {
+  if (!g_have_key) return;
+  pthread_setspecific(g_key, &g_key);
+  pthread_setspecific(g_key, nullptr);
 }
 
 uint32_t ThreadPool::high_water() { return g_high_water.load(std::memory_order_acquire); }

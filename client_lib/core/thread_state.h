@@ -2,8 +2,8 @@
 // record goes and which ranges it has open. ThreadPool hands them out and takes them back
 // when threads end.
 //
-// Threads:   a state belongs to its thread; `busy`, `fallback_depth` are also read by the
-//            agent.
+// Threads:   a state belongs to its thread; `busy`, `os_thread`, `fallback_depth` are also read
+//            by the agent.
 // Hot path:  CurrentThread() is one load from static TLS. Getting a state is a thread's
 //            first event: it may make system calls, once.
 // Ownership: the pool's address space is mapped once and kept; ended threads' states are
@@ -42,8 +42,9 @@ struct alignas(64) ThreadState {
   uint32_t next_sequence;   // Of the next chunk.
   uint32_t named_serial;    // Session in which this thread's name was written last.
   uint32_t serial;          // ChunkHeader.thread_serial
-  uint32_t os_thread;
+  std::atomic<uint32_t> os_thread;
   uint32_t pool_index;
+  bool is_known_stuck;  // The agent's: a Quiesce() has waited for it in vain.
   std::atomic<uint32_t> next_free;
   uint32_t name_length;
   char name[kMaxThreadNameBytes + 1];  // As the program gave it; else empty.
@@ -119,6 +120,10 @@ class ThreadPool {
   // Makes the key whose destructor returns the states of ended threads. False: the
   // process has no keys left. Once, before the first Take().
   static bool Init();
+
+  // Has the C library allocate what the calling thread's state may need there. For a thread that
+  // is about to leave the program's descriptors: the program's allocator may use some.
+  static void PrepareThread();
 
   // States that were ever handed out lie in [0, high_water()).
   static uint32_t high_water();

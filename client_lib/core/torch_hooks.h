@@ -15,7 +15,8 @@ namespace profd::client {
 struct Session;
 
 struct TorchHooks {
-  // A capture is armed that wants `wanted`. The agent's thread.
+  // A capture is armed that wants `wanted`. Calls torch, so the helper runs it (helper.h) while
+  // the agent waits.
   void (*on_arm)(const wire::ArmTorchField& wanted);
   // HotState.flag went on (a cycle opened) or off: told of changes, not of states, it looks at the
   // flag itself, so that however calls race the last one to look sees how things are. Whoever
@@ -28,7 +29,7 @@ struct TorchHooks {
   // Writes what is to be written behind the window to `session`. The agent's thread, once,
   // when ready or when it has waited long enough.
   void (*write_behind)(Session* session);
-  // The capture is over, drained or not. The agent's thread.
+  // The capture is over, drained or not. Run by the helper, as on_arm().
   void (*on_leave)();
   // A forked child's only thread, in its fork handler.
   void (*reset_in_child)();

@@ -572,8 +572,8 @@ bool StartThread() {
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, kStackBytes);
-  // The agent, who calls this, has all signals blocked; so has the thread, and what threads
-  // CUPTI makes on it.
+  // The helper, which calls this, has all signals blocked and the program's descriptors. So has
+  // the thread, and so have the threads that CUPTI makes on it.
   pthread_t thread;
   const int result = pthread_create(&thread, &attributes, RunThread, nullptr);
   pthread_attr_destroy(&attributes);

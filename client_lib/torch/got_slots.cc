@@ -102,10 +102,12 @@ bool IsReadOnly(const dl_phdr_info& object, const void* address) {
   return at >= start && at < end;
 }
 
-bool Protect(void** slot, int protection) {
+// Rejected: writing through /proc/self/mem, which asks for no protection. The kernel copies bytes,
+// and nothing promises that a thread that calls through the slot meanwhile reads a whole pointer.
+bool MakeWritable(void** slot) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t start = reinterpret_cast<uintptr_t>(slot) / page * page;
-  return mprotect(reinterpret_cast<void*>(start), page, protection) == 0;
+  return mprotect(reinterpret_cast<void*>(start), page, PROT_READ | PROT_WRITE) == 0;
 }
 
 int VisitForName(dl_phdr_info* object, size_t, void* prefix) {
@@ -167,11 +169,10 @@ uint32_t GotSlots::Find(const char* object_prefix, const char* symbol_prefix) {
 }
 
 bool GotSlots::Store(const Slot& slot, void* expected, void* value) {
-  if (slot.is_read_only && !Protect(slot.address, PROT_READ | PROT_WRITE)) return false;
-  const bool stored = __atomic_compare_exchange_n(slot.address, &expected, value, false,
-                                                  __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-  if (slot.is_read_only) Protect(slot.address, PROT_READ);
-  return stored;
+  // Each time: another tool may have made the page read-only again.
+  if (slot.is_read_only && !MakeWritable(slot.address)) return false;
+  return __atomic_compare_exchange_n(slot.address, &expected, value, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED);
 }
 
 uint32_t GotSlots::Replace(void* replacement) {

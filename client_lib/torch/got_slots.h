@@ -5,9 +5,11 @@
 //   caller ──► PLT ──► slot ──► c10::reportMemoryUsageToProfiler()
 //                       └─ Replace() ──► ours, which calls that one
 //
-// A slot that the loader has made read-only (full RELRO) is made writable for the one store. A
-// slot that holds what neither the loader put there nor we did belongs to another tool, and is
-// left alone.
+// The page of a slot that the loader has made read-only (full RELRO) becomes writable and stays so.
+// Made read-only again, it would end a program in which another tool is about to store to the same
+// page. (A tool that makes the page read-only in the few ns between our mprotect() and our store
+// would still end it.) A slot that holds what neither the loader put there nor we did belongs to
+// another tool, and is left alone.
 //
 // Threads:   Find(), Replace(), Restore() one at a time; the calls that go through the slots, any.
 // Ownership: of nothing; the objects must stay loaded.

@@ -5,7 +5,7 @@
 // One thread is watched: the first that runs an operator, or another one once that has run
 // many while the first ran none.
 //
-// Threads:  the observer any; OnArm(), OnLeave() the agent's.
+// Threads:  the observer any; OnArm(), OnLeave() the helper's, while the agent waits.
 // Hot path: an outermost operator costs a hash of its name and some 50 ns; see period_detector.h.
 // No
 //           lock, no allocation.

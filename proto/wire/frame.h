@@ -201,6 +201,9 @@ enum class ArmFailedReason : uint32_t {
   kCuptiBusy = 6,   // Another tool holds CUPTI.
   kGpuTimeout = 7,  // CUPTI did not answer within gpu_arm_timeout_ms.
   kGpuRefused = 8,  // CUPTI refused for another reason (privileges, vGPU, MIG, ...).
+  // Threads that were stopped inside a write hold the memory of all earlier captures that this
+  // process can have.
+  kStuckWriters = 9,
 };
 
 // Fields: kText.

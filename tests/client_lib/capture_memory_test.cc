@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -401,6 +402,123 @@ TEST(StuckWriterTest, AThreadStuckInsideAWriteIsCountedAndHurtsNobody) {
     EXPECT_GT(next->Finish().ranges.size(), 0u);
   }
   EXPECT_EQ(stuck, 1u);
+}
+
+wire::ArmFailedReason ReasonOfRefusedArm(FakeTarget& target) {
+  auto refused = target.SendArm({}, kSmallMemory);
+  const Frame frame = target.Expect(wire::FrameType::kArmFailed);
+  return static_cast<wire::ArmFailedReason>(frame.As<wire::ArmFailedBody>().reason);
+}
+
+// Eight captures are all that a stuck thread can hold. It lets go of all when it goes on.
+TEST(StuckWriterTest, StuckThreadsHoldEightCapturesUntilTheyGoOn) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    profd_init();
+    WaitConnected();
+    signal(SIGUSR1, HoldThread);
+    std::thread records([&] {
+      for (;;) EmptyRange(&g_range);
+    });
+    for (;;) {
+      switch (parent.Next()) {
+        case 'h':
+          g_hold.store(true);
+          pthread_kill(records.native_handle(), SIGUSR1);
+          WaitUntil("the thread held", [] { return g_is_held.load(); });
+          parent.Tell('h');
+          break;
+        case 'l':
+          g_hold.store(false);
+          WaitUntil("the thread let go", [] { return !g_is_held.load(); });
+          parent.Tell('l');
+          break;
+        default:
+          _exit(0);
+      }
+    }
+  });
+  auto target = daemon.WaitTarget();
+  const auto say = [&](char what) {
+    child.Tell(what);
+    child.Await(what);
+  };
+  uint32_t held = 0;
+  for (int round = 0; round < 1000 && held < 8; ++round) {
+    auto capture = target->Arm(kSmallMemory);
+    capture->Fire(ByTime());
+    WaitUntil("a chunk", [&] {
+      return held > 0 || capture->chunk_control(0).state.load() !=
+                             static_cast<uint32_t>(wire::ChunkState::kFree);
+    });
+    if (held == 0) say('h');
+    held += capture->Stop().stuck_writer_count;
+    capture->Release();
+    if (held == 0) say('l');
+  }
+  ASSERT_EQ(held, 8u);
+  EXPECT_EQ(ReasonOfRefusedArm(*target), wire::ArmFailedReason::kStuckWriters);
+  say('l');
+  auto capture = target->Arm(kSmallMemory);
+  capture->Fire(ByTime());
+  WaitUntil("a chunk", [&] {
+    return capture->chunk_control(0).state.load() != static_cast<uint32_t>(wire::ChunkState::kFree);
+  });
+  EXPECT_EQ(capture->Stop().stuck_writer_count, 0u);
+  EXPECT_GT(capture->Finish().ranges.size(), 0u);
+  child.Tell('q');
+  child.ExpectSuccess();
+}
+
+// Runs `end_thread` for many threads that record, one after the other, during a capture.
+void ExpectEndedThreadsAreNotStuck(const std::function<void(pthread_t)>& end_thread) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "threads that end in the middle of anything confuse the sanitizer's runtime";
+#endif
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    profd_init();
+    WaitConnected();
+    signal(SIGUSR1, [](int) { syscall(SYS_exit, 0); });
+    WaitRecording();
+    for (int i = 0; i < 50; ++i) {
+      static std::atomic<bool> records;
+      records.store(false);
+      pthread_t thread;
+      pthread_create(
+          &thread, nullptr,
+          [](void*) -> void* {
+            pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+            for (;;) {
+              EmptyRange(&g_range);
+              records.store(true, std::memory_order_relaxed);
+            }
+          },
+          nullptr);
+      WaitUntil("its first range", [] { return records.load(std::memory_order_relaxed); });
+      end_thread(thread);
+      pthread_join(thread, nullptr);
+    }
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  auto capture = target->Arm();
+  capture->Fire(ByTime());
+  child.Await('d');
+  EXPECT_EQ(capture->Stop().stuck_writer_count, 0u);
+  capture->Release();
+  for (int i = 0; i < 10; ++i) target->Arm(kSmallMemory)->Finish();
+  child.Tell('x');
+  child.ExpectSuccess();
+}
+
+TEST(StuckWriterTest, ThreadsThatAreCancelledInsideAWriteAreNotStuck) {
+  ExpectEndedThreadsAreNotStuck([](pthread_t thread) { pthread_cancel(thread); });
+}
+
+TEST(StuckWriterTest, ThreadsThatEndWithoutTellingAreNotStuck) {
+  ExpectEndedThreadsAreNotStuck([](pthread_t thread) { pthread_kill(thread, SIGUSR1); });
 }
 
 }  // namespace

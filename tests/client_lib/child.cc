@@ -11,6 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tests/fakes/fake_daemon.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -127,9 +130,20 @@ int WaitForExit(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int CountOpenFiles() {
+int CountOpenFiles() { return CountOpenFilesOf("/proc/self"); }
+
+std::string ThreadDirectory(const std::string& name) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::ifstream(entry.path() / "comm") >> found;
+    if (found == name) return entry.path();
+  }
+  return "";
+}
+
+int CountOpenFilesOf(const std::string& thread_directory) {
   int count = 0;
-  DIR* directory = opendir("/proc/self/fd");
+  DIR* directory = opendir((thread_directory + "/fd").c_str());
   while (directory != nullptr && readdir(directory) != nullptr) ++count;
   closedir(directory);
   return count;

@@ -33,6 +33,8 @@ class Parent {
   void Tell(char message);
   void Await(char message);
   char Next();  // Whatever comes.
+  // Whether `fd` is one that the two talk over.
+  bool Has(int fd) const { return fd == in_ || fd == out_; }
 
  private:
   const int in_;
@@ -78,6 +80,11 @@ int WaitForExit(pid_t pid);
 
 // How many files this process has open.
 int CountOpenFiles();
+
+// The /proc directory of this process's thread `name`; "" where there is none.
+std::string ThreadDirectory(const std::string& name);
+// How many files that thread has open, in whatever descriptor table it has.
+int CountOpenFilesOf(const std::string& thread_directory);
 
 // A range around nothing.
 void EmptyRange(profd_name* name);

@@ -360,10 +360,11 @@ TEST(DaemonFilesTest, FilesThatComeWithFramesAreClosed) {
     WaitConnected();
     parent.Tell('c');
     parent.Await('b');
-    const int before = CountOpenFiles();
+    const std::string agent = ThreadDirectory("profd");
+    const int before = CountOpenFilesOf(agent);
     parent.Tell('b');
     parent.Await('e');
-    CHILD_EXPECT(CountOpenFiles() <= before);
+    CHILD_EXPECT(CountOpenFilesOf(agent) <= before);
   });
   auto target = daemon.WaitTarget();
   child.Await('c');

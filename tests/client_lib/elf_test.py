@@ -1,9 +1,9 @@
 """Reads libprofd_client.so as the loader of a stranger's process will: what it exports, what
 it needs, and how its hot paths came out of the compiler.
 
-    elf_test.py LIBRARY OBJECT
+    elf_test.py LIBRARY OBJECT PRELOAD
 
-OBJECT is idle_path.c, compiled as a program is.
+OBJECT is idle_path.c, compiled as a program is. PRELOAD is what `profctl run --preload` preloads.
 """
 
 import re
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-LIBRARY, OBJECT = sys.argv[1:3]
+LIBRARY, OBJECT, PRELOAD = sys.argv[1:4]
 NEWEST_GLIBC = (2, 28)
 STATIC_TLS_BYTES = 64
 ALLOWED_NEEDED = re.compile(
@@ -104,6 +104,16 @@ class LibraryTest(unittest.TestCase):
     def test_no_segment_is_writable_and_executable(self):
         for line in run("readelf", "-lW", LIBRARY).splitlines():
             self.assertNotRegex(line, r"^\s+(LOAD|GNU_STACK)\s.*\sRWE\s")
+
+
+class PreloadTest(unittest.TestCase):
+
+    def test_it_needs_no_library_and_no_symbol(self):
+        self.assertNotIn("NEEDED", run("readelf", "-dW", PRELOAD))
+        symbols = run("nm", "-D", PRELOAD).split()
+        kinds = {symbols[i + 1]: symbols[i] for i in range(0, len(symbols), 2)}
+        self.assertEqual(set(kinds.values()), {"w"}, kinds)
+        self.assertIn("dlopen", kinds)
 
 
 class HotPathTest(unittest.TestCase):

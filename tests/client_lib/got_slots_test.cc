@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "tests/client_lib/child.h"
 #include "tests/client_lib/fake_c10.h"
@@ -126,7 +127,7 @@ TEST_P(GotSlotsTest, ASymbolIsFoundByTheBeginOfItsName) {
 INSTANTIATE_TEST_SUITE_P(Linked, GotSlotsTest, ::testing::Values("bound", "lazy"),
                          [](const auto& how) { return how.param; });
 
-TEST(GotSlotsRelroTest, AReadOnlySlotIsReadOnlyAgain) {
+TEST(GotSlotsRelroTest, APageThatWasMadeWritableStaysSo) {
   Child child("", [](Parent&) {
     void* c10 = Load("bound");
     CHILD_EXPECT(c10 != nullptr);
@@ -135,9 +136,41 @@ TEST(GotSlotsRelroTest, AReadOnlySlotIsReadOnlyAgain) {
     void* slot = slots.AddressForTesting(0);
     CHILD_EXPECT(!IsWritable(slot));
     CHILD_EXPECT(slots.Replace(reinterpret_cast<void*>(CountedEnabled)) == 1);
-    CHILD_EXPECT(!IsWritable(slot));
+    CHILD_EXPECT(IsWritable(slot));
     slots.Restore();
-    CHILD_EXPECT(!IsWritable(slot));
+    CHILD_EXPECT(IsWritable(slot));
+  });
+  child.ExpectSuccess();
+}
+
+// As memray and heaptrack do: make the page writable, then store to another slot of it.
+TEST(GotSlotsRelroTest, AnotherToolThatPatchesTheSamePageDoesNotFault) {
+  Child child("", [](Parent&) {
+    CHILD_EXPECT(Load("bound") != nullptr);
+    GotSlots ours;
+    GotSlots theirs;
+    CHILD_EXPECT(ours.Find("libc10.", kEnabled) == 1);
+    CHILD_EXPECT(theirs.Find("libc10.", kReport) == 1);
+    auto** slot = static_cast<void**>(theirs.AddressForTesting(0));
+    auto** const our_slot = static_cast<void**>(ours.AddressForTesting(0));
+    if (PageOf(slot) != PageOf(our_slot)) {
+      slot = PageOf(our_slot + 1) == PageOf(our_slot) ? our_slot + 1 : our_slot - 1;
+    }
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+      const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+      void* const value = *slot;
+      while (!stop.load(std::memory_order_relaxed)) {
+        CHILD_EXPECT(mprotect(PageOf(slot), page, PROT_READ | PROT_WRITE) == 0);
+        for (int i = 0; i < 1000; ++i) __atomic_store_n(slot, value, __ATOMIC_RELAXED);
+      }
+    });
+    for (int i = 0; i < 2000; ++i) {
+      CHILD_EXPECT(ours.Replace(reinterpret_cast<void*>(CountedEnabled)) == 1);
+      ours.Restore();
+    }
+    stop.store(true);
+    other.join();
   });
   child.ExpectSuccess();
 }

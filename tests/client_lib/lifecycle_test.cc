@@ -7,9 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 #include <thread>
 
@@ -34,24 +34,7 @@ std::string LibraryPath() {
   return info.dli_fname;
 }
 
-// The /proc directories of this process's threads.
-std::set<std::string> ThreadDirectories() {
-  std::set<std::string> threads;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    threads.insert(entry.path());
-  }
-  return threads;
-}
-
-// The one thread that this process has beside its main thread (and a sanitizer's).
-std::string AgentDirectory() {
-  for (const std::string& directory : ThreadDirectories()) {
-    std::string name;
-    std::ifstream(directory + "/comm") >> name;
-    if (name == "profd") return directory;
-  }
-  return "";
-}
+std::string AgentDirectory() { return ThreadDirectory("profd"); }
 
 std::string StatusLine(const std::string& directory, const std::string& key) {
   std::ifstream file(directory + "/status");
@@ -221,6 +204,7 @@ TEST(LifecycleTest, StatusFillsWhatTheCallerHasRoomFor) {
 TEST(LifecycleTest, TheAgentIsNamedNiceAndTakesNoSignals) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent& parent) {
+    const int niceness = getpriority(PRIO_PROCESS, 0);  // 0, unless the tests were started nice.
     profd_init();
     WaitConnected();
     const std::string agent = AgentDirectory();
@@ -234,8 +218,8 @@ TEST(LifecycleTest, TheAgentIsNamedNiceAndTakesNoSignals) {
     pthread_sigmask(SIG_SETMASK, nullptr, &own);
     CHILD_EXPECT(sigismember(&own, SIGTERM) == 0);
     const auto thread = static_cast<id_t>(std::stoul(std::filesystem::path(agent).filename()));
-    CHILD_EXPECT(getpriority(PRIO_PROCESS, thread) == 5);
-    CHILD_EXPECT(getpriority(PRIO_PROCESS, 0) == 0);
+    CHILD_EXPECT(getpriority(PRIO_PROCESS, thread) == std::max(5, niceness));
+    CHILD_EXPECT(getpriority(PRIO_PROCESS, 0) == niceness);
     parent.Await('x');
   });
   auto target = daemon.WaitTarget();
@@ -281,9 +265,9 @@ TEST(LifecycleTest, AskedToStartItStartsWithTheProgram) {
   const std::string where = "PROFD_SOCKET_DIR=/nonexistent";
   const int threads = std::stoi(Probe(where, "quiet"));
 #if defined(__SANITIZE_THREAD__)
-  constexpr int kStarted = 2;  // The sanitizer adds one of its own to the first.
+  constexpr int kStarted = 3;  // The sanitizer adds one of its own to the first.
 #else
-  constexpr int kStarted = 1;
+  constexpr int kStarted = 2;  // The agent and its helper.
 #endif
   EXPECT_EQ(std::stoi(Probe(where + " PROFD_START=1", "quiet")), threads + kStarted);
   EXPECT_EQ(std::stoi(Probe(where + " PROFD_START=0", "quiet")), threads);
@@ -304,6 +288,19 @@ TEST(LifecycleTest, ItIsSilentUnlessAsked) {
   EXPECT_EQ(Probe(where + " PROFD_LOG=nonsense", "2>&1").find("profd["), std::string::npos);
   EXPECT_NE(Probe(where + " PROFD_LOG=error", "2>&1").find("too long for a socket"),
             std::string::npos);
+}
+
+// The agent has no descriptor of the program's; the program's position in the file stays right.
+TEST(LifecycleTest, TheAgentsLinesGoToStandardErrorOfTheProgram) {
+  FakeDaemon daemon;
+  const std::string file = daemon.directory() + "/stderr";
+  Child child(daemon.directory(), [&](Parent&) { Probe("PROFD_LOG=info", "connect 2>" + file); });
+  auto target = daemon.WaitTarget();
+  child.ExpectSuccess();
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  EXPECT_THAT(text.str(), ::testing::HasSubstr("registered as target 1\n"));
+  std::filesystem::remove(file);
 }
 
 // ---- More than one copy of the library in a process.

@@ -1,9 +1,13 @@
 // PyTorch's part in a capture, and the collector: what Python is asked, and what becomes of its
 // answers.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
+#include <atomic>
 #include <mutex>
 
+#include "client_lib/torch/periodicity.h"
 #include "client_lib/torch/torch_api.h"
 #include "client_lib/torch/torch_part.h"
 #include "tests/client_lib/torch_fixture.h"
@@ -329,6 +333,25 @@ TEST_F(TorchCaptureTest, NotesWithoutACaptureOfTorchsAreNotKept) {
   capture->WaitPhase(Phase::kRecording);
   Do("n");
   EXPECT_THAT(capture->Finish().notes, IsEmpty());
+}
+
+std::atomic<int> g_file_of_torch = -1;  // Set by the library's helper thread.
+
+TEST_F(TorchTest, WhatTorchOpensWhenItIsCalledIsInTheProgramsTable) {
+  StartChild(
+      [] {
+        AttachFakeTorch();
+        static client::torch::TorchLibrary torch = FakeTorch();
+        torch.add_callback = [](client::torch::RecordFunctionCallback) -> uint64_t {
+          g_file_of_torch = memfd_create("torch", MFD_CLOEXEC);
+          return 77;
+        };
+        client::torch::AttachPeriodicity(torch);
+      },
+      [](char, Parent&) { CHILD_EXPECT(fcntl(g_file_of_torch, F_GETFD) == FD_CLOEXEC); });
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kNames, 0, wire::StepSource::kPeriodicity));
+  Do("f");
+  capture->Finish();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -179,6 +180,30 @@ TEST(SlowCuptiTest, AHangInTheDrainCostsTheGpuPartAndFurtherOnesAreRefused) {
   EXPECT_EQ(refusal.reason, ArmFailedReason::kGpuTimeout);
   EXPECT_THAT(refusal.text, HasSubstr("restarted"));
   ExpectGoesOn(process);
+}
+
+// ---- Descriptors
+
+// How many descriptors of process `pid` are files called `name`.
+int CountFiles(pid_t pid, const std::string& name) {
+  int count = 0;
+  const std::string files = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(files)) {
+    std::error_code gone;
+    const std::string path = std::filesystem::read_symlink(entry.path(), gone);
+    count += path.find(name) != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(DescriptorsTest, WhatCuptiOpensIsInTheProgramsTable) {
+  GpuProcess process;
+  process.Run("set keep_file 1");
+  EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 0);
+  StartRecording(process)->Finish();
+  EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 1);
+  StartRecording(process)->Finish();  // The helper makes the second thread as the first.
+  EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 2);
 }
 
 // ---- Results

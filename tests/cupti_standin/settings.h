@@ -38,6 +38,7 @@ namespace sgpu {
   X(poisoned_finalize, 0) \
   X(finalize_hang_ms, 0)  \
   X(always_correlate, 0)  \
+  X(keep_file, 0)         \
   X(truth, 1)
 
 struct Settings {

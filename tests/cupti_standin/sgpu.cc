@@ -60,7 +60,7 @@ void* OpenDriver() {
 bool InitializeDriver() {
   void* const driver = OpenDriver();
   if (driver == nullptr) {
-    std::fprintf(stderr, "sgpu: no libcuda.so.1 in the process or beside the stand-in\n");
+    std::fprintf(stderr, "sgpu: no libcuda.so.1 in the process or next to the stand-in\n");
     return false;
   }
   auto* const initialize = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));

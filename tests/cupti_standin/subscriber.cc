@@ -1,5 +1,7 @@
 #include "tests/cupti_standin/subscriber.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "tests/cupti_standin/api_ids.h"
@@ -50,6 +52,8 @@ CUptiResult Subscriber::Subscribe(CUpti_CallbackFunc callback, void* user_data,
     user_data_ = user_data;
     *handle = HandleOf(++generation_);
   }
+  // As the driver keeps /dev/nvidiactl open.
+  if (settings().keep_file != 0) memfd_create("sgpu-device", MFD_CLOEXEC);
   Clock::SleepMs(is_first ? settings().subscribe_ms : settings().resubscribe_ms);
   return CUPTI_SUCCESS;
 }

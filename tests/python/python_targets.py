@@ -1,4 +1,4 @@
-"""Runs small Python programs that use the package, for the tests beside this file."""
+"""Runs small Python programs that use the package, for the tests next to this file."""
 
 import json
 import os

@@ -89,7 +89,7 @@ class Container(Program):
         self.process = subprocess.Popen(
             ['unshare', *namespaces, '--fork', '--mount', '--mount-proc', 'sh', '-c', inside, 'sh',
              PYTHON, HERE / 'profiled_training.py', '/unused'],
-            env={**variables, 'PYTHONPATH': '/mnt/client/profd/_inject', 'PROFD_SOCKET_DIR': '/mnt'},
+            env={**variables, 'PYTHONPATH': '/mnt/client/current/profd/_inject', 'PROFD_SOCKET_DIR': '/mnt'},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True)
         self.pid = self.process.pid
@@ -103,7 +103,7 @@ class ContainerTest(TorchTest):
         shutil.copytree(SOURCE_DIR / 'client_lib/python/profd',
                         prefix / 'lib/python3/dist-packages/profd')
         shutil.copy(LIBRARY, prefix / 'lib')
-        subprocess.run([SOURCE_DIR / 'deploy/lay_agent.sh', self.daemon.socket_dir, prefix],
+        subprocess.run([SOURCE_DIR / 'deploy/lay_agent.sh', self.daemon.socket_dir / 'client', prefix],
                        check=True)
 
     def container(self, *namespaces):

@@ -1,0 +1,128 @@
+#include "client_lib/core/helper.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "client_lib/core/agent_wake.h"
+
+namespace profd::client {
+namespace {
+
+// PyTorch's functions run here, as they do on the program's threads. Only touched pages count.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr size_t kStackBytes = 2u << 20;
+#else
+constexpr size_t kStackBytes = 512u << 10;
+#endif
+
+enum class Job : uint32_t { kNone, kAsked, kDone };
+
+constinit std::atomic<uint32_t> g_bell{0};  // A futex: changes of what follows.
+constinit std::atomic<bool> g_is_agent_wanted{false};
+constinit std::atomic<bool> g_should_stop{false};
+constinit std::atomic<Job> g_job{Job::kNone};  // A futex, too: the agent waits for kDone.
+// Written before kAsked.
+using Function = void (*)(void*);
+constinit Function g_function = nullptr;
+constinit void* g_argument = nullptr;
+
+void Wait(void* futex, uint32_t seen) {
+  syscall(SYS_futex, futex, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+
+void Wake(void* futex) {
+  const int saved_errno = errno;
+  syscall(SYS_futex, futex, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  errno = saved_errno;
+}
+
+void RingBell() {
+  g_bell.fetch_add(1, std::memory_order_seq_cst);
+  Wake(&g_bell);
+}
+
+void DoJob() {
+  if (g_job.load(std::memory_order_acquire) != Job::kAsked) return;
+  g_function(g_argument);
+  g_job.store(Job::kDone, std::memory_order_release);
+  Wake(&g_job);
+}
+
+void* RunHelper(void*) {
+  prctl(PR_SET_NAME, "profd-helper", 0, 0, 0);
+  for (;;) {
+    const uint32_t seen = g_bell.load(std::memory_order_seq_cst);
+    if (g_should_stop.load(std::memory_order_seq_cst)) return nullptr;
+    DoJob();
+    if (g_is_agent_wanted.exchange(false, std::memory_order_seq_cst)) agent_wake::Ring();
+    Wait(&g_bell, seen);
+  }
+}
+
+}  // namespace
+
+bool StartHelper() {
+  g_should_stop.store(false, std::memory_order_relaxed);
+  return StartLibraryThread(RunHelper, nullptr, kStackBytes);
+}
+
+void StopHelper() {
+  g_should_stop.store(true, std::memory_order_seq_cst);
+  RingBell();
+}
+
+void AskForAgent() {
+  g_is_agent_wanted.store(true, std::memory_order_seq_cst);
+  RingBell();
+}
+
+void RunOnHelper(void (*function)(void*), void* argument) {
+  g_function = function;
+  g_argument = argument;
+  g_job.store(Job::kAsked, std::memory_order_release);
+  RingBell();
+  while (g_job.load(std::memory_order_acquire) == Job::kAsked) {
+    Wait(&g_job, static_cast<uint32_t>(Job::kAsked));
+  }
+  g_job.store(Job::kNone, std::memory_order_relaxed);
+}
+
+void HelperResetInChild() {
+  g_job.store(Job::kNone, std::memory_order_relaxed);
+  g_is_agent_wanted.store(false, std::memory_order_relaxed);
+  g_should_stop.store(false, std::memory_order_relaxed);
+}
+
+bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, stack_bytes);
+  // Inherited by the thread: no signal of the program is handled in it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  int result = pthread_create(&thread, &attributes, run, argument);
+  if (result == EINVAL) {
+    // Static TLS alone is larger than our stack.
+    pthread_attr_t defaults;
+    pthread_attr_init(&defaults);
+    pthread_attr_setdetachstate(&defaults, PTHREAD_CREATE_DETACHED);
+    result = pthread_create(&thread, &defaults, run, argument);
+    pthread_attr_destroy(&defaults);
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return result == 0;
+}
+
+}  // namespace profd::client

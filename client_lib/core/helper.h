@@ -1,0 +1,40 @@
+// The helper: the library's second thread, "profd-helper". It keeps the program's descriptor
+// table, which the agent has left (own_files.h), and has no descriptor of its own there. It sleeps
+// on a futex and does what the agent or a thread of the program cannot do:
+//
+//   AskForAgent()    any thread: a futex wake, no descriptor. The helper then wakes the agent.
+//   RunOnHelper()    the agent: code that is not ours (PyTorch's functions), and new threads for
+//                    such code (CUPTI's), which must see the program's descriptors.
+//
+// Threads: as above. Start(), Stop() one at a time, while the library starts. All signals are
+//          blocked in it.
+// Fork:    HelperResetInChild() forgets the thread.
+#ifndef PROFD_CLIENT_LIB_CORE_HELPER_H_
+#define PROFD_CLIENT_LIB_CORE_HELPER_H_
+
+#include <cstddef>
+
+namespace profd::client {
+
+// Makes the thread, which has the calling thread's descriptor table. False: there is none to be
+// had.
+bool StartHelper();
+
+// Ends it. For a library that could not start its agent.
+void StopHelper();
+
+// Has the agent look at what there is to do. Any thread; returns at once.
+void AskForAgent();
+
+// Runs `function` on the helper and waits for its end.
+void RunOnHelper(void (*function)(void* argument), void* argument);
+
+void HelperResetInChild();
+
+// A detached thread of the library, in which all signals are blocked. A larger stack where the
+// static TLS of the program's libraries alone does not fit into `stack_bytes`.
+bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes);
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CORE_HELPER_H_
