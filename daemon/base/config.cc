@@ -49,6 +49,23 @@ bool SetNumber(std::string_view value, int64_t low, int64_t high, int64_t& numbe
   return true;
 }
 
+// Settings without which a limit follows from the memory that profd may use.
+bool SetNumber(std::string_view value, int64_t low, int64_t high, std::optional<int64_t>& number) {
+  int64_t parsed = 0;
+  if (!SetNumber(value, low, high, parsed)) return false;
+  number = parsed;
+  return true;
+}
+bool SetBytes(std::string_view value, int64_t low, std::optional<int64_t>& bytes) {
+  int64_t parsed = 0;
+  if (!SetBytes(value, low, parsed)) return false;
+  bytes = parsed;
+  return true;
+}
+std::string ToText(const std::optional<int64_t>& number) {
+  return number.has_value() ? StrCat(*number) : std::string();
+}
+
 bool SetDuration(std::string_view value, absl::Duration& duration) {
   absl::Duration parsed;
   if (!absl::ParseDuration(ToAbsl(value), &parsed)) return false;
@@ -97,21 +114,33 @@ constexpr auto kSettings = std::to_array<Setting>({
      },
      "error, warning, info or debug",
      [](const Config& c) { return StrCat(static_cast<int>(c.log_level)); }},
-    {"max-storage", "BYTES", "cap on capture files; the oldest go first (default: 20GiB)", true,
+    {"max-storage", "BYTES", "cap on capture files and the catalog (default: 20GiB)", true,
      [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_storage_bytes); },
      "at least 1MiB", [](const Config& c) { return StrCat(c.max_storage_bytes); }},
     {"min-free-percent", "N", "leave this much of the file system free (default: 5)", true,
      [](std::string_view v, Config& c) { return SetNumber(v, 0, 99, c.min_free_percent); },
      "0 to 99", [](const Config& c) { return StrCat(c.min_free_percent); }},
-    {"max-capture-memory", "BYTES", "cap on memory of all live captures (default: 512MiB)", true,
+    {"keep-days", "N", "remove records of captures after N days; 0: never (default: 180)", false,
+     [](std::string_view v, Config& c) { return SetNumber(v, 0, 36'500, c.keep_days); },
+     "0 to 36500", [](const Config& c) { return StrCat(c.keep_days); }},
+    {"max-records", "N", "records of captures per principal; 0: no limit (default: 100000)", false,
+     [](std::string_view v, Config& c) { return SetNumber(v, 0, 100'000'000, c.max_records); },
+     "0 to 100000000", [](const Config& c) { return StrCat(c.max_records); }},
+    {"audit-journal", "", "copy each row of the audit log to journald", false,
+     [](std::string_view v, Config& c) { return SetBool(v, c.audit_journal); }, "true or false",
+     [](const Config& c) { return std::string(c.audit_journal ? "true" : "false"); }},
+    {"max-capture-memory", "BYTES",
+     "cap on memory of all live captures (default: 1/4 of profd's memory, at most 512MiB; plus "
+     "64MiB for root)",
+     true,
      [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_capture_memory_bytes); },
-     "at least 1MiB", [](const Config& c) { return StrCat(c.max_capture_memory_bytes); }},
-    {"max-live-captures", "N", "captures at once (default: 64)", false,
+     "at least 1MiB", [](const Config& c) { return ToText(c.max_capture_memory_bytes); }},
+    {"max-live-captures", "N", "captures at once (default: by profd's memory, at most 64)", false,
      [](std::string_view v, Config& c) { return SetNumber(v, 1, 1024, c.max_live_captures); },
-     "1 to 1024", [](const Config& c) { return StrCat(c.max_live_captures); }},
-    {"max-targets", "N", "processes registered at once (default: 1024)", false,
-     [](std::string_view v, Config& c) { return SetNumber(v, 1, 65536, c.max_targets); },
-     "1 to 65536", [](const Config& c) { return StrCat(c.max_targets); }},
+     "1 to 1024", [](const Config& c) { return ToText(c.max_live_captures); }},
+    {"max-targets", "N", "processes registered at once (default: by profd's memory, at most 1024)",
+     false, [](std::string_view v, Config& c) { return SetNumber(v, 1, 65536, c.max_targets); },
+     "1 to 65536", [](const Config& c) { return ToText(c.max_targets); }},
     {"arm-timeout", "DURATION", "how long a target may take to arm (default: 30s)", false,
      [](std::string_view v, Config& c) { return SetDuration(v, c.arm_timeout); },
      "above 0 and at most 1h, like 30s",
@@ -119,6 +148,27 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"policy-file", "FILE", "who may do what (default: owners what is theirs, root all)", false,
      [](std::string_view v, Config& c) { return SetPath(v, c.policy_file); }, "an absolute path",
      [](const Config& c) { return c.policy_file.string(); }},
+    {"user", "NAME", "when started by root, run as this account (default: profd, if it exists)",
+     false,
+     [](std::string_view v, Config& c) {
+       c.user = std::string(v);
+       return !v.empty() && v.size() <= 32 && IsPrintableUtf8(v);
+     },
+     "the name of an account, or root", [](const Config& c) { return c.user; }},
+    {"helper-socket", "FILE", "ask profd-helper here about other users' processes", false,
+     [](std::string_view v, Config& c) { return SetPath(v, c.helper_socket); }, "an absolute path",
+     [](const Config& c) { return c.helper_socket.string(); }},
+    {"max-report-memory", "BYTES",
+     "memory of one report, at most a third of the daemon's own limit (default: 1GiB)", false,
+     [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_report_memory_bytes); },
+     "at least 1MiB", [](const Config& c) { return StrCat(c.max_report_memory_bytes); }},
+    {"max-report-time", "DURATION", "run time of one report or export (default: 5m)", false,
+     [](std::string_view v, Config& c) { return SetDuration(v, c.max_report_time); },
+     "above 0 and at most 1h, like 5m",
+     [](const Config& c) { return absl::FormatDuration(c.max_report_time); }},
+    {"report-program", "FILE", "the program that reads capture files (default: as installed)",
+     false, [](std::string_view v, Config& c) { return SetPath(v, c.report_program); },
+     "an absolute path", [](const Config& c) { return c.report_program.string(); }},
     {"reflection", "", "serve gRPC reflection, for tools like grpcurl", false,
      [](std::string_view v, Config& c) { return SetBool(v, c.reflection); }, "true or false",
      [](const Config& c) { return std::string(c.reflection ? "true" : "false"); }},
@@ -207,6 +257,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
       command_line.action = CommandLineAction::kVersion;
       return command_line;
     }
+    if (argument == "--prepare") {
+      command_line.action = CommandLineAction::kPrepare;
+      continue;
+    }
     if (!argument.starts_with("--")) {
       return absl::InvalidArgumentError(
           StrCat("unexpected argument '", ForDisplay(argument, 80), "'; see profd --help"));
@@ -261,6 +315,9 @@ Config DefaultConfig(int64_t uid, const Getenv& getenv) {
 }
 
 std::filesystem::path DefaultConfigFile(int64_t uid, const Getenv& getenv) {
+  if (const auto dir = getenv("CONFIGURATION_DIRECTORY")) {
+    return std::filesystem::path(FirstOf(*dir)) / "profd.conf";
+  }
   if (uid == 0) return "/etc/profd/profd.conf";
   if (const auto xdg = getenv("XDG_CONFIG_HOME"))
     return std::filesystem::path(*xdg) / "profd/profd.conf";
@@ -354,13 +411,17 @@ std::string HelpText() {
     head.resize(std::max<size_t>(head.size() + 1, 30), ' ');
     StrAppend(&text, head, setting.help, setting.reloadable ? " *" : "", "\n");
   }
-  StrAppend(&text,
-            "  --help                      print this\n"
-            "  --version                   print the version\n"
-            "\n"
-            "Flags win over the file. * changes on SIGHUP, which reads the file again; the others\n"
-            "need a restart. SIGTERM and SIGINT end profd; what live captures recorded is kept.\n"
-            "Exit status: 0 ended as asked, 1 could not start or run, 2 wrong usage.\n");
+  StrAppend(
+      &text,
+      "  --prepare                   as root: make the data directory for --user, or give root's "
+      "to it,\n"
+      "                              and exit\n"
+      "  --help                      print this\n"
+      "  --version                   print the version\n"
+      "\n"
+      "Flags win over the file. * changes on SIGHUP, which reads the file again; the others\n"
+      "need a restart. SIGTERM and SIGINT end profd; what live captures recorded is kept.\n"
+      "Exit status: 0 ended as asked, 1 could not start or run, 2 wrong usage.\n");
   return text;
 }
 

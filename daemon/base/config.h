@@ -31,12 +31,22 @@ struct Config {
   LogLevel log_level = LogLevel::kInfo;
   int64_t max_storage_bytes = int64_t{20} << 30;
   int64_t min_free_percent = 5;
-  int64_t max_capture_memory_bytes = int64_t{512} << 20;
-  int64_t max_live_captures = 64;
-  int64_t max_targets = 1024;
+  int64_t keep_days = 180;        // Of records and what belongs to them; 0: for good.
+  int64_t max_records = 100'000;  // Of one principal; 0: no limit.
+  bool audit_journal = false;     // A copy of each audit row goes to journald.
+  // nullopt: as much as profd's memory allows (daemon/quota/limits.h).
+  std::optional<int64_t> max_capture_memory_bytes;
+  std::optional<int64_t> max_live_captures;
+  std::optional<int64_t> max_targets;
   absl::Duration arm_timeout = absl::Seconds(30);
+  std::filesystem::path report_program;  // Empty: next to profd, or in ../libexec/profd.
+  int64_t max_report_memory_bytes = int64_t{1} << 30;
+  absl::Duration max_report_time = absl::Minutes(5);
   bool reflection = false;
-  std::filesystem::path policy_file;  // Empty: an owner's and root's rules.
+  // Started by root: the account to run as. Empty: profd if there is one, else root.
+  std::string user;
+  std::filesystem::path helper_socket;  // Of profd-helper's unit; empty: none.
+  std::filesystem::path policy_file;    // Empty: an owner's and root's rules.
   // Callers on other machines: "HOST:PORT", empty: none.
   std::string listen;
   std::string plaintext_listen;
@@ -53,8 +63,8 @@ struct Config {
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;
 
-// What the command line asks for besides running: nothing, --help or --version.
-enum class CommandLineAction { kRun, kHelp, kVersion };
+// What the command line asks for: to run, to prepare the data directory, --help or --version.
+enum class CommandLineAction { kRun, kPrepare, kHelp, kVersion };
 
 struct CommandLine {
   CommandLineAction action = CommandLineAction::kRun;

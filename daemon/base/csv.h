@@ -1,4 +1,4 @@
-// Cells of comma-separated values, as RFC 4180 has them.
+// Cells of comma-separated values (RFC 4180) that are safe in a terminal and in a spreadsheet.
 #ifndef PROFD_DAEMON_BASE_CSV_H_
 #define PROFD_DAEMON_BASE_CSV_H_
 
@@ -7,7 +7,10 @@
 
 namespace profd {
 
-// Valid UTF-8, in quotes where it has to be.
+// Returns `untrusted` as a cell: valid UTF-8, quoted where necessary. Terminal controls other than
+// tab and line feed become "\\x1b" and the like. A cell that a spreadsheet would evaluate (it
+// begins with '=', '+', '-', '@', tab, or carriage return) gets a "'" in front. For text only:
+// numbers are written as they are.
 std::string CsvCell(std::string_view untrusted);
 
 }  // namespace profd

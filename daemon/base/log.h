@@ -6,11 +6,18 @@
 // ERROR: someone must act. WARNING: worked around. INFO: one line per life-cycle step.
 // DEBUG: off unless asked for. Repeats of one `key` are limited by RateLimiter.
 //
+// A reader of stderr that stops reading must not stop the thread that logs. While a LogThread
+// exists, Log() only queues the line, and that thread waits for the reader. Lines beyond
+// LogThread::kMaxQueuedBytes are dropped and counted; a later line reports their number.
+// Without a LogThread (profctl, most tests) Log() writes the line itself.
+//
 // Threads: any; a line is written whole.
 #ifndef PROFD_DAEMON_BASE_LOG_H_
 #define PROFD_DAEMON_BASE_LOG_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -33,6 +40,30 @@ inline void LogError(std::string_view text) { Log(LogLevel::kError, text); }
 inline void LogWarning(std::string_view text) { Log(LogLevel::kWarning, text); }
 inline void LogInfo(std::string_view text) { Log(LogLevel::kInfo, text); }
 inline void LogDebug(std::string_view text) { Log(LogLevel::kDebug, text); }
+
+// LogThread writes the process's log lines to one descriptor, on its own thread ("profd-log").
+// It sleeps while no line is queued.
+//
+// Threads:  Create and destroy on one thread, at most one LogThread at a time.
+// Shutdown: the destructor waits up to `kFlushTimeout` for the reader, then drops what is left
+//           and leaves its blocked thread behind; the thread ends with the process.
+class LogThread {
+ public:
+  static constexpr size_t kMaxQueuedBytes = 256 << 10;
+  static constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
+
+  // `fd` must stay open until the process ends.
+  explicit LogThread(int fd);
+  ~LogThread();
+  LogThread(const LogThread&) = delete;
+  LogThread& operator=(const LogThread&) = delete;
+
+  int64_t lost_lines() const;  // Since the start.
+
+ private:
+  class Queue;
+  const std::shared_ptr<Queue> queue_;
+};
 
 // Lets one line through per interval and counts the rest.
 //

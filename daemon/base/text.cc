@@ -30,13 +30,26 @@ size_t SequenceLength(std::string_view s) {
   return 0;
 }
 
+bool IsC1Control(std::string_view sequence) {
+  return sequence.size() == 2 && sequence[0] == '\xC2' && static_cast<uint8_t>(sequence[1]) < 0xA0;
+}
+
+bool IsBetween(std::string_view sequence, std::string_view first, std::string_view last) {
+  return sequence.size() == first.size() && first <= sequence && sequence <= last;
+}
+
+// Controls, and the invisible characters that can reorder or hide parts of a line (CVE-2021-42574).
+// U+200C and U+200D stay: several scripts and emoji need them.
 bool IsControl(std::string_view sequence) {
   const auto first = static_cast<uint8_t>(sequence[0]);
   if (sequence.size() == 1) return first < 0x20 || first == 0x7F;
-  // C1 controls, and the separators and direction marks that can garble a terminal line.
-  if (sequence.size() == 2) return first == 0xC2 && static_cast<uint8_t>(sequence[1]) < 0xA0;
-  return sequence == "\xE2\x80\xA8" || sequence == "\xE2\x80\xA9" ||
-         (sequence >= "\xE2\x80\xAA" && sequence <= "\xE2\x80\xAE");
+  if (sequence.size() == 2) return IsC1Control(sequence) || sequence == "\xD8\x9C";  // U+061C
+  return sequence == "\xE2\x80\x8B" ||                                 // U+200B zero-width space
+         IsBetween(sequence, "\xE2\x80\x8E", "\xE2\x80\x8F") ||        // U+200E-200F marks
+         IsBetween(sequence, "\xE2\x80\xA8", "\xE2\x80\xAE") ||        // U+2028-202E
+         IsBetween(sequence, "\xE2\x81\xA0", "\xE2\x81\xAF") ||        // U+2060-206F isolates
+         sequence == "\xEF\xBB\xBF" ||                                 // U+FEFF byte-order mark
+         IsBetween(sequence, "\xF3\xA0\x80\x80", "\xF3\xA0\x81\xBF");  // U+E0000-E007F tags
 }
 
 // Calls fn(sequence, valid) for each character, or each byte that starts none.
@@ -98,15 +111,21 @@ std::string ForDisplay(std::string_view untrusted, size_t max_bytes) {
 
 void AppendJsonEscaped(std::string_view text, std::string& out) {
   constexpr char kHex[] = "0123456789abcdef";
-  for (const char c : text) {
+  const auto append_code = [&](uint8_t code) {
+    out.append("\\u00");
+    out.push_back(kHex[code >> 4]);
+    out.push_back(kHex[code & 15]);
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<uint8_t>(c);
     if (c == '"' || c == '\\') {
       out.push_back('\\');
       out.push_back(c);
     } else if (byte < 0x20 || byte == 0x7F) {
-      out.append("\\u00");
-      out.push_back(kHex[byte >> 4]);
-      out.push_back(kHex[byte & 15]);
+      append_code(byte);
+    } else if (byte == 0xC2 && IsC1Control(text.substr(i, 2))) {
+      append_code(static_cast<uint8_t>(text[++i]));
     } else {
       out.push_back(c);
     }

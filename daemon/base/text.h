@@ -13,15 +13,16 @@ namespace profd {
 std::string ToValidUtf8(std::string_view untrusted);
 bool IsValidUtf8(std::string_view text);
 
-// For one line of a terminal or log: valid UTF-8, control characters (also C1 and DEL)
-// become '?', and at most `max_bytes`, cut at a character and ended by "..." if longer.
+// For one line of a terminal or log: valid UTF-8; control characters (also C1 and DEL) and
+// invisible characters that reorder or hide text become '?'; and at most `max_bytes`, cut at a
+// character and ended by "..." if longer.
 std::string ForDisplay(std::string_view untrusted, size_t max_bytes);
 
-// True if valid UTF-8 without control characters.
+// True if valid UTF-8 without characters that ForDisplay() replaces.
 bool IsPrintableUtf8(std::string_view text);
 
 // `text` with JSON's escapes, without the quotes; input must be valid UTF-8.
-// Control characters, '"' and '\' are escaped; all else stands as it is.
+// Control characters (also C1 and DEL), '"', and '\' are escaped; the rest is copied.
 void AppendJsonEscaped(std::string_view text, std::string& out);
 
 }  // namespace profd

@@ -1,20 +1,34 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "daemon/base/config.h"
+#include "daemon/base/csv.h"
 #include "daemon/base/log.h"
+#include "daemon/base/passed_files.h"
 #include "daemon/base/standard_files.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
+#include "daemon/base/unique_fd.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -61,10 +75,40 @@ TEST(TextTest, DisplayCutsAtACharacterAndSaysSo) {
   EXPECT_EQ(ForDisplay("abc", 2), "");
 }
 
+TEST(TextTest, DisplayReplacesWhatReordersOrHidesText) {
+  for (const char* const hidden :
+       {"\u061C", "\u200B", "\u200E", "\u200F", "\u2028", "\u202A", "\u202E", "\u2060", "\u2066",
+        "\u2069", "\uFEFF", "\U000E0001", "\U000E007F", "\u0085"}) {
+    EXPECT_EQ(ForDisplay(std::string("a") + hidden + "b", 100), "a?b");
+    EXPECT_FALSE(IsPrintableUtf8(hidden));
+  }
+  for (const char* const visible :
+       {"\u00E9", "\u200C", "\u200D", "\u2027", "\u2030", "\U0001F600"}) {
+    EXPECT_EQ(ForDisplay(visible, 100), visible);
+  }
+}
+
 TEST(TextTest, JsonEscapesControlsQuotesAndBackslashes) {
   std::string out;
-  AppendJsonEscaped("a\"b\\c\n\x01\x7f", out);
-  EXPECT_EQ(out, "a\\\"b\\\\c\\u000a\\u0001\\u007f");
+  AppendJsonEscaped("a\"b\\c\n\x01\x7f\u0080\u009F\u00A0", out);
+  EXPECT_EQ(out, "a\\\"b\\\\c\\u000a\\u0001\\u007f\\u0080\\u009f\u00A0");
+}
+
+// ---- csv ----
+
+TEST(CsvTest, CellsAreQuotedWhereNecessary) {
+  EXPECT_EQ(CsvCell("aten::mm"), "aten::mm");
+  EXPECT_EQ(CsvCell("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
+}
+
+TEST(CsvTest, CellsHaveNoTerminalControlsAndNoFormulas) {
+  EXPECT_EQ(CsvCell("\x1b]0;OWNED\x07 \r\u009B\x7f\u00E9"),
+            "\\x1b]0;OWNED\\x07 \\x0d\\x9b\\x7f\u00E9");
+  for (const char* const formula : {"=HYPERLINK(1)", "+1", "-1", "@SUM", "\tx"}) {
+    EXPECT_EQ(CsvCell(formula), std::string("'") + formula);
+  }
+  EXPECT_EQ(CsvCell("\rx"), "'\\x0dx");
+  EXPECT_EQ(CsvCell("a=b"), "a=b");
 }
 
 // ---- ulid ----
@@ -88,6 +132,204 @@ TEST(UlidTest, KnowsPrefixes) {
 }
 
 // ---- log ----
+
+// ---- log ----
+
+class LogThreadTest : public testing::Test {
+ protected:
+  LogThreadTest() {
+    signal(SIGPIPE, SIG_IGN);
+    EXPECT_EQ(pipe2(fds_, O_CLOEXEC), 0);
+    // The smallest that the kernel gives: one page.
+    EXPECT_GT(fcntl(fds_[1], F_SETPIPE_SZ, 4096), 0);
+  }
+  ~LogThreadTest() override {
+    CloseReader();
+    // SIGPIPE stays ignored and the writer's end open: a thread may still use it.
+  }
+
+  void CloseReader() {
+    if (fds_[0] >= 0) close(fds_[0]);
+    fds_[0] = -1;
+  }
+  // Reads until `text` has come.
+  std::string ReadUntil(std::string_view text) {
+    std::string all;
+    char part[8192];
+    while (all.find(text) == std::string::npos) {
+      const ssize_t got = read(fds_[0], part, sizeof part);
+      if (got <= 0) break;
+      all.append(part, static_cast<size_t>(got));
+    }
+    return all;
+  }
+
+  int fds_[2] = {-1, -1};
+};
+
+TEST_F(LogThreadTest, WritesLinesInOrder) {
+  const LogThread thread(fds_[1]);
+  LogWarning("first");
+  LogWarning("second");
+  const std::string all = ReadUntil("second\n");
+  EXPECT_THAT(all, HasSubstr("WARNING first\n"));
+  EXPECT_LT(all.find("first"), all.find("second"));
+}
+
+TEST_F(LogThreadTest, AnUnreadPipeBlocksNobodyAndLostLinesAreReported) {
+  const LogThread thread(fds_[1]);
+  const std::string kilobyte(1024, 'x');
+  // Far more than the pipe and the queue hold. Without the queue this never returns.
+  for (int i = 0; i < 1000; ++i) LogWarning(kilobyte);
+  EXPECT_GT(thread.lost_lines(), 500);
+  ReadUntil("log lines were lost because nobody read stderr\n");
+  // From now on the log is complete again.
+  LogWarning("the end");
+  EXPECT_THAT(ReadUntil("the end\n"), HasSubstr("WARNING the end\n"));
+}
+
+TEST_F(LogThreadTest, EndsWhileNobodyReads) {
+  {
+    const LogThread thread(fds_[1]);
+    LogWarning(std::string(100'000, 'x'));
+  }
+  LogWarning("goes to stderr");  // There is no LogThread any more.
+  CloseReader();                 // Frees the thread that was left behind.
+}
+
+TEST_F(LogThreadTest, ItsEndWritesWhatIsQueued) {
+  {
+    const LogThread thread(fds_[1]);
+    LogWarning("last words");
+  }
+  EXPECT_THAT(ReadUntil("last words\n"), HasSubstr("last words"));
+}
+
+// ---- descriptors that peers pass ----
+
+// A TCP connection whose last close() waits ten minutes: unsent data, and SO_LINGER.
+class LingeringSocket {
+ public:
+  LingeringSocket() {
+    const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(listener.get(), name, size), 0);
+    EXPECT_EQ(listen(listener.get(), 1), 0);
+    EXPECT_EQ(getsockname(listener.get(), name, &size), 0);
+    fd_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd_.get(), name, size), 0);
+    reader_ = UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::string block(1 << 16, 'x');
+    while (send(fd_.get(), block.data(), block.size(), MSG_DONTWAIT) > 0) {
+    }
+    const linger ten_minutes{.l_onoff = 1, .l_linger = 600};
+    setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &ten_minutes, sizeof ten_minutes);
+  }
+  UniqueFd Take() { return std::move(fd_); }
+
+ private:
+  UniqueFd fd_;
+  UniqueFd reader_;  // Never reads.
+};
+
+void SendWithFile(int socket, int fd) {
+  char byte = 'x';
+  iovec part{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  ASSERT_EQ(sendmsg(socket, &message, MSG_NOSIGNAL), 1) << std::strerror(errno);
+}
+
+struct SocketPair {
+  SocketPair() {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    ours = UniqueFd(fds[0]);
+    peers = UniqueFd(fds[1]);
+  }
+  UniqueFd ours;
+  UniqueFd peers;
+};
+
+bool AwaitNoneWaiting(const ForeignCloser& closer) {
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while (closer.waiting() > 0 && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
+  return closer.waiting() == 0;
+}
+
+TEST(PassedFilesTest, TheKernelRefusesThemWhereItCan) {
+  SocketPair pair;
+  if (!RefusePassedFiles(pair.ours.get())) {
+    GTEST_SKIP() << "SKIP: this kernel has no SO_PASSRIGHTS (Linux 6.16 and later)";
+  }
+  char byte = 'x';
+  iovec part{.iov_base = &byte, .iov_len = 1};
+  const int fd = STDERR_FILENO;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  EXPECT_EQ(sendmsg(pair.peers.get(), &message, MSG_NOSIGNAL), -1);
+  EXPECT_EQ(errno, EPERM);
+}
+
+TEST(PassedFilesTest, AnUnreadLingeringSocketBlocksNobody) {
+  ForeignCloser closer;
+  SocketPair pair;
+  LingeringSocket lingering;
+  SendWithFile(pair.peers.get(), lingering.Take().get());
+  // Closing it here would wait for what is in its queue.
+  closer.CloseConnection(std::move(pair.ours));
+  char byte;
+  EXPECT_EQ(recv(pair.peers.get(), &byte, 1, 0), 0) << "the peer sees the end";
+  EXPECT_TRUE(AwaitNoneWaiting(closer));
+}
+
+TEST(PassedFilesTest, BlockedClosesHoldUpNeitherCallersNorConnections) {
+  absl::Notification release;
+  {
+    absl::BlockingCounter blocked(ForeignCloser::kMaxThreads);
+    ForeignCloser closer([&](int) {
+      if (release.HasBeenNotified()) return;
+      blocked.DecrementCount();
+      release.WaitForNotification();
+    });
+    std::vector<UniqueFd> files;
+    for (int64_t i = 0; i < ForeignCloser::kMaxWaiting; ++i) {
+      files.emplace_back(eventfd(0, EFD_CLOEXEC));
+    }
+    closer.ClosePassed(std::move(files));
+    blocked.Wait();
+    EXPECT_EQ(closer.waiting(), ForeignCloser::kMaxWaiting);
+    EXPECT_TRUE(closer.is_full());
+    SocketPair pair;
+    closer.CloseConnection(std::move(pair.ours));
+    pollfd closed{.fd = pair.peers.get(), .events = 0, .revents = 0};
+    EXPECT_EQ(poll(&closed, 1, 60'000), 1);
+    release.Notify();
+    EXPECT_TRUE(AwaitNoneWaiting(closer));
+  }
+}
 
 TEST(RateLimiterTest, CountsWhatItSuppressed) {
   FakeClock clock;
@@ -163,6 +405,27 @@ TEST(ConfigTest, DefaultsFollowTheUserAndSystemd) {
     return std::nullopt;
   };
   EXPECT_EQ(DefaultConfig(0, systemd).socket_dir, "/run/x");
+}
+
+TEST(ConfigTest, TheUnitsUserFindsTheConfigurationOfTheMachine) {
+  const auto systemd = [](const char* name) -> std::optional<std::string> {
+    if (std::string_view(name) == "CONFIGURATION_DIRECTORY") return "/etc/x";
+    if (std::string_view(name) == "HOME") return "/home/u";
+    return std::nullopt;
+  };
+  EXPECT_EQ(DefaultConfigFile(988, systemd), "/etc/x/profd.conf");
+  EXPECT_EQ(DefaultConfigFile(0, NoEnvironment), "/etc/profd/profd.conf");
+}
+
+TEST(ConfigTest, UserTakesANameAndPrepareIsAnAction) {
+  const auto line = ParseCommandLine({"--user", "daemon", "--prepare"});
+  ASSERT_THAT(line, IsOk());
+  EXPECT_EQ(line->action, CommandLineAction::kPrepare);
+  Config config;
+  EXPECT_THAT(ApplySetting("user", "daemon", config), IsOk());
+  EXPECT_EQ(config.user, "daemon");
+  EXPECT_FALSE(ApplySetting("user", "", config).ok());
+  EXPECT_FALSE(ApplySetting("helper-socket", "relative", config).ok());
 }
 
 TEST_F(ConfigFileTest, FlagsWinOverTheFile) {

@@ -1,0 +1,180 @@
+#include "daemon/report_worker/tables.h"
+
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/export/trace_export.h"
+#include "daemon/report/collectives.h"
+#include "daemon/report/reports.h"
+#include "daemon/report_worker/abandonable_reader.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/store/capture_check.h"
+#include "daemon/store/capture_file_reader.h"
+#include "daemon/store/capture_reader.h"
+#include "daemon/worker/frames.h"
+#include "daemon/worker/report_process.h"
+#include "profd/v1/export.pb.h"
+#include "profd/v1/reports.pb.h"
+
+namespace profd::report_worker {
+namespace {
+
+// A message on its way into frames, without a copy of all of it.
+class FrameStream final : public google::protobuf::io::CopyingOutputStream {
+ public:
+  explicit FrameStream(Answer& answer) : answer_(answer) {}
+  bool Write(const void* buffer, int size) override {
+    status_ = answer_.Append({static_cast<const char*>(buffer), static_cast<size_t>(size)});
+    return status_.ok();
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  Answer& answer_;
+  absl::Status status_;
+};
+
+absl::Status Send(const google::protobuf::MessageLite& response, std::string_view remedy,
+                  Answer& answer) {
+  const size_t bytes = response.ByteSizeLong();
+  if (bytes > worker::kMaxAnswerBytes) {
+    return absl::ResourceExhaustedError(
+        StrCat("the report has ", bytes >> 20, " MiB, and an answer at most ",
+               worker::kMaxAnswerBytes >> 20, "; ", remedy,
+               ", or `profctl fetch` the capture and report on the file"));
+  }
+  FrameStream frames(answer);
+  google::protobuf::io::CopyingOutputStreamAdaptor stream(
+      &frames, static_cast<int>(std::min(bytes + 1, worker::kMaxDataBytes)));
+  const bool sent = response.SerializeToZeroCopyStream(&stream) && stream.Flush();
+  if (sent) return absl::OkStatus();
+  return frames.status().ok() ? absl::InternalError("the report cannot be sent") : frames.status();
+}
+
+template <typename Message>
+absl::StatusOr<Message> Parse(std::string_view bytes) {
+  Message message;
+  if (bytes.size() <= worker::kMaxRequestBytes &&
+      message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return message;
+  }
+  return absl::InternalError("the options of the report cannot be read");
+}
+
+absl::Status Operators(store::CaptureReader& reader, std::string_view options, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetOperatorsRequest>(options));
+  ASSIGN_OR_RETURN(const report::OpOptions parsed, rpc::OpOptionsFromProto(request));
+  ASSIGN_OR_RETURN(const report::OpTable table, report::SummarizeOps(reader, parsed));
+  v1::GetOperatorsResponse response;
+  rpc::OpTableToProto(table, response);
+  response.set_simulated(reader.record().gpu.simulated);
+  return Send(response, "limit the rows", answer);
+}
+
+absl::Status Steps(store::CaptureReader& reader, std::string_view /*options*/, Answer& answer) {
+  ASSIGN_OR_RETURN(const report::StepTable table, report::SummarizeSteps(reader));
+  v1::GetStepsResponse response;
+  rpc::StepTableToProto(table, response);
+  return Send(response, "capture fewer steps", answer);
+}
+
+absl::Status Memory(store::CaptureReader& reader, std::string_view options, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetMemoryTimelineRequest>(options));
+  ASSIGN_OR_RETURN(const report::MemoryOptions parsed, rpc::MemoryOptionsFromProto(request));
+  ASSIGN_OR_RETURN(const report::MemoryTimeline timeline, report::SummarizeMemory(reader, parsed));
+  v1::GetMemoryTimelineResponse response;
+  rpc::MemoryTimelineToProto(timeline, response);
+  return Send(response, "ask for fewer points (max_points)", answer);
+}
+
+absl::Status Kernels(store::CaptureReader& reader, std::string_view options, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetKernelsRequest>(options));
+  ASSIGN_OR_RETURN(const report::KernelOptions parsed, rpc::KernelOptionsFromProto(request));
+  ASSIGN_OR_RETURN(const report::KernelTable table, report::SummarizeKernels(reader, parsed));
+  v1::GetKernelsResponse response;
+  rpc::KernelTableToProto(table, response);
+  response.set_simulated(reader.record().gpu.simulated);
+  return Send(response, "limit the rows", answer);
+}
+
+absl::Status Collectives(store::CaptureReader& reader, std::string_view options, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetCollectivesRequest>(options));
+  ASSIGN_OR_RETURN(const report::CollectiveTable table,
+                   report::SummarizeCollectives(reader, request.limit()));
+  v1::GetCollectivesResponse response;
+  rpc::CollectiveTableToProto(table, response);
+  response.set_simulated(reader.record().gpu.simulated);
+  return Send(response, "limit the rows", answer);
+}
+
+// A report without options.
+template <auto kSummarize, auto kToProto, typename Response>
+absl::Status Plain(store::CaptureReader& reader, std::string_view /*options*/, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto table, kSummarize(reader));
+  Response response;
+  kToProto(table, response);
+  response.set_simulated(reader.record().gpu.simulated);
+  return Send(response, "capture fewer steps", answer);
+}
+
+absl::Status Export(store::CaptureReader& reader, std::string_view options, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto request, Parse<v1::ExportTraceRequest>(options));
+  ASSIGN_OR_RETURN(const exporter::TraceFormat format, rpc::FormatFromProto(request.format()));
+  return exporter::ExportTrace(reader, format, answer);
+}
+
+struct Table {
+  std::string_view name;
+  absl::Status (*make)(store::CaptureReader& reader, std::string_view options, Answer& answer);
+};
+constexpr Table kTables[] = {
+    {"GetOperators", Operators},
+    {"GetSteps", Steps},
+    {"GetMemoryTimeline", Memory},
+    {"GetKernels", Kernels},
+    {"GetCollectives", Collectives},
+    {"GetCopies", Plain<report::SummarizeCopies, rpc::CopyTableToProto, v1::GetCopiesResponse>},
+    {"GetSyncs", Plain<report::SummarizeSyncs, rpc::SyncTableToProto, v1::GetSyncsResponse>},
+    {"GetIdle", Plain<report::SummarizeIdle, rpc::IdleTableToProto, v1::GetIdleResponse>},
+    {"GetCompile",
+     Plain<report::SummarizeCompile, rpc::CompileReportToProto, v1::GetCompileResponse>},
+    {"ExportTrace", Export},
+};
+
+// The answer is the number of events, as text.
+absl::Status CheckImport(int capture, Answer& answer) {
+  ASSIGN_OR_RETURN(const int64_t events,
+                   store::CheckWholeCapture(capture, [&answer] { return answer.StillWanted(); }));
+  return answer.Append(StrCat(events));
+}
+
+absl::StatusOr<std::unique_ptr<store::CaptureReader>> Open(int capture) {
+  auto reader = store::CaptureFileReader::OpenDescriptor(capture);
+  // profd wrote it: whatever keeps it from being read is damage.
+  if (!absl::IsInvalidArgument(reader.status())) return reader;
+  return absl::DataLossError(
+      StrCat("the capture file is damaged: ", FromAbsl(reader.status().message())));
+}
+
+}  // namespace
+
+absl::Status MakeTable(std::string_view table, std::string_view options, int capture,
+                       Answer& answer) {
+  if (table == "CheckImport") return CheckImport(capture, answer);
+  const auto* const found = std::ranges::find(kTables, table, &Table::name);
+  if (found == std::end(kTables)) {
+    return absl::InvalidArgumentError(StrCat("no report '", ForDisplay(table, 64), "'"));
+  }
+  ASSIGN_OR_RETURN(auto reader, Open(capture));
+  AbandonableReader abandonable(std::move(reader), answer);
+  return found->make(abandonable, options, answer);
+}
+
+}  // namespace profd::report_worker
