@@ -171,7 +171,7 @@ absl::StatusOr<int64_t> ParseId(std::string_view text, std::string_view word) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > kMaxId) {
     return Wrong(StrCat(Shown(word),
-                        " has no number behind the colon; write uid:1000, or "
+                        " has no number after the colon; write uid:1000, or "
                         "user:NAME"));
   }
   return id;
@@ -211,7 +211,8 @@ class LineParser {
     }
     ASSIGN_OR_RETURN(const std::optional<int64_t> uid, ParseUser(words_[2]));
     if (!uid.has_value()) {
-      return Wrong(StrCat(Shown(words_[2]), " is no user of this node; write uid:N or user:NAME"));
+      return Wrong(
+          StrCat(Shown(words_[2]), " is not a user of this node; write uid:N or user:NAME"));
     }
     mapping.uid = *uid;
     return mapping;
@@ -262,7 +263,7 @@ class LineParser {
       return Text(Whom::Kind::kSpiffeId, word, word);
     }
     return Wrong(StrCat(Shown(word),
-                        " is no principal; write uid:N, user:NAME, gid:N, group:NAME, "
+                        " is not a principal; write uid:N, user:NAME, gid:N, group:NAME, "
                         "cn:NAME, dns:NAME, spiffe://DOMAIN/PATH, any or unknown"));
   }
 
@@ -289,7 +290,7 @@ class LineParser {
         for (int i = 0; i < kVerbCount; ++i) {
           StrAppend(&known, ", ", ToString(static_cast<Verb>(i)));
         }
-        return Wrong(StrCat(Shown(name), " is no verb; there are ", known,
+        return Wrong(StrCat(Shown(name), " is not a verb; there are ", known,
                             ", with commas and no spaces between them"));
       }
       verbs.set(static_cast<size_t>(*verb));
@@ -381,7 +382,7 @@ absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view name,
     std::ranges::replace(clean, '\t', ' ');
     if (clean.ends_with('\r')) clean.pop_back();
     if (!IsPrintableUtf8(clean)) {
-      return Wrong("characters that are no text; save the file as UTF-8");
+      return Wrong("characters that are not text; save the file as UTF-8");
     }
     ASSIGN_OR_RETURN(std::vector<std::string> words, WordsOf(clean));
     if (words.empty()) return absl::OkStatus();

@@ -29,7 +29,7 @@ absl::Status CheckTrusted(int fd, const std::filesystem::path& path) {
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("stat ", path.string())));
   }
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(StrCat(path.string(), " is no regular file"));
+    return absl::InvalidArgumentError(StrCat(path.string(), " is not a regular file"));
   }
   const bool ours = info.st_uid == 0 || info.st_uid == geteuid();
   if (ours && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return absl::OkStatus();

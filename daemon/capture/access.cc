@@ -1,5 +1,7 @@
 #include "daemon/capture/access.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -59,6 +61,11 @@ std::string PrincipalName(const Principal& principal) {
   return "unknown";
 }
 
+quota::Principal QuotaPrincipalOf(const Principal& principal) {
+  if (!principal.IsLocal()) return quota::RemotePrincipal(PrincipalName(principal));
+  return quota::LocalPrincipal(principal.uid, geteuid(), {.job = principal.job});
+}
+
 Ownership OwnerOf(const TargetInfo& target) {
   return {.uid = target.uid,
           .job = target.workload.slurm_job,
@@ -75,13 +82,17 @@ std::shared_ptr<const AccessRules> OwnerAndRootRules() {
 absl::Status NotAllowed(const Caller& who, Verb verb, std::string_view what) {
   return WithReason(absl::PermissionDeniedError(
                         StrCat(PrincipalName(who.principal), " may not ", ToString(verb), " ", what,
-                               "; whoever runs this node can allow it in profd's policy "
+                               "; the administrator of this node can allow it in profd's policy "
                                "file")),
                     "NOT_ALLOWED");
 }
 
 bool Caller::May(Verb verb, const Ownership& owner) const {
-  return (rules != nullptr ? *rules : *OwnerAndRootRules()).Allows(principal, verb, owner);
+  if (!(rules != nullptr ? *rules : *OwnerAndRootRules()).Allows(principal, verb, owner)) {
+    return false;
+  }
+  const bool is_own = principal.IsLocal() && owner.uid == principal.uid;
+  return others == nullptr || verb == Verb::kList || is_own || others->MayProceed();
 }
 bool Caller::MayAny(Verb verb) const {
   return (rules != nullptr ? *rules : *OwnerAndRootRules()).AllowsAny(principal, verb);

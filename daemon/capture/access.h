@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/quota/principal.h"
 
 namespace profd {
 
@@ -45,12 +46,15 @@ struct Principal {
   std::string common_name;             // Remote: CN of the subject.
   std::vector<std::string> dns_names;  // Remote: subject alternative names.
   std::string spiffe_id;               // Remote: "spiffe://trust-domain/path".
+  std::string job;                     // Local: Slurm's, of its cgroup. For quotas alone.
 
   bool IsLocal() const { return uid >= 0; }
 };
 // One word for logs, the audit log and limits: "uid:1000", else "spiffe://...", else "cn:alice",
 // else "dns:node.example", else "unknown". Cleaned, at most 256 bytes.
 std::string PrincipalName(const Principal& principal);
+// Whom quotas count for it.
+quota::Principal QuotaPrincipalOf(const Principal& principal);
 
 // Whose a thing is. All from facts the kernel vouches for.
 struct Ownership {
@@ -75,11 +79,22 @@ class AccessRules {
 // The rules without a policy file.
 std::shared_ptr<const AccessRules> OwnerAndRootRules();
 
+// Asked before a caller acts on what belongs to others: such calls must go on record.
+//
+// Threads: one at a time.
+class OthersGate {
+ public:
+  virtual ~OthersGate() = default;
+  virtual bool MayProceed() = 0;
+};
+
 // A principal with the rules as they were when its call came.
 struct Caller {
   int64_t uid = -1;  // As principal.uid.
   Principal principal = {.uid = uid};
   std::shared_ptr<const AccessRules> rules = nullptr;  // nullptr: OwnerAndRootRules().
+  // Asked by May() for what belongs to others, except for kList; nullptr: nobody is asked.
+  std::shared_ptr<OthersGate> others = nullptr;
 
   bool May(Verb verb, const Ownership& owner) const;
   bool MayAny(Verb verb) const;

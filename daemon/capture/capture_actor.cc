@@ -14,7 +14,8 @@ namespace profd {
 namespace {
 
 // Steps looked at on either side of a window to tell whether the capture slowed the target.
-constexpr int64_t kPerturbationSteps = 8;
+// Steps before and after the window that its steps are compared with, if there are as many.
+constexpr int64_t kPerturbationSteps = 20;
 // How often to look whether the steps after a window have come.
 constexpr absl::Duration kAfterInterval = absl::Milliseconds(500);
 constexpr absl::Duration kSaveInterval = absl::Seconds(1);
@@ -158,6 +159,17 @@ void CaptureManager::Actor::MeasureBefore(LiveCapture& live) {
       targets_.MedianStepNs(live.target, std::max<int64_t>(0, end - kPerturbationSteps), end);
 }
 
+// The median, like the steps around the window: one checkpoint in it is no slow-down.
+void CaptureManager::Actor::MeasureDuring(LiveCapture& live) {
+  CaptureRecord& record = live.record;
+  if (record.covered_steps <= 0) return;
+  record.step_during_ns = record.covered_ns / record.covered_steps;
+  if (CountsOwnSteps(record.spec)) return;
+  const WindowRecord& last = record.windows.back();
+  const int64_t median_ns = targets_.MedianStepNs(live.target, last.first_step, last.end_step);
+  if (median_ns > 0) record.step_during_ns = median_ns;
+}
+
 void CaptureManager::Actor::Progressed(const std::string& id, const Progress& progress) {
   LiveCapture* live = FindLive(id);
   if (live == nullptr || live->cause != EndedBy::kNone) return;
@@ -246,9 +258,7 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
     Conclude(live->cause, live->record);
     return Terminate(id);
   }
-  if (live->record.covered_steps > 0) {
-    live->record.step_during_ns = live->record.covered_ns / live->record.covered_steps;
-  }
+  MeasureDuring(*live);
   SetState(*live, CaptureState::kStoring);
   const TargetNumber target = live->target;
   Store(*live, start_ns);
@@ -330,6 +340,8 @@ void CaptureManager::Actor::CheckAfter(AfterCheck& check) {
   const bool enough = target.has_value() && target->current_step >= end + kPerturbationSteps;
   if (!enough && check.tries_left > 0) return;
   check.tries_left = 0;
+  // Steps of another kind (batches, then optimizer steps) cannot be compared.
+  if (target.has_value() && target->step_source != check.record.target.step_source) return;
   check.record.step_after_ns = targets_.MedianStepNs(check.target, end, end + kPerturbationSteps);
   if (check.record.step_after_ns == 0) return;
   if (const auto unsaved = unsaved_.find(check.record.id); unsaved != unsaved_.end()) {

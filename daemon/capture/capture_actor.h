@@ -28,6 +28,8 @@ namespace profd {
 // One capture between CreateCapture and its terminal state.
 struct LiveCapture {
   CaptureRecord record;
+  quota::Principal holder;   // Whose quotas it counts against.
+  quota::Reservation place;  // Among the live captures.
   FirePlan plan;
   TargetNumber target = 0;
   std::unique_ptr<CaptureFileSink> sink;
@@ -153,7 +155,13 @@ class CaptureManager::Actor {
                                                     std::string_view request_id);
   absl::StatusOr<TargetInfo> Admit(const Caller& caller, TargetNumber number,
                                    const CaptureSpec& spec, const ScheduledBy* schedule);
-  absl::Status TooManyLive() const;
+  // Counts a request for `count` captures.
+  absl::Status CountRequest(const quota::Principal& holder, int64_t count);
+  absl::StatusOr<quota::Reservation> ReservePlace(const quota::Principal& holder);
+  // How many captures of `count` the capture memory left for `holder` suffices for.
+  int64_t FittingInMemory(const quota::Principal& holder, const CaptureSpec& spec, int64_t count);
+  absl::Status MemoryShortage(const quota::Principal& holder, const CaptureSpec& spec,
+                              int64_t count) const;
   std::unique_ptr<LiveCapture> NewLive(const Caller& caller, TargetInfo target,
                                        const CaptureSpec& spec, const FirePlan& plan);
   // Starts it, or has it wait for the schedule's capture that it takes the target from.
@@ -187,6 +195,7 @@ class CaptureManager::Actor {
   void Stored(const std::string& id, CaptureRecord record, const absl::Status& status);
   void Terminate(const std::string& id);
   void MeasureBefore(LiveCapture& live);
+  void MeasureDuring(LiveCapture& live);
   void CheckAfter(AfterCheck& check);
   void Rearm();  // Sets the timer to the earliest deadline.
   void FinishShutdownIfIdle();

@@ -33,6 +33,7 @@
 #include "daemon/capture/group_types.h"
 #include "daemon/capture/ports.h"
 #include "daemon/capture/scheduled_captures.h"
+#include "daemon/quota/ledger.h"
 
 namespace profd {
 
@@ -46,7 +47,9 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
     absl::Duration gpu_arm_timeout = absl::Seconds(75);
     // A group's members start this much after the last one armed, in steps of the fastest.
     absl::Duration group_lead = absl::Milliseconds(50);
-    int64_t max_live_captures = 64;
+    // Limits live captures, capture memory, and requests per minute; must outlive the manager.
+    // nullptr: nothing is limited.
+    quota::Ledger* ledger = nullptr;
     // Why captures are switched off from the start; nullopt: they are not.
     std::optional<std::string> captures_forbidden;
     // Hears of every capture that ended, in its terminal state; on the manager's thread: count

@@ -169,8 +169,8 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
     case EndedBy::kLeaseExpired:
       return set("LEASE_EXPIRED",
                  StrCat(target,
-                        " was prepared for a capture of several nodes, and whoever "
-                        "asked for it did not say in time at which step to begin"));
+                        " was prepared for a capture on several nodes, but the caller did not "
+                        "choose its first step before the lease expired"));
     case EndedBy::kOptOut:
       return set("OPTED_OUT", StrCat("captures of ", target, " were switched off meanwhile"));
     case EndedBy::kNone:

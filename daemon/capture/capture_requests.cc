@@ -148,15 +148,23 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     ASSIGN_OR_RETURN(TargetInfo target, Admit(caller, number, spec, schedule));
     targets.push_back(std::move(target));
   }
-  if (static_cast<int64_t>(live_.size() + numbers.size()) > options_.max_live_captures) {
-    return TooManyLive();
+  const quota::Principal holder = QuotaPrincipalOf(caller.principal);
+  const int64_t count = std::ssize(numbers);
+  if (schedule == nullptr) RETURN_IF_ERROR(CountRequest(holder, count));
+  std::vector<quota::Reservation> places;
+  for (int64_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(places.emplace_back(), ReservePlace(holder));
   }
-  RETURN_IF_ERROR(store_.CheckRoom());
+  if (FittingInMemory(holder, spec, count) < count) return MemoryShortage(holder, spec, count);
+  const std::string principal = PrincipalName(caller.principal);
+  RETURN_IF_ERROR(store_.CheckRoom(principal));
 
   const std::string group_id = group ? NewUlid(clock_.Now()) : std::string();
   std::vector<CaptureRecord> records;
   for (TargetInfo& target : targets) {
     std::unique_ptr<LiveCapture> live = NewLive(caller, std::move(target), spec, plan);
+    live->place = std::move(places.back());
+    places.pop_back();
     live->record.group_id = group_id;
     live->record.request_id = std::string(request_id);
     if (schedule != nullptr) {
@@ -176,6 +184,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     if (const LiveCapture* now = FindLive(record.id)) record = now->record;
     records.push_back(std::move(record));
   }
+  store_.MakeRoom(principal);
   if (group) KeepGroup(caller, records);
   Rearm();
   return records;
@@ -195,11 +204,46 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::CreateScheduled(const Calle
   return std::move(record);
 }
 
-absl::Status CaptureManager::Actor::TooManyLive() const {
+// ---- quotas ----
+
+absl::Status CaptureManager::Actor::CountRequest(const quota::Principal& holder, int64_t count) {
+  if (options_.ledger == nullptr) return absl::OkStatus();
+  return options_.ledger->Reserve(holder, quota::Resource::kCaptureRequests, count).status();
+}
+
+absl::StatusOr<quota::Reservation> CaptureManager::Actor::ReservePlace(
+    const quota::Principal& holder) {
+  if (options_.ledger == nullptr) return quota::Reservation();
+  auto place = options_.ledger->Reserve(holder, quota::Resource::kLiveCaptures, 1);
+  if (!place.ok()) return WithReason(place.status(), "CAPTURE_LIMIT");
+  return place;
+}
+
+int64_t CaptureManager::Actor::FittingInMemory(const quota::Principal& holder,
+                                               const CaptureSpec& spec, int64_t count) {
+  // A single capture that does not fit is refused when it is armed, with the same reason.
+  if (options_.ledger == nullptr || spec.allow_less_memory || count < 2) return count;
+  const int64_t left = options_.ledger->Available(holder, quota::Resource::kCaptureMemory);
+  return std::min(count, left / spec.memory_bytes);
+}
+
+absl::Status CaptureManager::Actor::MemoryShortage(const quota::Principal& holder,
+                                                   const CaptureSpec& spec, int64_t count) const {
+  constexpr auto kMemory = quota::Resource::kCaptureMemory;
+  constexpr int64_t kMiB = 1 << 20;
+  const int64_t left = options_.ledger->Available(holder, kMemory);
+  const int64_t each_mib = left / count / kMiB;
   return WithReason(
-      absl::ResourceExhaustedError(StrCat("this node runs at most ", options_.max_live_captures,
-                                          " captures at once; retry when some have ended")),
-      "CAPTURE_LIMIT");
+      absl::ResourceExhaustedError(StrCat(
+          count, " captures of ", quota::FormatAmount(kMemory, spec.memory_bytes), " each need ",
+          quota::FormatAmount(kMemory, count * spec.memory_bytes), " of capture memory; ",
+          quota::FormatAmount(kMemory, left), " of this node's ",
+          quota::FormatAmount(kMemory, options_.ledger->limit(kMemory).capacity), " are left for ",
+          holder.name, "; ",
+          each_mib > 0 ? StrCat("ask for at most ", each_mib, " MiB each, capture fewer processes")
+                       : std::string("retry later"),
+          ", or raise profd's max-capture-memory")),
+      "MEMORY_CAP");
 }
 
 std::unique_ptr<LiveCapture> CaptureManager::Actor::NewLive(const Caller& caller, TargetInfo target,
@@ -207,6 +251,7 @@ std::unique_ptr<LiveCapture> CaptureManager::Actor::NewLive(const Caller& caller
                                                             const FirePlan& plan) {
   auto live = std::make_unique<LiveCapture>();
   live->target = target.number;
+  live->holder = QuotaPrincipalOf(caller.principal);
   live->plan = plan;
   CaptureRecord& record = live->record;
   record.id = NewUlid(clock_.Now());
@@ -248,6 +293,7 @@ absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
 
 absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
   const ArmRequest request{.capture_id = live.record.id,
+                           .holder = live.holder,
                            .memory_bytes = live.record.spec.memory_bytes,
                            .allow_less_memory = live.record.spec.allow_less_memory,
                            .gpu = live.record.spec.gpu,

@@ -55,7 +55,7 @@ std::vector<GroupMember> Merge(std::vector<GroupMember> told, const std::vector<
 absl::Status CheckRequest(const GroupRequest& request) {
   if (!IsUlid(request.id)) {
     return absl::InvalidArgumentError(
-        StrCat("group: '", ForDisplay(request.id, 40), "' is no ULID"));
+        StrCat("group: '", ForDisplay(request.id, 40), "' is not a ULID"));
   }
   RETURN_IF_ERROR(ValidateSpec(request.spec));
   if (request.spec.start_step >= 0) {
@@ -125,7 +125,10 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
         absl::AlreadyExistsError(StrCat("group ", request.id, " exists; make a new id")),
         "GROUP_EXISTS");
   }
-  RETURN_IF_ERROR(store_.CheckRoom());
+  const quota::Principal holder = QuotaPrincipalOf(caller.principal);
+  const int64_t count = std::ssize(request.targets);
+  RETURN_IF_ERROR(CountRequest(holder, count));
+  const int64_t fitting = FittingInMemory(holder, request.spec, count);
 
   HeldGroup group{.spec = request.spec,
                   .record = {.id = request.id,
@@ -136,15 +139,19 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
   for (const TargetNumber number : request.targets) {
     HeldGroup::Member& member = group.members.emplace_back(HeldGroup::Member{.target = number});
     absl::StatusOr<TargetInfo> target = Admit(caller, number, request.spec, nullptr);
-    if (target.ok() && std::ssize(live_) + std::ssize(admitted) >= options_.max_live_captures) {
-      target = TooManyLive();
+    if (target.ok() && std::ssize(admitted) >= fitting) {
+      target = MemoryShortage(holder, request.spec, count);
     }
+    absl::StatusOr<quota::Reservation> place;
+    if (target.ok()) place = ReservePlace(holder);
+    if (target.ok() && !place.ok()) target = place.status();
     if (!target.ok()) {
       member.refused = target.status();
       continue;
     }
     std::unique_ptr<LiveCapture>& live =
         admitted.emplace_back(NewLive(caller, *std::move(target), request.spec, plan));
+    live->place = *std::move(place);
     live->record.group_id = request.id;
     live->held = true;
     live->lease_end = live->begun + request.lease;
@@ -155,6 +162,7 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
     on_change(PreparationOf(group));
     return 0;
   }
+  RETURN_IF_ERROR(store_.CheckRoom(group.record.requested_by));
   RETURN_IF_ERROR(store_.PutGroup(group.record));
   for (std::unique_ptr<LiveCapture>& live : admitted) {
     const std::string id = live->record.id;
@@ -162,6 +170,9 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
     if (started.ok()) continue;
     std::ranges::find(group.members, id, &HeldGroup::Member::capture_id)->refused = started;
   }
+  const bool any_started = std::ranges::any_of(
+      group.members, [](const HeldGroup::Member& member) { return member.refused.ok(); });
+  if (any_started) store_.MakeRoom(group.record.requested_by);
   Rearm();
   const GroupPreparation preparation = PreparationOf(group);
   on_change(preparation);

@@ -24,6 +24,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/capture/group_types.h"
+#include "daemon/quota/principal.h"
 
 namespace profd {
 
@@ -106,8 +107,14 @@ class StorePort {
   virtual absl::Status UpdateCapture(const CaptureRecord& record) = 0;  // NOT_FOUND
   virtual absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(
       const CaptureRecord& record) = 0;
-  // Room to begin a capture? RESOURCE_EXHAUSTED with advice if not.
-  virtual absl::Status CheckRoom() = 0;
+  // Returns whether there is room for another capture of `principal` (PrincipalName()), or
+  // MakeRoom() can make it. Ask last, once nothing else refuses the request. Removes nothing,
+  // unless the disk has no space even for an empty file.
+  // RESOURCE_EXHAUSTED (DISK_FULL, STORAGE_FULL) with advice.
+  virtual absl::Status CheckRoom(std::string_view principal) = 0;
+  // Removes the oldest events that `principal` may displace, if that makes the room; after its
+  // request was accepted.
+  virtual void MakeRoom(std::string_view principal) = 0;
 
   virtual absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) = 0;  // NOT_FOUND
   // The records whose non-empty request_id and requester match, oldest first: none, one,
@@ -126,6 +133,7 @@ class StorePort {
 
 struct ArmRequest {
   std::string capture_id;
+  quota::Principal holder;  // Whose quota the capture memory counts against.
   int64_t memory_bytes = 0;
   bool allow_less_memory = false;
   GpuSpec gpu;

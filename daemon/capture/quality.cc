@@ -48,18 +48,23 @@ constexpr double kNever = 1e300;
 
 QualityCheck Loss(const Subject& subject) {
   const CaptureRecord& record = subject.record;
-  if (subject.imported()) {
-    return {.grade = 'B',
-            .known = false,
-            .is_share = true,
-            .sentence = "what the profiler that wrote this trace lost is not known"};
-  }
   const int64_t lost = TotalDrops(record.drops);
   const double share = LostShare(lost, record.event_count);
+  if (subject.imported()) {
+    // What the importer left out is known; what the tracer lost is not.
+    return {.grade = std::max('B', GradeOf(share, 0, kSomeLost, kWithholdSharesFrom)),
+            .known = lost > 0,
+            .is_share = true,
+            .value = share,
+            .sentence = lost == 0
+                            ? std::string("imported trace: event loss unknown")
+                            : StrCat("the import left out ", Of(lost, lost + record.event_count),
+                                     " events; loss in the trace itself is unknown")};
+  }
   return {.grade = GradeOf(share, 0, kSomeLost, kWithholdSharesFrom),
           .is_share = true,
           .value = share,
-          .sentence = lost == 0 ? std::string("no event was lost")
+          .sentence = lost == 0 ? std::string("no events were lost")
                                 : StrCat(Of(lost, lost + record.event_count), " events were lost")};
 }
 
@@ -70,23 +75,23 @@ QualityCheck Coverage(const Subject& subject) {
   QualityCheck check = {.is_share = true};
   if (subject.imported() || (spec.steps == 0 && spec.duration <= absl::ZeroDuration())) {
     check.known = false;
-    check.sentence = "what was asked for is not known";
+    check.sentence = "the requested window is unknown";
     return check;
   }
   if (spec.steps > 0) {
     int64_t asked = 0;
     if (__builtin_mul_overflow(spec.steps, std::max<int64_t>(spec.repeat, 1), &asked)) asked = 0;
     check.value = Share(std::max<int64_t>(asked - record.covered_steps, 0), asked);
-    check.sentence = StrCat(record.covered_steps, " of ", asked, " steps were covered");
+    check.sentence = StrCat(record.covered_steps, " of ", asked, " steps were recorded");
   } else {
     const int64_t asked_ns = absl::ToInt64Nanoseconds(spec.duration);
     check.value = Share(std::max<int64_t>(asked_ns - record.covered_ns, 0), asked_ns);
     if (check.value < 0.01) check.value = 0;  // Stopping takes its time.
-    check.sentence = StrCat(Percent(1 - check.value), " of the time asked for was covered");
+    check.sentence = StrCat(Percent(1 - check.value), " of the requested time was recorded");
   }
   if (record.state == CaptureState::kPartial) {
     check.grade = 'D';
-    StrAppend(&check.sentence, ", ended by ", ToString(record.ended_by));
+    StrAppend(&check.sentence, "; ended by ", ToString(record.ended_by));
   } else if (check.value > 0 && IsTerminal(record.state)) {
     check.grade = 'C';
   }
@@ -106,20 +111,20 @@ QualityCheck Orphans(const Subject& subject) {
           .is_share = true,
           .value = share,
           .bound = kFewOrphans,
-          .sentence = rows == 0 ? std::string("no GPU work was recorded")
-                                : StrCat("the launch of ", amount,
-                                         " pieces of GPU work is not in the capture")};
+          .sentence =
+              rows == 0 ? std::string("no GPU work was recorded")
+                        : StrCat("the capture lacks the launches of ", amount, " GPU activities")};
 }
 
 QualityCheck SilentLaunches(const Subject& subject) {
   const EventChecks* events = subject.events;
   if (events == nullptr || events->gpu_row_count == 0) {
-    return {.known = false, .is_share = true, .sentence = "launches were not looked at"};
+    return {.known = false, .is_share = true, .sentence = "launches were not checked"};
   }
   if (events->captures_graphs) {
     return {.known = false,
             .is_share = true,
-            .sentence = "CUDA graphs were recorded, whose launches need not run"};
+            .sentence = "the program captured CUDA graphs, whose launches may not run"};
   }
   const double share = Share(events->silent_launch_count, events->launch_count);
   return {.grade = share > kFewOrphans ? 'B' : 'A',
@@ -127,13 +132,13 @@ QualityCheck SilentLaunches(const Subject& subject) {
           .value = share,
           .bound = kFewOrphans,
           .sentence = StrCat(Of(events->silent_launch_count, events->launch_count),
-                             " launches show no work on the GPU")};
+                             " launches have no GPU work")};
 }
 
 QualityCheck Inversions(const Subject& subject) {
   const EventChecks* events = subject.events;
   if (events == nullptr || events->gpu_row_count == 0) {
-    return {.known = false, .sentence = "the order of launches and work was not looked at"};
+    return {.known = false, .sentence = "the order of launches and GPU work was not checked"};
   }
   const double share = Share(events->inversion_count, events->gpu_row_count);
   return {.grade = events->inversion_count == 0 ? 'A'
@@ -141,23 +146,23 @@ QualityCheck Inversions(const Subject& subject) {
                                                 : 'B',
           .value = static_cast<double>(events->inversion_count),
           .sentence = events->inversion_count == 0
-                          ? std::string("all GPU work began after its launch")
+                          ? std::string("all GPU work started after its launch")
                           : StrCat(Of(events->inversion_count, events->gpu_row_count),
-                                   " pieces of GPU work begin before their launch, by up to ",
+                                   " GPU activities start before their launch, by up to ",
                                    Microseconds(static_cast<double>(events->worst_inversion_ns)))};
 }
 
 QualityCheck Truncation(const Subject& subject) {
   const EventChecks* events = subject.events;
   if (events == nullptr) {
-    return {.known = false, .is_share = true, .sentence = "cut ranges were not looked at"};
+    return {.known = false, .is_share = true, .sentence = "cut ranges were not checked"};
   }
   const double share = Share(events->cut_range_count, events->range_count);
   return {.grade = share > kFewCutRanges ? 'B' : 'A',
           .is_share = true,
           .value = share,
           .bound = kFewCutRanges,
-          .sentence = StrCat("the window's ends cut ",
+          .sentence = StrCat("the window cuts off ",
                              Of(events->cut_range_count, events->range_count), " ranges")};
 }
 
@@ -165,10 +170,9 @@ QualityCheck Clock(const Subject& subject) {
   const auto error_ns = static_cast<double>(
       std::max(subject.record.clock_error_ns, subject.record.gpu.clock_error_ns));
   if (subject.imported()) {
-    return {
-        .known = false,
-        .sentence = StrCat("times are whole multiples of ", subject.record.imported.time_unit_ns,
-                           " ns; their error is not known")};
+    return {.known = false,
+            .sentence = StrCat("times are multiples of ", subject.record.imported.time_unit_ns,
+                               " ns; their error is unknown")};
   }
   return {.grade = GradeOf(error_ns, kTellingClockErrorNs, kLargeClockErrorNs, kNever),
           .value = error_ns,
@@ -178,24 +182,20 @@ QualityCheck Clock(const Subject& subject) {
 
 QualityCheck Perturbation(const Subject& subject) {
   const CaptureRecord& record = subject.record;
-  const int64_t usual_ns = record.step_before_ns > 0 && record.step_after_ns > 0
-                               ? std::min(record.step_before_ns, record.step_after_ns)
-                               : std::max(record.step_before_ns, record.step_after_ns);
-  if (usual_ns <= 0 || record.step_during_ns <= 0) {
-    return {.known = false,
-            .is_share = true,
-            .sentence = "how much recording slowed the program down is not known"};
+  const std::optional<RecordingSlowdown> slowdown = SlowdownOf(record);
+  if (!slowdown.has_value()) {
+    return {
+        .known = false, .is_share = true, .sentence = "the slow-down through recording is unknown"};
   }
-  // So that 10.5 against 10 is no more than 5 %.
-  const double slower =
-      static_cast<double>(record.step_during_ns - usual_ns) / static_cast<double>(usual_ns);
-  return {.grade = GradeOf(slower, kSlightlySlower, kMuchSlower, kNever),
+  const double proven = std::max(slowdown->at_least, 0.0);
+  return {.grade = GradeOf(proven, kSlightlySlower, kMuchSlower, kNever),
           .is_share = true,
-          .value = slower,
+          .value = proven,
           .bound = kSlightlySlower,
-          .sentence = slower > 0 ? StrCat("steps took ", Percent(slower),
-                                          " longer while they were recorded")
-                                 : std::string("recording did not slow the steps down")};
+          .sentence = proven > 0 ? StrCat("steps took at least ", Percent(proven),
+                                          " longer while recorded than before and after")
+                                 : std::string("recording slowed the steps by no more than they "
+                                               "vary by themselves")};
 }
 
 QualityCheck GpuRecording(const Subject& subject) {
@@ -204,8 +204,8 @@ QualityCheck GpuRecording(const Subject& subject) {
   const auto failures = static_cast<int64_t>(gpu.kind_failures.size());
   return {.grade = broke ? 'B' : 'A',
           .value = static_cast<double>(broke ? 1 : 0),
-          .sentence = broke ? std::string("recording the GPU broke off")
-                            : StrCat(failures, " kinds of GPU records could not be had")};
+          .sentence = broke ? std::string("GPU recording stopped early")
+                            : StrCat(failures, " kinds of GPU records were not available")};
 }
 
 QualityCheck Names(const Subject& subject) {
@@ -297,6 +297,16 @@ Quality AssessQuality(const CaptureRecord& record, const EventChecks* events) {
   quality.lost_share = LostShare(TotalDrops(record.drops), record.event_count);
   quality.shares = TrustOfShares(quality.lost_share);
   return quality;
+}
+
+std::optional<RecordingSlowdown> SlowdownOf(const CaptureRecord& record) {
+  if (record.step_before_ns <= 0 || record.step_during_ns <= 0 || record.step_after_ns <= 0) {
+    return std::nullopt;
+  }
+  const auto [faster_ns, slower_ns] = std::minmax(record.step_before_ns, record.step_after_ns);
+  const auto during_ns = static_cast<double>(record.step_during_ns);
+  return RecordingSlowdown{.at_least = during_ns / static_cast<double>(slower_ns) - 1,
+                           .at_most = during_ns / static_cast<double>(faster_ns) - 1};
 }
 
 std::string QualityGrade(const CaptureRecord& record) { return AssessQuality(record).grade; }

@@ -18,6 +18,7 @@
 #define PROFD_DAEMON_CAPTURE_QUALITY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,6 +74,16 @@ struct Quality {
   ShareTrust shares = ShareTrust::kWhole;
   std::vector<QualityCheck> checks;  // In the order of the table; failed or not.
 };
+
+// How much longer steps took in the window than around it, as a share: 0.05 is 5 % longer. Bounds
+// against the slower and the faster of the steps before and after, because the program's own step
+// time changes, too: only what exceeds both can be due to recording.
+struct RecordingSlowdown {
+  double at_least = 0;
+  double at_most = 0;
+};
+// Returns nullopt if the steps before, in, or after the window are unknown.
+std::optional<RecordingSlowdown> SlowdownOf(const CaptureRecord& record);
 
 // `events`: nullptr where nobody looked at them.
 Quality AssessQuality(const CaptureRecord& record, const EventChecks* events = nullptr);

@@ -71,9 +71,13 @@ absl::Status Bind(int fd, const sockaddr_un& address) {
 
 }  // namespace
 
+std::filesystem::path AgentSocket::PathIn(const std::filesystem::path& socket_dir) {
+  return socket_dir / "agent" / "agent.sock";
+}
+
 absl::StatusOr<AgentSocket> AgentSocket::Listen(const std::filesystem::path& socket_dir) {
-  const std::filesystem::path directory = socket_dir / "agent";
-  const std::filesystem::path path = directory / "agent.sock";
+  const std::filesystem::path path = PathIn(socket_dir);
+  const std::filesystem::path directory = path.parent_path();
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.native().size() >= sizeof(address.sun_path)) {

@@ -5,6 +5,7 @@
 #define PROFD_DAEMON_INGEST_AGENT_SOCKET_H_
 
 #include <filesystem>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "daemon/base/unique_fd.h"
@@ -28,7 +29,12 @@ class AgentSocket {
   AgentSocket& operator=(AgentSocket&&) = delete;
   ~AgentSocket();
 
+  // DIR/agent/agent.sock.
+  static std::filesystem::path PathIn(const std::filesystem::path& socket_dir);
+
   int fd() const { return fd_.get(); }
+  // Hands over the listening socket; its file stays.
+  UniqueFd TakeFd() && { return std::move(fd_); }
 
  private:
   explicit AgentSocket(UniqueFd fd) : fd_(std::move(fd)) {}

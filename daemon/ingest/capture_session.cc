@@ -6,6 +6,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/ingest/frame_codec.h"
+#include "daemon/ingest/untrusted_values.h"
 
 namespace profd {
 namespace {
@@ -17,7 +18,6 @@ constexpr double kWriteBytesPerSecond = 500e6;
 // Copied per visit, so that one target's flood does not keep the others waiting.
 constexpr size_t kMaxChunksPerVisit = 64;
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(10);
-constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 
 absl::Duration LongestPeriod(uint64_t memory_bytes) {
   const absl::Duration fill =
@@ -310,7 +310,7 @@ bool CaptureSession::ReadProgress(Progress& progress) {
       std::min<int64_t>(header.window_count.load(std::memory_order_relaxed), plan_.repeat);
   progress.window = std::max(progress.window, windows - 1);
   const uint64_t step = header.current_step.load(std::memory_order_relaxed);
-  if (step <= kMaxStep) {
+  if (step <= kMaxUntrustedCount) {
     progress.current_step = std::max(progress.current_step, static_cast<int64_t>(step));
   }
   progress.stored_bytes = worker_.stored_bytes();

@@ -4,32 +4,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <utility>
+#include <vector>
+
 #include "daemon/base/str_cat.h"
 
 namespace profd {
 namespace {
 
 constexpr int kMaxFramesPerSecond = 1000;
-// More than SCM_MAX_FD, so that every descriptor a peer sends is seen, and closed.
-constexpr size_t kMaxAttached = 256;
-
-void CloseAttached(msghdr& message) {
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
-      close(fd);
-    }
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<Frame> Connection::Receive(PacketBuffer& buffer) {
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxAttached * sizeof(int))];
+  alignas(cmsghdr) char control[kPassedFilesControlBytes];
   iovec part{.iov_base = buffer.data(), .iov_len = buffer.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -41,7 +28,10 @@ absl::StatusOr<Frame> Connection::Receive(PacketBuffer& buffer) {
     if (errno == EAGAIN || errno == EINTR) return absl::UnavailableError("nothing there");
     return absl::NotFoundError(StrCat("the connection broke: ", strerror(errno)));
   }
-  CloseAttached(message);
+  if (std::vector<UniqueFd> files = TakePassedFiles(message); !files.empty()) {
+    closer_->ClosePassed(std::move(files));
+    return absl::InvalidArgumentError("sends file descriptors, which no frame carries");
+  }
   if (got == 0) return absl::NotFoundError("the peer closed the connection");
   if ((message.msg_flags & MSG_TRUNC) != 0) {
     return absl::InvalidArgumentError("a frame is too large");

@@ -5,17 +5,11 @@
 
 #include "absl/time/clock.h"
 #include "daemon/ingest/ingest_thread.h"
+#include "daemon/ingest/untrusted_values.h"
 #include "proto/wire/clock.h"
 
 namespace profd {
 namespace {
-
-// Nothing counts this far; what says so lies, and its sums must not overflow.
-constexpr uint64_t kMaxCount = uint64_t{1} << 53;
-
-int64_t ReadCount(const std::atomic<uint64_t>& untrusted) {
-  return static_cast<int64_t>(std::min(untrusted.load(std::memory_order_relaxed), kMaxCount));
-}
 
 int64_t UnixNsOf(const ClockPair& epoch) {
   const int64_t now_unix_ns = absl::GetCurrentTimeNanos();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/base/text.h"
+#include "daemon/ingest/untrusted_values.h"
 
 namespace profd {
 namespace {
@@ -13,17 +14,9 @@ constexpr int64_t kJitterNs = 1000;
 constexpr int64_t kLookBackNs = int64_t{3600} * 1'000'000'000;
 // Between the target's counter and ours, on whatever cores they run.
 constexpr int64_t kClockSkewNs = 1'000'000;
-constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 constexpr size_t kMaxThreadNameBytes = 63;
 // The key of a thread that is only named in events, apart from the serials of threads.
 constexpr uint64_t kOsThreadKey = uint64_t{1} << 32;
-
-template <typename T>
-T Load(const std::byte* from) {
-  T value;
-  memcpy(&value, from, sizeof(value));
-  return value;
-}
 
 // Categories to come are shown as plain ranges.
 uint8_t RangeCategoryOf(uint16_t category) {
@@ -60,10 +53,12 @@ EventDecoder::EventDecoder(const TickLine& line, const NameReader& names,
 }
 
 void EventDecoder::Decode(const ChunkView& chunk) {
-  const auto serial = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, thread_serial));
-  const auto os_thread = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, os_thread));
-  const auto window = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, window));
-  const auto depth = Load<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, open_depth));
+  const auto serial =
+      LoadUnaligned<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, thread_serial));
+  const auto os_thread =
+      LoadUnaligned<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, os_thread));
+  const auto window = LoadUnaligned<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, window));
+  const auto depth = LoadUnaligned<uint32_t>(chunk.bytes + offsetof(wire::ChunkHeader, open_depth));
   Thread* thread = serial != 0 ? ThreadOf(serial, os_thread) : nullptr;
   const bool is_empty = chunk.record_bytes == 0 && depth == 0;
   if (thread == nullptr || !EnterChunk(*thread, window, is_empty)) return CountInvalidChunk();
@@ -112,7 +107,7 @@ bool EventDecoder::EnterChunk(Thread& thread, uint32_t window, bool is_empty) {
 void EventDecoder::DecodeRecords(Thread* of_chunk, const std::byte* records, uint32_t bytes) {
   uint32_t at = 0;
   while (bytes - at >= sizeof(wire::EventHeader)) {
-    const auto header = Load<wire::EventHeader>(records + at);
+    const auto header = LoadUnaligned<wire::EventHeader>(records + at);
     const uint32_t size = header.size_bytes;
     if (size < wire::kMinEventBytes || size > wire::kMaxEventBytes || size % 8 != 0 ||
         size > bytes - at) {
@@ -192,14 +187,14 @@ bool EventDecoder::DecodeTorch(const wire::EventHeader& header, const std::byte*
 
 bool EventDecoder::DecodeOperator(const std::byte* record, uint32_t size) {
   if (size < sizeof(wire::OperatorEvent)) return false;
-  uint64_t ticks = Load<uint64_t>(record + offsetof(wire::OperatorEvent, start_ticks));
+  uint64_t ticks = LoadUnaligned<uint64_t>(record + offsetof(wire::OperatorEvent, start_ticks));
   if (!AcceptTime(ticks)) return false;
   const bool in_window = PlaceOf(ticks, /*has_length=*/false) == Place::kInside;
   return torch_.DecodeOperator(record, size, ticks, in_window, thread_->operators);
 }
 
 bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
-  const auto event = Load<wire::RangeEvent>(record);
+  const auto event = LoadUnaligned<wire::RangeEvent>(record);
   const uint32_t name = NameOf(event.name_id);
   uint64_t start = event.start_ticks;
   uint64_t end = start + event.duration_ticks;
@@ -231,7 +226,7 @@ bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
 }
 
 bool EventDecoder::DecodeInstant(const std::byte* record) {
-  const auto event = Load<wire::InstantEvent>(record);
+  const auto event = LoadUnaligned<wire::InstantEvent>(record);
   const uint32_t name = NameOf(event.name_id);
   uint64_t ticks = event.time_ticks;
   if (name == kNoName || !AcceptTime(ticks)) return false;
@@ -240,7 +235,7 @@ bool EventDecoder::DecodeInstant(const std::byte* record) {
 }
 
 bool EventDecoder::DecodeCounter(const std::byte* record) {
-  const auto event = Load<wire::CounterEvent>(record);
+  const auto event = LoadUnaligned<wire::CounterEvent>(record);
   const uint32_t name = NameOf(event.name_id);
   uint64_t ticks = event.time_ticks;
   if (name == kNoName || !AcceptTime(ticks)) return false;
@@ -251,7 +246,7 @@ bool EventDecoder::DecodeCounter(const std::byte* record) {
 }
 
 bool EventDecoder::DecodeMemory(const std::byte* record, uint8_t flags) {
-  const auto event = Load<wire::MemoryEvent>(record);
+  const auto event = LoadUnaligned<wire::MemoryEvent>(record);
   uint64_t ticks = event.time_ticks;
   if (event.bytes < 0 || event.total_allocated_bytes < -1 || event.total_reserved_bytes < -1 ||
       event.device_type > static_cast<uint16_t>(wire::DeviceType::kCuda) ||
@@ -274,10 +269,10 @@ bool EventDecoder::DecodeMemory(const std::byte* record, uint8_t flags) {
 }
 
 bool EventDecoder::DecodeStep(const std::byte* record) {
-  const auto event = Load<wire::StepEvent>(record);
+  const auto event = LoadUnaligned<wire::StepEvent>(record);
   uint64_t ticks = event.time_ticks;
   const auto step = static_cast<int64_t>(event.step);
-  if (event.step > kMaxStep || step < last_step_ || !AcceptTime(ticks)) return false;
+  if (event.step > kMaxUntrustedCount || step < last_step_ || !AcceptTime(ticks)) return false;
   thread_->marks_steps = true;
   if (window_.start != 0 && ticks >= window_.start) {
     thread_->passed_start = true;
@@ -290,7 +285,7 @@ bool EventDecoder::DecodeStep(const std::byte* record) {
 }
 
 bool EventDecoder::DecodeThreadName(const std::byte* record) {
-  const auto event = Load<wire::ThreadNameEvent>(record);
+  const auto event = LoadUnaligned<wire::ThreadNameEvent>(record);
   std::string bytes;
   if (!names_.ReadName(event.name_id, bytes)) return false;
   thread_rows_.SetName(thread_->index, ForDisplay(bytes, kMaxThreadNameBytes));
@@ -361,14 +356,15 @@ void EventDecoder::AppendRange(uint64_t begin_ticks, uint64_t start_ticks, uint6
 }
 
 void EventDecoder::TakeStack(Thread& thread, const std::byte* chunk) {
-  auto depth = Load<uint32_t>(chunk + offsetof(wire::ChunkHeader, open_depth));
+  auto depth = LoadUnaligned<uint32_t>(chunk + offsetof(wire::ChunkHeader, open_depth));
   if (depth == 0) return;
   if (depth > wire::kMaxRangeDepth) {
     ++counts_.invalid_count;
     return;
   }
   const std::byte* stack = chunk + offsetof(wire::ChunkHeader, open_ranges);
-  const auto innermost = Load<wire::OpenRange>(stack + (depth - 1) * sizeof(wire::OpenRange));
+  const auto innermost =
+      LoadUnaligned<wire::OpenRange>(stack + (depth - 1) * sizeof(wire::OpenRange));
   // A range's record is published before it leaves the stack.
   if (last_range_.depth == depth - 1 && last_range_.start_ticks == innermost.start_ticks &&
       last_range_.name_id == innermost.name_id) {

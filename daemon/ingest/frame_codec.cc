@@ -41,7 +41,8 @@ void AddMetadata(std::string_view text, Fields& fields) {
 absl::StatusOr<Frame> ParseFrame(std::span<const std::byte> packet) {
   wire::FrameHeader header;
   if (packet.size() < sizeof(header)) {
-    return absl::InvalidArgumentError(StrCat("a packet of ", packet.size(), " bytes is no frame"));
+    return absl::InvalidArgumentError(
+        StrCat("a packet of ", packet.size(), " bytes is not a frame"));
   }
   if (packet.size() > wire::kMaxFrameBytes) {
     return absl::InvalidArgumentError(StrCat("a frame of ", packet.size(), " bytes is too large"));

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/ingest/untrusted_values.h"
+
 namespace profd {
 namespace {
 
@@ -14,13 +16,6 @@ using wire::EventKind;
 
 constexpr uint32_t kFirstBadDevice = kNoGpuDevice;
 constexpr char kMemoryThreadName[] = "CUDA memory";
-
-template <typename T>
-T Load(const std::byte* from) {
-  T value;
-  memcpy(&value, from, sizeof(value));
-  return value;
-}
 
 size_t SizeOf(EventKind kind) {
   switch (kind) {
@@ -101,10 +96,10 @@ bool GpuDecoder::Decode(const wire::EventHeader& header, const std::byte* record
     case EventKind::kContext:
       return DecodeContext(record);
     case EventKind::kStream:
-      inventory_.AddStream(Load<wire::StreamEvent>(record));
+      inventory_.AddStream(LoadUnaligned<wire::StreamEvent>(record));
       return true;
     case EventKind::kGpuStatus:
-      inventory_.SetStatus(Load<wire::GpuStatusEvent>(record));
+      inventory_.SetStatus(LoadUnaligned<wire::GpuStatusEvent>(record));
       return true;
     default:
       return false;
@@ -114,7 +109,7 @@ bool GpuDecoder::Decode(const wire::EventHeader& header, const std::byte* record
 // ---- one kind each ----
 
 bool GpuDecoder::DecodeApiCall(const wire::EventHeader& header, const std::byte* record) {
-  const auto event = Load<wire::ApiCallEvent>(record);
+  const auto event = LoadUnaligned<wire::ApiCallEvent>(record);
   Span span;
   const uint32_t name = context_.names.Find(event.name_id);
   if (name == NameTable::kNoName || !TakeSpan(event.start_ticks, event.duration_ticks, span)) {
@@ -168,7 +163,7 @@ std::optional<GpuRow> GpuDecoder::NewRow(const Event& event, GpuRowKind kind, ui
 }
 
 bool GpuDecoder::DecodeKernel(uint8_t flags, const std::byte* record) {
-  const auto event = Load<wire::KernelEvent>(record);
+  const auto event = LoadUnaligned<wire::KernelEvent>(record);
   const uint32_t name = context_.names.Find(event.name_id);
   Span span;
   std::optional<GpuRow> row = NewRow(event, GpuRowKind::kKernel, flags, span);
@@ -189,7 +184,7 @@ bool GpuDecoder::DecodeKernel(uint8_t flags, const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeMemcpy(uint8_t flags, const std::byte* record) {
-  const auto event = Load<wire::MemcpyEvent>(record);
+  const auto event = LoadUnaligned<wire::MemcpyEvent>(record);
   Span span;
   std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemcpy, flags, span);
   if (!row.has_value() || !TakePeer(event.source_device, row->source_device) ||
@@ -206,7 +201,7 @@ bool GpuDecoder::DecodeMemcpy(uint8_t flags, const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeMemset(uint8_t flags, const std::byte* record) {
-  const auto event = Load<wire::MemsetEvent>(record);
+  const auto event = LoadUnaligned<wire::MemsetEvent>(record);
   Span span;
   std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemset, flags, span);
   if (!row.has_value()) return false;
@@ -220,7 +215,7 @@ bool GpuDecoder::DecodeMemset(uint8_t flags, const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeGraphLaunch(uint8_t flags, const std::byte* record) {
-  const auto event = Load<wire::GraphLaunchEvent>(record);
+  const auto event = LoadUnaligned<wire::GraphLaunchEvent>(record);
   Span span;
   const std::optional<GpuRow> row = NewRow(event, GpuRowKind::kGraphLaunch, flags, span);
   if (!row.has_value()) return false;
@@ -229,7 +224,7 @@ bool GpuDecoder::DecodeGraphLaunch(uint8_t flags, const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeSync(const std::byte* record) {
-  const auto event = Load<wire::SyncEvent>(record);
+  const auto event = LoadUnaligned<wire::SyncEvent>(record);
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
@@ -247,7 +242,7 @@ bool GpuDecoder::DecodeSync(const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeOverhead(uint32_t os_thread, const std::byte* record) {
-  const auto event = Load<wire::OverheadEvent>(record);
+  const auto event = LoadUnaligned<wire::OverheadEvent>(record);
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
@@ -261,7 +256,7 @@ bool GpuDecoder::DecodeOverhead(uint32_t os_thread, const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeCudaEvent(const std::byte* record) {
-  const auto event = Load<wire::CudaEventEvent>(record);
+  const auto event = LoadUnaligned<wire::CudaEventEvent>(record);
   if (event.place.device >= kFirstBadDevice) return false;
   cuda_events_.push_back({.correlation = event.place.correlation,
                           .context = event.place.context,
@@ -273,7 +268,7 @@ bool GpuDecoder::DecodeCudaEvent(const std::byte* record) {
 bool GpuDecoder::DecodeMemory(uint8_t flags, const std::byte* record) {
   constexpr auto kMaxBytes = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   constexpr auto kMaxDevice = static_cast<uint32_t>(std::numeric_limits<int16_t>::max());
-  const auto event = Load<wire::DeviceMemoryEvent>(record);
+  const auto event = LoadUnaligned<wire::DeviceMemoryEvent>(record);
   Span span;
   if (event.bytes > kMaxBytes || event.utilized_bytes > kMaxBytes || event.device > kMaxDevice ||
       !TakeSpan(event.time_ticks, 0, span)) {
@@ -302,7 +297,7 @@ bool GpuDecoder::DecodeMemory(uint8_t flags, const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeDevice(const std::byte* record) {
-  const auto event = Load<wire::DeviceEvent>(record);
+  const auto event = LoadUnaligned<wire::DeviceEvent>(record);
   std::string name;
   if (event.device >= kFirstBadDevice || !context_.names.reader().ReadName(event.name_id, name)) {
     return false;
@@ -312,7 +307,7 @@ bool GpuDecoder::DecodeDevice(const std::byte* record) {
 }
 
 bool GpuDecoder::DecodeContext(const std::byte* record) {
-  const auto event = Load<wire::ContextEvent>(record);
+  const auto event = LoadUnaligned<wire::ContextEvent>(record);
   if (event.device >= kFirstBadDevice) return false;
   inventory_.AddContext(event.context, event.device);
   return true;

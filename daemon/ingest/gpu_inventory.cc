@@ -8,13 +8,12 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/ingest/untrusted_values.h"
 
 namespace profd {
 namespace {
 
 constexpr size_t kMaxDeviceNameBytes = 128;
-// Nothing counts this far; what says so lies, and sums must not overflow.
-constexpr uint64_t kMaxCount = uint64_t{1} << 53;
 constexpr uint32_t kCuptiUnknownError = 999;
 
 // As cupti_activity.h of CUDA 13.0 has them, by number.
@@ -127,7 +126,9 @@ constexpr auto kResultNames = std::to_array<std::string_view>({
     "CUPTI_ERROR_INVALID_CHIP_NAME",
 });
 
-int64_t Saturate(uint64_t count) { return static_cast<int64_t>(std::min(count, kMaxCount)); }
+int64_t Saturate(uint64_t count) {
+  return static_cast<int64_t>(std::min(count, kMaxUntrustedCount));
+}
 
 // "GPU-" and the bytes as UUIDs are written; empty if all are 0.
 std::string UuidText(const uint8_t (&uuid)[16]) {

@@ -3,16 +3,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
+#include <memory>
 #include <string_view>
 #include <utility>
 
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/ingest/workload.h"
@@ -26,22 +26,6 @@ namespace {
 
 constexpr size_t kMaxCommandBytes = 4096;
 constexpr size_t kMaxCgroupBytes = 1024;
-constexpr size_t kMaxProcFileBytes = 16 * 1024;
-
-std::optional<std::string> ReadFile(const std::filesystem::path& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return std::nullopt;
-  std::string text(kMaxProcFileBytes, '\0');
-  size_t used = 0;
-  while (used < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + used, text.size() - used);
-    if (got < 0) return std::nullopt;
-    if (got == 0) break;
-    used += static_cast<size_t>(got);
-  }
-  text.resize(used);
-  return text;
-}
 
 int64_t ToInt64(std::string_view text) {
   int64_t value = 0;
@@ -57,19 +41,6 @@ std::string_view LineAfter(std::string_view text, std::string_view from) {
   return text.substr(0, text.find('\n'));
 }
 
-// Field 22 of /proc/PID/stat. Field 2, the process's name, may hold anything, also ')'.
-std::optional<int64_t> StartTicks(std::string_view stat) {
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string_view::npos) return std::nullopt;
-  stat.remove_prefix(name_end + 1);
-  for (int field = 2; field < 22; ++field) {
-    const size_t space = stat.find(' ');
-    if (space == std::string_view::npos) return std::nullopt;
-    stat.remove_prefix(space + 1);
-  }
-  return ToInt64(stat);
-}
-
 // The innermost of "NSpid:\t4711\t12".
 int64_t NamespacePid(std::string_view status) {
   const std::string_view line = LineAfter(status, "\nNSpid:");
@@ -77,16 +48,12 @@ int64_t NamespacePid(std::string_view status) {
   return tab == std::string_view::npos ? 0 : ToInt64(line.substr(tab + 1));
 }
 
-bool SameNamespace(const std::filesystem::path& process, const std::filesystem::path& self,
-                   const char* which) {
-  struct stat theirs;
-  struct stat ours;
-  return stat((process / "ns" / which).c_str(), &theirs) == 0 &&
-         stat((self / "ns" / which).c_str(), &ours) == 0 && theirs.st_ino == ours.st_ino &&
-         theirs.st_dev == ours.st_dev;
+bool Same(const NamespaceId& theirs, const NamespaceId& ours) {
+  return theirs.known() && theirs == ours;
 }
 
-std::string CommandOf(std::string cmdline) {
+std::string CommandOf(std::string_view text) {
+  std::string cmdline(text);
   while (!cmdline.empty() && cmdline.back() == '\0') cmdline.pop_back();
   std::replace(cmdline.begin(), cmdline.end(), '\0', ' ');
   return ForDisplay(cmdline, kMaxCommandBytes);
@@ -139,27 +106,26 @@ bool HasEnded(int pidfd) {
   return poll(&readable, 1, 0) > 0;
 }
 
-absl::StatusOr<ProcessFacts> ReadProcessFacts(int64_t pid, const std::filesystem::path& proc) {
-  const std::filesystem::path process = proc / std::to_string(pid);
-  const std::optional<std::string> stat = ReadFile(process / "stat");
-  const std::optional<int64_t> start = stat.has_value() ? StartTicks(*stat) : std::nullopt;
-  if (!start.has_value()) return absl::NotFoundError(StrCat("no process ", pid));
-
+ProcessFacts ProcessFactsFrom(const ProcFacts& proc, const std::filesystem::path& self) {
   ProcessFacts facts;
-  facts.start_ticks = *start;
-  const std::string status = ReadFile(process / "status").value_or("");
-  std::string_view parent = LineAfter(status, "\nPPid:");
+  facts.start_ticks = proc.start_ticks;
+  std::string_view parent = LineAfter(proc.status_text(), "\nPPid:");
   while (!parent.empty() && parent.front() == '\t') parent.remove_prefix(1);
   facts.parent_pid = ToInt64(parent);
-  facts.namespace_pid = NamespacePid(status);
-  const std::filesystem::path self = proc / "self";
+  facts.namespace_pid = NamespacePid(proc.status_text());
   facts.foreign_namespace =
-      !SameNamespace(process, self, "pid") || !SameNamespace(process, self, "user");
-  facts.command = CommandOf(ReadFile(process / "cmdline").value_or(""));
-  const std::string cgroup = ReadFile(process / "cgroup").value_or("");
-  facts.cgroup = CgroupOf(cgroup);
-  facts.workload = WorkloadOf(cgroup);
+      !Same(proc.pid_namespace, ReadNamespaceId(AT_FDCWD, (self / "ns/pid").c_str())) ||
+      !Same(proc.user_namespace, ReadNamespaceId(AT_FDCWD, (self / "ns/user").c_str()));
+  facts.command = CommandOf(proc.command_text());
+  facts.cgroup = CgroupOf(proc.cgroup_text());
+  const CgroupFolders folders;
+  facts.workload = WorkloadOf(proc.cgroup_text(), &folders);
   return facts;
+}
+
+absl::StatusOr<ProcessFacts> ReadProcessFacts(ProcessReader& reader, int pidfd) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ProcFacts> proc, reader.Read(pidfd));
+  return ProcessFactsFrom(*proc);
 }
 
 }  // namespace profd

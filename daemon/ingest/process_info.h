@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/privilege/process_reader.h"
 
 namespace profd {
 
@@ -41,9 +42,12 @@ struct ProcessFacts {
   Workload workload;  // Without the names of the pod.
 };
 
-// NOT_FOUND: no such process. `proc` is "/proc", but for tests.
-absl::StatusOr<ProcessFacts> ReadProcessFacts(int64_t pid,
-                                              const std::filesystem::path& proc = "/proc");
+// Interprets what /proc says. `self` is our own folder there, for the namespaces that are ours.
+ProcessFacts ProcessFactsFrom(const ProcFacts& proc,
+                              const std::filesystem::path& self = "/proc/self");
+
+// Reads and interprets the process of `pidfd`. NOT_FOUND: it has ended, or cannot be seen.
+absl::StatusOr<ProcessFacts> ReadProcessFacts(ProcessReader& reader, int pidfd);
 
 }  // namespace profd
 

@@ -8,20 +8,15 @@
 #include <utility>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/ingest/untrusted_values.h"
 
 namespace profd {
 namespace {
 
-// A target that says more than this is not to be believed; sums of it do not overflow.
-constexpr uint64_t kMaxCount = uint64_t{1} << 53;
-constexpr double kNsPerSecond = 1e9;
+constexpr double kNsInSecond = 1e9;
 // No mark for this many steps' time: the rate says nothing about now.
 constexpr double kStaleSteps = 10;
-constexpr double kStaleNs = 10 * kNsPerSecond;
-
-int64_t ReadCount(const std::atomic<uint64_t>& untrusted) {
-  return static_cast<int64_t>(std::min(untrusted.load(std::memory_order_relaxed), kMaxCount));
-}
+constexpr double kStaleNs = 10 * kNsInSecond;
 
 // The mark of `step`, unless it is being written or is another step's by now.
 std::optional<uint64_t> ReadTicks(const wire::StatusStep& slot, int64_t step) {
@@ -41,7 +36,7 @@ absl::StatusOr<StatusPageView> StatusPageView::Create(uint64_t step_mark_count,
     return absl::ResourceExhaustedError("no memory left for a status page on this node");
   }
   StatusPageView view(std::move(memory), clock);
-  view.page_->step_mark_count.store(std::min(step_mark_count, kMaxCount),
+  view.page_->step_mark_count.store(std::min(step_mark_count, kMaxUntrustedCount),
                                     std::memory_order_relaxed);
   return view;
 }
@@ -90,7 +85,7 @@ double StatusPageView::StepsPerSecond(double ns_per_tick) const {
   const double step_ns = span_ns / static_cast<double>(marks.size() - 1);
   const double idle_ns = static_cast<double>(clock_->Now() - marks.back().ticks) * ns_per_tick;
   if (idle_ns > std::max(kStaleNs, kStaleSteps * step_ns)) return 0;
-  return kNsPerSecond / step_ns;
+  return kNsInSecond / step_ns;
 }
 
 int64_t StatusPageView::MedianStepNs(double ns_per_tick, int64_t first_step,

@@ -1,6 +1,12 @@
 #include "daemon/ingest/target_registry.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "daemon/base/reason.h"
@@ -10,8 +16,6 @@
 
 namespace profd {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
 
 absl::StatusOr<uint64_t> RoundedBytes(int64_t asked) {
   if (asked <= 0 || static_cast<uint64_t>(asked) > wire::kMaxCaptureMemoryBytes) {
@@ -24,16 +28,26 @@ absl::StatusOr<uint64_t> RoundedBytes(int64_t asked) {
   return std::max(chunks * wire::kChunkBytes, wire::kMinCaptureMemoryBytes);
 }
 
-}  // namespace
-
-void TargetRegistry::SetMemoryCap(int64_t bytes) {
-  absl::MutexLock lock(&mu_);
-  memory_cap_bytes_ = bytes;
+// The job, pod, and container of profd itself. A process in the same one is not set apart by it.
+const Workload& OwnWorkload() {
+  static const Workload own = [] {
+    std::ifstream file("/proc/self/cgroup");
+    const std::string cgroup((std::istreambuf_iterator<char>(file)), {});
+    const CgroupFolders folders;
+    return WorkloadOf(cgroup, &folders);
+  }();
+  return own;
 }
 
+std::string_view UnlessOwn(const std::string& text, const std::string& own) {
+  return text == own ? std::string_view() : std::string_view(text);
+}
+
+}  // namespace
+
 TargetRegistry::MemoryUse TargetRegistry::memory_use() const {
-  absl::MutexLock lock(&mu_);
-  return {.reserved_bytes = static_cast<int64_t>(reserved_bytes_), .cap_bytes = memory_cap_bytes_};
+  return {.reserved_bytes = ledger_.TotalUse(quota::Resource::kCaptureMemory),
+          .cap_bytes = ledger_.limit(quota::Resource::kCaptureMemory).capacity};
 }
 
 TickClock& TargetRegistry::ClockOf(wire::ClockKind kind) {
@@ -43,15 +57,26 @@ TickClock& TargetRegistry::ClockOf(wire::ClockKind kind) {
   return *clock;
 }
 
-TargetNumber TargetRegistry::Add(TargetInfo info, TickClock& clock, StatusPageView page) {
+absl::StatusOr<quota::Reservation> TargetRegistry::ReservePlace(const TargetInfo& info) {
+  const Workload& own = OwnWorkload();
+  const quota::Principal owner =
+      quota::LocalPrincipal(info.uid, geteuid(),
+                            {.job = UnlessOwn(info.workload.slurm_job, own.slurm_job),
+                             .pod = UnlessOwn(info.workload.pod_uid, own.pod_uid),
+                             .container = UnlessOwn(info.workload.container_id, own.container_id)});
+  return ledger_.Reserve(owner, quota::Resource::kTargets, 1);
+}
+
+TargetNumber TargetRegistry::Add(TargetInfo info, TickClock& clock, StatusPageView page,
+                                 quota::Reservation place) {
   absl::MutexLock lock(&mu_);
   const TargetNumber number = ++last_number_;
   info.number = number;
   targets_.emplace(number, Target{.info = std::move(info),
                                   .clock = &clock,
                                   .page = std::move(page),
-                                  .live_capture = {},
-                                  .held_bytes = 0});
+                                  .place = std::move(place),
+                                  .live_capture = {}});
   return number;
 }
 
@@ -59,7 +84,7 @@ void TargetRegistry::Remove(TargetNumber target) {
   absl::MutexLock lock(&mu_);
   const auto it = targets_.find(target);
   if (it == targets_.end()) return;
-  reserved_bytes_ -= it->second.held_bytes;
+  if (it->second.holds_memory) memory_.erase(target);
   targets_.erase(it);
 }
 
@@ -127,46 +152,42 @@ absl::StatusOr<TargetRegistry::Reservation> TargetRegistry::Reserve(TargetNumber
                                              found.live_capture, "; wait for it or cancel it")),
         "TARGET_BUSY");
   }
-  if (found.held_bytes != 0) {
+  if (found.holds_memory) {
     return WithReason(
         absl::FailedPreconditionError(StrCat("process ", found.info.pid,
                                              " has not answered the end of its last capture; is "
                                              "it stopped (SIGSTOP)? Retry when it runs again")),
         "TARGET_BUSY");
   }
-  const auto cap = static_cast<uint64_t>(std::max<int64_t>(0, memory_cap_bytes_));
-  const uint64_t left = cap > reserved_bytes_ ? cap - reserved_bytes_ : 0;
-  if (*bytes > left) {
+  constexpr auto kMemory = quota::Resource::kCaptureMemory;
+  if (request.allow_less_memory) {
+    const auto left = static_cast<uint64_t>(ledger_.Available(request.holder, kMemory));
     const uint64_t shrunk = left / wire::kChunkBytes * wire::kChunkBytes;
-    if (!request.allow_less_memory || shrunk < wire::kMinCaptureMemoryBytes) {
-      return WithReason(
-          absl::ResourceExhaustedError(StrCat(
-              "the capture asks for ", *bytes / kMiB, " MiB of capture memory and ", left / kMiB,
-              " of this node's ", cap / kMiB, " MiB are left; retry later, or ask for less")),
-          "MEMORY_CAP");
-    }
-    *bytes = shrunk;
+    if (shrunk >= wire::kMinCaptureMemoryBytes) *bytes = std::min(*bytes, shrunk);
   }
-  reserved_bytes_ += *bytes;
+  absl::StatusOr<quota::Reservation> memory =
+      ledger_.Reserve(request.holder, kMemory, static_cast<int64_t>(*bytes));
+  if (!memory.ok()) return WithReason(memory.status(), "MEMORY_CAP");
+  memory_[target] = *std::move(memory);
   found.live_capture = request.capture_id;
   return Reservation{.memory_bytes = *bytes, .clock = found.clock};
 }
 
-void TargetRegistry::EndCapture(TargetNumber target, uint64_t memory_bytes, bool held) {
+void TargetRegistry::EndCapture(TargetNumber target, bool held) {
   absl::MutexLock lock(&mu_);
   const auto it = targets_.find(target);
   const bool keeps = held && it != targets_.end();
-  if (!keeps) reserved_bytes_ -= memory_bytes;
+  if (!keeps) memory_.erase(target);
   if (it == targets_.end()) return;
   it->second.live_capture.clear();
-  if (keeps) it->second.held_bytes = memory_bytes;
+  it->second.holds_memory = keeps;
 }
 
 void TargetRegistry::LetGo(TargetNumber target) {
   absl::MutexLock lock(&mu_);
   const auto it = targets_.find(target);
-  if (it == targets_.end()) return;
-  reserved_bytes_ -= std::exchange(it->second.held_bytes, 0);
+  if (it == targets_.end() || !std::exchange(it->second.holds_memory, false)) return;
+  memory_.erase(target);
 }
 
 }  // namespace profd

@@ -1,12 +1,13 @@
 // TargetRegistry is the list of this node's targets and of what captures cost them: which
-// target has a live capture, and how much of the node's capture memory is spoken for.
+// target has a live capture, and whose quota its capture memory counts against.
 //
 // A target's capture ends in two steps: the capture is over (its events are stored), and
 // the target has let go of the memory. Usually they come together. A target that was
 // stopped (SIGSTOP) keeps its mapping: until it answers or ends, its memory stays counted
 // and it cannot be captured again.
 //
-// Threads: any.
+// Threads:   any.
+// Ownership: the ledger must outlive the registry.
 #ifndef PROFD_DAEMON_INGEST_TARGET_REGISTRY_H_
 #define PROFD_DAEMON_INGEST_TARGET_REGISTRY_H_
 
@@ -25,15 +26,15 @@
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/status_page_view.h"
 #include "daemon/ingest/tick_clock.h"
+#include "daemon/quota/ledger.h"
 #include "proto/wire/frame.h"
 
 namespace profd {
 
 class TargetRegistry {
  public:
-  explicit TargetRegistry(int64_t memory_cap_bytes) : memory_cap_bytes_(memory_cap_bytes) {}
+  explicit TargetRegistry(quota::Ledger& ledger) : ledger_(ledger) {}
 
-  void SetMemoryCap(int64_t bytes);
   struct MemoryUse {
     int64_t reserved_bytes = 0;  // By live captures, and by targets that still hold some.
     int64_t cap_bytes = 0;
@@ -43,8 +44,12 @@ class TargetRegistry {
   // The clock for targets whose ticks are of that kind; made at its first use, kept.
   TickClock& ClockOf(wire::ClockKind kind);
 
+  // Takes a place for a target from the quota of its uid and job. RESOURCE_EXHAUSTED
+  // (QUOTA_EXCEEDED).
+  absl::StatusOr<quota::Reservation> ReservePlace(const TargetInfo& info);
   // Adds a target; returns its number.
-  TargetNumber Add(TargetInfo info, TickClock& clock, StatusPageView page);
+  TargetNumber Add(TargetInfo info, TickClock& clock, StatusPageView page,
+                   quota::Reservation place);
   // What it held is free again.
   void Remove(TargetNumber target);
   void MergeMetadata(TargetNumber target, const std::map<std::string, std::string>& metadata);
@@ -58,10 +63,10 @@ class TargetRegistry {
     uint64_t memory_bytes;
     TickClock* clock;
   };
-  // Speaks for the memory of a capture. Errors as TargetPort::Arm.
+  // Reserves the memory of a capture for request.holder. Errors as TargetPort::Arm.
   absl::StatusOr<Reservation> Reserve(TargetNumber target, const ArmRequest& request);
   // The capture is over. `held`: the target has its memory still.
-  void EndCapture(TargetNumber target, uint64_t memory_bytes, bool held);
+  void EndCapture(TargetNumber target, bool held);
   // The target let go of what it held, if it did.
   void LetGo(TargetNumber target);
 
@@ -70,17 +75,19 @@ class TargetRegistry {
     TargetInfo info;
     TickClock* clock;
     StatusPageView page;
-    std::string live_capture;  // Id; empty: none.
-    uint64_t held_bytes = 0;
+    quota::Reservation place;
+    std::string live_capture;   // Id; empty: none.
+    bool holds_memory = false;  // Of its last capture.
   };
   static TargetInfo InfoOf(const Target& target);
 
-  mutable absl::Mutex mu_;
+  quota::Ledger& ledger_;
+  mutable absl::Mutex mu_;  // Before the ledger's.
   std::map<TargetNumber, Target> targets_ ABSL_GUARDED_BY(mu_);
   std::map<wire::ClockKind, std::unique_ptr<TickClock>> clocks_ ABSL_GUARDED_BY(mu_);
   TargetNumber last_number_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t memory_cap_bytes_ ABSL_GUARDED_BY(mu_);
-  uint64_t reserved_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // Of live captures, also of targets that are gone, and of targets that still hold some.
+  std::map<TargetNumber, quota::Reservation> memory_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace profd

@@ -40,22 +40,24 @@ void RaiseDescriptorLimit() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::Create(
-    const std::filesystem::path& socket_dir, Options options, Clock& clock) {
+    const std::filesystem::path& socket_dir, Options options, quota::Ledger& ledger, Clock& clock) {
   ASSIGN_OR_RETURN(AgentSocket socket, AgentSocket::Listen(socket_dir));
-  return CreateFrom(std::move(socket), options, clock);
+  return CreateFrom(std::move(socket), options, ledger, clock);
 }
 
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFromSocket(UniqueFd listener,
                                                                              Options options,
+                                                                             quota::Ledger& ledger,
                                                                              Clock& clock) {
   ASSIGN_OR_RETURN(AgentSocket socket, AgentSocket::Inherit(std::move(listener)));
-  return CreateFrom(std::move(socket), options, clock);
+  return CreateFrom(std::move(socket), options, ledger, clock);
 }
 
 absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFrom(AgentSocket socket,
                                                                        Options options,
+                                                                       quota::Ledger& ledger,
                                                                        Clock& clock) {
-  std::unique_ptr<TargetServer> server(new TargetServer(std::move(socket), options, clock));
+  std::unique_ptr<TargetServer> server(new TargetServer(std::move(socket), options, ledger, clock));
   if (!server->epoll_.valid() || !server->wakeup_.valid() ||
       !server->Watch(server->socket_.fd(), kListenerTag) ||
       !server->Watch(server->wakeup_.get(), kWakeupTag)) {
@@ -64,15 +66,16 @@ absl::StatusOr<std::unique_ptr<TargetServer>> TargetServer::CreateFrom(AgentSock
   return server;
 }
 
-TargetServer::TargetServer(AgentSocket socket, Options options, Clock& clock)
+TargetServer::TargetServer(AgentSocket socket, Options options, quota::Ledger& ledger, Clock& clock)
     : options_(options),
       clock_(clock),
-      registry_(options_.memory_cap_bytes),
+      registry_(ledger),
       log_limiter_(absl::Seconds(1), clock),
       wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       socket_(std::move(socket)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   RaiseDescriptorLimit();
+  if (!options_.accept_passed_files_for_testing) RefusePassedFiles(socket_.fd());
   // Slopes of clocks get better with age.
   registry_.ClockOf(wire::DetectClockKind());
 }
@@ -122,16 +125,16 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
   ASSIGN_OR_RETURN(const TargetRegistry::Reservation reserved, registry_.Reserve(target, request));
   const uint64_t number = last_capture_number_.fetch_add(1, std::memory_order_relaxed) + 1;
   const auto give_up = [&](absl::Status why) {
-    registry_.EndCapture(target, reserved.memory_bytes, /*held=*/false);
+    registry_.EndCapture(target, /*held=*/false);
     return why;
   };
   absl::StatusOr<std::unique_ptr<CaptureMemory>> memory =
       CaptureMemory::Create(number, reserved.memory_bytes);
   if (!memory.ok()) return give_up(memory.status());
-  auto done = [this, target, id = request.capture_id, bytes = reserved.memory_bytes,
-               pages = memory->get()](DrainResult result, const DecodeWorker::End& end) {
+  auto done = [this, target, id = request.capture_id, pages = memory->get()](
+                  DrainResult result, const DecodeWorker::End& end) {
     // First, so that whoever hears of it can arm the next.
-    registry_.EndCapture(target, bytes, end.target_holds_memory);
+    registry_.EndCapture(target, end.target_holds_memory);
     observer_->OnDrained(id, std::move(result));
     // Takes milliseconds, which the ingest thread owes to others.
     if (!end.target_holds_memory) pages->FreePages();
@@ -263,7 +266,7 @@ void TargetServer::CutOffSessions() {
 void TargetServer::AbandonArming(CaptureSession& session, absl::Status why) {
   // The session goes first.
   const std::string id = session.id();  // NOLINT(performance-unnecessary-copy-initialization)
-  registry_.EndCapture(session.target(), session.memory_bytes(), /*held=*/false);
+  registry_.EndCapture(session.target(), /*held=*/false);
   sessions_.erase(id);
   observer_->OnArmFailed(id, std::move(why));
 }

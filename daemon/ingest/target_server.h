@@ -11,7 +11,8 @@
 //
 // Threads:   any; calls neither wait for a target nor for a disk, but Arm() makes the first
 //            pages of capture memory (1-2 ms).
-// Ownership: the observer must live from Start() until Shutdown() returned.
+// Ownership: the observer must live from Start() until Shutdown() returned, the ledger longer than
+//            the server. It limits targets and capture memory.
 // Shutdown:  reads what live captures have published, tells the observer OnDrained, stops.
 #ifndef PROFD_DAEMON_INGEST_TARGET_SERVER_H_
 #define PROFD_DAEMON_INGEST_TARGET_SERVER_H_
@@ -36,29 +37,34 @@
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/base/passed_files.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/capture_session.h"
 #include "daemon/ingest/connection.h"
 #include "daemon/ingest/target_registry.h"
+#include "daemon/privilege/process_reader.h"
+#include "daemon/quota/ledger.h"
 
 namespace profd {
 
 class TargetServer final : public TargetPort {
  public:
   struct Options {
-    // Over all live captures.
-    int64_t memory_cap_bytes = 512 << 20;
-    int64_t max_targets = 1024;
     // Connections that have not said HELLO: all, and of one uid. More are turned away.
     int64_t max_pending = 256;
     int64_t max_pending_per_uid = 64;
     absl::Duration hello_timeout = absl::Seconds(5);
-    // A process that ends closes its socket a moment before its pidfd tells. Who hung up
-    // and still lives after this has lost only its library.
-    absl::Duration hang_up_grace = absl::Milliseconds(200);
+    // A process that ends closes its socket before its pidfd tells: the library's descriptor table
+    // is its own, and its memory may take long to free. Who hung up and still lives after this has
+    // lost only its library.
+    absl::Duration hang_up_grace = absl::Seconds(2);
     CaptureSession::Options capture;
+    // As on a kernel without SO_PASSRIGHTS.
+    bool accept_passed_files_for_testing = false;
+    // Reads /proc; must outlive the server. nullptr: with the daemon's own rights.
+    ProcessReader* processes = nullptr;
     // Tests run many targets in one process.
     bool several_per_process_for_testing = false;
   };
@@ -75,10 +81,11 @@ class TargetServer final : public TargetPort {
   // Listens at `socket_dir`/agent/agent.sock; errors as AgentSocket::Listen. Nobody is
   // answered before Start(). Raises the process's limit of open files as far as it may.
   static absl::StatusOr<std::unique_ptr<TargetServer>> Create(
-      const std::filesystem::path& socket_dir, Options options, Clock& clock = Clock::Real());
+      const std::filesystem::path& socket_dir, Options options, quota::Ledger& ledger,
+      Clock& clock = Clock::Real());
   // The same on a listening socket that systemd made; errors as AgentSocket::Inherit.
   static absl::StatusOr<std::unique_ptr<TargetServer>> CreateFromSocket(
-      UniqueFd listener, Options options, Clock& clock = Clock::Real());
+      UniqueFd listener, Options options, quota::Ledger& ledger, Clock& clock = Clock::Real());
   ~TargetServer() override;  // Shuts down.
 
   // Call once: from here on targets are answered.
@@ -86,7 +93,6 @@ class TargetServer final : public TargetPort {
   // Idempotent. No observer is called after it returned.
   void Shutdown();
 
-  void SetMemoryCap(int64_t bytes) { registry_.SetMemoryCap(bytes); }
   TargetRegistry::MemoryUse memory_use() const { return registry_.memory_use(); }
   // The clock that this machine's targets stamp events with, where nothing keeps them from
   // it; samples it.
@@ -123,8 +129,10 @@ class TargetServer final : public TargetPort {
   using Command = std::variant<ArmCommand, FireCommand, StopCommand, FinishedCommand>;
 
   static absl::StatusOr<std::unique_ptr<TargetServer>> CreateFrom(AgentSocket socket,
-                                                                  Options options, Clock& clock);
-  TargetServer(AgentSocket socket, Options options, Clock& clock);
+                                                                  Options options,
+                                                                  quota::Ledger& ledger,
+                                                                  Clock& clock);
+  TargetServer(AgentSocket socket, Options options, quota::Ledger& ledger, Clock& clock);
 
   // False: not running.
   bool Post(Command command);
@@ -146,7 +154,9 @@ class TargetServer final : public TargetPort {
   absl::Duration RunSessions(absl::Duration now);
   absl::Duration RunDeadlines(absl::Duration now);
   bool Watch(int fd, uint64_t tag);
-  void PauseAccepting();
+  // Before a connection is closed: the closer may keep its descriptor for a while.
+  void Unwatch(const Peer& peer);
+  void PauseAccepting(std::string_view why);
   void HandleReadable(Peer& peer);
   void HandleEnded(Peer& peer);
   // False: the peer is to be dropped.
@@ -170,8 +180,8 @@ class TargetServer final : public TargetPort {
   Peer* PeerOf(TargetNumber target);
   Peer* PeerById(uint64_t id);
   void LogLimited(const Peer& peer, std::string_view what);
-  // INFO, unless targets come and go by the hundred.
-  void LogComing(std::string_view text);
+  // INFO, unless targets of that uid come and go by the dozen.
+  void LogComing(int64_t uid, std::string_view text);
 
   const Options options_;
   Clock& clock_;
@@ -188,6 +198,8 @@ class TargetServer final : public TargetPort {
   std::atomic<uint64_t> last_capture_number_{0};
   Observer* observer_ = nullptr;  // Constant while the thread runs.
 
+  ForeignCloser closer_;  // Before all that has connections.
+
   // The ingest thread's.
   AgentSocket socket_;
   UniqueFd epoll_;
@@ -197,8 +209,12 @@ class TargetServer final : public TargetPort {
   int64_t hung_up_count_ = 0;
   std::map<std::string, std::unique_ptr<CaptureSession>, std::less<>> sessions_;
   absl::Duration accept_again_ = absl::InfiniteDuration();
-  absl::Duration coming_second_ = absl::ZeroDuration();
-  int coming_lines_ = 0;  // In that second.
+  struct ComingLines {
+    absl::Duration second = -absl::InfiniteDuration();
+    int lines = 0;           // In that second.
+    int64_t suppressed = 0;  // Since the last line.
+  };
+  std::map<int64_t, ComingLines> coming_lines_;  // By uid.
   PacketBuffer packet_;
 
   std::jthread thread_;

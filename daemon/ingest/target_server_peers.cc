@@ -23,8 +23,9 @@ using wire::FrameType;
 constexpr int kMaxAcceptsPerVisit = 64;
 constexpr int kMaxFramesPerVisit = 16;
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
-// Room for the ranks of a large machine that start together.
-constexpr int kMaxComingLinesPerSecond = 200;
+// Of one uid. Room for the ranks of a large machine that start together.
+constexpr int kMaxComingLinesPerSecond = 50;
+constexpr size_t kMaxComingUids = 1024;
 
 // The counters that this machine's processes can mean.
 bool IsClockOfThisMachine(uint32_t kind) {
@@ -91,6 +92,14 @@ absl::Status ArmFailure(int64_t pid, uint32_t reason, std::string_view text) {
     case wire::ArmFailedReason::kGpuRefused:
       return GpuFailure(pid, "GPU_REFUSED", text,
                         "CUPTI refused to record (privileges, a virtual GPU, MIG)");
+    case wire::ArmFailedReason::kStuckWriters:
+      return WithReason(
+          absl::FailedPreconditionError(StrCat(
+              "process ", pid,
+              " has threads that stopped inside profd's recording (suspended, or left by "
+              "siglongjmp) and hold the memory of earlier captures; let them go on, or restart "
+              "the process")),
+          "STUCK_THREADS");
     case wire::ArmFailedReason::kMemory:
       break;
   }
@@ -106,13 +115,20 @@ bool TargetServer::Watch(int fd, uint64_t tag) {
   return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+void TargetServer::Unwatch(const Peer& peer) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.connection.fd(), nullptr);
+}
+
 void TargetServer::AcceptAll() {
+  if (closer_.is_full()) {
+    return PauseAccepting("peers passed descriptors that cannot be closed");
+  }
   for (int i = 0; i < kMaxAcceptsPerVisit; ++i) {
     UniqueFd socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
       Admit(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      return PauseAccepting();
+      return PauseAccepting("out of file descriptors; raise LimitNOFILE");
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;
     }
@@ -120,10 +136,9 @@ void TargetServer::AcceptAll() {
 }
 
 // The listener stays readable while we cannot accept: watching it on would spin.
-void TargetServer::PauseAccepting() {
+void TargetServer::PauseAccepting(std::string_view why) {
   if (const auto more = log_limiter_.Allow()) {
-    LogError(StrCat("out of file descriptors: no new targets for a second; raise LimitNOFILE (",
-                    *more, " more)"));
+    LogError(StrCat("no new targets for a second: ", why, " (", *more, " more)"));
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket_.fd(), nullptr);
   accept_again_ = clock_.Monotonic() + kAcceptPause;
@@ -133,12 +148,14 @@ void TargetServer::Admit(UniqueFd socket) {
   absl::StatusOr<PeerProcess> process = IdentifyPeer(socket.get());
   if (!process.ok()) {
     counters_.refused_connections.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return closer_.CloseConnection(std::move(socket));
   }
+  // Connections that waited before the listener was set up.
+  if (!options_.accept_passed_files_for_testing) RefusePassedFiles(socket.get());
   const uint64_t id = ++last_peer_id_;
   const bool may_pend = MayPend(process->uid);
   auto peer = std::make_unique<Peer>(
-      Peer{.connection = Connection(id, std::move(socket), *std::move(process)),
+      Peer{.connection = Connection(id, std::move(socket), *std::move(process), closer_),
            .deadline = clock_.Monotonic() + options_.hello_timeout});
   if (!may_pend) {
     Refuse(*peer, {}, wire::RefuseReason::kFull, "too many connections without HELLO");
@@ -263,16 +280,14 @@ bool TargetServer::OnHello(Peer& peer, const Frame& frame) {
     return Refuse(peer, frame, wire::RefuseReason::kBadHello,
                   StrCat("clock kind ", hello->body.clock_kind, " is not of this machine"));
   }
-  if (registry_.size() >= options_.max_targets) {
-    return Refuse(peer, frame, wire::RefuseReason::kFull,
-                  StrCat("this node has its ", options_.max_targets, " targets already"));
-  }
   return Register(peer, frame, *hello, *version);
 }
 
 bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, uint16_t version) {
   const PeerProcess& process = peer.connection.peer();
-  const absl::StatusOr<ProcessFacts> facts = ReadProcessFacts(process.pid);
+  ProcessReader& reader =
+      options_.processes != nullptr ? *options_.processes : ProcessReader::Direct();
+  const absl::StatusOr<ProcessFacts> facts = ReadProcessFacts(reader, process.pidfd.get());
   // The facts are of this process only if it lives after they were read.
   if (HasEnded(process.pidfd.get())) return false;
   if (!facts.ok()) {
@@ -284,15 +299,20 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
     return Refuse(peer, frame, wire::RefuseReason::kNotAllowed,
                   StrCat("process ", process.pid, " is a target already"));
   }
+  TargetInfo info;
+  info.uid = process.uid;
+  info.workload = facts->workload;
+  absl::StatusOr<quota::Reservation> place = registry_.ReservePlace(info);
+  if (!place.ok()) {
+    return Refuse(peer, frame, wire::RefuseReason::kFull, std::string(place.status().message()));
+  }
   TickClock& clock = registry_.ClockOf(static_cast<wire::ClockKind>(hello.body.clock_kind));
   absl::StatusOr<StatusPageView> page = StatusPageView::Create(hello.body.step_mark_count, clock);
   if (!page.ok() || !Watch(process.pidfd.get(), 2 * peer.connection.id() + 1)) {
     return Refuse(peer, frame, wire::RefuseReason::kFull, "profd is out of resources");
   }
   clock.Sample();
-  TargetInfo info;
   info.pid = process.pid;
-  info.uid = process.uid;
   info.gid = process.gid;
   info.parent_pid = facts->parent_pid;
   info.process_start_ticks = facts->start_ticks;
@@ -303,16 +323,15 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
   info.library_version = hello.fields.library_version;
   info.protocol_version = version;
   info.metadata = hello.fields.metadata;
-  info.workload = facts->workload;
   FindPodNames(kPodLogs, info.workload);
   info.opted_out = AsksNotToBeCaptured(info.metadata);
   info.registered_time = clock_.Now();
   const UniqueFd page_fd = page->ReleaseFd();
-  peer.target = registry_.Add(std::move(info), clock, *std::move(page));
+  peer.target = registry_.Add(std::move(info), clock, *std::move(page), *std::move(place));
   peer.deadline = absl::InfiniteDuration();
   --pending_count_;
-  LogInfo(
-      StrCat("target=", peer.target, " pid=", process.pid, " uid=", process.uid, " registered"));
+  LogComing(process.uid, StrCat("target=", peer.target, " pid=", process.pid, " uid=", process.uid,
+                                " registered"));
 
   FrameBuilder welcome(FrameType::kWelcome, frame.request_id);
   welcome.Add(wire::WelcomeBody{.version = version,
@@ -413,6 +432,7 @@ void TargetServer::HangUp(Peer& peer) {
   peer.hung_up = true;
   ++hung_up_count_;
   peer.deadline = clock_.Monotonic() + options_.hang_up_grace;
+  Unwatch(peer);
   peer.connection.Close();
 }
 
@@ -420,13 +440,15 @@ void TargetServer::Drop(Peer& peer, bool library_gone) {
   const auto it = peers_.find(peer.connection.id());
   const std::unique_ptr<Peer> dropped = std::move(it->second);
   peers_.erase(it);
+  Unwatch(*dropped);
   if (dropped->pending()) {
     --pending_count_;
     return;
   }
   if (dropped->hung_up) --hung_up_count_;
   const TargetNumber target = dropped->target;
-  LogComing(StrCat("target=", target, " pid=", dropped->connection.peer().pid,
+  LogComing(dropped->connection.peer().uid,
+            StrCat("target=", target, " pid=", dropped->connection.peer().pid,
                    library_gone ? " left" : " ended"));
   registry_.Remove(target);
   std::vector<CaptureSession*> arming;
@@ -456,13 +478,20 @@ TargetServer::Peer* TargetServer::PeerById(uint64_t id) {
   return it != peers_.end() ? it->second.get() : nullptr;
 }
 
-void TargetServer::LogComing(std::string_view text) {
+void TargetServer::LogComing(int64_t uid, std::string_view text) {
   const absl::Duration now = clock_.Monotonic();
-  if (now - coming_second_ >= absl::Seconds(1)) {
-    coming_second_ = now;
-    coming_lines_ = 0;
+  if (coming_lines_.size() >= kMaxComingUids) coming_lines_.clear();
+  ComingLines& of_uid = coming_lines_[uid];
+  if (now - of_uid.second >= absl::Seconds(1)) {
+    of_uid.second = now;
+    of_uid.lines = 0;
   }
-  if (++coming_lines_ <= kMaxComingLinesPerSecond) LogInfo(text);
+  if (++of_uid.lines > kMaxComingLinesPerSecond) {
+    ++of_uid.suppressed;
+    return;
+  }
+  const int64_t suppressed = std::exchange(of_uid.suppressed, 0);
+  LogInfo(suppressed == 0 ? std::string(text) : StrCat(text, " (", suppressed, " more)"));
 }
 
 void TargetServer::LogLimited(const Peer& peer, std::string_view what) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/base/text.h"
+#include "daemon/ingest/untrusted_values.h"
 #include "proto/wire/status_page.h"
 
 namespace profd {
@@ -15,8 +16,6 @@ constexpr size_t kMaxFeatureBytes = 64;
 constexpr size_t kMaxReasonBytes = 512;
 // More than there are features.
 constexpr size_t kMaxMissing = 32;
-// Nothing counts this far; what says so lies, and sums must not overflow.
-constexpr uint64_t kMaxCount = uint64_t{1} << 53;
 
 template <typename T>
 bool Load(const std::byte* record, uint32_t size, T& value) {
@@ -197,7 +196,7 @@ void TorchDecoder::Describe(TorchRecord& record) const {
     return;
   }
   const auto count = [this](wire::TorchCount which) {
-    return static_cast<int64_t>(std::min(status_->counts[which], kMaxCount));
+    return static_cast<int64_t>(std::min(status_->counts[which], kMaxUntrustedCount));
   };
   record.outcome = OutcomeOf(*status_);
   record.operators = RecordedMode(status_->wanted & status_->recorded);

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "daemon/ingest/untrusted_values.h"
+
 namespace profd {
-namespace {
-
-constexpr uint64_t kMaxStep = uint64_t{1} << 53;
-
-}  // namespace
-
 WindowBook::WindowBook(const wire::CaptureMemoryHeader& header, const FirePlan& plan,
                        uint64_t epoch_ticks)
     : header_(header),
@@ -29,7 +25,7 @@ bool WindowBook::FindStart(size_t window, uint64_t latest_ticks) {
   const uint64_t first_step = untrusted.first_step.load(std::memory_order_relaxed);
   const uint64_t earliest = window == 0 ? epoch_ticks_ : ticks_[window - 1].end;
   if (start == 0 || start < earliest || start > latest_ticks) return false;
-  if (steps_ > 0 && first_step > kMaxStep) return false;
+  if (steps_ > 0 && first_step > kMaxUntrustedCount) return false;
   first_steps_[window] = steps_ > 0 ? static_cast<int64_t>(first_step) : -1;
   ticks_[window].start = start;
   return true;
@@ -42,7 +38,7 @@ bool WindowBook::FindEnd(size_t window, uint64_t latest_ticks) {
   if (end == 0 || end < ticks_[window].start || end > latest_ticks) return false;
   const int64_t first_step = first_steps_[window];
   end_steps_[window] = first_step;
-  if (steps_ > 0 && end_step <= kMaxStep) {
+  if (steps_ > 0 && end_step <= kMaxUntrustedCount) {
     end_steps_[window] =
         std::clamp(static_cast<int64_t>(end_step), first_step, first_step + steps_);
   }

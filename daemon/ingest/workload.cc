@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <system_error>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
 
 namespace profd {
 namespace {
@@ -56,11 +60,20 @@ std::string ContainerIn(std::string_view part) {
   return starts && AreHex(id) ? std::string(id) : std::string();
 }
 
-// slurmd's own folders: "slurm" or "slurm_NODE" over "uid_N" (version 1), "slurmstepd.scope" or
-// "NODE_slurmstepd.scope" (version 2).
-bool IsSlurms(std::string_view part, std::string_view parent) {
-  if (part == "slurmstepd.scope" || part.ends_with("_slurmstepd.scope")) return true;
-  return part.starts_with("uid_") && (parent == "slurm" || parent.starts_with("slurm_"));
+// "slurmstepd.scope" or "NODE_slurmstepd.scope": where slurmd of cgroup version 2 keeps its jobs.
+bool IsSlurmScope(std::string_view part) {
+  return part == "slurmstepd.scope" || part.ends_with("_slurmstepd.scope");
+}
+
+// "slurm" or "slurm_NODE": the same of version 1, at the root of a hierarchy, above "uid_N".
+bool IsSlurmFolder(std::string_view part) { return part == "slurm" || part.starts_with("slurm_"); }
+
+// Folders whose children only root creates. systemd nests slices in slices; a user's own manager,
+// whose cgroup is delegated, starts at a service below user.slice. The others are the kubelet's.
+bool HoldsOnlyRootsFolders(std::string_view part) {
+  if (part.ends_with(".slice")) return part != "user.slice";
+  return part == "kubepods" || part == "kubelet" || part == "burstable" || part == "besteffort" ||
+         part == "guaranteed";
 }
 
 std::string JobIn(std::string_view part) {
@@ -72,28 +85,101 @@ std::string JobIn(std::string_view part) {
   return digits ? std::string(part) : std::string();
 }
 
-void ReadPath(std::string_view path, Workload& workload) {
-  std::string_view parent;
-  std::string_view grandparent;
-  while (!path.empty()) {
-    const size_t slash = path.find('/');
-    const std::string_view part = path.substr(0, slash);
-    path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
+// The components of a cgroup path, and the bytes of the path up to the end of each.
+struct CgroupPath {
+  // The path begins with "..": our cgroup namespace's root is below the target's cgroup, and what
+  // follows is relative to one of our own ancestors. Root created those, too.
+  bool relative = false;
+  std::vector<std::string_view> parts;
+  std::vector<size_t> ends;
+};
+
+CgroupPath Split(std::string_view path) {
+  CgroupPath split;
+  for (size_t at = 0; at < path.size();) {
+    const size_t slash = std::min(path.find('/', at), path.size());
+    const std::string_view part = path.substr(at, slash - at);
+    at = slash + 1;
     if (part.empty()) continue;
-    // The outermost: whoever may make cgroups below one of these has no say in it.
-    if (workload.slurm_job.empty() && IsSlurms(parent, grandparent)) {
-      workload.slurm_job = JobIn(part);
+    if (part == ".." && split.parts.empty()) {
+      split.relative = true;
+      continue;
     }
-    if (workload.pod_uid.empty()) workload.pod_uid = PodUidIn(part);
+    split.parts.push_back(part);
+    split.ends.push_back(slash);
+  }
+  return split;
+}
+
+// What a path names, with the length of the path up to the folder that says so.
+struct Named {
+  std::string id;
+  size_t end = 0;
+};
+
+// A user with a delegated cgroup may create any names in it. So both of these read the path from
+// the root of the hierarchy and stop at the first folder that may be delegated.
+Named PodOf(const CgroupPath& path) {
+  for (size_t i = 0; i < path.parts.size(); ++i) {
+    const std::string_view part = path.parts[i];
+    // A cgroup below the root that is named like a pod's is the kubelet's only in its folders.
+    const bool in_kubelets_folder = i > 0 || path.relative;
+    const bool is_slice = part.find("kubepods") != std::string_view::npos;
+    if (in_kubelets_folder && (is_slice || part.starts_with("pod"))) {
+      if (std::string uid = PodUidIn(part); !uid.empty()) return {std::move(uid), path.ends[i]};
+    }
+    if (!HoldsOnlyRootsFolders(part)) break;
+  }
+  return {};
+}
+
+Named JobOf(const CgroupPath& path) {
+  const auto& parts = path.parts;
+  size_t scope = 0;
+  if (parts.size() > 1 && IsSlurmFolder(parts[0]) && parts[1].starts_with("uid_")) {
+    scope = 1;
+  } else {
+    while (scope < parts.size() && HoldsOnlyRootsFolders(parts[scope])) ++scope;
+    if (scope == parts.size() || !IsSlurmScope(parts[scope])) return {};
+  }
+  if (scope + 1 >= parts.size()) return {};
+  return {JobIn(parts[scope + 1]), path.ends[scope + 1]};
+}
+
+void ReadPath(std::string_view controllers, std::string_view path, const CgroupFolders* folders,
+              Workload& workload) {
+  const CgroupPath split = Split(path);
+  const auto made_by_root = [&](const Named& named) {
+    return !named.id.empty() && (folders == nullptr || split.relative ||
+                                 folders->MadeByRoot(controllers, path.substr(0, named.end)));
+  };
+  if (workload.slurm_job.empty()) {
+    if (Named job = JobOf(split); made_by_root(job)) workload.slurm_job = std::move(job.id);
+  }
+  if (workload.pod_uid.empty()) {
+    if (Named pod = PodOf(split); made_by_root(pod)) workload.pod_uid = std::move(pod.id);
+  }
+  if (!workload.container_id.empty()) return;
+  for (const std::string_view part : split.parts) {
     if (std::string id = ContainerIn(part); !id.empty()) workload.container_id = std::move(id);
-    grandparent = parent;
-    parent = part;
   }
 }
 
 }  // namespace
 
-Workload WorkloadOf(std::string_view cgroup) {
+bool CgroupFolders::MadeByRoot(std::string_view controllers, std::string_view path) const {
+  if (controllers.starts_with("name=")) controllers.remove_prefix(std::string_view("name=").size());
+  // Version 2 is mounted at the top, or next to version 1 at "unified".
+  const std::string_view places[] = {controllers, controllers.empty() ? "unified" : controllers};
+  for (const std::string_view place : places) {
+    struct stat info {};
+    const std::string folder = StrCat(mount_.string(), "/", place, "/", path);
+    if (stat(folder.c_str(), &info) == 0) return info.st_uid == 0;
+  }
+  return true;
+}
+
+Workload WorkloadOf(std::string_view cgroup, const CgroupFolders* folders) {
   Workload workload;
   while (!cgroup.empty()) {
     const size_t end = cgroup.find('\n');
@@ -103,11 +189,8 @@ Workload WorkloadOf(std::string_view cgroup) {
     const size_t first = line.find(':');
     const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
     if (second == std::string_view::npos) continue;
-    Workload of_line;
-    ReadPath(line.substr(second + 1), of_line);
-    if (workload.slurm_job.empty()) workload.slurm_job = of_line.slurm_job;
-    if (workload.pod_uid.empty()) workload.pod_uid = of_line.pod_uid;
-    if (workload.container_id.empty()) workload.container_id = of_line.container_id;
+    ReadPath(line.substr(first + 1, second - first - 1), line.substr(second + 1), folders,
+             workload);
   }
   return workload;
 }

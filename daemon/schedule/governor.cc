@@ -26,11 +26,4 @@ bool Governor::Skip() {
   return true;
 }
 
-std::optional<double> SlowdownOf(const CaptureRecord& record) {
-  if (record.step_before_ns <= 0) return std::nullopt;
-  const int64_t worst = std::max(record.step_during_ns, record.step_after_ns);
-  if (worst <= 0) return std::nullopt;
-  return static_cast<double>(worst) / static_cast<double>(record.step_before_ns) - 1;
-}
-
 }  // namespace profd

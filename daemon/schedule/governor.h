@@ -12,8 +12,6 @@
 #include <optional>
 #include <string>
 
-#include "daemon/capture/capture_types.h"
-
 namespace profd {
 
 class Governor {
@@ -42,10 +40,6 @@ class Governor {
   int64_t skips_left_ = 0;
   std::string unjudged_;
 };
-
-// The worse of the steps in the window and after it, against those before: 0.05 is 5 % slower.
-// nullopt: there were none before, or none to compare.
-std::optional<double> SlowdownOf(const CaptureRecord& record);
 
 }  // namespace profd
 

@@ -96,10 +96,14 @@ class ScheduleRunner::Actor {
     int64_t bytes = 0;
   };
 
-  absl::StatusOr<LiveSchedule*> Find(const Caller& caller, std::string_view id);
+  // Also of deleted ones, which only the store has.
+  absl::StatusOr<ScheduleRecord> Find(const Caller& caller, std::string_view id);
   // As Find(), of what the caller may change.
-  absl::StatusOr<LiveSchedule*> FindToChange(const Caller& caller, std::string_view id);
-  absl::StatusOr<ScheduleView> View(const LiveSchedule& live);
+  absl::StatusOr<ScheduleRecord> FindToChange(const Caller& caller, std::string_view id);
+  absl::StatusOr<ScheduleView> View(const ScheduleRecord& record);
+  // The limits of the node and of the caller.
+  absl::Status CheckLimits(const Caller& caller) const;
+  void TrimDeleted();
   // Once `live`'s record changed: which window is next.
   void SetNext(LiveSchedule& live);
   void Rearm();
@@ -128,8 +132,9 @@ class ScheduleRunner::Actor {
   TargetPort& targets_;
   Clock& clock_;
 
-  std::map<std::string, LiveSchedule, std::less<>> schedules_;  // Also deleted ones.
+  std::map<std::string, LiveSchedule, std::less<>> schedules_;  // Without deleted ones.
   std::map<std::string, ScheduleWindow, std::less<>> running_;  // By the capture's id.
+  absl::Time next_trim_ = absl::InfinitePast();                 // Of deleted schedules.
   absl::Duration next_wake_ = absl::InfiniteDuration();
 
   TaskQueue queue_;  // Last, so that it stops first.

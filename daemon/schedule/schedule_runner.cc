@@ -1,6 +1,7 @@
 #include "daemon/schedule/schedule_runner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "daemon/base/log.h"
@@ -15,9 +16,25 @@
 namespace profd {
 namespace {
 
+// Deleted schedules that are looked at for one prefix of an id, and for one page of a listing.
+constexpr int64_t kMaxCandidates = 100;
+constexpr int64_t kDeletedPage = 100;
+
 absl::Status NoSuchSchedule(std::string_view id) {
   return absl::NotFoundError(StrCat("no schedule ", ForDisplay(id, 40),
                                     "; `profctl schedule list` shows those there are"));
+}
+
+absl::Status ExistsAlready(std::string_view id) {
+  return WithReason(absl::AlreadyExistsError(StrCat("there is, or was, another schedule ", id)),
+                    "SCHEDULE_EXISTS");
+}
+
+absl::Status TooMany(std::string_view what) {
+  return WithReason(
+      absl::ResourceExhaustedError(
+          StrCat(what, "; delete one with `profctl schedule delete ID`, or name fewer nodes")),
+      "SCHEDULE_LIMIT");
 }
 
 // A remote creator owns no uid; what it made is its own all the same.
@@ -32,43 +49,73 @@ bool May(const Caller& caller, Verb verb, const ScheduleRecord& record) {
 
 // ---- the actor's requests ----
 
-absl::StatusOr<LiveSchedule*> ScheduleRunner::Actor::Find(const Caller& caller,
-                                                          std::string_view id) {
-  LiveSchedule* found = nullptr;
+absl::StatusOr<ScheduleRecord> ScheduleRunner::Actor::Find(const Caller& caller,
+                                                           std::string_view id) {
+  std::vector<ScheduleRecord> candidates;
   for (auto at = schedules_.lower_bound(id); at != schedules_.end(); ++at) {
     if (!at->first.starts_with(id)) break;
-    if (!May(caller, Verb::kList, at->second.record)) continue;
-    if (at->first.size() == id.size()) return &at->second;
-    if (found != nullptr) {
-      return WithReason(
-          absl::InvalidArgumentError(StrCat("several schedules start with ", ForDisplay(id, 40),
-                                            ": ", found->record.id, ", ", at->first)),
-          "AMBIGUOUS_ID");
-    }
-    found = &at->second;
+    candidates.push_back(at->second.record);
   }
-  if (found == nullptr) return NoSuchSchedule(id);
-  return found;
-}
-
-absl::StatusOr<LiveSchedule*> ScheduleRunner::Actor::FindToChange(const Caller& caller,
-                                                                  std::string_view id) {
-  ASSIGN_OR_RETURN(LiveSchedule * live, Find(caller, id));
-  if (May(caller, Verb::kSchedule, live->record)) return live;
+  ASSIGN_OR_RETURN(std::vector<ScheduleRecord> deleted,
+                   store_.ListDeletedSchedules(id, "", kMaxCandidates));
+  std::ranges::move(deleted, std::back_inserter(candidates));
+  std::erase_if(candidates,
+                [&](const ScheduleRecord& record) { return !May(caller, Verb::kList, record); });
+  for (const ScheduleRecord& record : candidates) {
+    if (record.id.size() == id.size()) return record;
+  }
+  if (candidates.empty()) return NoSuchSchedule(id);
+  if (candidates.size() == 1) return std::move(candidates.front());
   return WithReason(
-      absl::PermissionDeniedError(StrCat("schedule ", live->record.id, " belongs to ",
-                                         PrincipalName(live->record.creator),
-                                         "; only who may schedule for it can change it")),
-      "NOT_ALLOWED");
+      absl::InvalidArgumentError(StrCat("several schedules start with ", ForDisplay(id, 40), ": ",
+                                        candidates[0].id, ", ", candidates[1].id)),
+      "AMBIGUOUS_ID");
 }
 
-absl::StatusOr<ScheduleView> ScheduleRunner::Actor::View(const LiveSchedule& live) {
-  ScheduleView view{.record = live.record, .state = StateOf(live.record, clock_.Now())};
-  if (live.next.has_value() && view.state != ScheduleState::kEnded) {
-    view.next_window = live.next->due;
+absl::StatusOr<ScheduleRecord> ScheduleRunner::Actor::FindToChange(const Caller& caller,
+                                                                   std::string_view id) {
+  ASSIGN_OR_RETURN(ScheduleRecord record, Find(caller, id));
+  if (May(caller, Verb::kSchedule, record)) return record;
+  return WithReason(absl::PermissionDeniedError(StrCat(
+                        "schedule ", record.id, " belongs to ", PrincipalName(record.creator),
+                        "; only who may schedule for it can change it")),
+                    "NOT_ALLOWED");
+}
+
+absl::StatusOr<ScheduleView> ScheduleRunner::Actor::View(const ScheduleRecord& record) {
+  ScheduleView view{.record = record, .state = StateOf(record, clock_.Now())};
+  const auto live = schedules_.find(record.id);
+  if (live != schedules_.end() && live->second.next.has_value() &&
+      view.state != ScheduleState::kEnded) {
+    view.next_window = live->second.next->due;
   }
-  ASSIGN_OR_RETURN(view.totals, store_.GetTotals(live.record.id));
+  ASSIGN_OR_RETURN(view.totals, store_.GetTotals(record.id));
   return view;
+}
+
+// Root has the whole node. A principal that is alone may use all but root's reserve; as soon as
+// there are others, each gets more only below an equal share.
+absl::Status ScheduleRunner::Actor::CheckLimits(const Caller& caller) const {
+  if (std::ssize(schedules_) >= options_.max_schedules) {
+    return TooMany(StrCat("this node takes at most ", options_.max_schedules, " schedules"));
+  }
+  if (caller.principal.IsLocal() && caller.principal.uid == 0) return absl::OkStatus();
+  const std::string principal = PrincipalName(caller.principal);
+  std::map<std::string, int64_t> held = {{principal, 0}};
+  for (const auto& [id, live] : schedules_) {
+    const Principal& creator = live.record.creator;
+    if (!creator.IsLocal() || creator.uid != 0) ++held[PrincipalName(creator)];
+  }
+  const int64_t shared = options_.max_schedules - std::max<int64_t>(1, options_.max_schedules / 8);
+  const int64_t share = std::max<int64_t>(1, shared / std::ssize(held));
+  if (held[principal] >= share) {
+    return TooMany(StrCat(principal, " has ", held[principal], " of its ", share, " schedules"));
+  }
+  ASSIGN_OR_RETURN(const ScheduleHolding holding, store_.GetHolding(principal));
+  if (holding.bytes < options_.max_record_bytes) return absl::OkStatus();
+  return TooMany(StrCat("the schedules of ", principal, " take ", holding.bytes,
+                        " bytes of at most ", options_.max_record_bytes,
+                        " (deleted ones count, too)"));
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Create(const Caller& caller,
@@ -76,7 +123,7 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Create(const Caller& caller,
                                                            std::string_view id) {
   RETURN_IF_ERROR(ValidateScheduleSpec(spec));
   if (!id.empty() && !IsUlid(id)) {
-    return absl::InvalidArgumentError(StrCat("'", ForDisplay(id, 64), "' is not a schedule's id"));
+    return absl::InvalidArgumentError(StrCat("'", ForDisplay(id, 64), "' is not a schedule ID"));
   }
   if (!caller.MayAny(Verb::kSchedule)) {
     return WithReason(
@@ -90,20 +137,14 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Create(const Caller& caller,
     const bool same = live.record.spec == spec && May(caller, Verb::kSchedule, live.record) &&
                       PrincipalName(live.record.creator) == PrincipalName(caller.principal) &&
                       live.record.delete_time == absl::InfiniteFuture();
-    if (same) return View(live);
-    return WithReason(absl::AlreadyExistsError(StrCat("there is, or was, another schedule ", id)),
-                      "SCHEDULE_EXISTS");
+    if (same) return View(live.record);
+    return ExistsAlready(id);
   }
-  const int64_t there = std::ranges::count_if(schedules_, [](const auto& entry) {
-    return entry.second.record.delete_time == absl::InfiniteFuture();
-  });
-  if (there >= options_.max_schedules) {
-    return WithReason(
-        absl::ResourceExhaustedError(StrCat("this node takes at most ", options_.max_schedules,
-                                            " schedules; delete one with `profctl schedule "
-                                            "delete ID`")),
-        "SCHEDULE_LIMIT");
+  if (!id.empty()) {
+    ASSIGN_OR_RETURN(const auto deleted, store_.ListDeletedSchedules(id, "", 1));
+    if (!deleted.empty()) return ExistsAlready(id);
   }
+  RETURN_IF_ERROR(CheckLimits(caller));
   const absl::Time now = clock_.Now();
   ASSIGN_OR_RETURN(ScheduleRecord record,
                    store_.InsertSchedule({.id = id.empty() ? NewUlid(now) : std::string(id),
@@ -116,66 +157,86 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Create(const Caller& caller,
   LiveSchedule& live = schedules_.try_emplace(key, std::move(record)).first->second;
   SetNext(live);
   Rearm();
-  return View(live);
+  return View(live.record);
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Get(const Caller& caller, std::string_view id) {
-  ASSIGN_OR_RETURN(const LiveSchedule* live, Find(caller, id));
-  return View(*live);
+  ASSIGN_OR_RETURN(const ScheduleRecord record, Find(caller, id));
+  return View(record);
 }
 
 absl::StatusOr<std::vector<ScheduleView>> ScheduleRunner::Actor::List(const Caller& caller,
                                                                       bool include_deleted,
                                                                       int64_t limit,
                                                                       std::string_view after_id) {
-  std::vector<ScheduleView> views;
+  std::vector<ScheduleRecord> records;
   for (auto at = schedules_.upper_bound(after_id); at != schedules_.end(); ++at) {
-    if (static_cast<int64_t>(views.size()) == limit) break;
-    const ScheduleRecord& record = at->second.record;
-    if (!include_deleted && record.delete_time != absl::InfiniteFuture()) continue;
-    if (!May(caller, Verb::kList, record)) continue;
-    ASSIGN_OR_RETURN(views.emplace_back(), View(at->second));
+    if (std::ssize(records) == limit) break;
+    if (May(caller, Verb::kList, at->second.record)) records.push_back(at->second.record);
+  }
+  std::string after(after_id);
+  for (int64_t found = 0; include_deleted && found < limit;) {
+    ASSIGN_OR_RETURN(std::vector<ScheduleRecord> page,
+                     store_.ListDeletedSchedules("", after, kDeletedPage));
+    if (page.empty()) break;
+    after = page.back().id;
+    for (ScheduleRecord& record : page) {
+      if (!May(caller, Verb::kList, record)) continue;
+      records.push_back(std::move(record));
+      ++found;
+    }
+  }
+  std::ranges::sort(records, {}, &ScheduleRecord::id);
+  if (std::ssize(records) > limit) records.resize(static_cast<size_t>(limit));
+  std::vector<ScheduleView> views;
+  for (const ScheduleRecord& record : records) {
+    ASSIGN_OR_RETURN(views.emplace_back(), View(record));
   }
   return views;
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::SetPaused(const Caller& caller,
                                                               std::string_view id, bool paused) {
-  ASSIGN_OR_RETURN(LiveSchedule * live, FindToChange(caller, id));
-  if (live->record.delete_time != absl::InfiniteFuture()) {
-    return WithReason(absl::FailedPreconditionError(
-                          StrCat("schedule ", live->record.id, " was deleted; create another")),
-                      "SCHEDULE_DELETED");
+  ASSIGN_OR_RETURN(ScheduleRecord changed, FindToChange(caller, id));
+  if (changed.delete_time != absl::InfiniteFuture()) {
+    return WithReason(
+        absl::FailedPreconditionError(StrCat("schedule ", changed.id, " was deleted")),
+        "SCHEDULE_DELETED");
   }
-  if (live->record.paused == paused) return View(*live);
-  ScheduleRecord changed = live->record;
+  if (changed.paused == paused) return View(changed);
   changed.paused = paused;
   RETURN_IF_ERROR(store_.UpdateSchedule(changed));
-  live->record = std::move(changed);
-  LogInfo(StrCat("schedule=", live->record.id, paused ? " paused by " : " resumed by ",
+  LogInfo(StrCat("schedule=", changed.id, paused ? " paused by " : " resumed by ",
                  PrincipalName(caller.principal)));
-  return View(*live);
+  if (const auto live = schedules_.find(changed.id); live != schedules_.end()) {
+    live->second.record = changed;
+  }
+  return View(changed);
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Delete(const Caller& caller,
                                                            std::string_view id) {
-  ASSIGN_OR_RETURN(LiveSchedule * live, FindToChange(caller, id));
-  if (live->record.delete_time != absl::InfiniteFuture()) return View(*live);
-  ScheduleRecord changed = live->record;
+  ASSIGN_OR_RETURN(ScheduleRecord changed, FindToChange(caller, id));
+  if (changed.delete_time != absl::InfiniteFuture()) return View(changed);
   changed.delete_time = clock_.Now();
   RETURN_IF_ERROR(store_.UpdateSchedule(changed));
-  live->record = std::move(changed);
-  LogInfo(StrCat("schedule=", live->record.id, " deleted by ", PrincipalName(caller.principal)));
-  SetNext(*live);
+  LogInfo(StrCat("schedule=", changed.id, " deleted by ", PrincipalName(caller.principal)));
+  schedules_.erase(changed.id);
   Rearm();
-  return View(*live);
+  absl::StatusOr<ScheduleView> view = View(changed);
+  TrimDeleted();
+  return view;
+}
+
+void ScheduleRunner::Actor::TrimDeleted() {
+  const absl::Status status = store_.TrimDeletedSchedules(clock_.Now() - kScheduleHistory);
+  if (!status.ok()) LogError(StrCat("deleted schedules: ", status.ToString()));
 }
 
 absl::StatusOr<std::vector<ScheduleWindow>> ScheduleRunner::Actor::ListWindows(
     const Caller& caller, std::string_view id, int64_t limit, absl::Time time, int64_t pid) {
-  ASSIGN_OR_RETURN(const LiveSchedule* live, Find(caller, id));
-  return store_.ListWindows(live->record.id, std::clamp<int64_t>(limit, 1, kMaxWindowPage), time,
-                            pid);
+  ASSIGN_OR_RETURN(const ScheduleRecord record, Find(caller, id));
+  return store_.ListWindows(record.id, std::clamp<int64_t>(limit, 1, kMaxWindowPage), time, pid);
 }
 
 // ---- the runner ----

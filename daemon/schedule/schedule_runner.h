@@ -66,7 +66,9 @@ class ScheduleRunner {
 
   struct Options {
     std::string node_name;
-    int64_t max_schedules = 100;  // Not counting deleted ones.
+    int64_t max_schedules = 100;  // Not counting deleted ones; 1/8 of it is root's.
+    // Of one principal's records, deleted ones included. Root has no such bound.
+    int64_t max_record_bytes = int64_t{2} << 20;
     // The rules as they are when called; unset: OwnerAndRootRules().
     std::function<std::shared_ptr<const AccessRules>()> rules;
     // Called on the runner's thread after every attempt.

@@ -114,6 +114,12 @@ absl::Status CheckNodes(const std::vector<std::string>& nodes) {
   if (std::ssize(nodes) > kMaxScheduleNodes) {
     return Wrong("nodes", "has ", nodes.size(), "; at most ", kMaxScheduleNodes);
   }
+  int64_t bytes = 0;
+  for (const std::string& node : nodes) bytes += std::ssize(node);
+  if (bytes > kMaxScheduleNodeBytes) {
+    return Wrong("nodes", "has ", bytes, " bytes of names; at most ", kMaxScheduleNodeBytes,
+                 ": place it on fewer nodes at once");
+  }
   for (const std::string& node : nodes) RETURN_IF_ERROR(CheckText("nodes", node, kMaxNameBytes));
   const std::set<std::string_view> different(nodes.begin(), nodes.end());
   if (different.size() != nodes.size()) return Wrong("nodes", "names a node twice");

@@ -14,6 +14,7 @@ inline constexpr absl::Duration kShortestEvery = absl::Seconds(10);
 inline constexpr absl::Duration kLongestEvery = absl::Hours(24 * 30);
 inline constexpr absl::Duration kLongestJitter = absl::Hours(1);
 inline constexpr int64_t kMaxScheduleNodes = 16'384;
+inline constexpr int64_t kMaxScheduleNodeBytes = 256 << 10;  // Of their names.
 inline constexpr int64_t kMaxSelectorRanks = 1024;
 inline constexpr int64_t kMaxSelectorMetadata = 32;
 // Less would not hold the file of a capture with anything in it.

@@ -28,6 +28,16 @@ struct ScheduleUse {
   int64_t bytes_last_day = 0;
 };
 
+// What one principal's schedules take of the catalog.
+struct ScheduleHolding {
+  int64_t schedules = 0;  // Without deleted ones.
+  int64_t bytes = 0;      // Of all records, also deleted ones.
+};
+
+// Deleted schedules are kept for their history, of each principal at most the newest of these.
+inline constexpr int64_t kMaxDeletedSchedules = 50;
+inline constexpr int64_t kMaxDeletedScheduleBytes = int64_t{512} << 10;
+
 struct ScheduleTotals {
   int64_t windows = 0;  // In the history.
   int64_t captures = 0;
@@ -42,10 +52,18 @@ class ScheduleStore {
   virtual absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) = 0;
   // `paused`, `delete_time` and `last_window`; the spec never changes. NOT_FOUND.
   virtual absl::Status UpdateSchedule(const ScheduleRecord& record) = 0;
-  // By id, also deleted ones.
+  // By id, without deleted ones.
   virtual absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() = 0;
-  // With its history. OK if there is none.
-  virtual absl::Status RemoveSchedule(std::string_view id) = 0;
+  // By id, deleted ones whose id starts so and is above `after_id`, at most `limit`.
+  virtual absl::StatusOr<std::vector<ScheduleRecord>> ListDeletedSchedules(
+      std::string_view id_prefix, std::string_view after_id, int64_t limit) = 0;
+  // Removes deleted schedules with their history: those deleted before then, and of each principal
+  // those beyond kMaxDeletedSchedules and kMaxDeletedScheduleBytes.
+  virtual absl::Status TrimDeletedSchedules(absl::Time before) = 0;
+  // Its events are never removed to make room. RESOURCE_EXHAUSTED: too much is pinned.
+  virtual absl::Status PinCapture(std::string_view id) = 0;
+  // `principal` as PrincipalName() gives it.
+  virtual absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal) = 0;
 
   // Rows of one schedule, and its `last_window`, all or none. A row of the same window and
   // process is replaced. Rows older than kScheduleHistory go.

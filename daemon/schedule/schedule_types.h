@@ -70,7 +70,8 @@ struct ScheduleSpec {
   ScheduleBudget budget;
   double max_slowdown = 0.05;                    // Of the governor (governor.h); 0: off.
   absl::Time end_time = absl::InfiniteFuture();  // No window later than this.
-  std::vector<std::string> nodes;  // Names of the nodes it was placed on; at most 16,384.
+  std::vector<std::string> nodes;  // It was placed on these; at most 16,384 names, 256 KiB.
+  bool pin = false;                // Pin the captures: their events are never removed to make room.
   std::string display_name;        // At most 128 bytes, printable UTF-8.
 
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;

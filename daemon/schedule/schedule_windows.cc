@@ -9,6 +9,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/quality.h"
 #include "daemon/schedule/schedule_actor.h"
 #include "daemon/schedule/schedule_spec.h"
 
@@ -23,6 +24,8 @@ constexpr absl::Duration kMaxAhead = absl::Hours(1);
 // than the longest back-off of a schedule by the half hour.
 constexpr absl::Duration kTargetMemory = absl::Hours(24 * 7);
 constexpr size_t kMaxSampledTargets = 4096;
+// How often deleted schedules that are old enough are removed.
+constexpr absl::Duration kTrimPeriod = absl::Hours(24);
 constexpr size_t kMaxDetailBytes = 400;
 
 const Caller kSelf{.uid = 0};  // Reads what became of captures, whoever owns them.
@@ -52,11 +55,8 @@ WindowOutcome OutcomeOf(const absl::Status& refusal) {
 absl::Status ScheduleRunner::Actor::Start() {
   const absl::Time now = clock_.Now();
   ASSIGN_OR_RETURN(std::vector<ScheduleRecord> records, store_.ListSchedules());
+  TrimDeleted();
   for (ScheduleRecord& record : records) {
-    if (record.delete_time < now - kScheduleHistory) {
-      RETURN_IF_ERROR(store_.RemoveSchedule(record.id));
-      continue;
-    }
     const std::string id = record.id;
     schedules_.try_emplace(id, std::move(record));
   }
@@ -100,7 +100,6 @@ absl::Status ScheduleRunner::Actor::TakeUp(LiveSchedule& live, absl::Time now) {
 
 void ScheduleRunner::Actor::SetNext(LiveSchedule& live) {
   live.next.reset();
-  if (live.record.delete_time != absl::InfiniteFuture()) return;
   const absl::Time now = clock_.Now();
   if (live.record.last_window > now + kMaxAhead) {
     LogWarning(StrCat("schedule=", live.record.id, " had windows until ",
@@ -128,6 +127,10 @@ void ScheduleRunner::Actor::OnTimer() {
     // A clock that was set back shows here.
     if (live.record.last_window > now + kMaxAhead) SetNext(live);
     RunDue(live, now, /*starting=*/false);
+  }
+  if (now >= next_trim_) {
+    TrimDeleted();
+    next_trim_ = now + kTrimPeriod;
   }
   Rearm();
 }
@@ -305,6 +308,10 @@ ScheduleWindow ScheduleRunner::Actor::Capture(LiveSchedule& live, const WindowTi
     row.bytes = max_bytes;
     SetDetail(row, WindowOutcome::kCaptured, "");
     running_.insert_or_assign(record->id, row);
+    if (live.record.spec.pin) {
+      const absl::Status pinned = store_.PinCapture(record->id);
+      if (!pinned.ok()) SetDetail(row, WindowOutcome::kCaptured, FromAbsl(pinned.message()));
+    }
   } else {
     SetDetail(row, OutcomeOf(record.status()), FromAbsl(record.status().message()));
   }
@@ -322,8 +329,11 @@ void ScheduleRunner::Actor::JudgeLastCapture(const LiveSchedule& live, SampledTa
   if (id.empty()) return;
   const absl::StatusOr<CaptureRecord> record = captures_.Get(kSelf, id);
   if (record.ok() && !IsTerminal(record->state)) return;  // The target is busy with it.
-  target.governor.Judge(record.ok() ? SlowdownOf(*record) : std::nullopt,
-                        live.record.spec.max_slowdown);
+  std::optional<double> slowdown;
+  if (record.ok()) {
+    if (const auto measured = SlowdownOf(*record)) slowdown = measured->at_least;
+  }
+  target.governor.Judge(slowdown, live.record.spec.max_slowdown);
 }
 
 void ScheduleRunner::Actor::ForgetGoneTargets(LiveSchedule& live) {

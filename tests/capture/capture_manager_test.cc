@@ -5,9 +5,7 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/capture/quality.h"
-#include "tests/fakes/fake_clock.h"
-#include "tests/fakes/fake_store.h"
-#include "tests/fakes/fake_target_port.h"
+#include "tests/capture/manager_fixture.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd {
@@ -18,72 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Code = absl::StatusCode;
-
-const Caller kAlice{.uid = 1000};
-const Caller kBob{.uid = 1001};
-const Caller kRoot{.uid = 0};
-
-CaptureSpec Steps(int64_t steps) { return CaptureSpec{.steps = steps}; }
-
-TargetInfo Training(int64_t pid) {
-  return TargetInfo{.pid = pid,
-                    .uid = kAlice.uid,
-                    .process_start_ticks = 7,
-                    .state = TargetState::kRunning,
-                    .step_mark_count = 101,
-                    .current_step = 100,
-                    .steps_per_second = 100};
-}
-
-// What ingest reports for one window of steps [first, end) of 1 ms each.
-DrainResult Window(int64_t first, int64_t end, bool complete = true) {
-  DrainResult result;
-  result.epoch_unix_ns = 5'000'000'000;
-  result.event_count = 10;
-  result.windows.push_back({.start_ns = 1'000,
-                            .end_ns = 1'000 + (end - first) * 1'000'000,
-                            .first_step = first,
-                            .end_step = end,
-                            .complete = complete});
-  return result;
-}
-
-class CaptureManagerTest : public testing::Test {
- protected:
-  CaptureManagerTest() { targets_.SetObserver(&manager_); }
-  // What a test left live ends here, as ingest would end it.
-  void TearDown() override {
-    targets_.AnswerByItself(DrainResult());
-    for (const CaptureRecord& record : manager_.Live()) {
-      targets_.Drained(record.id, DrainResult());
-    }
-  }
-
-  CaptureRecord CreateOrDie(TargetNumber target, const CaptureSpec& spec,
-                            std::string_view request_id = "") {
-    absl::StatusOr<CaptureRecord> record = manager_.Create(kAlice, target, spec, request_id);
-    EXPECT_THAT(record, IsOk());
-    return record.ok() ? *record : CaptureRecord();
-  }
-  CaptureRecord GetOrDie(std::string_view id) {
-    manager_.DrainForTesting();
-    absl::StatusOr<CaptureRecord> record = manager_.Get(kRoot, id);
-    EXPECT_THAT(record, IsOk());
-    return record.ok() ? *record : CaptureRecord();
-  }
-  void Reach(std::string_view id, RecordingPhase phase, int64_t step = -1) {
-    targets_.Reached(id, Progress{.phase = phase, .window = 0, .current_step = step});
-  }
-  void Advance(absl::Duration by) {
-    clock_.Advance(by);
-    manager_.RunTimersForTesting();
-  }
-
-  FakeClock clock_;
-  FakeTargetPort targets_;
-  FakeStore store_;
-  CaptureManager manager_{{.node_name = "node1"}, targets_, store_, clock_};
-};
 
 // ---- what is refused ----
 
@@ -135,6 +67,33 @@ TEST_F(CaptureManagerTest, RefusesWhenThereIsNoRoom) {
   store_.room_error = WithReason(absl::ResourceExhaustedError("full"), "DISK_FULL");
   EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kResourceExhausted));
   EXPECT_THAT(targets_.arms(), IsEmpty());
+}
+
+TEST_F(CaptureManagerTest, RoomIsMadeForAcceptedRequestsOnly) {
+  const TargetNumber target = targets_.Add(Training(10));
+  EXPECT_THAT(manager_.Create(kBob, target, Steps(5), ""), StatusIs(Code::kPermissionDenied));
+  targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("at the cap"), "MEMORY_CAP"));
+  EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kResourceExhausted));
+  EXPECT_THAT(store_.room_made_for(), IsEmpty());
+  ASSERT_THAT(manager_.Create(kAlice, target, Steps(5), ""), IsOk());
+  EXPECT_THAT(store_.room_made_for(), ElementsAre("uid:1000"));
+}
+
+// Lets nobody act on what belongs to others, as the audit log does when it cannot be written.
+class ShutGate final : public OthersGate {
+ public:
+  bool MayProceed() override { return false; }
+};
+
+TEST_F(CaptureManagerTest, WhatBelongsToOthersNeedsTheirGate) {
+  const TargetNumber target = targets_.Add(Training(10));
+  Caller root = kRoot;
+  root.others = std::make_shared<ShutGate>();
+  EXPECT_THAT(manager_.Create(root, target, Steps(5), ""), StatusIs(Code::kPermissionDenied));
+  EXPECT_TRUE(root.May(Verb::kList, {.uid = 1000})) << "to see that it is there";
+  Caller alice = kAlice;
+  alice.others = root.others;
+  EXPECT_THAT(manager_.Create(alice, target, Steps(5), ""), IsOk());
 }
 
 TEST_F(CaptureManagerTest, RefusesSpecsOutOfRange) {

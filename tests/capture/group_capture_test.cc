@@ -88,7 +88,8 @@ class GroupCaptureTest : public testing::Test {
   FakeTargetPort targets_;
   FakeStore store_;
   std::vector<GroupPreparation> heard_;
-  CaptureManager manager_{{.node_name = "node1", .max_live_captures = 4}, targets_, store_, clock_};
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
+  CaptureManager manager_{{.node_name = "node1", .ledger = &ledger_}, targets_, store_, clock_};
   const std::string id_ = NewUlid(absl::FromUnixSeconds(1'700'000'000));
   TargetNumber a_ = 0;
   TargetNumber b_ = 0;
@@ -187,11 +188,23 @@ TEST_F(GroupCaptureTest, AMemberThatDiesWhileItIsHeldIsNotStarted) {
 }
 
 TEST_F(GroupCaptureTest, MoreMembersThanANodeRunsAreRefused) {
+  ledger_.SetLimit(quota::Resource::kLiveCaptures, {.capacity = 4});
   std::vector<TargetNumber> targets;
   for (int64_t i = 0; i < 5; ++i) targets.push_back(AddTarget(10 + i, i));
   Prepare(targets);
   EXPECT_THAT(targets_.arms(), SizeIs(4));
   EXPECT_EQ(heard_.back().members[4].error_reason, "CAPTURE_LIMIT");
+}
+
+TEST_F(GroupCaptureTest, MembersThatTheCaptureMemoryDoesNotSufficeForAreRefused) {
+  ledger_.SetLimit(quota::Resource::kCaptureMemory, {.capacity = 200 << 20});
+  std::vector<TargetNumber> targets;
+  for (int64_t i = 0; i < 4; ++i) targets.push_back(AddTarget(10 + i, i));
+  Prepare(targets);
+  EXPECT_THAT(targets_.arms(), SizeIs(3));
+  EXPECT_EQ(heard_.back().members[3].error_reason, "MEMORY_CAP");
+  EXPECT_THAT(heard_.back().members[3].error_message,
+              HasSubstr("4 captures of 64 MiB each need 256 MiB"));
 }
 
 TEST_F(GroupCaptureTest, AGroupsIdIsUsedOnce) {

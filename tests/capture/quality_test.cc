@@ -90,7 +90,7 @@ TEST_F(QualityTest, StepsThatWereNotCoveredLowerTheGrade) {
   record_.state = CaptureState::kCancelled;
   EXPECT_EQ(Grade(), "C");
   EXPECT_DOUBLE_EQ(Check("coverage").value, 0.2);
-  EXPECT_EQ(Check("coverage").sentence, "4 of 5 steps were covered");
+  EXPECT_EQ(Check("coverage").sentence, "4 of 5 steps were recorded");
   record_.state = CaptureState::kPartial;
   record_.ended_by = EndedBy::kByteCap;
   EXPECT_EQ(Grade(), "D");
@@ -152,6 +152,24 @@ TEST_F(QualityTest, RecordingThatSlowsTheProgramDownLowersTheGrade) {
   EXPECT_EQ(Grade(), "A");
 }
 
+TEST_F(QualityTest, ASlowDownThatStepsShowByThemselvesIsNotBlamedOnRecording) {
+  record_.step_during_ns = 1'300'000;
+  record_.step_after_ns = 1'290'000;  // The program itself became slower.
+  EXPECT_EQ(Grade(), "A");
+  EXPECT_NEAR(SlowdownOf(record_)->at_least, 0.00775, 1e-4);
+  EXPECT_NEAR(SlowdownOf(record_)->at_most, 0.3, 1e-9);
+  std::swap(record_.step_before_ns, record_.step_after_ns);  // Or faster.
+  EXPECT_EQ(Grade(), "A");
+}
+
+TEST_F(QualityTest, WithoutStepsOnBothSidesNoSlowDownIsStated) {
+  record_.step_during_ns = 40'000'000;  // Batches before, optimizer steps in the window.
+  record_.step_after_ns = 0;
+  EXPECT_FALSE(SlowdownOf(record_).has_value());
+  EXPECT_FALSE(Check("perturbation").known);
+  EXPECT_EQ(Grade(), "A");
+}
+
 TEST_F(QualityTest, AnImportedTraceIsABAtBest) {
   record_ = {};
   record_.state = CaptureState::kComplete;
@@ -161,6 +179,18 @@ TEST_F(QualityTest, AnImportedTraceIsABAtBest) {
   EXPECT_FALSE(Check("loss").known);
   record_.imported.not_understood = {{"ph:Q", 500}};
   EXPECT_EQ(Grade(), "C");
+}
+
+TEST_F(QualityTest, WhatAnImportLeftOutIsLoss) {
+  record_ = {};
+  record_.state = CaptureState::kComplete;
+  record_.event_count = 128;
+  record_.imported.source = "trace.json.gz";
+  record_.drops[static_cast<size_t>(DropReason::kTooDeep)] = 199'872;
+  EXPECT_EQ(Grade(), "D");
+  EXPECT_TRUE(Check("loss").known);
+  EXPECT_THAT(Check("loss").sentence, HasSubstr("left out 199872 of 200000"));
+  EXPECT_EQ(AssessQuality(record_, nullptr).shares, ShareTrust::kWithheld);
 }
 
 TEST_F(QualityTest, AnyNumbersAreSafe) {

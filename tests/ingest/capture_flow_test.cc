@@ -259,20 +259,23 @@ TEST_F(CaptureFlowTest, OneCaptureAtATime) {
 }
 
 TEST_F(CaptureFlowTest, TheNodesCaptureMemoryIsCapped) {
-  options_.memory_cap_bytes = 6 << 20;
+  ledger_.SetLimit(quota::Resource::kCaptureMemory, {.capacity = 6 << 20});
   StartWithTarget();
   FakeTarget second(dir_.path());
   const auto other = static_cast<TargetNumber>(second.Register());
   second.AnswerInBackground();
   ASSERT_THAT(Arm(number_, "A", sink_, 4 << 20), IsOk());
   const absl::Status refused = Arm(other, "B", sink_, 4 << 20);
-  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("2 of this")));
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4 MiB of 6 MiB")));
   EXPECT_EQ(ReasonOf(refused), "MEMORY_CAP");
   RecordingSink sink;
-  ASSERT_THAT(
-      server_->Arm(other, {.capture_id = "B", .memory_bytes = 4 << 20, .allow_less_memory = true},
-                   sink),
-      IsOk());
+  ASSERT_THAT(server_->Arm(other,
+                           {.capture_id = "B",
+                            .holder = holder_,
+                            .memory_bytes = 4 << 20,
+                            .allow_less_memory = true},
+                           sink),
+              IsOk());
   observer_.WaitArmed("B");
   EXPECT_EQ(second.layout().total_bytes, 2u << 20);
   EXPECT_THAT(Arm(other, "C", sink_, 0), StatusIs(absl::StatusCode::kInvalidArgument));
@@ -432,6 +435,14 @@ INSTANTIATE_TEST_SUITE_P(
                     GpuFailureCase{wire::ArmFailedReason::kGpuRefused, "GPU_REFUSED"}),
     [](const auto& each) { return std::string(each.param.stable); });
 
+TEST_F(GpuFlowTest, StuckThreadsHaveAReasonOfTheirOwn) {
+  ArmTarget(Request(GpuMode::kAuto));
+  target_->SendArmFailed(wire::ArmFailedReason::kStuckWriters, "");
+  const absl::Status why = observer_.WaitArmFailed("A");
+  EXPECT_THAT(why, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("restart the")));
+  EXPECT_EQ(ReasonOf(why), "STUCK_THREADS");
+}
+
 TEST_F(GpuFlowTest, AGpuCaptureFromArmToRelease) {
   gpu_.mode = GpuMode::kDefault;
   StartWithTarget();
@@ -576,7 +587,7 @@ TEST_F(CaptureHostileTest, PublishedBytesAndDepthsThatLie) {
   chunk.open_depth.store(UINT32_MAX);
   const DrainResult result = Stop("A");
   EXPECT_EQ(result.event_count, 1);
-  EXPECT_EQ(Drops(result, DropReason::kInvalidRecord), 2) << "the zeros behind it, and the stack";
+  EXPECT_EQ(Drops(result, DropReason::kInvalidRecord), 2) << "the zeros after it, and the stack";
   ExpectServes();
 }
 
@@ -735,7 +746,7 @@ TEST_F(CaptureProcessTest, AStoppedTargetDoesNotHoldUpTheCapture) {
 TEST_F(CaptureProcessTest, AStoppedTargetThatEndsFreesItsMemory) {
   options_.capture.drain_timeout = absl::Milliseconds(100);
   gpu_.mode = GpuMode::kOff;
-  options_.memory_cap_bytes = 4 << 20;
+  ledger_.SetLimit(quota::Resource::kCaptureMemory, {.capacity = 4 << 20});
   StartProcess();
   ArmAndFire();
   process_->Kill(SIGSTOP);

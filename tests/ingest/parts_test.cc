@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include <fstream>
@@ -400,7 +401,9 @@ TEST(TickClockTest, TheErrorIsWhatTheLineMissesByAndTheBrackets) {
 }
 
 TEST(ProcessInfoTest, KnowsItself) {
-  const auto facts = ReadProcessFacts(getpid());
+  const UniqueFd self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  ASSERT_TRUE(self.valid());
+  const auto facts = ReadProcessFacts(ProcessReader::Direct(), self.get());
   ASSERT_THAT(facts, IsOk());
   EXPECT_EQ(facts->parent_pid, getppid());
   EXPECT_GT(facts->start_ticks, 0);
@@ -418,15 +421,17 @@ TEST(ProcessInfoTest, NamesWithParenthesesAndNewlinesDoNotConfuse) {
   write("status", "Name:\ta\nPPid:\t5\nNSpid:\t77\t3\n");
   write("cmdline", std::string_view("python\0train.py\0--x\x1b\0", 21));
   write("cgroup", "0::/kubepods/pod1\n");
-  const auto facts = ReadProcessFacts(77, proc.path());
-  ASSERT_THAT(facts, IsOk());
+  const auto raw = ReadProcFolder(proc.path() / "77");
+  ASSERT_THAT(raw, IsOk());
+  const ProcessFacts parsed = ProcessFactsFrom(**raw, proc.path() / "self");
+  const ProcessFacts* const facts = &parsed;
   EXPECT_EQ(facts->start_ticks, 987654);
   EXPECT_EQ(facts->parent_pid, 5);
   EXPECT_EQ(facts->namespace_pid, 3);
   EXPECT_EQ(facts->command, "python train.py --x?");
   EXPECT_EQ(facts->cgroup, "/kubepods/pod1");
   EXPECT_TRUE(facts->foreign_namespace) << "what cannot be read may be anything";
-  EXPECT_THAT(ReadProcessFacts(78, proc.path()), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadProcFolder(proc.path() / "78"), StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST(AgentSocketTest, LetsEverybodyConnect) {

@@ -27,7 +27,7 @@ class TargetServerTest : public testing::Test {
 
   void Start() { StartAt(dir_.path()); }
   void StartAt(const std::filesystem::path& socket_dir) {
-    auto server = TargetServer::Create(socket_dir, options_);
+    auto server = TargetServer::Create(socket_dir, options_, ledger_);
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
     server_->Start(observer_);
@@ -35,9 +35,13 @@ class TargetServerTest : public testing::Test {
 
   absl::Status Arm(TargetNumber target, const std::string& id, CaptureSink& sink,
                    int64_t memory_bytes = 4 << 20) {
-    return server_->Arm(
-        target, {.capture_id = id, .memory_bytes = memory_bytes, .gpu = gpu_, .torch = torch_},
-        sink);
+    return server_->Arm(target,
+                        {.capture_id = id,
+                         .holder = holder_,
+                         .memory_bytes = memory_bytes,
+                         .gpu = gpu_,
+                         .torch = torch_},
+                        sink);
   }
   // Arms and fires one that answers in the background.
   void ArmAndFire(FakeTarget& target, TargetNumber number, const std::string& id,
@@ -60,7 +64,9 @@ class TargetServerTest : public testing::Test {
 
   TempDir dir_;
   TargetServer::Options options_;
-  // What Arm() asks for.
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), Clock::Real()};
+  // What Arm() asks for, and for whom.
+  quota::Principal holder_ = quota::LocalPrincipal(1000, 0);
   GpuSpec gpu_;
   TorchSpec torch_ = {.operators = OperatorMode::kOff};
   RecordingObserver observer_;

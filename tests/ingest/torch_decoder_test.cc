@@ -504,8 +504,8 @@ class TorchDecoderHostileTest : public TorchDecoderTest {
 TEST_F(TorchDecoderHostileTest, InputsThatAreNoneAreRefused) {
   ExpectRefused(One().Input(static_cast<wire::InputKind>(10)), "kind 10");
   ExpectRefused(One().Input(static_cast<wire::InputKind>(255)), "kind 255");
-  ExpectRefused(One().Input(kInt), "a number behind the end");
-  ExpectRefused(One().Input(kString, 0, 9), "a string behind the end");
+  ExpectRefused(One().Input(kInt), "a number after the end");
+  ExpectRefused(One().Input(kString, 0, 9), "a string after the end");
   ExpectRefused(One().Input(kString, 0, UINT32_MAX), "a string of 4 GiB");
   ExpectRefused(One().String(std::string(wire::kMaxInputStringBytes + 1, 'a')), "a long string");
   ExpectRefused(One().Input(kIntList, 0, UINT32_MAX), "a list of 4 G items");

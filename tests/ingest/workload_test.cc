@@ -1,9 +1,12 @@
 // Which job, pod and container a cgroup names, and which it only seems to.
 #include "daemon/ingest/workload.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
+#include "daemon/base/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace profd {
@@ -18,6 +21,8 @@ TEST(WorkloadTest, JobsOfSlurmOfBothVersions) {
   EXPECT_EQ(WorkloadOf("0::/system.slice/n1_slurmstepd.scope/job_5/step_0").slurm_job, "5");
   EXPECT_EQ(WorkloadOf("9:cpu,cpuacct:/slurm/uid_1000/job_7/step_0\n8:pids:/x\n").slurm_job, "7");
   EXPECT_EQ(WorkloadOf("9:memory:/slurm_n1/uid_1000/job_7").slurm_job, "7");
+  EXPECT_EQ(WorkloadOf("0::/hpc.slice/n1_slurmstepd.scope/job_5/step_0").slurm_job, "5")
+      << "a site may choose another slice (CgroupSlice in cgroup.conf)";
 }
 
 TEST(WorkloadTest, FoldersThatOnlyLookLikeAJobAreNone) {
@@ -28,6 +33,54 @@ TEST(WorkloadTest, FoldersThatOnlyLookLikeAJobAreNone) {
   }
   EXPECT_EQ(WorkloadOf("0::/slurmstepd.scope/job_1/user/slurmstepd.scope/job_2").slurm_job, "1")
       << "what a user makes below its own job does not count";
+}
+
+// A user may create any folder in a cgroup that is delegated to it, as user@UID.service is.
+TEST(WorkloadTest, FoldersInADelegatedCgroupAreNoEvidence) {
+  const std::string uid(kUid);
+  for (const std::string& delegated :
+       {std::string("/user.slice/user-1000.slice/user@1000.service"),
+        std::string("/user.slice/user-1000.slice/user@1000.service/app.slice"),
+        std::string("/user.slice"), std::string("/system.slice/jupyter.service"),
+        std::string("/docker/") + kId,
+        "/kubepods/pod11111111-1111-2222-3333-444455556666/" + kId + "/mine"}) {
+    for (const char* prefix : {"0::", "1:name=systemd:", "0::/../../.."}) {
+      const std::string before = prefix + delegated;
+      EXPECT_EQ(WorkloadOf(before + "/slurmstepd.scope/job_88123").slurm_job, "") << before;
+      EXPECT_EQ(WorkloadOf(before + "/system.slice/slurmstepd.scope/job_88123").slurm_job, "");
+      EXPECT_EQ(WorkloadOf(before + "/slurm/uid_1000/job_88123").slurm_job, "") << before;
+      EXPECT_NE(WorkloadOf(before + "/kubepods/pod" + uid).pod_uid, uid) << before;
+      EXPECT_NE(WorkloadOf(before + "/kubepods.slice/kubepods-pod" + uid + ".slice").pod_uid, uid);
+      EXPECT_NE(WorkloadOf(before + "/pod" + uid).pod_uid, uid) << before;
+    }
+  }
+}
+
+TEST(WorkloadTest, AFolderOfAnotherUserThanRootIsNoEvidence) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a folder to another user";
+  std::string name = ::testing::TempDir() + "profd_cgroup_XXXXXX";
+  const std::filesystem::path mount = mkdtemp(name.data());
+  const std::string job = "/system.slice/slurmstepd.scope/job_7";
+  const std::string pod = "/kubepods/pod" + std::string(kUid);
+  std::filesystem::create_directories(StrCat(mount.string(), job));
+  std::filesystem::create_directories(StrCat(mount.string(), "/systemd", job));
+  std::filesystem::create_directories(StrCat(mount.string(), pod));
+  const CgroupFolders folders(mount);
+  const auto job_of = [&](std::string_view controllers) {
+    return WorkloadOf(StrCat("0:", controllers, ":", job, "/step_0"), &folders).slurm_job;
+  };
+  EXPECT_EQ(job_of(""), "7");
+  EXPECT_EQ(job_of("name=systemd"), "7");
+  EXPECT_EQ(WorkloadOf("0::" + pod, &folders).pod_uid, kUid);
+
+  ASSERT_EQ(chown(StrCat(mount.string(), job).c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chown(StrCat(mount.string(), "/systemd", job).c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chown(StrCat(mount.string(), pod).c_str(), 65534, 65534), 0);
+  EXPECT_EQ(job_of(""), "");
+  EXPECT_EQ(job_of("name=systemd"), "");
+  EXPECT_EQ(job_of("pids"), "7") << "not mounted there: the path alone decides";
+  EXPECT_EQ(WorkloadOf("0::" + pod, &folders).pod_uid, "");
+  std::filesystem::remove_all(mount);
 }
 
 TEST(WorkloadTest, PodsAndContainersOfBothDrivers) {
@@ -41,6 +94,14 @@ TEST(WorkloadTest, PodsAndContainersOfBothDrivers) {
       WorkloadOf("0::/../../kubepods/besteffort/pod" + std::string(kUid) + "/" + kId);
   EXPECT_EQ(cgroupfs.pod_uid, kUid);
   EXPECT_EQ(cgroupfs.container_id, kId);
+  // As a daemon in a container sees its neighbours: relative to its own cgroup.
+  EXPECT_EQ(WorkloadOf("0::/../../pod" + std::string(kUid) + "/" + kId).pod_uid, kUid);
+  EXPECT_EQ(WorkloadOf("0::/../../../kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-"
+                       "pod8c2a0e4e_1111_2222_3333_444455556666.slice/cri-containerd-" +
+                       kId + ".scope")
+                .pod_uid,
+            kUid);
+  EXPECT_EQ(WorkloadOf("0::/pod" + std::string(kUid)).pod_uid, "") << "not in the kubelet's folder";
   EXPECT_EQ(WorkloadOf("0::/docker/" + kId).container_id, kId);
   EXPECT_EQ(WorkloadOf("0::/docker/" + kId + "a").container_id, "");
   EXPECT_EQ(WorkloadOf("0::/x/tripod" + std::string(kUid)).pod_uid, "");

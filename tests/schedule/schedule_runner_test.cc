@@ -43,7 +43,7 @@ class ScheduleRunnerTest : public testing::Test {
     runner_ = std::make_unique<ScheduleRunner>(
         ScheduleRunner::Options{
             .node_name = "node1",
-            .max_schedules = 3,
+            .max_schedules = 4,
             .rules = [this] { return rules_; },
             .on_attempt = [this](const ScheduledAttempt& attempt) { attempts_.push_back(attempt); },
             .on_window = [this](const ScheduleWindow& window) { told_.push_back(window.outcome); }},
@@ -254,7 +254,10 @@ TEST_F(ScheduleRunnerTest, ATimeShareKeepsATargetFreeInProportion) {
 TEST_F(ScheduleRunnerTest, ATargetThatAWindowSlowedIsSparedTheNextOnes) {
   AddTarget(10);
   CreateOrDie(EveryMinute());
-  const auto slow = [](CaptureRecord& record) { record.step_during_ns = 10'600'000; };
+  const auto slow = [](CaptureRecord& record) {
+    record.step_during_ns = 10'600'000;
+    record.step_after_ns = 10'000'000;
+  };
   std::vector<size_t> captured_at;
   for (size_t minute = 0; minute < 12; ++minute) {
     const size_t before = captures_.asked.size();
@@ -271,23 +274,41 @@ TEST_F(ScheduleRunnerTest, WhatIsKnownOnlyAfterTheWindowCountsToo) {
   AddTarget(10);
   CreateOrDie(EveryMinute());
   NextMinute();
-  EndLast();
+  EndLast([](CaptureRecord& record) { record.step_during_ns = 12'000'000; });
   captures_.Change(captures_.asked.back().id,
-                   [](CaptureRecord& record) { record.step_after_ns = 12'000'000; });
+                   [](CaptureRecord& record) { record.step_after_ns = 10'000'000; });
   NextMinute();
   EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+}
+
+TEST_F(ScheduleRunnerTest, AProgramThatBecomesSlowerByItselfIsNotSpared) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EndLast([](CaptureRecord& record) {
+    record.step_during_ns = 12'000'000;
+    record.step_after_ns = 12'000'000;
+  });
+  NextMinute();
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kCaptured);
 }
 
 TEST_F(ScheduleRunnerTest, TheGovernorRemembersOverARestart) {
   AddTarget(10);
   CreateOrDie(EveryMinute());
   NextMinute();
-  EndLast([](CaptureRecord& record) { record.step_during_ns = 20'000'000; });
+  EndLast([](CaptureRecord& record) {
+    record.step_during_ns = 20'000'000;
+    record.step_after_ns = 10'000'000;
+  });
   Restart();
   NextMinute();
   EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
   NextMinute();
-  EndLast([](CaptureRecord& record) { record.step_during_ns = 20'000'000; });
+  EndLast([](CaptureRecord& record) {
+    record.step_during_ns = 20'000'000;
+    record.step_after_ns = 10'000'000;
+  });
   NextMinute();
   Restart();
   NextMinute();
@@ -444,6 +465,33 @@ TEST_F(ScheduleRunnerTest, ANodeTakesOnlySoMany) {
   EXPECT_EQ(ReasonOf(runner_->Create(kAlice, EveryMinute(), "").status()), "SCHEDULE_LIMIT");
   ASSERT_THAT(runner_->Delete(kAlice, first), IsOk());
   EXPECT_THAT(runner_->Create(kAlice, EveryMinute(), ""), IsOk());
+}
+
+TEST_F(ScheduleRunnerTest, OnePrincipalDoesNotTakeTheSchedulesOfAll) {
+  for (int i = 0; i < 3; ++i) CreateOrDie(EveryMinute());
+  const absl::Status refused = runner_->Create(kAlice, EveryMinute(), "").status();
+  EXPECT_EQ(ReasonOf(refused), "SCHEDULE_LIMIT");
+  EXPECT_THAT(refused, StatusIs(Code::kResourceExhausted, HasSubstr("uid:1000 has 3 of its 3")));
+  EXPECT_THAT(runner_->Create(kBob, EveryMinute(), ""), IsOk());
+  const auto root = runner_->Create(kRoot, EveryMinute(), "");
+  EXPECT_EQ(ReasonOf(root.status()), "SCHEDULE_LIMIT") << "all 4 are taken";
+}
+
+TEST_F(ScheduleRunnerTest, RecordsOfDeletedSchedulesCountToo) {
+  store_.record_bytes = 1 << 20;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_THAT(runner_->Delete(kAlice, CreateOrDie(EveryMinute())), IsOk());
+  }
+  EXPECT_THAT(runner_->Create(kAlice, EveryMinute(), ""),
+              StatusIs(Code::kResourceExhausted, HasSubstr("2097152 bytes")));
+  EXPECT_THAT(runner_->Create(kBob, EveryMinute(), ""), IsOk());
+}
+
+TEST_F(ScheduleRunnerTest, IdsOfDeletedSchedulesAreTaken) {
+  const std::string id = CreateOrDie(EveryMinute());
+  ASSERT_THAT(runner_->Delete(kAlice, id), IsOk());
+  EXPECT_EQ(ReasonOf(runner_->Create(kAlice, EveryMinute(), id).status()), "SCHEDULE_EXISTS");
+  EXPECT_EQ(runner_->Get(kAlice, id.substr(0, 20))->record.id, id);
 }
 
 TEST_F(ScheduleRunnerTest, OthersSchedulesAreNotThere) {

@@ -94,6 +94,11 @@ TEST(ScheduleSpecTest, EveryNodeOfALargeClusterCanBeNamed) {
   EXPECT_THAT(ValidateScheduleSpec(spec), IsOk());
   spec.nodes.push_back("one-more");
   EXPECT_THAT(ValidateScheduleSpec(spec), StatusIs(Code::kInvalidArgument));
+
+  spec.nodes.clear();
+  for (int i = 0; i < 2'000; ++i) spec.nodes.push_back(StrCat(std::string(200, 'n'), i));
+  EXPECT_THAT(ValidateScheduleSpec(spec),
+              StatusIs(Code::kInvalidArgument, HasSubstr("bytes of names")));
 }
 
 }  // namespace
