@@ -18,7 +18,7 @@ constexpr std::string_view kTensorBoard = "TensorBoard";
 
 // In the order of Rule.
 constexpr CheckRule kCheckRules[] = {
-    {"gzip-damaged", kError, kAll, "nothing behind the damage is read, or nothing at all",
+    {"gzip-damaged", kError, kAll, "nothing after the damage is read, or nothing at all",
      "copy the file again, or export it again"},
     {"gzip-members", kWarning, "chrome://tracing, Perfetto",
      "some read only the first of several gzip streams",
@@ -29,7 +29,7 @@ constexpr CheckRule kCheckRules[] = {
      "they go by the name's end: others are not looked at, and a wrong one is not understood",
      "name it .json if it is plain and .json.gz if it is gzip"},
 
-    {"json-syntax", kError, kAll, "the file is no JSON; nothing behind this place was checked",
+    {"json-syntax", kError, kAll, "the file is not JSON; nothing after this place was checked",
      "export it again; a trace that broke off was not written to its end"},
     {"json-text", kError, "HTA, TensorBoard", "strict readers refuse the file",
      "write names as UTF-8, with control characters, quotes and backslashes escaped"},
@@ -41,17 +41,17 @@ constexpr CheckRule kCheckRules[] = {
     {"event-list", kError, "HTA, TensorBoard", "they want an object with a list \"traceEvents\"",
      "wrap the events: {\"traceEvents\": [...]}"},
     {"rank", kError, kHta,
-     "it looks for \"rank\": N in the text, with white space behind the colon, and takes the "
+     "it looks for \"rank\": N in the text, with white space after the colon, and takes the "
      "first; "
      "files of several ranks overwrite each other",
-     "write distributedInfo before the events, with a space behind each colon"},
+     "write distributedInfo before the events, with a space after each colon"},
     {"no-slices", kNote, "HTA, TensorBoard", "there is no event with a duration to show",
      "record while the program runs"},
     {"launch-first", kWarning, kHta,
      "the first event of a file has the index 0, which it takes for `no launch`",
      "write any other event first"},
 
-    {"event", kError, kAll, "what is no event with a phase is refused or left out",
+    {"event", kError, kAll, "what is not an event with a phase is refused or left out",
      "write each event as an object with \"ph\""},
     {"event-name", kError, kTensorBoard, "one event without a name makes it refuse the file",
      "name every event"},
@@ -63,12 +63,12 @@ constexpr CheckRule kCheckRules[] = {
     {"event-duration", kError, kAll,
      "the slice is left out, or has no end; HTA also leaves out what lasts more than 7 days",
      "write dur as a number of microseconds, not negative"},
-    {"event-row", kError, "HTA, TensorBoard", "a slice whose pid or tid is no integer is on no row",
-     "write pid and tid as integers"},
+    {"event-row", kError, "HTA, TensorBoard",
+     "a slice whose pid or tid is not an integer is on no row", "write pid and tid as integers"},
     {"name-text", kWarning, kAll, "names that are empty or have control characters are garbled",
      "give names that are not empty, in printable characters"},
     {"step-name", kError, kTensorBoard,
-     "a slice called ProfilerStep# without a number behind it makes it refuse the file",
+     "a slice called ProfilerStep# without a number after it makes it refuse the file",
      "call steps ProfilerStep#N, and nothing else so"},
     {"gpu-arguments", kError, kHta,
      "GPU work without an integer stream and correlation is not seen as such",
@@ -110,7 +110,7 @@ constexpr CheckRule kCheckRules[] = {
      "count ts from baseTimeNanoseconds"},
 
     {"wire-format", kError, kPerfettoOnly,
-     "the file is no chain of packets; nothing behind this "
+     "the file is not a chain of packets; nothing after this "
      "place was checked",
      "copy the file again, or export it again"},
     {"packet-sequence", kError, kPerfettoOnly,

@@ -130,7 +130,7 @@ class ChromeChecker {
       }
       has_rank_ = true;
       if (!json_.space_before_value()) {
-        log_.Add(Rule::kRank, "there is no white space behind \"rank\": at byte ", json_.offset());
+        log_.Add(Rule::kRank, "there is no white space after \"rank\": at byte ", json_.offset());
       } else if (json_.spaced_ranks() != 1) {
         log_.Add(Rule::kRank, "another \"rank\": N stands before that of distributedInfo, at byte ",
                  json_.offset());
@@ -145,7 +145,7 @@ class ChromeChecker {
       event_.number = report_.event_count;
       if (!ReadChromeEvent(json_, event_)) {
         if (!json_.ok()) return;
-        log_.Add(Rule::kEvent, "event ", event_.number, " is no object");
+        log_.Add(Rule::kEvent, "event ", event_.number, " is not an object");
       } else {
         ++objects_;
         CheckEvent();
@@ -202,7 +202,7 @@ class ChromeChecker {
     if (event_.time.is_number && event_.time.ns >= 0) return true;
     log_.Add(Rule::kEventTime, Describe(event_),
              event_.time.is_number    ? " has a negative ts"
-             : event_.time.is_present ? " has a ts that is no number below 2^53"
+             : event_.time.is_present ? " has a ts that is not a number below 2^53"
                                       : " has no ts");
     return false;
   }
@@ -213,7 +213,7 @@ class ChromeChecker {
     if (event_.pid.is_integer && event_.tid.is_integer) return true;
     if (event_.phase == 'X' && !is_span) {
       log_.Add(Rule::kEventRow, Describe(event_), " is of no row: its ",
-               event_.pid.is_integer ? "tid" : "pid", " is no integer");
+               event_.pid.is_integer ? "tid" : "pid", " is not an integer");
     }
     return event_.pid.is_present;
   }
@@ -244,7 +244,7 @@ class ChromeChecker {
     if (!event_.duration.is_number || event_.duration.ns < 0 || event_.duration.ns > kWeekNs) {
       log_.Add(Rule::kEventDuration, Describe(event_),
                !event_.duration.is_present  ? " has no dur"
-               : !event_.duration.is_number ? " has a dur that is no number"
+               : !event_.duration.is_number ? " has a dur that is not a number"
                : event_.duration.ns < 0     ? " has a negative dur"
                                             : " lasts more than 7 days");
       return;
@@ -315,7 +315,7 @@ class ChromeChecker {
     // Each stream of a GPU has those again that kept it busy.
     if (event_.category == "gpu_user_annotation" || steps_.size() >= kMostSteps) return;
     if (!steps_.insert({event_.pid.value, *number}).second) {
-      log_.Add(Rule::kStepTwice, Describe(event_), " stands twice");
+      log_.Add(Rule::kStepTwice, Describe(event_), " appears twice");
     }
   }
 
@@ -334,9 +334,8 @@ class ChromeChecker {
                    StrCat(count, " slices of the category \"", category, "\""));
     }
     if (!timeline_.whole()) {
-      report_.unchecked.push_back(
-          StrCat("nesting, arrows and launches of what stands behind the first ",
-                 kMostCheckBytes >> 20, " MiB of such facts"));
+      report_.unchecked.push_back(StrCat("nesting, arrows and launches of what follows the first ",
+                                         kMostCheckBytes >> 20, " MiB of such facts"));
     }
     if (timeline_.has_several_callers() && work_ > 0) {
       report_.unchecked.push_back(

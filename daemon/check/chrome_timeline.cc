@@ -14,7 +14,7 @@ namespace {
 // Of what a row and a name cost beside their slices.
 constexpr size_t kRowBytes = 2048;
 constexpr size_t kNameBytes = 128;
-constexpr size_t kMostNameBytes = 120;
+constexpr size_t kMostQuotedNameBytes = 120;
 
 std::pair<int64_t, int64_t> PlaceOf(const ChromeEvent& event) {
   return {event.pid.value, event.tid.value};
@@ -48,7 +48,7 @@ ChromeTimeline::Row& ChromeTimeline::RowOf(const ChromeEvent& event) {
 }
 
 uint32_t ChromeTimeline::NameOf(std::string_view name) {
-  const std::string kept = ForDisplay(name, kMostNameBytes);
+  const std::string kept = ForDisplay(name, kMostQuotedNameBytes);
   const auto found = name_of_.find(kept);
   if (found != name_of_.end()) return found->second;
   if (!Take(kNameBytes + 3 * kept.size())) return 0;

@@ -161,7 +161,7 @@ void JsonReader::NoteKey(std::string_view key) {
   const auto first = keys_.begin() + static_cast<ptrdiff_t>(levels_.back().first_key);
   if (keys_.end() - first >= static_cast<ptrdiff_t>(kMostComparedKeys)) return;
   if (std::find(first, keys_.end(), hash) != keys_.end()) {
-    log_.Add(Rule::kJsonKey, "\"", ForDisplay(key, 80), "\" stands twice in one object, at byte ",
+    log_.Add(Rule::kJsonKey, "\"", ForDisplay(key, 80), "\" appears twice in one object, at byte ",
              offset());
   }
   keys_.push_back(hash);
@@ -208,7 +208,7 @@ void JsonReader::Skip() {
 }
 
 void JsonReader::ExpectEnd() {
-  if (ok() && SkipSpace()) Fail("something stands behind the end of the trace");
+  if (ok() && SkipSpace()) Fail("something follows the end of the trace");
 }
 
 // A number, true, false, null, and what is none of them but is written as if.
@@ -225,7 +225,7 @@ std::string_view JsonReader::ReadBareWord() {
     word = text_;
   }
   if (word.empty() || word.size() >= 512) {
-    Fail("something that is no value");
+    Fail("something that is not a value");
     return {};
   }
   if (word == "true" || word == "false" || word == "null") return word;

@@ -124,12 +124,12 @@ class PerfettoChecker {
       }
     }
     flows_.Judge(log_);
-    if (!flows_.whole()) report_.unchecked.push_back("arrows behind the first ones: too many");
+    if (!flows_.whole()) report_.unchecked.push_back("arrows after the first ones: too many");
     if (interned_ >= kMostInterned) {
-      report_.unchecked.push_back(StrCat("names behind the first ", kMostInterned));
+      report_.unchecked.push_back(StrCat("names after the first ", kMostInterned));
     }
     if (tracks_.size() >= kMostTracks) {
-      report_.unchecked.push_back(StrCat("tracks behind the first ", kMostTracks));
+      report_.unchecked.push_back(StrCat("tracks after the first ", kMostTracks));
     }
   }
 
@@ -480,7 +480,7 @@ absl::Status CheckPerfetto(ByteSource& source, FindingLog& log, CheckReport& rep
     if (packet.has_value() && packet->empty()) break;
     if (!packet.has_value() || !checker.Check(*packet)) {
       // Slices and arrows may have ended behind it: they are not judged.
-      log.Add(Rule::kWireFormat, "what stands at byte ", offset, " is no whole packet");
+      log.Add(Rule::kWireFormat, "what stands at byte ", offset, " is not a whole packet");
       return absl::OkStatus();
     }
   }

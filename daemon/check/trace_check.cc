@@ -67,8 +67,7 @@ void CheckPacking(const ByteSource& source, FindingLog& log) {
     log.Add(Rule::kGzipMembers, "there are ", source.gzip_members(), " streams");
   }
   if (source.has_trailing_bytes()) {
-    log.Add(Rule::kGzipTrailing,
-            "something else stands behind the gzip stream, which ends before byte ",
+    log.Add(Rule::kGzipTrailing, "something else follows the gzip stream, which ends before byte ",
             source.file_bytes());
   }
 }

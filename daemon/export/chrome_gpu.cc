@@ -16,8 +16,8 @@ namespace profd::exporter {
 namespace {
 
 // Longest event: an escaped name and all arguments of a kernel.
-constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 2048 + kMostCollectiveBytes;
-static_assert(kMostEventBytes <= OutputBuffer::kMostReservedBytes);
+constexpr size_t kMostGpuEventBytes = 2 * kMostTraceNameBytes + 2048 + kMostCollectiveBytes;
+static_assert(kMostGpuEventBytes <= OutputBuffer::kMostReservedBytes);
 
 std::string RowText(int64_t pid, int64_t tid) {
   return StrCat("\"pid\":", pid, ",\"tid\":", tid, ",\"ts\":");
@@ -168,7 +168,7 @@ char* ChromeGpu::PutSlice(char* at, std::string_view prefix, std::string_view ro
 }
 
 void ChromeGpu::WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns) {
-  char* at = out_.Reserve(kMostEventBytes);
+  char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutText(at, ",\n{\"ph\":\"f\",\"id\":");
   at = PutInteger(at, layout_.place.FlowId(correlation));
   *at++ = ',';
@@ -194,7 +194,7 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track) {
   const std::string_view prefix = WorkPrefix(work);
   const GpuLinks::Cause cause = plan_.links().CauseOf(work.correlation, work.start_ns);
 
-  char* at = out_.Reserve(kMostEventBytes);
+  char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, prefix, row, work.start_ns, work.start_ns + work.duration_ns);
   at = PutText(at, R"(,"args":{)");
   if (cause.external_id != 0) {
@@ -266,7 +266,7 @@ void ChromeGpu::WriteAnnotations() {
     if (annotation.is_step) continue;
     std::string& prefix = annotation_prefixes_[annotation.name];
     if (prefix.empty()) prefix = AnnotationPrefix(annotation);
-    char* at = out_.Reserve(kMostEventBytes);
+    char* at = out_.Reserve(kMostGpuEventBytes);
     at =
         PutSlice(at, prefix, track_rows_[annotation.track], annotation.start_ns, annotation.end_ns);
     if (annotation.external_id != 0) {
@@ -294,7 +294,7 @@ void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t trac
   const std::string_view row = track_rows_[track];
   const GpuLinks::Cause cause = plan_.links().CauseOf(batch.correlation[i], start_ns);
   const std::string name = report::SyncName(batch.kind[i]);
-  char* at = out_.Reserve(kMostEventBytes);
+  char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, Prefix("cuda_sync", name), row, start_ns, start_ns + batch.duration_ns[i]);
   at = PutText(at, R"(,"args":{)");
   if (cause.external_id != 0) {
@@ -333,7 +333,7 @@ absl::Status ChromeGpu::WriteOverheads() {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(OverheadKey(batch, i), ordinal++));
       const std::string_view row = track_rows_[track];
       const std::string prefix = Prefix("overhead", report::OverheadName(batch.kind[i]));
-      char* at = out_.Reserve(kMostEventBytes);
+      char* at = out_.Reserve(kMostGpuEventBytes);
       at = PutSlice(at, prefix, row, batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i]);
       *at++ = '}';
       out_.Commit(at);
@@ -378,7 +378,7 @@ void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call) {
   const uint32_t correlation = batch.correlation[i];
   const int64_t external_id = plan_.links().ExternalIdOf(call);
 
-  char* at = out_.Reserve(kMostEventBytes);
+  char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, prefix, row, place.start_ns, place.end_ns);
   at = PutText(at, R"(,"args":{)");
   if (external_id != 0) {

@@ -39,23 +39,23 @@ enum class Column : uint8_t {
   kTotalReserved,
   kCategory,
 };
-constexpr std::array<std::string_view, 17> kColumns = {"kind",
-                                                       "start_ns",
-                                                       "duration_ns",
-                                                       "thread",
-                                                       "thread_name",
-                                                       "name",
-                                                       "depth",
-                                                       "device",
-                                                       "context",
-                                                       "stream",
-                                                       "correlation",
-                                                       "bytes",
-                                                       "value",
-                                                       "address",
-                                                       "total_allocated_bytes",
-                                                       "total_reserved_bytes",
-                                                       "category"};
+constexpr std::array<std::string_view, 17> kColumnNames = {"kind",
+                                                           "start_ns",
+                                                           "duration_ns",
+                                                           "thread",
+                                                           "thread_name",
+                                                           "name",
+                                                           "depth",
+                                                           "device",
+                                                           "context",
+                                                           "stream",
+                                                           "correlation",
+                                                           "bytes",
+                                                           "value",
+                                                           "address",
+                                                           "total_allocated_bytes",
+                                                           "total_reserved_bytes",
+                                                           "category"};
 
 class CsvWriter {
  public:
@@ -67,9 +67,9 @@ class CsvWriter {
   }
 
   absl::Status Write() {
-    for (size_t i = 0; i < kColumns.size(); ++i) {
+    for (size_t i = 0; i < kColumnNames.size(); ++i) {
       out_.Append(i == 0 ? "" : ",");
-      out_.Append(kColumns[i]);
+      out_.Append(kColumnNames[i]);
     }
     out_.Append("\r\n");
     for (const StepRecord& step : reader_.steps()) WriteStep(step);
@@ -285,7 +285,7 @@ class CsvWriter {
   const std::span<const std::string> names_;
   std::vector<std::string> cells_;  // By name; empty: not asked for yet.
   std::vector<ThreadCells> thread_cells_;
-  std::array<std::string, kColumns.size()> row_;
+  std::array<std::string, kColumnNames.size()> row_;
   std::string line_;
 };
 

@@ -20,32 +20,32 @@ namespace {
 constexpr std::array<std::string_view, 8> kCategories = {
     "kernel",    "gpu_memcpy", "gpu_memset",   "gpu_user_annotation",
     "cuda_sync", "overhead",   "cuda_runtime", "cuda_driver"};
-constexpr std::array<std::string_view, 26> kArguments = {"correlation",
-                                                         "queued",
-                                                         "registers per thread",
-                                                         "shared memory",
-                                                         "blocks per SM",
-                                                         "warps per SM",
-                                                         "grid",
-                                                         "block",
-                                                         "cluster",
-                                                         "est. achieved occupancy %",
-                                                         "graph id",
-                                                         "graph node id",
-                                                         "bytes",
-                                                         "memory bandwidth (GB/s)",
-                                                         "fromDevice",
-                                                         "toDevice",
-                                                         "finished",
-                                                         "began_before_window",
-                                                         "ended_after_window",
-                                                         "launch_not_recorded",
-                                                         "launched_by_device",
-                                                         "context",
-                                                         "stream",
-                                                         "wait_on_stream",
-                                                         "wait_on_cuda_event_record_corr_id",
-                                                         "wait_on_cuda_event_id"};
+constexpr std::array<std::string_view, 26> kGpuArguments = {"correlation",
+                                                            "queued",
+                                                            "registers per thread",
+                                                            "shared memory",
+                                                            "blocks per SM",
+                                                            "warps per SM",
+                                                            "grid",
+                                                            "block",
+                                                            "cluster",
+                                                            "est. achieved occupancy %",
+                                                            "graph id",
+                                                            "graph node id",
+                                                            "bytes",
+                                                            "memory bandwidth (GB/s)",
+                                                            "fromDevice",
+                                                            "toDevice",
+                                                            "finished",
+                                                            "began_before_window",
+                                                            "ended_after_window",
+                                                            "launch_not_recorded",
+                                                            "launched_by_device",
+                                                            "context",
+                                                            "stream",
+                                                            "wait_on_stream",
+                                                            "wait_on_cuda_event_record_corr_id",
+                                                            "wait_on_cuda_event_id"};
 
 template <size_t kCount>
 constexpr uint64_t IidOf(const std::array<std::string_view, kCount>& names, std::string_view name) {
@@ -84,7 +84,7 @@ class Arguments {
  private:
   ProtoMessage& Start(std::string_view name) {
     message_.Clear();
-    return message_.Varint(annotation::kNameIid, IidOf(kArguments, name));
+    return message_.Varint(annotation::kNameIid, IidOf(kGpuArguments, name));
   }
   Arguments& Add() {
     event_.Message(event::kDebugAnnotations, message_);
@@ -97,7 +97,7 @@ class Arguments {
 
 // By start; the longest first, which is around the others.
 template <typename Slice>
-bool StandsBefore(const Slice& a, const Slice& b) {
+bool PrecedesOnTrack(const Slice& a, const Slice& b) {
   return std::tie(a.start_ns, b.end_ns, a.track, a.index) <
          std::tie(b.start_ns, a.end_ns, b.track, b.index);
 }
@@ -149,8 +149,9 @@ void PerfettoGpu::WriteTracks() {
   for (size_t i = 0; i < kCategories.size(); ++i) {
     PerfettoPackets::AddInterned(interned::kEventCategories, i + 1, kCategories[i], interned_data);
   }
-  for (size_t i = 0; i < kArguments.size(); ++i) {
-    PerfettoPackets::AddInterned(interned::kAnnotationNames, i + 1, kArguments[i], interned_data);
+  for (size_t i = 0; i < kGpuArguments.size(); ++i) {
+    PerfettoPackets::AddInterned(interned::kAnnotationNames, i + 1, kGpuArguments[i],
+                                 interned_data);
   }
   ProtoMessage packet;
   packet.Varint(packet::kSequenceId, sequence_)
@@ -299,7 +300,7 @@ absl::Status PerfettoGpu::WriteWindow(const GpuPlan::Window& window) {
   slices_.clear();
   rows_.clear();
   RETURN_IF_ERROR(ReadWindow(window));
-  std::sort(slices_.begin(), slices_.end(), StandsBefore<Slice>);
+  std::sort(slices_.begin(), slices_.end(), PrecedesOnTrack<Slice>);
   const std::span<const GpuAnnotation> annotations = plan_.annotations();
   for (const Slice& slice : slices_) {
     for (; next_annotation_ < annotations.size() &&
@@ -403,7 +404,7 @@ std::string_view PerfettoGpu::NameOf(const GpuRow& work) {
 
 void PerfettoGpu::WriteSlices(std::vector<Slice>& slices,
                               absl::FunctionRef<void(const Slice&)> begin) {
-  std::sort(slices.begin(), slices.end(), StandsBefore<Slice>);
+  std::sort(slices.begin(), slices.end(), PrecedesOnTrack<Slice>);
   for (const Slice& slice : slices) begin(slice);
   CloseAll();
 }

@@ -7,9 +7,9 @@ namespace {
 
 // Kineto's names of what an operator had. Their places plus one are their ids; the texts' kinds
 // are the first ones' ids.
-constexpr std::array<std::string_view, 6> kArguments = {"Input Dims",      "Input type",
-                                                        "Input Strides",   "Concrete Inputs",
-                                                        "Sequence number", "Fwd thread id"};
+constexpr std::array<std::string_view, 6> kOperatorArguments = {
+    "Input Dims",      "Input type",      "Input Strides",
+    "Concrete Inputs", "Sequence number", "Fwd thread id"};
 constexpr uint64_t kSequenceNumber = 5;
 constexpr uint64_t kForwardThread = 6;
 
@@ -20,8 +20,9 @@ PerfettoOperators::PerfettoOperators(const store::CaptureReader& reader, const O
     : plan_(plan), packets_(packets), texts_(reader), sent_texts_(reader.threads().size()) {}
 
 void PerfettoOperators::AddNames(ProtoMessage& interned_data) const {
-  for (size_t i = 0; i < kArguments.size(); ++i) {
-    PerfettoPackets::AddInterned(interned::kAnnotationNames, i + 1, kArguments[i], interned_data);
+  for (size_t i = 0; i < kOperatorArguments.size(); ++i) {
+    PerfettoPackets::AddInterned(interned::kAnnotationNames, i + 1, kOperatorArguments[i],
+                                 interned_data);
   }
 }
 

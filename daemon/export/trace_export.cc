@@ -75,6 +75,13 @@ std::optional<TraceFormat> TraceFormatFromName(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view TraceFormatName(TraceFormat format) {
+  for (const auto& [value, name] : kNames) {
+    if (value == format) return name;
+  }
+  return "";
+}
+
 std::optional<TraceFormat> TraceFormatFromPath(std::string_view path) {
   for (const auto& [format, suffix] : kSuffixes) {
     if (path.ends_with(suffix)) return format;

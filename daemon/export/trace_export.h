@@ -38,6 +38,7 @@ enum class TraceFormat {
 bool IsTrace(TraceFormat format);
 // "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv", "html".
 std::optional<TraceFormat> TraceFormatFromName(std::string_view name);
+std::string_view TraceFormatName(TraceFormat format);
 // By suffix: .json, .json.gz, .pftrace (also .perfetto-trace), .folded, .device.folded, .csv,
 // .html.
 std::optional<TraceFormat> TraceFormatFromPath(std::string_view path);

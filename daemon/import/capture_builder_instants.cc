@@ -125,7 +125,7 @@ absl::Status CaptureBuilder::AddCounter(const TraceEvent& event) {
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc() || end != value.data() + value.size()) {
-    not_understood_.Count("ph:C whose value is no number");
+    not_understood_.Count("ph:C whose value is not a number");
     return absl::OkStatus();
   }
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/false);

@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Open(const std::filesystem
   if (!S_ISREG(about.st_mode)) {
     return absl::FailedPreconditionError(
         S_ISDIR(about.st_mode) ? "it is a folder; name the traces in it"
-                               : "it is no ordinary file; copy what it gives to one first");
+                               : "it is not an ordinary file; copy what it gives to one first");
   }
   uint8_t magic[2] = {};
   const ssize_t got = pread(fd.get(), magic, sizeof magic, 0);

@@ -109,7 +109,7 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
   }
   const Json json = Parse(value);
   if (json.is_discarded()) {
-    not_understood.Count(StrCat("member:", key, " is no JSON"));
+    not_understood.Count(StrCat("member:", key, " is not JSON"));
   } else if (key == "schemaVersion") {
     is_kineto_ = true;
   } else if (key == "baseTimeNanoseconds" && json.is_number_integer()) {

@@ -48,7 +48,7 @@ class Import : public TraceSplitter::Handler {
 
   absl::StatusOr<CaptureBuilder::Contents> Finish() {
     if (parser_.replaced_bytes() > 0) {
-      not_understood_.Count("bytes that are no UTF-8", parser_.replaced_bytes());
+      not_understood_.Count("bytes that are not UTF-8", parser_.replaced_bytes());
     }
     return builder_.Finish();
   }
@@ -160,10 +160,8 @@ absl::StatusOr<ImportedCapture> ImportTrace(const std::filesystem::path& trace, 
   ImportedCapture imported = {.record = BeginRecord(trace, options, clock.Now()), .file = {}};
   const store::CapturePaths paths(options.directory, imported.record.id);
   ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
-                   store::CaptureFileWriter::Create(imported.record, clock,
-                                                    {.directory = options.directory,
-                                                     .summarize_ops = options.summarize_ops,
-                                                     .on_sealed = {}}));
+                   store::CaptureFileWriter::Create(
+                       imported.record, clock, {.directory = options.directory, .on_sealed = {}}));
   if (absl::Status status = Fill(**file, *writer, options, imported.record); !status.ok()) {
     writer->Discard();
     return WithPath(status, trace);

@@ -50,7 +50,6 @@ struct ImportOptions {
   std::filesystem::path directory;  // Where ID.profd is made; it must be there.
   std::string id;                   // ULID; empty: a new one.
   std::string group_id;             // ULID, of the traces of one job (trace_set.h); empty: none.
-  store::OpSummarizer summarize_ops;
   // Called now and then with the bytes read of the file, and all it has. May be empty.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress;
   // Asked now and then; true ends the import CANCELLED. May be empty.

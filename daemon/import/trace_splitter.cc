@@ -104,7 +104,7 @@ absl::Status TraceSplitter::Run() {
   }
   RETURN_IF_ERROR(first == '{' ? ReadMembers() : ReadEvents());
   RETURN_IF_ERROR(Peek().status());
-  if (begin_ < end_) return Damaged("text behind the end of the trace");
+  if (begin_ < end_) return Damaged("text after the end of the trace");
   if (has_events_) return absl::OkStatus();
   return absl::InvalidArgumentError(
       StrCat("no trace: there is no \"traceEvents\" in its ", Offset(), " bytes"));
@@ -145,7 +145,7 @@ absl::Status TraceSplitter::ReadEvents() {
     if (c != '{') {
       if (has_events_) return Damaged("an event must come here");
       return absl::InvalidArgumentError(
-          StrCat("no trace: what stands at byte ", Offset(), " is no event"));
+          StrCat("no trace: what stands at byte ", Offset(), " is not an event"));
     }
     const size_t end = EndOfEvents();
     if (end > begin_) {

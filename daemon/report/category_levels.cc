@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "daemon/report/byte_math.h"
+#include "daemon/report/wrapping_math.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {

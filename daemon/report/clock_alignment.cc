@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/report/median.h"
+
 namespace profd::report {
 namespace {
 
@@ -32,22 +34,10 @@ struct Line {
   }
 };
 
-// `values` is reordered; not empty.
-double Median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-// By nearest rank; `values` is reordered.
-int64_t Percentile(std::vector<double>& values, double percent) {
+// Returns -1 if there are no values.
+int64_t RoundedPercentile(std::vector<double>& values, double percent) {
   if (values.empty()) return -1;
-  const auto rank =
-      static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(values.size())));
-  const auto at = values.begin() + static_cast<ptrdiff_t>(std::max<size_t>(rank, 1) - 1);
-  std::nth_element(values.begin(), at, values.end());
-  return std::llround(std::min(*at, 9.2e18));
+  return std::llround(std::min(Percentile(values, percent), 9.2e18));
 }
 
 struct Sample {
@@ -337,8 +327,8 @@ class Alignment {
                             2);
       }
     }
-    alignment.residual_p50_ns = Percentile(residuals, 50);
-    alignment.residual_p99_ns = Percentile(residuals, 99);
+    alignment.residual_p50_ns = RoundedPercentile(residuals, 50);
+    alignment.residual_p99_ns = RoundedPercentile(residuals, 99);
   }
 
   void StateSpread(const Solution& solution, ClockAlignment& alignment) const {
@@ -354,8 +344,8 @@ class Alignment {
         for (const double end : ends) distances.push_back(std::abs(end - middle));
       }
     }
-    alignment.spread_p50_ns = Percentile(distances, 50);
-    alignment.spread_p99_ns = Percentile(distances, 99);
+    alignment.spread_p50_ns = RoundedPercentile(distances, 50);
+    alignment.spread_p99_ns = RoundedPercentile(distances, 99);
   }
 
   AlignedClock ClockOf(size_t member, const Solution& solution,

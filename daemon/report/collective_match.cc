@@ -8,7 +8,7 @@ namespace profd::report {
 namespace {
 
 // What names a collective to all ranks.
-struct Key {
+struct MatchKey {
   Communicator communicator;
   CollectiveKind kind = CollectiveKind::kOther;
   // Of the communicator; without one, of the step, and the place in it.
@@ -17,15 +17,15 @@ struct Key {
   int64_t place = -1;
   int64_t elements = -1;
 
-  friend bool operator==(const Key&, const Key&) = default;
-  friend bool operator<(const Key& a, const Key& b) {
+  friend bool operator==(const MatchKey&, const MatchKey&) = default;
+  friend bool operator<(const MatchKey& a, const MatchKey& b) {
     return std::tie(a.communicator, a.kind, a.sequence, a.step, a.place, a.elements) <
            std::tie(b.communicator, b.kind, b.sequence, b.step, b.place, b.elements);
   }
 };
 
-struct Entry {
-  Key key;
+struct MatchEntry {
+  MatchKey key;
   MatchedCollective::Part part;
 };
 
@@ -55,12 +55,12 @@ bool IsBetweenTwo(CollectiveKind kind) {
 }
 
 void AddEntries(const CollectiveTable& table, uint32_t member, bool need_communicator,
-                std::vector<Entry>& entries) {
-  std::map<Key, int64_t> places;
+                std::vector<MatchEntry>& entries) {
+  std::map<MatchKey, int64_t> places;
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const CollectiveRow& row = table.rows[i];
     if (IsBetweenTwo(row.kind)) continue;
-    Key key = {.communicator = table.communicators[row.communicator], .kind = row.kind};
+    MatchKey key = {.communicator = table.communicators[row.communicator], .kind = row.kind};
     if (need_communicator && key.communicator.size == 0) continue;
     if (!HasOwnSize(row.kind)) key.elements = row.elements;
     if (row.sequence >= 0) {
@@ -83,12 +83,12 @@ std::vector<MatchedCollective> MatchCollectives(std::span<const CollectiveTable*
       any_communicator |= communicator.size > 0;
     }
   }
-  std::vector<Entry> entries;
+  std::vector<MatchEntry> entries;
   for (size_t member = 0; member < members.size(); ++member) {
     if (members[member] == nullptr) continue;
     AddEntries(*members[member], static_cast<uint32_t>(member), any_communicator, entries);
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::sort(entries.begin(), entries.end(), [](const MatchEntry& a, const MatchEntry& b) {
     return std::tie(a.key, a.part.member, a.part.row) < std::tie(b.key, b.part.member, b.part.row);
   });
 

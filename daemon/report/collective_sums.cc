@@ -4,15 +4,10 @@
 #include <map>
 #include <tuple>
 
+#include "daemon/report/wrapping_math.h"
+
 namespace profd::report {
-namespace {
-
-// Sums wrap rather than overflow: durations may be a stranger's.
-void AddTo(int64_t& sum, int64_t by) {
-  sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(by));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 double BusFactor(CollectiveKind kind, int64_t ranks) {
   if (ranks < 2) return -1;

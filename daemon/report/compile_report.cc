@@ -20,6 +20,7 @@
 #include "daemon/report/end_of.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/step_lookup.h"
+#include "daemon/report/wrapping_math.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {
@@ -42,11 +43,6 @@ RangeKind KindOf(std::string_view name) {
                               name.starts_with("_compile (");
   return is_compilation ? RangeKind::kCompilation : RangeKind::kOther;
 }
-
-uint64_t Wrapped(int64_t ns) { return static_cast<uint64_t>(ns); }
-
-// Sums wrap rather than overflow: durations may be a stranger's.
-void AddTo(int64_t& sum, int64_t ns) { sum = static_cast<int64_t>(Wrapped(sum) + Wrapped(ns)); }
 
 class CompileSummary {
  public:

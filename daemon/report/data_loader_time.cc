@@ -5,6 +5,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report/step_lookup.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -17,11 +18,6 @@ struct Wait {
   int64_t start_ns;
   int64_t duration_ns;
 };
-
-// Sums wrap rather than overflow: durations may be a stranger's.
-void AddTo(int64_t& sum, int64_t by) {
-  sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(by));
-}
 
 }  // namespace
 

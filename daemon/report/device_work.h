@@ -21,6 +21,7 @@
 #include "daemon/report/interval_set.h"
 #include "daemon/report/launch_statistics.h"
 #include "daemon/report/reports.h"
+#include "daemon/report/wrapping_math.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::report {
@@ -41,11 +42,6 @@ struct Activity {
   Work work;
   GpuRowKind kind;
 };
-
-// As unsigned, so that no number in a stranger's file can overflow.
-inline uint64_t Distance(int64_t from_ns, int64_t to_ns) {
-  return static_cast<uint64_t>(to_ns) - static_cast<uint64_t>(from_ns);
-}
 
 enum class GapCause : uint8_t { kHostWait, kKernelWait, kOther };
 // Why nothing ran from `gap_start_ns` until `next` began.

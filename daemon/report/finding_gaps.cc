@@ -21,7 +21,7 @@ struct Gap {
   const Activity* next;
 };
 
-// Allocations wait, too, but are a matter of their own.
+// Allocations wait as well, but have rules of their own.
 bool Waits(std::string_view call) { return IsSyncCall(call) && !IsAllocationCall(call); }
 
 // By nearest rank; `values` is reordered.
@@ -60,8 +60,7 @@ class GapSweep {
   }
 
  private:
-  // Time that the profiler itself took, which nobody can save. Loading code when it is first used
-  // is the program's.
+  // The profiler's own time cannot be saved. Loading code on first use is the program's time.
   absl::Status ReadOverhead() {
     std::vector<std::pair<int64_t, int64_t>> times;
     RETURN_IF_ERROR(sources_.reader.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
@@ -115,21 +114,29 @@ class GapSweep {
     const auto loader_ns = static_cast<int64_t>(loader_.MeasureIn(start_ns, next.start_ns));
     const GapCause cause = CauseOf(start_ns, next);
     if (const GpuAttribution::Call* sync = SyncBefore(start_ns, next)) {
-      facts_.after_sync_ns += counted_ns;
+      // Without the call, the host would have been ahead by the time that it waited, so that is the
+      // most it can have cost. The rest of the gap is the host's work after the call.
+      const int64_t blamed_ns = std::min(counted_ns, sync->end_ns - sync->start_ns);
+      facts_.after_sync_ns += blamed_ns;
       after_sync_.Add({.name = sources_.first_ids[sync->name],
                        .detail = OutermostOp(sync->path),
-                       .duration_ns = counted_ns,
+                       .duration_ns = blamed_ns,
                        .start_ns = start_ns,
                        .step = StepAt(start_ns)});
+      AddDispatch(cause, counted_ns - blamed_ns, loader_ns);
       return;
     }
-    if (cause == GapCause::kHostWait &&
-        static_cast<double>(counted_ns) < sources_.thresholds.gap_shortest_ns) {
-      facts_.dispatch_ns += std::max<int64_t>(counted_ns - loader_ns, 0);
-    }
+    AddDispatch(cause, counted_ns, loader_ns);
     if (loader_ns == 0 && cause != GapCause::kOther && counted_ns <= kLongestClosableNs) {
       facts_.closable_ns += counted_ns;
     }
+  }
+
+  // Counts the part of a gap in which the program had yet to launch. A longer one is GPU_GAP's.
+  void AddDispatch(GapCause cause, int64_t gap_ns, int64_t loader_ns) {
+    if (cause != GapCause::kHostWait) return;
+    if (static_cast<double>(gap_ns) >= sources_.thresholds.gap_shortest_ns) return;
+    facts_.dispatch_ns += std::max<int64_t>(gap_ns - loader_ns, 0);
   }
 
   int64_t StepAt(int64_t time_ns) const {

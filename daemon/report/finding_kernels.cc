@@ -16,7 +16,7 @@
 namespace profd::report {
 namespace {
 
-bool Contains(std::string_view text, std::string_view part) {
+bool HasPart(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
@@ -34,7 +34,7 @@ struct KernelName {
 bool IsOwnCollective(std::string_view name) {
   for (const std::string_view part :
        {"multimem_", "all_reduce", "allreduce", "cross_device_reduce", "nvshmem"}) {
-    if (Contains(name, part)) return true;
+    if (HasPart(name, part)) return true;
   }
   return false;
 }
@@ -42,12 +42,12 @@ bool IsOwnCollective(std::string_view name) {
 KernelName Classify(std::string_view name) {
   KernelName kernel = {.communication = IsCommunicationKernel(name) || IsOwnCollective(name),
                        .tensor = UsesTensorCores(name),
-                       .elementwise = Contains(name, "elementwise_kernel")};
+                       .elementwise = HasPart(name, "elementwise_kernel")};
   kernel.no_tensor_work = kernel.elementwise;
   for (const std::string_view part :
        {"gemv", "gemvx", "dgemm", "splitK", "splitk", "f64", "dot_kernel", "reduce_", "nchwToNhwc",
         "nhwcToNchw", "Memset", "vectorized"}) {
-    if (Contains(name, part)) kernel.no_tensor_work = true;
+    if (HasPart(name, part)) kernel.no_tensor_work = true;
   }
   return kernel;
 }

@@ -14,53 +14,53 @@ namespace {
 
 constexpr std::array kRules = {
     Rule{"INPUT_BOUND", "The program waits for data", true, &InputBound},
-    Rule{"COMM_EXPOSED", "Communication is not hidden behind compute", true, &CommExposed},
+    Rule{"COMM_EXPOSED", "Communication is not overlapped by compute", true, &CommExposed},
     Rule{"GPU_UNDERUSED", "The GPU is idle most of the time", true, &GpuUnderused},
     Rule{"GPU_GAP", "The GPU has long gaps", true, &GpuGap},
-    Rule{"IDLE_HOST_WAIT", "The GPU waits for the program to launch work", true, &IdleHostWait},
+    Rule{"IDLE_HOST_WAIT", "The GPU waits for kernel launches", true, &IdleHostWait},
     Rule{"IDLE_KERNEL_WAIT", "Short gaps between kernels add up", true, &IdleKernelWait},
-    Rule{"IDLE_OTHER", "The GPU waits although work was launched", true, &IdleOther},
-    Rule{"SYNC_API", "Waiting for the GPU drains it", true, &SyncApi},
-    Rule{"COPY_EXPOSED", "Copies are not hidden behind kernels", true, &CopyExposed},
+    Rule{"IDLE_OTHER", "The GPU is idle for other reasons", true, &IdleOther},
+    Rule{"SYNC_API", "Synchronization leaves the GPU idle", true, &SyncApi},
+    Rule{"COPY_EXPOSED", "Copies are not overlapped by kernels", true, &CopyExposed},
     Rule{"MEMCPY_PAGEABLE_ASYNC", "Asynchronous copies use pageable memory", true, &MemcpyPageable},
     Rule{"MEMCPY_SYNC", "The program waits for copies", true, &MemcpyBlocking},
     Rule{"H2D_BW_LOW", "Copies are slower than the link", false, &LinkSlow},
     Rule{"TC_UNUSED", "Tensor cores are not used", true, &TensorCoresUnused},
     Rule{"SMALL_KERNELS", "Launching takes longer than the kernels", true, &SmallKernels},
     Rule{"TINY_KERNELS_OF_OP", "One operator launches many small kernels", false, &TinyKernelsOfOp},
-    Rule{"CUDA_GRAPH", "CUDA graphs are worth trying", true, &CudaGraph},
+    Rule{"CUDA_GRAPH", "CUDA graphs would help", true, &CudaGraph},
     Rule{"MISSING_FUSION", "Elementwise kernels could be fused", true, &MissingFusion},
     Rule{"LOW_WAVES", "Kernels do not fill the GPU", true, &LowWaves},
-    Rule{"GRAPH_BREAKS", "Compiled code breaks into pieces", false, &GraphBreaks},
-    Rule{"RECOMPILES", "Steps wait for compilations", true, &Recompiles},
-    Rule{"STEP_OUTLIER", "Some steps are far slower than the others", false, &StepOutlier},
-    Rule{"WARMUP_INCLUDED", "The first step warms up", false, &WarmupIncluded},
-    Rule{"STRAGGLER_RANK", "One rank holds up the others", false, &StragglerRank},
+    Rule{"GRAPH_BREAKS", "torch.compile breaks graphs", false, &GraphBreaks},
+    Rule{"RECOMPILES", "Steps wait for recompilation", true, &Recompiles},
+    Rule{"STEP_OUTLIER", "Some steps are much slower than the others", false, &StepOutlier},
+    Rule{"WARMUP_INCLUDED", "The first step includes warm-up", false, &WarmupIncluded},
+    Rule{"STRAGGLER_RANK", "One rank slows the others down", false, &StragglerRank},
     Rule{"DATA_PARALLEL", "DataParallel uses one process for several GPUs", false, &DataParallel},
-    Rule{"COMM_BACKEND", "Collectives go through the host", true, &CommBackend},
+    Rule{"COMM_BACKEND", "Collectives run on the host", true, &CommBackend},
     Rule{"OUT_OF_MEMORY", "An allocation failed", false, &OutOfMemorySeen},
     Rule{"MEM_NEAR_LIMIT", "Memory is almost full", false, &MemNearLimit},
-    Rule{"MEM_FRAG", "Much reserved memory is not in use", false, &MemFragmentation},
+    Rule{"MEM_FRAG", "Much reserved memory is unused", false, &MemFragmentation},
     Rule{"MEM_LEAK", "Memory grows with every step", false, &MemLeak},
     Rule{"ALLOC_CHURN", "Steps allocate device memory", true, &AllocationChurn},
     Rule{"QUALITY_LOSS", "Events were lost", false, &QualityLoss},
     Rule{"QUALITY_ORPHANS", "GPU work without its launch", false, &QualityOrphans},
-    Rule{"QUALITY_INVERSIONS", "GPU work that begins before its launch", false, &QualityInversions},
-    Rule{"QUALITY_COVERAGE", "Less was covered than was asked for", false, &QualityCoverage},
-    Rule{"QUALITY_TRUNCATION", "Ranges are cut by the window", false, &QualityTruncation},
-    Rule{"QUALITY_CLOCK", "Times are not exact", false, &QualityClock},
+    Rule{"QUALITY_INVERSIONS", "GPU work starts before its launch", false, &QualityInversions},
+    Rule{"QUALITY_COVERAGE", "The capture covers less than requested", false, &QualityCoverage},
+    Rule{"QUALITY_TRUNCATION", "The window cuts ranges off", false, &QualityTruncation},
+    Rule{"QUALITY_CLOCK", "The clock error is large", false, &QualityClock},
     Rule{"QUALITY_PERTURBATION", "Recording slowed the program down", false, &QualityPerturbation},
 };
 
-// A device that waits for the program longer than this gains nothing from faster kernels.
+// Faster kernels do not help a device that waits for the program longer than this.
 constexpr double kHostBoundShare = 0.30;
 
 Evidence OpEvidence(const LaunchingOpRow& row) {
   Evidence evidence;
   evidence.kind = EvidenceKind::kOp;
   evidence.name = row.name.empty() ? "(no range)" : row.name;
-  evidence.detail = StrCat(row.launch_count, " launches that took the host ", TimeText(row.call_ns),
-                           ", and the GPU ", TimeText(row.device_ns));
+  evidence.detail = StrCat(row.launch_count, " launches: host ", TimeText(row.call_ns), ", GPU ",
+                           TimeText(row.device_ns));
   evidence.count = row.launch_count;
   evidence.duration_ns = row.host_wait_ns;
   return evidence;
@@ -90,7 +90,7 @@ std::vector<std::string_view> RuleIds() {
 void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding) {
   if (facts.ShareOfSteps(facts.sum.idle_by_cause.host_wait_ns) >= kHostBoundShare) {
     finding.saving_ns_per_step = 0;
-    StrAppend(&finding.measured, " It saves little as long as the GPU waits for the program.");
+    StrAppend(&finding.measured, " Fixing it saves little while the GPU waits for the program.");
     return;
   }
   finding.saving_ns_per_step = std::max<int64_t>(ns_per_step, 0);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kNeedsKernels = "kernels";
 constexpr int64_t kFirstTensorCores = 7;  // Compute capability.
-// With AMP matrix products take half the time or less; the rest of such an operator does not.
+// With AMP, matrix products take at most half the time; the rest of such an operator does not.
 constexpr double kTensorCoreSaving = 0.5;
 // Fused, a run of kernels reads and writes memory once; some results have to be kept.
 constexpr double kFusionSaving = 0.5;
@@ -28,9 +28,22 @@ int64_t PerStepAtMostBusy(const Facts& facts, double ns) {
       static_cast<int64_t>(std::min(ns, static_cast<double>(facts.sum.compute_ns))));
 }
 
-// What is less than a hundredth of a step is nobody's concern.
+// Less than 1 % of a step is not worth a finding.
 bool IsWorthwhile(const Facts& facts, int64_t ns) {
   return facts.ShareOfSteps(std::min(ns, facts.sum.compute_ns)) >= 0.01;
+}
+
+// Compute capability 7.x (Volta, Turing) has float16 tensor cores only; bfloat16 and TF32 came with
+// 8.0 (CUDA C++ Programming Guide, "Compute Capabilities").
+std::string TensorCoreAdvice(const GpuDevice& device) {
+  constexpr std::string_view kSizes = " Sizes that are multiples of 8 help.";
+  if (device.compute_major < 8) {
+    return StrCat("Use float16 with loss scaling (torch.autocast and a GradScaler).", kSizes);
+  }
+  return StrCat(
+      "Use bfloat16 or float16 (torch.autocast), or let float32 products use TF32: "
+      "torch.set_float32_matmul_precision(\"high\").",
+      kSizes);
 }
 
 }  // namespace
@@ -50,13 +63,11 @@ RuleResult TensorCoresUnused(const Facts& facts, const FindingThresholds& thresh
                  IsWorthwhile(facts, facts.kernels.eligible_ns);
   finding.measured =
       StrCat("Matrix products, convolutions and attention take ", PercentText(finding.value),
-             " of kernel time, and none of it ran on tensor cores as far as kernels' names tell.");
-  finding.advice =
-      "Use bfloat16 or float16 (torch.autocast), or let float32 products use TF32: "
-      "torch.set_float32_matmul_precision(\"high\"). Sizes that are multiples of 8 help.";
+             " of kernel time. Judging by kernel names, none of it used tensor cores.");
+  finding.advice = TensorCoreAdvice(*device);
   finding.evidence = facts.kernels.eligible_ops;
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = "told by kernels' names; the saving assumes half of their time";
+  finding.confidence_reason = "judged by kernel names; the saving assumes half of their time";
   SetDeviceSaving(
       facts,
       PerStepAtMostBusy(facts, kTensorCoreSaving * static_cast<double>(facts.kernels.eligible_ns)),
@@ -74,30 +85,30 @@ RuleResult SmallKernels(const Facts& facts, const FindingThresholds& thresholds)
       static_cast<double>(launches.shorter_than_call_count) / static_cast<double>(launches.count);
   finding.threshold = thresholds.launch_bound_share;
   const int64_t idle_ns = facts.gaps.closable_ns;
-  // Where the GPU has no idle time between launches, short kernels cost nothing.
+  // Without idle time between launches, short kernels cost nothing.
   result.fired = finding.value > finding.threshold &&
                  static_cast<double>(facts.kernels.median_ns) < thresholds.small_kernel_ns &&
                  launches.call_ns >= launches.device_ns / 2 &&
                  facts.ShareOfSteps(idle_ns) > thresholds.launch_idle_share;
-  finding.measured = StrCat("Half of the kernels take less than ",
-                            TimeText(facts.kernels.median_ns), "; ", PercentText(finding.value),
-                            " of launches take the host longer than their work takes "
-                            "the GPU, which is idle between them for ",
+  finding.measured = StrCat("The median kernel takes ", TimeText(facts.kernels.median_ns), ", and ",
+                            PercentText(finding.value),
+                            " of launch calls take longer than their work on the GPU. The GPU is "
+                            "idle between them for ",
                             TimeText(facts.PerStep(idle_ns)), " a step.");
   finding.advice =
-      "Do more per launch: torch.compile (mode=\"reduce-overhead\"), CUDA graphs, fused or foreach "
-      "optimizers, larger batches.";
+      "Do more work per launch: torch.compile(mode=\"reduce-overhead\"), CUDA graphs, fused or "
+      "foreach optimizers, larger batches.";
   finding.evidence = LateLaunchers(facts);
   finding.saving_ns_per_step = facts.PerStep(idle_ns);
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = "the saving is the idle time between such launches, at most";
+  finding.confidence_reason = "the saving is at most the idle time between such launches";
   return result;
 }
 
 RuleResult TinyKernelsOfOp(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
   if (facts.calls.call_count == 0) {
-    return Needs("calls of the CUDA API (profctl trace --gpu default)");
+    return Needs("CUDA API calls (profctl trace --gpu default)");
   }
   RuleResult result;
   Finding& finding = result.finding;
@@ -111,16 +122,14 @@ RuleResult TinyKernelsOfOp(const Facts& facts, const FindingThresholds& threshol
     finding.measured =
         StrCat("One call of ", op,
                " launches many small kernels: ", facts.kernels.tiny_ops.front().detail, ".");
-    finding.advice =
-        op.starts_with("Optimizer.")
-            ? "Let the optimizer work on many tensors at once: fused=True or foreach=True."
-            : "Replace it by an operator that does it in one kernel, or compile the code around "
-              "it.";
+    finding.advice = op.starts_with("Optimizer.")
+                         ? "Update many tensors at once: fused=True or foreach=True."
+                         : "Use an operator that needs one kernel, or compile the code around it.";
   }
   finding.evidence = facts.kernels.tiny_ops;
   finding.saving_ns_per_step = facts.PerStep(facts.kernels.tiny_idle_ns);
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = "the saving is the idle time before these kernels, at most";
+  finding.confidence_reason = "the saving is at most the idle time before these kernels";
   return result;
 }
 
@@ -130,7 +139,7 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
     return Needs("two steps or more, to see whether they repeat the same kernels");
   }
   if (facts.calls.call_count == 0) {
-    return Needs("calls of the CUDA API (profctl trace --gpu default)");
+    return Needs("CUDA API calls (profctl trace --gpu default)");
   }
   const int64_t ns = facts.gaps.closable_ns;
   RuleResult result;
@@ -141,19 +150,18 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
       facts.kernels.alike_steps >= 2 && static_cast<double>(facts.kernels.alike_steps) >=
                                             kAlikeShare * static_cast<double>(facts.scope.count);
   result.fired = finding.value > finding.threshold && alike && facts.kernels.graph_count == 0;
-  finding.measured =
-      StrCat(facts.kernels.alike_steps, " of ", facts.scope.count,
-             " steps launch the same kernels with the same grids, and the GPU is "
-             "idle between them for ",
-             TimeText(facts.PerStep(ns)), " a step (", PercentText(finding.value), ").");
+  finding.measured = StrCat(
+      facts.kernels.alike_steps, " of ", facts.scope.count,
+      " steps launch the same kernels with the same grids. The GPU is idle between them for ",
+      TimeText(facts.PerStep(ns)), " a step (", PercentText(finding.value), ").");
   finding.advice =
       "Record the step once and replay it: torch.cuda.graphs, torch.cuda.make_graphed_callables or "
-      "torch.compile(mode=\"reduce-overhead\"). What waits for the GPU has to leave the step "
+      "torch.compile(mode=\"reduce-overhead\"). Move calls that wait for the GPU out of the step "
       "first.";
   finding.evidence = LateLaunchers(facts);
   finding.saving_ns_per_step = facts.PerStep(ns);
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = "gaps behind waits, in data loading and above 1 ms are not counted";
+  finding.confidence_reason = "gaps after waits, in data loading, or above 1 ms are not counted";
   return result;
 }
 
@@ -164,15 +172,14 @@ RuleResult MissingFusion(const Facts& facts, const FindingThresholds& thresholds
   finding.value = ShareOfKernels(facts, facts.kernels.fusible_ns);
   finding.threshold = thresholds.fusible_share;
   result.fired = finding.value > finding.threshold && IsWorthwhile(facts, facts.kernels.fusible_ns);
-  finding.measured =
-      StrCat("Elementwise kernels that follow each other take ", PercentText(finding.value),
-             " of kernel time beyond the longest of each run.");
+  finding.measured = StrCat(
+      "In runs of consecutive elementwise kernels, all but the longest kernel of each run take ",
+      PercentText(finding.value), " of kernel time.");
   finding.advice =
-      "Fuse them: torch.compile, or fused implementations of activation, dropout, norm and "
-      "optimizer.";
+      "Fuse them: torch.compile, or fused activations, dropout, norms, and optimizers.";
   finding.evidence = facts.kernels.fusible;
   finding.confidence = Confidence::kLow;
-  finding.confidence_reason = "the saving assumes that half of it goes";
+  finding.confidence_reason = "the saving assumes that half of that time goes away";
   SetDeviceSaving(
       facts,
       PerStepAtMostBusy(facts, kFusionSaving * static_cast<double>(facts.kernels.fusible_ns)),
@@ -193,11 +200,11 @@ RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
       StrCat("Kernels whose blocks fill less than ", PercentText(thresholds.wave_efficiency),
              " of the GPU take ", PercentText(finding.value), " of kernel time.");
   finding.advice =
-      "Give each kernel more to do: larger batches or longer sequences, split-K variants of matrix "
-      "products, or several streams side by side.";
+      "Give each kernel more work: larger batches or longer sequences, split-K GEMMs, or several "
+      "streams in parallel.";
   finding.evidence = facts.kernels.low_waves;
   finding.confidence = Confidence::kLow;
-  finding.confidence_reason = "estimated from grids; the saving is what full waves would save";
+  finding.confidence_reason = "estimated from grid sizes; the saving assumes full waves";
   SetDeviceSaving(facts,
                   PerStepAtMostBusy(facts, static_cast<double>(facts.kernels.low_wave_lost_ns)),
                   finding);
@@ -206,7 +213,7 @@ RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
 
 RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
   const CompileReport& compile = facts.time.compile;
-  if (!compile.has_compiled) return Needs("code of torch.compile");
+  if (!compile.has_compiled) return Needs("code compiled by torch.compile");
   RuleResult result;
   Finding& finding = result.finding;
   int64_t after_breaks = 0;
@@ -216,11 +223,12 @@ RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
   finding.threshold = 0;
   result.fired = after_breaks > 0 || !compile.graph_breaks.empty();
   finding.measured = StrCat(
-      CountText(after_breaks, "compiled region"), " ran behind a graph break, ",
-      CountText(static_cast<int64_t>(compile.graph_breaks.size()), "place"), " told of one.");
+      CountText(after_breaks, "compiled region"), " ran after a graph break; torch reported ",
+      CountText(static_cast<int64_t>(compile.graph_breaks.size()), "location"), ".");
   finding.advice =
-      "Remove what Dynamo cannot trace (print, .item(), data-dependent branches, unsupported "
-      "calls); `profctl compile` lists where and why, torch.compile(fullgraph=True) refuses them.";
+      "Remove code that Dynamo cannot trace (print, .item(), data-dependent branches, unsupported "
+      "calls). `profctl compile` lists where and why; torch.compile(fullgraph=True) turns breaks "
+      "into errors.";
   for (const GraphBreakRow& row : compile.graph_breaks) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
@@ -231,17 +239,17 @@ RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
     finding.evidence.push_back(std::move(evidence));
   }
   finding.confidence = Confidence::kHigh;
-  finding.confidence_reason = "torch itself tells of them";
+  finding.confidence_reason = "reported by torch";
   return result;
 }
 
 RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
   const CompileReport& compile = facts.time.compile;
-  if (!compile.has_compiled) return Needs("code of torch.compile");
+  if (!compile.has_compiled) return Needs("code compiled by torch.compile");
   int64_t ns = 0;
   for (const CompileStepRow& row : compile.steps) {
     const auto counts = [&](const FindingScope::Stretch& at) { return at.step == row.step; };
-    // Compiling takes milliseconds at least: these are few.
+    // Compilation takes milliseconds, so there are few of these.
     if (row.compile_ns > 0 &&
         std::any_of(facts.scope.stretches.begin(), facts.scope.stretches.end(), counts)) {
       ns += row.compile_ns;
@@ -253,11 +261,11 @@ RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
   finding.threshold = thresholds.compile_share;
   result.fired = finding.value > finding.threshold;
   finding.saving_ns_per_step = facts.PerStep(ns);
-  finding.measured = StrCat("Compiling takes ", TimeText(facts.PerStep(ns)), " a step (",
+  finding.measured = StrCat("Compilation takes ", TimeText(facts.PerStep(ns)), " a step (",
                             PercentText(finding.value), ") in steps that should not compile.");
   finding.advice =
-      "Keep shapes and types steady, or mark what changes: torch._dynamo.mark_dynamic, "
-      "torch.compile(dynamic=True). `profctl compile` has each recompilation's reason.";
+      "Keep shapes and types constant, or mark what changes: torch._dynamo.mark_dynamic, "
+      "torch.compile(dynamic=True). `profctl compile` shows the reason of each recompilation.";
   for (const RecompileRow& row : compile.recompiles) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;

@@ -8,12 +8,12 @@ namespace profd::report {
 namespace {
 
 constexpr std::string_view kNeedsMemory =
-    "events of an allocator (profctl trace --with memory; profile_memory=True in torch.profiler)";
+    "allocator events (profctl trace --with memory; profile_memory=True in torch.profiler)";
 constexpr std::string_view kNeedsCapacity = "the GPU's memory size";
 constexpr std::string_view kNeedsReserved = "the allocator's reserved bytes";
-// A device that is half empty has no fragments that matter.
+// Fragmentation does not matter on a device that is half empty.
 constexpr double kRoomyShare = 0.5;
-// Steps that have to end with more than the one before, of all but the first.
+// Share of the steps (without the first) that must end with more memory than the step before.
 constexpr double kRisingShare = 0.8;
 constexpr int64_t kFewestForLeak = 5;
 
@@ -56,8 +56,7 @@ std::vector<Evidence> MemoryRows(const std::vector<MemoryShare>& shares, std::st
 
 void SetMemoryConfidence(bool relative, Finding& finding) {
   finding.confidence = relative ? Confidence::kLow : Confidence::kHigh;
-  finding.confidence_reason =
-      relative ? "what was allocated before the window is not known" : "measured";
+  finding.confidence_reason = relative ? "allocations before the window are unknown" : "measured";
 }
 
 }  // namespace
@@ -78,14 +77,14 @@ RuleResult OutOfMemorySeen(const Facts& facts, const FindingThresholds&) {
                                  : std::string(),
       ".");
   finding.advice =
-      "Reduce what is alive at the peak (`profctl memory`): smaller batches with gradient "
+      "Reduce the memory at the peak (`profctl memory`): smaller batches with gradient "
       "accumulation, activation checkpointing, lower precision, or sharding.";
   for (const FailedAllocation& failed : facts.memory.out_of_memory) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
     evidence.kind = EvidenceKind::kMemory;
     evidence.name = failed.op.empty() ? failed.asked.device : failed.op;
-    evidence.detail = StrCat("asked for on ", failed.asked.device);
+    evidence.detail = StrCat("requested on ", failed.asked.device);
     evidence.bytes = failed.asked.bytes;
     evidence.step = failed.step;
     evidence.start_ns = failed.asked.time_ns;
@@ -111,8 +110,8 @@ RuleResult MemNearLimit(const Facts& facts, const FindingThresholds& thresholds)
       StrCat("The peak on ", device->memory.device, " is ", SizeText(PeakOf(*device)), " of ",
              SizeText(device->capacity_bytes), " (", PercentText(finding.value), ").");
   finding.advice =
-      "A slightly larger input may run out of memory: activation checkpointing, lower precision, a "
-      "smaller batch, or sharding make room.";
+      "A slightly larger input may run out of memory. Activation checkpointing, lower precision, a "
+      "smaller batch, or sharding free some.";
   finding.evidence = MemoryRows(device->memory.peak_by_op, "alive at the peak");
   SetMemoryConfidence(device->memory.relative, finding);
   return result;
@@ -138,9 +137,10 @@ RuleResult MemFragmentation(const Facts& facts, const FindingThresholds& thresho
   finding.measured = StrCat(
       "Of ", SizeText(device->memory.peak_reserved_bytes), " reserved on ", device->memory.device,
       ", ", SizeText(device->memory.peak_reserved_bytes - device->allocated_at_peak_reserved_bytes),
-      " (", PercentText(finding.value), ") were not in use.");
+      " (", PercentText(finding.value), ") are unused.");
   finding.advice =
-      "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep sizes steady from step to step, "
+      "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep sizes constant from step to "
+      "step, "
       "and avoid torch.cuda.empty_cache() in the step.";
   finding.evidence = MemoryRows(device->memory.peak_by_category, "alive at the peak");
   SetMemoryConfidence(device->memory.relative, finding);
@@ -154,7 +154,7 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
                ? -1.0
                : static_cast<double>(std::max<int64_t>(d.growth.bytes_per_step, 0));
   });
-  if (device == nullptr) return Needs("five steps or more with memory of a GPU");
+  if (device == nullptr) return Needs("at least five steps with GPU memory events");
   const MemoryGrowth& growth = device->growth;
   RuleResult result;
   Finding& finding = result.finding;
@@ -168,18 +168,18 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   finding.measured =
       StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,
-             " steps ended with more than the one "
-             "before.");
+             " steps ended with more than the step before.");
   if (result.fired && device->capacity_bytes > 0 && growth.bytes_per_step > 0) {
     StrAppend(
-        &finding.measured, " At that rate it is full after ",
+        &finding.measured, " At that rate, memory is full after ",
         std::max<int64_t>(device->capacity_bytes - PeakOf(*device), 0) / growth.bytes_per_step,
-        " more.");
+        " more steps.");
   }
   finding.advice =
-      "Look for tensors that outlive their step: losses that are summed with their graphs (use "
-      ".item() or .detach()), lists of outputs, caches, hooks.";
-  finding.evidence = MemoryRows(growth.suspects_by_op, "allocated in a step, alive steps later");
+      "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
+      ".detach()), lists of outputs, caches, hooks.";
+  finding.evidence =
+      MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
   finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = CountText(growth.step_count, "step");
   return result;
@@ -187,12 +187,13 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
 
 RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.calls.call_count == 0) {
-    return Needs("calls of the CUDA API (profctl trace --gpu default)");
+    return Needs("CUDA API calls (profctl trace --gpu default)");
   }
   if (facts.RecordsGraphs()) {
-    return Needs("a window in which kernels run: in this one the program records CUDA graphs");
+    return Needs("a window in which kernels run; in this one, the program captures CUDA graphs");
   }
-  if (!facts.scope.has_steps) return Needs("steps, to tell allocations in them from those before");
+  if (!facts.scope.has_steps)
+    return Needs("steps, to separate allocations in them from earlier ones");
   RuleResult result;
   Finding& finding = result.finding;
   finding.value = facts.ShareOfSteps(facts.calls.allocation_ns);
@@ -200,12 +201,11 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
   result.fired = finding.value > finding.threshold;
   finding.saving_ns_per_step = facts.PerStep(facts.calls.allocation_ns);
   finding.measured =
-      StrCat(CountText(facts.calls.allocation_count, "call"), " that allocate or free memory take ",
+      StrCat(CountText(facts.calls.allocation_count, "call"), " to allocate or free memory take ",
              TimeText(facts.PerStep(facts.calls.allocation_ns)), " a step (",
              PercentText(finding.value), "); most of them wait for the GPU.");
   finding.advice =
-      "The caching allocator should serve steps without them: keep sizes steady, leave it room, "
-      "set "
+      "Let the caching allocator serve all steps: keep sizes constant, leave free memory, set "
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call "
       "torch.cuda.empty_cache() in the step.";
   finding.evidence = facts.calls.allocations;

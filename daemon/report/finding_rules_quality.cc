@@ -17,8 +17,8 @@ const QualityCheck* Check(const Facts& facts, std::string_view name) {
 RuleResult Judge(const Facts& facts, std::string_view name, double bound, FindingUnit unit,
                  std::string_view advice) {
   const QualityCheck* check = Check(facts, name);
-  if (check == nullptr) return Needs("a capture that recorded something");
-  if (!check->known) return Needs(StrCat("a capture that tells: ", check->sentence));
+  if (check == nullptr) return Needs("a capture with events");
+  if (!check->known) return Needs(StrCat("data that this capture lacks: ", check->sentence));
   RuleResult result;
   Finding& finding = result.finding;
   finding.unit = unit;
@@ -51,37 +51,36 @@ RuleResult QualityLoss(const Facts& facts, const FindingThresholds& thresholds) 
 
 RuleResult QualityOrphans(const Facts& facts, const FindingThresholds& thresholds) {
   return Judge(facts, "orphans", thresholds.orphan_share, FindingUnit::kShare,
-               "Operators show less device time than they caused: record more steps, of which the "
-               "first launches what the window's start cuts off.");
+               "Operators show less device time than they caused. Record more steps, so that fewer "
+               "launches fall before the window.");
 }
 
 RuleResult QualityInversions(const Facts& facts, const FindingThresholds&) {
   return Judge(facts, "inversions", 0, FindingUnit::kCount,
-               "The clocks of host and GPU disagree: gaps and latencies of this capture are not "
-               "exact.");
+               "The host and GPU clocks disagree: gaps and latencies of this capture are inexact.");
 }
 
 RuleResult QualityCoverage(const Facts& facts, const FindingThresholds&) {
   return Judge(facts, "coverage", 0, FindingUnit::kShare,
-               "Repeat the capture; `profctl show` says why it ended early.");
+               "Repeat the capture; `profctl show` gives the reason for the early end.");
 }
 
 RuleResult QualityTruncation(const Facts& facts, const FindingThresholds&) {
   const QualityCheck* check = Check(facts, "truncation");
   return Judge(facts, "truncation", check == nullptr ? 0 : check->bound, FindingUnit::kShare,
-               "Durations of these ranges are too short: record more steps.");
+               "These ranges appear shorter than they were: record more steps.");
 }
 
 RuleResult QualityClock(const Facts& facts, const FindingThresholds&) {
   const QualityCheck* check = Check(facts, "clock_error_ns");
   return Judge(facts, "clock_error_ns", check == nullptr ? 0 : check->bound, FindingUnit::kNs,
-               "Do not compare times of host and GPU that lie closer together than this.");
+               "Do not compare host and GPU times that are closer together than this.");
 }
 
 RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thresholds) {
   return Judge(facts, "perturbation", thresholds.perturbation_share, FindingUnit::kShare,
-               "Record less (profctl trace --gpu light, --ops names); shares of host time "
-               "are too high.");
+               "Record less (profctl trace --gpu light, --ops names): host-time percentages are "
+               "overstated.");
 }
 
 }  // namespace profd::report

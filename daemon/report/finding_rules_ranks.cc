@@ -22,7 +22,7 @@ Evidence RankEvidence(const RankScore& rank, const std::string& name) {
   Evidence evidence;
   evidence.kind = EvidenceKind::kRank;
   evidence.name = name;
-  evidence.detail = StrCat("own work of ", TimeText(rank.duration_ns), " a step; waits ",
+  evidence.detail = StrCat("own work per step of ", TimeText(rank.duration_ns), "; waits ",
                            TimeText(rank.wait_ns), ", transfers ", TimeText(rank.transfer_ns),
                            absl::StrFormat("; score %.3g", rank.score));
   evidence.count = rank.step_count;
@@ -34,11 +34,11 @@ Evidence RankEvidence(const RankScore& rank, const std::string& name) {
 
 RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.ranks == nullptr || !facts.ranks->steps.enough_ranks) {
-    return Needs("captures of three ranks or more: `profctl report GROUP`, or several files");
+    return Needs("captures of at least three ranks: `profctl report GROUP`, or several files");
   }
   const GroupSteps& steps = facts.ranks->steps;
-  // Without them a rank that waits for another looks as busy as that one.
-  if (steps.matched_count == 0) return Needs("collective operations that ranks have in common");
+  // Without matched collectives, a rank that waits looks as busy as the one it waits for.
+  if (steps.matched_count == 0) return Needs("collectives that the ranks have in common");
   RuleResult result;
   Finding& finding = result.finding;
   const RankScore& slowest = steps.ranking.front();
@@ -54,13 +54,14 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
     finding.evidence.push_back(RankEvidence(rank, facts.ranks->names[rank.member]));
   }
   const std::string& name = facts.ranks->names[slowest.member];
-  finding.measured = StrCat("The own work of ", name, " takes ", TimeText(slowest.own_ns),
-                            " a step, that of the median rank ", TimeText(median_ns),
-                            "; the others wait for it in collectives.");
+  finding.measured = StrCat(name, " works for ", TimeText(slowest.own_ns),
+                            " a step without waiting, the median rank for ", TimeText(median_ns),
+                            ". The others wait for it in collectives.");
   finding.advice =
-      StrCat("Look at what ", name,
-             " does more of or more slowly: its share of the data or of the model, its GPU's "
-             "clock and temperature, its host's other work; `profctl stragglers` shows all ranks.");
+      StrCat("Find out what ", name,
+             " does more of, or more slowly. Check its share of the data or the model, its GPU's "
+             "clock and temperature, and other load on its host. `profctl stragglers` shows all "
+             "ranks.");
   finding.confidence =
       slowest.step_count >= kStepsForConfidence ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = StrCat(CountText(slowest.step_count, "step"), " of ",

@@ -9,11 +9,12 @@ namespace profd::report {
 namespace {
 
 constexpr std::string_view kNeedsGpu = "GPU work";
-constexpr std::string_view kNeedsCalls = "calls of the CUDA API (profctl trace --gpu default)";
+constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu default)";
 constexpr std::string_view kNeedsWork =
-    "a window in which kernels run: in this one the program records CUDA graphs";
+    "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr int64_t kFewestForOutliers = 5;
-constexpr double kLeastOutlierExcess = 0.05;  // Of the median.
+// Of the median. Smaller excesses are not "much slower", however steady the other steps are.
+constexpr double kLeastOutlierExcess = 0.25;
 
 // A result whose value is a share of the steps, compared with its threshold.
 RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
@@ -26,12 +27,12 @@ RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
   return result;
 }
 
-// Several steps tell more than one.
+// One or two steps are weak evidence.
 void SetConfidence(const Facts& facts, Confidence best, Finding& finding) {
   finding.confidence = best;
   if (!facts.scope.has_steps) {
     finding.confidence = std::min(best, Confidence::kMedium);
-    finding.confidence_reason = "no steps: the whole capture counts as one";
+    finding.confidence_reason = "no steps: the capture counts as one step";
   } else if (facts.scope.count < 3) {
     finding.confidence = std::min(best, Confidence::kMedium);
     finding.confidence_reason = StrCat("only ", CountText(facts.scope.count, "step"));
@@ -81,11 +82,11 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   Finding& finding = result.finding;
   finding.measured =
       StrCat("The program waits for its data loader for ", OfStep(facts, facts.gaps.loader_wait_ns),
-             facts.has_gpu() ? " while the GPU does nothing." : ".");
+             facts.has_gpu() ? " while the GPU is idle." : ".");
   finding.advice =
-      "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, use pin_memory, "
+      "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
       "and "
-      "move decoding and augmentation off the training process.";
+      "move decoding and augmentation out of the training process.";
   finding.evidence = facts.gaps.loader_waits;
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
@@ -96,14 +97,14 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
   RuleResult result = ShareOfSteps(facts, facts.sum.exposed_communication_ns,
                                    thresholds.exposed_communication_share);
   Finding& finding = result.finding;
-  finding.measured =
-      StrCat("Communication that no compute hides takes ",
-             OfStep(facts, facts.sum.exposed_communication_ns), "; ",
-             PercentText(std::max(facts.time.overlap, 0.0)), " of all communication is hidden.");
+  finding.measured = StrCat("Exposed communication (not overlapped by compute) takes ",
+                            OfStep(facts, facts.sum.exposed_communication_ns), "; ",
+                            PercentText(std::max(facts.time.overlap, 0.0)),
+                            " of all communication is overlapped.");
   finding.advice =
-      "Overlap it: larger or earlier gradient buckets (bucket_cap_mb, prefetching in FSDP), fewer "
-      "bytes (gradient accumulation, lower precision), or a larger batch per GPU. Part of it may "
-      "be waiting for a slower rank: `profctl stragglers` tells the two apart.";
+      "Overlap it with compute: larger or earlier gradient buckets (bucket_cap_mb, FSDP "
+      "prefetching), fewer bytes (gradient accumulation, lower precision), or a larger batch per "
+      "GPU. Part of it may be waiting for a slower rank: `profctl stragglers` separates the two.";
   for (const CollectiveSumRow& row : facts.time.collectives) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
@@ -116,7 +117,7 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
     finding.evidence.push_back(std::move(evidence));
   }
   SetConfidence(facts, Confidence::kMedium, finding);
-  StrAppend(&finding.confidence_reason, "; one rank alone cannot tell waiting from transfer");
+  StrAppend(&finding.confidence_reason, "; one rank cannot distinguish waiting from transfer");
   return result;
 }
 
@@ -130,9 +131,9 @@ RuleResult GpuUnderused(const Facts& facts, const FindingThresholds& thresholds)
   finding.measured = StrCat("The GPU is busy for ", OfStep(facts, facts.sum.busy_ns), ", idle for ",
                             OfStep(facts, facts.sum.idle_ns), ".");
   finding.advice =
-      "Give it more to do per step (a larger batch or sequence) or remove what it waits for; the "
-      "findings on idle time, copies and data loading say which. The saving is all idle time, the "
-      "most that there is to gain.";
+      "Give the GPU more work per step (a larger batch or sequence), or remove what it waits for: "
+      "see the findings on idle time, copies, and data loading. The saving is all idle time, which "
+      "is an upper bound.";
   finding.evidence = facts.gaps.idlest_parts;
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
@@ -152,13 +153,14 @@ RuleResult GpuGap(const Facts& facts, const FindingThresholds& thresholds) {
   finding.value = longest ? static_cast<double>(facts.gaps.longest_ns) : p95_share;
   finding.threshold = longest ? thresholds.gap_shortest_ns : thresholds.gap_p95_share;
   finding.saving_ns_per_step = facts.PerStep(facts.gaps.long_ns);
-  finding.measured = StrCat("Of ", CountText(facts.gaps.count, "gap"),
-                            " of the GPU the longest is ", TimeText(facts.gaps.longest_ns),
-                            ", and 5% are longer than ", TimeText(facts.gaps.p95_ns),
-                            "; long ones add up to ", OfStep(facts, facts.gaps.long_ns), ".");
+  finding.measured =
+      StrCat("The GPU has ", CountText(facts.gaps.count, "gap"), ": the longest is ",
+             TimeText(facts.gaps.longest_ns), ", the 95th percentile ", TimeText(facts.gaps.p95_ns),
+             ". Long gaps add up to ", OfStep(facts, facts.gaps.long_ns), ".");
   finding.advice =
-      "Look at what the program does before the launches below: evaluation, logging, checkpoints, "
-      "data loading or waiting for other ranks belong beside the GPU's work, not between it.";
+      "Look at what the program does before the launches below. Evaluation, logging, checkpoints, "
+      "data loading, and waits for other ranks should overlap GPU work instead of running between "
+      "launches.";
   finding.evidence = facts.gaps.longest;
   SetConfidence(facts, Confidence::kMedium, finding);
   return result;
@@ -172,12 +174,12 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
   RuleResult result = ShareOfSteps(facts, ns, thresholds.host_wait_share);
   Finding& finding = result.finding;
   finding.measured =
-      StrCat("The GPU has nothing to do until the program launches more for ", OfStep(facts, ns),
-             ", waits for data and for the GPU itself apart: the program's own "
-             "overhead holds it up.");
+      StrCat("The GPU idles ", OfStep(facts, ns),
+             " waiting for the next launch, excluding data loading and waits for the GPU: the host "
+             "is too slow.");
   finding.advice =
-      "Launch less or faster: torch.compile, CUDA graphs, fused optimizers, larger batches; and "
-      "keep Python, logging and waiting out of the step.";
+      "Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs, fused optimizers, "
+      "larger batches. If the gaps are long, move Python work and logging out of the step.";
   finding.evidence = LateLaunchers(facts);
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
@@ -189,12 +191,13 @@ RuleResult IdleKernelWait(const Facts& facts, const FindingThresholds& threshold
   const int64_t ns = facts.sum.idle_by_cause.kernel_wait_ns;
   RuleResult result = ShareOfSteps(facts, ns, thresholds.kernel_wait_share);
   Finding& finding = result.finding;
-  finding.measured = StrCat("Gaps below 30 us between work that was launched already take ",
-                            OfStep(facts, ns), ".");
+  finding.measured =
+      StrCat("Gaps shorter than 30 us between kernels that were already launched take ",
+             OfStep(facts, ns), ".");
   finding.advice =
-      "Fewer and longer kernels: fuse them (torch.compile, fused optimizers), or launch them as "
-      "one "
-      "CUDA graph, whose kernels follow each other within about a microsecond.";
+      "Use fewer and longer kernels: fuse them (torch.compile, fused optimizers), or launch them "
+      "as "
+      "one CUDA graph, whose kernels follow each other within about a microsecond.";
   finding.evidence = facts.gaps.longest;
   SetConfidence(facts, Confidence::kMedium, finding);
   return result;
@@ -208,11 +211,12 @@ RuleResult IdleOther(const Facts& facts, const FindingThresholds& thresholds) {
   RuleResult result = ShareOfSteps(facts, ns, thresholds.other_idle_share);
   Finding& finding = result.finding;
   finding.measured = StrCat("The GPU is idle for ", OfStep(facts, ns),
-                            " although what runs next had been launched, or before the first and "
-                            "after the last work of a step.");
+                            ": after the next work had been launched, or before the first and "
+                            "after the last GPU work of a step.");
   finding.advice =
-      "Look for dependencies between streams (events that one waits for), waits for other ranks, "
-      "and memory operations that stop the device.";
+      "Check what the host does at the start and end of a step. Between launched work, look for "
+      "stream dependencies (event waits), waits for other ranks, and memory operations that stop "
+      "the device.";
   finding.evidence = facts.scope.has_steps ? IdleSteps(facts) : facts.gaps.longest;
   SetConfidence(facts, Confidence::kLow, finding);
   return result;
@@ -223,12 +227,13 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
   RuleResult result = ShareOfSteps(facts, facts.gaps.after_sync_ns, thresholds.sync_share);
   Finding& finding = result.finding;
-  finding.measured =
-      StrCat("After calls that wait for the GPU it has nothing to do for ",
-             OfStep(facts, facts.gaps.after_sync_ns), ", since nothing was launched meanwhile.");
+  finding.measured = StrCat(
+      "Calls that wait for the GPU keep the host from launching ahead, which leaves the GPU "
+      "idle for ",
+      OfStep(facts, facts.gaps.after_sync_ns), ".");
   finding.advice =
-      "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero() and torch.cuda.synchronize() "
-      "in the step; keep figures on the GPU and read them every N steps, and copy with "
+      "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero(), and torch.cuda.synchronize() "
+      "in the step. Keep metrics on the GPU and read them every N steps. Copy with "
       "non_blocking=True from pinned memory.";
   finding.evidence = facts.gaps.after_sync;
   SetConfidence(facts, Confidence::kHigh, finding);
@@ -280,8 +285,8 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
       StrCat(outliers, " of ", by_position.size(), " steps took longer than ",
              TimeText(static_cast<int64_t>(bound)), "; the median is ", TimeText(median_ns), ".");
   finding.advice =
-      "Compare such a step with its neighbours (`profctl ops --step N`): garbage collection, "
-      "checkpoints, logging, recompilation and data loading are the usual causes.";
+      "Compare such a step with its neighbors (`profctl ops --step N`). Usual causes are garbage "
+      "collection, checkpoints, logging, recompilation, and data loading.";
   SetConfidence(facts, by_position.size() >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
   return result;
 }
@@ -294,11 +299,12 @@ RuleResult WarmupIncluded(const Facts& facts, const FindingThresholds& threshold
   finding.value = facts.scope.first_ratio;
   finding.threshold = thresholds.first_step_ratio;
   result.fired = facts.scope.first_left_out;
-  finding.measured = StrCat(
-      "Step ", facts.scope.first_step, " took ", TimeText(facts.scope.first_ns), ", the others ",
-      TimeText(facts.scope.median_other_ns), " at the median; it is left out of all averages.");
+  finding.measured =
+      StrCat("Step ", facts.scope.first_step, " took ", TimeText(facts.scope.first_ns),
+             "; the median of the others is ", TimeText(facts.scope.median_other_ns),
+             ". It is left out of all averages.");
   finding.advice =
-      "Let some steps pass before recording (profctl trace --warmup N, or wait and warmup in "
+      "Skip some steps before recording (profctl trace --warmup N, or wait and warmup in "
       "torch.profiler.schedule).";
   Evidence evidence;
   evidence.kind = EvidenceKind::kStep;
@@ -319,23 +325,24 @@ RuleResult DataParallel(const Facts& facts, const FindingThresholds&) {
   finding.threshold = 1;
   result.fired = facts.program.data_parallel;
   finding.measured = StrCat("torch.nn.DataParallel drives ", facts.time.devices.size(),
-                            " GPUs from one process, one after the other.");
-  finding.advice = "Use DistributedDataParallel, one process for each GPU.";
+                            " GPUs from one process, one after another.");
+  finding.advice = "Use DistributedDataParallel with one process per GPU.";
   finding.severity = Severity::kWarning;
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
 }
 
 RuleResult CommBackend(const Facts& facts, const FindingThresholds& thresholds) {
-  if (!facts.program.gloo || !facts.has_gpu()) return Needs("collectives of gloo beside GPU work");
+  if (!facts.program.gloo || !facts.has_gpu())
+    return Needs("gloo collectives together with GPU work");
   RuleResult result =
       ShareOfSteps(facts, facts.program.gloo_ns, thresholds.exposed_communication_share);
-  // NCCL beside it: gloo is there for what belongs on the host.
+  // With NCCL in use, gloo serves host tensors, where it belongs.
   if (facts.sum.communication_ns > 0) result.fired = false;
   Finding& finding = result.finding;
-  finding.measured =
-      StrCat("Collectives of gloo, on the host, take ", OfStep(facts, facts.program.gloo_ns), ".");
-  finding.advice = "Use the backend \"nccl\" for tensors on GPUs.";
+  finding.measured = StrCat("Gloo collectives, which run on the host, take ",
+                            OfStep(facts, facts.program.gloo_ns), ".");
+  finding.advice = "Use the \"nccl\" backend for GPU tensors.";
   finding.evidence = facts.program.gloo_ops;
   SetConfidence(facts, Confidence::kMedium, finding);
   return result;

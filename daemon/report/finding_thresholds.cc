@@ -22,7 +22,7 @@ constexpr size_t kMaxFileBytes = 1 << 20;
 
 enum class ValueKind { kShare, kTime, kBytes, kNumber };
 
-struct Key {
+struct ThresholdKey {
   std::string_view name;
   double FindingThresholds::*member;
   ValueKind kind;
@@ -35,78 +35,78 @@ using F = FindingThresholds;
 constexpr double kHour = 3600e9;
 constexpr double kPetabyte = 1e15;
 constexpr std::array kKeys = {
-    Key{"input.wait_share", &F::input_wait_share, ValueKind::kShare, 0, 1,
-        "INPUT_BOUND: of a step, waiting for data while the GPU does nothing"},
-    Key{"communication.exposed_share", &F::exposed_communication_share, ValueKind::kShare, 0, 1,
-        "COMM_EXPOSED: of a step, communication that no compute hides"},
-    Key{"gpu.busy_share", &F::gpu_busy_share, ValueKind::kShare, 0, 1,
-        "GPU_UNDERUSED: of a step, the GPU is busy for less than this"},
-    Key{"gap.p95_share", &F::gap_p95_share, ValueKind::kShare, 0, 1,
-        "GPU_GAP: of a step, the 95th percentile of gaps"},
-    Key{"gap.shortest", &F::gap_shortest_ns, ValueKind::kTime, 1e3, kHour,
-        "GPU_GAP: one gap that is this long is enough"},
-    Key{"idle.host_wait_share", &F::host_wait_share, ValueKind::kShare, 0, 1,
-        "IDLE_HOST_WAIT: of a step, the GPU waits for launches"},
-    Key{"idle.kernel_wait_share", &F::kernel_wait_share, ValueKind::kShare, 0, 1,
-        "IDLE_KERNEL_WAIT: of a step, short gaps between work already launched"},
-    Key{"idle.other_share", &F::other_idle_share, ValueKind::kShare, 0, 1,
-        "IDLE_OTHER: of a step, other gaps"},
-    Key{"sync.idle_share", &F::sync_share, ValueKind::kShare, 0, 1,
-        "SYNC_API: of a step, the GPU idle behind a call that waited for it"},
-    Key{"copies.exposed_share", &F::exposed_copy_share, ValueKind::kShare, 0, 1,
-        "COPY_EXPOSED: of a step, copies while no kernel runs"},
-    Key{"copies.pageable_share", &F::pageable_share, ValueKind::kShare, 0, 1,
-        "MEMCPY_PAGEABLE_ASYNC: of a step, in asynchronous copies of pageable memory"},
-    Key{"copies.blocking_share", &F::blocking_copy_share, ValueKind::kShare, 0, 1,
-        "MEMCPY_SYNC: of a step, in copies that the program waits for"},
-    Key{"copies.smallest", &F::copy_smallest_bytes, ValueKind::kBytes, 0, kPetabyte,
-        "both of them: smaller copies do not count"},
-    Key{"copies.link_share", &F::link_share, ValueKind::kShare, 0, 1,
-        "H2D_BW_LOW: of the link's bandwidth, copies reach less than this"},
-    Key{"copies.link_smallest", &F::link_smallest_bytes, ValueKind::kBytes, 0, kPetabyte,
-        "H2D_BW_LOW: smaller copies do not count"},
-    Key{"copies.link_bandwidth", &F::link_gb_per_s, ValueKind::kNumber, 0, 10'000,
-        "H2D_BW_LOW: GB/s from host to GPU; 0: by the GPU's generation"},
-    Key{"tensor_cores.eligible_share", &F::tensor_core_share, ValueKind::kShare, 0, 1,
-        "TC_UNUSED: of kernel time, work fit for tensor cores"},
-    Key{"small_kernels.duration", &F::small_kernel_ns, ValueKind::kTime, 1, kHour,
-        "SMALL_KERNELS, TINY_KERNELS_OF_OP: a kernel below this is small"},
-    Key{"small_kernels.launch_bound_share", &F::launch_bound_share, ValueKind::kShare, 0, 1,
-        "SMALL_KERNELS: of kernels, those that take less than their launch"},
-    Key{"small_kernels.idle_share", &F::launch_idle_share, ValueKind::kShare, 0, 1,
-        "SMALL_KERNELS: of a step, the GPU idle between launches"},
-    Key{"small_kernels.per_call", &F::kernels_per_call, ValueKind::kNumber, 1, 1e9,
-        "TINY_KERNELS_OF_OP: small kernels of one call of one operator"},
-    Key{"cuda_graph.idle_share", &F::cuda_graph_share, ValueKind::kShare, 0, 1,
-        "CUDA_GRAPH: of a step, gaps that a graph would close"},
-    Key{"fusion.share", &F::fusible_share, ValueKind::kShare, 0, 1,
-        "MISSING_FUSION: of kernel time, elementwise kernels that follow each other"},
-    Key{"waves.efficiency", &F::wave_efficiency, ValueKind::kShare, 0, 1,
-        "LOW_WAVES: a kernel whose blocks fill less of the GPU than this is small"},
-    Key{"waves.share", &F::wave_share, ValueKind::kShare, 0, 1,
-        "LOW_WAVES: of kernel time, such kernels"},
-    Key{"memory.limit_share", &F::memory_limit_share, ValueKind::kShare, 0, 1,
-        "MEM_NEAR_LIMIT: of the device's memory, the peak"},
-    Key{"memory.fragmentation_share", &F::fragmentation_share, ValueKind::kShare, 0, 1,
-        "MEM_FRAG: of what is reserved at its peak, not allocated"},
-    Key{"memory.leak_per_step", &F::leak_bytes_per_step, ValueKind::kBytes, 0, kPetabyte,
-        "MEM_LEAK: growth per step"},
-    Key{"memory.allocation_share", &F::allocation_share, ValueKind::kShare, 0, 1,
-        "ALLOC_CHURN: of a step, in calls that allocate or free device memory"},
-    Key{"steps.outlier_deviations", &F::step_outlier_deviations, ValueKind::kNumber, 1, 1e6,
-        "STEP_OUTLIER: median absolute deviations above the median step"},
-    Key{"steps.first_ratio", &F::first_step_ratio, ValueKind::kNumber, 1, 1e6,
-        "WARMUP_INCLUDED: the first step over the median of the others"},
-    Key{"ranks.straggler_score", &F::straggler_score, ValueKind::kNumber, 0, 1e6,
-        "STRAGGLER_RANK: modified z-score of a rank's own work over the ranks"},
-    Key{"compile.share", &F::compile_share, ValueKind::kShare, 0, 1,
-        "RECOMPILES: of a step, compiling"},
-    Key{"quality.lost_share", &F::lost_share, ValueKind::kShare, 0, 1,
-        "QUALITY_LOSS: of all events, lost"},
-    Key{"quality.orphan_share", &F::orphan_share, ValueKind::kShare, 0, 1,
-        "QUALITY_ORPHANS: of GPU work, launched by no call in the capture"},
-    Key{"quality.perturbation_share", &F::perturbation_share, ValueKind::kShare, 0, 10,
-        "QUALITY_PERTURBATION: steps take longer by this while recorded"},
+    ThresholdKey{"input.wait_share", &F::input_wait_share, ValueKind::kShare, 0, 1,
+                 "INPUT_BOUND: of a step, waiting for data while the GPU does nothing"},
+    ThresholdKey{"communication.exposed_share", &F::exposed_communication_share, ValueKind::kShare,
+                 0, 1, "COMM_EXPOSED: of a step, communication that no compute hides"},
+    ThresholdKey{"gpu.busy_share", &F::gpu_busy_share, ValueKind::kShare, 0, 1,
+                 "GPU_UNDERUSED: of a step, the GPU is busy for less than this"},
+    ThresholdKey{"gap.p95_share", &F::gap_p95_share, ValueKind::kShare, 0, 1,
+                 "GPU_GAP: of a step, the 95th percentile of gaps"},
+    ThresholdKey{"gap.shortest", &F::gap_shortest_ns, ValueKind::kTime, 1e3, kHour,
+                 "GPU_GAP: one gap that is this long is enough"},
+    ThresholdKey{"idle.host_wait_share", &F::host_wait_share, ValueKind::kShare, 0, 1,
+                 "IDLE_HOST_WAIT: of a step, the GPU waits for launches"},
+    ThresholdKey{"idle.kernel_wait_share", &F::kernel_wait_share, ValueKind::kShare, 0, 1,
+                 "IDLE_KERNEL_WAIT: of a step, short gaps between work already launched"},
+    ThresholdKey{"idle.other_share", &F::other_idle_share, ValueKind::kShare, 0, 1,
+                 "IDLE_OTHER: of a step, other gaps"},
+    ThresholdKey{"sync.idle_share", &F::sync_share, ValueKind::kShare, 0, 1,
+                 "SYNC_API: of a step, the GPU idle after a call that waited for it"},
+    ThresholdKey{"copies.exposed_share", &F::exposed_copy_share, ValueKind::kShare, 0, 1,
+                 "COPY_EXPOSED: of a step, copies while no kernel runs"},
+    ThresholdKey{"copies.pageable_share", &F::pageable_share, ValueKind::kShare, 0, 1,
+                 "MEMCPY_PAGEABLE_ASYNC: of a step, in asynchronous copies of pageable memory"},
+    ThresholdKey{"copies.blocking_share", &F::blocking_copy_share, ValueKind::kShare, 0, 1,
+                 "MEMCPY_SYNC: of a step, in copies that the program waits for"},
+    ThresholdKey{"copies.smallest", &F::copy_smallest_bytes, ValueKind::kBytes, 0, kPetabyte,
+                 "both of them: smaller copies do not count"},
+    ThresholdKey{"copies.link_share", &F::link_share, ValueKind::kShare, 0, 1,
+                 "H2D_BW_LOW: of the link's bandwidth, copies reach less than this"},
+    ThresholdKey{"copies.link_smallest", &F::link_smallest_bytes, ValueKind::kBytes, 0, kPetabyte,
+                 "H2D_BW_LOW: smaller copies do not count"},
+    ThresholdKey{"copies.link_bandwidth", &F::link_gb_per_s, ValueKind::kNumber, 0, 10'000,
+                 "H2D_BW_LOW: GB/s from host to GPU; 0: by the GPU's generation"},
+    ThresholdKey{"tensor_cores.eligible_share", &F::tensor_core_share, ValueKind::kShare, 0, 1,
+                 "TC_UNUSED: of kernel time, work fit for tensor cores"},
+    ThresholdKey{"small_kernels.duration", &F::small_kernel_ns, ValueKind::kTime, 1, kHour,
+                 "SMALL_KERNELS, TINY_KERNELS_OF_OP: a kernel below this is small"},
+    ThresholdKey{"small_kernels.launch_bound_share", &F::launch_bound_share, ValueKind::kShare, 0,
+                 1, "SMALL_KERNELS: of kernels, those that take less than their launch"},
+    ThresholdKey{"small_kernels.idle_share", &F::launch_idle_share, ValueKind::kShare, 0, 1,
+                 "SMALL_KERNELS: of a step, the GPU idle between launches"},
+    ThresholdKey{"small_kernels.per_call", &F::kernels_per_call, ValueKind::kNumber, 1, 1e9,
+                 "TINY_KERNELS_OF_OP: small kernels of one call of one operator"},
+    ThresholdKey{"cuda_graph.idle_share", &F::cuda_graph_share, ValueKind::kShare, 0, 1,
+                 "CUDA_GRAPH: of a step, gaps that a graph would close"},
+    ThresholdKey{"fusion.share", &F::fusible_share, ValueKind::kShare, 0, 1,
+                 "MISSING_FUSION: of kernel time, elementwise kernels that follow each other"},
+    ThresholdKey{"waves.efficiency", &F::wave_efficiency, ValueKind::kShare, 0, 1,
+                 "LOW_WAVES: a kernel whose blocks fill less of the GPU than this is small"},
+    ThresholdKey{"waves.share", &F::wave_share, ValueKind::kShare, 0, 1,
+                 "LOW_WAVES: of kernel time, such kernels"},
+    ThresholdKey{"memory.limit_share", &F::memory_limit_share, ValueKind::kShare, 0, 1,
+                 "MEM_NEAR_LIMIT: of the device's memory, the peak"},
+    ThresholdKey{"memory.fragmentation_share", &F::fragmentation_share, ValueKind::kShare, 0, 1,
+                 "MEM_FRAG: of what is reserved at its peak, not allocated"},
+    ThresholdKey{"memory.leak_per_step", &F::leak_bytes_per_step, ValueKind::kBytes, 0, kPetabyte,
+                 "MEM_LEAK: growth per step"},
+    ThresholdKey{"memory.allocation_share", &F::allocation_share, ValueKind::kShare, 0, 1,
+                 "ALLOC_CHURN: of a step, in calls that allocate or free device memory"},
+    ThresholdKey{"steps.outlier_deviations", &F::step_outlier_deviations, ValueKind::kNumber, 1,
+                 1e6, "STEP_OUTLIER: median absolute deviations above the median step"},
+    ThresholdKey{"steps.first_ratio", &F::first_step_ratio, ValueKind::kNumber, 1, 1e6,
+                 "WARMUP_INCLUDED: the first step over the median of the others"},
+    ThresholdKey{"ranks.straggler_score", &F::straggler_score, ValueKind::kNumber, 0, 1e6,
+                 "STRAGGLER_RANK: modified z-score of a rank's own work over the ranks"},
+    ThresholdKey{"compile.share", &F::compile_share, ValueKind::kShare, 0, 1,
+                 "RECOMPILES: of a step, compiling"},
+    ThresholdKey{"quality.lost_share", &F::lost_share, ValueKind::kShare, 0, 1,
+                 "QUALITY_LOSS: of all events, lost"},
+    ThresholdKey{"quality.orphan_share", &F::orphan_share, ValueKind::kShare, 0, 1,
+                 "QUALITY_ORPHANS: of GPU work, launched by no call in the capture"},
+    ThresholdKey{"quality.perturbation_share", &F::perturbation_share, ValueKind::kShare, 0, 10,
+                 "QUALITY_PERTURBATION: steps take longer by this while recorded"},
 };
 constexpr std::string_view kDisable = "disable";
 
@@ -227,12 +227,12 @@ class Parser {
       return Error(StrCat("'", ForDisplay(name, 80), "' is given twice"));
     }
     if (name == kDisable) return ParseDisabled(value);
-    const auto key =
-        std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& k) { return k.name == name; });
+    const auto key = std::find_if(kKeys.begin(), kKeys.end(),
+                                  [&](const ThresholdKey& k) { return k.name == name; });
     if (key == kKeys.end()) {
       std::array<std::string_view, kKeys.size()> names;
       std::transform(kKeys.begin(), kKeys.end(), names.begin(),
-                     [](const Key& k) { return k.name; });
+                     [](const ThresholdKey& k) { return k.name; });
       return Error(Unknown("threshold", name, Nearest(name, names)));
     }
     const std::optional<double> parsed = ParseValue(value, key->kind);
@@ -278,7 +278,7 @@ absl::StatusOr<FindingThresholds> ParseFindingThresholds(std::string_view untrus
 
 std::string FormatFindingThresholds(const FindingThresholds& thresholds) {
   std::string text = "# Thresholds of profctl report\n";
-  for (const Key& key : kKeys) {
+  for (const ThresholdKey& key : kKeys) {
     StrAppend(&text, "\n# ", key.meaning, "\n", key.name, " = ",
               FormatValue(thresholds.*(key.member), key.kind), "\n");
   }

@@ -18,19 +18,19 @@ std::string_view Describe(BoundBy bound) {
     case BoundBy::kUnknown:
       break;
     case BoundBy::kHost:
-      return "The program is bound by the host: the GPU waits for launches.";
+      return "The program is host-bound: the GPU waits for launches.";
     case BoundBy::kCompute:
-      return "The program is bound by the GPU's computing.";
+      return "The program is compute-bound.";
     case BoundBy::kCommunication:
-      return "The program is bound by communication that nothing hides.";
+      return "The program is bound by exposed communication.";
     case BoundBy::kInput:
-      return "The program is bound by its input: it waits for data.";
+      return "The program is input-bound: it waits for data.";
     case BoundBy::kCopies:
-      return "The program is bound by copies that nothing hides.";
+      return "The program is bound by exposed copies.";
     case BoundBy::kCpuOnly:
-      return "No work on a GPU was recorded.";
+      return "No GPU work was recorded.";
   }
-  return "What the program is bound by cannot be told.";
+  return "The data does not show what limits the program.";
 }
 
 std::string WhereTheTimeGoes(const Facts& facts) {
@@ -44,15 +44,16 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   }
   if (!facts.has_gpu() || facts.quality.shares == ShareTrust::kWithheld) return text + ".";
   const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
-  StrAppend(&text, ", of which GPU ", facts.time.device, " computes ",
-            percent(facts.sum.compute_ns));
+  StrAppend(&text, ". GPU ", facts.time.device, " computes for ", percent(facts.sum.compute_ns),
+            " of it");
   if (facts.sum.communication_ns > 0) {
-    StrAppend(&text, ", shows communication for ", percent(facts.sum.exposed_communication_ns));
+    StrAppend(&text, ", has exposed communication for ",
+              percent(facts.sum.exposed_communication_ns));
   }
   if (facts.sum.exposed_copy_ns > 0) {
-    StrAppend(&text, ", only copies for ", percent(facts.sum.exposed_copy_ns));
+    StrAppend(&text, ", has exposed copies for ", percent(facts.sum.exposed_copy_ns));
   }
-  StrAppend(&text, " and is idle for ", percent(facts.sum.idle_ns), ".");
+  StrAppend(&text, ", and is idle for ", percent(facts.sum.idle_ns), ".");
   return text;
 }
 
@@ -63,7 +64,7 @@ std::string FirstSentence(std::string_view text) {
 
 std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
   const auto worth = [](const Finding& finding) { return finding.saving_ns_per_step > 0; };
-  // The one that says how, before one that only says how much there is.
+  // Prefer a finding that says what to do over one that only measures the potential.
   auto first =
       std::find_if(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
         return worth(finding) && finding.rule != "GPU_UNDERUSED" && finding.rule != "IDLE_OTHER";
@@ -78,9 +79,9 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
     }
   }
   if (first == report.findings.end()) {
-    return text + "No rule found anything that would save time.";
+    return text + "No rule found a way to save time.";
   }
-  StrAppend(&text, "Change first (", first->rule, "): ", first->title, ". ",
+  StrAppend(&text, "First change (", first->rule, "): ", first->title, ". ",
             FirstSentence(first->advice), " Worth up to ", TimeText(first->saving_ns_per_step),
             facts.scope.has_steps ? " a step (" : " (",
             PercentText(static_cast<double>(first->saving_ns_per_step) /
@@ -95,12 +96,12 @@ std::string WhetherToTrust(const Quality& quality) {
   for (const QualityCheck& check : quality.checks) {
     if (check.failed() && (worst == nullptr || check.grade > worst->grade)) worst = &check;
   }
-  if (worst == nullptr) return text + ": nothing speaks against the numbers.";
+  if (worst == nullptr) return text + ": no data-quality issues found.";
   StrAppend(&text, ": ", worst->sentence, ".");
   if (quality.shares == ShareTrust::kMarked) {
-    StrAppend(&text, " Shares are of what was kept.");
+    StrAppend(&text, " Percentages refer to the events that were kept.");
   } else if (quality.shares == ShareTrust::kWithheld) {
-    StrAppend(&text, " So much is missing that shares are withheld.");
+    StrAppend(&text, " Too many events are missing to show percentages.");
   }
   return text;
 }
@@ -126,7 +127,7 @@ BoundBy BoundOf(const Facts& facts) {
        {waits_ns, BoundBy::kHost}}};
   const auto most = std::max_element(
       parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  // Idle for other reasons than all of these: nobody can say.
+  // Mostly idle for a reason that none of these names.
   if (facts.sum.idle_by_cause.other_ns > most->first) return BoundBy::kUnknown;
   return most->second;
 }

@@ -26,7 +26,7 @@ Severity SeverityOfSaving(const Facts& facts, int64_t saving_ns) {
 void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsReport& report) {
   finding.rule = rule.id;
   finding.title = rule.title;
-  // An estimate is no more than there is.
+  // No saving exceeds the step.
   finding.saving_ns_per_step =
       std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.scope.mean_ns, 0));
   finding.severity =
@@ -37,7 +37,8 @@ void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsR
 void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresholds,
           FindingsReport& report) {
   if (thresholds.disabled.contains(rule.id)) {
-    report.skipped.push_back({rule.id, rule.title, "to be enabled: the thresholds disable it"});
+    report.skipped.push_back(
+        {rule.id, rule.title, "the rule to be enabled: the thresholds disable it"});
     return;
   }
   if (rule.uses_shares && facts.quality.shares == ShareTrust::kWithheld) {

@@ -13,19 +13,12 @@
 #include "daemon/report/kernel_types.h"
 #include "daemon/report/launch_timing.h"
 #include "daemon/report/merge_runs.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 namespace {
 
 constexpr int64_t kMicrosecond = 1000;
-
-// Sums wrap rather than overflow: times may be a stranger's.
-int64_t Sum(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t Difference(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
 
 bool StartsWithAny(std::string_view name, std::initializer_list<std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),

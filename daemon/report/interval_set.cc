@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "daemon/report/wrapping_math.h"
+
 namespace profd::report {
-namespace {
-
-uint64_t Distance(int64_t from_ns, int64_t to_ns) {
-  return static_cast<uint64_t>(to_ns) - static_cast<uint64_t>(from_ns);
-}
-
-}  // namespace
 
 void IntervalSet::Add(int64_t start_ns, int64_t end_ns) {
   if (end_ns <= start_ns) return;

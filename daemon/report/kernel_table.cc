@@ -24,7 +24,7 @@ namespace {
 
 using store::GpuBatch;
 
-constexpr std::array<std::pair<KernelSort, std::string_view>, 5> kSortNames = {{
+constexpr std::array<std::pair<KernelSort, std::string_view>, 5> kKernelSortNames = {{
     {KernelSort::kTotal, "total"},
     {KernelSort::kCount, "count"},
     {KernelSort::kMean, "mean"},
@@ -315,14 +315,14 @@ class KernelSummary {
 }  // namespace
 
 std::string_view ToString(KernelSort sort) {
-  for (const auto& [value, name] : kSortNames) {
+  for (const auto& [value, name] : kKernelSortNames) {
     if (value == sort) return name;
   }
   return "total";
 }
 
 std::optional<KernelSort> KernelSortFromString(std::string_view text) {
-  for (const auto& [value, name] : kSortNames) {
+  for (const auto& [value, name] : kKernelSortNames) {
     if (name == text) return value;
   }
   return std::nullopt;

@@ -6,17 +6,13 @@
 
 #include "daemon/report/device_work.h"
 #include "daemon/report/merge_runs.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 namespace {
 
-// Sums wrap rather than overflow: durations may be a stranger's.
-void AddTo(int64_t& sum, int64_t by) {
-  sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(by));
-}
-
-// The median of `values`, whose order it changes.
-double Median(std::vector<int64_t>& values) {
+// Not rounded, unlike Median(). Reorders `values`.
+double ExactMedian(std::vector<int64_t>& values) {
   if (values.empty()) return 0;
   const auto above = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), above, values.end());
@@ -80,7 +76,7 @@ struct Queue {
   std::vector<int64_t> begun_ns;  // As many.
 };
 
-QueueRow Describe(int64_t stream, Queue& queue) {
+QueueRow RowOf(int64_t stream, Queue& queue) {
   MergeRuns(queue.launched_ns, std::less<>());
   MergeRuns(queue.begun_ns, std::less<>());
   const size_t count = queue.launched_ns.size();
@@ -147,7 +143,7 @@ void AddLaunches(const std::vector<TimedLaunch>& launches, LaunchStatistics& sta
     if (call_ns > kSlowLaunchCallNs) ++statistics.slow_call_count;
     if (delay_ns > kLateLaunchNs) ++statistics.late_count;
   }
-  statistics.median_delay_ns = Median(delays);
+  statistics.median_delay_ns = ExactMedian(delays);
 }
 
 std::vector<QueueRow> QueueLengths(const std::vector<TimedLaunch>& launches,
@@ -159,7 +155,7 @@ std::vector<QueueRow> QueueLengths(const std::vector<TimedLaunch>& launches,
   }
   std::vector<QueueRow> rows;
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (!queues[i].begun_ns.empty()) rows.push_back(Describe(streams[i], queues[i]));
+    if (!queues[i].begun_ns.empty()) rows.push_back(RowOf(streams[i], queues[i]));
   }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const QueueRow& a, const QueueRow& b) { return a.stream < b.stream; });

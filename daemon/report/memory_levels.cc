@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/report/byte_math.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 namespace {

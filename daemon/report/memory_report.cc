@@ -8,13 +8,13 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report/allocation_origins.h"
-#include "daemon/report/byte_math.h"
 #include "daemon/report/memory_levels.h"
 #include "daemon/report/memory_shares.h"
 #include "daemon/report/memory_steps.h"
 #include "daemon/report/memory_tracker.h"
 #include "daemon/report/out_of_memory.h"
 #include "daemon/report/step_lookup.h"
+#include "daemon/report/wrapping_math.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {

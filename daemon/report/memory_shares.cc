@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/report/byte_math.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 

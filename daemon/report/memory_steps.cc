@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "daemon/report/byte_math.h"
 #include "daemon/report/end_of.h"
+#include "daemon/report/median.h"
 #include "daemon/report/step_lookup.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -14,14 +15,9 @@ namespace {
 // Pairs of steps are compared, so more would take long; then every second, third, ... step is.
 constexpr size_t kMostStepsCompared = 1024;
 
-int64_t MedianOf(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  double median = *middle;
-  if (values.size() % 2 == 0) median = (median + *std::max_element(values.begin(), middle)) / 2;
+int64_t RoundedMedian(std::vector<double>& values) {
   constexpr double kMost = 9e18;
-  return std::llround(std::clamp(median, -kMost, kMost));
+  return std::llround(std::clamp(Median(values), -kMost, kMost));
 }
 
 }  // namespace
@@ -94,7 +90,7 @@ MemoryGrowth GrowthOf(std::span<const MemoryStepRow> steps) {
           static_cast<double>(j - i));
     }
   }
-  growth.bytes_per_step = MedianOf(slopes);
+  growth.bytes_per_step = RoundedMedian(slopes);
   return growth;
 }
 

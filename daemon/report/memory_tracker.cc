@@ -5,7 +5,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/report/byte_math.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 

@@ -57,7 +57,7 @@ double Product(std::span<const int64_t> sizes) {
 double At(const Sizes& sizes, size_t i) { return static_cast<double>(sizes[i]); }
 
 // One call: its inputs, and what is known of them.
-struct Call {
+struct OpCall {
   std::vector<Sizes> tensors;  // By input; empty: none.
   std::vector<std::string_view> scalars;
 
@@ -117,12 +117,12 @@ double Linear(const Sizes& input, const Sizes& weight) {
   return 2 * Product(input) * (weight.size() == 2 ? At(weight, 0) : 1);
 }
 
-double MmOf(const Call& call) { return Mm(call.Tensor(0), call.Tensor(1)); }
-double AddmmOf(const Call& call) { return Mm(call.Tensor(1), call.Tensor(2)); }
-double BmmOf(const Call& call) { return Bmm(call.Tensor(0), call.Tensor(1)); }
-double BaddbmmOf(const Call& call) { return Bmm(call.Tensor(1), call.Tensor(2)); }
-double MatmulOf(const Call& call) { return Matmul(call.Tensor(0), call.Tensor(1)); }
-double LinearOf(const Call& call) { return Linear(call.Tensor(0), call.Tensor(1)); }
+double MmOf(const OpCall& call) { return Mm(call.Tensor(0), call.Tensor(1)); }
+double AddmmOf(const OpCall& call) { return Mm(call.Tensor(1), call.Tensor(2)); }
+double BmmOf(const OpCall& call) { return Bmm(call.Tensor(0), call.Tensor(1)); }
+double BaddbmmOf(const OpCall& call) { return Bmm(call.Tensor(1), call.Tensor(2)); }
+double MatmulOf(const OpCall& call) { return Matmul(call.Tensor(0), call.Tensor(1)); }
+double LinearOf(const OpCall& call) { return Linear(call.Tensor(0), call.Tensor(1)); }
 
 // ---- convolutions ----
 
@@ -141,8 +141,8 @@ double Convolved(double batch, std::span<const int64_t> positions, const Sizes& 
   return 2 * batch * Product(positions) * Product(weight);
 }
 
-std::optional<Sizes> OutputSizes(const Call& call, const ConvolutionForm& form, const Sizes& input,
-                                 const Sizes& weight) {
+std::optional<Sizes> OutputSizes(const OpCall& call, const ConvolutionForm& form,
+                                 const Sizes& input, const Sizes& weight) {
   const size_t dimensions = input.size() - 2;
   const std::optional<Sizes> stride = call.Scalars(form.stride, dimensions);
   const std::optional<Sizes> dilation = call.Scalars(form.dilation, dimensions);
@@ -175,7 +175,7 @@ std::optional<Sizes> OutputSizes(const Call& call, const ConvolutionForm& form, 
   return output;
 }
 
-double Convolution(const Call& call, const ConvolutionForm& form) {
+double Convolution(const OpCall& call, const ConvolutionForm& form) {
   Sizes input = call.Tensor(0);
   const Sizes& weight = call.Tensor(1);
   if (weight.size() < 3) return 0;
@@ -190,7 +190,7 @@ double Convolution(const Call& call, const ConvolutionForm& form) {
 
 // convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
 // transposed, output_padding, groups, output_mask)
-double ConvolutionBackward(const Call& call) {
+double ConvolutionBackward(const OpCall& call) {
   const Sizes& gradient = call.Tensor(0);
   const Sizes& input = call.Tensor(1);
   const Sizes& weight = call.Tensor(2);
@@ -215,11 +215,11 @@ double ConvolutionBackward(const Call& call) {
   return gradients * Convolved(At(input, 0), positions, weight);
 }
 
-double ConvNdOf(const Call& call) { return Convolution(call, {3, 4, 5, kNever}); }
-double ConvTransposeOf(const Call& call) { return Convolution(call, {3, 4, 7, kAlways}); }
-double ConvolutionOf(const Call& call) { return Convolution(call, {3, 4, 5, 6}); }
-double CudnnConvolutionOf(const Call& call) { return Convolution(call, {3, 2, 4, kNever}); }
-double OneDnnConvolutionOf(const Call& call) { return Convolution(call, {4, 3, 5, kNever}); }
+double ConvNdOf(const OpCall& call) { return Convolution(call, {3, 4, 5, kNever}); }
+double ConvTransposeOf(const OpCall& call) { return Convolution(call, {3, 4, 7, kAlways}); }
+double ConvolutionOf(const OpCall& call) { return Convolution(call, {3, 4, 5, 6}); }
+double CudnnConvolutionOf(const OpCall& call) { return Convolution(call, {3, 2, 4, kNever}); }
+double OneDnnConvolutionOf(const OpCall& call) { return Convolution(call, {4, 3, 5, kNever}); }
 
 // ---- attention ----
 
@@ -230,7 +230,7 @@ struct Attention {
 };
 
 // `first`: the position of the query; `heads` and `length`: dimensions of these.
-Attention AttentionOf(const Call& call, size_t first, size_t heads, size_t length) {
+Attention AttentionOf(const OpCall& call, size_t first, size_t heads, size_t length) {
   const Sizes& query = call.Tensor(first);
   const Sizes& key = call.Tensor(first + 1);
   const Sizes& value = call.Tensor(first + 2);
@@ -242,15 +242,15 @@ Attention AttentionOf(const Call& call, size_t first, size_t heads, size_t lengt
 double Forward(const Attention& of) { return 2 * of.scores * (of.size + of.value_size); }
 double Backward(const Attention& of) { return 2 * of.scores * (3 * of.size + 2 * of.value_size); }
 
-double SdpaOf(const Call& call) { return Forward(AttentionOf(call, 0, 1, 2)); }
-double SdpaBackwardOf(const Call& call) { return Backward(AttentionOf(call, 1, 1, 2)); }
+double SdpaOf(const OpCall& call) { return Forward(AttentionOf(call, 0, 1, 2)); }
+double SdpaBackwardOf(const OpCall& call) { return Backward(AttentionOf(call, 1, 1, 2)); }
 // Heads behind the length, and without a batch where lengths differ: that is not known then.
-double FlashOf(const Call& call) { return Forward(AttentionOf(call, 0, 2, 1)); }
-double FlashBackwardOf(const Call& call) { return Backward(AttentionOf(call, 1, 2, 1)); }
+double FlashOf(const OpCall& call) { return Forward(AttentionOf(call, 0, 2, 1)); }
+double FlashBackwardOf(const OpCall& call) { return Backward(AttentionOf(call, 1, 2, 1)); }
 
 struct Known {
   std::string_view name;
-  double (*flops)(const Call&);
+  double (*flops)(const OpCall&);
   size_t typed_input;  // Whose type is that of the arithmetic.
 };
 constexpr std::array<Known, 40> kKnown = {{
@@ -336,7 +336,7 @@ OpFlops FlopsOf(std::string_view name, const OperatorInputs& inputs, std::string
   if (known == nullptr) return {};
   std::optional<std::vector<InputShape>> shapes = ParseInputShapes(inputs.dims);
   if (!shapes.has_value()) return {};
-  Call call;
+  OpCall call;
   for (InputShape& shape : *shapes) call.tensors.push_back(std::move(shape.sizes));
   call.scalars = Texts(scalars);
   const std::vector<std::string_view> types = Texts(inputs.types);

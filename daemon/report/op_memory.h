@@ -2,7 +2,10 @@
 // operator table, to the definitions in reports.h.
 //
 // Threads: one.
-// Memory:  24 bytes per allocation and free, or twice that, as vectors grow.
+// Memory:  24 bytes per allocation and free of threads that have ranges, at most
+//          kMaxOperatorMemoryEvents of them; where frees carry no size, also a map of the blocks
+//          that are alive, at most kMaxTrackedBlocks.
+// Errors:  the reader's; RESOURCE_EXHAUSTED (OVER_BUDGET), after which it tells of no range.
 #ifndef PROFD_DAEMON_REPORT_OP_MEMORY_H_
 #define PROFD_DAEMON_REPORT_OP_MEMORY_H_
 
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "daemon/store/capture_reader.h"
 
 namespace profd::report {
@@ -60,6 +64,15 @@ class OpMemory {
     std::vector<Piece> waiting;  // For a range around them; by time.
   };
 
+  // What Read() is going to keep.
+  struct Need {
+    int64_t event_count = 0;
+    bool sizes = false;            // Some frees do not say what they free.
+    std::vector<bool> has_ranges;  // By thread; empty: events of all threads are kept.
+  };
+
+  absl::StatusOr<Need> Count(store::CaptureReader& reader);
+  absl::Status Gather(store::CaptureReader& reader, const Need& need);
   void EndRange(OfThread& thread, int64_t start_ns, int64_t end_ns, size_t row);
   static void Wait(OfThread& thread, int64_t start_ns, const Bytes& total);
 

@@ -24,7 +24,7 @@ namespace {
 
 using store::RangeBatch;
 
-constexpr std::array<std::pair<OpSort, std::string_view>, 9> kSortNames = {{
+constexpr std::array<std::pair<OpSort, std::string_view>, 9> kOpSortNames = {{
     {OpSort::kSelfCpu, "self_cpu"},
     {OpSort::kCpuTotal, "cpu_total"},
     {OpSort::kCalls, "calls"},
@@ -500,14 +500,14 @@ void SortRows(OpSort sort, std::vector<OpRow>& rows) {
 }  // namespace
 
 std::string_view ToString(OpSort sort) {
-  for (const auto& [value, name] : kSortNames) {
+  for (const auto& [value, name] : kOpSortNames) {
     if (value == sort) return name;
   }
   return "self_cpu";
 }
 
 std::optional<OpSort> OpSortFromString(std::string_view text) {
-  for (const auto& [value, name] : kSortNames) {
+  for (const auto& [value, name] : kOpSortNames) {
     if (name == text) return value;
   }
   return std::nullopt;

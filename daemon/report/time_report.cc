@@ -20,14 +20,10 @@
 #include "daemon/report/launch_timing.h"
 #include "daemon/report/merge_runs.h"
 #include "daemon/report/sync_calls.h"
+#include "daemon/report/wrapping_math.h"
 
 namespace profd::report {
 namespace {
-
-// Sums wrap rather than overflow: times may be a stranger's.
-void AddTo(int64_t& sum, int64_t by) {
-  sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(by));
-}
 
 TimeBreakdown BreakdownOf(const IdleRow& row) {
   return {.kernel_time_ns = row.duration_ns,

@@ -23,12 +23,12 @@
 namespace profd::report {
 namespace {
 
-using Call = GpuAttribution::Call;
+using GpuCall = GpuAttribution::Call;
 using Kind = TorchRows::Kind;
 
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kStepRow = "ProfilerStep*";
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNoPosition = std::numeric_limits<uint32_t>::max();
 
 // Rows that torch leaves out wherever they come from.
 bool IsLeftOut(std::string_view name) {
@@ -81,8 +81,8 @@ class TorchTableBuilder {
  private:
   // What a call was made in.
   struct Link {
-    uint32_t op = kNone;          // Position in its thread's events.
-    uint32_t annotation = kNone;  // Likewise.
+    uint32_t op = kNoPosition;          // Position in its thread's events.
+    uint32_t annotation = kNoPosition;  // Likewise.
   };
   struct AnnotationKey {
     uint32_t thread;
@@ -105,7 +105,7 @@ class TorchTableBuilder {
     for (const std::string& name : reader_.names()) {
       const bool is_step = std::string_view(name).starts_with(kStepPrefix);
       has_step_ranges_ |= is_step;
-      names_.push_back(IsLeftOut(name) ? kNone : rows_.NameOf(is_step ? kStepRow : name));
+      names_.push_back(IsLeftOut(name) ? kNoPosition : rows_.NameOf(is_step ? kStepRow : name));
     }
   }
 
@@ -155,7 +155,7 @@ class TorchTableBuilder {
 
   void AddRange(const store::RangeBatch& batch, size_t i, const OperatorIndex::Entry* op) {
     const uint32_t name = names_[batch.name[i]];
-    if (name == kNone) return;
+    if (name == kNoPosition) return;
     const bool is_python = batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kPython);
     const bool is_operator =
         batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kOperator) &&
@@ -204,10 +204,10 @@ class TorchTableBuilder {
     std::vector<uint32_t> annotations;
     const auto innermost = [&](std::vector<uint32_t>& open, int64_t time_ns) {
       while (!open.empty() && events[open.back()].end_ns <= time_ns) open.pop_back();
-      return open.empty() ? kNone : open.back();
+      return open.empty() ? kNoPosition : open.back();
     };
     size_t next = 0;
-    for (const Call& call : gpu_->CallsOf(thread)) {
+    for (const GpuCall& call : gpu_->CallsOf(thread)) {
       for (; next < events.size() && events[next].start_ns <= call.start_ns; ++next) {
         if (!events[next].is_operator && !events[next].is_annotation) continue;
         std::vector<uint32_t>& open = events[next].is_annotation ? annotations : ops;
@@ -219,7 +219,7 @@ class TorchTableBuilder {
     }
   }
 
-  size_t PositionOf(const Call& call) const {
+  size_t PositionOf(const GpuCall& call) const {
     return static_cast<size_t>(&call - gpu_->calls().data());
   }
 
@@ -238,16 +238,16 @@ class TorchTableBuilder {
     const uint32_t row = RowOfWork(batch, i);
     rows_.AddDevice(row, start_ns, end_ns);
     device_total_ns_ += static_cast<uint64_t>(batch.duration_ns[i]);
-    const Call* const call = gpu_->Find(batch.correlation[i]);
+    const GpuCall* const call = gpu_->Find(batch.correlation[i]);
     if (call == nullptr) return;
     const Link& link = links_[PositionOf(*call)];
-    if (link.op != kNone) {
+    if (link.op != kNoPosition) {
       TorchEvent& op = threads_[call->thread][link.op];
       op.self_device_ns = static_cast<int64_t>(static_cast<uint64_t>(op.self_device_ns) +
                                                static_cast<uint64_t>(batch.duration_ns[i]));
       op.self_device_us += clock_.DurationUs(start_ns, end_ns);
     }
-    if (link.annotation == kNone || !options_.version.has_gpu_annotations()) return;
+    if (link.annotation == kNoPosition || !options_.version.has_gpu_annotations()) return;
     const AnnotationKey key = {call->thread, link.annotation, batch.device[i], batch.stream[i]};
     const auto [at, inserted] = gpu_annotations_.try_emplace(key, Span{start_ns, end_ns});
     at->second = {std::min(at->second.start_ns, start_ns), std::max(at->second.end_ns, end_ns)};
@@ -321,15 +321,15 @@ class TorchTableBuilder {
   void MeasureThreads() {
     for (uint32_t thread = 0; thread < threads_.size(); ++thread) {
       std::vector<TorchEvent>& events = threads_[thread];
-      for (const Call& call : gpu_->CallsOf(thread)) {
+      for (const GpuCall& call : gpu_->CallsOf(thread)) {
         const uint32_t name = names_[call.name];
-        if (name == kNone) continue;
+        if (name == kNoPosition) continue;
         const TorchEvent event = {.start_ns = call.start_ns,
                                   .end_ns = call.end_ns,
                                   .row = rows_.RowOf(name, Kind::kCpu),
                                   .name = name,
                                   .depth = TorchEvent::kInnermost};
-        (links_[PositionOf(call)].op == kNone ? loose_ : events).push_back(event);
+        (links_[PositionOf(call)].op == kNoPosition ? loose_ : events).push_back(event);
       }
       Measure(events);
       events = {};
@@ -395,7 +395,7 @@ class TorchTableBuilder {
   const TorchTableOptions options_;
   const TorchClock clock_;
   TorchRows rows_;
-  std::vector<uint32_t> names_;            // By name of the reader: of rows_; kNone: left out.
+  std::vector<uint32_t> names_;  // By name of the reader: of rows_; kNoPosition: left out.
   std::vector<std::string> shapes_texts_;  // By number.
   std::vector<uint32_t> shapes_of_;        // By inputs of the reader: such a number.
   bool has_step_ranges_ = false;

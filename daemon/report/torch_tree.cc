@@ -6,7 +6,7 @@
 namespace profd::report {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNoNode = std::numeric_limits<uint32_t>::max();
 
 uint64_t DurationOf(const TorchEvent& event) {
   return static_cast<uint64_t>(event.end_ns) - static_cast<uint64_t>(event.start_ns);
@@ -33,7 +33,7 @@ class Tree {
   void SumUp() {
     for (size_t i = nodes_.size(); i-- > 0;) {
       Node& node = nodes_[i];
-      for (uint32_t at = node.first_child; at != kNone; at = nodes_[at].next_sibling) {
+      for (uint32_t at = node.first_child; at != kNoNode; at = nodes_[at].next_sibling) {
         const Node& child = nodes_[at];
         node.children_cpu_ns += DurationOf(events_[at]);
         node.children_cpu_us += DurationUs(events_[at]);
@@ -47,7 +47,7 @@ class Tree {
   void Give(absl::FunctionRef<void(const TorchEvent&, const TorchMeasures&)> fn) const {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
-      if (node.folded_into != kNone) continue;
+      if (node.folded_into != kNoNode) continue;
       const uint64_t duration_ns = DurationOf(events_[i]);
       const double total_device_us = node.self_device_us + node.children_device_us;
       fn(events_[i], {.total_cpu_ns = duration_ns,
@@ -59,17 +59,17 @@ class Tree {
                       .self_device_us = total_device_us - node.children_device_us,
                       .total_memory = node.memory,
                       .self_memory = node.memory - node.children_memory,
-                      .has_parent = node.parent != kNone});
+                      .has_parent = node.parent != kNoNode});
     }
   }
 
  private:
   struct Node {
-    uint32_t parent = kNone;
-    uint32_t folded_into = kNone;
+    uint32_t parent = kNoNode;
+    uint32_t folded_into = kNoNode;
     uint32_t child_count = 0;
-    uint32_t first_child = kNone;  // Of those that are not folded.
-    uint32_t next_sibling = kNone;
+    uint32_t first_child = kNoNode;  // Of those that are not folded.
+    uint32_t next_sibling = kNoNode;
     uint64_t self_device_ns = 0;
     uint64_t children_cpu_ns = 0;
     uint64_t children_device_ns = 0;
@@ -101,8 +101,8 @@ class Tree {
   void Fold() {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       Node& node = nodes_[i];
-      if (node.parent == kNone) continue;
-      if (nodes_[node.parent].folded_into != kNone) {
+      if (node.parent == kNoNode) continue;
+      if (nodes_[node.parent].folded_into != kNoNode) {
         node.parent = nodes_[node.parent].folded_into;
       }
       Node& parent = nodes_[node.parent];
@@ -118,7 +118,7 @@ class Tree {
   void FindChildren() {
     for (size_t i = nodes_.size(); i-- > 0;) {
       Node& node = nodes_[i];
-      if (node.folded_into != kNone || node.parent == kNone) continue;
+      if (node.folded_into != kNoNode || node.parent == kNoNode) continue;
       node.next_sibling = nodes_[node.parent].first_child;
       nodes_[node.parent].first_child = static_cast<uint32_t>(i);
     }

@@ -67,9 +67,9 @@ absl::Status CheckPages(Database& db) {
   return absl::DataLossError(ForDisplay(answer, kMaxMessageBytes));
 }
 
-absl::Status CheckTables(const std::filesystem::path& path) {
-  RETURN_IF_ERROR(CheckCaptureFileHeader(path));
-  ASSIGN_OR_RETURN(const auto db, Database::Open(path, Database::Mode::kImmutableUntrusted));
+absl::Status CheckTables(int descriptor) {
+  RETURN_IF_ERROR(CheckCaptureFileHeader(descriptor, "the file"));
+  ASSIGN_OR_RETURN(const auto db, Database::OpenDescriptor(descriptor));
   RETURN_IF_ERROR(CheckCaptureSchema(*db));
   RETURN_IF_ERROR(CheckPages(*db));
   RETURN_IF_ERROR(CheckSizes(*db));
@@ -117,40 +117,30 @@ absl::Status ReadEveryRow(CaptureFileReader& reader,
   return reader.ForEachStepMark([](const StepRow&) {});
 }
 
-// Where the daemon keeps its files is not for every caller to know.
-std::string WithoutPath(std::string message, const std::string& path) {
-  for (size_t at = message.find(path); at != std::string::npos; at = message.find(path)) {
-    message.replace(at, path.size(), "the file");
-  }
-  return message;
-}
-
-absl::StatusOr<CheckedCapture> Check(const std::filesystem::path& path,
-                                     absl::FunctionRef<absl::Status()> still_wanted) {
-  RETURN_IF_ERROR(CheckTables(path));
+absl::StatusOr<int64_t> Check(int descriptor, absl::FunctionRef<absl::Status()> still_wanted) {
+  RETURN_IF_ERROR(CheckTables(descriptor));
   RETURN_IF_ERROR(still_wanted());
-  ASSIGN_OR_RETURN(const auto reader,
-                   CaptureFileReader::Open(path, CaptureFileReader::Accept::kSealed));
+  ASSIGN_OR_RETURN(const auto reader, CaptureFileReader::OpenDescriptor(descriptor));
   ASSIGN_OR_RETURN(const int64_t events, CountEvents(reader->contents()));
   ASSIGN_OR_RETURN(const std::vector<int64_t> damaged, reader->FindDamagedChunks());
   if (!damaged.empty()) return absl::DataLossError("its chunks have wrong checksums");
   RETURN_IF_ERROR(ReadEveryRow(*reader, still_wanted));
-  return CheckedCapture{.contents = reader->contents(), .event_count = events};
+  return events;
 }
 
 }  // namespace
 
-absl::StatusOr<CheckedCapture> CheckWholeCapture(const std::filesystem::path& path,
-                                                 absl::FunctionRef<absl::Status()> still_wanted) {
-  absl::StatusOr<CheckedCapture> checked = Check(path, still_wanted);
+absl::StatusOr<int64_t> CheckWholeCapture(int descriptor,
+                                          absl::FunctionRef<absl::Status()> still_wanted) {
+  absl::StatusOr<int64_t> checked = Check(descriptor, still_wanted);
   switch (checked.status().code()) {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
-      return WithReason(absl::InvalidArgumentError(StrCat(
-                            "what was sent is no capture that profd keeps: ",
-                            WithoutPath(std::string(checked.status().message()), path.string()))),
-                        "NOT_A_CAPTURE");
+      return WithReason(
+          absl::InvalidArgumentError(StrCat("the upload is not a capture file that profd accepts: ",
+                                            FromAbsl(checked.status().message()))),
+          "NOT_A_CAPTURE");
     default:
       return checked;
   }

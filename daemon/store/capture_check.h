@@ -8,12 +8,10 @@
 #define PROFD_DAEMON_STORE_CAPTURE_CHECK_H_
 
 #include <cstdint>
-#include <filesystem>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/store/capture_file_schema.h"
 
 namespace profd::store {
 
@@ -25,16 +23,11 @@ inline constexpr int64_t kMaxCheckedSteps = 1 << 20;
 // Compressed, that many rows fit a small file: reading them must end all the same.
 inline constexpr int64_t kMaxCheckedRows = int64_t{1} << 28;
 
-// What the file holds but for its events, and how many those are.
-struct CheckedCapture {
-  CaptureContents contents;
-  int64_t event_count = 0;
-};
-
-// INVALID_ARGUMENT (NOT_A_CAPTURE): it is no capture, is not finished, is damaged, or is larger
-// than the limits. `still_wanted` is asked before every chunk: its error is returned.
-absl::StatusOr<CheckedCapture> CheckWholeCapture(const std::filesystem::path& path,
-                                                 absl::FunctionRef<absl::Status()> still_wanted);
+// Checks a file that is open read-only, and returns how many events it has. INVALID_ARGUMENT
+// (NOT_A_CAPTURE): it is no capture, is not finished, is damaged, or is larger than the limits.
+// `still_wanted` is asked before every chunk: its error is returned.
+absl::StatusOr<int64_t> CheckWholeCapture(int descriptor,
+                                          absl::FunctionRef<absl::Status()> still_wanted);
 
 }  // namespace profd::store
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t Bit(uint32_t column) { return 1u << column; }
 
-absl::Status Damaged(std::string_view what) {
+absl::Status DamagedCapture(std::string_view what) {
   return absl::DataLossError(StrCat("damaged capture file: ", what));
 }
 
@@ -111,15 +111,31 @@ absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::Open(
     const std::filesystem::path& path, Accept accept) {
   RETURN_IF_ERROR(CheckCaptureFileHeader(path));
   ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kImmutableUntrusted));
+  ASSIGN_OR_RETURN(auto reader, Load(std::move(db), accept));
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) reader->contents_.record.file_bytes = info.st_size;
+  return reader;
+}
+
+absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::OpenDescriptor(
+    int descriptor) {
+  RETURN_IF_ERROR(CheckCaptureFileHeader(descriptor, "the capture file"));
+  ASSIGN_OR_RETURN(auto db, Database::OpenDescriptor(descriptor));
+  ASSIGN_OR_RETURN(auto reader, Load(std::move(db), Accept::kSealed));
+  struct stat info;
+  if (fstat(descriptor, &info) == 0) reader->contents_.record.file_bytes = info.st_size;
+  return reader;
+}
+
+absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::Load(
+    std::unique_ptr<Database> db, Accept accept) {
   RETURN_IF_ERROR(CheckCaptureSchema(*db));
   ASSIGN_OR_RETURN(CaptureContents contents, CaptureContents::Load(*db));
   if (accept == Accept::kSealed && !contents.sealed) {
-    return absl::DataLossError(StrCat(path.string(),
+    return absl::DataLossError(StrCat(db->path().string(),
                                       " is an unfinished capture; the profd that recorded it "
                                       "finishes it when it is started again"));
   }
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0) contents.record.file_bytes = info.st_size;
   return std::unique_ptr<CaptureFileReader>(
       new CaptureFileReader(std::move(db), std::move(contents)));
 }
@@ -133,7 +149,7 @@ absl::Status CaptureFileReader::OpenBlob(int64_t chunk) {
   // After a failed reopen the handle is of no more use.
   sqlite3_blob_close(std::exchange(blob_, nullptr));
   // The directory speaks of a chunk that is not there, or not a blob.
-  return code == SQLITE_ERROR ? Damaged("a chunk is missing") : status;
+  return code == SQLITE_ERROR ? DamagedCapture("a chunk is missing") : status;
 }
 
 absl::Status CaptureFileReader::ReadBlob(size_t offset, size_t size, std::vector<char>& out) {
@@ -155,9 +171,14 @@ absl::StatusOr<ChunkLayout> CaptureFileReader::OpenChunk(const ChunkEntry& entry
   const ChunkSummary& told = entry.summary;
   if (found.kind != told.kind || found.rows != told.rows ||
       found.span.begin_ns != told.span.begin_ns || found.span.end_ns != told.span.end_ns) {
-    return Damaged("a chunk is not the one its directory tells of");
+    return DamagedCapture("a chunk is not the one its directory tells of");
   }
   return layout;
+}
+
+absl::Status CaptureFileReader::CheckHeap() const {
+  const HeapLimit* scoped = ScopedHeapLimit::Current();
+  return scoped != nullptr ? scoped->Check() : absl::OkStatus();
 }
 
 template <typename Table>
@@ -166,7 +187,7 @@ absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t want
   // Between the first and the last wanted column, in one piece.
   const auto first = static_cast<size_t>(std::countr_zero(wanted));
   const auto last = static_cast<size_t>(std::bit_width(wanted)) - 1;
-  if (last >= layout.column_count) return Damaged("a chunk lacks a column");
+  if (last >= layout.column_count) return DamagedCapture("a chunk lacks a column");
   const size_t begin = layout.offsets[first];
   const size_t size = layout.offsets[last + 1] - begin;
   RETURN_IF_ERROR(ReadBlob(begin, size, bytes_));
@@ -182,12 +203,14 @@ absl::Status CaptureFileReader::Scan(uint32_t wanted, const TimeFilter& filter, 
     const int64_t begin_ns = entry.summary.span.begin_ns - contents_.epoch_offset_ns;
     const int64_t end_ns = entry.summary.span.end_ns - contents_.epoch_offset_ns;
     if (begin_ns >= filter.end_ns || end_ns < filter.begin_ns) continue;
+    RETURN_IF_ERROR(CheckHeap());
     RETURN_IF_ERROR(LoadChunk(entry, wanted & KnownColumns<Table>(), table));
     if constexpr (!kHasThreads<Table>) {
       RETURN_IF_ERROR(prepare(table));
       RETURN_IF_ERROR(emit(table, 0u, size_t{0}, size_t{entry.summary.rows}));
     } else {
-      if (!AllBelow(table.thread, contents_.threads.size())) return Damaged("unknown thread");
+      if (!AllBelow(table.thread, contents_.threads.size()))
+        return DamagedCapture("unknown thread");
       RETURN_IF_ERROR(prepare(table));
       const std::vector<uint32_t>& threads = table.thread;
       for (size_t begin = 0; begin < threads.size();) {
@@ -209,11 +232,11 @@ absl::Status CaptureFileReader::ForEachRange(
   const bool with_start = (columns & kRangeStart) != 0;
   std::vector<int64_t> starts;
   const auto prepare = [&](RangeTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
-    if (!AllBelow(table.depth, kMaxDepth)) return Damaged("impossible depth");
-    if (!AllWithin(table.duration_ns, 0, kMaxTimeNs)) return Damaged("impossible duration");
+    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
+    if (!AllBelow(table.depth, kMaxDepth)) return DamagedCapture("impossible depth");
+    if (!AllWithin(table.duration_ns, 0, kMaxTimeNs)) return DamagedCapture("impossible duration");
     if (!with_start) return absl::OkStatus();
-    if (!AreTimes(table.end_ns)) return Damaged("impossible time");
+    if (!AreTimes(table.end_ns)) return DamagedCapture("impossible time");
     starts.resize(table.size());
     for (size_t i = 0; i < starts.size(); ++i) {
       starts[i] = table.end_ns[i] - table.duration_ns[i] - contents_.epoch_offset_ns;
@@ -237,8 +260,8 @@ absl::Status CaptureFileReader::ForEachRange(
 absl::Status CaptureFileReader::ForEachInstant(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const InstantBatch&)> fn) {
   const auto prepare = [&](InstantTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
-    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
+    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
     Rebase(table.time_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
   };
@@ -255,8 +278,8 @@ absl::Status CaptureFileReader::ForEachCounter(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const CounterBatch&)> fn) {
   std::vector<double> values;
   const auto prepare = [&](CounterTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
-    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
+    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
     Rebase(table.time_ns, contents_.epoch_offset_ns);
     values.resize(table.size());
     std::transform(table.value_bits.begin(), table.value_bits.end(), values.begin(),
@@ -276,11 +299,11 @@ absl::Status CaptureFileReader::ForEachCounter(
 absl::Status CaptureFileReader::ForEachMemory(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) {
   const auto prepare = [&](MemoryTable& table) -> absl::Status {
-    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
+    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
     if (!AllWithin(table.bytes, 0, kAnyCount) ||
         !AllWithin(table.total_allocated_bytes, -1, kAnyCount) ||
         !AllWithin(table.total_reserved_bytes, -1, kAnyCount) || !AllBelow(table.is_free, 2)) {
-      return Damaged("impossible sizes");
+      return DamagedCapture("impossible sizes");
     }
     Rebase(table.time_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
@@ -312,9 +335,9 @@ int64_t CaptureFileReader::gpu_row_count() const {
 absl::Status CaptureFileReader::ForEachApiCall(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const ApiBatch&)> fn) {
   const auto prepare = [&](ApiCallTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
-    if (!AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
-    if (!AllBelow(table.is_driver, 2)) return Damaged("impossible API");
+    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
+    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
+    if (!AllBelow(table.is_driver, 2)) return DamagedCapture("impossible API");
     Rebase(table.start_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
   };
@@ -345,7 +368,7 @@ absl::Status CaptureFileReader::ForEachGpu(uint32_t columns, const TimeFilter& f
     for (size_t i = 0; i < table.size(); ++i) {
       if (!UnpackLead(table.start_ns[i], table.queued_lead[i], queued[i]) ||
           !UnpackLead(table.start_ns[i], table.submitted_lead[i], submitted[i])) {
-        return Damaged("impossible time");
+        return DamagedCapture("impossible time");
       }
       if (queued[i] != kNoGpuTime) queued[i] -= contents_.epoch_offset_ns;
       if (submitted[i] != kNoGpuTime) submitted[i] -= contents_.epoch_offset_ns;
@@ -353,14 +376,15 @@ absl::Status CaptureFileReader::ForEachGpu(uint32_t columns, const TimeFilter& f
     return absl::OkStatus();
   };
   const auto prepare = [&](GpuTable& table) -> absl::Status {
-    if (time && !AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
-    if (launch && !AreTimes(table.start_ns)) return Damaged("impossible time");
+    if (time && !AreSpans(table.start_ns, table.duration_ns))
+      return DamagedCapture("impossible time");
+    if (launch && !AreTimes(table.start_ns)) return DamagedCapture("impossible time");
     if (what) {
-      if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
+      if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
       for (const uint8_t kind : table.kind) {
         if (kind < static_cast<uint8_t>(GpuRowKind::kKernel) ||
             kind > static_cast<uint8_t>(GpuRowKind::kGraphLaunch)) {
-          return Damaged("unknown kind of GPU work");
+          return DamagedCapture("unknown kind of GPU work");
         }
       }
       for (uint8_t& flags : table.flags) flags &= kKnownGpuFlags;
@@ -416,7 +440,7 @@ absl::Status CaptureFileReader::ForEachGpu(uint32_t columns, const TimeFilter& f
 absl::Status CaptureFileReader::ForEachSync(const TimeFilter& filter,
                                             absl::FunctionRef<absl::Status(const SyncBatch&)> fn) {
   const auto prepare = [&](SyncTable& table) -> absl::Status {
-    if (!AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
+    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
     Rebase(table.start_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
   };
@@ -437,7 +461,7 @@ absl::Status CaptureFileReader::ForEachSync(const TimeFilter& filter,
 absl::Status CaptureFileReader::ForEachOverhead(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) {
   const auto prepare = [&](OverheadTable& table) -> absl::Status {
-    if (!AreSpans(table.start_ns, table.duration_ns)) return Damaged("impossible time");
+    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
     Rebase(table.start_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
   };
@@ -476,12 +500,13 @@ int64_t CaptureFileReader::framework_row_count() const {
 absl::Status CaptureFileReader::ForEachOperator(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) {
   const auto prepare = [&](OperatorTable& table) -> absl::Status {
-    if (!AreTimes(table.start_ns)) return Damaged("impossible time");
-    if (!AllBelow(table.depth, kMaxDepth)) return Damaged("impossible depth");
-    if (!AllWithin(table.sequence, -1, kAnyCount)) return Damaged("impossible sequence number");
+    if (!AreTimes(table.start_ns)) return DamagedCapture("impossible time");
+    if (!AllBelow(table.depth, kMaxDepth)) return DamagedCapture("impossible depth");
+    if (!AllWithin(table.sequence, -1, kAnyCount))
+      return DamagedCapture("impossible sequence number");
     if (!AllBelow(table.inputs, contents_.inputs.size()) ||
         !AllBelow(table.scalars, contents_.scalars.size())) {
-      return Damaged("unknown inputs");
+      return DamagedCapture("unknown inputs");
     }
     Rebase(table.start_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
@@ -504,8 +529,8 @@ absl::Status CaptureFileReader::ForEachOperator(
 absl::Status CaptureFileReader::ForEachTensorUse(
     const TimeFilter& filter, absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) {
   const auto prepare = [&](TensorUseTable& table) -> absl::Status {
-    if (!AreTimes(table.time_ns)) return Damaged("impossible time");
-    if (!AllBelow(table.depth, kMaxDepth)) return Damaged("impossible depth");
+    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
+    if (!AllBelow(table.depth, kMaxDepth)) return DamagedCapture("impossible depth");
     Rebase(table.time_ns, contents_.epoch_offset_ns);
     return absl::OkStatus();
   };
@@ -525,11 +550,11 @@ absl::Status CaptureFileReader::ForEachNote(absl::FunctionRef<absl::Status(const
   const auto prepare = [&](NoteTable& table) -> absl::Status {
     if (!AllBelow(table.subject, contents_.names.size()) ||
         !AllBelow(table.text, contents_.names.size())) {
-      return Damaged("unknown name");
+      return DamagedCapture("unknown name");
     }
     for (int64_t& time : table.time_ns) {
       if (time == kNoNoteTime) continue;
-      if (time < -kMaxTimeNs || time > kMaxTimeNs) return Damaged("impossible time");
+      if (time < -kMaxTimeNs || time > kMaxTimeNs) return DamagedCapture("impossible time");
       time -= contents_.epoch_offset_ns;
     }
     return absl::OkStatus();
@@ -549,8 +574,8 @@ absl::Status CaptureFileReader::ForEachNote(absl::FunctionRef<absl::Status(const
 absl::Status CaptureFileReader::ForEachBlock(
     absl::FunctionRef<absl::Status(const BlockBatch&)> fn) {
   const auto prepare = [&](BlockTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return Damaged("unknown name");
-    if (!AllWithin(table.bytes, 0, kAnyCount)) return Damaged("impossible sizes");
+    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
+    if (!AllWithin(table.bytes, 0, kAnyCount)) return DamagedCapture("impossible sizes");
     return absl::OkStatus();
   };
   const auto emit = [&](const BlockTable& table, uint32_t, size_t, size_t end) {
@@ -580,7 +605,7 @@ int64_t CaptureFileReader::step_thread() {
 absl::Status CaptureFileReader::ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn) {
   const auto prepare = [](StepMarkTable& table) -> absl::Status {
     const bool valid = AreTimes(table.time_ns) && AllWithin(table.step, 0, kAnyCount);
-    return valid ? absl::OkStatus() : Damaged("impossible step mark");
+    return valid ? absl::OkStatus() : DamagedCapture("impossible step mark");
   };
   const auto emit = [&](const StepMarkTable& table, uint32_t, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) fn({table.time_ns[i], table.step[i]});
@@ -604,9 +629,11 @@ absl::StatusOr<bool> CaptureFileReader::ChunkIsWhole(const ChunkEntry& entry) {
   return true;
 }
 
-absl::StatusOr<std::vector<int64_t>> CaptureFileReader::FindDamagedChunks() {
+absl::StatusOr<std::vector<int64_t>> CaptureFileReader::FindDamagedChunks(
+    absl::FunctionRef<absl::Status()> still_wanted) {
   std::vector<int64_t> damaged;
   for (const ChunkEntry& entry : contents_.chunks) {
+    RETURN_IF_ERROR(still_wanted());
     ASSIGN_OR_RETURN(const bool whole, ChunkIsWhole(entry));
     if (!whole) damaged.push_back(entry.id);
   }

@@ -17,6 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/budget.h"
 #include "daemon/capture/ports.h"
 #include "daemon/store/capture_file_schema.h"
 #include "daemon/store/capture_reader.h"
@@ -33,6 +34,9 @@ class CaptureFileReader final : public CaptureReader {
   };
   static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Open(const std::filesystem::path& path,
                                                                  Accept accept);
+  // Reads a sealed file that is open already, read-only; the descriptor must outlive the reader.
+  // Opens no file, so it works without access to any, and after the file was removed.
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenDescriptor(int descriptor);
   ~CaptureFileReader() override;
 
   const CaptureRecord& record() const override { return contents_.record; }
@@ -77,10 +81,15 @@ class CaptureFileReader final : public CaptureReader {
 
   // The ids of chunks that are not as they were written. DATA_LOSS if SQLite's own structures
   // are damaged.
-  absl::StatusOr<std::vector<int64_t>> FindDamagedChunks();
+  // `still_wanted` is asked before every chunk; its error is returned.
+  absl::StatusOr<std::vector<int64_t>> FindDamagedChunks(
+      absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });
 
  private:
   CaptureFileReader(std::unique_ptr<Database> db, CaptureContents contents);
+  // The rest of both ways to open one.
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Load(std::unique_ptr<Database> db,
+                                                                 Accept accept);
 
   absl::Status OpenBlob(int64_t chunk);
   absl::Status ReadBlob(size_t offset, size_t size, std::vector<char>& out);
@@ -96,8 +105,12 @@ class CaptureFileReader final : public CaptureReader {
   template <typename Table, typename Prepare, typename Emit>
   absl::Status Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare, Emit emit);
 
+  // RESOURCE_EXHAUSTED (OVER_BUDGET): what is made of the batches takes more memory than the
+  // thread's ScopedHeapLimit. Without one (in profctl), memory is the caller's own.
+  absl::Status CheckHeap() const;
+
   const std::unique_ptr<Database> db_;
-  const CaptureContents contents_;
+  CaptureContents contents_;  // Not changed once open.
   sqlite3_blob* blob_ = nullptr;
   ColumnDecoder decoder_;
   std::vector<char> bytes_;

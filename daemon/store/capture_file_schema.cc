@@ -40,7 +40,7 @@ constexpr int64_t kFirstVersion = 1;
 constexpr int64_t kInputsVersion = 2;
 
 // Numbers of the SQLite file format, https://sqlite.org/fileformat.html
-constexpr size_t kHeaderBytes = 100;
+constexpr size_t kSqliteHeaderBytes = 100;
 constexpr char kSqliteMagic[] = "SQLite format 3";
 
 uint32_t BigEndian(const unsigned char* bytes) {
@@ -75,7 +75,7 @@ absl::StatusOr<int64_t> VersionOf(Database& db) {
   return query.Int(0);
 }
 
-absl::Status Damaged(std::string_view what) {
+absl::Status DamagedFile(std::string_view what) {
   return absl::DataLossError(StrCat("damaged capture file: ", what));
 }
 
@@ -106,7 +106,7 @@ class Loader {
     RETURN_IF_ERROR(LoadDirectory());
     RETURN_IF_ERROR(LoadInputs());
     contents_.crc = digest_.value();
-    if (contents_.sealed && stored_crc_ != contents_.crc) return Damaged("checksum");
+    if (contents_.sealed && stored_crc_ != contents_.crc) return DamagedFile("checksum");
     return std::move(contents_);
   }
 
@@ -133,7 +133,7 @@ class Loader {
       }
     }
     const int64_t offset = contents_.epoch_offset_ns;
-    if (!has_record || offset < -kMaxTimeNs || offset > kMaxTimeNs) return Damaged("meta");
+    if (!has_record || offset < -kMaxTimeNs || offset > kMaxTimeNs) return DamagedFile("meta");
     digest_.Add(offset);
     digest_.Add(contents_.created_unix_ns);
     return absl::OkStatus();
@@ -150,7 +150,7 @@ class Loader {
       const std::string_view name = query.Bytes(1);
       bytes += name.size();
       const bool ascends = id >= static_cast<int64_t>(contents_.names.size());
-      if (!ascends || id > kMaxNameId || bytes > kMaxNameAreaBytes) return Damaged("strings");
+      if (!ascends || id > kMaxNameId || bytes > kMaxNameAreaBytes) return DamagedFile("strings");
       contents_.names.resize(static_cast<size_t>(id));
       contents_.names.emplace_back(name);
       digest_.Add(id);
@@ -165,7 +165,7 @@ class Loader {
       if (!row) return absl::OkStatus();
       const int64_t id = query.Int(0);
       const bool ascends = id >= static_cast<int64_t>(contents_.threads.size());
-      if (!ascends || id > kMaxThreadIndex) return Damaged("threads");
+      if (!ascends || id > kMaxThreadIndex) return DamagedFile("threads");
       contents_.threads.resize(static_cast<size_t>(id));
       contents_.threads.push_back({query.Int(1), ToValidUtf8(query.Bytes(2))});
       digest_.Add(id);
@@ -187,7 +187,7 @@ class Loader {
       const bool valid = step.index >= 0 && step.window >= 0 && step.start_ns >= -2 * kMaxTimeNs &&
                          step.start_ns <= 2 * kMaxTimeNs && step.duration_ns >= 0 &&
                          step.duration_ns <= 2 * kMaxTimeNs;
-      if (!valid || contents_.steps.size() >= kMaxStepsPerFile) return Damaged("steps");
+      if (!valid || contents_.steps.size() >= kMaxStepsPerFile) return DamagedFile("steps");
       contents_.steps.push_back(step);
       for (int column = 0; column < 4; ++column) digest_.Add(query.Int(column));
     }
@@ -207,7 +207,8 @@ class Loader {
       const bool valid = kind > 0 && kind < 256 && rows > 0 &&
                          rows <= static_cast<int64_t>(kMaxChunkRows) &&
                          span.begin_ns >= -kMaxTimeNs && span.end_ns <= kMaxTimeNs && !span.empty();
-      if (!valid || contents_.chunks.size() >= kMaxChunksPerFile) return Damaged("chunk directory");
+      if (!valid || contents_.chunks.size() >= kMaxChunksPerFile)
+        return DamagedFile("chunk directory");
       contents_.chunks.push_back({.id = query.Int(0),
                                   .summary = {.kind = static_cast<ChunkKind>(kind),
                                               .rows = static_cast<uint32_t>(rows),
@@ -253,7 +254,7 @@ class Loader {
       bytes += query.Bytes(1).size() + query.Bytes(2).size() + query.Bytes(3).size();
       const bool ascends = id >= static_cast<int64_t>(elements.size());
       if (!ascends || id > int64_t{kMaxOperatorInputs} || bytes > kMaxInputsAreaBytes) {
-        return Damaged("inputs");
+        return DamagedFile("inputs");
       }
       elements.resize(static_cast<size_t>(id));
       elements.push_back(make(query));
@@ -304,14 +305,18 @@ absl::Status CheckCaptureFileHeader(const std::filesystem::path& path) {
   // Not to be held up by a pipe.
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return FileStatus(path, errno);
+  return CheckCaptureFileHeader(file.get(), path);
+}
+
+absl::Status CheckCaptureFileHeader(int descriptor, const std::filesystem::path& path) {
   struct stat info;
-  if (fstat(file.get(), &info) != 0) return FileStatus(path, errno);
+  if (fstat(descriptor, &info) != 0) return FileStatus(path, errno);
   const auto not_a_capture = [&path](std::string_view why) {
     return absl::InvalidArgumentError(StrCat(path.string(), " is not a profd capture: ", why));
   };
   if (!S_ISREG(info.st_mode)) return not_a_capture("not a regular file");
-  std::array<unsigned char, kHeaderBytes> header{};
-  const ssize_t got = pread(file.get(), header.data(), header.size(), 0);
+  std::array<unsigned char, kSqliteHeaderBytes> header{};
+  const ssize_t got = pread(descriptor, header.data(), header.size(), 0);
   if (got < 0) return FileStatus(path, errno);
   if (static_cast<size_t>(got) < header.size() ||
       std::memcmp(header.data(), kSqliteMagic, sizeof(kSqliteMagic)) != 0) {
@@ -326,15 +331,15 @@ absl::Status CheckCaptureFileHeader(const std::filesystem::path& path) {
         StrCat(path.string(), " was written by a newer profd (format ", version,
                ", this one reads up to ", kFormatVersion, "); use that one's profctl"));
   }
-  if (version == 0) return Damaged(StrCat(path.string(), " has no format version"));
+  if (version == 0) return DamagedFile(StrCat(path.string(), " has no format version"));
   const int64_t page_bytes = header[16] << 8 | header[17];
   const int64_t expected_bytes = page_bytes * BigEndian(&header[28]);
   if (page_bytes != kFilePageBytes || header[18] != 1 || header[19] != 1) {
-    return Damaged(StrCat(path.string(), " has a header that profd does not write"));
+    return DamagedFile(StrCat(path.string(), " has a header that profd does not write"));
   }
   if (info.st_size != expected_bytes) {
-    return Damaged(StrCat(path.string(), " has ", info.st_size, " bytes, its header says ",
-                          expected_bytes, "; fetch it again"));
+    return DamagedFile(StrCat(path.string(), " has ", info.st_size, " bytes, its header says ",
+                              expected_bytes, "; fetch it again"));
   }
   return absl::OkStatus();
 }
@@ -348,8 +353,16 @@ absl::Status CheckCaptureSchema(Database& db) {
   const absl::StatusOr<std::string>& ours = version < kInputsVersion ? without_inputs : with_inputs;
   RETURN_IF_ERROR(ours.status());
   ASSIGN_OR_RETURN(const std::string theirs, DescribeSchema(db));
-  if (theirs != *ours) return Damaged("its tables are not those that profd makes");
+  if (theirs != *ours) return DamagedFile("its tables are not those that profd makes");
   return absl::OkStatus();
+}
+
+int64_t CaptureContents::RowsOf(ChunkKind kind) const {
+  int64_t rows = 0;
+  for (const ChunkEntry& chunk : chunks) {
+    if (chunk.summary.kind == kind) rows += chunk.summary.rows;
+  }
+  return rows;
 }
 
 absl::StatusOr<CaptureContents> CaptureContents::Load(Database& db) { return Loader(db).Load(); }

@@ -47,6 +47,8 @@ absl::Status AddInputTables(Database& db);
 // FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if its size does not fit its
 // header, NOT_FOUND, PERMISSION_DENIED.
 absl::Status CheckCaptureFileHeader(const std::filesystem::path& path);
+// The same of an open file; `path` is for messages.
+absl::Status CheckCaptureFileHeader(int descriptor, const std::filesystem::path& path);
 
 // Every file a profd wrote has exactly the tables of its version. DATA_LOSS for any other.
 absl::Status CheckCaptureSchema(Database& db);
@@ -70,6 +72,9 @@ struct CaptureContents {
   std::vector<OperatorInputs> inputs;
   std::vector<std::string> scalars;
   uint32_t crc = 0;  // Of all of it, as loaded.
+
+  // In all chunks of one kind.
+  int64_t RowsOf(ChunkKind kind) const;
 
   // DATA_LOSS for anything no profd wrote, and for a sealed file whose checksum is wrong.
   static absl::StatusOr<CaptureContents> Load(Database& db);

@@ -3,10 +3,10 @@
 #include <span>
 #include <utility>
 
+#include "daemon/base/budget.h"
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/base/text.h"
 #include "daemon/store/capture_file_reader.h"
 #include "daemon/store/capture_file_schema.h"
 #include "daemon/store/files.h"
@@ -66,30 +66,29 @@ absl::Status PutSteps(Database& db, std::span<const StepRecord> steps,
   return absl::OkStatus();
 }
 
-absl::Status PutOps(Database& db, std::span<const OpSummaryRow> ops) {
-  RETURN_IF_ERROR(db.Exec("DELETE FROM op_summary"));
-  for (const OpSummaryRow& op : ops) {
-    StatementLease put = db.Use(
-        "INSERT INTO op_summary(name, calls, self_cpu_ns, cpu_total_ns, min_ns, max_ns) "
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6)");
-    if (IsPrintableUtf8(op.name)) {
-      put->BindText(1, op.name);
-    } else {
-      put->BindBlob(1, op.name);
-    }
-    put->Bind(2, op.calls).Bind(3, op.self_cpu_ns).Bind(4, op.cpu_total_ns);
-    RETURN_IF_ERROR(put->Bind(5, op.min_ns).Bind(6, op.max_ns).Run());
-  }
-  return absl::OkStatus();
-}
-
+// RESOURCE_EXHAUSTED: more than kMaxSteps of them.
 absl::StatusOr<std::vector<StepRow>> LoadMarks(const std::filesystem::path& part) {
   ASSIGN_OR_RETURN(const auto reader,
                    CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
+  const int64_t count = reader->contents().RowsOf(ChunkKind::kStepMark);
+  if (count > kMaxSteps) return OverBudget("the list of steps", count, kMaxSteps, "step marks");
   std::vector<StepRow> marks;
+  marks.reserve(static_cast<size_t>(count));
   RETURN_IF_ERROR(
       reader->ForEachStepMark([&marks](const StepRow& mark) { marks.push_back(mark); }));
   return SortMarks(std::move(marks));
+}
+
+// Notes in `record` why there are none.
+absl::StatusOr<std::vector<StepRecord>> StepsOf(const CapturePaths& paths, int64_t start_ns,
+                                                CaptureRecord& record) {
+  const absl::StatusOr<std::vector<StepRow>> marks = LoadMarks(paths.part);
+  if (IsOverBudget(marks.status())) {
+    NoteLeftOut(LeftOut(marks.status()), record);
+    return std::vector<StepRecord>();
+  }
+  RETURN_IF_ERROR(marks.status());
+  return DeriveSteps(*marks, record.windows, start_ns);
 }
 
 // Everything but what is computed from the events.
@@ -107,25 +106,11 @@ absl::Status WriteRecord(Database& db, const CaptureRecord& record, int64_t star
   return transaction.Commit();
 }
 
-std::vector<OpSummaryRow> SummarizeOps(const CapturePaths& paths, std::string_view id,
-                                       const OpSummarizer& summarize_ops) {
-  if (!summarize_ops) return {};
-  absl::StatusOr<std::vector<OpSummaryRow>> ops;
-  auto reader = CaptureFileReader::Open(paths.part, CaptureFileReader::Accept::kUnfinished);
-  if (reader.ok()) {
-    ops = summarize_ops(**reader);
-  } else {
-    ops = reader.status();
-  }
-  if (ops.ok()) return *std::move(ops);
-  LogWarning(StrCat("capture=", id, " has no operator summary: ", ops.status().ToString()));
-  return {};
-}
-
-absl::Status WriteSeal(Database& db, std::span<const OpSummaryRow> ops) {
+// The table of operators stays empty: they are summarized once the file cannot change any more.
+absl::Status WriteSeal(Database& db) {
   Transaction transaction(db);
   RETURN_IF_ERROR(transaction.status());
-  RETURN_IF_ERROR(PutOps(db, ops));
+  RETURN_IF_ERROR(db.Exec("DELETE FROM op_summary"));
   ASSIGN_OR_RETURN(const CaptureContents contents, CaptureContents::Load(db));
   RETURN_IF_ERROR(SetMeta(db, kMetaCrc, contents.crc));
   RETURN_IF_ERROR(SetMeta(db, kMetaSealed, 1));
@@ -137,14 +122,22 @@ absl::Status WriteSeal(Database& db, std::span<const OpSummaryRow> ops) {
 CapturePaths::CapturePaths(const std::filesystem::path& directory, std::string_view id)
     : part(directory / StrCat(id, ".part")),
       sealed(directory / StrCat(id, ".profd")),
+      attempts(directory / StrCat(id, ".attempts")),
       reserve(directory / StrCat(id, ".reserve")) {}
 
-absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths) {
+void NoteLeftOut(std::string note, CaptureRecord& record) {
+  LogWarning(StrCat("capture=", record.id, " ", note));
+  record.error_reason = std::string(kOverBudgetReason);
+  StrAppend(&record.error_message, record.error_message.empty() ? "" : "; ", note);
+}
+
+absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths,
+                                                absl::FunctionRef<absl::Status()> still_wanted) {
   SealedCapture sealed;
   {
     ASSIGN_OR_RETURN(const auto reader,
                      CaptureFileReader::Open(paths.part, CaptureFileReader::Accept::kSealed));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> damaged, reader->FindDamagedChunks());
+    ASSIGN_OR_RETURN(const std::vector<int64_t> damaged, reader->FindDamagedChunks(still_wanted));
     if (!damaged.empty()) {
       return absl::DataLossError(StrCat(paths.part.string(), ": ", damaged.size(),
                                         " chunks do not read back as they were written; is the "
@@ -172,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem
 
 absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
                                               const CapturePaths& paths, CaptureRecord record,
-                                              int64_t start_ns, const OpSummarizer& summarize_ops,
+                                              int64_t start_ns,
                                               std::optional<std::vector<StepRecord>> given_steps) {
   // The file cannot hold its own hash.
   record.file_bytes = 0;
@@ -181,24 +174,12 @@ absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
   if (given_steps.has_value()) {
     steps = *std::move(given_steps);
   } else {
-    ASSIGN_OR_RETURN(const std::vector<StepRow> marks, LoadMarks(paths.part));
-    steps = DeriveSteps(marks, record.windows, start_ns);
+    ASSIGN_OR_RETURN(steps, StepsOf(paths, start_ns, record));
   }
   RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
-
-  std::vector<OpSummaryRow> ops = SummarizeOps(paths, record.id, summarize_ops);
-  absl::Status status = WriteSeal(*db, ops);
-  if (absl::IsResourceExhausted(status) && !ops.empty()) {
-    // Rather a capture without its summary than no capture.
-    LogWarning(StrCat("capture=", record.id, " has no room for its operator summary"));
-    ops.clear();
-    status = WriteSeal(*db, ops);
-  }
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(WriteSeal(*db));
   RETURN_IF_ERROR(db->Close());
-  ASSIGN_OR_RETURN(SealedCapture sealed, PublishSealedFile(paths));
-  sealed.ops = std::move(ops);
-  return sealed;
+  return PublishSealedFile(paths);
 }
 
 }  // namespace profd::store

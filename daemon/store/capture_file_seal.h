@@ -1,6 +1,7 @@
 // The last steps of a capture file's making, the same after a recording and after a crash:
-// steps, summaries and the record are written, everything is read back and checked, hashed,
-// synced, and the file gets its final name.
+// steps and the record are written, everything is read back and checked, hashed, synced, and the
+// file gets its final name. It never changes after that: what is summarized later is in the
+// catalog.
 //
 // Threads: one at a time per file.
 #ifndef PROFD_DAEMON_STORE_CAPTURE_FILE_SEAL_H_
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
@@ -34,9 +36,9 @@ struct OpSummaryRow {
   int64_t self_device_ns = 0;  // In the catalog only.
 };
 
-// How operators are summarised is for daemon/report to say, which the store must not know:
-// main hands it in. Called on the thread that finishes a file. An error is logged and leaves
-// the file without that summary.
+// How operators are summarized is for daemon/report to say, which the store must not know:
+// main passes it in. Called with finished files. An error leaves the catalog without that summary,
+// and the capture's record says so.
 using OpSummarizer = std::function<absl::StatusOr<std::vector<OpSummaryRow>>(CaptureReader&)>;
 
 // What a GPU did over all windows of a capture; which one it is, CaptureRecord::gpu says.
@@ -53,16 +55,20 @@ using DeviceSummarizer =
 // Where the files of capture `id` stand while and after they are made.
 struct CapturePaths {
   CapturePaths(const std::filesystem::path& directory, std::string_view id);
-  std::filesystem::path part;     // ID.part
-  std::filesystem::path sealed;   // ID.profd
-  std::filesystem::path reserve;  // ID.reserve
+  std::filesystem::path part;      // ID.part
+  std::filesystem::path sealed;    // ID.profd
+  std::filesystem::path attempts;  // ID.attempts; see recovery_attempts.h.
+  std::filesystem::path reserve;   // ID.reserve
 };
 
 struct SealedCapture {
   CaptureRecord record;  // With file_bytes and file_sha256.
-  std::vector<OpSummaryRow> ops;
   std::vector<StepSummaryRow> steps;
 };
+
+// Notes in the record what exceeded a budget (daemon/base/budget.h) while the capture was stored or
+// summarized: OVER_BUDGET and a sentence, whatever state the capture is in. Logs it, too.
+void NoteLeftOut(std::string note, CaptureRecord& record);
 
 // Opens a finished file, that a stranger may have made, to give it another record with
 // SealCaptureFile(): it says that it is unfinished from then on. DATA_LOSS.
@@ -72,14 +78,17 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem
 // committed. `record` is what the file will say of itself, in a terminal state; its start
 // lies `start_ns` after the epoch. After any error `paths.part` stays and can be tried again.
 // `steps` are those of the capture; nullopt: what the marks give. RESOURCE_EXHAUSTED, DATA_LOSS
-// (what was written does not read back), INTERNAL.
+// (what was written does not read back), INTERNAL. Steps over budget (kMaxSteps) are left out and
+// named in the record.
 absl::StatusOr<SealedCapture> SealCaptureFile(
     std::unique_ptr<Database> db, const CapturePaths& paths, CaptureRecord record, int64_t start_ns,
-    const OpSummarizer& summarize_ops, std::optional<std::vector<StepRecord>> steps = std::nullopt);
+    std::optional<std::vector<StepRecord>> steps = std::nullopt);
 
 // The part of SealCaptureFile() after the last write: for a file that was sealed but not yet
-// renamed. Nobody may have it open.
-absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths);
+// renamed. Nobody may have it open. `still_wanted` is asked between chunks; its error is returned.
+absl::StatusOr<SealedCapture> PublishSealedFile(
+    const CapturePaths& paths,
+    absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });
 
 }  // namespace profd::store
 

@@ -422,11 +422,11 @@ absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) 
       record.ended_by = absl::IsResourceExhausted(error_) ? EndedBy::kDiskFull : EndedBy::kStorage;
     }
   }
-  absl::StatusOr<SealedCapture> sealed = SealCaptureFile(
-      std::move(db_), paths_, record, start_ns, options_.summarize_ops, std::move(steps_given_));
+  absl::StatusOr<SealedCapture> sealed =
+      SealCaptureFile(std::move(db_), paths_, record, start_ns, std::move(steps_given_));
   RETURN_IF_ERROR(sealed.status());
-  record = sealed->record;
   if (options_.on_sealed) options_.on_sealed(*sealed);
+  record = std::move(sealed->record);
   return absl::OkStatus();
 }
 

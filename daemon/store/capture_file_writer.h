@@ -47,9 +47,8 @@ class CaptureFileWriter final : public CaptureFileSink {
 
   struct Options {
     std::filesystem::path directory;
-    OpSummarizer summarize_ops;
-    // Told what Finish() made, on its thread.
-    std::function<void(const SealedCapture&)> on_sealed;
+    // Told what Finish() made, on its thread; may add to `left_out` of the record.
+    std::function<void(SealedCapture&)> on_sealed;
   };
   // Creates ID.part in the directory. RESOURCE_EXHAUSTED if there is no room, INTERNAL if it
   // is there already.

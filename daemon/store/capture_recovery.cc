@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/budget.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/store/capture_file_reader.h"
@@ -36,15 +38,17 @@ struct Remains {
   std::vector<int64_t> damaged_chunks;
 };
 
-absl::StatusOr<Remains> Examine(const std::filesystem::path& part) {
+absl::StatusOr<Remains> Examine(const std::filesystem::path& part,
+                                absl::FunctionRef<absl::Status()> still_wanted) {
   ASSIGN_OR_RETURN(const auto reader,
                    CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
   Remains remains;
   remains.contents = reader->contents();
-  ASSIGN_OR_RETURN(remains.damaged_chunks, reader->FindDamagedChunks());
+  ASSIGN_OR_RETURN(remains.damaged_chunks, reader->FindDamagedChunks(still_wanted));
+  const std::set<int64_t> known_damaged(remains.damaged_chunks.begin(),
+                                        remains.damaged_chunks.end());
   for (const ChunkEntry& chunk : remains.contents.chunks) {
-    const bool damaged = std::find(remains.damaged_chunks.begin(), remains.damaged_chunks.end(),
-                                   chunk.id) != remains.damaged_chunks.end();
+    const bool damaged = known_damaged.contains(chunk.id);
     if (damaged) {
       remains.damaged_rows += chunk.summary.rows;
       continue;
@@ -58,6 +62,8 @@ absl::StatusOr<Remains> Examine(const std::filesystem::path& part) {
     span.Add(chunk.summary.span.end_ns);
   }
   if (!remains.damaged_chunks.empty()) return remains;
+  // Without its steps, the capture is one window of time; sealing names what is left out.
+  if (remains.contents.RowsOf(ChunkKind::kStepMark) > kMaxSteps) return remains;
   RETURN_IF_ERROR(
       reader->ForEachStepMark([&remains](const StepRow& mark) { remains.marks.push_back(mark); }));
   remains.marks = SortMarks(std::move(remains.marks));
@@ -110,20 +116,28 @@ void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now) {
   record.end_time = now;
 }
 
+bool MayHoldEvents(const std::filesystem::path& part) {
+  const auto db = Database::Open(part, Database::Mode::kImmutableUntrusted);
+  if (!db.ok()) return true;
+  const absl::StatusOr<int64_t> chunks =
+      (*db)->QueryInt("SELECT EXISTS(SELECT 1 FROM chunks LIMIT 1)");
+  return !chunks.ok() || *chunks != 0;
+}
+
 absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
                                                  const std::optional<CaptureRecord>& known,
                                                  absl::Time now,
-                                                 const OpSummarizer& summarize_ops) {
+                                                 absl::FunctionRef<absl::Status()> still_wanted) {
   ASSIGN_OR_RETURN(auto db, OpenPart(paths.part));
-  ASSIGN_OR_RETURN(Remains remains, Examine(paths.part));
+  ASSIGN_OR_RETURN(Remains remains, Examine(paths.part, still_wanted));
   if (remains.contents.sealed && remains.damaged_chunks.empty()) {
     RETURN_IF_ERROR(db->Close());
-    return PublishSealedFile(paths);
+    return PublishSealedFile(paths, still_wanted);
   }
   if (!remains.damaged_chunks.empty()) {
     RETURN_IF_ERROR(RemoveChunks(*db, remains.damaged_chunks));
     const int64_t damaged_rows = remains.damaged_rows;
-    ASSIGN_OR_RETURN(remains, Examine(paths.part));
+    ASSIGN_OR_RETURN(remains, Examine(paths.part, still_wanted));
     remains.damaged_rows = damaged_rows;
   }
   if (remains.rows == 0) {
@@ -138,7 +152,7 @@ absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
   MarkPartial(now, record);
   record.drops[static_cast<size_t>(DropReason::kDisk)] += remains.damaged_rows;
   if (was_ending) record.event_count = std::min(record.event_count, remains.rows);
-  return SealCaptureFile(std::move(db), paths, std::move(record), start_ns, summarize_ops);
+  return SealCaptureFile(std::move(db), paths, std::move(record), start_ns);
 }
 
 }  // namespace profd::store

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,10 +21,15 @@ namespace profd::store {
 // is then only known to within the time it took to arm. Chunks that do not read back are
 // left out and counted as drops.
 // NOT_FOUND: it holds no event. DATA_LOSS: it cannot be read. RESOURCE_EXHAUSTED: no room;
-// it stays as it is.
+// it stays as it is. `still_wanted` is asked between chunks; its error is returned.
 absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
                                                  const std::optional<CaptureRecord>& known,
-                                                 absl::Time now, const OpSummarizer& summarize_ops);
+                                                 absl::Time now,
+                                                 absl::FunctionRef<absl::Status()> still_wanted);
+
+// Whether ID.part holds anything at all. Reads a page or two, so it may be wrong of a file that was
+// being written: true where it cannot tell.
+bool MayHoldEvents(const std::filesystem::path& part);
 
 // What the record of a capture says of which an earlier daemon kept nothing.
 void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now);

@@ -1,10 +1,14 @@
 #include "daemon/store/capture_store.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "daemon/base/budget.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -16,6 +20,7 @@
 #include "daemon/store/column_codec.h"
 #include "daemon/store/data_dir.h"
 #include "daemon/store/files.h"
+#include "daemon/store/recovery_attempts.h"
 #include "daemon/store/store_recovery.h"
 
 namespace profd::store {
@@ -24,6 +29,9 @@ namespace {
 constexpr int64_t kDefaultPageSize = 100;
 constexpr int64_t kMostCandidates = 5;
 constexpr std::string_view kCapturesForbidden = "captures_forbidden";
+constexpr std::string_view kRoot = "uid:0";
+constexpr std::string_view kOverCap = "the store is over its cap";
+constexpr std::string_view kDiskIsFull = "the disk is nearly full";
 
 std::string UpperCase(std::string_view text) {
   std::string upper(text);
@@ -64,6 +72,44 @@ absl::StatusOr<std::string> IdOfPageToken(std::string_view token, const CaptureF
   return id;
 }
 
+void NoteNoSummary(std::string_view what, const absl::Status& status, CaptureRecord& record) {
+  if (IsOverBudget(status)) return NoteLeftOut(LeftOut(status), record);
+  // The message of other errors is for whoever runs the daemon.
+  LogWarning(
+      StrCat("capture=", record.id, " has no summary of its ", what, ": ", status.ToString()));
+}
+
+// The rows that the catalog keeps.
+std::vector<OpSummaryRow> LargestOps(std::vector<OpSummaryRow> ops) {
+  std::stable_sort(ops.begin(), ops.end(), [](const OpSummaryRow& a, const OpSummaryRow& b) {
+    return std::max(a.self_cpu_ns, a.self_device_ns) > std::max(b.self_cpu_ns, b.self_device_ns);
+  });
+  const auto most = static_cast<size_t>(CaptureStore::kMaxCatalogOps);
+  if (ops.size() > most) ops.resize(most);
+  int64_t name_bytes = 0;
+  const auto too_many = std::ranges::find_if(ops, [&](const OpSummaryRow& op) {
+    name_bytes += std::ssize(op.name);
+    return name_bytes > CaptureStore::kMaxCatalogNameBytes;
+  });
+  ops.erase(too_many, ops.end());
+  return ops;
+}
+
+absl::Status IsBeingRecovered(std::string_view id) {
+  return WithReason(
+      absl::FailedPreconditionError(
+          StrCat("capture ", id, " is being recovered after profd was restarted; retry later")),
+      "RECOVERING");
+}
+
+CatalogReserve ReserveOf(const std::filesystem::path& data_dir) {
+  return CatalogReserve(data_dir / "catalog.reserve", CatalogReserve::kCatalogBytes);
+}
+
+CatalogReserve AuditReserveOf(const std::filesystem::path& data_dir) {
+  return CatalogReserve(data_dir / "audit.reserve", CatalogReserve::kAuditBytes);
+}
+
 absl::Status NoEvents(const CaptureRecord& record) {
   if (!IsTerminal(record.state)) {
     return WithReason(
@@ -72,9 +118,9 @@ absl::Status NoEvents(const CaptureRecord& record) {
         "CAPTURE_RUNNING");
   }
   if (record.deleted) {
-    return WithReason(absl::FailedPreconditionError(
-                          StrCat("the events of capture ", record.id,
-                                 " were deleted, by somebody or for room; its summary is kept")),
+    return WithReason(absl::FailedPreconditionError(StrCat(
+                          "the events of capture ", record.id,
+                          " were deleted (by request or to free space); its summary is kept")),
                       "CAPTURE_DELETED");
   }
   return WithReason(
@@ -88,13 +134,60 @@ absl::Status NoEvents(const CaptureRecord& record) {
 absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options, Clock& clock) {
   if (!options.measure_disk) options.measure_disk = MeasureDisk;
   ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir, options.owner));
-  ASSIGN_OR_RETURN(auto catalog, Catalog::Open(options.data_dir / "catalog.db"));
-  RETURN_IF_ERROR(
-      RecoverStore(*catalog, CaptureFolder(options.data_dir), clock.Now(), options.summarize_ops));
+  const std::filesystem::path path = options.data_dir / "catalog.db";
+  absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(path);
+  if (absl::IsResourceExhausted(catalog.status()) && ReserveOf(options.data_dir).Release()) {
+    LogWarning("the disk is full: the catalog is opened with its reserve");
+    catalog = Catalog::Open(path);
+  }
+  RETURN_IF_ERROR(catalog.status());
   std::unique_ptr<CaptureStore> store(
-      new CaptureStore(std::move(options), clock, std::move(lock), std::move(catalog)));
-  RETURN_IF_ERROR(store->Evict());
+      new CaptureStore(std::move(options), clock, std::move(lock), *std::move(catalog)));
+  absl::Status recovered = store->Recover();
+  if (absl::IsResourceExhausted(recovered) && ReserveOf(store->options_.data_dir).Release()) {
+    LogWarning("the disk is full: captures are recovered with the catalog's reserve");
+    recovered = store->Recover();
+  }
+  RETURN_IF_ERROR(recovered);
+  if (store->options_.owner == StoreOwner::kDaemon) store->ApplyRetention();
+  RETURN_IF_ERROR(store->Settle());
   return store;
+}
+
+absl::Status CaptureStore::Recover() {
+  RETURN_IF_ERROR(recovery_->EndRows());
+  const size_t count = recovery_->waiting_count();
+  if (count == 0) return absl::OkStatus();
+  if (!options_.recover_in_background) {
+    return recovery_->RecoverFiles([] { return absl::OkStatus(); });
+  }
+  LogInfo(StrCat("recovering ", count, " captures that an earlier profd left unfinished"));
+  recoverer_ = std::jthread([this](const std::stop_token& stop) {
+    pthread_setname_np(pthread_self(), "profd-recover");
+    const absl::Status status = recovery_->RecoverFiles([&stop]() -> absl::Status {
+      return stop.stop_requested() ? absl::CancelledError("profd ends") : absl::OkStatus();
+    });
+    if (!status.ok() && !stop.stop_requested()) LogError(status.ToString());
+    if (status.ok()) LogInfo("recovery is complete");
+    TrimToCap("");
+  });
+  return absl::OkStatus();
+}
+
+// The caps may have changed since the last daemon.
+absl::Status CaptureStore::Settle() {
+  absl::MutexLock one_at_a_time(&eviction_mu_);
+  ASSIGN_OR_RETURN(const Shortage shortage, MeasureShortage(/*with_disk=*/false));
+  // A tool does not know the daemon's cap.
+  if (shortage.over_cap_bytes > 0 && options_.owner == StoreOwner::kDaemon) {
+    RETURN_IF_ERROR(
+        Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status());
+  }
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(captures_forbidden_, catalog_->GetSwitch(kCapturesForbidden));
+  if (!reserve_.Fill()) LogWarning("the disk is full: the catalog has no reserve");
+  audit_reserve_.Fill();
+  return absl::OkStatus();
 }
 
 CaptureStore::CaptureStore(Options options, Clock& clock, UniqueFd lock,
@@ -104,7 +197,12 @@ CaptureStore::CaptureStore(Options options, Clock& clock, UniqueFd lock,
       min_free_percent_(options_.min_free_percent),
       clock_(clock),
       lock_(std::move(lock)),
-      catalog_(std::move(catalog)) {}
+      catalog_(std::move(catalog)),
+      reserve_(ReserveOf(options_.data_dir)),
+      audit_reserve_(AuditReserveOf(options_.data_dir)),
+      recovery_(std::make_unique<StoreRecovery>(
+          *catalog_, mu_, CaptureFolder(options_.data_dir), clock_.Now(),
+          [this](SealedCapture& sealed) { Summarize(sealed); })) {}
 CaptureStore::~CaptureStore() = default;
 
 void CaptureStore::SetLimits(int64_t max_total_bytes, int64_t min_free_percent) {
@@ -123,48 +221,88 @@ absl::Status CaptureStore::InsertCapture(const CaptureRecord& record) {
 
 absl::Status CaptureStore::UpdateCapture(const CaptureRecord& record) {
   absl::MutexLock lock(&mu_);
-  return catalog_->Update(record);
+  if (!IsTerminal(record.state)) return catalog_->Update(record);
+  return WriteEssential(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Update(record); });
 }
 
 absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
     const CaptureRecord& record) {
   if (!IsUlid(record.id)) {
-    return absl::InternalError(StrCat("'", ForDisplay(record.id, 64), "' is no capture id"));
+    return absl::InternalError(StrCat("'", ForDisplay(record.id, 64), "' is not a capture ID"));
   }
   return CaptureFileWriter::Create(
       record, clock_,
       {.directory = CaptureFolder(options_.data_dir),
-       .summarize_ops = options_.summarize_ops,
-       .on_sealed = [this](const SealedCapture& sealed) { KeepSummaries(sealed); }});
+       .on_sealed = [this](SealedCapture& sealed) { KeepFile(sealed); }});
 }
 
-// The file is whole already: what fails here is told, and made good at the next start.
-void CaptureStore::KeepSummaries(const SealedCapture& sealed) {
-  const std::vector<DeviceSummaryRow> devices = SummarizeDevices(sealed);
+// The file is whole already: what fails here is logged, and made good at the next start.
+void CaptureStore::KeepFile(SealedCapture& sealed) {
   {
     absl::MutexLock lock(&mu_);
-    absl::Status status = KeepSealed(*catalog_, sealed);
-    if (status.ok()) status = catalog_->PutDeviceSummaries(sealed.record.id, devices);
-    if (!status.ok()) {
+    if (absl::Status status = KeepSealed(*catalog_, sealed); !status.ok()) {
       LogError(StrCat("capture=", sealed.record.id, " catalog: ", status.ToString()));
     }
+    UnpinBeyondLimit(sealed.record);
   }
-  if (absl::Status status = Evict(); !status.ok()) LogError(status.ToString());
+  ApplyRetention();
+  TrimToCap(HolderOf(sealed.record));
+  {
+    // Final from here on, whatever the summaries do. An eviction before it spares the newest file.
+    absl::MutexLock lock(&mu_);
+    const absl::Status status = catalog_->Update(sealed.record);
+    if (!status.ok() && !absl::IsNotFound(status)) LogError(status.ToString());
+  }
+  const CapturePaths paths = PathsOf(sealed.record.id);
+  // Should a summary end the daemon, the next one knows. Without room for that, it is tried anyway.
+  BeginAttempt(paths).IgnoreError();
+  Summarize(sealed);
+  EndAttempt(paths);
 }
 
-std::vector<DeviceSummaryRow> CaptureStore::SummarizeDevices(const SealedCapture& sealed) const {
-  if (!options_.summarize_devices || sealed.record.gpu.record_count == 0) return {};
-  auto reader = CaptureReader::Open(PathsOf(sealed.record.id).sealed);
-  absl::StatusOr<std::vector<DeviceSummaryRow>> devices;
-  if (reader.ok()) {
-    devices = options_.summarize_devices(**reader);
-  } else {
-    devices = reader.status();
+// What was pinned while it ran had no size yet.
+void CaptureStore::UnpinBeyondLimit(const CaptureRecord& record) {
+  if (!catalog_->IsPinned(record.id).value_or(false)) return;
+  if (HasPinRoom(HolderOf(record), 0)) return;
+  absl::Status status = catalog_->SetPinned(record.id, false);
+  LogWarning(StrCat("capture=", record.id, " is not pinned: ", HolderOf(record),
+                    " is at its limit of pinned bytes"));
+  if (!status.ok()) LogError(StrCat("capture=", record.id, " catalog: ", status.ToString()));
+}
+
+void CaptureStore::Summarize(SealedCapture& sealed) {
+  if (!options_.summarize_ops && !options_.summarize_devices) return;
+  const std::string& id = sealed.record.id;
+  const ScopedHeapLimit limit("the summary of operators and GPUs", kSummaryHeapBytes);
+  const auto reader = CaptureReader::Open(PathsOf(id).sealed);
+  if (!reader.ok()) {
+    if (!absl::IsNotFound(reader.status()))
+      NoteNoSummary("operators", reader.status(), sealed.record);
+    return;  // It is gone: deleted, or evicted at once.
   }
-  if (devices.ok()) return *std::move(devices);
-  LogWarning(StrCat("capture=", sealed.record.id,
-                    " has no summary of its GPUs: ", devices.status().ToString()));
-  return {};
+  std::vector<OpSummaryRow> ops;
+  if (options_.summarize_ops) {
+    absl::StatusOr<std::vector<OpSummaryRow>> made = options_.summarize_ops(**reader);
+    if (made.ok()) {
+      ops = LargestOps(*std::move(made));
+    } else {
+      NoteNoSummary("operators", made.status(), sealed.record);
+    }
+  }
+  std::vector<DeviceSummaryRow> devices;
+  if (options_.summarize_devices && sealed.record.gpu.record_count > 0) {
+    absl::StatusOr<std::vector<DeviceSummaryRow>> made = options_.summarize_devices(**reader);
+    if (made.ok()) {
+      devices = *std::move(made);
+    } else {
+      NoteNoSummary("GPUs", made.status(), sealed.record);
+    }
+  }
+  absl::MutexLock lock(&mu_);
+  absl::Status status = catalog_->PutSummaries(id, ops, sealed.steps);
+  if (status.ok()) status = catalog_->PutDeviceSummaries(id, devices);
+  if (!status.ok()) LogError(StrCat("capture=", id, " catalog: ", status.ToString()));
 }
 
 absl::StatusOr<CaptureRecord> CaptureStore::GetCapture(std::string_view id) {
@@ -187,7 +325,9 @@ absl::Status CaptureStore::DeleteCapture(std::string_view id) {
                             "capture ", id, " is ", ToString(record.state), "; cancel it first")),
                         "CAPTURE_RUNNING");
     }
-    RETURN_IF_ERROR(catalog_->MarkDeleted(id, /*evicted=*/false));
+    RETURN_IF_ERROR(WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return catalog_->MarkDeleted(id, /*evicted=*/false);
+    }));
   }
   // In this order: a file without a mark would be adopted again, a mark without the unlink
   // is made good at the next start.
@@ -204,38 +344,158 @@ absl::StatusOr<GroupRecord> CaptureStore::GetGroup(std::string_view id) {
   return catalog_->GetGroup(id);
 }
 
-absl::Status CaptureStore::Evict() {
-  absl::MutexLock one_at_a_time(&eviction_mu_);
-  for (;;) {
+// ---- room ----
+
+absl::StatusOr<CaptureStore::Shortage> CaptureStore::MeasureShortage(bool with_disk) {
+  Shortage shortage;
+  if (with_disk) {
     ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
-    const bool disk_is_low = disk.free_bytes < disk.total_bytes / 100 * min_free_percent_;
-    std::string id;
-    {
-      absl::MutexLock lock(&mu_);
-      ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
-      if (!disk_is_low && totals.file_bytes <= max_total_bytes_) return absl::OkStatus();
-      ASSIGN_OR_RETURN(const std::optional<std::string> oldest, catalog_->OldestWithFile());
-      if (!oldest.has_value()) return absl::OkStatus();
-      id = *oldest;
-      RETURN_IF_ERROR(catalog_->MarkDeleted(id, /*evicted=*/true));
-    }
-    RETURN_IF_ERROR(RemoveFile(PathsOf(id).sealed));
-    LogInfo(StrCat("capture=", id, " events removed to make room: ",
-                   disk_is_low ? "the disk is nearly full" : "captures take more than the cap"));
+    shortage.disk_short_bytes = std::max<int64_t>(0, KeptFree(disk) - disk.free_bytes);
   }
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
+  ASSIGN_OR_RETURN(const int64_t catalog_bytes, catalog_->UsedBytes());
+  shortage.over_cap_bytes =
+      std::max<int64_t>(0, totals.file_bytes + catalog_bytes - max_total_bytes_);
+  return shortage;
 }
 
-absl::Status CaptureStore::CheckRoom() {
-  RETURN_IF_ERROR(Evict());
-  ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
-  const int64_t needed_bytes =
-      std::max(disk.total_bytes / 100 * min_free_percent_, 2 * CaptureFileWriter::kReserveBytes);
-  if (disk.free_bytes >= needed_bytes) return absl::OkStatus();
+int64_t CaptureStore::KeptFree(const DiskSpace& disk) const {
+  return std::max(disk.total_bytes / 100 * min_free_percent_, 2 * CaptureFileWriter::kReserveBytes);
+}
+
+absl::StatusOr<bool> CaptureStore::Evict(const EvictionRequest& request, std::string_view why) {
+  std::optional<std::vector<std::string>> plan;
+  {
+    absl::MutexLock lock(&mu_);
+    ASSIGN_OR_RETURN(std::vector<StorageHolder> holders, catalog_->ListHolders());
+    plan = PlanEviction(request, std::move(holders));
+  }
+  if (!plan.has_value()) return false;
+  for (const std::string& id : *plan) {
+    {
+      absl::MutexLock lock(&mu_);
+      RETURN_IF_ERROR(WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return catalog_->MarkDeleted(id, /*evicted=*/true);
+      }));
+    }
+    RETURN_IF_ERROR(RemoveFile(PathsOf(id).sealed));
+    LogInfo(StrCat("capture=", id, " events removed to make room: ", why));
+  }
+  return true;
+}
+
+// After a capture of `principal` was stored: the store may be over its cap until then.
+void CaptureStore::TrimToCap(std::string_view principal) {
+  absl::MutexLock one_at_a_time(&eviction_mu_);
+  const absl::StatusOr<Shortage> shortage = MeasureShortage(/*with_disk=*/false);
+  absl::Status status = shortage.status();
+  if (status.ok() && shortage->over_cap_bytes > 0) {
+    status = Evict({.principal = principal, .bytes = shortage->over_cap_bytes}, kOverCap).status();
+  }
+  if (!status.ok()) LogError(StrCat("eviction: ", status.ToString()));
+}
+
+absl::Status CaptureStore::NoRoomFor(std::string_view principal, const Shortage& shortage) {
+  if (shortage.disk_short_bytes >= shortage.over_cap_bytes) {
+    return WithReason(
+        absl::ResourceExhaustedError(StrCat(
+            "the disk of profd's captures is ", shortage.disk_short_bytes,
+            " bytes short of what stays free, and removing captures that ", principal,
+            " may displace would not be enough: free space on that disk, or ask the administrator "
+            "of profd for another --data-dir")),
+        "DISK_FULL");
+  }
   return WithReason(
       absl::ResourceExhaustedError(StrCat(
-          options_.data_dir.string(), " has ", disk.free_bytes, " bytes free and profd keeps ",
-          needed_bytes, " free: make room on this disk, or use another --data-dir")),
-      "DISK_FULL");
+          "the store is ", shortage.over_cap_bytes, " bytes over its cap of ",
+          max_total_bytes_.load(), ", and removing captures that ", principal,
+          " may displace would not be enough: delete or unpin captures (`profctl delete ID`, "
+          "`profctl unpin ID`), or ask the administrator for a larger --max-storage")),
+      "STORAGE_FULL");
+}
+
+absl::Status CaptureStore::CheckRoom(std::string_view principal) {
+  absl::MutexLock one_at_a_time(&eviction_mu_);
+  ASSIGN_OR_RETURN(const Shortage shortage, MeasureShortage(/*with_disk=*/true));
+  if (shortage.bytes() == 0) return absl::OkStatus();
+  const EvictionRequest request{.principal = principal, .bytes = shortage.bytes()};
+  ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
+  if (disk.free_bytes < 2 * CaptureFileWriter::kReserveBytes) {
+    // Without it the capture's file could not even be made.
+    ASSIGN_OR_RETURN(const bool made, Evict(request, kDiskIsFull));
+    return made ? absl::OkStatus() : NoRoomFor(principal, shortage);
+  }
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(std::vector<StorageHolder> holders, catalog_->ListHolders());
+  if (PlanEviction(request, std::move(holders)).has_value()) return absl::OkStatus();
+  return NoRoomFor(principal, shortage);
+}
+
+void CaptureStore::MakeRoom(std::string_view principal) {
+  absl::MutexLock one_at_a_time(&eviction_mu_);
+  const absl::StatusOr<Shortage> shortage = MeasureShortage(/*with_disk=*/true);
+  absl::Status status = shortage.status();
+  if (status.ok() && shortage->bytes() > 0) {
+    status = Evict({.principal = principal, .bytes = shortage->bytes()},
+                   shortage->disk_short_bytes > 0 ? kDiskIsFull : kOverCap)
+                 .status();
+  }
+  if (!status.ok()) LogError(StrCat("eviction: ", status.ToString()));
+  absl::MutexLock lock(&mu_);
+  reserve_.Fill();
+}
+
+absl::Status CaptureStore::WriteEssential(absl::FunctionRef<absl::Status()> write) {
+  absl::Status status = write();
+  if (!absl::IsResourceExhausted(status) || !reserve_.Release()) return status;
+  LogWarning("the disk is full: the catalog writes from its reserve");
+  return write();
+}
+
+// ---- pins ----
+
+absl::StatusOr<std::set<std::string>> CaptureStore::ListPinned() {
+  absl::MutexLock lock(&mu_);
+  return catalog_->ListPinned();
+}
+
+absl::StatusOr<bool> CaptureStore::IsPinned(std::string_view id) {
+  absl::MutexLock lock(&mu_);
+  return catalog_->IsPinned(id);
+}
+
+int64_t CaptureStore::MaxPinnedBytes(std::string_view principal) const {
+  return principal.empty() || principal == kRoot ? max_total_bytes_ / 2 : max_total_bytes_ / 4;
+}
+
+bool CaptureStore::HasPinRoom(std::string_view principal, int64_t more_bytes) {
+  const absl::StatusOr<int64_t> own = catalog_->PinnedBytes(principal);
+  const absl::StatusOr<int64_t> all = catalog_->PinnedBytes("");
+  return own.ok() && all.ok() && *own + more_bytes <= MaxPinnedBytes(principal) &&
+         *all + more_bytes <= MaxPinnedBytes("");
+}
+
+absl::Status CaptureStore::SetPinned(std::string_view id, bool pinned) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(const CaptureRecord record, catalog_->Get(id));
+  ASSIGN_OR_RETURN(const bool is_pinned, catalog_->IsPinned(id));
+  if (is_pinned == pinned) return absl::OkStatus();
+  if (!pinned) {  // What makes room works on a full disk.
+    return WriteEssential(
+        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->SetPinned(id, false); });
+  }
+  if (IsTerminal(record.state) && record.file_bytes == 0) return NoEvents(record);
+  const std::string principal = HolderOf(record);
+  if (HasPinRoom(principal, record.file_bytes)) return catalog_->SetPinned(id, true);
+  return WithReason(
+      absl::ResourceExhaustedError(
+          StrCat("pinning capture ", id, " (", record.file_bytes,
+                 " bytes) exceeds what pinned captures "
+                 "may take: ",
+                 MaxPinnedBytes(principal), " bytes for ", principal, ", ", MaxPinnedBytes(""),
+                 " bytes for all; unpin others first (`profctl unpin ID`)")),
+      "PIN_LIMIT");
 }
 
 absl::StatusOr<CapturePage> CaptureStore::ListCaptures(const CaptureFilter& filter,
@@ -303,7 +563,10 @@ absl::StatusOr<std::filesystem::path> CaptureStore::FindFile(std::string_view id
     absl::MutexLock lock(&mu_);
     ASSIGN_OR_RETURN(record, catalog_->Get(id));
   }
-  if (!IsTerminal(record.state) || record.file_bytes == 0) return NoEvents(record);
+  if (!IsTerminal(record.state) || record.file_bytes == 0) {
+    if (!record.deleted && recovery_->IsRecovering(id)) return IsBeingRecovered(id);
+    return NoEvents(record);
+  }
   return PathsOf(id).sealed;
 }
 
@@ -371,13 +634,38 @@ absl::StatusOr<StoreUsage> CaptureStore::Usage() {
   usage.capture_count = totals.captures_with_file;
   usage.capture_bytes += totals.file_bytes;
   usage.evicted_capture_count = totals.evicted;
+  ASSIGN_OR_RETURN(usage.pinned_bytes, catalog_->PinnedBytes(""));
   usage.catalog_bytes = catalog_->SizeOnDisk();
   return usage;
 }
 
 absl::Status CaptureStore::AppendAudit(const AuditEntry& entry) {
+  absl::StatusOr<bool> appended;
+  {
+    absl::MutexLock lock(&mu_);
+    appended = catalog_->AppendAudit(entry);
+    if (absl::IsResourceExhausted(appended.status()) && audit_reserve_.Release()) {
+      appended = catalog_->AppendAudit(entry);
+    }
+    if (!appended.ok()) unwritten_audit_ = entry;
+  }
+  if (options_.on_audit) {
+    options_.on_audit(entry, /*written=*/appended.ok(), /*repeated=*/appended.ok() && !*appended);
+  }
+  return appended.status();
+}
+
+absl::Status CaptureStore::CheckAudit() {
   absl::MutexLock lock(&mu_);
-  return catalog_->AppendAudit(entry);
+  absl::Status status;
+  if (unwritten_audit_.has_value()) status = catalog_->AppendAudit(*unwritten_audit_).status();
+  if (status.ok()) unwritten_audit_.reset();
+  if (status.ok() && audit_reserve_.Fill()) return absl::OkStatus();
+  return WithReason(
+      absl::ResourceExhaustedError(
+          "the audit log cannot be written, so nobody may act on what belongs to others: free "
+          "space on the disk of profd's captures (`profctl node` shows it), and retry"),
+      "AUDIT_UNAVAILABLE");
 }
 
 absl::StatusOr<AuditPage> CaptureStore::ListAudit(const AuditFilter& filter, int64_t limit,
@@ -388,13 +676,16 @@ absl::StatusOr<AuditPage> CaptureStore::ListAudit(const AuditFilter& filter, int
 
 absl::StatusOr<std::optional<std::string>> CaptureStore::CapturesForbidden() {
   absl::MutexLock lock(&mu_);
-  return catalog_->GetSwitch(kCapturesForbidden);
+  return captures_forbidden_;
 }
 
 absl::Status CaptureStore::ForbidCaptures(const std::optional<std::string>& reason) {
   absl::MutexLock lock(&mu_);
-  if (!reason.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);
-  return catalog_->PutSwitch(kCapturesForbidden, *reason);
+  captures_forbidden_ = reason;
+  return WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!reason.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);
+    return catalog_->PutSwitch(kCapturesForbidden, *reason);
+  });
 }
 
 }  // namespace profd::store

@@ -4,12 +4,17 @@
 //
 //   DATA_DIR/             0700; on a local disk; one daemon at a time (profd.lock)
 //     catalog.db          what was captured, by whom, how it ended; summaries
+//     catalog.reserve     1 MiB set aside (catalog_reserve.h)
 //     captures/ID.part    being written, or left by a daemon that died
 //     captures/ID.upload  an import on its way, under no capture's id
 //     captures/ID.profd   finished; never changed, only removed
 //
-// When the files take more than max_total_bytes, or the disk has less than min_free_percent
-// left, the oldest files go; their rows and summaries stay (CaptureRecord::deleted).
+// When the files and the catalog take more than max_total_bytes, or the disk has less than
+// min_free_percent left, old files go by the rules of eviction.h, for a request that then fits;
+// their rows and summaries stay (CaptureRecord::deleted).
+//
+// On a full disk the catalog still takes what ends that, from a reserve: deletions, ends of
+// captures, and the switch that forbids captures.
 //
 // Threads:    any. Calls wait for the disk: keep them off gRPC threads.
 // Ownership:  `clock` must outlive the store, the store every file it made.
@@ -20,15 +25,18 @@
 #ifndef PROFD_DAEMON_STORE_CAPTURE_STORE_H_
 #define PROFD_DAEMON_STORE_CAPTURE_STORE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,13 +52,17 @@
 #include "daemon/schedule/schedule_store.h"
 #include "daemon/store/capture_file_seal.h"
 #include "daemon/store/capture_reader.h"
+#include "daemon/store/catalog_reserve.h"
+#include "daemon/store/eviction.h"
 #include "daemon/store/imported_record.h"
 #include "daemon/store/incoming_capture.h"
 
 namespace profd::store {
 
 class Catalog;
+class StoreRecovery;
 struct CaptureContents;
+struct StoredRecord;
 
 // Who opens a store. A tool has it for moments only: others wait for it.
 enum class StoreOwner { kDaemon, kTool };
@@ -83,7 +95,8 @@ struct StoreUsage {
   int64_t capture_count = 0;  // With events.
   int64_t capture_bytes = 0;  // Of their files, also of those being written.
   int64_t catalog_bytes = 0;
-  int64_t max_total_bytes = 0;  // The cap on capture_bytes.
+  int64_t max_total_bytes = 0;  // The cap on capture_bytes and the catalog.
+  int64_t pinned_bytes = 0;     // Of capture_bytes.
   int64_t min_free_percent = 0;
   DiskSpace disk;
   int64_t evicted_capture_count = 0;  // Whose events had to go for room, ever.
@@ -117,6 +130,13 @@ struct SummaryParts {
   std::string operator_name;
 };
 
+// Rows of different kinds do not displace each other, nor those of different principals.
+enum class AuditKind {
+  kRoutine = 0,
+  kRefusal = 1,
+  kAdministrative = 2,  // Deletions, the verb `admin`, and what was done with others' data.
+};
+
 // One line of the audit log.
 struct AuditEntry {
   absl::Time time;        // When the call came.
@@ -128,6 +148,10 @@ struct AuditEntry {
   std::string reason;     // Of a refusal, "NOT_ALLOWED"; empty: none.
   absl::Duration duration;
   int64_t bytes = 0;  // Of streams: what the caller was sent, or sent.
+  AuditKind kind = AuditKind::kRoutine;
+  // Of a row that was read: identical calls after it, and when the last of them came.
+  int64_t repeats = 0;
+  absl::Time last_time;
 };
 // Every condition that is set must hold.
 struct AuditFilter {
@@ -141,10 +165,16 @@ struct AuditPage {
   int64_t next_before = 0;          // `before` of the next page; 0: there are no more.
 };
 
+struct PurgeResult {
+  int64_t capture_count = 0;
+  int64_t file_bytes = 0;
+};
+
 class CaptureStore final : public StorePort, public ScheduleStore {
  public:
   static constexpr int64_t kMaxPageSize = 1000;
   static constexpr int64_t kMaxCatalogOps = 200;
+  static constexpr int64_t kMaxCatalogNameBytes = 32 << 10;  // Of those, per capture.
   // As large as a capture is unless its spec says more.
   static constexpr int64_t kMaxImportBytes = int64_t{2} << 30;
 
@@ -152,9 +182,17 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     std::filesystem::path data_dir;
     int64_t max_total_bytes = int64_t{20} << 30;
     int64_t min_free_percent = 5;  // Of the file system; 0: do not care.
-    OpSummarizer summarize_ops;    // See capture_file_seal.h.
-    // The same for GPUs. What a crash left unfinished is kept without it.
-    DeviceSummarizer summarize_devices;
+    // Records, with their events and summaries, go when they are this old, and the oldest of a
+    // principal that has more than so many. 0: never.
+    absl::Duration keep_records = absl::Hours(24 * 180);
+    int64_t max_records = 100'000;
+    // Hears of every audit entry, before AppendAudit() returns; `written`: it has a row, or is
+    // counted as a repetition of one. Must not block.
+    std::function<void(const AuditEntry&, bool written, bool repeated)> on_audit;
+    OpSummarizer summarize_ops;          // See capture_file_seal.h.
+    DeviceSummarizer summarize_devices;  // The same for GPUs.
+    // Open() gives interrupted captures their final rows and leaves their files to a thread.
+    bool recover_in_background = false;
     StoreOwner owner = StoreOwner::kDaemon;
     // What the file system of a path has; replaced in tests.
     std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;
@@ -162,7 +200,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
 
   // Opens the store, creating or migrating it, and ends what an earlier daemon left: a
   // capture that was running becomes PARTIAL if any of its events can be kept, else FAILED
-  // (both ended_by daemon_stop), and files without a catalog row get one.
+  // (both ended_by daemon_stop), and files without a catalog row get one (store_recovery.h).
   // FAILED_PRECONDITION: a newer profd wrote the catalog, another process has the directory, it
   // is somebody else's, or it lies on a network file system. DATA_LOSS: the catalog is damaged.
   static absl::StatusOr<std::unique_ptr<CaptureStore>> Open(Options options, Clock& clock);
@@ -172,13 +210,28 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::Status InsertCapture(const CaptureRecord& record) override;
   absl::Status UpdateCapture(const CaptureRecord& record) override;
   absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(const CaptureRecord& record) override;
-  // Removes the oldest files first, if that helps.
-  absl::Status CheckRoom() override;
+  absl::Status CheckRoom(std::string_view principal) override;
+  void MakeRoom(std::string_view principal) override;
   absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override;
   absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
                                                          int64_t requested_by_uid) override;
   // Also FAILED_PRECONDITION while the capture runs. OK if the events are gone already.
   absl::Status DeleteCapture(std::string_view id) override;
+  // Pins a capture that is live or has events, or unpins it; idempotent. NOT_FOUND;
+  // FAILED_PRECONDITION (CAPTURE_DELETED, NO_EVENTS). RESOURCE_EXHAUSTED (PIN_LIMIT): pinned
+  // captures would take more than MaxPinnedBytes(). One that turns out to be beyond it when it is
+  // stored is unpinned then.
+  absl::Status SetPinned(std::string_view id, bool pinned);
+  absl::StatusOr<std::set<std::string>> ListPinned();
+  absl::StatusOr<bool> IsPinned(std::string_view id);
+  absl::Status PinCapture(std::string_view id) override { return SetPinned(id, true); }
+  // What pinned captures of one principal may take: a quarter of the cap, root's half of it, and
+  // all together half of it.
+  int64_t MaxPinnedBytes(std::string_view principal) const;
+  // Removes what was created before `before` and is meant, for good: events, records, summaries.
+  // Never what is live or pinned. Takes seconds for thousands.
+  absl::StatusOr<PurgeResult> PurgeCaptures(absl::Time before, bool dry_run,
+                                            absl::FunctionRef<bool(const CaptureRecord&)> is_meant);
   absl::Status PutGroup(const GroupRecord& group) override;
   absl::StatusOr<GroupRecord> GetGroup(std::string_view id) override;
 
@@ -186,7 +239,11 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) override;
   absl::Status UpdateSchedule(const ScheduleRecord& record) override;
   absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() override;
-  absl::Status RemoveSchedule(std::string_view id) override;
+  absl::StatusOr<std::vector<ScheduleRecord>> ListDeletedSchedules(std::string_view id_prefix,
+                                                                   std::string_view after_id,
+                                                                   int64_t limit) override;
+  absl::Status TrimDeletedSchedules(absl::Time before) override;
+  absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal) override;
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
                              absl::Time now) override;
   absl::Status EndWindow(const ScheduleWindow& window) override;
@@ -211,7 +268,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // NOT_FOUND; INVALID_ARGUMENT: not the start of an id, or of several, naming some.
   absl::StatusOr<CaptureRecord> ResolvePrefix(
       std::string_view id_prefix, absl::FunctionRef<bool(const CaptureRecord&)> is_meant);
-  // NOT_FOUND. FAILED_PRECONDITION: there are no events (yet, any more, or ever), saying which.
+  // NOT_FOUND. FAILED_PRECONDITION: there are no events (yet, any more, or ever), saying which; or
+  // they are being recovered (RECOVERING).
   absl::StatusOr<std::unique_ptr<CaptureReader>> OpenReader(std::string_view id);
   absl::StatusOr<CaptureDownload> OpenForDownload(std::string_view id);
   // Kept also when the events are gone. NOT_FOUND.
@@ -237,30 +295,72 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<CaptureRecord> FinishImport(std::unique_ptr<IncomingCapture> incoming,
                                              const Importer& importer,
                                              absl::FunctionRef<absl::Status()> still_wanted);
+  // The same of a file that CheckWholeCapture() found good elsewhere, with that many events.
+  absl::StatusOr<CaptureRecord> FinishCheckedImport(std::unique_ptr<IncomingCapture> incoming,
+                                                    const Importer& importer, int64_t event_count);
 
   // ---- the audit log ----
+  // An entry that repeats the last one of its kind and principal, but for times, peer, and bytes,
+  // is counted there. The oldest of the same kind and principal go first.
   absl::Status AppendAudit(const AuditEntry& entry);
+  // Whether the next entry can be written, also if the disk fills up meanwhile.
+  // RESOURCE_EXHAUSTED (AUDIT_UNAVAILABLE) with advice.
+  absl::Status CheckAudit();
   // At most `limit` lines written before that of an earlier page; 0: from the newest.
   absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before = 0);
 
   // ---- captures switched off ----
-  // Why captures are forbidden on this node; nullopt: they are not. Kept over restarts.
+  // Why captures are forbidden on this node; nullopt: they are not. From memory; kept over
+  // restarts.
   absl::StatusOr<std::optional<std::string>> CapturesForbidden();
-  // nullopt: allows them.
+  // nullopt: allows them. Holds at once, also if an error is returned: then it could not be
+  // written, and a restart undoes it.
   absl::Status ForbidCaptures(const std::optional<std::string>& reason);
 
  private:
   CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
 
-  absl::Status Evict();
+  absl::Status Recover();
+  // What one eviction is to reach.
+  struct Shortage {
+    int64_t over_cap_bytes = 0;    // Beyond max_total_bytes.
+    int64_t disk_short_bytes = 0;  // Missing from what stays free of the disk.
+    int64_t bytes() const { return std::max(over_cap_bytes, disk_short_bytes); }
+  };
+  // What stays free of the disk.
+  int64_t KeptFree(const DiskSpace& disk) const;
+  absl::Status Settle();
+  void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
+  // Removes what PlanEviction() says. Returns false if that would not be enough; then nothing was
+  // removed.
+  absl::StatusOr<bool> Evict(const EvictionRequest& request, std::string_view why);
+  void TrimToCap(std::string_view principal);
+  // ---- capture_store_retention.cc ----
+  // Removes what options_ no longer keep, and what is beyond the catalog's part of the cap. A
+  // bounded amount; now and then, and whenever the catalog is too large.
+  void ApplyRetention();
+  absl::Status RemoveExpired();
+  absl::Status ShrinkCatalog();
+  bool IsCatalogOverShare();
+  absl::Status RemoveSome(std::string_view why, absl::StatusOr<std::vector<StoredRecord>> found);
+  absl::Status RemoveRecords(const std::vector<StoredRecord>& records);
+  absl::Status NoRoomFor(std::string_view principal, const Shortage& shortage);
+  // Runs `write`. If the disk is full, it runs once more with the catalog's reserve freed.
+  absl::Status WriteEssential(absl::FunctionRef<absl::Status()> write)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasPinRoom(std::string_view principal, int64_t more_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NameImport(const Importer& importer, CaptureRecord& record);
   absl::StatusOr<CaptureRecord> KeepImport(const IncomingCapture& incoming, CaptureRecord record,
                                            const CaptureContents& contents);
   // The file of a capture whose events can be read.
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
   CapturePaths PathsOf(std::string_view id) const;
-  void KeepSummaries(const SealedCapture& sealed);
-  std::vector<DeviceSummaryRow> SummarizeDevices(const SealedCapture& sealed) const;
+  // The row, the eviction that it makes necessary, and the summaries of a file that was finished.
+  void KeepFile(SealedCapture& sealed);
+  // What is over budget is named in the record. On the thread that finished the file.
+  void Summarize(SealedCapture& sealed);
 
   const Options options_;  // But for the two limits below.
   std::atomic<int64_t> max_total_bytes_;
@@ -271,10 +371,17 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   std::atomic<int64_t> promised_import_bytes_{0};
   // One import begins, or is kept, at a time. Lock order: before eviction_mu_.
   absl::Mutex import_mu_;
+  std::atomic<int64_t> rounds_{0};  // Of ApplyRetention().
   // One eviction at a time. Lock order: before mu_.
   absl::Mutex eviction_mu_;
   absl::Mutex mu_;
   const std::unique_ptr<Catalog> catalog_ ABSL_PT_GUARDED_BY(mu_);
+  CatalogReserve reserve_ ABSL_GUARDED_BY(mu_);
+  CatalogReserve audit_reserve_ ABSL_GUARDED_BY(mu_);
+  std::optional<AuditEntry> unwritten_audit_ ABSL_GUARDED_BY(mu_);  // The last, if it failed.
+  std::optional<std::string> captures_forbidden_ ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<StoreRecovery> recovery_;
+  std::jthread recoverer_;  // Last: it uses all of the above.
 };
 
 }  // namespace profd::store

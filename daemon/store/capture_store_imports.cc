@@ -8,6 +8,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
 #include "daemon/store/capture_check.h"
+#include "daemon/store/capture_file_reader.h"
 #include "daemon/store/capture_file_writer.h"
 #include "daemon/store/capture_store.h"
 #include "daemon/store/catalog.h"
@@ -29,6 +30,13 @@ absl::Status NoRoom(int64_t bytes) {
                     "DISK_FULL");
 }
 
+// The file is closed again: it is opened for writing next.
+absl::StatusOr<CaptureContents> LoadContents(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const auto reader,
+                   CaptureFileReader::Open(path, CaptureFileReader::Accept::kSealed));
+  return reader->contents();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<IncomingCapture>> CaptureStore::BeginImport(int64_t total_bytes) {
@@ -47,9 +55,7 @@ absl::StatusOr<std::unique_ptr<IncomingCapture>> CaptureStore::BeginImport(int64
   absl::MutexLock lock(&import_mu_);
   ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
   // Nothing is evicted for what may turn out to be no capture.
-  const int64_t kept_bytes =
-      std::max(disk.total_bytes / 100 * min_free_percent_, 2 * CaptureFileWriter::kReserveBytes);
-  const int64_t taken_bytes = kept_bytes + promised_import_bytes_;
+  const int64_t taken_bytes = KeptFree(disk) + promised_import_bytes_;
   if (disk.free_bytes < taken_bytes || disk.free_bytes - taken_bytes < total_bytes) {
     return NoRoom(total_bytes);
   }
@@ -61,19 +67,24 @@ absl::StatusOr<std::unique_ptr<IncomingCapture>> CaptureStore::BeginImport(int64
 absl::StatusOr<CaptureRecord> CaptureStore::FinishImport(
     std::unique_ptr<IncomingCapture> incoming, const Importer& importer,
     absl::FunctionRef<absl::Status()> still_wanted) {
-  if (incoming->received_bytes() != incoming->total_bytes()) {
-    return absl::DataLossError(StrCat("got ", incoming->received_bytes(), " bytes of ",
-                                      incoming->total_bytes(), "; import again"));
-  }
-  ASSIGN_OR_RETURN(const CheckedCapture checked, CheckWholeCapture(incoming->path(), still_wanted));
+  RETURN_IF_ERROR(incoming->CheckComplete());
+  ASSIGN_OR_RETURN(const UniqueFd file, incoming->OpenReadOnly());
+  ASSIGN_OR_RETURN(const int64_t events, CheckWholeCapture(file.get(), still_wanted));
+  return FinishCheckedImport(std::move(incoming), importer, events);
+}
+
+absl::StatusOr<CaptureRecord> CaptureStore::FinishCheckedImport(
+    std::unique_ptr<IncomingCapture> incoming, const Importer& importer, int64_t event_count) {
+  RETURN_IF_ERROR(incoming->CheckComplete());
+  ASSIGN_OR_RETURN(const CaptureContents contents, LoadContents(incoming->path()));
   ASSIGN_OR_RETURN(CaptureRecord record,
-                   TakeImportedRecord(checked.contents.record, importer, clock_.Now()));
-  record.event_count = std::min(record.event_count, checked.event_count);
-  record.covered_steps = std::ssize(checked.contents.steps);
+                   TakeImportedRecord(contents.record, importer, clock_.Now()));
+  record.event_count = std::min(record.event_count, event_count);
+  record.covered_steps = std::ssize(contents.steps);
   // So that no two take the same id.
   absl::MutexLock one_at_a_time(&import_mu_);
   RETURN_IF_ERROR(NameImport(importer, record));
-  return KeepImport(*incoming, std::move(record), checked.contents);
+  return KeepImport(*incoming, std::move(record), contents);
 }
 
 // Ids sort by time: one of the future would never be evicted, one of long ago at once.
@@ -105,9 +116,8 @@ absl::StatusOr<CaptureRecord> CaptureStore::KeepImport(const IncomingCapture& in
   CapturePaths paths = PathsOf(record.id);
   paths.part = incoming.path();
   ASSIGN_OR_RETURN(auto db, OpenForRewriting(paths.part));
-  const absl::StatusOr<SealedCapture> sealed =
-      SealCaptureFile(std::move(db), paths, std::move(record), contents.epoch_offset_ns,
-                      options_.summarize_ops, contents.steps);
+  absl::StatusOr<SealedCapture> sealed = SealCaptureFile(std::move(db), paths, std::move(record),
+                                                         contents.epoch_offset_ns, contents.steps);
   if (absl::IsResourceExhausted(sealed.status())) return NoRoom(incoming.total_bytes());
   RETURN_IF_ERROR(sealed.status());
   // Should profd die here, the next one makes the row from the file.
@@ -120,7 +130,11 @@ absl::StatusOr<CaptureRecord> CaptureStore::KeepImport(const IncomingCapture& in
     RemoveFile(paths.sealed).IgnoreError();
     return status;
   }
-  KeepSummaries(*sealed);
+  KeepFile(*sealed);
+  if (!sealed->record.error_message.empty()) {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(catalog_->Update(sealed->record));
+  }
   LogInfo(StrCat("capture=", sealed->record.id, " imported by ", sealed->record.requested_by,
                  " from ", sealed->record.imported.source));
   return GetCapture(sealed->record.id);

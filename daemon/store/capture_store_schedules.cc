@@ -21,9 +21,20 @@ absl::StatusOr<std::vector<ScheduleRecord>> CaptureStore::ListSchedules() {
   return catalog_->schedules().List();
 }
 
-absl::Status CaptureStore::RemoveSchedule(std::string_view id) {
+absl::StatusOr<std::vector<ScheduleRecord>> CaptureStore::ListDeletedSchedules(
+    std::string_view id_prefix, std::string_view after_id, int64_t limit) {
   absl::MutexLock lock(&mu_);
-  return catalog_->schedules().Remove(id);
+  return catalog_->schedules().ListDeleted(id_prefix, after_id, limit);
+}
+
+absl::Status CaptureStore::TrimDeletedSchedules(absl::Time before) {
+  absl::MutexLock lock(&mu_);
+  return catalog_->schedules().TrimDeleted(before);
+}
+
+absl::StatusOr<ScheduleHolding> CaptureStore::GetHolding(std::string_view principal) {
+  absl::MutexLock lock(&mu_);
+  return catalog_->schedules().GetHolding(principal);
 }
 
 absl::Status CaptureStore::AppendWindows(const ScheduleRecord& record,

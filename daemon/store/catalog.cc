@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -36,6 +37,15 @@ absl::StatusOr<std::vector<CaptureRecord>> ReadRecords(Statement& query) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) return records;
     ASSIGN_OR_RETURN(records.emplace_back(), ReadRecord(query));
+  }
+}
+
+absl::StatusOr<std::vector<StoredRecord>> ReadStored(Statement& query) {
+  std::vector<StoredRecord> records;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return records;
+    records.push_back({.id = query.Text(0), .group_id = query.Text(1), .bytes = query.Int(2)});
   }
 }
 
@@ -111,6 +121,23 @@ Conditions ConditionsOf(const CaptureFilter& filter, std::string_view before_id)
   return where;
 }
 
+// Lets removed records give their pages back to the disk. A catalog of an earlier profd is
+// rewritten once; where there is no room for that, its pages are reused only.
+absl::Status LetPagesBeFreed(Database& db) {
+  constexpr int64_t kIncremental = 2;
+  ASSIGN_OR_RETURN(const int64_t mode, db.QueryInt("PRAGMA auto_vacuum"));
+  if (mode == kIncremental) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
+  ASSIGN_OR_RETURN(const int64_t pages, db.QueryInt("PRAGMA page_count"));
+  if (pages > 0 && application != kCatalogApplicationId) return absl::OkStatus();  // Not ours.
+  RETURN_IF_ERROR(db.Exec("PRAGMA auto_vacuum=INCREMENTAL"));
+  if (pages == 0) return absl::OkStatus();
+  if (absl::Status status = db.Exec("VACUUM"); !status.ok()) {
+    LogWarning(StrCat("the catalog cannot be compacted: ", status.ToString()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CreatePrivately(const std::filesystem::path& path) {
   const UniqueFd file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   if (!file.valid()) return FileStatus(path, errno);
@@ -118,6 +145,11 @@ absl::Status CreatePrivately(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::string HolderOf(const CaptureRecord& record) {
+  if (!record.requested_by.empty()) return record.requested_by;
+  return StrCat("uid:", record.requested_by_uid);
+}
 
 absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::filesystem::path& path) {
   RETURN_IF_ERROR(CreatePrivately(path));
@@ -128,6 +160,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::filesystem::pa
         StrCat(FromAbsl(status.message()), "; move ", path.string(),
                " away and start profd again: it finds the captures by their files"));
   };
+  RETURN_IF_ERROR(explain(LetPagesBeFreed(*db)));
   RETURN_IF_ERROR(explain(MigrateCatalog(*db, CatalogMigrations())));
   RETURN_IF_ERROR(explain(db->Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")));
   return std::unique_ptr<Catalog>(new Catalog(std::move(db)));
@@ -140,7 +173,7 @@ absl::Status Catalog::Put(const char* sql, const CaptureRecord& record) {
   put->BindText(7, record.spec.display_name).Bind(8, static_cast<int64_t>(record.state));
   put->Bind(9, absl::ToUnixNanos(record.create_time)).Bind(10, record.file_bytes);
   put->BindText(11, record.file_sha256).Bind(12, record.deleted ? 1 : 0);
-  return put->BindText(13, EncodeRecord(record)).Run();
+  return put->BindText(13, EncodeRecord(record)).BindText(14, HolderOf(record)).Run();
 }
 
 absl::Status Catalog::PutLabels(const CaptureRecord& record) {
@@ -170,8 +203,9 @@ absl::Status Catalog::Insert(const CaptureRecord& record) {
   }
   RETURN_IF_ERROR(
       Put("INSERT INTO captures(id, group_id, request_id, requested_by_uid, owner_uid, pid, "
-          "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, record, evicted) "
-          "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0)",
+          "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, record, "
+          "principal, evicted) "
+          "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 0)",
           record));
   RETURN_IF_ERROR(PutLabels(record));
   return transaction.Commit();
@@ -187,7 +221,8 @@ absl::Status Catalog::Update(const CaptureRecord& record) {
           "owner_uid = ?5, pid = ?6, display_name = ?7, state = ?8, create_unix_ns = ?9, "
           "file_bytes = iif(deleted OR ?12, 0, iif(?10 > 0, ?10, file_bytes)), "
           "file_sha256 = iif(deleted OR ?12, '', iif(?10 > 0, ?11, file_sha256)), "
-          "deleted = max(deleted, ?12), record = ?13 WHERE id = ?1",
+          "deleted = max(deleted, ?12), record = ?13, principal = ?14, "
+          "pinned = iif(deleted OR ?12, 0, pinned) WHERE id = ?1",
           record));
   RETURN_IF_ERROR(PutLabels(record));
   return transaction.Commit();
@@ -250,19 +285,112 @@ absl::Status Catalog::SetFile(std::string_view id, int64_t bytes, std::string_vi
 
 absl::Status Catalog::MarkDeleted(std::string_view id, bool evicted) {
   StatementLease put = db_->Use(
-      "UPDATE captures SET file_bytes = 0, file_sha256 = '', deleted = 1, "
+      "UPDATE captures SET file_bytes = 0, file_sha256 = '', deleted = 1, pinned = 0, "
       "evicted = max(evicted, ?2) WHERE id = ?1");
   return put->BindText(1, id).Bind(2, evicted ? 1 : 0).Run();
 }
 
-absl::StatusOr<std::optional<std::string>> Catalog::OldestWithFile() {
+absl::Status Catalog::Remove(const std::vector<StoredRecord>& records) {
+  Transaction transaction(*db_);
+  RETURN_IF_ERROR(transaction.status());
+  for (const StoredRecord& record : records) {
+    for (const char* sql :
+         {"DELETE FROM captures WHERE id = ?1", "DELETE FROM capture_labels WHERE capture_id = ?1",
+          "DELETE FROM op_summary WHERE capture_id = ?1",
+          "DELETE FROM step_summary WHERE capture_id = ?1",
+          "DELETE FROM device_summary WHERE capture_id = ?1"}) {
+      StatementLease remove = db_->Use(sql);
+      RETURN_IF_ERROR(remove->BindText(1, record.id).Run());
+    }
+    if (record.group_id.empty()) continue;
+    StatementLease group = db_->Use(
+        "DELETE FROM capture_groups WHERE id = ?1 AND NOT EXISTS "
+        "(SELECT 1 FROM captures WHERE group_id = ?1 AND group_id <> '')");
+    RETURN_IF_ERROR(group->BindText(1, record.group_id).Run());
+  }
+  return transaction.Commit();
+}
+
+absl::Status Catalog::Vacuum(int64_t pages) {
+  return db_->Exec(StrCat("PRAGMA incremental_vacuum(", pages, ")"));
+}
+
+absl::StatusOr<std::vector<StoredRecord>> Catalog::ListOldest(std::string_view before_id,
+                                                              int64_t limit) {
+  StatementLease query = db_->Use(
+      "SELECT id, group_id, file_bytes FROM captures WHERE id < ?1 AND state >= ?2 AND NOT pinned "
+      "ORDER BY id LIMIT ?3");
+  query->BindText(1, before_id).Bind(2, static_cast<int64_t>(CaptureState::kComplete));
+  query->Bind(3, limit);
+  return ReadStored(*query);
+}
+
+absl::StatusOr<std::vector<StoredRecord>> Catalog::ListOldestOf(std::string_view principal,
+                                                                int64_t limit) {
+  StatementLease query = db_->Use(
+      "SELECT id, group_id, file_bytes FROM captures WHERE principal = ?1 AND state >= ?2 "
+      "AND NOT pinned ORDER BY id LIMIT ?3");
+  query->BindText(1, principal).Bind(2, static_cast<int64_t>(CaptureState::kComplete));
+  query->Bind(3, limit);
+  return ReadStored(*query);
+}
+
+absl::StatusOr<std::vector<RecordHolder>> Catalog::ListRecordHolders() {
   StatementLease query =
-      db_->Use("SELECT id FROM captures WHERE file_bytes > 0 AND state >= ?1 ORDER BY id LIMIT 1");
+      db_->Use("SELECT principal, count(*), sum(summary_bytes) FROM captures GROUP BY principal");
+  std::vector<RecordHolder> holders;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return holders;
+    holders.push_back(
+        {.principal = query->Text(0), .records = query->Int(1), .bytes = query->Int(2)});
+  }
+}
+
+absl::Status Catalog::SetPinned(std::string_view id, bool pinned) {
+  StatementLease put = db_->Use("UPDATE captures SET pinned = ?2 WHERE id = ?1 AND NOT deleted");
+  return put->BindText(1, id).Bind(2, pinned ? 1 : 0).Run();
+}
+
+absl::StatusOr<std::set<std::string>> Catalog::ListPinned() {
+  StatementLease query = db_->Use("SELECT id FROM captures WHERE pinned");
+  std::set<std::string> ids;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return ids;
+    ids.insert(query->Text(0));
+  }
+}
+
+absl::StatusOr<bool> Catalog::IsPinned(std::string_view id) {
+  StatementLease query = db_->Use("SELECT 1 FROM captures WHERE id = ?1 AND pinned");
+  return query->BindText(1, id).Step();
+}
+
+absl::StatusOr<int64_t> Catalog::PinnedBytes(std::string_view principal) {
+  StatementLease query = db_->Use(
+      "SELECT ifnull(sum(file_bytes), 0) FROM captures WHERE file_bytes > 0 AND pinned "
+      "AND (?1 = '' OR principal = ?1)");
+  RETURN_IF_ERROR(query->BindText(1, principal).Step().status());
+  return query->Int(0);
+}
+
+absl::StatusOr<std::vector<StorageHolder>> Catalog::ListHolders() {
+  StatementLease query = db_->Use(
+      "SELECT principal, id, file_bytes, NOT pinned AND state >= ?1 FROM captures "
+      "WHERE file_bytes > 0 ORDER BY principal, id");
   query->Bind(1, static_cast<int64_t>(CaptureState::kComplete));
-  std::optional<std::string> id;
-  ASSIGN_OR_RETURN(const bool row, query->Step());
-  if (row) id = query->Text(0);
-  return id;
+  std::vector<StorageHolder> holders;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return holders;
+    if (holders.empty() || holders.back().principal != query->Bytes(0)) {
+      holders.push_back({.principal = query->Text(0)});
+    }
+    StorageHolder& holder = holders.back();
+    holder.file_bytes += query->Int(2);
+    if (query->Int(3) != 0) holder.files.push_back({query->Text(1), query->Int(2)});
+  }
 }
 
 absl::StatusOr<Catalog::Totals> Catalog::Count() {
@@ -288,6 +416,14 @@ int64_t Catalog::SizeOnDisk() const {
     bytes += FileBytes(path).value_or(0);
   }
   return bytes;
+}
+
+absl::StatusOr<int64_t> Catalog::UsedBytes() {
+  int64_t used = 0;
+  ASSIGN_OR_RETURN(const int64_t page_bytes, db_->QueryInt("PRAGMA page_size"));
+  ASSIGN_OR_RETURN(used, db_->QueryInt("PRAGMA page_count"));
+  ASSIGN_OR_RETURN(const int64_t unused, db_->QueryInt("PRAGMA freelist_count"));
+  return (used - unused) * page_bytes;
 }
 
 absl::Status Catalog::PutGroup(const GroupRecord& group) {

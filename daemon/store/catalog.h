@@ -10,8 +10,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +23,28 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/group_types.h"
 #include "daemon/store/capture_store.h"
+#include "daemon/store/eviction.h"
 #include "daemon/store/schedule_tables.h"
 #include "daemon/store/sqlite_db.h"
 
 namespace profd::store {
+
+// Whose share of the store the capture counts against: who asked for it.
+std::string HolderOf(const CaptureRecord& record);
+
+// A capture's row, for its removal.
+struct StoredRecord {
+  std::string id;
+  std::string group_id;
+  int64_t bytes = 0;  // Of its file; 0: the events are gone.
+};
+
+// What one principal has in the catalog.
+struct RecordHolder {
+  std::string principal;
+  int64_t records = 0;
+  int64_t bytes = 0;  // Of records and summaries, approximately.
+};
 
 class Catalog {
  public:
@@ -51,8 +71,25 @@ class Catalog {
   absl::Status SetFile(std::string_view id, int64_t bytes, std::string_view sha256);
   // The file goes; `evicted`: for room.
   absl::Status MarkDeleted(std::string_view id, bool evicted);
-  // The oldest finished capture with a file.
-  absl::StatusOr<std::optional<std::string>> OldestWithFile();
+  // Removes the records with all that belongs to them: labels, summaries, groups of which nothing
+  // is left. Their files must be gone. All or none.
+  absl::Status Remove(const std::vector<StoredRecord>& records);
+  // Gives unused pages back to the disk, at most so many.
+  absl::Status Vacuum(int64_t pages);
+  // The oldest records that have ended and are not pinned, below `before_id`, at most `limit`.
+  absl::StatusOr<std::vector<StoredRecord>> ListOldest(std::string_view before_id, int64_t limit);
+  // The same of one principal, at any age.
+  absl::StatusOr<std::vector<StoredRecord>> ListOldestOf(std::string_view principal, int64_t limit);
+  absl::StatusOr<std::vector<RecordHolder>> ListRecordHolders();
+
+  // OK also for an unknown id, or one whose events are gone, which is never pinned.
+  absl::Status SetPinned(std::string_view id, bool pinned);
+  absl::StatusOr<std::set<std::string>> ListPinned();
+  absl::StatusOr<bool> IsPinned(std::string_view id);
+  // Of pinned captures; of all principals, if empty.
+  absl::StatusOr<int64_t> PinnedBytes(std::string_view principal);
+  // Whose the files are, with those that may be evicted.
+  absl::StatusOr<std::vector<StorageHolder>> ListHolders();
 
   struct Totals {
     int64_t captures_with_file = 0;
@@ -61,6 +98,8 @@ class Catalog {
   };
   absl::StatusOr<Totals> Count();
   int64_t SizeOnDisk() const;  // With its write-ahead log.
+  // What the tables take, without the write-ahead log (a few MiB) and unused pages.
+  absl::StatusOr<int64_t> UsedBytes();
 
   absl::Status PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
                             const std::vector<StepSummaryRow>& steps);
@@ -70,10 +109,16 @@ class Catalog {
   // The same of an id that exists.
   absl::StatusOr<CaptureSummaries> ReadSummaries(std::string_view id, const SummaryParts& parts);
 
-  // Keeps the last kMaxAuditRows.
-  absl::Status AppendAudit(const AuditEntry& entry);
+  // Keeps the last MaxAuditRowsOf(kind) of each principal and kind, and kMaxAuditRows in all:
+  // beyond that the largest ring loses its oldest. Returns false if it was counted as a repetition.
+  absl::StatusOr<bool> AppendAudit(const AuditEntry& entry);
   absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before);
   static constexpr int64_t kMaxAuditRows = 200'000;
+  static constexpr int64_t MaxAuditRowsOf(AuditKind kind) {
+    return kind == AuditKind::kRefusal ? 5'000 : 20'000;
+  }
+  // How long after the last of them a row counts repetitions.
+  static constexpr absl::Duration kRepeatWindow = absl::Minutes(10);
 
   // What an operator switched, kept until it is switched back. By name, "captures_forbidden".
   absl::Status PutSwitch(std::string_view name, std::string_view value);
@@ -92,7 +137,20 @@ class Catalog {
   absl::Status ReadSteps(std::string_view id, CaptureSummaries& out);
   absl::Status ReadDevices(std::string_view id, CaptureSummaries& out);
 
+  // The rows of one kind and principal.
+  struct AuditRing {
+    int64_t rows = 0;
+    int64_t last_id = 0;    // Of the newest row of this daemon; 0: none yet.
+    std::string last_call;  // What it says, but for times, peer, and bytes.
+    absl::Time last_time;
+  };
+  using AuditRings = std::map<std::pair<AuditKind, std::string>, AuditRing>;
+  absl::Status LoadAuditRings();
+  absl::Status RemoveOldestAudit(AuditRings::iterator ring, int64_t rows);
+
   const std::unique_ptr<Database> db_;
+  std::optional<AuditRings> audit_rings_;  // nullopt: not counted yet.
+  int64_t audit_rows_ = 0;
   ScheduleTables schedules_;
 };
 

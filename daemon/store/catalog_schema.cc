@@ -128,6 +128,42 @@ CREATE TABLE schedule_windows(
   PRIMARY KEY(schedule_id, time_unix_ns, pid)) WITHOUT ROWID;
 CREATE INDEX schedule_windows_running ON schedule_windows(ended) WHERE ended = 0;
 )sql"},
+    {3, R"sql(
+ALTER TABLE captures ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+ALTER TABLE captures ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE captures ADD COLUMN summary_bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE captures SET principal = 'uid:' || requested_by_uid;
+UPDATE captures SET principal = json_extract(record, '$.requested_by')
+  WHERE json_valid(record) AND ifnull(json_extract(record, '$.requested_by'), '') <> '';
+UPDATE captures SET summary_bytes = length(record) +
+  (SELECT ifnull(sum(length(name) + 40), 0) FROM op_summary WHERE capture_id = captures.id);
+DROP INDEX captures_with_file;
+CREATE INDEX captures_by_holder ON captures(principal, id, file_bytes, pinned, state)
+  WHERE file_bytes > 0;
+CREATE INDEX captures_pinned ON captures(id) WHERE pinned;
+CREATE INDEX captures_by_principal ON captures(principal, id, summary_bytes);
+
+ALTER TABLE schedules ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+ALTER TABLE schedules ADD COLUMN record_bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE schedules SET record_bytes = length(record);
+UPDATE schedules SET principal = CASE
+    WHEN ifnull(json_extract(record, '$.creator.uid'), -1) >= 0
+      THEN 'uid:' || json_extract(record, '$.creator.uid')
+    WHEN ifnull(json_extract(record, '$.creator.spiffe_id'), '') <> ''
+      THEN json_extract(record, '$.creator.spiffe_id')
+    ELSE 'cn:' || ifnull(json_extract(record, '$.creator.common_name'), '') END
+  WHERE json_valid(record);
+CREATE INDEX schedules_deleted ON schedules(principal, delete_unix_ns);
+
+ALTER TABLE audit_log ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE audit_log ADD COLUMN repeats INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE audit_log ADD COLUMN last_unix_ns INTEGER NOT NULL DEFAULT 0;
+UPDATE audit_log SET kind = 1 WHERE outcome IN ('PERMISSION_DENIED', 'UNAUTHENTICATED');
+UPDATE audit_log SET kind = 2 WHERE kind = 0
+  AND method IN ('SetCapturesAllowed', 'DeleteCapture', 'DeleteSchedule');
+UPDATE audit_log SET last_unix_ns = time_unix_ns;
+CREATE INDEX audit_log_rings ON audit_log(kind, principal, id);
+)sql"},
 };
 
 }  // namespace

@@ -5,6 +5,12 @@
 #include "daemon/store/catalog.h"
 
 namespace profd::store {
+namespace {
+
+// What a row of op_summary takes besides its name, as migration 3 counts it.
+constexpr int64_t kOpRowBytes = 40;
+
+}  // namespace
 
 absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
                                    const std::vector<StepSummaryRow>& steps) {
@@ -16,10 +22,12 @@ absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSumm
     RETURN_IF_ERROR(remove->BindText(1, id).Run());
   }
   int64_t rank = 0;
+  int64_t bytes = 0;
   for (const OpSummaryRow& op : ops) {
     StatementLease put = db_->Use(
         "INSERT INTO op_summary(capture_id, rank, name, calls, self_cpu_ns, cpu_total_ns, min_ns, "
         "max_ns, self_device_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
+    bytes += std::ssize(op.name) + kOpRowBytes;
     put->BindText(1, id).Bind(2, rank++).BindBlob(3, op.name).Bind(4, op.calls);
     put->Bind(5, op.self_cpu_ns).Bind(6, op.cpu_total_ns).Bind(7, op.min_ns).Bind(8, op.max_ns);
     RETURN_IF_ERROR(put->Bind(9, op.self_device_ns).Run());
@@ -32,6 +40,9 @@ absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSumm
     put->Bind(5, row.median_ns).Bind(6, row.mean_ns).Bind(7, row.max_ns);
     RETURN_IF_ERROR(put->Run());
   }
+  StatementLease put =
+      db_->Use("UPDATE captures SET summary_bytes = length(record) + ?2 WHERE id = ?1");
+  RETURN_IF_ERROR(put->BindText(1, id).Bind(2, bytes).Run());
   return transaction.Commit();
 }
 

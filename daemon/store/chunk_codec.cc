@@ -20,7 +20,7 @@ struct ChunkHeader {
 };
 static_assert(sizeof(ChunkHeader) == kChunkHeaderBytes);
 
-absl::Status Damaged(const char* what) {
+absl::Status DamagedChunk(const char* what) {
   return absl::DataLossError(std::string("damaged chunk: ") + what);
 }
 
@@ -57,19 +57,19 @@ void WriteHeader(const ChunkSummary& summary, std::span<const size_t> columns, s
 
 absl::StatusOr<ChunkLayout> ChunkLayout::Parse(std::string_view prefix, size_t chunk_bytes) {
   ChunkHeader header;
-  if (prefix.size() < sizeof(header)) return Damaged("too short");
+  if (prefix.size() < sizeof(header)) return DamagedChunk("too short");
   std::memcpy(&header, prefix.data(), sizeof(header));
-  if (header.magic != kMagic) return Damaged("not a chunk");
-  if (header.version != kVersion) return Damaged("unknown version");
-  if (header.column_count > kMaxChunkColumns) return Damaged("too many columns");
+  if (header.magic != kMagic) return DamagedChunk("not a chunk");
+  if (header.version != kVersion) return DamagedChunk("unknown version");
+  if (header.column_count > kMaxChunkColumns) return DamagedChunk("too many columns");
   const size_t lengths_bytes = size_t{4} * header.column_count;
-  if (prefix.size() < sizeof(header) + lengths_bytes) return Damaged("too short");
+  if (prefix.size() < sizeof(header) + lengths_bytes) return DamagedChunk("too short");
   const std::string_view lengths = prefix.substr(sizeof(header), lengths_bytes);
-  if (HeaderCrc(header, lengths) != header.crc) return Damaged("checksum of its header");
-  if (header.rows == 0 || header.rows > kMaxChunkRows) return Damaged("impossible row count");
+  if (HeaderCrc(header, lengths) != header.crc) return DamagedChunk("checksum of its header");
+  if (header.rows == 0 || header.rows > kMaxChunkRows) return DamagedChunk("impossible row count");
   if (header.begin_ns < -kMaxTimeNs || header.end_ns > kMaxTimeNs ||
       header.begin_ns > header.end_ns) {
-    return Damaged("impossible times");
+    return DamagedChunk("impossible times");
   }
 
   ChunkLayout layout;
@@ -84,7 +84,7 @@ absl::StatusOr<ChunkLayout> ChunkLayout::Parse(std::string_view prefix, size_t c
     offset += length;
   }
   layout.offsets[header.column_count] = offset;
-  if (offset != chunk_bytes) return Damaged("its columns do not fill it");
+  if (offset != chunk_bytes) return DamagedChunk("its columns do not fill it");
   return layout;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr size_t kHeaderBytes = 16;
+constexpr size_t kColumnHeaderBytes = 16;
 constexpr size_t kPlaneBytes = 8;  // Of a plane's descriptor.
 constexpr size_t kBlock = 512;     // Residuals that stay in the first-level cache.
 constexpr int kZstdLevel = 1;
@@ -31,7 +31,7 @@ struct ColumnHeader {
   uint16_t reserved;
   uint64_t base;
 };
-static_assert(sizeof(ColumnHeader) == kHeaderBytes);
+static_assert(sizeof(ColumnHeader) == kColumnHeaderBytes);
 
 struct PlaneHeader {
   uint8_t tag;
@@ -40,7 +40,7 @@ struct PlaneHeader {
 };
 static_assert(sizeof(PlaneHeader) == kPlaneBytes);
 
-absl::Status Damaged(const char* what) {
+absl::Status DamagedColumn(const char* what) {
   return absl::DataLossError(std::string("damaged column: ") + what);
 }
 
@@ -175,11 +175,11 @@ void ColumnEncoder::Encode(std::span<const T> values, ColumnTransform transform,
   planes_.resize(std::max(planes_.size(), header.width * values.size()));
   SplitPlanes(residuals, values.size(), header.width, planes_.data());
 
-  out.append(kHeaderBytes + header.width * kPlaneBytes, '\0');
+  out.append(kColumnHeaderBytes + header.width * kPlaneBytes, '\0');
   std::memcpy(out.data() + start, &header, sizeof(header));
   for (size_t k = 0; k < header.width; ++k) {
     AppendPlane({planes_.data() + k * values.size(), values.size()},
-                start + kHeaderBytes + k * kPlaneBytes, out);
+                start + kColumnHeaderBytes + k * kPlaneBytes, out);
   }
   header.crc = Crc32(0, std::string_view(out).substr(start + sizeof(header.crc)));
   std::memcpy(out.data() + start, &header, sizeof(header));
@@ -218,7 +218,7 @@ ColumnDecoder::~ColumnDecoder() = default;
 absl::Status ColumnDecoder::UnpackPlanes(std::string_view bytes, size_t width, size_t size,
                                          size_t& varying_planes, uint64_t& constant) {
   std::array<PlaneHeader, 8> planes;
-  if (bytes.size() < width * kPlaneBytes) return Damaged("too short for its planes");
+  if (bytes.size() < width * kPlaneBytes) return DamagedColumn("too short for its planes");
   std::memcpy(planes.data(), bytes.data(), width * kPlaneBytes);
   bytes.remove_prefix(width * kPlaneBytes);
 
@@ -236,25 +236,25 @@ absl::Status ColumnDecoder::UnpackPlanes(std::string_view bytes, size_t width, s
       std::memset(out, static_cast<int>(plane.value & 0xff), size);
       continue;
     }
-    if (plane.value > bytes.size()) return Damaged("a plane ends behind it");
+    if (plane.value > bytes.size()) return DamagedColumn("a plane ends after it");
     if (plane.tag == kRawPlane) {
-      if (plane.value != size) return Damaged("a raw plane of another size");
+      if (plane.value != size) return DamagedColumn("a raw plane of another size");
       std::memcpy(out, bytes.data(), size);
     } else if (plane.tag == kZstdPlane) {
       const size_t got = ZSTD_decompressDCtx(context_->zstd, out, size, bytes.data(), plane.value);
-      if (ZSTD_isError(got) != 0 || got != size) return Damaged("a plane does not unpack");
+      if (ZSTD_isError(got) != 0 || got != size) return DamagedColumn("a plane does not unpack");
     } else {
-      return Damaged("unknown plane");
+      return DamagedColumn("unknown plane");
     }
     bytes.remove_prefix(plane.value);
   }
-  if (!bytes.empty()) return Damaged("bytes behind its last plane");
+  if (!bytes.empty()) return DamagedColumn("bytes after its last plane");
   return absl::OkStatus();
 }
 
 bool ColumnDecoder::ChecksumIsRight(std::string_view bytes) {
   uint32_t crc = 0;
-  if (bytes.size() < kHeaderBytes) return false;
+  if (bytes.size() < kColumnHeaderBytes) return false;
   std::memcpy(&crc, bytes.data(), sizeof(crc));
   return Crc32(0, bytes.substr(sizeof(crc))) == crc;
 }
@@ -263,14 +263,14 @@ template <typename T>
 absl::Status ColumnDecoder::Decode(std::string_view bytes, std::span<T> values) {
   using U = std::make_unsigned_t<T>;
   ColumnHeader header;
-  if (bytes.size() < sizeof(header)) return Damaged("too short for its header");
-  if (values.size() > kMaxColumnValues) return Damaged("too many values");
-  if (!ChecksumIsRight(bytes)) return Damaged("checksum");
+  if (bytes.size() < sizeof(header)) return DamagedColumn("too short for its header");
+  if (values.size() > kMaxColumnValues) return DamagedColumn("too many values");
+  if (!ChecksumIsRight(bytes)) return DamagedColumn("checksum");
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.width > sizeof(T)) return Damaged("wider than its type");
+  if (header.width > sizeof(T)) return DamagedColumn("wider than its type");
   const bool is_delta = header.transform == static_cast<uint8_t>(ColumnTransform::kDelta);
   if (!is_delta && header.transform != static_cast<uint8_t>(ColumnTransform::kOffset)) {
-    return Damaged("unknown transform");
+    return DamagedColumn("unknown transform");
   }
   size_t varying_planes = 0;
   uint64_t constant = 0;

@@ -1,5 +1,6 @@
 #include "daemon/store/data_dir.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -36,24 +37,100 @@ constexpr NetworkFileSystem kNetworkFileSystems[] = {
     {0x564c, "NCP"},      {0x01161970, "GFS2"},   {0x7461636f, "OCFS2"},
 };
 
-absl::Status MakePrivateFolder(const std::filesystem::path& path) {
+constexpr char kLockName[] = "profd.lock";
+
+absl::Status NotOurs(const std::filesystem::path& path, std::string_view problem,
+                     std::string_view remedy) {
+  return absl::FailedPreconditionError(
+      StrCat("data directory '", path.string(), "' ", problem, ": ", remedy));
+}
+
+absl::Status NoLock(const std::filesystem::path& path) {
+  return NotOurs(path, "has files but no profd.lock, so it was not made by profd",
+                 "choose an empty or new --data-dir (nothing in it was changed)");
+}
+
+// Fails for a symbolic link in the last component and for anything but a directory.
+absl::StatusOr<UniqueFd> OpenFolder(const std::filesystem::path& path) {
+  UniqueFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.valid()) return folder;
+  const int error = errno;
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+    return NotOurs(path, "is a symbolic link", "set --data-dir to the folder it points to");
+  }
+  if (error == ENOTDIR) return NotOurs(path, "is not a directory", "choose another --data-dir");
+  return FileStatus(path, error);
+}
+
+// A fresh file system has a lost+found, which says nothing about the folder.
+absl::StatusOr<bool> IsEmpty(int folder, const std::filesystem::path& path) {
+  const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const entries = copy >= 0 ? fdopendir(copy) : nullptr;
+  if (entries == nullptr) return FileStatus(path, errno);
+  bool empty = true;
+  for (const dirent* entry = readdir(entries); entry != nullptr && empty;
+       entry = readdir(entries)) {
+    const std::string_view name = entry->d_name;
+    empty = name == "." || name == ".." || name == "lost+found";
+  }
+  closedir(entries);
+  return empty;
+}
+
+// Whether a daemon or a tool of the folder's owner made it: it has a lock file.
+bool HasLockFile(int folder, uid_t owner) {
+  struct stat info {};
+  return fstatat(folder, kLockName, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+         info.st_uid == owner;
+}
+
+// Ok if `folder` may be used, before anything is changed in it.
+absl::Status CheckOwner(int folder, const std::filesystem::path& path, struct stat& info) {
+  if (fstat(folder, &info) != 0) return FileStatus(path, errno);
+  if (info.st_uid == geteuid()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      StrCat("data directory '", path.string(), "' belongs to uid ", info.st_uid,
+             " and this process runs as uid ", geteuid(),
+             ": run it as the owner, or choose another --data-dir"));
+}
+
+absl::Status MakePrivate(int folder, const std::filesystem::path& path, const struct stat& info) {
+  if ((info.st_mode & 0077) == 0) return absl::OkStatus();
+  if (fchmod(folder, 0700) != 0) return FileStatus(path, errno);
+  LogInfo(StrCat(path.string(), " was accessible to other users: its mode is now 0700"));
+  return absl::OkStatus();
+}
+
+// Makes the folder if it is not there. One that is there must be a data directory of this user,
+// or be empty: the folder of anything else keeps its mode and gets no file.
+absl::StatusOr<UniqueFd> OpenDataDir(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return FileStatus(path, errno);
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) return FileStatus(path, errno);
-  if (!S_ISDIR(info.st_mode)) {
-    return absl::FailedPreconditionError(StrCat(path.string(), " is not a directory"));
+  ASSIGN_OR_RETURN(UniqueFd folder, OpenFolder(path));
+  struct stat info {};
+  RETURN_IF_ERROR(CheckOwner(folder.get(), path, info));
+  if (!HasLockFile(folder.get(), info.st_uid)) {
+    ASSIGN_OR_RETURN(const bool empty, IsEmpty(folder.get(), path));
+    if (!empty) return NoLock(path);
   }
-  if (info.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(
-        StrCat(path.string(), " belongs to uid ", info.st_uid, " and profd runs as uid ", geteuid(),
-               ": run it as its owner, or give it another --data-dir"));
+  RETURN_IF_ERROR(MakePrivate(folder.get(), path, info));
+  return folder;
+}
+
+// The folder for capture files, inside a data directory that is ours.
+absl::Status MakeCaptureFolder(int data_dir, const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  if (mkdirat(data_dir, name.c_str(), 0700) != 0 && errno != EEXIST) {
+    return FileStatus(path, errno);
   }
-  if ((info.st_mode & 0077) == 0) return absl::OkStatus();
-  LogInfo(StrCat(path.string(), " was open to others: it is 0700 now"));
-  if (chmod(path.c_str(), 0700) != 0) return FileStatus(path, errno);
-  return absl::OkStatus();
+  const UniqueFd folder(
+      openat(data_dir, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.valid()) return FileStatus(path, errno);
+  struct stat info {};
+  RETURN_IF_ERROR(CheckOwner(folder.get(), path, info));
+  return MakePrivate(folder.get(), path, info);
 }
 
 // profd.lock holds the pid of who has it, and this word if that is a tool.
@@ -85,7 +162,7 @@ absl::Status TakeLock(int file, const std::filesystem::path& data_dir, StoreOwne
   for (;;) {
     if (flock(file, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return FileStatus(data_dir / "profd.lock", errno);
+    if (errno != EWOULDBLOCK) return FileStatus(data_dir / kLockName, errno);
     const std::string owner = ReadOwner(file);
     // Who has just taken it has not written its pid yet: only who is there twice is there.
     const bool is_daemon = !owner.empty() && !owner.ends_with(kToolWord) && owner == owner_before;
@@ -95,7 +172,100 @@ absl::Status TakeLock(int file, const std::filesystem::path& data_dir, StoreOwne
   }
 }
 
+// What a daemon that ran as root left in one of its folders, given to `uid`. The folder is open, so
+// nothing can be put in place of it; files that root does not own, and files that have another
+// name somewhere, were not made by that daemon.
+class Giver {
+ public:
+  Giver(uid_t uid, gid_t gid) : uid_(uid), gid_(gid) {}
+
+  absl::Status GiveContent(const UniqueFd& folder, const std::filesystem::path& path, int depth) {
+    const int copy = openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* const entries = copy >= 0 ? fdopendir(copy) : nullptr;
+    if (entries == nullptr) return FileStatus(path, errno);
+    absl::Status status;
+    for (const dirent* entry = readdir(entries); entry != nullptr && status.ok();
+         entry = readdir(entries)) {
+      const std::string name = entry->d_name;
+      // The lock goes last, with the folder: it says that this is still root's.
+      if (name != "." && name != ".." && name != "lost+found" && name != kLockName) {
+        status = GiveEntry(folder, name, path / name, depth);
+      }
+    }
+    closedir(entries);
+    return status;
+  }
+
+  absl::Status GiveFile(int file, const std::filesystem::path& path) {
+    struct stat info {};
+    if (fstat(file, &info) != 0) return FileStatus(path, errno);
+    if (info.st_uid == uid_) return absl::OkStatus();
+    if (info.st_uid != 0 || (S_ISREG(info.st_mode) && info.st_nlink != 1)) {
+      LogWarning(StrCat(path.string(), " was not made by profd: it keeps its owner"));
+      return absl::OkStatus();
+    }
+    if (fchownat(file, "", uid_, gid_, AT_EMPTY_PATH) != 0) return FileStatus(path, errno);
+    ++given_;
+    return absl::OkStatus();
+  }
+
+  int given() const { return given_; }
+
+ private:
+  absl::Status GiveEntry(const UniqueFd& folder, const std::string& name,
+                         const std::filesystem::path& path, int depth) {
+    const UniqueFd entry(openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat info {};
+    if (!entry.valid() || fstat(entry.get(), &info) != 0) {
+      return errno == ENOENT ? absl::OkStatus() : FileStatus(path, errno);
+    }
+    if (S_ISREG(info.st_mode)) return GiveFile(entry.get(), path);
+    if (!S_ISDIR(info.st_mode) || depth == 0 || info.st_uid != 0) {
+      if (info.st_uid != uid_) {
+        LogWarning(StrCat(path.string(), " was not made by profd: it keeps its owner"));
+      }
+      return absl::OkStatus();
+    }
+    const UniqueFd child(openat(entry.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!child.valid()) return FileStatus(path, errno);
+    RETURN_IF_ERROR(GiveContent(child, path, depth - 1));
+    return GiveFile(child.get(), path);
+  }
+
+  const uid_t uid_;
+  const gid_t gid_;
+  int given_ = 0;
+};
+
 }  // namespace
+
+absl::Status GiveDataDir(const std::filesystem::path& data_dir, uid_t uid, gid_t gid) {
+  std::error_code error;
+  std::filesystem::create_directories(data_dir.parent_path(), error);
+  if (mkdir(data_dir.c_str(), 0700) != 0 && errno != EEXIST) return FileStatus(data_dir, errno);
+  struct stat info {};
+  // The folder of another user may be closed to a root without CAP_DAC_READ_SEARCH.
+  if (lstat(data_dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid != geteuid()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const UniqueFd folder, OpenFolder(data_dir));
+  if (fstat(folder.get(), &info) != 0) return FileStatus(data_dir, errno);
+  ASSIGN_OR_RETURN(const bool empty, IsEmpty(folder.get(), data_dir));
+  if (!empty && !HasLockFile(folder.get(), info.st_uid) && !HasLockFile(folder.get(), uid)) {
+    return NoLock(data_dir);
+  }
+  Giver giver(uid, gid);
+  UniqueFd lock(openat(folder.get(), kLockName, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (lock.valid()) {
+    RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, StoreOwner::kDaemon));
+    RETURN_IF_ERROR(giver.GiveContent(folder, data_dir, /*depth=*/1));
+    RETURN_IF_ERROR(giver.GiveFile(lock.get(), data_dir / kLockName));
+  }
+  RETURN_IF_ERROR(MakePrivate(folder.get(), data_dir, info));
+  RETURN_IF_ERROR(giver.GiveFile(folder.get(), data_dir));
+  LogInfo(StrCat(data_dir.string(), " belongs to uid ", uid, " now (", giver.given(), " files)"));
+  return absl::OkStatus();
+}
 
 absl::Status CheckFileSystemType(int64_t type, const std::filesystem::path& path) {
   for (const NetworkFileSystem& known : kNetworkFileSystems) {
@@ -109,13 +279,13 @@ absl::Status CheckFileSystemType(int64_t type, const std::filesystem::path& path
 }
 
 absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, StoreOwner owner) {
-  RETURN_IF_ERROR(MakePrivateFolder(data_dir));
+  ASSIGN_OR_RETURN(const UniqueFd folder, OpenDataDir(data_dir));
   struct statfs info;
-  if (statfs(data_dir.c_str(), &info) != 0) return FileStatus(data_dir, errno);
+  if (fstatfs(folder.get(), &info) != 0) return FileStatus(data_dir, errno);
   RETURN_IF_ERROR(CheckFileSystemType(static_cast<int64_t>(info.f_type), data_dir));
 
-  const std::filesystem::path path = data_dir / "profd.lock";
-  UniqueFd lock(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  const std::filesystem::path path = data_dir / kLockName;
+  UniqueFd lock(openat(folder.get(), kLockName, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return FileStatus(path, errno);
   RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, owner));
   const std::string text = StrCat(getpid(), owner == StoreOwner::kTool ? kToolWord : "");
@@ -123,7 +293,7 @@ absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, Sto
       pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     LogWarning(FileStatus(path, errno).ToString());
   }
-  RETURN_IF_ERROR(MakePrivateFolder(CaptureFolder(data_dir)));
+  RETURN_IF_ERROR(MakeCaptureFolder(folder.get(), CaptureFolder(data_dir)));
   return lock;
 }
 

@@ -4,6 +4,8 @@
 #ifndef PROFD_DAEMON_STORE_DATA_DIR_H_
 #define PROFD_DAEMON_STORE_DATA_DIR_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -18,9 +20,19 @@
 namespace profd::store {
 
 // Makes the directory (0700) and its captures/ folder, and locks it until the result is
-// closed. Waits some seconds for a tool that has it. FAILED_PRECONDITION, saying what to do:
-// another daemon has it (STORE_IN_USE), somebody else owns it, or it lies on a network file system.
+// closed. Waits some seconds for a tool that has it. An existing folder must belong to this user,
+// must not be a symbolic link, and must have a profd.lock or be empty: any other stays as it is.
+// FAILED_PRECONDITION, with the remedy: that rule, another daemon has it (STORE_IN_USE), or it is
+// on a network file system.
 absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, StoreOwner owner);
+
+// Makes the directory (0700) for the user `uid`, or gives one to it that a daemon of root's used:
+// the folder, its folders, and the files directly in them. Needs root, before the store is opened.
+// Follows no symbolic links; skips files that root does not own or that have several names. A
+// directory of another user stays as it is, for ClaimDataDir() to judge. Can be repeated after a
+// crash: the folder itself comes last. FAILED_PRECONDITION, with the remedy: a daemon uses it, it
+// is a symbolic link, or it has files and no profd.lock.
+absl::Status GiveDataDir(const std::filesystem::path& data_dir, uid_t uid, gid_t gid);
 
 // FAILED_PRECONDITION for the f_type (statfs(2)) of a file system of the network, whose locks
 // and syncs cannot be relied on.

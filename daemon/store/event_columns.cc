@@ -5,8 +5,6 @@
 namespace profd::store {
 namespace {
 
-bool IsTime(int64_t time_ns) { return time_ns >= -kMaxTimeNs && time_ns <= kMaxTimeNs; }
-
 template <typename Rows>
 bool HaveValidTimes(const Rows& rows) {
   bool valid = true;

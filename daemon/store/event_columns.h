@@ -57,6 +57,7 @@ constexpr bool AreEvents(ChunkKind kind) {
 inline constexpr size_t kMaxChunkRows = kMaxColumnValues;
 // No time in a file lies further from its epoch, so that differences of two never overflow.
 inline constexpr int64_t kMaxTimeNs = int64_t{1} << 60;
+constexpr bool IsTime(int64_t time_ns) { return time_ns >= -kMaxTimeNs && time_ns <= kMaxTimeNs; }
 inline constexpr uint16_t kMaxDepth = 128;
 
 // From the first start to the last end; empty when begin_ns > end_ns.

@@ -33,8 +33,6 @@ absl::Status Refused(std::string_view what) {
   return absl::InvalidArgumentError(StrCat("the capture file's record ", what));
 }
 
-bool IsTime(int64_t ns) { return ns >= -kMaxTimeNs && ns <= kMaxTimeNs; }
-
 template <typename... Counts>
 bool NoneIsNegative(Counts... counts) {
   return ((counts >= 0) && ...);

@@ -64,4 +64,12 @@ absl::Status IncomingCapture::Append(std::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status IncomingCapture::CheckComplete() const {
+  if (received_bytes_ == total_bytes_) return absl::OkStatus();
+  return absl::DataLossError(
+      StrCat("got ", received_bytes_, " bytes of ", total_bytes_, "; import again"));
+}
+
+absl::StatusOr<UniqueFd> IncomingCapture::OpenReadOnly() const { return OpenForReading(path_); }
+
 }  // namespace profd::store

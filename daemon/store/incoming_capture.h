@@ -33,6 +33,11 @@ class IncomingCapture {
 
   absl::Status Append(std::string_view bytes);
 
+  // DATA_LOSS: not all has come.
+  absl::Status CheckComplete() const;
+  // Opens what came for reading.
+  absl::StatusOr<UniqueFd> OpenReadOnly() const;
+
   int64_t total_bytes() const { return total_bytes_; }
   int64_t received_bytes() const { return received_bytes_; }
   const std::filesystem::path& path() const { return path_; }

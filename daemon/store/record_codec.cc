@@ -325,6 +325,7 @@ void Visit(Archive& archive, T& spec) {
   archive("max_slowdown", spec.max_slowdown);
   archive("end_unix_ns", spec.end_time);
   archive("nodes", spec.nodes);
+  archive("pin", spec.pin);
   archive("display_name", spec.display_name);
 }
 

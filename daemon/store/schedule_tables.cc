@@ -58,6 +58,19 @@ absl::Time FromColumn(int64_t unix_ns) {
   return absl::FromUnixNanos(unix_ns);
 }
 
+absl::StatusOr<std::vector<ScheduleRecord>> ReadSchedules(Statement& query) {
+  std::vector<ScheduleRecord> records;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return records;
+    ASSIGN_OR_RETURN(ScheduleRecord record, DecodeSchedule(query.Bytes(0)));
+    record.paused = query.Int(1) != 0;
+    record.delete_time = FromColumn(query.Int(2));
+    record.last_window = FromColumn(query.Int(3));
+    records.push_back(std::move(record));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ScheduleRecord> ScheduleTables::Insert(const ScheduleRecord& record) {
@@ -71,10 +84,11 @@ absl::StatusOr<ScheduleRecord> ScheduleTables::Insert(const ScheduleRecord& reco
     }
   }
   StatementLease put = db_.Use(
-      "INSERT INTO schedules(id, paused, delete_unix_ns, last_window_unix_ns, record) "
-      "VALUES(?1, ?2, ?3, ?4, ?5)");
+      "INSERT INTO schedules(id, paused, delete_unix_ns, last_window_unix_ns, record, principal, "
+      "record_bytes) VALUES(?1, ?2, ?3, ?4, ?5, ?6, length(?5))");
   put->BindText(1, kept.id).Bind(2, kept.paused ? 1 : 0).Bind(3, ToColumn(kept.delete_time));
   put->Bind(4, ToColumn(kept.last_window)).BindText(5, EncodeSchedule(kept));
+  put->BindText(6, PrincipalName(kept.creator));
   RETURN_IF_ERROR(put->Run());
   return kept;
 }
@@ -94,17 +108,52 @@ absl::Status ScheduleTables::Update(const ScheduleRecord& record) {
 
 absl::StatusOr<std::vector<ScheduleRecord>> ScheduleTables::List() {
   StatementLease query = db_.Use(
-      "SELECT record, paused, delete_unix_ns, last_window_unix_ns FROM schedules ORDER BY id");
-  std::vector<ScheduleRecord> records;
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, query->Step());
-    if (!row) return records;
-    ASSIGN_OR_RETURN(ScheduleRecord record, DecodeSchedule(query->Bytes(0)));
-    record.paused = query->Int(1) != 0;
-    record.delete_time = FromColumn(query->Int(2));
-    record.last_window = FromColumn(query->Int(3));
-    records.push_back(std::move(record));
+      "SELECT record, paused, delete_unix_ns, last_window_unix_ns FROM schedules "
+      "WHERE delete_unix_ns = ?1 ORDER BY id");
+  query->Bind(1, ToColumn(absl::InfiniteFuture()));
+  return ReadSchedules(*query);
+}
+
+absl::StatusOr<std::vector<ScheduleRecord>> ScheduleTables::ListDeleted(std::string_view id_prefix,
+                                                                        std::string_view after_id,
+                                                                        int64_t limit) {
+  StatementLease query = db_.Use(
+      "SELECT record, paused, delete_unix_ns, last_window_unix_ns FROM schedules "
+      "WHERE delete_unix_ns <> ?1 AND id > ?2 AND substr(id, 1, length(?3)) = ?3 "
+      "ORDER BY id LIMIT ?4");
+  query->Bind(1, ToColumn(absl::InfiniteFuture())).BindText(2, after_id).BindText(3, id_prefix);
+  query->Bind(4, limit);
+  return ReadSchedules(*query);
+}
+
+absl::Status ScheduleTables::TrimDeleted(absl::Time before) {
+  std::vector<std::string> ids;
+  {
+    StatementLease query = db_.Use(
+        "SELECT id FROM (SELECT id, delete_unix_ns, "
+        "row_number() OVER newest AS number, sum(record_bytes) OVER newest AS bytes "
+        "FROM schedules WHERE delete_unix_ns <> ?1 "
+        "WINDOW newest AS (PARTITION BY principal ORDER BY delete_unix_ns DESC, id DESC)) "
+        "WHERE delete_unix_ns < ?2 OR number > ?3 OR bytes > ?4");
+    query->Bind(1, ToColumn(absl::InfiniteFuture())).Bind(2, ToColumn(before));
+    query->Bind(3, kMaxDeletedSchedules).Bind(4, kMaxDeletedScheduleBytes);
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, query->Step());
+      if (!row) break;
+      ids.push_back(query->Text(0));
+    }
   }
+  for (const std::string& id : ids) RETURN_IF_ERROR(Remove(id));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ScheduleHolding> ScheduleTables::GetHolding(std::string_view principal) {
+  StatementLease query = db_.Use(
+      "SELECT ifnull(sum(delete_unix_ns = ?2), 0), ifnull(sum(record_bytes), 0) FROM schedules "
+      "WHERE principal = ?1");
+  query->BindText(1, principal).Bind(2, ToColumn(absl::InfiniteFuture()));
+  RETURN_IF_ERROR(query->Step().status());
+  return ScheduleHolding{.schedules = query->Int(0), .bytes = query->Int(1)};
 }
 
 absl::Status ScheduleTables::Remove(std::string_view id) {

@@ -28,7 +28,10 @@ class ScheduleTables {
   absl::StatusOr<ScheduleRecord> Insert(const ScheduleRecord& record);
   absl::Status Update(const ScheduleRecord& record);
   absl::StatusOr<std::vector<ScheduleRecord>> List();
-  absl::Status Remove(std::string_view id);
+  absl::StatusOr<std::vector<ScheduleRecord>> ListDeleted(std::string_view id_prefix,
+                                                          std::string_view after_id, int64_t limit);
+  absl::Status TrimDeleted(absl::Time before);
+  absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal);
 
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
                              absl::Time now);
@@ -44,6 +47,7 @@ class ScheduleTables {
   absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id);
 
  private:
+  absl::Status Remove(std::string_view id);
   absl::Status PutWindow(const ScheduleWindow& window);
   absl::Status Trim(std::string_view schedule_id, absl::Time now);
 

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/store/descriptor_vfs.h"
 
 namespace profd::store {
 namespace {
@@ -15,6 +17,8 @@ namespace {
 // Longest string or blob a file may hold: a chunk of the widest kind, all planes raw.
 constexpr int kMaxValueBytes = 64 << 20;
 constexpr int kBusyTimeoutMs = 5000;
+// What SQLite says, with the statement: for the log (Status::ToString()), not for callers.
+constexpr char kSqliteDetail[] = "profd/sqlite";
 
 int LastErrno(sqlite3_file* file) {
   int error = 0;
@@ -52,6 +56,8 @@ absl::StatusCode CodeOf(int code, int error) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::StatusCode::kUnavailable;
+    case SQLITE_NOMEM:
+      return absl::StatusCode::kResourceExhausted;
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
       if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
@@ -95,11 +101,12 @@ void Distrust(sqlite3* db) {
 }  // namespace
 
 absl::Status SqliteStatus(sqlite3* db, int code, std::string_view doing) {
-  const char* message = db == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(db);
   const int error = db == nullptr || !IsIoError(code) ? 0 : WriteErrno(db);
-  std::string text = StrCat(doing, ": ", message, " (SQLite result ", code);
+  std::string text = StrCat(doing, ": ", sqlite3_errstr(code), " (SQLite result ", code);
   if (error != 0) StrAppend(&text, ", errno ", error);
-  return absl::Status(CodeOf(code, error), text + ")");
+  absl::Status status(CodeOf(code, error), text + ")");
+  if (db != nullptr) status.SetPayload(kSqliteDetail, absl::Cord(sqlite3_errmsg(db)));
+  return status;
 }
 
 Statement::Statement(sqlite3* db, std::string_view sql) : db_(db) {
@@ -156,7 +163,10 @@ absl::StatusOr<bool> Statement::Step() {
     sqlite3_reset(statement_);
     return false;
   }
-  absl::Status status = SqliteStatus(db_, code, sqlite3_sql(statement_));
+  absl::Status status = SqliteStatus(db_, code, "database");
+  const absl::Cord message = status.GetPayload(kSqliteDetail).value_or(absl::Cord());
+  status.SetPayload(kSqliteDetail,
+                    absl::Cord(StrCat(std::string(message), ": ", sqlite3_sql(statement_))));
   sqlite3_reset(statement_);
   return status;
 }
@@ -214,6 +224,23 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
     RETURN_IF_ERROR(db->Exec("PRAGMA cell_size_check=ON"));
   }
   if (mode == Mode::kImmutableUntrusted) RETURN_IF_ERROR(db->Exec("PRAGMA query_only=ON"));
+  return db;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenDescriptor(int descriptor) {
+  static const int registered = RegisterDescriptorVfs();
+  if (registered != SQLITE_OK) return SqliteStatus(nullptr, registered, "registering a VFS");
+  const std::string name = StrCat("file:", descriptor, "?mode=ro&immutable=1");
+  sqlite3* handle = nullptr;
+  const int code = sqlite3_open_v2(
+      name.c_str(), &handle,
+      SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READONLY | SQLITE_OPEN_URI,
+      kDescriptorVfs);
+  std::unique_ptr<Database> db(new Database(handle, "the capture file"));
+  if (code != SQLITE_OK) return SqliteStatus(handle, code, "opening the capture file");
+  Distrust(handle);
+  RETURN_IF_ERROR(
+      db->Exec("PRAGMA cell_size_check=ON; PRAGMA query_only=ON; PRAGMA temp_store=MEMORY"));
   return db;
 }
 

@@ -5,7 +5,8 @@
 // Ownership: a Statement must not outlive its Database.
 // Errors:    RESOURCE_EXHAUSTED for a full disk (also a quota or file size limit), DATA_LOSS
 //            for a damaged file, UNAVAILABLE for a lock held by somebody else, INTERNAL for
-//            any other result, whose code is in the message.
+//            any other result, whose code is in the message. Statements and what SQLite says of
+//            them are in ToString(), for the log, not in message().
 #ifndef PROFD_DAEMON_STORE_SQLITE_DB_H_
 #define PROFD_DAEMON_STORE_SQLITE_DB_H_
 
@@ -87,6 +88,9 @@ class Database {
   };
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& path,
                                                         Mode mode);
+  // As kImmutableUntrusted, over a descriptor that is read-only and outlives the database. Opens no
+  // file of any name.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenDescriptor(int descriptor);
   ~Database();
 
   // One or more statements without results.

@@ -1,12 +1,12 @@
 #include "daemon/store/store_recovery.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/budget.h"
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -14,194 +14,328 @@
 #include "daemon/store/capture_store.h"
 #include "daemon/store/data_dir.h"
 #include "daemon/store/files.h"
+#include "daemon/store/record_codec.h"
+#include "daemon/store/recovery_attempts.h"
 
 namespace profd::store {
 namespace {
 
-class Recovery {
- public:
-  Recovery(Catalog& catalog, const std::filesystem::path& folder, absl::Time now,
-           const OpSummarizer& summarize_ops)
-      : catalog_(catalog), folder_(folder), now_(now), summarize_ops_(summarize_ops) {}
+void Remove(const std::filesystem::path& path) {
+  if (absl::Status status = RemoveFile(path); !status.ok()) LogWarning(status.ToString());
+}
 
-  absl::Status Run() {
-    RETURN_IF_ERROR(RemoveReserves());
-    RETURN_IF_ERROR(RemoveUploads());
-    ASSIGN_OR_RETURN(const std::vector<std::string> parts, ListIds(folder_, ".part"));
-    for (const std::string& id : parts) RETURN_IF_ERROR(RecoverPart(id));
-    ASSIGN_OR_RETURN(const std::vector<std::string> files, ListIds(folder_, ".profd"));
-    for (const std::string& id : files) RETURN_IF_ERROR(RecoverSealed(id));
-    RETURN_IF_ERROR(RemoveJournals());
-    RETURN_IF_ERROR(NoteMissingFiles(files));
-    return EndUnfinished();
-  }
+// The record of a finished file, without reading anything else of it.
+absl::StatusOr<CaptureRecord> ReadSealedRecord(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const auto db, Database::Open(path, Database::Mode::kImmutableUntrusted));
+  StatementLease query = db->Use("SELECT value FROM meta WHERE key = 'record'");
+  ASSIGN_OR_RETURN(const bool row, query->Step());
+  if (!row) return absl::DataLossError("it has no record");
+  return DecodeRecord(query->Bytes(0));
+}
 
- private:
-  absl::StatusOr<std::optional<CaptureRecord>> Find(const std::string& id) {
-    std::optional<CaptureRecord> found;
-    absl::StatusOr<CaptureRecord> record = catalog_.Get(id);
-    if (absl::IsNotFound(record.status())) return found;
-    RETURN_IF_ERROR(record.status());
-    found = *std::move(record);
-    return found;
-  }
-
-  absl::Status RemoveReserves() {
-    ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder_, ".reserve"));
-    for (const std::string& id : ids) Remove(CapturePaths(folder_, id).reserve);
-    return absl::OkStatus();
-  }
-  // Whoever sent them was not told that they are kept.
-  absl::Status RemoveUploads() {
-    for (const std::string& suffix :
-         {std::string(kUploadSuffix), StrCat(kUploadSuffix, "-journal")}) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder_, suffix));
-      for (const std::string& id : ids) Remove(folder_ / StrCat(id, suffix));
-    }
-    return absl::OkStatus();
-  }
-  // Those whose file is gone; the others were used up by opening it.
-  absl::Status RemoveJournals() {
-    ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder_, ".part-journal"));
-    for (const std::string& id : ids) {
-      const std::filesystem::path part = CapturePaths(folder_, id).part;
-      if (!std::filesystem::exists(part)) Remove(part.string() + "-journal");
-    }
-    return absl::OkStatus();
-  }
-  static void Remove(const std::filesystem::path& path) {
-    if (absl::Status status = RemoveFile(path); !status.ok()) LogWarning(status.ToString());
-  }
-
-  absl::Status RecoverPart(const std::string& id) {
-    const CapturePaths paths(folder_, id);
-    ASSIGN_OR_RETURN(const std::optional<CaptureRecord> known, Find(id));
-    if (known.has_value() && known->deleted) {
-      Remove(paths.part);
-      return absl::OkStatus();
-    }
-    absl::StatusOr<SealedCapture> sealed = RecoverCaptureFile(paths, known, now_, summarize_ops_);
-    if (sealed.ok()) {
-      LogWarning(StrCat("capture=", id, " was left unfinished: kept as ",
-                        ToString(sealed->record.state), " with ", sealed->record.event_count,
-                        " events"));
-      RETURN_IF_ERROR(catalog_.InsertOrUpdate(sealed->record));
-      return KeepSealed(catalog_, *sealed);
-    }
-    if (absl::IsNotFound(sealed.status())) {
-      LogInfo(StrCat("capture=", id, " was left unfinished and without events: removed"));
-      Remove(paths.part);
-      return absl::OkStatus();
-    }
-    if (absl::IsDataLoss(sealed.status())) return SetAside(paths.part, known, sealed.status());
-    LogError(StrCat("capture=", id, " is left unfinished in ", paths.part.string(), ": ",
-                    sealed.status().ToString()));
-    if (!known.has_value() || IsTerminal(known->state)) return absl::OkStatus();
-    return Fail(*known, StrCat("its events wait in ", paths.part.string(),
-                               " until profd is started with more room: ",
-                               FromAbsl(sealed.status().message())));
-  }
-
-  absl::Status RecoverSealed(const std::string& id) {
-    const CapturePaths paths(folder_, id);
-    ASSIGN_OR_RETURN(const std::optional<CaptureRecord> known, Find(id));
-    if (known.has_value() && known->deleted) {
-      Remove(paths.sealed);
-      return absl::OkStatus();
-    }
-    if (known.has_value() && IsTerminal(known->state) && known->file_bytes > 0) {
-      return absl::OkStatus();
-    }
-    absl::StatusOr<SealedCapture> sealed = Adopt(paths, id);
-    if (!sealed.ok()) return SetAside(paths.sealed, known, sealed.status());
-    LogInfo(
-        StrCat("capture=", id, " taken over from its file as ", ToString(sealed->record.state)));
-    RETURN_IF_ERROR(catalog_.InsertOrUpdate(sealed->record));
-    return KeepSealed(catalog_, *sealed);
-  }
-
-  absl::StatusOr<SealedCapture> Adopt(const CapturePaths& paths, const std::string& id) {
-    ASSIGN_OR_RETURN(const auto reader, CaptureReader::Open(paths.sealed));
-    SealedCapture sealed;
-    sealed.record = reader->record();
-    if (sealed.record.id != id || !IsTerminal(sealed.record.state)) {
-      return absl::DataLossError("its record is of another capture, or of one that runs");
-    }
-    ASSIGN_OR_RETURN(sealed.record.file_sha256, Sha256OfFile(paths.sealed));
-    ASSIGN_OR_RETURN(sealed.record.file_bytes, FileBytes(paths.sealed));
-    sealed.steps = SummarizeStepTimes(reader->steps());
-    if (summarize_ops_) {
-      absl::StatusOr<std::vector<OpSummaryRow>> ops = summarize_ops_(*reader);
-      if (ops.ok()) sealed.ops = *std::move(ops);
-    }
-    return sealed;
-  }
-
-  absl::Status SetAside(const std::filesystem::path& file,
-                        const std::optional<CaptureRecord>& known, const absl::Status& why) {
-    std::filesystem::path aside = file;
-    aside.replace_extension(".damaged");
-    LogError(StrCat(file.string(), " cannot be read and is kept as ", aside.string(),
-                    " for you to remove: ", why.ToString()));
-    std::error_code error;
-    std::filesystem::rename(file, aside, error);
-    if (error) LogWarning(FileStatus(file, error.value()).ToString());
-    if (!known.has_value()) return absl::OkStatus();
-    return Fail(*known, StrCat("its file was damaged and is kept as ", aside.string()));
-  }
-
-  absl::Status Fail(CaptureRecord record, std::string message) {
-    MarkStoppedByDaemon(record, now_);
-    record.error_message = std::move(message);
-    return catalog_.Update(record);
-  }
-
-  absl::Status NoteMissingFiles(const std::vector<std::string>& files) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> expected, catalog_.ListIdsWithFile());
-    for (const std::string& id : expected) {
-      if (std::binary_search(files.begin(), files.end(), id)) continue;
-      const std::filesystem::path path = CapturePaths(folder_, id).sealed;
-      if (std::filesystem::exists(path)) continue;  // Finished a moment ago.
-      LogWarning(StrCat("capture=", id, " has lost its file ", path.string()));
-      RETURN_IF_ERROR(catalog_.MarkDeleted(id, /*evicted=*/false));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status EndUnfinished() {
-    ASSIGN_OR_RETURN(std::vector<CaptureRecord> unfinished, catalog_.ListUnfinished());
-    for (CaptureRecord& record : unfinished) {
-      LogWarning(StrCat("capture=", record.id, " was ", ToString(record.state),
-                        " when profd ended: FAILED, nothing was kept"));
-      MarkStoppedByDaemon(record, now_);
-      RETURN_IF_ERROR(catalog_.Update(record));
-    }
-    return absl::OkStatus();
-  }
-
-  Catalog& catalog_;
-  const std::filesystem::path& folder_;
-  const absl::Time now_;
-  const OpSummarizer& summarize_ops_;
-};
+// What EndRows() gave a capture that ran.
+bool WasEndedHere(const CaptureRecord& record) {
+  return record.ended_by == EndedBy::kDaemonStop && record.file_bytes == 0 && !record.deleted;
+}
 
 }  // namespace
 
-absl::Status RecoverStore(Catalog& catalog, const std::filesystem::path& folder, absl::Time now,
-                          const OpSummarizer& summarize_ops) {
-  return Recovery(catalog, folder, now, summarize_ops).Run();
+StoreRecovery::StoreRecovery(Catalog& catalog, absl::Mutex& catalog_mu,
+                             std::filesystem::path folder, absl::Time now, Summarize summarize)
+    : catalog_(catalog),
+      catalog_mu_(catalog_mu),
+      folder_(std::move(folder)),
+      now_(now),
+      summarize_(std::move(summarize)) {}
+
+bool StoreRecovery::IsRecovering(std::string_view id) const {
+  absl::MutexLock lock(&mu_);
+  return std::find(waiting_.begin(), waiting_.end(), id) != waiting_.end();
+}
+
+size_t StoreRecovery::waiting_count() const {
+  absl::MutexLock lock(&mu_);
+  return waiting_.size();
+}
+
+void StoreRecovery::Await(const std::string& id) {
+  absl::MutexLock lock(&mu_);
+  waiting_.push_back(id);
+}
+
+absl::StatusOr<std::optional<CaptureRecord>> StoreRecovery::Find(const std::string& id) {
+  absl::MutexLock lock(&catalog_mu_);
+  std::optional<CaptureRecord> found;
+  absl::StatusOr<CaptureRecord> record = catalog_.Get(id);
+  if (absl::IsNotFound(record.status())) return found;
+  RETURN_IF_ERROR(record.status());
+  found = *std::move(record);
+  return found;
+}
+
+// ---- the rows ----
+
+absl::Status StoreRecovery::EndRows() {
+  RETURN_IF_ERROR(RemoveLeftovers());
+  ASSIGN_OR_RETURN(const std::vector<std::string> parts, ListIds(folder_, ".part"));
+  for (const std::string& id : parts) RETURN_IF_ERROR(EndRowOfPart(id));
+  ASSIGN_OR_RETURN(const std::vector<std::string> listed, ListIds(folder_, ".profd"));
+  const std::set<std::string> files(listed.begin(), listed.end());
+  for (const std::string& id : files) RETURN_IF_ERROR(EndRowOfSealed(id));
+  RETURN_IF_ERROR(NoteMissingFiles(files));
+  return EndUnfinished();
+}
+
+absl::Status StoreRecovery::RemoveLeftovers() {
+  // Reserves; uploads, whose senders were not told that they are kept; attempts half counted.
+  for (const std::string& suffix :
+       {std::string(".reserve"), std::string(kUploadSuffix), StrCat(kUploadSuffix, "-journal"),
+        StrCat(kAttemptsSuffix, "-new")}) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder_, suffix));
+    for (const std::string& id : ids) Remove(folder_ / StrCat(id, suffix));
+  }
+  // Journals whose file is gone; the others are used up by opening it.
+  ASSIGN_OR_RETURN(const std::vector<std::string> journals, ListIds(folder_, ".part-journal"));
+  for (const std::string& id : journals) {
+    const std::filesystem::path part = CapturePaths(folder_, id).part;
+    if (!std::filesystem::exists(part)) Remove(part.string() + "-journal");
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> counted, ListIds(folder_, kAttemptsSuffix));
+  for (const std::string& id : counted) {
+    const CapturePaths paths(folder_, id);
+    const bool has_file =
+        std::filesystem::exists(paths.part) || std::filesystem::exists(paths.sealed);
+    if (!has_file) EndAttempt(paths);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreRecovery::EndRowOfPart(const std::string& id) {
+  const CapturePaths paths(folder_, id);
+  ASSIGN_OR_RETURN(std::optional<CaptureRecord> known, Find(id));
+  if (known.has_value() && known->deleted) {
+    Remove(paths.part);
+    return absl::OkStatus();
+  }
+  Await(id);
+  if (!known.has_value() || IsTerminal(known->state)) return absl::OkStatus();
+  MarkStoppedByDaemon(*known, now_);
+  if (MayHoldEvents(paths.part)) {
+    known->state = CaptureState::kPartial;
+    known->error_reason.clear();
+    known->error_message.clear();
+  }
+  absl::MutexLock lock(&catalog_mu_);
+  return catalog_.Update(*known);
+}
+
+absl::Status StoreRecovery::EndRowOfSealed(const std::string& id) {
+  const CapturePaths paths(folder_, id);
+  ASSIGN_OR_RETURN(std::optional<CaptureRecord> known, Find(id));
+  if (known.has_value() && known->deleted) {
+    Remove(paths.sealed);
+    return absl::OkStatus();
+  }
+  const bool is_kept = known.has_value() && IsTerminal(known->state) && known->file_bytes > 0;
+  if (is_kept && !std::filesystem::exists(paths.attempts)) return absl::OkStatus();
+  Await(id);
+  if (is_kept) return absl::OkStatus();
+  absl::StatusOr<CaptureRecord> record = ReadSealedRecord(paths.sealed);
+  if (record.ok() && record->id == id && IsTerminal(record->state)) {
+    record->file_bytes = 0;  // Until it is known to be whole.
+    record->file_sha256.clear();
+    absl::MutexLock lock(&catalog_mu_);
+    return catalog_.InsertOrUpdate(*record);
+  }
+  if (!known.has_value() || IsTerminal(known->state)) return absl::OkStatus();
+  MarkStoppedByDaemon(*known, now_);
+  absl::MutexLock lock(&catalog_mu_);
+  return catalog_.Update(*known);
+}
+
+absl::Status StoreRecovery::NoteMissingFiles(const std::set<std::string>& files) {
+  absl::MutexLock lock(&catalog_mu_);
+  ASSIGN_OR_RETURN(const std::vector<std::string> expected, catalog_.ListIdsWithFile());
+  for (const std::string& id : expected) {
+    const CapturePaths paths(folder_, id);
+    if (files.contains(id) || std::filesystem::exists(paths.part)) continue;
+    LogWarning(StrCat("capture=", id, " has lost its file ", paths.sealed.string()));
+    RETURN_IF_ERROR(catalog_.MarkDeleted(id, /*evicted=*/false));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreRecovery::EndUnfinished() {
+  absl::MutexLock lock(&catalog_mu_);
+  ASSIGN_OR_RETURN(std::vector<CaptureRecord> unfinished, catalog_.ListUnfinished());
+  for (CaptureRecord& record : unfinished) {
+    LogWarning(StrCat("capture=", record.id, " was ", ToString(record.state),
+                      " when profd ended: FAILED, nothing was kept"));
+    MarkStoppedByDaemon(record, now_);
+    RETURN_IF_ERROR(catalog_.Update(record));
+  }
+  return absl::OkStatus();
+}
+
+// ---- the files ----
+
+absl::Status StoreRecovery::RecoverFiles(absl::FunctionRef<absl::Status()> still_wanted) {
+  for (;;) {
+    RETURN_IF_ERROR(still_wanted());
+    std::string id;
+    {
+      absl::MutexLock lock(&mu_);
+      if (waiting_.empty()) return absl::OkStatus();
+      id = waiting_.front();
+    }
+    const absl::Status status = RecoverFile(id, still_wanted);
+    RETURN_IF_ERROR(still_wanted());
+    absl::MutexLock lock(&mu_);
+    waiting_.pop_front();
+    RETURN_IF_ERROR(status);
+  }
+}
+
+absl::Status StoreRecovery::RecoverFile(const std::string& id,
+                                        absl::FunctionRef<absl::Status()> still_wanted) {
+  const CapturePaths paths(folder_, id);
+  const absl::StatusOr<int> attempt = BeginAttempt(paths);
+  ASSIGN_OR_RETURN(const std::optional<CaptureRecord> known, Find(id));
+  if (!attempt.ok()) {
+    LogError(StrCat("capture=", id, " is left as it is: ", attempt.status().ToString()));
+    if (!known.has_value() || !WasEndedHere(*known)) return absl::OkStatus();
+    return Fail(*known, StrCat("its events wait in ", paths.part.string(),
+                               " until profd is started with more room: ",
+                               FromAbsl(attempt.status().message())));
+  }
+  absl::Status status;
+  if (std::filesystem::exists(paths.part)) {
+    status = RecoverPart(paths, known, *attempt, still_wanted);
+  } else if (std::filesystem::exists(paths.sealed)) {
+    status = RecoverSealed(paths, id, known, *attempt);
+  }
+  EndAttempt(paths);
+  return status;
+}
+
+absl::Status StoreRecovery::RecoverPart(const CapturePaths& paths,
+                                        const std::optional<CaptureRecord>& known, int attempt,
+                                        absl::FunctionRef<absl::Status()> still_wanted) {
+  if (known.has_value() && known->deleted) {
+    Remove(paths.part);
+    return absl::OkStatus();
+  }
+  if (attempt > kMaxRecoveryAttempts) {
+    return SetAside(paths.part, known,
+                    absl::ResourceExhaustedError(StrCat("profd ended ", kMaxRecoveryAttempts,
+                                                        " times while it recovered this file")));
+  }
+  absl::StatusOr<SealedCapture> sealed = RecoverCaptureFile(paths, known, now_, still_wanted);
+  if (sealed.ok()) {
+    LogWarning(StrCat("capture=", sealed->record.id, " was left unfinished: kept as ",
+                      ToString(sealed->record.state), " with ", sealed->record.event_count,
+                      " events"));
+    return Keep(*std::move(sealed), paths, attempt);
+  }
+  RETURN_IF_ERROR(still_wanted());
+  if (absl::IsNotFound(sealed.status())) {
+    LogInfo(StrCat(paths.part.string(), " was left unfinished and without events: removed"));
+    Remove(paths.part);
+    if (!known.has_value() || !WasEndedHere(*known)) return absl::OkStatus();
+    CaptureRecord record = *known;
+    MarkStoppedByDaemon(record, known->end_time);
+    absl::MutexLock lock(&catalog_mu_);
+    return catalog_.Update(record);
+  }
+  if (absl::IsDataLoss(sealed.status())) return SetAside(paths.part, known, sealed.status());
+  LogError(StrCat("a capture is left unfinished in ", paths.part.string(), ": ",
+                  sealed.status().ToString()));
+  if (!known.has_value() || !WasEndedHere(*known)) return absl::OkStatus();
+  return Fail(*known, StrCat("its events wait in ", paths.part.string(),
+                             " until profd is started with more room: ",
+                             FromAbsl(sealed.status().message())));
+}
+
+absl::Status StoreRecovery::RecoverSealed(const CapturePaths& paths, const std::string& id,
+                                          const std::optional<CaptureRecord>& known, int attempt) {
+  const bool is_kept = known.has_value() && IsTerminal(known->state) && known->file_bytes > 0;
+  if (attempt > kMaxRecoveryAttempts && !is_kept) {
+    return SetAside(paths.sealed, known,
+                    absl::ResourceExhaustedError(StrCat("profd ended ", kMaxRecoveryAttempts,
+                                                        " times while it read this file")));
+  }
+  absl::StatusOr<SealedCapture> sealed = Adopt(paths, id);
+  if (!sealed.ok()) return SetAside(paths.sealed, known, sealed.status());
+  if (is_kept) {  // Only its summaries are missing; the row may know more than the file.
+    sealed->record = *known;
+    return Keep(*std::move(sealed), paths, attempt);
+  }
+  LogInfo(StrCat("capture=", id, " taken over from its file as ", ToString(sealed->record.state)));
+  return Keep(*std::move(sealed), paths, attempt);
+}
+
+absl::StatusOr<SealedCapture> StoreRecovery::Adopt(const CapturePaths& paths,
+                                                   const std::string& id) {
+  ASSIGN_OR_RETURN(const auto reader, CaptureReader::Open(paths.sealed));
+  SealedCapture sealed;
+  sealed.record = reader->record();
+  if (sealed.record.id != id || !IsTerminal(sealed.record.state)) {
+    return absl::DataLossError("its record is of another capture, or of one that runs");
+  }
+  ASSIGN_OR_RETURN(sealed.record.file_sha256, Sha256OfFile(paths.sealed));
+  ASSIGN_OR_RETURN(sealed.record.file_bytes, FileBytes(paths.sealed));
+  sealed.steps = SummarizeStepTimes(reader->steps());
+  return sealed;
+}
+
+absl::Status StoreRecovery::Keep(SealedCapture sealed, const CapturePaths& paths, int attempt) {
+  {
+    absl::MutexLock lock(&catalog_mu_);
+    RETURN_IF_ERROR(catalog_.InsertOrUpdate(sealed.record));
+    RETURN_IF_ERROR(KeepSealed(catalog_, sealed));
+    ASSIGN_OR_RETURN(const CaptureRecord kept, catalog_.Get(sealed.record.id));
+    if (kept.deleted) {  // While it was recovered.
+      Remove(paths.sealed);
+      return absl::OkStatus();
+    }
+  }
+  if (attempt < kMaxRecoveryAttempts) {
+    summarize_(sealed);
+  } else {
+    NoteLeftOut(LeftOut("the summaries, because profd ended twice while it recovered this capture"),
+                sealed.record);
+  }
+  if (sealed.record.error_message.empty()) return absl::OkStatus();
+  absl::MutexLock lock(&catalog_mu_);
+  return catalog_.Update(sealed.record);
+}
+
+absl::Status StoreRecovery::SetAside(const std::filesystem::path& file,
+                                     const std::optional<CaptureRecord>& known,
+                                     const absl::Status& why) {
+  std::filesystem::path aside = file;
+  aside.replace_extension(".damaged");
+  LogError(StrCat(file.string(), " cannot be read and is kept as ", aside.string(),
+                  " for you to remove: ", why.ToString()));
+  std::error_code error;
+  std::filesystem::rename(file, aside, error);
+  if (error) LogWarning(FileStatus(file, error.value()).ToString());
+  if (!known.has_value()) return absl::OkStatus();
+  return Fail(*known, StrCat("its file was damaged and is kept as ", aside.string(), ": ",
+                             FromAbsl(why.message())));
+}
+
+absl::Status StoreRecovery::Fail(CaptureRecord record, std::string message) {
+  MarkStoppedByDaemon(record, now_);
+  record.error_message = std::move(message);
+  absl::MutexLock lock(&catalog_mu_);
+  return catalog_.Update(record);
 }
 
 absl::Status KeepSealed(Catalog& catalog, const SealedCapture& sealed) {
   const CaptureRecord& record = sealed.record;
   RETURN_IF_ERROR(catalog.SetFile(record.id, record.file_bytes, record.file_sha256));
-  std::vector<OpSummaryRow> ops = sealed.ops;
-  std::stable_sort(ops.begin(), ops.end(), [](const OpSummaryRow& a, const OpSummaryRow& b) {
-    return std::max(a.self_cpu_ns, a.self_device_ns) > std::max(b.self_cpu_ns, b.self_device_ns);
-  });
-  const auto most = static_cast<size_t>(CaptureStore::kMaxCatalogOps);
-  if (ops.size() > most) ops.resize(most);
-  return catalog.PutSummaries(record.id, ops, sealed.steps);
+  return catalog.PutSummaries(record.id, {}, sealed.steps);
 }
 
 }  // namespace profd::store

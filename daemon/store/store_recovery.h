@@ -11,25 +11,89 @@
 //   no row, any file                   a row from the file's own record
 //   ID.upload                          removed
 //   any row, a damaged file            ID.damaged is kept aside; the row says so
+//   any row, ID.attempts               the file ended an earlier daemon that often (see below)
 //
-// Threads: one, before the store is used.
+// EndRows() gives every capture that ran its final state, without reading what the files hold, so
+// the daemon can answer at once. RecoverFiles() then reads them, which may take minutes: until it
+// is done with one, IsRecovering() is true of it.
+//
+// Each file is tried a bounded number of times (recovery_attempts.h): the first two attempts do
+// all, the third makes no summary, and then the file is set aside as damaged.
+//
+// Threads: EndRows() first; RecoverFiles() then, on one thread; IsRecovering() on any.
+// Locks:   takes `catalog_mu` for moments; never while it reads a file.
 #ifndef PROFD_DAEMON_STORE_STORE_RECOVERY_H_
 #define PROFD_DAEMON_STORE_STORE_RECOVERY_H_
 
+#include <deque>
 #include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/store/capture_file_seal.h"
 #include "daemon/store/catalog.h"
 
 namespace profd::store {
 
-// A file that cannot be saved is logged and is no error; only the catalog's errors are.
-absl::Status RecoverStore(Catalog& catalog, const std::filesystem::path& folder, absl::Time now,
-                          const OpSummarizer& summarize_ops);
+class StoreRecovery {
+ public:
+  // Puts the summaries of a finished file into the catalog; what is over budget goes into
+  // `left_out` of the record. The row is written afterwards.
+  using Summarize = std::function<void(SealedCapture&)>;
 
-// Notes in the catalog what finishing a file gave.
+  // All but `now` must outlive it.
+  StoreRecovery(Catalog& catalog, absl::Mutex& catalog_mu, std::filesystem::path folder,
+                absl::Time now, Summarize summarize);
+
+  // Only the catalog's errors are errors.
+  absl::Status EndRows();
+  // A file that cannot be recovered is logged and is no error. `still_wanted` is asked now and
+  // then; its error ends the work, and the next start goes on with it.
+  absl::Status RecoverFiles(absl::FunctionRef<absl::Status()> still_wanted);
+
+  bool IsRecovering(std::string_view id) const;
+  size_t waiting_count() const;
+
+ private:
+  absl::StatusOr<std::optional<CaptureRecord>> Find(const std::string& id);
+  absl::Status RemoveLeftovers();
+  absl::Status EndRowOfPart(const std::string& id);
+  absl::Status EndRowOfSealed(const std::string& id);
+  absl::Status NoteMissingFiles(const std::set<std::string>& files);
+  absl::Status EndUnfinished();
+  void Await(const std::string& id);
+
+  absl::Status RecoverFile(const std::string& id, absl::FunctionRef<absl::Status()> still_wanted);
+  absl::Status RecoverPart(const CapturePaths& paths, const std::optional<CaptureRecord>& known,
+                           int attempt, absl::FunctionRef<absl::Status()> still_wanted);
+  absl::Status RecoverSealed(const CapturePaths& paths, const std::string& id,
+                             const std::optional<CaptureRecord>& known, int attempt);
+  absl::StatusOr<SealedCapture> Adopt(const CapturePaths& paths, const std::string& id);
+  absl::Status Keep(SealedCapture sealed, const CapturePaths& paths, int attempt);
+  absl::Status SetAside(const std::filesystem::path& file,
+                        const std::optional<CaptureRecord>& known, const absl::Status& why);
+  absl::Status Fail(CaptureRecord record, std::string message);
+
+  Catalog& catalog_;  // Under catalog_mu_.
+  absl::Mutex& catalog_mu_;
+  const std::filesystem::path folder_;
+  const absl::Time now_;
+  const Summarize summarize_;
+
+  mutable absl::Mutex mu_;                                // Never held while calling out.
+  std::deque<std::string> waiting_ ABSL_GUARDED_BY(mu_);  // The one that is recovered is the first.
+};
+
+// Notes in the catalog a finished file: its size, hash, and step times.
 absl::Status KeepSealed(Catalog& catalog, const SealedCapture& sealed);
 
 }  // namespace profd::store

@@ -113,9 +113,9 @@ TEST(JsonReaderTest, WhatIsNoJsonEndsAtItsByte) {
   EXPECT_EQ(error("{\"a\" 1}"), "a colon is missing at byte 5");
   EXPECT_EQ(error("{a:1}"), "a key is missing at byte 1");
   EXPECT_EQ(error("{\"a"), "the text breaks off in a string at byte 3");
-  EXPECT_EQ(error("[1]]"), "something stands behind the end of the trace at byte 3");
-  EXPECT_EQ(error("[,]"), "something that is no value at byte 1");
-  EXPECT_EQ(error("[1,]"), "something that is no value at byte 3");
+  EXPECT_EQ(error("[1]]"), "something follows the end of the trace at byte 3");
+  EXPECT_EQ(error("[,]"), "something that is not a value at byte 1");
+  EXPECT_EQ(error("[1,]"), "something that is not a value at byte 3");
   EXPECT_EQ(error(""), "the text ends where a value is due at byte 0");
 }
 
@@ -126,7 +126,7 @@ TEST(JsonReaderTest, DepthAndLengthsAreBounded) {
   const Read read = ReadAll(StrCat("[\"", std::string(1 << 20, 'x'), "\"]"));
   EXPECT_EQ(read.error, "");
   EXPECT_EQ(read.text.size(), JsonReader::kMostStringBytes + 5);
-  EXPECT_THAT(ReadAll("[" + std::string(1 << 20, '1') + "]").error, HasSubstr("no value"));
+  EXPECT_THAT(ReadAll("[" + std::string(1 << 20, '1') + "]").error, HasSubstr("not a value"));
 }
 
 TEST(JsonReaderTest, WhatCanBeReadPastIsLoggedOnceAndReadPast) {

@@ -41,8 +41,7 @@ class StoredCaptureTest : public testing::Test {
     store::ManualClock clock;
     CaptureRecord record = store::NewRecord(store::IdOf(1));
     auto writer = store::CaptureFileWriter::Create(
-        record, clock,
-        {.directory = folder_->path(), .summarize_ops = nullptr, .on_sealed = nullptr});
+        record, clock, {.directory = folder_->path(), .on_sealed = nullptr});
     ASSERT_THAT(writer, IsOk());
     ASSERT_THAT(store::IntroducePattern(store::StepPattern(1), 2, **writer), IsOk());
     for (uint32_t thread = 0; thread < 2; ++thread) {
@@ -186,8 +185,7 @@ class StoredGpuCaptureTest : public testing::Test {
     store::ManualClock clock;
     CaptureRecord record = store::NewRecord(store::IdOf(2));
     auto writer = store::CaptureFileWriter::Create(
-        record, clock,
-        {.directory = folder_.path(), .summarize_ops = nullptr, .on_sealed = nullptr});
+        record, clock, {.directory = folder_.path(), .on_sealed = nullptr});
     ASSERT_THAT(writer, IsOk());
     ASSERT_THAT(store::IntroducePattern(store::StepPattern(1), 1, **writer), IsOk());
     store::GpuPattern pattern(1);

@@ -68,7 +68,7 @@ class Rules {
     for (const auto& [key, value] : root_.members) found.push_back(key);
     if (found != wanted) Offend("the header's members are not those of the contract, in order");
     if (!root_["traceEvents"].is_array()) Offend("traceEvents is no list");
-    if (!root_["baseTimeNanoseconds"].is_integer()) Offend("baseTimeNanoseconds is no integer");
+    if (!root_["baseTimeNanoseconds"].is_integer()) Offend("baseTimeNanoseconds is not an integer");
     if (root_["schemaVersion"].text != "1") Offend("schemaVersion is not 1");
   }
 
@@ -280,7 +280,7 @@ class Rules {
         const char* const last = span.name.data() + span.name.size();
         const auto [end, error] = std::from_chars(span.name.data() + kPrefix.size(), last, index);
         if (error != std::errc() || end != last) continue;  // A user's range.
-        if (!steps.emplace(index, &span).second) Offend(span.name, " stands twice");
+        if (!steps.emplace(index, &span).second) Offend(span.name, " appears twice");
       }
     }
     for (const auto& [index, span] : steps) {

@@ -59,7 +59,7 @@ TEST(TraceRulesTest, EachRuleFindsItsOffence) {
   finds(TraceWith(X("a", "1", "1.000")), "ts of a");
   finds(TraceWith(X("a", "9007199254740992.000", "1.000")), "event-time");
   finds(TraceWith(X("a", "1.000", "-1.000")), "dur of a");
-  finds(TraceWith(X("a", "1.000", "1.000", "\"2\"")), "no integer");
+  finds(TraceWith(X("a", "1.000", "1.000", "\"2\"")), "not an integer");
   finds(TraceWith("", R"("distributedInfo": {"rank":3},)"), "rank");
   finds(TraceWith(X("a", "1.000", "1.000")).replace(1, 18, "\"schemaVersion\": 2"),
         "schemaVersion");

@@ -33,7 +33,6 @@ class ImportTest : public testing::Test {
                        {.directory = folder_.path(),
                         .id = "",
                         .group_id = group_id,
-                        .summarize_ops = nullptr,
                         .on_progress = nullptr,
                         .is_cancelled = nullptr});
   }

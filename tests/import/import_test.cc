@@ -197,7 +197,7 @@ TEST_F(ImportTest, BytesThatAreNoTextDoNotSpoilTheRest) {
                         kOp));
   ASSERT_NE(reader, nullptr);
   EXPECT_EQ(reader->record().event_count, 2);
-  EXPECT_EQ(reader->record().imported.not_understood.at("bytes that are no UTF-8"), 2);
+  EXPECT_EQ(reader->record().imported.not_understood.at("bytes that are not UTF-8"), 2);
 }
 
 // ---- damaged and foreign files ----
@@ -222,7 +222,7 @@ TEST_F(ImportTest, ADamagedTraceIsRefusedWithTheByte) {
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr(StrCat("damaged about byte ", before.size() + kOp.size() + 1))));
   EXPECT_THAT(ImportText(StrCat(before, kOp, "]}}")),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("behind the end")));
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("after the end")));
 }
 
 TEST_F(ImportTest, AForeignFileIsNoTrace) {
@@ -291,7 +291,6 @@ TEST_F(ImportTest, ItEndsWhenItIsCancelled) {
                                     {.directory = folder_.path(),
                                      .id = "",
                                      .group_id = "",
-                                     .summarize_ops = nullptr,
                                      .on_progress = nullptr,
                                      .is_cancelled = [] { return true; }});
   EXPECT_THAT(imported, StatusIs(absl::StatusCode::kCancelled));

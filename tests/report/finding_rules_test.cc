@@ -190,16 +190,28 @@ TEST_F(FindingRulesTest, ACallThatDrainsTheGpuIsFoundWithItsOperator) {
   for (int step = 0; step < 5; ++step) {
     const int64_t at = step * kStepNs;
     Launch({.start_ns = at + kMs, .count = 90, .lead_ns = 900 * kUs});
-    // .item() at the end of the step waits for its last kernel; what is next comes a while later.
-    reader_.Range(main_, "aten::item", at + kStepNs - 50 * kUs, at + kStepNs + 20 * kUs)
-        .ApiCall(main_, "cudaStreamSynchronize", at + kStepNs - 40 * kUs, at + kStepNs + 10 * kUs,
+    // .item() waits for the last kernels; without it, the host would be 1.2 ms ahead.
+    reader_.Range(main_, "aten::item", at + kStepNs - 1250 * kUs, at + kStepNs + 20 * kUs)
+        .ApiCall(main_, "cudaStreamSynchronize", at + kStepNs - 1200 * kUs, at + kStepNs + 10 * kUs,
                  0);
   }
   const Finding finding = Find("SYNC_API");
   EXPECT_NEAR(finding.value, 0.08, 0.01);  // 4 of 5 steps begin behind one.
-  ASSERT_FALSE(finding.evidence.empty());
-  EXPECT_EQ(finding.evidence[0].name, "cudaStreamSynchronize");
+  EXPECT_EQ(finding.evidence.at(0).name, "cudaStreamSynchronize");
   EXPECT_THAT(finding.evidence[0].detail, HasSubstr("aten::item"));
+}
+
+TEST_F(FindingRulesTest, ACallIsNotBlamedForTheHostWorkAfterIt) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    const int64_t at = step * kStepNs;
+    Launch({.start_ns = at + 5 * kMs, .count = 50, .lead_ns = 10 * kUs});
+    // Waits for 50 us; then the program does something else for 5 ms.
+    reader_.ApiCall(main_, "cudaStreamSynchronize", at + kStepNs - 40 * kUs,
+                    at + kStepNs + 10 * kUs, 0);
+  }
+  EXPECT_THAT(Fired(), Not(Contains("SYNC_API")));
+  EXPECT_THAT(Fired(), Contains("IDLE_HOST_WAIT"));
 }
 
 TEST_F(FindingRulesTest, WaitingWhileTheGpuStaysBusyIsNoFinding) {
@@ -220,7 +232,7 @@ TEST_F(FindingRulesTest, WhereGraphsAreRecordedIdleTimeIsNoFinding) {
   }
   Launch({.start_ns = 9 * kMs});
   EXPECT_THAT(Fired(), IsEmpty());
-  EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("records CUDA graphs"));
+  EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("captures CUDA graphs"));
 }
 
 // ---- steps ----
@@ -242,7 +254,7 @@ TEST_F(FindingRulesTest, AStepThatIsFarSlowerThanTheOthersIsFound) {
 TEST_F(FindingRulesTest, StepsThatDifferALittleAreNoOutliers) {
   int64_t at = 0;
   for (int step = 0; step < 10; ++step) {
-    const int64_t duration_ns = step == 6 ? kStepNs + 400 * kUs : kStepNs;
+    const int64_t duration_ns = step == 6 ? kStepNs + 2 * kMs : kStepNs;
     reader_.Step(step, at, duration_ns);
     Launch({.start_ns = at, .count = static_cast<int>(duration_ns / (100 * kUs))});
     at += duration_ns;
@@ -332,8 +344,10 @@ TEST_F(FindingRulesTest, ProductsThatLeaveTensorCoresIdleAreFound) {
   const Finding finding = Find("TC_UNUSED");
   EXPECT_DOUBLE_EQ(finding.value, 1);
   EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 5e6, 1e5);
-  ASSERT_FALSE(finding.evidence.empty());
-  EXPECT_EQ(finding.evidence[0].name, "aten::mm");
+  EXPECT_EQ(finding.evidence.at(0).name, "aten::mm");
+  EXPECT_THAT(finding.advice, HasSubstr("TF32"));
+  reader_.mutable_record().gpu.devices[0].compute_major = 7;  // Volta and Turing: float16 alone.
+  EXPECT_THAT(Find("TC_UNUSED").advice, Not(HasSubstr("TF32")));
 }
 
 TEST_F(FindingRulesTest, ProductsOfVectorsAreNoWorkForTensorCores) {
@@ -365,7 +379,7 @@ TEST_F(FindingRulesTest, FasterKernelsSaveNothingWhileTheGpuWaits) {
   }
   const Finding finding = Find("TC_UNUSED");
   EXPECT_EQ(finding.saving_ns_per_step, 0);
-  EXPECT_THAT(finding.measured, HasSubstr("as long as the GPU waits for the program"));
+  EXPECT_THAT(finding.measured, HasSubstr("while the GPU waits for the program"));
 }
 
 TEST_F(FindingRulesTest, KernelsThatTakeLessThanTheirLaunchesAreFound) {
@@ -712,7 +726,7 @@ TEST_F(RankRulesTest, TwoRanksTellNothing) {
 
 TEST_F(RankRulesTest, RanksThatDoNotMeetInCollectivesHoldNobodyUp) {
   Ranks({5 * kMs, 5 * kMs, 8 * kMs, 5 * kMs}, /*has_collectives=*/false);
-  EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), HasSubstr("collective operations"));
+  EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), HasSubstr("collectives"));
 }
 
 // ---- quality ----
@@ -724,10 +738,10 @@ TEST_F(FindingRulesTest, LossesAreFoundAndManyWithholdShares) {
   EXPECT_THAT(Fired(), IsEmpty());
   lost = 2'000;
   EXPECT_THAT(Fired(), testing::ElementsAre("QUALITY_LOSS"));
-  EXPECT_THAT(Report().verdict, HasSubstr("Shares are of what was kept"));
+  EXPECT_THAT(Report().verdict, HasSubstr("Percentages refer to the events that were kept"));
   lost = 50'000;
   EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("lost less than 10%"));
-  EXPECT_THAT(Report().verdict, HasSubstr("shares are withheld"));
+  EXPECT_THAT(Report().verdict, HasSubstr("Too many events are missing to show percentages"));
   EXPECT_THAT(Report().verdict, Not(HasSubstr("computes")));
 }
 
@@ -759,7 +773,7 @@ TEST_F(FindingRulesTest, AWindowThatEndedEarlyIsFound) {
 TEST_F(FindingRulesTest, RecordingThatSlowsStepsDownIsFound) {
   Healthy();
   CaptureRecord& record = reader_.mutable_record();
-  record.step_before_ns = 100;
+  record.step_before_ns = record.step_after_ns = 100;
   record.step_during_ns = 104;
   EXPECT_THAT(Fired(), IsEmpty());
   record.step_during_ns = 120;

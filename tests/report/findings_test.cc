@@ -32,9 +32,9 @@ TEST_F(FindingsTest, TheVerdictSaysWhereTheTimeGoesAndWhetherToTrustIt) {
   EXPECT_EQ(report.bound, BoundBy::kCompute);
   EXPECT_EQ(report.step_count, 5);
   EXPECT_EQ(report.mean_step_ns, kStepNs);
-  EXPECT_THAT(report.verdict, HasSubstr("A step takes 10 ms (mean of 5 steps), of which GPU 0 "
-                                        "computes 100% and is idle for 0%"));
-  EXPECT_THAT(report.verdict, HasSubstr("No rule found anything that would save time"));
+  EXPECT_THAT(report.verdict, HasSubstr("A step takes 10 ms (mean of 5 steps). GPU 0 computes for "
+                                        "100% of it, and is idle for 0%."));
+  EXPECT_THAT(report.verdict, HasSubstr("No rule found a way to save time"));
   EXPECT_THAT(report.verdict, HasSubstr("Quality A"));
 }
 
@@ -54,9 +54,10 @@ TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) 
     EXPECT_GE(report.findings[i - 1].saving_ns_per_step, report.findings[i].saving_ns_per_step);
   }
   EXPECT_EQ(report.findings[0].rule, "GPU_UNDERUSED");
-  EXPECT_THAT(report.verdict,
-              HasSubstr("Change first (IDLE_HOST_WAIT): The GPU waits for the program to "
-                        "launch work. Launch less or faster"));
+  EXPECT_THAT(
+      report.verdict,
+      HasSubstr("First change (IDLE_HOST_WAIT): The GPU waits for kernel launches. Launch fewer "
+                "kernels"));
 }
 
 TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
@@ -73,7 +74,7 @@ TEST_F(FindingsTest, ACaptureWithoutAGpuSaysSo) {
   reader_.Range(main_, "forward", 0, kMs);
   const FindingsReport report = Report();
   EXPECT_EQ(report.bound, BoundBy::kCpuOnly);
-  EXPECT_THAT(report.verdict, HasSubstr("No work on a GPU was recorded"));
+  EXPECT_THAT(report.verdict, HasSubstr("No GPU work was recorded"));
   EXPECT_THAT(report.findings, IsEmpty());
   EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("GPU work"));
 }

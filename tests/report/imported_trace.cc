@@ -84,7 +84,6 @@ absl::Status ImportedTrace::Import(const std::filesystem::path& trace, GpuWorkKe
   }
   importer::ImportOptions options;
   options.directory = folder_.path();
-  options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
   ASSIGN_OR_RETURN(const importer::ImportedCapture capture,
                    importer::ImportTrace(imported, Clock::Real(), options));
   ASSIGN_OR_RETURN(reader_, store::CaptureReader::Open(capture.file));

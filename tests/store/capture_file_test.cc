@@ -26,7 +26,6 @@ class CaptureFileTest : public testing::Test {
     auto writer = CaptureFileWriter::Create(
         record, clock_,
         {.directory = folder_.path(),
-         .summarize_ops = nullptr,
          .on_sealed = [this](const SealedCapture& sealed) { sealed_ = sealed; }});
     EXPECT_THAT(writer, IsOk());
     return *std::move(writer);

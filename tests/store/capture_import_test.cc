@@ -399,8 +399,7 @@ TEST_F(CaptureImportTest, WhatADeadDaemonReceivedIsRemoved) {
 
 TEST_F(CaptureImportTest, MakesRoomOnlyOnceItIsOne) {
   const CaptureRecord old = StoreCapture(1);
-  max_total_bytes_ = old.file_bytes + 1;
-  Reopen();
+  CapAt(1);
   EXPECT_THAT(Import("hello"), Not(IsOk()));
   EXPECT_FALSE(Get(old.id).deleted);
   ASSERT_THAT(ImportWith({}), IsOk());

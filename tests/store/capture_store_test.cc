@@ -8,7 +8,9 @@
 #include <set>
 #include <thread>
 
+#include "daemon/base/budget.h"
 #include "daemon/base/reason.h"
+#include "daemon/base/ulid.h"
 #include "daemon/store/data_dir.h"
 #include "daemon/store/files.h"
 #include "tests/store/store_fixture.h"
@@ -96,6 +98,136 @@ TEST_F(CaptureStoreTest, ASecondDaemonIsRefusedByThePidOfTheFirst) {
   EXPECT_THAT(TryOpen(),
               StatusIs(StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr(StrCat("pid ", getpid())), HasSubstr("--data-dir"))));
+}
+
+class DataDirTest : public testing::Test {
+ protected:
+  absl::Status Claim(const std::filesystem::path& path) {
+    return ClaimDataDir(path, StoreOwner::kDaemon).status();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DataDirTest, AFolderWithOtherFilesKeepsItsModeAndGetsNoFile) {
+  const std::filesystem::path foreign = folder_ / "foreign";
+  std::filesystem::create_directory(foreign);
+  std::ofstream(foreign / "somebody's file") << "x";
+  ASSERT_EQ(chmod(foreign.c_str(), 0777), 0);
+  const absl::Status status = Claim(foreign);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--data-dir")));
+  EXPECT_EQ(ModeOf(foreign), 0777);
+  EXPECT_FALSE(std::filesystem::exists(foreign / "profd.lock"));
+  EXPECT_FALSE(std::filesystem::exists(foreign / "captures"));
+}
+
+TEST_F(DataDirTest, AnEmptyFolderOfOursIsTaken) {
+  const std::filesystem::path empty = folder_ / "empty";
+  std::filesystem::create_directory(empty);
+  ASSERT_EQ(chmod(empty.c_str(), 0755), 0);
+  std::filesystem::create_directory(empty / "lost+found");  // A fresh file system has one.
+  EXPECT_THAT(Claim(empty), IsOk());
+  EXPECT_EQ(ModeOf(empty), 0700);
+}
+
+TEST_F(DataDirTest, SymbolicLinksAreNotFollowed) {
+  const std::filesystem::path real = folder_ / "real";
+  std::filesystem::create_directory(real);
+  ASSERT_EQ(chmod(real.c_str(), 0755), 0);
+  std::filesystem::create_directory_symlink(real, folder_ / "link");
+  EXPECT_THAT(Claim(folder_ / "link"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("symbolic link")));
+  EXPECT_EQ(ModeOf(real), 0755);
+  EXPECT_TRUE(std::filesystem::is_empty(real));
+
+  // A lock that is a link would have profd write to the file behind it.
+  std::ofstream(folder_ / "precious") << "content";
+  std::filesystem::create_symlink(folder_ / "precious", real / "profd.lock");
+  EXPECT_THAT(Claim(real), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "precious"), 7U);
+
+  ASSERT_THAT(Claim(folder_ / "data"), IsOk());
+  std::filesystem::remove(folder_ / "data" / "captures");
+  std::filesystem::create_directory_symlink(real, folder_ / "data" / "captures");
+  EXPECT_FALSE(Claim(folder_ / "data").ok());
+  EXPECT_EQ(ModeOf(real), 0755);
+}
+
+TEST_F(DataDirTest, AFolderOfAnotherUserIsRefusedAndKeepsItsOwner) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a folder to another user";
+  const std::filesystem::path others = folder_ / "others";
+  std::filesystem::create_directory(others);
+  ASSERT_EQ(chown(others.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(Claim(others),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("uid 65534")));
+  EXPECT_TRUE(std::filesystem::is_empty(others));
+}
+
+class GiveDataDirTest : public DataDirTest {
+ protected:
+  static constexpr uid_t kUser = 65534;
+
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to give files to another user";
+    data_ = folder_ / "data";
+    ASSERT_THAT(Claim(data_), IsOk());
+    for (const char* name : {"catalog.db", "captures/one.profd"})
+      std::ofstream(data_ / name) << name;
+  }
+
+  static uid_t OwnerOf(const std::filesystem::path& path) {
+    struct stat info;
+    return lstat(path.c_str(), &info) == 0 ? info.st_uid : static_cast<uid_t>(-1);
+  }
+
+  std::filesystem::path data_;
+};
+
+TEST_F(GiveDataDirTest, RootsDataDirectoryGoesToTheUserOnceAndWhole) {
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_THAT(GiveDataDir(data_, kUser, kUser), IsOk());
+    for (const char* name : {"", "profd.lock", "catalog.db", "captures", "captures/one.profd"}) {
+      EXPECT_EQ(OwnerOf(data_ / name), kUser) << name;
+    }
+    EXPECT_EQ(ModeOf(data_), 0700);
+  }
+}
+
+TEST_F(GiveDataDirTest, AnInterruptedOneIsFinished) {
+  ASSERT_EQ(chown((data_ / "profd.lock").c_str(), kUser, kUser), 0);
+  ASSERT_THAT(GiveDataDir(data_, kUser, kUser), IsOk());
+  EXPECT_EQ(OwnerOf(data_ / "catalog.db"), kUser);
+  EXPECT_EQ(OwnerOf(data_), kUser);
+}
+
+TEST_F(GiveDataDirTest, FilesThatProfdDidNotMakeKeepTheirOwner) {
+  std::ofstream(folder_ / "outside") << "x";
+  std::ofstream(folder_ / "linked") << "x";
+  std::filesystem::create_symlink(folder_ / "outside", data_ / "link");
+  std::filesystem::create_hard_link(folder_ / "linked", data_ / "captures" / "hard");
+  std::ofstream(data_ / "foreign") << "x";
+  ASSERT_EQ(chown((data_ / "foreign").c_str(), 12345, 12345), 0);
+  ASSERT_THAT(GiveDataDir(data_, kUser, kUser), IsOk());
+  EXPECT_EQ(OwnerOf(folder_ / "outside"), 0U);
+  EXPECT_EQ(OwnerOf(folder_ / "linked"), 0U);
+  EXPECT_EQ(OwnerOf(data_ / "foreign"), 12345U);
+  EXPECT_EQ(OwnerOf(data_), kUser);
+}
+
+TEST_F(GiveDataDirTest, OnlyADataDirectoryThatNoDaemonUsesIsGiven) {
+  {
+    const auto lock = ClaimDataDir(data_, StoreOwner::kDaemon);
+    ASSERT_THAT(lock, IsOk());
+    EXPECT_THAT(GiveDataDir(data_, kUser, kUser), StatusIs(StatusCode::kFailedPrecondition));
+  }
+  std::filesystem::remove(data_ / "profd.lock");
+  EXPECT_THAT(GiveDataDir(data_, kUser, kUser), StatusIs(StatusCode::kFailedPrecondition));
+  std::filesystem::create_directory_symlink(data_, folder_ / "link");
+  EXPECT_THAT(GiveDataDir(folder_ / "link", kUser, kUser),
+              StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_EQ(OwnerOf(data_ / "catalog.db"), 0U);
+  ASSERT_THAT(GiveDataDir(folder_ / "new", kUser, kUser), IsOk());
+  EXPECT_EQ(OwnerOf(folder_ / "new"), kUser);
 }
 
 TEST(CheckFileSystemTypeTest, RefusesNetworkFileSystemsWithAdvice) {
@@ -342,6 +474,52 @@ TEST_F(CaptureStoreTest, WhatGpusDidIsSummarizedWhereTheyWereRecorded) {
   EXPECT_EQ(summaries->devices[0].exposed_communication_ns, 100);
 }
 
+TEST_F(CaptureStoreTest, ASummaryOverItsBudgetIsLeftOutAndNamed) {
+  summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return OverBudget("the summary", 17, 16, "rows");
+  };
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_EQ(found.state, CaptureState::kComplete);
+  EXPECT_EQ(found.error_reason, "OVER_BUDGET");
+  EXPECT_EQ(found.error_message, "left out: the summary needs 17 rows, the budget is 16 rows");
+  EXPECT_THAT(store_->GetSummaries(stored.id)->ops, IsEmpty());
+  EXPECT_THAT(store_->GetSummaries(stored.id)->steps, SizeIs(1));
+  // The file was finished before, and says nothing of it.
+  EXPECT_THAT(Sha256OfFile(File(stored.id, ".profd")), IsOkAndHolds(found.file_sha256));
+}
+
+TEST_F(CaptureStoreTest, ASummarySeesTheFileAsItStays) {
+  std::string sha256;
+  summarize_ops_ = [&](CaptureReader& reader) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    sha256 = *Sha256OfFile(File(reader.record().id, ".profd"));
+    // A daemon that dies now has stored the capture.
+    EXPECT_EQ(Get(reader.record().id).state, CaptureState::kComplete);
+    return std::vector<OpSummaryRow>();
+  };
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  EXPECT_EQ(sha256, stored.file_sha256);
+}
+
+TEST_F(CaptureStoreTest, ASummaryThatTakesTooMuchMemoryIsLeftOut) {
+  if (!HeapIsCounted()) GTEST_SKIP() << "a sanitizer allocates: heap budgets are not checked";
+  summarize_ops_ = [](CaptureReader& reader) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    std::vector<char> kept;
+    for (;;) {
+      kept.resize(kept.size() + (8 << 20));
+      absl::Status status = reader.ForEachRange(kRangeAllColumns, {},
+                                                [](const RangeBatch&) { return absl::OkStatus(); });
+      if (!status.ok()) return status;
+    }
+  };
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  EXPECT_THAT(store_->GetSummaries(stored.id)->ops, IsEmpty());
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+}
+
 TEST_F(CaptureStoreTest, ARecordWrittenBackLateDoesNotUndelete) {
   const CaptureRecord stored = StoreCapture(1);
   ASSERT_THAT(store_->DeleteCapture(stored.id), IsOk());
@@ -367,49 +545,6 @@ TEST_F(CaptureStoreTest, AFailingSummaryDoesNotCostTheCapture) {
   const CaptureRecord stored = StoreCapture(1);
   EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
   EXPECT_THAT(store_->GetSummaries(stored.id)->ops, IsEmpty());
-}
-
-// ---- room ----
-
-TEST_F(CaptureStoreTest, BeyondTheCapTheOldestFilesGoAndTheirRecordsStay) {
-  const CaptureRecord oldest = StoreCapture(1);
-  const CaptureRecord middle = StoreCapture(2);
-  max_total_bytes_ = 2 * oldest.file_bytes;
-  Reopen();
-  EXPECT_TRUE(Exists(oldest.id, ".profd"));
-  const CaptureRecord newest = StoreCapture(3);
-
-  EXPECT_FALSE(Exists(oldest.id, ".profd"));
-  EXPECT_TRUE(Exists(middle.id, ".profd"));
-  EXPECT_TRUE(Exists(newest.id, ".profd"));
-  EXPECT_TRUE(Get(oldest.id).deleted);
-  EXPECT_THAT(store_->GetSummaries(oldest.id)->steps, SizeIs(1));
-  const auto usage = store_->Usage();
-  ASSERT_THAT(usage, IsOk());
-  EXPECT_EQ(usage->evicted_capture_count, 1);
-  EXPECT_EQ(usage->capture_count, 2);
-  EXPECT_EQ(usage->capture_bytes, middle.file_bytes + newest.file_bytes);
-  EXPECT_EQ(usage->max_total_bytes, max_total_bytes_);
-  EXPECT_GT(usage->catalog_bytes, 0);
-}
-
-TEST_F(CaptureStoreTest, ACaptureLargerThanTheCapIsThereWhenItEnds) {
-  max_total_bytes_ = 1;
-  Reopen();
-  const CaptureRecord stored = StoreCapture(1);
-  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
-  ASSERT_THAT(store_->CheckRoom(), IsOk());
-  EXPECT_FALSE(Exists(stored.id, ".profd"));
-}
-
-TEST_F(CaptureStoreTest, OnANearlyFullDiskOldFilesGoThenCapturesAreRefused) {
-  const CaptureRecord stored = StoreCapture(1);
-  disk_.free_bytes = disk_.total_bytes / 100 * 4;
-  EXPECT_THAT(store_->CheckRoom(),
-              StatusIs(StatusCode::kResourceExhausted, HasSubstr("--data-dir")));
-  EXPECT_FALSE(Exists(stored.id, ".profd"));
-  disk_.free_bytes = disk_.total_bytes / 100 * 6;
-  EXPECT_THAT(store_->CheckRoom(), IsOk());
 }
 
 TEST_F(CaptureStoreTest, UsageCountsFilesBeingWritten) {
@@ -487,6 +622,21 @@ TEST_F(CaptureStoreTest, TheAuditLogComesInPages) {
   EXPECT_EQ(seen, "43210");
 }
 
+TEST_F(CaptureStoreTest, WhoeverWatchesTheAuditLogHearsOfRowsAndRepetitions) {
+  std::vector<std::string> heard;
+  on_audit_ = [&heard](const AuditEntry& entry, bool written, bool repeated) {
+    heard.push_back(StrCat(entry.method, written ? " written" : " lost", repeated ? " again" : ""));
+  };
+  Reopen();
+  EXPECT_THAT(store_->CheckAudit(), IsOk());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .method = "GetOps"}), IsOk());
+  }
+  EXPECT_THAT(heard, ElementsAre("GetOps written", "GetOps written again"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "data" / "audit.reserve"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "data" / "catalog.reserve"));
+}
+
 TEST_F(CaptureStoreTest, ThatCapturesAreForbiddenOutlivesTheDaemon) {
   EXPECT_THAT(store_->CapturesForbidden(), IsOkAndHolds(std::nullopt));
   ASSERT_THAT(store_->ForbidCaptures("a benchmark runs"), IsOk());
@@ -508,7 +658,7 @@ TEST_F(CaptureStoreTest, CapturesCanBeWrittenListedAndDeletedAtTheSameTime) {
         const CaptureRecord stored = StoreCapture(t * 100 + i);
         EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
         EXPECT_THAT(store_->ListCaptures({}, 5, ""), IsOk());
-        EXPECT_THAT(store_->CheckRoom(), IsOk());
+        EXPECT_THAT(store_->CheckRoom("uid:1000"), IsOk());
         if (i % 2 == 1) {
           EXPECT_THAT(store_->DeleteCapture(stored.id), IsOk());
         }

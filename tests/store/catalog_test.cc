@@ -64,8 +64,8 @@ TEST_F(CatalogTest, EveryMigrationRunsOnceAndKeepsWhatIsThere) {
   }
   std::vector<Migration> migrations(CatalogMigrations().begin(), CatalogMigrations().end());
   const int64_t next = migrations.back().version + 1;
-  migrations.push_back({next, "ALTER TABLE captures ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0"});
-  migrations.push_back({next + 1, "UPDATE captures SET pinned = 7"});
+  migrations.push_back({next, "ALTER TABLE captures ADD COLUMN added INTEGER NOT NULL DEFAULT 0"});
+  migrations.push_back({next + 1, "UPDATE captures SET added = 7"});
   {
     auto db = Database::Open(path_, Database::Mode::kReadWrite);
     ASSERT_THAT(db, IsOk());
@@ -73,7 +73,7 @@ TEST_F(CatalogTest, EveryMigrationRunsOnceAndKeepsWhatIsThere) {
     ASSERT_THAT(MigrateCatalog(**db, migrations), IsOk());
   }
   EXPECT_EQ(Query("PRAGMA user_version"), next + 1);
-  EXPECT_EQ(Query("SELECT pinned FROM captures"), 7);
+  EXPECT_EQ(Query("SELECT added FROM captures"), 7);
   EXPECT_EQ(Query("SELECT count(*) FROM captures"), 1);
 }
 
@@ -119,6 +119,46 @@ TEST_F(CatalogTest, ACatalogOfVersionOneKeepsItsCapturesAndSummaries) {
   EXPECT_THAT((*catalog)->GetSwitch("captures_forbidden"), IsOkAndHolds(std::nullopt));
 }
 
+TEST_F(CatalogTest, ACatalogOfVersionTwoKnowsWhoHoldsWhat) {
+  {
+    std::ofstream(path_).flush();
+    auto db = Database::Open(path_, Database::Mode::kReadWrite);
+    ASSERT_THAT(db, IsOk());
+    ASSERT_THAT(MigrateCatalog(**db, CatalogMigrations().first(2)), IsOk());
+  }
+  CaptureRecord by_certificate = NewRecord(IdOf(2));
+  by_certificate.requested_by = "cn:alice";
+  for (const CaptureRecord& record : {NewRecord(IdOf(1)), by_certificate}) {
+    Exec(
+        StrCat("INSERT INTO captures(id, group_id, request_id, requested_by_uid, owner_uid, pid, "
+               "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, evicted, "
+               "record) VALUES('",
+               record.id, "', '', '', 1000, 0, 1, '', 8, 1, 4096, '', 0, 0, '",
+               EncodeRecord(record), "')"));
+  }
+  ScheduleRecord schedule{.id = IdOf(3), .creator = {.uid = 1001}};
+  Exec(StrCat("INSERT INTO schedules VALUES('", IdOf(3), "', 0, 0, 0, '", EncodeSchedule(schedule),
+              "')"));
+  Exec(
+      "INSERT INTO audit_log VALUES(1, 5, 'GetOps', '', 'PERMISSION_DENIED', 'uid:7', '', '', 0, "
+      "0)");
+
+  auto catalog = Catalog::Open(path_);
+  ASSERT_THAT(catalog, IsOk());
+  const auto holders = (*catalog)->ListHolders();
+  ASSERT_THAT(holders, IsOk());
+  ASSERT_THAT(*holders, SizeIs(2));
+  EXPECT_EQ((*holders)[0].principal, "cn:alice");
+  EXPECT_EQ((*holders)[1].principal, "uid:1000");
+  EXPECT_EQ((*holders)[1].file_bytes, 4096);
+  EXPECT_EQ(Query("SELECT count(*) FROM captures WHERE summary_bytes > 0 AND pinned = 0"), 2);
+  EXPECT_EQ(Query("SELECT count(*) FROM schedules WHERE principal = 'uid:1001' AND "
+                  "record_bytes = length(record)"),
+            1);
+  EXPECT_EQ(Query("SELECT count(*) FROM audit_log WHERE kind = 1 AND last_unix_ns = 5"), 1);
+  EXPECT_EQ(Query("PRAGMA auto_vacuum"), 2);
+}
+
 TEST_F(CatalogTest, AGroupIsReplacedByWhatIsKnownOfItLater) {
   auto catalog = Catalog::Open(path_);
   ASSERT_THAT(catalog, IsOk());
@@ -161,19 +201,95 @@ TEST_F(CatalogTest, WhatIsNoCatalogIsDataLossWithAdvice) {
   EXPECT_THAT(Catalog::Open(path_), StatusIs(StatusCode::kDataLoss, HasSubstr("move")));
 }
 
-TEST_F(CatalogTest, TheAuditLogIsBounded) {
-  auto catalog = Catalog::Open(path_);
-  ASSERT_THAT(catalog, IsOk());
-  Exec(
-      StrCat("INSERT INTO audit_log(id, time_unix_ns, method, resource, outcome) "
-             "VALUES(1, 0, 'old', '', ''), (",
-             Catalog::kMaxAuditRows, ", 0, 'new', '', '')"));
-  ASSERT_THAT((*catalog)->AppendAudit({.time = absl::UnixEpoch(), .method = "newest"}), IsOk());
-  const auto page = (*catalog)->ListAudit({}, 10, 0);
+// ---- the audit log ----
+
+class AuditLogTest : public CatalogTest {
+ protected:
+  void SetUp() override { Open(); }
+  void Open() {
+    catalog_.reset();
+    auto catalog = Catalog::Open(path_);
+    ASSERT_THAT(catalog, IsOk());
+    catalog_ = *std::move(catalog);
+  }
+  // Returns false if it was counted as a repetition.
+  bool Append(std::string_view principal, std::string_view resource,
+              AuditKind kind = AuditKind::kRoutine) {
+    const auto appended = catalog_->AppendAudit({.time = now_,
+                                                 .principal = std::string(principal),
+                                                 .method = "CancelCapture",
+                                                 .resource = std::string(resource),
+                                                 .outcome = "NOT_FOUND",
+                                                 .kind = kind});
+    EXPECT_THAT(appended, IsOk());
+    return appended.value_or(false);
+  }
+  // `rows` rows that a daemon before wrote.
+  void Fill(std::string_view principal, AuditKind kind, int64_t rows) {
+    Exec(StrCat("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ", rows,
+                ") INSERT INTO audit_log(time_unix_ns, principal, method, resource, outcome, kind, "
+                "last_unix_ns) SELECT 1, '",
+                principal, "', 'GetOps', i, 'OK', ", static_cast<int>(kind), ", 1 FROM n"));
+  }
+  int64_t Rows(std::string_view principal, AuditKind kind) {
+    return Query(StrCat("SELECT count(*) FROM audit_log WHERE principal = '", principal,
+                        "' AND kind = ", static_cast<int>(kind))
+                     .c_str());
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1'790'000'000);
+  std::unique_ptr<Catalog> catalog_;
+};
+
+TEST_F(AuditLogTest, AFloodPushesOutNeitherOthersRowsNorRefusals) {
+  ASSERT_TRUE(Append("uid:7", "captures/1", AuditKind::kRefusal));
+  ASSERT_TRUE(Append("uid:7", "captures/1", AuditKind::kAdministrative));
+  ASSERT_TRUE(Append("uid:0", "captures/1"));
+  const int64_t most = Catalog::MaxAuditRowsOf(AuditKind::kRoutine);
+  Fill("uid:7", AuditKind::kRoutine, most);
+  Open();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(Append("uid:7", StrCat("none/", i)));
+  EXPECT_EQ(Rows("uid:7", AuditKind::kRoutine), most);
+  EXPECT_EQ(Rows("uid:7", AuditKind::kRefusal), 1);
+  EXPECT_EQ(Rows("uid:7", AuditKind::kAdministrative), 1);
+  EXPECT_EQ(Rows("uid:0", AuditKind::kRoutine), 1);
+  EXPECT_EQ(catalog_->ListAudit({.principal = "uid:7"}, 1, 0)->entries[0].resource, "none/19");
+}
+
+TEST_F(AuditLogTest, OfManyPrincipalsTheOneWithMostRowsLosesItsOldest) {
+  for (int i = 1; i <= 9; ++i) Fill(StrCat("uid:", i), AuditKind::kRoutine, 20'000);
+  Fill("uid:10", AuditKind::kRoutine, 19'999);
+  Fill("uid:0", AuditKind::kRoutine, 1);
+  Open();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Append("uid:0", StrCat("captures/", i)));
+  EXPECT_EQ(Query("SELECT count(*) FROM audit_log"), Catalog::kMaxAuditRows);
+  EXPECT_EQ(Rows("uid:0", AuditKind::kRoutine), 11);
+  EXPECT_EQ(Rows("uid:10", AuditKind::kRoutine), 19'999);
+}
+
+TEST_F(AuditLogTest, EqualCallsInARowAreCounted) {
+  ASSERT_TRUE(Append("uid:7", "captures/1"));
+  for (int i = 0; i < 3; ++i) {
+    now_ += absl::Seconds(1);
+    EXPECT_FALSE(Append("uid:7", "captures/1"));
+    EXPECT_EQ(Append("uid:8", "captures/1"), i == 0) << "others do not end a run";
+  }
+  const auto page = catalog_->ListAudit({.principal = "uid:7"}, 10, 0);
   ASSERT_THAT(page, IsOk());
-  ASSERT_THAT(page->entries, SizeIs(2));
-  EXPECT_EQ(page->entries[0].method, "newest");
-  EXPECT_EQ(page->entries[1].method, "new");
+  ASSERT_THAT(page->entries, SizeIs(1));
+  EXPECT_EQ(page->entries[0].repeats, 3);
+  EXPECT_EQ(page->entries[0].time, now_ - absl::Seconds(3));
+  EXPECT_EQ(page->entries[0].last_time, now_);
+  EXPECT_THAT(catalog_->ListAudit({.since = now_}, 10, 0)->entries, SizeIs(2));
+
+  EXPECT_TRUE(Append("uid:7", "captures/2"));
+  EXPECT_TRUE(Append("uid:7", "captures/1"));
+  now_ += Catalog::kRepeatWindow + absl::Seconds(1);
+  EXPECT_TRUE(Append("uid:7", "captures/1"));
+  now_ -= absl::Hours(1);
+  EXPECT_TRUE(Append("uid:7", "captures/1")) << "the clock was set back";
+  Open();
+  EXPECT_TRUE(Append("uid:7", "captures/1")) << "another daemon";
 }
 
 class CatalogLossTest : public StoreFixture {};

@@ -100,7 +100,10 @@ TEST_F(ScheduleTablesTest, WhatChangesIsKeptAndTheSpecIsNot) {
   record_.spec.every = absl::Hours(9);
   ASSERT_THAT(store_->UpdateSchedule(record_), IsOk());
   Reopen();
-  const ScheduleRecord record = store_->ListSchedules()->front();
+  const auto deleted = store_->ListDeletedSchedules("", "", 10);
+  ASSERT_THAT(deleted, IsOk());
+  ASSERT_THAT(*deleted, SizeIs(1));
+  const ScheduleRecord& record = deleted->front();
   EXPECT_TRUE(record.paused);
   EXPECT_EQ(record.delete_time, kStart + absl::Hours(1));
   EXPECT_EQ(record.spec.every, absl::Minutes(30));
@@ -196,10 +199,46 @@ TEST_F(ScheduleTablesTest, HistoryOlderThanItsTimeGoes) {
 
 TEST_F(ScheduleTablesTest, ARemovedScheduleTakesItsHistoryWithIt) {
   Append({NotChosen(0)});
-  ASSERT_THAT(store_->RemoveSchedule(kId), IsOk());
-  ASSERT_THAT(store_->RemoveSchedule(kId), IsOk());
+  record_.delete_time = kStart + absl::Hours(1);
+  ASSERT_THAT(store_->UpdateSchedule(record_), IsOk());
   EXPECT_THAT(*store_->ListSchedules(), IsEmpty());
+  EXPECT_THAT(*store_->ListDeletedSchedules("01H", "", 10), SizeIs(1));
+  EXPECT_THAT(*store_->ListDeletedSchedules("01J", "", 10), IsEmpty());
+  EXPECT_THAT(*store_->ListDeletedSchedules("", kId, 10), IsEmpty());
+  ASSERT_THAT(store_->TrimDeletedSchedules(record_.delete_time), IsOk());
+  EXPECT_THAT(*store_->ListDeletedSchedules("", "", 10), SizeIs(1));
+  ASSERT_THAT(store_->TrimDeletedSchedules(record_.delete_time + absl::Seconds(1)), IsOk());
+  EXPECT_THAT(*store_->ListDeletedSchedules("", "", 10), IsEmpty());
   EXPECT_THAT(Windows(), IsEmpty());
+}
+
+TEST_F(ScheduleTablesTest, OfDeletedSchedulesTheNewestOfEachPrincipalAreKept) {
+  for (int i = 0; i < 2 * kMaxDeletedSchedules; ++i) {
+    ScheduleRecord record = NewSchedule();
+    record.id = IdOf(i);
+    ASSERT_THAT(store_->InsertSchedule(record), IsOk());
+    record.delete_time = kStart + absl::Seconds(i);
+    ASSERT_THAT(store_->UpdateSchedule(record), IsOk());
+  }
+  // Few, and large.
+  for (int i = 200; i < 210; ++i) {
+    ScheduleRecord record = NewSchedule();
+    record.id = IdOf(i);
+    record.creator = {.uid = 1001};
+    record.spec.nodes = {std::string(100 << 10, 'n')};
+    ASSERT_THAT(store_->InsertSchedule(record), IsOk());
+    record.delete_time = kStart + absl::Seconds(i);
+    ASSERT_THAT(store_->UpdateSchedule(record), IsOk());
+  }
+  ASSERT_THAT(store_->TrimDeletedSchedules(kStart), IsOk());
+  const auto left = store_->ListDeletedSchedules("", "", 1000);
+  ASSERT_THAT(left, IsOk());
+  ASSERT_THAT(*left, SizeIs(kMaxDeletedSchedules + 5));
+  EXPECT_EQ(left->front().id, IdOf(kMaxDeletedSchedules));
+  EXPECT_EQ(left->back().id, IdOf(209));
+  EXPECT_THAT(*store_->ListSchedules(), SizeIs(1)) << "those that are not deleted stay";
+  EXPECT_EQ(store_->GetHolding("uid:1000")->schedules, 1);
+  EXPECT_LE(store_->GetHolding("uid:1001")->bytes, kMaxDeletedScheduleBytes);
 }
 
 TEST(ScheduleCodecTest, WhatNoProfdWroteIsRefused) {

@@ -9,6 +9,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/store/capture_store.h"
+#include "daemon/store/sqlite_db.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"
@@ -25,8 +26,12 @@ class StoreFixture : public testing::Test {
     options.data_dir = folder_ / "data";
     options.max_total_bytes = max_total_bytes_;
     options.min_free_percent = 5;
+    options.on_audit = on_audit_;
+    options.keep_records = keep_records_;
+    options.max_records = max_records_;
     options.summarize_ops = summarize_ops_;
     options.summarize_devices = summarize_devices_;
+    options.recover_in_background = recover_in_background_;
     options.measure_disk = [this](const std::filesystem::path&) { return disk_; };
     return CaptureStore::Open(std::move(options), clock_);
   }
@@ -51,9 +56,12 @@ class StoreFixture : public testing::Test {
     return {.start_ns = 0, .end_ns = 2'000, .first_step = 10, .end_step = 12};
   }
 
-  // A capture that is COMPLETE and stored.
-  CaptureRecord StoreCapture(CaptureRecord record) {
+  // A capture that is COMPLETE and stored. `pin`: while it runs.
+  CaptureRecord StoreCapture(CaptureRecord record, bool pin = false) {
     EXPECT_THAT(store_->InsertCapture(record), IsOk());
+    if (pin) {
+      EXPECT_THAT(store_->SetPinned(record.id, true), IsOk());
+    }
     auto sink = store_->CreateFile(record);
     EXPECT_THAT(sink, IsOk());
     EXPECT_THAT(AppendTwoSteps(**sink), IsOk());
@@ -64,6 +72,19 @@ class StoreFixture : public testing::Test {
     return record;
   }
   CaptureRecord StoreCapture(int number) { return StoreCapture(NewRecord(IdOf(number))); }
+
+  // From now on there is room for what is stored, and for `more_bytes`.
+  void CapAt(int64_t more_bytes) {
+    const auto usage = store_->Usage();
+    ASSERT_THAT(usage, IsOk());
+    auto catalog = Database::Open(folder_ / "data" / "catalog.db", Database::Mode::kReadWrite);
+    ASSERT_THAT(catalog, IsOk());
+    const auto pages = (*catalog)->QueryInt("PRAGMA page_count");
+    const auto page_bytes = (*catalog)->QueryInt("PRAGMA page_size");
+    ASSERT_THAT(pages, IsOk());
+    ASSERT_THAT(page_bytes, IsOk());
+    store_->SetLimits(usage->capture_bytes + *pages * *page_bytes + more_bytes, 5);
+  }
 
   CaptureRecord Get(std::string_view id) {
     auto record = store_->GetCapture(id);
@@ -88,7 +109,11 @@ class StoreFixture : public testing::Test {
   ManualClock clock_;
   OpSummarizer summarize_ops_;
   DeviceSummarizer summarize_devices_;
+  bool recover_in_background_ = false;
   int64_t max_total_bytes_ = int64_t{1} << 30;
+  std::function<void(const AuditEntry&, bool, bool)> on_audit_;
+  absl::Duration keep_records_;  // The ids of IdOf() are of long ago.
+  int64_t max_records_ = 100'000;
   DiskSpace disk_ = {.total_bytes = int64_t{1} << 40, .free_bytes = int64_t{1} << 39};
   std::unique_ptr<CaptureStore> store_;
 };

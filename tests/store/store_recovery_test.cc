@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include "absl/synchronization/notification.h"
+#include "daemon/base/reason.h"
 #include "daemon/store/capture_file_reader.h"
 #include "daemon/store/files.h"
 #include "tests/store/store_fixture.h"
@@ -206,6 +208,116 @@ TEST_F(StoreRecoveryTest, AChunkThatDoesNotReadBackIsLeftOutAndCounted) {
   auto reader = store_->OpenReader(record.id);
   ASSERT_THAT(reader, IsOk());
   EXPECT_THAT((*reader)->steps(), SizeIs(2));
+}
+
+// ---- files that end the daemon ----
+
+TEST_F(StoreRecoveryTest, AFileThatEndedTheDaemonTwiceIsKeptWithoutItsSummaries) {
+  int summaries = 0;
+  summarize_ops_ = [&summaries](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    ++summaries;
+    return std::vector<OpSummaryRow>{{"op", 2, 500, 500, 200, 300}};
+  };
+  const CaptureRecord begun = LeaveUnfinished(1);
+  store_.reset();
+  std::ofstream(File(begun.id, ".attempts")) << "2";
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_EQ(found.event_count, 5);
+  EXPECT_EQ(summaries, 0);
+  EXPECT_EQ(found.error_reason, "OVER_BUDGET");
+  EXPECT_THAT(found.error_message, HasSubstr("left out: the summaries, because profd ended twice"));
+  EXPECT_FALSE(Exists(begun.id, ".attempts"));
+  EXPECT_THAT(store_->OpenReader(begun.id), IsOk());
+}
+
+TEST_F(StoreRecoveryTest, AFileThatEndedTheDaemonThreeTimesIsSetAside) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  store_.reset();
+  std::ofstream(File(begun.id, ".attempts")) << "3";
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kFailed);
+  EXPECT_THAT(found.error_message, HasSubstr("profd ended 3 times"));
+  EXPECT_TRUE(Exists(begun.id, ".damaged"));
+  EXPECT_FALSE(Exists(begun.id, ".part"));
+  EXPECT_FALSE(Exists(begun.id, ".attempts"));
+  Reopen();
+  EXPECT_EQ(Get(begun.id).error_message, found.error_message);
+}
+
+// The store is opened in a process of its own, which the summary ends.
+TEST_F(StoreRecoveryTest, ASummaryThatEndsTheDaemonDoesSoABoundedNumberOfTimes) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  store_.reset();
+  summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> { _exit(9); };
+  int deaths = 0;
+  for (int start = 0; start < 10; ++start) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(TryOpen().ok() ? 0 : 1);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 0) break;
+    ASSERT_EQ(WEXITSTATUS(status), 9);
+    ++deaths;
+  }
+  EXPECT_EQ(deaths, 2);
+  summarize_ops_ = nullptr;
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_THAT(found.error_message, HasSubstr("left out: the summaries"));
+  EXPECT_THAT(store_->OpenReader(begun.id), IsOk());
+}
+
+TEST_F(StoreRecoveryTest, AnAttemptThatEndsIsNotCounted) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  Reopen();
+  EXPECT_FALSE(Exists(begun.id, ".attempts"));
+  EXPECT_EQ(Get(begun.id).error_message, "");
+}
+
+// ---- in the background ----
+
+TEST_F(StoreRecoveryTest, RowsAreFinalBeforeTheFilesAreRecovered) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  CaptureRecord armed = NewRecord(IdOf(2));
+  armed.state = CaptureState::kArming;
+  ASSERT_THAT(store_->InsertCapture(armed), IsOk());
+  { ASSERT_THAT(store_->CreateFile(armed), IsOk()); }
+  absl::Notification reached;
+  absl::Notification proceed;
+  summarize_ops_ = [&](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    reached.Notify();
+    proceed.WaitForNotification();
+    return std::vector<OpSummaryRow>();
+  };
+  // The second file waits while the first is summarized.
+  const CaptureRecord second = LeaveUnfinished(3);
+  recover_in_background_ = true;
+  Reopen();
+  EXPECT_EQ(Get(begun.id).state, CaptureState::kPartial);
+  EXPECT_EQ(Get(begun.id).ended_by, EndedBy::kDaemonStop);
+  EXPECT_EQ(Get(armed.id).state, CaptureState::kFailed);
+  reached.WaitForNotification();
+  EXPECT_EQ(Get(second.id).state, CaptureState::kPartial);
+  const absl::Status waiting = store_->OpenReader(second.id).status();
+  EXPECT_THAT(waiting, StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_EQ(ReasonOf(waiting), "RECOVERING");
+  // A capture that is deleted meanwhile stays deleted.
+  EXPECT_THAT(store_->DeleteCapture(second.id), IsOk());
+  proceed.Notify();
+  recover_in_background_ = false;
+  summarize_ops_ = nullptr;
+  Reopen();  // Waits for the thread; what it did not get to is done now.
+  EXPECT_EQ(Get(begun.id).event_count, 5);
+  EXPECT_THAT(store_->OpenReader(begun.id), IsOk());
+  EXPECT_TRUE(Get(second.id).deleted);
+  EXPECT_FALSE(Exists(second.id, ".part"));
+  EXPECT_FALSE(Exists(second.id, ".profd"));
 }
 
 // ---- killed at any moment ----

@@ -1,0 +1,151 @@
+// CaptureStore: records that are removed for good, because they are old, too many, or too large.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "daemon/base/log.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/ulid.h"
+#include "daemon/store/capture_store.h"
+#include "daemon/store/catalog.h"
+#include "daemon/store/files.h"
+
+namespace profd::store {
+namespace {
+
+// Records that are removed before others get the catalog's mutex.
+constexpr int64_t kBatch = 100;
+// What one round of retention removes at most, so that no capture waits long for it.
+constexpr int64_t kRecordsPerRound = 1000;
+// How many stored captures pass between two rounds.
+constexpr int64_t kCapturesPerRound = 16;
+constexpr int64_t kVacuumPages = 256;
+// The catalog's part of the cap.
+constexpr int64_t kCatalogShare = 4;
+// The catalog may always take this much: an empty one has some 100 KiB, and a small cap must not
+// remove the record of a capture that has just ended.
+constexpr int64_t kSmallestCatalogPart = 512 << 10;
+
+}  // namespace
+
+absl::StatusOr<PurgeResult> CaptureStore::PurgeCaptures(
+    absl::Time before, bool dry_run, absl::FunctionRef<bool(const CaptureRecord&)> is_meant) {
+  PurgeResult result;
+  CaptureFilter filter;
+  filter.until = before;
+  std::string before_id;
+  for (;;) {
+    std::vector<CaptureRecord> records;
+    std::set<std::string> pinned;
+    {
+      absl::MutexLock lock(&mu_);
+      ASSIGN_OR_RETURN(records, catalog_->List(filter, kBatch, before_id));
+      ASSIGN_OR_RETURN(pinned, catalog_->ListPinned());
+    }
+    std::vector<StoredRecord> batch;
+    for (const CaptureRecord& record : records) {
+      if (!IsTerminal(record.state) || pinned.contains(record.id) || !is_meant(record)) continue;
+      batch.push_back({.id = record.id, .group_id = record.group_id, .bytes = record.file_bytes});
+      ++result.capture_count;
+      result.file_bytes += record.file_bytes;
+    }
+    if (!dry_run) RETURN_IF_ERROR(RemoveRecords(batch));
+    if (std::ssize(records) < kBatch) return result;
+    before_id = records.back().id;
+  }
+}
+
+absl::Status CaptureStore::RemoveRecords(const std::vector<StoredRecord>& records) {
+  for (const StoredRecord& record : records) {
+    if (record.bytes > 0) RETURN_IF_ERROR(DeleteCapture(record.id));
+  }
+  if (records.empty()) return absl::OkStatus();
+  absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(WriteEssential(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Remove(records); }));
+  return catalog_->Vacuum(kVacuumPages);
+}
+
+absl::Status CaptureStore::RemoveSome(std::string_view why,
+                                      absl::StatusOr<std::vector<StoredRecord>> found) {
+  RETURN_IF_ERROR(found.status());
+  for (size_t begin = 0; begin < found->size(); begin += kBatch) {
+    const size_t end = std::min<size_t>(found->size(), begin + kBatch);
+    RETURN_IF_ERROR(RemoveRecords({found->begin() + static_cast<int64_t>(begin),
+                                   found->begin() + static_cast<int64_t>(end)}));
+  }
+  if (!found->empty()) LogInfo(StrCat("removed ", found->size(), " records: ", why));
+  return absl::OkStatus();
+}
+
+void CaptureStore::ApplyRetention() {
+  if (rounds_++ % kCapturesPerRound != 0 && !IsCatalogOverShare()) return;
+  absl::Status status = RemoveExpired();
+  if (status.ok()) status = ShrinkCatalog();
+  if (!status.ok()) LogError(StrCat("retention: ", status.ToString()));
+}
+
+absl::Status CaptureStore::RemoveExpired() {
+  absl::StatusOr<std::vector<StoredRecord>> found;
+  if (options_.keep_records > absl::ZeroDuration()) {
+    {
+      absl::MutexLock lock(&mu_);
+      found = catalog_->ListOldest(NewUlid(clock_.Now() - options_.keep_records), kRecordsPerRound);
+    }
+    RETURN_IF_ERROR(RemoveSome("older than keep-records", std::move(found)));
+  }
+  std::vector<RecordHolder> holders;
+  {
+    absl::MutexLock lock(&mu_);
+    ASSIGN_OR_RETURN(holders, catalog_->ListRecordHolders());
+  }
+  for (const RecordHolder& holder : holders) {
+    const int64_t excess = holder.records - options_.max_records;
+    if (options_.max_records <= 0 || excess <= 0) continue;
+    {
+      absl::MutexLock lock(&mu_);
+      found = catalog_->ListOldestOf(holder.principal, std::min(excess, kRecordsPerRound));
+    }
+    RETURN_IF_ERROR(
+        RemoveSome(StrCat(holder.principal, " has more than max-records"), std::move(found)));
+  }
+  return absl::OkStatus();
+}
+
+bool CaptureStore::IsCatalogOverShare() {
+  absl::MutexLock lock(&mu_);
+  const int64_t part = std::max(max_total_bytes_ / kCatalogShare, kSmallestCatalogPart);
+  return catalog_->UsedBytes().value_or(0) > part;
+}
+
+// Takes from whoever has most, root last.
+absl::Status CaptureStore::ShrinkCatalog() {
+  int64_t left = kRecordsPerRound;
+  while (left > 0 && IsCatalogOverShare()) {
+    absl::StatusOr<std::vector<StoredRecord>> found;
+    {
+      absl::MutexLock lock(&mu_);
+      ASSIGN_OR_RETURN(const std::vector<RecordHolder> holders, catalog_->ListRecordHolders());
+      if (holders.empty()) return absl::OkStatus();
+      const auto largest =
+          std::ranges::max_element(holders, [](const RecordHolder& a, const RecordHolder& b) {
+            const bool a_is_root = a.principal == "uid:0";
+            const bool b_is_root = b.principal == "uid:0";
+            if (a_is_root != b_is_root) return a_is_root;
+            return a.bytes < b.bytes;
+          });
+      // A few at a time: the first ones may be enough.
+      found =
+          catalog_->ListOldestOf(largest->principal, std::max<int64_t>(1, largest->records / 8));
+    }
+    RETURN_IF_ERROR(found.status());
+    if (found->empty()) return absl::OkStatus();
+    left -= std::ssize(*found);
+    RETURN_IF_ERROR(
+        RemoveSome("the catalog takes more than its part of max-storage", std::move(found)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace profd::store

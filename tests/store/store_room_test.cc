@@ -1,0 +1,258 @@
+// What makes room: eviction, pins, and retention of records.
+#include <fstream>
+#include <set>
+
+#include "daemon/base/budget.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/ulid.h"
+#include "daemon/store/capture_store.h"
+#include "daemon/store/data_dir.h"
+#include "daemon/store/files.h"
+#include "tests/store/store_fixture.h"
+
+namespace profd::store {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr auto kAny = [](const CaptureRecord&) { return true; };
+
+// ---- room ----
+
+// Stores captures of several principals, with a cap that counts what is there.
+class StoreRoomTest : public StoreFixture {
+ protected:
+  CaptureRecord StoreOf(std::string_view principal, int number, bool pin = false) {
+    CaptureRecord record = NewRecord(IdOf(number));
+    record.requested_by = std::string(principal);
+    return StoreCapture(record, pin);
+  }
+  std::vector<int> Kept(int numbers) {
+    std::vector<int> kept;
+    for (int i = 1; i <= numbers; ++i) {
+      if (Exists(IdOf(i), ".profd")) kept.push_back(i);
+    }
+    return kept;
+  }
+};
+
+TEST_F(StoreRoomTest, BeyondTheCapTheOldestFilesGoAndTheirRecordsStay) {
+  const CaptureRecord oldest = StoreCapture(1);
+  const CaptureRecord middle = StoreCapture(2);
+  CapAt(oldest.file_bytes / 2);
+  const CaptureRecord newest = StoreCapture(3);
+
+  EXPECT_THAT(Kept(3), ElementsAre(2, 3));
+  EXPECT_TRUE(Get(oldest.id).deleted);
+  EXPECT_THAT(store_->GetSummaries(oldest.id)->steps, SizeIs(1));
+  const auto usage = store_->Usage();
+  ASSERT_THAT(usage, IsOk());
+  EXPECT_EQ(usage->evicted_capture_count, 1);
+  EXPECT_EQ(usage->capture_count, 2);
+  EXPECT_EQ(usage->capture_bytes, middle.file_bytes + newest.file_bytes);
+  EXPECT_GT(usage->catalog_bytes, 0);
+}
+
+TEST_F(StoreRoomTest, AFloodOfOnePrincipalEvictsItsOwnCapturesAndNoneOfOthers) {
+  for (int i = 1; i <= 3; ++i) StoreOf("uid:0", i);
+  const int64_t file_bytes = StoreOf("uid:65534", 4).file_bytes;
+  StoreOf("uid:1000", 5);
+  CapAt(3 * file_bytes);
+  for (int i = 6; i <= 18; ++i) {
+    ASSERT_THAT(store_->CheckRoom("uid:65534"), IsOk());
+    StoreOf("uid:65534", i);
+    store_->MakeRoom("uid:65534");
+  }
+  const std::vector<int> kept = Kept(18);
+  EXPECT_THAT(std::vector<int>(kept.begin(), kept.begin() + 4), ElementsAre(1, 2, 3, 5));
+  EXPECT_EQ(kept.back(), 18);
+  EXPECT_GE(store_->Usage()->evicted_capture_count, 10);
+}
+
+TEST_F(StoreRoomTest, APrincipalWithoutCapturesDisplacesTheOldestOfTheLargestHolder) {
+  const int64_t file_bytes = StoreOf("uid:1", 1).file_bytes;
+  StoreOf("uid:2", 2);
+  StoreOf("uid:2", 3);
+  CapAt(-file_bytes / 2);
+  ASSERT_THAT(store_->CheckRoom("uid:3"), IsOk());
+  EXPECT_THAT(Kept(3), ElementsAre(1, 2, 3)) << "nothing goes before the request is accepted";
+  store_->MakeRoom("uid:3");
+  EXPECT_THAT(Kept(3), ElementsAre(1, 3));
+}
+
+TEST_F(StoreRoomTest, WhatCannotMakeEnoughRoomIsNotRemoved) {
+  for (int i = 1; i <= 3; ++i) StoreOf("uid:0", i);
+  const int64_t file_bytes = StoreOf("uid:65534", 4).file_bytes;
+  CapAt(-2 * file_bytes);
+  EXPECT_THAT(store_->CheckRoom("uid:65534"),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("--max-storage")));
+  store_->MakeRoom("uid:65534");
+  EXPECT_THAT(Kept(4), ElementsAre(1, 2, 3, 4));
+
+  // The same of a disk that others have filled.
+  CapAt(file_bytes);
+  disk_.free_bytes = disk_.total_bytes / 100 * 4;
+  EXPECT_THAT(store_->CheckRoom("uid:0"), StatusIs(StatusCode::kResourceExhausted));
+  disk_.free_bytes = 0;
+  EXPECT_THAT(store_->CheckRoom("uid:0"),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("free space on that disk")));
+  store_->MakeRoom("uid:0");
+  EXPECT_THAT(Kept(4), ElementsAre(1, 2, 3, 4));
+  disk_.free_bytes = disk_.total_bytes / 100 * 6;
+  EXPECT_THAT(store_->CheckRoom("uid:65534"), IsOk());
+}
+
+TEST_F(StoreRoomTest, ACapThatTheOperatorLoweredHoldsFromTheNextStart) {
+  const int64_t file_bytes = StoreOf("uid:0", 1).file_bytes;
+  StoreOf("uid:1000", 2);
+  StoreOf("uid:1000", 3, /*pin=*/true);
+  CapAt(-file_bytes / 2);
+  max_total_bytes_ = store_->Usage()->max_total_bytes;
+  Reopen();
+  EXPECT_THAT(Kept(3), ElementsAre(1, 3));
+}
+
+TEST_F(StoreRoomTest, PinnedCapturesAreNotEvicted) {
+  const int64_t file_bytes = StoreOf("uid:1", 1, /*pin=*/true).file_bytes;
+  StoreOf("uid:1", 2);
+  StoreOf("uid:1", 3);
+  ASSERT_THAT(store_->SetPinned(IdOf(2), true), IsOk());
+  ASSERT_THAT(store_->SetPinned(IdOf(2), true), IsOk());
+  EXPECT_TRUE(*store_->IsPinned(IdOf(1)));
+  EXPECT_EQ(store_->Usage()->pinned_bytes, 2 * file_bytes);
+  Reopen();
+  EXPECT_TRUE(*store_->IsPinned(IdOf(2)));
+  CapAt(file_bytes / 2);
+  StoreOf("uid:1", 4);
+  EXPECT_THAT(Kept(4), ElementsAre(1, 2, 4));
+
+  ASSERT_THAT(store_->SetPinned(IdOf(1), false), IsOk());
+  StoreOf("uid:1", 5);
+  EXPECT_THAT(Kept(5), ElementsAre(2, 4, 5));
+  EXPECT_THAT(store_->SetPinned(IdOf(1), true), StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(store_->SetPinned(IdOf(9), true), StatusIs(StatusCode::kNotFound));
+  ASSERT_THAT(store_->DeleteCapture(IdOf(2)), IsOk());
+  EXPECT_FALSE(*store_->IsPinned(IdOf(2)));
+  EXPECT_EQ(store_->Usage()->pinned_bytes, 0);
+}
+
+TEST_F(StoreRoomTest, PinsCannotFillTheStore) {
+  const int64_t file_bytes = StoreOf("uid:1", 1).file_bytes;
+  store_->SetLimits(10 * file_bytes, 5);
+  EXPECT_EQ(store_->MaxPinnedBytes("uid:1"), 10 * file_bytes / 4);
+  for (int i = 2; i <= 4; ++i) StoreOf("uid:1", i);
+  ASSERT_THAT(store_->SetPinned(IdOf(1), true), IsOk());
+  ASSERT_THAT(store_->SetPinned(IdOf(2), true), IsOk());
+  EXPECT_THAT(store_->SetPinned(IdOf(3), true),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("profctl unpin")));
+  EXPECT_FALSE(*store_->IsPinned(IdOf(3)));
+  // Whoever asks for a pin before the size is known is at the same limit.
+  StoreOf("uid:2", 5, /*pin=*/true);
+  EXPECT_TRUE(*store_->IsPinned(IdOf(5)));
+  StoreOf("uid:1", 6, /*pin=*/true);
+  EXPECT_FALSE(*store_->IsPinned(IdOf(6)));
+}
+
+TEST_F(StoreRoomTest, ACaptureLargerThanTheCapIsThereWhenItEnds) {
+  max_total_bytes_ = 1;
+  Reopen();
+  const CaptureRecord stored = StoreCapture(1);
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+}
+
+// ---- retention ----
+
+class RetentionTest : public StoreFixture {
+ protected:
+  CaptureRecord StoreAt(absl::Duration age, std::string_view principal = "uid:1000",
+                        bool pin = false) {
+    CaptureRecord record = NewRecord(NewUlid(clock_.Now() - age));
+    record.create_time = clock_.Now() - age;
+    record.requested_by = std::string(principal);
+    record.spec.labels = {{"key", "value"}};
+    record.group_id = record.id;
+    EXPECT_THAT(store_->PutGroup({.id = record.id}), IsOk());
+    return StoreCapture(record, pin);
+  }
+  int64_t Count(const char* sql) {
+    auto catalog = Database::Open(folder_ / "data" / "catalog.db", Database::Mode::kReadWrite);
+    EXPECT_THAT(catalog, IsOk());
+    const auto count = (*catalog)->QueryInt(sql);
+    EXPECT_THAT(count, IsOk());
+    return count.value_or(-1);
+  }
+};
+
+TEST_F(RetentionTest, APurgeRemovesOldCapturesWithAllThatBelongsToThem) {
+  const CaptureRecord old = StoreAt(absl::Hours(48));
+  const CaptureRecord pinned = StoreAt(absl::Hours(48), "uid:1000", /*pin=*/true);
+  const CaptureRecord recent = StoreAt(absl::Hours(1));
+  const absl::Time before = clock_.Now() - absl::Hours(24);
+  const auto counted = store_->PurgeCaptures(before, /*dry_run=*/true, kAny);
+  ASSERT_THAT(counted, IsOk());
+  EXPECT_EQ(counted->capture_count, 1);
+  EXPECT_EQ(counted->file_bytes, old.file_bytes);
+  EXPECT_EQ(store_->PurgeCaptures(before, false, [](const CaptureRecord&) { return false; })
+                ->capture_count,
+            0);
+  EXPECT_TRUE(Exists(old.id, ".profd"));
+
+  ASSERT_THAT(store_->PurgeCaptures(before, /*dry_run=*/false, kAny), IsOk());
+  EXPECT_FALSE(Exists(old.id, ".profd"));
+  EXPECT_THAT(store_->GetCapture(old.id), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->GetGroup(old.id), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->GetCapture(pinned.id), IsOk());
+  EXPECT_THAT(store_->GetCapture(recent.id), IsOk());
+  for (const char* sql :
+       {"SELECT count(*) FROM step_summary", "SELECT count(*) FROM captures",
+        "SELECT count(*) FROM capture_labels", "SELECT count(*) FROM capture_groups"}) {
+    EXPECT_EQ(Count(sql), 2) << sql;
+  }
+}
+
+TEST_F(RetentionTest, RecordsGoByAge) {
+  const CaptureRecord old = StoreAt(absl::Hours(24 * 10));
+  const CaptureRecord recent = StoreAt(absl::Hours(1));
+  keep_records_ = absl::Hours(24 * 9);
+  Reopen();
+  EXPECT_THAT(store_->GetCapture(old.id), StatusIs(StatusCode::kNotFound));
+  EXPECT_FALSE(Exists(old.id, ".profd"));
+  EXPECT_THAT(store_->GetCapture(recent.id), IsOk());
+}
+
+TEST_F(RetentionTest, EachPrincipalKeepsItsNewestRecords) {
+  std::vector<std::string> flood;
+  const CaptureRecord other = StoreAt(absl::Hours(10), "uid:1");
+  for (int i = 0; i < 5; ++i) flood.push_back(StoreAt(absl::Hours(9 - i), "uid:2").id);
+  max_records_ = 3;
+  Reopen();
+  EXPECT_THAT(store_->GetCapture(other.id), IsOk());
+  EXPECT_EQ(Count("SELECT count(*) FROM captures WHERE principal = 'uid:2'"), 3);
+  EXPECT_THAT(store_->GetCapture(flood[1]), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(store_->GetCapture(flood[2]), IsOk());
+}
+
+TEST_F(RetentionTest, TheCatalogStaysWithinItsPartOfTheCap) {
+  // Names of operators as long as they may be.
+  summarize_ops_ = [](const CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    std::vector<OpSummaryRow> ops;
+    for (int i = 0; i < 300; ++i) ops.push_back({.name = std::string(4096, 'x'), .calls = 1});
+    return ops;
+  };
+  max_total_bytes_ = 4 << 20;
+  Reopen();
+  const CaptureRecord other = StoreAt(absl::Hours(90), "uid:1");
+  EXPECT_THAT(store_->GetSummaries(other.id)->ops, SizeIs(8));
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_THAT(store_->DeleteCapture(StoreAt(absl::Minutes(600 - i), "uid:2").id), IsOk());
+  }
+  EXPECT_LE(Count("PRAGMA page_count") * Count("PRAGMA page_size"), (1 << 20) + (256 << 10));
+  EXPECT_THAT(store_->GetCapture(other.id), IsOk());
+  EXPECT_LT(Count("SELECT count(*) FROM captures"), 40);
+}
+
+}  // namespace
+}  // namespace profd::store
