@@ -1,10 +1,12 @@
 // profd: the only file that builds the graph of objects. Read it top to bottom for the order
 // of the start, and Daemon::Run()'s end for that of the shutdown.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +22,7 @@
 #include "daemon/access/policy_file.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/config.h"
+#include "daemon/base/journal.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/standard_files.h"
@@ -27,13 +30,21 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/capture_manager.h"
+#include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/metrics/exporter.h"
+#include "daemon/privilege/helper_reader.h"
+#include "daemon/privilege/root_start.h"
+#include "daemon/quota/ledger.h"
+#include "daemon/quota/limits.h"
+#include "daemon/quota/memory_limit.h"
 #include "daemon/report/catalog_summaries.h"
+#include "daemon/rpc/control_listener.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/target_news.h"
 #include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
+#include "daemon/store/data_dir.h"
 #include "proto/wire/frame.h"
 
 namespace profd {
@@ -52,10 +63,11 @@ std::optional<std::string> FromEnvironment(const char* name) {
   return value;
 }
 
-// The sockets systemd opened for us, by their FileDescriptorName=.
+// The descriptors that systemd, or profd as root, opened for us, by their names.
 struct InheritedSockets {
   UniqueFd control;
   UniqueFd agent;
+  UniqueFd helper;
 };
 
 InheritedSockets TakeInheritedSockets() {
@@ -64,11 +76,13 @@ InheritedSockets TakeInheritedSockets() {
   const int count = sd_listen_fds_with_names(/*unset_environment=*/1, &names);
   for (int i = 0; i < count; ++i) {
     UniqueFd fd(SD_LISTEN_FDS_START + i);
-    const std::string name = names[i];
-    if (name == "control") {
+    const std::string_view name = names[i];
+    if (name == kControlSocketFdName) {
       sockets.control = std::move(fd);
-    } else if (name == "agent") {
+    } else if (name == kAgentSocketFdName) {
       sockets.agent = std::move(fd);
+    } else if (name == kHelperFdName) {
+      sockets.helper = std::move(fd);
     }
     free(names[i]);
   }
@@ -108,6 +122,56 @@ std::string_view NameOf(wire::ClockKind kind) {
   return "unknown";
 }
 
+// --prepare: only what needs CAP_CHOWN, so that the daemon itself can be started without it.
+absl::Status Prepare(const Config& config) {
+  ASSIGN_OR_RETURN(const std::optional<Account> account, AccountFor(config.user));
+  if (geteuid() != 0) return absl::FailedPreconditionError("--prepare: run it as root");
+  if (!account.has_value()) return absl::OkStatus();
+  return store::GiveDataDir(config.data_dir, account->uid, account->gid);
+}
+
+// Started by root: does what needs root and goes on as the daemon's user. Returns OK if the daemon
+// is to run as whoever started it; does not return if it became another user's.
+absl::Status GiveUpRoot(const Config& config, const std::vector<std::string>& arguments) {
+  if (geteuid() != 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<Account> account, AccountFor(config.user));
+  if (!account.has_value()) {
+    if (config.user.empty()) {
+      LogWarning(StrCat("profd runs as root, because there is no account '", kDaemonAccount,
+                        "': create it (useradd --system --shell /usr/sbin/nologin ", kDaemonAccount,
+                        "), or set user = root to confirm"));
+    }
+    return absl::OkStatus();
+  }
+  const std::filesystem::path helper = FindHelper();
+  if (helper.empty()) {
+    return absl::NotFoundError(
+        "profd-helper is not next to profd and not in ../libexec/profd: install it, or set user = "
+        "root");
+  }
+  RETURN_IF_ERROR(store::GiveDataDir(config.data_dir, account->uid, account->gid));
+  InheritedSockets sockets = TakeInheritedSockets();
+  if (!sockets.control.valid() || !sockets.agent.valid()) {
+    RETURN_IF_ERROR(MakeSocketDir(config.socket_dir));
+  }
+  // Libraries trust only sockets of root, so root makes them and calls listen().
+  if (!sockets.control.valid()) {
+    ASSIGN_OR_RETURN(sockets.control, rpc::ListenAt(config.socket_dir));
+  }
+  if (!sockets.agent.valid()) {
+    ASSIGN_OR_RETURN(AgentSocket agent, AgentSocket::Listen(config.socket_dir));
+    sockets.agent = std::move(agent).TakeFd();
+  }
+  ASSIGN_OR_RETURN(sockets.helper, StartHelper(helper, AgentSocket::PathIn(config.socket_dir)));
+  RETURN_IF_ERROR(BecomeUser(*account));
+  LogInfo(StrCat("profd goes on as user ", account->name, " (uid ", account->uid, ")"));
+  std::vector<PassedFd> passed;
+  passed.push_back({std::move(sockets.control), kControlSocketFdName});
+  passed.push_back({std::move(sockets.agent), kAgentSocketFdName});
+  passed.push_back({std::move(sockets.helper), kHelperFdName});
+  return StartAgain(arguments, std::move(passed));
+}
+
 rpc::RemoteOptions RemoteOptionsOf(const Config& config) {
   rpc::RemoteOptions options;
   options.listen = config.listen;
@@ -119,6 +183,21 @@ rpc::RemoteOptions RemoteOptionsOf(const Config& config) {
   options.max_connection_age = config.max_connection_age;
   options.max_connection_idle = config.max_connection_idle;
   return options;
+}
+
+// Settings win over what the memory allows.
+quota::Limits LimitsOf(const Config& config, const quota::MemoryLimit& memory) {
+  using quota::Resource;
+  quota::Limits limits = quota::Limits::ForMemory(memory.bytes);
+  limits.SetCapacity(Resource::kStoredBytes, config.max_storage_bytes);
+  if (const auto& bytes = config.max_capture_memory_bytes) {
+    limits.SetCapacity(Resource::kCaptureMemory, *bytes);
+  }
+  if (const auto& captures = config.max_live_captures) {
+    limits.SetCapacity(Resource::kLiveCaptures, *captures);
+  }
+  if (const auto& targets = config.max_targets) limits.SetCapacity(Resource::kTargets, *targets);
+  return limits;
 }
 
 class Daemon {
@@ -135,6 +214,7 @@ class Daemon {
   metrics::AccessNumbers AccessNumbersNow();
   rpc::IngestFacts IngestFactsNow();
   void Audit(const ScheduledAttempt& attempt);
+  void CopyToJournal(const store::AuditEntry& entry) const;
   // Where the control server asks for the rules; unset: it has its own.
   std::function<std::shared_ptr<const AccessRules>()> RulesNow();
   void WaitForEnd();
@@ -143,8 +223,12 @@ class Daemon {
   Config config_;
   const CommandLine command_line_;
   Clock& clock_ = Clock::Real();
+  const quota::MemoryLimit memory_ = quota::FindMemoryLimit();
+  quota::Ledger ledger_{LimitsOf(config_, memory_), clock_};
 
+  const Journal journal_;
   // In the order of their start; destroyed in reverse.
+  std::unique_ptr<HelperReader> helper_;  // nullptr: what this process may see itself.
   std::unique_ptr<metrics::Exporter> exporter_;
   std::unique_ptr<access::PolicyFile> policy_;  // nullptr: none was named.
   std::unique_ptr<store::CaptureStore> store_;
@@ -157,7 +241,14 @@ class Daemon {
 
 absl::Status Daemon::Run() {
   InheritedSockets inherited = TakeInheritedSockets();
-  RETURN_IF_ERROR(MakeSocketDir(config_.socket_dir));
+  if (!inherited.control.valid() || !inherited.agent.valid()) {
+    RETURN_IF_ERROR(MakeSocketDir(config_.socket_dir));
+  }
+  if (inherited.helper.valid()) {
+    helper_ = std::make_unique<HelperReader>(std::move(inherited.helper));
+  } else if (!config_.helper_socket.empty()) {
+    helper_ = std::make_unique<HelperReader>(config_.helper_socket);
+  }
   // First, so that whoever watches hears of a start that takes long.
   RETURN_IF_ERROR(StartMetrics());
 
@@ -165,29 +256,37 @@ absl::Status Daemon::Run() {
   if (!config_.policy_file.empty()) {
     ASSIGN_OR_RETURN(policy_, access::PolicyFile::Open(config_.policy_file, clock_));
   }
-  // Opening the store ends what an earlier daemon left, before anybody can ask for it.
+  // Opening the store gives captures that an earlier daemon left their final state, before anybody
+  // can ask for it. Their files are recovered meanwhile.
   store::CaptureStore::Options store_options;
   store_options.data_dir = config_.data_dir;
   store_options.max_total_bytes = config_.max_storage_bytes;
   store_options.min_free_percent = config_.min_free_percent;
+  store_options.keep_records = absl::Hours(24 * config_.keep_days);
+  store_options.max_records = config_.max_records;
+  store_options.on_audit = [this](const store::AuditEntry& entry, bool written, bool repeated) {
+    // What the log could not take is worth the journal in any case.
+    if (!written || (config_.audit_journal && !repeated)) CopyToJournal(entry);
+  };
   store_options.summarize_ops = report::OpsForCatalog;
   store_options.summarize_devices = report::DevicesForCatalog;
+  store_options.recover_in_background = true;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
 
   TargetServer::Options target_options;
-  target_options.memory_cap_bytes = config_.max_capture_memory_bytes;
-  target_options.max_targets = config_.max_targets;
+  target_options.processes = helper_.get();
   if (inherited.agent.valid()) {
     ASSIGN_OR_RETURN(targets_, TargetServer::CreateFromSocket(std::move(inherited.agent),
-                                                              target_options, clock_));
+                                                              target_options, ledger_, clock_));
   } else {
-    ASSIGN_OR_RETURN(targets_, TargetServer::Create(config_.socket_dir, target_options, clock_));
+    ASSIGN_OR_RETURN(targets_,
+                     TargetServer::Create(config_.socket_dir, target_options, ledger_, clock_));
   }
 
   CaptureManager::Options manager_options;
   manager_options.node_name = config_.node_name;
   manager_options.arm_timeout = config_.arm_timeout;
-  manager_options.max_live_captures = config_.max_live_captures;
+  manager_options.ledger = &ledger_;
   ASSIGN_OR_RETURN(manager_options.captures_forbidden, store_->CapturesForbidden());
   manager_options.on_end = [this](const CaptureRecord& record) { exporter_->CaptureEnded(record); };
   manager_ =
@@ -207,12 +306,17 @@ absl::Status Daemon::Run() {
   rpc::ControlServerOptions server_options;
   server_options.socket_dir = config_.socket_dir;
   server_options.inherited_listener = std::move(inherited.control);
+  server_options.processes = helper_.get();
   server_options.node_name = config_.node_name;
   server_options.version = PROFD_VERSION;
   server_options.data_dir = config_.data_dir;
   server_options.start_time = clock_.Now();
   server_options.reflection = config_.reflection;
   server_options.remote = RemoteOptionsOf(config_);
+  server_options.report_program = config_.report_program;
+  server_options.max_report_memory_bytes =
+      std::min(config_.max_report_memory_bytes, quota::FindMemoryLimit().bytes / 3);
+  server_options.max_report_time = config_.max_report_time;
   ASSIGN_OR_RETURN(
       server_, rpc::ControlServer::Start(std::move(server_options),
                                          rpc::ControlServer::Parts{
@@ -221,6 +325,7 @@ absl::Status Daemon::Run() {
                                              .store = *store_,
                                              .schedules = *schedules_,
                                              .target_news = *news_,
+                                             .ledger = ledger_,
                                              .clock = clock_,
                                              .ingest_facts = [this] { return IngestFactsNow(); },
                                              .on_call_end =
@@ -235,12 +340,14 @@ absl::Status Daemon::Run() {
   targets_->Start(*news_);
 
   LogInfo(StrCat("profd ", PROFD_VERSION, " node=", config_.node_name, " socket_dir=",
-                 config_.socket_dir.string(), " data_dir=", config_.data_dir.string()));
+                 config_.socket_dir.string(), " data_dir=", config_.data_dir.string(),
+                 " memory_limit=", memory_.bytes >> 20, "MiB (", memory_.source, ")"));
   exporter_->Open({.targets = *targets_,
                    .store = *store_,
                    .live_captures = [this] { return manager_->Live(); },
                    .ingest = [this] { return IngestNumbersNow(); },
-                   .access = [this] { return AccessNumbersNow(); }});
+                   .access = [this] { return AccessNumbersNow(); },
+                   .quotas = ledger_});
   sd_notify(0, "READY=1");
   WaitForEnd();
   sd_notify(0, "STOPPING=1");
@@ -310,6 +417,23 @@ void Daemon::Audit(const ScheduledAttempt& attempt) {
   }
 }
 
+void Daemon::CopyToJournal(const store::AuditEntry& entry) const {
+  const std::string& result = entry.reason.empty() ? entry.outcome : entry.reason;
+  const Journal::Field fields[] = {
+      {"MESSAGE",
+       StrCat("audit: ", entry.principal, " ", entry.method, " ", entry.resource, ": ", result)},
+      {"PRIORITY", "5"},
+      {"SYSLOG_IDENTIFIER", "profd-audit"},
+      {"PROFD_PRINCIPAL", entry.principal},
+      {"PROFD_PEER", entry.peer},
+      {"PROFD_METHOD", entry.method},
+      {"PROFD_RESOURCE", entry.resource},
+      {"PROFD_OUTCOME", entry.outcome},
+      {"PROFD_REASON", entry.reason},
+  };
+  journal_.Send(fields);
+}
+
 std::function<std::shared_ptr<const AccessRules>()> Daemon::RulesNow() {
   if (policy_ == nullptr) return nullptr;
   return [this] { return policy_->rules(); };
@@ -345,7 +469,10 @@ void Daemon::Reload() {
     config_.max_capture_memory_bytes = read->max_capture_memory_bytes;
     SetLogLevel(config_.log_level);
     store_->SetLimits(config_.max_storage_bytes, config_.min_free_percent);
-    targets_->SetMemoryCap(config_.max_capture_memory_bytes);
+    const quota::Limits limits = LimitsOf(config_, memory_);
+    for (const auto resource : {quota::Resource::kStoredBytes, quota::Resource::kCaptureMemory}) {
+      ledger_.SetLimit(resource, limits.of(resource));
+    }
     server_->CheckCertificates();
     LogInfo("settings read again");
   }
@@ -370,6 +497,15 @@ int Main(const std::vector<std::string>& arguments) {
   absl::StatusOr<Config> config = LoadConfig(*command_line, geteuid(), FromEnvironment);
   if (!config.ok()) return usage_error(config.status());
   SetLogLevel(config->log_level);
+  // Started again, its name would be that of /proc/self/exe.
+  prctl(PR_SET_NAME, "profd");
+  const bool prepare = command_line->action == CommandLineAction::kPrepare;
+  const absl::Status started = prepare ? Prepare(*config) : GiveUpRoot(*config, arguments);
+  if (!started.ok()) {
+    LogError(StrCat("profd cannot start: ", FromAbsl(started.message())));
+    return absl::IsInvalidArgument(started) ? kExitUsage : kExitFailed;
+  }
+  if (prepare) return kExitOk;
 
   // Before the first thread, so that all inherit it.
   const sigset_t signals = HandledSignals();
@@ -379,6 +515,8 @@ int Main(const std::vector<std::string>& arguments) {
   signal(SIGXFSZ, SIG_IGN);
   umask(S_IRWXG | S_IRWXO);
 
+  // From here on no thread waits for the reader of stderr.
+  const LogThread log_thread(STDERR_FILENO);
   const absl::Status status = Daemon(*std::move(config), *std::move(command_line)).Run();
   if (status.ok()) return kExitOk;
   LogError(StrCat("profd cannot run: ", FromAbsl(status.message())));

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(Options options, Clock
       }));
   LogInfo(StrCat("metrics on ", exporter->options_.listen, " port=", exporter->port()));
   if (!exporter->server_->is_loopback()) {
-    LogInfo("metrics can be read by whoever reaches that port: job names, ranks, operators");
+    LogInfo("anyone who reaches that port can read the metrics: job names, ranks, operators");
   }
   return exporter;
 }
@@ -122,6 +122,7 @@ std::string Exporter::Text(Parts& parts) {
   Append(counters_.Collect(), all);
   Append(IngestMetrics(parts.sources.ingest()), all);
   Append(AccessMetrics(parts.sources.access()), all);
+  Append(QuotaMetrics(parts.sources.quotas.Snapshot()), all);
   if (const absl::StatusOr<store::StoreUsage> usage = parts.sources.store.Usage(); usage.ok()) {
     Append(StoreMetrics(*usage), all);
   } else {

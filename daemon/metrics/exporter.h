@@ -50,6 +50,7 @@ class Exporter {
     std::function<std::vector<CaptureRecord>()> live_captures;
     std::function<IngestNumbers()> ingest;
     std::function<AccessNumbers()> access;
+    const quota::Ledger& quotas;
   };
 
   // Serves /healthz from when it returns. Errors as HttpServer::Start().

@@ -4,13 +4,20 @@
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -22,7 +29,6 @@ namespace {
 
 constexpr unsigned kMaxConnections = 48;
 constexpr unsigned kMaxConnectionsPerAddress = 16;
-constexpr unsigned kSilenceSeconds = 10;
 constexpr size_t kConnectionBytes = 16 << 10;  // Request line and headers.
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kBacklog = 64;
@@ -35,7 +41,7 @@ struct HostPort {
 absl::StatusOr<HostPort> ParseAddress(std::string_view text) {
   const auto wrong = [text] {
     return absl::InvalidArgumentError(StrCat(
-        "'", ForDisplay(text, 80), "' is no HOST:PORT, such as 127.0.0.1:9464 or [::1]:9464"));
+        "'", ForDisplay(text, 80), "' is not a HOST:PORT, such as 127.0.0.1:9464 or [::1]:9464"));
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0 || text.size() > 300) return wrong();
@@ -96,6 +102,59 @@ sockaddr_storage AddressOf(int fd) {
   return address;
 }
 
+// Ends connections that take too long: libmicrohttpd only knows how long one is silent, and a
+// byte every few seconds would hold one forever.
+class Deadlines {
+ public:
+  Deadlines() : thread_([this] { Loop(); }) {}
+  ~Deadlines() {
+    absl::MutexLock lock(&mu_);
+    ends_ = true;
+  }
+
+  // `fd` must stay open until Remove().
+  void Set(int fd, absl::Duration within) {
+    absl::MutexLock lock(&mu_);
+    due_[fd] = absl::Now() + within;
+  }
+  void Remove(int fd) {
+    absl::MutexLock lock(&mu_);
+    due_.erase(fd);
+  }
+
+ private:
+  bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_ || !due_.empty(); }
+  bool Ends() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_; }
+
+  void Loop() {
+    // Late ones end this much later at the most: there is one timer for all.
+    constexpr absl::Duration kStep = absl::Milliseconds(100);
+    pthread_setname_np(pthread_self(), "profd-http");
+    absl::MutexLock lock(&mu_);
+    while (true) {
+      mu_.Await(absl::Condition(this, &Deadlines::IsBusy));
+      if (mu_.AwaitWithTimeout(absl::Condition(this, &Deadlines::Ends), kStep)) return;
+      const absl::Time now = absl::Now();
+      std::erase_if(due_, [now](const auto& entry) {
+        if (entry.second > now) return false;
+        shutdown(entry.first, SHUT_RDWR);  // libmicrohttpd sees the end and closes it.
+        return true;
+      });
+    }
+  }
+
+  absl::Mutex mu_;
+  std::map<int, absl::Time> due_ ABSL_GUARDED_BY(mu_);
+  bool ends_ ABSL_GUARDED_BY(mu_) = false;
+  std::jthread thread_;
+};
+
+int DescriptorOf(MHD_Connection* connection) {
+  const MHD_ConnectionInfo* const info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info == nullptr ? -1 : info->connect_fd;
+}
+
 }  // namespace
 
 class HttpServer::Impl {
@@ -114,10 +173,13 @@ class HttpServer::Impl {
   static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* url,
                               const char* method, const char* version, const char* upload,
                               size_t* upload_bytes, void** seen);
+  static void OnConnection(void* self, MHD_Connection* connection, void** context,
+                           MHD_ConnectionNotificationCode what);
   static MHD_Result Send(MHD_Connection* connection, const Answer& answer);
   Answer AnswerTo(std::string_view method, std::string_view path) const;
 
   const Handler handler_;
+  Deadlines deadlines_;
   MHD_Daemon* daemon_ = nullptr;
   uint16_t port_ = 0;
   bool is_loopback_ = false;
@@ -134,12 +196,23 @@ absl::Status HttpServer::Impl::Start(const std::string& address) {
       MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr, &OnRequest, this,
       MHD_OPTION_LISTEN_SOCKET, static_cast<MHD_socket>(listener.get()),
       MHD_OPTION_THREAD_POOL_SIZE, kThreads, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,
-      MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMaxConnectionsPerAddress, MHD_OPTION_CONNECTION_TIMEOUT,
-      kSilenceSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes,
+      MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMaxConnectionsPerAddress, MHD_OPTION_NOTIFY_CONNECTION,
+      &OnConnection, this, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes,
       MHD_OPTION_THREAD_STACK_SIZE, kStackBytes, MHD_OPTION_END);
   if (daemon_ == nullptr) return absl::InternalError("the server of metrics cannot be started");
   (void)listener.Release();  // Closed by MHD_stop_daemon().
   return absl::OkStatus();
+}
+
+void HttpServer::Impl::OnConnection(void* self, MHD_Connection* connection, void** /*context*/,
+                                    MHD_ConnectionNotificationCode what) {
+  const int fd = DescriptorOf(connection);
+  Deadlines& deadlines = static_cast<Impl*>(self)->deadlines_;
+  if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+    deadlines.Set(fd, kRequestTime);
+  } else {
+    deadlines.Remove(fd);
+  }
 }
 
 MHD_Result HttpServer::Impl::OnRequest(void* self, MHD_Connection* connection, const char* url,
@@ -153,6 +226,7 @@ MHD_Result HttpServer::Impl::OnRequest(void* self, MHD_Connection* connection, c
     return MHD_YES;
   }
   if (*upload_bytes > 0) return MHD_NO;
+  static_cast<Impl*>(self)->deadlines_.Set(DescriptorOf(connection), kAnswerTime);
   return Send(connection, static_cast<Impl*>(self)->AnswerTo(method, url));
 }
 
@@ -171,6 +245,7 @@ MHD_Result HttpServer::Impl::Send(MHD_Connection* connection, const Answer& answ
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.content_type.c_str());
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
   MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   if (answer.code == MHD_HTTP_METHOD_NOT_ALLOWED) {
     MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
   }

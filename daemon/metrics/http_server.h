@@ -2,9 +2,11 @@
 // no body and knows no user.
 //
 // Threads:   Start() and the destructor by the owner; handlers run on its own threads, up to
-//            kThreads at once.
-// Limits:    connections, also of one address, their memory and their silence; who is over
-//            one is turned away, others are not disturbed.
+//            kThreads at once. One more ("profd-http") ends late connections; it sleeps while
+//            there are none.
+// Limits:    connections, also of one address, and their memory. A connection is for one request,
+//            which must arrive within kRequestTime; the answer must be taken within kAnswerTime.
+//            A connection beyond a limit is closed.
 // Shutdown:  the destructor waits for handlers that run.
 #ifndef PROFD_DAEMON_METRICS_HTTP_SERVER_H_
 #define PROFD_DAEMON_METRICS_HTTP_SERVER_H_
@@ -16,12 +18,15 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace profd::metrics {
 
 class HttpServer {
  public:
   static constexpr unsigned kThreads = 3;
+  static constexpr absl::Duration kRequestTime = absl::Seconds(2);
+  static constexpr absl::Duration kAnswerTime = absl::Seconds(10);
 
   struct Answer {
     int code = 200;

@@ -123,6 +123,29 @@ std::vector<MetricFamily> AccessMetrics(const AccessNumbers& numbers) {
   return families;
 }
 
+std::vector<MetricFamily> QuotaMetrics(const std::vector<quota::Ledger::ResourceUse>& uses) {
+  MetricFamily used = Family("profd_quota_used", "Use by all principals, in the resource's unit",
+                             MetricType::Gauge);
+  MetricFamily limit =
+      Family("profd_quota_limit", "Most that all principals together may use", MetricType::Gauge);
+  MetricFamily largest =
+      Family("profd_quota_largest_holding", "Use by the principal that uses most, root aside",
+             MetricType::Gauge);
+  MetricFamily refused = Family("profd_quota_refused_total",
+                                "Requests that exceeded a quota or a share", MetricType::Counter);
+  for (const quota::Ledger::ResourceUse& use : uses) {
+    const prometheus::ClientMetric::Label label = {"resource",
+                                                   std::string(quota::InfoOf(use.resource).name)};
+    const auto holding = std::ranges::find(use.holdings, false,
+                                           [](const auto& each) { return each.who.is_operator; });
+    AddGauge(used, {label}, Number(use.used));
+    AddGauge(limit, {label}, Number(use.limit.capacity));
+    AddGauge(largest, {label}, holding == use.holdings.end() ? 0 : Number(holding->amount));
+    AddCounter(refused, {label}, Number(use.refused_count));
+  }
+  return {std::move(used), std::move(limit), std::move(largest), std::move(refused)};
+}
+
 std::vector<MetricFamily> ProcessMetrics(absl::Time start) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/store/capture_store.h"
 
 namespace profd::metrics {
@@ -38,6 +39,9 @@ std::vector<prometheus::MetricFamily> LiveCaptures(const std::vector<CaptureReco
 std::vector<prometheus::MetricFamily> StoreMetrics(const store::StoreUsage& usage);
 std::vector<prometheus::MetricFamily> IngestMetrics(const IngestNumbers& numbers);
 std::vector<prometheus::MetricFamily> AccessMetrics(const AccessNumbers& numbers);
+// By resource, not by principal: whoever may scrape must not learn whose jobs run.
+std::vector<prometheus::MetricFamily> QuotaMetrics(
+    const std::vector<quota::Ledger::ResourceUse>& uses);
 // This process, by the names that every Prometheus client gives them.
 std::vector<prometheus::MetricFamily> ProcessMetrics(absl::Time start);
 

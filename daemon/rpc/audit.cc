@@ -21,8 +21,8 @@ using google::protobuf::Message;
 constexpr size_t kMaxResourceBytes = 128;
 constexpr std::string_view kRequestSuffix = "Request";
 // How requests and resources call what they are about.
-constexpr std::array<const char*, 6> kNamingFields = {"name",  "capture",  "target",
-                                                      "group", "schedule", "targets"};
+constexpr std::array<const char*, 7> kNamingFields = {"name",     "capture", "target",  "group",
+                                                      "schedule", "targets", "resource"};
 
 std::string FirstOf(const Message& message, const FieldDescriptor& field) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -55,6 +55,28 @@ std::string ResourceOf(const Message& message) {
   return {};
 }
 
+bool AuditGate::MayProceed() {
+  asked_.store(true, std::memory_order_release);
+  if (is_exempt_) return true;
+  absl::Status status = audit_.Check();
+  if (status.ok()) return true;
+  absl::MutexLock lock(&mu_);
+  why_ = std::move(status);
+  return false;
+}
+
+absl::Status AuditGate::Explain(const absl::Status& status) const {
+  absl::MutexLock lock(&mu_);
+  // What one may not act on may look as if it were not there.
+  const bool is_refused = IsRefusal(status) || absl::IsNotFound(status);
+  return !why_.ok() && is_refused ? why_ : status;
+}
+
+bool IsEmergency(std::string_view method) {
+  return method == "CancelCapture" || method == "AbortGroup" || method == "DeleteCapture" ||
+         method == "PurgeCaptures" || method == "SetCapturesAllowed";
+}
+
 bool AuditLog::Wants(Verb verb, const absl::Status& status, std::string_view principal) {
   if (!IsRefusal(status)) return verb != Verb::kList;
   refusals_.fetch_add(1, std::memory_order_relaxed);
@@ -76,6 +98,7 @@ void AuditLog::Write(store::AuditEntry entry, const absl::Status& status) {
   static RateLimiter failures(absl::Minutes(1));
   entry.outcome = absl::StatusCodeToString(status.code());
   entry.reason = ReasonOf(status);
+  if (IsRefusal(status)) entry.kind = store::AuditKind::kRefusal;
   entry.resource = Describe(std::move(entry.resource));
   const absl::Status written = store_.AppendAudit(entry);
   if (written.ok()) return;

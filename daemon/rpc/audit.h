@@ -5,6 +5,10 @@
 //
 // A line's resource is what the answer is called ("captures/01H..."), else what the request names.
 // Refusals come cheap, so each principal gets only so many lines a minute; the rest is counted.
+// Calls that the door turns away for their number make no lines at all.
+//
+// What is done with others' data must go on record: AuditGate refuses it while no line could be
+// written. Root may end and delete captures and switch them off all the same.
 //
 // Threads: any.
 #ifndef PROFD_DAEMON_RPC_AUDIT_H_
@@ -14,7 +18,9 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "daemon/base/clock.h"
 #include "daemon/capture/access.h"
 #include "daemon/capture/ports.h"
@@ -45,6 +51,8 @@ class AuditLog {
   // Whether a call that needed `verb` and ended so is to be written. Counts refusals, also those
   // that are too many to be written.
   bool Wants(Verb verb, const absl::Status& status, std::string_view principal);
+  // Whether a line could be written now. RESOURCE_EXHAUSTED (AUDIT_UNAVAILABLE).
+  absl::Status Check() { return store_.CheckAudit(); }
   // Adds the outcome to the line and, to a target, who it is. Waits for the disk.
   void Write(store::AuditEntry entry, const absl::Status& status);
   // A line that had to be given up.
@@ -63,6 +71,31 @@ class AuditLog {
   std::atomic<int64_t> refusals_{0};
   std::atomic<int64_t> unwritten_{0};
 };
+
+// The gate of one call (capture/access.h): lets it act on what belongs to others while the audit
+// log can be written.
+class AuditGate final : public OthersGate {
+ public:
+  // `is_exempt`: lets everything through.
+  AuditGate(AuditLog& audit, bool is_exempt) : audit_(audit), is_exempt_(is_exempt) {}
+
+  bool MayProceed() override;
+
+  // Whether the call asked for what belongs to others.
+  bool asked() const { return asked_.load(std::memory_order_acquire); }
+  // Returns `status`, or what this gate has to say if it turned the call into a refusal.
+  absl::Status Explain(const absl::Status& status) const;
+
+ private:
+  AuditLog& audit_;
+  const bool is_exempt_;
+  std::atomic<bool> asked_{false};
+  mutable absl::Mutex mu_;
+  absl::Status why_ ABSL_GUARDED_BY(mu_);
+};
+
+// Whether root may call this while the audit log cannot be written: it ends what does harm.
+bool IsEmergency(std::string_view method);
 
 }  // namespace profd::rpc
 

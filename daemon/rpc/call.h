@@ -97,7 +97,9 @@ class Call : public std::enable_shared_from_this<Call> {
   virtual void OnGone() {}  // The caller went away.
 
   // What the call is answered with; once, at its end.
-  grpc::Status GrpcStatus(const absl::Status& status) {
+  grpc::Status GrpcStatus(const absl::Status& outcome) {
+    const absl::Status status =
+        door_.WithoutPaths(gate_ == nullptr ? outcome : gate_->Explain(outcome));
     const std::string reason = ReasonMetadata(status);
     if (!reason.empty()) context_.AddTrailingMetadata(kReasonMetadataKey, reason);
     door_.CallEnded({.method = MethodOf(request()),
@@ -116,6 +118,8 @@ class Call : public std::enable_shared_from_this<Call> {
   }
   // The same on a thread that must not wait.
   void AuditLater(const absl::Status& status) {
+    // Of those there may be thousands a second, and they say nothing of what was tried.
+    if (!IsRefusal(status)) return;
     auto entry = AuditEntryFor(status, nullptr, 0);
     if (!entry.has_value()) return;
     AuditLog& audit = door_.audit();
@@ -123,6 +127,19 @@ class Call : public std::enable_shared_from_this<Call> {
         "audit", [&audit, entry = *std::move(entry), status] { audit.Write(entry, status); });
     if (!posted) audit.CountUnwritten();
   }
+
+  // Posts the call's work to `queue` and counts it among its principal's waiting calls until
+  // EndWaiting(), which the work calls first. Errors: as the call is to end.
+  template <typename Queue, typename Work>
+  absl::Status PostToWait(Queue& queue, Work work) {
+    absl::StatusOr<quota::Reservation> waiting = door_.ReserveWaiting(info_);
+    if (!waiting.ok()) return waiting.status();
+    waiting_ = *std::move(waiting);
+    if (queue.TryPost(info_.principal, std::move(work))) return absl::OkStatus();
+    waiting_.Release();
+    return door_.TurnedAway();
+  }
+  void EndWaiting() { waiting_.Release(); }
 
   Door& door_;
   grpc::ServerContext context_;
@@ -144,7 +161,14 @@ class Call : public std::enable_shared_from_this<Call> {
     info_ = {.peer = *peer,
              .caller = door_.CallerOf(*peer),
              .principal = PrincipalName(peer->principal),
+             .holder = QuotaPrincipalOf(peer->principal),
              .cancelled = cancelled_};
+    if (*needs() != Verb::kList) {
+      const bool is_root = peer->principal.IsLocal() && peer->principal.uid == 0;
+      gate_ =
+          std::make_shared<AuditGate>(door_.audit(), is_root && IsEmergency(MethodOf(request())));
+      info_.caller.others = gate_;
+    }
     if (absl::Status entered = door_.Enter(info_, *needs()); !entered.ok()) {
       return OnRefused(entered);
     }
@@ -171,10 +195,18 @@ class Call : public std::enable_shared_from_this<Call> {
                              .method = MethodOf(request()),
                              .resource = std::move(resource),
                              .duration = door_.audit().clock().Monotonic() - arrived_monotonic_,
-                             .bytes = bytes};
+                             .bytes = bytes,
+                             .kind = KindOfCall()};
+  }
+  store::AuditKind KindOfCall() const {
+    const bool apart = *needs() == Verb::kAdmin || *needs() == Verb::kDelete ||
+                       (gate_ != nullptr && gate_->asked());
+    return apart ? store::AuditKind::kAdministrative : store::AuditKind::kRoutine;
   }
 
+  std::shared_ptr<AuditGate> gate_;  // nullptr: the call touches nothing.
   bool entered_ = false;
+  quota::Reservation waiting_;
   absl::Time arrived_at_;
   absl::Duration arrived_monotonic_;
   Event arrived_{*this, &Call::OnArrived};
@@ -209,8 +241,8 @@ class UnaryCall final : public Call {
 
   void OnAdmitted() override {
     auto self = std::static_pointer_cast<UnaryCall>(shared_from_this());
-    if (!method_->queue->TryPost(info_.principal, [self] { self->Run(); })) {
-      Finish(door_.TurnedAway());
+    if (absl::Status posted = PostToWait(*method_->queue, [self] { self->Run(); }); !posted.ok()) {
+      Finish(posted);
     }
   }
   void OnRefused(const absl::Status& why) override {
@@ -219,6 +251,7 @@ class UnaryCall final : public Call {
   }
 
   void Run() {
+    EndWaiting();
     if (cancelled_->load(std::memory_order_acquire)) {
       return Finish(absl::CancelledError("the caller went away"));
     }

@@ -1,4 +1,4 @@
-// From a capture's name, as a caller gives it, to the capture or its events.
+// From a capture's name, as a caller gives it, to the capture.
 //
 // Threads: any; the calls wait for the manager and the disk.
 // Errors:  INVALID_ARGUMENT for what is no name, or the start of several ids; NOT_FOUND also
@@ -6,8 +6,6 @@
 #ifndef PROFD_DAEMON_RPC_CAPTURE_LOOKUP_H_
 #define PROFD_DAEMON_RPC_CAPTURE_LOOKUP_H_
 
-#include <atomic>
-#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -29,13 +27,6 @@ absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::Captur
 // or they were removed.
 absl::StatusOr<CaptureRecord> FindStoredCapture(CaptureManager& manager, store::CaptureStore& store,
                                                 const Caller& caller, std::string_view name);
-
-// The events of one. Reading them ends as CANCELLED once `info.cancelled`, or the door is closed
-// (UNAVAILABLE).
-absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenEvents(const Door& door,
-                                                                 store::CaptureStore& store,
-                                                                 const CallInfo& info,
-                                                                 const CaptureRecord& record);
 
 }  // namespace profd::rpc
 

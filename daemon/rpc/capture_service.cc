@@ -42,6 +42,10 @@ class CaptureService final : public RpcService {
                                                  &CaptureService::Cancel);
     Unary<v1::DeleteCaptureRequest, v1::Capture>(&Async::RequestDeleteCapture, Verb::kDelete,
                                                  &CaptureService::Delete);
+    Unary<v1::SetCapturePinnedRequest, v1::Capture>(&Async::RequestSetCapturePinned, Verb::kDelete,
+                                                    &CaptureService::SetPinned);
+    Unary<v1::PurgeCapturesRequest, v1::PurgeCapturesResponse>(
+        &Async::RequestPurgeCaptures, Verb::kDelete, &CaptureService::Purge);
     ServeStream(parts_.door, service_, &Async::RequestWatchCapture, Verb::kList,
                 [this](const CallInfo& info, const v1::WatchCaptureRequest& request,
                        ServerStream<v1::Capture>& stream) {
@@ -54,9 +58,8 @@ class CaptureService final : public RpcService {
                 });
     ServeUpload<v1::CaptureService::AsyncService, Async, v1::ImportCaptureRequest, v1::Capture>(
         parts_.door, service_, &Async::RequestImportCapture, Verb::kCapture,
-        parts_.options.stalled_sender_timeout, [this](const CallInfo& info) {
-          return std::make_unique<ImportCapture>(parts_, info, imports_);
-        });
+        parts_.options.stalled_sender_timeout,
+        [this](const CallInfo& info) { return std::make_unique<ImportCapture>(parts_, info); });
     ServeGroups();
   }
 
@@ -125,8 +128,11 @@ class CaptureService final : public RpcService {
                     v1::ListCapturesResponse& response) {
     CaptureList list(parts_.manager, parts_.store, info.caller);
     ASSIGN_OR_RETURN(const CaptureList::Page page, list.GetPage(request));
+    ASSIGN_OR_RETURN(const std::set<std::string> pinned, parts_.store.ListPinned());
     for (const CaptureRecord& record : page.captures) {
-      CaptureToProto(record, *response.add_captures());
+      v1::Capture& capture = *response.add_captures();
+      CaptureToProto(record, capture);
+      capture.set_pinned(pinned.contains(record.id));
     }
     response.set_next_page_token(page.next_page_token);
     return absl::OkStatus();
@@ -150,9 +156,48 @@ class CaptureService final : public RpcService {
     return absl::OkStatus();
   }
 
+  absl::Status SetPinned(const CallInfo& info, const v1::SetCapturePinnedRequest& request,
+                         v1::Capture& response) {
+    ASSIGN_OR_RETURN(const CaptureRecord record,
+                     FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
+    if (!info.caller.May(Verb::kDelete, OwnerOf(record))) {
+      return NotAllowed(info.caller, Verb::kDelete, StrCat("capture ", record.id));
+    }
+    RETURN_IF_ERROR(parts_.store.SetPinned(record.id, request.pinned()));
+    LogInfo(StrCat("capture=", record.id, request.pinned() ? " pinned" : " unpinned", " by ",
+                   info.principal));
+    CaptureToProto(record, response);
+    response.set_pinned(request.pinned());
+    return absl::OkStatus();
+  }
+
+  absl::Status Purge(const CallInfo& info, const v1::PurgeCapturesRequest& request,
+                     v1::PurgeCapturesResponse& response) {
+    if (!request.has_older_than()) return absl::InvalidArgumentError("older_than: missing");
+    ASSIGN_OR_RETURN(const absl::Duration age,
+                     DurationFromProto(request.older_than(), "older_than"));
+    if (age < absl::ZeroDuration()) {
+      return absl::InvalidArgumentError("older_than: must be at least 0s");
+    }
+    ASSIGN_OR_RETURN(const store::PurgeResult result,
+                     parts_.store.PurgeCaptures(parts_.clock.Now() - age, request.dry_run(),
+                                                [&info](const CaptureRecord& record) {
+                                                  return info.caller.May(Verb::kDelete,
+                                                                         OwnerOf(record));
+                                                }));
+    response.set_capture_count(result.capture_count);
+    response.set_file_bytes(result.file_bytes);
+    response.set_resource(StrCat(result.capture_count, " captures older than ",
+                                 absl::FormatDuration(age),
+                                 request.dry_run() ? " (counted only)" : ""));
+    if (!request.dry_run()) {
+      LogInfo(StrCat(response.resource(), " purged by ", info.principal));
+    }
+    return absl::OkStatus();
+  }
+
   const ServiceParts parts_;
   GroupCalls groups_;
-  ImportPlaces imports_;
   v1::CaptureService::AsyncService service_;
 };
 

@@ -19,6 +19,7 @@ constexpr size_t kMaxWaiting = 256;
 void CompleteCaptureToProto(store::CaptureStore& store, const CaptureRecord& record,
                             v1::Capture& out) {
   CaptureToProto(record, out);
+  out.set_pinned(store.IsPinned(record.id).value_or(false));
   if (!IsTerminal(record.state) || record.deleted || record.file_bytes == 0) return;
   const auto reader = store.OpenReader(record.id);
   if (reader.ok()) return StepsToProto((*reader)->steps(), out);

@@ -1,7 +1,7 @@
 // Calls with many requests and one answer, without a thread each. What such a call does is an
 // UploadHandler.
 //
-//   wait ──arrived──► door ──► read ─► work queue: Take ─┐      ┌─► reports: End ──► Finish ──►
+//   wait ──arrived──► door ──► read ─► work queue: Take ─┐      ┌─► report pool: End ──► Finish ──►
 //   gone
 //                               ▲────────────────────────┘ ─────┘ (no more)
 //
@@ -24,6 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/rpc/call.h"
+#include "daemon/worker/report_pool.h"
 
 namespace profd::rpc {
 
@@ -33,8 +34,9 @@ class UploadHandler {
   virtual ~UploadHandler() = default;
   // A message came. An error ends the call.
   virtual absl::Status Take(const Request& message) = 0;
-  // There are no more: the caller said so, or went away. May take long.
-  virtual absl::Status End(Response& response) = 0;
+  // There are no more: the caller said so, or went away. `turn` checks what came; the rest may take
+  // long once it is given up.
+  virtual absl::Status End(worker::ReportTurn& turn, Response& response) = 0;
 };
 
 template <typename Request, typename Response>
@@ -82,12 +84,16 @@ class UploadCall final : public Call {
   void OnRead(bool ok) {
     reading_.store(false, std::memory_order_release);
     progressed_.store(true, std::memory_order_release);
-    const bool posted =
-        ok ? door_.work().Post([self = Self()] { self->Take(); })
-           : door_.reports().TryPost(info_.principal, [self = Self()] { self->End(); });
-    if (posted) return;
-    AuditLater(door_.TurnedAway());
-    Finish(door_.TurnedAway());
+    absl::Status posted;
+    if (!ok) {
+      posted = PostToWait(door_.reports(),
+                          [self = Self()](worker::ReportTurn& turn) { self->End(turn); });
+    } else if (!door_.work().Post(info_.principal, [self = Self()] { self->Take(); })) {
+      posted = door_.TurnedAway();
+    }
+    if (posted.ok()) return;
+    AuditLater(posted);
+    Finish(posted);
   }
 
   void Take() {
@@ -97,12 +103,13 @@ class UploadCall final : public Call {
     Read();
   }
 
-  void End() {
+  void End(worker::ReportTurn& turn) {
+    EndWaiting();
     if (cancelled_->load(std::memory_order_acquire)) {
       return FinishAudited(absl::CancelledError("the caller went away"));
     }
     if (door_.closed()) return FinishAudited(door_.TurnedAway());
-    FinishAudited(handler_->End(response_));
+    FinishAudited(handler_->End(turn, response_));
   }
 
   void FinishAudited(const absl::Status& status) {

@@ -53,7 +53,7 @@ absl::Status CheckFolder(const std::filesystem::path& folder) {
   if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return absl::FailedPreconditionError(
         StrCat(folder.string(), " must belong to uid ", geteuid(),
-               " and be writable by nobody else (mode 0755), or another user could stand in for "
+               " and be writable only by its owner (mode 0755), or another user could impersonate "
                "this daemon"));
   }
   return absl::OkStatus();
@@ -128,15 +128,24 @@ absl::Status CheckInheritedListener(int fd) {
 }
 
 absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(
-    UniqueFd listener, PeerTable& peers, OnConnection on_connection) {
+    UniqueFd listener, PeerTable& peers, ProcessReader& processes, OnConnection on_connection) {
   ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
   return std::unique_ptr<ControlListener>(
-      new ControlListener(std::move(loop), peers, std::move(on_connection)));
+      new ControlListener(std::move(loop), peers, processes, std::move(on_connection)));
 }
 
 ControlListener::ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers,
-                                 OnConnection on_connection)
-    : peers_(peers), on_connection_(std::move(on_connection)), loop_(std::move(loop)) {
+                                 ProcessReader& processes, OnConnection on_connection)
+    : peers_(peers),
+      processes_(processes),
+      on_connection_(std::move(on_connection)),
+      loop_(std::move(loop)) {
+  RefusePassedFiles(loop_->listener());
+  if (!ReceiveHookIsInPlace()) {
+    LogError(
+        "control.sock: callers are not held to limits of frames; use a profd that was built "
+        "from the released sources");
+  }
   loop_->Start("profd-accept", "control.sock",
                {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
                 .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }});
@@ -147,24 +156,38 @@ ControlListener::~ControlListener() { Stop(); }
 void ControlListener::Stop() { loop_->Stop(); }
 
 void ControlListener::Admit(UniqueFd connection) {
-  absl::StatusOr<Peer> peer = IdentifyPeer(connection.get());
-  if (!peer.ok()) return;
-  if (!peers_.Reserve(peer->principal.uid)) {
-    if (const auto n = refusals_.Allow()) {
-      LogWarning(StrCat("control.sock: too many connections, refused uid ", peer->principal.uid,
-                        " pid ", peer->pid, " (", *n, " more)"));
-    }
-    return;
+  absl::StatusOr<Peer> peer = IdentifyPeer(connection.get(), processes_);
+  if (!peer.ok()) return closer_->CloseConnection(std::move(connection));
+  RefusePassedFiles(connection.get());  // It may have waited before the listener was set up.
+  const int64_t uid = peer->principal.uid;
+  if (const auto exceeded = traffic_->TakeConnection(uid)) {
+    return Refuse(std::move(connection), *peer, *exceeded);
+  }
+  if (closer_->is_full()) {
+    return Refuse(std::move(connection), *peer, "callers passed descriptors that cannot be closed");
+  }
+  if (!peers_.Reserve(peer->principal)) {
+    return Refuse(std::move(connection), *peer, "too many connections");
   }
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   absl::StatusOr<UniqueFd> numbered = MoveToHighNumber(std::move(connection));
-  if (!watched.valid() || !numbered.ok()) return peers_.Release(peer->principal.uid);
+  if (!watched.valid() || !numbered.ok()) return peers_.Release(peer->principal);
 
   const PeerTable::Ticket ticket = peers_.Add(numbered->get(), *peer);
   const int watched_fd = watched.get();
   watched_[watched_fd] = {.fd = std::move(watched), .ticket = ticket};
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
+  ObserveReceives(numbered->get(),
+                  std::make_shared<CallerMeter>(traffic_, closer_, uid, peer->pid));
   on_connection_(*std::move(numbered));
+}
+
+void ControlListener::Refuse(UniqueFd connection, const Peer& peer, std::string_view why) {
+  if (const auto n = refusals_.Allow()) {
+    LogWarning(StrCat("control.sock: refused uid ", peer.principal.uid, " pid ", peer.pid, ": ",
+                      why, " (", *n, " more)"));
+  }
+  closer_->CloseConnection(std::move(connection));
 }
 
 absl::StatusOr<UniqueFd> ControlListener::MoveToHighNumber(UniqueFd connection) {
@@ -185,6 +208,8 @@ void ControlListener::ConnectionEnded(int watched_fd) {
   if (it == watched_.end()) return;
   peers_.Remove(it->second.ticket);
   loop_->Forget(watched_fd);
+  // Takes out what gRPC did not read, so that gRPC's own close() finds an empty queue.
+  closer_->CloseConnection(std::move(it->second.fd));
   watched_.erase(it);
 }
 

@@ -19,8 +19,11 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/base/log.h"
+#include "daemon/base/passed_files.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/privilege/process_reader.h"
 #include "daemon/rpc/accept_loop.h"
+#include "daemon/rpc/caller_traffic.h"
 #include "daemon/rpc/peer_table.h"
 
 namespace profd::rpc {
@@ -40,7 +43,9 @@ class ControlListener {
   // Gets the connection's descriptor, which it then owns; the peer is in the table already.
   using OnConnection = std::function<void(UniqueFd)>;
 
+  // `peers` and `processes` must outlive the listener.
   static absl::StatusOr<std::unique_ptr<ControlListener>> Start(UniqueFd listener, PeerTable& peers,
+                                                                ProcessReader& processes,
                                                                 OnConnection on_connection);
   ~ControlListener();  // Stop().
 
@@ -54,12 +59,18 @@ class ControlListener {
     PeerTable::Ticket ticket;
   };
 
-  ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers, OnConnection on_connection);
+  ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers, ProcessReader& processes,
+                  OnConnection on_connection);
   void Admit(UniqueFd connection);
+  void Refuse(UniqueFd connection, const Peer& peer, std::string_view why);
   absl::StatusOr<UniqueFd> MoveToHighNumber(UniqueFd connection);
   void ConnectionEnded(int watched_fd);
 
   PeerTable& peers_;
+  ProcessReader& processes_;
+  // Shared with what gRPC's threads use after the listener is gone.
+  const std::shared_ptr<ForeignCloser> closer_ = std::make_shared<ForeignCloser>();
+  const std::shared_ptr<CallerTraffic> traffic_ = std::make_shared<CallerTraffic>();
   const OnConnection on_connection_;
 
   // The accept thread's own.

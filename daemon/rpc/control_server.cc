@@ -1,6 +1,7 @@
 #include "daemon/rpc/control_server.h"
 
 #include <dlfcn.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
@@ -20,6 +21,8 @@
 #include "daemon/rpc/remote_server.h"
 #include "daemon/rpc/services.h"
 #include "daemon/rpc/work_queue.h"
+#include "daemon/worker/report_pool.h"
+#include "daemon/worker/report_process.h"
 
 namespace profd::rpc {
 namespace {
@@ -38,6 +41,16 @@ void LoadReflection() {
   }
 }
 
+// gRPC writes its errors to stderr itself, also ones that any peer can cause. They go the way of
+// all lines, so that an unread stderr does not block gRPC's threads.
+void LogForGrpc(gpr_log_func_args* args) {
+  if (args->severity != GPR_LOG_SEVERITY_ERROR) return;
+  static auto* const limiter = new RateLimiter(absl::Seconds(1));
+  if (const auto more = limiter->Allow()) {
+    LogWarning(StrCat("gRPC: ", args->message, " (", *more, " more)"));
+  }
+}
+
 // Which file a socket is, so that only our own is removed.
 struct FileIdentity {
   dev_t device = 0;
@@ -45,7 +58,7 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-FileIdentity IdentityOf(const std::filesystem::path& path) {
+FileIdentity FileIdentityOf(const std::filesystem::path& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return {};
   return {.device = info.st_dev, .inode = info.st_ino};
@@ -59,16 +72,12 @@ class ControlServer::Impl {
   Impl(ControlServerOptions options, Parts parts)
       : options_(std::move(options)),
         parts_(std::move(parts)),
-        peers_(options_.max_connections, options_.max_connections_per_uid),
+        peers_(options_.max_connections, options_.max_connections_per_uid, &parts_.ledger),
         work_({.thread_name = "profd-rpc",
                .threads = kWorkThreads,
                .max_waiting = options_.max_queued_calls,
-               .max_waiting_per_principal = options_.max_queued_calls}),
-        reports_({.thread_name = "profd-report",
-                  .threads = 1,
-                  .max_waiting = options_.max_queued_reports,
-                  .max_waiting_per_principal = options_.max_queued_reports_per_principal,
-                  .background = true}),
+               .max_waiting_per_principal = options_.max_queued_calls_per_principal}),
+        reports_(ReportOptions(), parts_.clock, [this] { return MakeReportProcess(); }),
         audit_(parts_.store, parts_.targets, parts_.clock),
         local_(
             LimitsOfCalls(),
@@ -84,8 +93,11 @@ class ControlServer::Impl {
   Door::Limits LimitsOfCalls() const {
     return {.max_calls_per_principal = options_.max_calls_per_principal,
             .max_call_rate_per_principal = options_.max_call_rate_per_principal,
-            .max_call_burst_per_principal = options_.max_call_burst_per_principal};
+            .max_call_burst_per_principal = options_.max_call_burst_per_principal,
+            .ledger = &parts_.ledger};
   }
+  worker::ReportPool::Options ReportOptions() const;
+  std::unique_ptr<worker::ReportProcess> MakeReportProcess() const;
   absl::StatusOr<UniqueFd> OpenListener();
   absl::Status StartLocal();
   absl::Status StartRemote();
@@ -98,7 +110,7 @@ class ControlServer::Impl {
   const Parts parts_;
   PeerTable peers_;
   WorkQueue work_;
-  WorkQueue reports_;
+  worker::ReportPool reports_;
   AuditLog audit_;
   Front local_;
   std::unique_ptr<ControlListener> listener_;
@@ -107,14 +119,34 @@ class ControlServer::Impl {
   FileIdentity socket_identity_;
 };
 
+worker::ReportPool::Options ControlServer::Impl::ReportOptions() const {
+  worker::ReportPool::Options options;
+  options.turns.max_waiting = options_.max_queued_reports;
+  options.turns.max_waiting_per_principal = options_.max_queued_reports_per_principal;
+  options.max_duration = options_.max_report_time;
+  return options;
+}
+
+std::unique_ptr<worker::ReportProcess> ControlServer::Impl::MakeReportProcess() const {
+  return std::make_unique<worker::SpawnedProcess>(
+      worker::SpawnOptions{.program = options_.report_program.empty() ? worker::FindReportProgram()
+                                                                      : options_.report_program,
+                           .max_memory_bytes = options_.max_report_memory_bytes},
+      parts_.clock);
+}
+
 absl::Status ControlServer::Impl::Start() {
+  gpr_set_log_function(&LogForGrpc);
   // First of all: if another daemon answers, this one touches nothing.
   ASSIGN_OR_RETURN(UniqueFd listener, OpenListener());
   RETURN_IF_ERROR(StartLocal());
-  ASSIGN_OR_RETURN(listener_,
-                   ControlListener::Start(std::move(listener), peers_, [this](UniqueFd connection) {
-                     grpc::AddInsecureChannelFromFd(&local_.server(), connection.Release());
-                   }));
+  ASSIGN_OR_RETURN(
+      listener_, ControlListener::Start(
+                     std::move(listener), peers_,
+                     options_.processes != nullptr ? *options_.processes : ProcessReader::Direct(),
+                     [this](UniqueFd connection) {
+                       grpc::AddInsecureChannelFromFd(&local_.server(), connection.Release());
+                     }));
   return StartRemote();
 }
 
@@ -140,7 +172,7 @@ absl::StatusOr<UniqueFd> ControlServer::Impl::OpenListener() {
   }
   ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(options_.socket_dir));
   socket_path_ = options_.socket_dir / kControlSocketName;
-  socket_identity_ = IdentityOf(socket_path_);
+  socket_identity_ = FileIdentityOf(socket_path_);
   return listener;
 }
 
@@ -164,12 +196,14 @@ void ControlServer::Impl::SetLimits(grpc::ServerBuilder& builder) const {
 
 std::vector<std::unique_ptr<RpcService>> ControlServer::Impl::MakeServices(Door& door) const {
   door.SetCallObserver(parts_.on_call_end);
+  door.HidePath(options_.data_dir.string());
   const ServiceParts parts{.door = door,
                            .manager = parts_.manager,
                            .targets = parts_.targets,
                            .store = parts_.store,
                            .schedules = parts_.schedules,
                            .target_news = parts_.target_news,
+                           .ledger = parts_.ledger,
                            .clock = parts_.clock,
                            .options = options_,
                            .ingest_facts = parts_.ingest_facts};
@@ -189,7 +223,7 @@ absl::StatusOr<Peer> ControlServer::Impl::IdentifyLocal(const grpc::ServerContex
 
 void ControlServer::Impl::RemoveSocketFile() {
   if (socket_path_.empty()) return;
-  if (IdentityOf(socket_path_) == socket_identity_) unlink(socket_path_.c_str());
+  if (FileIdentityOf(socket_path_) == socket_identity_) unlink(socket_path_.c_str());
   socket_path_.clear();
 }
 

@@ -11,8 +11,8 @@
 //
 // Threads:    Start() and Shutdown() by the owner; the rest anyone. Own threads: profd-accept
 //             (waits, no timeout), profd-rpc (calls that wait for the disk or the manager),
-//             profd-report (reports and exports, one at a time, nice 19, idle I/O class);
-//             and gRPC's.
+//             profd-report (each passes a report to a program of that name and relays its
+//             answer, one at a time, nice 19, idle I/O class); and gRPC's.
 // Ownership:  everything in Parts must outlive the server.
 // Shutdown:   shut the manager down first, so that watches end with a terminal capture.
 #ifndef PROFD_DAEMON_RPC_CONTROL_SERVER_H_
@@ -32,13 +32,15 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/capture/ports.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/rpc/call_end.h"
 #include "daemon/rpc/remote_options.h"
 #include "daemon/rpc/target_news.h"
 
 namespace profd {
+class ProcessReader;
 class ScheduleRunner;
-}
+}  // namespace profd
 namespace profd::store {
 class CaptureStore;
 }
@@ -60,6 +62,8 @@ struct ControlServerOptions {
   std::filesystem::path socket_dir;
   // A listening AF_UNIX stream socket from systemd; then socket_dir is not touched.
   UniqueFd inherited_listener;
+  // Reads /proc of callers; must outlive the server. nullptr: with the daemon's own rights.
+  ProcessReader* processes = nullptr;
 
   std::string node_name;
   std::string version;             // "0.1.0"
@@ -77,9 +81,14 @@ struct ControlServerOptions {
   double max_call_burst_per_principal = 10'000;
   int64_t max_request_bytes = 1 << 20;
   int64_t max_memory_bytes = 64 << 20;  // gRPC's buffers, all connections.
-  int64_t max_queued_calls = 1024;
-  int64_t max_queued_reports = 32;
+  // Of both queues; the quota of waiting calls limits a principal further.
+  int64_t max_queued_calls = 2048;
+  int64_t max_queued_calls_per_principal = 256;
+  int64_t max_queued_reports = 256;
   int64_t max_queued_reports_per_principal = 8;
+  std::filesystem::path report_program;  // Empty: worker::FindReportProgram().
+  int64_t max_report_memory_bytes = int64_t{1} << 30;
+  absl::Duration max_report_time = absl::Minutes(5);
   // An export whose reader takes nothing for this long is cancelled.
   absl::Duration stalled_reader_timeout = absl::Seconds(30);
   // So is an import whose sender sends nothing.
@@ -96,6 +105,7 @@ class ControlServer {
     store::CaptureStore& store;
     ScheduleRunner& schedules;
     TargetNews& target_news;
+    quota::Ledger& ledger;
     Clock& clock;
     std::function<IngestFacts()> ingest_facts;  // Any thread.
     CallObserver on_call_end = nullptr;         // nullptr: nobody counts.

@@ -459,7 +459,7 @@ void StepsToProto(std::span<const StepRecord> steps, v1::Capture& out) {
 
 absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state) {
   if (!v1::Capture::State_IsValid(state) || state == v1::Capture::STATE_UNSPECIFIED) {
-    return Wrong("states", StrCat(static_cast<int>(state), " is no state of a capture"));
+    return Wrong("states", StrCat(static_cast<int>(state), " is not a state of a capture"));
   }
   return static_cast<CaptureState>(state);
 }

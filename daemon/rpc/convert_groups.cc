@@ -39,14 +39,14 @@ absl::StatusOr<GroupMember> MemberFromProto(const v1::GroupMember& member, int i
     out.capture_id = *id;
   }
   if (out.pid < 0 || out.pid > std::numeric_limits<int32_t>::max()) {
-    return WrongMember(index, StrCat("pid: ", out.pid, " is no process id"));
+    return WrongMember(index, StrCat("pid: ", out.pid, " is not a process ID"));
   }
   if (out.rank < -1 || out.rank > kMaxRank) {
-    return WrongMember(index, StrCat("rank: ", out.rank, " is no rank"));
+    return WrongMember(index, StrCat("rank: ", out.rank, " is not a rank"));
   }
   if (member.state() != v1::Capture::STATE_UNSPECIFIED) {
     const absl::StatusOr<CaptureState> state = StateFromProto(member.state());
-    if (!state.ok()) return WrongMember(index, "state: is no state of a capture");
+    if (!state.ok()) return WrongMember(index, "state: is not a state of a capture");
     out.state = *state;
   }
   if (member.has_clock_bound_ns()) {
@@ -95,7 +95,7 @@ absl::StatusOr<GroupStart> GroupStartFromProto(const v1::CommitGroupRequest& req
       return absl::InvalidArgumentError("first_step: must not be negative");
     }
     if (request.start_unix_ns() != 0) {
-      return absl::InvalidArgumentError("first_step and start_unix_ns exclude each other");
+      return absl::InvalidArgumentError("first_step and start_unix_ns are mutually exclusive");
     }
     start.first_step = request.first_step();
   }

@@ -61,6 +61,7 @@ absl::StatusOr<ScheduleSpec> ScheduleSpecFromProto(const v1::ScheduleSpec& spec)
   }
   out.nodes = {spec.nodes().begin(), spec.nodes().end()};
   out.display_name = spec.display_name();
+  out.pin = spec.pin();
   return out;
 }
 
@@ -83,6 +84,7 @@ void ScheduleSpecToProto(const ScheduleSpec& spec, v1::ScheduleSpec& out) {
   if (spec.end_time != absl::InfiniteFuture()) TimeToProto(spec.end_time, *out.mutable_end_time());
   for (const std::string& node : spec.nodes) out.add_nodes(node);
   out.set_display_name(spec.display_name);
+  out.set_pin(spec.pin);
 }
 
 void ScheduleToProto(const ScheduleView& view, std::string_view node, v1::Schedule& out) {

@@ -4,13 +4,15 @@
 
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::rpc {
 
 std::string WhyOutside(const Peer& peer, uid_t own_uid) {
-  if (own_uid != 0 && peer.principal.uid != own_uid) {
+  if (own_uid != 0 && peer.principal.uid != own_uid && !peer.place_known) {
     return StrCat("this profd runs as uid ", own_uid,
                   " and may not look into which namespace a process of uid ", peer.principal.uid,
                   " is in; run profctl as uid ", own_uid);
@@ -20,7 +22,7 @@ std::string WhyOutside(const Peer& peer, uid_t own_uid) {
 }
 
 Door::Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
-           grpc::ServerCompletionQueue& completions, WorkQueue& work, WorkQueue& reports)
+           grpc::ServerCompletionQueue& completions, WorkQueue& work, worker::ReportPool& reports)
     : limits_(limits),
       identifier_(std::move(identifier)),
       rules_(std::move(rules)),
@@ -61,9 +63,30 @@ void Door::Leave(std::string_view principal) {
   if (--calls->second == 0) calls_by_principal_.erase(calls);
 }
 
+absl::StatusOr<quota::Reservation> Door::ReserveWaiting(const CallInfo& info) {
+  if (limits_.ledger == nullptr || info.principal.empty()) return quota::Reservation();
+  return limits_.ledger->Reserve(info.holder, quota::Resource::kWaitingCalls, 1);
+}
+
 absl::Status Door::TurnedAway() const {
   if (closed()) return absl::UnavailableError("profd is stopping; retry once it is back");
   return absl::ResourceExhaustedError("too much is waiting to be answered; retry later");
+}
+
+absl::Status Door::WithoutPaths(const absl::Status& status) const {
+  std::string text(status.message());
+  if (hidden_path_.empty() || text.find(hidden_path_) == std::string::npos) return status;
+  LogWarning(StrCat("a call failed: ", status.ToString()));
+  for (size_t at = text.find(hidden_path_); at != std::string::npos; at = text.find(hidden_path_)) {
+    size_t length = hidden_path_.size();
+    if (at + length < text.size() && text[at + length] == '/') ++length;
+    text.replace(at, length, at + length < text.size() ? "" : "the data directory");
+  }
+  absl::Status cleaned(status.code(), text);
+  status.ForEachPayload([&cleaned](absl::string_view type, const absl::Cord& payload) {
+    cleaned.SetPayload(type, payload);
+  });
+  return cleaned;
 }
 
 void Door::Close() {

@@ -27,11 +27,16 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "daemon/capture/access.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/rpc/audit.h"
 #include "daemon/rpc/call_end.h"
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/rate_limit.h"
 #include "daemon/rpc/work_queue.h"
+
+namespace profd::worker {
+class ReportPool;
+}
 
 namespace profd::rpc {
 
@@ -39,7 +44,8 @@ namespace profd::rpc {
 struct CallInfo {
   Peer peer;
   Caller caller;
-  std::string principal;  // PrincipalName(): whom limits count, and the logs name.
+  std::string principal;    // PrincipalName(): whom limits count, and the logs name.
+  quota::Principal holder;  // Whom quotas count.
   // Becomes true when the caller went away or its deadline passed; nobody hears the answer.
   std::shared_ptr<const std::atomic<bool>> cancelled;
 };
@@ -54,17 +60,19 @@ class Door {
     // Calls begun per second, and as many as this at once after a pause.
     double max_call_rate_per_principal = 2000;
     double max_call_burst_per_principal = 10'000;
+    // Limits the calls that wait; must outlive the door. nullptr: only the queues do.
+    quota::Ledger* ledger = nullptr;
   };
   // The rules that hold now; any thread. nullptr: an owner's and root's.
   using RulesSource = std::function<std::shared_ptr<const AccessRules>()>;
   // Who is at the other end of a call's connection; UNAUTHENTICATED if that cannot be told.
   using Identifier = std::function<absl::StatusOr<Peer>(const grpc::ServerContext&)>;
   Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
-       grpc::ServerCompletionQueue& completions, WorkQueue& work, WorkQueue& reports);
+       grpc::ServerCompletionQueue& completions, WorkQueue& work, worker::ReportPool& reports);
 
   grpc::ServerCompletionQueue& completions() { return completions_; }
-  WorkQueue& work() { return work_; }        // "profd-rpc"
-  WorkQueue& reports() { return reports_; }  // "profd-report"
+  WorkQueue& work() { return work_; }  // "profd-rpc"
+  worker::ReportPool& reports() { return reports_; }
   AuditLog& audit() { return audit_; }
 
   // Who calls.
@@ -78,6 +86,9 @@ class Door {
   absl::Status Enter(const CallInfo& info, Verb verb);
   void Leave(std::string_view principal);
 
+  // A place among the calls that wait for their work to begin. RESOURCE_EXHAUSTED
+  // (QUOTA_EXCEEDED).
+  absl::StatusOr<quota::Reservation> ReserveWaiting(const CallInfo& info);
   // Why work was not taken by a queue.
   absl::Status TurnedAway() const;
 
@@ -89,6 +100,11 @@ class Door {
   void CallEnded(const CallEnd& end) const {
     if (call_observer_) call_observer_(end);
   }
+
+  // A path that no caller is to read in a message. Before the first call.
+  void HidePath(std::string path) { hidden_path_ = std::move(path); }
+  // `status` without it; then the whole message is logged.
+  absl::Status WithoutPaths(const absl::Status& status) const;
 
   // Call objects, also those that wait for a call to come.
   void CallBegins();
@@ -110,10 +126,11 @@ class Door {
   const RulesSource rules_;
   grpc::ServerCompletionQueue& completions_;
   WorkQueue& work_;
-  WorkQueue& reports_;
+  worker::ReportPool& reports_;
   AuditLog& audit_;
   RateLimit call_rate_;
   CallObserver call_observer_;
+  std::string hidden_path_;
   std::atomic<bool> closed_{false};
 
   absl::Mutex mu_;

@@ -1,12 +1,10 @@
-// ExportService: trace files, made on the report thread as the caller reads them.
+// ExportService: trace files, made by profd-report as the caller reads them.
 #include <memory>
 #include <utility>
 
 #include "daemon/base/status_macros.h"
-#include "daemon/export/trace_export.h"
 #include "daemon/rpc/call.h"
-#include "daemon/rpc/capture_lookup.h"
-#include "daemon/rpc/convert.h"
+#include "daemon/rpc/capture_report.h"
 #include "daemon/rpc/export_sink.h"
 #include "daemon/rpc/server_stream.h"
 #include "daemon/rpc/services.h"
@@ -15,8 +13,8 @@
 namespace profd::rpc {
 namespace {
 
-// What one ExportTrace stream does: hands the export to the report thread, and tells its
-// sink whenever the stream is ready. The report thread ends the stream.
+// What one ExportTrace stream does: hands the export to the report pool, and tells its sink
+// whenever the stream is ready. The pool's thread ends the stream.
 class Export final : public StreamHandler {
  public:
   Export(const ServiceParts& parts, const CallInfo& info, v1::ExportTraceRequest request,
@@ -26,9 +24,8 @@ class Export final : public StreamHandler {
   void Pump() override {
     job_->sink.OnReady();
     if (std::exchange(posted_, true)) return;
-    WorkQueue& reports = job_->parts.door.reports();
-    const auto run = [job = job_] { job->stream.Finish(job->Run()); };
-    if (!reports.TryPost(job_->info.principal, run)) {
+    const auto run = [job = job_](worker::ReportTurn& turn) { job->stream.Finish(job->Run(turn)); };
+    if (!job_->parts.door.reports().TryPost(job_->info.principal, run)) {
       job_->stream.Finish(job_->parts.door.TurnedAway());
     }
   }
@@ -44,16 +41,13 @@ class Export final : public StreamHandler {
           stream(the_stream),
           sink(the_stream, the_parts.options.stalled_reader_timeout) {}
 
-    absl::Status Run() {
-      if (stream.cancelled()) return absl::CancelledError("the caller went away");
-      if (stream.closing()) return parts.door.TurnedAway();
-      ASSIGN_OR_RETURN(const exporter::TraceFormat format, FormatFromProto(request.format()));
-      ASSIGN_OR_RETURN(
-          const CaptureRecord record,
-          FindStoredCapture(parts.manager, parts.store, info.caller, request.capture()));
-      ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureReader> reader,
-                       OpenEvents(parts.door, parts.store, info, record));
-      return exporter::ExportTrace(*reader, format, sink);
+    absl::Status Run(worker::ReportTurn& turn) {
+      RETURN_IF_ERROR(sink.CheckReader());
+      RETURN_IF_ERROR(ReportOnCapture(
+          parts, info, request.capture(), "ExportTrace", request.SerializeAsString(),
+          [this] { return sink.CheckReader(); }, turn, sink));
+      turn.GiveUp();  // The rest waits for the reader only.
+      return sink.Finish();
     }
 
     const ServiceParts parts;
@@ -63,7 +57,7 @@ class Export final : public StreamHandler {
     ExportSink sink;
   };
 
-  const std::shared_ptr<Job> job_;  // Of the handler, and of the report thread while it runs.
+  const std::shared_ptr<Job> job_;  // Of the handler, and of the pool while it runs.
   bool posted_ = false;
 };
 

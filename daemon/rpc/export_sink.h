@@ -1,13 +1,13 @@
-// ExportSink: the ByteSink at the end of an export, whose bytes go out on a gRPC stream.
+// ExportSink: the end of an export, whose bytes go out on a gRPC stream.
 //
-//   profd-report: Append ─► filling ─(full)─► waits for the last piece ─► Write
+//   profd-report: Append ─► filling ─(full)─► Write
 //   profd-rpc:    Pump ─────────────────────► OnReady
 //
-// While one piece is on its way the next is being filled; then Append waits. A reader that
-// takes nothing for `stalled_timeout` loses its stream, so that it cannot hold the report
-// thread.
+// While one piece is on its way the next is filled; then the sink is not ready, and its report is
+// paused. A reader that takes nothing for `stalled_timeout` loses its stream.
 //
-// Threads: Append() and Finish() by the one that exports; OnReady() by the pump.
+// Threads: AwaitReady(), CheckReader(), Append() and Finish() by the one that exports; OnReady() by
+//          the pump.
 // Errors:  CANCELLED: the reader went away, or stalled. UNAVAILABLE: profd is stopping.
 #ifndef PROFD_DAEMON_RPC_EXPORT_SINK_H_
 #define PROFD_DAEMON_RPC_EXPORT_SINK_H_
@@ -18,34 +18,36 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "daemon/export/byte_sink.h"
 #include "daemon/rpc/server_stream.h"
+#include "daemon/worker/report_pool.h"
 #include "profd/v1/export.pb.h"
 
 namespace profd::rpc {
 
 inline constexpr size_t kExportPieceBytes = 512 << 10;
 
-class ExportSink final : public exporter::ByteSink {
+class ExportSink final : public worker::ReportSink {
  public:
   // `stream` must outlive the sink.
   ExportSink(ServerStream<v1::ExportTraceResponse>& stream, absl::Duration stalled_timeout)
       : stream_(stream), stalled_timeout_(stalled_timeout) {}
 
+  bool AwaitReady(absl::Duration timeout) override;
   absl::Status Append(std::string_view bytes) override;
-  absl::Status Finish() override;  // Returns when the last piece may go.
+  // Whether there is still a reader.
+  absl::Status CheckReader();
+  absl::Status Finish();  // Returns when the last piece may go.
 
   // Something changed: the stream can take a piece, or never will again.
   void OnReady();
 
  private:
-  absl::Status SendFilling();
-  absl::Status AwaitReady();
+  bool IsReady() const;
 
   ServerStream<v1::ExportTraceResponse>& stream_;
   const absl::Duration stalled_timeout_;
   v1::ExportTraceResponse filling_;
-  absl::Status failed_;
+  absl::Time blocked_since_ = absl::InfiniteFuture();
 
   absl::Mutex mu_;
   bool changed_ ABSL_GUARDED_BY(mu_) = false;

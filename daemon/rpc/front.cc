@@ -9,7 +9,7 @@
 namespace profd::rpc {
 
 Front::Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules,
-             AuditLog& audit, WorkQueue& work, WorkQueue& reports)
+             AuditLog& audit, WorkQueue& work, worker::ReportPool& reports)
     : limits_(limits),
       identifier_(std::move(identifier)),
       rules_(std::move(rules)),

@@ -31,7 +31,7 @@ class Front {
   using MakeServices = std::function<std::vector<std::unique_ptr<RpcService>>(Door& door)>;
 
   Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules, AuditLog& audit,
-        WorkQueue& work, WorkQueue& reports);
+        WorkQueue& work, worker::ReportPool& reports);
   ~Front();  // Shutdown(0), if that has not happened.
 
   // Completes `builder`, which has its limits and, if it listens by gRPC's means, its
@@ -53,7 +53,7 @@ class Front {
   const Door::RulesSource rules_;
   AuditLog& audit_;
   WorkQueue& work_;
-  WorkQueue& reports_;
+  worker::ReportPool& reports_;
   // In the order of their start.
   std::unique_ptr<grpc::ServerCompletionQueue> completions_;
   std::unique_ptr<Door> door_;

@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/rpc/capture_report.h"
 #include "daemon/rpc/capture_watch.h"
 #include "daemon/rpc/names.h"
 
@@ -21,38 +23,44 @@ bool IsSha256(std::string_view text) {
          });
 }
 
-}  // namespace
-
-absl::Status ImportPlaces::Enter(std::string_view principal) {
-  const absl::MutexLock lock(&mu_);
-  const auto mine = by_principal_.find(principal);
-  const int64_t count = mine == by_principal_.end() ? 0 : mine->second;
-  if (taken_ >= kMaxImports || count >= kMaxImportsPerPrincipal) {
-    return absl::ResourceExhaustedError(
-        StrCat(taken_, " imports are on their way, ", count, " of them ", principal,
-               "'s; wait for one of them to end, and import again"));
+// The number of events, which profd-report sends as text.
+class CountSink final : public worker::ReportSink {
+ public:
+  bool AwaitReady(absl::Duration /*timeout*/) override { return true; }
+  absl::Status Append(std::string_view bytes) override {
+    text_.append(bytes.substr(0, kMaxDigits));
+    return text_.size() <= kMaxDigits ? absl::OkStatus() : Bad();
   }
-  ++taken_;
-  ++by_principal_[std::string(principal)];
-  return absl::OkStatus();
+  absl::StatusOr<int64_t> Take() const {
+    int64_t count = 0;
+    if (!absl::SimpleAtoi(text_, &count) || count < 0) return Bad();
+    return count;
+  }
+
+ private:
+  static constexpr size_t kMaxDigits = 20;
+  static absl::Status Bad() { return absl::InternalError("the check gave no number of events"); }
+  std::string text_;
+};
+
+// What the report pool says of a check that did not come to its end.
+absl::Status ImportError(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  if (reason != worker::kTooLarge && reason != worker::kTooLong && reason != worker::kCrowded) {
+    return status;
+  }
+  return WithReason(
+      absl::Status(status.code(),
+                   StrCat("the capture cannot be checked: ", FromAbsl(status.message()),
+                          "; use the file itself, it works in every command")),
+      reason);
 }
 
-void ImportPlaces::Leave(std::string_view principal) {
-  const absl::MutexLock lock(&mu_);
-  --taken_;
-  const auto mine = by_principal_.find(principal);
-  if (--mine->second == 0) by_principal_.erase(mine);
-}
-
-ImportCapture::ImportCapture(const ServiceParts& parts, CallInfo info, ImportPlaces& places)
-    : parts_(parts), info_(std::move(info)), places_(places) {}
-
-ImportCapture::~ImportCapture() {
-  if (has_place_) places_.Leave(info_.principal);
-}
+}  // namespace
 
 absl::Status ImportCapture::Take(const v1::ImportCaptureRequest& message) {
   if (incoming_ == nullptr) RETURN_IF_ERROR(Begin(message));
+  RETURN_IF_ERROR(CheckSpeed());
   if (message.data().size() > kMaxImportPieceBytes) {
     return absl::InvalidArgumentError(StrCat("data: at most ", kMaxImportPieceBytes, " bytes"));
   }
@@ -70,19 +78,25 @@ absl::Status ImportCapture::Begin(const v1::ImportCaptureRequest& first) {
     return absl::InvalidArgumentError("sha256: 64 lower-case hex digits are needed");
   }
   RETURN_IF_ERROR(CheckRequestId(first.request_id()));
-  RETURN_IF_ERROR(places_.Enter(info_.principal));
-  has_place_ = true;
+  ASSIGN_OR_RETURN(place_, parts_.ledger.Reserve(info_.holder, quota::Resource::kImports, 1));
+  begun_ = parts_.clock.Monotonic();
   sha256_ = first.sha256();
   request_id_ = first.request_id();
   ASSIGN_OR_RETURN(incoming_, parts_.store.BeginImport(first.total_bytes()));
   return absl::OkStatus();
 }
 
-absl::Status ImportCapture::StillWanted() const {
-  if (info_.cancelled->load(std::memory_order_acquire)) {
-    return absl::CancelledError("the caller went away");
-  }
-  return parts_.door.closed() ? parts_.door.TurnedAway() : absl::OkStatus();
+absl::Status ImportCapture::CheckSpeed() const {
+  const absl::Duration elapsed = parts_.clock.Monotonic() - begun_;
+  const int64_t due = absl::ToInt64Seconds(elapsed - kImportGrace) * kMinImportBytesPerSecond;
+  if (elapsed <= kMaxImportTime && incoming_->received_bytes() >= due) return absl::OkStatus();
+  return WithReason(
+      absl::DeadlineExceededError(
+          StrCat("the import is too slow: ", incoming_->received_bytes(), " bytes in ",
+                 absl::ToInt64Seconds(elapsed), " s; at least ", kMinImportBytesPerSecond >> 10,
+                 " KiB/s are needed, and it must end within ", absl::FormatDuration(kMaxImportTime),
+                 "; retry over a faster connection")),
+      "IMPORT_TOO_SLOW");
 }
 
 absl::StatusOr<std::optional<CaptureRecord>> ImportCapture::FindEarlier() {
@@ -100,7 +114,18 @@ absl::StatusOr<std::optional<CaptureRecord>> ImportCapture::FindEarlier() {
   return std::optional<CaptureRecord>();
 }
 
-absl::StatusOr<CaptureRecord> ImportCapture::Keep() {
+absl::StatusOr<int64_t> ImportCapture::Check(worker::ReportTurn& turn) {
+  ASSIGN_OR_RETURN(const UniqueFd file, incoming_->OpenReadOnly());
+  CountSink count;
+  const absl::Status checked = RunCharged(
+      parts_, info_, {.table = "CheckImport", .options = "", .capture = file.get()},
+      [this] { return StillWanted(parts_.door, info_); }, turn, count);
+  turn.GiveUp();  // profd-report has done its part.
+  if (!checked.ok()) return ImportError(checked);
+  return count.Take();
+}
+
+absl::StatusOr<CaptureRecord> ImportCapture::Keep(worker::ReportTurn& turn) {
   if (incoming_ == nullptr) return absl::InvalidArgumentError("nothing was sent");
   ASSIGN_OR_RETURN(std::optional<CaptureRecord> earlier, FindEarlier());
   if (earlier.has_value()) return *std::move(earlier);
@@ -116,12 +141,13 @@ absl::StatusOr<CaptureRecord> ImportCapture::Keep() {
                                     .principal = info_.principal,
                                     .node = parts_.options.node_name,
                                     .request_id = request_id_};
-  return parts_.store.FinishImport(std::move(incoming_), importer,
-                                   [this] { return StillWanted(); });
+  RETURN_IF_ERROR(incoming_->CheckComplete());
+  ASSIGN_OR_RETURN(const int64_t events, Check(turn));
+  return parts_.store.FinishCheckedImport(std::move(incoming_), importer, events);
 }
 
-absl::Status ImportCapture::End(v1::Capture& response) {
-  ASSIGN_OR_RETURN(const CaptureRecord record, Keep());
+absl::Status ImportCapture::End(worker::ReportTurn& turn, v1::Capture& response) {
+  ASSIGN_OR_RETURN(const CaptureRecord record, Keep(turn));
   CompleteCaptureToProto(parts_.store, record, response);
   return absl::OkStatus();
 }

@@ -1,19 +1,19 @@
 // What one ImportCapture call does: a capture file comes in pieces, and is handed to the store once
-// it is there. Few at once, as each takes a place on the disk that nobody else can have.
+// it is there. Each takes a place on the disk that nobody else can have. So few run at once (the
+// quota "imports"), and an upload that is too slow or takes too long ends.
 #ifndef PROFD_DAEMON_RPC_IMPORT_CAPTURE_H_
 #define PROFD_DAEMON_RPC_IMPORT_CAPTURE_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/rpc/client_stream.h"
 #include "daemon/rpc/services.h"
 #include "daemon/store/capture_store.h"
@@ -21,43 +21,33 @@
 
 namespace profd::rpc {
 
-inline constexpr int64_t kMaxImports = 8;
-inline constexpr int64_t kMaxImportsPerPrincipal = 4;
+// On average, after the grace at the start.
+inline constexpr int64_t kMinImportBytesPerSecond = 64 << 10;
+inline constexpr absl::Duration kImportGrace = absl::Seconds(30);
+inline constexpr absl::Duration kMaxImportTime = absl::Hours(1);
 inline constexpr size_t kMaxImportPieceBytes = 512 << 10;
-
-// How many imports are on their way. Threads: any.
-class ImportPlaces {
- public:
-  // RESOURCE_EXHAUSTED: all are taken. After OK, Leave() follows.
-  absl::Status Enter(std::string_view principal);
-  void Leave(std::string_view principal);
-
- private:
-  absl::Mutex mu_;
-  int64_t taken_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, int64_t, std::less<>> by_principal_ ABSL_GUARDED_BY(mu_);
-};
 
 class ImportCapture final : public UploadHandler<v1::ImportCaptureRequest, v1::Capture> {
  public:
-  // `places` must outlive it.
-  ImportCapture(const ServiceParts& parts, CallInfo info, ImportPlaces& places);
-  ~ImportCapture() override;
+  ImportCapture(const ServiceParts& parts, CallInfo info) : parts_(parts), info_(std::move(info)) {}
 
   absl::Status Take(const v1::ImportCaptureRequest& message) override;
-  absl::Status End(v1::Capture& response) override;
+  absl::Status End(worker::ReportTurn& turn, v1::Capture& response) override;
 
  private:
   absl::Status Begin(const v1::ImportCaptureRequest& first);
-  absl::Status StillWanted() const;
+  // DEADLINE_EXCEEDED (IMPORT_TOO_SLOW).
+  absl::Status CheckSpeed() const;
   // The capture that an import with the same request id became.
   absl::StatusOr<std::optional<CaptureRecord>> FindEarlier();
-  absl::StatusOr<CaptureRecord> Keep();
+  absl::StatusOr<CaptureRecord> Keep(worker::ReportTurn& turn);
+  // Has profd-report read every byte that came; returns the number of events.
+  absl::StatusOr<int64_t> Check(worker::ReportTurn& turn);
 
   const ServiceParts parts_;
   const CallInfo info_;
-  ImportPlaces& places_;
-  bool has_place_ = false;
+  quota::Reservation place_;
+  absl::Duration begun_;  // Monotonic.
   std::string sha256_;
   std::string request_id_;
   std::unique_ptr<store::IncomingCapture> incoming_;  // nullptr: nothing came yet.

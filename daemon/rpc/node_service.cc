@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "daemon/base/log.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -50,6 +51,12 @@ class NodeService final : public RpcService {
                  ClockToProto(parts_, response);
                  return absl::OkStatus();
                });
+    ServeUnary(door, door.work(), service_, &v1::NodeService::AsyncService::RequestGetQuotas,
+               Verb::kList,
+               [this](const CallInfo& info, const v1::GetQuotasRequest&, v1::Quotas& response) {
+                 GetQuotas(info, response);
+                 return absl::OkStatus();
+               });
     ServeUnary(
         door, door.work(), service_, &v1::NodeService::AsyncService::RequestListAudit, Verb::kList,
         [this](const CallInfo& info, const v1::ListAuditRequest& request,
@@ -61,6 +68,41 @@ class NodeService final : public RpcService {
   }
 
  private:
+  void GetQuotas(const CallInfo& info, v1::Quotas& quotas) {
+    const bool sees_all = info.holder.is_operator || info.caller.MayAll(Verb::kAdmin);
+    for (const quota::Ledger::ResourceUse& use : parts_.ledger.Snapshot()) {
+      const quota::ResourceInfo& resource = quota::InfoOf(use.resource);
+      v1::Quotas::Resource& out = *quotas.add_resources();
+      out.set_name(std::string(resource.name));
+      out.set_unit(UnitToProto(resource.unit));
+      out.set_used(use.used);
+      out.set_capacity(use.limit.capacity);
+      out.set_reserve(use.limit.reserve);
+      out.set_per_principal(use.limit.per_principal);
+      out.set_refused_count(use.refused_count);
+      for (const quota::Ledger::Holding& holding : use.holdings) {
+        if (!sees_all && holding.who.account != info.holder.account) continue;
+        v1::Quotas::Holding& row = *out.add_holdings();
+        row.set_principal(ToValidUtf8(holding.who.name));
+        row.set_used(holding.amount);
+        row.set_share(holding.share);
+        row.set_active(holding.active);
+      }
+    }
+  }
+
+  static v1::Quotas::Unit UnitToProto(quota::Unit unit) {
+    switch (unit) {
+      case quota::Unit::kCount:
+        return v1::Quotas::COUNT;
+      case quota::Unit::kBytes:
+        return v1::Quotas::BYTES;
+      case quota::Unit::kMilliseconds:
+        return v1::Quotas::MILLISECONDS;
+    }
+    return v1::Quotas::UNIT_UNSPECIFIED;
+  }
+
   absl::Status ListAudit(const CallInfo& info, const v1::ListAuditRequest& request,
                          v1::ListAuditResponse& response) {
     ASSIGN_OR_RETURN(const int32_t page_size, CheckPageSize(request.page_size()));
@@ -109,11 +151,20 @@ class NodeService final : public RpcService {
     }
     std::optional<std::string> forbidden;
     if (!request.allowed()) forbidden = reason;
-    RETURN_IF_ERROR(parts_.store.ForbidCaptures(forbidden));
+    // In this order: it must work when the disk does not.
     parts_.manager.ForbidCaptures(forbidden);
-    LogWarning(StrCat("captures ", request.allowed() ? "allowed" : "forbidden", " by ",
-                      info.principal, request.allowed() ? "" : ": ", reason));
-    return Get(info, node);
+    const absl::Status saved = parts_.store.ForbidCaptures(forbidden);
+    const std::string_view now = request.allowed() ? "allowed" : "forbidden";
+    LogWarning(
+        StrCat("captures ", now, " by ", info.principal, request.allowed() ? "" : ": ", reason));
+    if (saved.ok()) return Get(info, node);
+    LogError(StrCat("the switch of captures is not saved: ", saved.ToString()));
+    return WithReason(
+        absl::Status(saved.code(),
+                     StrCat("captures are ", now,
+                            " now, but only until profd restarts: this could not be saved (",
+                            FromAbsl(saved.message()), "); free space and repeat the command")),
+        "SWITCH_UNSAVED");
   }
 
   static void AuditEntryToProto(const store::AuditEntry& entry, v1::AuditEntry& out) {
@@ -124,8 +175,10 @@ class NodeService final : public RpcService {
     out.set_resource(ToValidUtf8(entry.resource));
     out.set_outcome(ToValidUtf8(entry.outcome));
     out.set_reason(ToValidUtf8(entry.reason));
+    out.set_repeat_count(entry.repeats);
     out.set_duration_ns(absl::ToInt64Nanoseconds(entry.duration));
     out.set_bytes(entry.bytes);
+    TimeToProto(entry.last_time, *out.mutable_last_time());
   }
 
   absl::Status Get(const CallInfo& info, v1::Node& node) {
@@ -169,6 +222,7 @@ class NodeService final : public RpcService {
     storage.set_max_bytes(usage.max_total_bytes);
     storage.set_free_bytes(usage.disk.free_bytes);
     storage.set_evicted_count(usage.evicted_capture_count);
+    storage.set_pinned_bytes(usage.pinned_bytes);
     return absl::OkStatus();
   }
 

@@ -1,17 +1,17 @@
 #include "daemon/rpc/peer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <memory>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/ingest/workload.h"
 
 namespace profd::rpc {
 namespace {
@@ -23,27 +23,6 @@ constexpr int kSoPeerPidfd = SO_PEERPIDFD;
 #endif
 
 constexpr size_t kContainerIdLength = 64;
-
-std::string ReadLink(const std::string& path) {
-  std::array<char, 128> target;
-  const ssize_t length = readlink(path.c_str(), target.data(), target.size());
-  return length > 0 ? std::string(target.data(), static_cast<size_t>(length)) : std::string();
-}
-
-std::string ReadSmallFile(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return {};
-  std::string text(16384, '\0');
-  size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + filled, text.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    filled += static_cast<size_t>(got);
-  }
-  text.resize(filled);
-  return text;
-}
 
 bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
@@ -61,6 +40,10 @@ bool MayBeAlive(const UniqueFd& pidfd, int open_error) {
   if (!pidfd.valid()) return open_error != ESRCH;
   pollfd poll_fd{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   return poll(&poll_fd, 1, 0) == 0;
+}
+
+ProcessPlace PlaceOf(const absl::StatusOr<std::unique_ptr<ProcFacts>>& facts) {
+  return facts.ok() ? PlaceFrom(**facts) : ProcessPlace();
 }
 
 // Supplementary groups, as they were at connect(). None where the kernel does not tell (before
@@ -98,23 +81,30 @@ std::string ContainerOf(std::string_view cgroup) {
   return found;
 }
 
-ProcessPlace ReadPlace(std::string_view pid) {
-  const std::string folder = StrCat("/proc/", pid);
-  return {.user_namespace = ReadLink(folder + "/ns/user"),
-          .pid_namespace = ReadLink(folder + "/ns/pid"),
-          .container = ContainerOf(ReadSmallFile(folder + "/cgroup"))};
+ProcessPlace PlaceFrom(const ProcFacts& facts) {
+  const auto text = [](const NamespaceId& id) {
+    return id.known() ? StrCat(id.device, ":", id.inode) : std::string();
+  };
+  static const CgroupFolders cgroup_folders;
+  const std::string_view cgroup = facts.cgroup_text();
+  return {.user_namespace = text(facts.user_namespace),
+          .pid_namespace = text(facts.pid_namespace),
+          .container = ContainerOf(cgroup),
+          .job = WorkloadOf(cgroup, &cgroup_folders).slurm_job};
+}
+
+bool IsKnown(const ProcessPlace& place) {
+  return !place.user_namespace.empty() && !place.pid_namespace.empty();
 }
 
 bool IsOutside(int64_t uid, int64_t pid, const ProcessPlace& peer, const ProcessPlace& ours) {
   if (pid <= 0) return true;
-  const bool readable = !peer.user_namespace.empty() && !peer.pid_namespace.empty() &&
-                        !ours.user_namespace.empty() && !ours.pid_namespace.empty();
-  if (!readable) return uid == 0;
+  if (!IsKnown(peer) || !IsKnown(ours)) return uid == 0;
   return peer.user_namespace != ours.user_namespace || peer.pid_namespace != ours.pid_namespace ||
          peer.container != ours.container;
 }
 
-absl::StatusOr<Peer> IdentifyPeer(int socket_fd) {
+absl::StatusOr<Peer> IdentifyPeer(int socket_fd, ProcessReader& processes) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
@@ -125,10 +115,14 @@ absl::StatusOr<Peer> IdentifyPeer(int socket_fd) {
       .pid = credentials.pid,
       .address = StrCat("unix:", credentials.pid)};
   if (credentials.pid <= 0) return peer;
-  static const ProcessPlace ours = ReadPlace("self");
+  static const ProcessPlace ours = PlaceOf(ReadProcFolder("/proc/self"));
   const UniqueFd pidfd = OpenPeerPidfd(socket_fd, credentials.pid);
   const int open_error = errno;
-  const ProcessPlace place = ReadPlace(StrCat(credentials.pid));
+  const ProcessPlace place =
+      PlaceOf(pidfd.valid() ? processes.Read(pidfd.get())
+                            : ReadProcFolder(StrCat("/proc/", credentials.pid)));
+  peer.place_known = IsKnown(place);
+  if (place.job != ours.job) peer.principal.job = place.job;
   // If it has ended, what was read may be of another process that got the pid.
   peer.outside =
       !MayBeAlive(pidfd, open_error) || IsOutside(peer.principal.uid, peer.pid, place, ours);

@@ -23,26 +23,28 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/access.h"
+#include "daemon/privilege/process_reader.h"
 
 namespace profd::rpc {
 
 // Whoever calls, locally or from another machine.
 struct Peer {
   Principal principal;
-  int64_t pid = 0;      // Local: in our pid namespace; 0: not in it.
-  bool outside = true;  // Of our namespaces or container: may not call.
-  std::string address;  // For the audit log: "unix:4711", "ipv4:10.0.0.7:41234".
+  int64_t pid = 0;           // Local: in our pid namespace; 0: not in it.
+  bool outside = true;       // Of our namespaces or container: may not call.
+  bool place_known = false;  // Whether its namespaces could be read.
+  std::string address;       // For the audit log: "unix:4711", "ipv4:10.0.0.7:41234".
 };
 
 // Facts about a process that decide whether it is outside.
 struct ProcessPlace {
-  std::string user_namespace;  // "user:[4026531837]"; empty: not readable.
+  std::string user_namespace;  // Device and inode; empty: not readable.
   std::string pid_namespace;
   std::string container;  // From its cgroup; empty: in none (or not readable).
+  std::string job;        // Slurm's, likewise; for quotas alone.
 };
 
-// Of /proc/`pid`; "self" for our own.
-ProcessPlace ReadPlace(std::string_view pid);
+ProcessPlace PlaceFrom(const ProcFacts& facts);
 
 // The 64 hex digits that container runtimes put into the path of a container's cgroup, of
 // the innermost one; empty: none. `cgroup` is the text of /proc/PID/cgroup.
@@ -52,7 +54,8 @@ std::string ContainerOf(std::string_view cgroup);
 bool IsOutside(int64_t uid, int64_t pid, const ProcessPlace& peer, const ProcessPlace& ours);
 
 // Asks the kernel about a connected AF_UNIX stream socket. INTERNAL if it will not say.
-absl::StatusOr<Peer> IdentifyPeer(int socket_fd);
+absl::StatusOr<Peer> IdentifyPeer(int socket_fd,
+                                  ProcessReader& processes = ProcessReader::Direct());
 
 }  // namespace profd::rpc
 

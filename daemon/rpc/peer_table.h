@@ -5,7 +5,8 @@
 // of that numbers are handed out in a cycle, and an entry is removed only by the ticket it
 // was added with, so that a late removal cannot hit a successor.
 //
-// Threads: any.
+// Threads:   any.
+// Ownership: the ledger must outlive the table.
 #ifndef PROFD_DAEMON_RPC_PEER_TABLE_H_
 #define PROFD_DAEMON_RPC_PEER_TABLE_H_
 
@@ -17,14 +18,19 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/rpc/peer.h"
 
 namespace profd::rpc {
 
 class PeerTable {
  public:
-  PeerTable(int64_t max_connections, int64_t max_connections_per_uid)
-      : max_connections_(max_connections), max_connections_per_uid_(max_connections_per_uid) {}
+  // `ledger` decides who gets more connections; nullptr: only the two limits do.
+  PeerTable(int64_t max_connections, int64_t max_connections_per_uid,
+            quota::Ledger* ledger = nullptr)
+      : max_connections_(max_connections),
+        max_connections_per_uid_(max_connections_per_uid),
+        ledger_(ledger) {}
 
   struct Ticket {
     int fd = -1;
@@ -33,8 +39,8 @@ class PeerTable {
 
   // Counts a connection against the limits; false: there are too many. Add() or
   // Release() follows.
-  bool Reserve(int64_t uid);
-  void Release(int64_t uid);
+  bool Reserve(const Principal& who);
+  void Release(const Principal& who);
   // `fd` is open and about to be given to gRPC; its connection was reserved.
   Ticket Add(int fd, const Peer& peer);
   // The connection is closed. Does nothing if the ticket's entry is not there any more.
@@ -50,11 +56,12 @@ class PeerTable {
     int64_t generation;
     Peer peer;
   };
-  void ReleaseLocked(int64_t uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReleaseLocked(const Principal& who) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t max_connections_;
   const int64_t max_connections_per_uid_;
-  mutable absl::Mutex mu_;
+  quota::Ledger* const ledger_;
+  mutable absl::Mutex mu_;  // Before the ledger's.
   absl::flat_hash_map<int, Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, int64_t> count_by_uid_ ABSL_GUARDED_BY(mu_);
   int64_t count_ ABSL_GUARDED_BY(mu_) = 0;

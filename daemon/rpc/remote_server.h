@@ -40,7 +40,7 @@ class RemoteServer {
     Door::RulesSource rules;
     AuditLog& audit;
     WorkQueue& work;
-    WorkQueue& reports;
+    worker::ReportPool& reports;
     std::function<void(grpc::ServerBuilder&)> set_limits;  // Of messages, streams and memory.
     Front::MakeServices make_services;
   };

@@ -129,11 +129,16 @@ class StreamCall final : public Call, public ServerStream<Response> {
   }
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<StreamCall>(method_)->Start(); }
-  void OnRefused(const absl::Status& why) override { Finish(why); }
+  void OnRefused(const absl::Status& why) override {
+    // As AuditLater(): what is turned away for its number makes no line.
+    if (!IsRefusal(why)) audited_ = true;
+    Finish(why);
+  }
   void OnGone() override { Wake(); }
 
   void OnAdmitted() override {
     const auto begin = [self = Self()] {
+      self->EndWaiting();
       self->handler_ = self->method_->make_handler(self->info_, self->request_, *self);
       self->RunPump();
     };
@@ -142,7 +147,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       pump_pending_ = true;
       until_finished_ = Self();
     }
-    if (!door_.work().TryPost(info_.principal, begin)) return Finish(door_.TurnedAway());
+    if (absl::Status posted = PostToWait(door_.work(), begin); !posted.ok()) return Finish(posted);
     door_.WakeOnClose(Self(), Waker());
   }
 
@@ -156,7 +161,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       }
       pump_pending_ = true;
     }
-    door_.work().Post([self = Self()] { self->RunPump(); });
+    door_.work().Post(info_.principal, [self = Self()] { self->RunPump(); });
   }
 
   void RunPump() {

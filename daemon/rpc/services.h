@@ -3,7 +3,7 @@
 // How do I add an RPC?  The method in the .proto; a line in Serve() of its service's .cc and
 // the handler it names, with the verb it needs; its row in tests/rpc/access_test.cc. ServeUnary's
 // handler runs on the queue it is given: door.work() for what waits for the manager or the disk,
-// door.reports() for what takes long.
+// a report on a capture file is a line in report_service.cc and a row of report_worker/tables.cc.
 #ifndef PROFD_DAEMON_RPC_SERVICES_H_
 #define PROFD_DAEMON_RPC_SERVICES_H_
 
@@ -28,6 +28,7 @@ struct ServiceParts {
   store::CaptureStore& store;
   ScheduleRunner& schedules;
   TargetNews& target_news;
+  quota::Ledger& ledger;
   Clock& clock;
   const ControlServerOptions& options;
   const std::function<IngestFacts()>& ingest_facts;

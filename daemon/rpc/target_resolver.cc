@@ -188,7 +188,7 @@ absl::StatusOr<std::vector<TargetInfo>> ResolveTargets(const Caller& caller,
   }
   if (all && !pids.empty()) return absl::InvalidArgumentError("give pids or all, not both");
   for (const int64_t pid : pids) {
-    if (pid < 1) return absl::InvalidArgumentError(StrCat("pids: ", pid, " is no pid"));
+    if (pid < 1) return absl::InvalidArgumentError(StrCat("pids: ", pid, " is not a pid"));
   }
   const Resolver resolver(caller, targets, processes);
   if (all) return resolver.All();

@@ -73,7 +73,7 @@ absl::StatusOr<Address> Resolve(std::string_view host_and_port) {
   const size_t colon = host_and_port.rfind(':');
   if (colon == std::string_view::npos || colon == 0) {
     return absl::InvalidArgumentError(
-        StrCat("'", ForDisplay(host_and_port, 120), "' is no HOST:PORT to listen on"));
+        StrCat("'", ForDisplay(host_and_port, 120), "' is not a HOST:PORT to listen on"));
   }
   std::string host(host_and_port.substr(0, colon));
   const std::string port(host_and_port.substr(colon + 1));
@@ -187,16 +187,32 @@ void TcpListener::Admit(UniqueFd connection) {
 
 bool TcpListener::Enter(Connection connection) {
   const absl::MutexLock lock(&mu_);
-  int64_t& of_address = count_by_address_[connection.address];
-  if (std::ssize(connections_) >= limits_.max_connections ||
-      of_address >= limits_.max_connections_per_address) {
-    if (of_address == 0) count_by_address_.erase(connection.address);
+  const auto of_address = count_by_address_.find(connection.address);
+  if (of_address != count_by_address_.end() &&
+      of_address->second >= limits_.max_connections_per_address &&
+      !CloseOldestIdle(connection.address)) {
     return false;
   }
-  ++of_address;
+  if (std::ssize(connections_) >= limits_.max_connections && !CloseOldestIdle("")) return false;
+  ++count_by_address_[connection.address];
+  connection.number = ++last_number_;
   const int watched_fd = connection.fd.get();
   by_grpc_peer_[connection.grpc_peer] = watched_fd;
   connections_[watched_fd] = std::move(connection);
+  return true;
+}
+
+bool TcpListener::CloseOldestIdle(std::string_view address) {
+  auto oldest = connections_.end();
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    const Connection& each = it->second;
+    if (!each.principal.empty() || (!address.empty() && each.address != address)) continue;
+    if (oldest == connections_.end() || each.number < oldest->second.number) oldest = it;
+  }
+  if (oldest == connections_.end()) return false;
+  // gRPC sees the end and closes its descriptor.
+  shutdown(oldest->second.fd.get(), SHUT_RDWR);
+  Leave(oldest);
   return true;
 }
 
@@ -209,6 +225,11 @@ bool TcpListener::Claim(std::string_view grpc_peer, const std::string& principal
   int64_t& of_principal = count_by_principal_[principal];
   if (of_principal >= limits_.max_connections_per_principal) return false;
   ++of_principal;
+  if (connection.principal.empty()) {
+    CountDown(count_by_address_, connection.address);
+  } else {
+    CountDown(count_by_principal_, connection.principal);
+  }
   connection.principal = principal;
   return true;
 }
@@ -216,13 +237,19 @@ bool TcpListener::Claim(std::string_view grpc_peer, const std::string& principal
 void TcpListener::ConnectionEnded(int watched_fd) {
   const absl::MutexLock lock(&mu_);
   const auto it = connections_.find(watched_fd);
-  if (it == connections_.end()) return;
+  if (it != connections_.end()) Leave(it);
+}
+
+void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const Connection& connection = it->second;
-  CountDown(count_by_address_, connection.address);
-  if (!connection.principal.empty()) CountDown(count_by_principal_, connection.principal);
+  if (connection.principal.empty()) {
+    CountDown(count_by_address_, connection.address);
+  } else {
+    CountDown(count_by_principal_, connection.principal);
+  }
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
-  if (named != by_grpc_peer_.end() && named->second == watched_fd) by_grpc_peer_.erase(named);
-  loop_->Forget(watched_fd);
+  if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
+  loop_->Forget(it->first);
   connections_.erase(it);
 }
 

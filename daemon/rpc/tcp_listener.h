@@ -3,6 +3,10 @@
 // connections: here they are counted over all and by address, before a byte of theirs is read,
 // and by principal once their first call tells who they are.
 //
+// Whoever connects and makes no call locks nobody out: at a limit, a new connection replaces the
+// oldest one that has not made a call (of the same address, at that address's limit). Connections
+// that have made a call are never closed for a new one.
+//
 //   connect ──► profd-remote ──limits──► on_connection ──► gRPC: handshake ──► call ──► Claim()
 //
 // Threads:   the accept thread ("profd-remote") runs from Start() to Stop() and calls
@@ -38,8 +42,8 @@ class TcpListener {
  public:
   struct Limits {
     int64_t max_connections = 1024;
-    int64_t max_connections_per_address = 256;  // Before anybody knows who it is.
-    int64_t max_connections_per_principal = 256;
+    int64_t max_connections_per_address = 256;  // Of those that made no call yet.
+    int64_t max_connections_per_principal = 128;
   };
   // Gets the connection's descriptor, which it then owns.
   using OnConnection = std::function<void(UniqueFd)>;
@@ -66,12 +70,16 @@ class TcpListener {
     std::string grpc_peer;  // Both sides' names for it.
     std::string address;
     std::string principal;  // Empty: not known yet.
+    int64_t number = 0;     // In the order of arrival.
   };
 
   TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits);
   void Admit(UniqueFd connection);
-  // False: at a limit.
+  // False: at a limit, and no connection gives way.
   bool Enter(Connection connection);
+  // Closes the oldest connection without a call, of `address` unless empty. False: there is none.
+  bool CloseOldestIdle(std::string_view address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Leave(std::map<int, Connection>::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ConnectionEnded(int watched_fd);
 
   const Limits limits_;
@@ -81,7 +89,9 @@ class TcpListener {
   absl::Mutex mu_;
   std::map<int, Connection> connections_ ABSL_GUARDED_BY(mu_);  // By the watched descriptor.
   std::map<std::string, int, std::less<>> by_grpc_peer_ ABSL_GUARDED_BY(mu_);
+  // Of those without a principal.
   std::map<std::string, int64_t> count_by_address_ ABSL_GUARDED_BY(mu_);
+  int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, int64_t> count_by_principal_ ABSL_GUARDED_BY(mu_);
   const std::unique_ptr<AcceptLoop> loop_;  // Last: its thread uses the rest.
 };

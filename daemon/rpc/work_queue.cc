@@ -1,29 +1,11 @@
 #include "daemon/rpc/work_queue.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace profd::rpc {
-namespace {
-
-// linux/ioprio.h is not in the C library's headers.
-constexpr int kIoprioWhoProcess = 1;
-constexpr int kIoprioClassIdle = 3;
-constexpr int kIoprioClassShift = 13;
-constexpr int kNicest = 19;
-
-// On Linux both take a thread's id. Refusals (a seccomp filter) leave the thread as it is.
-void YieldToTraining() {
-  const auto tid = static_cast<id_t>(syscall(SYS_gettid));
-  setpriority(PRIO_PROCESS, tid, kNicest);
-  syscall(SYS_ioprio_set, kIoprioWhoProcess, tid, kIoprioClassIdle << kIoprioClassShift);
-}
-
-}  // namespace
 
 WorkQueue::WorkQueue(Options options) : options_(std::move(options)) {
   for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Loop(); });
@@ -33,19 +15,31 @@ WorkQueue::~WorkQueue() { Stop(); }
 
 bool WorkQueue::TryPost(std::string_view principal, std::function<void()> work) {
   absl::MutexLock lock(&mu_);
-  if (stopped_ || std::ssize(items_) >= options_.max_waiting) return false;
-  int64_t& waiting = waiting_by_principal_[std::string(principal)];
-  if (waiting >= options_.max_waiting_per_principal) return false;
-  ++waiting;
-  items_.push_back({std::string(principal), std::move(work)});
+  if (stopped_ || waiting_ >= options_.max_waiting) return false;
+  const auto lane = lanes_.find(principal);
+  if (lane != lanes_.end() && lane->second.waiting >= options_.max_waiting_per_principal) {
+    return false;
+  }
+  Add(principal, {.work = std::move(work), .counts = true});
   return true;
 }
 
-bool WorkQueue::Post(std::function<void()> work) {
+bool WorkQueue::Post(std::string_view principal, std::function<void()> work) {
   absl::MutexLock lock(&mu_);
   if (stopped_) return false;
-  items_.push_back({{}, std::move(work)});
+  Add(principal, {.work = std::move(work)});
   return true;
+}
+
+void WorkQueue::Add(std::string_view principal, Item item) {
+  const auto it = lanes_.try_emplace(std::string(principal)).first;
+  Lane& lane = it->second;
+  if (lane.items.empty()) turns_.push_back(it);
+  if (item.counts) {
+    ++lane.waiting;
+    ++waiting_;
+  }
+  lane.items.push_back(std::move(item));
 }
 
 void WorkQueue::Stop() {
@@ -56,26 +50,53 @@ void WorkQueue::Stop() {
   threads_.clear();
 }
 
-bool WorkQueue::HasWorkOrStopped() const { return stopped_ || !items_.empty(); }
+bool WorkQueue::MayRun(const Lane& lane) const {
+  // What is left once it was stopped runs as fast as it can.
+  return stopped_ || options_.threads == 1 || lane.running < options_.threads - 1;
+}
+
+bool WorkQueue::HasWorkOrStopped() const {
+  return stopped_ ||
+         std::ranges::any_of(turns_, [&](Lanes::iterator lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+           return MayRun(lane->second);
+         });
+}
+
+WorkQueue::Lanes::iterator WorkQueue::Next(Item& item) {
+  const auto turn =
+      std::ranges::find_if(turns_, [&](Lanes::iterator lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return MayRun(lane->second);
+      });
+  if (turn == turns_.end()) return lanes_.end();
+  const Lanes::iterator it = *turn;
+  turns_.erase(turn);
+  Lane& lane = it->second;
+  item = std::move(lane.items.front());
+  lane.items.pop_front();
+  if (item.counts) {
+    --lane.waiting;
+    --waiting_;
+  }
+  if (!lane.items.empty()) turns_.push_back(it);
+  ++lane.running;
+  return it;
+}
 
 void WorkQueue::Loop() {
   pthread_setname_np(pthread_self(), options_.thread_name.c_str());
-  if (options_.background) YieldToTraining();
   while (true) {
-    std::function<void()> work;
+    Item item;
+    Lanes::iterator lane;
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(this, &WorkQueue::HasWorkOrStopped));
-      if (items_.empty()) return;
-      Item& item = items_.front();
-      if (const auto waiting = waiting_by_principal_.find(item.principal);
-          !item.principal.empty() && --waiting->second == 0) {
-        waiting_by_principal_.erase(waiting);
-      }
-      work = std::move(item.work);
-      items_.pop_front();
+      lane = Next(item);
+      if (lane == lanes_.end()) return;  // Stopped.
     }
-    work();
+    item.work();
+    item.work = nullptr;  // What it kept is gone before its principal's turn ends.
+    absl::MutexLock lock(&mu_);
+    if (--lane->second.running == 0 && lane->second.items.empty()) lanes_.erase(lane);
   }
 }
 

@@ -38,7 +38,8 @@ class ExporterTest : public store::StoreFixture {
                      .store = *store_,
                      .live_captures = std::move(live),
                      .ingest = [] { return IngestNumbers{.refused_target_count = 3}; },
-                     .access = [this] { return access_; }});
+                     .access = [this] { return access_; },
+                     .quotas = ledger_});
   }
   void Open() {
     Open([] { return std::vector<CaptureRecord>(); });
@@ -47,6 +48,7 @@ class ExporterTest : public store::StoreFixture {
 
   FakeTargetPort targets_;
   AccessNumbers access_;
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
   std::unique_ptr<Exporter> exporter_;
 };
 

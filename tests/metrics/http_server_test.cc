@@ -3,9 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "daemon/base/str_cat.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/metrics/metrics_fixture.h"
@@ -75,6 +79,22 @@ TEST_F(HttpServerTest, OneAddressGetsSoManyConnectionsAndNoMore) {
   std::string answer;
   while (!answer.starts_with("HTTP/1.1 200 ")) answer = Get(server_->port(), "/here");
   EXPECT_THAT(answer, EndsWith("body\n"));
+}
+
+TEST_F(HttpServerTest, ARequestThatComesByteByByteIsCutOff) {
+  const UniqueFd slow = ConnectTo(server_->port());
+  Send(slow.get(), "GET /here HTTP/1.1\r\nX: ");
+  const absl::Time start = absl::Now();
+  // Never silent for long; the server ends it all the same.
+  char byte = 0;
+  ssize_t got = -1;
+  while (got != 0) {
+    Send(slow.get(), "a");
+    pollfd ended{.fd = slow.get(), .events = POLLIN, .revents = 0};
+    if (poll(&ended, 1, 50) == 1) got = std::max<ssize_t>(0, recv(slow.get(), &byte, 1, 0));
+  }
+  EXPECT_GE(absl::Now() - start, HttpServer::kRequestTime - absl::Milliseconds(100));
+  EXPECT_THAT(Get(server_->port(), "/here"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST(HttpServerStartTest, AnAddressThatCannotBeIsRefusedWithTheReason) {

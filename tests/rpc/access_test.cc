@@ -216,10 +216,23 @@ class AccessTest : public RpcTest {
            return Ask(*me_->captures, &Captures::DeleteCapture,
                       Naming<v1::DeleteCaptureRequest>(doomed));
          }},
+        {"SetCapturePinned", Verb::kDelete,
+         [=, this] {
+           return Ask(*me_->captures, &Captures::SetCapturePinned,
+                      Naming<v1::SetCapturePinnedRequest>(stored));
+         }},
+        {"PurgeCaptures", Verb::kDelete,
+         [=, this] {
+           v1::PurgeCapturesRequest purge;
+           purge.mutable_older_than()->set_seconds(1'500'000'000);
+           return Ask(*me_->captures, &Captures::PurgeCaptures, purge);
+         }},
         {"GetNode", Verb::kList,
          [=, this] { return Ask(*me_->node, &Nodes::GetNode, v1::GetNodeRequest()); }},
         {"GetClock", Verb::kList,
          [=, this] { return Ask(*me_->node, &Nodes::GetClock, v1::GetClockRequest()); }},
+        {"GetQuotas", Verb::kList,
+         [=, this] { return Ask(*me_->node, &Nodes::GetQuotas, v1::GetQuotasRequest()); }},
         {"ListAudit", Verb::kList,
          [=, this] { return Ask(*me_->node, &Nodes::ListAudit, v1::ListAuditRequest()); }},
         {"SetCapturesAllowed", Verb::kAdmin,

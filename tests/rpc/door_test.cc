@@ -1,13 +1,13 @@
 // What stands between gRPC and the services: queues and news.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/rpc/target_news.h"
 #include "daemon/rpc/work_queue.h"
 
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 TEST(WorkQueueTest, RunsInOrderOfArrival) {
   WorkQueue queue({.thread_name = "test"});
   std::vector<int> done;
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.Post([&done, i] { done.push_back(i); }));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.Post("uid:0", [&done, i] { done.push_back(i); }));
   queue.Stop();
   EXPECT_THAT(done, ElementsAre(0, 1, 2));
 }
@@ -28,7 +28,7 @@ TEST(WorkQueueTest, RunsInOrderOfArrival) {
 class BusyQueue {
  public:
   explicit BusyQueue(WorkQueue::Options options) : queue(std::move(options)) {
-    EXPECT_TRUE(queue.Post([this] {
+    EXPECT_TRUE(queue.Post("uid:0", [this] {
       busy.Notify();
       release.WaitForNotification();
     }));
@@ -44,7 +44,7 @@ TEST(WorkQueueTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(busy.queue.TryPost("uid:1", [] {}));
   EXPECT_TRUE(busy.queue.TryPost("uid:2", [] {}));
   EXPECT_FALSE(busy.queue.TryPost("uid:3", [] {}));
-  EXPECT_TRUE(busy.queue.Post([] {})) << "what is owed already always fits";
+  EXPECT_TRUE(busy.queue.Post("uid:0", [] {})) << "what is owed already always fits";
   busy.release.Notify();
 }
 
@@ -59,28 +59,50 @@ TEST(WorkQueueTest, OneUidCannotFillIt) {
   EXPECT_TRUE(busy.queue.TryPost("uid:1", [] {})) << "the first one is not waiting any more";
 }
 
+TEST(WorkQueueTest, PrincipalsTakeTurns) {
+  BusyQueue busy({.thread_name = "test"});
+  std::vector<std::string> done;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(busy.queue.TryPost("uid:1", [&done, i] { done.push_back(StrCat("one", i)); }));
+  }
+  EXPECT_TRUE(busy.queue.TryPost("uid:2", [&done] { done.emplace_back("two0"); }));
+  EXPECT_TRUE(busy.queue.Post("uid:3", [&done] { done.emplace_back("three0"); }));
+  busy.release.Notify();
+  busy.queue.Stop();
+  EXPECT_THAT(done, ElementsAre("one0", "two0", "three0", "one1", "one2"));
+}
+
+TEST(WorkQueueTest, OnePrincipalNeverOccupiesTheLastThread) {
+  WorkQueue queue({.thread_name = "test", .threads = 3});
+  absl::Notification release;
+  absl::BlockingCounter begun(2);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(queue.TryPost("uid:1", [&, i] {
+      if (i < 2) begun.DecrementCount();
+      release.WaitForNotification();
+    }));
+  }
+  begun.Wait();
+  absl::Notification ran;
+  EXPECT_TRUE(queue.TryPost("uid:2", [&ran] { ran.Notify(); }));
+  ran.WaitForNotification();  // Two of uid:1 still run, three wait.
+  release.Notify();
+}
+
+TEST(WorkQueueTest, CallersWithoutANameAreCountedToo) {
+  WorkQueue queue({.thread_name = "test", .max_waiting_per_principal = 2});
+  for (int i = 0; i < 10; ++i) {
+    absl::Notification ran;
+    EXPECT_TRUE(queue.TryPost("", [&ran] { ran.Notify(); })) << i;
+    ran.WaitForNotification();
+  }
+}
+
 TEST(WorkQueueTest, TakesNothingOnceStopped) {
   WorkQueue queue({.thread_name = "test"});
   queue.Stop();
-  EXPECT_FALSE(queue.Post([] {}));
+  EXPECT_FALSE(queue.Post("uid:0", [] {}));
   EXPECT_FALSE(queue.TryPost("uid:1", [] {}));
-}
-
-TEST(WorkQueueTest, ABackgroundThreadGivesWay) {
-  int nice = 0;
-  long io_class = 0;
-  std::string name(16, '\0');
-  WorkQueue queue({.thread_name = "profd-report", .background = true});
-  EXPECT_TRUE(queue.Post([&] {
-    nice = getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)));
-    io_class = syscall(SYS_ioprio_get, 1, 0) >> 13;
-    pthread_getname_np(pthread_self(), name.data(), name.size());
-  }));
-  queue.Stop();
-  EXPECT_EQ(nice, 19);
-  EXPECT_EQ(io_class, 3) << "idle";
-  EXPECT_STREQ(name.c_str(), "profd-report");
-  EXPECT_LT(getpriority(PRIO_PROCESS, 0), 19) << "the others keep theirs";
 }
 
 class RecordingObserver final : public TargetPort::Observer {

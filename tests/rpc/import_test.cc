@@ -261,6 +261,7 @@ TEST_F(ImportTest, TwoAtOnceBothCome) {
 }
 
 TEST_F(ImportTest, OnlyFewAtOnce) {
+  ledger_.SetLimit(quota::Resource::kImports, {.capacity = 4});
   const std::string bytes = MakeFile();
   std::vector<std::unique_ptr<Upload>> open;
   for (int i = 0; i < 4; ++i) {
@@ -269,7 +270,7 @@ TEST_F(ImportTest, OnlyFewAtOnce) {
   }
   // They have their places when they have their files.
   while (FilesInStore().size() < open.size()) std::this_thread::yield();
-  EXPECT_THAT(Import(*me_, bytes), Fails(grpc::RESOURCE_EXHAUSTED));
+  EXPECT_THAT(Import(*me_, bytes), Fails(grpc::RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED"));
   ASSERT_TRUE(open.front()->SendBytes(bytes));
   EXPECT_THAT(open.front()->Finish(), Succeeds());
   EXPECT_THAT(Import(*me_, bytes), Succeeds());
@@ -282,6 +283,21 @@ TEST_F(ImportTest, EndsWhenTheDaemonDoes) {
   ASSERT_TRUE(upload.Send(FirstMessage(bytes)));
   server_->Shutdown(absl::ZeroDuration());
   EXPECT_FALSE(upload.Finish().status.ok());
+  EXPECT_THAT(FilesInStore(), IsEmpty());
+}
+
+TEST_F(ImportTest, ATrickleEndsAndItsPlaceIsFree) {
+  const std::string bytes = MakeFile();
+  Upload upload(*me_);
+  ASSERT_TRUE(upload.Send(FirstMessage(bytes)));
+  while (FilesInStore().empty()) std::this_thread::yield();
+  EXPECT_EQ(ledger_.TotalUse(quota::Resource::kImports), 1);
+  clock_.Advance(absl::Minutes(5));
+  v1::ImportCaptureRequest one_byte;
+  one_byte.set_data(bytes.substr(0, 1));
+  upload.Send(one_byte);
+  EXPECT_THAT(upload.Finish(), Fails(grpc::DEADLINE_EXCEEDED, "IMPORT_TOO_SLOW"));
+  EXPECT_EQ(ledger_.TotalUse(quota::Resource::kImports), 0);
   EXPECT_THAT(FilesInStore(), IsEmpty());
 }
 

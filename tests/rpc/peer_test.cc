@@ -15,6 +15,7 @@
 
 #include "daemon/rpc/control_listener.h"
 #include "daemon/rpc/peer_table.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"
 
@@ -93,7 +94,7 @@ TEST(OutsideTest, WhereNothingCanBeReadRootIsRefused) {
 
 TEST(PeerTableTest, FindsAConnectionByGrpcsName) {
   PeerTable table(10, 10);
-  ASSERT_TRUE(table.Reserve(1000));
+  ASSERT_TRUE(table.Reserve({.uid = 1000}));
   table.Add(4103, {.principal = {.uid = 1000, .gid = 100}, .pid = 7, .outside = false});
   const auto peer = table.Find("fd:4103");
   ASSERT_TRUE(peer.has_value());
@@ -105,9 +106,9 @@ TEST(PeerTableTest, FindsAConnectionByGrpcsName) {
 
 TEST(PeerTableTest, ALateEndDoesNotRemoveTheNumbersNextOwner) {
   PeerTable table(10, 10);
-  ASSERT_TRUE(table.Reserve(1000));
+  ASSERT_TRUE(table.Reserve({.uid = 1000}));
   const PeerTable::Ticket first = table.Add(4103, {.principal = {.uid = 1000}});
-  ASSERT_TRUE(table.Reserve(0));
+  ASSERT_TRUE(table.Reserve({.uid = 0}));
   table.Add(4103, {.principal = {.uid = 0}});
   table.Remove(first);
   const auto peer = table.Find("fd:4103");
@@ -120,18 +121,39 @@ TEST(PeerTableTest, ConnectionsAreCountedPerUidAndOverAll) {
   PeerTable table(3, 2);
   std::vector<PeerTable::Ticket> tickets;
   for (int fd = 10; fd < 12; ++fd) {
-    ASSERT_TRUE(table.Reserve(1000));
+    ASSERT_TRUE(table.Reserve({.uid = 1000}));
     tickets.push_back(table.Add(fd, {.principal = {.uid = 1000}}));
   }
-  EXPECT_FALSE(table.Reserve(1000)) << "two are its limit";
-  ASSERT_TRUE(table.Reserve(0));
-  EXPECT_FALSE(table.Reserve(5)) << "three are the limit";
-  table.Release(0);
-  EXPECT_TRUE(table.Reserve(5));
+  EXPECT_FALSE(table.Reserve({.uid = 1000})) << "two are its limit";
+  ASSERT_TRUE(table.Reserve({.uid = 0}));
+  EXPECT_FALSE(table.Reserve({.uid = 5})) << "three are the limit";
+  table.Release({.uid = 0});
+  EXPECT_TRUE(table.Reserve({.uid = 5}));
   table.Remove(tickets[0]);
   table.Remove(tickets[0]);
-  EXPECT_TRUE(table.Reserve(1000));
-  EXPECT_FALSE(table.Reserve(1000));
+  EXPECT_TRUE(table.Reserve({.uid = 1000}));
+  EXPECT_FALSE(table.Reserve({.uid = 1000}));
+}
+
+TEST(PeerTableTest, TheLargestHolderGetsNoMoreConnectionsAndRootHasAReserve) {
+  FakeClock clock;
+  quota::Limits limits = quota::Limits::ForMemory(int64_t{512} << 20);
+  limits.Set(quota::Resource::kConnections, {.capacity = 10, .reserve = 2});
+  quota::Ledger ledger(limits, clock);
+  PeerTable table(100, 100, &ledger);
+  PeerTable::Ticket last;
+  for (int fd = 10; fd < 18; ++fd) {
+    ASSERT_TRUE(table.Reserve({.uid = 1000})) << "alone, it has all but the reserve";
+    last = table.Add(fd, {.principal = {.uid = 1000}});
+  }
+  EXPECT_FALSE(table.Reserve({.uid = 1000}));
+  EXPECT_TRUE(table.Reserve({.uid = 0})) << "the reserve is root's";
+  EXPECT_FALSE(table.Reserve({.uid = 1001})) << "nothing is taken away";
+  EXPECT_EQ(ledger.TotalUse(quota::Resource::kConnections), 9);
+
+  table.Remove(last);
+  EXPECT_FALSE(table.Reserve({.uid = 1000})) << "it has more than half";
+  EXPECT_TRUE(table.Reserve({.uid = 1001}));
 }
 
 // ---- the socket ----
@@ -176,7 +198,7 @@ TEST_F(ListenTest, AFolderOthersCanWriteToIsRefused) {
   for (const mode_t mode : {0777, 01777, 0775}) {
     chmod(folder_.path().c_str(), mode);
     EXPECT_THAT(ListenAt(folder_.path()),
-                StatusIs(Code::kFailedPrecondition, HasSubstr("writable by nobody else")));
+                StatusIs(Code::kFailedPrecondition, HasSubstr("writable only by its owner")));
   }
   EXPECT_THAT(ListenAt(folder_.path() / "missing"), StatusIs(Code::kNotFound));
 }

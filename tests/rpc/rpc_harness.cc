@@ -137,8 +137,8 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   auto store = store::CaptureStore::Open(std::move(store_options), clock_);
   EXPECT_THAT(store, IsOk());
   store_ = *std::move(store);
-  manager_ = std::make_unique<CaptureManager>(CaptureManager::Options{.node_name = "node1"},
-                                              targets_, *store_, clock_);
+  manager_ = std::make_unique<CaptureManager>(
+      CaptureManager::Options{.node_name = "node1", .ledger = &ledger_}, targets_, *store_, clock_);
   schedules_ = std::make_unique<ScheduleRunner>(ScheduleRunner::Options{.node_name = "node1"},
                                                 *store_, *manager_, targets_, clock_);
   EXPECT_THAT(schedules_->Start(), IsOk());
@@ -149,6 +149,7 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   options_.version = "1.2.3";
   options_.data_dir = folder_.path() / "data";
   options_.start_time = clock_.Now();
+  options_.report_program = report_program_;
 }
 
 RpcTest::~RpcTest() = default;
@@ -169,6 +170,7 @@ void RpcTest::StartServer() {
                                                            .store = *store_,
                                                            .schedules = *schedules_,
                                                            .target_news = *news_,
+                                                           .ledger = ledger_,
                                                            .clock = clock_,
                                                            .ingest_facts =
                                                                [] {

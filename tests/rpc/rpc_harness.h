@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/capture_manager.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/target_news.h"
 #include "daemon/schedule/schedule_runner.h"
@@ -30,6 +32,7 @@
 #include "profd/v1/schedules.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"
 #include "tests/fakes/fake_target_port.h"
+#include "tests/fakes/skipping_clock.h"
 
 namespace profd::rpc {
 
@@ -147,8 +150,11 @@ class RpcTest : public testing::Test {
   void RunToTheEnd(const std::string& capture_id);
 
   const int64_t uid_;
+  const std::filesystem::path report_program_ =
+      std::filesystem::path(std::getenv("PROFD_BUILD_DIR")) / "bin/profd-report";
   TempFolder folder_;
-  Clock& clock_ = Clock::Real();
+  SkippingClock clock_;
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
   FakeTargetPort targets_;
   std::unique_ptr<store::CaptureStore> store_;
   std::unique_ptr<CaptureManager> manager_;

@@ -118,7 +118,7 @@ TEST_F(SchedulesTest, WhatIsWrongIsNamedAndLeavesNothing) {
   refused("start_step", [](auto& r) { r.mutable_spec()->mutable_capture()->set_start_step(7); });
   refused("end_time", [](auto& r) { r.mutable_spec()->mutable_end_time()->set_nanos(-1); });
   refused("schedules/", [](auto& r) { r.set_name("captures/01HZZZZZZZZZZZZZZZZZZZZZZA"); });
-  refused("id", [](auto& r) { r.set_name("schedules/01HZ"); });
+  refused("ID", [](auto& r) { r.set_name("schedules/01HZ"); });
   v1::ListSchedulesResponse list;
   ASSERT_THAT(Do(*me_->schedules, &Schedules::ListSchedules, v1::ListSchedulesRequest(), &list),
               Succeeds());

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "daemon/rpc/capture_lookup.h"
+#include "daemon/rpc/capture_report.h"
 #include "daemon/rpc/door.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/fakes/status_matchers.h"
@@ -414,6 +414,29 @@ TEST_F(ServerTest, OperatorsOfAStoredCapture) {
               Fails(grpc::INVALID_ARGUMENT));
 }
 
+TEST_F(ServerTest, AUserWithoutReportTimeKeepsNobodyElseFromReports) {
+  constexpr auto kReportTime = quota::Resource::kReportMilliseconds;
+  const quota::Limit limit = ledger_.limit(kReportTime);
+  ledger_.Charge(quota::LocalPrincipal(kNobody, uid_), kReportTime, limit.capacity - limit.reserve);
+  v1::GetStepsRequest request;
+  request.set_capture(NameOf(StoreCapture(uid_)));
+  v1::GetStepsResponse steps;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetSteps, request, &steps), Succeeds());
+
+  ledger_.Charge(quota::LocalPrincipal(uid_, uid_), kReportTime, limit.capacity);
+  const Outcome refused = Do(*me_->reports, &Reports::GetSteps, request, &steps);
+  EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
+  v1::Quotas quotas;
+  ASSERT_THAT(Do(*me_->node, &v1::NodeService::Stub::GetQuotas, v1::GetQuotasRequest(), &quotas),
+              Succeeds());
+  const auto shown = std::ranges::find(quotas.resources(), "report-milliseconds",
+                                       [](const auto& resource) { return resource.name(); });
+  ASSERT_NE(shown, quotas.resources().end());
+  EXPECT_GE(shown->used(), limit.capacity);
+  EXPECT_EQ(shown->refused_count(), 1);
+}
+
 TEST_F(ServerTest, StepsOfAStoredCapture) {
   v1::GetStepsRequest request;
   request.set_capture(NameOf(StoreCapture(uid_)));
@@ -559,35 +582,26 @@ TEST_F(ServerTest, ADamagedFileIsDataLoss) {
   EXPECT_EQ(capture.steps_size(), 0);
 }
 
-TEST_F(ServerTest, NobodyReadsEventsForACallerThatWentAway) {
-  const CaptureRecord record = StoreCapture(uid_);
+TEST_F(ServerTest, AReportIsNotWantedOnceItsCallerWentAwayOrProfdStops) {
   grpc::ServerBuilder builder;
   const auto completions = builder.AddCompletionQueue();
   WorkQueue queue({.thread_name = "test"});
+  worker::ReportPool reports({}, clock_, [this] {
+    return std::make_unique<worker::SpawnedProcess>(
+        worker::SpawnOptions{.program = report_program_}, clock_);
+  });
   AuditLog audit(*store_, targets_, clock_);
   Door door(
       Door::Limits(), [](const grpc::ServerContext&) { return Peer(); }, nullptr, audit,
-      *completions, queue, queue);
+      *completions, queue, reports);
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   const CallInfo info{.caller = {.uid = uid_}, .cancelled = cancelled};
-  const auto reader = OpenEvents(door, *store_, info, record);
-  ASSERT_THAT(reader, IsOk());
-  int batches = 0;
-  const auto read = [&] {
-    return (*reader)->ForEachRange(store::kRangeAllColumns, store::TimeFilter(),
-                                   [&](const store::RangeBatch&) {
-                                     ++batches;
-                                     return absl::OkStatus();
-                                   });
-  };
-  EXPECT_THAT(read(), IsOk());
-  EXPECT_EQ(batches, 1);
+  EXPECT_THAT(StillWanted(door, info), IsOk());
   cancelled->store(true);
-  EXPECT_THAT(read(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(StillWanted(door, info), StatusIs(absl::StatusCode::kCancelled));
   cancelled->store(false);
   door.Close();
-  EXPECT_THAT(read(), StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_EQ(batches, 1);
+  EXPECT_THAT(StillWanted(door, info), StatusIs(absl::StatusCode::kUnavailable));
   completions->Shutdown();
 }
 
@@ -720,6 +734,9 @@ TEST(DoorTest, WhoIsOutsideIsToldWhetherThatIsKnownOrCannotBe) {
   peer.principal.uid = 0;
   EXPECT_THAT(WhyOutside(peer, 1000), HasSubstr("run profctl as uid 1000"));
   EXPECT_THAT(WhyOutside(peer, 0), HasSubstr("in another pid or user namespace"));
+  peer.place_known = true;  // A helper with privileges has looked.
+  EXPECT_THAT(WhyOutside(peer, 1000), HasSubstr("in another pid or user namespace"));
+  peer.place_known = false;
   peer.principal.uid = 1000;
   EXPECT_THAT(WhyOutside(peer, 1000), HasSubstr("in another pid or user namespace"));
 }

@@ -327,11 +327,19 @@ TEST_F(StalledReaderTest, AReaderThatTakesNothingLosesItsExport) {
   v1::ExportTraceResponse piece;
   ASSERT_TRUE(stalled->Read(&piece));
 
-  // It waits for the report thread, which the stalled one holds until it has lost its stream.
+  // Other reports do not wait for it.
   v1::GetStepsRequest steps;
   steps.set_capture(name);
   v1::GetStepsResponse table;
   EXPECT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetSteps, steps, &table), Succeeds());
+  // The audit log says when the daemon has given it up.
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  const auto has_ended = [this] {
+    const auto page = store_->ListAudit({.method = "ExportTrace"}, 1);
+    return page.ok() && !page->entries.empty();
+  };
+  while (!has_ended() && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(has_ended());
   while (stalled->Read(&piece)) {
   }
   EXPECT_EQ(stalled->Finish().error_code(), grpc::CANCELLED);
@@ -354,7 +362,11 @@ TEST_F(SmallQueueTest, TooManyReportsAreRefused) {
   grpc::ClientContext holding;
   const auto holder = me_->exports->ExportTrace(&holding, request);
   v1::ExportTraceResponse piece;
-  ASSERT_TRUE(holder->Read(&piece)) << "it has the report thread";
+  ASSERT_TRUE(holder->Read(&piece)) << "it has begun";
+  // Its reader takes nothing more, so a second one begins.
+  grpc::ClientContext second_holding;
+  const auto second = me_->exports->ExportTrace(&second_holding, request);
+  ASSERT_TRUE(second->Read(&piece));
   // One may wait; of two, one is refused at once.
   grpc::ClientContext contexts[2];
   std::unique_ptr<grpc::ClientReader<v1::ExportTraceResponse>> readers[2];
@@ -381,6 +393,10 @@ TEST_F(SmallQueueTest, TooManyReportsAreRefused) {
   while (holder->Read(&piece)) {
   }
   holder->Finish();
+  second_holding.TryCancel();
+  while (second->Read(&piece)) {
+  }
+  second->Finish();
 }
 
 TEST_F(SmallQueueTest, TooManyStreamsOfOneUidAreRefused) {
@@ -568,6 +584,7 @@ TEST_F(StreamsTest, ASecondServerOnTheSameSocketIsRefused) {
                                                                 .store = *store_,
                                                                 .schedules = *schedules_,
                                                                 .target_news = *news_,
+                                                                .ledger = ledger_,
                                                                 .clock = clock_,
                                                                 .ingest_facts = {}});
   EXPECT_THAT(second, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another profd")));

@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "tests/fakes/status_matchers.h"
@@ -109,36 +110,53 @@ class TcpListenerTest : public testing::Test {
   std::unique_ptr<TcpListener> listener_;
 };
 
-TEST_F(TcpListenerTest, OneAddressCannotTakeAllConnections) {
+TEST_F(TcpListenerTest, AtItsAddressesLimitANewConnectionReplacesTheOldestIdleOne) {
   Start({.max_connections = 10, .max_connections_per_address = 2});
   const UniqueFd first = Connect();
-  UniqueFd first_end = Admitted();
+  const UniqueFd first_end = Admitted();
   const UniqueFd second = Connect();
   const UniqueFd second_end = Admitted();
-  EXPECT_TRUE(IsHungUp(Connect())) << "the third";
+  const UniqueFd third = Connect();
+  const UniqueFd third_end = Admitted();
+  EXPECT_TRUE(IsHungUp(first));
+  pollfd open{.fd = second.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&open, 1, 0), 0);
+}
 
-  // When one is over, there is room; until the listener has heard of it, another may be refused.
-  End(std::move(first_end));
-  while (true) {
-    const UniqueFd third = Connect();
-    pollfd hung_up{.fd = third.get(), .events = POLLIN, .revents = 0};
-    // Admitted: nothing comes. Refused: the end comes.
-    const absl::MutexLock lock(&mu_);
-    const auto decided = [&] { return !admitted_.empty() || poll(&hung_up, 1, 0) == 1; };
-    while (!decided())
-      mu_.AwaitWithTimeout(
-          absl::Condition(
-              +[](std::deque<UniqueFd>* waiting) { return !waiting->empty(); }, &admitted_),
-          absl::Milliseconds(1));
-    if (!admitted_.empty()) break;
+TEST_F(TcpListenerTest, IdleConnectionsOfOneAddressLockNobodyOut) {
+  Start({.max_connections_per_principal = 100});
+  std::vector<UniqueFd> held;
+  for (int i = 0; i < 256; ++i) {
+    held.push_back(Connect());
+    held.push_back(Admitted());
+  }
+  // Callers from the same address get in and may call.
+  for (int i = 0; i < 100; ++i) {
+    held.push_back(Connect());
+    const std::string peer = GrpcPeerOf(held.back());
+    held.push_back(Admitted());
+    ASSERT_TRUE(listener_->Claim(peer, "cn:alice"));
   }
 }
 
-TEST_F(TcpListenerTest, ThereIsAnEndOfConnectionsOverAll) {
+TEST_F(TcpListenerTest, ConnectionsThatHaveMadeACallAreNotReplaced) {
   Start({.max_connections = 1, .max_connections_per_address = 10});
   const UniqueFd first = Connect();
   const UniqueFd first_end = Admitted();
+  ASSERT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice"));
   EXPECT_TRUE(IsHungUp(Connect()));
+}
+
+TEST_F(TcpListenerTest, OverAllANewConnectionReplacesTheOldestIdleOne) {
+  Start({.max_connections = 2, .max_connections_per_address = 10});
+  const UniqueFd first = Connect();
+  const UniqueFd first_end = Admitted();
+  ASSERT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice"));
+  const UniqueFd second = Connect();
+  const UniqueFd second_end = Admitted();
+  const UniqueFd third = Connect();
+  const UniqueFd third_end = Admitted();
+  EXPECT_TRUE(IsHungUp(second));
 }
 
 TEST_F(TcpListenerTest, APrincipalHasSoManyConnections) {

@@ -1,0 +1,225 @@
+// What callers of the control socket may send before gRPC sees it.
+#include "daemon/rpc/caller_traffic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "daemon/rpc/http2_frames.h"
+#include "daemon/rpc/receive_hook.h"
+#include "tests/fakes/fake_clock.h"
+
+namespace profd::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+constexpr int kData = 0;
+constexpr int kHeaders = 1;
+constexpr int kReset = 3;
+constexpr int kSettings = 4;
+constexpr int kPing = 6;
+constexpr int kWindowUpdate = 8;
+constexpr int kContinuation = 9;
+
+std::string FrameOf(int type, size_t payload, int flags = 0) {
+  std::string frame = {static_cast<char>(payload >> 16),
+                       static_cast<char>(payload >> 8),
+                       static_cast<char>(payload),
+                       static_cast<char>(type),
+                       static_cast<char>(flags),
+                       0,
+                       0,
+                       0,
+                       1};
+  return frame + std::string(payload, '\x01');  // Looks like HEADERS, if it is misread.
+}
+
+std::span<const std::byte> AsBytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// ---- frames ----
+
+const std::string& Conversation() {
+  static const std::string all =
+      kPreface + FrameOf(kSettings, 12) + FrameOf(kSettings, 0, /*flags=*/1) +
+      FrameOf(kHeaders, 70) + FrameOf(kContinuation, 10) + FrameOf(kData, 255) +
+      FrameOf(kData, 256) + FrameOf(kData, 16384) + FrameOf(kWindowUpdate, 4) + FrameOf(kPing, 8) +
+      FrameOf(kReset, 4) + FrameOf(250, 3) + FrameOf(kHeaders, 0);
+  return all;
+}
+constexpr FrameCounts kOfConversation = {
+    .headers = 2, .resets = 1, .control = 5, .small_data = 1, .settings_acks = 1};
+
+TEST(FrameScannerTest, CountsFramesByType) {
+  FrameScanner scanner;
+  FrameCounts counts;
+  scanner.Scan(AsBytes(Conversation()), counts);
+  EXPECT_EQ(counts, kOfConversation);
+}
+
+TEST(FrameScannerTest, FramesMayBeCutAnywhere) {
+  for (size_t size = 1; size < 40; ++size) {
+    FrameScanner scanner;
+    FrameCounts counts;
+    const std::string_view all = Conversation();
+    for (size_t at = 0; at < all.size(); at += size) {
+      scanner.Scan(AsBytes(all.substr(at, size)), counts);
+    }
+    EXPECT_EQ(counts, kOfConversation) << size;
+  }
+}
+
+// ---- budgets ----
+
+class CallerTrafficTest : public testing::Test {
+ protected:
+  FakeClock clock_;
+  CallerTraffic traffic_{clock_};
+};
+
+TEST_F(CallerTrafficTest, ResetsAreLimitedPerUidAndTheBudgetFillsAgain) {
+  const FrameCounts resets = {.resets = 1000};
+  EXPECT_EQ(traffic_.Take(1000, resets), std::nullopt);
+  EXPECT_THAT(traffic_.Take(1000, {.resets = 1}), Optional(HasSubstr("500 resets")));
+  EXPECT_EQ(traffic_.Take(1001, resets), std::nullopt) << "another uid has its own";
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(traffic_.Take(1000, {.resets = 500}), std::nullopt);
+  EXPECT_NE(traffic_.Take(1000, {.resets = 1}), std::nullopt);
+}
+
+TEST_F(CallerTrafficTest, EachKindHasItsLimit) {
+  EXPECT_THAT(traffic_.Take(1, {.headers = 12'001}), Optional(HasSubstr("calls")));
+  EXPECT_THAT(traffic_.Take(2, {.control = 1001}), Optional(HasSubstr("control frames")));
+  EXPECT_THAT(traffic_.Take(3, {.small_data = 24'001}), Optional(HasSubstr("DATA")));
+  for (int i = 0; i < 400; ++i) EXPECT_EQ(traffic_.TakeConnection(4), std::nullopt);
+  EXPECT_THAT(traffic_.TakeConnection(4), Optional(HasSubstr("new connections")));
+}
+
+TEST_F(CallerTrafficTest, QuietUidsAreForgottenAndBusyOnesAreNot) {
+  EXPECT_EQ(traffic_.Take(7, {.resets = 1000}), std::nullopt);
+  for (int64_t uid = 100; uid < 4'500; ++uid) traffic_.Take(uid, {.resets = 1});
+  EXPECT_NE(traffic_.Take(7, {.resets = 1}), std::nullopt);
+}
+
+// ---- connections, through recvmsg() as gRPC calls it ----
+
+class CallerMeterTest : public testing::Test {
+ protected:
+  CallerMeterTest() {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    grpcs_ = UniqueFd(fds[0]);
+    callers_ = UniqueFd(fds[1]);
+    ObserveReceives(grpcs_.get(), std::make_shared<CallerMeter>(traffic_, closer_, 1000, 1));
+  }
+  ~CallerMeterTest() override { ObserveReceives(grpcs_.get(), nullptr); }
+
+  void Send(std::string_view bytes) const {
+    ASSERT_EQ(send(callers_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  // As gRPC reads: without room for control data.
+  ssize_t Receive(std::string& bytes) const {
+    char first[10];
+    char second[8192];
+    iovec parts[2] = {{.iov_base = first, .iov_len = sizeof first},
+                      {.iov_base = second, .iov_len = sizeof second}};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    const ssize_t got = recvmsg(grpcs_.get(), &message, 0);
+    EXPECT_EQ(message.msg_control, nullptr);
+    EXPECT_EQ(message.msg_controllen, 0U);
+    if (got <= 0) return got;
+    const auto size = static_cast<size_t>(got);
+    bytes.append(first, std::min(size, sizeof first));
+    if (size > sizeof first) bytes.append(second, size - sizeof first);
+    return got;
+  }
+
+  FakeClock clock_;
+  const std::shared_ptr<CallerTraffic> traffic_ = std::make_shared<CallerTraffic>(clock_);
+  const std::shared_ptr<ForeignCloser> closer_ = std::make_shared<ForeignCloser>();
+  UniqueFd grpcs_;
+  UniqueFd callers_;
+};
+
+TEST_F(CallerMeterTest, TheHookIsWhatLibrariesCall) { EXPECT_TRUE(ReceiveHookIsInPlace()); }
+
+TEST_F(CallerMeterTest, BytesComeThroughUnchanged) {
+  Send(Conversation());
+  std::string received;
+  while (received.size() < Conversation().size()) ASSERT_GT(Receive(received), 0);
+  EXPECT_EQ(received, Conversation());
+}
+
+TEST_F(CallerMeterTest, AFloodOfResetsEndsTheConnection) {
+  Send(kPreface + FrameOf(kSettings, 0) + FrameOf(kSettings, 0, /*flags=*/1));
+  std::string received;
+  ASSERT_GT(Receive(received), 0);
+  std::string flood;
+  for (int i = 0; i < 100; ++i) flood += FrameOf(kHeaders, 5) + FrameOf(kReset, 4);
+  int floods = 0;
+  while (floods < 100) {
+    Send(flood);
+    if (Receive(received) < 0) break;
+    ++floods;
+  }
+  EXPECT_EQ(floods, 10);
+  EXPECT_EQ(errno, ECONNRESET);
+  char byte;
+  EXPECT_EQ(recv(callers_.get(), &byte, 1, 0), 0) << "the caller sees the end";
+}
+
+TEST_F(CallerMeterTest, CallsBeforeTheSettingsAreAcknowledgedAreFew) {
+  std::string bytes = kPreface + FrameOf(kSettings, 0);
+  for (int i = 0; i < 64; ++i) bytes += FrameOf(kHeaders, 5);
+  Send(bytes);
+  std::string received;
+  EXPECT_GT(Receive(received), 0);
+  Send(FrameOf(kHeaders, 5));
+  EXPECT_EQ(Receive(received), -1);
+}
+
+TEST_F(CallerMeterTest, PassedDescriptorsEndTheConnectionAndAreClosedElsewhere) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  UniqueFd reader(pipe_ends[0]);
+  UniqueFd writer(pipe_ends[1]);
+  char byte = 'x';
+  iovec part{.iov_base = &byte, .iov_len = 1};
+  const int fd = writer.get();
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  ASSERT_EQ(sendmsg(callers_.get(), &message, MSG_NOSIGNAL), 1);
+  writer.Reset();
+  std::string received;
+  EXPECT_EQ(Receive(received), -1);
+  // The last descriptor of the pipe's writing end is closed: its reader sees the end.
+  EXPECT_EQ(read(reader.get(), &byte, 1), 0);
+}
+
+}  // namespace
+}  // namespace profd::rpc
