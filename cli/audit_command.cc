@@ -7,18 +7,19 @@
 #include "cli/daemon_client.h"
 #include "cli/fleet.h"
 #include "cli/json_writer.h"
+#include "cli/row_limit.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "cli/when.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 50;
-constexpr int64_t kMostRows = 1'000'000;
+constexpr int64_t kMaxAuditRows = 1'000'000;
 constexpr size_t kMaxCellBytes = 300;
 
 struct NodeLine {
@@ -26,7 +27,7 @@ struct NodeLine {
   AuditLine line;
 };
 
-std::string Render(const std::vector<NodeLine>& lines, bool many, const Style& style) {
+std::string RenderAudit(const std::vector<NodeLine>& lines, bool many, const Style& style) {
   std::vector<Column> columns;
   if (many) columns.push_back({.title = "NODE", .right = false});
   columns.insert(columns.end(), {{.title = "TIME", .right = false},
@@ -41,7 +42,8 @@ std::string Render(const std::vector<NodeLine>& lines, bool many, const Style& s
   for (const auto& [node, line] : lines) {
     std::vector<std::string> cells;
     if (many) cells.push_back(node);
-    const std::string& result = line.reason.empty() ? line.outcome : line.reason;
+    std::string result = line.reason.empty() ? line.outcome : line.reason;
+    if (line.repeat_count > 0) result += StrCat(" (", line.repeat_count, " more)");
     for (const std::string& cell :
          {FormatLocalTime(line.time), line.principal, line.method, result,
           FormatNs(line.duration_ns), line.bytes > 0 ? FormatBytes(line.bytes) : "-", line.peer,
@@ -53,8 +55,8 @@ std::string Render(const std::vector<NodeLine>& lines, bool many, const Style& s
   return table.Render(style);
 }
 
-void PrintJson(Invocation& invocation, const std::vector<NodeLine>& lines,
-               const std::optional<std::vector<NodeOutcome>>& outcomes) {
+void PrintAuditJson(Invocation& invocation, const std::vector<NodeLine>& lines,
+                    const std::optional<std::vector<NodeOutcome>>& outcomes) {
   JsonWriter json;
   json.BeginObject().Key("entries").BeginArray();
   for (const auto& [node, line] : lines) {
@@ -67,6 +69,8 @@ void PrintJson(Invocation& invocation, const std::vector<NodeLine>& lines,
     json.Field("resource", line.resource);
     json.Field("outcome", line.outcome);
     json.Field("reason", line.reason);
+    json.Field("repeat_count", line.repeat_count);
+    json.Field("last_unix_ns", absl::ToUnixNanos(line.last_time));
     json.Field("duration_ns", line.duration_ns);
     json.Field("bytes", line.bytes);
     json.EndObject();
@@ -77,7 +81,7 @@ void PrintJson(Invocation& invocation, const std::vector<NodeLine>& lines,
   invocation.Print(json.TakeLine());
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunAudit(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   AuditQuery query{.principal = flags.Get("who").value_or(""),
                    .method = flags.Get("call").value_or(""),
@@ -85,7 +89,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   if (const auto since = flags.Get("since")) {
     ASSIGN_OR_RETURN(query.since, ParseWhen("since", *since, Clock::Real().Now()));
   }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> given, flags.Int("limit", 0, kMostRows));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> given, flags.Int("limit", 0, kMaxAuditRows));
   const int64_t limit = given.value_or(invocation.json() ? 0 : kRowsForPeople);
 
   std::vector<NodeLine> lines;
@@ -113,11 +117,11 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     for (AuditLine& line : found) lines.push_back({daemon->node().name, std::move(line)});
   }
   if (invocation.json()) {
-    PrintJson(invocation, lines, outcomes);
+    PrintAuditJson(invocation, lines, outcomes);
   } else if (lines.empty()) {
     invocation.Print("Nothing matches.\n");
   } else {
-    invocation.Print(Render(lines, fleet.has_value(), invocation.style()));
+    invocation.Print(RenderAudit(lines, fleet.has_value(), invocation.style()));
   }
   if (!outcomes.has_value()) return 0;
   invocation.Note(RenderNodeFailures(*outcomes));
@@ -127,31 +131,34 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command AuditCommand() {
-  return {.name = "audit",
-          .summary = "Show who did what, and who was refused",
-          .description =
-              "Shows the daemon's audit log, newest first: every call that changed or read "
-              "something, and every refusal. Whoever may not administer the node sees its own "
-              "calls only.",
-          .flags = {{.name = "since",
-                     .value_name = "WHEN",
-                     .help = "Only what came since then: an age (90s, 2h, 3d) or a time "
-                             "(2026-11-20T10:00:00Z)"},
-                    {.name = "who",
-                     .value_name = "PRINCIPAL",
-                     .help = "Only calls of this one, exactly: uid:1000, cn:alice"},
-                    {.name = "call",
-                     .value_name = "NAME",
-                     .help = "Only these calls: CreateCapture, DownloadCapture"},
-                    {.name = "refused", .help = "Only what was not allowed"},
-                    {.name = "limit",
-                     .value_name = "N",
-                     .help = "At most N rows; 0 is all (default: 50, all with --json)"}},
-          .examples = {{"profctl audit --refused --since 24h", "Who tried what it may not"},
-                       {"profctl --nodes gpu[001-128] audit --call DownloadCapture",
-                        "Who fetched captures of these nodes"}},
-          .takes_nodes = true,
-          .run = &Run};
+  return {
+      .name = "audit",
+      .summary = "Show who did what, and who was refused",
+      .description =
+          "Shows the daemon's audit log, newest first: every call that changed or read something, "
+          "and every refusal. \"N more\" counts identical calls that followed. Each caller's rows "
+          "are stored separately, so that no caller can push out those of another; refusals and "
+          "deletions are stored separately from routine calls. Callers who may not administer the "
+          "node see only their own calls.",
+      .flags = {{.name = "since",
+                 .value_name = "WHEN",
+                 .help = "Only what came since then: an age (90s, 2h, 3d) or a time "
+                         "(2026-11-20T10:00:00Z)"},
+                {.name = "who",
+                 .value_name = "PRINCIPAL",
+                 .help = "Only calls of this principal: uid:1000, cn:alice"},
+                {.name = "call",
+                 .value_name = "NAME",
+                 .help = "Only these calls (comma-separated): CreateCapture, DownloadCapture"},
+                {.name = "refused", .help = "Only refused calls"},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "At most N rows; 0 is all (default: 50, all with --json)"}},
+      .examples = {{"profctl audit --refused --since 24h", "Who tried what it may not"},
+                   {"profctl --nodes gpu[001-128] audit --call DownloadCapture",
+                    "Who fetched captures of these nodes"}},
+      .takes_nodes = true,
+      .run = &RunAudit};
 }
 
 }  // namespace profd::cli

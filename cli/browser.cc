@@ -5,8 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <string_view>
+
+#include "absl/status/status.h"
+#include "cli/broken_pipes.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
 
 extern char** environ;
 
@@ -37,6 +44,45 @@ std::vector<std::string> Expand(std::string_view command, const std::string& url
   return words;
 }
 
+std::string EscapeHtml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string PercentEncodePath(std::string_view path) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : path) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '/' || c == '-' || c == '_' || c == '.' ||
+                          c == '~';
+    if (is_plain) {
+      out.push_back(c);
+      continue;
+    }
+    const auto byte = static_cast<uint8_t>(c);
+    out.push_back('%');
+    out.push_back(kHex[byte >> 4]);
+    out.push_back(kHex[byte & 15]);
+  }
+  return out;
+}
+
 }  // namespace
 
 bool IsSshSession(const GetEnvironment& environment) {
@@ -58,6 +104,23 @@ std::optional<std::vector<std::string>> BrowserCommand(const std::string& url,
   return std::vector<std::string>{"xdg-open", url};
 }
 
+absl::StatusOr<std::string> WriteRedirectPage(const std::filesystem::path& folder,
+                                              std::string_view url) {
+  const std::string path = std::filesystem::absolute(folder / "open.html").string();
+  const std::string target = EscapeHtml(url);
+  const std::string page = StrCat(
+      "<!DOCTYPE html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">"
+      "<meta http-equiv=\"refresh\" content=\"0;url=",
+      target, "\"><title>profctl open</title><a href=\"", target, "\">Open the trace</a>\n");
+  const UniqueFd file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid() ||
+      write(file.get(), page.data(), page.size()) != static_cast<ssize_t>(page.size())) {
+    return absl::ErrnoToStatus(errno, StrCat("cannot write '", path, "'"));
+  }
+  return StrCat("file://", PercentEncodePath(path));
+}
+
 bool StartBrowser(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
@@ -75,6 +138,7 @@ bool StartBrowser(const std::vector<std::string>& command) {
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  EndChildOnBrokenPipe(attributes);
   pid_t pid = 0;
   const int error =
       posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);

@@ -4,10 +4,14 @@
 #ifndef PROFD_CLI_BROWSER_H_
 #define PROFD_CLI_BROWSER_H_
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 namespace profd::cli {
 
@@ -23,7 +27,13 @@ bool IsSshSession(const GetEnvironment& environment);
 std::optional<std::vector<std::string>> BrowserCommand(const std::string& url,
                                                        const GetEnvironment& environment);
 
-// Starts it with nothing of ours open. False: it cannot be started.
+// Writes a page into `folder` (private to the user) that sends the browser on to `url`, and returns
+// the page's file:// URL. Every user of the machine can read a process's arguments, so a secret URL
+// must not be one. Errors: UNKNOWN or another code for the errno of the failed call.
+absl::StatusOr<std::string> WriteRedirectPage(const std::filesystem::path& folder,
+                                              std::string_view url);
+
+// Starts `command` with /dev/null as its standard files. Returns false if it cannot be started.
 bool StartBrowser(const std::vector<std::string>& command);
 
 }  // namespace profd::cli

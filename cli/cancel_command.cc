@@ -57,7 +57,7 @@ absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const Foun
   return group.outcomes.empty() ? kExitDone : ExitCodeOf(group.outcomes);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunCancel(Invocation& invocation) {
   const std::optional<std::string> id = WholeGroupId(invocation.arguments().front());
   if (id.has_value() && invocation.arguments().size() == 1) {
     ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
@@ -75,17 +75,16 @@ Command CancelCommand() {
           .summary = "End a running capture; what it has recorded is kept",
           .arguments = "ID...",
           .description =
-              "Asks live captures to end, and waits until they have. They become "
-              "CANCELLED, and what was recorded by then is kept and can be read. One "
-              "that has ended already stays as it is. The id of a group ends all of its captures, "
-              "on every node that is asked.",
+              "Ends live captures and waits until they have ended. They become CANCELLED, and what "
+              "was recorded by then is kept. A capture that has already ended does not change. The "
+              "ID of a group ends all of its captures, on every node that is asked.",
           .examples = {{"profctl cancel 01J9ZK", "Stop it now"}},
           .min_arguments = 1,
           .max_arguments = 1000,
           .completes = Completes::kCapture,
           .takes_nodes = true,
           .only_live = true,
-          .run = &Run};
+          .run = &RunCancel};
 }
 
 }  // namespace profd::cli

@@ -24,7 +24,7 @@ constexpr size_t kHashDigits = 16;
 constexpr std::string_view kSuffix = ".profd";
 constexpr std::string_view kPartSuffix = ".part";
 
-std::filesystem::path FolderOf(const GetEnv& getenv) {
+std::filesystem::path DefaultCacheFolder(const GetEnv& getenv) {
   const auto value = [&](const char* name) {
     const char* const text = getenv(name);
     return std::filesystem::path(text == nullptr ? "" : text);
@@ -72,7 +72,7 @@ struct Kept {
 };
 
 // What is ours in the folder; whatever else is there stays.
-std::vector<Kept> FilesOf(const std::filesystem::path& folder) {
+std::vector<Kept> CachedFiles(const std::filesystem::path& folder) {
   std::vector<Kept> files;
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
@@ -91,7 +91,8 @@ std::vector<Kept> FilesOf(const std::filesystem::path& folder) {
 std::optional<CaptureCache> CaptureCache::Find(const GetEnv& getenv, bool remote) {
   const char* const named = getenv("PROFD_CACHE_DIR");
   if (named == nullptr && !remote) return std::nullopt;
-  std::filesystem::path folder = named != nullptr ? std::filesystem::path(named) : FolderOf(getenv);
+  std::filesystem::path folder =
+      named != nullptr ? std::filesystem::path(named) : DefaultCacheFolder(getenv);
   if (folder.empty() || !MakeFolder(folder)) return std::nullopt;
   return std::optional<CaptureCache>(std::in_place, std::move(folder));
 }
@@ -119,7 +120,7 @@ bool CaptureCache::Has(const CaptureRecord& record) const {
 }
 
 void CaptureCache::Trim(const std::filesystem::path& kept, absl::Time now) const {
-  std::vector<Kept> files = FilesOf(folder_);
+  std::vector<Kept> files = CachedFiles(folder_);
   std::ranges::sort(files, {}, &Kept::used);
   int64_t total = 0;
   for (const Kept& file : files) total += file.bytes;

@@ -13,6 +13,7 @@
 #include "cli/find_group.h"
 #include "cli/group_start.h"
 #include "cli/local_store.h"
+#include "cli/resource_names.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -20,8 +21,6 @@
 namespace profd::cli {
 namespace {
 
-// Reports run one at a time in a daemon, over captures of up to gigabytes.
-constexpr absl::Duration kReportDeadline = absl::Minutes(10);
 constexpr size_t kMostFiles = 4096;
 
 std::string WhyWithoutEvents(const CaptureView& view) {
@@ -32,7 +31,7 @@ std::string WhyWithoutEvents(const CaptureView& view) {
   return StrCat("nothing was recorded (", view.ended_by, ")");
 }
 
-CaptureSet::Member MemberOf(CaptureView view) {
+CaptureSet::Member SetMemberOf(CaptureView view) {
   CaptureSet::Member member = {.node = view.record.node,
                                .pid = view.record.target.pid,
                                .rank = RankOf(view.record.target),
@@ -43,7 +42,7 @@ CaptureSet::Member MemberOf(CaptureView view) {
 }
 
 // What is known of it from hearsay.
-CaptureSet::Member MemberOf(const GroupMember& told) {
+CaptureSet::Member SetMemberOf(const GroupMember& told) {
   CaptureSet::Member member = {
       .node = told.node, .pid = told.pid, .rank = told.rank, .capture_id = told.capture_id};
   if (told.capture_id.empty()) {
@@ -128,7 +127,7 @@ class CaptureSet::Impl {
     }
     for (size_t fleet = 0; fleet < fleets_.size(); ++fleet) {
       fleets_[fleet].Run(
-          kReportDeadline,
+          absl::FromChrono(kReportDeadline),
           [&](size_t fleet_member, DaemonClient& daemon) {
             const auto mine = of_node.find({fleet, fleet_member});
             if (mine == of_node.end()) return absl::OkStatus();
@@ -193,10 +192,8 @@ struct AskedId {
   bool is_group = false;  // It says so.
 };
 absl::StatusOr<AskedId> ParseAskedId(std::string_view text) {
-  constexpr std::string_view kPrefix = "groups/";
-  const bool is_group = text.starts_with(kPrefix);
-  if (is_group) text.remove_prefix(kPrefix.size());
-  ASSIGN_OR_RETURN(std::string id, ParseCaptureId(text));
+  const bool is_group = text.starts_with(kGroupsPrefix);
+  ASSIGN_OR_RETURN(std::string id, ParseCaptureId(WithoutPrefix(text, kGroupsPrefix)));
   return AskedId{std::move(id), is_group};
 }
 
@@ -206,7 +203,7 @@ struct Found {
   std::optional<GroupView> group;
 };
 template <typename Captures>  // A DaemonClient, or a LocalStore.
-absl::StatusOr<Found> Find(Captures& captures, const AskedId& asked) {
+absl::StatusOr<Found> FindCaptureOrGroup(Captures& captures, const AskedId& asked) {
   absl::Status not_found;
   if (!asked.is_group) {
     absl::StatusOr<CaptureView> capture = captures.GetCapture(asked.id);
@@ -239,7 +236,7 @@ class CaptureSetBuilder {
         return UsageError(
             StrCat("'", ForDisplay(path, 200), "' is a capture that was given before"));
       }
-      CaptureSet::Member member = MemberOf(source->view());
+      CaptureSet::Member member = SetMemberOf(source->view());
       // A file can be read, whatever its record says of another.
       member.missing.clear();
       set_.Add(std::move(member), std::move(source));
@@ -272,7 +269,7 @@ class CaptureSetBuilder {
     std::vector<Found> found(nodes.members().size());
     const std::vector<NodeOutcome> outcomes =
         RunOnAll(invocation, nodes, timeout, [&](size_t member, DaemonClient& daemon) {
-          absl::StatusOr<Found> one = Find(daemon, asked);
+          absl::StatusOr<Found> one = FindCaptureOrGroup(daemon, asked);
           if (!one.ok()) return one.status();
           found[member] = *std::move(one);
           return absl::OkStatus();
@@ -292,10 +289,10 @@ class CaptureSetBuilder {
   template <typename Captures, typename OpenSource>
   absl::Status FromOne(Captures& captures, const AskedId& asked, Invocation& invocation,
                        OpenSource open_source) {
-    ASSIGN_OR_RETURN(Found found, Find(captures, asked));
+    ASSIGN_OR_RETURN(Found found, FindCaptureOrGroup(captures, asked));
     if (found.capture.has_value()) {
       set_.is_group = false;
-      CaptureSet::Member member = MemberOf(*found.capture);
+      CaptureSet::Member member = SetMemberOf(*found.capture);
       // Its source says better why there is no report.
       member.missing.clear();
       set_.Add(std::move(member), open_source(*std::move(found.capture)));
@@ -305,7 +302,7 @@ class CaptureSetBuilder {
     set_.group_id = group.record.id;
     Learn(group);
     for (CaptureView& view : group.captures) {
-      CaptureSet::Member member = Told(MemberOf(view));
+      CaptureSet::Member member = Told(SetMemberOf(view));
       set_.Add(std::move(member), open_source(std::move(view)));
     }
     RETURN_IF_ERROR(AskWhereTheyAre(invocation));
@@ -354,7 +351,7 @@ class CaptureSetBuilder {
     std::set<std::string> taken;
     const auto take = [&](CaptureView& view, size_t member, bool is_group) {
       if (!taken.insert(view.record.id).second) return;
-      CaptureSet::Member of = Told(MemberOf(view));
+      CaptureSet::Member of = Told(SetMemberOf(view));
       of.view = std::move(view);
       if (!is_group) of.missing.clear();
       set_.AddOfFleet(std::move(of), fleet, member);
@@ -379,7 +376,7 @@ class CaptureSetBuilder {
       if (!outcome.status.ok()) errors[outcome.node] = MessageOf(outcome.status);
     }
     for (const auto& [id, told] : told_) {
-      CaptureSet::Member member = MemberOf(told);
+      CaptureSet::Member member = SetMemberOf(told);
       const auto error = errors.find(told.node);
       if (error != errors.end() && !told.capture_id.empty()) member.missing = error->second;
       set_.AddMissing(std::move(member));
@@ -407,7 +404,7 @@ class CaptureSetBuilder {
     std::map<std::string, std::string> errors;  // By capture.
     if (!nodes.empty()) Fetch(std::move(nodes), wanted, errors);
     for (const auto& [id, told] : told_) {
-      CaptureSet::Member member = MemberOf(told);
+      CaptureSet::Member member = SetMemberOf(told);
       if (const auto error = errors.find(id); error != errors.end()) member.missing = error->second;
       set_.AddMissing(std::move(member));
     }
@@ -443,7 +440,7 @@ class CaptureSetBuilder {
           for (const GroupMember& member : wanted[node]) note(member, status);
         });
     for (auto& [node, view] : views) {
-      CaptureSet::Member member = Told(MemberOf(view));
+      CaptureSet::Member member = Told(SetMemberOf(view));
       member.view = std::move(view);
       set_.AddOfFleet(std::move(member), index, node);
     }

@@ -15,6 +15,7 @@
 #include "cli/local_store.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
+#include "cli/resource_names.h"
 #include "cli/scratch_folder.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -181,8 +182,8 @@ class DaemonSource final : public CaptureSource {
 
 bool NamesFile(std::string_view text) {
   return text.ends_with(".profd") ||
-         (text.find('/') != std::string_view::npos && !text.starts_with("captures/") &&
-          !text.starts_with("groups/"));
+         (text.find('/') != std::string_view::npos && !text.starts_with(kCapturesPrefix) &&
+          !text.starts_with(kGroupsPrefix));
 }
 
 namespace {
@@ -203,8 +204,7 @@ std::string WhyNoCaptureId(std::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
-  constexpr std::string_view kPrefix = "captures/";
-  if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
+  text = WithoutPrefix(text, kCapturesPrefix);
   if (!IsUlidPrefix(text)) return UsageError(WhyNoCaptureId(text));
   std::string id(text);
   for (char& c : id) {

@@ -18,6 +18,7 @@ struct CaptureView {
   std::string ended_by;  // "steps"; empty: it has not ended.
   std::string quality;   // "A".."D", "-"
   int64_t dropped_event_count = 0;
+  bool pinned = false;                               // Its events are never removed to make room.
   std::map<std::string, int64_t> dropped_by_reason;  // Only those above 0.
   std::vector<StepRecord> steps;                     // Of a terminal capture; empty in a listing.
 

@@ -8,6 +8,7 @@
 #include "cli/label.h"
 #include "cli/local_store.h"
 #include "cli/render_capture.h"
+#include "cli/row_limit.h"
 #include "cli/when.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
@@ -17,9 +18,6 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 50;
-constexpr int64_t kMostRows = 1'000'000'000;
-
 absl::StatusOr<std::vector<CaptureState>> ParseStates(const std::vector<std::string>& words) {
   std::vector<CaptureState> states;
   for (std::string word : words) {
@@ -28,7 +26,7 @@ absl::StatusOr<std::vector<CaptureState>> ParseStates(const std::vector<std::str
     const std::optional<CaptureState> state = CaptureStateFromString(word);
     if (!state.has_value()) {
       return UsageError(StrCat("--state '", ForDisplay(word, 80),
-                               "' is no state; they are PENDING, ARMING, WAITING_STEP, WARMUP, "
+                               "' is not a state; they are PENDING, ARMING, WAITING_STEP, WARMUP, "
                                "RECORDING, DRAINING, STORING, COMPLETE, PARTIAL, FAILED, "
                                "CANCELLED"));
     }
@@ -79,7 +77,7 @@ struct Query {
 };
 
 template <typename Captures>
-absl::StatusOr<std::vector<CaptureView>> List(Captures& captures, const Query& query) {
+absl::StatusOr<std::vector<CaptureView>> ListFrom(Captures& captures, const Query& query) {
   ASSIGN_OR_RETURN(std::vector<CaptureView> views,
                    captures.ListCaptures(query.filter, query.limit));
   if (query.wants_steps) RETURN_IF_ERROR(FillInSteps(captures, views));
@@ -87,8 +85,9 @@ absl::StatusOr<std::vector<CaptureView>> List(Captures& captures, const Query& q
 }
 
 // The captures of all nodes, newest first, each with the node it was asked of.
-std::vector<CaptureView> Merged(const Fleet& fleet, std::vector<std::vector<CaptureView>> by_member,
-                                int64_t limit) {
+std::vector<CaptureView> NewestOfAll(const Fleet& fleet,
+                                     std::vector<std::vector<CaptureView>> by_member,
+                                     int64_t limit) {
   std::vector<CaptureView> views;
   for (size_t member = 0; member < by_member.size(); ++member) {
     for (CaptureView& view : by_member[member]) {
@@ -110,31 +109,31 @@ struct Listing {
   std::optional<std::vector<NodeOutcome>> nodes;  // nullopt: it was one daemon.
 };
 
-absl::StatusOr<Listing> Ask(Invocation& invocation, const Query& query) {
+absl::StatusOr<Listing> FindListing(Invocation& invocation, const Query& query) {
   Listing listing;
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
   if (store != nullptr) {
-    ASSIGN_OR_RETURN(listing.views, List(*store, query));
+    ASSIGN_OR_RETURN(listing.views, ListFrom(*store, query));
     return listing;
   }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (!fleet.has_value()) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    ASSIGN_OR_RETURN(listing.views, List(*daemon, query));
+    ASSIGN_OR_RETURN(listing.views, ListFrom(*daemon, query));
     return listing;
   }
   ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
   std::vector<std::vector<CaptureView>> by_member(fleet->members().size());
   listing.nodes = RunOnAll(invocation, *fleet, timeout,
                            [&](size_t member, DaemonClient& daemon) -> absl::Status {
-                             ASSIGN_OR_RETURN(by_member[member], List(daemon, query));
+                             ASSIGN_OR_RETURN(by_member[member], ListFrom(daemon, query));
                              return absl::OkStatus();
                            });
-  listing.views = Merged(*fleet, std::move(by_member), query.limit);
+  listing.views = NewestOfAll(*fleet, std::move(by_member), query.limit);
   return listing;
 }
 
-void PrintJson(Invocation& invocation, const Listing& listing) {
+void PrintListingJson(Invocation& invocation, const Listing& listing) {
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
   for (const CaptureView& view : listing.views) WriteCaptureJson(view, "", json);
@@ -157,12 +156,12 @@ void PrintTable(Invocation& invocation, Listing listing, int64_t rows, absl::Tim
   if (more) invocation.Print("(more: --limit 0 shows all)\n");
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunCaptures(Invocation& invocation) {
   const absl::Time now = Clock::Real().Now();
   Query query;
   ASSIGN_OR_RETURN(query.filter, ParseFilter(invocation.flags(), now));
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   invocation.flags().Int("limit", 0, kMostRows));
+                   invocation.flags().Int("limit", 0, kMaxListedRows));
   query.wants_steps = invocation.json();
   const int64_t rows = limit.value_or(kRowsForPeople);
   if (invocation.json()) {
@@ -170,10 +169,10 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   } else if (rows > 0) {
     query.limit = rows + 1;  // One more than shown tells whether there are more.
   }
-  ASSIGN_OR_RETURN(Listing listing, Ask(invocation, query));
+  ASSIGN_OR_RETURN(Listing listing, FindListing(invocation, query));
   const std::vector<NodeOutcome> nodes = listing.nodes.value_or(std::vector<NodeOutcome>());
   if (invocation.json()) {
-    PrintJson(invocation, listing);
+    PrintListingJson(invocation, listing);
   } else {
     PrintTable(invocation, std::move(listing), rows, now);
   }
@@ -188,13 +187,12 @@ Command CapturesCommand() {
       .name = "captures",
       .summary = "List captures, newest first",
       .description =
-          "Lists the captures of this node that you may see, newest first. All filters "
-          "that are given must match.\n\n"
-          "With --nodes those of all nodes stand in one table; a node that does not answer is "
-          "named on stderr, and the exit code is then 4.",
+          "Lists the captures that you may see, newest first. A capture must match all "
+          "filters.\n\nWith --nodes, one table shows all nodes. A node that does not answer is "
+          "named on stderr, and the exit code is 4.",
       .flags = {{.name = "label",
                  .value_name = "KEY=VALUE",
-                 .help = "Only captures with this label; may be repeated",
+                 .help = "Only captures with this label; repeatable",
                  .repeated = true},
                 {.name = "pid",
                  .value_name = "PID",
@@ -202,14 +200,14 @@ Command CapturesCommand() {
                  .completes = Completes::kPid},
                 {.name = "name",
                  .value_name = "NAME",
-                 .help = "Only captures that were given this name, exactly"},
+                 .help = "Only captures with exactly this name"},
                 {.name = "since",
                  .value_name = "WHEN",
                  .help = "Only captures made since then: an age (90s, 2h, 3d) or a time "
                          "(2026-11-20T10:00:00Z)"},
                 {.name = "state",
                  .value_name = "STATE",
-                 .help = "Only captures in this state; several as a list with commas",
+                 .help = "Only captures in these states (comma-separated)",
                  .repeated = true,
                  .completes = Completes::kChoice,
                  .choices = {"PENDING", "ARMING", "WAITING_STEP", "WARMUP", "RECORDING", "DRAINING",
@@ -220,8 +218,8 @@ Command CapturesCommand() {
                  .help = "Only captures that this schedule made"},
                 {.name = "by",
                  .value_name = "WHO",
-                 .help = "Only captures that this principal asked for: uid:1000, cn:alice"},
-                {.name = "deleted", .help = "Also captures whose events were deleted"},
+                 .help = "Only captures requested by this principal: uid:1000, cn:alice"},
+                {.name = "deleted", .help = "Include captures whose events were deleted"},
                 {.name = "limit",
                  .value_name = "N",
                  .help = "At most N rows; 0 is all (default: 50, all with --json)"}},
@@ -231,7 +229,7 @@ Command CapturesCommand() {
                     "What went wrong in one run"}},
       .takes_nodes = true,
       .takes_data_dir = true,
-      .run = &Run};
+      .run = &RunCaptures};
 }
 
 }  // namespace profd::cli

@@ -33,7 +33,7 @@ absl::StatusOr<check::CheckReport> CheckOne(Invocation& invocation, const Interr
   return check::CheckTraceFile(path, options);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunCheck(Invocation& invocation) {
   Interrupts interrupts;
   interrupts.OnInterrupt([] {});
   Outcome outcome;
@@ -64,27 +64,25 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command CheckCommand() {
-  return {
-      .name = "check",
-      .summary = "Say what others would refuse or misread of a trace file",
-      .arguments = "FILES",
-      .description =
-          "Holds trace files, of profctl or of anyone, against the rules of those who load them: "
-          "Holistic Trace Analysis, Perfetto, chrome://tracing and TensorBoard's plugin. It "
-          "takes Chrome JSON and Perfetto's protobuf, plain or gzip, and no daemon.\n\n"
-          "An error is what a reader refuses or loses, a warning what it shows wrongly; both are "
-          "findings. Notes are worth knowing, and no findings. Each says what the reader makes of "
-          "it, what to do, and the first places where it stands: the event's number and the byte "
-          "of the uncompressed text.\n\n"
-          "Exits with 0 if there are no findings, 3 if there are, 1 if a file could not be read "
-          "or is no trace. A file that breaks off, or is damaged further in, has a finding.",
-      .examples = {{"profctl check trace.json.gz", "Before it is sent to someone"},
-                   {"profctl check *.pt.trace.json --json", "All ranks, for a script"}},
-      .min_arguments = 1,
-      .max_arguments = 4096,
-      .completes = Completes::kFile,
-      .uses_daemon = false,
-      .run = &Run};
+  return {.name = "check",
+          .summary = "Say what others would refuse or misread of a trace file",
+          .arguments = "FILES",
+          .description =
+              "Checks trace files against the rules of the tools that read them: Holistic Trace "
+              "Analysis, Perfetto, chrome://tracing, and the TensorBoard plugin. Takes Chrome JSON "
+              "and Perfetto protobuf, plain or gzip; needs no daemon.\n\nAn error is what a reader "
+              "refuses or loses, a warning is what it shows wrongly; both are findings. Notes are "
+              "informational. Each names the effect, the remedy, and the first places: event "
+              "number and byte offset in the uncompressed text.\n\nExit code: 0 without findings, "
+              "3 with findings, 1 if a file could not be read or is not a trace. A truncated or "
+              "damaged file counts as a finding.",
+          .examples = {{"profctl check trace.json.gz", "Before it is sent to someone"},
+                       {"profctl check *.pt.trace.json --json", "All ranks, for a script"}},
+          .min_arguments = 1,
+          .max_arguments = 4096,
+          .completes = Completes::kFile,
+          .uses_daemon = false,
+          .run = &RunCheck};
 }
 
 }  // namespace profd::cli

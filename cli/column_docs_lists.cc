@@ -3,7 +3,7 @@
 namespace profd::cli {
 namespace {
 
-constexpr ColumnDoc kDocs[] = {
+constexpr ColumnDoc kListDocs[] = {
     {"ps captures show node audit schedule history", "NODE|NODES", "The machine whose daemon it is",
      ""},
     {"ps captures show schedule history", "PID", "The process, as the daemon's node numbers it",
@@ -29,7 +29,7 @@ constexpr ColumnDoc kDocs[] = {
      "How far its numbers can be trusted, A to D; `profctl show` says why", ""},
     {"captures", "SIZE", "Bytes of the capture file", ""},
     {"captures schedule context", "NAME",
-     "What whoever made it called it; of an import without a name, its file", ""},
+     "Name given by its creator; of an import without a name, its file", ""},
     {"show", "ENDED BY", "Why it ended", ""},
     {"show schedule", "CAPTURE|CAPTURES", "The capture's id; of a schedule, how many it made", ""},
     {"node", "PROFD", "The daemon's version", ""},
@@ -53,6 +53,9 @@ constexpr ColumnDoc kDocs[] = {
     {"schedule", "WEIGHT", "What the window stands for", "1 / the chance of choosing the target"},
     {"schedule", "BEFORE|IN|AFTER",
      "Step time before, in and after the window: what recording cost", ""},
+    {"node", "QUOTA|PRINCIPAL", "What is limited, and the user, job, or pod that holds it", ""},
+    {"node", "USED|MAY USE", "How much the principal holds, and how much it may hold now", ""},
+    {"node", "FOR ROOT|REFUSED", "What is reserved for root; number of refused requests", ""},
     {"history", "Windows", "Captures that are counted", ""},
     {"history", "Min|Median|Max", "Of the figure over the windows", ""},
     {"history", "Early|Late", "The median of the first and of the last third of the windows", ""},
@@ -62,6 +65,6 @@ constexpr ColumnDoc kDocs[] = {
 
 }  // namespace
 
-std::span<const ColumnDoc> ListColumnDocs() { return kDocs; }
+std::span<const ColumnDoc> ListColumnDocs() { return kListDocs; }
 
 }  // namespace profd::cli

@@ -1,7 +1,7 @@
 // How do I add a command?
 //
 //   1. Write <name>_command.cc beside this file: a function NameCommand() that returns the
-//      row (summary, arguments, flags, examples) and a function that runs it.
+//      row (summary, arguments, flags, examples) and a function RunName() that runs it.
 //   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
 //      CMakeLists.txt.
 //   3. --help, the completion scripts and the man page follow from the row.
@@ -14,15 +14,15 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),         RunCommand(),     TraceCommand(),   CapturesCommand(),
-      ShowCommand(),       OpsCommand(),     StepsCommand(),   StragglersCommand(),
-      MemoryCommand(),     KernelsCommand(), CopiesCommand(),  SyncsCommand(),
-      IdleCommand(),       TimeCommand(),    CompileCommand(), ReportCommand(),
-      HistoryCommand(),    ExportCommand(),  FetchCommand(),   CancelCommand(),
-      DeleteCommand(),     NodeCommand(),    CheckCommand(),   OpenCommand(),
-      ImportCommand(),     AuditCommand(),   ContextCommand(), ScheduleCommand(),
-      VersionCommand(),    ExplainCommand(), HelpCommand(),    CompletionCommand(),
-      CandidatesCommand(),
+      PsCommand(),      RunCommand(),     TraceCommand(),      CapturesCommand(),
+      ShowCommand(),    OpsCommand(),     StepsCommand(),      StragglersCommand(),
+      MemoryCommand(),  KernelsCommand(), CopiesCommand(),     SyncsCommand(),
+      IdleCommand(),    TimeCommand(),    CompileCommand(),    ReportCommand(),
+      HistoryCommand(), ExportCommand(),  FetchCommand(),      CancelCommand(),
+      DeleteCommand(),  PinCommand(),     UnpinCommand(),      PurgeCommand(),
+      NodeCommand(),    CheckCommand(),   OpenCommand(),       ImportCommand(),
+      AuditCommand(),   ContextCommand(), ScheduleCommand(),   VersionCommand(),
+      ExplainCommand(), HelpCommand(),    CompletionCommand(), CandidatesCommand(),
   };
   return commands;
 }
@@ -66,7 +66,7 @@ std::vector<Flag> CommonFlags(const Command& command) {
     flags.push_back({.name = "nodes",
                      .value_name = "LIST",
                      .help = "The nodes to ask, all at once: gpu[001-128], gpu[001-128]:7000, "
-                             "@FILE, dns:NAME, NAME=ADDRESS, parted by commas",
+                             "@FILE, dns:NAME, NAME=ADDRESS, comma-separated",
                      .repeated = true});
     flags.push_back({.name = "job",
                      .value_name = "JOB",

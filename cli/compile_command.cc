@@ -5,13 +5,13 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 20;
+constexpr int64_t kCompileRowsForPeople = 20;
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunCompile(Invocation& invocation) {
   const auto write_json = [](const CaptureView& view, const report::CompileReport& report, int64_t,
                              JsonWriter& json) { WriteCompileJson(view, report, json); };
   return ShowReport(
-      invocation, kRowsForPeople, [](CaptureSource& source) { return source.Compile(); },
+      invocation, kCompileRowsForPeople, [](CaptureSource& source) { return source.Compile(); },
       write_json, &RenderCompile);
 }
 
@@ -22,11 +22,10 @@ Command CompileCommand() {
           .summary = "Show what torch.compile did: regions, graph breaks, recompilations",
           .arguments = "ID|FILE.profd",
           .description =
-              "Shows which compiled regions ran, what stopped torch.compile from compiling more "
-              "(graph breaks) and what made it compile again, and for each step how many regions "
-              "ran, how many of them continued behind a graph break, and what compilations and the "
-              "checks of guards (cache lookups) took. Events inside of compilations are counted, "
-              "not kept.",
+              "Shows which compiled regions ran, what kept torch.compile from compiling more "
+              "(graph breaks), and what caused recompilation. For each step: how many regions ran, "
+              "how many continued after a graph break, and the time of compilation and of guard "
+              "checks (cache lookups). Events inside compilations are counted, not kept.",
           .flags = {{.name = "limit",
                      .value_name = "N",
                      .help = "At most N rows of each table; 0 is all (default: 20); --json prints "
@@ -36,7 +35,7 @@ Command CompileCommand() {
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunCompile};
 }
 
 }  // namespace profd::cli

@@ -8,7 +8,7 @@ namespace profd::cli {
 namespace {
 
 absl::StatusOr<int> RunCompletion(Invocation& invocation) {
-  if (invocation.json()) return UsageError("a completion script is no JSON; leave --json out");
+  if (invocation.json()) return UsageError("a completion script is not JSON; leave --json out");
   const std::string& shell = invocation.arguments().front();
   if (shell == "bash") {
     invocation.Print(BashCompletion());

@@ -37,9 +37,10 @@ absl::StatusOr<Context> ContextOfFlags(const std::string& name, const ParsedFlag
     context.tls = std::move(tls);
   }
   if (!IsContextName(name)) {
-    return UsageError(StrCat("'", ForDisplay(name, 80),
-                             "' is no name of a context: letters, digits, '.', '_', '-', at most "
-                             "64"));
+    return UsageError(
+        StrCat("'", ForDisplay(name, 80),
+               "' is not a name of a context: letters, digits, '.', '_', '-', at most "
+               "64"));
   }
   if (const absl::Status wrong = CheckContext(context, StrCat("context ", name)); !wrong.ok()) {
     return UsageError(std::string(wrong.message()));
@@ -82,7 +83,7 @@ struct Contexts {
   }
 };
 
-absl::StatusOr<int> Add(Contexts& contexts, const std::string& name) {
+absl::StatusOr<int> AddContext(Contexts& contexts, const std::string& name) {
   const ParsedFlags& flags = contexts.invocation.flags();
   ASSIGN_OR_RETURN(Context context, ContextOfFlags(name, flags));
   RETURN_IF_ERROR(CheckFiles(context));
@@ -100,7 +101,7 @@ absl::StatusOr<int> Add(Contexts& contexts, const std::string& name) {
   return contexts.Save(StrCat(message, use ? " (current)" : ""));
 }
 
-absl::StatusOr<int> Use(Contexts& contexts, const std::string& name) {
+absl::StatusOr<int> UseContext(Contexts& contexts, const std::string& name) {
   if (name == "none") {
     contexts.file.current.clear();
     return contexts.Save("no current context: profctl talks to this machine's daemon");
@@ -110,7 +111,7 @@ absl::StatusOr<int> Use(Contexts& contexts, const std::string& name) {
   return contexts.Save(StrCat("current context ", name, ": ", ForDisplay(WhereOf(*context), 200)));
 }
 
-absl::StatusOr<int> Remove(Contexts& contexts, const std::string& name) {
+absl::StatusOr<int> RemoveContext(Contexts& contexts, const std::string& name) {
   RETURN_IF_ERROR(contexts.Named(name).status());
   std::erase_if(contexts.file.contexts,
                 [&](const Context& context) { return context.name == name; });
@@ -118,7 +119,7 @@ absl::StatusOr<int> Remove(Contexts& contexts, const std::string& name) {
   return contexts.Save(StrCat("removed context ", name));
 }
 
-void WriteJson(const Context& context, const std::string& current, JsonWriter& json) {
+void WriteContextJson(const Context& context, const std::string& current, JsonWriter& json) {
   const ClientTls tls = context.tls.value_or(ClientTls());
   json.BeginObject();
   json.Field("name", context.name);
@@ -132,7 +133,7 @@ void WriteJson(const Context& context, const std::string& current, JsonWriter& j
   json.EndObject();
 }
 
-absl::StatusOr<int> List(Contexts& contexts) {
+absl::StatusOr<int> ListContexts(Contexts& contexts) {
   Invocation& invocation = contexts.invocation;
   const ContextFile& file = contexts.file;
   if (invocation.json()) {
@@ -141,7 +142,7 @@ absl::StatusOr<int> List(Contexts& contexts) {
     json.Field("file", contexts.path.string());
     json.Field("current", file.current);
     json.Key("contexts").BeginArray();
-    for (const Context& context : file.contexts) WriteJson(context, file.current, json);
+    for (const Context& context : file.contexts) WriteContextJson(context, file.current, json);
     json.EndArray();
     json.EndObject();
     invocation.Print(json.TakeLine());
@@ -165,7 +166,7 @@ absl::StatusOr<int> List(Contexts& contexts) {
 }
 
 // One context by name, or all that holds now, whoever says it.
-absl::StatusOr<int> Show(Contexts& contexts, const std::string& name) {
+absl::StatusOr<int> ShowContext(Contexts& contexts, const std::string& name) {
   Invocation& invocation = contexts.invocation;
   Context context;
   std::string from = StrCat("context ", name);
@@ -185,7 +186,7 @@ absl::StatusOr<int> Show(Contexts& contexts, const std::string& name) {
   }
   if (invocation.json()) {
     JsonWriter json;
-    WriteJson(context, contexts.file.current, json);
+    WriteContextJson(context, contexts.file.current, json);
     invocation.Print(json.TakeLine());
     return kExitDone;
   }
@@ -204,18 +205,18 @@ absl::StatusOr<int> Show(Contexts& contexts, const std::string& name) {
   return kExitDone;
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunContext(Invocation& invocation) {
   const std::vector<std::string>& words = invocation.arguments();
   const std::string& verb = words[0];
   const std::string name = words.size() > 1 ? words[1] : "";
   Contexts contexts{.invocation = invocation, .path = ContextsPath(&std::getenv)};
   ASSIGN_OR_RETURN(contexts.file, ReadContexts(contexts.path));
-  if (verb == "list" && name.empty()) return List(contexts);
-  if (verb == "show") return Show(contexts, name);
+  if (verb == "list" && name.empty()) return ListContexts(contexts);
+  if (verb == "show") return ShowContext(contexts, name);
   if (verb == "add" || verb == "use" || verb == "remove") {
     if (name.empty()) return UsageError(StrCat("context ", verb, " needs a name"));
-    if (verb == "add") return Add(contexts, name);
-    return verb == "use" ? Use(contexts, name) : Remove(contexts, name);
+    if (verb == "add") return AddContext(contexts, name);
+    return verb == "use" ? UseContext(contexts, name) : RemoveContext(contexts, name);
   }
   return UsageError(StrCat("there is no `context ", ForDisplay(verb, 80),
                            "`: add NAME, use NAME, list, show [NAME] and remove NAME are"));
@@ -229,17 +230,16 @@ Command ContextCommand() {
       .summary = "Give daemons elsewhere, and their certificates, a name",
       .arguments = "add|use|list|show|remove [NAME]",
       .description =
-          "A context is a daemon (--address) or many (--nodes), with the certificates that they "
-          "ask for. `add` makes one, `use` makes it the current one (`use none`: no one is), "
-          "`show` "
-          "says what holds now, `list` and `remove` do as they say. Every other command then talks "
-          "to what the current context means; --context NAME and PROFD_CONTEXT choose another."
-          "\n\nContexts are kept in $XDG_CONFIG_HOME/profd/config, or ~/.config/profd/config, mode "
-          "0600: a line `current = NAME`; then for each a line `[NAME]` and lines `key = value`, "
-          "with the keys address, nodes, tls-ca, tls-cert, tls-key and tls-server-name. Files are "
-          "PEM, with absolute paths. A line that begins with # is a comment."
-          "\n\nThe environment comes before the current context: PROFD_ADDRESS names a daemon, "
-          "PROFD_TLS_CA, PROFD_TLS_CERT, PROFD_TLS_KEY and PROFD_TLS_SERVER_NAME the certificates.",
+          "A context names a daemon (--address) or several (--nodes), with the certificates to "
+          "use. `add` creates one, `use` makes it current (`use none` clears it), `show` prints "
+          "what is in effect, `list` and `remove` list and remove. Other commands use the current "
+          "context; --context NAME and PROFD_CONTEXT override it.\n\nContexts are stored in "
+          "$XDG_CONFIG_HOME/profd/config or ~/.config/profd/config, mode 0600: a line `current = "
+          "NAME`, then per context a line `[NAME]` and lines `key = value` with the keys address, "
+          "nodes, tls-ca, tls-cert, tls-key, and tls-server-name. Files are PEM, with absolute "
+          "paths. Lines that begin with # are comments.\n\nThe environment overrides the current "
+          "context: PROFD_ADDRESS names a daemon; PROFD_TLS_CA, PROFD_TLS_CERT, PROFD_TLS_KEY, and "
+          "PROFD_TLS_SERVER_NAME name the certificates.",
       .flags = {{.name = "address",
                  .value_name = "ADDRESS",
                  .help = "add: one daemon, HOST:PORT or unix:PATH"},
@@ -273,7 +273,7 @@ Command ContextCommand() {
       .completes = Completes::kChoice,
       .choices = {"add", "use", "list", "show", "remove"},
       .uses_daemon = false,
-      .run = &Run};
+      .run = &RunContext};
 }
 
 }  // namespace profd::cli

@@ -53,9 +53,9 @@ constexpr std::array<Key, 6> kKeys = {{
 }};
 
 // Line by line, into `file_`.
-class Parser {
+class ContextParser {
  public:
-  explicit Parser(std::string_view path) : path_(path) {}
+  explicit ContextParser(std::string_view path) : path_(path) {}
 
   absl::StatusOr<ContextFile> Run(std::string_view text) {
     while (!text.empty()) {
@@ -206,7 +206,7 @@ absl::Status CheckContext(const Context& context, std::string_view where) {
 }
 
 absl::StatusOr<ContextFile> ParseContexts(std::string_view text, std::string_view path) {
-  return Parser(path).Run(text);
+  return ContextParser(path).Run(text);
 }
 
 std::string FormatContexts(const ContextFile& file) {
@@ -249,7 +249,7 @@ absl::StatusOr<ContextFile> ReadContexts(const std::filesystem::path& path) {
       (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return LocalFailure(absl::FailedPreconditionError(
         StrCat(path.string(),
-               " must be a file of yours that nobody else can write, for it says "
+               " must be a file of yours that only you can write, for it says "
                "whom to trust; chmod 600 it")));
   }
   ASSIGN_OR_RETURN(const std::string text, ReadAll(fd.get(), path));

@@ -10,6 +10,7 @@
 #include "cli/errors.h"
 #include "cli/flags.h"
 #include "cli/from_proto.h"
+#include "cli/proto_time.h"
 #include "cli/tls_diagnosis.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -67,7 +68,7 @@ absl::Status DaemonClient::Impl::AskWhoAnswers() {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return WithReason(
         absl::FailedPreconditionError(StrCat("what answers at ", endpoint_.address,
-                                             " is no profd, or one that is older than profctl ",
+                                             " is not a profd, or one that is older than profctl ",
                                              PROFD_VERSION, " can talk to")),
         kVersionsDifferReason);
   }
@@ -233,6 +234,27 @@ absl::StatusOr<CaptureView> DaemonClient::DeleteCapture(const std::string& id) {
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::DeleteCapture,
                                 request, kCallDeadline));
   return FromProto(capture);
+}
+
+absl::StatusOr<CaptureView> DaemonClient::SetCapturePinned(const std::string& id, bool pinned) {
+  v1::SetCapturePinnedRequest request;
+  request.set_name(CaptureName(id));
+  request.set_pinned(pinned);
+  ASSIGN_OR_RETURN(const v1::Capture capture,
+                   impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::SetCapturePinned,
+                                request, kCallDeadline));
+  return FromProto(capture);
+}
+
+absl::StatusOr<DaemonClient::Purged> DaemonClient::PurgeCaptures(absl::Duration older_than,
+                                                                 bool dry_run) {
+  v1::PurgeCapturesRequest request;
+  SetDuration(older_than, *request.mutable_older_than());
+  request.set_dry_run(dry_run);
+  ASSIGN_OR_RETURN(const v1::PurgeCapturesResponse response,
+                   impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::PurgeCaptures,
+                                request, kPurgeDeadline));
+  return Purged{.captures = response.capture_count(), .bytes = response.file_bytes()};
 }
 
 absl::Status DaemonClient::DownloadCapture(

@@ -10,6 +10,7 @@
 #ifndef PROFD_CLI_DAEMON_CLIENT_H_
 #define PROFD_CLI_DAEMON_CLIENT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,6 +36,8 @@ namespace profd::cli {
 
 // The API that this profctl needs, and the daemon must at least have.
 inline constexpr int kApiVersion = 1;
+// Reports run one at a time in the daemon, over captures of up to gigabytes.
+inline constexpr std::chrono::seconds kReportDeadline(600);
 
 struct NodeInfo {
   std::string name;
@@ -55,6 +58,7 @@ struct NodeInfo {
   int64_t max_bytes = 0;
   int64_t free_bytes = 0;
   int64_t evicted_count = 0;
+  int64_t pinned_bytes = 0;
   int64_t target_count = 0;
   int64_t live_capture_count = 0;
   int64_t capture_memory_bytes = 0;
@@ -65,6 +69,25 @@ struct NodeInfo {
   bool captures_allowed = true;
   std::string captures_forbidden_reason;
   std::string caller;  // Who the daemon takes us for: "uid:1000", "cn:alice"
+};
+
+// Use and limits of one resource of a daemon, as v1::Quotas.
+struct QuotaView {
+  enum class Unit { kCount, kBytes, kMilliseconds };
+  struct Holding {
+    std::string principal;
+    int64_t used = 0;
+    int64_t share = 0;
+    bool active = false;
+  };
+  std::string name;
+  Unit unit = Unit::kCount;
+  int64_t used = 0;
+  int64_t capacity = 0;
+  int64_t reserve = 0;
+  int64_t per_principal = 0;
+  int64_t refused_count = 0;
+  std::vector<Holding> holdings;  // Those that this caller may see; largest first.
 };
 
 // One line of a daemon's audit log, as v1::AuditEntry.
@@ -78,6 +101,8 @@ struct AuditLine {
   std::string reason;
   int64_t duration_ns = 0;
   int64_t bytes = 0;
+  int64_t repeat_count = 0;  // Equal calls that followed, the last of them at `last_time`.
+  absl::Time last_time;
 };
 struct AuditQuery {
   absl::Time since = absl::InfinitePast();
@@ -157,12 +182,20 @@ class DaemonClient {
       absl::FunctionRef<void()> on_idle);
   // Newest first, at most `limit`; 0: all.
   absl::StatusOr<std::vector<AuditLine>> ListAudit(const AuditQuery& query, int64_t limit);
+  absl::StatusOr<std::vector<QuotaView>> GetQuotas();
   // Captures on the daemon's node; `reason` is for whoever is refused.
   absl::Status SetCapturesAllowed(bool allowed, const std::string& reason);
 
   // Works after Abort() too, and from any thread: it is what an interrupt asks for.
   absl::StatusOr<CaptureView> CancelCapture(const std::string& id);
   absl::StatusOr<CaptureView> DeleteCapture(const std::string& id);
+  absl::StatusOr<CaptureView> SetCapturePinned(const std::string& id, bool pinned);
+  // How many captures were removed, or would be, and what their files took.
+  struct Purged {
+    int64_t captures = 0;
+    int64_t bytes = 0;
+  };
+  absl::StatusOr<Purged> PurgeCaptures(absl::Duration older_than, bool dry_run);
 
   // The daemon's part of a capture on many nodes (group_capture.h). PrepareGroup() waits until
   // the group is settled, or until `keep_waiting`, asked about every 100 ms with what is known so

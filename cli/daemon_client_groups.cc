@@ -10,7 +10,6 @@
 namespace profd::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kIdleInterval(100);
 // Aborting is for who wants to leave.
 constexpr std::chrono::seconds kAbortDeadline(5);
 

@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/daemon_client.h"
+#include "cli/resource_names.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
 #include "profd/v1/captures.grpc.pb.h"
@@ -32,14 +33,11 @@ namespace profd::cli {
 
 inline constexpr std::chrono::seconds kConnectDeadline(5);
 inline constexpr std::chrono::seconds kCallDeadline(30);
-// Reports run one at a time in the daemon, over captures of up to gigabytes.
-inline constexpr std::chrono::seconds kReportDeadline(600);
+// A purge removes files and records one by one.
+inline constexpr std::chrono::seconds kPurgeDeadline(600);
 inline constexpr int kListPageSize = 500;
-
-inline std::string CaptureName(const std::string& id) { return StrCat("captures/", id); }
-inline std::string GroupName(const std::string& id) { return StrCat("groups/", id); }
-inline std::string ScheduleName(const std::string& id) { return StrCat("schedules/", id); }
-inline std::string TargetName(TargetNumber number) { return StrCat("targets/", number); }
+// How often a wait for a stream's next message asks whether to go on.
+inline constexpr std::chrono::milliseconds kIdleInterval(100);
 
 // The connection is made by the first call. What is wrong with the endpoint's certificates goes
 // into `status`; the calls of such a channel fail.

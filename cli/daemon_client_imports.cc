@@ -12,7 +12,7 @@
 namespace profd::cli {
 namespace {
 
-constexpr size_t kPieceBytes = 512 << 10;  // The most that a daemon takes at once.
+constexpr size_t kUploadPieceBytes = 512 << 10;  // The most that a daemon takes at once.
 
 }  // namespace
 
@@ -35,7 +35,7 @@ absl::StatusOr<CaptureView> DaemonClient::ImportCapture(
   int64_t sent = 0;
   std::string& data = *message.mutable_data();
   do {
-    data.resize(kPieceBytes);
+    data.resize(kUploadPieceBytes);
     file.read(data.data(), static_cast<std::streamsize>(data.size()));
     data.resize(static_cast<size_t>(file.gcount()));
     // The daemon has answered already; Finish() tells what.

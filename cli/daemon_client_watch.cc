@@ -17,7 +17,6 @@ namespace {
 
 // How long a daemon that went away during a watch may take to come back.
 constexpr std::chrono::seconds kComeBackDeadline(5);
-constexpr std::chrono::milliseconds kIdleInterval(100);
 
 // One WatchCapture stream among several on one queue. Its tag is its address: exactly one
 // operation is in flight at a time.

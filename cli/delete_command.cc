@@ -4,7 +4,7 @@
 namespace profd::cli {
 namespace {
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunDelete(Invocation& invocation) {
   return ForEachCapture(
       invocation,
       [](DaemonClient& daemon, const std::string& id) { return daemon.DeleteCapture(id); },
@@ -18,14 +18,14 @@ Command DeleteCommand() {
           .summary = "Remove the events of a stored capture",
           .arguments = "ID...",
           .description =
-              "Removes the files of captures that have ended. Their records stay in the "
-              "catalog; `profctl captures --deleted` lists them.",
+              "Removes the files of captures that have ended. Their records stay in the catalog; "
+              "`profctl captures --deleted` lists them.",
           .examples = {{"profctl delete 01J9ZK 01J9ZM", "Remove two captures"}},
           .min_arguments = 1,
           .max_arguments = 1000,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunDelete};
 }
 
 }  // namespace profd::cli

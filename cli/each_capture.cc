@@ -17,7 +17,8 @@
 namespace profd::cli {
 namespace {
 
-using Act = absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)>;
+using CaptureAction =
+    absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)>;
 
 // What came of each id, in their order.
 struct Results {
@@ -26,7 +27,7 @@ struct Results {
 };
 
 absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<std::string>& ids,
-                                    Act act) {
+                                    CaptureAction act) {
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   Results results;
   for (const std::string& id : ids) {
@@ -45,7 +46,7 @@ Results ActOnStore(LocalStore& store, const std::vector<std::string>& ids, ActIn
 
 // Finds all of them first, then acts on every node at once.
 absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
-                                   const std::vector<std::string>& ids, Act act) {
+                                   const std::vector<std::string>& ids, CaptureAction act) {
   ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
   ASSIGN_OR_RETURN(CaptureSearch search, FindCaptures(invocation, fleet, ids));
   Results results;
@@ -66,8 +67,8 @@ absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
   return results;
 }
 
-absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::string>& ids, Act act,
-                              ActInStore act_in_store) {
+absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::string>& ids,
+                              CaptureAction act, ActInStore act_in_store) {
   if (act_in_store != nullptr) {
     ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
     if (store != nullptr) return ActOnStore(*store, ids, act_in_store);
@@ -77,13 +78,14 @@ absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::str
                            : ActOnDaemon(invocation, ids, act);
 }
 
-std::string Line(const Results& results, const CaptureView& view) {
+std::string OutcomeLine(const Results& results, const CaptureView& view, std::string_view done) {
   const std::string where = results.nodes.has_value() ? StrCat(" on ", view.record.node) : "";
-  return StrCat(view.record.id, where, " ", view.record.deleted ? "deleted" : view.state, "\n");
+  if (done.empty()) done = view.record.deleted ? std::string_view("deleted") : view.state;
+  return StrCat(view.record.id, where, " ", done, "\n");
 }
 
-void PrintJson(Invocation& invocation, const std::vector<std::string>& ids,
-               const Results& results) {
+void PrintOutcomesJson(Invocation& invocation, const std::vector<std::string>& ids,
+                       const Results& results) {
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
   for (const absl::StatusOr<CaptureView>& view : results.views) {
@@ -105,7 +107,8 @@ void PrintJson(Invocation& invocation, const std::vector<std::string>& ids,
 
 }  // namespace
 
-absl::StatusOr<int> ForEachCapture(Invocation& invocation, Act act, ActInStore act_in_store) {
+absl::StatusOr<int> ForEachCapture(Invocation& invocation, CaptureAction act,
+                                   ActInStore act_in_store, std::string_view done) {
   std::vector<std::string> ids;
   for (const std::string& argument : invocation.arguments()) {
     ASSIGN_OR_RETURN(ids.emplace_back(), ParseCaptureId(argument));
@@ -117,10 +120,10 @@ absl::StatusOr<int> ForEachCapture(Invocation& invocation, Act act, ActInStore a
       invocation.Note(DescribeError(view.status()));
       if (first_failure.ok()) first_failure = view.status();
     } else if (!invocation.json()) {
-      invocation.Print(Line(results, *view));
+      invocation.Print(OutcomeLine(results, *view, done));
     }
   }
-  if (invocation.json()) PrintJson(invocation, ids, results);
+  if (invocation.json()) PrintOutcomesJson(invocation, ids, results);
   if (!first_failure.ok() && results.nodes.has_value()) {
     invocation.Note(RenderNodeFailures(*results.nodes));
   }

@@ -68,16 +68,16 @@ std::string SocketIn(std::string_view directory) {
   return StrCat(directory, "/", kSocketName);
 }
 
-std::string ValueOf(const GetEnv& getenv, const char* name) {
+std::string EnvironmentValue(const GetEnv& getenv, const char* name) {
   const char* value = getenv(name);
   return value == nullptr ? "" : value;
 }
 
 absl::StatusOr<std::optional<ClientTls>> TlsOfEnvironment(const GetEnv& getenv) {
-  ClientTls tls{.ca_file = ValueOf(getenv, "PROFD_TLS_CA"),
-                .certificate_file = ValueOf(getenv, "PROFD_TLS_CERT"),
-                .key_file = ValueOf(getenv, "PROFD_TLS_KEY"),
-                .server_name = ValueOf(getenv, "PROFD_TLS_SERVER_NAME")};
+  ClientTls tls{.ca_file = EnvironmentValue(getenv, "PROFD_TLS_CA"),
+                .certificate_file = EnvironmentValue(getenv, "PROFD_TLS_CERT"),
+                .key_file = EnvironmentValue(getenv, "PROFD_TLS_KEY"),
+                .server_name = EnvironmentValue(getenv, "PROFD_TLS_SERVER_NAME")};
   if (tls.ca_file.empty() && tls.certificate_file.empty() && tls.key_file.empty()) {
     return std::optional<ClientTls>();
   }
@@ -113,9 +113,9 @@ absl::StatusOr<ClientSettings> ReadClientSettings(const std::optional<std::strin
                                                   const std::optional<std::string>& context_flag,
                                                   const GetEnv& getenv) {
   ClientSettings settings;
-  const std::string chosen = context_flag.value_or(ValueOf(getenv, "PROFD_CONTEXT"));
+  const std::string chosen = context_flag.value_or(EnvironmentValue(getenv, "PROFD_CONTEXT"));
   const std::string_view chosen_by = context_flag.has_value() ? "--context" : "PROFD_CONTEXT";
-  const std::string directory = ValueOf(getenv, "PROFD_SOCKET_DIR");
+  const std::string directory = EnvironmentValue(getenv, "PROFD_SOCKET_DIR");
   bool context_names_it = false;
   if (address_flag.has_value()) {
     settings.address = *address_flag;
@@ -124,7 +124,7 @@ absl::StatusOr<ClientSettings> ReadClientSettings(const std::optional<std::strin
       return UsageError("--address is empty: use unix:PATH or HOST:PORT");
   } else if (context_flag.has_value()) {
     context_names_it = true;
-  } else if (std::string address = ValueOf(getenv, "PROFD_ADDRESS"); !address.empty()) {
+  } else if (std::string address = EnvironmentValue(getenv, "PROFD_ADDRESS"); !address.empty()) {
     settings.address = std::move(address);
     settings.from = "PROFD_ADDRESS";
   } else if (!chosen.empty()) {
@@ -169,7 +169,7 @@ absl::StatusOr<Endpoint> ParseAddress(std::string_view address, std::string from
   const std::optional<HostAndPort> parts = SplitHostAndPort(address);
   if (!parts.has_value()) {
     return UsageError(StrCat(from, " '", ForDisplay(address, 120),
-                             "' is no address: use unix:PATH or HOST:PORT"));
+                             "' is not an address: use unix:PATH or HOST:PORT"));
   }
   if (!tls.has_value() && !IsLoopback(parts->host)) {
     return UsageError(StrCat(from, ": ", ForDisplay(address, 120),
@@ -193,7 +193,7 @@ absl::StatusOr<std::vector<Endpoint>> CandidateEndpoints(const ClientSettings& s
     return endpoints;
   }
   ASSIGN_OR_RETURN(endpoints.emplace_back(), UnixEndpoint(SocketIn(kSystemDirectory), "default"));
-  const std::string runtime = ValueOf(getenv, "XDG_RUNTIME_DIR");
+  const std::string runtime = EnvironmentValue(getenv, "XDG_RUNTIME_DIR");
   if (!runtime.empty()) {
     ASSIGN_OR_RETURN(endpoints.emplace_back(),
                      UnixEndpoint(SocketIn(StrCat(runtime, "/profd")), "XDG_RUNTIME_DIR"));
@@ -219,7 +219,7 @@ absl::Status ProbeEndpoint(const Endpoint& endpoint) {
     case ENOTDIR:
       return absl::NotFoundError("no such socket");
     case ECONNREFUSED:
-      return absl::UnavailableError("nobody listens");
+      return absl::UnavailableError("nothing is listening");
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError("permission denied");

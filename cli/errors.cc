@@ -1,9 +1,12 @@
 #include "cli/errors.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
+#include "cli/broken_pipes.h"
 #include "cli/flags.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
@@ -28,6 +31,7 @@ constexpr Advice kAdvice[] = {
      "`profctl context show` says which certificates are used; PROFD_TLS_CA, PROFD_TLS_CERT and "
      "PROFD_TLS_KEY name others."},
     {kLocalReason, kExitFailed, ""},
+    {kStdoutClosedReason, kExitStdoutClosed, ""},
     {kVersionsDifferReason, kExitFailed,
      "Install profctl and profd of one release; `profctl version` shows both."},
     {"NO_SUCH_PROCESS", kExitFailed, "`profctl ps` lists the processes that can be captured."},
@@ -47,26 +51,29 @@ constexpr Advice kAdvice[] = {
     {"CAPTURES_OFF", kExitRefused, ""},
     {"NO_STEPS", kExitFailed, ""},
     {"STEP_PASSED", kExitFailed,
-     "Ask for a later --start-step, or leave it out to start as soon as can be."},
+     "Ask for a later --start-step, or leave it out to start as soon as possible."},
     {"TARGET_BUSY", kExitRefused, ""},
     {"CAPTURE_LIVE", kExitRefused, ""},
     {"CAPTURE_LIMIT", kExitRefused, ""},
+    {"QUOTA_EXCEEDED", kExitRefused, "`profctl node --quotas` shows use and limits."},
     {"MEMORY_CAP", kExitRefused,
      "Ask for less with --memory, accept less with --allow-less-memory, or wait until other "
      "captures have ended."},
     {"DISK_FULL", kExitRefused,
      "`profctl node` shows the storage in use; `profctl delete ID` frees some."},
+    {"STORAGE_FULL", kExitRefused, "`profctl node` shows the storage in use."},
+    {"PIN_LIMIT", kExitRefused, ""},
     {"REQUEST_ID_REUSED", kExitUsage, "Use a new --request-id for a new request."},
     {"TARGET_EXITED", kExitFailed, "Start it again, or capture another one; see `profctl ps`."},
 };
 
-const Advice* Find(std::string_view reason) {
+const Advice* FindAdvice(std::string_view reason) {
   const auto* found = std::find_if(std::begin(kAdvice), std::end(kAdvice),
                                    [&](const Advice& advice) { return advice.reason == reason; });
   return found == std::end(kAdvice) ? nullptr : found;
 }
 
-int ExitCodeOf(absl::StatusCode code) {
+int ExitCodeWithoutReason(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:
       return kExitDone;
@@ -104,16 +111,24 @@ std::string CleanLines(std::string_view message) {
 
 absl::Status LocalFailure(absl::Status status) {
   if (status.ok() || status.code() == absl::StatusCode::kCancelled) return status;
+  if (ReasonOf(status) == kStdoutClosedReason) return status;
   return WithReason(std::move(status), kLocalReason);
 }
 
+absl::Status StdoutError(int error_number) {
+  absl::Status status =
+      absl::InternalError(StrCat("cannot write to stdout: ", std::strerror(error_number)));
+  if (error_number != EPIPE || BrokenPipesWereIgnored()) return status;
+  return WithReason(std::move(status), kStdoutClosedReason);
+}
+
 int ExitCodeOf(const absl::Status& status) {
-  const Advice* advice = Find(ReasonOf(status));
-  return advice != nullptr ? advice->exit_code : ExitCodeOf(status.code());
+  const Advice* advice = FindAdvice(ReasonOf(status));
+  return advice != nullptr ? advice->exit_code : ExitCodeWithoutReason(status.code());
 }
 
 std::string_view AdviceFor(std::string_view reason) {
-  const Advice* advice = Find(reason);
+  const Advice* advice = FindAdvice(reason);
   return advice == nullptr ? std::string_view() : advice->text;
 }
 
@@ -142,6 +157,7 @@ std::string_view AdviceForEnd(std::string_view ended_by) {
 
 std::string DescribeError(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
+  if (reason == kStdoutClosedReason) return "";
   std::string text = StrCat("profctl: ", CleanLines(FromAbsl(status.message())), "\n");
   const std::string_view advice = AdviceFor(reason);
   if (!advice.empty()) StrAppend(&text, advice, "\n");

@@ -54,7 +54,7 @@ absl::Status NothingFound(const std::string& column, const std::string& table) {
       near.empty() ? "; `profctl explain` lists them" : StrCat("; did you mean '", near, "'?")));
 }
 
-std::string Render(const std::vector<const ColumnDoc*>& docs, const Style& style) {
+std::string RenderColumnDocs(const std::vector<const ColumnDoc*>& docs, const Style& style) {
   std::string text;
   for (const ColumnDoc* doc : docs) {
     StrAppend(&text, style.Paint(Colour::kBold, Listed(doc->column, '|')), "  (",
@@ -64,7 +64,7 @@ std::string Render(const std::vector<const ColumnDoc*>& docs, const Style& style
   return text;
 }
 
-std::string WriteJson(const std::vector<const ColumnDoc*>& docs) {
+std::string ColumnDocsJson(const std::vector<const ColumnDoc*>& docs) {
   JsonWriter json;
   json.BeginObject().Key("columns").BeginArray();
   for (const ColumnDoc* doc : docs) {
@@ -79,7 +79,7 @@ std::string WriteJson(const std::vector<const ColumnDoc*>& docs) {
   return json.TakeLine();
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunExplain(Invocation& invocation) {
   const std::string table = invocation.flags().Get("table").value_or("");
   std::vector<const ColumnDoc*> docs;
   if (invocation.arguments().empty()) {
@@ -91,7 +91,8 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     return NothingFound(invocation.arguments().empty() ? "" : invocation.arguments().front(),
                         table);
   }
-  invocation.Print(invocation.json() ? WriteJson(docs) : Render(docs, invocation.style()));
+  invocation.Print(invocation.json() ? ColumnDocsJson(docs)
+                                     : RenderColumnDocs(docs, invocation.style()));
   return 0;
 }
 
@@ -102,8 +103,8 @@ Command ExplainCommand() {
           .summary = "Say what a column of a table means, and its formula",
           .arguments = "[COLUMN]",
           .description =
-              "Says what a column means and how it is computed, in every table that has "
-              "it; without a column, all of them. Titles are taken in any case.",
+              "Explains what a column means and how it is computed, for every table that has it; "
+              "without an argument, for all columns. Case is ignored.",
           .flags = {{.name = "table",
                      .value_name = "COMMAND",
                      .help = "Only columns of the table that this command shows",
@@ -112,7 +113,7 @@ Command ExplainCommand() {
                        {"profctl explain --table ops", "All columns of the operator table"}},
           .max_arguments = 1,
           .uses_daemon = false,
-          .run = &Run};
+          .run = &RunExplain};
 }
 
 }  // namespace profd::cli

@@ -19,26 +19,6 @@ namespace {
 
 using exporter::TraceFormat;
 
-std::string_view NameOf(TraceFormat format) {
-  switch (format) {
-    case TraceFormat::kChrome:
-      return "chrome";
-    case TraceFormat::kChromeGz:
-      return "chrome-gz";
-    case TraceFormat::kPerfetto:
-      return "perfetto";
-    case TraceFormat::kFolded:
-      return "folded";
-    case TraceFormat::kFoldedDevice:
-      return "folded-device";
-    case TraceFormat::kCsv:
-      return "csv";
-    case TraceFormat::kHtml:
-      return "html";
-  }
-  return "";
-}
-
 absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::string& path) {
   const std::optional<std::string> name = flags.Get("format");
   if (!name.has_value()) {
@@ -75,7 +55,7 @@ absl::StatusOr<int> ExportOne(Invocation& invocation, Interrupts& interrupts, Tr
     json.BeginObject();
     json.Field("id", source.view().record.id);
     json.Field("path", path);
-    json.Field("format", NameOf(format));
+    json.Field("format", TraceFormatName(format));
     json.Field("bytes", *bytes);
     json.Field("quality", source.view().quality);
     json.Field("dropped_event_count", source.view().dropped_event_count);
@@ -105,7 +85,7 @@ absl::StatusOr<int> ExportGroup(Invocation& invocation, Interrupts& interrupts, 
     json.BeginObject();
     WriteMembersJson(set, json);
     json.Field("path", path);
-    json.Field("format", NameOf(format));
+    json.Field("format", TraceFormatName(format));
     json.Field("bytes", merged->bytes);
     WriteClockJson(merged->clocks, json);
     json.EndObject();
@@ -117,7 +97,7 @@ absl::StatusOr<int> ExportGroup(Invocation& invocation, Interrupts& interrupts, 
   return ExitCodeOf(set);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunExport(Invocation& invocation) {
   Interrupts interrupts;
   const std::optional<std::string> path = invocation.flags().Get("output");
   if (!path.has_value() || path->empty()) {
@@ -135,8 +115,8 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   if (!to_stdout) RETURN_IF_ERROR(CheckWritable(*path));
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (set.is_group() && !exporter::IsTrace(format)) {
-    return UsageError(
-        StrCat(NameOf(format), " is of one capture, and these are several: name one of them"));
+    return UsageError(StrCat(TraceFormatName(format),
+                             " is of one capture, and these are several: name one of them"));
   }
   return set.is_group() ? ExportGroup(invocation, interrupts, format, *path, set)
                         : ExportOne(invocation, interrupts, format, *path, set.Only());
@@ -167,7 +147,7 @@ Command ExportCommand() {
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",
-                 .help = "Where to write; - is stdout",
+                 .help = "Output file; - is stdout",
                  .completes = Completes::kFile},
                 {.name = "format",
                  .value_name = "FORMAT",
@@ -188,7 +168,7 @@ Command ExportCommand() {
       .max_arguments = 4096,
       .completes = Completes::kCapture,
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunExport};
 }
 
 }  // namespace profd::cli

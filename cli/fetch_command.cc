@@ -16,6 +16,7 @@
 #include "cli/local_store.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
+#include "cli/resource_names.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -113,7 +114,7 @@ absl::StatusOr<int> FetchFromStore(Invocation& invocation, LocalStore& store,
     const std::string output = asked.empty() ? StrCat(*group_id, ".profd") : asked;
     for (const std::string& tag : TagsFor(views)) paths.push_back(WithTag(output, tag));
   } else {
-    if (name.starts_with("groups/")) return group.status();
+    if (name.starts_with(kGroupsPrefix)) return group.status();
     ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(name));
     ASSIGN_OR_RETURN(views.emplace_back(), store.GetCapture(id));
     paths.push_back(asked.empty() ? StrCat(views.front().record.id, ".profd") : asked);
@@ -130,7 +131,7 @@ absl::StatusOr<int> FetchFromStore(Invocation& invocation, LocalStore& store,
   return kExitDone;
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunFetch(Invocation& invocation) {
   Interrupts interrupts;
   const std::string& name = invocation.arguments().front();
   if (!WholeGroupId(name).has_value()) RETURN_IF_ERROR(ParseCaptureId(name).status());
@@ -150,7 +151,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     Fleet* const many = fleet.has_value() ? &*fleet : nullptr;
     const absl::StatusOr<FoundGroup> group = FindGroup(invocation, many, *group_id);
     if (group.ok()) return FetchGroup(invocation, interrupts, many, *group, asked);
-    if (name.starts_with("groups/")) return group.status();
+    if (name.starts_with(kGroupsPrefix)) return group.status();
   }
   ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(name));
   DaemonClient* daemon = nullptr;
@@ -180,18 +181,16 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 
 Command FetchCommand() {
   return {.name = "fetch",
-          .summary = "Copy a capture here, as a file that stands for its ID",
+          .summary = "Copy a capture here, as a file that can replace its ID",
           .arguments = "ID",
           .description =
-              "Copies the capture file to the machine where profctl runs, checks it against its "
-              "sha256, and prints its path. Every report and `export` then take FILE.profd in "
-              "place of an id, with no daemon.\n\n"
-              "A copy that was cut off leaves FILE.profd.ID.part; the same command goes on from "
-              "there.",
+              "Copies the capture file here, verifies its SHA-256, and prints its path. Every "
+              "report and `export` then take FILE.profd instead of an ID, without a daemon.\n\nAn "
+              "interrupted copy leaves FILE.profd.ID.part; the same command resumes it.",
           .flags = {{.name = "output",
                      .letter = 'o',
                      .value_name = "FILE",
-                     .help = "Where to write, ending in .profd (default: ID.profd)",
+                     .help = "Output file, ending in .profd (default: ID.profd)",
                      .completes = Completes::kCaptureFile}},
           .examples = {{"profctl fetch 01J9ZK -o run.profd", "Take a capture along"},
                        {"profctl ops run.profd", "Read it anywhere"}},
@@ -199,7 +198,7 @@ Command FetchCommand() {
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunFetch};
 }
 
 }  // namespace profd::cli

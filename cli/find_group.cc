@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/group_start.h"
 #include "cli/local_store.h"
+#include "cli/resource_names.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
@@ -74,9 +75,7 @@ std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> cap
 }
 
 std::optional<std::string> WholeGroupId(std::string_view text) {
-  constexpr std::string_view kPrefix = "groups/";
-  if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
-  std::string id(text);
+  std::string id(WithoutPrefix(text, kGroupsPrefix));
   for (char& c : id) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   }

@@ -15,7 +15,7 @@ namespace profd::cli {
 namespace {
 
 // What a user typed may hold anything; messages go to a terminal.
-std::string Shown(std::string_view word) { return ForDisplay(word, 80); }
+std::string ShownWord(std::string_view word) { return ForDisplay(word, 80); }
 
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -41,9 +41,9 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
   }
 }
 
-class Parser {
+class FlagParser {
  public:
-  Parser(std::span<const Flag> table, std::span<const std::string> words)
+  FlagParser(std::span<const Flag> table, std::span<const std::string> words)
       : table_(table), words_(words) {}
 
   absl::Status Run(bool stop_at_argument) {
@@ -89,7 +89,7 @@ class Parser {
       if (word.size() > 2) value = word.substr(word[2] == '=' ? 3 : 2);
       return Take(flag, std::string(word.substr(0, 2)), value);
     }
-    return UsageError(StrCat("unknown flag '", Shown(word), "'"));
+    return UsageError(StrCat("unknown flag '", ShownWord(word), "'"));
   }
 
   absl::Status Take(const Flag& flag, const std::string& spelled,
@@ -124,7 +124,7 @@ class Parser {
     for (const std::string_view choice : flag.choices) {
       StrAppend(&known, known.empty() ? "" : ", ", choice);
     }
-    return UsageError(StrCat(spelled, " '", Shown(value), "' is none of ", known));
+    return UsageError(StrCat(spelled, " '", ShownWord(value), "' is none of ", known));
   }
 
   absl::Status Unknown(std::string_view name) const {
@@ -132,7 +132,7 @@ class Parser {
     names.reserve(table_.size());
     for (const Flag& flag : table_) names.push_back(flag.name);
     const std::string_view nearest = NearestMatch(name, names);
-    std::string message = StrCat("unknown flag '--", Shown(name), "'");
+    std::string message = StrCat("unknown flag '--", ShownWord(name), "'");
     if (!nearest.empty()) StrAppend(&message, "; did you mean --", nearest, "?");
     return UsageError(message);
   }
@@ -163,7 +163,7 @@ absl::Status UsageError(const std::string& message) {
 
 absl::StatusOr<ParsedFlags> ParseFlags(std::span<const Flag> table,
                                        std::span<const std::string> words, bool stop_at_argument) {
-  Parser parser(table, words);
+  FlagParser parser(table, words);
   RETURN_IF_ERROR(parser.Run(stop_at_argument));
   ParsedFlags parsed;
   parsed.values_ = std::move(parser.values_);
@@ -200,7 +200,7 @@ absl::StatusOr<std::optional<int64_t>> ParsedFlags::Int(std::string_view flag, i
                                   ? StrCat("at least ", min, " that fits 64 bits")
                                   : StrCat("from ", min, " to ", max);
     return UsageError(
-        StrCat("--", flag, " must be a whole number ", range, ", not '", Shown(*text), "'"));
+        StrCat("--", flag, " must be a whole number ", range, ", not '", ShownWord(*text), "'"));
   }
   return std::optional<int64_t>(*value);
 }
@@ -221,14 +221,14 @@ absl::StatusOr<int64_t> ParseInt(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return UsageError(StrCat("'", Shown(text), "' is not a whole number that fits 64 bits"));
+    return UsageError(StrCat("'", ShownWord(text), "' is not a whole number that fits 64 bits"));
   }
   return value;
 }
 
 absl::StatusOr<absl::Duration> ParseDuration(std::string_view text) {
   const absl::Status bad = UsageError(
-      StrCat("'", Shown(text), "' is not a time span such as 500ms, 10s, 1m30s, 2h, 3d"));
+      StrCat("'", ShownWord(text), "' is not a time span such as 500ms, 10s, 1m30s, 2h, 3d"));
   constexpr std::pair<std::string_view, absl::Duration (*)(double)> kUnits[] = {
       {"ns", absl::Nanoseconds},
       {"us", absl::Microseconds},
@@ -273,7 +273,7 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
     }
   }
   return UsageError(
-      StrCat("'", Shown(text), "' is not a size such as 1048576, 512KiB, 64MiB, 2GiB"));
+      StrCat("'", ShownWord(text), "' is not a size such as 1048576, 512KiB, 64MiB, 2GiB"));
 }
 
 std::string_view NearestMatch(std::string_view word, std::span<const std::string_view> candidates) {

@@ -11,6 +11,7 @@
 #define PROFD_CLI_FLAGS_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -60,7 +61,8 @@ class ParsedFlags {
   // As All(), with every value split at commas.
   std::vector<std::string> List(std::string_view flag) const;
 
-  absl::StatusOr<std::optional<int64_t>> Int(std::string_view flag, int64_t min, int64_t max) const;
+  absl::StatusOr<std::optional<int64_t>> Int(
+      std::string_view flag, int64_t min, int64_t max = std::numeric_limits<int64_t>::max()) const;
   // "250ms", "1m30s", "2h", "3d"; a bare number is seconds.
   absl::StatusOr<std::optional<absl::Duration>> Duration(std::string_view flag) const;
   // "65536", "64KiB", "64K", "1.5GiB"; units of 1024.

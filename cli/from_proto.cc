@@ -6,40 +6,19 @@
 
 #include "absl/time/time.h"
 #include "cli/flags.h"
+#include "cli/proto_time.h"
+#include "cli/resource_names.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
 namespace {
-
-constexpr std::string_view kCapturesPrefix = "captures/";
-constexpr std::string_view kGroupsPrefix = "groups/";
-constexpr std::string_view kSchedulesPrefix = "schedules/";
-constexpr std::string_view kTargetsPrefix = "targets/";
-
-std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
-  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-}
-
-absl::Time TimeOf(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
-absl::Duration DurationOf(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
-}
-
-void SetDuration(absl::Duration from, google::protobuf::Duration* to) {
-  absl::Duration rest;
-  to->set_seconds(absl::IDivDuration(from, absl::Seconds(1), &rest));
-  to->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
-}
 
 template <typename Map>
 std::map<std::string, std::string> StringMap(const Map& from) {
   return {from.begin(), from.end()};
 }
 
-GpuSpec FromProto(const v1::GpuSpec& message) {
+GpuSpec GpuSpecOf(const v1::GpuSpec& message) {
   GpuSpec spec;
   // A mode of a newer daemon is shown as auto.
   if (v1::GpuSpec::Mode_IsValid(message.mode())) spec.mode = static_cast<GpuMode>(message.mode());
@@ -52,7 +31,7 @@ GpuSpec FromProto(const v1::GpuSpec& message) {
 
 // A daemon from before GPU captures says nothing, which is "off"; what a newer one may say is
 // not known.
-GpuOutcome OutcomeOf(std::string_view text) {
+GpuOutcome GpuOutcomeOf(std::string_view text) {
   if (text.empty()) return GpuOutcome::kOff;
   for (const GpuOutcome outcome :
        {GpuOutcome::kOff, GpuOutcome::kNoCuda, GpuOutcome::kRecorded, GpuOutcome::kBroken}) {
@@ -61,9 +40,9 @@ GpuOutcome OutcomeOf(std::string_view text) {
   return GpuOutcome::kUnknown;
 }
 
-GpuRecord FromProto(const v1::GpuInfo& message) {
+GpuRecord GpuRecordOf(const v1::GpuInfo& message) {
   GpuRecord gpu;
-  gpu.outcome = OutcomeOf(message.outcome());
+  gpu.outcome = GpuOutcomeOf(message.outcome());
   gpu.mode = GpuModeFromString(message.mode()).value_or(GpuMode::kOff);
   gpu.problem = message.problem();
   gpu.simulated = message.simulated();
@@ -96,7 +75,7 @@ GpuRecord FromProto(const v1::GpuInfo& message) {
   return gpu;
 }
 
-TorchSpec FromProto(const v1::TorchSpec& message) {
+TorchSpec TorchSpecOf(const v1::TorchSpec& message) {
   TorchSpec spec;
   // A mode to come is shown as the default.
   if (v1::TorchSpec::Operators_IsValid(message.operators())) {
@@ -117,7 +96,7 @@ TorchOutcome TorchOutcomeOf(std::string_view text) {
   return text.empty() ? TorchOutcome::kOff : TorchOutcome::kUnknown;
 }
 
-TorchRecord FromProto(const v1::TorchInfo& message) {
+TorchRecord TorchRecordOf(const v1::TorchInfo& message) {
   TorchRecord torch;
   torch.outcome = TorchOutcomeOf(message.outcome());
   torch.operators = OperatorModeFromString(message.operators()).value_or(OperatorMode::kOff);
@@ -153,8 +132,8 @@ CaptureSpec FromProto(const v1::CaptureSpec& message) {
   spec.memory_bytes = message.memory_bytes();
   spec.allow_less_memory = message.allow_less_memory();
   spec.max_bytes = message.max_bytes();
-  spec.gpu = FromProto(message.gpu());
-  spec.torch = FromProto(message.torch());
+  spec.gpu = GpuSpecOf(message.gpu());
+  spec.torch = TorchSpecOf(message.torch());
   spec.step_marker = message.step_marker();
   spec.display_name = message.display_name();
   spec.labels = StringMap(message.labels());
@@ -216,7 +195,7 @@ static_assert(static_cast<int>(CaptureState::kCancelled) == v1::Capture::CANCELL
 
 TargetInfo FromProto(const v1::Target& message) {
   TargetInfo target;
-  const std::string number = WithoutPrefix(message.name(), kTargetsPrefix);
+  const std::string_view number = WithoutPrefix(message.name(), kTargetsPrefix);
   if (const auto parsed = ParseInt(number); parsed.ok()) target.number = *parsed;
   target.pid = message.pid();
   target.uid = message.uid();
@@ -269,8 +248,8 @@ CaptureView FromProto(const v1::Capture& message) {
   record.error_message = message.error_message();
   CopyProgress(message, record);
   CopyCounts(message, record);
-  record.gpu = FromProto(message.gpu());
-  record.torch = FromProto(message.torch());
+  record.gpu = GpuRecordOf(message.gpu());
+  record.torch = TorchRecordOf(message.torch());
   const v1::ImportInfo& imported = message.imported();
   record.imported = {
       .source = imported.source(),
@@ -285,6 +264,7 @@ CaptureView FromProto(const v1::Capture& message) {
   view.state = v1::Capture::State_Name(message.state());
   if (view.state.empty()) view.state = StrCat("STATE_", static_cast<int>(message.state()));
   view.ended_by = message.ended_by();
+  view.pinned = message.pinned();
   view.quality = message.quality().empty() ? "-" : message.quality();
   view.dropped_event_count = message.dropped_event_count();
   view.dropped_by_reason = {message.dropped_by_reason().begin(), message.dropped_by_reason().end()};
@@ -314,6 +294,7 @@ NodeInfo FromProto(const v1::Node& message) {
   node.max_bytes = message.storage().max_bytes();
   node.free_bytes = message.storage().free_bytes();
   node.evicted_count = message.storage().evicted_count();
+  node.pinned_bytes = message.storage().pinned_bytes();
   node.target_count = message.target_count();
   node.live_capture_count = message.live_capture_count();
   node.capture_memory_bytes = message.capture_memory_bytes();
@@ -407,9 +388,9 @@ v1::CaptureSpec ToProto(const CaptureSpec& spec) {
   message.set_repeat(spec.repeat);
   if (spec.start_step >= 0) message.set_start_step(spec.start_step);
   if (spec.duration > absl::ZeroDuration()) {
-    SetDuration(spec.duration, message.mutable_duration());
+    SetDuration(spec.duration, *message.mutable_duration());
   }
-  SetDuration(spec.timeout, message.mutable_timeout());
+  SetDuration(spec.timeout, *message.mutable_timeout());
   message.set_memory_bytes(spec.memory_bytes);
   message.set_allow_less_memory(spec.allow_less_memory);
   message.set_max_bytes(spec.max_bytes);
@@ -466,15 +447,10 @@ v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter) {
   message.mutable_labels()->insert(filter.labels.begin(), filter.labels.end());
   message.set_display_name(filter.display_name);
   if (filter.since != absl::InfinitePast()) {
-    absl::Duration rest;
-    const absl::Duration since = std::max(filter.since, absl::UnixEpoch()) - absl::UnixEpoch();
-    message.mutable_since()->set_seconds(absl::IDivDuration(since, absl::Seconds(1), &rest));
-    message.mutable_since()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+    SetTime(filter.since, *message.mutable_since());
   }
-  if (!filter.group.empty()) message.set_group(StrCat(kGroupsPrefix, filter.group));
-  if (!filter.schedule.empty()) {
-    message.set_schedule(StrCat(kSchedulesPrefix, filter.schedule));
-  }
+  if (!filter.group.empty()) message.set_group(GroupName(filter.group));
+  if (!filter.schedule.empty()) message.set_schedule(ScheduleName(filter.schedule));
   message.set_job(filter.job);
   message.set_requested_by(filter.requested_by);
   message.set_include_deleted(filter.include_deleted);

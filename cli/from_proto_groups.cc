@@ -2,18 +2,11 @@
 #include <string_view>
 
 #include "cli/from_proto.h"
+#include "cli/resource_names.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
 namespace {
-
-constexpr std::string_view kCapturesPrefix = "captures/";
-constexpr std::string_view kGroupsPrefix = "groups/";
-constexpr std::string_view kTargetsPrefix = "targets/";
-
-std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
-  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-}
 
 // A state of a newer daemon is shown as one that is not over.
 CaptureState StateOf(v1::Capture::State state) {
@@ -21,10 +14,10 @@ CaptureState StateOf(v1::Capture::State state) {
   return known ? static_cast<CaptureState>(state) : CaptureState::kPending;
 }
 
-GroupMember MemberOf(const v1::GroupMember& message) {
+GroupMember MemberFromProto(const v1::GroupMember& message) {
   return {.node = message.node(),
           .address = message.address(),
-          .capture_id = WithoutPrefix(message.capture(), kCapturesPrefix),
+          .capture_id = std::string(WithoutPrefix(message.capture(), kCapturesPrefix)),
           .pid = message.pid(),
           .rank = message.rank(),
           .state = StateOf(message.state()),
@@ -39,7 +32,7 @@ PreparedMember PreparedOf(const v1::PreparedMember& message) {
                         .median_step_ns = message.median_step_ns(),
                         .error_reason = message.error_reason(),
                         .error_message = message.error_message()};
-  const std::string number = WithoutPrefix(message.target(), kTargetsPrefix);
+  const std::string_view number = WithoutPrefix(message.target(), kTargetsPrefix);
   std::from_chars(number.data(), number.data() + number.size(), member.target);
   if (message.has_capture()) member.capture = FromProto(message.capture()).record;
   return member;
@@ -48,12 +41,12 @@ PreparedMember PreparedOf(const v1::PreparedMember& message) {
 }  // namespace
 
 GroupView FromProto(const v1::CaptureGroup& message) {
-  GroupView view{.record = {.id = WithoutPrefix(message.name(), kGroupsPrefix),
+  GroupView view{.record = {.id = std::string(WithoutPrefix(message.name(), kGroupsPrefix)),
                             .first_step = message.has_first_step() ? message.first_step() : -1,
                             .requested_by = message.requested_by(),
                             .closed = message.closed()}};
   for (const v1::GroupMember& member : message.members()) {
-    view.record.members.push_back(MemberOf(member));
+    view.record.members.push_back(MemberFromProto(member));
   }
   for (const v1::Capture& capture : message.captures()) {
     view.captures.push_back(FromProto(capture));
@@ -73,7 +66,7 @@ GroupPreparation FromProto(const v1::GroupPreparation& message) {
 std::vector<MemberStart> FromProto(const v1::CommitGroupResponse& message) {
   std::vector<MemberStart> starts;
   for (const v1::CommitGroupResponse::Outcome& outcome : message.outcomes()) {
-    starts.push_back({.capture_id = WithoutPrefix(outcome.capture(), kCapturesPrefix),
+    starts.push_back({.capture_id = std::string(WithoutPrefix(outcome.capture(), kCapturesPrefix)),
                       .started = outcome.started(),
                       .current_step = outcome.current_step(),
                       .error_reason = outcome.error_reason(),
@@ -84,9 +77,9 @@ std::vector<MemberStart> FromProto(const v1::CommitGroupResponse& message) {
 
 v1::PrepareGroupRequest ToProto(const GroupRequest& request) {
   v1::PrepareGroupRequest message;
-  message.set_group(StrCat(kGroupsPrefix, request.id));
+  message.set_group(GroupName(request.id));
   for (const TargetNumber target : request.targets) {
-    message.add_targets(StrCat(kTargetsPrefix, target));
+    message.add_targets(TargetName(target));
   }
   *message.mutable_spec() = ToProto(request.spec);
   message.mutable_lease()->set_seconds(absl::ToInt64Seconds(request.lease));
@@ -95,7 +88,7 @@ v1::PrepareGroupRequest ToProto(const GroupRequest& request) {
 
 v1::CommitGroupRequest ToProto(const std::string& group_id, const GroupStart& start) {
   v1::CommitGroupRequest message;
-  message.set_group(StrCat(kGroupsPrefix, group_id));
+  message.set_group(GroupName(group_id));
   if (start.first_step >= 0) message.set_first_step(start.first_step);
   if (start.time != absl::InfinitePast()) message.set_start_unix_ns(absl::ToUnixNanos(start.time));
   for (const GroupMember& member : start.members) *message.add_members() = ToProto(member);
@@ -106,7 +99,7 @@ v1::GroupMember ToProto(const GroupMember& member) {
   v1::GroupMember message;
   message.set_node(member.node);
   message.set_address(member.address);
-  if (!member.capture_id.empty()) message.set_capture(StrCat(kCapturesPrefix, member.capture_id));
+  if (!member.capture_id.empty()) message.set_capture(CaptureName(member.capture_id));
   message.set_pid(member.pid);
   message.set_rank(member.rank);
   message.set_state(static_cast<v1::Capture::State>(member.state));

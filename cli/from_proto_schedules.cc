@@ -4,27 +4,11 @@
 #include <string_view>
 
 #include "cli/from_proto.h"
+#include "cli/proto_time.h"
+#include "cli/resource_names.h"
 
 namespace profd::cli {
 namespace {
-
-constexpr std::string_view kSchedulesPrefix = "schedules/";
-constexpr std::string_view kCapturesPrefix = "captures/";
-
-std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
-  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-}
-
-absl::Duration DurationOf(const google::protobuf::Duration& message) {
-  return absl::Seconds(message.seconds()) + absl::Nanoseconds(message.nanos());
-}
-absl::Time TimeOf(const google::protobuf::Timestamp& message) {
-  return absl::FromUnixSeconds(message.seconds()) + absl::Nanoseconds(message.nanos());
-}
-void SetDuration(absl::Duration span, google::protobuf::Duration* message) {
-  message->set_seconds(absl::IDivDuration(span, absl::Seconds(1), &span));
-  message->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(span)));
-}
 
 TargetSelector SelectorOf(const v1::TargetSelector& message) {
   TargetSelector selector{.job = message.job(),
@@ -50,6 +34,7 @@ ScheduleSpec SpecOf(const v1::ScheduleSpec& message) {
                  .time_share = message.budget().time_share()},
       .max_slowdown = message.governor().max_slowdown(),
       .nodes = {message.nodes().begin(), message.nodes().end()},
+      .pin = message.pin(),
       .display_name = message.display_name()};
   // A unit to come is shown as the default.
   if (v1::Sample::Unit_IsValid(message.sample().unit())) {
@@ -62,7 +47,7 @@ ScheduleSpec SpecOf(const v1::ScheduleSpec& message) {
 }  // namespace
 
 ScheduleView FromProto(const v1::Schedule& message) {
-  ScheduleView view{.id = WithoutPrefix(message.name(), kSchedulesPrefix),
+  ScheduleView view{.id = std::string(WithoutPrefix(message.name(), kSchedulesPrefix)),
                     .spec = SpecOf(message.spec()),
                     .created_by = message.created_by(),
                     .create_time = TimeOf(message.create_time()),
@@ -96,10 +81,10 @@ WindowView FromProto(const v1::ScheduleWindow& message) {
 
 v1::ScheduleSpec ToProto(const ScheduleSpec& spec) {
   v1::ScheduleSpec message;
-  if (spec.every != absl::ZeroDuration()) SetDuration(spec.every, message.mutable_every());
+  if (spec.every != absl::ZeroDuration()) SetDuration(spec.every, *message.mutable_every());
   message.set_align(spec.align);
   message.set_cron(spec.cron);
-  if (spec.jitter != absl::ZeroDuration()) SetDuration(spec.jitter, message.mutable_jitter());
+  if (spec.jitter != absl::ZeroDuration()) SetDuration(spec.jitter, *message.mutable_jitter());
   *message.mutable_capture() = ToProto(spec.capture);
   v1::TargetSelector& selector = *message.mutable_selector();
   selector.set_job(spec.selector.job);
@@ -125,6 +110,7 @@ v1::ScheduleSpec ToProto(const ScheduleSpec& spec) {
   }
   for (const std::string& node : spec.nodes) message.add_nodes(node);
   message.set_display_name(spec.display_name);
+  message.set_pin(spec.pin);
   return message;
 }
 

@@ -82,7 +82,7 @@ void WriteMemberFields(const GroupCaptureResult& result, const JobMember& member
   json.Field("id", member.view.record.id);
 }
 
-void WriteClockJson(const GroupCaptureResult& result, JsonWriter& json) {
+void WriteStartClocksJson(const GroupCaptureResult& result, JsonWriter& json) {
   json.Key("clock").BeginObject();
   json.Field("residual_ns", result.ClockResidualNs());
   json.Key("nodes").BeginArray();
@@ -156,7 +156,7 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
   bool titled = false;
   for (const GroupMember& member : group.record.members) {
     if (IsHere(group, member)) continue;
-    if (!titled) StrAppend(&text, "Not asked; as whoever captured them has told:\n");
+    if (!titled) StrAppend(&text, "Not asked; as reported when they were captured:\n");
     titled = true;
     StrAppend(&text, "  ", ForDisplay(member.node, 255),
               member.rank < 0 ? StrCat(" pid ", member.pid) : StrCat(" rank ", member.rank), "  ",
@@ -222,7 +222,7 @@ void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std
     json.EndObject();
   }
   json.EndArray();
-  WriteClockJson(result, json);
+  WriteStartClocksJson(result, json);
   WriteNodeOutcomesJson(result.nodes, json);
   json.EndObject();
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kTextWidth = 80;
 
-std::string Paragraphs(std::string_view text) {
+std::string WrappedParagraphs(std::string_view text) {
   std::string out;
   while (true) {
     const size_t end = text.find("\n\n");
@@ -73,14 +73,14 @@ std::string OverviewHelp() {
             "  profctl trace --pid PID --steps 5   five whole steps, and the operator table\n"
             "\n`profctl COMMAND --help` says what a command takes; profctl(1) says the rest.\n"
             "Exit codes: 0 done, 1 failed, 2 wrong usage, 4 partial, 5 refused, 6 no daemon,\n"
-            "130 interrupted.\n");
+            "130 interrupted, 141 stdout was closed by its reader.\n");
   return text;
 }
 
 std::string CommandHelp(const Command& command) {
   std::string text =
       StrCat(command.summary, ".\n\nUsage: ", UsageLine(command), "\n\n",
-             Paragraphs(command.description), "\nFlags:\n", FlagHelp(AllFlags(command)));
+             WrappedParagraphs(command.description), "\nFlags:\n", FlagHelp(AllFlags(command)));
   if (!command.examples.empty()) {
     StrAppend(&text, "\nExamples:\n");
     for (const Example& example : command.examples) {

@@ -29,7 +29,7 @@ void WriteCommandsJson(JsonWriter& json) {
   json.EndArray().EndObject();
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunHelp(Invocation& invocation) {
   if (invocation.flags().Has("man")) {
     invocation.Print(ManPage());
     return 0;
@@ -61,12 +61,12 @@ Command HelpCommand() {
           .summary = "Say what profctl, or one of its commands, does",
           .arguments = "[COMMAND]",
           .description = "Lists the commands, or says what one takes.",
-          .flags = {{.name = "man", .help = "Print the man page, as source"}},
+          .flags = {{.name = "man", .help = "Print the source of the man page"}},
           .examples = {{"profctl help trace", "All about trace"}},
           .max_arguments = 1,
           .completes = Completes::kCommand,
           .uses_daemon = false,
-          .run = &Run};
+          .run = &RunHelp};
 }
 
 }  // namespace profd::cli

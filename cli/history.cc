@@ -47,7 +47,7 @@ SeriesKey KeyOf(const HistoryPoint& point) {
           .pid = point.rank >= 0 && !point.job.empty() ? 0 : point.pid};
 }
 
-double ValueOf(const HistoryPoint& point, HistoryMeasure measure, bool per_step) {
+double MeasuredValue(const HistoryPoint& point, HistoryMeasure measure, bool per_step) {
   const auto shared = [&](int64_t ns) {
     const int64_t parts = per_step ? point.steps : point.calls;
     return parts > 0 ? static_cast<double>(ns) / static_cast<double>(parts) : 0;
@@ -203,7 +203,7 @@ std::string RenderHistory(const History& history, const HistoryQuery& query, His
       std::ranges::all_of(history.points, [](const HistoryPoint& p) { return p.steps > 0; });
   std::map<SeriesKey, std::vector<TimedValue>> series;
   for (const HistoryPoint& point : history.points) {
-    series[KeyOf(point)].push_back({point.time_unix_ns, ValueOf(point, measure, per_step)});
+    series[KeyOf(point)].push_back({point.time_unix_ns, MeasuredValue(point, measure, per_step)});
   }
   const int64_t begin = history.points.front().time_unix_ns;
   const int64_t end = history.points.back().time_unix_ns;

@@ -68,12 +68,12 @@ absl::StatusOr<NodesHistory> AskNodes(Invocation& invocation, Fleet& fleet,
   return all;
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunHistory(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   ASSIGN_OR_RETURN(const HistoryQuery query, ParseQuery(flags, Clock::Real().Now()));
   ASSIGN_OR_RETURN(const HistoryMeasure measure, ParseMeasure(flags, query));
   if (flags.Has("csv") && invocation.json()) {
-    return UsageError("--csv and --json exclude each other");
+    return UsageError("--csv and --json are mutually exclusive");
   }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   History history;
@@ -108,22 +108,20 @@ Command HistoryCommand() {
       .name = "history",
       .summary = "Show how step times, or an operator's times, went over days",
       .description =
-          "Follows step times, or one operator, over all captures that you may read, those of "
-          "schedules and those that people asked for: one row for each rank of a job, or each "
-          "process, with its trend over time. The numbers come from summaries, which are kept "
-          "when a capture's events are gone.\n\n"
-          "Early and Late are the medians of the first and the last quarter of the windows, and "
-          "Change is from one to the other. A column of the trend is a span of time, the same in "
-          "all rows; it is blank where there was no window. An operator's summary is kept in "
-          "captures where it is among the 200 that took most time.",
-      .flags = {{.name = "step-time", .help = "Follow the time of a step (its median per window)"},
+          "Follows step times or one operator over all captures that you may read, scheduled and "
+          "requested. One row per rank of a job, or per process, with its trend. The numbers come "
+          "from summaries, which outlive a capture's events.\n\nEarly and Late are the medians of "
+          "the first and last quarter of the windows; Change is from one to the other. A column of "
+          "the trend is the same span of time in all rows, blank where there was no window. A "
+          "capture keeps the summaries of the 200 operators that took the most time.",
+      .flags = {{.name = "step-time", .help = "Follow the step time (median per window)"},
                 {.name = "op",
                  .value_name = "NAME",
-                 .help = "Follow this operator, range or kernel-launching function, by its whole "
-                         "name as `profctl ops` shows it"},
+                 .help = "Follow this operator, range, or kernel-launching function; the full name "
+                         "as `profctl ops` shows it"},
                 {.name = "measure",
                  .value_name = "KEY",
-                 .help = "With --op, what of it, per step: self_cpu (default), cpu_total or "
+                 .help = "With --op: what to follow, per step: self_cpu (default), cpu_total, or "
                          "self_device; or call, the mean call",
                  .completes = Completes::kChoice,
                  .choices = {"self_cpu", "cpu_total", "self_device", "call"}},
@@ -134,8 +132,7 @@ Command HistoryCommand() {
                 {.name = "until", .value_name = "WHEN", .help = "Up to then (default: now)"},
                 {.name = "job",
                  .value_name = "JOB",
-                 .help = "Only windows of this job; where nothing says which daemons to ask, on "
-                         "the nodes that Slurm runs it on"},
+                 .help = "Only this job. Without --nodes, asks the job's Slurm nodes"},
                 {.name = "schedule",
                  .value_name = "ID",
                  .help = "Only windows that this schedule made"},
@@ -151,7 +148,7 @@ Command HistoryCommand() {
                    {"profctl history --op aten::addmm --measure self_device --csv",
                     "One operator's GPU time, for a spreadsheet"}},
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunHistory};
 }
 
 }  // namespace profd::cli

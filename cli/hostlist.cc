@@ -31,7 +31,7 @@ bool IsHostCharacter(char c) {
 bool IsSeparator(char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 absl::Status Malformed(std::string_view item, std::string_view why) {
-  return UsageError(StrCat("'", ForDisplay(item, 120), "' is no list of hosts: ", why));
+  return UsageError(StrCat("'", ForDisplay(item, 120), "' is not a list of hosts: ", why));
 }
 
 // Every character is a digit, and there is one at least.
@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<std::string>> ExpandBracket(std::string_view item,
 }
 
 // Every name of `names` with every one of `endings`.
-absl::Status Append(std::string_view item, const std::vector<std::string>& endings,
-                    std::vector<std::string>& names) {
+absl::Status AppendEndings(std::string_view item, const std::vector<std::string>& endings,
+                           std::vector<std::string>& names) {
   if (endings.size() > kMaxHosts / names.size()) {
     return Malformed(item, StrCat("it names more than ", kMaxHosts));
   }
@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<std::string>> ExpandItem(std::string_view item) {
       if (close == std::string_view::npos) return Malformed(item, "a '[' is not closed");
       ASSIGN_OR_RETURN(const std::vector<std::string> numbers,
                        ExpandBracket(item, rest.substr(1, close - 1)));
-      RETURN_IF_ERROR(Append(item, numbers, names));
+      RETURN_IF_ERROR(AppendEndings(item, numbers, names));
       rest.remove_prefix(close + 1);
       continue;
     }
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<std::string>> ExpandItem(std::string_view item) {
     if (!std::all_of(text.begin(), text.end(), &IsHostCharacter)) {
       return Malformed(item, "names have letters, digits, '-', '.' and '_'");
     }
-    RETURN_IF_ERROR(Append(item, {std::string(text)}, names));
+    RETURN_IF_ERROR(AppendEndings(item, {std::string(text)}, names));
     rest.remove_prefix(text.size());
   }
   return names;

@@ -1,13 +1,12 @@
 #include "cli/command.h"
 #include "cli/render_gpu.h"
+#include "cli/row_limit.h"
 #include "cli/show_report.h"
 
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 50;
-
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunIdle(Invocation& invocation) {
   return ShowReport(
       invocation, kRowsForPeople, [](CaptureSource& source) { return source.Idle(); },
       &WriteIdleJson, &RenderIdle);
@@ -24,7 +23,7 @@ Command IdleCommand() {
               "what, and why it was idle. Idle time before a kernel, copy or memset is host wait "
               "if that was launched only after what ran before it had ended; else kernel wait if "
               "it is shorter than 30 us; else other. Communication (NCCL) and copies are exposed "
-              "while no computing kernel, or no kernel at all, ran beside them. Then the same gaps "
+              "while no computing kernel, or no kernel at all, overlapped them. Then the same gaps "
               "by stream, each stream by itself.",
           .flags = {{.name = "limit",
                      .value_name = "N",
@@ -34,7 +33,7 @@ Command IdleCommand() {
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunIdle};
 }
 
 }  // namespace profd::cli

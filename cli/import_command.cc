@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t kMostPathBytes = 4096;
 
-struct Imported {
+struct ImportedTrace {
   CaptureRecord record;
   std::string path;  // Empty: it is in a daemon, or a store.
 };
@@ -104,9 +104,9 @@ std::string GroupNote(const std::string& group_id, const importer::TraceSet& set
   return note + ": no trace of it was given\n";
 }
 
-absl::StatusOr<Imported> ImportOne(Invocation& invocation, Interrupts& interrupts,
-                                   const std::string& trace, const std::string& path,
-                                   const std::string& group_id) {
+absl::StatusOr<ImportedTrace> ImportOne(Invocation& invocation, Interrupts& interrupts,
+                                        const std::string& trace, const std::string& path,
+                                        const std::string& group_id) {
   ProgressLine progress(invocation.error_style());
   ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
                    path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
@@ -128,7 +128,7 @@ absl::StatusOr<Imported> ImportOne(Invocation& invocation, Interrupts& interrupt
         }));
     imported->record.id = stored.id;
     imported->record.group_id = stored.group_id;
-    return Imported{.record = std::move(imported->record)};
+    return ImportedTrace{.record = std::move(imported->record)};
   }
   std::error_code error;
   std::filesystem::rename(imported->file, path, error);
@@ -136,10 +136,10 @@ absl::StatusOr<Imported> ImportOne(Invocation& invocation, Interrupts& interrupt
     return LocalFailure(absl::InternalError(
         StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
   }
-  return Imported{.record = std::move(imported->record), .path = path};
+  return ImportedTrace{.record = std::move(imported->record), .path = path};
 }
 
-void WriteJson(const Imported& imported, JsonWriter& json) {
+void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
   json.BeginObject();
   json.Field("id", imported.record.id);
   json.Field("source", imported.record.imported.source);
@@ -171,7 +171,7 @@ std::string NotUnderstoodNote(const CaptureRecord& record) {
   return note + "\n";
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunImport(Invocation& invocation) {
   Interrupts interrupts;
   ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
   const importer::TraceSet set = FindSet(invocation, interrupts);
@@ -180,11 +180,11 @@ absl::StatusOr<int> Run(Invocation& invocation) {
   json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < outputs.size(); ++i) {
     ASSIGN_OR_RETURN(
-        const Imported imported,
+        const ImportedTrace imported,
         ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i], group_id));
     // Where it is stored they may know no groups.
     if (imported.record.group_id != group_id) group_id.clear();
-    WriteJson(imported, json);
+    WriteImportedJson(imported, json);
     if (invocation.json()) continue;
     invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
     invocation.Note(NotUnderstoodNote(imported.record));
@@ -218,21 +218,20 @@ Command ImportCommand() {
           "a capture file, which every report and `export` take in place of an id.\n\n"
           "Traces of the ranks of one job (distributedInfo: each another rank, of the same "
           "number) are one group: `ops`, `steps`, `stragglers` and `export` of its id compare "
-          "the ranks. Nobody has measured how far the clocks of their hosts are apart: they are "
+          "the ranks. Clock offsets between their hosts are unknown, so clocks are "
           "aligned on collectives that all ranks took part in.\n\n"
           "What of a trace is not understood is counted by its kind, and is not in the "
           "capture. A damaged file is refused, with the byte at which it shows.",
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",
-                 .help = "The capture file to make, ending in .profd, of one trace",
+                 .help = "Capture file to write, ending in .profd; for a single trace",
                  .completes = Completes::kCaptureFile},
                 {.name = "output-dir",
                  .value_name = "DIR",
-                 .help = "The folder for the capture files, each named as its trace"},
-                {.name = "no-group",
-                 .help = "Captures without a group, also of the ranks of one job"}},
-      .examples = {{"profctl import trace.json.gz", "Read somebody's trace"},
+                 .help = "Folder for the capture files, each named after its trace"},
+                {.name = "no-group", .help = "Do not group the ranks of one job"}},
+      .examples = {{"profctl import trace.json.gz", "Read a trace"},
                    {"profctl import trace.json.gz -o run.profd", "Into a file; no daemon"},
                    {"profctl import rank*.json", "All ranks of a job: a group, too"},
                    {"profctl import rank*.json --output-dir runs", "The same, into files"}},
@@ -240,7 +239,7 @@ Command ImportCommand() {
       .max_arguments = 4096,
       .completes = Completes::kFile,
       .takes_data_dir = true,
-      .run = &Run};
+      .run = &RunImport};
 }
 
 }  // namespace profd::cli

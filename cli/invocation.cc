@@ -2,10 +2,10 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "cli/command.h"
 #include "cli/daemon_client.h"
+#include "cli/errors.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -53,7 +53,7 @@ absl::Status Invocation::WriteStatus() {
     write_errno_ = errno;
   }
   if (!write_failed_) return absl::OkStatus();
-  return absl::InternalError(StrCat("cannot write to stdout: ", std::strerror(write_errno_)));
+  return StdoutError(write_errno_);
 }
 
 }  // namespace profd::cli

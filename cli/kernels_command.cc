@@ -1,30 +1,27 @@
-#include <limits>
 
 #include "cli/capture_source.h"
 #include "cli/command.h"
 #include "cli/render_capture.h"
 #include "cli/render_gpu.h"
+#include "cli/row_limit.h"
 #include "daemon/base/status_macros.h"
 
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 50;
-
 absl::StatusOr<report::KernelOptions> ParseOptions(const Invocation& invocation) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const ParsedFlags& flags = invocation.flags();
   report::KernelOptions options;
   if (const auto sort = flags.Get("sort")) {
     options.sort = report::KernelSortFromString(*sort).value_or(options.sort);
   }
-  ASSIGN_OR_RETURN(options.step, flags.Int("step", 0, kMax));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0, kMax));
+  ASSIGN_OR_RETURN(options.step, flags.Int("step", 0));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
   options.limit = limit.value_or(invocation.json() ? 0 : kRowsForPeople);
   return options;
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunKernels(Invocation& invocation) {
   ASSIGN_OR_RETURN(const report::KernelOptions options, ParseOptions(invocation));
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
@@ -70,7 +67,7 @@ Command KernelsCommand() {
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunKernels};
 }
 
 }  // namespace profd::cli

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "cli/errors.h"
@@ -22,7 +23,7 @@
 namespace profd::cli {
 namespace {
 
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kImportPieceBytes = 1 << 20;
 constexpr size_t kMaxShownPath = 400;
 
 std::optional<std::string> FromEnvironment(const char* name) {
@@ -88,7 +89,7 @@ bool Matches(const CaptureFilter& filter, const CaptureRecord& record) {
          (filter.requested_by.empty() || record.requested_by == filter.requested_by);
 }
 
-GroupMember MemberOf(const CaptureRecord& record) {
+GroupMember GroupMemberOf(const CaptureRecord& record) {
   return {.node = record.node,
           .capture_id = record.id,
           .pid = record.target.pid,
@@ -151,6 +152,7 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::FindOrMake(Invocation& i
 
 absl::StatusOr<std::vector<CaptureView>> LocalStore::ListCaptures(const CaptureFilter& filter,
                                                                   int64_t limit) {
+  ASSIGN_OR_RETURN(const std::set<std::string> pinned, store_->ListPinned());
   std::vector<CaptureView> views;
   std::string token;
   do {
@@ -160,6 +162,7 @@ absl::StatusOr<std::vector<CaptureView>> LocalStore::ListCaptures(const CaptureF
     for (CaptureRecord& record : page.captures) {
       if (!Matches(filter, record)) continue;
       views.push_back(ViewOf(std::move(record), {}));
+      views.back().pinned = pinned.contains(views.back().record.id);
       if (std::ssize(views) == limit) return views;
     }
     token = std::move(page.next_page_token);
@@ -172,6 +175,7 @@ absl::StatusOr<CaptureView> LocalStore::GetCapture(const std::string& id) {
                    store_->ResolvePrefix(id, [](const CaptureRecord&) { return true; }));
   CaptureView view = ViewOf(std::move(record), {});
   if (!view.HasEvents()) return view;
+  ASSIGN_OR_RETURN(view.pinned, store_->IsPinned(view.record.id));
   ASSIGN_OR_RETURN(const auto reader, store_->OpenReader(view.record.id));
   view.steps.assign(reader->steps().begin(), reader->steps().end());
   return view;
@@ -194,7 +198,7 @@ absl::StatusOr<GroupView> LocalStore::GetCaptureGroup(const std::string& id) {
   group.record.id = id;
   group.record.requested_by = group.captures.front().record.requested_by;
   for (const CaptureView& view : group.captures) {
-    group.record.members.push_back(MemberOf(view.record));
+    group.record.members.push_back(GroupMemberOf(view.record));
   }
   return group;
 }
@@ -204,6 +208,12 @@ absl::StatusOr<CaptureView> LocalStore::DeleteCapture(const std::string& id) {
   RETURN_IF_ERROR(store_->DeleteCapture(view.record.id));
   ASSIGN_OR_RETURN(CaptureRecord record, store_->GetCapture(view.record.id));
   return ViewOf(std::move(record), {});
+}
+
+absl::StatusOr<CaptureView> LocalStore::SetPinned(const std::string& id, bool pinned) {
+  ASSIGN_OR_RETURN(const CaptureView view, GetCapture(id));
+  RETURN_IF_ERROR(store_->SetPinned(view.record.id, pinned));
+  return GetCapture(id);
 }
 
 std::unique_ptr<CaptureSource> LocalStore::OpenSource(CaptureView view) {
@@ -219,7 +229,7 @@ absl::StatusOr<CaptureView> LocalStore::Import(const std::string& path,
   if (!total.ok()) return LocalFailure(total.status());
   ASSIGN_OR_RETURN(std::unique_ptr<store::IncomingCapture> incoming, store_->BeginImport(*total));
   std::ifstream file(path, std::ios::binary);
-  std::string piece(kPieceBytes, '\0');
+  std::string piece(kImportPieceBytes, '\0');
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
     RETURN_IF_ERROR(
         incoming->Append(std::string_view(piece).substr(0, static_cast<size_t>(file.gcount()))));

@@ -46,6 +46,8 @@ class LocalStore {
   absl::StatusOr<CaptureView> GetCapture(const std::string& id);
   absl::StatusOr<GroupView> GetCaptureGroup(const std::string& id);
   absl::StatusOr<CaptureView> DeleteCapture(const std::string& id);
+  absl::StatusOr<CaptureView> PinCapture(const std::string& id) { return SetPinned(id, true); }
+  absl::StatusOr<CaptureView> UnpinCapture(const std::string& id) { return SetPinned(id, false); }
 
   // The reports of one of its captures; it may outlive the store.
   std::unique_ptr<CaptureSource> OpenSource(CaptureView view);
@@ -58,6 +60,8 @@ class LocalStore {
   LocalStore(Config config, std::unique_ptr<store::CaptureStore> store);
   static absl::StatusOr<std::unique_ptr<LocalStore>> Open(Config config, bool make);
   static absl::StatusOr<std::unique_ptr<LocalStore>> FindAny(Invocation& invocation, bool make);
+
+  absl::StatusOr<CaptureView> SetPinned(const std::string& id, bool pinned);
 
   const Config config_;
   const std::unique_ptr<store::CaptureStore> store_;

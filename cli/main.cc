@@ -1,9 +1,11 @@
 // profctl: the command line of profd. What its commands are is in command_table.cc.
+#include <cerrno>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/broken_pipes.h"
 #include "cli/command.h"
 #include "cli/errors.h"
 #include "cli/help.h"
@@ -111,8 +113,9 @@ absl::Status CheckArgumentCount(const Command& command, size_t count) {
 }
 
 int PrintHelp(const Command& command) {
-  std::fputs(CommandHelp(command).c_str(), stdout);
-  return kExitDone;
+  const bool written =
+      std::fputs(CommandHelp(command).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return written ? kExitDone : ExitCodeOf(StdoutError(errno));
 }
 
 absl::StatusOr<int> Execute(const CommandLine& line) {
@@ -150,5 +153,6 @@ int Main(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   profd::KeepStandardFilesApart();
+  profd::cli::IgnoreBrokenPipes();
   return profd::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -26,7 +26,7 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-std::string Paragraphs(std::string_view text) {
+std::string RoffParagraphs(std::string_view text) {
   std::string out;
   while (true) {
     const size_t end = text.find("\n\n");
@@ -56,7 +56,7 @@ std::string CommandSection(const Command& command) {
   if (command.is_launcher) StrAppend(&text, " [FLAGS]");
   if (!command.arguments.empty()) StrAppend(&text, " ", Escaped(command.arguments));
   if (!command.is_launcher) StrAppend(&text, " [FLAGS]");
-  StrAppend(&text, "\n", Paragraphs(command.description));
+  StrAppend(&text, "\n", RoffParagraphs(command.description));
   for (const Flag& flag : command.flags) StrAppend(&text, FlagEntry(flag));
   return text;
 }
@@ -91,7 +91,7 @@ Failed.
 Wrong usage.
 .TP
 .B 3
-A condition that one asked to be told of is met.
+A requested check found problems.
 .TP
 .B 4
 Partial: something was kept, not all that was asked.
@@ -104,6 +104,10 @@ No daemon.
 .TP
 .B 130
 Interrupted.
+.TP
+.B 141
+The reader of stdout closed it, as in \fBprofctl ops \fIID\fB | head \-1\fR.
+No message.
 .SH ENVIRONMENT
 .TP
 .B PROFD_ADDRESS
@@ -156,7 +160,7 @@ std::string ManPage() {
       "\" \"profd\"\n.SH NAME\n",
       "profctl \\- capture and read training steps of running processes\n",
       ".SH SYNOPSIS\n.B profctl\n.I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIFLAGS\\fR]\n", kIntroduction,
-      ".SH COMMANDS\n", "Flags may stand before or behind arguments; \\fB\\-\\-\\fR ends them.\n",
+      ".SH COMMANDS\n", "Flags may precede or follow arguments; \\fB\\-\\-\\fR ends them.\n",
       "Every command takes \\fB\\-\\-help\\fR, all but \\fBrun\\fR \\fB\\-\\-json\\fR, and those "
       "that need a daemon\n\\fB\\-\\-address\\fR \\fIADDRESS\\fR.\n");
   for (const Command& command : Commands()) {

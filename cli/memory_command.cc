@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "cli/capture_source.h"
 #include "cli/command.h"
@@ -12,7 +11,6 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kSharesForPeople = 10;
 // More than a plot has columns, and every bucket keeps its peak.
 constexpr int64_t kPointsForPeople = 2000;
@@ -38,20 +36,20 @@ absl::Status KeepDevice(const std::string& name, report::MemoryReport& report) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunMemory(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   const bool csv = flags.Has("csv");
-  if (csv && invocation.json()) return UsageError("--csv and --json exclude each other");
+  if (csv && invocation.json()) return UsageError("--csv and --json are mutually exclusive");
   report::MemoryOptions options;
   options.max_points = invocation.json() || csv ? 0 : kPointsForPeople;
   // Samples need no operators.
   options.peak_by_op = !csv;
-  ASSIGN_OR_RETURN(const std::optional<int64_t> max_points, flags.Int("max-points", 0, kMax));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> max_points, flags.Int("max-points", 0));
   if (max_points.has_value()) options.max_points = *max_points;
   if (options.max_points > 0 && options.max_points < 4) {
     return UsageError("--max-points must be 0 (all) or at least 4");
   }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0, kMax));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
 
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
@@ -76,44 +74,41 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command MemoryCommand() {
-  return {.name = "memory",
-          .summary = "Show memory over time, the peak, and what was alive at it",
-          .arguments = "ID|FILE.profd",
-          .description =
-              "Shows, for each device, allocated bytes over time by category and what the "
-              "allocator had reserved; the peak and what was alive at it by category, operator, "
-              "module and lifetime; what the allocator held in no block (fragments and cache); "
-              "what each step began, peaked and ended with, how fast memory grows from step to "
-              "step, and who left it behind; and what blocks of each category took over the "
-              "window. Allocations that failed come first, with what the device held then.\n\n"
-              "An operator is the outermost around the allocation; modules are known where the "
-              "program's Python functions were recorded. Categories that nobody told are found "
-              "from what operators did with a block; what cannot be told is unknown. Where the "
-              "program gave no totals, bytes count from 0 at the window's start, and the report "
-              "says so.",
-          .flags = {{.name = "device",
-                     .value_name = "NAME",
-                     .help = "Only this device: cuda:0, cpu:0, ... (default: all)"},
-                    {.name = "csv",
-                     .help = "Print the levels over time as CSV: a row per device and event, with "
-                             "a column per category"},
-                    {.name = "max-points",
-                     .value_name = "N",
-                     .help = "At most N points per device, at least 4; every bucket of time keeps "
-                             "its lowest and highest; 0 is all (default: all with --json and "
-                             "--csv)"},
-                    {.name = "limit",
-                     .value_name = "N",
-                     .help = "At most N rows of each table; 0 is all (default: 10); --json prints "
-                             "all"}},
-          .examples = {{"profctl memory 01J9ZK", "The memory timeline"},
-                       {"profctl memory run.profd --device cuda:0 --csv", "Its levels, to plot"},
-                       {"profctl memory 01J9ZK --json --max-points 1000", "All of it, to plot"}},
-          .min_arguments = 1,
-          .max_arguments = 1,
-          .completes = Completes::kCapture,
-          .takes_nodes = true,
-          .run = &Run};
+  return {
+      .name = "memory",
+      .summary = "Show memory over time, the peak, and what was alive at it",
+      .arguments = "ID|FILE.profd",
+      .description =
+          "Shows, for each device: allocated bytes over time by category and what the allocator "
+          "had reserved; the peak, and what was alive at it by category, operator, module, and "
+          "lifetime; unallocated reserved bytes (cache and fragmentation); what each step began, "
+          "peaked, and ended with; growth per step and its origin; and what each category took "
+          "over the window.\n\nAn operator is the outermost one around the allocation. Modules are "
+          "known if the program's Python functions were recorded. Unreported categories are "
+          "inferred from operator usage; the rest is unknown. If the program gave no totals, bytes "
+          "count from 0 at the window start, and the report says so.",
+      .flags = {{.name = "device",
+                 .value_name = "NAME",
+                 .help = "Only this device: cuda:0, cpu:0, ... (default: all)"},
+                {.name = "csv",
+                 .help = "Print the levels over time as CSV: a row per device and event, with "
+                         "a column per category"},
+                {.name = "max-points",
+                 .value_name = "N",
+                 .help = "Maximum number of points per device, at least 4; each time bucket keeps "
+                         "its lowest and highest; 0 for all (default: all with --json and --csv)"},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "At most N rows of each table; 0 is all (default: 10); --json prints "
+                         "all"}},
+      .examples = {{"profctl memory 01J9ZK", "The memory timeline"},
+                   {"profctl memory run.profd --device cuda:0 --csv", "Its levels, to plot"},
+                   {"profctl memory 01J9ZK --json --max-points 1000", "All of it, to plot"}},
+      .min_arguments = 1,
+      .max_arguments = 1,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &RunMemory};
 }
 
 }  // namespace profd::cli

@@ -79,7 +79,7 @@ void WriteBlocks(const std::vector<report::MemoryBlock>& blocks, JsonWriter& jso
   json.EndArray();
 }
 
-void WriteSteps(const std::vector<report::MemoryStepRow>& steps, JsonWriter& json) {
+void WriteMemorySteps(const std::vector<report::MemoryStepRow>& steps, JsonWriter& json) {
   json.Key("steps").BeginArray();
   for (const report::MemoryStepRow& step : steps) {
     json.BeginObject();
@@ -150,7 +150,7 @@ void WriteDevice(const DeviceMemoryReport& device, JsonWriter& json) {
   WriteShares("peak_by_lifetime", device.peak_by_lifetime, json);
   json.Field("peak_older_bytes", memory.peak_older_bytes);
   WriteBlocks(device.peak_blocks, json);
-  WriteSteps(device.steps, json);
+  WriteMemorySteps(device.steps, json);
   WriteGrowth(device.growth, json);
   WriteCategories(memory.categories, json);
   WriteSamples(device.samples, json);

@@ -36,8 +36,9 @@ absl::StatusOr<Opened> Open(const std::string& path) {
 }
 
 // Where the members' capture files are; empty: of one that is missing.
-absl::StatusOr<std::vector<std::string>> FilesOf(CaptureSet& set, const ScratchFolder& folder,
-                                                 ProgressLine& progress) {
+absl::StatusOr<std::vector<std::string>> FetchMemberFiles(CaptureSet& set,
+                                                          const ScratchFolder& folder,
+                                                          ProgressLine& progress) {
   std::vector<std::string> files(set.members().size());
   absl::Mutex mu;
   int64_t fetched_bytes = 0;
@@ -72,7 +73,7 @@ absl::StatusOr<MergedExport> ExportMerged(CaptureSet& set, exporter::TraceFormat
                                           ProgressLine& progress) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> folder,
                    path == "-" ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
-  ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(set, *folder, progress));
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, FetchMemberFiles(set, *folder, progress));
   std::vector<Opened> opened;
   std::vector<std::optional<report::ClockProbe>> probes;
   for (size_t i = 0; i < files.size(); ++i) {

@@ -7,6 +7,7 @@
 #include "cli/daemon_client.h"
 #include "cli/fleet.h"
 #include "cli/json_writer.h"
+#include "cli/render_quotas.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/status_macros.h"
@@ -50,59 +51,63 @@ void WriteNodeJson(const NodeInfo& node, const std::string& address, JsonWriter&
   json.Field("max_bytes", node.max_bytes);
   json.Field("free_bytes", node.free_bytes);
   json.Field("evicted_count", node.evicted_count);
+  json.Field("pinned_bytes", node.pinned_bytes);
   json.EndObject();
 }
 
-std::string Line(std::string_view name, std::string_view value) {
+std::string FieldLine(std::string_view name, std::string_view value) {
   return absl::StrFormat("  %-10s%s\n", ToAbsl(name), ForDisplay(value, 1000));
 }
 
 std::string RenderNode(const NodeInfo& node, const std::string& address, const Style& style) {
   std::string text =
       StrCat(style.Paint(Colour::kBold, StrCat("Node ", ForDisplay(node.name, 255))), "\n");
+  text += FieldLine("profd",
+                    StrCat(node.version, " (pid ", node.pid, ", uid ", node.uid, ") at ", address));
+  text += FieldLine("up", StrCat(FormatAge(absl::Nanoseconds(node.uptime_ns)), ", since ",
+                                 FormatLocalTime(absl::FromUnixNanos(node.start_unix_ns))));
   text +=
-      Line("profd", StrCat(node.version, " (pid ", node.pid, ", uid ", node.uid, ") at ", address));
-  text += Line("up", StrCat(FormatAge(absl::Nanoseconds(node.uptime_ns)), ", since ",
-                            FormatLocalTime(absl::FromUnixNanos(node.start_unix_ns))));
-  text += Line("targets", StrCat(FormatCount(node.target_count),
-                                 ", captures running: ", FormatCount(node.live_capture_count)));
+      FieldLine("targets", StrCat(FormatCount(node.target_count),
+                                  ", captures running: ", FormatCount(node.live_capture_count)));
   if (!node.captures_allowed) {
-    text += Line("captures", StrCat("switched off: ", node.captures_forbidden_reason));
+    text += FieldLine("captures", StrCat("switched off: ", node.captures_forbidden_reason));
   }
-  text += Line("memory", StrCat(FormatBytes(node.resident_bytes), " resident; capture memory ",
-                                FormatBytes(node.capture_memory_bytes), " of at most ",
-                                FormatBytes(node.max_capture_memory_bytes)));
-  text += Line("storage",
-               StrCat(FormatCount(node.capture_count), " captures, ",
-                      FormatBytes(node.capture_bytes), " of at most ", FormatBytes(node.max_bytes),
-                      "; catalog ", FormatBytes(node.catalog_bytes), "; ",
-                      FormatBytes(node.free_bytes), " free on the disk"));
-  if (!node.data_dir.empty()) text += Line("data", node.data_dir);
+  text += FieldLine("memory", StrCat(FormatBytes(node.resident_bytes), " resident; capture memory ",
+                                     FormatBytes(node.capture_memory_bytes), " of at most ",
+                                     FormatBytes(node.max_capture_memory_bytes)));
+  text += FieldLine(
+      "storage",
+      StrCat(FormatCount(node.capture_count), " captures, ", FormatBytes(node.capture_bytes),
+             "; catalog ", FormatBytes(node.catalog_bytes), "; together at most ",
+             FormatBytes(node.max_bytes), "; ", FormatBytes(node.free_bytes), " free on the disk"));
+  if (node.pinned_bytes > 0) text += FieldLine("pinned", FormatBytes(node.pinned_bytes));
+  if (!node.data_dir.empty()) text += FieldLine("data", node.data_dir);
   std::string clock = node.event_clock;
   if (node.ticks_per_second > 0) {
     StrAppend(&clock, absl::StrFormat(" at %.6g MHz", node.ticks_per_second / 1e6));
   }
-  text += Line("clock", clock);
+  text += FieldLine("clock", clock);
   if (node.evicted_count > 0) {
-    text += Line("removed", StrCat(FormatCount(node.evicted_count),
-                                   " captures lost their events to make room"));
+    text += FieldLine("removed", StrCat(FormatCount(node.evicted_count),
+                                        " captures lost their events to make room"));
   }
   if (node.refused_target_count > 0 || node.unknown_frame_count > 0) {
-    text += Line("refused", StrCat(FormatCount(node.refused_target_count), " targets; ",
-                                   FormatCount(node.unknown_frame_count),
-                                   " unknown frames were skipped (a library newer than profd?)"));
+    text +=
+        FieldLine("refused", StrCat(FormatCount(node.refused_target_count), " targets; ",
+                                    FormatCount(node.unknown_frame_count),
+                                    " unknown frames were skipped (a library newer than profd?)"));
   }
   return text;
 }
 
 // A node of a fleet: what it is called there, and what it says.
-struct Answer {
+struct NodeAnswer {
   std::string node;
   std::string address;
   std::optional<NodeInfo> info;  // nullopt: it did not answer.
 };
 
-std::string RenderNodes(std::span<const Answer> answers, const Style& style) {
+std::string RenderNodes(std::span<const NodeAnswer> answers, const Style& style) {
   Table table({{.title = "NODE", .right = false},
                {.title = "PROFD", .right = false},
                {.title = "UP"},
@@ -113,7 +118,7 @@ std::string RenderNodes(std::span<const Answer> answers, const Style& style) {
                {.title = "DISK FREE", .drop_order = 3},
                {.title = "MEMORY", .drop_order = 4},
                {.title = "NAMES ITSELF", .right = false, .flexible = true, .drop_order = 5}});
-  for (const Answer& answer : answers) {
+  for (const NodeAnswer& answer : answers) {
     if (!answer.info.has_value()) continue;
     const NodeInfo& info = *answer.info;
     table.AddRow({answer.node, info.version, FormatAge(absl::Nanoseconds(info.uptime_ns)),
@@ -124,9 +129,9 @@ std::string RenderNodes(std::span<const Answer> answers, const Style& style) {
   return table.empty() ? "" : table.Render(style);
 }
 
-absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet) {
+absl::StatusOr<int> ShowNodesOfFleet(Invocation& invocation, Fleet& fleet) {
   ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
-  std::vector<Answer> answers;
+  std::vector<NodeAnswer> answers;
   for (const Fleet::Member& member : fleet.members()) {
     answers.push_back({member.node, member.endpoint.address, std::nullopt});
   }
@@ -138,7 +143,7 @@ absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet) {
   if (invocation.json()) {
     JsonWriter json;
     json.BeginObject().Key("daemons").BeginArray();
-    for (const Answer& answer : answers) {
+    for (const NodeAnswer& answer : answers) {
       if (!answer.info.has_value()) continue;
       json.BeginObject();
       json.Field("node", answer.node);
@@ -174,15 +179,39 @@ absl::StatusOr<int> Switch(Invocation& invocation, bool allow, const std::string
   return ExitCodeOf(outcomes);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> ShowQuotas(Invocation& invocation) {
+  ASSIGN_OR_RETURN(const std::optional<Fleet> fleet, FleetOf(invocation));
+  if (fleet.has_value()) return UsageError("--quotas asks one daemon; leave out --nodes");
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  ASSIGN_OR_RETURN(const std::vector<QuotaView> quotas, daemon->GetQuotas());
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject();
+    json.Field("name", daemon->node().name);
+    WriteQuotasJson(quotas, json);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderQuotas(quotas, invocation.style()));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> RunNode(Invocation& invocation) {
   const std::optional<std::string> forbid = invocation.flags().Get("forbid-captures");
   const bool allow = invocation.flags().Has("allow-captures");
   if (forbid.has_value() && allow) {
     return UsageError("give --forbid-captures or --allow-captures, not both");
   }
+  if (invocation.flags().Has("quotas")) {
+    if (forbid.has_value() || allow) {
+      return UsageError("--quotas and switching captures are mutually exclusive");
+    }
+    return ShowQuotas(invocation);
+  }
   if (forbid.has_value() || allow) return Switch(invocation, allow, forbid.value_or(""));
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
-  if (fleet.has_value()) return RunOnFleet(invocation, *fleet);
+  if (fleet.has_value()) return ShowNodesOfFleet(invocation, *fleet);
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   if (invocation.json()) {
     JsonWriter json;
@@ -199,21 +228,26 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command NodeCommand() {
-  return {.name = "node",
-          .summary = "Show the daemon: version, uptime, clock, storage in use",
-          .description =
-              "Shows the daemon that profctl talks to and the machine it runs on. With --nodes a "
-              "row for each; those that do not answer are named on stderr, and the exit code is "
-              "then 4.",
-          .flags = {{.name = "forbid-captures",
-                     .value_name = "REASON",
-                     .help = "Switch captures off on the node, for good, and end those that run; "
-                             "REASON is what others are told"},
-                    {.name = "allow-captures", .help = "Allow captures again"}},
-          .examples = {{"profctl node", "Is it there, and is there room"},
-                       {"profctl --nodes gpu[001-128] node", "Which of them are"}},
-          .takes_nodes = true,
-          .run = &Run};
+  return {
+      .name = "node",
+      .summary = "Show the daemon: version, uptime, clock, storage in use",
+      .description =
+          "Shows the daemon that profctl talks to and its machine. With --nodes, one row per node; "
+          "a node that does not answer is named on stderr, and the exit code is 4.",
+      .flags =
+          {{.name = "forbid-captures",
+            .value_name = "REASON",
+            .help =
+                "Forbid captures on the node permanently and end live ones; callers see REASON"},
+           {.name = "allow-captures", .help = "Allow captures again"},
+           {.name = "quotas",
+            .help = "Show use and limits per user, job, or pod. Without the right `admin`: the "
+                    "totals and your own"}},
+      .examples = {{"profctl node", "Is it there, and is there room"},
+                   {"profctl node --quotas", "Who uses how much, after QUOTA_EXCEEDED"},
+                   {"profctl --nodes gpu[001-128] node", "Which of them are"}},
+      .takes_nodes = true,
+      .run = &RunNode};
 }
 
 }  // namespace profd::cli

@@ -21,6 +21,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/broken_pipes.h"
 #include "cli/endpoints.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
@@ -83,7 +84,7 @@ absl::StatusOr<Candidate> Ipv6Node(std::string_view item, std::string_view addre
   std::string_view rest = item.substr(address.size() + 2);
   int port = kDefaultPort;
   if (!rest.empty()) {
-    if (rest.front() != ':') return NoNode(item, "behind an address comes :PORT");
+    if (rest.front() != ':') return NoNode(item, "expected ':PORT' after the address");
     ASSIGN_OR_RETURN(port, ParsePort(item, rest.substr(1)));
   }
   std::string host = StrCat("[", address, "]");
@@ -257,13 +258,13 @@ absl::StatusOr<std::vector<NamedNode>> Nodes(std::string_view text, bool may_loo
 }
 
 // What a program of the site says, on stdout and stderr together.
-struct Answer {
+struct ProgramOutput {
   int exit_code = 0;
   std::string text;
 };
 
 // NOT_FOUND: there is no such program on PATH.
-absl::StatusOr<Answer> Ask(const std::vector<std::string>& command) {
+absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     return absl::InternalError(StrCat("pipe: ", std::strerror(errno)));
@@ -281,14 +282,18 @@ absl::StatusOr<Answer> Ask(const std::vector<std::string>& command) {
   posix_spawn_file_actions_adddup2(&actions, writing.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writing.get(), STDERR_FILENO);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  EndChildOnBrokenPipe(attributes);
+  const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     return absl::NotFoundError(StrCat("cannot run ", command.front(), ": ", std::strerror(error)));
   }
   writing.Reset();
 
-  Answer answer;
+  ProgramOutput answer;
   std::array<char, 4096> bytes{};
   while (answer.text.size() < kMostListBytes) {
     const ssize_t got = read(reading.get(), bytes.data(), bytes.size());
@@ -324,11 +329,11 @@ absl::StatusOr<std::vector<NamedNode>> NodesOfSlurmJob(std::string_view job) {
                       job.front() <= '9' &&
                       job.find_first_not_of("0123456789_+") == std::string_view::npos;
   if (!is_job) {
-    return UsageError(
-        StrCat("--job '", ForDisplay(job, 80), "' is no Slurm job; name its nodes with --nodes"));
+    return UsageError(StrCat("--job '", ForDisplay(job, 80),
+                             "' is not a Slurm job; name its nodes with --nodes"));
   }
-  const absl::StatusOr<Answer> answer =
-      Ask({"squeue", "--noheader", StrCat("--jobs=", job), "--format=%T %N"});
+  const absl::StatusOr<ProgramOutput> answer =
+      RunSiteProgram({"squeue", "--noheader", StrCat("--jobs=", job), "--format=%T %N"});
   if (!answer.ok()) {
     return LocalFailure(
         absl::NotFoundError(StrCat("--job ", job, ": where it runs only Slurm knows, and ",

@@ -25,7 +25,7 @@ using exporter::TraceFormat;
 constexpr absl::Duration kDefaultTimeout = absl::Minutes(10);
 
 // A trace that is to be opened, and the folder that goes with it if it was made for this.
-struct Trace {
+struct TraceToOpen {
   std::string path;
   std::string name;
   std::unique_ptr<ScratchFolder> folder;
@@ -38,9 +38,9 @@ bool IsTraceFile(const std::string& argument) {
          std::filesystem::is_regular_file(argument, error);
 }
 
-absl::StatusOr<Trace> ExportForPage(Invocation& invocation, Interrupts& interrupts) {
+absl::StatusOr<TraceToOpen> ExportForPage(Invocation& invocation, Interrupts& interrupts) {
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
-  Trace trace;
+  TraceToOpen trace;
   ASSIGN_OR_RETURN(trace.folder, ScratchFolder::MakeTemporary());
   std::string id = set.is_group() ? set.group_id() : set.Only().view().record.id;
   if (id.empty()) id = "merged";
@@ -69,18 +69,18 @@ absl::StatusOr<Trace> ExportForPage(Invocation& invocation, Interrupts& interrup
   return trace;
 }
 
-absl::StatusOr<Trace> FindTrace(Invocation& invocation, Interrupts& interrupts) {
+absl::StatusOr<TraceToOpen> FindTrace(Invocation& invocation, Interrupts& interrupts) {
   const std::vector<std::string>& arguments = invocation.arguments();
   if (arguments.size() != 1 || !IsTraceFile(arguments.front())) {
     return ExportForPage(invocation, interrupts);
   }
-  Trace trace;
+  TraceToOpen trace;
   trace.path = arguments.front();
   trace.name = std::filesystem::path(trace.path).filename().string();
   return trace;
 }
 
-absl::StatusOr<std::unique_ptr<TraceServer>> Serve(const Trace& trace, int port) {
+absl::StatusOr<std::unique_ptr<TraceServer>> Serve(const TraceToOpen& trace, int port) {
   auto server = TraceServer::Start(trace.path, trace.name, port);
   if (!absl::IsResourceExhausted(server.status())) return server;
   return absl::ResourceExhaustedError(
@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<TraceServer>> Serve(const Trace& trace, int port)
 }
 
 // On stderr: what a person has to do, beside following the link.
-std::string Advice(const TraceServer& server, bool is_ssh) {
+std::string ForwardingAdvice(const TraceServer& server, bool is_ssh) {
   if (is_ssh) {
     return StrCat("In an ssh session, forward the port first, on your own machine:\n  ssh -L ",
                   kPerfettoPort, ":127.0.0.1:", server.port(), " HOST\n");
@@ -119,7 +119,7 @@ void ShowLink(Invocation& invocation, const TraceServer& server, const std::stri
   } else {
     invocation.Print(StrCat(link, "\n"));
   }
-  invocation.Note(Advice(server, is_ssh));
+  invocation.Note(ForwardingAdvice(server, is_ssh));
   if (!opened && !is_ssh) invocation.Note("Open the link in a browser on this machine.\n");
   invocation.Note("Waiting until the page has fetched the trace, once; Ctrl-C gives up.\n");
 }
@@ -131,24 +131,35 @@ absl::StatusOr<int> WaitFor(Interrupts& interrupts, TraceServer& server, absl::D
   if (server.served()) return kExitDone;
   if (ended) return absl::CancelledError("interrupted before the trace was fetched");
   return LocalFailure(absl::DeadlineExceededError(
-      StrCat("nobody fetched the trace within ", absl::FormatDuration(timeout),
+      StrCat("the trace was not fetched within ", absl::FormatDuration(timeout),
              "; run it again, with a longer --timeout if need be")));
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+// Returns false where there is no browser to start. `redirect` is made only if there is one.
+absl::StatusOr<bool> OpenInBrowser(const std::string& link,
+                                   std::unique_ptr<ScratchFolder>& redirect) {
+  if (!BrowserCommand(link, &std::getenv).has_value()) return false;
+  ASSIGN_OR_RETURN(redirect, ScratchFolder::MakeTemporary());
+  ASSIGN_OR_RETURN(const std::string page, WriteRedirectPage(redirect->path(), link));
+  return StartBrowser(*BrowserCommand(page, &std::getenv));
+}
+
+absl::StatusOr<int> RunOpen(Invocation& invocation) {
   Interrupts interrupts;
   ASSIGN_OR_RETURN(const std::optional<int64_t> port, invocation.flags().Int("port", 0, 65535));
   ASSIGN_OR_RETURN(const std::optional<absl::Duration> timeout,
                    invocation.flags().Duration("timeout"));
-  ASSIGN_OR_RETURN(const Trace trace, FindTrace(invocation, interrupts));
+  ASSIGN_OR_RETURN(const TraceToOpen trace, FindTrace(invocation, interrupts));
   ASSIGN_OR_RETURN(const std::unique_ptr<TraceServer> server,
                    Serve(trace, static_cast<int>(port.value_or(kPerfettoPort))));
   const std::string link = StrCat(kPerfettoOrigin, "/#!/?url=http://127.0.0.1:", kPerfettoPort,
                                   server->url_path(), "&referrer=profctl");
-  const auto browser = BrowserCommand(link, &std::getenv);
-  const bool opens = browser.has_value() && server->port() == kPerfettoPort &&
-                     !invocation.flags().Has("no-browser");
-  ShowLink(invocation, *server, link, opens && StartBrowser(*browser));
+  std::unique_ptr<ScratchFolder> redirect;  // Until the browser has followed the page in it.
+  bool opened = false;
+  if (server->port() == kPerfettoPort && !invocation.flags().Has("no-browser")) {
+    ASSIGN_OR_RETURN(opened, OpenInBrowser(link, redirect));
+  }
+  ShowLink(invocation, *server, link, opened);
   RETURN_IF_ERROR(invocation.WriteStatus());  // Whoever reads it is to follow the link now.
   return WaitFor(interrupts, *server, timeout.value_or(kDefaultTimeout));
 }
@@ -165,16 +176,16 @@ Command OpenCommand() {
           "link and ends when the page has fetched it. A trace file (.json, .json.gz, .pftrace) is "
           "served as it is. The page, https://ui.perfetto.dev, keeps what it fetched in the "
           "browser and sends it nowhere.\n\n"
-          "It opens the link itself where there is a browser: $BROWSER, or the desktop's. In an "
-          "ssh session it does not, and says how to forward the port instead. Nobody who does not "
-          "have the link can fetch the trace, whoever else is on the machine.",
+          "Starts $BROWSER or the desktop's browser if there is one. In an ssh session it prints "
+          "how to forward the port instead. Only someone who has the link can fetch the trace; the "
+          "browser gets the link from a private file, because other users can read its arguments.",
       .flags = {{.name = "port",
                  .value_name = "N",
-                 .help = "Serve on this port, where 9001 on your machine is forwarded to it; 0 is "
-                         "any (default: 9001, the only one that the page fetches from)"},
+                 .help = "Serve on this port, to which 9001 on your machine is forwarded; 0 for "
+                         "any (default: 9001, the only port that the page fetches from)"},
                 {.name = "timeout",
                  .value_name = "TIME",
-                 .help = "Give up when nobody has fetched it by then (default: 10m)"},
+                 .help = "Give up if nobody has fetched the trace by then (default: 10m)"},
                 {.name = "no-browser", .help = "Print the link only"}},
       .examples = {{"profctl open 01J9ZK", "The capture, in a browser"},
                    {"profctl open trace.json.gz --no-browser", "A file, of anyone"}},
@@ -182,7 +193,7 @@ Command OpenCommand() {
       .max_arguments = 4096,
       .completes = Completes::kCapture,
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunOpen};
 }
 
 }  // namespace profd::cli

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "cli/render_group_reports.h"
 #include "cli/render_op_profile.h"
 #include "cli/render_torch.h"
+#include "cli/row_limit.h"
 #include "cli/torch_ops.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -18,19 +18,17 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 50;
 constexpr std::string_view kByRank = "rank";
 
-struct Wanted {
+struct OpsRequest {
   report::OpProfileOptions options;
   bool by_rank = false;
 };
 
-absl::StatusOr<Wanted> ParseWanted(const Invocation& invocation) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+absl::StatusOr<OpsRequest> ParseOpsRequest(const Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
-  Wanted wanted;
+  OpsRequest wanted;
   report::OpProfileOptions& options = wanted.options;
   if (const auto sort = flags.Get("sort")) {
     const std::string_view own = OwnSortKey(*sort);
@@ -41,14 +39,15 @@ absl::StatusOr<Wanted> ParseWanted(const Invocation& invocation) {
     options.group = report::OpGroupFromString(*by).value_or(report::OpGroup::kName);
   }
   options.by_step = flags.Has("by-step") || options.group == report::OpGroup::kStep;
-  ASSIGN_OR_RETURN(options.step, flags.Int("step", 0, kMax));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0, kMax));
+  ASSIGN_OR_RETURN(options.step, flags.Int("step", 0));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
   const bool is_for_people = !invocation.json() && !flags.Has("csv");
   options.limit = limit.value_or(is_for_people ? kRowsForPeople : 0);
   return wanted;
 }
 
-OpProfileView ViewOf(const report::OpProfile& profile, const Wanted& wanted, bool is_simulated) {
+OpProfileView OpProfileViewOf(const report::OpProfile& profile, const OpsRequest& wanted,
+                              bool is_simulated) {
   const report::OpGroup group = wanted.options.group;
   const bool is_grouped = group == report::OpGroup::kModule || group == report::OpGroup::kThread;
   return {.profile = profile,
@@ -62,7 +61,7 @@ OpProfileView ViewOf(const report::OpProfile& profile, const Wanted& wanted, boo
 
 // Says on stderr why a column of groups is empty.
 void NoteMissingModules(Invocation& invocation, const report::OpProfile& profile,
-                        const Wanted& wanted) {
+                        const OpsRequest& wanted) {
   if (wanted.options.group != report::OpGroup::kModule) return;
   for (const report::OpProfileRow& row : profile.rows) {
     if (!row.group.empty()) return;
@@ -71,14 +70,15 @@ void NoteMissingModules(Invocation& invocation, const report::OpProfile& profile
       "No modules are in this capture: torch.profiler records them with with_stack=True.\n");
 }
 
-absl::StatusOr<report::OpProfile> ProfileOf(CaptureSource& source, const Wanted& wanted) {
+absl::StatusOr<report::OpProfile> ProfileOf(CaptureSource& source, const OpsRequest& wanted) {
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
   return report::SummarizeOpProfile(*reader, wanted.options);
 }
 
-absl::StatusOr<int> RunOnOne(Invocation& invocation, const Wanted& wanted, CaptureSource& source) {
+absl::StatusOr<int> ShowOpsOfOne(Invocation& invocation, const OpsRequest& wanted,
+                                 CaptureSource& source) {
   ASSIGN_OR_RETURN(const report::OpProfile profile, ProfileOf(source, wanted));
-  const OpProfileView view = ViewOf(profile, wanted, source.view().record.gpu.simulated);
+  const OpProfileView view = OpProfileViewOf(profile, wanted, source.view().record.gpu.simulated);
   if (invocation.json()) {
     JsonWriter json;
     json.BeginObject();
@@ -98,7 +98,7 @@ absl::StatusOr<int> RunOnOne(Invocation& invocation, const Wanted& wanted, Captu
 }
 
 // The rows of `part`, as those of `label`, go behind those of `all`.
-void Append(report::OpProfile part, const std::string& label, report::OpProfile& all) {
+void AppendProfile(report::OpProfile part, const std::string& label, report::OpProfile& all) {
   for (report::OpProfileRow& row : part.rows) {
     row.group = label;
     all.rows.push_back(std::move(row));
@@ -118,8 +118,9 @@ void Append(report::OpProfile part, const std::string& label, report::OpProfile&
 }
 
 // One row for each name and rank.
-absl::StatusOr<int> RunByRank(Invocation& invocation, const Wanted& wanted, CaptureSet& set) {
-  Wanted whole = wanted;
+absl::StatusOr<int> ShowOpsByRank(Invocation& invocation, const OpsRequest& wanted,
+                                  CaptureSet& set) {
+  OpsRequest whole = wanted;
   whole.options.limit = 0;
   std::vector<report::OpProfile> profiles(set.members().size());
   const absl::Status status =
@@ -135,10 +136,10 @@ absl::StatusOr<int> RunByRank(Invocation& invocation, const Wanted& wanted, Capt
     const CaptureSet::Member& member = set.members()[i];
     if (!member.missing.empty()) continue;
     is_simulated |= member.view.record.gpu.simulated;
-    Append(std::move(profiles[i]), LabelOf(member), all);
+    AppendProfile(std::move(profiles[i]), LabelOf(member), all);
   }
   report::SortAndCut(wanted.options, all);
-  const OpProfileView view = ViewOf(all, wanted, is_simulated);
+  const OpProfileView view = OpProfileViewOf(all, wanted, is_simulated);
   if (invocation.json()) {
     JsonWriter json;
     json.BeginObject();
@@ -156,7 +157,8 @@ absl::StatusOr<int> RunByRank(Invocation& invocation, const Wanted& wanted, Capt
 }
 
 // The options of the report that compares ranks: it knows fewer columns and groups.
-absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation, const Wanted& wanted) {
+absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
+                                               const OpsRequest& wanted) {
   if (invocation.flags().Has("csv")) return UsageError("--csv of a group needs --group-by rank");
   report::OpOptions options = {.limit = wanted.options.limit, .step = wanted.options.step};
   options.by_step = wanted.options.by_step;
@@ -183,7 +185,8 @@ absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation, con
   return options;
 }
 
-absl::StatusOr<int> RunOnGroup(Invocation& invocation, const Wanted& wanted, CaptureSet& set) {
+absl::StatusOr<int> ShowOpsOfGroup(Invocation& invocation, const OpsRequest& wanted,
+                                   CaptureSet& set) {
   ASSIGN_OR_RETURN(const report::OpOptions options, GroupOptions(invocation, wanted));
   // What is a small row of one rank may be a large one of all.
   report::OpOptions whole = options;
@@ -212,18 +215,18 @@ absl::StatusOr<int> RunOnGroup(Invocation& invocation, const Wanted& wanted, Cap
   return ExitCodeOf(set);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunOps(Invocation& invocation) {
   if (invocation.flags().Has("torch")) {
     RETURN_IF_ERROR(CheckTorchFlags(invocation));
     ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
     if (set.is_group()) return UsageError("--torch is for one capture, not for a group");
     return ShowTorchOps(invocation, set.Only());
   }
-  ASSIGN_OR_RETURN(const Wanted wanted, ParseWanted(invocation));
+  ASSIGN_OR_RETURN(const OpsRequest wanted, ParseOpsRequest(invocation));
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
-  if (wanted.by_rank) return RunByRank(invocation, wanted, set);
-  return set.is_group() ? RunOnGroup(invocation, wanted, set)
-                        : RunOnOne(invocation, wanted, set.Only());
+  if (wanted.by_rank) return ShowOpsByRank(invocation, wanted, set);
+  return set.is_group() ? ShowOpsOfGroup(invocation, wanted, set)
+                        : ShowOpsOfOne(invocation, wanted, set.Only());
 }
 
 std::vector<std::string_view> SortChoices() {
@@ -298,7 +301,7 @@ Command OpsCommand() {
       .max_arguments = 4096,
       .completes = Completes::kCapture,
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunOps};
 }
 
 }  // namespace profd::cli

@@ -63,9 +63,7 @@ class StdoutSink final : public exporter::ByteSink {
     while (!bytes.empty()) {
       const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        return absl::InternalError(StrCat("cannot write to stdout: ", std::strerror(errno)));
-      }
+      if (written < 0) return StdoutError(errno);
       bytes.remove_prefix(static_cast<size_t>(written));
     }
     return absl::OkStatus();
@@ -124,7 +122,7 @@ absl::StatusOr<OutputKind> OutputKindOf(std::string_view path) {
   if (const auto format = exporter::TraceFormatFromPath(path)) return OutputKind{.trace = format};
   return UsageError(
       StrCat("the suffix of '", ForDisplay(path, 200),
-             "' says no format; use .json or .json.gz (Chrome), .pftrace "
+             "' is not a known output format; use .json or .json.gz (Chrome), .pftrace "
              "(Perfetto), .folded or .device.folded (stacks), .csv (events), .html (a report) or "
              ".profd (the capture itself)"));
 }

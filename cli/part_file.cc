@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(std::string path) {
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(
-        StrCat(ForDisplay(path, 400), " is no ordinary file; remove it"));
+        StrCat(ForDisplay(path, 400), " is not an ordinary file; remove it"));
   }
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(

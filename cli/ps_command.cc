@@ -52,7 +52,7 @@ absl::StatusOr<Look> LookAtDaemon(Invocation& invocation, const std::string& job
   return Look{.text = json.TakeLine()};
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunPs(Invocation& invocation) {
   const std::string job = invocation.flags().Get("job").value_or("");
   ASSIGN_OR_RETURN(const std::optional<absl::Duration> interval, WatchInterval(invocation.flags()));
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
@@ -72,12 +72,12 @@ Command PsCommand() {
   return {.name = "ps",
           .summary = "List the processes that can be captured",
           .description =
-              "Lists the targets: the processes that have loaded the client library and "
-              "that you may capture, with the training step each is at.\n\n"
-              "For a process in a container PID is its pid on the machine and NSPID the "
-              "one it has inside; --pid takes both. A process stands below its parent.\n\n"
-              "With --nodes all of them are asked at once; one that does not answer is named on "
-              "stderr, and the exit code is then 4. --watch looks again until Ctrl-C.",
+              "Lists the targets: processes that have loaded the client library and that you may "
+              "capture, with their current training step.\n\nFor a process in a container, PID is "
+              "its process ID on the machine and NSPID the one inside; --pid takes both. Child "
+              "processes are indented below their parent.\n\nWith --nodes, all nodes are asked at "
+              "once. A node that does not answer is named on stderr, and the exit code is 4. "
+              "--watch repeats the list until Ctrl-C.",
           .flags = {WatchFlag()},
           .examples = {{"profctl ps", "What can be captured here"},
                        {"profctl --nodes gpu[001-128] ps", "What can be captured there"},
@@ -85,7 +85,7 @@ Command PsCommand() {
                        {"profctl ps --watch", "Steps as they go by"},
                        {"profctl ps --json", "The same for a script"}},
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunPs};
 }
 
 }  // namespace profd::cli

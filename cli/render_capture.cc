@@ -51,7 +51,7 @@ void WriteSpecJson(const CaptureSpec& spec, JsonWriter& json) {
   json.EndObject();
 }
 
-void WriteTorchJson(const TorchRecord& torch, JsonWriter& json) {
+void WriteTorchRecordJson(const TorchRecord& torch, JsonWriter& json) {
   json.Key("torch").BeginObject();
   json.Field("outcome", ToString(torch.outcome));
   json.Field("operators", ToString(torch.operators));
@@ -133,7 +133,7 @@ void WriteImportJson(const ImportRecord& imported, JsonWriter& json) {
   json.EndObject();
 }
 
-void WriteTargetJson(const TargetInfo& target, JsonWriter& json) {
+void WriteCaptureTargetJson(const TargetInfo& target, JsonWriter& json) {
   json.Key("target").BeginObject();
   json.Field("pid", target.pid);
   json.Field("namespace_pid", target.namespace_pid);
@@ -207,7 +207,7 @@ std::string Covered(const CaptureView& view) {
 }
 
 // "trace.json, by torch.profiler, times in whole us".
-std::string Imported(const ImportRecord& imported) {
+std::string ImportText(const ImportRecord& imported) {
   if (imported.source.empty()) return "";
   std::string text = imported.source;
   if (!imported.producer.empty()) StrAppend(&text, ", by ", imported.producer);
@@ -239,19 +239,13 @@ std::string Asked(const CaptureSpec& spec) {
   return text;
 }
 
-std::string Change(int64_t before, int64_t now) {
-  if (before <= 0 || now <= 0) return "";
-  const double percent = 100.0 * static_cast<double>(now - before) / static_cast<double>(before);
-  return absl::StrFormat(" (%+.1f%%)", percent);
-}
-
-// What recording cost the target: the step time around the window.
+// The step time in and around the window. How much of the difference is due to recording is for the
+// quality checks to say.
 std::string Perturbation(const CaptureRecord& record) {
   if (record.step_during_ns == 0) return "";
   std::string text = StrCat(FormatNs(record.step_during_ns), " in the window");
   if (record.step_before_ns > 0) {
-    StrAppend(&text, ", ", FormatNs(record.step_before_ns), " before",
-              Change(record.step_before_ns, record.step_during_ns));
+    StrAppend(&text, ", ", FormatNs(record.step_before_ns), " before");
   }
   if (record.step_after_ns > 0) StrAppend(&text, ", ", FormatNs(record.step_after_ns), " after");
   return text;
@@ -452,13 +446,14 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   json.Field("file_bytes", record.file_bytes);
   json.Field("file_sha256", record.file_sha256);
   json.Field("deleted", record.deleted);
+  json.Field("pinned", view.pinned);
   json.Field("activity", record.activity);
   json.Field("simulated", record.gpu.simulated);
   WriteGpuJson(record.gpu, json);
-  WriteTorchJson(record.torch, json);
+  WriteTorchRecordJson(record.torch, json);
   WriteImportJson(record.imported, json);
   WriteSpecJson(record.spec, json);
-  WriteTargetJson(record.target, json);
+  WriteCaptureTargetJson(record.target, json);
   if (!path.empty()) json.Field("path", path);
   if (!step_labels.empty()) {
     json.Key("step_labels");
@@ -489,7 +484,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   lines.Add("target", Process(record.target));
   lines.Add("node", record.node);
   lines.Add("created", FormatLocalTime(record.create_time));
-  lines.Add("imported", Imported(record.imported));
+  lines.Add("imported", ImportText(record.imported));
   lines.Add("", NotUnderstood(record.imported));
   if (record.imported.source.empty()) lines.Add("asked", Asked(record.spec));
   lines.Add("covered", Covered(view));
@@ -510,7 +505,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   if (record.deleted) {
     lines.Add("file", "deleted");
   } else if (record.file_bytes > 0) {
-    lines.Add("file", FormatBytes(record.file_bytes));
+    lines.Add("file", StrCat(FormatBytes(record.file_bytes), view.pinned ? ", pinned" : ""));
     lines.Add("sha256", record.file_sha256);
   }
   if (!record.error_message.empty()) {
@@ -555,10 +550,9 @@ void AddFailedChecks(const CaptureRecord& record, std::string* text) {
 void AddShareTrust(const CaptureView& view, std::string* text) {
   const ShareTrust shares = SharesOf(view);
   if (shares == ShareTrust::kWithheld) {
-    StrAppend(text,
-              "  so much is missing that percentages of a whole say nothing: they are \"-\"\n");
+    StrAppend(text, "  too many events are missing to show percentages: they are \"-\"\n");
   } else if (shares == ShareTrust::kMarked) {
-    StrAppend(text, "  percentages of a whole are of what was kept: they begin with ~\n");
+    StrAppend(text, "  percentages refer to the events that were kept, and begin with ~\n");
   }
 }
 
@@ -573,9 +567,9 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   } else if (record.start_unix_ns == 0) {
     StrAppend(&headline, "nothing was recorded");
   } else if (!record.imported.source.empty()) {
-    StrAppend(&headline, "an imported trace, which does not tell what was lost");
+    StrAppend(&headline, "imported trace: event loss unknown");
   } else if (lost == 0) {
-    StrAppend(&headline, "no event was lost");
+    StrAppend(&headline, "no events were lost");
   } else {
     StrAppend(&headline, FormatCount(lost), " of ", FormatCount(lost + record.event_count),
               " events were lost (", FormatPercent(lost, lost + record.event_count), ")");
@@ -633,6 +627,7 @@ std::string CaptureTable(std::span<const CaptureView> views, bool has_nodes, abs
         record.spec.display_name.empty() ? record.imported.source : record.spec.display_name;
     const std::string labels = Labels(record.spec.labels);
     if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
+    if (view.pinned) StrAppend(&name, name.empty() ? "" : "  ", "(pinned)");
     if (record.gpu.simulated) StrAppend(&name, name.empty() ? "" : "  ", "(simulated GPU)");
     std::vector<std::string> cells = {record.id,
                                       FormatAge(now - record.create_time),

@@ -13,7 +13,7 @@ using check::CheckReport;
 using check::Finding;
 using check::Severity;
 
-Colour ColourOf(Severity severity) {
+Colour SeverityColour(Severity severity) {
   return severity == Severity::kError     ? Colour::kRed
          : severity == Severity::kWarning ? Colour::kYellow
                                           : Colour::kDim;
@@ -21,10 +21,6 @@ Colour ColourOf(Severity severity) {
 
 std::string Times(int64_t count) {
   return count == 1 ? "once" : StrCat(FormatCount(count), " times");
-}
-
-std::string Counted(int64_t count, std::string_view what) {
-  return StrCat(FormatCount(count), " ", what, count == 1 ? "" : "s");
 }
 
 // "1 error, 2 warnings"; "clean".
@@ -35,15 +31,17 @@ std::string Verdict(const CheckReport& report, const Style& style) {
       [](const Finding& finding) { return finding.rule->severity == Severity::kError; });
   const int64_t warnings = static_cast<int64_t>(report.findings.size()) - errors;
   std::string text;
-  if (errors > 0) text = style.Paint(Colour::kRed, Counted(errors, "error"));
+  if (errors > 0) text = style.Paint(Colour::kRed, FormatCountOf(errors, "error", "errors"));
   if (errors > 0 && warnings > 0) text += ", ";
-  if (warnings > 0) text += style.Paint(Colour::kYellow, Counted(warnings, "warning"));
+  if (warnings > 0) {
+    text += style.Paint(Colour::kYellow, FormatCountOf(warnings, "warning", "warnings"));
+  }
   return text;
 }
 
-std::string RenderFinding(const Finding& finding, const Style& style) {
+std::string RenderCheckFinding(const Finding& finding, const Style& style) {
   const check::CheckRule& rule = *finding.rule;
-  std::string text = StrCat(style.Paint(ColourOf(rule.severity), NameOf(rule.severity)), " ",
+  std::string text = StrCat(style.Paint(SeverityColour(rule.severity), NameOf(rule.severity)), " ",
                             style.Paint(Colour::kBold, rule.id), ", ", Times(finding.count), " (",
                             rule.readers, ")\n");
   for (const std::string& example : finding.examples) StrAppend(&text, "  ", example, "\n");
@@ -73,9 +71,10 @@ std::string RenderCheck(std::string_view path, const CheckReport& report, const 
   const bool is_chrome = report.kind == check::TraceKind::kChrome;
   std::string text = StrCat(
       ForDisplay(path, 400), ": ", is_chrome ? "Chrome trace" : "Perfetto trace",
-      report.compressed ? " (gzip)" : "", ", ", Counted(report.event_count, "event"), ", ",
+      report.compressed ? " (gzip)" : "", ", ",
+      FormatCountOf(report.event_count, "event", "events"), ", ",
       FormatBytes(static_cast<int64_t>(report.trace_bytes)), ": ", Verdict(report, style), "\n");
-  for (const Finding& finding : report.findings) text += RenderFinding(finding, style);
+  for (const Finding& finding : report.findings) text += RenderCheckFinding(finding, style);
   for (const Finding& note : report.notes) {
     StrAppend(&text, style.Paint(Colour::kDim, "note"), " ", note.rule->id, " (",
               note.rule->readers, "): ", note.examples.front(), note.count > 1 ? ", ..." : "", "; ",

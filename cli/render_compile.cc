@@ -5,11 +5,6 @@
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
-namespace {
-
-std::string NsOrUnknown(int64_t ns) { return ns < 0 ? "-" : FormatNs(ns); }
-
-}  // namespace
 
 std::string RenderCompile(const report::CompileReport& report, int64_t limit, const Style& style) {
   if (!report.has_compiled) {
@@ -45,7 +40,7 @@ std::string RenderCompile(const report::CompileReport& report, int64_t limit, co
        {.title = "Times"},
        {.title = "Compiling", .drop_order = 1}},
       [](const report::RecompileRow& row) -> std::vector<std::string> {
-        return {row.where, row.reason, FormatCount(row.count), NsOrUnknown(row.compile_ns)};
+        return {row.where, row.reason, FormatCount(row.count), FormatNsIfKnown(row.compile_ns)};
       },
       limit, style, &text);
   AddTable(

@@ -16,7 +16,8 @@
 namespace profd::cli {
 namespace {
 
-constexpr size_t kMostText = 4096;  // Of one paragraph, which may hold names of the program.
+constexpr size_t kMaxParagraphBytes =
+    4096;  // Of one paragraph, which may hold names of the program.
 constexpr size_t kWidestText = 100;
 
 size_t TextWidth(const Style& style) {
@@ -26,7 +27,7 @@ size_t TextWidth(const Style& style) {
 
 std::string Paragraph(std::string_view text, size_t indent, const Style& style) {
   return StrCat(std::string(indent, ' '),
-                WrapText(ForDisplay(text, kMostText), TextWidth(style), indent), "\n");
+                WrapText(ForDisplay(text, kMaxParagraphBytes), TextWidth(style), indent), "\n");
 }
 
 Colour ColourOfSeverity(report::Severity severity) {
@@ -101,7 +102,7 @@ std::string RenderFinding(size_t number, const report::FindingsReport& report,
   return text;
 }
 
-// Rules that need the same share a line.
+// Rules that need the same data share a line.
 std::string RenderSkipped(const report::FindingsReport& report, const Style& style) {
   std::vector<std::pair<std::string, std::string>> lines;  // Rules, and what they need.
   for (const report::SkippedRule& rule : report.skipped) {
@@ -116,7 +117,8 @@ std::string RenderSkipped(const report::FindingsReport& report, const Style& sty
   std::string text;
   for (const auto& [rules, needs] : lines) {
     const std::string line = StrCat(rules, " (needs ", needs, ")");
-    StrAppend(&text, "  ", WrapText(ForDisplay(line, kMostText), TextWidth(style), 4), "\n");
+    StrAppend(&text, "  ", WrapText(ForDisplay(line, kMaxParagraphBytes), TextWidth(style), 4),
+              "\n");
   }
   return text;
 }
@@ -149,17 +151,18 @@ std::string RenderFindings(const report::FindingsReport& report, int64_t evidenc
     StrAppend(&text, RenderFinding(i + 1, report, report.findings[i], evidence_rows, style));
   }
   if (!report.passed.empty()) {
-    std::string passed = "Looked at, nothing found:";
+    std::string passed = "Checks passed:";
     for (const report::PassedRule& rule : report.passed) {
       StrAppend(&passed, &rule == &report.passed.front() ? " " : ", ", rule.rule);
     }
     StrAppend(&text, "\n", Paragraph(passed, 0, style));
   }
-  if (!report.skipped.empty()) StrAppend(&text, "\nNot looked at:\n", RenderSkipped(report, style));
+  if (!report.skipped.empty())
+    StrAppend(&text, "\nChecks skipped (missing data):\n", RenderSkipped(report, style));
   if (report.findings.size() > 1) {
     StrAppend(&text, "\n",
-              Paragraph("Savings are estimates, each by itself: findings that explain the same "
-                        "time overlap and do not add up.",
+              Paragraph("Savings are separate estimates. Findings that explain the same time "
+                        "overlap, so savings do not add up.",
                         0, style));
   }
   return text;

@@ -35,8 +35,6 @@ std::string OpCell(const std::string& op, const Style& style) {
   return style.is_terminal ? CutToWidth(ForDisplay(op, 4096), kMaxOpWidth) : op;
 }
 
-std::string NsOrUnknown(int64_t ns) { return ns < 0 ? "-" : FormatNs(ns); }
-
 // "12x8", "256"; ones at the end say nothing.
 std::string Sides(const std::array<int64_t, 3>& sides) {
   std::string text = StrCat(sides[0]);
@@ -56,7 +54,7 @@ void WriteSides(std::string_view key, const std::array<int64_t, 3>& sides, JsonW
   json.EndArray();
 }
 
-std::string StepCell(const report::IdleRow& row) {
+std::string IdleStepCell(const report::IdleRow& row) {
   return row.step < 0 ? std::string("all") : StrCat(row.step);
 }
 
@@ -109,8 +107,8 @@ std::string RenderKernels(const report::KernelTable& table, const Style& style) 
     out.AddRow({row.display_name, FormatNs(row.total_ns),
                 style.Share(absl::StrFormat("%.2f%%", 100 * row.share)), FormatCount(row.count),
                 FormatNs(row.mean_ns), FormatNs(row.p50_ns), FormatNs(row.p95_ns),
-                FormatNs(row.max_ns), NsOrUnknown(row.mean_launch_latency_ns),
-                NsOrUnknown(row.mean_queue_ns), Sides(row.grid), Sides(row.block),
+                FormatNs(row.max_ns), FormatNsIfKnown(row.mean_launch_latency_ns),
+                FormatNsIfKnown(row.mean_queue_ns), Sides(row.grid), Sides(row.block),
                 StrCat(row.registers_per_thread),
                 FormatBytes(row.static_shared_bytes + row.dynamic_shared_bytes), OccupancyCell(row),
                 row.uses_tensor_cores ? "yes" : "-", OpCell(row.op, style)});
@@ -306,11 +304,12 @@ std::string RenderIdle(const report::IdleTable& table, int64_t limit, const Styl
              {.title = "Other"}});
   const std::span<const report::IdleRow> shown = First(table.rows, limit);
   for (const report::IdleRow& row : shown) {
-    out.AddRow({StrCat(row.device), StepCell(row), FormatNs(row.duration_ns), FormatNs(row.busy_ns),
-                style.Share(FormatPercent(row.busy_ns, row.duration_ns)), FormatNs(row.compute_ns),
-                FormatNs(row.communication_ns), FormatNs(row.exposed_communication_ns),
-                FormatNs(row.copy_ns), FormatNs(row.exposed_copy_ns), FormatNs(row.idle_ns),
-                FormatNs(row.host_wait_ns), FormatNs(row.kernel_wait_ns), FormatNs(row.other_ns)});
+    out.AddRow({StrCat(row.device), IdleStepCell(row), FormatNs(row.duration_ns),
+                FormatNs(row.busy_ns), style.Share(FormatPercent(row.busy_ns, row.duration_ns)),
+                FormatNs(row.compute_ns), FormatNs(row.communication_ns),
+                FormatNs(row.exposed_communication_ns), FormatNs(row.copy_ns),
+                FormatNs(row.exposed_copy_ns), FormatNs(row.idle_ns), FormatNs(row.host_wait_ns),
+                FormatNs(row.kernel_wait_ns), FormatNs(row.other_ns)});
   }
   std::string text = out.Render(style);
   AddMoreRows(static_cast<int64_t>(table.rows.size() - shown.size()), &text);

@@ -16,7 +16,7 @@ namespace {
 
 bool IsTime(report::OpSort sort) { return sort != report::OpSort::kCalls; }
 
-std::string_view WhatOf(report::OpSort sort) {
+std::string_view SortKeyText(report::OpSort sort) {
   switch (sort) {
     case report::OpSort::kSelfCpu:
     case report::OpSort::kName:
@@ -39,7 +39,7 @@ std::string_view WhatOf(report::OpSort sort) {
   return "";
 }
 
-std::string StepCell(int64_t step) { return step < 0 ? std::string("window") : StrCat(step); }
+std::string StepOrWindow(int64_t step) { return step < 0 ? std::string("window") : StrCat(step); }
 
 void NullableNs(std::string_view key, int64_t ns, JsonWriter& json) {
   json.Key(key);
@@ -176,7 +176,7 @@ std::string RenderClock(const report::ClockAlignment& alignment) {
   }
   if (const int64_t rest = count - probed - alignment.refined_count; rest > 0) {
     StrAppend(&text, rest, " of ", count,
-              " by the nodes' wall clocks, whose distance nobody measured; ");
+              " by the nodes' wall clocks, whose offsets were not measured; ");
   }
   text.resize(text.size() - 2);
   return text + "\n";
@@ -217,7 +217,7 @@ std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
   if (const auto shown = static_cast<int64_t>(ops.rows.size()); shown < ops.row_count) {
     StrAppend(&text, "(", FormatCount(ops.row_count - shown), " more: --limit 0)\n");
   }
-  StrAppend(&text, "Over ranks: ", WhatOf(options.sort),
+  StrAppend(&text, "Over ranks: ", SortKeyText(options.sort),
             " of each; one that did not run it counts as 0.\n");
   return text;
 }
@@ -266,7 +266,7 @@ std::string RenderGroupSteps(const CaptureSet& set, const report::GroupSteps& st
              {.title = "Wait"}});
   for (const report::GroupStepRow& row : steps.rows) {
     const bool waited = row.longest_wait_ns > 0;
-    out.AddRow({StepCell(row.step), FormatCount(row.member_count), FormatNs(row.min_ns),
+    out.AddRow({StepOrWindow(row.step), FormatCount(row.member_count), FormatNs(row.min_ns),
                 FormatNs(row.median_ns), FormatNs(row.max_ns), LabelOf(set.members()[row.slowest]),
                 FormatNs(row.slowest_own_ns), FormatNs(row.median_own_ns),
                 waited ? LabelOf(set.members()[row.waited_most]) : std::string("-"),
@@ -340,7 +340,7 @@ std::string RenderStragglers(const CaptureSet& set, const report::GroupSteps& st
   std::string text = out.Render(style);
   if (!steps.enough_ranks) {
     StrAppend(&text, "Fewer than ", report::kFewestForStragglers,
-              " ranks: nobody can tell which one is odd.\n");
+              " ranks: at least 3 are needed to identify an outlier.\n");
   } else {
     StrAppend(&text,
               stragglers == 0 ? std::string("No straggler")

@@ -105,8 +105,8 @@ std::string RenderCategories(const std::vector<report::MemoryCategoryUse>& categ
   return StrCat("\n", table.Render(style));
 }
 
-std::string RenderSteps(const std::vector<report::MemoryStepRow>& steps, int64_t limit,
-                        const Style& style) {
+std::string RenderMemorySteps(const std::vector<report::MemoryStepRow>& steps, int64_t limit,
+                              const Style& style) {
   if (steps.empty()) return "";
   Table table({{.title = "Step"},
                {.title = "Start"},
@@ -136,7 +136,7 @@ std::string RenderGrowth(const report::MemoryGrowth& growth, int64_t limit, cons
             growth.step_count == 2 ? " step" : " steps", " ended with more than the one before.\n");
   int64_t whole = 0;
   for (const report::MemoryShare& share : growth.suspects_by_op) whole += share.bytes;
-  StrAppend(&text, RenderShares("Left behind by all steps but the last, by operator",
+  StrAppend(&text, RenderShares("Left by all steps but the last, by operator",
                                 growth.suspects_by_op, whole, limit, style));
   return text;
 }
@@ -248,7 +248,7 @@ std::string RenderDevice(const CaptureView& view, const DeviceMemoryReport& devi
   const int columns = std::clamp(width - kAxisWidth - 1, 16, kWidestPlot);
   StrAppend(&text, PlotMemory(device.samples, EndOfWindow(view), columns, kPlotRows, style));
   StrAppend(&text, RenderDeviceFacts(view, device), RenderPeak(device, limit, style));
-  StrAppend(&text, RenderSteps(device.steps, limit, style),
+  StrAppend(&text, RenderMemorySteps(device.steps, limit, style),
             RenderGrowth(device.growth, limit, style));
   StrAppend(&text, RenderCategories(device.memory.categories, EndOfWindow(view), style));
   return text;

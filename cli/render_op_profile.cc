@@ -19,10 +19,6 @@ using report::OpRow;
 // Of inputs, on a terminal: beside a name that is already wide.
 constexpr size_t kMaxInputsWidth = 48;
 
-std::string InputsCell(const std::string& inputs, const Style& style) {
-  if (inputs.empty()) return "-";
-  return style.is_terminal ? CutToWidth(ForDisplay(inputs, 4096), kMaxInputsWidth) : inputs;
-}
 std::string ShareCell(double share) { return absl::StrFormat("%.2f%%", share * 100); }
 std::string RateCell(double per_s) {
   return per_s == 0 ? "-" : absl::StrFormat("%.3f", per_s / 1e12);
@@ -233,6 +229,11 @@ std::string Footer(const OpProfileView& view) {
 }
 
 }  // namespace
+
+std::string InputsCell(const std::string& inputs, const Style& style) {
+  if (inputs.empty()) return "-";
+  return style.is_terminal ? CutToWidth(ForDisplay(inputs, 4096), kMaxInputsWidth) : inputs;
+}
 
 std::string RenderOpProfile(const OpProfileView& view, const Style& style) {
   OpProfileColumns columns(view, style);

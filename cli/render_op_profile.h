@@ -23,6 +23,9 @@ struct OpProfileView {
   bool is_simulated = false;
 };
 
+// A cell for an operator's inputs, cut on a terminal; "-": none.
+std::string InputsCell(const std::string& inputs, const Style& style);
+
 // Columns of what was not recorded are left out: of the GPU, of memory, of steps, of FLOPs.
 std::string RenderOpProfile(const OpProfileView& view, const Style& style);
 // As fields of an open object: totals, and "rows".

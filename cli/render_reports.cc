@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/render_capture.h"
+#include "cli/render_op_profile.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "daemon/base/str_cat.h"
@@ -11,14 +12,6 @@
 namespace profd::cli {
 
 namespace {
-
-// Of inputs, on a terminal: beside a name that is already wide.
-constexpr size_t kMaxInputsWidth = 48;
-
-std::string InputsCell(const std::string& inputs, const Style& style) {
-  if (inputs.empty()) return "-";
-  return style.is_terminal ? CutToWidth(ForDisplay(inputs, 4096), kMaxInputsWidth) : inputs;
-}
 
 // The columns of the operator table, each with its cell.
 class OpColumns {

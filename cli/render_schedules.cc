@@ -15,11 +15,11 @@
 namespace profd::cli {
 namespace {
 
-constexpr size_t kMostText = 200;
+constexpr size_t kMaxDetailBytes = 200;
 
 std::string Percent(double share) { return absl::StrFormat("%.4g%%", 100 * share); }
 
-std::string WhatOf(const CaptureSpec& capture) {
+std::string CaptureLengthOf(const CaptureSpec& capture) {
   if (capture.steps > 0) return StrCat(capture.steps, " steps");
   return absl::FormatDuration(capture.duration);
 }
@@ -28,11 +28,11 @@ std::string NextOf(const ScheduleView& view) {
   return view.next_window == absl::InfiniteFuture() ? "-" : FormatLocalTime(view.next_window);
 }
 
-Colour ColourOf(ScheduleState state) {
+Colour ScheduleColour(ScheduleState state) {
   return state == ScheduleState::kActive ? Colour::kNone : Colour::kDim;
 }
 
-Colour ColourOf(WindowOutcome outcome) {
+Colour WindowColour(WindowOutcome outcome) {
   switch (outcome) {
     case WindowOutcome::kCaptured:
       return Colour::kGreen;
@@ -199,10 +199,10 @@ std::string RenderScheduleTable(std::span<const ScheduleView> views, const Style
     }
     const size_t placed = std::max<size_t>(1, first.spec.nodes.size());
     table.AddRow({id, first.spec.display_name, std::string(ToString(first.state)),
-                  WhenOf(first.spec), WhatOf(first.spec.capture), SampleOf(first.spec),
+                  WhenOf(first.spec), CaptureLengthOf(first.spec.capture), SampleOf(first.spec),
                   NextOf(first), StrCat(nodes.size(), "/", placed), FormatCount(windows),
                   FormatCount(captures), FormatBytes(bytes)},
-                 ColourOf(first.state));
+                 ScheduleColour(first.state));
   }
   return table.Render(style);
 }
@@ -218,7 +218,7 @@ std::string RenderScheduleNodes(std::span<const ScheduleView> views, const Style
     table.AddRow(
         {view.node, std::string(ToString(view.state)), NextOf(view), FormatCount(view.window_count),
          FormatCount(view.capture_count), FormatBytes(view.capture_bytes)},
-        ColourOf(view.state));
+        ScheduleColour(view.state));
   }
   return table.Render(style);
 }
@@ -234,7 +234,7 @@ std::string RenderSchedule(const ScheduleView& view, const Style& /*style*/) {
                                         ? StrCat(", jitter ", absl::FormatDuration(spec.jitter))
                                         : std::string()));
   if (spec.end_time != absl::InfiniteFuture()) line("until", FormatLocalTime(spec.end_time));
-  line("what", WhatOf(spec.capture));
+  line("what", CaptureLengthOf(spec.capture));
   line("of", SelectorText(spec.selector));
   line("sample", SampleOf(spec));
   line("budget", BudgetText(spec.budget));
@@ -263,8 +263,8 @@ std::string RenderWindows(std::span<const WindowView> views, const Style& style)
          view.outcome, window.capture_id.empty() ? "-" : window.capture_id,
          window.pid == 0 ? "-" : absl::StrFormat("%.3g", window.sampling_weight),
          NsOrDash(window.step_before_ns), NsOrDash(window.step_during_ns),
-         NsOrDash(window.step_after_ns), ForDisplay(window.detail, kMostText)},
-        ColourOf(window.outcome));
+         NsOrDash(window.step_after_ns), ForDisplay(window.detail, kMaxDetailBytes)},
+        WindowColour(window.outcome));
   }
   return table.Render(style);
 }

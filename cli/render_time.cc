@@ -24,10 +24,6 @@ std::string SpeedOrUnknown(double gb_per_s) {
   return gb_per_s < 0 ? "-" : absl::StrFormat("%.2f", gb_per_s);
 }
 
-std::string Counted(int64_t count, std::string_view one, std::string_view many) {
-  return StrCat(FormatCount(count), " ", count == 1 ? one : many);
-}
-
 void AddHeading(std::string_view heading, const Style& style, std::string* text) {
   StrAppend(text, "\n", style.Paint(Colour::kBold, heading), "\n");
 }
@@ -61,7 +57,7 @@ std::string RenderSummary(const TimeReport& report, const Style& style) {
   if (report.overlap >= 0) {
     StrAppend(&text, "Of ", FormatNs(whole.communication_ns), " of communication, ",
               style.Share(absl::StrFormat("%.2f%%", 100 * report.overlap)),
-              " ran behind compute\n");
+              " overlapped with compute\n");
   }
   if (whole.host_only_ns > 0) {
     StrAppend(&text, "While idle, the GPU had nothing launched for ", FormatNs(whole.host_only_ns),
@@ -196,11 +192,11 @@ void AddLaunches(const TimeReport& report, int64_t limit, const Style& style, st
   if (launches.count == 0 && launches.kernel_count == 0) return;
   AddHeading("Launches", style, text);
   if (launches.count > 0) {
-    StrAppend(text, Counted(launches.count, "launch", "launches"), " took the host ",
+    StrAppend(text, FormatCountOf(launches.count, "launch", "launches"), " took the host ",
               FormatNs(launches.call_ns), " and the GPU ", FormatNs(launches.device_ns),
               "; half began within ", FormatNs(std::llround(launches.median_delay_ns)), "\n",
               FormatCount(launches.shorter_than_call_count), " ran for less than their call; ",
-              Counted(launches.slow_call_count, "call", "calls"), " took over ",
+              FormatCountOf(launches.slow_call_count, "call", "calls"), " took over ",
               FormatNs(report::kSlowLaunchCallNs), "; ", FormatCount(launches.late_count),
               " began over ", FormatNs(report::kLateLaunchNs), " later\n");
   }
@@ -322,7 +318,7 @@ void AddHostLines(const TimeReport& report, const Style& style, std::string* tex
   if (loader.count > 0) {
     int64_t steps_ns = 0;
     for (const report::TimeStep& step : report.steps) steps_ns += step.duration_ns;
-    StrAppend(&lines, "Data loader: ", Counted(loader.count, "wait", "waits"), " took ",
+    StrAppend(&lines, "Data loader: ", FormatCountOf(loader.count, "wait", "waits"), " took ",
               FormatNs(loader.total_ns), ", the longest ", FormatNs(loader.max_ns));
     if (steps_ns > 0) {
       StrAppend(&lines, "; ", style.Share(FormatPercent(loader.in_steps_ns, steps_ns)),
@@ -333,9 +329,10 @@ void AddHostLines(const TimeReport& report, const Style& style, std::string* tex
   if (report.compile.has_compiled) {
     int64_t breaks = 0;
     for (const report::GraphBreakRow& row : report.compile.graph_breaks) breaks += row.count;
-    StrAppend(
-        &lines, "torch.compile: ", Counted(std::ssize(report.compile.regions), "region", "regions"),
-        ", ", Counted(breaks, "graph break", "graph breaks"), "; `profctl compile` has more\n");
+    StrAppend(&lines, "torch.compile: ",
+              FormatCountOf(std::ssize(report.compile.regions), "region", "regions"), ", ",
+              FormatCountOf(breaks, "graph break", "graph breaks"),
+              "; `profctl compile` has more\n");
   }
   if (!lines.empty()) StrAppend(text, "\n", lines);
 }

@@ -43,7 +43,7 @@ void WriteBreakdown(const TimeBreakdown& time, JsonWriter& json) {
   json.EndObject();
 }
 
-void WriteSteps(const TimeReport& report, int64_t limit, JsonWriter& json) {
+void WriteTimeSteps(const TimeReport& report, int64_t limit, JsonWriter& json) {
   WriteRows("steps", report.steps, limit, json, [&](const report::TimeStep& step) {
     json.Field("index", step.index);
     json.Field("duration_ns", step.duration_ns);
@@ -180,7 +180,7 @@ void WriteTimeJson(const CaptureView& view, const TimeReport& report, int64_t li
   } else {
     json.Double(report.overlap);
   }
-  WriteSteps(report, limit, json);
+  WriteTimeSteps(report, limit, json);
   WriteStreams(report, limit, json);
   WriteLaunches(report, limit, json);
   WriteHost(report, limit, json);

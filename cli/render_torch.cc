@@ -66,7 +66,9 @@ std::string_view FirstCharacters(std::string_view text, size_t count) {
   return text.substr(0, bytes);
 }
 
-std::string Shown(std::string_view untrusted) { return ForDisplay(untrusted, size_t{1} << 16); }
+std::string ForTorchTable(std::string_view untrusted) {
+  return ForDisplay(untrusted, size_t{1} << 16);
+}
 
 struct SortKey {
   std::string_view name;
@@ -74,7 +76,7 @@ struct SortKey {
 };
 double AsDouble(int64_t value) { return static_cast<double>(value); }
 
-constexpr std::array<SortKey, 16> kSortKeys = {{
+constexpr std::array<SortKey, 16> kTorchSortKeys = {{
     {"cpu_time", [](const TorchRow& row) { return AverageUs(row.cpu_total_us, row.calls); }},
     {"cpu_time_total", [](const TorchRow& row) { return row.cpu_total_us; }},
     {"self_cpu_time_total", [](const TorchRow& row) { return row.self_cpu_us; }},
@@ -99,9 +101,9 @@ constexpr std::array<SortKey, 16> kSortKeys = {{
 std::vector<const TorchRow*> Sorted(const TorchTable& table, std::string_view sort_by) {
   std::vector<const TorchRow*> rows;
   for (const TorchRow& row : table.rows) rows.push_back(&row);
-  const auto* const key = std::find_if(kSortKeys.begin(), kSortKeys.end(),
+  const auto* const key = std::find_if(kTorchSortKeys.begin(), kTorchSortKeys.end(),
                                        [&](const SortKey& one) { return one.name == sort_by; });
-  if (key != kSortKeys.end()) {
+  if (key != kTorchSortKeys.end()) {
     std::stable_sort(rows.begin(), rows.end(), [&](const TorchRow* a, const TorchRow* b) {
       return key->value(*a) > key->value(*b);
     });
@@ -120,7 +122,7 @@ class TorchText {
       is_on_gpu |= row.is_device;
       has_device_time_ |= row.self_device_us > 0;
       has_device_memory_ |= row.self_device_memory_bytes > 0;
-      longest_name = std::max(longest_name, CharacterCount(Shown(row.name)));
+      longest_name = std::max(longest_name, CharacterCount(ForTorchTable(row.name)));
       longest_shapes = std::max(longest_shapes, row.shapes.size());
       has_shapes_ |= !row.shapes.empty() && row.shapes != "[]";
     }
@@ -213,7 +215,7 @@ class TorchText {
   }
 
   static std::string NameCell(const TorchRow& row) {
-    const std::string name = Shown(row.name);
+    const std::string name = ForTorchTable(row.name);
     constexpr size_t kMost = kMaxNameWidth - 3;
     if (CharacterCount(name) < kMost) return name;
     return StrCat(FirstCharacters(name, kMost), "...");
@@ -249,8 +251,8 @@ class TorchText {
 const std::vector<std::string_view>& TorchSortKeys() {
   static const std::vector<std::string_view> keys = [] {
     std::vector<std::string_view> names;
-    names.reserve(kSortKeys.size());
-    for (const SortKey& key : kSortKeys) {
+    names.reserve(kTorchSortKeys.size());
+    for (const SortKey& key : kTorchSortKeys) {
       names.push_back(key.name);
     }
     return names;

@@ -1,6 +1,5 @@
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -72,8 +71,7 @@ struct ReportOptions {
 
 absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
   ReportOptions options;
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   invocation.flags().Int("limit", 0, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
   options.evidence_rows = limit.value_or(kEvidenceForPeople);
   ASSIGN_OR_RETURN(options.thresholds, ReadThresholds(invocation.flags()));
   ASSIGN_OR_RETURN(options.html, HtmlPath(invocation));
@@ -87,7 +85,7 @@ struct ReportedMember {
   report::RankComparison ranks;
 };
 
-std::string NameOf(const CaptureSet::Member& member) {
+std::string MemberName(const CaptureSet::Member& member) {
   return StrCat(member.rank >= 0 ? "rank " : "", LabelOf(member));
 }
 
@@ -131,7 +129,8 @@ absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
   RETURN_IF_ERROR(collectives.status());
   ReportedMember of = {.set = set, .member = 0, .ranks = {}};
   of.ranks.steps = CompareStepsOf(set, *collectives);
-  for (const CaptureSet::Member& member : set.members()) of.ranks.names.push_back(NameOf(member));
+  for (const CaptureSet::Member& member : set.members())
+    of.ranks.names.push_back(MemberName(member));
   const std::vector<report::RankScore>& ranking = of.ranks.steps.ranking;
   if (ranking.empty()) {
     return absl::FailedPreconditionError(
@@ -147,7 +146,7 @@ absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
   return ExitCodeOf(set);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunReport(Invocation& invocation) {
   ASSIGN_OR_RETURN(const ReportOptions options, ReadOptions(invocation));
   if (invocation.flags().Has("print-thresholds")) {
     invocation.Print(report::FormatFindingThresholds(options.thresholds));
@@ -170,42 +169,41 @@ Command ReportCommand() {
       .summary = "Say what to change first, what it would save, and why",
       .arguments = "ID|GROUP|FILES.profd",
       .description =
-          "Says in one paragraph where the time goes, what to change first and what that would "
-          "save, and whether the numbers can be trusted; then every finding by its estimated "
-          "saving, with what was measured, the threshold, the evidence and how sure it is. Rules "
-          "that found nothing and rules that could not be looked at, with what they need, come "
-          "last.\n\n"
-          "Averages leave out a first step that warmed up. Savings are estimates of wall time per "
-          "step, each by itself. A file of thresholds has lines `key = value`; "
-          "--print-thresholds writes one with every key, its meaning and its default.\n\n"
-          "Of a group, or of several files, it compares the ranks, says whether one holds up the "
-          "others (as `profctl stragglers` scores them), and reports on the rank with the most own "
-          "work. A member that is out of reach is named on stderr, and the exit code is then 4.",
+          "Recommends what to optimize first, with estimated savings and evidence. A first "
+          "paragraph says where the time goes, what to change first, and whether the numbers can "
+          "be trusted. Then come all findings by estimated saving, each with its measurement, "
+          "threshold, evidence, and confidence; last, the checks that passed and those that were "
+          "skipped for lack of data.\n\nAverages leave out a first step with warm-up. Savings are "
+          "separate estimates of wall time per step. A thresholds file has lines `key = value`; "
+          "--print-thresholds writes one with every key, its meaning, and its default.\n\nFor a "
+          "group or several files, it compares the ranks, says whether one slows the others down "
+          "(scored as in `profctl stragglers`), and reports on the rank with the most own work. A "
+          "member that cannot be reached is named on stderr, and the exit code is 4.",
       .flags = {{.name = "thresholds",
                  .value_name = "FILE",
-                 .help = "When a finding is one: a file of thresholds",
+                 .help = "Thresholds file: when a measurement becomes a finding",
                  .completes = Completes::kFile},
                 {.name = "print-thresholds",
-                 .help = "Print the thresholds as such a file, and stop"},
+                 .help = "Print a thresholds file with the defaults and exit"},
                 {.name = "html",
                  .value_name = "FILE",
-                 .help = "Write it as a page for a browser instead, with charts and tables; it "
-                         "loads nothing from a network; - is stdout",
+                 .help =
+                     "Write a self-contained HTML page with charts and tables instead; - is stdout",
                  .completes = Completes::kFile},
                 {.name = "limit",
                  .value_name = "N",
-                 .help = "At most N rows of evidence for each finding; 0 is all (default: 3); "
-                         "--json prints all"}},
+                 .help = "Maximum number of evidence rows per finding; 0 for all (default: 3; all "
+                         "with --json)"}},
       .examples = {{"profctl report 01J9ZK", "What to change first"},
                    {"profctl report 01J9ZK --html report.html", "As a page for a browser"},
-                   {"profctl report 01J9ZM", "Of a group: who holds up the job, and why"},
+                   {"profctl report 01J9ZM", "For a group: which rank slows the job, and why"},
                    {"profctl report --print-thresholds > limits", "A file to start from"},
                    {"profctl report 01J9ZK --thresholds limits", "With one's own thresholds"}},
       .min_arguments = 0,
       .max_arguments = 4096,
       .completes = Completes::kCapture,
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunReport};
 }
 
 }  // namespace profd::cli

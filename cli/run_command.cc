@@ -13,8 +13,10 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "cli/broken_pipes.h"
 #include "cli/command.h"
 #include "cli/errors.h"
+#include "cli/program_file.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -26,6 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLibraryName[] = "libprofd_client.so";
+constexpr char kPreloadName[] = "libprofd_preload.so";
 // The folder that makes a Python watch for torch, in the package's own, and the file it takes.
 constexpr char kPythonHook[] = "profd/_inject";
 constexpr char kPythonHookFile[] = "sitecustomize.py";
@@ -46,16 +49,15 @@ fs::path OwnPrefix() {
   return error ? fs::path() : self.parent_path().parent_path();
 }
 
-// Where the library may be, the likeliest first.
-std::vector<fs::path> LibraryPlaces() {
-  if (const std::string chosen = Variable("PROFD_CLIENT_LIB"); !chosen.empty()) return {chosen};
+// Where a library that was installed with profctl may be, the likeliest first.
+std::vector<fs::path> InstalledPlaces(const char* name) {
   std::vector<fs::path> places;
   if (const fs::path prefix = OwnPrefix(); !prefix.empty()) {
     for (const char* folder : {"lib", PROFD_INSTALL_LIBDIR, "lib64"}) {
-      places.push_back(prefix / folder / kLibraryName);
+      places.push_back(prefix / folder / name);
     }
   }
-  places.push_back(fs::path(PROFD_INSTALL_FULL_LIBDIR) / kLibraryName);
+  places.push_back(fs::path(PROFD_INSTALL_FULL_LIBDIR) / name);
   return places;
 }
 
@@ -75,9 +77,10 @@ std::string FindPythonHook(const fs::path& library) {
   return "";
 }
 
-// Its path as children in other folders need it.
-absl::StatusOr<std::string> FindLibrary() {
-  const std::vector<fs::path> places = LibraryPlaces();
+// The path of the first of `places` that can be read, as children in other folders need it.
+// `remedy` ends the message of NOT_FOUND.
+absl::StatusOr<std::string> FindFirst(const char* name, const std::vector<fs::path>& places,
+                                      std::string_view remedy) {
   std::vector<std::string> tried;
   for (const fs::path& place : places) {
     std::error_code error;
@@ -86,9 +89,14 @@ absl::StatusOr<std::string> FindLibrary() {
     std::string shown = ForDisplay(place.lexically_normal().string(), 512);
     if (std::ranges::find(tried, shown) == tried.end()) tried.push_back(std::move(shown));
   }
-  return LocalFailure(
-      absl::NotFoundError(StrCat("there is no ", kLibraryName, "; looked for ",
-                                 absl::StrJoin(tried, ", "), ". PROFD_CLIENT_LIB can name it")));
+  return LocalFailure(absl::NotFoundError(
+      StrCat("there is no ", name, "; looked for ", absl::StrJoin(tried, ", "), ". ", remedy)));
+}
+
+absl::StatusOr<std::string> FindLibrary() {
+  std::vector<fs::path> places = InstalledPlaces(kLibraryName);
+  if (const std::string chosen = Variable("PROFD_CLIENT_LIB"); !chosen.empty()) places = {chosen};
+  return FindFirst(kLibraryName, places, "PROFD_CLIENT_LIB can name it");
 }
 
 // Sets the variable unless it is set already. `unseen` is what is not recorded then.
@@ -125,10 +133,34 @@ void HookPython(Invocation& invocation, const std::string& library) {
   setenv("PYTHONPATH", before.empty() ? hook.c_str() : StrCat(hook, ":", before).c_str(), 1);
 }
 
-void Preload(const std::string& library) {
-  const std::string before = Variable("LD_PRELOAD");
-  setenv("LD_PRELOAD", before.empty() ? library.c_str() : StrCat(library, ":", before).c_str(), 1);
+// Puts `value` before or after what the variable has, unless it is there already.
+void Extend(const char* name, const std::string& value, bool is_first) {
+  const std::string before = Variable(name);
+  if (StrCat(":", before, ":").find(StrCat(":", value, ":")) != std::string::npos) return;
+  const std::string both = is_first ? StrCat(value, ":", before) : StrCat(before, ":", value);
+  setenv(name, before.empty() ? value.c_str() : both.c_str(), 1);
+}
+
+// Reaches the command and every process below it. What is preloaded is not the library but a
+// loader of it that does no harm in programs without glibc (client_lib/preload/preload.cc).
+absl::Status Preload(Invocation& invocation) {
+  ASSIGN_OR_RETURN(const std::string loader,
+                   FindFirst(kPreloadName, InstalledPlaces(kPreloadName),
+                             "Install it with profctl, or leave out --preload"));
+  if (loader.find_first_of(" :") != std::string::npos) {
+    return LocalFailure(absl::InvalidArgumentError(
+        StrCat("LD_PRELOAD cannot name '", ForDisplay(loader, 512),
+               "', which has a blank or a colon; install profd in another folder")));
+  }
+  // Last: an allocator or a sanitizer that is there stays the first library.
+  Extend("LD_PRELOAD", loader, /*is_first=*/false);
+  // A program built with AddressSanitizer does not start after any preloaded library otherwise.
+  Extend("ASAN_OPTIONS", "verify_asan_link_order=0", /*is_first=*/true);
   setenv("PROFD_START", "1", 1);
+  if (const std::string why = PreloadObstacle(invocation.arguments().front()); !why.empty()) {
+    invocation.Note(StrCat("profctl: ", why, "; --preload has no effect on it\n"));
+  }
+  return absl::OkStatus();
 }
 
 // Returns only if it could not be done.
@@ -137,13 +169,14 @@ int Become(Invocation& invocation, std::vector<std::string> words) {
   arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  RestoreBrokenPipes();
   execvp(arguments[0], arguments.data());
   const int error = errno;
   invocation.Note(StrCat("profctl: ", ForDisplay(words[0], 512), ": ", std::strerror(error), "\n"));
   return error == ENOENT ? kExitNotFound : kExitNotExecutable;
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunProgram(Invocation& invocation) {
   ASSIGN_OR_RETURN(const std::string library, FindLibrary());
   if (const auto folder = invocation.flags().Get("socket-dir")) {
     RETURN_IF_ERROR(SetSocketFolder(*folder));
@@ -153,7 +186,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
         "CUDA alone does not make a process a target");
   Offer(invocation, "NVTX_INJECTION64_PATH", library, "NVTX ranges are not recorded");
   HookPython(invocation, library);
-  if (invocation.flags().Has("preload")) Preload(library);
+  if (invocation.flags().Has("preload")) RETURN_IF_ERROR(Preload(invocation));
   return Become(invocation, invocation.arguments());
 }
 
@@ -178,20 +211,20 @@ Command RunCommand() {
           "library.",
       .flags = {{.name = "socket-dir",
                  .value_name = "DIR",
-                 .help = "The daemon's socket directory, for CMD (default: as PROFD_SOCKET_DIR "
-                         "says, else /run/profd, else $XDG_RUNTIME_DIR/profd)",
+                 .help = "The daemon's socket directory, for CMD (default: $PROFD_SOCKET_DIR, "
+                         "/run/profd, or $XDG_RUNTIME_DIR/profd)",
                  .completes = Completes::kFile},
                 {.name = "preload",
-                 .help = "Also load the library into every process below CMD at its start "
-                         "(LD_PRELOAD), shells and all; each is a target from then on, also "
-                         "without CUDA and NVTX"}},
+                 .help = "Also load the library into CMD and every process below it at its start "
+                         "(LD_PRELOAD), including shells; each is a target, also without CUDA "
+                         "and NVTX. Static, setuid, and musl programs run as they are"}},
       .examples = {{"profctl run -- python train.py", "A training script"},
                    {"profctl run torchrun --nproc-per-node 8 train.py", "All ranks of a node"}},
       .min_arguments = 1,
       .max_arguments = std::numeric_limits<size_t>::max(),
       .completes = Completes::kProgram,
       .uses_daemon = false,
-      .run = &Run,
+      .run = &RunProgram,
       .is_launcher = true};
 }
 

@@ -12,6 +12,7 @@
 #include "cli/errors.h"
 #include "cli/fleet.h"
 #include "cli/render_schedules.h"
+#include "cli/row_limit.h"
 #include "cli/schedule_flags.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
@@ -21,9 +22,6 @@
 
 namespace profd::cli {
 namespace {
-
-constexpr int64_t kRowsForPeople = 50;
-constexpr int64_t kMostRows = 1'000'000'000;
 
 // The daemon, or the daemons, that the command line means.
 class Daemons {
@@ -78,10 +76,10 @@ absl::Status TakeInto(absl::StatusOr<T> from, To& to) {
   return absl::OkStatus();
 }
 
-using Act = std::function<absl::StatusOr<ScheduleView>(DaemonClient&)>;
+using ScheduleAction = std::function<absl::StatusOr<ScheduleView>(DaemonClient&)>;
 
 // What `act` gave on each node that did it.
-absl::StatusOr<std::vector<ScheduleView>> OnEach(Daemons& daemons, const Act& act) {
+absl::StatusOr<std::vector<ScheduleView>> OnEach(Daemons& daemons, const ScheduleAction& act) {
   std::vector<std::optional<ScheduleView>> results(daemons.size());
   RETURN_IF_ERROR(daemons.Run(
       [&](size_t member, DaemonClient& daemon) { return TakeInto(act(daemon), results[member]); }));
@@ -109,11 +107,12 @@ void PrintSchedules(Invocation& invocation, const Daemons& daemons, const std::s
   }
 }
 
-absl::StatusOr<int> Create(Invocation& invocation, Daemons& daemons) {
+absl::StatusOr<int> CreateSchedule(Invocation& invocation, Daemons& daemons) {
   const absl::Time now = Clock::Real().Now();
   ASSIGN_OR_RETURN(ScheduleSpec spec, ScheduleSpecOf(invocation.flags(), now));
   const std::string id = invocation.flags().Get("id").value_or(NewUlid(now));
-  if (!IsUlid(id)) return UsageError(StrCat("--id '", ForDisplay(id, 40), "' is no whole id"));
+  if (!IsUlid(id))
+    return UsageError(StrCat("--id '", ForDisplay(id, 40), "' is not a complete ID"));
   if (daemons.IsFleet()) {
     // Nodes choose by the names that they have for themselves. One that does not answer is
     // expected under the name it was given, so that `schedule list` misses it.
@@ -143,7 +142,7 @@ absl::StatusOr<int> Create(Invocation& invocation, Daemons& daemons) {
   return code;
 }
 
-absl::StatusOr<int> List(Invocation& invocation, Daemons& daemons) {
+absl::StatusOr<int> ListSchedules(Invocation& invocation, Daemons& daemons) {
   const bool deleted = invocation.flags().Has("deleted");
   std::vector<std::vector<ScheduleView>> lists(daemons.size());
   std::vector<std::string> names(daemons.size());
@@ -186,14 +185,15 @@ absl::StatusOr<int> List(Invocation& invocation, Daemons& daemons) {
 }
 
 absl::StatusOr<int> OnOne(Invocation& invocation, Daemons& daemons, const std::string& id,
-                          const Act& act) {
+                          const ScheduleAction& act) {
   ASSIGN_OR_RETURN(const std::vector<ScheduleView> views, OnEach(daemons, act));
   PrintSchedules(invocation, daemons, views.empty() ? id : views.front().id, views);
   return daemons.Finish();
 }
 
-absl::StatusOr<int> History(Invocation& invocation, Daemons& daemons, const std::string& id) {
-  ASSIGN_OR_RETURN(const auto limit, invocation.flags().Int("limit", 0, kMostRows));
+absl::StatusOr<int> ShowScheduleHistory(Invocation& invocation, Daemons& daemons,
+                                        const std::string& id) {
+  ASSIGN_OR_RETURN(const auto limit, invocation.flags().Int("limit", 0, kMaxListedRows));
   const int64_t rows = limit.value_or(invocation.json() ? 0 : kRowsForPeople);
   std::vector<std::vector<WindowView>> lists(daemons.size());
   RETURN_IF_ERROR(daemons.Run([&](size_t member, DaemonClient& daemon) {
@@ -223,10 +223,10 @@ absl::StatusOr<int> History(Invocation& invocation, Daemons& daemons, const std:
 
 absl::StatusOr<std::string> ScheduleIdOf(const std::string& word) {
   if (IsUlidPrefix(word)) return word;
-  return UsageError(StrCat("'", ForDisplay(word, 80), "' is no schedule's id"));
+  return UsageError(StrCat("'", ForDisplay(word, 80), "' is not a schedule ID"));
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunSchedule(Invocation& invocation) {
   const std::vector<std::string>& arguments = invocation.arguments();
   const std::string& verb = arguments.front();
   const bool takes_id = verb != "create" && verb != "list";
@@ -239,9 +239,9 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     ASSIGN_OR_RETURN(id, ScheduleIdOf(arguments[1]));
   }
   ASSIGN_OR_RETURN(Daemons daemons, Daemons::Of(invocation));
-  if (verb == "create") return Create(invocation, daemons);
-  if (verb == "list") return List(invocation, daemons);
-  if (verb == "history") return History(invocation, daemons, id);
+  if (verb == "create") return CreateSchedule(invocation, daemons);
+  if (verb == "list") return ListSchedules(invocation, daemons);
+  if (verb == "history") return ShowScheduleHistory(invocation, daemons, id);
   if (verb == "show") {
     return OnOne(invocation, daemons, id,
                  [&](DaemonClient& daemon) { return daemon.GetSchedule(id); });
@@ -267,17 +267,14 @@ Command ScheduleCommand() {
       .summary = "Sample captures by a schedule",
       .arguments = "create|list|show|pause|resume|delete|history [ID]",
       .description =
-          "A schedule is a standing order for captures: a window every so often, of a few steps, "
-          "of "
-          "some of the nodes. It survives restarts of profd, and captures only what you may "
-          "capture. Which nodes sample which window follows from a hash of both: a schedule that "
-          "was placed on many nodes (--nodes) samples together, and nobody in between is "
-          "needed.\n\n"
-          "An operator's request goes first: it cancels a schedule's capture of the same process. "
-          "Budgets and the governor (--max-slowdown) bound what sampling costs; every window is in "
-          "the history with what became of it, and every capture carries its sampling weight.\n\n"
-          "With --nodes everything is done on all of them, with one row per node; `list` tells "
-          "which node lacks a schedule or has another spec (drift), with exit code 4.",
+          "A schedule captures a few steps at intervals, on a sample of the nodes. It survives "
+          "daemon restarts and captures only what you may capture. Each node decides from a hash "
+          "of schedule and window, so nodes with the same schedule (--nodes) sample together "
+          "without a coordinator.\n\nRequests go first: they cancel a scheduled capture of the "
+          "same process. Budgets and --max-slowdown limit the cost of sampling. The history has "
+          "the outcome of every window, and every capture carries its sampling weight.\n\nWith "
+          "--nodes, everything is done on all nodes, with one row per node. `list` names nodes "
+          "that lack a schedule or have another version (drift), with exit code 4.",
       .flags = ScheduleFlags(),
       .examples = {{"profctl schedule create --every 30m --steps 3 --fraction 5% --nodes "
                     "gpu[001-128]",
@@ -292,7 +289,7 @@ Command ScheduleCommand() {
       .completes = Completes::kChoice,
       .choices = {"create", "list", "show", "pause", "resume", "delete", "history"},
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunSchedule};
 }
 
 }  // namespace profd::cli

@@ -15,8 +15,7 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kDefaultSteps = 3;
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kDefaultSampleSteps = 3;
 
 // "5%", "0.05"; nullopt: not given.
 absl::StatusOr<std::optional<double>> Share(const ParsedFlags& flags, std::string_view flag) {
@@ -28,7 +27,7 @@ absl::StatusOr<std::optional<double>> Share(const ParsedFlags& flags, std::strin
   const double value = std::strtod(number.c_str(), &end);
   if (number.empty() || *end != '\0' || !std::isfinite(value) || value < 0) {
     return UsageError(
-        StrCat("--", flag, " '", ForDisplay(*text, 80), "' is no share; write 5% or 0.05"));
+        StrCat("--", flag, " '", ForDisplay(*text, 80), "' is not a share; write 5% or 0.05"));
   }
   return percent ? value / 100 : value;
 }
@@ -64,12 +63,12 @@ absl::Status ParseCapture(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto steps, flags.Int("steps", 1, 1'000'000));
   ASSIGN_OR_RETURN(const auto duration, flags.Duration("duration"));
   if (steps.has_value() && duration.has_value()) {
-    return UsageError("--steps and --duration exclude each other");
+    return UsageError("--steps and --duration are mutually exclusive");
   }
   if (duration.has_value()) {
     spec.duration = *duration;
   } else {
-    spec.steps = steps.value_or(kDefaultSteps);
+    spec.steps = steps.value_or(kDefaultSampleSteps);
   }
   ASSIGN_OR_RETURN(const auto warmup, flags.Int("warmup", 0, 10'000));
   spec.warmup_steps = warmup.value_or(spec.warmup_steps);
@@ -94,7 +93,7 @@ absl::Status ParseSelector(const ParsedFlags& flags, TargetSelector& selector) {
   for (const std::string& word : flags.List("rank")) {
     const absl::StatusOr<int64_t> rank = ParseInt(word);
     if (!rank.ok() || *rank < 0) {
-      return UsageError(StrCat("--rank '", ForDisplay(word, 80), "' is no rank"));
+      return UsageError(StrCat("--rank '", ForDisplay(word, 80), "' is not a rank"));
     }
     selector.ranks.push_back(*rank);
   }
@@ -113,9 +112,9 @@ absl::Status ParseSelector(const ParsedFlags& flags, TargetSelector& selector) {
 
 absl::Status ParseSample(const ParsedFlags& flags, SampleSpec& sample) {
   ASSIGN_OR_RETURN(const auto fraction, Share(flags, "fraction"));
-  ASSIGN_OR_RETURN(const auto count, flags.Int("count", 1, kMost));
+  ASSIGN_OR_RETURN(const auto count, flags.Int("count", 1));
   if (fraction.has_value() && count.has_value()) {
-    return UsageError("--fraction and --count exclude each other");
+    return UsageError("--fraction and --count are mutually exclusive");
   }
   if (fraction.has_value() && !(*fraction > 0 && *fraction <= 1)) {
     return UsageError("--fraction must be above 0 and at most 100%");
@@ -131,8 +130,8 @@ absl::Status ParseSample(const ParsedFlags& flags, SampleSpec& sample) {
   return absl::OkStatus();
 }
 
-absl::Status ParseLimits(const ParsedFlags& flags, ScheduleSpec& spec) {
-  ASSIGN_OR_RETURN(const auto captures, flags.Int("captures-per-hour", 1, kMost));
+absl::Status ParseBudget(const ParsedFlags& flags, ScheduleSpec& spec) {
+  ASSIGN_OR_RETURN(const auto captures, flags.Int("captures-per-hour", 1));
   spec.budget.captures_per_hour = captures.value_or(0);
   ASSIGN_OR_RETURN(const auto bytes, flags.Bytes("bytes-per-day"));
   spec.budget.bytes_per_day = bytes.value_or(0);
@@ -177,6 +176,7 @@ std::vector<Flag> ScheduleFlags() {
       {.name = "max-bytes",
        .value_name = "BYTES",
        .help = "create: most that one capture's file takes (default: 2GiB)"},
+      {.name = "pin", .help = "create: pin each capture (profctl pin)"},
       {.name = "step-marker",
        .value_name = "NAME",
        .help = "create: the range whose every begin is a step"},
@@ -225,7 +225,7 @@ std::vector<Flag> ScheduleFlags() {
       {.name = "max-slowdown",
        .value_name = "SHARE",
        .help = "create: skip windows of a process that they slow by more (default: 5%; 0: never)"},
-      {.name = "name", .value_name = "NAME", .help = "create: a name for people"},
+      {.name = "name", .value_name = "NAME", .help = "create: human-readable name"},
       {.name = "id",
        .value_name = "ID",
        .help = "create: the id to give it, to place the same schedule on more nodes"},
@@ -242,8 +242,9 @@ absl::StatusOr<ScheduleSpec> ScheduleSpecOf(const ParsedFlags& flags, absl::Time
   RETURN_IF_ERROR(ParseCapture(flags, spec.capture));
   RETURN_IF_ERROR(ParseSelector(flags, spec.selector));
   RETURN_IF_ERROR(ParseSample(flags, spec.sample));
-  RETURN_IF_ERROR(ParseLimits(flags, spec));
+  RETURN_IF_ERROR(ParseBudget(flags, spec));
   spec.display_name = flags.Get("name").value_or("");
+  spec.pin = flags.Has("pin");
   return spec;
 }
 

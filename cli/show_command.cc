@@ -11,6 +11,7 @@
 #include "cli/fleet.h"
 #include "cli/group_view.h"
 #include "cli/render_capture.h"
+#include "cli/resource_names.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -46,14 +47,15 @@ std::vector<report::StepLabel> StepLabelsOf(Invocation& invocation, CaptureSourc
   return {};
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunShow(Invocation& invocation) {
   const std::string& name = invocation.arguments().front();
-  absl::StatusOr<std::unique_ptr<CaptureSource>> source =
-      name.starts_with("groups/") ? absl::NotFoundError("") : OpenCaptureSource(invocation, name);
+  absl::StatusOr<std::unique_ptr<CaptureSource>> source = name.starts_with(kGroupsPrefix)
+                                                              ? absl::NotFoundError("")
+                                                              : OpenCaptureSource(invocation, name);
   if (absl::IsNotFound(source.status()) && !NamesFile(name)) {
     if (const std::optional<std::string> id = WholeGroupId(name)) {
       absl::StatusOr<int> shown = ShowGroup(invocation, *id);
-      if (shown.ok() || name.starts_with("groups/")) return shown;
+      if (shown.ok() || name.starts_with(kGroupsPrefix)) return shown;
     }
   }
   RETURN_IF_ERROR(source.status());
@@ -75,19 +77,18 @@ Command ShowCommand() {
           .summary = "Show one capture: what was asked, covered and lost",
           .arguments = "ID|FILE.profd",
           .description =
-              "Shows what was asked for, what was covered, what was lost and why, and "
-              "how far the numbers can be trusted, and what a framework "
-              "on top of PyTorch called the steps. The id of a group shows its "
-              "captures: those of the node that is asked, or of all --nodes, and of the others "
-              "what was told at their end; of a group that was imported also the ranks without a "
-              "trace.",
+              "Shows what was requested, what was recorded, what was lost and why, how far to "
+              "trust the numbers, and what a framework on top of PyTorch calls the steps. The ID "
+              "of a group shows its captures: those of the node that is asked, or of all --nodes; "
+              "for the others, what they reported at their end. An imported group also lists the "
+              "ranks without a trace.",
           .examples = {{"profctl show 01J9ZK", "A capture, by the start of its id"},
                        {"profctl show run.profd", "A fetched one; no daemon is needed"}},
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunShow};
 }
 
 }  // namespace profd::cli

@@ -4,7 +4,6 @@
 #define PROFD_CLI_SHOW_REPORT_H_
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -23,8 +22,7 @@ namespace profd::cli {
 template <typename Get, typename WriteJson, typename Render>
 absl::StatusOr<int> ShowReport(Invocation& invocation, int64_t rows_for_people, const Get& get,
                                const WriteJson& write_json, const Render& render) {
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   invocation.flags().Int("limit", 0, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
   ASSIGN_OR_RETURN(const auto report, get(*source));

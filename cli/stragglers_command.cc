@@ -7,7 +7,7 @@
 namespace profd::cli {
 namespace {
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunStragglers(Invocation& invocation) {
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (!set.is_group()) {
     return UsageError(
@@ -20,26 +20,24 @@ absl::StatusOr<int> Run(Invocation& invocation) {
 }  // namespace
 
 Command StragglersCommand() {
-  return {
-      .name = "stragglers",
-      .summary = "Rank the ranks of a group by their own work",
-      .arguments = "GROUP|FILES.profd",
-      .description =
-          "Tells the rank that others wait for from those that wait: of every step it shows a "
-          "rank's own work, the time in collective operations that even the rank that waited "
-          "least had to spend (transfer), and what is beyond (wait); medians over the steps.\n\n"
-          "The score is the modified z-score of own work over the ranks: 0.6745 x (own work - "
-          "median) / the median absolute deviation, which counts as at least 1 % of a step. "
-          "Above 3.5 a rank is a straggler; that takes at least 3 ranks.\n\n"
-          "A member of the group that is out of reach is named on stderr, and the exit code "
-          "is then 4.",
-      .examples = {{"profctl stragglers 01J9ZK", "Who holds up the job"},
-                   {"profctl stragglers r0.profd r1.profd r2.profd", "The same of files"}},
-      .min_arguments = 1,
-      .max_arguments = 4096,
-      .completes = Completes::kCapture,
-      .takes_nodes = true,
-      .run = &Run};
+  return {.name = "stragglers",
+          .summary = "Rank the ranks of a group by their own work",
+          .arguments = "GROUP|FILES.profd",
+          .description =
+              "Separates the rank that others wait for from the ranks that wait. For every step, a "
+              "rank's time is split into own work, transfer (the time in collectives that even the "
+              "rank with the shortest wait needed), and wait; the table shows medians over the "
+              "steps.\n\nThe score is the modified z-score of own work over the ranks: 0.6745 x "
+              "(own work - median) / the median absolute deviation, which counts as at least 1 % "
+              "of a step. A rank above 3.5 is a straggler; this needs at least 3 ranks.\n\nA "
+              "member that cannot be reached is named on stderr, and the exit code is 4.",
+          .examples = {{"profctl stragglers 01J9ZK", "Which rank slows the job"},
+                       {"profctl stragglers r0.profd r1.profd r2.profd", "The same of files"}},
+          .min_arguments = 1,
+          .max_arguments = 4096,
+          .completes = Completes::kCapture,
+          .takes_nodes = true,
+          .run = &RunStragglers};
 }
 
 }  // namespace profd::cli

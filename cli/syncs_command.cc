@@ -1,13 +1,12 @@
 #include "cli/command.h"
 #include "cli/render_gpu.h"
+#include "cli/row_limit.h"
 #include "cli/show_report.h"
 
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 50;
-
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunSyncs(Invocation& invocation) {
   return ShowReport(
       invocation, kRowsForPeople, [](CaptureSource& source) { return source.Syncs(); },
       &WriteSyncsJson, &RenderSyncs);
@@ -20,8 +19,8 @@ Command SyncsCommand() {
           .summary = "Show where the host waited for the GPU",
           .arguments = "ID|FILE.profd",
           .description =
-              "Shows waits for GPUs, by kind, by the CUDA call that waited and by the range it was "
-              "made in. A Stream Wait Event makes a stream wait, not the host.",
+              "Shows waits for GPUs by kind, by the CUDA call that waited, and by the range around "
+              "the call. With Stream Wait Event, a stream waits, not the host.",
           .flags = {{.name = "limit",
                      .value_name = "N",
                      .help = "At most N rows; 0 is all (default: 50, all with --json)"}},
@@ -30,7 +29,7 @@ Command SyncsCommand() {
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunSyncs};
 }
 
 }  // namespace profd::cli

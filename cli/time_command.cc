@@ -9,9 +9,9 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kRowsForPeople = 10;
+constexpr int64_t kTimeRowsForPeople = 10;
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunTime(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   report::TimeOptions options = {.as_hta = flags.Get("as") == "hta"};
   options.launched_only = flags.Has("launched-only");
@@ -20,7 +20,7 @@ absl::StatusOr<int> Run(Invocation& invocation) {
     ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
     return report::SummarizeTime(*reader, options);
   };
-  return ShowReport(invocation, kRowsForPeople, get, &WriteTimeJson, &RenderTime);
+  return ShowReport(invocation, kTimeRowsForPeople, get, &WriteTimeJson, &RenderTime);
 }
 
 }  // namespace
@@ -41,14 +41,13 @@ Command TimeCommand() {
               "launched before it.",
           .flags = {{.name = "device",
                      .value_name = "N",
-                     .help = "Of this GPU (default: the one with most work)"},
+                     .help = "GPU to show (default: the one with the most work)"},
                     {.name = "as",
                      .value_name = "TOOL",
-                     .help = "Count as another tool does: hta",
+                     .help = "Compute the figures as another tool does: hta",
                      .completes = Completes::kChoice,
                      .choices = {"hta"}},
-                    {.name = "launched-only",
-                     .help = "Only work whose launch is in the capture, none from before it"},
+                    {.name = "launched-only", .help = "Only work whose launch is in the capture"},
                     {.name = "limit",
                      .value_name = "N",
                      .help = "At most N rows of each table; 0 is all (default: 10, all with "
@@ -59,7 +58,7 @@ Command TimeCommand() {
           .max_arguments = 1,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .run = &Run};
+          .run = &RunTime};
 }
 
 }  // namespace profd::cli

@@ -39,9 +39,9 @@ struct Freed {
     Free(value);
   }
 };
-using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
-using Session = std::unique_ptr<SSL, Freed<SSL_free>>;
-using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using SslContext = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
+using SslSession = std::unique_ptr<SSL, Freed<SSL_free>>;
+using X509Certificate = std::unique_ptr<X509, Freed<X509_free>>;
 
 absl::Status NoDaemon(const Endpoint& endpoint, std::string_view why) {
   return WithReason(
@@ -103,8 +103,8 @@ void ExpectName(SSL& session, const std::string& name) {
 }
 
 // What the daemon showed, and what is wrong with it: a handshake that fails keeps neither.
-struct Shown {
-  Certificate certificate;
+struct ShownCertificate {
+  X509Certificate certificate;
   int error = X509_V_OK;
 };
 
@@ -114,7 +114,7 @@ int KeepFault(int is_good, X509_STORE_CTX* verification) {
   if (is_good == 1) return 1;
   const auto* const session = static_cast<const SSL*>(
       X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx()));
-  auto& shown = *static_cast<Shown*>(SSL_get_app_data(session));
+  auto& shown = *static_cast<ShownCertificate*>(SSL_get_app_data(session));
   shown.error = X509_STORE_CTX_get_error(verification);
   X509* const theirs = X509_STORE_CTX_get0_cert(verification);
   X509_up_ref(theirs);
@@ -122,9 +122,9 @@ int KeepFault(int is_good, X509_STORE_CTX* verification) {
   return 0;
 }
 
-Session NewSession(const TlsMaterial& material, const ClientTls& tls, const std::string& name,
-                   Shown& shown) {
-  const Context context(SSL_CTX_new(TLS_client_method()));
+SslSession NewSession(const TlsMaterial& material, const ClientTls& tls, const std::string& name,
+                      ShownCertificate& shown) {
+  const SslContext context(SSL_CTX_new(TLS_client_method()));
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   AddAuthorities(*context, material.authorities_pem);
   if (!tls.certificate_file.empty()) {
@@ -135,7 +135,7 @@ Session NewSession(const TlsMaterial& material, const ClientTls& tls, const std:
   SSL_CTX_set_alpn_protos(context.get(),
                           reinterpret_cast<const unsigned char*>(kHttp2Protocol.data()),
                           static_cast<unsigned>(kHttp2Protocol.size()));
-  Session session(SSL_new(context.get()));  // Keeps the context.
+  SslSession session(SSL_new(context.get()));  // Keeps the context.
   SSL_set_app_data(session.get(), &shown);
   ExpectName(*session, name);
   return session;
@@ -175,7 +175,8 @@ std::string NamesOf(const X509& certificate) {
   return text.empty() ? "no name" : text;
 }
 
-absl::Status WhyNotTrusted(const Endpoint& endpoint, const Shown& shown, const std::string& name) {
+absl::Status WhyNotTrusted(const Endpoint& endpoint, const ShownCertificate& shown,
+                           const std::string& name) {
   switch (shown.error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
       return NotTrusted(endpoint,
@@ -219,8 +220,8 @@ absl::Status TryTls(const Endpoint& endpoint, const UniqueFd& connection) {
       {.certificate = tls.certificate_file, .key = tls.key_file, .authorities = tls.ca_file});
   if (!material.ok()) return LocalFailure(material.status());
   const std::string name = tls.server_name.empty() ? HostOf(endpoint.address) : tls.server_name;
-  Shown shown;
-  const Session session = NewSession(*material, tls, name, shown);
+  ShownCertificate shown;
+  const SslSession session = NewSession(*material, tls, name, shown);
   SSL_set_fd(session.get(), connection.get());
   ERR_clear_error();
   if (SSL_connect(session.get()) != 1) {

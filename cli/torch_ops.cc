@@ -1,7 +1,6 @@
 #include "cli/torch_ops.h"
 
 #include <array>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,7 +18,7 @@ namespace profd::cli {
 namespace {
 
 // Ours and torch's of the same column.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kSortKeys = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kOwnAndTorchSortKeys = {{
     {"self_cpu", "self_cpu_time_total"},
     {"cpu_total", "cpu_time_total"},
     {"average", "cpu_time"},
@@ -39,7 +38,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kSortKey
 }};
 
 absl::StatusOr<std::string> TorchSortKey(std::string_view key) {
-  for (const auto& [own, torch] : kSortKeys) {
+  for (const auto& [own, torch] : kOwnAndTorchSortKeys) {
     if (key == own || key == torch) return std::string(torch);
   }
   return UsageError(StrCat("torch's table has no column to sort by ", ForDisplay(key, 80)));
@@ -56,17 +55,18 @@ absl::StatusOr<report::TorchVersion> VersionOf(const std::string& asked,
                            ": not a release of PyTorch from 1.13 on, such as 2.6"));
 }
 
-struct Wanted {
+struct TorchRequest {
   report::TorchTableOptions table;
   TorchTextOptions text;
 };
 
-absl::StatusOr<Wanted> ParseWanted(const Invocation& invocation, const CaptureRecord& record) {
+absl::StatusOr<TorchRequest> ParseTorchRequest(const Invocation& invocation,
+                                               const CaptureRecord& record) {
   const ParsedFlags& flags = invocation.flags();
   for (const std::string_view flag : {"step", "by-step", "csv"}) {
     if (flags.Has(flag)) return UsageError(StrCat("--torch does not go with --", flag));
   }
-  Wanted wanted;
+  TorchRequest wanted;
   const std::string by = flags.Get("group-by").value_or("name");
   if (by != "name" && by != "inputs") {
     return UsageError("--torch groups by name or by inputs");
@@ -77,14 +77,13 @@ absl::StatusOr<Wanted> ParseWanted(const Invocation& invocation, const CaptureRe
   if (const auto sort = flags.Get("sort")) {
     ASSIGN_OR_RETURN(wanted.text.sort_by, TorchSortKey(*sort));
   }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit,
-                   flags.Int("limit", 0, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
   if (limit.has_value()) wanted.text.row_limit = *limit == 0 ? -1 : *limit;
   return wanted;
 }
 
-void WriteTorchJson(const CaptureView& view, const report::TorchTable& table, const Wanted& wanted,
-                    JsonWriter& json) {
+void WriteTorchTableJson(const CaptureView& view, const report::TorchTable& table,
+                         const TorchRequest& wanted, JsonWriter& json) {
   json.BeginObject();
   WriteReportHeaderJson(view, json);
   json.Field("torch", StrCat(wanted.table.version.major, ".", wanted.table.version.minor));
@@ -116,23 +115,23 @@ void WriteTorchJson(const CaptureView& view, const report::TorchTable& table, co
 }  // namespace
 
 std::string_view OwnSortKey(std::string_view torch_key) {
-  for (const auto& [own, torch] : kSortKeys) {
+  for (const auto& [own, torch] : kOwnAndTorchSortKeys) {
     if (torch_key == torch) return own;
   }
   return "";
 }
 
 absl::Status CheckTorchFlags(const Invocation& invocation) {
-  return ParseWanted(invocation, CaptureRecord()).status();
+  return ParseTorchRequest(invocation, CaptureRecord()).status();
 }
 
 absl::StatusOr<int> ShowTorchOps(Invocation& invocation, CaptureSource& source) {
-  ASSIGN_OR_RETURN(const Wanted wanted, ParseWanted(invocation, source.view().record));
+  ASSIGN_OR_RETURN(const TorchRequest wanted, ParseTorchRequest(invocation, source.view().record));
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
   ASSIGN_OR_RETURN(const report::TorchTable table, report::SummarizeAsTorch(*reader, wanted.table));
   if (invocation.json()) {
     JsonWriter json;
-    WriteTorchJson(source.view(), table, wanted, json);
+    WriteTorchTableJson(source.view(), table, wanted, json);
     invocation.Print(json.TakeLine());
     return 0;
   }

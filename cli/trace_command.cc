@@ -3,6 +3,7 @@
 // In order: ParseRequest (flags), Start (targets, CreateCapture), Follow (progress, Ctrl-C),
 // Save (-o), Report.
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -29,7 +30,7 @@
 namespace profd::cli {
 namespace {
 
-constexpr int64_t kDefaultSteps = 5;
+constexpr int64_t kDefaultTraceSteps = 5;
 constexpr int64_t kTopRows = 20;
 constexpr size_t kMostPids = 1024;
 constexpr absl::Duration kDefaultLead = absl::Milliseconds(500);
@@ -39,6 +40,7 @@ struct TraceRequest {
   std::vector<int64_t> pids;
   bool all = false;
   CaptureSpec spec;
+  bool pin = false;
   std::string job;  // Empty: any.
   std::optional<Quorum> quorum;
   absl::Duration lead = kDefaultLead;
@@ -52,7 +54,7 @@ absl::Status ParseTargets(const ParsedFlags& flags, TraceRequest& request) {
   for (const std::string& word : flags.List("pid")) {
     const absl::StatusOr<int64_t> pid = ParseInt(word);
     if (!pid.ok() || *pid < 1 || *pid > std::numeric_limits<int32_t>::max()) {
-      return UsageError(StrCat("--pid '", ForDisplay(word, 80), "' is no process id"));
+      return UsageError(StrCat("--pid '", ForDisplay(word, 80), "' is not a process ID"));
     }
     if (seen.insert(*pid).second) request.pids.push_back(*pid);
   }
@@ -61,11 +63,11 @@ absl::Status ParseTargets(const ParsedFlags& flags, TraceRequest& request) {
   }
   request.all = flags.Has("all");
   if (request.all && !request.pids.empty()) {
-    return UsageError("--all and --pid exclude each other");
+    return UsageError("--all and --pid are mutually exclusive");
   }
   request.job = flags.Get("job").value_or("");
   if (!request.job.empty() && !request.pids.empty()) {
-    return UsageError("--job and --pid exclude each other");
+    return UsageError("--job and --pid are mutually exclusive");
   }
   return absl::OkStatus();
 }
@@ -86,7 +88,7 @@ absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto steps, flags.Int("steps", 1, 1'000'000));
   ASSIGN_OR_RETURN(const auto duration, flags.Duration("duration"));
   if (steps.has_value() && duration.has_value()) {
-    return UsageError("--steps and --duration exclude each other");
+    return UsageError("--steps and --duration are mutually exclusive");
   }
   if (duration.has_value()) {
     for (const std::string_view flag : {"warmup", "wait", "repeat", "start-step", "step-marker"}) {
@@ -98,7 +100,7 @@ absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
       return UsageError("--duration must be above 0 and at most 1h");
     }
   } else {
-    spec.steps = steps.value_or(kDefaultSteps);
+    spec.steps = steps.value_or(kDefaultTraceSteps);
   }
   ASSIGN_OR_RETURN(const auto warmup, flags.Int("warmup", 0, 10'000));
   spec.warmup_steps = warmup.value_or(spec.warmup_steps);
@@ -106,15 +108,14 @@ absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
   spec.wait_steps = wait.value_or(spec.wait_steps);
   ASSIGN_OR_RETURN(const auto repeat, flags.Int("repeat", 1, 64));
   spec.repeat = repeat.value_or(spec.repeat);
-  ASSIGN_OR_RETURN(const auto start,
-                   flags.Int("start-step", 0, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const auto start, flags.Int("start-step", 0));
   spec.start_step = start.value_or(spec.start_step);
   const auto marker = flags.Get("step-marker");
   if (!marker.has_value()) return absl::OkStatus();
   if (marker->empty()) return UsageError("--step-marker needs the name of a range");
   if (flags.Has("start-step")) {
     return UsageError(
-        "--step-marker and --start-step exclude each other: its steps count from 0 when the "
+        "--step-marker and --start-step are mutually exclusive: its steps count from 0 when the "
         "capture begins");
   }
   spec.step_marker = *marker;
@@ -127,7 +128,7 @@ absl::Status ParseGpu(const ParsedFlags& flags, GpuSpec& spec) {
     for (const std::string_view flag :
          {"gpu-buffer", "gpu-max-records", "gpu-detach", "gpu-latency"}) {
       if (flags.Has(flag)) {
-        return UsageError(StrCat("--", flag, " and --gpu off exclude each other"));
+        return UsageError(StrCat("--", flag, " and --gpu off are mutually exclusive"));
       }
     }
   }
@@ -154,7 +155,7 @@ absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
     }
   }
   if (torch.strides && torch.operators == OperatorMode::kOff) {
-    return UsageError("--with strides and --ops off exclude each other");
+    return UsageError("--with strides and --ops off are mutually exclusive");
   }
   if (torch.strides && torch.operators == OperatorMode::kNames) {
     return UsageError("--with strides goes with --ops shapes");
@@ -163,13 +164,13 @@ absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
   if (!source.has_value()) return absl::OkStatus();
   for (const std::string_view flag : {"start-step", "step-marker", "duration"}) {
     if (flags.Has(flag))
-      return UsageError(StrCat("--step-source and --", flag, " exclude each other"));
+      return UsageError(StrCat("--step-source and --", flag, " are mutually exclusive"));
   }
   torch.step_source = *StepSourceFromString(*source);
   return absl::OkStatus();
 }
 
-absl::Status ParseLimits(const ParsedFlags& flags, CaptureSpec& spec) {
+absl::Status ParseCaptureLimits(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
   spec.timeout = timeout.value_or(spec.timeout);
   ASSIGN_OR_RETURN(const auto memory, flags.Bytes("memory"));
@@ -189,10 +190,11 @@ absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   RETURN_IF_ERROR(ParseWindow(flags, request.spec));
   RETURN_IF_ERROR(ParseGpu(flags, request.spec.gpu));
   RETURN_IF_ERROR(ParseTorch(flags, request.spec));
-  RETURN_IF_ERROR(ParseLimits(flags, request.spec));
+  RETURN_IF_ERROR(ParseCaptureLimits(flags, request.spec));
   if (const absl::Status valid = ValidateSpec(request.spec); !valid.ok()) {
     return UsageError(std::string(valid.message()));
   }
+  request.pin = flags.Has("pin");
   // A request that a broken connection makes gRPC send twice must not capture twice.
   request.request_id = flags.Get("request-id").value_or(NewUlid(Clock::Real().Now()));
   if (const auto output = flags.Get("output")) {
@@ -203,9 +205,10 @@ absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   return request;
 }
 
-class Trace {
+class TraceOnNode {
  public:
-  Trace(Invocation& invocation, TraceRequest request, Interrupts& interrupts, DaemonClient& daemon)
+  TraceOnNode(Invocation& invocation, TraceRequest request, Interrupts& interrupts,
+              DaemonClient& daemon)
       : invocation_(invocation),
         request_(std::move(request)),
         interrupts_(interrupts),
@@ -214,6 +217,7 @@ class Trace {
   absl::StatusOr<int> Run() {
     RETURN_IF_ERROR(Start());
     RETURN_IF_ERROR(Follow());
+    NoteUnpinned();
     const absl::Status saved = Save();
     RETURN_IF_ERROR(Report());
     RETURN_IF_ERROR(saved);
@@ -236,6 +240,7 @@ class Trace {
       ASSIGN_OR_RETURN(
           views_.emplace_back(),
           daemon_.CreateCapture(targets.front().number, request_.spec, request_.request_id));
+      Pin();
       return absl::OkStatus();
     }
     std::vector<TargetNumber> numbers;
@@ -243,7 +248,31 @@ class Trace {
     for (const TargetInfo& target : targets) numbers.push_back(target.number);
     ASSIGN_OR_RETURN(views_,
                      daemon_.CreateCaptureGroup(numbers, request_.spec, request_.request_id));
+    Pin();
     return absl::OkStatus();
+  }
+
+  // A capture that cannot be pinned is still worth having.
+  void Pin() {
+    if (!request_.pin) return;
+    for (const CaptureView& view : views_) {
+      const absl::StatusOr<CaptureView> pinned = daemon_.SetCapturePinned(view.record.id, true);
+      if (!pinned.ok()) pin_failures_[view.record.id] = FromAbsl(pinned.status().message());
+    }
+  }
+  // What the daemon pins while it runs, it may unpin at the end: only then is its size known.
+  void NoteUnpinned() {
+    if (!request_.pin) return;
+    for (const CaptureView& view : views_) {
+      if (view.pinned || !view.HasEvents()) continue;
+      const auto failure = pin_failures_.find(view.record.id);
+      invocation_.Note(StrCat("warning: capture ", view.record.id, " is not pinned: ",
+                              failure != pin_failures_.end()
+                                  ? failure->second
+                                  : "pinned captures would take more than they may; unpin others, "
+                                    "then run `profctl pin`",
+                              "\n"));
+    }
   }
 
   absl::Status Follow() {
@@ -380,11 +409,12 @@ class Trace {
   Interrupts& interrupts_;
   DaemonClient& daemon_;
   std::vector<CaptureView> views_;
-  std::vector<std::string> paths_;    // As views_; empty where none was written.
-  bool interrupted_in_time_ = false;  // While there was something to cancel.
+  std::map<std::string, std::string> pin_failures_;  // Messages by capture ID.
+  std::vector<std::string> paths_;                   // As views_; empty where none was written.
+  bool interrupted_in_time_ = false;                 // While there was something to cancel.
 };
 
-absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet, Interrupts& interrupts,
+absl::StatusOr<int> TraceFleet(Invocation& invocation, Fleet& fleet, Interrupts& interrupts,
                                const TraceRequest& request) {
   if (!request.pids.empty()) {
     return UsageError("--pid goes with one node only; on several use --job JOB or --all");
@@ -405,18 +435,23 @@ absl::StatusOr<int> RunOnFleet(Invocation& invocation, Fleet& fleet, Interrupts&
                     request.output, request.output_kind);
 }
 
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunTrace(Invocation& invocation) {
   ASSIGN_OR_RETURN(TraceRequest request, ParseRequest(invocation.flags()));
   Interrupts interrupts;
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
-  if (fleet.has_value()) return RunOnFleet(invocation, *fleet, interrupts, request);
+  if (fleet.has_value() && request.pin) {
+    return UsageError(
+        "--pin goes with one node only; pin the captures afterwards with "
+        "`profctl --nodes LIST pin ID...`");
+  }
+  if (fleet.has_value()) return TraceFleet(invocation, *fleet, interrupts, request);
   for (const std::string_view flag : {"quorum", "lead"}) {
     if (invocation.flags().Has(flag)) {
       return UsageError(StrCat("--", flag, " goes with several nodes: --nodes, or --job on Slurm"));
     }
   }
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  Trace trace(invocation, std::move(request), interrupts, *daemon);
+  TraceOnNode trace(invocation, std::move(request), interrupts, *daemon);
   absl::StatusOr<int> result = trace.Run();
   interrupts.OnInterrupt(nullptr);
   return result;
@@ -427,49 +462,50 @@ std::vector<Flag> TraceFlags() {
       {.name = "pid",
        .letter = 'p',
        .value_name = "PID",
-       .help = "The process to capture; may be repeated, or a list with commas. The pid of a shell "
-               "or launcher stands for all targets below it; a container's own pid is taken where "
-               "it is unique. Default: the only target there is",
+       .help = "The process to capture; repeatable, or a comma-separated list. The PID of a shell "
+               "or launcher selects all targets below it. A PID inside a container works where it "
+               "is unique. Default: the only target",
        .repeated = true,
        .completes = Completes::kPid},
       {.name = "all", .letter = 'a', .help = "Capture all your targets"},
       {.name = "job",
        .value_name = "JOB",
        .help = "Capture all your targets of this job: every rank records the same steps. Without "
-               "--nodes and --address on the nodes that Slurm runs it on"},
+               "--nodes and --address, asks the job's Slurm nodes"},
       {.name = "quorum",
        .value_name = "N",
-       .help =
-           "On several nodes: how many processes must be ready, or nothing is captured: all, a "
-           "number, or a percentage (default: those that can be; exit code 4 when some cannot)"},
+       .help = "On several nodes: how many processes must be ready, else nothing is captured: all, "
+               "a number, or a percentage (default: captures those that are ready; exit code 4 if "
+               "some are not)"},
       {.name = "lead",
        .value_name = "TIME",
-       .help = "On several nodes: how far ahead the first step is chosen; more for nodes that "
-               "answer slowly (default: 500ms)"},
+       .help = "On several nodes: how far ahead to choose the first step; increase it for slow "
+               "nodes (default: 500ms)"},
       {.name = "steps",
        .letter = 's',
        .value_name = "N",
-       .help = "Capture N whole training steps, 1 to 1000000 (default: 5)"},
+       .help = "Number of whole training steps to capture, 1 to 1000000 (default: 5)"},
       {.name = "duration",
        .letter = 'd',
        .value_name = "TIME",
        .help = "Capture a span of time instead (500ms, 10s, 2m; at most 1h)"},
       {.name = "warmup",
        .value_name = "N",
-       .help = "Steps recorded and discarded before each window (default: 1)"},
-      {.name = "wait", .value_name = "N", .help = "Steps to wait before each warm-up (default: 0)"},
+       .help = "Number of steps to record and discard before each window (default: 1)"},
+      {.name = "wait",
+       .value_name = "N",
+       .help = "Number of steps to wait before each warm-up (default: 0)"},
       {.name = "repeat",
        .value_name = "N",
-       .help = "Windows of --steps, each after its own wait and warm-up (default: 1)"},
+       .help = "Number of windows of --steps, each after its own wait and warm-up (default: 1)"},
       {.name = "start-step",
        .value_name = "K",
-       .help = "The first step to record, one in the future (default: as soon as can be)"},
+       .help = "The first step to record; must be in the future (default: as soon as possible)"},
       {.name = "step-marker",
        .value_name = "NAME",
-       .help =
-           "For programs that mark no steps: every begin of the range NAME is one, on the first "
-           "thread that begins it; an NVTX range of a domain is DOMAIN:NAME. They count from 0 "
-           "in this capture"},
+       .help = "For programs that mark no steps: a step begins whenever the range NAME begins, on "
+               "the first thread that begins it. An NVTX range in a domain is DOMAIN:NAME. Steps "
+               "count from 0 in this capture"},
       {.name = "step-source",
        .value_name = "SOURCE",
        .help = "Count these as steps in this capture, whatever `profctl ps` says that the process "
@@ -482,66 +518,69 @@ std::vector<Flag> TraceFlags() {
        .choices = {"marks", "optimizer", "profiler", "dataloader", "periodicity"}},
       {.name = "ops",
        .value_name = "MODE",
-       .help = "What of PyTorch's operators to record: off; names, with nesting, forward and "
-               "backward; shapes, also sizes, types and scalars of their inputs. Each costs more "
-               "per operator. Without the flag: shapes where there is a torch, else off",
+       .help = "How much to record of PyTorch operators: off; names (with nesting, forward and "
+               "backward); shapes (also sizes, types, and scalars of inputs). Each costs more per "
+               "operator. Default: shapes if the process uses torch, else off",
        .completes = Completes::kChoice,
        .choices = {"off", "names", "shapes"}},
       {.name = "with",
        .value_name = "WHAT",
-       .help = "Record of PyTorch also: memory, what its allocators do and whose the blocks are; "
-               "strides, those of inputs. May be repeated, or a list with commas",
+       .help = "Also record, for PyTorch: memory (allocator events and owners of memory); strides "
+               "(of inputs). Repeatable, or a comma-separated list",
        .repeated = true,
        .completes = Completes::kChoice,
        .choices = {"memory", "strides"}},
       {.name = "gpu",
        .value_name = "MODE",
-       .help =
-           "What of the GPU to record: off; light, kernels and copies, without what launched "
-           "them; default, also CUDA calls and waits, and so the range behind each kernel; full, "
-           "also nodes of CUDA graphs, device memory and events. Each costs more per launch. "
-           "Without the flag: default where the process uses CUDA, else off",
+       .help = "How much to record of the GPU: off; light (kernels and copies, without their "
+               "launches); default (also CUDA calls and waits, and so the range that launched each "
+               "kernel); full (also CUDA graph nodes, device memory, and events). Each costs more "
+               "per launch. Default: default if the process uses CUDA, else off",
        .completes = Completes::kChoice,
        .choices = {"off", "light", "default", "full"}},
       {.name = "gpu-buffer",
        .value_name = "SIZE",
-       .help = "Memory in the process for what comes from the GPU, 4MiB to 1GiB (default: 64MiB)"},
+       .help = "Memory in the process for GPU records, 4MiB to 1GiB (default: 64MiB)"},
       {.name = "gpu-max-records",
        .value_name = "N",
-       .help = "Stop recording the GPU behind this many of its records, 1000 to 100000000 "
-               "(default: 20000000)"},
+       .help =
+           "Stop recording the GPU after this many records, 1000 to 100000000 (default: 20000000)"},
       {.name = "gpu-latency",
-       .help = "Also when kernels were queued and submitted; costs more per launch"},
+       .help = "Also record when kernels were queued and submitted; costs more per launch"},
       {.name = "gpu-detach",
-       .help = "Let go of the GPU's profiling interface afterwards, for the last per cent; the "
-               "next capture attaches anew"},
+       .help = "Detach CUPTI afterwards (removes the last ~1 % of overhead); the next capture "
+               "attaches anew"},
       {.name = "timeout",
        .value_name = "TIME",
-       .help = "End the capture after this time, whatever it has (default: 5m; at most 24h)"},
+       .help =
+           "End the capture after this time and keep what was recorded (default: 5m; at most 24h)"},
       {.name = "output",
        .letter = 'o',
        .value_name = "FILE",
-       .help = "Also write the capture here, by suffix: .json, .json.gz (Chrome), .pftrace "
-               "(Perfetto), .html (a report) or .profd. Of several targets each gets a file of "
-               "its own, with its rank or pid in front of the suffix",
+       .help = "Also write the capture to FILE, by suffix: .json, .json.gz (Chrome), .pftrace "
+               "(Perfetto), .html (report), or .profd. With several targets, each file gets the "
+               "rank or PID before the suffix",
        .completes = Completes::kFile},
-      {.name = "name", .value_name = "NAME", .help = "A name for the capture, for people"},
+      {.name = "name", .value_name = "NAME", .help = "Human-readable capture name"},
       {.name = "label",
        .value_name = "KEY=VALUE",
-       .help = "A label to find it by; may be repeated",
+       .help = "Label for filtering; repeatable",
        .repeated = true},
       {.name = "memory",
        .value_name = "SIZE",
-       .help = "Memory that events pass through, 1MiB to 4GiB (default: 64MiB); more of it loses "
-               "less in bursts"},
+       .help = "Size of the event buffer, 1MiB to 4GiB (default: 64MiB); a larger one loses fewer "
+               "events in bursts"},
       {.name = "allow-less-memory",
-       .help = "Take less memory where the node is at its cap, rather than be refused"},
+       .help = "Accept a smaller buffer if the node's capture memory is nearly used up, instead of "
+               "failing"},
       {.name = "max-bytes",
        .value_name = "SIZE",
-       .help = "End the capture when its file has this size (default: 2GiB)"},
+       .help = "End the capture when its file reaches this size (default: 2GiB)"},
+      {.name = "pin",
+       .help = "Pin the capture: its events are never removed to make room. Not with --nodes"},
       {.name = "request-id",
        .value_name = "ID",
-       .help = "For scripts that retry: the same id never starts a second capture"}};
+       .help = "For scripts that retry: a repeated ID never starts a second capture"}};
 }
 
 }  // namespace
@@ -551,15 +590,14 @@ Command TraceCommand() {
       .name = "trace",
       .summary = "Capture training steps of running processes",
       .description =
-          "Captures whole training steps, or a span of time, of one or several running processes, "
-          "and prints what was covered and where the time went. Several targets make a group: all "
-          "record the same steps, also on several nodes (--nodes): then every process that did "
-          "not is named, and the exit code is 4.\n\n"
-          "Ctrl-C ends the capture and keeps what it has; a second Ctrl-C leaves at once.\n\n"
-          "With -o the path of the file is the last line on stdout. With --json stdout is one "
-          "object: the finished capture, or {\"group\", \"captures\", \"missed\"}, or on several "
-          "nodes "
-          "{\"id\", \"state\", \"first_step\", \"captures\", \"missed\", \"clock\", \"nodes\"}.",
+          "Captures whole training steps, or a span of time, of one or more running processes. "
+          "Prints what was recorded and where the time went. Several targets form a group: all "
+          "record the same steps, also across nodes (--nodes). A process that did not take part is "
+          "named, and the exit code is 4.\n\nCtrl-C ends the capture and keeps what was recorded; "
+          "a second Ctrl-C exits at once.\n\nWith -o, the last line on stdout is the path of the "
+          "file. With --json, stdout is one object: the finished capture, or {\"group\", "
+          "\"captures\", \"missed\"}, or on several nodes {\"id\", \"state\", \"first_step\", "
+          "\"captures\", \"missed\", \"clock\", \"nodes\"}.",
       .flags = TraceFlags(),
       .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
                    {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},
@@ -574,7 +612,7 @@ Command TraceCommand() {
                    {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
                     "Three steps of a program that marks none, but has a range around each"}},
       .takes_nodes = true,
-      .run = &Run};
+      .run = &RunTrace};
 }
 
 }  // namespace profd::cli

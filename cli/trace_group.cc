@@ -14,7 +14,7 @@
 namespace profd::cli {
 namespace {
 
-int ExitCodeOf(const GroupCaptureResult& result) {
+int GroupExitCode(const GroupCaptureResult& result) {
   switch (result.state) {
     case CaptureState::kComplete:
       return kExitDone;
@@ -101,7 +101,7 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
     }
   }
   RETURN_IF_ERROR(saved);
-  return ExitCodeOf(result);
+  return GroupExitCode(result);
 }
 
 }  // namespace profd::cli

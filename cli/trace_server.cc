@@ -240,7 +240,7 @@ absl::StatusOr<std::unique_ptr<TraceServer>> TraceServer::Start(const std::strin
            : error == EACCES ? absl::PermissionDeniedError(message)
                              : absl::InternalError(message);
   }
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(StrCat(shown, " is no file"));
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(StrCat(shown, " is not a file"));
   ASSIGN_OR_RETURN(const std::string token, Token());
   auto impl = std::make_unique<Impl>(std::move(file), static_cast<uint64_t>(info.st_size),
                                      StrCat("/", token, "/", UrlName(name)));

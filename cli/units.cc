@@ -16,6 +16,8 @@ std::string FormatNs(int64_t ns) {
   return absl::StrFormat("%.3fus", us);
 }
 
+std::string FormatNsIfKnown(int64_t ns) { return ns < 0 ? "-" : FormatNs(ns); }
+
 std::string FormatBytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);
@@ -45,6 +47,10 @@ std::string FormatCount(int64_t count) {
     out.push_back(digits[i]);
   }
   return out;
+}
+
+std::string FormatCountOf(int64_t count, std::string_view one, std::string_view many) {
+  return StrCat(FormatCount(count), " ", count == 1 ? one : many);
 }
 
 std::string FormatPercent(int64_t part, int64_t whole) {

@@ -31,7 +31,7 @@ void WriteVersionJson(const DaemonClient* daemon, const absl::Status& status, Js
 }
 
 // Works without a daemon: then it says so, and that is no failure.
-absl::StatusOr<int> Run(Invocation& invocation) {
+absl::StatusOr<int> RunVersion(Invocation& invocation) {
   const absl::StatusOr<DaemonClient*> daemon = invocation.Daemon();
   if (ReasonOf(daemon.status()) == kUsageReason) return daemon.status();
   if (invocation.json()) {
@@ -58,7 +58,7 @@ Command VersionCommand() {
           .summary = "Show the versions of profctl and of the daemon",
           .description = "Shows the version of profctl and, if a daemon answers, of profd.",
           .examples = {{"profctl version", "Do the two fit together"}},
-          .run = &Run};
+          .run = &RunVersion};
 }
 
 }  // namespace profd::cli

@@ -15,9 +15,9 @@
 namespace profd::cli {
 namespace {
 
-constexpr absl::Duration kShortest = absl::Milliseconds(100);
-constexpr absl::Duration kLongest = absl::Hours(24);
-constexpr absl::Duration kUsual = absl::Seconds(2);
+constexpr absl::Duration kShortestInterval = absl::Milliseconds(100);
+constexpr absl::Duration kLongestInterval = absl::Hours(24);
+constexpr absl::Duration kUsualInterval = absl::Seconds(2);
 
 constexpr std::string_view kClearScreen = "\x1b[2J";
 constexpr std::string_view kHome = "\x1b[H";
@@ -46,7 +46,7 @@ int RowsOfTerminal() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
 }
 
-void Show(Invocation& invocation, const Look& look, bool is_first) {
+void ShowLook(Invocation& invocation, const Look& look, bool is_first) {
   if (!invocation.json() && invocation.style().is_terminal) {
     if (is_first) invocation.Print(kClearScreen);
     invocation.Print(ScreenOf(StrCat(look.text, look.notes), RowsOfTerminal()));
@@ -62,16 +62,16 @@ void Show(Invocation& invocation, const Look& look, bool is_first) {
 Flag WatchFlag() {
   return {.name = "watch",
           .value_name = "EVERY",
-          .help = "Look again every EVERY (default 2s) until Ctrl-C; with --json a line each time",
+          .help = "Repeat every EVERY (default: 2s) until Ctrl-C; with --json, one line each time",
           .value_is_optional = true};
 }
 
 absl::StatusOr<std::optional<absl::Duration>> WatchInterval(const ParsedFlags& flags) {
   const std::optional<std::string> text = flags.Get("watch");
   if (!text.has_value()) return std::nullopt;
-  if (text->empty()) return kUsual;
+  if (text->empty()) return kUsualInterval;
   ASSIGN_OR_RETURN(const std::optional<absl::Duration> every, flags.Duration("watch"));
-  if (*every < kShortest || *every > kLongest) {
+  if (*every < kShortestInterval || *every > kLongestInterval) {
     return UsageError("--watch takes 100ms to 24h");
   }
   return every;
@@ -104,7 +104,7 @@ absl::StatusOr<int> WatchUntilInterrupted(Invocation& invocation, absl::Duration
   bool is_first = true;
   do {
     ASSIGN_OR_RETURN(const Look seen, look());
-    Show(invocation, seen, is_first);
+    ShowLook(invocation, seen, is_first);
     RETURN_IF_ERROR(invocation.WriteStatus());
     exit_code = seen.exit_code;
     is_first = false;

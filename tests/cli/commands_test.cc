@@ -76,7 +76,7 @@ TEST_F(NoDaemonTest, ASocketThatNobodyListensOnIsNoDaemon) {
   BindSocket();
   const RunResult result = Run({"ps"});
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_THAT(result.err, HasSubstr("nobody listens"));
+  EXPECT_THAT(result.err, HasSubstr("nothing is listening"));
 }
 
 TEST_F(NoDaemonTest, OneThatAcceptsAndStaysSilentIsNoDaemon) {

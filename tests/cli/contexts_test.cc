@@ -84,7 +84,7 @@ TEST(ContextsTest, WhatIsWrongIsNamedWithItsLine) {
       {"[a]\nnodes = " + std::string(4097, 'a') + "\n", "f:2: nodes must have"},
       {"[a]\n", "f:1: context a: must have either an address or nodes"},
       {"[a]\naddress = localhost:1\nnodes = b\n", "must have either an address or nodes"},
-      {"[a]\naddress = nonsense\n", "is no address"},
+      {"[a]\naddress = nonsense\n", "is not an address"},
       {"[a]\naddress = gpu:1\n", "needs certificates"},
       {"[a]\naddress = gpu:1\ntls-cert = /c\ntls-key = /k\n", "needs tls-ca"},
       {"[a]\naddress = gpu:1\ntls-ca = /ca\ntls-key = /k\n", "go together"},

@@ -27,7 +27,6 @@ absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord&
                           bool gpu = false) {
   store::CaptureFileWriter::Options options;
   options.directory = directory;
-  options.summarize_ops = [](store::CaptureReader&) { return std::vector<store::OpSummaryRow>(); };
   ASSIGN_OR_RETURN(const auto writer,
                    store::CaptureFileWriter::Create(record, Clock::Real(), std::move(options)));
   store::StepPattern pattern(1);

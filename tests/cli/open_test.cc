@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "cli/browser.h"
+#include "cli/scratch_folder.h"
 #include "cli/trace_server.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
@@ -135,6 +136,21 @@ TEST(BrowserTest, IsTheUsersOrTheDesktopsAndNoneInAnSshSession) {
   }
 }
 
+TEST(BrowserTest, GetsASecretLinkFromAPrivatePageAndNotAsAnArgument) {
+  const auto folder = ScratchFolder::MakeTemporary();
+  ASSERT_THAT(folder, IsOk());
+  const auto page =
+      WriteRedirectPage((*folder)->path(), "https://x/#!/?url=http://y/secret&a=\"b\"");
+  ASSERT_THAT(page, IsOk());
+  EXPECT_THAT(*page, AllOf(StartsWith("file:///"), Not(HasSubstr("secret"))));
+  const std::filesystem::path path = (*folder)->path() / "open.html";
+  EXPECT_THAT(ReadFile(path),
+              HasSubstr("0;url=https://x/#!/?url=http://y/secret&amp;a=&quot;b&quot;\""));
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_FALSE(WriteRedirectPage((*folder)->path(), "again").ok());  // Never over a file.
+}
+
 // profctl, whose output is read while it runs.
 class OpenTest : public CliTest {
  protected:
@@ -199,7 +215,7 @@ TEST_F(OpenTest, APortInUseSaysWhatToDo) {
 TEST_F(OpenTest, GivesUpAfterItsTimeoutAndOnCtrlC) {
   const RunResult late = Run({"open", Path("t.json"), "--port", "0", "--timeout", "1ms"});
   EXPECT_EQ(late.exit_code, 1);
-  EXPECT_THAT(late.err, HasSubstr("nobody fetched the trace within 1ms"));
+  EXPECT_THAT(late.err, HasSubstr("the trace was not fetched within 1ms"));
   // The shell starts it behind the test's back: it says itself who it is.
   Start(StrCat(Path("t.json"), " --port 0 --json"), StrCat("echo $$ >", Path("pid"), ";"));
   ReadLine();

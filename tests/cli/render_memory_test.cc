@@ -126,7 +126,7 @@ TEST(RenderMemoryTest, GrowthIsToldFromThreeStepsOn) {
                               .suspects_by_op = {{"aten::cat", 12 * kMiB, 4}}};
   EXPECT_THAT(Rendered(report),
               AllOf(HasSubstr("Grows by 3.00 MiB per step: 4 of 4 steps ended with more"),
-                    HasSubstr("Left behind by all steps but the last"), HasSubstr("aten::cat")));
+                    HasSubstr("Left by all steps but the last"), HasSubstr("aten::cat")));
   report.devices[0].growth.bytes_per_step = -kMiB;
   EXPECT_THAT(Rendered(report), HasSubstr("Shrinks by 1.00 MiB per step"));
   report.devices[0].growth.bytes_per_step = 0;

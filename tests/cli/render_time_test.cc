@@ -75,7 +75,7 @@ TEST(RenderTimeTest, SaysWhatTheDeviceDidAndWhatHeldItUp) {
   EXPECT_THAT(text, HasSubstr("GPU 3 (of 2 with work; --device N shows another): 400.000us from "
                               "its first work to its last, busy 75.00%"));
   EXPECT_THAT(text, HasSubstr("Idle: host wait"));
-  EXPECT_THAT(text, HasSubstr("Of 150.000us of communication, 40.00% ran behind compute"));
+  EXPECT_THAT(text, HasSubstr("Of 150.000us of communication, 40.00% overlapped with compute"));
   EXPECT_THAT(text, HasSubstr("nothing launched for 55.000us"));
   EXPECT_THAT(text, HasSubstr("COMPUTATION overlapping COMMUNICATION"));
   EXPECT_THAT(text, HasSubstr("1 launch took the host 4.000us"));

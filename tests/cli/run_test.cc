@@ -235,12 +235,26 @@ TEST(RunTest, PreloadedEveryProcessIsATarget) {
   EXPECT_EQ(process.Wait().exit_code, 128 + SIGTERM);
 }
 
-TEST(RunTest, WhatIsPreloadedAlreadyStays) {
-  const RunResult result =
-      RunScript("echo $LD_PRELOAD", {{"LD_PRELOAD", Library()}}, {"--preload"});
-  EXPECT_EQ(result.out, std::filesystem::canonical(Library()).string() + ":" + Library() + "\n");
+TEST(RunTest, PreloadedLibrariesStayAndComeFirst) {
+  const std::string loader =
+      std::filesystem::canonical(BuildFolder() / "lib/libprofd_preload.so").string();
+  const std::string echo = "echo $LD_PRELOAD $PROFD_START";
+  EXPECT_EQ(RunScript(echo, {}, {"--preload"}).out, loader + " 1\n");
+  EXPECT_EQ(RunScript(echo, {{"LD_PRELOAD", loader}}, {"--preload"}).out, loader + " 1\n");
+  // The loader warns of a library that is not there, and goes on.
+  EXPECT_EQ(RunScript(echo, {{"LD_PRELOAD", "/none.so"}}, {"--preload"}).out,
+            "/none.so:" + loader + " 1\n");
+  unsetenv("ASAN_OPTIONS");  // ctest sets it.
+  EXPECT_EQ(RunScript("echo $ASAN_OPTIONS", {{"ASAN_OPTIONS", "log_threads=0"}}, {"--preload"}).out,
+            "verify_asan_link_order=0:log_threads=0\n");
 }
 #endif
+
+TEST(RunTest, WithoutPreloadNothingIsPreloaded) {
+  unsetenv("ASAN_OPTIONS");  // ctest sets it.
+  EXPECT_EQ(RunScript("echo ${LD_PRELOAD-none}${PROFD_START-none}${ASAN_OPTIONS-none}").out,
+            "nonenonenone\n");
+}
 
 }  // namespace
 }  // namespace profd::cli
