@@ -63,7 +63,7 @@ wait_until() {
 build() {
   deploy/install_packages.sh build quickstart
   [[ -e build/release/CMakeCache.txt ]] || cmake --preset release -DPROFD_BUILD_TESTS=OFF >&2
-  cmake --build build/release --target profd profctl profd_client >&2
+  cmake --build build/release --target profd profd-report profctl profd_client >&2
 }
 
 port_of() {
@@ -90,7 +90,7 @@ start_nodes() {
   local node
   for node in "${nodes[@]}"; do
     mkdir -m 0700 "$run_dir/$node"
-    "$bin/profd" --node-name "$node" --data-dir "$run_dir/$node/data" --socket-dir "$run_dir/$node/run" \
+    "$bin/profd" --user root --node-name "$node" --data-dir "$run_dir/$node/data" --socket-dir "$run_dir/$node/run" \
       --listen 127.0.0.1:0 --tls-cert "$run_dir/pki/$node.crt" --tls-key "$run_dir/pki/$node.key" \
       --tls-ca "$run_dir/pki/ca.crt" --policy-file "$run_dir/policy" >"$run_dir/$node.log" 2>&1 </dev/null &
     pids+=($!)

@@ -1,20 +1,21 @@
 #!/bin/sh
-# Lays what training containers need into the agent directory of a node: the portable client library
-# and the Python package with the folder that watches for torch.
+# Lays what training containers load into a folder of the node: the portable client library and the
+# Python package with the folder that watches for torch. The folder is not the one with the socket:
+# every container that mounts it must mount it read-only, because all others load code from it.
 #
 #   lay_agent.sh [DIR [PREFIX]]
 #
-# DIR is /run/profd/agent unless given, PREFIX where profd is installed (/usr). Afterwards
+# DIR is /run/profd/client unless given, PREFIX where profd is installed (/usr). Afterwards
 #
-#   DIR/client                                a link to the newest DIR/.client-N
-#   DIR/client/profd/libprofd_client.so       for CUDA_INJECTION64_PATH
-#   DIR/client/profd/_inject                  for PYTHONPATH
+#   DIR/current                               a link to the newest DIR/.client-N
+#   DIR/current/profd/libprofd_client.so      for CUDA_INJECTION64_PATH
+#   DIR/current/profd/_inject                 for PYTHONPATH
 #
 # A file that processes have mapped is never written again: every call makes a folder of its own and
 # then moves the link. The three newest folders are kept, for processes that still import from one.
 set -eu
 
-dir=${1:-/run/profd/agent}
+dir=${1:-/run/profd/client}
 prefix=${2:-/usr}
 kept=3
 
@@ -62,7 +63,7 @@ chmod -R u=rwX,go=rX "$new"
 
 # A rename replaces the old link in one step; `ln -f` would leave a moment without one.
 ln -s ".client-$number" "$dir/.link-$number"
-mv -T "$dir/.link-$number" "$dir/client"
+mv -T "$dir/.link-$number" "$dir/current"
 
 for folder in "$dir"/.client-*; do
   n=${folder##*/.client-}

@@ -77,7 +77,7 @@ build() {
   [[ -e build/release/CMakeCache.txt ]] || settings=(-DPROFD_BUILD_TESTS=OFF)
   cmake --preset release "${settings[@]}" >&2
   cmake --build build/release -j "$(deploy/build_jobs.sh)" \
-    --target profd profctl profd_client gpu_train gpu_program >&2
+    --target profd profd-report profctl profd_client gpu_train gpu_program >&2
 }
 
 # Runs "$@" until it succeeds; for want of an event that a shell could wait for.
@@ -104,7 +104,7 @@ start_daemon() {
   mkdir -m 0700 "$run_dir/data" "$run_dir/run"
   export PROFD_SOCKET_DIR="$run_dir/run"
   unset PROFD_ADDRESS PROFD_DISABLE
-  "$bin/profd" --data-dir "$run_dir/data" --socket-dir "$run_dir/run" \
+  "$bin/profd" --user root --data-dir "$run_dir/data" --socket-dir "$run_dir/run" \
     >"$run_dir/profd.log" 2>&1 </dev/null &
   daemon_pid=$!
   wait_until "profd starts to serve" 30 "$daemon_pid" "$bin/profctl" node --json

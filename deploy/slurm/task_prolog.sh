@@ -6,7 +6,7 @@
 # capture) in the job; variables that the job has set itself stay as they are.
 set -u
 
-client=${PROFD_CLIENT_DIR:-/run/profd/agent/client}
+client=${PROFD_CLIENT_DIR:-/run/profd/client/current}
 library=$client/profd/libprofd_client.so
 hook=$client/profd/_inject
 

@@ -80,8 +80,10 @@ class ManifestTest(unittest.TestCase):
         ports = {port['name']: port['containerPort'] for port in container['ports']}
         for port in of_kind(self.base, 'Service')['spec']['ports']:
             self.assertEqual(ports[port['targetPort']], port['port'])
-        for probe in ('startupProbe', 'livenessProbe', 'readinessProbe'):
-            self.assertIn(container[probe]['httpGet']['port'], ports)
+        self.assertIn(container['readinessProbe']['httpGet']['port'], ports)
+        # What restarts profd must not depend on a port that others can use up.
+        for probe in ('startupProbe', 'livenessProbe'):
+            self.assertEqual(container[probe]['exec']['command'], ['/usr/bin/profctl', 'node'])
         allowed = {port['port'] for rule in of_kind(self.base, 'NetworkPolicy')['spec']['ingress']
                    for port in rule['ports']}
         self.assertEqual(allowed, set(ports.values()))
@@ -120,18 +122,35 @@ class ManifestTest(unittest.TestCase):
                  for item in config['projected']['sources'][1]['secret']['items']}
         self.assertEqual({settings[f'tls-{part}'] for part in ('cert', 'key', 'ca')}, paths)
 
-    def test_a_training_pod_has_one_mount_that_it_cannot_write_and_two_variables(self):
+    def test_a_training_pod_has_two_mounts_that_it_cannot_write_and_two_variables(self):
         [pod] = self.files[FOLDER / 'example/training-pod.yaml']
         [container] = pod['spec']['containers']
-        [mount] = container['volumeMounts']
-        [volume] = pod['spec']['volumes']
-        self.assertTrue(mount['readOnly'])
-        self.assertEqual(volume['hostPath']['path'], '/run/profd/agent')
-        self.assertEqual(mount['mountPath'], '/run/profd/agent')
+        paths = {volume['name']: volume['hostPath'] for volume in pod['spec']['volumes']}
+        mounts = {}
+        for mount in container['volumeMounts']:
+            self.assertTrue(mount['readOnly'])
+            mounts[mount['mountPath']] = paths[mount['name']]['path']
+        # The socket and the code that other pods load are in separate folders.
+        self.assertEqual(mounts, {'/run/profd/agent': '/run/profd/agent',
+                                  '/run/profd/client': '/run/profd/client'})
         self.assertEqual(
             {entry['name']: entry['value'] for entry in container['env']},
-            {'PYTHONPATH': '/run/profd/agent/client/profd/_inject',
-             'CUDA_INJECTION64_PATH': '/run/profd/agent/client/profd/libprofd_client.so'})
+            {'PYTHONPATH': '/run/profd/client/current/profd/_inject',
+             'CUDA_INJECTION64_PATH': '/run/profd/client/current/profd/libprofd_client.so'})
+
+    def test_folders_of_the_node_are_made_and_system_calls_are_filtered(self):
+        [training_pod] = self.files[FOLDER / 'example/training-pod.yaml']
+        for pod in (self.pod, training_pod['spec']):
+            self.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'})
+            for volume in pod['volumes']:
+                if 'hostPath' in volume:
+                    self.assertEqual(volume['hostPath']['type'], 'DirectoryOrCreate', volume)
+
+    def test_the_client_is_laid_where_training_pods_find_it(self):
+        [lay] = [c for c in self.pod['initContainers'] if c['name'] == 'lay-agent']
+        self.assertEqual([mount['mountPath'] for mount in lay['volumeMounts']],
+                         ['/run/profd/client'])
+        self.assertEqual(lay['command'][1], '/run/profd/client')
 
     def test_the_daemon_has_no_right_that_it_does_not_need(self):
         self.assertFalse(self.pod['automountServiceAccountToken'])
@@ -141,9 +160,18 @@ class ManifestTest(unittest.TestCase):
             self.assertTrue(context['readOnlyRootFilesystem'])
             self.assertEqual(context['capabilities']['drop'], ['ALL'])
             self.assertIn('memory', container['resources']['limits'])
-        [container] = self.pod['containers']
-        self.assertEqual(set(container['securityContext']['capabilities']['add']),
-                         {'DAC_READ_SEARCH', 'SYS_PTRACE'})
+        added = {container['name']: set(container['securityContext']['capabilities'].get('add', []))
+                 for container in self.pod['initContainers'] + self.pod['containers']}
+        self.assertEqual(added, {'lay-agent': set(), 'prepare': {'CHOWN'},
+                                 'profd': {'DAC_READ_SEARCH', 'SYS_PTRACE', 'SETGID', 'SETUID'}})
+
+    def test_the_images_user_is_the_group_that_may_read_the_key(self):
+        text = (ROOT / 'deploy/Containerfile').read_text()
+        group = str(self.pod['securityContext']['fsGroup'])
+        self.assertIn(f'groupadd --system --gid {group} profd', text)
+        self.assertIn(f'--uid {group} --gid profd', text)
+        [config] = [v for v in self.pod['volumes'] if v['name'] == 'config']
+        self.assertEqual(config['projected']['defaultMode'], 0o440)
 
 
 @unittest.skipUnless(shutil.which('kubectl'), 'kubectl is not installed')

@@ -40,10 +40,10 @@ class LayAgentTest(ScriptTest):
         shutil.copytree(ROOT / 'client_lib/python/profd', package)
         (package / '__pycache__').mkdir(exist_ok=True)
         (package / '__pycache__/old.pyc').write_bytes(b'x')
-        self.agent = self.folder / 'agent'
+        self.client = self.folder / 'client'
 
     def lay(self, **kwargs):
-        return self.run_script('lay_agent.sh', self.agent, self.prefix, **kwargs)
+        return self.run_script('lay_agent.sh', self.client, self.prefix, **kwargs)
 
     def test_the_two_variables_of_a_pod_find_all(self):
         old = os.umask(0o077)
@@ -51,9 +51,9 @@ class LayAgentTest(ScriptTest):
             self.lay()
         finally:
             os.umask(old)
-        client = self.agent / 'client'
+        client = self.client / 'current'
         self.assertEqual((client / 'profd/libprofd_client.so').read_bytes(), LIBRARY.read_bytes())
-        for path in [self.agent, *client.resolve().rglob('*')]:
+        for path in [self.client, *client.resolve().rglob('*')]:
             mode = path.stat().st_mode
             self.assertTrue(mode & stat.S_IROTH, path)
             self.assertFalse(mode & (stat.S_IWGRP | stat.S_IWOTH), path)
@@ -70,21 +70,21 @@ class LayAgentTest(ScriptTest):
 
     def test_laid_again_nothing_that_is_in_use_is_written(self):
         self.lay()
-        first = self.agent / 'client/profd/libprofd_client.so'
+        first = self.client / 'current/profd/libprofd_client.so'
         inode = first.stat().st_ino
         with open(first, 'rb') as in_use:
             for _ in range(4):
                 self.lay()
             self.assertNotEqual(first.stat().st_ino, inode)
             self.assertEqual(in_use.read(), LIBRARY.read_bytes())
-        self.assertEqual(os.readlink(self.agent / 'client'), '.client-5')
-        self.assertEqual(sorted(p.name for p in self.agent.iterdir()),
-                         ['.client-3', '.client-4', '.client-5', 'client'])
+        self.assertEqual(os.readlink(self.client / 'current'), '.client-5')
+        self.assertEqual(sorted(p.name for p in self.client.iterdir()),
+                         ['.client-3', '.client-4', '.client-5', 'current'])
 
     def test_what_is_missing_is_said_and_nothing_is_laid(self):
         shutil.rmtree(self.prefix / 'lib/python3')
         self.lay(status=1)
-        self.assertFalse(self.agent.exists())
+        self.assertFalse(self.client.exists())
 
 
 class SlurmTest(ScriptTest):

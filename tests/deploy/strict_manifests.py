@@ -45,7 +45,8 @@ class OneOf:
 INT_OR_STRING = (int, str)
 METADATA = {'name': Required(str), 'namespace': str, 'labels': Map(str), 'annotations': Map(str)}
 SELECTOR = {'matchLabels': Map(str)}
-PROBE = {'httpGet': {'path': str, 'port': Required(INT_OR_STRING)}, 'periodSeconds': int,
+PROBE = {'httpGet': {'path': str, 'port': Required(INT_OR_STRING)}, 'exec': {'command': [str]},
+         'periodSeconds': int,
          'timeoutSeconds': int, 'failureThreshold': int, 'initialDelaySeconds': int}
 RESOURCES = {'requests': Map(str), 'limits': Map(str)}
 CONTAINER = {
@@ -70,6 +71,8 @@ VOLUME = {
                                'secret': {'name': Required(str), 'items': KEY_TO_PATH}}]},
 }
 POD = {
+    'securityContext': {'fsGroup': int,
+                        'seccompProfile': {'type': OneOf('RuntimeDefault', 'Localhost')}},
     'serviceAccountName': str, 'automountServiceAccountToken': bool, 'hostPID': bool,
     'priorityClassName': str, 'terminationGracePeriodSeconds': int, 'nodeSelector': Map(str),
     'restartPolicy': OneOf('Always', 'OnFailure', 'Never'),
