@@ -26,6 +26,36 @@ FORBIDDEN = {
     r"^(<{7}|>{7}) ": "a merge conflict",
 }
 
+# Idioms that readers of help, errors, findings, and the README stumbled over, and what to write instead.
+UNCLEAR = {
+    r"\bexclude each other\b": "are mutually exclusive",
+    r"\bparted by\b": "separated by",
+    r"(?<![Tt]here )\bis no (?!longer\b|more\b|slow-down\b)[\w']+": "is not a ...",
+    r"\b[Ww]hoever\b": "name the person or program",
+    r"\b([Ss]omebody|[Aa] stranger)\b": "name the person or program",
+    r"\blets? go of\b": "releases, detaches",
+    r"\bas soon as can be\b": "as soon as possible",
+    r"\bstands? (behind|beside)\b": "follows, is next to",
+    r"\bnothing speaks against\b": "no issues found",
+    r"\bcannot be told\b": "is unknown",
+    r"\b[Ll]ooked at, nothing\b": "checks passed",
+}
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"(?:\s*"((?:[^"\\\n]|\\.)*)")*')
+
+
+def texts_for_people():
+    """Yields (path, line, text) of what users read: string literals of C++, and the README."""
+    for path, data in text_files():
+        text = data.decode(errors="replace")
+        if path.as_posix() == "README.md":
+            yield from ((path, number, line) for number, line in enumerate(text.splitlines(), 1))
+        if path.suffix != ".cc" or path.parts[0] not in ("cli", "daemon", "client_lib"):
+            continue
+        code = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+        for match in STRING.finditer(code):
+            pieces = re.findall(r'"((?:[^"\\\n]|\\.)*)"', match.group(0))
+            yield path, code.count("\n", 0, match.start()) + 1, "".join(pieces)
+
 
 def tree():
     """Every file that is, or could be, committed; without git, all but the build folders."""
@@ -95,6 +125,12 @@ class TreeStyleTest(unittest.TestCase):
                     number = text.count("\n", 0, match.start()) + 1
                     offences.append(f"{path}:{number}: {what}: {match.group(0)!r}")
         self.report(offences)
+
+    def test_what_users_read_is_plain_english(self):
+        rules = [(re.compile(pattern), instead) for pattern, instead in UNCLEAR.items()]
+        self.report([f"{path}:{line}: {match.group(0)!r} (write: {instead})"
+                     for path, line, text in texts_for_people() for rule, instead in rules
+                     if (match := rule.search(text))])
 
     def test_scripts_and_only_scripts_are_executable(self):
         offences = []

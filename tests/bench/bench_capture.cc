@@ -167,8 +167,7 @@ BenchCapture WriteTwoThreads(const std::filesystem::path& folder, int64_t ranges
   CaptureRecord record = store::NewRecord(id);
   record.spec.max_bytes = int64_t{8} << 30;
   const auto writer = Must(store::CaptureFileWriter::Create(
-      record, Clock::Real(),
-      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+      record, Clock::Real(), {.directory = folder, .on_sealed = nullptr}));
   Must(store::IntroducePattern(store::StepPattern(1), kThreads, *writer));
   if (operators) Must(store::IntroduceInputs(*writer));
   BenchCapture capture{.path = folder / (id + ".profd")};
@@ -206,8 +205,7 @@ BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t g
   CaptureRecord record = store::NewRecord("01JGPU00000000000000000000");
   record.spec.max_bytes = int64_t{8} << 30;
   const auto writer = Must(store::CaptureFileWriter::Create(
-      record, Clock::Real(),
-      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+      record, Clock::Real(), {.directory = folder, .on_sealed = nullptr}));
   Must(store::IntroducePattern(store::StepPattern(1), 1, *writer));
   BenchCapture capture{.path = folder / (record.id + ".profd")};
   ThreadWriter main(kStepThread, *writer);

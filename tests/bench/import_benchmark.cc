@@ -75,7 +75,6 @@ int Measure(const char* trace, const char* folder, int rounds) {
                                                 {.directory = folder,
                                                  .id = "",
                                                  .group_id = "",
-                                                 .summarize_ops = nullptr,
                                                  .on_progress = nullptr,
                                                  .is_cancelled = nullptr});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

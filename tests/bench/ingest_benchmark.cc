@@ -234,9 +234,8 @@ std::unique_ptr<store::CaptureFileWriter> NewFile(const std::filesystem::path& f
                                                   std::string_view id) {
   CaptureRecord record = store::NewRecord(id);
   record.spec.max_bytes = int64_t{8} << 30;
-  return Must(store::CaptureFileWriter::Create(
-      record, Clock::Real(),
-      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  return Must(store::CaptureFileWriter::Create(record, Clock::Real(),
+                                               {.directory = folder, .on_sealed = nullptr}));
 }
 
 Times DrainToFile(FullMemory& full, const std::filesystem::path& folder, int64_t& file_bytes) {
@@ -373,7 +372,8 @@ void RunLive(double seconds, const std::string& rate) {
   SetLogLevel(LogLevel::kWarning);
   const store::TemporaryFolder folder;
   LiveObserver observer;
-  auto server = Must(TargetServer::Create(folder.path(), {}));
+  quota::Ledger ledger(quota::Limits::ForMemory(int64_t{2} << 30), Clock::Real());
+  auto server = Must(TargetServer::Create(folder.path(), {}, ledger));
   server->Start(observer);
   std::vector<pid_t> producers;
   for (size_t i = 0; i < kProducers; ++i) {
@@ -413,7 +413,8 @@ void RunArm(int rounds) {
   SetLogLevel(LogLevel::kWarning);
   const store::TemporaryFolder folder;
   LiveObserver observer;
-  auto server = Must(TargetServer::Create(folder.path(), {}));
+  quota::Ledger ledger(quota::Limits::ForMemory(int64_t{2} << 30), Clock::Real());
+  auto server = Must(TargetServer::Create(folder.path(), {}, ledger));
   server->Start(observer);
   const pid_t producer = StartProducer(folder.path().string(), "0");
   while (server->List().empty()) absl::SleepFor(absl::Milliseconds(1));

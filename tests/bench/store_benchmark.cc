@@ -111,9 +111,8 @@ void WriteCapture(const Events& events, size_t total, const std::filesystem::pat
                   std::string_view id) {
   CaptureRecord record = NewRecord(id);
   record.spec.max_bytes = int64_t{4} << 30;
-  auto writer = Must(CaptureFileWriter::Create(
-      record, Clock::Real(),
-      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  auto writer = Must(CaptureFileWriter::Create(record, Clock::Real(),
+                                               {.directory = folder, .on_sealed = nullptr}));
   Must(IntroducePattern(StepPattern(1), kThreads, *writer));
   ForEachBatch(events, total, [&writer](uint32_t thread, std::span<const RangeRow> rows) {
     Must(writer->AppendRanges(thread, rows));
@@ -127,9 +126,8 @@ void WriteGpuCapture(const std::vector<std::vector<GpuRow>>& kernels,
                      const std::vector<std::vector<ApiRow>>& calls,
                      const std::filesystem::path& folder, std::string_view id) {
   CaptureRecord record = NewRecord(id);
-  auto writer = Must(CaptureFileWriter::Create(
-      record, Clock::Real(),
-      {.directory = folder, .summarize_ops = nullptr, .on_sealed = nullptr}));
+  auto writer = Must(CaptureFileWriter::Create(record, Clock::Real(),
+                                               {.directory = folder, .on_sealed = nullptr}));
   Must(IntroducePattern(StepPattern(1), 1, *writer));
   for (const std::vector<GpuRow>& rows : kernels) Must(writer->AppendGpu(rows));
   for (const std::vector<ApiRow>& rows : calls) Must(writer->AppendApiCalls(0, rows));

@@ -258,7 +258,7 @@ class Cluster:
                                    env={**self.client_env, **(env or {})}, prefix=self.prefix)
 
     def begin(self, *arguments, env=None):
-        """As ctl(), running beside the test: a Popen; finish() gives its harness.Result."""
+        """As ctl(), running next to the test: a Popen; finish() gives its harness.Result."""
         return subprocess.Popen(
             [*self.prefix, harness.PROFCTL, '--nodes', self.node_list, *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

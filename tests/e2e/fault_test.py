@@ -348,21 +348,8 @@ class HostilePeerTest(harness.EndToEndTest):
 
 class FullDiskTest(harness.EndToEndTest):
 
-    def setUp(self):
-        super().setUp()
-        if os.geteuid() != 0:
-            self.skipTest('needs root, to mount a small tmpfs')
-        self.daemon.stop()
-        self.disk = self.folder / 'disk'
-        self.disk.mkdir()
-        mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', self.disk],
-                                 capture_output=True)
-        if mounted.returncode != 0:
-            self.skipTest('cannot mount a tmpfs here: ' + mounted.stderr.decode())
-        self.addCleanup(subprocess.run, ['umount', '-l', self.disk])
-        self.daemon.data_dir = self.disk / 'data'
-        self.daemon.flags = ('--min-free-percent', '0')
-        self.daemon.start()
+    flags = ('--min-free-percent', '0')
+    disk_bytes = 24 << 20
 
     def test_a_disk_that_fills_while_storing_ends_the_capture_partial(self):
         target = self.target()

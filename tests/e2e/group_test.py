@@ -12,7 +12,7 @@ from harness import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE
 
 TERMINAL = ('COMPLETE', 'PARTIAL', 'FAILED', 'CANCELLED')
 # Of the rounds with something that goes wrong; PROFD_CHAOS_SEED runs another course.
-CHAOS_ROUNDS = int(os.environ.get('PROFD_CHAOS_ROUNDS', 6 if harness.is_sanitized() else 50))
+CHAOS_ROUNDS = int(os.environ.get('PROFD_CHAOS_ROUNDS', 4 if harness.is_sanitized() else 12))
 CHAOS_SEED = int(os.environ.get('PROFD_CHAOS_SEED', 20261120))
 
 

@@ -2,6 +2,21 @@
 
 Everything lives below one temporary folder and ends with the test. Waiting is for events
 (an answer on a pipe, a state of a capture), each with a deadline that only a defect meets.
+
+Another user: `as_uid=NOBODY` runs profctl, a trace, a target, or a script as that user:
+    self.need_uid()                          # Skips where the test cannot become NOBODY.
+    self.daemon.ctl('ps', as_uid=NOBODY)
+    self.trace('--pid', pid, as_uid=NOBODY)  # also self.target(as_uid=NOBODY)
+    peer = self.raw_client('agent/agent.sock', as_uid=NOBODY)  # peer.sockets[0], peer.pid
+    self.python(script, *arguments, as_uid=NOBODY)             # A subprocess.Popen.
+
+Little memory: `memory_max_bytes = 512 << 20` in a test class runs its daemon inside a memory cgroup
+(v1 or v2); `self.memory.peak_bytes()` and `.oom_kill_count()` say what happened in it.
+
+A small disk: `disk_bytes = 24 << 20` in a test class mounts a tmpfs of that size at `self.disk`
+and puts the data directory into it.
+
+Each of these skips the test, with the reason, where the machine does not allow it.
 """
 
 import contextlib
@@ -11,6 +26,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +41,8 @@ TARGET = BUILD_DIR / 'tests/bin/scripted_target'
 MLP = BUILD_DIR / 'bin/mlp_train'
 LIBRARY = BUILD_DIR / 'lib/libprofd_client.so'
 PATIENCE_S = float(os.environ.get('PROFD_TEST_PATIENCE_S', 60))
+
+NOBODY = 65534  # An ordinary user that exists everywhere.
 
 # Statuses that profctl documents.
 DONE, FAILED, USAGE, PARTIAL, REFUSED, NO_DAEMON, INTERRUPTED = 0, 1, 2, 4, 5, 6, 130
@@ -46,6 +64,129 @@ def is_sanitized():
     return cache.exists() and re.search(r'^PROFD_SANITIZE:\w+=.', cache.read_text(), re.M)
 
 
+def as_user(as_uid):
+    """What makes subprocess.Popen run a program as that user; None: as ourselves."""
+    return {} if as_uid is None else {'user': as_uid, 'group': as_uid, 'extra_groups': []}
+
+
+class MemoryGroup:
+    """A memory cgroup. `why_not` says why this machine has none; otherwise it is empty."""
+
+    def __init__(self, max_bytes):
+        self.why_not = ''
+        self.folder = None
+        self.is_v2 = False
+        for parent, is_v2 in self._parents():
+            try:
+                self._create(parent, is_v2, max_bytes)
+                return
+            except OSError as error:
+                self.why_not = f'cannot create a memory cgroup in {parent}: {error}'
+        self.why_not = self.why_not or 'this machine has no memory cgroups'
+
+    @staticmethod
+    def _parents():
+        """Where one may be created, the likeliest first."""
+        own = {}
+        for line in pathlib.Path('/proc/self/cgroup').read_text().splitlines():
+            _, controllers, path = line.split(':', 2)
+            for controller in controllers.split(','):
+                own[controller] = path.lstrip('/')
+        root = pathlib.Path('/sys/fs/cgroup')
+        if (root / 'memory/memory.limit_in_bytes').exists():
+            return [(root / 'memory' / own.get('memory', ''), False), (root / 'memory', False)]
+        with contextlib.suppress(OSError):
+            if 'memory' in (root / 'cgroup.controllers').read_text().split():
+                return [(root / own.get('', ''), True), (root, True)]
+        return []
+
+    def _create(self, parent, is_v2, max_bytes):
+        if is_v2 and 'memory' not in (parent / 'cgroup.subtree_control').read_text().split():
+            (parent / 'cgroup.subtree_control').write_text('+memory')
+        folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_e2e_', dir=parent))
+        try:
+            if is_v2:
+                (folder / 'memory.max').write_text(str(max_bytes))
+                self._write_if_there(folder / 'memory.swap.max', '0')
+            else:
+                (folder / 'memory.limit_in_bytes').write_text(str(max_bytes))
+                self._write_if_there(folder / 'memory.memsw.limit_in_bytes', str(max_bytes))
+        except OSError:
+            folder.rmdir()
+            raise
+        self.folder, self.is_v2 = folder, is_v2
+
+    @staticmethod
+    def _write_if_there(path, text):
+        if path.exists():
+            path.write_text(text)
+
+    def join(self):
+        """For preexec: the calling process joins the cgroup."""
+        (self.folder / 'cgroup.procs').write_text('0')
+
+    def peak_bytes(self):
+        """None on kernels that do not report it (v2 before 5.19)."""
+        path = self.folder / ('memory.peak' if self.is_v2 else 'memory.max_usage_in_bytes')
+        return int(path.read_text()) if path.exists() else None
+
+    def oom_kill_count(self):
+        text = (self.folder / ('memory.events' if self.is_v2 else 'memory.oom_control')).read_text()
+        return int(re.search(r'^oom_kill (\d+)', text, re.M).group(1))
+
+    def remove(self):
+        def removed():
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+            return not self.folder.exists()
+        until(removed, f'the last process leaves {self.folder}')
+
+
+# Connects as whoever runs it, hands the sockets over, and lives until its input ends: the daemon
+# sees this process and its user as the peer.
+_RAW_CLIENT = '''
+import socket, sys
+hand_over = socket.socket(fileno=int(sys.argv[1]))
+for _ in range(int(sys.argv[4])):
+    peer = socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[3]))
+    peer.connect(sys.argv[2])
+    socket.send_fds(hand_over, [b"s"], [peer.fileno()])
+    peer.close()
+hand_over.close()
+sys.stdin.read()
+'''
+
+
+class RawClient:
+    """`count` connections to a unix socket, made by a process of the given user."""
+
+    def __init__(self, path, as_uid=None, kind='SOCK_SEQPACKET', count=1):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, '-c', _RAW_CLIENT, str(theirs.fileno()), path, kind, str(count)],
+                stdin=subprocess.PIPE, pass_fds=[theirs.fileno()], **as_user(as_uid))
+            theirs.close()
+            self.pid = self.process.pid
+            self.sockets = []
+            ours.settimeout(PATIENCE_S)
+            while len(self.sockets) < count:
+                data, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+                if not data:
+                    break
+                self.sockets += [socket.socket(fileno=fd) for fd in descriptors]
+        for peer in self.sockets:
+            peer.settimeout(PATIENCE_S)
+        if len(self.sockets) < count:
+            self.end()
+            raise AssertionError(f'only {len(self.sockets)} of {count} connections to {path}')
+
+    def end(self):
+        for peer in self.sockets:
+            peer.close()
+        self.process.communicate(timeout=PATIENCE_S)
+
+
 class Daemon:
     """A profd of our own; `flags` replace the defaults."""
 
@@ -59,15 +200,22 @@ class Daemon:
         self.flags = flags
         self.env = env or {}
         self.preexec = preexec
+        self.memory = None  # A MemoryGroup to start in.
         self.process = None
+
+    def _before_exec(self):
+        if self.memory is not None:
+            self.memory.join()
+        if self.preexec is not None:
+            self.preexec()
 
     def start(self):
         log = open(self.log_path, 'ab')
         self.process = subprocess.Popen(
             [*self.prefix, PROFD, '--data-dir', self.data_dir, '--socket-dir', self.socket_dir,
-             '--log-level', 'debug', *self.flags],
+             '--log-level', 'debug', '--user', 'root', *self.flags],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env},
-            preexec_fn=self.preexec)
+            preexec_fn=self._before_exec if self.memory or self.preexec else None)
         log.close()
         until(self.answers, f'profd answers; its log:\n{self.log()}')
         return self
@@ -77,8 +225,8 @@ class Daemon:
             raise AssertionError(f'profd ended with {self.process.returncode}:\n{self.log()}')
         return self.ctl('node').status == DONE
 
-    def ctl(self, *arguments, env=None):
-        return run_profctl(self.socket_dir, *arguments, env=env)
+    def ctl(self, *arguments, env=None, as_uid=None):
+        return run_profctl(self.socket_dir, *arguments, env=env, as_uid=as_uid)
 
     def log(self):
         return self.log_path.read_text(errors='replace') if self.log_path.exists() else ''
@@ -124,20 +272,20 @@ def environment(socket_dir, env=None):
     return {k: v for k, v in {**base, **ours, **(env or {})}.items() if v is not None}
 
 
-def run_profctl(socket_dir, *arguments, env=None, prefix=()):
+def run_profctl(socket_dir, *arguments, env=None, prefix=(), as_uid=None):
     completed = subprocess.run([*prefix, PROFCTL, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                capture_output=True, timeout=2 * PATIENCE_S,
-                               env=environment(socket_dir, env))
+                               env=environment(socket_dir, env), **as_user(as_uid))
     return Result(completed)
 
 
 class Target:
     """A scripted target (tests/e2e/scripted_target.cc)."""
 
-    def __init__(self, daemon, env=None, preexec=None):
+    def __init__(self, daemon, env=None, preexec=None, as_uid=None):
         self.process = subprocess.Popen([TARGET], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env=environment(daemon.socket_dir, env),
-                                        preexec_fn=preexec)
+                                        preexec_fn=preexec, **as_user(as_uid))
         self.pid = self.process.pid
 
     def send(self, command):
@@ -182,11 +330,12 @@ class Target:
 class Tracing:
     """A `profctl trace` that runs while the test goes on."""
 
-    def __init__(self, daemon, *arguments, json_output=True):
+    def __init__(self, daemon, *arguments, json_output=True, as_uid=None):
         flags = ['--json'] if json_output else []
         self.process = subprocess.Popen(
             [PROFCTL, 'trace', *map(str, arguments), *flags], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(daemon.socket_dir))
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(daemon.socket_dir),
+            **as_user(as_uid))
 
     def result(self):
         out, err = self.process.communicate(timeout=PATIENCE_S)
@@ -197,6 +346,8 @@ class EndToEndTest(unittest.TestCase):
     """Starts a daemon per test; `self.flags` are added to its command line."""
 
     flags = ()
+    memory_max_bytes = None  # Of the daemon's memory cgroup; None: none of its own.
+    disk_bytes = None        # Of the file system with the data directory; None: no such limit.
 
     @classmethod
     def setUpClass(cls):
@@ -208,8 +359,68 @@ class EndToEndTest(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_e2e_'))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.daemon = Daemon(self.folder, *self.flags)
+        if self.disk_bytes is not None:
+            self._use_small_disk(self.disk_bytes)
+        if self.memory_max_bytes is not None:
+            self._use_little_memory(self.memory_max_bytes)
         self.addCleanup(self.daemon.stop)
         self.daemon.start()
+
+    def _use_small_disk(self, size_bytes):
+        if os.geteuid() != 0:
+            self.skipTest('needs root, to mount a small tmpfs')
+        self.disk = self.folder / 'disk'
+        self.disk.mkdir()
+        mounted = subprocess.run(
+            ['mount', '-t', 'tmpfs', '-o', f'size={size_bytes}', 'tmpfs', self.disk],
+            capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest('cannot mount a tmpfs here: ' + mounted.stderr.decode())
+        self.addCleanup(subprocess.run, ['umount', '-l', self.disk])
+        self.daemon.data_dir = self.disk / 'data'
+
+    def _use_little_memory(self, max_bytes):
+        if is_sanitized():
+            self.skipTest('a sanitizer needs more memory than the cgroup allows')
+        self.memory = MemoryGroup(max_bytes)
+        if self.memory.why_not:
+            self.skipTest(self.memory.why_not)
+        self.addCleanup(self.memory.remove)
+        self.daemon.memory = self.memory
+
+    def need_uid(self, as_uid=NOBODY):
+        """Skips unless the test can run the programs under test as that user. Opens the test's
+        folder (not the data directory) to it."""
+        if os.geteuid() != 0:
+            self.skipTest('needs root, to run programs as another user')
+        self.folder.chmod(0o755)
+        try:
+            if run_profctl(self.daemon.socket_dir, 'version', as_uid=as_uid).status == DONE:
+                return
+        except PermissionError:
+            pass
+        self.skipTest(f'user {as_uid} cannot reach the programs below {BUILD_DIR}')
+
+    def raw_client(self, socket_name, **kwargs):
+        """See RawClient; `socket_name` is below the socket directory."""
+        client = RawClient(str(self.daemon.socket_dir / socket_name), **kwargs)
+        self.addCleanup(client.end)
+        return client
+
+    def python(self, script, *arguments, as_uid=None, **kwargs):
+        """Starts a Python script (its text); it ends with the test."""
+        process = subprocess.Popen(
+            [sys.executable, '-c', script, *map(str, arguments)],
+            env=environment(self.daemon.socket_dir), **as_user(as_uid), **kwargs)
+
+        def end():
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        self.addCleanup(end)
+        return process
 
     def target(self, **kwargs):
         target = Target(self.daemon, **kwargs)

@@ -28,7 +28,7 @@ class NetworkTest(ClusterTest):
                          {(rank.node.name, rank.pid) for rank in cluster.ranks})
 
     def trace(self, cluster, rank):
-        """A capture of one rank, made beside the network."""
+        """A capture of one rank, made next to the network."""
         result = harness.run_profctl(rank.node.socket_dir, 'trace', '--pid', rank.pid, '--steps', '5',
                                      '--json')
         self.assertEqual(result.status, DONE, result.err)

@@ -65,7 +65,7 @@ class NodesTest(ClusterTest):
         self.assertEqual(result.status, PARTIAL, result.err)
         self.assertEqual({row['node'] for row in result.json['targets']}, {'node0', 'node2'})
         self.assertEqual([node['ok'] for node in result.json['nodes']], [True, False, True])
-        self.assertIn('nobody listens', result.json['nodes'][1]['error'])
+        self.assertIn('nothing is listening', result.json['nodes'][1]['error'])
         self.assertIn('node node1: no profd answers', result.err)
         self.assertNotIn('node0', result.err)
 

@@ -9,6 +9,7 @@
 //   open NAME | close        begin or end one range
 //   instant NAME | counter NAME VALUE
 //   alloc ADDRESS BYTES TOTAL | free ADDRESS BYTES TOTAL
+//   flood N                  N allocations of 64 bytes that are never freed
 //   threads COUNT RANGES     COUNT threads one after another, RANGES ranges each
 //   busy STEPS RANGES        STEPS times: a step mark, then RANGES ranges
 //   train MS                 a step mark and 10 ranges every MS milliseconds, from now on
@@ -82,6 +83,17 @@ void Await(Condition condition) {
     poll(nullptr, 0, 1);
   }
   Answer("error timed out");
+}
+
+void Flood(int64_t count) {
+  profd_memory_event event = {};
+  event.bytes = 64;
+  event.total_allocated_bytes = -1;
+  event.total_reserved_bytes = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    event.address += 64;
+    profd_alloc(&event);
+  }
 }
 
 profd_memory_event Memory(std::istringstream& words) {
@@ -188,6 +200,9 @@ void Handle(const std::string& line, Trainer& trainer) {
     const profd_memory_event event = Memory(words);
     if (command == "alloc") profd_alloc(&event);
     if (command == "free") profd_free(&event);
+  } else if (command == "flood") {
+    words >> a;
+    Flood(a);
   } else if (command == "threads") {
     words >> a >> b;
     RunThreads(a, b);

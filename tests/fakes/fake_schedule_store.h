@@ -18,7 +18,9 @@ namespace profd {
 
 class FakeScheduleStore final : public ScheduleStore {
  public:
-  absl::Status error;  // What every call answers until set again.
+  absl::Status error;               // What every call answers until set again.
+  std::vector<std::string> pinned;  // Ids of captures.
+  int64_t record_bytes = 1000;      // What each record takes.
 
   std::vector<ScheduleWindow> windows() const {  // By time.
     std::vector<ScheduleWindow> all;
@@ -42,12 +44,38 @@ class FakeScheduleStore final : public ScheduleStore {
   }
   absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() override {
     std::vector<ScheduleRecord> records;
-    for (const auto& [id, record] : schedules_) records.push_back(record);
+    for (const auto& [id, record] : schedules_) {
+      if (record.delete_time == absl::InfiniteFuture()) records.push_back(record);
+    }
     return records;
   }
-  absl::Status RemoveSchedule(std::string_view id) override {
-    schedules_.erase(std::string(id));
+  absl::StatusOr<std::vector<ScheduleRecord>> ListDeletedSchedules(std::string_view id_prefix,
+                                                                   std::string_view after_id,
+                                                                   int64_t limit) override {
+    std::vector<ScheduleRecord> records;
+    for (const auto& [id, record] : schedules_) {
+      if (record.delete_time == absl::InfiniteFuture()) continue;
+      if (!id.starts_with(id_prefix) || id <= after_id) continue;
+      if (static_cast<int64_t>(records.size()) < limit) records.push_back(record);
+    }
+    return records;
+  }
+  absl::Status TrimDeletedSchedules(absl::Time before) override {
+    std::erase_if(schedules_, [&](const auto& entry) { return entry.second.delete_time < before; });
     return absl::OkStatus();
+  }
+  absl::Status PinCapture(std::string_view id) override {
+    pinned.emplace_back(id);
+    return error;
+  }
+  absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal) override {
+    ScheduleHolding holding;
+    for (const auto& [id, record] : schedules_) {
+      if (PrincipalName(record.creator) != principal) continue;
+      if (record.delete_time == absl::InfiniteFuture()) ++holding.schedules;
+      holding.bytes += record_bytes;
+    }
+    return holding;
   }
 
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,

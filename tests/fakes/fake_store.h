@@ -52,7 +52,16 @@ class FakeStore final : public StorePort {
     if (!create_error.ok()) return create_error;
     return std::make_unique<File>(*this, record.id);
   }
-  absl::Status CheckRoom() override { return room_error; }
+  absl::Status CheckRoom(std::string_view) override { return room_error; }
+  void MakeRoom(std::string_view principal) override {
+    absl::MutexLock lock(&mu_);
+    room_made_for_.emplace_back(principal);
+  }
+  // The principals that MakeRoom() was called for.
+  std::vector<std::string> room_made_for() const {
+    absl::MutexLock lock(&mu_);
+    return room_made_for_;
+  }
   absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override {
     absl::MutexLock lock(&mu_);
     const auto it = records_.find(id);
@@ -154,6 +163,7 @@ class FakeStore final : public StorePort {
   std::map<std::string, CaptureRecord, std::less<>> records_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, GroupRecord, std::less<>> groups_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> finished_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> room_made_for_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> discarded_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -18,12 +18,14 @@
 
 namespace profd {
 
+void FuzzCgroup(std::span<const uint8_t> data);
 void FuzzCheck(std::span<const uint8_t> data);
 void FuzzCron(std::span<const uint8_t> data);
 void FuzzColumnCodec(std::span<const uint8_t> data);
 void FuzzCaptureFile(std::span<const uint8_t> data);
 void FuzzEventDecoder(std::span<const uint8_t> data);
 void FuzzFrame(std::span<const uint8_t> data);
+void FuzzHttp2Frames(std::span<const uint8_t> data);
 void FuzzPolicy(std::span<const uint8_t> data);
 void FuzzContexts(std::span<const uint8_t> data);
 void FuzzNodeList(std::span<const uint8_t> data);
@@ -39,12 +41,14 @@ std::vector<uint8_t> Bytes(std::mt19937& random, size_t most) {
 
 constexpr std::pair<std::string_view, void (*)(std::span<const uint8_t>)> kTargets[] = {
     {"capture_file", &FuzzCaptureFile},
+    {"cgroup", &FuzzCgroup},
     {"check", &FuzzCheck},
     {"column_codec", &FuzzColumnCodec},
     {"contexts", &FuzzContexts},
     {"cron", &FuzzCron},
     {"event_decoder", &FuzzEventDecoder},
     {"frame", &FuzzFrame},
+    {"http2_frames", &FuzzHttp2Frames},
     {"node_list", &FuzzNodeList},
     {"policy", &FuzzPolicy},
     {"trace_import", &FuzzTraceImport}};
@@ -99,6 +103,20 @@ TEST(FuzzReplayTest, ColumnCodecSurvivesNoiseAndMutations) {
     }
     const auto* data = reinterpret_cast<const uint8_t*>(column.data());
     FuzzColumnCodec({data, column.size()});
+  }
+}
+
+TEST(FuzzReplayTest, Http2FramesAreCountedAlikeHoweverTheyAreCut) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<uint8_t> data = Bytes(random, 300);
+    // Short frames of known types, so that many follow each other.
+    for (size_t at = 2; at + 9 < data.size(); at += 9 + random() % 4) {
+      data[at] = data[at + 1] = 0;
+      data[at + 2] = static_cast<uint8_t>(random() % 4);
+      data[at + 3] = static_cast<uint8_t>(random() % 11);
+    }
+    FuzzHttp2Frames(data);
   }
 }
 
@@ -346,6 +364,41 @@ TEST(FuzzReplayTest, ContextsSurviveNoiseAndNearlyFiles) {
     std::string text;
     for (size_t i = random() % 12; i > 0; --i) text += pieces.at(random() % pieces.size());
     FuzzContexts({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+}
+
+TEST(FuzzReplayTest, CgroupPathsSurviveNoiseAndMutations) {
+  std::mt19937 random(8);
+  constexpr std::string_view kPieces[] = {
+      "/",
+      "0::",
+      "\n",
+      "1:name=systemd:",
+      "..",
+      "system.slice",
+      "user.slice",
+      "slurmstepd.scope",
+      "slurm",
+      "uid_1",
+      "job_7",
+      "kubepods",
+      "kubepods.slice",
+      "burstable",
+      "pod",
+      ".scope",
+      "kubepods-pod8c2a0e4e_1111_2222_3333_444455556666.slice",
+      "user@1.service",
+      "pod8c2a0e4e-1111-2222-3333-444455556666",
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  for (int round = 0; round < 5'000; ++round) {
+    FuzzCgroup(Bytes(random, 60));
+    std::string text = "0::";
+    for (size_t i = random() % 8; i > 0; --i) {
+      text += "/";
+      text += kPieces[random() % std::size(kPieces)];
+      if (random() % 4 == 0) text += kPieces[random() % std::size(kPieces)];
+    }
+    FuzzCgroup({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
 }
 

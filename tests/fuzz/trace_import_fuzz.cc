@@ -31,7 +31,6 @@ PROFD_FUZZ_TARGET(FuzzTraceImport)(std::span<const uint8_t> data) {
                                                      {.directory = folder.path(),
                                                       .id = "",
                                                       .group_id = "",
-                                                      .summarize_ops = nullptr,
                                                       .on_progress = nullptr,
                                                       .is_cancelled = nullptr});
   if (!imported.ok()) return;

@@ -29,7 +29,7 @@ class ContainerfileTest(unittest.TestCase):
     def needed(self):
         """The packages of the libraries that the programs name, without what those bring."""
         libraries = set()
-        for program in ('profd', 'profctl'):
+        for program in ('profd', 'profd-report', 'profctl'):
             dynamic = output_of('readelf', '-d', BUILD / 'bin' / program)
             libraries |= set(re.findall(r'\(NEEDED\).*\[(.*)\]', dynamic))
         paths = {}

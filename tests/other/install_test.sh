@@ -10,9 +10,10 @@ trap 'rm -rf "$prefix"' EXIT
 cmake --install "$PROFD_BUILD_DIR" --prefix "$prefix" >/dev/null
 
 "$prefix/bin/profd" --version
+[[ -x $prefix/libexec/profd/profd-helper ]] || { echo "profd-helper is not installed"; exit 1; }
 "$prefix/bin/profctl" version || [[ $? -eq 6 ]]  # no daemon is fine, an unusable binary is not
 library=$(find "$prefix" -name libprofd_client.so)
-[[ -n $library ]]
+[[ -n $library && -e ${library%/*}/libprofd_preload.so ]]
 
 cat >"$prefix/app.c" <<'C'
 #include <profd/profd.h>
@@ -27,7 +28,7 @@ done
 
 # The sample configuration and the manual name every setting.
 settings=$("$prefix/bin/profd" --help | sed -nE 's/^ +--([a-z-]+).*/\1/p' |
-  grep -vxE 'config|help|version')
+  grep -vxE 'config|help|version|prepare')
 for setting in $settings; do
   grep -qE "^# $setting = " deploy/profd.conf || { echo "not in profd.conf: $setting"; exit 1; }
   grep -qF -- "\\-\\-${setting//-/\\-}" deploy/man/profd.8 || { echo "not in profd.8: $setting"; exit 1; }
@@ -36,6 +37,9 @@ done
 # What profctl run finds is what was installed.
 found=$(env -u PROFD_CLIENT_LIB "$prefix/bin/profctl" run -- printenv NVTX_INJECTION64_PATH)
 [[ $found == "$(realpath "$library")" ]] || { echo "profctl run found $found"; exit 1; }
+
+preloaded=$("$prefix/bin/profctl" run --preload -- printenv LD_PRELOAD)
+[[ $preloaded == "$(realpath "${library%/*}")/libprofd_preload.so" ]] || { echo "preloaded $preloaded"; exit 1; }
 
 for file in share/man/man1/profctl.1 share/man/man8/profd.8 lib/systemd/system/profd.service \
   share/bash-completion/completions/profctl; do

@@ -79,7 +79,7 @@ class SlurmCluster:
         return done.stdout.decode()
 
     def begin(self, *command):
-        """A command that runs beside the caller, until stop()."""
+        """A command that runs next to the caller, until stop()."""
         return self._spawn(*command)
 
     def log(self):

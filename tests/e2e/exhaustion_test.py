@@ -1,0 +1,226 @@
+"""Who can exhaust what of a node's profd, and what happens then.
+
+Each row of the table is one test: an unprivileged user takes as much as it gets of one resource,
+and root or another user must still be served. `exhaustion_test.py --table` prints the table.
+
+How do I add a row?  A method with @row(who, what, then, flags): the attack, then what others must
+still get. Keep it to seconds, and wait for events (`self.await_used`).
+"""
+
+import subprocess
+import sys
+
+import harness
+import import_test
+
+OTHER = 65533  # A second ordinary user.
+
+
+def row(who, what, then, flags=(), **attributes):
+    """Makes a method a row of the table; `flags` are those of its daemon, `attributes` its
+    memory_max_bytes or disk_bytes."""
+    def mark(method):
+        method.row = (who, what, then)
+        method.flags = flags
+        method.attributes = attributes
+        return method
+    return mark
+
+
+# Registers processes as targets. Reads "hello COUNT" (answers "registered A refused B") and
+# "end COUNT" (ends that many of the registered).
+_TARGETS = '''
+import os, signal, socket, struct, sys
+children = []
+life_end, life = os.pipe()  # Children end with this process, however it ends.
+def hello(out):
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    peer.connect(os.environ["PROFD_SOCKET_DIR"] + "/agent/agent.sock")
+    body = struct.pack("<HHIIIQQ", 1, 1, 1, os.getpid(), 0, 0, 0)
+    peer.send(struct.pack("<IHHII", 0x46444650, 1, 0, 16 + len(body), 1) + body)
+    kind, = struct.unpack_from("<H", peer.recv(65536), 4)
+    os.write(out, b"W" if kind == 2 else b"R")
+    if kind == 2:
+        os.close(life)
+        os.read(life_end, 1)
+    os._exit(0)
+for line in sys.stdin:
+    what, count = line.split()
+    if what == "end":
+        for pid in [children.pop() for _ in range(int(count))]:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        continue
+    registered = 0
+    for _ in range(int(count)):
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            hello(write_end)
+        os.close(write_end)
+        if os.read(read_end, 1) == b"W":
+            registered += 1
+            children.append(pid)
+        else:
+            os.waitpid(pid, 0)
+        os.close(read_end)
+    print("registered", registered, "refused", int(count) - registered, flush=True)
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+'''
+
+
+class ExhaustionTest(harness.EndToEndTest):
+
+    def setUp(self):
+        method = getattr(self, self._testMethodName)
+        self.flags = method.flags
+        for name, value in method.attributes.items():
+            setattr(self, name, value)
+        super().setUp()
+        self.need_uid(harness.NOBODY)
+
+    # ---- what rows use ----
+
+    def quota(self, name, as_uid=None):
+        result = self.daemon.ctl('node', '--quotas', '--json', as_uid=as_uid)
+        self.assertEqual(result.status, harness.DONE, result.err)
+        return next(quota for quota in result.json['quotas'] if quota['name'] == name)
+
+    def used(self, name, principal):
+        return sum(holding['used'] for holding in self.quota(name)['holdings']
+                   if holding['principal'] == principal)
+
+    def await_used(self, name, principal, amount):
+        harness.until(lambda: self.used(name, principal) == amount,
+                      f'{principal} uses {amount} of {name}; {self.quota(name)}')
+
+    def greedy(self, *arguments):
+        """A greedy_caller of NOBODY that has begun."""
+        process = subprocess.Popen(
+            [harness.BUILD_DIR / 'tests/bin/greedy_caller', *map(str, arguments)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=harness.environment(self.daemon.socket_dir), **harness.as_user(harness.NOBODY))
+
+        def end():
+            process.kill()
+            process.communicate()
+        self.addCleanup(end)
+        self.assertEqual(process.stdout.readline(), b'begun\n')
+        return process
+
+    def targets_of(self, uid):
+        process = self.python(_TARGETS, as_uid=uid, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+        def ask(command):
+            process.stdin.write(command.encode() + b'\n')
+            process.stdin.flush()
+            return process.stdout.readline().split() if command.startswith('hello') else None
+        return ask
+
+    # ---- the table ----
+
+    @row('a user that registers processes', 'targets',
+         'root registers its own; when a second user asks, the first gets no more',
+         flags=['--max-targets', '16'])
+    def test_targets(self):
+        greedy, other = self.targets_of(harness.NOBODY), self.targets_of(OTHER)
+        self.assertEqual(greedy('hello 16'), [b'registered', b'14', b'refused', b'2'])
+        self.target()  # Root's.
+        self.assertIn(f'uid:{harness.NOBODY}', self.daemon.log())  # The refusal names its quota.
+        self.assertEqual(other('hello 1'), [b'registered', b'0', b'refused', b'1'])
+        greedy('end 4')
+        self.await_used('targets', f'uid:{harness.NOBODY}', 10)
+        self.assertEqual(greedy('hello 1'), [b'registered', b'0', b'refused', b'1'])
+        self.assertEqual(other('hello 1'), [b'registered', b'1', b'refused', b'0'])
+
+    @row('a user with one long capture', 'capture memory',
+         "root's captures run; the user's next one is refused, naming quota and holder",
+         flags=['--max-capture-memory', '48MiB'])
+    def test_capture_memory(self):
+        target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
+        self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--memory', '32MiB',
+                   as_uid=harness.NOBODY)
+        self.await_used('capture-memory', f'uid:{harness.NOBODY}', 32 << 20)
+        refused = self.daemon.ctl('trace', '--pid', second.pid, '--duration', '1s', '--memory',
+                                  '1MiB', as_uid=harness.NOBODY)
+        self.assertEqual(refused.status, harness.REFUSED, refused.err)
+        self.assertIn('capture memory', refused.err)
+        self.assertIn(f'largest holder: uid:{harness.NOBODY} with 32 MiB', refused.err)
+        self.assert_root_captures('--memory', '16MiB')
+
+    @row('a user with many captures', 'live captures', "root's captures run",
+         flags=['--max-live-captures', '2'])
+    def test_live_captures(self):
+        target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
+        self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--memory', '1MiB',
+                   as_uid=harness.NOBODY)
+        self.await_used('live-captures', f'uid:{harness.NOBODY}', 1)
+        refused = self.daemon.ctl('trace', '--pid', second.pid, '--duration', '1s',
+                                  as_uid=harness.NOBODY)
+        self.assertEqual(refused.status, harness.REFUSED, refused.err)
+        self.assertIn('live captures', refused.err)
+        self.assert_root_captures()
+
+    def assert_root_captures(self, *arguments):
+        target = self.target()
+        target.do('train 1')
+        result = self.trace('--pid', target.pid, '--steps', '2', *arguments).result()
+        self.assertEqual(result.status, harness.DONE, result.err)
+        self.assertEqual(result.json['state'], 'COMPLETE')
+
+    @row('a user with 300 calls in flight, again and again', 'waiting calls',
+         'everybody else is answered; of the user at most 32 calls wait')
+    def test_waiting_calls(self):
+        greedy = self.greedy('calls', 300, 6)
+        for _ in range(3):
+            for uid in (None, OTHER):
+                answer = self.daemon.ctl('captures', '--json', as_uid=uid)
+                self.assertEqual(answer.status, harness.DONE, answer.err)
+        out, _ = greedy.communicate(timeout=harness.PATIENCE_S)
+        self.assertIn(b'OK', out)
+
+    @row('a user that opens imports and sends nothing', 'imports',
+         'root imports; the places are free again when they are too slow')
+    def test_imports(self):
+        imports = self.quota('imports')
+        self.greedy('imports', imports['capacity'])
+        self.await_used('imports', f'uid:{harness.NOBODY}',
+                        imports['capacity'] - imports['reserve'])
+        harness.until(lambda: self.quota('imports')['refused_count'] > 0, 'an import is refused')
+        trace = import_test.write_trace(self.folder / 'trace.json')
+        imported = self.daemon.ctl('import', trace)
+        self.assertEqual(imported.status, harness.DONE, imported.err)
+
+    @row('a user that asks who uses what', "names of others' jobs",
+         'it sees totals and its own use; root sees all')
+    def test_quotas_of_others_stay_private(self):
+        self.targets_of(harness.NOBODY)('hello 2')
+        self.targets_of(OTHER)('hello 1')
+
+        def principals(uid):
+            quota = self.quota('targets', as_uid=uid)
+            self.assertEqual(quota['used'], 3)
+            return [holding['principal'] for holding in quota['holdings']]
+        nobody, other = f'uid:{harness.NOBODY}', f'uid:{OTHER}'
+        self.assertEqual(principals(None), [nobody, other])
+        self.assertEqual(principals(OTHER), [other])
+        text = self.daemon.ctl('node', '--quotas', as_uid=OTHER)
+        self.assertEqual(text.status, harness.DONE, text.err)
+        self.assertNotIn(nobody, text.out)
+        self.assertIn('capture-memory', text.out)
+
+
+def print_table():
+    print('| Who | Exhausts | What happens then |\n| --- | --- | --- |')
+    for name in dir(ExhaustionTest):
+        method = getattr(ExhaustionTest, name)
+        if hasattr(method, 'row'):
+            print('| ' + ' | '.join(method.row) + ' |')
+
+
+if __name__ == '__main__':
+    if sys.argv[1:] == ['--table']:
+        print_table()
+    else:
+        harness.main()

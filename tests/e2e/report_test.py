@@ -1,0 +1,144 @@
+"""Reports run in profd-report: what it does to a report that its program is killed, stopped, out of
+memory, or reading a hostile file, and that nobody else notices.
+
+A report is made endless by stopping its program (SIGSTOP) before it gets the request."""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+from harness import (DONE, FAILED, NOBODY, PROFCTL, EndToEndTest, as_user, environment,
+                     is_sanitized, main, until)
+
+
+class ReportTest(EndToEndTest):
+    def setUp(self):
+        super().setUp()
+        target = self.target()
+        target.do('train 1')
+        self.capture = self.trace_five_steps(target)['id']
+        target.do('rest')
+        self.worker = until(self.workers, 'profd-report runs')[0]
+        self.assert_reports()  # It has started: a report ran.
+
+    def workers(self):
+        """The pids of profd-report below our daemon."""
+        found = []
+        for status in pathlib.Path('/proc').glob('[0-9]*/status'):
+            try:
+                text = status.read_text()
+            except OSError:
+                continue
+            if text.startswith('Name:\tprofd-report\n') and f'\nPPid:\t{self.daemon.process.pid}\n' in text:
+                found.append(int(status.parent.name))
+        return found
+
+    def stop_worker(self):
+        os.kill(self.worker, signal.SIGSTOP)
+
+    def start_steps(self, as_uid=None, capture=None):
+        """`profctl steps` in the background, once the worker has its request."""
+        begun = self.begun()
+        process = self.steps_process(as_uid, capture)
+        until(lambda: self.begun() > begun, 'the report begins')
+        return process
+
+    def begun(self):
+        return self.daemon.log().count(f'profd-report pid={self.worker} begins GetSteps')
+
+    def steps_process(self, as_uid=None, capture=None):
+        process = subprocess.Popen(
+            [PROFCTL, 'steps', capture or self.capture], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(self.daemon.socket_dir), **as_user(as_uid))
+
+        def end():
+            process.kill()
+            process.communicate()
+        self.addCleanup(end)
+        return process
+
+    def assert_reports(self):
+        self.assertEqual(self.daemon.ctl('steps', self.capture).status, DONE)
+
+    def test_a_killed_program_ends_its_report_only(self):
+        self.stop_worker()
+        steps = self.start_steps()
+        os.kill(self.worker, signal.SIGKILL)
+        _, err = steps.communicate()
+        self.assertNotEqual(steps.returncode, DONE)
+        self.assertIn('the report process was killed', err.decode())
+        self.assert_reports()
+
+    def test_a_report_that_hangs_does_not_hold_up_another_user(self):
+        self.need_uid()
+        target = self.target(as_uid=NOBODY)
+        target.do('train 1')
+        result = self.trace('--pid', target.pid, '--steps', '5', as_uid=NOBODY).result()
+        self.assertEqual(result.status, DONE, result.err)
+        theirs = result.json['id']
+        target.do('rest')
+        self.stop_worker()
+        waiting = [self.start_steps(NOBODY, theirs)]
+        waiting += [self.steps_process(NOBODY, theirs) for _ in range(7)]
+        for _ in range(20):
+            self.assert_reports()
+        # Those that waited are answered, too: the first goes on when it has the turn.
+        for process in waiting:
+            _, err = process.communicate()
+            self.assertEqual(process.returncode, DONE, err)
+
+    def test_a_caller_that_goes_away_frees_the_program(self):
+        self.stop_worker()
+        steps = self.start_steps()
+        steps.kill()
+        until(lambda: self.worker not in self.workers(), 'the stopped program is ended')
+        self.assert_reports()
+
+    def test_a_damaged_capture_is_refused_and_the_program_lives(self):
+        path = self.daemon.data_dir / 'captures' / f'{self.capture}.profd'
+        whole = path.read_bytes()
+        path.write_bytes(whole[:4096] + bytes(b ^ 0x55 for b in whole[4096:]))
+        result = self.daemon.ctl('steps', self.capture)
+        self.assertEqual(result.status, FAILED)
+        self.assertNotIn(str(self.daemon.data_dir), result.err)
+        path.write_bytes(whole)
+        self.assert_reports()
+        self.assertEqual(self.workers(), [self.worker])
+
+    def test_profd_stops_while_a_report_hangs(self):
+        self.stop_worker()
+        steps = self.start_steps()
+        self.assertEqual(self.daemon.terminate(), 0)
+        self.assertFalse(pathlib.Path(f'/proc/{self.worker}').exists())
+        steps.communicate()
+        self.assertNotEqual(steps.returncode, DONE)
+
+    def test_the_program_dies_with_profd(self):
+        self.stop_worker()
+        self.daemon.kill()
+        # Its new parent may reap it later.
+        status = pathlib.Path(f'/proc/{self.worker}/status')
+        until(lambda: not status.exists() or '\nState:\tZ' in status.read_text(), 'it is dead')
+
+
+class LittleReportMemoryTest(EndToEndTest):
+    flags = ('--max-report-memory', '1MiB')
+
+    def test_a_report_that_needs_more_memory_says_what_to_do(self):
+        if is_sanitized():
+            self.skipTest('sanitizer builds have no limit on the address space')
+        target = self.target()
+        target.do('train 1')
+        capture = self.trace_five_steps(target)['id']
+        target.do('rest')
+        result = self.daemon.ctl('export', capture, '-o', self.folder / 'trace.json')
+        self.assertNotEqual(result.status, DONE)
+        self.assertIn('the report needs more than 1 MiB of memory', result.err)
+        self.assertIn(f'profctl fetch {capture}', result.err)
+        self.assertEqual(self.daemon.ctl('node').status, DONE)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,616 @@
+// Programs that do what training processes and their launchers do to a library in them.
+//
+//   campaign_host CASE FOLDER
+//
+// Each prints the same text and ends with the same status with and without the client library,
+// which it finds at run time only: `profctl run --preload` brings it. Before its case it creates
+// FOLDER/ready and waits for FOLDER/go; PROFD_CAMPAIGN_AWAIT says for which state of the library it
+// waits before that, if there is one. Also compiled as a static and as a musl program.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if __has_include(<linux/seccomp.h>)
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#define CAMPAIGN_HAS_SECCOMP
+#endif
+
+enum { kFiles = 8, kNobody = 65534 };
+
+static const char* g_folder;
+static char** g_arguments;
+
+// ---- The library, if it is there.
+
+struct status {
+  uint32_t size_bytes, connected, recording, disabled;
+  uint64_t step_count, dropped, captures;
+};
+static void (*g_step)(void);
+static uint32_t (*g_intern)(const char*, size_t);
+static void (*g_begin)(uint32_t);
+static void (*g_end)(void);
+static int (*g_set_metadata)(const char*, const char*);
+static int (*g_get_status)(struct status*);
+static uint32_t g_name;
+
+static void find_library(void) {
+#ifndef CAMPAIGN_STATIC
+  *(void**)&g_step = dlsym(RTLD_DEFAULT, "profd_step");
+  *(void**)&g_intern = dlsym(RTLD_DEFAULT, "profd_intern");
+  *(void**)&g_begin = dlsym(RTLD_DEFAULT, "profd_range_begin_id");
+  *(void**)&g_end = dlsym(RTLD_DEFAULT, "profd_range_end_id");
+  *(void**)&g_set_metadata = dlsym(RTLD_DEFAULT, "profd_set_metadata");
+  *(void**)&g_get_status = dlsym(RTLD_DEFAULT, "profd_get_status");
+#endif
+  if (g_intern != NULL) g_name = g_intern("work", 4);
+}
+
+static void step(void) {
+  if (g_step != NULL) g_step();
+}
+
+static void range(void) {
+  if (g_begin == NULL) return;
+  g_begin(g_name);
+  g_end();
+}
+
+static void wake_agent(void) {
+  if (g_set_metadata != NULL) g_set_metadata("loss", "1");
+}
+
+static void work(void) {
+  step();
+  for (int i = 0; i < 200; ++i) range();
+  wake_agent();
+}
+
+// ---- Helpers
+
+static void die(const char* what) {
+  printf("failed: %s: %s\n", what, strerror(errno));
+  exit(99);
+}
+
+static void pause_ms(long ms) {
+  struct timespec left = {ms / 1000, ms % 1000 * 1000000};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
+}
+
+static void path_of(char* path, const char* name) {
+  snprintf(path, PATH_MAX, "%s/%s", g_folder, name);
+}
+
+static void await_file(const char* name) {
+  char path[PATH_MAX];
+  path_of(path, name);
+  while (access(path, F_OK) != 0) pause_ms(2);
+}
+
+// The library's state is polled: it has no event for the program. At most `ms`.
+static void await_library(int recording, int ms) {
+  if (g_get_status == NULL) return;
+  for (int i = 0; i < ms; ++i) {
+    struct status status = {.size_bytes = sizeof status};
+    g_get_status(&status);
+    if (recording ? status.recording : status.connected) return;
+    step();
+    pause_ms(1);
+  }
+}
+
+static void get_ready(void) {
+  const char* await = getenv("PROFD_CAMPAIGN_AWAIT");
+  if (await != NULL && strcmp(await, "connected") == 0) await_library(0, 5000);
+  if (await != NULL && strcmp(await, "recording") == 0) await_library(1, 5000);
+  char path[PATH_MAX];
+  path_of(path, "ready");
+  const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd < 0) die("ready");
+  close(fd);
+  await_file("go");
+}
+
+static int open_checkpoint(int i, char* path) {
+  char name[32];
+  snprintf(name, sizeof name, "checkpoint%d", i);
+  path_of(path, name);
+  const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (fd < 0) die("open");
+  return fd;
+}
+
+static void put(int fd, const char* text) {
+  const ssize_t size = (ssize_t)strlen(text);
+  if (write(fd, text, (size_t)size) != size) die("write");
+}
+
+static void show_file(const char* path) {
+  char bytes[256] = {0};
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) die("reopen");
+  const ssize_t got = read(fd, bytes, sizeof bytes - 1);
+  close(fd);
+  printf("%zd bytes:", got);
+  for (ssize_t i = 0; i < got; ++i) {
+    if (bytes[i] >= ' ') {
+      putchar(bytes[i]);
+    } else {
+      printf("<%02x>", (unsigned char)bytes[i]);
+    }
+  }
+  putchar('\n');
+}
+
+static void wait_for(pid_t child) {
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) die("waitpid");
+  printf("child: exit %d signal %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+         WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+// ---- Descriptors
+
+static void write_checkpoints(int rounds) {
+  char paths[kFiles][PATH_MAX];
+  int files[kFiles];
+  for (int i = 0; i < kFiles; ++i) {
+    files[i] = open_checkpoint(i, paths[i]);
+    put(files[i], "first part\n");
+  }
+  for (int round = 0; round < rounds; ++round) {
+    work();
+    pause_ms(20);
+  }
+  for (int i = 0; i < kFiles; ++i) {
+    put(files[i], "second part\n");
+    if (lseek(files[i], 0, SEEK_CUR) != 23) printf("file %d: moved offset\n", i);
+    if (close(files[i]) != 0) printf("file %d: close: %s\n", i, strerror(errno));
+    show_file(paths[i]);
+  }
+}
+
+static void close_from(int first) {
+  for (int fd = first; fd < 1024; ++fd) close(fd);
+}
+
+static int descriptors_reused(void) {
+  close_from(3);
+  write_checkpoints(8);
+  return 3;
+}
+
+static void* close_in_thread(void* unused) {
+  (void)unused;
+  close_from(3);
+  work();
+  return NULL;
+}
+
+static int closefrom_in_a_thread(void) {
+  for (int round = 0; round < 4; ++round) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, close_in_thread, NULL) != 0) die("pthread_create");
+    work();
+    pthread_join(thread, NULL);
+    write_checkpoints(2);
+  }
+  return 4;
+}
+
+// The reader of stdout sees its end although the process goes on.
+static int standard_files_closed(void) {
+  printf("last line\n");
+  fflush(stdout);
+  for (int fd = 0; fd < 3; ++fd) close(fd);
+  work();
+  await_file("seen");
+  for (int fd = 0; fd < 3; ++fd) {
+    if (open("/dev/null", O_RDWR) != fd) return 1;
+  }
+  work();
+  return 5;
+}
+
+static int few_descriptors(void) {
+  struct rlimit limit = {24, 24};
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) die("setrlimit");
+  int count = 0;
+  while (open("/dev/null", O_RDONLY) >= 0) ++count;
+  printf("%d opened, then %s\n", count, strerror(errno));
+  for (int i = 0; i < 5; ++i) {
+    work();
+    pause_ms(20);
+  }
+  return 6;
+}
+
+// ---- Limits. Those of processes and stacks are set before the program starts.
+
+static int little_address_space(void) {
+  struct rlimit limit = {400u << 20, 400u << 20};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) die("setrlimit");
+  for (int i = 0; i < 10; ++i) {
+    void* block = malloc(16u << 20);
+    if (block == NULL) die("malloc");
+    memset(block, i, 16u << 20);
+    work();
+    free(block);
+    pause_ms(10);
+  }
+  printf("10 blocks\n");
+  return 7;
+}
+
+static int no_processes(void) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  printf("fork: %s\n", child < 0 ? strerror(errno) : "works");
+  for (int i = 0; i < 5; ++i) {
+    work();
+    pause_ms(10);
+  }
+  return 8;
+}
+
+static void* mark_in_thread(void* unused) {
+  (void)unused;
+  for (int i = 0; i < 100; ++i) range();
+  return NULL;
+}
+
+static int small_stacks(void) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN));
+  for (int i = 0; i < 50; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, &attributes, mark_in_thread, NULL) != 0) die("pthread_create");
+    pthread_join(thread, NULL);
+    work();
+  }
+  printf("50 threads\n");
+  return 9;
+}
+
+static int work_for_a_while(void) {
+  for (int i = 0; i < 10; ++i) {
+    work();
+    pause_ms(10);
+  }
+  printf("worked\n");
+  return 10;
+}
+
+// ---- seccomp
+
+#ifdef CAMPAIGN_HAS_SECCOMP
+// Filters the system calls that a profiler may use and this program does not.
+static void filter(uint32_t verdict) {
+  static const int kCalls[] = {SYS_membarrier, SYS_eventfd2,        SYS_memfd_create, SYS_socket,
+                               SYS_connect,    SYS_sendmsg,         SYS_recvmsg,      SYS_unshare,
+                               SYS_pidfd_open, SYS_perf_event_open,
+#ifdef SYS_close_range
+                               SYS_close_range
+#endif
+  };
+  enum { kCallCount = sizeof kCalls / sizeof *kCalls };
+  struct sock_filter code[1 + 2 * kCallCount + 1];
+  unsigned short n = 0;
+  code[n++] =
+      (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+  for (int i = 0; i < kCallCount; ++i) {
+    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)kCalls[i], 0, 1);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict);
+  }
+  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  const struct sock_fprog program = {n, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no_new_privs");
+  // All threads: also one that the library has started.
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+    die("seccomp");
+  }
+}
+
+static int seccomp_errno(void) {
+  filter(SECCOMP_RET_ERRNO | EPERM);
+  return work_for_a_while();
+}
+
+// As a sandbox does that starts a program: the filter is there before the library is.
+static int become_filtered(uint32_t verdict) {
+  char* arguments[] = {g_arguments[0], "work_for_a_while", g_arguments[2], NULL};
+  filter(verdict);
+  setenv("PROFD_CAMPAIGN_AWAIT", "", 1);
+  fflush(stdout);
+  execv("/proc/self/exe", arguments);
+  die("exec");
+  return 1;
+}
+
+static int seccomp_errno_from_the_start(void) { return become_filtered(SECCOMP_RET_ERRNO | EPERM); }
+static int seccomp_kill_from_the_start(void) { return become_filtered(SECCOMP_RET_KILL_PROCESS); }
+#endif
+
+// ---- Processes
+
+static int vfork_children(void) {
+  for (int i = 0; i < 20; ++i) {
+    work();
+    const pid_t child = vfork();
+    if (child == 0) {
+      execl("/bin/true", "true", (char*)NULL);
+      _exit(127);
+    }
+    wait_for(child);
+  }
+  return 11;
+}
+
+static int clone_child(void* unused) {
+  (void)unused;
+  range();
+  return 12;
+}
+
+static int clone_children(void) {
+  static char stack[256 * 1024];
+  for (int i = 0; i < 10; ++i) {
+    work();
+    wait_for(clone(clone_child, stack + sizeof stack, SIGCHLD, NULL));
+    wait_for(clone(clone_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
+  }
+  return 12;
+}
+
+static int bare_fork_children(void) {
+  for (int i = 0; i < 10; ++i) {
+    work();
+    // What glibc's _Fork() is: no handlers of pthread_atfork().
+    const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) {
+      work();
+      _exit(13);
+    }
+    wait_for(child);
+  }
+  return 13;
+}
+
+static int fork_children(void) {
+  for (int i = 0; i < 10; ++i) {
+    work();
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int k = 0; k < 3; ++k) work();
+      _exit(14);
+    }
+    wait_for(child);
+  }
+  return 14;
+}
+
+static int exec_storm(void) {
+  const char* count = getenv("CAMPAIGN_EXECS");
+  const int left = count == NULL ? 10 : atoi(count);
+  printf("%d left\n", left);
+  fflush(stdout);
+  work();
+  if (left == 0) return 15;
+  char text[16];
+  snprintf(text, sizeof text, "%d", left - 1);
+  setenv("CAMPAIGN_EXECS", text, 1);
+  setenv("PROFD_CAMPAIGN_AWAIT", "", 1);
+  execv("/proc/self/exe", g_arguments);
+  die("exec");
+  return 1;
+}
+
+static int setuid_drop(void) {
+  work();
+  if (setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0) {
+    die("setresuid");
+  }
+  for (int i = 0; i < 5; ++i) {
+    work();
+    pause_ms(10);
+  }
+  printf("uid %d gid %d\n", (int)getuid(), (int)getgid());
+  return 16;
+}
+
+// ---- Cancellation, jumps, signals
+
+static volatile unsigned g_sum;
+
+static void* mark_until_cancelled(void* unused) {
+  (void)unused;
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+  for (;;) range();
+  return NULL;
+}
+
+static int cancelled_writers(void) {
+  for (int i = 0; i < 40; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, mark_until_cancelled, NULL) != 0) die("pthread_create");
+    work();
+    pause_ms(1);
+    pthread_cancel(thread);
+    void* result = NULL;
+    pthread_join(thread, &result);
+    if (result != PTHREAD_CANCELED) printf("thread %d was not cancelled\n", i);
+  }
+  printf("cancelled\n");
+  fflush(stdout);
+  return 17;
+}
+
+// Then captures still work: the test takes one after the end of stdout, before it creates `seen`.
+static int captures_after_cancelled_writers(void) {
+  cancelled_writers();
+  fclose(stdout);
+  char path[PATH_MAX];
+  path_of(path, "seen");
+  while (access(path, F_OK) != 0) {
+    step();
+    range();
+    pause_ms(2);
+  }
+  return 18;
+}
+
+static sigjmp_buf g_jump;
+static volatile sig_atomic_t g_may_jump;
+
+static void jump(int signal_number) {
+  (void)signal_number;
+  if (g_may_jump) siglongjmp(g_jump, 1);
+}
+
+static void start_timer(int which, long us) {
+  const struct itimerval interval = {{0, us}, {0, us}};
+  if (setitimer(which, &interval, NULL) != 0) die("setitimer");
+}
+
+static int jumps_out_of_writes(void) {
+  signal(SIGALRM, jump);
+  volatile int jumps = 0;
+  start_timer(ITIMER_REAL, 500);
+  while (jumps < 100) {
+    if (sigsetjmp(g_jump, 1) != 0) {
+      g_may_jump = 0;
+      ++jumps;
+      continue;
+    }
+    g_may_jump = 1;
+    for (;;) range();
+  }
+  start_timer(ITIMER_REAL, 0);
+  for (int i = 0; i < 5; ++i) work();
+  printf("%d jumps\n", jumps);
+  return 19;
+}
+
+static void count_signal(int signal_number) {
+  (void)signal_number;
+  ++g_sum;
+}
+
+static int signal_storm(void) {
+  struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART};
+  sigaction(SIGALRM, &action, NULL);
+  sigaction(SIGPROF, &action, NULL);
+  start_timer(ITIMER_REAL, 100);
+  start_timer(ITIMER_PROF, 100);
+  unsigned sum = 0;
+  for (int i = 0; i < 200; ++i) {
+    work();
+    for (unsigned k = 0; k < 1000; ++k) sum = sum * 31 + k;
+  }
+  start_timer(ITIMER_REAL, 0);
+  start_timer(ITIMER_PROF, 0);
+  printf("sum %u\n", sum);
+  return 20;
+}
+
+// ---- Allocators
+
+static void* allocate_in_thread(void* unused) {
+  (void)unused;
+  unsigned char* blocks[64] = {0};
+  unsigned seed = 1;
+  uintptr_t sum = 0;
+  for (int i = 0; i < 20000; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    unsigned char** const block = &blocks[seed >> 26];
+    if (*block != NULL) sum += **block;
+    free(*block);
+    *block = malloc((seed >> 8) % 5000 + 1);
+    if (*block == NULL) die("malloc");
+    **block = (unsigned char)i;
+    if (i % 100 == 0) range();
+  }
+  for (int i = 0; i < 64; ++i) free(blocks[i]);
+  return (void*)sum;
+}
+
+static int allocations(void) {
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) {
+    if (pthread_create(&threads[i], NULL, allocate_in_thread, NULL) != 0) die("pthread_create");
+  }
+  work();
+  for (int i = 0; i < 4; ++i) {
+    void* sum = NULL;
+    pthread_join(threads[i], &sum);
+    printf("sum %lu\n", (unsigned long)(uintptr_t)sum);
+  }
+  return 21;
+}
+
+// ----
+
+static const struct {
+  const char* name;
+  int (*run)(void);
+} kCases[] = {
+    {"descriptors_reused", descriptors_reused},
+    {"closefrom_in_a_thread", closefrom_in_a_thread},
+    {"standard_files_closed", standard_files_closed},
+    {"few_descriptors", few_descriptors},
+    {"little_address_space", little_address_space},
+    {"no_processes", no_processes},
+    {"small_stacks", small_stacks},
+    {"work_for_a_while", work_for_a_while},
+#ifdef CAMPAIGN_HAS_SECCOMP
+    {"seccomp_errno", seccomp_errno},
+    {"seccomp_errno_from_the_start", seccomp_errno_from_the_start},
+    {"seccomp_kill_from_the_start", seccomp_kill_from_the_start},
+#endif
+    {"vfork_children", vfork_children},
+    {"clone_children", clone_children},
+    {"bare_fork_children", bare_fork_children},
+    {"fork_children", fork_children},
+    {"exec_storm", exec_storm},
+    {"setuid_drop", setuid_drop},
+    {"cancelled_writers", cancelled_writers},
+    {"captures_after_cancelled_writers", captures_after_cancelled_writers},
+    {"jumps_out_of_writes", jumps_out_of_writes},
+    {"signal_storm", signal_storm},
+    {"allocations", allocations},
+};
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  g_arguments = argv;
+  g_folder = argv[2];
+  find_library();
+  get_ready();
+  for (size_t i = 0; i < sizeof kCases / sizeof *kCases; ++i) {
+    if (strcmp(kCases[i].name, argv[1]) == 0) return kCases[i].run();
+  }
+  return 2;
+}

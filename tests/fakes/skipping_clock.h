@@ -1,0 +1,33 @@
+// SkippingClock: real time, and the test may skip some of it. Threads: any.
+#ifndef PROFD_TESTS_FAKES_SKIPPING_CLOCK_H_
+#define PROFD_TESTS_FAKES_SKIPPING_CLOCK_H_
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+
+namespace profd {
+
+class SkippingClock final : public Clock {
+ public:
+  absl::Time Now() override { return Clock::Real().Now() + skipped(); }
+  absl::Duration Monotonic() override { return Clock::Real().Monotonic() + skipped(); }
+  void Advance(absl::Duration by) {
+    absl::MutexLock lock(&mu_);
+    skipped_ += by;
+  }
+
+ private:
+  absl::Duration skipped() {
+    absl::MutexLock lock(&mu_);
+    return skipped_;
+  }
+
+  absl::Mutex mu_;
+  absl::Duration skipped_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
+};
+
+}  // namespace profd
+
+#endif  // PROFD_TESTS_FAKES_SKIPPING_CLOCK_H_
