@@ -17,8 +17,8 @@
 // report beyond its budget is refused: RESOURCE_EXHAUSTED with the reason OVER_BUDGET. The capture
 // stays readable.
 //
-// Budgets of the capture file (names, threads, chunks) are in daemon/store/capture_file_schema.h,
-// those of uploads in daemon/store/capture_check.h, those of decoders with the wire format.
+// Budgets of the capture file (names, threads, chunks) are in daemon/store/file/schema.h,
+// those of uploads in daemon/store/file/check.h, those of decoders with the wire format.
 //
 // Threads: any.
 #ifndef PROFD_DAEMON_BASE_BUDGET_H_

@@ -4,8 +4,8 @@
 //
 // How do I add something one can ask of a capture?  A field in CaptureSpec with its
 // range and default, a line in ValidateSpec(), the field in proto/profd/v1/captures.proto,
-// its conversion in daemon/rpc/convert.cc, and a flag in cli/trace_command.cc. The store
-// keeps specs as they are (daemon/store/record_codec.cc).
+// its conversion in daemon/rpc/convert/convert.cc, and a flag in cli/commands/trace.cc. The store
+// keeps specs as they are (daemon/store/file/record_codec.cc).
 #ifndef PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_
 #define PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_
 

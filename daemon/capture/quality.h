@@ -8,8 +8,8 @@
 //   -   nothing was recorded
 //
 // The grade is the worst that any check allows. Most checks need only the record; those over
-// events (EventChecks) are made by daemon/report/quality.h, and where they were not made they are
-// not held against the capture: a report may so grade worse than a listing, never better.
+// events (EventChecks) are made by daemon/report/findings/quality.h, and where they were not made
+// they are not held against the capture: a report may so grade worse than a listing, never better.
 //
 // Threads: any. Errors: none; any numbers are safe.
 //

@@ -12,9 +12,9 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
-#include "daemon/report/category_levels.h"
-#include "daemon/report/gpu_names.h"
-#include "daemon/report/memory_tracker.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/memory/category_levels.h"
+#include "daemon/report/memory/tracker.h"
 #include "proto/wire/event.h"
 
 namespace profd::exporter {

@@ -11,10 +11,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/export/slice_order.h"
-#include "daemon/export/trace_layout.h"
-#include "daemon/report/gpu_attribution.h"
-#include "daemon/report/gpu_names.h"
+#include "daemon/export/trace/layout.h"
+#include "daemon/export/trace/slice_order.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/gpu_names.h"
 
 namespace profd::exporter {
 namespace {

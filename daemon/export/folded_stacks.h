@@ -16,8 +16,8 @@
 #define PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
 
 #include "absl/status/status.h"
-#include "daemon/export/output_buffer.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/export/sink/output_buffer.h"
+#include "daemon/store/file/capture_reader.h"
 
 namespace profd::exporter {
 

@@ -8,11 +8,11 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/export/chrome_header.h"
-#include "daemon/export/output_buffer.h"
+#include "daemon/export/chrome/header.h"
+#include "daemon/export/sink/output_buffer.h"
+#include "daemon/export/trace/layout.h"
+#include "daemon/export/trace/writers.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/export/trace_layout.h"
-#include "daemon/export/trace_writers.h"
 
 namespace profd::exporter {
 namespace {

@@ -6,9 +6,9 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/export/event_csv.h"
 #include "daemon/export/folded_stacks.h"
-#include "daemon/export/html_report.h"
-#include "daemon/export/output_buffer.h"
-#include "daemon/export/trace_writers.h"
+#include "daemon/export/html/report.h"
+#include "daemon/export/sink/output_buffer.h"
+#include "daemon/export/trace/writers.h"
 
 namespace profd::exporter {
 namespace {

@@ -18,9 +18,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "daemon/export/byte_sink.h"
-#include "daemon/report/clock_alignment.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/export/sink/byte_sink.h"
+#include "daemon/report/ranks/clock_alignment.h"
+#include "daemon/store/file/capture_reader.h"
 
 namespace profd::exporter {
 
@@ -31,7 +31,7 @@ enum class TraceFormat {
   kFolded,        // .folded: stacks of the CPU; folded_stacks.h
   kFoldedDevice,  // .device.folded: of GPUs
   kCsv,           // .csv: event_csv.h
-  kHtml,          // .html: html_report.h
+  kHtml,          // .html: html/report.h
 };
 // Whether it is a trace: daemons stream those, and several captures make one. What is none is
 // made where it is asked for and of one capture.

@@ -11,7 +11,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/import/trace_category.h"
-#include "daemon/report/collective_names.h"
+#include "daemon/report/index/collective_names.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -235,7 +235,7 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, ui
 }
 
 // Says what the trace tells of a collective in the words of its inputs, where captures have it
-// (daemon/report/collective_names.h): traces leave out its name there, or all of them.
+// (daemon/report/index/collective_names.h): traces leave out its name there, or all of them.
 absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo& op) {
   std::string_view scalars = event.Get(Text::kScalars);
   std::string told;

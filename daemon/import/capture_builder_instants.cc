@@ -15,7 +15,7 @@
 namespace profd::importer {
 namespace {
 
-// How exports say what daemon/export/note_text.h makes of a note.
+// How exports say what daemon/export/trace/note_text.h makes of a note.
 struct NoteShape {
   std::string_view name;
   wire::NoteKind kind;

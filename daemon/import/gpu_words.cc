@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "daemon/report/gpu_names.h"
+#include "daemon/report/index/gpu_names.h"
 
 namespace profd::importer {
 namespace {

@@ -1,4 +1,4 @@
-// Kineto's words for what CUPTI numbers: the other way round than daemon/report/gpu_names.h.
+// Kineto's words for what CUPTI numbers: the other way round than daemon/report/index/gpu_names.h.
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_IMPORT_GPU_WORDS_H_

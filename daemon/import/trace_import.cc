@@ -14,7 +14,7 @@
 #include "daemon/import/trace_file.h"
 #include "daemon/import/trace_header.h"
 #include "daemon/import/trace_splitter.h"
-#include "daemon/store/capture_file_writer.h"
+#include "daemon/store/file/writer.h"
 
 namespace profd::importer {
 namespace {

@@ -42,7 +42,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/clock.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/store/capture_file_seal.h"
+#include "daemon/store/file/seal.h"
 
 namespace profd::importer {
 

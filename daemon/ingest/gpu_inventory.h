@@ -21,7 +21,7 @@ namespace profd {
 
 class GpuInventory {
  public:
-  // Records keep no longer lists (daemon/store/record_codec.cc).
+  // Records keep no longer lists (daemon/store/file/record_codec.cc).
   static constexpr size_t kMaxDevices = 256;
   static constexpr size_t kMaxContexts = 4096;
   static constexpr size_t kMaxStreams = 4096;

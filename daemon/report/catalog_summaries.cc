@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "daemon/base/status_macros.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/ops/op_table.h"
 
 namespace profd::report {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/store/capture_file_seal.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
+#include "daemon/store/file/seal.h"
 
 namespace profd::report {
 

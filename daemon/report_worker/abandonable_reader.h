@@ -9,7 +9,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report_worker/answer.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
 
 namespace profd::report_worker {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "daemon/export/byte_sink.h"
+#include "daemon/export/sink/byte_sink.h"
 
 namespace profd::report_worker {
 

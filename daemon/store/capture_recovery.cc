@@ -9,10 +9,10 @@
 #include "daemon/base/budget.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/capture_file_schema.h"
-#include "daemon/store/sqlite_db.h"
-#include "daemon/store/steps.h"
+#include "daemon/store/file/reader.h"
+#include "daemon/store/file/schema.h"
+#include "daemon/store/file/sqlite_db.h"
+#include "daemon/store/file/steps.h"
 
 namespace profd::store {
 namespace {

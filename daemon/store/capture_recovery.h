@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/store/capture_file_seal.h"
+#include "daemon/store/file/seal.h"
 
 namespace profd::store {
 

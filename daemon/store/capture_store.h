@@ -4,7 +4,7 @@
 //
 //   DATA_DIR/             0700; on a local disk; one daemon at a time (profd.lock)
 //     catalog.db          what was captured, by whom, how it ended; summaries
-//     catalog.reserve     1 MiB set aside (catalog_reserve.h)
+//     catalog.reserve     1 MiB set aside (catalog/reserve.h)
 //     captures/ID.part    being written, or left by a daemon that died
 //     captures/ID.upload  an import on its way, under no capture's id
 //     captures/ID.profd   finished; never changed, only removed
@@ -50,11 +50,13 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/ports.h"
 #include "daemon/schedule/schedule_store.h"
-#include "daemon/store/capture_file_seal.h"
-#include "daemon/store/capture_reader.h"
-#include "daemon/store/catalog_reserve.h"
-#include "daemon/store/eviction.h"
-#include "daemon/store/imported_record.h"
+#include "daemon/store/catalog/eviction.h"
+#include "daemon/store/catalog/reserve.h"
+#include "daemon/store/catalog/types.h"
+#include "daemon/store/data_dir.h"
+#include "daemon/store/file/capture_reader.h"
+#include "daemon/store/file/imported_record.h"
+#include "daemon/store/file/seal.h"
 #include "daemon/store/incoming_capture.h"
 
 namespace profd::store {
@@ -63,33 +65,6 @@ class Catalog;
 class StoreRecovery;
 struct CaptureContents;
 struct StoredRecord;
-
-// Who opens a store. A tool has it for moments only: others wait for it.
-enum class StoreOwner { kDaemon, kTool };
-
-// Every condition that is set must hold.
-struct CaptureFilter {
-  std::vector<CaptureState> states;                         // Any of these; empty: all.
-  std::vector<std::pair<std::string, std::string>> labels;  // All of these.
-  std::optional<int64_t> pid;                               // Of the target.
-  std::optional<int64_t> owner_uid;                         // Of the target.
-  std::string name;                                         // The display name, exactly.
-  std::string group_id;
-  std::string id_prefix;
-  std::optional<absl::Time> since;  // Created then or later.
-  std::optional<absl::Time> until;  // Created before.
-  bool include_deleted = true;      // Also those whose events are gone.
-};
-
-struct CapturePage {
-  std::vector<CaptureRecord> captures;  // Newest first.
-  std::string next_page_token;          // Empty: there are no more.
-};
-
-struct DiskSpace {
-  int64_t total_bytes = 0;
-  int64_t free_bytes = 0;  // For us.
-};
 
 struct StoreUsage {
   int64_t capture_count = 0;  // With events.
@@ -107,62 +82,6 @@ struct CaptureDownload {
   UniqueFd file;
   int64_t size_bytes = 0;
   std::string sha256;  // Lower-case hex.
-};
-
-struct CaptureSummaries {
-  std::vector<OpSummaryRow> ops;  // The largest by time on CPU or GPU, at most kMaxCatalogOps.
-  std::vector<StepSummaryRow> steps;
-  std::vector<DeviceSummaryRow> devices;  // Of captures that recorded a GPU.
-};
-
-// A capture and what is kept of it for good.
-struct SummarizedCapture {
-  CaptureRecord record;
-  CaptureSummaries summaries;
-};
-
-// Which summaries are read with a capture; reading fewer is quicker.
-struct SummaryParts {
-  bool steps = true;
-  bool devices = true;
-  bool ops = true;  // All.
-  // With `ops` false: the one of this name, and the largest, which tells whether any are kept.
-  std::string operator_name;
-};
-
-// Rows of different kinds do not displace each other, nor those of different principals.
-enum class AuditKind {
-  kRoutine = 0,
-  kRefusal = 1,
-  kAdministrative = 2,  // Deletions, the verb `admin`, and what was done with others' data.
-};
-
-// One line of the audit log.
-struct AuditEntry {
-  absl::Time time;        // When the call came.
-  std::string principal;  // PrincipalName() (capture/access.h), "schedule:ID"
-  std::string peer;       // "unix:4711", "ipv4:10.0.0.7:41234"; empty: none
-  std::string method;     // "CreateCapture"
-  std::string resource;   // "captures/01H..."
-  std::string outcome;    // "OK", or a status code's name.
-  std::string reason;     // Of a refusal, "NOT_ALLOWED"; empty: none.
-  absl::Duration duration;
-  int64_t bytes = 0;  // Of streams: what the caller was sent, or sent.
-  AuditKind kind = AuditKind::kRoutine;
-  // Of a row that was read: identical calls after it, and when the last of them came.
-  int64_t repeats = 0;
-  absl::Time last_time;
-};
-// Every condition that is set must hold.
-struct AuditFilter {
-  std::optional<absl::Time> since;
-  std::string principal;
-  std::string method;
-  bool refused_only = false;
-};
-struct AuditPage {
-  std::vector<AuditEntry> entries;  // The newest first.
-  int64_t next_before = 0;          // `before` of the next page; 0: there are no more.
 };
 
 struct PurgeResult {
@@ -189,7 +108,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     // Hears of every audit entry, before AppendAudit() returns; `written`: it has a row, or is
     // counted as a repetition of one. Must not block.
     std::function<void(const AuditEntry&, bool written, bool repeated)> on_audit;
-    OpSummarizer summarize_ops;          // See capture_file_seal.h.
+    OpSummarizer summarize_ops;          // See file/seal.h.
     DeviceSummarizer summarize_devices;  // The same for GPUs.
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;

@@ -7,13 +7,13 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
-#include "daemon/store/capture_check.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/capture_file_writer.h"
 #include "daemon/store/capture_store.h"
-#include "daemon/store/catalog.h"
+#include "daemon/store/catalog/catalog.h"
 #include "daemon/store/data_dir.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/check.h"
+#include "daemon/store/file/files.h"
+#include "daemon/store/file/reader.h"
+#include "daemon/store/file/writer.h"
 #include "daemon/store/store_recovery.h"
 
 namespace profd::store {

@@ -8,8 +8,8 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
 #include "daemon/store/capture_store.h"
-#include "daemon/store/catalog.h"
-#include "daemon/store/files.h"
+#include "daemon/store/catalog/catalog.h"
+#include "daemon/store/file/files.h"
 
 namespace profd::store {
 namespace {

@@ -1,8 +1,8 @@
 // CaptureStore as the ScheduleStore.
 #include "daemon/base/status_macros.h"
 #include "daemon/store/capture_store.h"
-#include "daemon/store/catalog.h"
-#include "daemon/store/schedule_tables.h"
+#include "daemon/store/catalog/catalog.h"
+#include "daemon/store/catalog/schedule_tables.h"
 
 namespace profd::store {
 

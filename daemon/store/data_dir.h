@@ -15,9 +15,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/unique_fd.h"
-#include "daemon/store/capture_store.h"
 
 namespace profd::store {
+
+// Who opens a store. A tool has it for moments only: others wait for it.
+enum class StoreOwner { kDaemon, kTool };
+
+struct DiskSpace {
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;  // For us.
+};
 
 // Makes the directory (0700) and its captures/ folder, and locks it until the result is
 // closed. Waits some seconds for a tool that has it. An existing folder must belong to this user,

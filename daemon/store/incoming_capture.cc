@@ -9,7 +9,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/files.h"
 
 namespace profd::store {
 

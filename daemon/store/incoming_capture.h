@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/unique_fd.h"
-#include "daemon/store/sha256.h"
+#include "daemon/store/file/sha256.h"
 
 namespace profd::store {
 

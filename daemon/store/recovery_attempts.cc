@@ -12,7 +12,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/files.h"
 
 namespace profd::store {
 namespace {

@@ -7,7 +7,7 @@
 #define PROFD_DAEMON_STORE_RECOVERY_ATTEMPTS_H_
 
 #include "absl/status/statusor.h"
-#include "daemon/store/capture_file_seal.h"
+#include "daemon/store/file/seal.h"
 
 namespace profd::store {
 

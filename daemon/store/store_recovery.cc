@@ -13,8 +13,8 @@
 #include "daemon/store/capture_recovery.h"
 #include "daemon/store/capture_store.h"
 #include "daemon/store/data_dir.h"
-#include "daemon/store/files.h"
-#include "daemon/store/record_codec.h"
+#include "daemon/store/file/files.h"
+#include "daemon/store/file/record_codec.h"
 #include "daemon/store/recovery_attempts.h"
 
 namespace profd::store {

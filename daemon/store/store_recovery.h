@@ -39,8 +39,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "daemon/store/capture_file_seal.h"
-#include "daemon/store/catalog.h"
+#include "daemon/store/catalog/catalog.h"
+#include "daemon/store/file/seal.h"
 
 namespace profd::store {
 

@@ -14,7 +14,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/unique_fd.h"
-#include "daemon/store/capture_file_writer.h"
+#include "daemon/store/file/writer.h"
 #include "proto/wire/event.h"
 #include "tests/store/capture_file_builder.h"
 

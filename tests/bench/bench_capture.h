@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
 
 namespace profd::bench {
 

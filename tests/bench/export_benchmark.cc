@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "daemon/base/unique_fd.h"
-#include "daemon/export/byte_sink.h"
+#include "daemon/export/sink/byte_sink.h"
 #include "daemon/export/trace_export.h"
 #include "tests/bench/bench_capture.h"
 #include "tests/store/capture_file_builder.h"

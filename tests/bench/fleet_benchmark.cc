@@ -27,8 +27,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/flags.h"
-#include "cli/fleet.h"
+#include "cli/base/flags.h"
+#include "cli/captures/fleet.h"
 #include "daemon/base/str_cat.h"
 #include "profd/v1/node.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"

@@ -37,7 +37,7 @@
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/event_decoder.h"
 #include "daemon/ingest/target_server.h"
-#include "daemon/store/capture_file_writer.h"
+#include "daemon/store/file/writer.h"
 #include "tests/store/capture_file_builder.h"
 
 extern char** environ;

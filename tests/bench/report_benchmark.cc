@@ -13,8 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "daemon/report/gpu_attribution.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/memory/timeline.h"
+#include "daemon/report/ops/op_table.h"
 #include "tests/bench/bench_capture.h"
 #include "tests/fakes/empty_capture_reader.h"
 #include "tests/store/capture_file_builder.h"

@@ -23,9 +23,9 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/unique_fd.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/capture_file_writer.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/files.h"
+#include "daemon/store/file/reader.h"
+#include "daemon/store/file/writer.h"
 #include "tests/store/capture_file_builder.h"
 
 namespace profd::store {

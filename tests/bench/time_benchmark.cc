@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "daemon/report/time_report.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/report/time/time_report.h"
+#include "daemon/store/file/capture_reader.h"
 #include "tests/bench/bench_capture.h"
 #include "tests/store/capture_file_builder.h"
 

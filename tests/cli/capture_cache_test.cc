@@ -1,5 +1,5 @@
 // The copies that reports on other machines' captures leave behind.
-#include "cli/capture_cache.h"
+#include "cli/captures/capture_cache.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/store/sha256.h"
+#include "daemon/store/file/sha256.h"
 #include "tests/store/capture_file_builder.h"
 
 namespace profd::cli {

@@ -1,5 +1,5 @@
 // Every title of every table, as the sources spell it, is explained.
-#include "cli/column_docs.h"
+#include "cli/render/column_docs.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_split.h"
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "daemon/base/str_cat.h"
 #include "tests/cli/cli_fixture.h"
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <set>
 
-#include "cli/command.h"
-#include "cli/help.h"
+#include "cli/commands/command.h"
+#include "cli/commands/help_text.h"
 #include "daemon/base/str_cat.h"
 #include "tests/store/capture_file_builder.h"
 

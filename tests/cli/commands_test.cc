@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "cli/watching.h"
+#include "cli/commands/watching.h"
 #include "daemon/base/unique_fd.h"
 #include "tests/cli/cli_fixture.h"
 

@@ -1,5 +1,5 @@
 // The file of contexts: what is written is read again, and what is wrong is named.
-#include "cli/contexts.h"
+#include "cli/client/contexts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

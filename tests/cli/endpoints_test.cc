@@ -1,4 +1,4 @@
-#include "cli/endpoints.h"
+#include "cli/client/endpoints.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "cli/contexts.h"
+#include "cli/client/contexts.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {

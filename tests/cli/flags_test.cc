@@ -1,4 +1,4 @@
-#include "cli/flags.h"
+#include "cli/base/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/fleet.h"
+#include "cli/captures/fleet.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
-#include "cli/errors.h"
-#include "cli/flags.h"
+#include "cli/base/errors.h"
+#include "cli/base/flags.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"

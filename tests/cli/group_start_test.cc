@@ -1,5 +1,5 @@
 // When a job-wide capture begins, and whether enough of its processes can take part.
-#include "cli/group_start.h"
+#include "cli/captures/group_start.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

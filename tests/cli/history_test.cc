@@ -1,7 +1,8 @@
 // History: how trends are shown, and what profctl asks for them.
-#include "cli/history.h"
+#include "cli/client/history.h"
 
-#include "cli/when.h"
+#include "cli/base/when.h"
+#include "cli/render/history.h"
 #include "daemon/base/str_cat.h"
 #include "tests/cli/cli_fixture.h"
 #include "tests/fakes/status_matchers.h"

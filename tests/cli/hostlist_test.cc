@@ -1,4 +1,4 @@
-#include "cli/hostlist.h"
+#include "cli/base/hostlist.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "cli/flags.h"
+#include "cli/base/flags.h"
 #include "daemon/base/reason.h"
 
 namespace profd::cli {

@@ -1,4 +1,4 @@
-#include "cli/node_source.h"
+#include "cli/captures/node_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/errors.h"
-#include "cli/flags.h"
+#include "cli/base/errors.h"
+#include "cli/base/flags.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 #include "tests/store/capture_file_builder.h"

@@ -7,9 +7,9 @@
 
 #include <cstdio>
 
-#include "cli/browser.h"
-#include "cli/scratch_folder.h"
-#include "cli/trace_server.h"
+#include "cli/captures/scratch_folder.h"
+#include "cli/commands/browser.h"
+#include "cli/commands/trace_server.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "tests/cli/cli_fixture.h"

@@ -1,6 +1,6 @@
 // `profctl ops`: what it shows of one capture, of ranks side by side, and as torch.profiler prints
 // it.
-#include "cli/render_torch.h"
+#include "cli/render/torch.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {

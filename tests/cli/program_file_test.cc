@@ -1,5 +1,5 @@
 // What would be started, and whether LD_PRELOAD would reach it: files of our own making.
-#include "cli/program_file.h"
+#include "cli/base/program_file.h"
 
 #include <elf.h>
 #include <gmock/gmock.h>

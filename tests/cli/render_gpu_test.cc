@@ -1,10 +1,10 @@
 // Tables and JSON of the reports on the GPU: what they say, not how wide they are.
-#include "cli/render_gpu.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+
+#include "cli/render/gpu.h"
 
 namespace profd::cli {
 namespace {

@@ -1,6 +1,4 @@
 // The memory report for people and for scripts.
-#include "cli/render_memory.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/memory_plot.h"
+#include "cli/render/memory.h"
+#include "cli/render/memory_plot.h"
 
 namespace profd::cli {
 namespace {

@@ -4,14 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/group_view.h"
-#include "cli/output_file.h"
-#include "cli/render_capture.h"
-#include "cli/render_reports.h"
-#include "cli/render_targets.h"
-#include "cli/style.h"
-#include "cli/table.h"
-#include "cli/units.h"
+#include "cli/base/style.h"
+#include "cli/base/table.h"
+#include "cli/base/units.h"
+#include "cli/captures/output_file.h"
+#include "cli/render/capture.h"
+#include "cli/render/group_view.h"
+#include "cli/render/reports.h"
+#include "cli/render/targets.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {

@@ -1,10 +1,10 @@
-#include "cli/render_time.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "cli/render/time.h"
 
 namespace profd::cli {
 namespace {

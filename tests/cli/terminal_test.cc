@@ -1,5 +1,5 @@
 // What profctl does differently on a terminal.
-#include "cli/style.h"
+#include "cli/base/style.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {

@@ -1,4 +1,4 @@
-#include "daemon/export/byte_sink.h"
+#include "daemon/export/sink/byte_sink.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

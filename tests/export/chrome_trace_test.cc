@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "daemon/capture/quality.h"
+#include "daemon/export/trace/layout.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/export/trace_layout.h"
 #include "tests/export/exported_chrome.h"
 #include "tests/export/gunzip.h"
 #include "tests/export/hostile_names.h"

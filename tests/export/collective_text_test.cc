@@ -1,4 +1,4 @@
-#include "daemon/export/collective_text.h"
+#include "daemon/export/trace/collective_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "daemon/report/gpu_names.h"
+#include "daemon/report/index/gpu_names.h"
 #include "tests/fakes/fake_capture_reader.h"
 
 namespace profd {

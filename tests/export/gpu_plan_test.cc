@@ -1,6 +1,6 @@
 // What is decided about the GPU's rows before any is written, and what that costs where there
 // are many.
-#include "daemon/export/gpu_plan.h"
+#include "daemon/export/trace/gpu_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,5 @@
 // The HTML report's page and its data. What a browser makes of them is tested in
 // tests/other/html_report_test.py.
-#include "daemon/export/html_report.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,9 +10,10 @@
 
 #include "absl/strings/escaping.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/export/html_data.h"
+#include "daemon/export/html/data.h"
+#include "daemon/export/html/report.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/store/sha256.h"
+#include "daemon/store/file/sha256.h"
 #include "tests/export/hostile_names.h"
 #include "tests/export/report_capture.h"
 #include "tests/export/strict_json.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/export/trace_clock.h"
+#include "daemon/export/trace/clock.h"
 #include "daemon/export/trace_export.h"
 #include "tests/export/exported_chrome.h"
 #include "tests/export/exported_perfetto.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/export/operator_texts.h"
+#include "daemon/export/trace/operator_texts.h"
 #include "tests/export/exported_chrome.h"
 #include "tests/export/exported_perfetto.h"
 #include "tests/export/hostile_names.h"

@@ -1,4 +1,4 @@
-#include "daemon/export/operator_plan.h"
+#include "daemon/export/trace/operator_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/export/operator_texts.h"
+#include "daemon/export/trace/operator_texts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/export/slice_order.h"
+#include "daemon/export/trace/slice_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "daemon/export/byte_sink.h"
+#include "daemon/export/sink/byte_sink.h"
 #include "daemon/export/trace_export.h"
 #include "tests/export/gpu_capture.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "daemon/base/status_macros.h"
-#include "daemon/export/byte_sink.h"
-#include "daemon/export/html_report.h"
+#include "daemon/export/html/report.h"
+#include "daemon/export/sink/byte_sink.h"
 #include "tests/export/report_capture.h"
 
 namespace profd {

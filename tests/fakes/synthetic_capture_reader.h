@@ -15,7 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
 #include "tests/fakes/empty_capture_reader.h"
 
 namespace profd {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/store/column_codec.h"
+#include "daemon/store/file/column_codec.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace profd::store {

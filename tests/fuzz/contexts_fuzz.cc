@@ -1,7 +1,7 @@
 // Bytes as the file of contexts: what is accepted is written, and read again as the same.
 #include <string_view>
 
-#include "cli/contexts.h"
+#include "cli/client/contexts.h"
 #include "tests/fuzz/fuzz_target.h"
 
 PROFD_FUZZ_TARGET(FuzzContexts)(std::span<const uint8_t> data) {

@@ -1,7 +1,7 @@
 // Bytes as what a caller sends: however they are cut, the same frames are counted.
 #include <algorithm>
 
-#include "daemon/rpc/http2_frames.h"
+#include "daemon/rpc/admission/http2_frames.h"
 #include "tests/fuzz/fuzz_target.h"
 
 // Byte 0: how the rest is cut. Byte 1: whether it starts behind the connection preface.

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "cli/hostlist.h"
-#include "cli/node_source.h"
+#include "cli/base/hostlist.h"
+#include "cli/captures/node_source.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace profd::cli {

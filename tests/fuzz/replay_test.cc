@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/store/column_codec.h"
+#include "daemon/store/file/column_codec.h"
 #include "gtest/gtest.h"
 #include "proto/wire/event.h"
 

@@ -7,7 +7,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/import/trace_import.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/store/capture_file_builder.h"
 

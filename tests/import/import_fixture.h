@@ -13,7 +13,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/import/trace_import.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/store/capture_file_builder.h"

@@ -12,7 +12,7 @@
 #include "daemon/import/row_spool.h"
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_threads.h"
-#include "daemon/report/gpu_names.h"
+#include "daemon/report/index/gpu_names.h"
 #include "gmock/gmock.h"
 #include "proto/wire/event.h"
 #include "tests/fakes/status_matchers.h"

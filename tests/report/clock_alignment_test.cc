@@ -1,4 +1,4 @@
-#include "daemon/report/clock_alignment.h"
+#include "daemon/report/ranks/clock_alignment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "daemon/report/collective_match.h"
+#include "daemon/report/ranks/collective_match.h"
 
 namespace profd::report {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/report/collectives.h"
+#include "daemon/report/ranks/collectives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/report/collective_match.h"
-#include "daemon/report/collective_names.h"
+#include "daemon/report/index/collective_names.h"
+#include "daemon/report/ranks/collective_match.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -1,10 +1,11 @@
 // What torch.compile did.
+#include "daemon/report/time/compile_report.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "daemon/report/reports.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

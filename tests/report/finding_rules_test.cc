@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/report/collective_match.h"
-#include "daemon/report/group_reports.h"
+#include "daemon/report/ranks/collective_match.h"
+#include "daemon/report/ranks/group_reports.h"
 #include "proto/wire/event.h"
 #include "tests/report/findings_fixture.h"
 

@@ -10,9 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/report/findings.h"
+#include "daemon/report/findings/findings.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
+#include "daemon/report/gpu/copy_table.h"
 
 namespace profd::report {
 

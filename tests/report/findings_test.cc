@@ -1,13 +1,13 @@
 // The engine: thresholds, order, verdict, captures that have little.
-#include "daemon/report/findings.h"
+#include "daemon/report/findings/findings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "daemon/report/finding_rules.h"
-#include "daemon/report/quality.h"
+#include "daemon/report/findings/quality.h"
+#include "daemon/report/findings/rules.h"
 #include "tests/report/findings_fixture.h"
 
 namespace profd::report {

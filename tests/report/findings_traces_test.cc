@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/report/findings.h"
+#include "daemon/report/findings/findings.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/import/real_traces.h"
 #include "tests/report/imported_trace.h"

@@ -1,4 +1,4 @@
-#include "daemon/report/gpu_attribution.h"
+#include "daemon/report/index/gpu_attribution.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

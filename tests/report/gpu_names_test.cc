@@ -1,4 +1,4 @@
-#include "daemon/report/gpu_names.h"
+#include "daemon/report/index/gpu_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

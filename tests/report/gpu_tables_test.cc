@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/report/reports.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/gpu/sync_table.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

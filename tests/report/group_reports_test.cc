@@ -1,11 +1,11 @@
-#include "daemon/report/group_reports.h"
+#include "daemon/report/ranks/group_reports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "daemon/report/collective_match.h"
+#include "daemon/report/ranks/collective_match.h"
 
 namespace profd::report {
 namespace {

@@ -1,11 +1,12 @@
+#include "daemon/report/gpu/idle_table.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "daemon/report/interval_set.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/index/interval_set.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

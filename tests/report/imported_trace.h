@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
 #include "tests/store/capture_file_builder.h"
 
 namespace profd::report {

@@ -1,6 +1,4 @@
-// What blocks were for, by the rules in memory_categories.h.
-#include "daemon/report/memory_categories.h"
-
+// What blocks were for, by the rules in report/memory/categories.h.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/report/reports.h"
+#include "daemon/report/memory/categories.h"
+#include "daemon/report/memory/timeline.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -1,5 +1,3 @@
-#include "daemon/report/memory_levels.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,8 @@
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "daemon/report/memory/levels.h"
 
 namespace profd::report {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/report/memory_report.h"
+#include "daemon/report/memory/memory_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "daemon/report/memory_steps.h"
+#include "daemon/report/memory/steps.h"
 #include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"

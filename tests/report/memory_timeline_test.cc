@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "daemon/report/memory_order.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/index/memory_order.h"
+#include "daemon/report/memory/timeline.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/report/print_memory.h"

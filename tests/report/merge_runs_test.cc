@@ -1,4 +1,4 @@
-#include "daemon/report/merge_runs.h"
+#include "daemon/report/index/merge_runs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/report/occupancy.h"
+#include "daemon/report/gpu/occupancy.h"
 
 #include <gtest/gtest.h>
 

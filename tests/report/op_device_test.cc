@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "daemon/report/reports.h"
+#include "daemon/report/ops/op_table.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -1,11 +1,10 @@
-#include "daemon/report/op_flops.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "daemon/report/gpu_peaks.h"
+#include "daemon/report/ops/flops.h"
+#include "daemon/report/ops/gpu_peaks.h"
 
 namespace profd::report {
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "daemon/report/operator_index.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/index/operator_index.h"
+#include "daemon/report/ops/op_table.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -1,3 +1,5 @@
+#include "daemon/report/ops/op_table.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <string>
 #include <tuple>
 
-#include "daemon/report/reports.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

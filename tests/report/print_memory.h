@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "daemon/report/reports.h"
+#include "daemon/report/memory/timeline.h"
 
 namespace profd::report {
 

@@ -13,9 +13,10 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/report/gpu_attribution.h"
-#include "daemon/report/reports.h"
-#include "daemon/report/time_report.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/time/time_report.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/report/imported_trace.h"
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "daemon/base/budget.h"
-#include "daemon/report/op_memory.h"
-#include "daemon/report/reports.h"
+#include "daemon/report/ops/memory.h"
+#include "daemon/report/ops/op_table.h"
 #include "tests/fakes/generated_memory_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -1,3 +1,5 @@
+#include "daemon/report/index/step_table.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,8 +7,8 @@
 #include <vector>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/report/reports.h"
-#include "daemon/report/step_lookup.h"
+#include "daemon/report/index/step_labels.h"
+#include "daemon/report/index/step_lookup.h"
 #include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"

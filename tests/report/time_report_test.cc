@@ -1,4 +1,4 @@
-#include "daemon/report/time_report.h"
+#include "daemon/report/time/time_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <limits>
 #include <string_view>
 
-#include "daemon/report/collective_sums.h"
-#include "daemon/report/sync_calls.h"
+#include "daemon/report/time/collective_sums.h"
+#include "daemon/report/time/sync_calls.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/report/torch_table.h"
+#include "daemon/report/ops/torch_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/report/input_shapes.h"
-#include "daemon/report/torch_memory.h"
+#include "daemon/report/ops/input_shapes.h"
+#include "daemon/report/ops/torch_memory.h"
 #include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"

@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/report/reports.h"
-#include "daemon/report/time_report.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/ops/op_table.h"
+#include "daemon/report/time/time_report.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/import/real_traces.h"
 #include "tests/report/imported_trace.h"

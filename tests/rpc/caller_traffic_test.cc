@@ -1,5 +1,5 @@
 // What callers of the control socket may send before gRPC sees it.
-#include "daemon/rpc/caller_traffic.h"
+#include "daemon/rpc/admission/caller_traffic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include <span>
 #include <string>
 
-#include "daemon/rpc/http2_frames.h"
-#include "daemon/rpc/receive_hook.h"
+#include "daemon/rpc/admission/http2_frames.h"
+#include "daemon/rpc/admission/receive_hook.h"
 #include "tests/fakes/fake_clock.h"
 
 namespace profd::rpc {

@@ -1,4 +1,4 @@
-#include "daemon/rpc/convert.h"
+#include "daemon/rpc/convert/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/rpc/names.h"
-#include "daemon/rpc/status.h"
+#include "daemon/rpc/admission/names.h"
+#include "daemon/rpc/server/status.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::rpc {

@@ -8,8 +8,8 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/rpc/target_news.h"
-#include "daemon/rpc/work_queue.h"
+#include "daemon/rpc/admission/work_queue.h"
+#include "daemon/rpc/services/target_news.h"
 
 namespace profd::rpc {
 namespace {

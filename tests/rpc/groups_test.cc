@@ -1,12 +1,13 @@
 // Groups through the server: prepared over a stream, committed, aborted, closed, and who may
 // hear of them. What becomes of captures is told by tests/capture/group_capture_test.cc.
+#include "daemon/rpc/convert/groups.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "daemon/base/ulid.h"
-#include "daemon/rpc/convert_groups.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"
 

@@ -5,8 +5,8 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
-#include "daemon/store/capture_file_writer.h"
-#include "daemon/store/sha256.h"
+#include "daemon/store/file/sha256.h"
+#include "daemon/store/file/writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"

@@ -1,5 +1,5 @@
 // Who is let in: the kernel's word about a peer, the table of connections, the socket.
-#include "daemon/rpc/peer.h"
+#include "daemon/rpc/admission/peer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "daemon/rpc/control_listener.h"
-#include "daemon/rpc/peer_table.h"
+#include "daemon/rpc/admission/control_listener.h"
+#include "daemon/rpc/admission/peer_table.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"

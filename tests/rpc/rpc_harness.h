@@ -22,7 +22,7 @@
 #include "daemon/capture/capture_manager.h"
 #include "daemon/quota/ledger.h"
 #include "daemon/rpc/control_server.h"
-#include "daemon/rpc/target_news.h"
+#include "daemon/rpc/services/target_news.h"
 #include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
 #include "profd/v1/captures.grpc.pb.h"

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <set>
 
-#include "daemon/rpc/capture_report.h"
-#include "daemon/rpc/door.h"
+#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/services/capture_report.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"

@@ -11,8 +11,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "daemon/rpc/control_listener.h"
-#include "daemon/store/files.h"
+#include "daemon/rpc/admission/control_listener.h"
+#include "daemon/store/file/files.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"

@@ -1,4 +1,4 @@
-#include "daemon/rpc/target_resolver.h"
+#include "daemon/rpc/services/target_resolver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

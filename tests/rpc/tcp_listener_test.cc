@@ -1,5 +1,5 @@
 // The port of remote callers: where it may be, and who is let in.
-#include "daemon/rpc/tcp_listener.h"
+#include "daemon/rpc/admission/tcp_listener.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

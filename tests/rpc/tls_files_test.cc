@@ -1,5 +1,5 @@
 // Certificates: what is taken up, and what is not.
-#include "daemon/rpc/tls_files.h"
+#include "daemon/rpc/admission/tls_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,8 +17,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/ports.h"
-#include "daemon/store/capture_file_writer.h"
-#include "daemon/store/capture_reader.h"
+#include "daemon/store/file/capture_reader.h"
+#include "daemon/store/file/writer.h"
 
 namespace profd::store {
 

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/capture_file_schema.h"
-#include "daemon/store/chunk_codec.h"
+#include "daemon/store/file/chunk_codec.h"
+#include "daemon/store/file/reader.h"
+#include "daemon/store/file/schema.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {

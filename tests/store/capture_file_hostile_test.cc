@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/capture_file_schema.h"
-#include "daemon/store/capture_file_writer.h"
+#include "daemon/store/file/reader.h"
+#include "daemon/store/file/schema.h"
+#include "daemon/store/file/writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"

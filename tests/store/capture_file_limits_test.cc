@@ -9,8 +9,8 @@
 #include <random>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/capture_file_writer.h"
+#include "daemon/store/file/reader.h"
+#include "daemon/store/file/writer.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {

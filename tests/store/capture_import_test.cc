@@ -7,10 +7,10 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/base/ulid.h"
-#include "daemon/store/capture_check.h"
-#include "daemon/store/capture_file_reader.h"
 #include "daemon/store/data_dir.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/check.h"
+#include "daemon/store/file/files.h"
+#include "daemon/store/file/reader.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {

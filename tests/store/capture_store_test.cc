@@ -12,7 +12,7 @@
 #include "daemon/base/reason.h"
 #include "daemon/base/ulid.h"
 #include "daemon/store/data_dir.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/files.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {

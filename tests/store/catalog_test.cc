@@ -1,13 +1,13 @@
 // The catalog becomes what this version needs, and refuses what it does not understand.
-#include "daemon/store/catalog.h"
+#include "daemon/store/catalog/catalog.h"
 
 #include <sqlite3.h>
 
 #include <fstream>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/store/catalog_schema.h"
-#include "daemon/store/record_codec.h"
+#include "daemon/store/catalog/schema.h"
+#include "daemon/store/file/record_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"

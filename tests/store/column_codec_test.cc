@@ -1,5 +1,5 @@
 // Columns come back as they went in, and nothing else is taken for a column.
-#include "daemon/store/column_codec.h"
+#include "daemon/store/file/column_codec.h"
 
 #include <cstring>
 #include <limits>

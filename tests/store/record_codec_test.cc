@@ -1,5 +1,5 @@
 // Every field of a record is kept; records of other versions are read as far as they go.
-#include "daemon/store/record_codec.h"
+#include "daemon/store/file/record_codec.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>

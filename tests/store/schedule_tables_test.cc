@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/store/record_codec.h"
+#include "daemon/store/file/record_codec.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {

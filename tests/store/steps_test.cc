@@ -1,5 +1,5 @@
 // Step k lasts from mark k to mark k + 1, also where a mark was lost at a window's edge.
-#include "daemon/store/steps.h"
+#include "daemon/store/file/steps.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

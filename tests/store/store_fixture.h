@@ -9,7 +9,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/store/capture_store.h"
-#include "daemon/store/sqlite_db.h"
+#include "daemon/store/file/sqlite_db.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"

@@ -8,8 +8,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "daemon/base/reason.h"
-#include "daemon/store/capture_file_reader.h"
-#include "daemon/store/files.h"
+#include "daemon/store/file/files.h"
+#include "daemon/store/file/reader.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {

@@ -20,7 +20,7 @@ function(asset_of name file result)
 endfunction()
 
 set(text "// Made by daemon/export/html/embed.cmake.\n")
-string(APPEND text "#include \"daemon/export/html_assets.h\"\n\nnamespace profd::exporter {\nnamespace {\n\n")
+string(APPEND text "#include \"daemon/export/html/assets.h\"\n\nnamespace profd::exporter {\nnamespace {\n\n")
 append_bytes(kPage ${PAGE})
 append_bytes(kStyle ${STYLE})
 append_bytes(kLicence ${LICENCE})

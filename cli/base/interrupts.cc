@@ -1,0 +1,75 @@
+#include "cli/base/interrupts.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <utility>
+
+#include "cli/base/errors.h"
+
+namespace profd::cli {
+namespace {
+
+sigset_t OurSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+}  // namespace
+
+Interrupts::Interrupts() {
+  const sigset_t signals = OurSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signals_.Reset(signalfd(-1, &signals, SFD_CLOEXEC));
+  stop_.Reset(eventfd(0, EFD_CLOEXEC));
+  thread_ = std::thread([this] { Run(); });
+}
+
+// The signals stay blocked: gRPC's threads have inherited that, and the process is ending.
+Interrupts::~Interrupts() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void Interrupts::Run() {
+  pthread_setname_np(pthread_self(), "profctl-signals");
+  pollfd fds[] = {{signals_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+  std::thread handling;
+  while (poll(fds, 2, -1) >= 0 || errno == EINTR) {
+    if (fds[1].revents != 0) break;
+    if (fds[0].revents == 0) continue;
+    signalfd_siginfo info;
+    if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
+    if (interrupted_.exchange(true, std::memory_order_acq_rel)) {
+      // Leaves a progress line behind as a line of its own.
+      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", isatty(STDERR_FILENO));
+      _exit(kExitInterrupted);
+    }
+    // Apart from this thread: a handler that hangs must not keep the second signal waiting.
+    handling = std::thread([this] { CallHandler(); });
+  }
+  if (handling.joinable()) handling.join();
+}
+
+void Interrupts::CallHandler() {
+  const absl::MutexLock lock(&mu_);
+  if (handler_) handler_();
+}
+
+void Interrupts::OnInterrupt(std::function<void()> handler) {
+  const absl::MutexLock lock(&mu_);
+  handler_ = std::move(handler);
+  if (handler_ && interrupted()) handler_();
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,103 @@
+#include "cli/base/table.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr size_t kGap = 2;
+constexpr size_t kMinFlexibleWidth = 16;
+// Where there is no terminal: as wide as torch.profiler makes its name column.
+constexpr size_t kPaddedWidth = 55;
+constexpr size_t kLongestCell = 16 << 10;  // A name is at most 4 KiB, or 12 KiB as U+FFFD.
+
+}  // namespace
+
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+void Table::AddRow(std::vector<std::string> cells, Colour colour) {
+  cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = ForDisplay(cell, kLongestCell);
+  rows_.push_back({std::move(cells), colour});
+}
+
+std::vector<size_t> Table::NaturalWidths(const Style& style) const {
+  std::vector<size_t> widths;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    size_t width = DisplayWidth(columns_[i].title);
+    for (const Row& row : rows_) width = std::max(width, DisplayWidth(row.cells[i]));
+    if (style.width == 0) width = std::min(width, kPaddedWidth);
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+std::vector<size_t> Table::Fit(const Style& style, std::vector<size_t>& widths) const {
+  std::vector<size_t> shown(columns_.size());
+  std::iota(shown.begin(), shown.end(), 0);
+  if (style.width == 0) return shown;
+  const auto limit = static_cast<size_t>(style.width);
+  while (true) {
+    size_t total = kGap * (shown.size() - 1);
+    size_t saving = 0;
+    for (const size_t i : shown) {
+      total += widths[i];
+      if (columns_[i].flexible && widths[i] > kMinFlexibleWidth) {
+        saving = widths[i] - kMinFlexibleWidth;
+      }
+    }
+    const size_t excess = total > limit ? total - limit : 0;
+    const auto least = std::max_element(shown.begin(), shown.end(), [&](size_t a, size_t b) {
+      return columns_[a].drop_order < columns_[b].drop_order;
+    });
+    if (excess <= saving || columns_[*least].drop_order == 0) {
+      for (const size_t i : shown) {
+        if (columns_[i].flexible) widths[i] -= std::min(excess, saving);
+      }
+      return shown;
+    }
+    shown.erase(least);
+  }
+}
+
+std::string Table::RenderLine(const std::vector<std::string>& cells,
+                              const std::vector<size_t>& shown, const std::vector<size_t>& widths,
+                              const Style& style) const {
+  std::string line;
+  for (const size_t i : shown) {
+    if (!line.empty() || i != shown.front()) line.append(kGap, ' ');
+    const std::string cell =
+        columns_[i].flexible && style.width > 0 ? CutToWidth(cells[i], widths[i]) : cells[i];
+    const size_t width = DisplayWidth(cell);
+    const size_t padding = width < widths[i] ? widths[i] - width : 0;
+    if (columns_[i].right) line.append(padding, ' ');
+    line.append(cell);
+    if (!columns_[i].right) line.append(padding, ' ');
+  }
+  line.resize(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::string Table::Render(const Style& style) const {
+  std::vector<size_t> widths = NaturalWidths(style);
+  const std::vector<size_t> shown = Fit(style, widths);
+  std::vector<std::string> titles;
+  std::vector<std::string> rules;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    titles.emplace_back(columns_[i].title);
+    rules.emplace_back(widths[i], '-');
+  }
+  std::string out = StrCat(style.Paint(Colour::kBold, RenderLine(titles, shown, widths, style)),
+                           "\n", RenderLine(rules, shown, widths, style), "\n");
+  for (const Row& row : rows_) {
+    StrAppend(&out, style.Paint(row.colour, RenderLine(row.cells, shown, widths, style)), "\n");
+  }
+  return out;
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,50 @@
+// Table: rows of cells, aligned. On a terminal it fits the width: first the flexible column
+// is cut, then the least important columns are left out. Elsewhere nothing is cut; a very
+// long cell then pushes its own row out instead of widening the table.
+#ifndef PROFD_CLI_BASE_TABLE_H_
+#define PROFD_CLI_BASE_TABLE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/base/style.h"
+
+namespace profd::cli {
+
+struct Column {
+  std::string_view title = {};
+  bool right = true;      // Numbers; text stands left.
+  bool flexible = false;  // May be cut, down to kMinFlexibleWidth; one at most.
+  int drop_order = 0;     // Left out where the table is too wide, highest first; 0: never.
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns);
+
+  // One cell per column. Cells are cleaned for display here.
+  void AddRow(std::vector<std::string> cells, Colour colour = Colour::kNone);
+  bool empty() const { return rows_.empty(); }
+
+  // Header, rule, rows; every line ends in a newline and has no blanks at its end.
+  std::string Render(const Style& style) const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    Colour colour;
+  };
+  std::vector<size_t> NaturalWidths(const Style& style) const;
+  // Indices of the columns shown; `widths` of the flexible one is cut.
+  std::vector<size_t> Fit(const Style& style, std::vector<size_t>& widths) const;
+  std::string RenderLine(const std::vector<std::string>& cells, const std::vector<size_t>& shown,
+                         const std::vector<size_t>& widths, const Style& style) const;
+
+  std::vector<Column> columns_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_BASE_TABLE_H_

@@ -1,0 +1,257 @@
+#include "cli/captures/capture_source.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/base/errors.h"
+#include "cli/captures/abortable_sink.h"
+#include "cli/captures/capture_cache.h"
+#include "cli/captures/find_capture.h"
+#include "cli/captures/fleet.h"
+#include "cli/captures/local_store.h"
+#include "cli/captures/output_file.h"
+#include "cli/captures/progress.h"
+#include "cli/captures/scratch_folder.h"
+#include "cli/client/daemon_client.h"
+#include "cli/client/resource_names.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::cli {
+namespace {
+
+absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenReader(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = store::CaptureReader::Open(path);
+  if (reader.ok()) return reader;
+  // The command line was right; what the file holds is not.
+  return LocalFailure(reader.status().code() == absl::StatusCode::kInvalidArgument
+                          ? absl::DataLossError(reader.status().message())
+                          : reader.status());
+}
+
+class FileSource final : public CaptureSource {
+ public:
+  FileSource(CaptureView view, std::string shown_name, std::string path,
+             absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader)
+      : shown_name_(std::move(shown_name)),
+        path_(std::move(path)),
+        reader_(std::move(reader)),
+        view_(std::move(view)) {}
+
+  const CaptureView& view() const override { return view_; }
+  const std::string& shown_name() const override { return shown_name_; }
+
+  absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
+    return Report(report::SummarizeOps, options);
+  }
+  absl::StatusOr<report::StepTable> Steps() override { return Report(report::SummarizeSteps); }
+  absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
+    return Report(report::SummarizeKernels, options);
+  }
+  absl::StatusOr<report::CopyTable> Copies() override { return Report(report::SummarizeCopies); }
+  absl::StatusOr<report::SyncTable> Syncs() override { return Report(report::SummarizeSyncs); }
+  absl::StatusOr<report::IdleTable> Idle() override { return Report(report::SummarizeIdle); }
+  absl::StatusOr<report::CompileReport> Compile() override {
+    return Report(report::SummarizeCompile);
+  }
+  absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
+    return Report(report::SummarizeCollectives, limit);
+  }
+  absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
+    ASSIGN_OR_RETURN(store::CaptureReader* const reader, Reader());
+    AbortableSink abortable(sink, aborted_);
+    return exporter::ExportTrace(*reader, format, abortable);
+  }
+  absl::StatusOr<std::string> ToFile(const std::string&) override {
+    RETURN_IF_ERROR(reader_.status());
+    return path_;
+  }
+  absl::StatusOr<store::CaptureReader*> Reader() override {
+    RETURN_IF_ERROR(reader_.status());
+    return reader_->get();
+  }
+  void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
+
+ private:
+  template <typename Summarize, typename... Options>
+  auto Report(Summarize summarize, const Options&... options)
+      -> decltype(summarize(std::declval<store::CaptureReader&>(), options...)) {
+    RETURN_IF_ERROR(reader_.status());
+    return summarize(**reader_, options...);
+  }
+
+  const std::string shown_name_;
+  const std::string path_;
+  const absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader_;
+  const CaptureView view_;
+  std::atomic<bool> aborted_ = false;
+};
+
+class DaemonSource final : public CaptureSource {
+ public:
+  // `fleet`, if any, has the connection that `daemon` is.
+  DaemonSource(DaemonClient& daemon, CaptureView view, const Style* progress,
+               std::optional<Fleet> fleet = std::nullopt)
+      : fleet_(std::move(fleet)), daemon_(daemon), view_(std::move(view)), progress_(progress) {}
+
+  const CaptureView& view() const override { return view_; }
+  const std::string& shown_name() const override { return view_.record.id; }
+
+  absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
+    return daemon_.GetOperators(view_.record.id, options);
+  }
+  absl::StatusOr<report::StepTable> Steps() override { return daemon_.GetSteps(view_.record.id); }
+  absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
+    return daemon_.GetKernels(view_.record.id, options);
+  }
+  absl::StatusOr<report::CopyTable> Copies() override { return daemon_.GetCopies(view_.record.id); }
+  absl::StatusOr<report::SyncTable> Syncs() override { return daemon_.GetSyncs(view_.record.id); }
+  absl::StatusOr<report::IdleTable> Idle() override { return daemon_.GetIdle(view_.record.id); }
+  absl::StatusOr<report::CompileReport> Compile() override {
+    return daemon_.GetCompile(view_.record.id);
+  }
+  absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
+    return daemon_.GetCollectives(view_.record.id, limit);
+  }
+  absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
+    if (!exporter::IsTrace(format)) {
+      ASSIGN_OR_RETURN(store::CaptureReader* const reader, Reader());
+      return exporter::ExportTrace(*reader, format, sink);
+    }
+    RETURN_IF_ERROR(daemon_.ExportTrace(
+        view_.record.id, format, [&](std::string_view piece) { return sink.Append(piece); }));
+    return sink.Finish();
+  }
+  absl::StatusOr<std::string> ToFile(const std::string& path) override {
+    RETURN_IF_ERROR(FetchToFile(daemon_, view_, path, [](int64_t, int64_t) {}));
+    return path;
+  }
+  absl::StatusOr<store::CaptureReader*> Reader() override {
+    if (reader_ != nullptr) return reader_.get();
+    ASSIGN_OR_RETURN(reader_, OpenCopy());
+    return reader_.get();
+  }
+  void Abort() override { daemon_.Abort(); }
+
+ private:
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenCopy() {
+    if (const auto cache = CaptureCache::Find(&std::getenv, daemon_.is_remote())) {
+      absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = OpenKept(*cache);
+      // Another profctl copies it right now, or the disk is full there.
+      if (reader.ok() || reader.status().code() != absl::StatusCode::kFailedPrecondition) {
+        return reader;
+      }
+    }
+    ASSIGN_OR_RETURN(const auto folder, ScratchFolder::MakeTemporary());
+    const std::string path = folder->path() / "capture.profd";
+    RETURN_IF_ERROR(CopyTo(path));
+    return OpenReader(path);
+  }
+
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenKept(const CaptureCache& cache) {
+    const CaptureRecord& record = view_.record;
+    if (!cache.Takes(record)) return absl::FailedPreconditionError("not one to be kept");
+    const std::string path = cache.PathOf(record);
+    if (!cache.Has(record)) RETURN_IF_ERROR(CopyTo(path));
+    cache.Trim(path, absl::Now());
+    return OpenReader(path);
+  }
+
+  absl::Status CopyTo(const std::string& path) {
+    std::optional<ProgressLine> line;
+    if (progress_ != nullptr) line.emplace(*progress_);
+    return FetchToFile(daemon_, view_, path, [&](int64_t done, int64_t total) {
+      if (line.has_value()) line->Show(TransferProgress("fetching", done, total));
+    });
+  }
+
+  const std::optional<Fleet> fleet_;
+  DaemonClient& daemon_;
+  const CaptureView view_;
+  const Style* const progress_;
+  std::unique_ptr<store::CaptureReader> reader_;  // Its file may have no name any more.
+};
+
+}  // namespace
+
+bool NamesFile(std::string_view text) {
+  return text.ends_with(".profd") ||
+         (text.find('/') != std::string_view::npos && !text.starts_with(kCapturesPrefix) &&
+          !text.starts_with(kGroupsPrefix));
+}
+
+namespace {
+
+std::string WhyNoCaptureId(std::string_view text) {
+  const std::string shown = StrCat("'", ForDisplay(text, 400), "'");
+  if (text.ends_with(".profd")) {
+    return StrCat(shown, " is a file, and this takes the id of a stored capture");
+  }
+  if (text.ends_with(".json") || text.ends_with(".json.gz")) {
+    return StrCat(shown, " is a trace; `profctl import` makes a capture of it");
+  }
+  return StrCat(shown,
+                " is neither the id of a capture (`profctl captures` lists them) nor a file ending "
+                "in .profd");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
+  text = WithoutPrefix(text, kCapturesPrefix);
+  if (!IsUlidPrefix(text)) return UsageError(WhyNoCaptureId(text));
+  std::string id(text);
+  for (char& c : id) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return id;
+}
+
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<store::CaptureReader> reader, OpenReader(path));
+  CaptureView view = ViewOf(reader->record(), {reader->steps().begin(), reader->steps().end()});
+  return std::unique_ptr<CaptureSource>(
+      new FileSource(std::move(view), path, path, std::move(reader)));
+}
+
+std::unique_ptr<CaptureSource> NewStoredSource(
+    CaptureView view, std::string path,
+    absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader) {
+  std::string id = view.record.id;
+  return std::make_unique<FileSource>(std::move(view), std::move(id), std::move(path),
+                                      std::move(reader));
+}
+
+std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
+                                               const Style* progress) {
+  return std::make_unique<DaemonSource>(daemon, std::move(view), progress);
+}
+
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
+                                                                 const std::string& text) {
+  if (NamesFile(text)) return OpenCaptureFile(text);
+  ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) {
+    ASSIGN_OR_RETURN(CaptureView view, store->GetCapture(id));
+    return store->OpenSource(std::move(view));
+  }
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  if (fleet.has_value()) {
+    ASSIGN_OR_RETURN(FoundCapture found, FindCapture(invocation, *fleet, id));
+    DaemonClient& owner = *fleet->connection(found.member);
+    return std::unique_ptr<CaptureSource>(new DaemonSource(
+        owner, std::move(found.view), &invocation.error_style(), std::move(fleet)));
+  }
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  ASSIGN_OR_RETURN(CaptureView view, daemon->GetCapture(id));
+  return NewDaemonSource(*daemon, std::move(view), &invocation.error_style());
+}
+
+}  // namespace profd::cli

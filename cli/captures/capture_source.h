@@ -1,0 +1,84 @@
+// CaptureSource: one stored capture, in a daemon or in a file, with the reports over it.
+// Commands that show or export a capture see only this.
+//
+// Threads: one caller; Abort() any thread.
+// Errors:  of a file DATA_LOSS (damaged, or no capture at all), FAILED_PRECONDITION (written
+//          by a newer profd), NOT_FOUND; else those of DaemonClient.
+#ifndef PROFD_CLI_CAPTURES_CAPTURE_SOURCE_H_
+#define PROFD_CLI_CAPTURES_CAPTURE_SOURCE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/client/capture_view.h"
+#include "cli/client/invocation.h"
+#include "daemon/export/sink/byte_sink.h"
+#include "daemon/export/trace_export.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/gpu/sync_table.h"
+#include "daemon/report/index/step_table.h"
+#include "daemon/report/ops/op_table.h"
+#include "daemon/report/ranks/collectives.h"
+#include "daemon/report/time/compile_report.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::cli {
+
+class CaptureSource {
+ public:
+  virtual ~CaptureSource() = default;
+  virtual const CaptureView& view() const = 0;
+  // What a user would type to name it: its id, or its file.
+  virtual const std::string& shown_name() const = 0;
+
+  virtual absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) = 0;
+  virtual absl::StatusOr<report::StepTable> Steps() = 0;
+  virtual absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) = 0;
+  virtual absl::StatusOr<report::CopyTable> Copies() = 0;
+  virtual absl::StatusOr<report::SyncTable> Syncs() = 0;
+  virtual absl::StatusOr<report::IdleTable> Idle() = 0;
+  virtual absl::StatusOr<report::CompileReport> Compile() = 0;
+  // `limit` as report::SummarizeCollectives has it.
+  virtual absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) = 0;
+  // Writes the trace, or what else the format is, and calls sink.Finish().
+  virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
+  // Where the capture file is: its own path, or `path`, to which it was copied from its daemon.
+  virtual absl::StatusOr<std::string> ToFile(const std::string& path) = 0;
+  // The capture itself, for reports that are made here and not on the training node. Of a daemon:
+  // copied once and checked, into the cache (capture_cache.h) or a private temporary file that is
+  // gone when the source is. Valid as long as the source; one caller.
+  virtual absl::StatusOr<store::CaptureReader*> Reader() = 0;
+  // Export() and ToFile() in progress, and later ones, end CANCELLED.
+  virtual void Abort() = 0;
+};
+
+// True for what means a file and not an id: it has a slash, or ends in ".profd".
+bool NamesFile(std::string_view text);
+
+// The id in `text`: a ULID or the start of one, also as captures/ID. INVALID_ARGUMENT (USAGE).
+absl::StatusOr<std::string> ParseCaptureId(std::string_view text);
+
+// `text` is a file or an id; an id is looked for where LocalStore::Find() says, else in a daemon.
+// With --nodes it is looked for on all of
+// them, as FindCapture() says.
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
+                                                                 const std::string& text);
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path);
+// A capture of a store on this machine, with its file at `path`; where there is none to be read,
+// `reader` says why, and so do the reports.
+std::unique_ptr<CaptureSource> NewStoredSource(
+    CaptureView view, std::string path,
+    absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader);
+// A capture of `daemon`, which must outlive the source. `view` is as it was got. How far Reader()
+// is with copying is shown on a terminal of this style (stderr's); nullptr: nowhere.
+std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
+                                               const Style* progress = nullptr);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CAPTURES_CAPTURE_SOURCE_H_

@@ -1,0 +1,124 @@
+#include "cli/captures/find_group.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "cli/captures/group_start.h"
+#include "cli/captures/local_store.h"
+#include "cli/client/invocation.h"
+#include "cli/client/resource_names.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/ulid.h"
+
+namespace profd::cli {
+namespace {
+
+// What one daemon says comes to what the others have said.
+void Merge(GroupView view, size_t node, FoundGroup& group) {
+  GroupRecord& record = group.record;
+  record.id = view.record.id;
+  record.steps = std::max(record.steps, view.record.steps);
+  record.first_step = std::max(record.first_step, view.record.first_step);
+  record.requested_by = view.record.requested_by;
+  for (GroupMember& member : view.record.members) {
+    const auto known = std::ranges::find_if(record.members, [&](const GroupMember& other) {
+      return std::tie(other.capture_id, other.node, other.pid) ==
+             std::tie(member.capture_id, member.node, member.pid);
+    });
+    if (known == record.members.end()) {
+      record.members.push_back(std::move(member));
+    } else if (view.record.closed && !record.closed) {
+      *known = std::move(member);  // Told at the end.
+    }
+  }
+  record.closed = record.closed || view.record.closed;
+  for (CaptureView& capture : view.captures) group.captures.push_back({std::move(capture), node});
+}
+
+absl::StatusOr<GroupView> GetOne(Invocation& invocation, const std::string& id) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) return store->GetCaptureGroup(id);
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  return daemon->GetCaptureGroup(id);
+}
+
+void Overlay(FoundGroup& group) {
+  for (const FoundCaptureOf& capture : group.captures) {
+    const CaptureRecord& record = capture.view.record;
+    const auto member =
+        std::ranges::find(group.record.members, record.id, &GroupMember::capture_id);
+    if (member == group.record.members.end()) continue;
+    member->state = record.state;
+    if (!record.error_message.empty()) member->error = record.error_message;
+  }
+  std::ranges::stable_sort(group.record.members, {}, [](const GroupMember& member) {
+    return std::tuple(member.rank, member.node, member.pid);
+  });
+  std::ranges::stable_sort(group.captures, {}, [](const FoundCaptureOf& capture) {
+    const CaptureRecord& record = capture.view.record;
+    return std::tuple(RankOf(record.target), capture.node, record.target.pid);
+  });
+}
+
+}  // namespace
+
+std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures) {
+  std::vector<TargetInfo> targets;
+  for (const CaptureRecord* const capture : captures) {
+    if (capture->imported.source.empty()) return {};
+    targets.push_back(capture->target);
+  }
+  return AbsentRanks(targets);
+}
+
+std::optional<std::string> WholeGroupId(std::string_view text) {
+  std::string id(WithoutPrefix(text, kGroupsPrefix));
+  for (char& c : id) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  if (!IsUlid(id)) return std::nullopt;
+  return id;
+}
+
+absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id) {
+  FoundGroup group;
+  if (fleet == nullptr) {
+    ASSIGN_OR_RETURN(GroupView view, GetOne(invocation, id));
+    Merge(std::move(view), 0, group);
+  } else {
+    ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+    std::vector<std::optional<GroupView>> views(fleet->members().size());
+    group.outcomes = RunOnAll(invocation, *fleet, timeout,
+                              [&](size_t node, DaemonClient& daemon) -> absl::Status {
+                                absl::StatusOr<GroupView> view = daemon.GetCaptureGroup(id);
+                                daemon.LimitCalls(absl::InfiniteFuture());
+                                if (absl::IsNotFound(view.status())) return absl::OkStatus();
+                                RETURN_IF_ERROR(view.status());
+                                for (CaptureView& capture : view->captures) {
+                                  capture.record.node = fleet->members()[node].node;
+                                }
+                                views[node] = *std::move(view);
+                                return absl::OkStatus();
+                              });
+    for (size_t node = 0; node < views.size(); ++node) {
+      if (views[node].has_value()) Merge(*std::move(views[node]), node, group);
+    }
+  }
+  if (group.captures.empty()) {
+    return absl::NotFoundError(StrCat("no group ", id, " on any node that answered"));
+  }
+  Overlay(group);
+  std::vector<const CaptureRecord*> records;
+  for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
+  group.ranks_without_trace = RanksWithoutTrace(records);
+  return group;
+}
+
+DaemonClient& OwnerOf(const FoundCaptureOf& capture, Invocation& invocation, Fleet* fleet) {
+  return fleet != nullptr ? *fleet->connection(capture.node) : **invocation.Daemon();
+}
+
+}  // namespace profd::cli

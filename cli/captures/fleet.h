@@ -1,0 +1,97 @@
+// Fleet: the daemons that a command line means, and one call to all of them at once.
+//
+//   --nodes gpu[001-128] ─► hostlist ─┐
+//   --nodes @FILE, dns:NAME ──────────┼─► members ─► Run(): every member on a thread of its own,
+//   --job 88123 ─► squeue ────────────┘              one deadline, results as they come
+//
+// Connections are kept from one Run() to the next.
+//
+// Threads: one caller; Abort() any thread.
+#ifndef PROFD_CLI_CAPTURES_FLEET_H_
+#define PROFD_CLI_CAPTURES_FLEET_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/base/json_writer.h"
+#include "cli/client/daemon_client.h"
+#include "cli/client/endpoints.h"
+
+namespace profd::cli {
+
+class Invocation;
+
+class Fleet {
+ public:
+  struct Member {
+    std::string node;  // As named; what the daemon calls itself is in its NodeInfo.
+    Endpoint endpoint;
+  };
+
+  explicit Fleet(std::vector<Member> members);
+  ~Fleet();
+  Fleet(Fleet&&) noexcept;
+  Fleet& operator=(Fleet&&) noexcept;
+
+  const std::vector<Member>& members() const;
+
+  // Calls `work` for every member, connected, each on a thread of its own; then `on_done` on
+  // the caller's thread, in the order in which they end. A member that cannot be reached, or
+  // that has not ended by `deadline`, is done with that error (UNAVAILABLE, DEADLINE_EXCEEDED);
+  // its call is aborted. Returns when all are done. `work` must be safe to call at once for
+  // different members.
+  void Run(absl::Duration deadline,
+           absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
+           absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done);
+
+  // The same for some of the members.
+  void RunOn(const std::vector<size_t>& chosen, absl::Duration deadline,
+             absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
+             absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done);
+
+  // The connection to a member that the last Run() reached; null: it did not. Its calls still
+  // have the deadline of that Run() until LimitCalls() gives them another.
+  DaemonClient* connection(size_t member);
+
+  // Ends what runs, and all later calls, as CANCELLED.
+  void Abort();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// What the command line names with --nodes, --job on Slurm, or the current context's nodes;
+// nullopt: one daemon only. INVALID_ARGUMENT (USAGE); what a node source says if it fails.
+absl::StatusOr<std::optional<Fleet>> FleetOf(Invocation& invocation);
+
+// --node-timeout: how long one Run() may take; default 10 s.
+absl::StatusOr<absl::Duration> NodeTimeoutOf(const Invocation& invocation);
+
+// How one Run() went, per member: the "nodes" of --json, and a row on stderr for each that
+// failed and why.
+struct NodeOutcome {
+  std::string node;
+  absl::Status status;
+};
+// "nodes": [{"node","ok","error"}]
+void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
+std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);  // Empty: none failed.
+// 0: all ok; 4: some failed; else the code of the error they share (5 refused, 6 no daemon), or 1.
+int ExitCodeOf(const std::vector<NodeOutcome>& outcomes);
+
+// Run() with a line of progress on a terminal; what came of each member, in their order.
+std::vector<NodeOutcome> RunOnAll(
+    Invocation& invocation, Fleet& fleet, absl::Duration deadline,
+    absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CAPTURES_FLEET_H_

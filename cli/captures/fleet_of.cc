@@ -1,0 +1,134 @@
+// From the flags of a command to its fleet, and from how its nodes fared to what people see.
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cli/base/errors.h"
+#include "cli/base/hostlist.h"
+#include "cli/captures/fleet.h"
+#include "cli/captures/node_source.h"
+#include "cli/captures/progress.h"
+#include "cli/client/invocation.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr absl::Duration kDefaultNodeTimeout = absl::Seconds(10);
+
+absl::StatusOr<Fleet> FleetFrom(std::vector<NamedNode> nodes, const std::string& from,
+                                const std::optional<ClientTls>& tls) {
+  std::vector<Fleet::Member> members;
+  members.reserve(nodes.size());
+  for (NamedNode& node : nodes) {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseAddress(node.address, from, tls));
+    if (endpoint.tls.has_value() && endpoint.tls->server_name.empty()) {
+      endpoint.tls->server_name = std::move(node.server_name);
+    }
+    members.push_back({std::move(node.name), std::move(endpoint)});
+  }
+  return Fleet(std::move(members));
+}
+
+// "97 of 128 nodes; waiting for gpu[003,077]"
+std::string ProgressText(const Fleet& fleet, const std::set<size_t>& waiting) {
+  std::vector<std::string> names;
+  names.reserve(waiting.size());
+  for (const size_t member : waiting) names.push_back(fleet.members()[member].node);
+  const size_t count = fleet.members().size();
+  return StrCat(count - waiting.size(), " of ", count, " nodes",
+                waiting.empty() ? "" : "; waiting for ", CompressHostlist(names));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Fleet>> FleetOf(Invocation& invocation) {
+  const ParsedFlags& flags = invocation.flags();
+  ASSIGN_OR_RETURN(const ClientSettings settings, invocation.Settings());
+  std::vector<NamedNode> nodes;
+  std::string from;
+  if (flags.Has("nodes")) {
+    if (flags.Has("address")) {
+      return UsageError("--address names one daemon and --nodes many: give one of them");
+    }
+    std::string text;
+    for (const std::string& list : flags.All("nodes")) {
+      StrAppend(&text, text.empty() ? "" : "\n", list);
+    }
+    from = "--nodes";
+    ASSIGN_OR_RETURN(nodes, ResolveNodes(text));
+  } else if (!settings.nodes.empty()) {
+    from = settings.from;
+    ASSIGN_OR_RETURN(nodes, ResolveNodes(settings.nodes));
+  } else if (flags.Has("job") && settings.address.empty()) {
+    from = "--job";
+    ASSIGN_OR_RETURN(nodes, NodesOfSlurmJob(*flags.Get("job")));
+  } else {
+    return std::optional<Fleet>();
+  }
+  ASSIGN_OR_RETURN(Fleet fleet, FleetFrom(std::move(nodes), from, settings.tls));
+  return std::optional<Fleet>(std::move(fleet));
+}
+
+absl::StatusOr<absl::Duration> NodeTimeoutOf(const Invocation& invocation) {
+  ASSIGN_OR_RETURN(const std::optional<absl::Duration> timeout,
+                   invocation.flags().Duration("node-timeout"));
+  if (timeout.has_value() && *timeout <= absl::ZeroDuration()) {
+    return UsageError("--node-timeout must be more than nothing");
+  }
+  return timeout.value_or(kDefaultNodeTimeout);
+}
+
+void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json) {
+  json.Key("nodes").BeginArray();
+  for (const NodeOutcome& outcome : outcomes) {
+    json.BeginObject();
+    json.Field("node", outcome.node);
+    json.Field("ok", outcome.status.ok());
+    json.Field("error", FromAbsl(outcome.status.message()));
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes) {
+  std::string text;
+  for (const NodeOutcome& outcome : outcomes) {
+    if (outcome.status.ok()) continue;
+    StrAppend(&text, "profctl: node ", ForDisplay(outcome.node, 255), ": ",
+              ForDisplay(FromAbsl(outcome.status.message()), 4096), "\n");
+  }
+  return text;
+}
+
+int ExitCodeOf(const std::vector<NodeOutcome>& outcomes) {
+  std::set<int> codes;
+  for (const NodeOutcome& outcome : outcomes) codes.insert(ExitCodeOf(outcome.status));
+  if (codes.size() == 1) return *codes.begin();
+  if (codes.contains(kExitDone)) return kExitPartial;
+  return codes.empty() ? kExitDone : kExitFailed;
+}
+
+std::vector<NodeOutcome> RunOnAll(
+    Invocation& invocation, Fleet& fleet, absl::Duration deadline,
+    absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work) {
+  std::vector<NodeOutcome> outcomes;
+  std::set<size_t> waiting;
+  for (const Fleet::Member& member : fleet.members()) {
+    waiting.insert(waiting.end(), outcomes.size());
+    outcomes.push_back({member.node, absl::OkStatus()});
+  }
+  ProgressLine progress(invocation.error_style());
+  progress.Show(ProgressText(fleet, waiting));
+  fleet.Run(deadline, work, [&](size_t member, const absl::Status& status) {
+    outcomes[member].status = status;
+    waiting.erase(member);
+    if (invocation.error_style().is_terminal) progress.Show(ProgressText(fleet, waiting));
+  });
+  return outcomes;
+}
+
+}  // namespace profd::cli

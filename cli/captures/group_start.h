@@ -1,0 +1,64 @@
+// When the members of a job-wide capture begin, and whether enough of them can: what
+// group_capture.h decides, without its calls.
+//
+// Threads: pure functions.
+#ifndef PROFD_CLI_CAPTURES_GROUP_START_H_
+#define PROFD_CLI_CAPTURES_GROUP_START_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/capture/capture_types.h"
+
+namespace profd::cli {
+
+// One exchange with a node's clock, by our own wall clock.
+struct ClockProbe {
+  int64_t sent_unix_ns = 0;
+  int64_t answered_unix_ns = 0;  // The answer came back.
+  int64_t node_unix_ns = 0;      // What the node's clock said in between.
+};
+// The node's wall clock less ours, and how far that can be off: half the round trip.
+struct ClockOffset {
+  int64_t offset_ns = 0;
+  int64_t bound_ns = -1;  // -1: not measured
+};
+// From the probe with the shortest round trip: what waited least says most. `probes` empty: not
+// measured.
+ClockOffset OffsetFrom(std::span<const ClockProbe> probes);
+
+// How far a member was when somebody looked.
+struct MemberPace {
+  int64_t step = -1;           // -1: not known
+  int64_t median_step_ns = 0;  // 0: not known
+  absl::Time read;             // When, by our clock.
+};
+// The first step to record: one that none of `members` has reached `lead` from now, with room
+// for the waiting and warming up that `spec` asks for.
+int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spec,
+                     absl::Duration lead, absl::Time now);
+
+// How many members must be prepared: all, so many, or so many per cent of them (rounded up).
+// Without one those that can be are enough.
+struct Quorum {
+  int64_t count = 0;    // 0: not by count
+  int64_t percent = 0;  // 0: not by percentage; 100: all
+};
+// The ranks of the job that `targets`, its processes, do not have: those below the largest number
+// of ranks that one of them speaks of (metadata "world_size"), in order. Empty where none says it
+// or it is more than a group may have, and where one of them says no rank: it may be any.
+std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets);
+
+// "all", "7", "90%". INVALID_ARGUMENT (USAGE).
+absl::StatusOr<Quorum> QuorumFrom(std::string_view text);
+// `asked`: how many there are, also where a node could not say, as one each.
+bool IsMet(const std::optional<Quorum>& quorum, int64_t prepared, int64_t asked);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CAPTURES_GROUP_START_H_

@@ -1,0 +1,28 @@
+// The collectives of a set of captures, matched, and what follows from them.
+#ifndef PROFD_CLI_CAPTURES_SET_COLLECTIVES_H_
+#define PROFD_CLI_CAPTURES_SET_COLLECTIVES_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/captures/capture_set.h"
+#include "daemon/report/ranks/clock_alignment.h"
+#include "daemon/report/ranks/collective_match.h"
+#include "daemon/report/ranks/collectives.h"
+#include "daemon/report/ranks/group_reports.h"
+
+namespace profd::cli {
+
+struct SetCollectives {
+  std::vector<report::CollectiveTable> tables;  // By member.
+  std::vector<report::MatchedCollective> matches;
+};
+// Of members that are not missing; the others' tables are empty.
+absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set);
+
+report::ClockAlignment AlignClocksOf(const CaptureSet& set, const SetCollectives& collectives);
+report::GroupSteps CompareStepsOf(const CaptureSet& set, const SetCollectives& collectives);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CAPTURES_SET_COLLECTIVES_H_

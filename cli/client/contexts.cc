@@ -1,0 +1,277 @@
+#include "cli/client/contexts.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "cli/base/errors.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/unique_fd.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr size_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxContexts = 1000;
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxValueBytes = 4096;
+
+std::string_view Trim(std::string_view text) {
+  const absl::string_view trimmed = absl::StripAsciiWhitespace(ToAbsl(text));
+  return {trimmed.data(), trimmed.size()};
+}
+
+// The keys of a context, in the order in which they are written.
+struct Key {
+  std::string_view name;
+  std::string& (*of)(Context&);
+};
+
+ClientTls& TlsOf(Context& context) {
+  if (!context.tls.has_value()) context.tls.emplace();
+  return *context.tls;
+}
+
+constexpr std::array<Key, 6> kKeys = {{
+    {"address", [](Context& c) -> std::string& { return c.address; }},
+    {"nodes", [](Context& c) -> std::string& { return c.nodes; }},
+    {"tls-ca", [](Context& c) -> std::string& { return TlsOf(c).ca_file; }},
+    {"tls-cert", [](Context& c) -> std::string& { return TlsOf(c).certificate_file; }},
+    {"tls-key", [](Context& c) -> std::string& { return TlsOf(c).key_file; }},
+    {"tls-server-name", [](Context& c) -> std::string& { return TlsOf(c).server_name; }},
+}};
+
+// Line by line, into `file_`.
+class ContextParser {
+ public:
+  explicit ContextParser(std::string_view path) : path_(path) {}
+
+  absl::StatusOr<ContextFile> Run(std::string_view text) {
+    while (!text.empty()) {
+      ++line_;
+      const size_t end = text.find('\n');
+      const std::string_view line = Trim(text.substr(0, end));
+      if (!line.empty() && line.front() != '#') RETURN_IF_ERROR(TakeLine(line));
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+    return Finish();
+  }
+
+ private:
+  absl::Status Wrong(std::string_view what) const {
+    return absl::InvalidArgumentError(StrCat(path_, ":", line_, ": ", what));
+  }
+
+  absl::Status TakeLine(std::string_view line) {
+    if (line.front() == '[') return TakeHeading(line);
+    const size_t equals = line.find('=');
+    if (equals == std::string_view::npos) return Wrong("expected [NAME] or `name = value`");
+    const std::string_view name = Trim(line.substr(0, equals));
+    const std::string_view value = Trim(line.substr(equals + 1));
+    if (value.empty() || value.size() > kMaxValueBytes || !IsPrintableUtf8(value)) {
+      return Wrong(
+          StrCat(ForDisplay(name, 80), " must have 1 to ", kMaxValueBytes, " printable bytes"));
+    }
+    return file_.contexts.empty() ? TakeGlobal(name, value) : TakeKey(name, value);
+  }
+
+  absl::Status TakeHeading(std::string_view line) {
+    const std::string_view name = line.substr(1, line.size() - 1 - (line.ends_with(']') ? 1 : 0));
+    if (!line.ends_with(']') || !IsContextName(name)) {
+      return Wrong("a context is [NAME]: letters, digits, '.', '_', '-', at most 64");
+    }
+    if (FindContext(file_, name) != nullptr) return Wrong(StrCat("a second context ", name));
+    if (file_.contexts.size() == kMaxContexts) return Wrong("more than 1000 contexts");
+    file_.contexts.emplace_back().name = std::string(name);
+    heading_lines_.push_back(line_);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeGlobal(std::string_view name, std::string_view value) {
+    if (name != "current") {
+      return Wrong(StrCat(ForDisplay(name, 80),
+                          " stands before the first [NAME], where only `current` may"));
+    }
+    if (!file_.current.empty()) return Wrong("a second `current`");
+    file_.current = std::string(value);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeKey(std::string_view name, std::string_view value) {
+    const auto key = std::ranges::find(kKeys, name, &Key::name);
+    if (key == kKeys.end()) {
+      return Wrong(StrCat("no key '", ForDisplay(name, 80),
+                          "': there are address, nodes, tls-ca, tls-cert, tls-key and "
+                          "tls-server-name"));
+    }
+    std::string& place = key->of(file_.contexts.back());
+    if (!place.empty()) return Wrong(StrCat("a second ", name));
+    place = std::string(value);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ContextFile> Finish() {
+    for (size_t i = 0; i < file_.contexts.size(); ++i) {
+      RETURN_IF_ERROR(CheckContext(
+          file_.contexts[i],
+          StrCat(path_, ":", heading_lines_[i], ": context ", file_.contexts[i].name)));
+    }
+    return std::move(file_);
+  }
+
+  const std::string_view path_;
+  ContextFile file_;
+  int line_ = 0;
+  std::vector<int> heading_lines_;
+};
+
+absl::Status System(std::string_view what, const std::filesystem::path& path) {
+  return LocalFailure(
+      absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot ", what, " ", path.string()))));
+}
+
+absl::StatusOr<std::string> ReadAll(int fd, const std::filesystem::path& path) {
+  std::string text;
+  std::array<char, 16384> buffer;
+  while (true) {
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return System("read", path);
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(got));
+    if (text.size() > kMaxFileBytes) {
+      return LocalFailure(absl::InvalidArgumentError(
+          StrCat(path.string(), " is larger than ", kMaxFileBytes, " bytes: no file of contexts")));
+    }
+  }
+}
+
+absl::Status WriteAll(int fd, std::string_view text, const std::filesystem::path& path) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return System("write", path);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return fsync(fd) == 0 ? absl::OkStatus() : System("sync", path);
+}
+
+}  // namespace
+
+const Context* FindContext(const ContextFile& file, std::string_view name) {
+  const auto found = std::ranges::find(file.contexts, name, &Context::name);
+  return found == file.contexts.end() ? nullptr : &*found;
+}
+
+bool IsContextName(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxNameBytes &&
+         std::ranges::all_of(text, [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+         });
+}
+
+absl::Status CheckContext(const Context& context, std::string_view where) {
+  const auto wrong = [&](std::string_view what) {
+    return absl::InvalidArgumentError(StrCat(where, ": ", what));
+  };
+  if (context.address.empty() == context.nodes.empty()) {
+    return wrong("must have either an address or nodes");
+  }
+  if (context.tls.has_value()) {
+    const ClientTls& tls = *context.tls;
+    if (tls.ca_file.empty()) return wrong("needs tls-ca: who signs for daemons");
+    if (tls.certificate_file.empty() != tls.key_file.empty()) {
+      return wrong("tls-cert and tls-key go together: a certificate and its key");
+    }
+    for (const std::string* path : {&tls.ca_file, &tls.certificate_file, &tls.key_file}) {
+      if (!path->empty() && path->front() != '/') {
+        return wrong(StrCat(ForDisplay(*path, 120), " must be an absolute path"));
+      }
+    }
+  }
+  if (context.address.empty()) return absl::OkStatus();
+  const auto endpoint = ParseAddress(context.address, std::string(where), context.tls);
+  return endpoint.ok() ? absl::OkStatus() : wrong(FromAbsl(endpoint.status().message()));
+}
+
+absl::StatusOr<ContextFile> ParseContexts(std::string_view text, std::string_view path) {
+  return ContextParser(path).Run(text);
+}
+
+std::string FormatContexts(const ContextFile& file) {
+  std::string text =
+      "# The contexts of profctl; `profctl context` changes them and `profctl context --help` says "
+      "what is in it.\n";
+  if (!file.current.empty()) StrAppend(&text, "current = ", file.current, "\n");
+  for (Context context : file.contexts) {
+    StrAppend(&text, "\n[", context.name, "]\n");
+    const bool has_tls = context.tls.has_value();
+    for (const Key& key : kKeys) {
+      if (!has_tls && key.name.starts_with("tls-")) continue;
+      const std::string& value = key.of(context);
+      if (!value.empty()) StrAppend(&text, key.name, " = ", value, "\n");
+    }
+  }
+  return text;
+}
+
+std::filesystem::path ContextsPath(const GetEnv& getenv) {
+  const auto value = [&](const char* name) -> std::filesystem::path {
+    const char* text = getenv(name);
+    return text == nullptr || *text != '/' ? "" : text;
+  };
+  if (const auto config = value("XDG_CONFIG_HOME"); !config.empty()) return config / "profd/config";
+  if (const auto home = value("HOME"); !home.empty()) return home / ".config/profd/config";
+  return {};
+}
+
+absl::StatusOr<ContextFile> ReadContexts(const std::filesystem::path& path) {
+  if (path.empty()) return ContextFile();
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
+    if (errno == ENOENT || errno == ENOTDIR) return ContextFile();
+    return System("open", path);
+  }
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return System("stat", path);
+  if (!S_ISREG(info.st_mode) || (info.st_uid != geteuid() && info.st_uid != 0) ||
+      (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return LocalFailure(absl::FailedPreconditionError(
+        StrCat(path.string(),
+               " must be a file of yours that only you can write, for it says "
+               "whom to trust; chmod 600 it")));
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadAll(fd.get(), path));
+  absl::StatusOr<ContextFile> file = ParseContexts(text, path.string());
+  if (!file.ok()) return LocalFailure(file.status());
+  return file;
+}
+
+absl::Status WriteContexts(const std::filesystem::path& path, const ContextFile& file) {
+  if (path.empty()) {
+    return LocalFailure(absl::FailedPreconditionError(
+        "no place for contexts: neither XDG_CONFIG_HOME nor HOME is set"));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  std::string name = StrCat(path.string(), ".XXXXXX");
+  const UniqueFd fd(mkostemp(name.data(), O_CLOEXEC));  // Mode 0600.
+  if (!fd.valid()) return System("make", name);
+  absl::Status status = WriteAll(fd.get(), FormatContexts(file), name);
+  if (status.ok() && rename(name.c_str(), path.c_str()) != 0) status = System("replace", path);
+  if (!status.ok()) unlink(name.c_str());
+  return status;
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,97 @@
+// What an operator asks a daemon: its audit log, its quotas, and whether captures are allowed.
+#include <algorithm>
+
+#include "cli/client/daemon_client_impl.h"
+#include "cli/client/proto_time.h"
+#include "daemon/base/status_macros.h"
+
+namespace profd::cli {
+namespace {
+
+AuditLine AuditLineOf(const v1::AuditEntry& message) {
+  return {.time = TimeOf(message.time()),
+          .principal = message.principal(),
+          .peer = message.peer(),
+          .method = message.method(),
+          .resource = message.resource(),
+          .outcome = message.outcome(),
+          .reason = message.reason(),
+          .duration_ns = message.duration_ns(),
+          .bytes = message.bytes(),
+          .repeat_count = message.repeat_count(),
+          .last_time = TimeOf(message.last_time())};
+}
+
+QuotaView::Unit QuotaUnitOf(v1::Quotas::Unit unit) {
+  switch (unit) {
+    case v1::Quotas::BYTES:
+      return QuotaView::Unit::kBytes;
+    case v1::Quotas::MILLISECONDS:
+      return QuotaView::Unit::kMilliseconds;
+    default:
+      return QuotaView::Unit::kCount;
+  }
+}
+
+QuotaView QuotaViewOf(const v1::Quotas::Resource& message) {
+  QuotaView view{.name = message.name(),
+                 .unit = QuotaUnitOf(message.unit()),
+                 .used = message.used(),
+                 .capacity = message.capacity(),
+                 .reserve = message.reserve(),
+                 .per_principal = message.per_principal(),
+                 .refused_count = message.refused_count(),
+                 .holdings = {}};
+  for (const v1::Quotas::Holding& holding : message.holdings()) {
+    view.holdings.push_back({.principal = holding.principal(),
+                             .used = holding.used(),
+                             .share = holding.share(),
+                             .active = holding.active()});
+  }
+  return view;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<QuotaView>> DaemonClient::GetQuotas() {
+  ASSIGN_OR_RETURN(const v1::Quotas quotas,
+                   impl_->Unary(*impl_->nodes_, &v1::NodeService::Stub::GetQuotas,
+                                v1::GetQuotasRequest(), kCallDeadline));
+  std::vector<QuotaView> views;
+  for (const v1::Quotas::Resource& resource : quotas.resources()) {
+    views.push_back(QuotaViewOf(resource));
+  }
+  return views;
+}
+
+absl::StatusOr<std::vector<AuditLine>> DaemonClient::ListAudit(const AuditQuery& query,
+                                                               int64_t limit) {
+  v1::ListAuditRequest request;
+  request.set_principal(query.principal);
+  request.set_verb(query.method);
+  request.set_refused_only(query.refused_only);
+  if (query.since > absl::InfinitePast()) SetTime(query.since, *request.mutable_since());
+  std::vector<AuditLine> lines;
+  do {
+    const int64_t wanted = limit == 0 ? kListPageSize : limit - std::ssize(lines);
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kListPageSize)));
+    ASSIGN_OR_RETURN(
+        const v1::ListAuditResponse response,
+        impl_->Unary(*impl_->nodes_, &v1::NodeService::Stub::ListAudit, request, kCallDeadline));
+    for (const v1::AuditEntry& entry : response.entries()) lines.push_back(AuditLineOf(entry));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty() && (limit == 0 || std::ssize(lines) < limit));
+  return lines;
+}
+
+absl::Status DaemonClient::SetCapturesAllowed(bool allowed, const std::string& reason) {
+  v1::SetCapturesAllowedRequest request;
+  request.set_allowed(allowed);
+  request.set_reason(reason);
+  return impl_
+      ->Unary(*impl_->nodes_, &v1::NodeService::Stub::SetCapturesAllowed, request, kCallDeadline,
+              /*abortable=*/false)
+      .status();
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,61 @@
+#include <utility>
+
+#include "cli/client/daemon_client_impl.h"
+#include "cli/client/history.h"
+#include "cli/client/proto_time.h"
+#include "cli/client/resource_names.h"
+#include "daemon/base/status_macros.h"
+
+namespace profd::cli {
+namespace {
+
+v1::GetHistoryRequest HistoryRequestOf(const HistoryQuery& query) {
+  v1::GetHistoryRequest request;
+  request.set_step_time(query.operator_name.empty());
+  request.set_operator_name(query.operator_name);
+  // Before 1970 nothing was captured.
+  if (query.since > absl::UnixEpoch()) SetTime(query.since, *request.mutable_since());
+  if (query.until != absl::InfiniteFuture()) SetTime(query.until, *request.mutable_until());
+  request.set_job(query.job);
+  if (!query.schedule.empty()) request.set_schedule(ScheduleName(query.schedule));
+  request.set_pid(query.pid);
+  request.set_limit(query.limit);
+  return request;
+}
+
+HistoryPoint HistoryPointOf(const v1::HistoryPoint& message) {
+  return {.time_unix_ns = absl::ToUnixNanos(TimeOf(message.time())),
+          .capture = std::string(WithoutPrefix(message.capture(), kCapturesPrefix)),
+          .node = message.node(),
+          .pid = message.pid(),
+          .rank = message.rank(),
+          .job = message.job(),
+          .schedule = std::string(WithoutPrefix(message.schedule(), kSchedulesPrefix)),
+          .sampling_weight = message.sampling_weight(),
+          .quality = message.quality(),
+          .steps = message.steps(),
+          .min_ns = message.min_ns(),
+          .median_ns = message.median_ns(),
+          .mean_ns = message.mean_ns(),
+          .max_ns = message.max_ns(),
+          .calls = message.calls(),
+          .self_cpu_ns = message.self_cpu_ns(),
+          .cpu_total_ns = message.cpu_total_ns(),
+          .self_device_ns = message.self_device_ns()};
+}
+
+}  // namespace
+
+absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
+  ASSIGN_OR_RETURN(const v1::GetHistoryResponse response,
+                   impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetHistory,
+                                HistoryRequestOf(query), kReportDeadline));
+  History history = {.left_out_count = response.left_out_count(),
+                     .without_operator_count = response.without_operator_count()};
+  for (const v1::HistoryPoint& point : response.points()) {
+    history.points.push_back(HistoryPointOf(point));
+  }
+  return history;
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,141 @@
+// What the files of DaemonClient share: the channel, the stubs, and how a call is made. Nothing
+// else includes it.
+//
+// How do I call another RPC?  A method in daemon_client.h, its body in the daemon_client_*.cc of
+// its kind: conversion by from_proto.h, the call by Impl::Unary() or, for a stream, Impl::Call.
+#ifndef PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_
+#define PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cli/client/daemon_client.h"
+#include "cli/client/resource_names.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/str_cat.h"
+#include "profd/v1/captures.grpc.pb.h"
+#include "profd/v1/export.grpc.pb.h"
+#include "profd/v1/node.grpc.pb.h"
+#include "profd/v1/reports.grpc.pb.h"
+#include "profd/v1/schedules.grpc.pb.h"
+#include "profd/v1/targets.grpc.pb.h"
+
+namespace profd::cli {
+
+inline constexpr std::chrono::seconds kConnectDeadline(5);
+inline constexpr std::chrono::seconds kCallDeadline(30);
+// A purge removes files and records one by one.
+inline constexpr std::chrono::seconds kPurgeDeadline(600);
+inline constexpr int kListPageSize = 500;
+// How often a wait for a stream's next message asks whether to go on.
+inline constexpr std::chrono::milliseconds kIdleInterval(100);
+
+// The connection is made by the first call. What is wrong with the endpoint's certificates goes
+// into `status`; the calls of such a channel fail.
+std::shared_ptr<grpc::Channel> OpenChannel(const Endpoint& endpoint, absl::Status& status);
+
+class DaemonClient::Impl {
+ public:
+  explicit Impl(const Endpoint& endpoint)
+      : endpoint_(endpoint),
+        channel_(OpenChannel(endpoint, channel_status_)),
+        captures_(v1::CaptureService::NewStub(channel_)),
+        targets_(v1::TargetService::NewStub(channel_)),
+        reports_(v1::ReportService::NewStub(channel_)),
+        exports_(v1::ExportService::NewStub(channel_)),
+        nodes_(v1::NodeService::NewStub(channel_)),
+        schedules_(v1::ScheduleService::NewStub(channel_)) {}
+
+  // One call's context, ended by Abort() while it lives.
+  class Call {
+   public:
+    Call(Impl& impl, std::optional<std::chrono::seconds> deadline, bool abortable = true)
+        : impl_(impl) {
+      const absl::MutexLock lock(&impl_.mu_);
+      absl::Time until = impl_.limit_;
+      if (deadline.has_value()) {
+        until = std::min(until, Clock::Real().Now() + absl::FromChrono(*deadline));
+      }
+      if (until < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(until));
+      if (!abortable) return;
+      impl_.calls_.insert(&context_);
+      if (impl_.aborted_) context_.TryCancel();
+    }
+    ~Call() {
+      const absl::MutexLock lock(&impl_.mu_);
+      impl_.calls_.erase(&context_);
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    grpc::ClientContext* context() { return &context_; }
+
+    absl::Status Result(const grpc::Status& status) { return impl_.Translate(status, context_); }
+
+   private:
+    Impl& impl_;
+    grpc::ClientContext context_;
+  };
+
+  void LimitCalls(absl::Time deadline) {
+    const absl::MutexLock lock(&mu_);
+    limit_ = deadline;
+  }
+
+  void Abort() {
+    const absl::MutexLock lock(&mu_);
+    aborted_ = true;
+    for (grpc::ClientContext* context : calls_) context->TryCancel();
+  }
+
+  bool Aborted() {
+    const absl::MutexLock lock(&mu_);
+    return aborted_;
+  }
+
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Unary(
+      Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      const Request& request, std::chrono::seconds deadline, bool abortable = true) {
+    Call call(*this, deadline, abortable);
+    Response response;
+    const grpc::Status status = (stub.*method)(call.context(), request, &response);
+    if (!status.ok()) return call.Result(status);
+    return response;
+  }
+
+  absl::Status Translate(const grpc::Status& status, const grpc::ClientContext& context);
+  absl::Status AskWhoAnswers();
+  // A daemon that went away during a watch: the next one ends what the last one left before
+  // it answers, so it knows.
+  absl::StatusOr<CaptureView> AskNextDaemon(const std::string& id);
+
+  const Endpoint endpoint_;
+  absl::Status channel_status_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::CaptureService::Stub> captures_;
+  const std::unique_ptr<v1::TargetService::Stub> targets_;
+  const std::unique_ptr<v1::ReportService::Stub> reports_;
+  const std::unique_ptr<v1::ExportService::Stub> exports_;
+  const std::unique_ptr<v1::NodeService::Stub> nodes_;
+  const std::unique_ptr<v1::ScheduleService::Stub> schedules_;
+  NodeInfo node_;
+
+ private:
+  absl::Mutex mu_;
+  bool aborted_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time limit_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "cli/client/daemon_client_impl.h"
+#include "cli/client/from_proto_schedules.h"
+#include "daemon/base/status_macros.h"
+
+namespace profd::cli {
+
+using Stub = v1::ScheduleService::Stub;
+
+absl::StatusOr<ScheduleView> DaemonClient::CreateSchedule(const ScheduleSpec& spec,
+                                                          const std::string& id) {
+  v1::CreateScheduleRequest request;
+  *request.mutable_spec() = ToProto(spec);
+  if (!id.empty()) request.set_name(ScheduleName(id));
+  ASSIGN_OR_RETURN(const v1::Schedule schedule,
+                   impl_->Unary(*impl_->schedules_, &Stub::CreateSchedule, request, kCallDeadline));
+  return FromProto(schedule);
+}
+
+absl::StatusOr<ScheduleView> DaemonClient::GetSchedule(const std::string& id) {
+  v1::GetScheduleRequest request;
+  request.set_name(ScheduleName(id));
+  ASSIGN_OR_RETURN(const v1::Schedule schedule,
+                   impl_->Unary(*impl_->schedules_, &Stub::GetSchedule, request, kCallDeadline));
+  return FromProto(schedule);
+}
+
+absl::StatusOr<std::vector<ScheduleView>> DaemonClient::ListSchedules(bool include_deleted) {
+  std::vector<ScheduleView> views;
+  v1::ListSchedulesRequest request;
+  request.set_include_deleted(include_deleted);
+  request.set_page_size(kListPageSize);
+  do {
+    ASSIGN_OR_RETURN(
+        const v1::ListSchedulesResponse response,
+        impl_->Unary(*impl_->schedules_, &Stub::ListSchedules, request, kCallDeadline));
+    for (const v1::Schedule& schedule : response.schedules()) views.push_back(FromProto(schedule));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return views;
+}
+
+absl::StatusOr<ScheduleView> DaemonClient::SetSchedulePaused(const std::string& id, bool paused) {
+  if (paused) {
+    v1::PauseScheduleRequest request;
+    request.set_name(ScheduleName(id));
+    ASSIGN_OR_RETURN(
+        const v1::Schedule schedule,
+        impl_->Unary(*impl_->schedules_, &Stub::PauseSchedule, request, kCallDeadline));
+    return FromProto(schedule);
+  }
+  v1::ResumeScheduleRequest request;
+  request.set_name(ScheduleName(id));
+  ASSIGN_OR_RETURN(const v1::Schedule schedule,
+                   impl_->Unary(*impl_->schedules_, &Stub::ResumeSchedule, request, kCallDeadline));
+  return FromProto(schedule);
+}
+
+absl::StatusOr<ScheduleView> DaemonClient::DeleteSchedule(const std::string& id) {
+  v1::DeleteScheduleRequest request;
+  request.set_name(ScheduleName(id));
+  ASSIGN_OR_RETURN(const v1::Schedule schedule,
+                   impl_->Unary(*impl_->schedules_, &Stub::DeleteSchedule, request, kCallDeadline));
+  return FromProto(schedule);
+}
+
+absl::StatusOr<std::vector<WindowView>> DaemonClient::ListScheduleWindows(const std::string& id,
+                                                                          int64_t limit) {
+  std::vector<WindowView> views;
+  v1::ListScheduleWindowsRequest request;
+  request.set_name(ScheduleName(id));
+  do {
+    const int64_t wanted = limit == 0 ? kListPageSize : limit - static_cast<int64_t>(views.size());
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kListPageSize)));
+    ASSIGN_OR_RETURN(
+        const v1::ListScheduleWindowsResponse response,
+        impl_->Unary(*impl_->schedules_, &Stub::ListScheduleWindows, request, kCallDeadline));
+    for (const v1::ScheduleWindow& window : response.windows()) views.push_back(FromProto(window));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty() &&
+           (limit == 0 || static_cast<int64_t>(views.size()) < limit));
+  return views;
+}
+
+}  // namespace profd::cli

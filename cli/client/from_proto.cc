@@ -1,0 +1,477 @@
+#include "cli/client/from_proto.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "cli/base/flags.h"
+#include "cli/client/proto_time.h"
+#include "cli/client/resource_names.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+template <typename Map>
+std::map<std::string, std::string> StringMap(const Map& from) {
+  return {from.begin(), from.end()};
+}
+
+GpuSpec GpuSpecOf(const v1::GpuSpec& message) {
+  GpuSpec spec;
+  // A mode of a newer daemon is shown as auto.
+  if (v1::GpuSpec::Mode_IsValid(message.mode())) spec.mode = static_cast<GpuMode>(message.mode());
+  if (message.buffer_bytes() != 0) spec.buffer_bytes = message.buffer_bytes();
+  if (message.max_records() != 0) spec.max_records = message.max_records();
+  spec.detach = message.detach();
+  spec.latency = message.latency();
+  return spec;
+}
+
+// A daemon from before GPU captures says nothing, which is "off"; what a newer one may say is
+// not known.
+GpuOutcome GpuOutcomeOf(std::string_view text) {
+  if (text.empty()) return GpuOutcome::kOff;
+  for (const GpuOutcome outcome :
+       {GpuOutcome::kOff, GpuOutcome::kNoCuda, GpuOutcome::kRecorded, GpuOutcome::kBroken}) {
+    if (text == ToString(outcome)) return outcome;
+  }
+  return GpuOutcome::kUnknown;
+}
+
+GpuRecord GpuRecordOf(const v1::GpuInfo& message) {
+  GpuRecord gpu;
+  gpu.outcome = GpuOutcomeOf(message.outcome());
+  gpu.mode = GpuModeFromString(message.mode()).value_or(GpuMode::kOff);
+  gpu.problem = message.problem();
+  gpu.simulated = message.simulated();
+  gpu.cupti_version = message.cupti_version();
+  gpu.driver_version = message.driver_version();
+  gpu.arm_ns = message.arm_ns();
+  gpu.clock_error_ns = message.clock_error_ns();
+  gpu.clock_step_count = message.clock_step_count();
+  gpu.peak_pool_bytes = message.peak_pool_bytes();
+  for (const v1::GpuDevice& device : message.devices()) {
+    gpu.devices.push_back({.number = device.number(),
+                           .name = device.name(),
+                           .uuid = device.uuid(),
+                           .memory_bytes = device.memory_bytes(),
+                           .compute_major = device.compute_major(),
+                           .compute_minor = device.compute_minor(),
+                           .sm_count = device.sm_count()});
+  }
+  for (const v1::GpuKindFailure& failure : message.kind_failures()) {
+    gpu.kind_failures.push_back({.kind = failure.kind(), .result = failure.result()});
+  }
+  gpu.record_count = message.record_count();
+  gpu.stale_count = message.stale_count();
+  gpu.before_window_count = message.before_window_count();
+  gpu.after_window_count = message.after_window_count();
+  gpu.filtered_api_count = message.filtered_api_count();
+  gpu.orphan_count = message.orphan_count();
+  gpu.straddling_count = message.straddling_count();
+  gpu.unfinished_count = message.unfinished_count();
+  return gpu;
+}
+
+TorchSpec TorchSpecOf(const v1::TorchSpec& message) {
+  TorchSpec spec;
+  // A mode to come is shown as the default.
+  if (v1::TorchSpec::Operators_IsValid(message.operators())) {
+    spec.operators = static_cast<OperatorMode>(message.operators());
+  }
+  spec.strides = message.strides();
+  spec.memory = message.memory();
+  spec.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
+  return spec;
+}
+
+TorchOutcome TorchOutcomeOf(std::string_view text) {
+  for (const TorchOutcome outcome : {TorchOutcome::kOff, TorchOutcome::kNoTorch,
+                                     TorchOutcome::kRecorded, TorchOutcome::kLimited}) {
+    if (ToString(outcome) == text) return outcome;
+  }
+  // A daemon without PyTorch captures says nothing at all.
+  return text.empty() ? TorchOutcome::kOff : TorchOutcome::kUnknown;
+}
+
+TorchRecord TorchRecordOf(const v1::TorchInfo& message) {
+  TorchRecord torch;
+  torch.outcome = TorchOutcomeOf(message.outcome());
+  torch.operators = OperatorModeFromString(message.operators()).value_or(OperatorMode::kOff);
+  torch.memory = message.memory();
+  torch.version = message.version();
+  for (const v1::TorchMissing& missing : message.missing()) {
+    torch.missing.push_back({.feature = missing.feature(), .reason = missing.reason()});
+  }
+  torch.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
+  torch.operator_count = message.operator_count();
+  torch.tensor_use_count = message.tensor_use_count();
+  torch.note_count = message.note_count();
+  torch.block_count = message.block_count();
+  torch.folded_count = message.folded_count();
+  torch.cut_input_count = message.cut_input_count();
+  torch.odd_tensor_count = message.odd_tensor_count();
+  torch.lost_note_count = message.lost_note_count();
+  torch.missed_memory_count = message.missed_memory_count();
+  return torch;
+}
+
+}  // namespace
+
+CaptureSpec FromProto(const v1::CaptureSpec& message) {
+  CaptureSpec spec;
+  spec.steps = message.steps();
+  if (message.has_warmup_steps()) spec.warmup_steps = message.warmup_steps();
+  spec.wait_steps = message.wait_steps();
+  spec.repeat = std::max<int64_t>(1, message.repeat());
+  if (message.has_start_step()) spec.start_step = message.start_step();
+  spec.duration = DurationOf(message.duration());
+  spec.timeout = DurationOf(message.timeout());
+  spec.memory_bytes = message.memory_bytes();
+  spec.allow_less_memory = message.allow_less_memory();
+  spec.max_bytes = message.max_bytes();
+  spec.gpu = GpuSpecOf(message.gpu());
+  spec.torch = TorchSpecOf(message.torch());
+  spec.step_marker = message.step_marker();
+  spec.display_name = message.display_name();
+  spec.labels = StringMap(message.labels());
+  return spec;
+}
+
+namespace {
+
+void CopyProgress(const v1::Capture& message, CaptureRecord& record) {
+  record.armed_time =
+      message.has_armed_time() ? TimeOf(message.armed_time()) : absl::InfinitePast();
+  record.end_time = message.has_end_time() ? TimeOf(message.end_time()) : absl::InfiniteFuture();
+  record.create_time = TimeOf(message.create_time());
+  record.start_unix_ns = message.start_unix_ns();
+  record.covered_ns = message.covered_ns();
+  record.covered_steps = message.covered_steps();
+  for (const v1::Window& window : message.windows()) {
+    record.windows.push_back(
+        {window.start_ns(), window.end_ns(), window.first_step(), window.end_step()});
+  }
+  record.current_window = message.current_window();
+  record.current_step = message.current_step();
+}
+
+void CopyCounts(const v1::Capture& message, CaptureRecord& record) {
+  record.event_count = message.event_count();
+  record.warmup_event_count = message.warmup_event_count();
+  record.open_range_count = message.open_range_count();
+  record.truncated_range_count = message.truncated_range_count();
+  record.other_name_event_count = message.other_name_event_count();
+  record.foreign_step_mark_count = message.foreign_step_mark_count();
+  record.clock_error_ns = message.clock_error_ns();
+  record.step_before_ns = message.step_before_ns();
+  record.step_during_ns = message.step_during_ns();
+  record.step_after_ns = message.step_after_ns();
+  record.file_bytes = message.file_bytes();
+  record.file_sha256 = message.file_sha256();
+  record.deleted = message.deleted();
+}
+
+v1::Capture::State StateToProto(CaptureState state) {
+  return static_cast<v1::Capture::State>(state);
+}
+
+// The numbers are the same on purpose; these hold them together.
+static_assert(static_cast<int>(CaptureState::kPending) == v1::Capture::PENDING);
+static_assert(static_cast<int>(CaptureState::kArming) == v1::Capture::ARMING);
+static_assert(static_cast<int>(CaptureState::kWaitingStep) == v1::Capture::WAITING_STEP);
+static_assert(static_cast<int>(CaptureState::kWarmup) == v1::Capture::WARMUP);
+static_assert(static_cast<int>(CaptureState::kRecording) == v1::Capture::RECORDING);
+static_assert(static_cast<int>(CaptureState::kDraining) == v1::Capture::DRAINING);
+static_assert(static_cast<int>(CaptureState::kStoring) == v1::Capture::STORING);
+static_assert(static_cast<int>(CaptureState::kComplete) == v1::Capture::COMPLETE);
+static_assert(static_cast<int>(CaptureState::kPartial) == v1::Capture::PARTIAL);
+static_assert(static_cast<int>(CaptureState::kFailed) == v1::Capture::FAILED);
+static_assert(static_cast<int>(CaptureState::kCancelled) == v1::Capture::CANCELLED);
+
+}  // namespace
+
+TargetInfo FromProto(const v1::Target& message) {
+  TargetInfo target;
+  const std::string_view number = WithoutPrefix(message.name(), kTargetsPrefix);
+  if (const auto parsed = ParseInt(number); parsed.ok()) target.number = *parsed;
+  target.pid = message.pid();
+  target.uid = message.uid();
+  target.gid = message.gid();
+  target.parent_pid = message.parent_pid();
+  target.namespace_pid = message.namespace_pid();
+  target.foreign_namespace = message.foreign_namespace();
+  target.command = message.command();
+  target.cgroup = message.cgroup();
+  target.metadata = StringMap(message.metadata());
+  target.library_version = message.library_version();
+  target.protocol_version = message.protocol_version();
+  target.registered_time = TimeOf(message.register_time());
+  target.state =
+      message.state() == v1::Target::CAPTURING ? TargetState::kCapturing : TargetState::kRunning;
+  target.step_mark_count = message.step_mark_count();
+  target.current_step = message.step_mark_count() == 0 ? -1 : message.current_step();
+  target.steps_per_second = message.steps_per_second();
+  target.dropped_event_count = message.dropped_event_count();
+  target.foreign_step_mark_count = message.foreign_step_mark_count();
+  target.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
+  target.batch_count = message.batch_count();
+  const v1::Workload& workload = message.workload();
+  target.workload = {.slurm_job = workload.slurm_job(),
+                     .pod_uid = workload.pod_uid(),
+                     .pod_namespace = workload.pod_namespace(),
+                     .pod_name = workload.pod_name(),
+                     .container_id = workload.container_id()};
+  target.opted_out = message.opted_out();
+  return target;
+}
+
+CaptureView FromProto(const v1::Capture& message) {
+  CaptureView view;
+  CaptureRecord& record = view.record;
+  record.id = WithoutPrefix(message.name(), kCapturesPrefix);
+  record.group_id = WithoutPrefix(message.group(), kGroupsPrefix);
+  record.request_id = message.request_id();
+  record.spec = FromProto(message.spec());
+  record.requested_by_uid = message.requested_by_uid();
+  record.requested_by = message.requested_by();
+  record.schedule_id = WithoutPrefix(message.schedule(), kSchedulesPrefix);
+  record.schedule_window_unix_ns = message.schedule_window_unix_ns();
+  record.sampling_weight = message.sampling_weight();
+  record.target = FromProto(message.target());
+  record.node = message.node();
+  record.state = static_cast<CaptureState>(message.state());
+  record.ended_by = EndedByFromString(message.ended_by()).value_or(EndedBy::kNone);
+  record.error_reason = message.error_reason();
+  record.error_message = message.error_message();
+  CopyProgress(message, record);
+  CopyCounts(message, record);
+  record.gpu = GpuRecordOf(message.gpu());
+  record.torch = TorchRecordOf(message.torch());
+  const v1::ImportInfo& imported = message.imported();
+  record.imported = {
+      .source = imported.source(),
+      .producer = imported.producer(),
+      .time_unit_ns = imported.time_unit_ns(),
+      .not_understood = {imported.not_understood().begin(), imported.not_understood().end()}};
+  record.activity = message.activity();
+  for (const v1::Step& step : message.steps()) {
+    view.steps.push_back({step.index(), step.window(), step.start_ns(), step.duration_ns()});
+  }
+
+  view.state = v1::Capture::State_Name(message.state());
+  if (view.state.empty()) view.state = StrCat("STATE_", static_cast<int>(message.state()));
+  view.ended_by = message.ended_by();
+  view.pinned = message.pinned();
+  view.quality = message.quality().empty() ? "-" : message.quality();
+  view.dropped_event_count = message.dropped_event_count();
+  view.dropped_by_reason = {message.dropped_by_reason().begin(), message.dropped_by_reason().end()};
+  return view;
+}
+
+NodeInfo FromProto(const v1::Node& message) {
+  NodeInfo node;
+  node.name = message.name();
+  node.version = message.version();
+  node.api_version = message.api_version();
+  node.start_unix_ns = absl::ToUnixNanos(TimeOf(message.start_time()));
+  node.uptime_ns = absl::ToInt64Nanoseconds(DurationOf(message.uptime()));
+  node.pid = message.pid();
+  node.uid = message.uid();
+  node.clock_unix_ns = message.clock().unix_ns();
+  node.clock_monotonic_ns = message.clock().monotonic_ns();
+  node.event_clock = message.clock().event_clock();
+  node.captures_allowed = message.captures_allowed();
+  node.captures_forbidden_reason = message.captures_forbidden_reason();
+  node.caller = message.caller();
+  node.ticks_per_second = message.clock().ticks_per_second();
+  node.data_dir = message.storage().data_dir();
+  node.capture_count = message.storage().capture_count();
+  node.capture_bytes = message.storage().capture_bytes();
+  node.catalog_bytes = message.storage().catalog_bytes();
+  node.max_bytes = message.storage().max_bytes();
+  node.free_bytes = message.storage().free_bytes();
+  node.evicted_count = message.storage().evicted_count();
+  node.pinned_bytes = message.storage().pinned_bytes();
+  node.target_count = message.target_count();
+  node.live_capture_count = message.live_capture_count();
+  node.capture_memory_bytes = message.capture_memory_bytes();
+  node.max_capture_memory_bytes = message.max_capture_memory_bytes();
+  node.unknown_frame_count = message.unknown_frame_count();
+  node.refused_target_count = message.refused_target_count();
+  node.resident_bytes = message.resident_bytes();
+  return node;
+}
+
+report::OpTable FromProto(v1::GetOperatorsResponse message) {
+  report::OpTable table;
+  table.rows.reserve(static_cast<size_t>(message.rows_size()));
+  for (v1::OperatorRow& row : *message.mutable_rows()) {
+    table.rows.push_back({.name = std::move(*row.mutable_name()),
+                          .step = row.step(),
+                          .calls = row.calls(),
+                          .self_cpu_ns = row.self_cpu_ns(),
+                          .cpu_total_ns = row.cpu_total_ns(),
+                          .min_ns = row.min_ns(),
+                          .max_ns = row.max_ns(),
+                          .self_device_ns = row.self_device_ns(),
+                          .device_total_ns = row.device_total_ns(),
+                          .busy_device_ns = row.busy_device_ns(),
+                          .dims = std::move(*row.mutable_dims()),
+                          .types = std::move(*row.mutable_types()),
+                          .cpu_memory_bytes = row.cpu_memory_bytes(),
+                          .self_cpu_memory_bytes = row.self_cpu_memory_bytes(),
+                          .device_memory_bytes = row.device_memory_bytes(),
+                          .self_device_memory_bytes = row.self_device_memory_bytes()});
+  }
+  table.self_cpu_total_ns = message.self_cpu_total_ns();
+  table.has_memory = message.has_memory();
+  table.has_device = message.has_device();
+  table.self_device_total_ns = message.self_device_total_ns();
+  table.unattributed_device_ns = message.unattributed_device_ns();
+  table.row_count = message.row_count();
+  return table;
+}
+
+report::StepTable FromProto(const v1::GetStepsResponse& message) {
+  report::StepTable table;
+  table.rows.reserve(static_cast<size_t>(message.rows_size()));
+  for (const v1::StepRow& row : message.rows()) {
+    table.rows.push_back(
+        {{row.index(), row.window(), row.start_ns(), row.duration_ns()}, row.outlier()});
+  }
+  table.min_ns = message.min_ns();
+  table.median_ns = message.median_ns();
+  table.mean_ns = message.mean_ns();
+  table.max_ns = message.max_ns();
+  table.outlier_threshold_ns = message.outlier_threshold_ns();
+  for (const v1::StepLabel& label : message.labels()) {
+    table.labels.push_back({label.name(), label.value(), label.step()});
+  }
+  return table;
+}
+
+static_assert(static_cast<int>(GpuMode::kAuto) == v1::GpuSpec::AUTO);
+static_assert(static_cast<int>(GpuMode::kOff) == v1::GpuSpec::OFF);
+static_assert(static_cast<int>(GpuMode::kLight) == v1::GpuSpec::LIGHT);
+static_assert(static_cast<int>(GpuMode::kDefault) == v1::GpuSpec::DEFAULT);
+static_assert(static_cast<int>(GpuMode::kFull) == v1::GpuSpec::FULL);
+
+v1::GpuSpec ToProto(const GpuSpec& spec) {
+  v1::GpuSpec message;
+  message.set_mode(static_cast<v1::GpuSpec::Mode>(spec.mode));
+  message.set_buffer_bytes(spec.buffer_bytes);
+  message.set_max_records(spec.max_records);
+  message.set_detach(spec.detach);
+  message.set_latency(spec.latency);
+  return message;
+}
+
+v1::TorchSpec ToProto(const TorchSpec& spec) {
+  v1::TorchSpec message;
+  message.set_operators(static_cast<v1::TorchSpec::Operators>(spec.operators));
+  message.set_strides(spec.strides);
+  message.set_memory(spec.memory);
+  if (spec.step_source != StepSource::kNone) {
+    message.set_step_source(std::string(ToString(spec.step_source)));
+  }
+  return message;
+}
+
+v1::CaptureSpec ToProto(const CaptureSpec& spec) {
+  v1::CaptureSpec message;
+  message.set_steps(spec.steps);
+  message.set_warmup_steps(spec.warmup_steps);
+  message.set_wait_steps(spec.wait_steps);
+  message.set_repeat(spec.repeat);
+  if (spec.start_step >= 0) message.set_start_step(spec.start_step);
+  if (spec.duration > absl::ZeroDuration()) {
+    SetDuration(spec.duration, *message.mutable_duration());
+  }
+  SetDuration(spec.timeout, *message.mutable_timeout());
+  message.set_memory_bytes(spec.memory_bytes);
+  message.set_allow_less_memory(spec.allow_less_memory);
+  message.set_max_bytes(spec.max_bytes);
+  *message.mutable_gpu() = ToProto(spec.gpu);
+  *message.mutable_torch() = ToProto(spec.torch);
+  message.set_step_marker(spec.step_marker);
+  message.set_display_name(spec.display_name);
+  message.mutable_labels()->insert(spec.labels.begin(), spec.labels.end());
+  return message;
+}
+
+v1::GetOperatorsRequest ToProto(const report::OpOptions& options) {
+  v1::GetOperatorsRequest message;
+  switch (options.sort) {
+    case report::OpSort::kSelfCpu:
+      message.set_sort(v1::GetOperatorsRequest::SELF_CPU);
+      break;
+    case report::OpSort::kCpuTotal:
+      message.set_sort(v1::GetOperatorsRequest::CPU_TOTAL);
+      break;
+    case report::OpSort::kCalls:
+      message.set_sort(v1::GetOperatorsRequest::CALLS);
+      break;
+    case report::OpSort::kAverage:
+      message.set_sort(v1::GetOperatorsRequest::AVERAGE);
+      break;
+    case report::OpSort::kMax:
+      message.set_sort(v1::GetOperatorsRequest::MAX);
+      break;
+    case report::OpSort::kName:
+      message.set_sort(v1::GetOperatorsRequest::NAME);
+      break;
+    case report::OpSort::kSelfDevice:
+      message.set_sort(v1::GetOperatorsRequest::SELF_DEVICE);
+      break;
+    case report::OpSort::kDeviceTotal:
+      message.set_sort(v1::GetOperatorsRequest::DEVICE_TOTAL);
+      break;
+    case report::OpSort::kBusyDevice:
+      message.set_sort(v1::GetOperatorsRequest::BUSY_DEVICE);
+      break;
+  }
+  message.set_limit(options.limit);
+  message.set_by_step(options.by_step);
+  message.set_by_inputs(options.by_inputs);
+  if (options.step.has_value()) message.set_step(*options.step);
+  return message;
+}
+
+v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter) {
+  v1::ListCapturesRequest::Filter message;
+  for (const CaptureState state : filter.states) message.add_states(StateToProto(state));
+  message.set_pid(filter.pid);
+  message.mutable_labels()->insert(filter.labels.begin(), filter.labels.end());
+  message.set_display_name(filter.display_name);
+  if (filter.since != absl::InfinitePast()) {
+    SetTime(filter.since, *message.mutable_since());
+  }
+  if (!filter.group.empty()) message.set_group(GroupName(filter.group));
+  if (!filter.schedule.empty()) message.set_schedule(ScheduleName(filter.schedule));
+  message.set_job(filter.job);
+  message.set_requested_by(filter.requested_by);
+  message.set_include_deleted(filter.include_deleted);
+  return message;
+}
+
+v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format) {
+  switch (format) {
+    case exporter::TraceFormat::kChrome:
+      return v1::ExportTraceRequest::CHROME;
+    case exporter::TraceFormat::kChromeGz:
+      return v1::ExportTraceRequest::CHROME_GZ;
+    case exporter::TraceFormat::kPerfetto:
+      return v1::ExportTraceRequest::PERFETTO;
+    case exporter::TraceFormat::kFolded:
+    case exporter::TraceFormat::kFoldedDevice:
+    case exporter::TraceFormat::kCsv:
+    case exporter::TraceFormat::kHtml:
+      break;  // Made here.
+  }
+  return v1::ExportTraceRequest::FORMAT_UNSPECIFIED;
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,16 @@
+// As from_proto.h, for schedules.
+#ifndef PROFD_CLI_CLIENT_FROM_PROTO_SCHEDULES_H_
+#define PROFD_CLI_CLIENT_FROM_PROTO_SCHEDULES_H_
+
+#include "cli/client/schedule_view.h"
+#include "profd/v1/schedules.pb.h"
+
+namespace profd::cli {
+
+ScheduleView FromProto(const v1::Schedule& message);
+WindowView FromProto(const v1::ScheduleWindow& message);
+v1::ScheduleSpec ToProto(const ScheduleSpec& spec);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_CLIENT_FROM_PROTO_SCHEDULES_H_

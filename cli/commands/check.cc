@@ -1,0 +1,89 @@
+#include "cli/render/check.h"
+
+#include <string>
+
+#include "cli/base/errors.h"
+#include "cli/base/interrupts.h"
+#include "cli/base/json_writer.h"
+#include "cli/captures/progress.h"
+#include "cli/commands/command.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+struct Outcome {
+  int unreadable = 0;
+  int with_findings = 0;
+
+  int ExitCode() const {
+    return unreadable > 0 ? kExitFailed : with_findings > 0 ? kExitCondition : kExitDone;
+  }
+};
+
+absl::StatusOr<check::CheckReport> CheckOne(Invocation& invocation, const Interrupts& interrupts,
+                                            const std::string& path) {
+  ProgressLine progress(invocation.error_style());
+  check::CheckOptions options;
+  options.name = path;
+  options.on_progress = [&](uint64_t bytes) {
+    progress.Show(TransferProgress("reading", static_cast<int64_t>(bytes), 0));
+    return !interrupts.interrupted();
+  };
+  return check::CheckTraceFile(path, options);
+}
+
+absl::StatusOr<int> RunCheck(Invocation& invocation) {
+  Interrupts interrupts;
+  interrupts.OnInterrupt([] {});
+  Outcome outcome;
+  JsonWriter json;
+  json.BeginObject();
+  json.Key("files").BeginArray();
+  for (const std::string& path : invocation.arguments()) {
+    const absl::StatusOr<check::CheckReport> report = CheckOne(invocation, interrupts, path);
+    if (absl::IsCancelled(report.status())) return report.status();
+    if (!report.ok()) {
+      ++outcome.unreadable;
+      const std::string message(FromAbsl(report.status().message()));
+      invocation.Note(DescribeError(LocalFailure(absl::InternalError(message))));
+      json.BeginObject().Field("path", path).Field("error", message).EndObject();
+      continue;
+    }
+    if (!report->clean()) ++outcome.with_findings;
+    WriteCheckJson(path, *report, json);
+    if (!invocation.json()) invocation.Print(RenderCheck(path, *report, invocation.style()));
+  }
+  json.EndArray();
+  json.Field("clean", outcome.ExitCode() == kExitDone);
+  json.EndObject();
+  if (invocation.json()) invocation.Print(json.TakeLine());
+  return outcome.ExitCode();
+}
+
+}  // namespace
+
+Command CheckCommand() {
+  return {.name = "check",
+          .summary = "Say what others would refuse or misread of a trace file",
+          .arguments = "FILES",
+          .description =
+              "Checks trace files against the rules of the tools that read them: Holistic Trace "
+              "Analysis, Perfetto, chrome://tracing, and the TensorBoard plugin. Takes Chrome JSON "
+              "and Perfetto protobuf, plain or gzip; needs no daemon.\n\nAn error is what a reader "
+              "refuses or loses, a warning is what it shows wrongly; both are findings. Notes are "
+              "informational. Each names the effect, the remedy, and the first places: event "
+              "number and byte offset in the uncompressed text.\n\nExit code: 0 without findings, "
+              "3 with findings, 1 if a file could not be read or is not a trace. A truncated or "
+              "damaged file counts as a finding.",
+          .examples = {{"profctl check trace.json.gz", "Before it is sent to someone"},
+                       {"profctl check *.pt.trace.json --json", "All ranks, for a script"}},
+          .min_arguments = 1,
+          .max_arguments = 4096,
+          .completes = Completes::kFile,
+          .uses_daemon = false,
+          .run = &RunCheck};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,94 @@
+// How do I add a command?
+//
+//   1. Write <name>_command.cc beside this file: a function NameCommand() that returns the
+//      row (summary, arguments, flags, examples) and a function RunName() that runs it.
+//   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
+//      CMakeLists.txt.
+//   3. --help, the completion scripts and the man page follow from the row.
+//   4. Test it in tests/cli/commands_test.cc.
+#include <algorithm>
+
+#include "cli/commands/commands.h"
+
+namespace profd::cli {
+
+const std::vector<Command>& Commands() {
+  static const std::vector<Command> commands = {
+      PsCommand(),      RunCommand(),     TraceCommand(),      CapturesCommand(),
+      ShowCommand(),    OpsCommand(),     StepsCommand(),      StragglersCommand(),
+      MemoryCommand(),  KernelsCommand(), CopiesCommand(),     SyncsCommand(),
+      IdleCommand(),    TimeCommand(),    CompileCommand(),    ReportCommand(),
+      HistoryCommand(), ExportCommand(),  FetchCommand(),      CancelCommand(),
+      DeleteCommand(),  PinCommand(),     UnpinCommand(),      PurgeCommand(),
+      NodeCommand(),    CheckCommand(),   OpenCommand(),       ImportCommand(),
+      AuditCommand(),   ContextCommand(), ScheduleCommand(),   VersionCommand(),
+      ExplainCommand(), HelpCommand(),    CompletionCommand(), CandidatesCommand(),
+  };
+  return commands;
+}
+
+const Command* FindCommand(std::string_view name) {
+  const std::vector<Command>& commands = Commands();
+  const auto found = std::find_if(commands.begin(), commands.end(),
+                                  [&](const Command& command) { return command.name == name; });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+bool TakesDataDir(const Command& command) {
+  if (!command.uses_daemon || command.only_live) return false;
+  return command.takes_data_dir || command.completes == Completes::kCapture;
+}
+
+std::vector<Flag> CommonFlags(const Command& command) {
+  std::vector<Flag> flags;
+  if (!command.hidden && !command.is_launcher) {
+    flags.push_back({.name = "json", .help = "Print JSON on stdout, for scripts"});
+  }
+  if (command.uses_daemon) {
+    flags.push_back({.name = "address",
+                     .value_name = "ADDRESS",
+                     .help = "The daemon to talk to: unix:PATH or HOST:PORT (default: "
+                             "PROFD_ADDRESS, PROFD_SOCKET_DIR, the current context, then the "
+                             "first of /run/profd and $XDG_RUNTIME_DIR/profd that answers)"});
+    flags.push_back({.name = "context",
+                     .value_name = "NAME",
+                     .help = "Talk to what `profctl context` knows by this name (default: "
+                             "PROFD_CONTEXT, then the current one)"});
+  }
+  if (TakesDataDir(command)) {
+    flags.push_back({.name = "data-dir",
+                     .value_name = "DIR",
+                     .help = "The store to use without a daemon: what profd has as its --data-dir "
+                             "(default: that of a profd of this user, where none answers)",
+                     .completes = Completes::kFile});
+  }
+  if (command.takes_nodes) {
+    flags.push_back({.name = "nodes",
+                     .value_name = "LIST",
+                     .help = "The nodes to ask, all at once: gpu[001-128], gpu[001-128]:7000, "
+                             "@FILE, dns:NAME, NAME=ADDRESS, comma-separated",
+                     .repeated = true});
+    flags.push_back({.name = "job",
+                     .value_name = "JOB",
+                     .help = "Only what is of this job; where nothing says which daemons "
+                             "to ask, on the nodes that Slurm runs it on"});
+    flags.push_back({.name = "node-timeout",
+                     .value_name = "TIME",
+                     .help = "How long to wait for the nodes (default: 10s)"});
+  }
+  flags.push_back({.name = "help", .letter = 'h', .help = "Say what this command takes"});
+  return flags;
+}
+
+std::vector<Flag> AllFlags(const Command& command) {
+  std::vector<Flag> flags = command.flags;
+  for (Flag& flag : CommonFlags(command)) {
+    // What a command says of a flag itself is closer to the point.
+    const bool is_own = std::any_of(command.flags.begin(), command.flags.end(),
+                                    [&](const Flag& own) { return own.name == flag.name; });
+    if (!is_own) flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+}  // namespace profd::cli

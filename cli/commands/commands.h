@@ -1,0 +1,49 @@
+// The commands of profctl, one in each <name>_command.cc. Apart from command.h, so that a new one
+// is compiled in one place.
+#ifndef PROFD_CLI_COMMANDS_COMMANDS_H_
+#define PROFD_CLI_COMMANDS_COMMANDS_H_
+
+#include "cli/commands/command.h"
+
+namespace profd::cli {
+
+Command PsCommand();
+Command RunCommand();
+Command TraceCommand();
+Command CapturesCommand();
+Command ShowCommand();
+Command OpsCommand();
+Command StepsCommand();
+Command StragglersCommand();
+Command MemoryCommand();
+Command KernelsCommand();
+Command CopiesCommand();
+Command SyncsCommand();
+Command IdleCommand();
+Command TimeCommand();
+Command CompileCommand();
+Command ReportCommand();
+Command HistoryCommand();
+Command ExportCommand();
+Command CheckCommand();
+Command OpenCommand();
+Command FetchCommand();
+Command ImportCommand();
+Command CancelCommand();
+Command DeleteCommand();
+Command PinCommand();
+Command PurgeCommand();
+Command UnpinCommand();
+Command NodeCommand();
+Command AuditCommand();
+Command ContextCommand();
+Command ScheduleCommand();
+Command VersionCommand();
+Command ExplainCommand();
+Command HelpCommand();
+Command CompletionCommand();
+Command CandidatesCommand();
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_COMMANDS_COMMANDS_H_

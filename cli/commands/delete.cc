@@ -1,0 +1,31 @@
+#include "cli/commands/command.h"
+#include "cli/commands/each_capture.h"
+
+namespace profd::cli {
+namespace {
+
+absl::StatusOr<int> RunDelete(Invocation& invocation) {
+  return ForEachCapture(
+      invocation,
+      [](DaemonClient& daemon, const std::string& id) { return daemon.DeleteCapture(id); },
+      &LocalStore::DeleteCapture);
+}
+
+}  // namespace
+
+Command DeleteCommand() {
+  return {.name = "delete",
+          .summary = "Remove the events of a stored capture",
+          .arguments = "ID...",
+          .description =
+              "Removes the files of captures that have ended. Their records stay in the catalog; "
+              "`profctl captures --deleted` lists them.",
+          .examples = {{"profctl delete 01J9ZK 01J9ZM", "Remove two captures"}},
+          .min_arguments = 1,
+          .max_arguments = 1000,
+          .completes = Completes::kCapture,
+          .takes_nodes = true,
+          .run = &RunDelete};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,133 @@
+#include "cli/commands/each_capture.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/base/errors.h"
+#include "cli/captures/capture_source.h"
+#include "cli/captures/find_capture.h"
+#include "cli/captures/fleet.h"
+#include "cli/captures/local_store.h"
+#include "cli/render/capture.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+using CaptureAction =
+    absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)>;
+
+// What came of each id, in their order.
+struct Results {
+  std::vector<absl::StatusOr<CaptureView>> views;
+  std::optional<std::vector<NodeOutcome>> nodes;  // nullopt: it was one daemon.
+};
+
+absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<std::string>& ids,
+                                    CaptureAction act) {
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  Results results;
+  for (const std::string& id : ids) {
+    absl::StatusOr<CaptureView> view = daemon->GetCapture(id);
+    if (view.ok()) view = act(*daemon, view->record.id);
+    results.views.push_back(std::move(view));
+  }
+  return results;
+}
+
+Results ActOnStore(LocalStore& store, const std::vector<std::string>& ids, ActInStore act) {
+  Results results;
+  for (const std::string& id : ids) results.views.push_back((store.*act)(id));
+  return results;
+}
+
+// Finds all of them first, then acts on every node at once.
+absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
+                                   const std::vector<std::string>& ids, CaptureAction act) {
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  ASSIGN_OR_RETURN(CaptureSearch search, FindCaptures(invocation, fleet, ids));
+  Results results;
+  results.nodes = std::move(search.outcomes);
+  results.views.assign(ids.size(), absl::UnavailableError("its node did not answer again"));
+  RunOnAll(invocation, fleet, timeout, [&](size_t member, DaemonClient& daemon) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const absl::StatusOr<FoundCapture>& found = search.found[i];
+      if (!found.ok() || found->member != member) continue;
+      results.views[i] = act(daemon, found->view.record.id);
+      if (results.views[i].ok()) results.views[i]->record.node = found->view.record.node;
+    }
+    return absl::OkStatus();
+  });
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!search.found[i].ok()) results.views[i] = search.found[i].status();
+  }
+  return results;
+}
+
+absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::string>& ids,
+                              CaptureAction act, ActInStore act_in_store) {
+  if (act_in_store != nullptr) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+    if (store != nullptr) return ActOnStore(*store, ids, act_in_store);
+  }
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  return fleet.has_value() ? ActOnFleet(invocation, *fleet, ids, act)
+                           : ActOnDaemon(invocation, ids, act);
+}
+
+std::string OutcomeLine(const Results& results, const CaptureView& view, std::string_view done) {
+  const std::string where = results.nodes.has_value() ? StrCat(" on ", view.record.node) : "";
+  if (done.empty()) done = view.record.deleted ? std::string_view("deleted") : view.state;
+  return StrCat(view.record.id, where, " ", done, "\n");
+}
+
+void PrintOutcomesJson(Invocation& invocation, const std::vector<std::string>& ids,
+                       const Results& results) {
+  JsonWriter json;
+  json.BeginObject().Key("captures").BeginArray();
+  for (const absl::StatusOr<CaptureView>& view : results.views) {
+    if (view.ok()) WriteCaptureJson(*view, "", json);
+  }
+  json.EndArray().Key("errors").BeginArray();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (results.views[i].ok()) continue;
+    json.BeginObject();
+    json.Field("id", ids[i]);
+    json.Field("message", FromAbsl(results.views[i].status().message()));
+    json.EndObject();
+  }
+  json.EndArray();
+  if (results.nodes.has_value()) WriteNodeOutcomesJson(*results.nodes, json);
+  json.EndObject();
+  invocation.Print(json.TakeLine());
+}
+
+}  // namespace
+
+absl::StatusOr<int> ForEachCapture(Invocation& invocation, CaptureAction act,
+                                   ActInStore act_in_store, std::string_view done) {
+  std::vector<std::string> ids;
+  for (const std::string& argument : invocation.arguments()) {
+    ASSIGN_OR_RETURN(ids.emplace_back(), ParseCaptureId(argument));
+  }
+  ASSIGN_OR_RETURN(const Results results, ActOn(invocation, ids, act, act_in_store));
+  absl::Status first_failure;
+  for (const absl::StatusOr<CaptureView>& view : results.views) {
+    if (!view.ok()) {
+      invocation.Note(DescribeError(view.status()));
+      if (first_failure.ok()) first_failure = view.status();
+    } else if (!invocation.json()) {
+      invocation.Print(OutcomeLine(results, *view, done));
+    }
+  }
+  if (invocation.json()) PrintOutcomesJson(invocation, ids, results);
+  if (!first_failure.ok() && results.nodes.has_value()) {
+    invocation.Note(RenderNodeFailures(*results.nodes));
+  }
+  return ExitCodeOf(first_failure);
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,119 @@
+#include <array>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/base/json_writer.h"
+#include "cli/commands/command.h"
+#include "cli/render/column_docs.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+std::vector<const ColumnDoc*> AllOf(std::string_view table) {
+  std::vector<const ColumnDoc*> all;
+  for (const std::span<const ColumnDoc> docs :
+       std::array<std::span<const ColumnDoc>, 2>{ReportColumnDocs(), ListColumnDocs()}) {
+    for (const ColumnDoc& doc : docs) {
+      if (table.empty() || IsOfTable(doc, table)) all.push_back(&doc);
+    }
+  }
+  return all;
+}
+
+// "Min|Median" as "Min, Median".
+std::string Listed(std::string_view parts, char separator) {
+  std::string text;
+  for (const char c : parts) {
+    if (c == separator) {
+      text += ", ";
+    } else {
+      text.push_back(c);
+    }
+  }
+  return text;
+}
+
+absl::Status NothingFound(const std::string& column, const std::string& table) {
+  if (!table.empty() && AllOf(table).empty()) {
+    return UsageError(StrCat("no table is called '", ForDisplay(table, 80),
+                             "'; a table has the name of the command that shows it"));
+  }
+  std::set<std::string_view> titles;
+  for (const ColumnDoc* doc : AllOf(table)) {
+    if (doc->column.find('|') == std::string_view::npos) titles.insert(doc->column);
+  }
+  const std::vector<std::string_view> candidates(titles.begin(), titles.end());
+  const std::string_view near = NearestMatch(column, candidates);
+  return UsageError(StrCat(
+      "no column is called '", ForDisplay(column, 80), "'",
+      near.empty() ? "; `profctl explain` lists them" : StrCat("; did you mean '", near, "'?")));
+}
+
+std::string RenderColumnDocs(const std::vector<const ColumnDoc*>& docs, const Style& style) {
+  std::string text;
+  for (const ColumnDoc* doc : docs) {
+    StrAppend(&text, style.Paint(Colour::kBold, Listed(doc->column, '|')), "  (",
+              Listed(doc->tables, ' '), ")\n  ", doc->definition, ".\n");
+    if (!doc->formula.empty()) StrAppend(&text, "  = ", doc->formula, "\n");
+  }
+  return text;
+}
+
+std::string ColumnDocsJson(const std::vector<const ColumnDoc*>& docs) {
+  JsonWriter json;
+  json.BeginObject().Key("columns").BeginArray();
+  for (const ColumnDoc* doc : docs) {
+    json.BeginObject();
+    json.Field("column", Listed(doc->column, '|'));
+    json.Field("tables", Listed(doc->tables, ' '));
+    json.Field("definition", doc->definition);
+    json.Field("formula", doc->formula);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.TakeLine();
+}
+
+absl::StatusOr<int> RunExplain(Invocation& invocation) {
+  const std::string table = invocation.flags().Get("table").value_or("");
+  std::vector<const ColumnDoc*> docs;
+  if (invocation.arguments().empty()) {
+    docs = AllOf(table);
+  } else {
+    docs = FindColumnDocs(invocation.arguments().front(), table);
+  }
+  if (docs.empty()) {
+    return NothingFound(invocation.arguments().empty() ? "" : invocation.arguments().front(),
+                        table);
+  }
+  invocation.Print(invocation.json() ? ColumnDocsJson(docs)
+                                     : RenderColumnDocs(docs, invocation.style()));
+  return 0;
+}
+
+}  // namespace
+
+Command ExplainCommand() {
+  return {.name = "explain",
+          .summary = "Say what a column of a table means, and its formula",
+          .arguments = "[COLUMN]",
+          .description =
+              "Explains what a column means and how it is computed, for every table that has it; "
+              "without an argument, for all columns. Case is ignored.",
+          .flags = {{.name = "table",
+                     .value_name = "COMMAND",
+                     .help = "Only columns of the table that this command shows",
+                     .completes = Completes::kCommand}},
+          .examples = {{"profctl explain 'CUDA busy'", "What is CUDA busy"},
+                       {"profctl explain --table ops", "All columns of the operator table"}},
+          .max_arguments = 1,
+          .uses_daemon = false,
+          .run = &RunExplain};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,73 @@
+#include "cli/commands/help_text.h"
+
+#include "cli/base/json_writer.h"
+#include "cli/commands/command.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+void WriteCommandsJson(JsonWriter& json) {
+  json.BeginObject().Key("commands").BeginArray();
+  for (const Command& command : Commands()) {
+    if (command.hidden) continue;
+    json.BeginObject();
+    json.Field("name", command.name);
+    json.Field("summary", command.summary);
+    json.Field("usage", UsageLine(command));
+    json.Key("flags").BeginArray();
+    for (const Flag& flag : AllFlags(command)) {
+      json.BeginObject();
+      json.Field("name", flag.name);
+      json.Field("value", flag.value_name);
+      json.Field("help", flag.help);
+      json.EndObject();
+    }
+    json.EndArray();
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+}
+
+absl::StatusOr<int> RunHelp(Invocation& invocation) {
+  if (invocation.flags().Has("man")) {
+    invocation.Print(ManPage());
+    return 0;
+  }
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteCommandsJson(json);
+    invocation.Print(json.TakeLine());
+    return 0;
+  }
+  if (invocation.arguments().empty()) {
+    invocation.Print(OverviewHelp());
+    return 0;
+  }
+  const std::string& name = invocation.arguments().front();
+  const Command* command = FindCommand(name);
+  if (command == nullptr || command->hidden) {
+    return UsageError(
+        StrCat("there is no command '", ForDisplay(name, 80), "'; `profctl help` lists them"));
+  }
+  invocation.Print(CommandHelp(*command));
+  return 0;
+}
+
+}  // namespace
+
+Command HelpCommand() {
+  return {.name = "help",
+          .summary = "Say what profctl, or one of its commands, does",
+          .arguments = "[COMMAND]",
+          .description = "Lists the commands, or says what one takes.",
+          .flags = {{.name = "man", .help = "Print the source of the man page"}},
+          .examples = {{"profctl help trace", "All about trace"}},
+          .max_arguments = 1,
+          .completes = Completes::kCommand,
+          .uses_daemon = false,
+          .run = &RunHelp};
+}
+
+}  // namespace profd::cli

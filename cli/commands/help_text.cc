@@ -1,0 +1,93 @@
+#include "cli/commands/help_text.h"
+
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "cli/base/style.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr size_t kTextWidth = 80;
+
+std::string WrappedParagraphs(std::string_view text) {
+  std::string out;
+  while (true) {
+    const size_t end = text.find("\n\n");
+    StrAppend(&out, WrapText(text.substr(0, end), kTextWidth, 0), "\n");
+    if (end == std::string_view::npos) return out;
+    out.push_back('\n');
+    text.remove_prefix(end + 2);
+  }
+}
+
+std::string FlagSpelling(const Flag& flag) {
+  std::string text = flag.letter == 0 ? "    " : StrCat("-", std::string(1, flag.letter), ", ");
+  StrAppend(&text, "--", flag.name);
+  if (flag.value_is_optional) {
+    StrAppend(&text, "[=", flag.value_name, "]");
+  } else if (!flag.value_name.empty()) {
+    StrAppend(&text, " ", flag.value_name);
+  }
+  return text;
+}
+
+std::string FlagHelp(const std::vector<Flag>& flags) {
+  constexpr size_t kHelpColumn = 28;
+  std::string out;
+  for (const Flag& flag : flags) {
+    std::string line = StrCat("  ", FlagSpelling(flag));
+    if (line.size() + 2 > kHelpColumn) {
+      StrAppend(&line, "\n", std::string(kHelpColumn, ' '));
+    } else {
+      line.append(kHelpColumn - line.size(), ' ');
+    }
+    StrAppend(&out, line, WrapText(flag.help, kTextWidth, kHelpColumn), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string UsageLine(const Command& command) {
+  std::string line = StrCat("profctl ", command.name);
+  if (command.is_launcher) return StrCat(line, " [FLAGS] ", command.arguments);
+  if (!command.arguments.empty()) StrAppend(&line, " ", command.arguments);
+  return StrCat(line, " [FLAGS]");
+}
+
+std::string OverviewHelp() {
+  std::string text =
+      "profctl captures training steps of running processes and shows where the time and the\n"
+      "memory went.\n\n"
+      "Usage: profctl COMMAND [ARGUMENTS] [FLAGS]\n\nCommands:\n";
+  for (const Command& command : Commands()) {
+    if (command.hidden) continue;
+    StrAppend(&text,
+              absl::StrFormat("  %-11s %s\n", ToAbsl(command.name), ToAbsl(command.summary)));
+  }
+  StrAppend(&text,
+            "\nA first capture:\n"
+            "  profctl ps                          which processes can be captured\n"
+            "  profctl trace --pid PID --steps 5   five whole steps, and the operator table\n"
+            "\n`profctl COMMAND --help` says what a command takes; profctl(1) says the rest.\n"
+            "Exit codes: 0 done, 1 failed, 2 wrong usage, 4 partial, 5 refused, 6 no daemon,\n"
+            "130 interrupted, 141 stdout was closed by its reader.\n");
+  return text;
+}
+
+std::string CommandHelp(const Command& command) {
+  std::string text =
+      StrCat(command.summary, ".\n\nUsage: ", UsageLine(command), "\n\n",
+             WrappedParagraphs(command.description), "\nFlags:\n", FlagHelp(AllFlags(command)));
+  if (!command.examples.empty()) {
+    StrAppend(&text, "\nExamples:\n");
+    for (const Example& example : command.examples) {
+      StrAppend(&text, "  ", example.command, "\n      ", example.what, "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace profd::cli

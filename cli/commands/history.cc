@@ -1,0 +1,156 @@
+#include "cli/client/history.h"
+
+#include <utility>
+#include <vector>
+
+#include "cli/base/errors.h"
+#include "cli/base/when.h"
+#include "cli/captures/fleet.h"
+#include "cli/client/daemon_client.h"
+#include "cli/commands/command.h"
+#include "cli/render/history.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kMostPoints = 10'000;
+constexpr absl::Duration kSinceDefault = absl::Hours(24 * 30);
+
+absl::StatusOr<HistoryQuery> ParseQuery(const ParsedFlags& flags, absl::Time now) {
+  HistoryQuery query;
+  query.operator_name = flags.Get("op").value_or("");
+  if (flags.Has("step-time") == !query.operator_name.empty()) {
+    return UsageError("name what to follow: either --step-time or --op NAME");
+  }
+  query.since = now - kSinceDefault;
+  if (const auto since = flags.Get("since")) {
+    ASSIGN_OR_RETURN(query.since, ParseWhen("since", *since, now));
+  }
+  if (const auto until = flags.Get("until")) {
+    ASSIGN_OR_RETURN(query.until, ParseWhen("until", *until, now));
+  }
+  if (query.until < query.since) return UsageError("--until lies before --since");
+  query.job = flags.Get("job").value_or("");
+  query.schedule = flags.Get("schedule").value_or("");
+  ASSIGN_OR_RETURN(const std::optional<int64_t> pid, flags.Int("pid", 1, int64_t{1} << 32));
+  query.pid = pid.value_or(0);
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 1, kMostPoints));
+  query.limit = limit.value_or(0);
+  return query;
+}
+
+absl::StatusOr<HistoryMeasure> ParseMeasure(const ParsedFlags& flags, const HistoryQuery& query) {
+  const bool of_steps = query.operator_name.empty();
+  const std::string text = flags.Get("measure").value_or(of_steps ? "step" : "self_cpu");
+  const std::optional<HistoryMeasure> measure = HistoryMeasureFromString(text);
+  if (!measure.has_value() || (*measure == HistoryMeasure::kStep) != of_steps) {
+    return UsageError("--measure goes with --op and is self_cpu, cpu_total, self_device or call");
+  }
+  return *measure;
+}
+
+struct NodesHistory {
+  History history;
+  std::vector<NodeOutcome> outcomes;
+};
+absl::StatusOr<NodesHistory> AskNodes(Invocation& invocation, Fleet& fleet,
+                                      const HistoryQuery& query) {
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  std::vector<History> parts(fleet.members().size());
+  NodesHistory all;
+  all.outcomes = RunOnAll(invocation, fleet, timeout,
+                          [&](size_t member, DaemonClient& daemon) -> absl::Status {
+                            ASSIGN_OR_RETURN(parts[member], daemon.GetHistory(query));
+                            return absl::OkStatus();
+                          });
+  all.history = Merged(std::move(parts));
+  return all;
+}
+
+absl::StatusOr<int> RunHistory(Invocation& invocation) {
+  const ParsedFlags& flags = invocation.flags();
+  ASSIGN_OR_RETURN(const HistoryQuery query, ParseQuery(flags, Clock::Real().Now()));
+  ASSIGN_OR_RETURN(const HistoryMeasure measure, ParseMeasure(flags, query));
+  if (flags.Has("csv") && invocation.json()) {
+    return UsageError("--csv and --json are mutually exclusive");
+  }
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  History history;
+  std::vector<NodeOutcome> outcomes;
+  if (fleet.has_value()) {
+    ASSIGN_OR_RETURN(NodesHistory all, AskNodes(invocation, *fleet, query));
+    history = std::move(all.history);
+    outcomes = std::move(all.outcomes);
+  } else {
+    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+    ASSIGN_OR_RETURN(history, daemon->GetHistory(query));
+  }
+
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteHistoryJson(history, query, fleet.has_value() ? &outcomes : nullptr, json);
+    invocation.Print(json.TakeLine());
+  } else if (flags.Has("csv")) {
+    invocation.Print(HistoryCsv(history));
+  } else {
+    invocation.Print(RenderHistory(history, query, measure, fleet.has_value(), invocation.style()));
+  }
+  if (!fleet.has_value()) return kExitDone;
+  invocation.Note(RenderNodeFailures(outcomes));
+  return ExitCodeOf(outcomes);
+}
+
+}  // namespace
+
+Command HistoryCommand() {
+  return {
+      .name = "history",
+      .summary = "Show how step times, or an operator's times, went over days",
+      .description =
+          "Follows step times or one operator over all captures that you may read, scheduled and "
+          "requested. One row per rank of a job, or per process, with its trend. The numbers come "
+          "from summaries, which outlive a capture's events.\n\nEarly and Late are the medians of "
+          "the first and last quarter of the windows; Change is from one to the other. A column of "
+          "the trend is the same span of time in all rows, blank where there was no window. A "
+          "capture keeps the summaries of the 200 operators that took the most time.",
+      .flags = {{.name = "step-time", .help = "Follow the step time (median per window)"},
+                {.name = "op",
+                 .value_name = "NAME",
+                 .help = "Follow this operator, range, or kernel-launching function; the full name "
+                         "as `profctl ops` shows it"},
+                {.name = "measure",
+                 .value_name = "KEY",
+                 .help = "With --op: what to follow, per step: self_cpu (default), cpu_total, or "
+                         "self_device; or call, the mean call",
+                 .completes = Completes::kChoice,
+                 .choices = {"self_cpu", "cpu_total", "self_device", "call"}},
+                {.name = "since",
+                 .value_name = "WHEN",
+                 .help = "From then on: an age (90s, 2h, 3d) or a time (2026-11-20T10:00:00Z); "
+                         "default: 30d"},
+                {.name = "until", .value_name = "WHEN", .help = "Up to then (default: now)"},
+                {.name = "job",
+                 .value_name = "JOB",
+                 .help = "Only this job. Without --nodes, asks the job's Slurm nodes"},
+                {.name = "schedule",
+                 .value_name = "ID",
+                 .help = "Only windows that this schedule made"},
+                {.name = "pid",
+                 .value_name = "PID",
+                 .help = "Only windows of this process",
+                 .completes = Completes::kPid},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "The newest N windows of each daemon (default, and most: 10000)"},
+                {.name = "csv", .help = "Print all windows as CSV"}},
+      .examples = {{"profctl history --step-time --since 30d", "Since when is it slow?"},
+                   {"profctl history --op aten::addmm --measure self_device --csv",
+                    "One operator's GPU time, for a spreadsheet"}},
+      .takes_nodes = true,
+      .run = &RunHistory};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/base/errors.h"
+#include "cli/base/interrupts.h"
+#include "cli/base/json_writer.h"
+#include "cli/captures/output_file.h"
+#include "cli/captures/progress.h"
+#include "cli/captures/scratch_folder.h"
+#include "cli/captures/store_imported.h"
+#include "cli/commands/command.h"
+#include "cli/render/group_view.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
+#include "daemon/import/trace_import.h"
+#include "daemon/import/trace_set.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr size_t kMostPathBytes = 4096;
+
+struct ImportedTrace {
+  CaptureRecord record;
+  std::string path;  // Empty: it is in a daemon, or a store.
+};
+
+// Where each trace's capture goes; empty: into a daemon, or a store.
+absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation) {
+  const std::vector<std::string>& traces = invocation.arguments();
+  for (const std::string& trace : traces) {
+    if (!trace.ends_with(".profd")) continue;
+    return UsageError(StrCat("'", ForDisplay(trace, kMostPathBytes),
+                             "' is a capture already: commands take it in place of an id"));
+  }
+  const std::optional<std::string> output = invocation.flags().Get("output");
+  const std::optional<std::string> folder = invocation.flags().Get("output-dir");
+  if (output.has_value() && folder.has_value()) {
+    return UsageError("-o and --output-dir both say where to; leave one out");
+  }
+  if (!output.has_value() && !folder.has_value()) return std::vector<std::string>(traces.size());
+  if (invocation.flags().Has("data-dir")) {
+    return UsageError("--data-dir is of captures that go into a store; leave it or -o out");
+  }
+  std::vector<std::string> outputs;
+  if (output.has_value()) {
+    if (traces.size() != 1) return UsageError("-o is of one trace; use --output-dir of several");
+    if (!output->ends_with(".profd")) {
+      return UsageError("an imported capture must be named FILE.profd");
+    }
+    outputs.push_back(*output);
+  } else {
+    for (const std::string& trace : traces) {
+      std::string name = std::filesystem::path(trace).filename().string();
+      for (const std::string_view suffix : {".gz", ".json", ".trace", ".pt"}) {
+        if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+      }
+      outputs.push_back((std::filesystem::path(*folder) / StrCat(name, ".profd")).string());
+    }
+  }
+  for (const std::string& path : outputs) RETURN_IF_ERROR(CheckWritable(path));
+  std::vector<std::string> sorted = outputs;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    return UsageError(StrCat("two of the traces would become ", ForDisplay(*twice, kMostPathBytes),
+                             "; import them into different folders"));
+  }
+  return outputs;
+}
+
+// Whether the traces are of the ranks of one job, which are captures of one group then.
+importer::TraceSet FindSet(Invocation& invocation, Interrupts& interrupts) {
+  const std::vector<std::string>& traces = invocation.arguments();
+  if (traces.size() < 2 || invocation.flags().Has("no-group")) return {};
+  std::vector<std::optional<importer::TraceRank>> ranks;
+  for (const std::string& trace : traces) {
+    auto rank = importer::RankOfTrace(trace, [&] { return interrupts.interrupted(); });
+    // What is wrong with it the import says.
+    if (!rank.ok()) return {};
+    ranks.push_back(*rank);
+  }
+  importer::TraceSet set = importer::SetOf(traces, ranks);
+  if (!set.contradiction.empty()) {
+    invocation.Note(StrCat("No group: ", set.contradiction,
+                           ". Each is a capture by itself; --no-group says that it shall be.\n"));
+  }
+  return set;
+}
+
+// What people are told of the group when it is there.
+std::string GroupNote(const std::string& group_id, const importer::TraceSet& set, size_t count) {
+  std::string note = StrCat("Group ", group_id, ": ", count, " of ", set.world_size, " ranks");
+  if (set.absent_count == 0) return note + "\n";
+  StrAppend(&note, "; it is PARTIAL, without ", NameRanks(set.absent_ranks, set.absent_count));
+  return note + ": no trace of it was given\n";
+}
+
+absl::StatusOr<ImportedTrace> ImportOne(Invocation& invocation, Interrupts& interrupts,
+                                        const std::string& trace, const std::string& path,
+                                        const std::string& group_id) {
+  ProgressLine progress(invocation.error_style());
+  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
+                   path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
+  importer::ImportOptions options;
+  options.directory = scratch->path();
+  options.group_id = group_id;
+  options.on_progress = [&](int64_t done, int64_t total) {
+    progress.Show(TransferProgress("reading", done, total));
+  };
+  options.is_cancelled = [&] { return interrupts.interrupted(); };
+  absl::StatusOr<importer::ImportedCapture> imported =
+      importer::ImportTrace(trace, Clock::Real(), options);
+  if (!imported.ok()) return LocalFailure(imported.status());
+  if (path.empty()) {
+    ASSIGN_OR_RETURN(
+        const StoredImport stored,
+        StoreImported(invocation, interrupts, imported->file, [&](int64_t done, int64_t total) {
+          progress.Show(TransferProgress("storing", done, total));
+        }));
+    imported->record.id = stored.id;
+    imported->record.group_id = stored.group_id;
+    return ImportedTrace{.record = std::move(imported->record)};
+  }
+  std::error_code error;
+  std::filesystem::rename(imported->file, path, error);
+  if (error) {
+    return LocalFailure(absl::InternalError(
+        StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
+  }
+  return ImportedTrace{.record = std::move(imported->record), .path = path};
+}
+
+void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("id", imported.record.id);
+  json.Field("source", imported.record.imported.source);
+  if (!imported.path.empty()) json.Field("path", imported.path);
+  json.Field("event_count", imported.record.event_count);
+  json.Field("not_understood", imported.record.imported.not_understood);
+  json.EndObject();
+}
+
+// What people are told beside the path.
+std::string NotUnderstoodNote(const CaptureRecord& record) {
+  constexpr size_t kMostShown = 6;
+  int64_t total = 0;
+  std::vector<std::pair<int64_t, std::string>> kinds;
+  for (const auto& [kind, count] : record.imported.not_understood) {
+    total += count;
+    kinds.emplace_back(-count, kind);
+  }
+  if (kinds.empty()) return "";
+  std::sort(kinds.begin(), kinds.end());
+  std::string note = StrCat(ForDisplay(record.imported.source, 255), ": ", total,
+                            " not understood and not in the capture:");
+  for (size_t i = 0; i < std::min(kMostShown, kinds.size()); ++i) {
+    StrAppend(&note, i == 0 ? " " : ", ", kinds[i].second, " ", -kinds[i].first);
+  }
+  if (kinds.size() > kMostShown) {
+    StrAppend(&note, ", and ", kinds.size() - kMostShown, " kinds more (--json names all)");
+  }
+  return note + "\n";
+}
+
+absl::StatusOr<int> RunImport(Invocation& invocation) {
+  Interrupts interrupts;
+  ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
+  const importer::TraceSet set = FindSet(invocation, interrupts);
+  std::string group_id = set.is_job ? NewUlid(Clock::Real().Now()) : std::string();
+  JsonWriter json;
+  json.BeginObject().Key("captures").BeginArray();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ASSIGN_OR_RETURN(
+        const ImportedTrace imported,
+        ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i], group_id));
+    // Where it is stored they may know no groups.
+    if (imported.record.group_id != group_id) group_id.clear();
+    WriteImportedJson(imported, json);
+    if (invocation.json()) continue;
+    invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
+    invocation.Note(NotUnderstoodNote(imported.record));
+  }
+  json.EndArray().Key("group");
+  group_id.empty() ? json.Null() : json.String(group_id);
+  json.Key("missing_ranks").BeginArray();
+  if (!group_id.empty()) {
+    for (const int64_t rank : set.absent_ranks) json.Int(rank);
+  }
+  json.EndArray();
+  json.Field("missing_rank_count", group_id.empty() ? 0 : set.absent_count);
+  json.EndObject();
+  if (!group_id.empty()) invocation.Note(GroupNote(group_id, set, outputs.size()));
+  if (invocation.json()) invocation.Print(json.TakeLine());
+  return kExitDone;
+}
+
+}  // namespace
+
+Command ImportCommand() {
+  return {
+      .name = "import",
+      .summary = "Make captures of traces that torch.profiler wrote",
+      .arguments = "FILE...",
+      .description =
+          "Reads Chrome traces as torch.profiler (Kineto) writes them, .json or .json.gz, of "
+          "old and new releases, CUDA and HIP; and those that `profctl export` wrote. Each "
+          "becomes a capture of yours, in the daemon, or, where none answers, in the store that "
+          "a profd of yours would have; its id is printed. With -o or --output-dir it becomes "
+          "a capture file, which every report and `export` take in place of an id.\n\n"
+          "Traces of the ranks of one job (distributedInfo: each another rank, of the same "
+          "number) are one group: `ops`, `steps`, `stragglers` and `export` of its id compare "
+          "the ranks. Clock offsets between their hosts are unknown, so clocks are "
+          "aligned on collectives that all ranks took part in.\n\n"
+          "What of a trace is not understood is counted by its kind, and is not in the "
+          "capture. A damaged file is refused, with the byte at which it shows.",
+      .flags = {{.name = "output",
+                 .letter = 'o',
+                 .value_name = "FILE",
+                 .help = "Capture file to write, ending in .profd; for a single trace",
+                 .completes = Completes::kCaptureFile},
+                {.name = "output-dir",
+                 .value_name = "DIR",
+                 .help = "Folder for the capture files, each named after its trace"},
+                {.name = "no-group", .help = "Do not group the ranks of one job"}},
+      .examples = {{"profctl import trace.json.gz", "Read a trace"},
+                   {"profctl import trace.json.gz -o run.profd", "Into a file; no daemon"},
+                   {"profctl import rank*.json", "All ranks of a job: a group, too"},
+                   {"profctl import rank*.json --output-dir runs", "The same, into files"}},
+      .min_arguments = 1,
+      .max_arguments = 4096,
+      .completes = Completes::kFile,
+      .takes_data_dir = true,
+      .run = &RunImport};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,115 @@
+#include "cli/render/memory.h"
+
+#include <algorithm>
+
+#include "cli/captures/capture_source.h"
+#include "cli/commands/command.h"
+#include "cli/render/capture.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kSharesForPeople = 10;
+// More than a plot has columns, and every bucket keeps its peak.
+constexpr int64_t kPointsForPeople = 2000;
+
+// Leaves only the device that was asked for.
+absl::Status KeepDevice(const std::string& name, report::MemoryReport& report) {
+  const auto is_other = [&](const report::DeviceMemoryReport& device) {
+    return device.memory.device != name;
+  };
+  if (std::all_of(report.devices.begin(), report.devices.end(), is_other)) {
+    std::string there;
+    for (const report::DeviceMemoryReport& device : report.devices) {
+      StrAppend(&there, there.empty() ? "" : ", ", device.memory.device);
+    }
+    return UsageError(StrCat("--device: no memory of '", ForDisplay(name, 60),
+                             "' in the capture; there is that of ",
+                             there.empty() ? "none" : there));
+  }
+  std::erase_if(report.devices, is_other);
+  std::erase_if(report.out_of_memory, [&](const report::FailedAllocation& failed) {
+    return failed.asked.device != name;
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> RunMemory(Invocation& invocation) {
+  const ParsedFlags& flags = invocation.flags();
+  const bool csv = flags.Has("csv");
+  if (csv && invocation.json()) return UsageError("--csv and --json are mutually exclusive");
+  report::MemoryOptions options;
+  options.max_points = invocation.json() || csv ? 0 : kPointsForPeople;
+  // Samples need no operators.
+  options.peak_by_op = !csv;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> max_points, flags.Int("max-points", 0));
+  if (max_points.has_value()) options.max_points = *max_points;
+  if (options.max_points > 0 && options.max_points < 4) {
+    return UsageError("--max-points must be 0 (all) or at least 4");
+  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
+
+  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
+                   OpenCaptureSource(invocation, invocation.arguments().front()));
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
+  ASSIGN_OR_RETURN(report::MemoryReport report, report::ReportMemory(*reader, options));
+  const std::optional<std::string> device = flags.Get("device");
+  if (device.has_value()) RETURN_IF_ERROR(KeepDevice(*device, report));
+  if (csv) {
+    WriteMemoryCsv(report, [&](std::string_view piece) { invocation.Print(piece); });
+  } else if (invocation.json()) {
+    JsonWriter json;
+    WriteMemoryJson(source->view(), report, json);
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
+    invocation.Print(
+        RenderMemory(source->view(), report, limit.value_or(kSharesForPeople), invocation.style()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command MemoryCommand() {
+  return {
+      .name = "memory",
+      .summary = "Show memory over time, the peak, and what was alive at it",
+      .arguments = "ID|FILE.profd",
+      .description =
+          "Shows, for each device: allocated bytes over time by category and what the allocator "
+          "had reserved; the peak, and what was alive at it by category, operator, module, and "
+          "lifetime; unallocated reserved bytes (cache and fragmentation); what each step began, "
+          "peaked, and ended with; growth per step and its origin; and what each category took "
+          "over the window.\n\nAn operator is the outermost one around the allocation. Modules are "
+          "known if the program's Python functions were recorded. Unreported categories are "
+          "inferred from operator usage; the rest is unknown. If the program gave no totals, bytes "
+          "count from 0 at the window start, and the report says so.",
+      .flags = {{.name = "device",
+                 .value_name = "NAME",
+                 .help = "Only this device: cuda:0, cpu:0, ... (default: all)"},
+                {.name = "csv",
+                 .help = "Print the levels over time as CSV: a row per device and event, with "
+                         "a column per category"},
+                {.name = "max-points",
+                 .value_name = "N",
+                 .help = "Maximum number of points per device, at least 4; each time bucket keeps "
+                         "its lowest and highest; 0 for all (default: all with --json and --csv)"},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "At most N rows of each table; 0 is all (default: 10); --json prints "
+                         "all"}},
+      .examples = {{"profctl memory 01J9ZK", "The memory timeline"},
+                   {"profctl memory run.profd --device cuda:0 --csv", "Its levels, to plot"},
+                   {"profctl memory 01J9ZK --json --max-points 1000", "All of it, to plot"}},
+      .min_arguments = 1,
+      .max_arguments = 1,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &RunMemory};
+}
+
+}  // namespace profd::cli

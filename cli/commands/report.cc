@@ -1,0 +1,210 @@
+#include "daemon/export/html/report.h"
+
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "cli/base/errors.h"
+#include "cli/captures/capture_set.h"
+#include "cli/captures/output_file.h"
+#include "cli/captures/set_collectives.h"
+#include "cli/commands/command.h"
+#include "cli/render/capture.h"
+#include "cli/render/findings.h"
+#include "cli/render/group_reports.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/report/findings/findings.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kEvidenceForPeople = 3;
+
+absl::StatusOr<report::FindingThresholds> ReadThresholds(const ParsedFlags& flags) {
+  const std::optional<std::string> path = flags.Get("thresholds");
+  if (!path.has_value()) return report::FindingThresholds();
+  std::ifstream file(*path, std::ios::binary);
+  std::string text;
+  // One byte more than is allowed, so that the parser refuses what is too long.
+  constexpr size_t kMost = (1 << 20) + 1;
+  text.resize(kMost);
+  file.read(text.data(), static_cast<std::streamsize>(kMost));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (!file.is_open() || file.bad()) {
+    return UsageError(StrCat("--thresholds: cannot read ", ForDisplay(*path, 200)));
+  }
+  absl::StatusOr<report::FindingThresholds> thresholds = report::ParseFindingThresholds(text);
+  if (thresholds.ok()) return thresholds;
+  return UsageError(StrCat("--thresholds: ", ForDisplay(*path, 200), ", ",
+                           FromAbsl(thresholds.status().message())));
+}
+
+// nullopt: for the terminal.
+absl::StatusOr<std::optional<std::string>> HtmlPath(const Invocation& invocation) {
+  const std::optional<std::string> path = invocation.flags().Get("html");
+  if (!path.has_value()) return path;
+  if (path->empty()) return UsageError("--html: say where to write (- is stdout)");
+  if (invocation.json()) return UsageError("--html and --json are two reports; leave one out");
+  if (*path != "-") RETURN_IF_ERROR(CheckWritable(*path));
+  return path;
+}
+
+absl::Status WriteHtml(Invocation& invocation, store::CaptureReader& reader,
+                       const report::FindingsReport& findings, const std::string& path) {
+  RETURN_IF_ERROR(WriteToFile(
+                      path, [](int64_t, int64_t) {},
+                      [&](exporter::ByteSink& sink) {
+                        return exporter::ExportHtmlReport(reader, findings, sink);
+                      })
+                      .status());
+  if (path != "-") invocation.Print(StrCat(path, "\n"));
+  return absl::OkStatus();
+}
+
+struct ReportOptions {
+  report::FindingThresholds thresholds;
+  int64_t evidence_rows = kEvidenceForPeople;
+  std::optional<std::string> html;
+};
+
+absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
+  ReportOptions options;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
+  options.evidence_rows = limit.value_or(kEvidenceForPeople);
+  ASSIGN_OR_RETURN(options.thresholds, ReadThresholds(invocation.flags()));
+  ASSIGN_OR_RETURN(options.html, HtmlPath(invocation));
+  return options;
+}
+
+// A group, and which member of it is reported on.
+struct ReportedMember {
+  const CaptureSet& set;
+  size_t member;
+  report::RankComparison ranks;
+};
+
+std::string MemberName(const CaptureSet::Member& member) {
+  return StrCat(member.rank >= 0 ? "rank " : "", LabelOf(member));
+}
+
+// `of`: nullptr: the capture was asked for by itself.
+absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportOptions& options,
+                    const ReportedMember* of) {
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  ASSIGN_OR_RETURN(
+      const report::FindingsReport findings,
+      report::SummarizeFindings(*reader, options.thresholds, of == nullptr ? nullptr : &of->ranks));
+  if (options.html.has_value()) return WriteHtml(invocation, *reader, findings, *options.html);
+  CaptureView view = source.view();
+  view.quality = findings.quality.grade;  // The events were looked at, too.
+  if (invocation.json()) {
+    JsonWriter json;
+    json.BeginObject();
+    if (of != nullptr) {
+      WriteMembersJson(of->set, json);
+      json.Field("reported_member", static_cast<int64_t>(of->member));
+    }
+    WriteFindingsJson(view, findings, json);
+    json.EndObject();
+    invocation.Print(json.TakeLine());
+    return absl::OkStatus();
+  }
+  if (of != nullptr) {
+    invocation.Print(RenderSetHeader(of->set, invocation.style()));
+    invocation.Print(StrCat("What follows is of ", of->ranks.names[of->member],
+                            ", which has the most own work.\n"));
+  }
+  invocation.Print(RenderReportHeader(view, invocation.style()));
+  invocation.Print("\n");
+  invocation.Print(RenderFindings(findings, options.evidence_rows, invocation.style()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
+                                  const ReportOptions& options) {
+  const absl::StatusOr<SetCollectives> collectives = ReadCollectives(set);
+  invocation.Note(RenderMissing(set));
+  RETURN_IF_ERROR(collectives.status());
+  ReportedMember of = {.set = set, .member = 0, .ranks = {}};
+  of.ranks.steps = CompareStepsOf(set, *collectives);
+  for (const CaptureSet::Member& member : set.members())
+    of.ranks.names.push_back(MemberName(member));
+  const std::vector<report::RankScore>& ranking = of.ranks.steps.ranking;
+  if (ranking.empty()) {
+    return absl::FailedPreconditionError(
+        "the captures of the group have no steps or windows to compare; ask for one of them");
+  }
+  of.member = ranking.front().member;
+  absl::Status status;
+  RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
+    if (member == of.member) status = Report(invocation, source, options, &of);
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(status);
+  return ExitCodeOf(set);
+}
+
+absl::StatusOr<int> RunReport(Invocation& invocation) {
+  ASSIGN_OR_RETURN(const ReportOptions options, ReadOptions(invocation));
+  if (invocation.flags().Has("print-thresholds")) {
+    invocation.Print(report::FormatFindingThresholds(options.thresholds));
+    return 0;
+  }
+  if (invocation.arguments().empty()) {
+    return UsageError("say which capture: its id, that of a group, or files ending in .profd");
+  }
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  if (set.is_group()) return ReportOnGroup(invocation, set, options);
+  RETURN_IF_ERROR(Report(invocation, set.Only(), options, nullptr));
+  return 0;
+}
+
+}  // namespace
+
+Command ReportCommand() {
+  return {
+      .name = "report",
+      .summary = "Say what to change first, what it would save, and why",
+      .arguments = "ID|GROUP|FILES.profd",
+      .description =
+          "Recommends what to optimize first, with estimated savings and evidence. A first "
+          "paragraph says where the time goes, what to change first, and whether the numbers can "
+          "be trusted. Then come all findings by estimated saving, each with its measurement, "
+          "threshold, evidence, and confidence; last, the checks that passed and those that were "
+          "skipped for lack of data.\n\nAverages leave out a first step with warm-up. Savings are "
+          "separate estimates of wall time per step. A thresholds file has lines `key = value`; "
+          "--print-thresholds writes one with every key, its meaning, and its default.\n\nFor a "
+          "group or several files, it compares the ranks, says whether one slows the others down "
+          "(scored as in `profctl stragglers`), and reports on the rank with the most own work. A "
+          "member that cannot be reached is named on stderr, and the exit code is 4.",
+      .flags = {{.name = "thresholds",
+                 .value_name = "FILE",
+                 .help = "Thresholds file: when a measurement becomes a finding",
+                 .completes = Completes::kFile},
+                {.name = "print-thresholds",
+                 .help = "Print a thresholds file with the defaults and exit"},
+                {.name = "html",
+                 .value_name = "FILE",
+                 .help =
+                     "Write a self-contained HTML page with charts and tables instead; - is stdout",
+                 .completes = Completes::kFile},
+                {.name = "limit",
+                 .value_name = "N",
+                 .help = "Maximum number of evidence rows per finding; 0 for all (default: 3; all "
+                         "with --json)"}},
+      .examples = {{"profctl report 01J9ZK", "What to change first"},
+                   {"profctl report 01J9ZK --html report.html", "As a page for a browser"},
+                   {"profctl report 01J9ZM", "For a group: which rank slows the job, and why"},
+                   {"profctl report --print-thresholds > limits", "A file to start from"},
+                   {"profctl report 01J9ZK --thresholds limits", "With one's own thresholds"}},
+      .min_arguments = 0,
+      .max_arguments = 4096,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &RunReport};
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,55 @@
+#include "cli/captures/capture_set.h"
+#include "cli/commands/command.h"
+#include "cli/commands/show_group_steps.h"
+#include "cli/render/capture.h"
+#include "cli/render/group_reports.h"
+#include "cli/render/reports.h"
+#include "daemon/base/status_macros.h"
+
+namespace profd::cli {
+namespace {
+
+absl::StatusOr<int> ShowStepsOfOne(Invocation& invocation, CaptureSource& source) {
+  ASSIGN_OR_RETURN(const report::StepTable table, source.Steps());
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteStepsJson(source.view(), table, json);
+    invocation.Print(json.TakeLine());
+  } else {
+    invocation.Print(RenderReportHeader(source.view(), invocation.style()));
+    invocation.Print(RenderSteps(table, invocation.style()));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> RunSteps(Invocation& invocation) {
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  if (!set.is_group()) return ShowStepsOfOne(invocation, set.Only());
+  return ShowGroupSteps(invocation, set, &WriteGroupStepsJson, &RenderGroupSteps);
+}
+
+}  // namespace
+
+Command StepsCommand() {
+  return {
+      .name = "steps",
+      .summary = "Show how long each step took, and outliers",
+      .arguments = "ID|GROUP|FILES.profd",
+      .description =
+          "Shows the duration of every captured step with minimum, median, mean, and maximum. An "
+          "outlier exceeds the median by more than 3 x 1.4826 x the median absolute deviation and "
+          "by more than 5 %; this needs at least 5 steps. Below it: what a framework on top of "
+          "PyTorch calls the steps (for example Lightning's epoch and global step), as read after "
+          "the window.\n\nFor a group or several files, it shows for every step how long the ranks "
+          "took, which rank had the most own work, and which one waited longest in collectives. A "
+          "member that cannot be reached is named on stderr, and the exit code is 4.",
+      .examples = {{"profctl steps 01J9ZK", "Which steps were slow"},
+                   {"profctl --nodes gpu[001-128] steps 01J9ZM", "Who was slow, who waited"}},
+      .min_arguments = 1,
+      .max_arguments = 4096,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &RunSteps};
+}
+
+}  // namespace profd::cli

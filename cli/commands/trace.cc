@@ -1,0 +1,618 @@
+// profctl trace: from pids to a finished capture, its operator table and its file.
+//
+// In order: ParseRequest (flags), Start (targets, CreateCapture), Follow (progress, Ctrl-C),
+// Save (-o), Report.
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cli/base/errors.h"
+#include "cli/base/interrupts.h"
+#include "cli/base/label.h"
+#include "cli/captures/capture_source.h"
+#include "cli/captures/fleet.h"
+#include "cli/captures/output_file.h"
+#include "cli/captures/progress.h"
+#include "cli/client/daemon_client.h"
+#include "cli/commands/command.h"
+#include "cli/commands/trace_group.h"
+#include "cli/render/capture.h"
+#include "cli/render/group_view.h"
+#include "cli/render/reports.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int64_t kDefaultTraceSteps = 5;
+constexpr int64_t kTopRows = 20;
+constexpr size_t kMostPids = 1024;
+constexpr absl::Duration kDefaultLead = absl::Milliseconds(500);
+constexpr absl::Duration kMaxLead = absl::Minutes(1);
+
+struct TraceRequest {
+  std::vector<int64_t> pids;
+  bool all = false;
+  CaptureSpec spec;
+  bool pin = false;
+  std::string job;  // Empty: any.
+  std::optional<Quorum> quorum;
+  absl::Duration lead = kDefaultLead;
+  std::string request_id;
+  std::string output;  // Empty: none.
+  OutputKind output_kind;
+};
+
+absl::Status ParseTargets(const ParsedFlags& flags, TraceRequest& request) {
+  std::set<int64_t> seen;
+  for (const std::string& word : flags.List("pid")) {
+    const absl::StatusOr<int64_t> pid = ParseInt(word);
+    if (!pid.ok() || *pid < 1 || *pid > std::numeric_limits<int32_t>::max()) {
+      return UsageError(StrCat("--pid '", ForDisplay(word, 80), "' is not a process ID"));
+    }
+    if (seen.insert(*pid).second) request.pids.push_back(*pid);
+  }
+  if (request.pids.size() > kMostPids) {
+    return UsageError(StrCat("at most ", kMostPids, " pids at once"));
+  }
+  request.all = flags.Has("all");
+  if (request.all && !request.pids.empty()) {
+    return UsageError("--all and --pid are mutually exclusive");
+  }
+  request.job = flags.Get("job").value_or("");
+  if (!request.job.empty() && !request.pids.empty()) {
+    return UsageError("--job and --pid are mutually exclusive");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseGroupStart(const ParsedFlags& flags, TraceRequest& request) {
+  if (const auto quorum = flags.Get("quorum")) {
+    ASSIGN_OR_RETURN(request.quorum, QuorumFrom(*quorum));
+  }
+  ASSIGN_OR_RETURN(const auto lead, flags.Duration("lead"));
+  request.lead = lead.value_or(kDefaultLead);
+  if (request.lead <= absl::ZeroDuration() || request.lead > kMaxLead) {
+    return UsageError("--lead must be above 0 and at most 1m");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseWindow(const ParsedFlags& flags, CaptureSpec& spec) {
+  ASSIGN_OR_RETURN(const auto steps, flags.Int("steps", 1, 1'000'000));
+  ASSIGN_OR_RETURN(const auto duration, flags.Duration("duration"));
+  if (steps.has_value() && duration.has_value()) {
+    return UsageError("--steps and --duration are mutually exclusive");
+  }
+  if (duration.has_value()) {
+    for (const std::string_view flag : {"warmup", "wait", "repeat", "start-step", "step-marker"}) {
+      if (flags.Has(flag)) return UsageError(StrCat("--", flag, " goes with --steps only"));
+    }
+    spec.steps = 0;
+    spec.duration = *duration;
+    if (spec.duration <= absl::ZeroDuration() || spec.duration > absl::Hours(1)) {
+      return UsageError("--duration must be above 0 and at most 1h");
+    }
+  } else {
+    spec.steps = steps.value_or(kDefaultTraceSteps);
+  }
+  ASSIGN_OR_RETURN(const auto warmup, flags.Int("warmup", 0, 10'000));
+  spec.warmup_steps = warmup.value_or(spec.warmup_steps);
+  ASSIGN_OR_RETURN(const auto wait, flags.Int("wait", 0, 1'000'000));
+  spec.wait_steps = wait.value_or(spec.wait_steps);
+  ASSIGN_OR_RETURN(const auto repeat, flags.Int("repeat", 1, 64));
+  spec.repeat = repeat.value_or(spec.repeat);
+  ASSIGN_OR_RETURN(const auto start, flags.Int("start-step", 0));
+  spec.start_step = start.value_or(spec.start_step);
+  const auto marker = flags.Get("step-marker");
+  if (!marker.has_value()) return absl::OkStatus();
+  if (marker->empty()) return UsageError("--step-marker needs the name of a range");
+  if (flags.Has("start-step")) {
+    return UsageError(
+        "--step-marker and --start-step are mutually exclusive: its steps count from 0 when the "
+        "capture begins");
+  }
+  spec.step_marker = *marker;
+  return absl::OkStatus();
+}
+
+absl::Status ParseGpu(const ParsedFlags& flags, GpuSpec& spec) {
+  if (const auto mode = flags.Get("gpu")) spec.mode = *GpuModeFromString(*mode);
+  if (spec.mode == GpuMode::kOff) {
+    for (const std::string_view flag :
+         {"gpu-buffer", "gpu-max-records", "gpu-detach", "gpu-latency"}) {
+      if (flags.Has(flag)) {
+        return UsageError(StrCat("--", flag, " and --gpu off are mutually exclusive"));
+      }
+    }
+  }
+  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("gpu-buffer"));
+  spec.buffer_bytes = buffer.value_or(spec.buffer_bytes);
+  ASSIGN_OR_RETURN(const auto records, flags.Int("gpu-max-records", 1000, 100'000'000));
+  spec.max_records = records.value_or(spec.max_records);
+  spec.detach = flags.Has("gpu-detach");
+  spec.latency = flags.Has("gpu-latency");
+  return absl::OkStatus();
+}
+
+absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
+  TorchSpec& torch = spec.torch;
+  if (const auto mode = flags.Get("ops")) torch.operators = *OperatorModeFromString(*mode);
+  for (const std::string& word : flags.List("with")) {
+    if (word == "memory") {
+      torch.memory = true;
+    } else if (word == "strides") {
+      torch.strides = true;
+    } else {
+      return UsageError(
+          StrCat("--with '", ForDisplay(word, 80), "' is none of memory and strides"));
+    }
+  }
+  if (torch.strides && torch.operators == OperatorMode::kOff) {
+    return UsageError("--with strides and --ops off are mutually exclusive");
+  }
+  if (torch.strides && torch.operators == OperatorMode::kNames) {
+    return UsageError("--with strides goes with --ops shapes");
+  }
+  const auto source = flags.Get("step-source");
+  if (!source.has_value()) return absl::OkStatus();
+  for (const std::string_view flag : {"start-step", "step-marker", "duration"}) {
+    if (flags.Has(flag))
+      return UsageError(StrCat("--step-source and --", flag, " are mutually exclusive"));
+  }
+  torch.step_source = *StepSourceFromString(*source);
+  return absl::OkStatus();
+}
+
+absl::Status ParseCaptureLimits(const ParsedFlags& flags, CaptureSpec& spec) {
+  ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
+  spec.timeout = timeout.value_or(spec.timeout);
+  ASSIGN_OR_RETURN(const auto memory, flags.Bytes("memory"));
+  spec.memory_bytes = memory.value_or(spec.memory_bytes);
+  ASSIGN_OR_RETURN(const auto max_bytes, flags.Bytes("max-bytes"));
+  spec.max_bytes = max_bytes.value_or(spec.max_bytes);
+  spec.allow_less_memory = flags.Has("allow-less-memory");
+  spec.display_name = flags.Get("name").value_or("");
+  ASSIGN_OR_RETURN(spec.labels, ParseLabels(flags.All("label")));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
+  TraceRequest request;
+  RETURN_IF_ERROR(ParseTargets(flags, request));
+  RETURN_IF_ERROR(ParseGroupStart(flags, request));
+  RETURN_IF_ERROR(ParseWindow(flags, request.spec));
+  RETURN_IF_ERROR(ParseGpu(flags, request.spec.gpu));
+  RETURN_IF_ERROR(ParseTorch(flags, request.spec));
+  RETURN_IF_ERROR(ParseCaptureLimits(flags, request.spec));
+  if (const absl::Status valid = ValidateSpec(request.spec); !valid.ok()) {
+    return UsageError(std::string(valid.message()));
+  }
+  request.pin = flags.Has("pin");
+  // A request that a broken connection makes gRPC send twice must not capture twice.
+  request.request_id = flags.Get("request-id").value_or(NewUlid(Clock::Real().Now()));
+  if (const auto output = flags.Get("output")) {
+    ASSIGN_OR_RETURN(request.output_kind, OutputKindOf(*output));
+    RETURN_IF_ERROR(CheckWritable(*output));
+    request.output = *output;
+  }
+  return request;
+}
+
+class TraceOnNode {
+ public:
+  TraceOnNode(Invocation& invocation, TraceRequest request, Interrupts& interrupts,
+              DaemonClient& daemon)
+      : invocation_(invocation),
+        request_(std::move(request)),
+        interrupts_(interrupts),
+        daemon_(daemon) {}
+
+  absl::StatusOr<int> Run() {
+    RETURN_IF_ERROR(Start());
+    RETURN_IF_ERROR(Follow());
+    NoteUnpinned();
+    const absl::Status saved = Save();
+    RETURN_IF_ERROR(Report());
+    RETURN_IF_ERROR(saved);
+    return ExitCode();
+  }
+
+ private:
+  bool IsGroup() const { return views_.size() > 1; }
+
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(std::vector<TargetInfo> targets,
+                     daemon_.ResolveTargets(request_.pids, request_.all || !request_.job.empty()));
+    if (!request_.job.empty()) {
+      std::erase_if(targets, [&](const TargetInfo& t) { return JobOf(t) != request_.job; });
+    }
+    if (targets.empty()) {
+      return WithReason(absl::NotFoundError("there is no process to capture"), "NO_TARGETS");
+    }
+    if (targets.size() == 1) {
+      ASSIGN_OR_RETURN(
+          views_.emplace_back(),
+          daemon_.CreateCapture(targets.front().number, request_.spec, request_.request_id));
+      Pin();
+      return absl::OkStatus();
+    }
+    std::vector<TargetNumber> numbers;
+    numbers.reserve(targets.size());
+    for (const TargetInfo& target : targets) numbers.push_back(target.number);
+    ASSIGN_OR_RETURN(views_,
+                     daemon_.CreateCaptureGroup(numbers, request_.spec, request_.request_id));
+    Pin();
+    return absl::OkStatus();
+  }
+
+  // A capture that cannot be pinned is still worth having.
+  void Pin() {
+    if (!request_.pin) return;
+    for (const CaptureView& view : views_) {
+      const absl::StatusOr<CaptureView> pinned = daemon_.SetCapturePinned(view.record.id, true);
+      if (!pinned.ok()) pin_failures_[view.record.id] = FromAbsl(pinned.status().message());
+    }
+  }
+  // What the daemon pins while it runs, it may unpin at the end: only then is its size known.
+  void NoteUnpinned() {
+    if (!request_.pin) return;
+    for (const CaptureView& view : views_) {
+      if (view.pinned || !view.HasEvents()) continue;
+      const auto failure = pin_failures_.find(view.record.id);
+      invocation_.Note(StrCat("warning: capture ", view.record.id, " is not pinned: ",
+                              failure != pin_failures_.end()
+                                  ? failure->second
+                                  : "pinned captures would take more than they may; unpin others, "
+                                    "then run `profctl pin`",
+                              "\n"));
+    }
+  }
+
+  absl::Status Follow() {
+    std::vector<std::string> ids;
+    ids.reserve(views_.size());
+    for (const CaptureView& view : views_) ids.push_back(view.record.id);
+    // Cancelled captures still end in a state of their own, with what they recorded: so the
+    // watch goes on.
+    interrupts_.OnInterrupt([this, ids] {
+      for (const std::string& id : ids) (void)daemon_.CancelCapture(id);
+    });
+    ProgressLine line(invocation_.error_style());
+    CaptureProgress progress(ids.size());
+    const auto show = [&] { line.Show(progress.Text(Clock::Real().Now())); };
+    absl::StatusOr<std::vector<CaptureView>> ended = daemon_.WatchCaptures(
+        ids,
+        [&](size_t index, const CaptureView& view) {
+          progress.OnChange(index, view, Clock::Real().Now());
+          show();
+        },
+        show);
+    line.Clear();
+    // From here on an interrupt ends what we do ourselves: reading and writing files.
+    interrupted_in_time_ = interrupts_.interrupted();
+    if (interrupted_in_time_) {
+      interrupts_.OnInterrupt(nullptr);
+    } else {
+      interrupts_.OnInterrupt([this] { daemon_.Abort(); });
+    }
+    RETURN_IF_ERROR(ended.status());
+    views_ = *std::move(ended);
+    return absl::OkStatus();
+  }
+
+  absl::Status Save() {
+    paths_.assign(views_.size(), "");
+    if (request_.output.empty()) return absl::OkStatus();
+    const std::vector<std::string> tags = TagsFor(views_);
+    for (size_t i = 0; i < views_.size(); ++i) {
+      if (!views_[i].HasEvents()) continue;
+      const std::string path = IsGroup() ? WithTag(request_.output, tags[i]) : request_.output;
+      RETURN_IF_ERROR(SaveOne(views_[i], path));
+      paths_[i] = path;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SaveOne(const CaptureView& view, const std::string& path) {
+    ProgressLine line(invocation_.error_style());
+    const auto show = [&](int64_t done, int64_t total) {
+      line.Show(TransferProgress("writing", done, total));
+    };
+    if (!request_.output_kind.trace.has_value()) return FetchToFile(daemon_, view, path, show);
+    const auto source = NewDaemonSource(daemon_, view);
+    return ExportToFile(*source, *request_.output_kind.trace, path, show).status();
+  }
+
+  absl::Status Report() {
+    if (invocation_.json()) {
+      JsonWriter json;
+      if (IsGroup()) {
+        WriteGroupJson(views_, paths_, json);
+      } else {
+        WriteCaptureJson(views_.front(), paths_.front(), json);
+      }
+      invocation_.Print(json.TakeLine());
+      NoteFailures();
+      return absl::OkStatus();
+    }
+    const Style& style = invocation_.style();
+    if (IsGroup()) {
+      invocation_.Print(RenderGroup(views_, style));
+    } else {
+      invocation_.Print(RenderCapture(views_.front(), style));
+      if (views_.front().HasEvents()) RETURN_IF_ERROR(PrintOperators(views_.front()));
+    }
+    RETURN_IF_ERROR(invocation_.WriteStatus());
+    NoteFailures();
+    NoteNextCommands();
+    for (const std::string& path : paths_) {
+      if (!path.empty()) invocation_.Print(StrCat(path, "\n"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrintOperators(const CaptureView& view) {
+    report::OpOptions options;
+    options.limit = kTopRows;
+    ASSIGN_OR_RETURN(const report::OpTable table, daemon_.GetOperators(view.record.id, options));
+    invocation_.Print("\n");
+    invocation_.Print(RenderOps(view, table, {}, invocation_.style()));
+    return absl::OkStatus();
+  }
+
+  void NoteFailures() {
+    for (const CaptureView& view : views_) {
+      if (view.record.state != CaptureState::kFailed) continue;
+      invocation_.Note(StrCat("profctl: capture ", view.record.id,
+                              " failed: ", ForDisplay(view.record.error_message, 4096), "\n"));
+      const std::string_view advice = AdviceFor(view.record.error_reason);
+      if (!advice.empty()) invocation_.Note(StrCat(advice, "\n"));
+    }
+  }
+
+  void NoteNextCommands() {
+    for (const CaptureView& view : views_) {
+      if (!view.HasEvents()) continue;
+      const std::string& id = view.record.id;
+      invocation_.Note(StrCat(
+          "next: profctl ops ", id, " | steps ", id, " | memory ", id,
+          request_.output.empty() ? StrCat(" | export ", id, " -o FILE.json.gz") : std::string(),
+          "\n"));
+      return;
+    }
+  }
+
+  int ExitCode() const {
+    bool all_complete = true;
+    bool any_kept = false;
+    for (const CaptureView& view : views_) {
+      all_complete = all_complete && view.record.state == CaptureState::kComplete;
+      any_kept = any_kept || view.record.state != CaptureState::kFailed;
+      if (view.record.state == CaptureState::kCancelled) {
+        if (interrupted_in_time_) return kExitInterrupted;
+        any_kept = any_kept && (IsGroup() || view.HasEvents());
+      }
+    }
+    if (all_complete) return kExitDone;
+    return any_kept ? kExitPartial : kExitFailed;
+  }
+
+  Invocation& invocation_;
+  const TraceRequest request_;
+  Interrupts& interrupts_;
+  DaemonClient& daemon_;
+  std::vector<CaptureView> views_;
+  std::map<std::string, std::string> pin_failures_;  // Messages by capture ID.
+  std::vector<std::string> paths_;                   // As views_; empty where none was written.
+  bool interrupted_in_time_ = false;                 // While there was something to cancel.
+};
+
+absl::StatusOr<int> TraceFleet(Invocation& invocation, Fleet& fleet, Interrupts& interrupts,
+                               const TraceRequest& request) {
+  if (!request.pids.empty()) {
+    return UsageError("--pid goes with one node only; on several use --job JOB or --all");
+  }
+  if (request.job.empty() && !request.all) {
+    return UsageError("on several nodes say which processes: --job JOB, or --all");
+  }
+  if (invocation.flags().Has("request-id")) {
+    return UsageError("--request-id goes with one node only");
+  }
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  return TraceGroup(invocation, fleet, interrupts,
+                    {.spec = request.spec,
+                     .job = request.job,
+                     .quorum = request.quorum,
+                     .lead = request.lead,
+                     .node_timeout = timeout},
+                    request.output, request.output_kind);
+}
+
+absl::StatusOr<int> RunTrace(Invocation& invocation) {
+  ASSIGN_OR_RETURN(TraceRequest request, ParseRequest(invocation.flags()));
+  Interrupts interrupts;
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  if (fleet.has_value() && request.pin) {
+    return UsageError(
+        "--pin goes with one node only; pin the captures afterwards with "
+        "`profctl --nodes LIST pin ID...`");
+  }
+  if (fleet.has_value()) return TraceFleet(invocation, *fleet, interrupts, request);
+  for (const std::string_view flag : {"quorum", "lead"}) {
+    if (invocation.flags().Has(flag)) {
+      return UsageError(StrCat("--", flag, " goes with several nodes: --nodes, or --job on Slurm"));
+    }
+  }
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  TraceOnNode trace(invocation, std::move(request), interrupts, *daemon);
+  absl::StatusOr<int> result = trace.Run();
+  interrupts.OnInterrupt(nullptr);
+  return result;
+}
+
+std::vector<Flag> TraceFlags() {
+  return {
+      {.name = "pid",
+       .letter = 'p',
+       .value_name = "PID",
+       .help = "The process to capture; repeatable, or a comma-separated list. The PID of a shell "
+               "or launcher selects all targets below it. A PID inside a container works where it "
+               "is unique. Default: the only target",
+       .repeated = true,
+       .completes = Completes::kPid},
+      {.name = "all", .letter = 'a', .help = "Capture all your targets"},
+      {.name = "job",
+       .value_name = "JOB",
+       .help = "Capture all your targets of this job: every rank records the same steps. Without "
+               "--nodes and --address, asks the job's Slurm nodes"},
+      {.name = "quorum",
+       .value_name = "N",
+       .help = "On several nodes: how many processes must be ready, else nothing is captured: all, "
+               "a number, or a percentage (default: captures those that are ready; exit code 4 if "
+               "some are not)"},
+      {.name = "lead",
+       .value_name = "TIME",
+       .help = "On several nodes: how far ahead to choose the first step; increase it for slow "
+               "nodes (default: 500ms)"},
+      {.name = "steps",
+       .letter = 's',
+       .value_name = "N",
+       .help = "Number of whole training steps to capture, 1 to 1000000 (default: 5)"},
+      {.name = "duration",
+       .letter = 'd',
+       .value_name = "TIME",
+       .help = "Capture a span of time instead (500ms, 10s, 2m; at most 1h)"},
+      {.name = "warmup",
+       .value_name = "N",
+       .help = "Number of steps to record and discard before each window (default: 1)"},
+      {.name = "wait",
+       .value_name = "N",
+       .help = "Number of steps to wait before each warm-up (default: 0)"},
+      {.name = "repeat",
+       .value_name = "N",
+       .help = "Number of windows of --steps, each after its own wait and warm-up (default: 1)"},
+      {.name = "start-step",
+       .value_name = "K",
+       .help = "The first step to record; must be in the future (default: as soon as possible)"},
+      {.name = "step-marker",
+       .value_name = "NAME",
+       .help = "For programs that mark no steps: a step begins whenever the range NAME begins, on "
+               "the first thread that begins it. An NVTX range in a domain is DOMAIN:NAME. Steps "
+               "count from 0 in this capture"},
+      {.name = "step-source",
+       .value_name = "SOURCE",
+       .help = "Count these as steps in this capture, whatever `profctl ps` says that the process "
+               "counts: marks, the program's own; optimizer, PyTorch's Optimizer.step(); profiler, "
+               "the program's own torch.profiler; dataloader, batches taken from a DataLoader; "
+               "periodicity, the rounds in which a thread repeats PyTorch's operators, for loops "
+               "that have none of these: they are known after a second and three rounds. They "
+               "count from 0",
+       .completes = Completes::kChoice,
+       .choices = {"marks", "optimizer", "profiler", "dataloader", "periodicity"}},
+      {.name = "ops",
+       .value_name = "MODE",
+       .help = "How much to record of PyTorch operators: off; names (with nesting, forward and "
+               "backward); shapes (also sizes, types, and scalars of inputs). Each costs more per "
+               "operator. Default: shapes if the process uses torch, else off",
+       .completes = Completes::kChoice,
+       .choices = {"off", "names", "shapes"}},
+      {.name = "with",
+       .value_name = "WHAT",
+       .help = "Also record, for PyTorch: memory (allocator events and owners of memory); strides "
+               "(of inputs). Repeatable, or a comma-separated list",
+       .repeated = true,
+       .completes = Completes::kChoice,
+       .choices = {"memory", "strides"}},
+      {.name = "gpu",
+       .value_name = "MODE",
+       .help = "How much to record of the GPU: off; light (kernels and copies, without their "
+               "launches); default (also CUDA calls and waits, and so the range that launched each "
+               "kernel); full (also CUDA graph nodes, device memory, and events). Each costs more "
+               "per launch. Default: default if the process uses CUDA, else off",
+       .completes = Completes::kChoice,
+       .choices = {"off", "light", "default", "full"}},
+      {.name = "gpu-buffer",
+       .value_name = "SIZE",
+       .help = "Memory in the process for GPU records, 4MiB to 1GiB (default: 64MiB)"},
+      {.name = "gpu-max-records",
+       .value_name = "N",
+       .help =
+           "Stop recording the GPU after this many records, 1000 to 100000000 (default: 20000000)"},
+      {.name = "gpu-latency",
+       .help = "Also record when kernels were queued and submitted; costs more per launch"},
+      {.name = "gpu-detach",
+       .help = "Detach CUPTI afterwards (removes the last ~1 % of overhead); the next capture "
+               "attaches anew"},
+      {.name = "timeout",
+       .value_name = "TIME",
+       .help =
+           "End the capture after this time and keep what was recorded (default: 5m; at most 24h)"},
+      {.name = "output",
+       .letter = 'o',
+       .value_name = "FILE",
+       .help = "Also write the capture to FILE, by suffix: .json, .json.gz (Chrome), .pftrace "
+               "(Perfetto), .html (report), or .profd. With several targets, each file gets the "
+               "rank or PID before the suffix",
+       .completes = Completes::kFile},
+      {.name = "name", .value_name = "NAME", .help = "Human-readable capture name"},
+      {.name = "label",
+       .value_name = "KEY=VALUE",
+       .help = "Label for filtering; repeatable",
+       .repeated = true},
+      {.name = "memory",
+       .value_name = "SIZE",
+       .help = "Size of the event buffer, 1MiB to 4GiB (default: 64MiB); a larger one loses fewer "
+               "events in bursts"},
+      {.name = "allow-less-memory",
+       .help = "Accept a smaller buffer if the node's capture memory is nearly used up, instead of "
+               "failing"},
+      {.name = "max-bytes",
+       .value_name = "SIZE",
+       .help = "End the capture when its file reaches this size (default: 2GiB)"},
+      {.name = "pin",
+       .help = "Pin the capture: its events are never removed to make room. Not with --nodes"},
+      {.name = "request-id",
+       .value_name = "ID",
+       .help = "For scripts that retry: a repeated ID never starts a second capture"}};
+}
+
+}  // namespace
+
+Command TraceCommand() {
+  return {
+      .name = "trace",
+      .summary = "Capture training steps of running processes",
+      .description =
+          "Captures whole training steps, or a span of time, of one or more running processes. "
+          "Prints what was recorded and where the time went. Several targets form a group: all "
+          "record the same steps, also across nodes (--nodes). A process that did not take part is "
+          "named, and the exit code is 4.\n\nCtrl-C ends the capture and keeps what was recorded; "
+          "a second Ctrl-C exits at once.\n\nWith -o, the last line on stdout is the path of the "
+          "file. With --json, stdout is one object: the finished capture, or {\"group\", "
+          "\"captures\", \"missed\"}, or on several nodes {\"id\", \"state\", \"first_step\", "
+          "\"captures\", \"missed\", \"clock\", \"nodes\"}.",
+      .flags = TraceFlags(),
+      .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
+                   {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},
+                   {"profctl trace --all --steps 3 --start-step 1200",
+                    "The same three steps of all my processes"},
+                   {"profctl trace --nodes gpu[001-128] --job 88123",
+                    "Five steps of every rank of a job, the same ones everywhere"},
+                   {"profctl trace --pid 41213 --duration 2s --label why=slow",
+                    "Two seconds, labelled"},
+                   {"profctl trace --pid 41213 --with memory -o five.json.gz",
+                    "PyTorch's operators with their shapes, and its memory"},
+                   {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
+                    "Three steps of a program that marks none, but has a range around each"}},
+      .takes_nodes = true,
+      .run = &RunTrace};
+}
+
+}  // namespace profd::cli

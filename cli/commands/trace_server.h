@@ -1,0 +1,52 @@
+// TraceServer gives one file to the Perfetto page in a browser on this machine, once: that page may
+// fetch from 127.0.0.1:9001 and nowhere else, and only it may read the answer (CORS).
+//
+// Other users of the machine can connect as well, so the path has a part that nobody can guess; and
+// requests that name another host, as a page that plays tricks with DNS would, are refused.
+//
+// Threads:  libmicrohttpd's one; calls are for one thread.
+// Errors:   RESOURCE_EXHAUSTED: the port is in use; NOT_FOUND, PERMISSION_DENIED: the file.
+#ifndef PROFD_CLI_COMMANDS_TRACE_SERVER_H_
+#define PROFD_CLI_COMMANDS_TRACE_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace profd::cli {
+
+inline constexpr int kPerfettoPort = 9001;
+inline constexpr std::string_view kPerfettoOrigin = "https://ui.perfetto.dev";
+
+class TraceServer {
+ public:
+  // Serves what is at `path` now, under a name that ends in `name`. Port 0 takes any.
+  static absl::StatusOr<std::unique_ptr<TraceServer>> Start(const std::string& path,
+                                                            std::string_view name, int port);
+  ~TraceServer();
+  TraceServer(const TraceServer&) = delete;
+  TraceServer& operator=(const TraceServer&) = delete;
+
+  int port() const;
+  // "/3f2a.../01J9ZK.pftrace"
+  const std::string& url_path() const;
+
+  // Until the file was given whole to somebody, once, or Stop(); false: neither, within `timeout`.
+  bool WaitUntilServed(absl::Duration timeout);
+  // From any thread, also before it is waited for.
+  void Stop();
+  bool served() const;
+
+ private:
+  class Impl;
+  explicit TraceServer(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_COMMANDS_TRACE_SERVER_H_

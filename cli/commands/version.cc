@@ -1,0 +1,64 @@
+#include "cli/base/errors.h"
+#include "cli/base/json_writer.h"
+#include "cli/client/daemon_client.h"
+#include "cli/commands/command.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+void WriteVersionJson(const DaemonClient* daemon, const absl::Status& status, JsonWriter& json) {
+  json.BeginObject();
+  json.Key("profctl").BeginObject();
+  json.Field("version", PROFD_VERSION);
+  json.Field("api_version", kApiVersion);
+  json.EndObject();
+  json.Key("profd");
+  if (daemon == nullptr) {
+    json.Null();
+    json.Field("profd_error", FromAbsl(status.message()));
+  } else {
+    json.BeginObject();
+    json.Field("version", daemon->node().version);
+    json.Field("api_version", daemon->node().api_version);
+    json.Field("address", daemon->address());
+    json.EndObject();
+  }
+  json.EndObject();
+}
+
+// Works without a daemon: then it says so, and that is no failure.
+absl::StatusOr<int> RunVersion(Invocation& invocation) {
+  const absl::StatusOr<DaemonClient*> daemon = invocation.Daemon();
+  if (ReasonOf(daemon.status()) == kUsageReason) return daemon.status();
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteVersionJson(daemon.ok() ? *daemon : nullptr, daemon.status(), json);
+    invocation.Print(json.TakeLine());
+    return 0;
+  }
+  invocation.Print(StrCat("profctl ", PROFD_VERSION, " (API ", kApiVersion, ")\n"));
+  if (daemon.ok()) {
+    const NodeInfo& node = (*daemon)->node();
+    invocation.Print(StrCat("profd ", ForDisplay(node.version, 80), " (API ", node.api_version,
+                            ") at ", (*daemon)->address(), "\n"));
+  } else {
+    invocation.Print(StrCat("profd: ", FromAbsl(daemon.status().message()), "\n"));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command VersionCommand() {
+  return {.name = "version",
+          .summary = "Show the versions of profctl and of the daemon",
+          .description = "Shows the version of profctl and, if a daemon answers, of profd.",
+          .examples = {{"profctl version", "Do the two fit together"}},
+          .run = &RunVersion};
+}
+
+}  // namespace profd::cli

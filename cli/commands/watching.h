@@ -1,0 +1,45 @@
+// A listing that is shown again and again until Ctrl-C.
+//
+// On a terminal each look takes the place of the one before, cut to the screen; elsewhere they
+// follow each other. With --json a look is a line.
+//
+// Threads: one.
+#ifndef PROFD_CLI_COMMANDS_WATCHING_H_
+#define PROFD_CLI_COMMANDS_WATCHING_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/client/invocation.h"
+
+namespace profd::cli {
+
+// What a command shows: once, or each time.
+struct Look {
+  std::string text;   // For stdout.
+  std::string notes;  // For stderr.
+  int exit_code = 0;
+};
+
+// --watch[=EVERY].
+Flag WatchFlag();
+// The time between two looks, 0.1 s to a day, 2 s unless given; nullopt: one look is asked for.
+absl::StatusOr<std::optional<absl::Duration>> WatchInterval(const ParsedFlags& flags);
+
+// Looks every `interval` until Ctrl-C or SIGTERM, and then gives the last look's exit code. The
+// first error of a look, or of stdout, ends it. Call it before anything else starts a thread
+// (interrupts.h).
+absl::StatusOr<int> WatchUntilInterrupted(Invocation& invocation, absl::Duration interval,
+                                          absl::FunctionRef<absl::StatusOr<Look>()> look);
+
+// `text` as the whole screen of a terminal with `rows` lines (0: any number): what does not fit is
+// left out, and the last line says how much. Public for tests.
+std::string ScreenOf(std::string_view text, int rows);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_COMMANDS_WATCHING_H_

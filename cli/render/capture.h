@@ -1,0 +1,51 @@
+// A capture, and how far to trust it, as text and as JSON.
+#ifndef PROFD_CLI_RENDER_CAPTURE_H_
+#define PROFD_CLI_RENDER_CAPTURE_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/base/json_writer.h"
+#include "cli/base/style.h"
+#include "cli/client/capture_view.h"
+#include "daemon/report/index/step_labels.h"
+
+namespace profd::cli {
+
+// The object of `trace`, `show` and each row of `captures`. `path`, if not empty, is the file
+// it was fetched to; `step_labels`, if any, is what a framework called the steps.
+void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json,
+                      std::span<const report::StepLabel> step_labels = {});
+// As fields of an open object: what a report says of the capture it is over.
+void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json);
+
+// All about one capture, some lines.
+std::string RenderCapture(const CaptureView& view, const Style& style,
+                          std::span<const report::StepLabel> step_labels = {});
+// How far shares of a whole mean what they say, by what was lost.
+ShareTrust SharesOf(const CaptureView& view);
+// `style`, for tables of this capture.
+Style StyleFor(const CaptureView& view, Style style);
+// Above a report: which capture it is over, and RenderQuality().
+std::string RenderReportHeader(const CaptureView& view, const Style& style);
+// The grade and why it is not better: losses by cause with what to do about them. One line
+// for a capture that lost nothing.
+std::string RenderQuality(const CaptureView& view, const Style& style);
+
+// One row each, newest as given; `now` for ages.
+std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                               const Style& style);
+// The same of several nodes, which the first column names.
+std::string RenderNodeCaptureTable(std::span<const CaptureView> views, absl::Time now,
+                                   const Style& style);
+// One row for each target of a group.
+std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style);
+
+Colour ColourOf(CaptureState state);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_CAPTURE_H_

@@ -1,0 +1,44 @@
+#include "cli/render/column_docs.h"
+
+#include <algorithm>
+#include <array>
+
+namespace profd::cli {
+namespace {
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool IsSame(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return Lower(x) == Lower(y); });
+}
+
+// Whether `item` is one of `list`, whose items are parted by `separator`.
+bool IsOneOf(std::string_view item, std::string_view list, char separator) {
+  while (true) {
+    const size_t end = std::min(list.find(separator), list.size());
+    if (IsSame(item, list.substr(0, end))) return true;
+    if (end == list.size()) return false;
+    list.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+bool IsOfTable(const ColumnDoc& doc, std::string_view table) {
+  return IsOneOf(table, doc.tables, ' ');
+}
+
+std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::string_view table) {
+  std::vector<const ColumnDoc*> found;
+  for (const std::span<const ColumnDoc> docs :
+       std::array<std::span<const ColumnDoc>, 2>{ReportColumnDocs(), ListColumnDocs()}) {
+    for (const ColumnDoc& doc : docs) {
+      if (!table.empty() && !IsOfTable(doc, table)) continue;
+      if (IsOneOf(column, doc.column, '|')) found.push_back(&doc);
+    }
+  }
+  return found;
+}
+
+}  // namespace profd::cli

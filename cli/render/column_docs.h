@@ -1,0 +1,33 @@
+// What every column of every table means: `profctl explain`.
+//
+// How do I add a column?  Its entry in column_docs_reports.cc or column_docs_lists.cc; a test
+// (tests/cli/column_docs_test.cc) finds titles that have none.
+//
+// Threads: any. Errors: none.
+#ifndef PROFD_CLI_RENDER_COLUMN_DOCS_H_
+#define PROFD_CLI_RENDER_COLUMN_DOCS_H_
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace profd::cli {
+
+struct ColumnDoc {
+  std::string_view tables;      // The commands that show it, parted by blanks: "ops kernels".
+  std::string_view column;      // As its title; several of one meaning are parted by "|".
+  std::string_view definition;  // A sentence without its full stop.
+  std::string_view formula;     // Empty: it is as it was recorded.
+};
+
+std::span<const ColumnDoc> ReportColumnDocs();
+std::span<const ColumnDoc> ListColumnDocs();
+
+// Those of `column`, whatever its case; of `table` only, if not empty.
+std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::string_view table = "");
+// Whether `doc` is of `table`.
+bool IsOfTable(const ColumnDoc& doc, std::string_view table);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_COLUMN_DOCS_H_

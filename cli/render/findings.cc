@@ -1,0 +1,181 @@
+#include "cli/render/findings.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cli/base/table.h"
+#include "cli/base/units.h"
+#include "cli/render/capture.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/report/findings/json.h"
+#include "daemon/report/findings/rules.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr size_t kMaxParagraphBytes =
+    4096;  // Of one paragraph, which may hold names of the program.
+constexpr size_t kWidestText = 100;
+
+size_t TextWidth(const Style& style) {
+  return style.width > 0 ? std::min<size_t>(static_cast<size_t>(style.width), kWidestText)
+                         : kWidestText;
+}
+
+std::string Paragraph(std::string_view text, size_t indent, const Style& style) {
+  return StrCat(std::string(indent, ' '),
+                WrapText(ForDisplay(text, kMaxParagraphBytes), TextWidth(style), indent), "\n");
+}
+
+Colour ColourOfSeverity(report::Severity severity) {
+  switch (severity) {
+    case report::Severity::kCritical:
+      return Colour::kRed;
+    case report::Severity::kWarning:
+      return Colour::kYellow;
+    case report::Severity::kInfo:
+      return Colour::kNone;
+  }
+  return Colour::kNone;
+}
+
+std::string Saving(const report::FindingsReport& report, const report::Finding& finding) {
+  if (finding.saving_ns_per_step <= 0) return "No saving estimated";
+  return StrCat("Saves up to ", FormatNs(finding.saving_ns_per_step),
+                report.step_count > 0 ? " a step (" : " (",
+                FormatPercent(finding.saving_ns_per_step, report.mean_step_ns), ")");
+}
+
+std::string EvidenceTable(std::span<const report::Evidence> rows, const Style& style) {
+  const auto has = [&](auto member) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const report::Evidence& row) { return row.*member >= 0; });
+  };
+  const bool durations = has(&report::Evidence::duration_ns);
+  const bool counts = has(&report::Evidence::count);
+  const bool bytes = has(&report::Evidence::bytes);
+  const bool steps = has(&report::Evidence::step);
+  std::vector<Column> columns = {{.title = "Evidence", .right = false, .flexible = true}};
+  if (durations) columns.push_back({.title = "Time"});
+  if (counts) columns.push_back({.title = "Count"});
+  if (bytes) columns.push_back({.title = "Bytes"});
+  if (steps) columns.push_back({.title = "Step"});
+  columns.push_back({.title = "", .right = false, .drop_order = 1});
+  Table table(std::move(columns));
+  for (const report::Evidence& row : rows) {
+    std::vector<std::string> cells = {row.name};
+    if (durations) cells.push_back(row.duration_ns < 0 ? "-" : FormatNs(row.duration_ns));
+    if (counts) cells.push_back(row.count < 0 ? "-" : FormatCount(row.count));
+    if (bytes) cells.push_back(row.bytes < 0 ? "-" : FormatBytes(row.bytes));
+    if (steps) cells.push_back(row.step < 0 ? "-" : StrCat(row.step));
+    cells.push_back(row.detail);
+    table.AddRow(std::move(cells));
+  }
+  return table.Render(style);
+}
+
+std::string RenderFinding(size_t number, const report::FindingsReport& report,
+                          const report::Finding& finding, int64_t evidence_rows,
+                          const Style& style) {
+  const std::string title = StrCat(number, ". ", finding.title, "  [", finding.rule, ", ",
+                                   ToString(finding.severity), "]");
+  std::string text = StrCat("\n", style.Paint(ColourOfSeverity(finding.severity), title), "\n");
+  StrAppend(&text, Paragraph(finding.measured, 3, style));
+  StrAppend(&text, Paragraph(StrCat("Do: ", finding.advice), 3, style));
+  std::string figures =
+      StrCat(Saving(report, finding), "; measured ", report::ValueText(finding.unit, finding.value),
+             ", threshold ", report::ValueText(finding.unit, finding.threshold), "; confidence ",
+             ToString(finding.confidence));
+  if (!finding.confidence_reason.empty()) {
+    StrAppend(&figures, " (", finding.confidence_reason, ")");
+  }
+  StrAppend(&text, Paragraph(StrCat(figures, "."), 3, style));
+  const size_t shown = evidence_rows > 0
+                           ? std::min(finding.evidence.size(), static_cast<size_t>(evidence_rows))
+                           : finding.evidence.size();
+  if (shown > 0) {
+    StrAppend(&text, "\n", EvidenceTable(std::span(finding.evidence).first(shown), style));
+  }
+  return text;
+}
+
+// Rules that need the same data share a line.
+std::string RenderSkipped(const report::FindingsReport& report, const Style& style) {
+  std::vector<std::pair<std::string, std::string>> lines;  // Rules, and what they need.
+  for (const report::SkippedRule& rule : report.skipped) {
+    const auto same = std::find_if(lines.begin(), lines.end(),
+                                   [&](const auto& line) { return line.second == rule.needs; });
+    if (same == lines.end()) {
+      lines.emplace_back(rule.rule, rule.needs);
+    } else {
+      StrAppend(&same->first, ", ", rule.rule);
+    }
+  }
+  std::string text;
+  for (const auto& [rules, needs] : lines) {
+    const std::string line = StrCat(rules, " (needs ", needs, ")");
+    StrAppend(&text, "  ", WrapText(ForDisplay(line, kMaxParagraphBytes), TextWidth(style), 4),
+              "\n");
+  }
+  return text;
+}
+
+void WriteQuality(const Quality& quality, JsonWriter& json) {
+  json.Field("lost_share", quality.lost_share);
+  json.Key("quality_checks").BeginArray();
+  for (const QualityCheck& check : quality.checks) {
+    json.BeginObject();
+    json.Field("check", check.name);
+    json.Field("grade", std::string(1, check.grade));
+    json.Field("known", check.known);
+    json.Field("value", check.value);
+    json.Field("bound", check.bound);
+    json.Field("sentence", check.sentence);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+}  // namespace
+
+std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
+                           const Style& style) {
+  std::string text = Paragraph(report.verdict, 0, style);
+  if (report.findings.empty() && !report.passed.empty()) {
+    StrAppend(&text, "\nNo findings.\n");
+  }
+  for (size_t i = 0; i < report.findings.size(); ++i) {
+    StrAppend(&text, RenderFinding(i + 1, report, report.findings[i], evidence_rows, style));
+  }
+  if (!report.passed.empty()) {
+    std::string passed = "Checks passed:";
+    for (const report::PassedRule& rule : report.passed) {
+      StrAppend(&passed, &rule == &report.passed.front() ? " " : ", ", rule.rule);
+    }
+    StrAppend(&text, "\n", Paragraph(passed, 0, style));
+  }
+  if (!report.skipped.empty())
+    StrAppend(&text, "\nChecks skipped (missing data):\n", RenderSkipped(report, style));
+  if (report.findings.size() > 1) {
+    StrAppend(&text, "\n",
+              Paragraph("Savings are separate estimates. Findings that explain the same time "
+                        "overlap, so savings do not add up.",
+                        0, style));
+  }
+  return text;
+}
+
+void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
+                       JsonWriter& json) {
+  WriteReportHeaderJson(view, json);
+  json.Field("grade", report.quality.grade);
+  json.Field("bound_by", ToString(report.bound));
+  WriteQuality(report.quality, json);
+  report::WriteFindingsFields(report, json,
+                              [](std::string_view name) { return std::string(name); });
+}
+
+}  // namespace profd::cli

@@ -1,0 +1,24 @@
+// Findings as text and as JSON.
+#ifndef PROFD_CLI_RENDER_FINDINGS_H_
+#define PROFD_CLI_RENDER_FINDINGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cli/base/json_writer.h"
+#include "cli/base/style.h"
+#include "cli/client/capture_view.h"
+#include "daemon/report/findings/findings.h"
+
+namespace profd::cli {
+
+// `evidence_rows` of each finding; 0: all.
+std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
+                           const Style& style);
+// All of it, as fields of an open object. `view` has the grade of the report.
+void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
+                       JsonWriter& json);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_FINDINGS_H_

@@ -1,0 +1,51 @@
+// Reports that compare the captures of a group, as text and as JSON.
+#ifndef PROFD_CLI_RENDER_GROUP_REPORTS_H_
+#define PROFD_CLI_RENDER_GROUP_REPORTS_H_
+
+#include <string>
+
+#include "cli/base/json_writer.h"
+#include "cli/base/style.h"
+#include "cli/captures/capture_set.h"
+#include "daemon/report/ranks/clock_alignment.h"
+#include "daemon/report/ranks/group_reports.h"
+
+namespace profd::cli {
+
+// What a member is called in tables: its rank; without one, where it ran.
+std::string LabelOf(const CaptureSet::Member& member);
+
+// As fields of an open object: "group" and "members": [{"node","pid","rank","id","state",
+// "quality","shares","missing"}], which everything else points into by position.
+void WriteMembersJson(const CaptureSet& set, JsonWriter& json);
+// `style`, for tables over all members: as the one that lost most.
+Style StyleFor(const CaptureSet& set, Style style);
+// Above a report: which group it is over, and how well it was recorded.
+std::string RenderSetHeader(const CaptureSet& set, const Style& style);
+// A line for each member that is missing; empty: none is.
+std::string RenderMissing(const CaptureSet& set);
+// kExitPartial if a member is missing.
+int ExitCodeOf(const CaptureSet& set);
+
+// "clock": {"residual_ns","residual_p99_ns","spread_ns","spread_p99_ns","collectives",
+// "members": [{"basis","offset_ns","drift_ppm","error_ns"}]}; null where nothing is known.
+void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json);
+// How far clocks may be off, in a sentence.
+std::string RenderClock(const report::ClockAlignment& alignment);
+
+std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
+                           const report::OpOptions& options, const Style& style);
+void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
+                       const report::OpOptions& options, JsonWriter& json);
+
+std::string RenderGroupSteps(const CaptureSet& set, const report::GroupSteps& steps,
+                             const Style& style);
+void WriteGroupStepsJson(const CaptureSet& set, const report::GroupSteps& steps, JsonWriter& json);
+
+std::string RenderStragglers(const CaptureSet& set, const report::GroupSteps& steps,
+                             const Style& style);
+void WriteStragglersJson(const CaptureSet& set, const report::GroupSteps& steps, JsonWriter& json);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_GROUP_REPORTS_H_

@@ -1,0 +1,284 @@
+#include "cli/render/history.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "cli/base/table.h"
+#include "cli/base/units.h"
+#include "daemon/base/csv.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr int kTrendColumns = 30;
+constexpr double kSmallestSpread = 0.1;  // Of the lowest value, that takes the full height.
+
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1) return *middle;
+  return (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
+
+// What one row is of: a rank of a job, which outlives its processes, else a process.
+struct SeriesKey {
+  std::string node;
+  std::string job;
+  int64_t rank = -1;
+  int64_t pid = 0;  // 0: of a rank
+  friend bool operator<(const SeriesKey& a, const SeriesKey& b) {
+    return std::tie(a.node, a.job, a.rank, a.pid) < std::tie(b.node, b.job, b.rank, b.pid);
+  }
+};
+
+SeriesKey KeyOf(const HistoryPoint& point) {
+  return {.node = point.node,
+          .job = point.job,
+          .rank = point.rank,
+          .pid = point.rank >= 0 && !point.job.empty() ? 0 : point.pid};
+}
+
+double MeasuredValue(const HistoryPoint& point, HistoryMeasure measure, bool per_step) {
+  const auto shared = [&](int64_t ns) {
+    const int64_t parts = per_step ? point.steps : point.calls;
+    return parts > 0 ? static_cast<double>(ns) / static_cast<double>(parts) : 0;
+  };
+  switch (measure) {
+    case HistoryMeasure::kStep:
+      return static_cast<double>(point.median_ns);
+    case HistoryMeasure::kSelfCpu:
+      return shared(point.self_cpu_ns);
+    case HistoryMeasure::kCpuTotal:
+      return shared(point.cpu_total_ns);
+    case HistoryMeasure::kSelfDevice:
+      return shared(point.self_device_ns);
+    case HistoryMeasure::kCall:
+      return static_cast<double>(point.mean_ns);
+  }
+  return 0;
+}
+
+std::string_view Describe(HistoryMeasure measure) {
+  switch (measure) {
+    case HistoryMeasure::kStep:
+      return "median step";
+    case HistoryMeasure::kSelfCpu:
+      return "self time on the CPU";
+    case HistoryMeasure::kCpuTotal:
+      return "total time on the CPU";
+    case HistoryMeasure::kSelfDevice:
+      return "self time on GPUs";
+    case HistoryMeasure::kCall:
+      return "mean call";
+  }
+  return "";
+}
+
+bool IsPerPart(HistoryMeasure measure) {
+  return measure == HistoryMeasure::kSelfCpu || measure == HistoryMeasure::kCpuTotal ||
+         measure == HistoryMeasure::kSelfDevice;
+}
+
+std::string FormatChange(double from, double to) {
+  if (from <= 0) return "-";
+  return absl::StrFormat("%+.1f%%", 100 * (to - from) / from);
+}
+
+std::string Ns(double ns) { return FormatNs(std::llround(ns)); }
+
+void AddSeries(const SeriesKey& key, std::vector<TimedValue> values, int64_t begin, int64_t end,
+               bool several_nodes, Table& table) {
+  std::vector<double> all;
+  all.reserve(values.size());
+  for (const TimedValue& value : values) all.push_back(value.value);
+  // A quarter at each end: one odd window is then no trend.
+  const size_t quarter = std::max<size_t>(1, all.size() / 4);
+  const double early = MedianOf({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(quarter)});
+  const double late = MedianOf({all.end() - static_cast<std::ptrdiff_t>(quarter), all.end()});
+  std::vector<std::string> cells;
+  if (several_nodes) cells.push_back(key.node);
+  cells.push_back(key.job.empty() ? "-" : key.job);
+  cells.push_back(key.rank < 0 ? "-" : StrCat(key.rank));
+  cells.push_back(key.pid == 0 ? "-" : StrCat(key.pid));
+  cells.push_back(FormatCount(static_cast<int64_t>(all.size())));
+  cells.push_back(Ns(*std::ranges::min_element(all)));
+  cells.push_back(Ns(MedianOf(all)));
+  cells.push_back(Ns(*std::ranges::max_element(all)));
+  cells.push_back(Ns(early));
+  cells.push_back(Ns(late));
+  cells.push_back(all.size() > 1 ? FormatChange(early, late) : "-");
+  cells.push_back(Sparkline(values, begin, end, kTrendColumns));
+  table.AddRow(std::move(cells));
+}
+
+std::string Rfc3339(int64_t unix_ns) {
+  return absl::FormatTime(absl::RFC3339_full, absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
+}
+
+}  // namespace
+
+std::optional<HistoryMeasure> HistoryMeasureFromString(std::string_view text) {
+  if (text == "step") return HistoryMeasure::kStep;
+  if (text == "self_cpu") return HistoryMeasure::kSelfCpu;
+  if (text == "cpu_total") return HistoryMeasure::kCpuTotal;
+  if (text == "self_device") return HistoryMeasure::kSelfDevice;
+  if (text == "call") return HistoryMeasure::kCall;
+  return std::nullopt;
+}
+
+std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
+                      int64_t end_unix_ns, int columns) {
+  if (values.empty() || columns <= 0) return "";
+  const double span =
+      std::max<double>(1, static_cast<double>(end_unix_ns) - static_cast<double>(begin_unix_ns));
+  std::vector<std::vector<double>> buckets(static_cast<size_t>(columns));
+  for (const TimedValue& value : values) {
+    const double offset =
+        static_cast<double>(value.time_unix_ns) - static_cast<double>(begin_unix_ns);
+    const double place = std::floor(offset / span * columns);
+    buckets[static_cast<size_t>(std::clamp<double>(place, 0, columns - 1))].push_back(value.value);
+  }
+  std::vector<std::optional<double>> medians;
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = -lowest;
+  for (std::vector<double>& bucket : buckets) {
+    medians.emplace_back();
+    if (bucket.empty()) continue;
+    medians.back() = MedianOf(std::move(bucket));
+    lowest = std::min(lowest, *medians.back());
+    highest = std::max(highest, *medians.back());
+  }
+  const double height = std::max(highest - lowest, kSmallestSpread * std::abs(lowest));
+  constexpr std::array<std::string_view, 8> kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::string line;
+  for (const std::optional<double>& median : medians) {
+    if (!median.has_value()) {
+      line.push_back(' ');
+      continue;
+    }
+    const double part = height > 0 ? (*median - lowest) / height : 0;
+    line += kBlocks[static_cast<size_t>(std::clamp<double>(std::floor(part * 8), 0, 7))];
+  }
+  return line;
+}
+
+std::string RenderHistory(const History& history, const HistoryQuery& query, HistoryMeasure measure,
+                          bool several_nodes, const Style& style) {
+  const std::string subject = query.operator_name.empty()
+                                  ? "Step time"
+                                  : StrCat("'", ForDisplay(query.operator_name, 120), "'");
+  if (history.points.empty()) {
+    std::string text = "No window that you may read is kept of that time.\n";
+    if (history.without_operator_count > 0) {
+      text = StrCat(subject, " is not among the largest operators of the ",
+                    FormatCount(history.without_operator_count),
+                    history.without_operator_count == 1 ? " capture" : " captures",
+                    " of that time; `profctl ops ID` lists those of one.\n");
+    }
+    return text;
+  }
+  const bool per_step =
+      std::ranges::all_of(history.points, [](const HistoryPoint& p) { return p.steps > 0; });
+  std::map<SeriesKey, std::vector<TimedValue>> series;
+  for (const HistoryPoint& point : history.points) {
+    series[KeyOf(point)].push_back({point.time_unix_ns, MeasuredValue(point, measure, per_step)});
+  }
+  const int64_t begin = history.points.front().time_unix_ns;
+  const int64_t end = history.points.back().time_unix_ns;
+
+  std::vector<Column> columns;
+  if (several_nodes) columns.push_back({.title = "Node", .right = false});
+  for (const Column& column :
+       {Column{.title = "Job", .right = false, .flexible = true}, Column{.title = "Rank"},
+        Column{.title = "PID", .drop_order = 4}, Column{.title = "Windows", .drop_order = 3},
+        Column{.title = "Min", .drop_order = 6}, Column{.title = "Median"},
+        Column{.title = "Max", .drop_order = 5}, Column{.title = "Early", .drop_order = 2},
+        Column{.title = "Late", .drop_order = 1}, Column{.title = "Change"},
+        Column{.title = "Trend", .right = false}}) {
+    columns.push_back(column);
+  }
+  Table table(std::move(columns));
+  for (auto& [key, values] : series) {
+    AddSeries(key, std::move(values), begin, end, several_nodes, table);
+  }
+
+  std::string text = StrCat(subject, ": ", Describe(measure));
+  if (IsPerPart(measure)) StrAppend(&text, per_step ? " per step" : " per call");
+  StrAppend(&text, ", from ", FormatLocalTime(absl::FromUnixNanos(begin)), " to ",
+            FormatLocalTime(absl::FromUnixNanos(end)), "\n", table.Render(style));
+  if (history.left_out_count > 0) {
+    StrAppend(&text, "(", FormatCount(history.left_out_count),
+              " older windows are left out: ask for a shorter time)\n");
+  }
+  if (history.without_operator_count > 0) {
+    StrAppend(&text, "(", FormatCount(history.without_operator_count),
+              " captures more do not have it among their largest operators)\n");
+  }
+  return text;
+}
+
+void WriteHistoryJson(const History& history, const HistoryQuery& query,
+                      const std::vector<NodeOutcome>* nodes, JsonWriter& json) {
+  json.BeginObject();
+  if (query.operator_name.empty()) {
+    json.Field("step_time", true);
+  } else {
+    json.Field("operator", query.operator_name);
+  }
+  json.Key("points").BeginArray();
+  for (const HistoryPoint& point : history.points) {
+    json.BeginObject();
+    json.Field("time_unix_ns", point.time_unix_ns);
+    json.Field("node", point.node);
+    json.Field("capture", point.capture);
+    json.Field("pid", point.pid);
+    json.Field("rank", point.rank);
+    json.Field("job", point.job);
+    json.Field("schedule", point.schedule);
+    json.Field("sampling_weight", point.sampling_weight);
+    json.Field("quality", point.quality);
+    json.Field("steps", point.steps);
+    json.Field("min_ns", point.min_ns);
+    json.Field("median_ns", point.median_ns);
+    json.Field("mean_ns", point.mean_ns);
+    json.Field("max_ns", point.max_ns);
+    if (!query.operator_name.empty()) {
+      json.Field("calls", point.calls);
+      json.Field("self_cpu_ns", point.self_cpu_ns);
+      json.Field("cpu_total_ns", point.cpu_total_ns);
+      json.Field("self_device_ns", point.self_device_ns);
+    }
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Field("left_out", history.left_out_count);
+  json.Field("without_operator", history.without_operator_count);
+  if (nodes != nullptr) WriteNodeOutcomesJson(*nodes, json);
+  json.EndObject();
+}
+
+std::string HistoryCsv(const History& history) {
+  std::string text =
+      "time,time_unix_ns,node,capture,pid,rank,job,schedule,sampling_weight,quality,steps,min_ns,"
+      "median_ns,mean_ns,max_ns,calls,self_cpu_ns,cpu_total_ns,self_device_ns\r\n";
+  for (const HistoryPoint& p : history.points) {
+    StrAppend(&text, Rfc3339(p.time_unix_ns), ",", p.time_unix_ns, ",", CsvCell(p.node), ",",
+              CsvCell(p.capture), ",", p.pid, ",", p.rank, ",", CsvCell(p.job), ",",
+              CsvCell(p.schedule), ",", absl::StrFormat("%.17g", p.sampling_weight), ",",
+              CsvCell(p.quality), ",");
+    StrAppend(&text, p.steps, ",", p.min_ns, ",", p.median_ns, ",", p.mean_ns, ",", p.max_ns, ",",
+              p.calls, ",", p.self_cpu_ns, ",", p.cpu_total_ns, ",", p.self_device_ns, "\r\n");
+  }
+  return text;
+}
+
+}  // namespace profd::cli

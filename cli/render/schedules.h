@@ -1,0 +1,45 @@
+// Schedules and their windows as tables and as JSON, of one node or of many.
+#ifndef PROFD_CLI_RENDER_SCHEDULES_H_
+#define PROFD_CLI_RENDER_SCHEDULES_H_
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cli/base/json_writer.h"
+#include "cli/base/style.h"
+#include "cli/client/schedule_view.h"
+
+namespace profd::cli {
+
+// A node that has not what it should have of a schedule.
+struct ScheduleDrift {
+  std::string id;
+  std::string node;
+  std::string problem;  // "is missing", "differs in its spec"
+};
+// `asked`: what each node that answered has, by its own name. Nodes that did not answer are not
+// said to have drifted.
+std::vector<ScheduleDrift> FindDrift(const std::map<std::string, std::vector<ScheduleView>>& asked);
+
+void WriteScheduleJson(const ScheduleView& view, JsonWriter& json);
+void WriteWindowJson(const WindowView& view, JsonWriter& json);
+
+// "every 30m", "cron 0 3 * * *"
+std::string WhenOf(const ScheduleSpec& spec);
+// "5% of nodes"
+std::string SampleOf(const ScheduleSpec& spec);
+
+// One row for each schedule, whatever number of nodes has it.
+std::string RenderScheduleTable(std::span<const ScheduleView> views, const Style& style);
+// One row for each node that has it.
+std::string RenderScheduleNodes(std::span<const ScheduleView> views, const Style& style);
+std::string RenderSchedule(const ScheduleView& view, const Style& style);
+// In the order given.
+std::string RenderWindows(std::span<const WindowView> views, const Style& style);
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_SCHEDULES_H_

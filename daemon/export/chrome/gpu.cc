@@ -1,0 +1,411 @@
+#include "daemon/export/chrome/gpu.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/export/trace/gpu_text.h"
+#include "daemon/report/index/gpu_names.h"
+#include "proto/wire/event.h"
+
+namespace profd::exporter {
+namespace {
+
+// Longest event: an escaped name and all arguments of a kernel.
+constexpr size_t kMostGpuEventBytes = 2 * kMostTraceNameBytes + 2048 + kMostCollectiveBytes;
+static_assert(kMostGpuEventBytes <= OutputBuffer::kMostReservedBytes);
+
+std::string RowText(int64_t pid, int64_t tid) {
+  return StrCat("\"pid\":", pid, ",\"tid\":", tid, ",\"ts\":");
+}
+
+template <typename Number>
+char* PutArgument(char* at, std::string_view key_with_comma, Number value) {
+  return PutInteger(PutText(at, key_with_comma), value);
+}
+
+// Kineto's figures are floats: nine digits say all of them.
+char* PutFigure(char* at, std::string_view key_with_comma, double value) {
+  at = PutText(at, key_with_comma);
+  return std::to_chars(at, at + kMostNumberBytes, value, std::chars_format::general, 9).ptr;
+}
+
+template <typename Number>
+char* PutTriple(char* at, std::string_view key_with_comma, const std::array<Number, 3>& size) {
+  at = PutArgument(at, key_with_comma, size[0]);
+  *at++ = ',';
+  at = PutInteger(at, size[1]);
+  *at++ = ',';
+  at = PutInteger(at, size[2]);
+  *at++ = ']';
+  return at;
+}
+
+char* PutTransferArguments(char* at, const GpuRow& transfer) {
+  at = PutArgument(at, R"(,"bytes":)", transfer.bytes);
+  if (transfer.duration_ns > 0) {
+    at = PutFigure(at, ",\"memory bandwidth (GB/s)\":", BandwidthOf(transfer));
+  }
+  if (transfer.source_device != kNoGpuDevice && transfer.destination_device != kNoGpuDevice) {
+    at = PutArgument(at, R"(,"fromDevice":)", transfer.source_device);
+    at = PutArgument(at, R"(,"inDevice":)", transfer.device);
+    at = PutArgument(at, R"(,"toDevice":)", transfer.destination_device);
+  }
+  return at;
+}
+
+// What makes a row of GPU work other than it seems.
+char* PutFlags(char* at, uint8_t flags) {
+  if (flags & kGpuUnfinished) at = PutText(at, R"(,"finished":"false")");
+  if (flags & kGpuStraddlesStart) at = PutText(at, R"(,"began_before_window":"true")");
+  if (flags & kGpuStraddlesEnd) at = PutText(at, R"(,"ended_after_window":"true")");
+  if (flags & kGpuOrphan) at = PutText(at, R"(,"launch_not_recorded":"true")");
+  if (flags & kGpuDeviceLaunched) at = PutText(at, R"(,"launched_by_device":"true")");
+  return at;
+}
+
+std::string Prefix(std::string_view category, std::string_view name) {
+  std::string prefix = StrCat(",\n{\"ph\":\"X\",\"cat\":\"", category, "\",\"name\":");
+  AppendJsonString(TraceName(name), prefix);
+  prefix += ",";
+  return prefix;
+}
+
+}  // namespace
+
+ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
+                     const ChromeOperators& operators, TraceLayout& layout, TraceClock clock,
+                     OutputBuffer& out)
+    : reader_(reader),
+      plan_(plan),
+      nesting_(nesting),
+      operators_(operators),
+      layout_(layout),
+      clock_(clock),
+      out_(out) {
+  kernel_prefixes_.resize(reader.names().size());
+  annotation_prefixes_.resize(reader.names().size());
+  for (auto& prefixes : call_prefixes_) prefixes.resize(reader.names().size());
+  for (const GpuTrack& track : plan.tracks().tracks()) {
+    track_rows_.push_back(RowText(plan.tracks().processes()[track.process].pid, track.tid));
+  }
+  for (const TraceRow& row : layout.threads) {
+    call_rows_.push_back({RowText(layout.pid, row.tid)});
+  }
+  for (size_t thread = 0; thread < nesting.sibling_counts().size(); ++thread) {
+    for (uint32_t i = 0; i < nesting.sibling_counts()[thread]; ++i) {
+      const int64_t tid = layout.tids.Take(-1);
+      sibling_rows_.push_back({tid, StrCat(layout.threads[thread].label, " CUDA calls",
+                                           i == 0 ? "" : StrCat(" (", i + 1, ")"))});
+      call_rows_[thread].push_back(RowText(layout.pid, tid));
+    }
+  }
+}
+
+// ---- rows ----
+
+void ChromeGpu::Metadata(std::string_view what, std::string_view row, std::string_view key,
+                         std::string_view value) {
+  out_.Append(StrCat(",\n{\"ph\":\"M\",\"name\":\"", what, "\",", row, ",\"args\":{\"", key,
+                     "\":", value, "}}"));
+}
+
+void ChromeGpu::MetadataText(std::string_view what, std::string_view row, std::string_view key,
+                             std::string_view untrusted) {
+  std::string value;
+  AppendJsonString(untrusted, value);
+  Metadata(what, row, key, value);
+}
+
+void ChromeGpu::WriteRows() {
+  const GpuTracks& tracks = plan_.tracks();
+  for (const GpuTrackProcess& process : tracks.processes()) {
+    const std::string row = StrCat("\"pid\":", process.pid, ",\"tid\":0");
+    MetadataText("process_name", row, "name",
+                 process.is_overhead ? process.label : layout_.process_name);
+    MetadataText("process_labels", row, "labels", process.label);
+    Metadata("process_sort_index", row, "sort_index", StrCat(process.sort_index));
+  }
+  for (const GpuTrack& track : tracks.tracks()) {
+    const std::string row =
+        StrCat("\"pid\":", tracks.processes()[track.process].pid, ",\"tid\":", track.tid);
+    // Kineto's names of streams end in a space.
+    MetadataText("thread_name", row, "name", track.label + " ");
+    Metadata("thread_sort_index", row, "sort_index", StrCat(track.sort_index));
+  }
+  for (const TraceRow& sibling : sibling_rows_) {
+    const std::string row = StrCat("\"pid\":", layout_.pid, ",\"tid\":", sibling.tid);
+    MetadataText("thread_name", row, "name", sibling.label);
+    Metadata("thread_sort_index", row, "sort_index", StrCat(sibling.tid));
+  }
+}
+
+// ---- events ----
+
+absl::Status ChromeGpu::WriteEvents() {
+  RETURN_IF_ERROR(cuda_events_.Read(reader_));
+  // Calls last: a loader drops the link of one that is the first event.
+  RETURN_IF_ERROR(WriteWork());
+  WriteAnnotations();
+  RETURN_IF_ERROR(WriteSyncs());
+  RETURN_IF_ERROR(WriteOverheads());
+  RETURN_IF_ERROR(WriteCalls());
+  return out_.status();
+}
+
+char* ChromeGpu::PutSlice(char* at, std::string_view prefix, std::string_view row, int64_t start_ns,
+                          int64_t end_ns) {
+  at = PutText(at, prefix);
+  at = PutText(at, row);
+  at = micros_.Put(at, clock_.At(start_ns));
+  at = PutText(at, R"(,"dur":)");
+  return PutMicros(at, clock_.Duration(start_ns, static_cast<uint64_t>(end_ns) -
+                                                     static_cast<uint64_t>(start_ns)));
+}
+
+void ChromeGpu::WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns) {
+  char* at = out_.Reserve(kMostGpuEventBytes);
+  at = PutText(at, ",\n{\"ph\":\"f\",\"id\":");
+  at = PutInteger(at, layout_.place.FlowId(correlation));
+  *at++ = ',';
+  at = PutText(at, row);
+  at = micros_.Put(at, clock_.At(start_ns));
+  at = PutText(at, R"(,"cat":"ac2g","name":"ac2g","bp":"e"})");
+  out_.Commit(at);
+}
+
+absl::Status ChromeGpu::WriteWork() {
+  uint32_t ordinal = 0;
+  return reader_.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal++));
+      WriteWorkRow(RowAt(batch, i), track);
+    }
+    return out_.status();
+  });
+}
+
+void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track) {
+  const std::string_view row = track_rows_[track];
+  const std::string_view prefix = WorkPrefix(work);
+  const GpuLinks::Cause cause = plan_.links().CauseOf(work.correlation, work.start_ns);
+
+  char* at = out_.Reserve(kMostGpuEventBytes);
+  at = PutSlice(at, prefix, row, work.start_ns, work.start_ns + work.duration_ns);
+  at = PutText(at, R"(,"args":{)");
+  if (cause.external_id != 0) {
+    at = PutArgument(at, R"("External id":)", cause.external_id);
+    *at++ = ',';
+  }
+  at = PutArgument(at, R"("device":)", work.device);
+  at = PutArgument(at, R"(,"context":)", work.context);
+  at = PutArgument(at, R"(,"stream":)", work.stream);
+  at = PutArgument(at, R"(,"correlation":)", work.correlation);
+  switch (work.kind) {
+    case GpuRowKind::kKernel:
+      at = PutKernelArguments(at, work);
+      if (cause.flow_from.has_value()) {
+        const GpuLinks::Call& call = plan_.links().calls()[*cause.flow_from];
+        at = operators_.PutCollectiveAt(at, call.thread, call.start_ns);
+      }
+      break;
+    case GpuRowKind::kMemcpy:
+    case GpuRowKind::kMemset:
+      at = PutTransferArguments(at, work);
+      break;
+    case GpuRowKind::kGraphLaunch:
+      break;
+  }
+  at = PutArgument(at, R"(,"graph id":)", work.graph_id);
+  at = PutArgument(at, R"(,"graph node id":)", work.graph_node_id);
+  at = PutFlags(at, work.flags);
+  at = PutText(at, "}}");
+  out_.Commit(at);
+  if (cause.flow_from.has_value()) WriteFlowEnd(work.correlation, row, work.start_ns);
+}
+
+char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel) const {
+  at = PutText(at, R"(,"queued":)");
+  at = PutInteger(at, kernel.queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(kernel.queued_ns));
+  at = PutArgument(at, R"(,"registers per thread":)", kernel.registers_per_thread);
+  at = PutArgument(at, R"(,"shared memory":)", SharedBytes(kernel));
+  const GpuDevice* const device = FindDevice(reader_.record(), kernel.device);
+  if (device != nullptr) {
+    const KernelFigures figures = FiguresOf(kernel, *device);
+    at = PutFigure(at, R"(,"blocks per SM":)", figures.blocks_per_sm);
+    at = PutFigure(at, R"(,"warps per SM":)", figures.warps_per_sm);
+    at = PutArgument(at, R"(,"est. achieved occupancy %":)", figures.occupancy_percent);
+  }
+  at = PutTriple(at, R"(,"grid":[)", kernel.grid);
+  at = PutTriple(at, R"(,"block":[)", kernel.block);
+  if (kernel.cluster[0] != 0) at = PutTriple(at, R"(,"cluster":[)", kernel.cluster);
+  return at;
+}
+
+std::string_view ChromeGpu::WorkPrefix(const GpuRow& work) {
+  std::string& prefix = work.kind == GpuRowKind::kKernel
+                            ? kernel_prefixes_[work.name]
+                            : transfer_prefixes_[{work.kind, work.copy_kind, work.source_kind,
+                                                  work.destination_kind}];
+  if (prefix.empty())
+    prefix = Prefix(WorkCategory(work.kind), WorkName(work, reader_.names(), demangler_));
+  return prefix;
+}
+
+std::string ChromeGpu::AnnotationPrefix(const GpuAnnotation& annotation) const {
+  return Prefix("gpu_user_annotation", AnnotationName(annotation, plan_.links(), reader_.names()));
+}
+
+void ChromeGpu::WriteAnnotations() {
+  for (const GpuAnnotation& annotation : plan_.annotations()) {
+    // HTA takes every ProfilerStep#k for a step of the host: those of streams would be steps again.
+    if (annotation.is_step) continue;
+    std::string& prefix = annotation_prefixes_[annotation.name];
+    if (prefix.empty()) prefix = AnnotationPrefix(annotation);
+    char* at = out_.Reserve(kMostGpuEventBytes);
+    at =
+        PutSlice(at, prefix, track_rows_[annotation.track], annotation.start_ns, annotation.end_ns);
+    if (annotation.external_id != 0) {
+      at = PutArgument(at, R"(,"args":{"External id":)", annotation.external_id);
+      *at++ = '}';
+    }
+    *at++ = '}';
+    out_.Commit(at);
+  }
+}
+
+absl::Status ChromeGpu::WriteSyncs() {
+  uint32_t ordinal = 0;
+  return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal++));
+      WriteSync(batch, i, track);
+    }
+    return out_.status();
+  });
+}
+
+void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track) {
+  const int64_t start_ns = batch.start_ns[i];
+  const std::string_view row = track_rows_[track];
+  const GpuLinks::Cause cause = plan_.links().CauseOf(batch.correlation[i], start_ns);
+  const std::string name = report::SyncName(batch.kind[i]);
+  char* at = out_.Reserve(kMostGpuEventBytes);
+  at = PutSlice(at, Prefix("cuda_sync", name), row, start_ns, start_ns + batch.duration_ns[i]);
+  at = PutText(at, R"(,"args":{)");
+  if (cause.external_id != 0) {
+    at = PutArgument(at, R"("External id":)", cause.external_id);
+    *at++ = ',';
+  }
+  at = PutText(at, R"("cuda_sync_kind":")");
+  at = PutText(at, name);
+  *at++ = '"';
+  at = PutWaitedFor(at, batch, i);
+  at = PutArgument(at, R"(,"stream":)",
+                   batch.stream[i] == wire::kNoStream ? int64_t{-1} : batch.stream[i]);
+  at = PutArgument(at, R"(,"correlation":)", batch.correlation[i]);
+  if (batch.device[i] != kNoGpuDevice) at = PutArgument(at, R"(,"device":)", batch.device[i]);
+  at = PutArgument(at, R"(,"context":)", batch.context[i]);
+  at = PutText(at, "}}");
+  out_.Commit(at);
+  if (cause.flow_from.has_value()) WriteFlowEnd(batch.correlation[i], row, start_ns);
+}
+
+// -1, as Kineto has it, where the event was not seen being recorded.
+char* ChromeGpu::PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const {
+  if (batch.kind[i] != report::kEventSync && batch.kind[i] != report::kStreamWaitEvent) return at;
+  const CudaEvents::Recorded* const event =
+      cuda_events_.Find(batch.context[i], batch.event_id[i], batch.correlation[i]);
+  at = PutArgument(at, R"(,"wait_on_stream":)", event ? int64_t{event->stream} : -1);
+  at = PutArgument(at, R"(,"wait_on_cuda_event_record_corr_id":)",
+                   event ? int64_t{event->correlation} : -1);
+  return PutArgument(at, R"(,"wait_on_cuda_event_id":)", batch.event_id[i]);
+}
+
+absl::Status ChromeGpu::WriteOverheads() {
+  uint32_t ordinal = 0;
+  return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(OverheadKey(batch, i), ordinal++));
+      const std::string_view row = track_rows_[track];
+      const std::string prefix = Prefix("overhead", report::OverheadName(batch.kind[i]));
+      char* at = out_.Reserve(kMostGpuEventBytes);
+      at = PutSlice(at, prefix, row, batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i]);
+      *at++ = '}';
+      out_.Commit(at);
+    }
+    return out_.status();
+  });
+}
+
+absl::Status ChromeGpu::WriteCalls() {
+  next_call_.resize(layout_.threads.size());
+  return reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      ASSIGN_OR_RETURN(const size_t call, FindCall(batch, i));
+      WriteCall(batch, i, call);
+    }
+    return out_.status();
+  });
+}
+
+absl::StatusOr<size_t> ChromeGpu::FindCall(const store::ApiBatch& batch, size_t i) {
+  const std::span<const GpuLinks::Call> calls = plan_.links().CallsOf(batch.thread);
+  const auto is_it = [&](const GpuLinks::Call& call) {
+    return call.start_ns == batch.start_ns[i] && call.correlation == batch.correlation[i] &&
+           call.end_ns - call.start_ns == batch.duration_ns[i];
+  };
+  size_t& next = next_call_[batch.thread];
+  if (next >= calls.size() || !is_it(calls[next])) {
+    auto call = std::lower_bound(
+        calls.begin(), calls.end(), batch.start_ns[i],
+        [](const GpuLinks::Call& a, int64_t start_ns) { return a.start_ns < start_ns; });
+    call = std::find_if(call, calls.end(), is_it);
+    if (call == calls.end()) return ChangedWhileRead();
+    next = static_cast<size_t>(call - calls.begin());
+  }
+  return plan_.links().PositionOf(calls[next++]);
+}
+
+void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call) {
+  const CallNesting::Place place = nesting_.PlaceOf(plan_.links(), call);
+  const std::string_view row = call_rows_[batch.thread][place.sibling];
+  const std::string_view prefix = CallPrefix(batch.is_driver[i] != 0, batch.name[i]);
+  const uint32_t correlation = batch.correlation[i];
+  const int64_t external_id = plan_.links().ExternalIdOf(call);
+
+  char* at = out_.Reserve(kMostGpuEventBytes);
+  at = PutSlice(at, prefix, row, place.start_ns, place.end_ns);
+  at = PutText(at, R"(,"args":{)");
+  if (external_id != 0) {
+    at = PutArgument(at, R"("External id":)", external_id);
+    *at++ = ',';
+  }
+  at = PutArgument(at, R"("cbid":)", batch.cbid[i]);
+  at = PutArgument(at, R"(,"correlation":)", correlation);
+  if (batch.result[i] != 0) at = PutArgument(at, R"(,"result":)", batch.result[i]);
+  at = PutText(at, "}}");
+  if (plan_.links().FlowCountOf(call) > 0) {
+    at = PutText(at, ",\n{\"ph\":\"s\",\"id\":");
+    at = PutInteger(at, layout_.place.FlowId(correlation));
+    *at++ = ',';
+    at = PutText(at, row);
+    at = micros_.Put(at, clock_.At(place.start_ns));
+    at = PutText(at, R"(,"cat":"ac2g","name":"ac2g"})");
+  }
+  out_.Commit(at);
+}
+
+std::string_view ChromeGpu::CallPrefix(bool is_driver, uint32_t name) {
+  std::string& prefix = call_prefixes_[is_driver ? 1 : 0][name];
+  if (prefix.empty()) {
+    prefix = Prefix(is_driver ? "cuda_driver" : "cuda_runtime", reader_.names()[name]);
+  }
+  return prefix;
+}
+
+}  // namespace profd::exporter

@@ -1,0 +1,226 @@
+#include "daemon/export/chrome/header.h"
+
+#include <map>
+#include <string_view>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/quality.h"
+#include "daemon/export/trace/json_text.h"
+
+namespace profd::exporter {
+namespace {
+
+// An object of string and number members, without spaces.
+class JsonObject {
+ public:
+  JsonObject& Text(std::string_view key, std::string_view untrusted) {
+    Key(key);
+    AppendJsonString(untrusted, text_);
+    return *this;
+  }
+  JsonObject& Number(std::string_view key, int64_t value) {
+    Key(key);
+    StrAppend(&text_, value);
+    return *this;
+  }
+  JsonObject& Object(std::string_view key, const std::string& object) {
+    Key(key);
+    text_ += object;
+    return *this;
+  }
+  std::string Take() { return text_ + "}"; }
+
+ private:
+  void Key(std::string_view key) {
+    if (text_.size() > 1) text_.push_back(',');
+    AppendJsonString(key, text_);
+    text_.push_back(':');
+  }
+  std::string text_ = "{";
+};
+
+std::string Texts(const std::map<std::string, std::string>& members) {
+  JsonObject object;
+  for (const auto& [key, value] : members) object.Text(key, value);
+  return object.Take();
+}
+
+std::string Drops(const DropCounts& drops) {
+  JsonObject object;
+  for (int reason = 0; reason < kDropReasonCount; ++reason) {
+    if (const int64_t count = drops[static_cast<size_t>(reason)]; count != 0) {
+      object.Number(ToString(static_cast<DropReason>(reason)), count);
+    }
+  }
+  return object.Take();
+}
+
+// What there is to say of a GPU is there if one was recorded, or was to be.
+bool HasGpu(const GpuRecord& gpu) {
+  return gpu.outcome != GpuOutcome::kOff && gpu.outcome != GpuOutcome::kNoCuda;
+}
+
+std::string AboutGpu(const GpuRecord& gpu, int64_t annotations_left_out) {
+  JsonObject object;
+  object.Text("outcome", ToString(gpu.outcome)).Text("mode", ToString(gpu.mode));
+  if (!gpu.problem.empty()) object.Text("problem", gpu.problem);
+  object.Number("clock_error_ns", gpu.clock_error_ns)
+      .Number("record_count", gpu.record_count)
+      .Number("orphan_count", gpu.orphan_count)
+      .Number("straddling_count", gpu.straddling_count)
+      .Number("unfinished_count", gpu.unfinished_count);
+  if (annotations_left_out > 0) object.Number("annotations_left_out", annotations_left_out);
+  return object.Take();
+}
+
+std::string AboutTorch(const TorchRecord& torch, int64_t inputs_left_out) {
+  // A list: a stranger's file may name a feature twice.
+  std::string missing = "[";
+  for (const TorchMissing& one : torch.missing) {
+    if (missing.size() > 1) missing += ",";
+    missing += JsonObject().Text("feature", one.feature).Text("reason", one.reason).Take();
+  }
+  missing += "]";
+  JsonObject object;
+  object.Text("outcome", ToString(torch.outcome))
+      .Text("version", torch.version)
+      .Text("operators", ToString(torch.operators))
+      .Number("memory", torch.memory ? 1 : 0)
+      .Text("step_source", ToString(torch.step_source))
+      .Number("operator_count", torch.operator_count)
+      .Number("folded_count", torch.folded_count)
+      .Number("cut_input_count", torch.cut_input_count)
+      .Number("odd_tensor_count", torch.odd_tensor_count)
+      .Number("lost_note_count", torch.lost_note_count)
+      .Number("missed_memory_count", torch.missed_memory_count)
+      .Object("missing", missing);
+  if (inputs_left_out > 0) object.Number("inputs_left_out", inputs_left_out);
+  return object.Take();
+}
+
+// Kineto's keys.
+std::string DeviceProperties(const GpuRecord& gpu) {
+  std::string list = "[";
+  for (const GpuDevice& device : gpu.devices) {
+    if (list.size() > 1) list += ",";
+    list += JsonObject()
+                .Number("id", device.number)
+                .Text("name", device.name)
+                .Number("totalGlobalMem", device.memory_bytes)
+                .Number("computeMajor", device.compute_major)
+                .Number("computeMinor", device.compute_minor)
+                .Number("maxThreadsPerBlock", device.max_threads_per_block)
+                .Number("maxThreadsPerMultiprocessor", device.max_threads_per_sm)
+                .Number("regsPerBlock", device.registers_per_block)
+                .Number("warpSize", device.warp_threads)
+                .Number("sharedMemPerBlock", device.shared_bytes_per_block)
+                .Number("numSms", device.sm_count)
+                .Number("regsPerMultiprocessor", device.registers_per_sm)
+                .Number("sharedMemPerBlockOptin", device.shared_bytes_per_block_optin)
+                .Number("sharedMemPerMultiprocessor", device.shared_bytes_per_sm)
+                .Take();
+  }
+  return list + "]";
+}
+
+std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_out) {
+  JsonObject object;
+  object.Text("version", PROFD_VERSION).Text("capture", record.id);
+  if (!record.group_id.empty()) object.Text("group", record.group_id);
+  if (!record.spec.display_name.empty()) object.Text("display_name", record.spec.display_name);
+  object.Text("state", ToString(record.state))
+      .Text("ended_by", ToString(record.ended_by))
+      .Text("quality_grade", QualityGrade(record))
+      .Number("start_unix_ns", record.start_unix_ns)
+      .Number("requested_steps", record.spec.steps)
+      .Number("covered_steps", record.covered_steps)
+      .Number("covered_ns", record.covered_ns)
+      .Number("event_count", record.event_count)
+      .Number("dropped_event_count", TotalDrops(record.drops))
+      .Object("drops", Drops(record.drops))
+      .Number("open_range_count", record.open_range_count)
+      .Number("truncated_range_count", record.truncated_range_count)
+      .Number("other_name_event_count", record.other_name_event_count)
+      .Number("clock_error_ns", record.clock_error_ns)
+      .Number("step_before_ns", record.step_before_ns)
+      .Number("step_during_ns", record.step_during_ns)
+      .Number("step_after_ns", record.step_after_ns)
+      .Number("pid", record.target.pid)
+      .Number("namespace_pid", record.target.namespace_pid)
+      .Number("uid", record.target.uid)
+      .Text("command", record.target.command)
+      .Text("library_version", record.target.library_version)
+      .Object("labels", Texts(record.spec.labels))
+      .Object("metadata", Texts(record.target.metadata));
+  if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, left_out.gpu_annotations));
+  if (HasTorch(record.torch)) {
+    object.Object("torch", AboutTorch(record.torch, left_out.operator_inputs));
+  }
+  return object.Take();
+}
+
+}  // namespace
+
+std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
+                         int64_t base_unix_ns, const ChromeLeftOut& left_out) {
+  std::string header =
+      StrCat("{\n\"schemaVersion\": 1,\n\"deviceProperties\": ", DeviceProperties(record.gpu),
+             ",\n\"host_name\": ");
+  AppendJsonString(record.node, header);
+  header += ",\n\"trace_id\": ";
+  AppendJsonString(record.id, header);
+  if (record.gpu.simulated) header += ",\n\"simulated\": true";
+  if (HasGpu(record.gpu)) {
+    StrAppend(&header, ",\n\"cupti_version\": ", record.gpu.cupti_version);
+    if (record.gpu.driver_version != 0) {
+      StrAppend(&header, ",\n\"cuda_driver_version\": ", record.gpu.driver_version);
+    }
+  }
+  if (HasTorch(record.torch)) {
+    // As torch.profiler notes what it was asked for.
+    if (record.torch.operators == OperatorMode::kShapes) header += ",\n\"record_shapes\": 1";
+    if (record.torch.memory) header += ",\n\"profile_memory\": 1";
+  }
+  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, left_out), ",\n");
+  if (layout.rank.has_value()) {
+    StrAppend(&header, "\"distributedInfo\": {\"rank\": ", *layout.rank);
+    if (layout.world_size.has_value()) StrAppend(&header, ", \"world_size\": ", *layout.world_size);
+    header += "},\n";
+  }
+  StrAppend(&header, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ", base_unix_ns,
+            ",\n\"traceEvents\": [\n");
+  return header;
+}
+
+std::string MergedChromeHeader(std::span<const CaptureRecord* const> records,
+                               const report::ClockAlignment& clocks, std::string_view group,
+                               int64_t base_unix_ns) {
+  bool simulated = false;
+  std::string captures = "[";
+  for (size_t i = 0; i < records.size(); ++i) {
+    const report::AlignedClock& clock = clocks.members[i];
+    simulated |= records[i]->gpu.simulated;
+    if (i > 0) captures += ",\n";
+    captures += JsonObject()
+                    .Object("about", AboutCapture(*records[i], {}))
+                    .Text("node", records[i]->node)
+                    .Text("clock_basis", ToString(clock.basis))
+                    .Number("clock_error_ns", clock.error_ns)
+                    .Take();
+  }
+  captures += "]";
+  JsonObject about;
+  about.Text("version", PROFD_VERSION);
+  if (!group.empty()) about.Text("group", group);
+  // -1: not known
+  about.Number("clock_residual_ns", clocks.residual_p50_ns)
+      .Number("clock_residual_p99_ns", clocks.residual_p99_ns)
+      .Number("clock_collective_count", clocks.collective_count)
+      .Object("captures", captures);
+  return StrCat("{\n\"schemaVersion\": 1,\n", simulated ? "\"simulated\": true,\n" : "",
+                "\"profd\": ", about.Take(),
+                ",\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ", base_unix_ns,
+                ",\n\"traceEvents\": [\n");
+}
+
+}  // namespace profd::exporter

@@ -1,0 +1,36 @@
+// The part of a Chrome trace before its events: what the capture was, and how far its
+// numbers can be trusted.
+#ifndef PROFD_DAEMON_EXPORT_CHROME_HEADER_H_
+#define PROFD_DAEMON_EXPORT_CHROME_HEADER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "daemon/capture/capture_types.h"
+#include "daemon/export/trace/layout.h"
+#include "daemon/report/ranks/clock_alignment.h"
+
+namespace profd::exporter {
+
+// What the trace does not hold, of what the capture does.
+struct ChromeLeftOut {
+  int64_t gpu_annotations = 0;  // GpuPlan::annotations_left_out()
+  int64_t operator_inputs = 0;  // OperatorTexts::left_out()
+};
+
+// From "{" to "traceEvents": [ and a line end. One member to a line: some loaders look for
+// `"rank": N` line by line, so nothing before distributedInfo may read like it.
+std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
+                         int64_t base_unix_ns, const ChromeLeftOut& left_out);
+
+// The same of a trace of several captures: which they are, and how far their clocks, one for each,
+// may be off.
+std::string MergedChromeHeader(std::span<const CaptureRecord* const> records,
+                               const report::ClockAlignment& clocks, std::string_view group,
+                               int64_t base_unix_ns);
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_CHROME_HEADER_H_

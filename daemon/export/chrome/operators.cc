@@ -1,0 +1,113 @@
+#include "daemon/export/chrome/operators.h"
+
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/export/trace/json_text.h"
+#include "daemon/export/trace/note_text.h"
+
+namespace profd::exporter {
+namespace {
+
+constexpr size_t kMostFlowBytes = 256;
+// Kineto's is of torch's execution traces; where none is taken it is 0.
+constexpr std::string_view kRecordFunctionId = R"(,"Record function id":0)";
+
+char* PutEventIndex(char* at, int64_t event) {
+  return PutInteger(PutText(at, R"(,"Ev Idx":)"), event);
+}
+
+char* PutMember(char* at, std::string_view key, std::string_view json) {
+  return json.empty() ? at : PutText(PutText(at, key), json);
+}
+
+}  // namespace
+
+char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op, int64_t event) const {
+  if (op.sequence >= 0) {
+    at = PutText(at, R"(,"Sequence number":)");
+    at = PutInteger(at, op.sequence);
+    at = PutText(at, R"(,"Fwd thread id":)");
+    at = PutInteger(at, op.forward_thread);
+  }
+  at = PutText(at, kRecordFunctionId);
+  const CollectiveText collective = op.is_collective ? CollectiveOf(op) : CollectiveText();
+  if (!collective.says_all) at = PutInputs(at, op);
+  at = PutMember(at, ",", collective.members);
+  return PutEventIndex(at, event);
+}
+
+char* ChromeOperators::PutAnnotationArguments(char* at, int64_t event) {
+  return PutEventIndex(PutText(at, kRecordFunctionId), event);
+}
+
+char* ChromeOperators::PutInputs(char* at, const PlannedOperator& op) const {
+  at = PutMember(at, R"(,"Concrete Inputs":)", texts_.ScalarsAt(op.scalars));
+  if (const OperatorInputs* const inputs = texts_.InputsAt(op.inputs)) {
+    at = PutMember(at, R"(,"Input type":)", inputs->types);
+    at = PutMember(at, R"(,"Input Strides":)", inputs->strides);
+    at = PutMember(at, R"(,"Input Dims":)", inputs->dims);
+  }
+  return at;
+}
+
+CollectiveText ChromeOperators::CollectiveOf(const PlannedOperator& op) const {
+  return DescribeCollective(texts_.ScalarsAt(op.scalars), texts_.InputsAt(op.inputs));
+}
+
+char* ChromeOperators::PutCollectiveAt(char* at, uint32_t thread, int64_t time_ns) const {
+  const PlannedOperator* const op = plan_.CollectiveAt(thread, time_ns);
+  return op == nullptr ? at : PutMember(at, ",", CollectiveOf(*op).members);
+}
+
+void ChromeOperators::WriteFlow(const PlannedOperator& op, uint32_t thread, int64_t start_ns) {
+  if (op.flow == 0) return;
+  char* at = out_.Reserve(kMostFlowBytes);
+  at = PutText(at, op.ends_flow ? ",\n{\"ph\":\"f\",\"id\":" : ",\n{\"ph\":\"s\",\"id\":");
+  at = PutInteger(at, layout_.place.FlowId(op.flow));
+  at = PutText(at, R"(,"pid":)");
+  at = PutInteger(at, layout_.pid);
+  at = PutText(at, R"(,"tid":)");
+  at = PutText(at, rows_[thread]);
+  at = PutMicros(at, clock_.At(start_ns));
+  at = PutText(at, R"(,"cat":"fwdbwd","name":"fwdbwd")");
+  at = PutText(at, op.ends_flow ? R"(,"bp":"e"})" : "}");
+  out_.Commit(at);
+}
+
+absl::Status ChromeOperators::WriteNotes() {
+  return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) WriteNote(batch, i);
+    return out_.status();
+  });
+}
+
+void ChromeOperators::WriteNote(const store::NoteBatch& batch, size_t i) {
+  const TraceNote note = DescribeNote(batch, i, reader_.names());
+  // What holds for the whole capture stands at its start, across the process.
+  const bool is_timeless = batch.time_ns[i] == kNoNoteTime;
+  std::string text = StrCat(",\n{\"ph\":\"i\",\"s\":\"", is_timeless ? "p" : "t",
+                            "\",\"cat\":\"cpu_instant_event\",\"name\":");
+  AppendJsonString(note.name, text);
+  StrAppend(&text, ",\"pid\":", layout_.pid, ",\"tid\":", rows_[batch.thread]);
+  char ts[kMostNumberBytes];
+  const char* const end = PutMicros(ts, clock_.At(is_timeless ? 0 : batch.time_ns[i]));
+  text.append(ts, static_cast<size_t>(end - ts));
+  text += ",\"args\":{";
+  std::string_view before;
+  const auto add_key = [&](std::string_view key) {
+    StrAppend(&text, before, "\"", key, "\":");
+    before = ",";
+  };
+  for (const auto& [key, value] : note.texts) {
+    add_key(key);
+    AppendJsonString(value, text);
+  }
+  for (const auto& [key, value] : note.numbers) {
+    add_key(key);
+    StrAppend(&text, value);
+  }
+  text += "}}";
+  out_.Append(text);
+}
+
+}  // namespace profd::exporter

@@ -1,0 +1,509 @@
+// Chrome JSON as Kineto writes it: what HTA, TensorBoard's plugin, Perfetto and
+// chrome://tracing were tuned on.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/export/chrome/gpu.h"
+#include "daemon/export/chrome/header.h"
+#include "daemon/export/chrome/operators.h"
+#include "daemon/export/trace/call_nesting.h"
+#include "daemon/export/trace/clock.h"
+#include "daemon/export/trace/gpu_plan.h"
+#include "daemon/export/trace/json_text.h"
+#include "daemon/export/trace/layout.h"
+#include "daemon/export/trace/operator_plan.h"
+#include "daemon/export/trace/writers.h"
+#include "daemon/report/memory/timeline.h"
+#include "proto/wire/event.h"
+
+namespace profd::exporter {
+namespace {
+
+// Longest event: an escaped name, two ids, two times and arguments.
+constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
+constexpr size_t kMostOperatorEventBytes = kMostEventBytes + ChromeOperators::kMostArgumentBytes;
+static_assert(kMostOperatorEventBytes <= OutputBuffer::kMostReservedBytes);
+
+constexpr auto kPythonCategory = static_cast<uint8_t>(wire::RangeCategory::kPython);
+
+// "Ev Idx", the number of an event: steps, ranges, then memory, from 0.
+constexpr int64_t EventOf(int64_t external_id) { return external_id - 1; }
+
+// The end of a range's event: what is put in between are its arguments, if it has any.
+class RangeEnd {
+ public:
+  explicit RangeEnd(char* at) : at_(at) {}
+
+  // Where the value has to be put.
+  char*& Key(std::string_view quoted_key_and_colon) {
+    at_ = PutText(at_, has_arguments_ ? "," : R"(,"args":{)");
+    has_arguments_ = true;
+    at_ = PutText(at_, quoted_key_and_colon);
+    return at_;
+  }
+  void ExternalId(int64_t id) {
+    char*& at = Key(R"("External id":)");
+    at = PutInteger(at, id);
+  }
+  void Flags(uint8_t flags) {
+    if (flags & kRangeOpen) Key(R"("finished":"false")");
+    if (flags & kRangeTruncated) Key(R"("began_before_window":"true")");
+  }
+  // Behind an argument.
+  char*& more() { return at_; }
+  char* Close() {
+    if (has_arguments_) *at_++ = '}';
+    *at_++ = '}';
+    return at_;
+  }
+
+ private:
+  char* at_;
+  bool has_arguments_ = false;
+};
+
+// Whether the steps nest with the ranges of one thread: viewers show rows, and loaders
+// demand that a row's events nest.
+class StepNesting {
+ public:
+  explicit StepNesting(std::span<const StepRecord> steps) {
+    for (const StepRecord& step : steps) {
+      spans_.push_back({step.start_ns, End(step.start_ns, step.duration_ns)});
+    }
+    std::sort(spans_.begin(), spans_.end(),
+              [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
+  }
+
+  void Check(const store::RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size && nests_; ++i) {
+      const int64_t start_ns = batch.start_ns[i];
+      const int64_t end_ns = End(start_ns, batch.duration_ns[i]);
+      // Ranges come by their end: steps that end before it are past for good.
+      while (next_ < spans_.size() && spans_[next_].end_ns < end_ns) ++next_;
+      nests_ = !CutsAnEndedStep(start_ns) && !CutsTheStepAround(start_ns, end_ns);
+    }
+  }
+  bool nests() const { return nests_; }
+
+ private:
+  struct Span {
+    int64_t start_ns;
+    int64_t end_ns;
+  };
+  static int64_t End(int64_t start_ns, int64_t duration_ns) {
+    return static_cast<int64_t>(static_cast<uint64_t>(start_ns) +
+                                static_cast<uint64_t>(duration_ns));
+  }
+
+  // Begins inside a step that ended before the range did.
+  bool CutsAnEndedStep(int64_t start_ns) const {
+    if (next_ == 0 || spans_[next_ - 1].end_ns <= start_ns) return false;
+    const auto after =
+        std::upper_bound(spans_.begin(), spans_.begin() + static_cast<ptrdiff_t>(next_), start_ns,
+                         [](int64_t time, const Span& span) { return time < span.start_ns; });
+    if (after == spans_.begin()) return false;
+    const Span& around = *(after - 1);
+    return around.start_ns < start_ns && start_ns < around.end_ns;
+  }
+  // Ends inside a step that began after the range did.
+  bool CutsTheStepAround(int64_t start_ns, int64_t end_ns) const {
+    if (next_ == spans_.size()) return false;
+    const Span& around = spans_[next_];
+    return start_ns < around.start_ns && around.start_ns < end_ns && end_ns < around.end_ns;
+  }
+
+  std::vector<Span> spans_;
+  size_t next_ = 0;
+  bool nests_ = true;
+};
+
+class ChromeWriter {
+ public:
+  ChromeWriter(store::CaptureReader& reader, GpuPlan plan, OperatorPlan operators,
+               TraceLayout layout, OutputBuffer& out)
+      : reader_(reader),
+        out_(out),
+        layout_(std::move(layout)),
+        plan_(std::move(plan)),
+        operators_(std::move(operators)) {
+    for (auto& prefixes : range_prefixes_) prefixes.resize(reader.names().size());
+    for (const TraceRow& row : layout_.threads) {
+      thread_texts_.push_back(StrCat(row.tid, ",\"ts\":"));
+    }
+  }
+
+  absl::Status Write() {
+    ASSIGN_OR_RETURN(int64_t earliest_ns, EarliestTime(reader_));
+    earliest_ns = std::min(earliest_ns, plan_.earliest_ns());
+    const TracePlace& place = layout_.place;
+    const int64_t base_unix_ns =
+        place.is_merged ? place.base_unix_ns : ChromeBase(place.start_unix_ns, earliest_ns);
+    clock_.offset_ns =
+        static_cast<uint64_t>(place.start_unix_ns) - static_cast<uint64_t>(base_unix_ns);
+    clock_.drift = place.drift;
+    ASSIGN_OR_RETURN(steps_on_thread_, StepsNestWithThread());
+    const CaptureRecord& record = reader_.record();
+    ASSIGN_OR_RETURN(
+        const CallNesting nesting,
+        CallNesting::Make(reader_, plan_.links(),
+                          {.clock_error_ns = ClockErrorOfCalls(record),
+                           .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
+    ChromeOperators operators(reader_, operators_, layout_, thread_texts_, clock_, out_);
+    ChromeGpu gpu(reader_, plan_, nesting, operators, layout_, clock_, out_);
+
+    if (!place.is_merged) {
+      out_.Append(ChromeHeader(record, layout_, base_unix_ns,
+                               {.gpu_annotations = plan_.annotations_left_out(),
+                                .operator_inputs = operators.inputs_left_out()}));
+    }
+    WriteRows();
+    gpu.WriteRows();
+    WriteSteps();
+    RETURN_IF_ERROR(WriteRanges(operators));
+    RETURN_IF_ERROR(gpu.WriteEvents());
+    RETURN_IF_ERROR(WriteInstants());
+    RETURN_IF_ERROR(operators.WriteNotes());
+    RETURN_IF_ERROR(WriteMemory());
+    RETURN_IF_ERROR(WriteCounters());
+    RETURN_IF_ERROR(WriteMemoryCurves());
+    WriteEnd();
+    return out_.status();
+  }
+
+ private:
+  absl::StatusOr<bool> StepsNestWithThread() {
+    if (reader_.steps().empty() || layout_.step_thread < 0) return false;
+    StepNesting nesting(reader_.steps());
+    RETURN_IF_ERROR(reader_.ForEachRange(store::kRangeStart | store::kRangeDuration, {},
+                                         [&](const store::RangeBatch& batch) {
+                                           if (batch.thread == layout_.step_thread)
+                                             nesting.Check(batch);
+                                           return absl::OkStatus();
+                                         }));
+    return nesting.nests();
+  }
+
+  uint64_t Timestamp(int64_t time_ns) const { return clock_.At(time_ns); }
+
+  uint64_t Duration(int64_t start_ns, int64_t duration_ns) const {
+    return clock_.Duration(start_ns, static_cast<uint64_t>(std::max<int64_t>(duration_ns, 0)));
+  }
+
+  void WriteRows() {
+    const int64_t pid = layout_.pid;
+    std::string labels = "CPU";
+    if (layout_.rank.has_value()) StrAppend(&labels, ", rank ", *layout_.rank);
+    if (!reader_.record().node.empty()) StrAppend(&labels, ", ", TraceName(reader_.record().node));
+    if (layout_.place.is_merged) StrAppend(&labels, ", pid ", reader_.record().target.pid);
+    // The first event of a trace is the only one without a comma before it.
+    if (layout_.place.number > 0) out_.Append(",\n");
+    out_.Append(
+        StrCat(R"({"ph":"M","name":"process_name","pid":)", pid, R"(,"tid":0,"args":{"name":)"));
+    AppendString(layout_.process_name);
+    out_.Append("}}");
+    Metadata("process_labels", 0, "labels", labels);
+    out_.Append(StrCat(",\n", R"({"ph":"M","name":"process_sort_index","pid":)", pid,
+                       R"(,"tid":0,"args":{"sort_index":)", pid, "}}"));
+    for (const TraceRow& row : layout_.threads) {
+      Metadata("thread_name", row.tid, "name", row.label);
+      out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
+                         ",\"tid\":", row.tid, R"(,"args":{"sort_index":)", row.tid, "}}"));
+    }
+    if (!reader_.steps().empty() && !steps_on_thread_) {
+      Metadata("thread_name", layout_.steps.tid, "name", layout_.steps.label);
+      // Above the threads.
+      out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
+                         ",\"tid\":", layout_.steps.tid, R"(,"args":{"sort_index":-1}})"));
+    }
+  }
+
+  void Metadata(std::string_view name, int64_t tid, std::string_view key, std::string_view value) {
+    out_.Append(StrCat(",\n{\"ph\":\"M\",\"name\":\"", name, "\",\"pid\":", layout_.pid,
+                       ",\"tid\":", tid, ",\"args\":{\"", key, "\":"));
+    AppendString(value);
+    out_.Append("}}");
+  }
+
+  void AppendString(std::string_view untrusted) {
+    std::string text;
+    AppendJsonString(untrusted, text);
+    out_.Append(text);
+  }
+
+  void WriteSteps() {
+    const int64_t tid = steps_on_thread_
+                            ? layout_.threads[static_cast<size_t>(layout_.step_thread)].tid
+                            : layout_.steps.tid;
+    const std::span<const StepRecord> steps = plan_.links().steps();
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const StepRecord& step = steps[i];
+      char* at = out_.Reserve(kMostEventBytes);
+      at = PutText(at, R"(,
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#)");
+      at = PutInteger(at, step.index);
+      at = PutText(at, R"(","pid":)");
+      at = PutInteger(at, layout_.pid);
+      at = PutText(at, R"(,"tid":)");
+      at = PutInteger(at, tid);
+      at = PutText(at, R"(,"ts":)");
+      at = PutMicros(at, Timestamp(step.start_ns));
+      at = PutText(at, R"(,"dur":)");
+      at = PutMicros(at, Duration(step.start_ns, step.duration_ns));
+      RangeEnd end(at);
+      const int64_t id = GpuLinks::StepId(i);
+      if (!operators_.empty() || !plan_.empty()) end.ExternalId(id);
+      if (!operators_.empty()) {
+        end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
+      }
+      out_.Commit(end.Close());
+    }
+  }
+
+  absl::Status WriteRanges(ChromeOperators& operators) {
+    OperatorPlan::Cursor cursor(operators_);
+    return reader_.ForEachRange(store::kRangeStart | store::kRangeDuration | store::kRangeName |
+                                    store::kRangeCategory | store::kRangeFlags,
+                                {}, [&](const store::RangeBatch& batch) {
+                                  WriteRangeBatch(batch, operators, cursor);
+                                  return out_.status();
+                                });
+  }
+
+  void WriteRangeBatch(const store::RangeBatch& batch, ChromeOperators& operators,
+                       OperatorPlan::Cursor& cursor) {
+    const std::string_view thread = thread_texts_[batch.thread];
+    const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
+    for (size_t i = 0; i < batch.size; ++i) {
+      const PlannedOperator* const op = cursor.Next(next_range_);
+      const std::string_view prefix =
+          RangePrefix(SliceKindOf(batch.category[i], op), batch.name[i]);
+      char* at = out_.Reserve(op == nullptr ? kMostEventBytes : kMostOperatorEventBytes);
+      at = PutText(at, prefix);
+      at = PutText(at, thread);
+      at = micros_.Put(at, Timestamp(batch.start_ns[i]));
+      at = PutText(at, R"(,"dur":)");
+      at = PutMicros(at, Duration(batch.start_ns[i], batch.duration_ns[i]));
+      const bool has_id = next_id_ < with_id.size() && with_id[next_id_] == next_range_;
+      if (has_id) ++next_id_;
+      RangeEnd end(at);
+      const int64_t id = plan_.links().RangeId(next_range_);
+      const bool is_torchs =
+          op != nullptr || (!operators_.empty() && batch.category[i] != kPythonCategory);
+      if (has_id || is_torchs) end.ExternalId(id);
+      if (op != nullptr) {
+        end.more() = operators.PutArguments(end.more(), *op, EventOf(id));
+      } else if (is_torchs) {
+        end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
+      }
+      if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
+      out_.Commit(end.Close());
+      if (op != nullptr) operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
+      ++next_range_;
+    }
+  }
+
+  enum SliceKind : size_t { kUserSlice, kOperatorSlice, kPythonSlice, kSliceKinds };
+  static SliceKind SliceKindOf(uint8_t category, const PlannedOperator* op) {
+    if (category == kPythonCategory) return kPythonSlice;
+    return IsOperator(category, op) ? kOperatorSlice : kUserSlice;
+  }
+
+  // All of a range's event before its thread; made at the first use.
+  std::string_view RangePrefix(SliceKind kind, uint32_t name) {
+    constexpr std::string_view kCategories[kSliceKinds] = {"user_annotation", "cpu_op",
+                                                           "python_function"};
+    std::string& prefix = range_prefixes_[kind][name];
+    if (prefix.empty()) {
+      StrAppend(&prefix, ",\n{\"ph\":\"X\",\"cat\":\"", kCategories[kind], "\",\"name\":");
+      AppendJsonString(TraceName(reader_.names()[name]), prefix);
+      StrAppend(&prefix, ",\"pid\":", layout_.pid, ",\"tid\":");
+    }
+    return prefix;
+  }
+
+  // `,{...,"ts":T` of an event that is not a range.
+  char* PutStart(char* at, std::string_view before_name, std::string_view name, uint32_t thread,
+                 int64_t time_ns) {
+    at = PutText(at, before_name);
+    at = PutText(at, Escaped(name));
+    at = PutText(at, R"(","pid":)");
+    at = PutInteger(at, layout_.pid);
+    at = PutText(at, R"(,"tid":)");
+    at = PutText(at, thread_texts_[thread]);
+    return micros_.Put(at, Timestamp(time_ns));
+  }
+
+  std::string_view Escaped(std::string_view trace_name) {
+    escaped_.clear();
+    AppendJsonEscaped(trace_name, escaped_);
+    return escaped_;
+  }
+
+  absl::Status WriteInstants() {
+    return reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        WriteInstant(TraceName(reader_.names()[batch.name[i]]), batch.thread, batch.time_ns[i]);
+      }
+      return out_.status();
+    });
+  }
+
+  void WriteInstant(std::string_view trace_name, uint32_t thread, int64_t time_ns) {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
+                  trace_name, thread, time_ns);
+    *at++ = '}';
+    out_.Commit(at);
+  }
+
+  absl::Status WriteMemory() {
+    return reader_.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) WriteMemoryRow(batch, i);
+      return out_.status();
+    });
+  }
+
+  void WriteMemoryRow(const store::MemoryBatch& batch, size_t i) {
+    // Loaders add up what is called [memory], and would count what the allocator took from CUDA
+    // twice.
+    const bool is_allocators =
+        batch.device_type[i] <= static_cast<uint8_t>(wire::DeviceType::kCuda);
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
+                  is_allocators ? "[memory]" : "[cuda memory]", batch.thread, batch.time_ns[i]);
+    at = PutText(at, R"(,"args":{)");
+    if (batch.total_reserved_bytes[i] >= 0) {
+      at = PutText(at, R"("Total Reserved":)");
+      at = PutInteger(at, batch.total_reserved_bytes[i]);
+      *at++ = ',';
+    }
+    if (batch.total_allocated_bytes[i] >= 0) {
+      at = PutText(at, R"("Total Allocated":)");
+      at = PutInteger(at, batch.total_allocated_bytes[i]);
+      *at++ = ',';
+    }
+    at = PutText(at, R"("Bytes":)");
+    if (batch.is_free[i] != 0 && batch.bytes[i] > 0) *at++ = '-';
+    at = PutInteger(at, batch.bytes[i]);
+    at = PutText(at, R"(,"Addr":)");
+    at = PutInteger(at, batch.address[i]);
+    at = PutText(at, R"(,"Device Id":)");
+    at = PutInteger(at, batch.device_index[i]);
+    at = PutText(at, R"(,"Device Type":)");
+    at = PutInteger(at, int{batch.device_type[i]});
+    if (!operators_.empty()) {
+      // Of the events that operators count among, too.
+      at = PutText(at, R"(,"Ev Idx":)");
+      at = PutInteger(at, EventOf(plan_.links().RangeId(next_range_)) + next_memory_++);
+    }
+    at = PutText(at, "}}");
+    out_.Commit(at);
+  }
+
+  absl::Status WriteCounters() {
+    return reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const std::string name = TraceName(reader_.names()[batch.name[i]]);
+        if (std::isfinite(batch.value[i])) {
+          WriteCounter(name, batch.thread, batch.time_ns[i], batch.value[i]);
+        } else {
+          // JSON has no such numbers, and a loss that became NaN is not to be missed.
+          WriteInstant(NonFiniteLabel(name, batch.value[i]), batch.thread, batch.time_ns[i]);
+        }
+      }
+      return out_.status();
+    });
+  }
+
+  void WriteCounter(std::string_view name, uint32_t thread, int64_t time_ns, double value) {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutStart(at, ",\n{\"ph\":\"C\",\"name\":\"", name, thread, time_ns);
+    at = PutText(at, R"(,"args":{"value":)");
+    at = PutInteger(at, value);
+    at = PutText(at, "}}");
+    out_.Commit(at);
+  }
+
+  absl::Status WriteMemoryCurves() {
+    ASSIGN_OR_RETURN(
+        const report::MemoryTimeline timeline,
+        report::SummarizeMemory(reader_, {.max_points = kMemoryCurvePoints, .peak_by_op = false}));
+    for (const report::DeviceMemory& device : timeline.devices) {
+      const std::string before = StrCat(",\n{\"ph\":\"C\",\"name\":\"", MemoryCurveName(device),
+                                        "\",\"pid\":", layout_.pid, ",\"tid\":0,\"ts\":");
+      for (const report::MemoryPoint& point : device.points) {
+        char* at = out_.Reserve(kMostEventBytes);
+        at = PutText(at, before);
+        at = PutMicros(at, Timestamp(point.time_ns));
+        at = PutText(at, R"(,"args":{"bytes":)");
+        at = PutInteger(at, point.allocated_bytes);
+        at = PutText(at, "}}");
+        out_.Commit(at);
+      }
+    }
+    return out_.status();
+  }
+
+  // As Kineto, whose loaders take it for the end of the recording.
+  void WriteEnd() {
+    char* at = out_.Reserve(kMostEventBytes);
+    at = PutText(at, ",\n{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\",\"pid\":");
+    at = PutInteger(at, layout_.pid);
+    at = PutText(at, R"(,"tid":0,"ts":)");
+    at = PutMicros(at, Timestamp(EndOfRecording(reader_)));
+    *at++ = '}';
+    out_.Commit(at);
+    if (layout_.place.is_merged) return;
+    out_.Append("\n],\n\"traceName\": ");
+    const bool simulated = reader_.record().gpu.simulated;
+    AppendString(StrCat(reader_.record().id, simulated ? " (simulated GPU).json" : ".json"));
+    out_.Append("\n}\n");
+  }
+
+  store::CaptureReader& reader_;
+  OutputBuffer& out_;
+  TraceLayout layout_;
+  const GpuPlan plan_;
+  const OperatorPlan operators_;
+  TraceClock clock_;
+  uint32_t next_range_ = 0;  // Ranges written so far.
+  int64_t next_memory_ = 0;  // Events of memory likewise.
+  size_t next_id_ = 0;       // Of the plan's ranges with an id.
+  bool steps_on_thread_ = false;
+  MicrosWriter micros_;
+  std::vector<std::string> range_prefixes_[kSliceKinds];  // By name.
+  std::vector<std::string> thread_texts_;                 // `17,"ts":`
+  std::string escaped_;
+};
+
+}  // namespace
+
+int64_t ChromeBase(int64_t start_unix_ns, int64_t earliest_ns) {
+  // Kineto counts from the start of slots this long (about three months), so that times stay
+  // small enough for a double to keep their nanoseconds, and ranks agree on the zero.
+  constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
+  int64_t first_unix_ns = 0;
+  if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;
+  return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
+}
+
+absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& place,
+                              OutputBuffer& out) {
+  TraceLayout layout = MakeLayout(reader, place);
+  ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
+  ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
+  return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(layout), out)
+      .Write();
+}
+
+}  // namespace profd::exporter

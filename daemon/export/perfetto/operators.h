@@ -1,0 +1,53 @@
+// PerfettoOperators puts into a Perfetto trace what is known of operators beside their ranges:
+// inputs as annotations, whose texts each thread's sequence has once, and flows from forward to
+// backward.
+//
+// Threads: one. Ownership: borrows the reader, the plan and the packets.
+#ifndef PROFD_DAEMON_EXPORT_PERFETTO_OPERATORS_H_
+#define PROFD_DAEMON_EXPORT_PERFETTO_OPERATORS_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "daemon/export/perfetto/packets.h"
+#include "daemon/export/perfetto/proto_writer.h"
+#include "daemon/export/trace/operator_plan.h"
+#include "daemon/export/trace/operator_texts.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::exporter {
+
+class PerfettoOperators {
+ public:
+  PerfettoOperators(const store::CaptureReader& reader, const OperatorPlan& plan,
+                    const PerfettoPackets& packets);
+
+  bool empty() const { return plan_.empty(); }
+  const PlannedOperator* Find(uint32_t range) const { return plan_.Find(range); }
+
+  // What every thread's sequence has to have at its start.
+  void AddNames(ProtoMessage& interned_data) const;
+
+  // Adds to the begin of an operator's slice on a thread, and to the packet's interned data, which
+  // the caller writes if this says that there is some.
+  bool Describe(const PlannedOperator& op, uint32_t thread, ProtoMessage& event,
+                ProtoMessage& interned_data);
+
+ private:
+  enum Text : uint64_t { kDims = 1, kTypes = 2, kStrides = 3, kScalars = 4 };
+
+  bool AddText(Text kind, uint32_t index, std::string_view text, uint32_t thread,
+               ProtoMessage& event, ProtoMessage& interned_data);
+
+  const OperatorPlan& plan_;
+  const PerfettoPackets& packets_;
+  const OperatorTexts texts_;
+  std::vector<absl::flat_hash_set<uint64_t>> sent_texts_;  // By thread.
+  ProtoMessage argument_;
+};
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_PERFETTO_OPERATORS_H_

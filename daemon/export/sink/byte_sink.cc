@@ -1,0 +1,194 @@
+#include "daemon/export/sink/byte_sink.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "daemon/base/folder_of.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
+
+namespace profd::exporter {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::StatusCode CodeOf(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::StatusCode::kResourceExhausted;
+    case ENOENT:
+    case ENOTDIR:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case EPIPE:
+      return absl::StatusCode::kCancelled;
+    case EISDIR:
+    case ENAMETOOLONG:
+      return absl::StatusCode::kInvalidArgument;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+std::string_view RemedyFor(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; make room there, or name a file elsewhere";
+    case EFBIG:
+      return "; raise the limit on the size of files (ulimit -f)";
+    default:
+      return "";
+  }
+}
+
+absl::Status ErrnoStatus(std::string_view what, const fs::path& path, int error) {
+  return absl::Status(CodeOf(error), StrCat(what, " ", path.string(), ": ", std::strerror(error),
+                                            RemedyFor(error)));
+}
+
+absl::Status WriteAll(int fd, std::string_view bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus("cannot write", path, errno);
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+// Writes to what is there: a pipe, a terminal, a device.
+class StreamSink : public ByteSink {
+ public:
+  StreamSink(UniqueFd fd, fs::path path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  absl::Status Append(std::string_view bytes) override {
+    if (status_.ok()) status_ = WriteAll(fd_.get(), bytes, path_);
+    return status_;
+  }
+  absl::Status Finish() override {
+    if (!status_.ok()) return status_;
+    if (close(fd_.Release()) != 0) status_ = ErrnoStatus("cannot close", path_, errno);
+    return status_;
+  }
+
+ private:
+  UniqueFd fd_;
+  const fs::path path_;
+  absl::Status status_;
+};
+
+class FileSink : public ByteSink {
+ public:
+  FileSink(UniqueFd fd, fs::path temporary, fs::path path)
+      : fd_(std::move(fd)), temporary_(std::move(temporary)), path_(std::move(path)) {}
+  ~FileSink() override {
+    if (!renamed_) unlink(temporary_.c_str());
+  }
+
+  absl::Status Append(std::string_view bytes) override {
+    if (status_.ok()) status_ = WriteAll(fd_.get(), bytes, path_);
+    return status_;
+  }
+  absl::Status Finish() override {
+    if (status_.ok()) status_ = Publish();
+    return status_;
+  }
+
+ private:
+  absl::Status Publish() {
+    if (fsync(fd_.get()) != 0) return ErrnoStatus("cannot sync", path_, errno);
+    if (close(fd_.Release()) != 0) return ErrnoStatus("cannot close", path_, errno);
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+      return ErrnoStatus("cannot rename into", path_, errno);
+    }
+    renamed_ = true;
+    // The file is whole either way; this keeps its name through a power cut.
+    const UniqueFd folder(open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.valid()) fsync(folder.get());
+    return absl::OkStatus();
+  }
+
+  UniqueFd fd_;
+  const fs::path temporary_;
+  const fs::path path_;
+  bool renamed_ = false;
+  absl::Status status_;
+};
+
+absl::StatusOr<std::unique_ptr<ByteSink>> OpenStream(const fs::path& path) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY));
+  if (!fd.valid()) return ErrnoStatus("cannot open", path, errno);
+  return std::make_unique<StreamSink>(std::move(fd), path);
+}
+
+std::string RandomSuffix() {
+  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuv";
+  std::random_device random;
+  std::string suffix;
+  for (int i = 0; i < 8; ++i) suffix.push_back(kLetters[random() % kLetters.size()]);
+  return suffix;
+}
+
+absl::StatusOr<std::unique_ptr<ByteSink>> OpenTemporary(const fs::path& path, mode_t mode,
+                                                        bool exists) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    fs::path temporary = path;
+    temporary += StrCat(".tmp.", RandomSuffix());
+    UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd.valid()) {
+      if (errno == EEXIST) continue;
+      return ErrnoStatus("cannot create", path, errno);
+    }
+    if (exists && fchmod(fd.get(), mode & 07777) != 0) {
+      const int error = errno;
+      unlink(temporary.c_str());
+      return ErrnoStatus("cannot set the mode of", path, error);
+    }
+    return std::make_unique<FileSink>(std::move(fd), std::move(temporary), path);
+  }
+  return absl::InternalError(StrCat("cannot find a free temporary name beside ", path.string()));
+}
+
+// True for names like /dev/stdout, which stand for whatever is open: they are written to,
+// never replaced.
+bool NamesAnOpenFile(const fs::path& path) {
+  const std::string text = path.lexically_normal().string();
+  return text.starts_with("/dev/") || text.starts_with("/proc/");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ByteSink>> OpenFileSink(const fs::path& path) {
+  if (path.empty()) return absl::InvalidArgumentError("no file name was given");
+  std::error_code ignored;
+  fs::path target = fs::absolute(path, ignored);
+  if (NamesAnOpenFile(target) && fs::exists(target, ignored)) return OpenStream(target);
+  struct stat info = {};
+  const bool exists = stat(target.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT) return ErrnoStatus("cannot create", path, errno);
+  if (exists && S_ISDIR(info.st_mode)) return ErrnoStatus("cannot write", path, EISDIR);
+  if (exists && !S_ISREG(info.st_mode)) return OpenStream(target);
+  // A link keeps standing; what it points to is replaced.
+  if (fs::is_symlink(target, ignored)) {
+    target = fs::weakly_canonical(target, ignored);
+  }
+  return OpenTemporary(target, info.st_mode, exists);
+}
+
+}  // namespace profd::exporter

@@ -1,0 +1,36 @@
+#include "daemon/export/sink/output_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace profd::exporter {
+
+OutputBuffer::OutputBuffer(ByteSink& sink)
+    : sink_(sink),
+      piece_(new char[kPieceBytes]),
+      end_(piece_.get() + kPieceBytes),
+      next_(piece_.get()) {}
+
+void OutputBuffer::Append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t part = std::min(bytes.size(), kMostReservedBytes);
+    char* const at = Reserve(part);
+    std::memcpy(at, bytes.data(), part);
+    Commit(at + part);
+    bytes.remove_prefix(part);
+  }
+}
+
+absl::Status OutputBuffer::Finish() {
+  Flush();
+  if (status_.ok()) status_ = sink_.Finish();
+  return status_;
+}
+
+void OutputBuffer::Flush() {
+  const std::string_view bytes(piece_.get(), static_cast<size_t>(next_ - piece_.get()));
+  if (status_.ok() && !bytes.empty()) status_ = sink_.Append(bytes);
+  next_ = piece_.get();
+}
+
+}  // namespace profd::exporter

@@ -1,0 +1,112 @@
+#include "daemon/export/trace/gpu_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/gpu/occupancy.h"
+
+namespace profd::exporter {
+namespace {
+
+double Product(const std::array<uint32_t, 3>& size) {
+  return static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(size[2]);
+}
+
+}  // namespace
+
+std::string_view WorkCategory(GpuRowKind kind) {
+  switch (kind) {
+    case GpuRowKind::kMemcpy:
+      return "gpu_memcpy";
+    case GpuRowKind::kMemset:
+      return "gpu_memset";
+    case GpuRowKind::kKernel:
+    case GpuRowKind::kGraphLaunch:
+      break;
+  }
+  return "kernel";
+}
+
+std::string WorkName(const GpuRow& row, std::span<const std::string> names,
+                     report::Demangler& demangler) {
+  switch (row.kind) {
+    case GpuRowKind::kKernel:
+      break;
+    case GpuRowKind::kMemcpy:
+      return report::CopyName(row.copy_kind, row.source_kind, row.destination_kind);
+    case GpuRowKind::kMemset:
+      return report::MemsetName(row.destination_kind);
+    case GpuRowKind::kGraphLaunch:
+      return "CUDA graph";
+  }
+  return demangler.Demangle(names[row.name]);
+}
+
+std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
+                           std::span<const std::string> names) {
+  if (!annotation.is_step) return names[annotation.name];
+  return StrCat("ProfilerStep#", links.steps()[annotation.name].index);
+}
+
+GpuRow RowAt(const store::GpuBatch& batch, size_t i) {
+  return {.start_ns = batch.start_ns[i],
+          .duration_ns = batch.duration_ns[i],
+          .kind = static_cast<GpuRowKind>(batch.kind[i]),
+          .flags = batch.flags[i],
+          .device = batch.device[i],
+          .context = batch.context[i],
+          .stream = batch.stream[i],
+          .correlation = batch.correlation[i],
+          .name = batch.name[i],
+          .graph_id = batch.graph_id[i],
+          .graph_node_id = batch.graph_node_id[i],
+          .bytes = batch.bytes[i],
+          .copy_kind = batch.copy_kind[i],
+          .source_kind = batch.source_kind[i],
+          .destination_kind = batch.destination_kind[i],
+          .source_device = batch.source_device[i],
+          .destination_device = batch.destination_device[i],
+          .queued_ns = batch.queued_ns[i],
+          .submitted_ns = batch.submitted_ns[i],
+          .grid = {batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]},
+          .block = {batch.block_x[i], batch.block_y[i], batch.block_z[i]},
+          .cluster = {batch.cluster_x[i], batch.cluster_y[i], batch.cluster_z[i]},
+          .registers_per_thread = batch.registers_per_thread[i],
+          .static_shared_bytes = batch.static_shared_bytes[i],
+          .dynamic_shared_bytes = batch.dynamic_shared_bytes[i],
+          .local_bytes_per_thread = batch.local_bytes_per_thread[i]};
+}
+
+const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number) {
+  for (const GpuDevice& device : record.gpu.devices) {
+    if (device.number == number) return &device;
+  }
+  return nullptr;
+}
+
+KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device) {
+  KernelFigures figures;
+  const double threads = Product(kernel.block);
+  if (device.sm_count <= 0 || device.warp_threads <= 0) return figures;
+  figures.blocks_per_sm = Product(kernel.grid) / static_cast<double>(device.sm_count);
+  figures.warps_per_sm = figures.blocks_per_sm * threads / static_cast<double>(device.warp_threads);
+  const std::optional<report::Occupancy> occupancy =
+      report::EstimateOccupancy({.grid = kernel.grid,
+                                 .block = kernel.block,
+                                 .registers_per_thread = kernel.registers_per_thread,
+                                 .static_shared_bytes = kernel.static_shared_bytes,
+                                 .dynamic_shared_bytes = kernel.dynamic_shared_bytes},
+                                device);
+  if (!occupancy.has_value() || device.max_threads_per_sm <= 0) return figures;
+  // Kineto's: on average over the multiprocessors, so a small grid fills none of them.
+  const double resident =
+      std::min(figures.blocks_per_sm, static_cast<double>(occupancy->blocks_per_sm));
+  const double filled = resident * threads / static_cast<double>(device.max_threads_per_sm);
+  figures.occupancy_percent = static_cast<int64_t>(std::lround(std::clamp(filled, 0.0, 1.0) * 100));
+  return figures;
+}
+
+}  // namespace profd::exporter

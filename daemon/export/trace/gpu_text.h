@@ -1,0 +1,58 @@
+// What all trace formats call the GPU's slices, and the figures of a kernel that traces show:
+// Kineto's words and numbers.
+#ifndef PROFD_DAEMON_EXPORT_TRACE_GPU_TEXT_H_
+#define PROFD_DAEMON_EXPORT_TRACE_GPU_TEXT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "daemon/capture/capture_types.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/export/trace/gpu_links.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::exporter {
+
+// "kernel", "gpu_memcpy", "gpu_memset". A whole graph counts as a kernel: it is what keeps the
+// GPU busy, and loaders know no better word.
+std::string_view WorkCategory(GpuRowKind kind);
+
+// "Memcpy HtoD (Pageable -> Device)"; kernels demangled. Not yet fit for viewers: TraceName().
+std::string WorkName(const GpuRow& row, std::span<const std::string> names,
+                     report::Demangler& demangler);
+
+// Of a range or step. Not yet fit for viewers, as above.
+std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
+                           std::span<const std::string> names);
+
+// A row of the batch, all of whose columns were asked for.
+GpuRow RowAt(const store::GpuBatch& batch, size_t i);
+
+inline uint64_t SharedBytes(const GpuRow& kernel) {
+  return uint64_t{kernel.static_shared_bytes} + kernel.dynamic_shared_bytes;
+}
+
+// Of a copy or memset that took time, GB/s.
+inline double BandwidthOf(const GpuRow& transfer) {
+  return static_cast<double>(transfer.bytes) / static_cast<double>(transfer.duration_ns);
+}
+
+struct KernelFigures {
+  double blocks_per_sm = 0;  // Of the grid, spread over all of the device.
+  double warps_per_sm = 0;
+  // Threads at work at once over those that the SMs can hold, as far as the launch allows; 0
+  // where that is not known.
+  int64_t occupancy_percent = 0;
+};
+// Zeros where the device's numbers are not known.
+KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device);
+// nullptr: nobody described it.
+const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number);
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_TRACE_GPU_TEXT_H_

@@ -1,0 +1,31 @@
+// The writers behind ExportTrace(), one per format.
+#ifndef PROFD_DAEMON_EXPORT_TRACE_WRITERS_H_
+#define PROFD_DAEMON_EXPORT_TRACE_WRITERS_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/export/sink/output_buffer.h"
+#include "daemon/export/trace/layout.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::exporter {
+
+// Each writes everything and leaves Finish() to the caller. Errors of the reader; those of
+// the sink are in `out`. In a merged trace they write a capture's part of it.
+//
+// Of a merged Chrome trace: the events, without what is before and behind them all.
+absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& place,
+                              OutputBuffer& out);
+// Of a merged Perfetto trace: the packets. Returns the first sequence that is free behind it.
+absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const TracePlace& place,
+                                            OutputBuffer& out);
+
+// What the times of a Chrome trace count from, by its earliest.
+int64_t ChromeBase(int64_t start_unix_ns, int64_t earliest_ns);
+
+// Points per device of the memory curves in traces: more than a screen can show.
+inline constexpr int64_t kMemoryCurvePoints = 65536;
+
+}  // namespace profd::exporter
+
+#endif  // PROFD_DAEMON_EXPORT_TRACE_WRITERS_H_

@@ -1,0 +1,109 @@
+#include "daemon/report/findings/copies.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+
+namespace profd::report {
+namespace {
+
+// CUpti_ActivityMemcpyKind, CUpti_ActivityMemoryKind
+constexpr uint8_t kHostToDevice = 1;
+constexpr uint8_t kDeviceToHost = 2;
+constexpr uint8_t kPageable = 1;
+constexpr uint8_t kPinned = 2;
+
+// What copies of pinned memory reach at least, where the link is not known: PCIe 3.
+constexpr double kModestGbPerS = 12;
+constexpr double kReachedShare = 0.8;  // Of the link, by large copies of pinned memory.
+
+bool IsCopyCall(std::string_view name) { return name.find("Memcpy") != std::string_view::npos; }
+bool IsAsync(std::string_view name) { return name.find("Async") != std::string_view::npos; }
+
+}  // namespace
+
+double LinkBandwidthOf(const GpuDevice* device) {
+  if (device == nullptr) return 0;
+  // PCIe of 16 lanes, by the generation of the data centre's GPUs: 3, 4, 5, 5.
+  constexpr std::array<std::pair<int64_t, double>, 4> kByMajor = {
+      {{7, 15.75}, {8, 31.5}, {9, 63}, {10, 63}}};
+  for (const auto& [major, gb_per_s] : kByMajor) {
+    if (device->compute_major == major && device->compute_minor == 0) return gb_per_s;
+  }
+  return 0;
+}
+
+CopyPass::CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& facts)
+    : sources_(sources), facts_(facts) {
+  facts_.link_gb_per_s = sources.thresholds.link_gb_per_s > 0 ? sources.thresholds.link_gb_per_s
+                                                              : LinkBandwidthOf(device);
+}
+
+void CopyPass::Add(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
+  const uint8_t direction = batch.copy_kind[i];
+  if (direction != kHostToDevice && direction != kDeviceToHost) return;
+  ++facts_.host_copy_count;
+  const auto bytes = static_cast<int64_t>(std::min<uint64_t>(batch.bytes[i], INT64_MAX));
+  const uint32_t op = call == nullptr || call->path == RangePaths::kNone
+                          ? 0
+                          : sources_.first_ids[sources_.attribution.paths()[call->path].name];
+  EvidenceSums::Item item = {
+      .name = kinds_.Of(uint32_t{direction} << 16 | uint32_t{batch.source_kind[i]} << 8 |
+                        batch.destination_kind[i]),
+      .detail = op,
+      .duration_ns = batch.duration_ns[i],
+      .bytes = bytes,
+      .start_ns = batch.start_ns[i]};
+  const uint8_t host_memory =
+      direction == kHostToDevice ? batch.source_kind[i] : batch.destination_kind[i];
+  const std::string_view api = call == nullptr ? std::string_view() : sources_.Name(call->name);
+  const bool async = call == nullptr ? (batch.flags[i] & kGpuAsync) != 0 : IsAsync(api);
+  if (static_cast<double>(bytes) >= sources_.thresholds.copy_smallest_bytes) {
+    if (async && host_memory == kPageable) AddPageable(item, bytes);
+    if (call != nullptr && IsCopyCall(api) && !async) {
+      item.duration_ns = call->end_ns - call->start_ns;
+      item.start_ns = call->start_ns;
+      facts_.blocking_ns += item.duration_ns;
+      blocking_.Add(item);
+    }
+  }
+  if (host_memory == kPinned &&
+      static_cast<double>(bytes) >= sources_.thresholds.link_smallest_bytes) {
+    item.duration_ns = batch.duration_ns[i];
+    item.start_ns = batch.start_ns[i];
+    AddPinned(item, bytes);
+  }
+}
+
+void CopyPass::AddPageable(const EvidenceSums::Item& item, int64_t bytes) {
+  facts_.pageable_ns += item.duration_ns;
+  const double gb_per_s =
+      facts_.link_gb_per_s > 0 ? kReachedShare * facts_.link_gb_per_s : kModestGbPerS;
+  const auto pinned_ns = static_cast<int64_t>(static_cast<double>(bytes) / gb_per_s);
+  facts_.pageable_saving_ns += std::max<int64_t>(0, item.duration_ns - pinned_ns);
+  pageable_.Add(item);
+}
+
+void CopyPass::AddPinned(const EvidenceSums::Item& item, int64_t bytes) {
+  facts_.link_bytes += bytes;
+  facts_.link_ns += item.duration_ns;
+  const double gb_per_s =
+      static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(item.duration_ns, 1));
+  if (gb_per_s < sources_.thresholds.link_share * facts_.link_gb_per_s) slow_.Add(item);
+}
+
+void CopyPass::Finish() {
+  const auto describe = [&](uint32_t kind, uint32_t op, Evidence& row) {
+    const uint32_t key = kinds_.keys()[kind];
+    row.name = CopyName(key >> 16, key >> 8 & 0xff, key & 0xff);
+    if (op != 0) row.detail = StrCat("in ", sources_.Name(op));
+  };
+  facts_.pageable = pageable_.Take(EvidenceKind::kCopy, describe);
+  facts_.blocking = blocking_.Take(EvidenceKind::kCopy, describe);
+  facts_.slow = slow_.Take(EvidenceKind::kCopy, describe);
+}
+
+}  // namespace profd::report

@@ -1,0 +1,36 @@
+// What findings ask of copies between host and device. Fed row by row (kernels.cc).
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "daemon/report/findings/evidence_sums.h"
+#include "daemon/report/findings/gather.h"
+#include "daemon/report/index/launch_statistics.h"
+
+namespace profd::report {
+
+class CopyPass {
+ public:
+  CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& facts);
+
+  // A copy of the device, in the scope. `call` may be null.
+  void Add(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call);
+  void Finish();
+
+ private:
+  void AddPageable(const EvidenceSums::Item& item, int64_t bytes);
+  void AddPinned(const EvidenceSums::Item& item, int64_t bytes);
+
+  FactSources& sources_;
+  CopyFacts& facts_;
+  Numbering<uint32_t> kinds_;  // Of copies: direction and memories.
+  EvidenceSums pageable_;
+  EvidenceSums blocking_;
+  EvidenceSums slow_;
+};
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_

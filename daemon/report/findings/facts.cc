@@ -1,0 +1,227 @@
+#include "daemon/report/findings/facts.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/evidence_sums.h"
+#include "daemon/report/findings/gather.h"
+#include "daemon/report/findings/quality.h"
+#include "daemon/report/index/end_of.h"
+#include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/step_table.h"
+
+namespace profd::report {
+namespace {
+
+// Points of the memory's curve that findings need: only its extremes.
+constexpr int64_t kMemoryPoints = 64;
+
+bool IsLoaderWait(std::string_view name) {
+  return name.starts_with("enumerate(DataLoader)#") || name.starts_with("enumerate(DataPipe)#");
+}
+
+void AddTo(TimeBreakdown& sum, const TimeBreakdown& step) {
+  sum.kernel_time_ns += step.kernel_time_ns;
+  sum.busy_ns += step.busy_ns;
+  sum.idle_ns += step.idle_ns;
+  sum.compute_ns += step.compute_ns;
+  sum.communication_ns += step.communication_ns;
+  sum.exposed_communication_ns += step.exposed_communication_ns;
+  sum.overlapped_communication_ns += step.overlapped_communication_ns;
+  sum.copy_ns += step.copy_ns;
+  sum.exposed_copy_ns += step.exposed_copy_ns;
+  sum.idle_by_cause.host_wait_ns += step.idle_by_cause.host_wait_ns;
+  sum.idle_by_cause.kernel_wait_ns += step.idle_by_cause.kernel_wait_ns;
+  sum.idle_by_cause.other_ns += step.idle_by_cause.other_ns;
+  sum.host_only_ns += step.host_only_ns;
+}
+
+TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
+  if (!scope.has_steps) return time.whole;
+  absl::flat_hash_set<int64_t> counted;
+  for (const FindingScope::Stretch& stretch : scope.stretches) counted.insert(stretch.step);
+  TimeBreakdown sum;
+  for (const TimeStep& step : time.steps) {
+    if (counted.contains(step.index)) AddTo(sum, step.device);
+  }
+  return sum;
+}
+
+// From the start of the first to the end of the last work of the device; without one, the windows.
+FindingScope ScopeWithoutSteps(const CaptureRecord& record, const DeviceWork& work, uint32_t device,
+                               bool has_device) {
+  int64_t start_ns = std::numeric_limits<int64_t>::max();
+  int64_t end_ns = std::numeric_limits<int64_t>::min();
+  if (has_device) {
+    for (const Activity& activity : work.activities()) {
+      if (work.DeviceOf(activity) != device) continue;
+      start_ns = std::min(start_ns, activity.start_ns);
+      end_ns = std::max(end_ns, activity.end_ns);
+    }
+  } else {
+    for (const WindowRecord& window : record.windows) {
+      start_ns = std::min(start_ns, window.start_ns);
+      end_ns = std::max(end_ns, window.end_ns);
+    }
+  }
+  return ScopeOfTime(start_ns, end_ns);
+}
+
+}  // namespace
+
+bool IsAllocationCall(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kCalls = {
+      "cudaMalloc",   "cudaFree",      "cudaMallocHost", "cudaHostAlloc",
+      "cudaFreeHost", "cuMemAlloc_v2", "cuMemFree_v2",   "cuMemCreate",
+      "cuMemMap",     "cuMemUnmap",    "hipMalloc",      "hipFree"};
+  return std::find(kCalls.begin(), kCalls.end(), name) != kCalls.end();
+}
+
+const GpuDevice* Facts::device() const {
+  for (const GpuDevice& device : record->gpu.devices) {
+    if (device.number == time.device) return &device;
+  }
+  return nullptr;
+}
+
+std::string FactSources::OpOf(const GpuAttribution::Call* call) const {
+  if (call == nullptr || call->path == RangePaths::kNone) return {};
+  return std::string(Name(attribution.paths()[call->path].name));
+}
+
+absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
+  const std::span<const std::string> names = sources.reader.names();
+  std::vector<bool> is_wait;
+  std::vector<bool> is_gloo;
+  std::vector<bool> is_data_parallel;
+  for (const std::string& name : names) {
+    is_wait.push_back(IsLoaderWait(name));
+    is_gloo.push_back(name.starts_with("gloo:"));
+    is_data_parallel.push_back(name == "DataParallel.forward");
+  }
+  const int64_t step_thread = sources.reader.step_thread();
+  EvidenceSums gloo;
+  RETURN_IF_ERROR(sources.reader.ForEachRange(
+      store::kRangeStart | store::kRangeDuration | store::kRangeName, {},
+      [&](const store::RangeBatch& batch) {
+        const bool steps_here = step_thread < 0 || step_thread == int64_t{batch.thread};
+        for (size_t i = 0; i < batch.size; ++i) {
+          const uint32_t name = batch.name[i];
+          const int64_t start_ns = batch.start_ns[i];
+          const int64_t position = sources.scope.PositionAt(start_ns);
+          if (position < 0) continue;
+          ++sources.calls_of_name[sources.first_ids[name]];
+          if (is_data_parallel[name]) program.data_parallel = true;
+          if (!is_gloo[name] && !is_wait[name]) continue;
+          const int64_t end_ns =
+              std::min(EndOf(start_ns, batch.duration_ns[i]),
+                       sources.scope.stretches[static_cast<size_t>(position)].end_ns);
+          if (is_gloo[name]) {
+            program.gloo = true;
+            program.gloo_ns += end_ns - start_ns;
+            gloo.Add({.name = sources.first_ids[name],
+                      .duration_ns = end_ns - start_ns,
+                      .start_ns = start_ns});
+          }
+          if (is_wait[name] && steps_here) sources.loader_waits.push_back({start_ns, end_ns, name});
+        }
+        return absl::OkStatus();
+      }));
+  auto& waits = sources.loader_waits;
+  std::sort(waits.begin(), waits.end(),
+            [](const HostTime& a, const HostTime& b) { return a.start_ns < b.start_ns; });
+  // One within another is part of it.
+  int64_t until_ns = std::numeric_limits<int64_t>::min();
+  std::erase_if(waits, [&](const HostTime& wait) {
+    const bool inside = wait.end_ns <= until_ns;
+    until_ns = std::max(until_ns, wait.end_ns);
+    return inside;
+  });
+  program.gloo_ops =
+      gloo.Take(EvidenceKind::kCollective,
+                [&](uint32_t name, uint32_t, Evidence& row) { row.name = sources.Name(name); });
+  return absl::OkStatus();
+}
+
+CallFacts GatherCalls(const FactSources& sources) {
+  CallFacts facts;
+  EvidenceSums sums;
+  facts.call_count = static_cast<int64_t>(sources.attribution.calls().size());
+  std::vector<bool> is_allocation;
+  for (const std::string& name : sources.reader.names()) {
+    is_allocation.push_back(IsAllocationCall(name));
+  }
+  for (const GpuAttribution::Call& call : sources.attribution.calls()) {
+    if (!is_allocation[call.name] || sources.scope.PositionAt(call.start_ns) < 0) continue;
+    ++facts.allocation_count;
+    facts.allocation_ns += call.end_ns - call.start_ns;
+    const uint32_t op = call.path == RangePaths::kNone
+                            ? 0
+                            : sources.first_ids[sources.attribution.paths()[call.path].name];
+    sums.Add({.name = sources.first_ids[call.name],
+              .detail = op,
+              .duration_ns = call.end_ns - call.start_ns,
+              .start_ns = call.start_ns});
+  }
+  facts.allocations =
+      sums.Take(EvidenceKind::kCall, [&](uint32_t name, uint32_t op, Evidence& row) {
+        row.name = sources.Name(name);
+        if (op != 0) row.detail = StrCat("in ", sources.Name(op));
+      });
+  return facts;
+}
+
+absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
+                                  const FindingThresholds& thresholds) {
+  Facts facts;
+  facts.record = &reader.record();
+  ASSIGN_OR_RETURN(facts.time, SummarizeTime(reader, {}));
+  ASSIGN_OR_RETURN(facts.steps, SummarizeSteps(reader));
+  ASSIGN_OR_RETURN(facts.memory, ReportMemory(reader, {.max_points = kMemoryPoints}));
+  facts.has_memory = !facts.memory.devices.empty() || !facts.memory.out_of_memory.empty();
+
+  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
+  ASSIGN_OR_RETURN(facts.events, CheckEvents(reader, attribution));
+  facts.quality = AssessQuality(reader.record(), &facts.events);
+  ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
+  const std::span<const uint16_t> devices = work.devices();
+  const auto device = std::find(devices.begin(), devices.end(), facts.time.device);
+  const auto position = static_cast<uint32_t>(device - devices.begin());
+  facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio);
+  if (facts.scope.stretches.empty()) {
+    facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());
+  }
+  facts.sum = SumOver(facts.scope, facts.time);
+
+  Demangler demangler;
+  FactSources sources = {.reader = reader,
+                         .thresholds = thresholds,
+                         .attribution = attribution,
+                         .work = work,
+                         .scope = facts.scope,
+                         .device_number = static_cast<uint32_t>(facts.time.device),
+                         .device_position = position,
+                         .demangler = demangler,
+                         .calls_of_name = std::vector<int64_t>(reader.names().size()),
+                         .first_ids = FirstIds(reader.names()),
+                         .loader_waits = {},
+                         .launches = std::vector<PathLaunches>(attribution.paths().size())};
+  RETURN_IF_ERROR(ReadRanges(sources, facts.program));
+  facts.calls = GatherCalls(sources);
+  if (!facts.has_gpu()) {
+    AddLoaderWaits(sources, IntervalSet(), facts.gaps);
+    return facts;
+  }
+  RETURN_IF_ERROR(GatherKernelsAndCopies(sources, facts.device(), facts.kernels, facts.copies));
+  ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.scope.mean_ns));
+  FindFusible(sources, facts.kernels);
+  FindTinyKernels(sources, facts.kernels);
+  return facts;
+}
+
+}  // namespace profd::report

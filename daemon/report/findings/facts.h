@@ -1,0 +1,141 @@
+// The facts that findings rest on, gathered once from a capture: what the reports say, and what
+// only findings ask for. Rules read them; they read no events.
+//
+// All sums are over the steps that count: all but a first one that was far slower than the others
+// (it warmed up). A capture without steps has one "step", from the start of the first to the end of
+// the last work of its GPU.
+//
+// Threads: one. Errors: the reader's.
+// Memory:  see findings.h.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_FACTS_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_FACTS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/capture/quality.h"
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/scope.h"
+#include "daemon/report/findings/thresholds.h"
+#include "daemon/report/memory/memory_report.h"
+#include "daemon/report/time/time_report.h"
+#include "daemon/store/file/capture_reader.h"
+#include "daemon/report/index/step_table.h"
+
+namespace profd::report {
+
+// Times in which the device did nothing, in the steps that count.
+struct GapFacts {
+  int64_t count = 0;
+  int64_t p95_ns = 0;
+  int64_t longest_ns = 0;
+  int64_t long_ns = 0;  // Sum of those that GPU_GAP is about.
+  // Sum of those in which the device waited for launches that came late by themselves: behind no
+  // wait for the GPU or for data, and not as long as GPU_GAP's shortest.
+  int64_t dispatch_ns = 0;
+  int64_t closable_ns = 0;  // Sum of short gaps before launches that waited for nothing else.
+  std::vector<Evidence> longest;
+  // Behind a call that waited for the GPU: nothing could be launched meanwhile.
+  int64_t after_sync_ns = 0;
+  std::vector<Evidence> after_sync;
+  // Waits for the data loader while the device did nothing (all of them, without a device).
+  int64_t loader_wait_ns = 0;
+  std::vector<Evidence> loader_waits;
+  // Share of time that the device was busy, of 30 equal parts of the time that counts; the idlest.
+  std::vector<Evidence> idlest_parts;
+};
+
+struct KernelFacts {
+  int64_t count = 0;     // Kernels that are not communication.
+  int64_t total_ns = 0;  // Of them, summed.
+  int64_t median_ns = 0;
+  int64_t graph_count = 0;  // Of CUDA graphs: nodes, and whole graphs.
+  // What matrix multiplications, convolutions and attention launched, by the operator.
+  int64_t eligible_ns = 0;
+  int64_t eligible_tensor_ns = 0;  // Of that, on tensor cores by the kernels' names.
+  std::vector<Evidence> eligible_ops;
+  // Elementwise kernels that follow each other in a stream: what all but the longest of each run
+  // took.
+  int64_t fusible_ns = 0;
+  std::vector<Evidence> fusible;
+  // Kernels whose blocks do not fill the device, and the time that they would save if they did.
+  bool knows_device = false;
+  int64_t low_wave_ns = 0;
+  int64_t low_wave_lost_ns = 0;
+  std::vector<Evidence> low_waves;
+  // The operator with the most small kernels in one call.
+  double most_per_call = 0;
+  int64_t tiny_idle_ns = 0;  // Gaps before them.
+  std::vector<Evidence> tiny_ops;
+  // Steps that launched the same kernels as most others.
+  int64_t alike_steps = 0;
+};
+
+struct CopyFacts {
+  int64_t host_copy_count = 0;  // Between host and device.
+  int64_t pageable_ns = 0;      // Asynchronous ones with pageable memory.
+  int64_t pageable_saving_ns = 0;
+  std::vector<Evidence> pageable;
+  int64_t blocking_ns = 0;  // Time of the host in calls that wait for a copy.
+  std::vector<Evidence> blocking;
+  // Large copies from and to pinned memory.
+  int64_t link_bytes = 0;
+  int64_t link_ns = 0;
+  double link_gb_per_s = 0;  // Of the link; 0: not known.
+  std::vector<Evidence> slow;
+};
+
+struct CallFacts {
+  int64_t call_count = 0;        // Calls of the API in the capture.
+  int64_t allocation_count = 0;  // cudaMalloc, cudaFree and the like in steps that count.
+  int64_t allocation_ns = 0;
+  std::vector<Evidence> allocations;
+};
+
+struct ProgramFacts {
+  bool data_parallel = false;  // torch.nn.DataParallel
+  bool gloo = false;           // Collectives of gloo, ...
+  int64_t gloo_ns = 0;         // ... and their time in the steps that count.
+  std::vector<Evidence> gloo_ops;
+};
+
+struct Facts {
+  const CaptureRecord* record = nullptr;
+  FindingScope scope;
+  Quality quality;
+  EventChecks events;
+  TimeReport time;
+  TimeBreakdown sum;  // Of the device, over the scope.
+  bool has_memory = false;
+  MemoryReport memory;
+  StepTable steps;
+  GapFacts gaps;
+  KernelFacts kernels;
+  CopyFacts copies;
+  CallFacts calls;
+  ProgramFacts program;
+  const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
+
+  bool has_gpu() const { return time.has_device; }
+  // Hardly any launch shows work, since CUDA graphs are being recorded: idle time says nothing.
+  bool RecordsGraphs() const {
+    return events.captures_graphs && 2 * events.silent_launch_count > events.launch_count;
+  }
+  // Of the steps that count; 0..1.
+  double ShareOfSteps(int64_t ns) const {
+    return scope.total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(scope.total_ns);
+  }
+  int64_t PerStep(int64_t ns) const { return scope.count <= 0 ? ns : ns / scope.count; }
+  const GpuDevice* device() const;
+};
+
+absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
+                                  const FindingThresholds& thresholds);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_FACTS_H_

@@ -1,0 +1,77 @@
+// How facts for findings are gathered: each function reads one kind of thing and fills its part of
+// Facts. What they share is in FactSources.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_GATHER_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_GATHER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/report/findings/facts.h"
+#include "daemon/report/findings/scope.h"
+#include "daemon/report/gpu/device_work.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/interval_set.h"
+
+namespace profd::report {
+
+// The time of the host in a range or call.
+struct HostTime {
+  int64_t start_ns;
+  int64_t end_ns;
+  uint32_t name;
+};
+
+// What one path of ranges launched; paths are those of the attribution.
+struct PathLaunches {
+  int64_t kernels = 0;
+  int64_t small_kernels = 0;
+  uint64_t kernel_ns = 0;
+  uint64_t idle_ns = 0;  // The device's, before them.
+};
+
+struct FactSources {
+  store::CaptureReader& reader;
+  const FindingThresholds& thresholds;
+  const GpuAttribution& attribution;
+  const DeviceWork& work;
+  const FindingScope& scope;
+  uint32_t device_number = 0;    // CUDA's
+  uint32_t device_position = 0;  // In work.devices()
+  Demangler& demangler;
+  std::vector<int64_t> calls_of_name;  // Ranges begun in the scope, by name; of equals the first.
+  std::vector<uint32_t> first_ids;     // By name.
+  std::vector<HostTime> loader_waits;  // By start, in the scope.
+  std::vector<PathLaunches> launches;  // By path.
+
+  std::string_view Name(uint32_t name) const { return reader.names()[name]; }
+  // The innermost range around the call; empty: none.
+  std::string OpOf(const GpuAttribution::Call* call) const;
+};
+
+// Ranges: how often which was called, waits for the data loader, what tells of the program.
+absl::Status ReadRanges(FactSources& sources, ProgramFacts& program);
+absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, int64_t mean_step_ns);
+// Without GPU work: only the waits.
+void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps);
+absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* device,
+                                    KernelFacts& kernels, CopyFacts& copies);
+void FindFusible(FactSources& sources, KernelFacts& kernels);
+// After the gaps, whose idle time it counts.
+void FindTinyKernels(const FactSources& sources, KernelFacts& kernels);
+CallFacts GatherCalls(const FactSources& sources);
+
+// "cudaMalloc", "cudaFree" and the like: of memory, not of a pool.
+bool IsAllocationCall(std::string_view name);
+
+// GB/s from host to device and back that a GPU's generation allows; 0: not known.
+double LinkBandwidthOf(const GpuDevice* device);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_GATHER_H_

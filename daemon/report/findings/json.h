@@ -1,0 +1,21 @@
+// Findings as JSON, as `profctl report --json` and the HTML page have them.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_JSON_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_JSON_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "daemon/base/json_writer.h"
+#include "daemon/report/findings/findings.h"
+
+namespace profd::report {
+
+// As fields of an open object: "verdict", "step_count", "mean_step_ns", "findings", "skipped",
+// "passed". Names of evidence, which are a stranger's, are what `shown` makes of them.
+void WriteFindingsFields(const FindingsReport& report, JsonWriter& json,
+                         absl::FunctionRef<std::string(std::string_view)> shown);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_JSON_H_

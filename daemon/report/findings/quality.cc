@@ -1,0 +1,108 @@
+#include "daemon/report/findings/quality.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/capture/event_rows.h"
+
+namespace profd::report {
+namespace {
+
+// A call that launches one kernel: "cudaLaunchKernel", "cuLaunchKernelEx", "hipModuleLaunchKernel".
+bool LaunchesKernel(std::string_view name) {
+  return name.find("LaunchKernel") != std::string_view::npos ||
+         name.find("LaunchCooperativeKernel") != std::string_view::npos;
+}
+// Kernels that are launched into a graph while it is made do not run.
+bool BeginsGraphCapture(std::string_view name) {
+  return name.find("StreamBeginCapture") != std::string_view::npos;
+}
+
+class EventCheck {
+ public:
+  EventCheck(store::CaptureReader& reader, const GpuAttribution& attribution)
+      : reader_(reader),
+        attribution_(attribution),
+        tolerance_ns_(std::max<int64_t>(
+            {0, reader.record().imported.time_unit_ns, reader.record().gpu.clock_error_ns})),
+        has_work_(attribution.calls().size()) {}
+
+  absl::StatusOr<EventChecks> Check() {
+    RETURN_IF_ERROR(reader_.ForEachGpu(store::kGpuTime | store::kGpuCause, {},
+                                       [&](const store::GpuBatch& batch) {
+                                         for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
+                                         return absl::OkStatus();
+                                       }));
+    if (checks_.gpu_row_count > 0) CountLaunches();
+    RETURN_IF_ERROR(
+        reader_.ForEachRange(store::kRangeFlags, {}, [&](const store::RangeBatch& batch) {
+          checks_.range_count += static_cast<int64_t>(batch.size);
+          checks_.cut_range_count += std::count_if(
+              batch.flags.begin(), batch.flags.end(),
+              [](uint8_t flags) { return (flags & (kRangeOpen | kRangeTruncated)) != 0; });
+          return absl::OkStatus();
+        }));
+    return checks_;
+  }
+
+ private:
+  void AddRow(const store::GpuBatch& batch, size_t i) {
+    ++checks_.gpu_row_count;
+    const GpuAttribution::Call* call = attribution_.Find(batch.correlation[i]);
+    if (call == nullptr) {
+      ++checks_.orphan_count;
+      return;
+    }
+    has_work_[static_cast<size_t>(call - attribution_.calls().data())] = true;
+    int64_t before_ns = 0;
+    if (batch.start_ns[i] >= call->start_ns ||
+        __builtin_sub_overflow(call->start_ns, batch.start_ns[i], &before_ns) ||
+        before_ns <= tolerance_ns_) {
+      return;
+    }
+    ++checks_.inversion_count;
+    checks_.worst_inversion_ns = std::max(checks_.worst_inversion_ns, before_ns);
+  }
+
+  void CountLaunches() {
+    enum class Name : uint8_t { kOther, kLaunch, kCapture };
+    std::vector<std::optional<Name>> known(reader_.names().size());
+    for (size_t i = 0; i < attribution_.calls().size(); ++i) {
+      const uint32_t name = attribution_.calls()[i].name;
+      if (!known[name].has_value()) {
+        const std::string_view text = reader_.names()[name];
+        known[name] = LaunchesKernel(text)       ? Name::kLaunch
+                      : BeginsGraphCapture(text) ? Name::kCapture
+                                                 : Name::kOther;
+      }
+      if (known[name] == Name::kCapture) checks_.captures_graphs = true;
+      if (known[name] != Name::kLaunch) continue;
+      ++checks_.launch_count;
+      if (!has_work_[i]) ++checks_.silent_launch_count;
+    }
+  }
+
+  store::CaptureReader& reader_;
+  const GpuAttribution& attribution_;
+  const int64_t tolerance_ns_;
+  std::vector<bool> has_work_;  // By position of the call.
+  EventChecks checks_;
+};
+
+}  // namespace
+
+absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader,
+                                        const GpuAttribution& attribution) {
+  return EventCheck(reader, attribution).Check();
+}
+
+absl::StatusOr<Quality> SummarizeQuality(store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
+  ASSIGN_OR_RETURN(const EventChecks events, CheckEvents(reader, attribution));
+  return AssessQuality(reader.record(), &events);
+}
+
+}  // namespace profd::report

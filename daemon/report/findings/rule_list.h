@@ -1,0 +1,61 @@
+// All rules, each one's condition in a line; rules.cc has their table. Shares are of the
+// steps that count (facts.h), thresholds those of thresholds.h.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_RULE_LIST_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_RULE_LIST_H_
+
+#include "daemon/report/findings/rules.h"
+
+namespace profd::report {
+
+// ---- where the time goes (rules_time.cc) ----
+RuleResult InputBound(const Facts&, const FindingThresholds&);    // waits for data, GPU idle
+RuleResult CommExposed(const Facts&, const FindingThresholds&);   // communication not hidden
+RuleResult GpuUnderused(const Facts&, const FindingThresholds&);  // busy less than half
+RuleResult GpuGap(const Facts&, const FindingThresholds&);        // long gaps
+RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle by HTA's classes
+RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
+RuleResult IdleOther(const Facts&, const FindingThresholds&);
+RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle behind waits
+RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
+RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up
+RuleResult DataParallel(const Facts&, const FindingThresholds&);    // torch.nn.DataParallel
+RuleResult CommBackend(const Facts&, const FindingThresholds&);     // gloo beside a GPU
+
+// ---- ranks (rules_ranks.cc) ----
+RuleResult StragglerRank(const Facts&, const FindingThresholds&);  // more own work than the others
+
+// ---- copies (rules_copies.cc) ----
+RuleResult CopyExposed(const Facts&, const FindingThresholds&);
+RuleResult MemcpyPageable(const Facts&, const FindingThresholds&);
+RuleResult MemcpyBlocking(const Facts&, const FindingThresholds&);
+RuleResult LinkSlow(const Facts&, const FindingThresholds&);
+
+// ---- kernels (rules_kernels.cc) ----
+RuleResult TensorCoresUnused(const Facts&, const FindingThresholds&);
+RuleResult SmallKernels(const Facts&, const FindingThresholds&);
+RuleResult TinyKernelsOfOp(const Facts&, const FindingThresholds&);
+RuleResult CudaGraph(const Facts&, const FindingThresholds&);
+RuleResult MissingFusion(const Facts&, const FindingThresholds&);
+RuleResult LowWaves(const Facts&, const FindingThresholds&);
+RuleResult GraphBreaks(const Facts&, const FindingThresholds&);
+RuleResult Recompiles(const Facts&, const FindingThresholds&);
+
+// ---- memory (rules_memory.cc) ----
+RuleResult OutOfMemorySeen(const Facts&, const FindingThresholds&);
+RuleResult MemNearLimit(const Facts&, const FindingThresholds&);
+RuleResult MemFragmentation(const Facts&, const FindingThresholds&);
+RuleResult MemLeak(const Facts&, const FindingThresholds&);
+RuleResult AllocationChurn(const Facts&, const FindingThresholds&);
+
+// ---- quality (rules_quality.cc) ----
+RuleResult QualityLoss(const Facts&, const FindingThresholds&);
+RuleResult QualityOrphans(const Facts&, const FindingThresholds&);
+RuleResult QualityInversions(const Facts&, const FindingThresholds&);
+RuleResult QualityCoverage(const Facts&, const FindingThresholds&);
+RuleResult QualityTruncation(const Facts&, const FindingThresholds&);
+RuleResult QualityClock(const Facts&, const FindingThresholds&);
+RuleResult QualityPerturbation(const Facts&, const FindingThresholds&);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_RULE_LIST_H_

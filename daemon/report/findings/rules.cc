@@ -1,0 +1,151 @@
+#include "daemon/report/findings/rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rule_list.h"
+
+namespace profd::report {
+namespace {
+
+constexpr std::array kRules = {
+    Rule{"INPUT_BOUND", "The program waits for data", true, &InputBound},
+    Rule{"COMM_EXPOSED", "Communication is not overlapped by compute", true, &CommExposed},
+    Rule{"GPU_UNDERUSED", "The GPU is idle most of the time", true, &GpuUnderused},
+    Rule{"GPU_GAP", "The GPU has long gaps", true, &GpuGap},
+    Rule{"IDLE_HOST_WAIT", "The GPU waits for kernel launches", true, &IdleHostWait},
+    Rule{"IDLE_KERNEL_WAIT", "Short gaps between kernels add up", true, &IdleKernelWait},
+    Rule{"IDLE_OTHER", "The GPU is idle for other reasons", true, &IdleOther},
+    Rule{"SYNC_API", "Synchronization leaves the GPU idle", true, &SyncApi},
+    Rule{"COPY_EXPOSED", "Copies are not overlapped by kernels", true, &CopyExposed},
+    Rule{"MEMCPY_PAGEABLE_ASYNC", "Asynchronous copies use pageable memory", true, &MemcpyPageable},
+    Rule{"MEMCPY_SYNC", "The program waits for copies", true, &MemcpyBlocking},
+    Rule{"H2D_BW_LOW", "Copies are slower than the link", false, &LinkSlow},
+    Rule{"TC_UNUSED", "Tensor cores are not used", true, &TensorCoresUnused},
+    Rule{"SMALL_KERNELS", "Launching takes longer than the kernels", true, &SmallKernels},
+    Rule{"TINY_KERNELS_OF_OP", "One operator launches many small kernels", false, &TinyKernelsOfOp},
+    Rule{"CUDA_GRAPH", "CUDA graphs would help", true, &CudaGraph},
+    Rule{"MISSING_FUSION", "Elementwise kernels could be fused", true, &MissingFusion},
+    Rule{"LOW_WAVES", "Kernels do not fill the GPU", true, &LowWaves},
+    Rule{"GRAPH_BREAKS", "torch.compile breaks graphs", false, &GraphBreaks},
+    Rule{"RECOMPILES", "Steps wait for recompilation", true, &Recompiles},
+    Rule{"STEP_OUTLIER", "Some steps are much slower than the others", false, &StepOutlier},
+    Rule{"WARMUP_INCLUDED", "The first step includes warm-up", false, &WarmupIncluded},
+    Rule{"STRAGGLER_RANK", "One rank slows the others down", false, &StragglerRank},
+    Rule{"DATA_PARALLEL", "DataParallel uses one process for several GPUs", false, &DataParallel},
+    Rule{"COMM_BACKEND", "Collectives run on the host", true, &CommBackend},
+    Rule{"OUT_OF_MEMORY", "An allocation failed", false, &OutOfMemorySeen},
+    Rule{"MEM_NEAR_LIMIT", "Memory is almost full", false, &MemNearLimit},
+    Rule{"MEM_FRAG", "Much reserved memory is unused", false, &MemFragmentation},
+    Rule{"MEM_LEAK", "Memory grows with every step", false, &MemLeak},
+    Rule{"ALLOC_CHURN", "Steps allocate device memory", true, &AllocationChurn},
+    Rule{"QUALITY_LOSS", "Events were lost", false, &QualityLoss},
+    Rule{"QUALITY_ORPHANS", "GPU work without its launch", false, &QualityOrphans},
+    Rule{"QUALITY_INVERSIONS", "GPU work starts before its launch", false, &QualityInversions},
+    Rule{"QUALITY_COVERAGE", "The capture covers less than requested", false, &QualityCoverage},
+    Rule{"QUALITY_TRUNCATION", "The window cuts ranges off", false, &QualityTruncation},
+    Rule{"QUALITY_CLOCK", "The clock error is large", false, &QualityClock},
+    Rule{"QUALITY_PERTURBATION", "Recording slowed the program down", false, &QualityPerturbation},
+};
+
+// Faster kernels do not help a device that waits for the program longer than this.
+constexpr double kHostBoundShare = 0.30;
+
+Evidence OpEvidence(const LaunchingOpRow& row) {
+  Evidence evidence;
+  evidence.kind = EvidenceKind::kOp;
+  evidence.name = row.name.empty() ? "(no range)" : row.name;
+  evidence.detail = StrCat(row.launch_count, " launches: host ", TimeText(row.call_ns), ", GPU ",
+                           TimeText(row.device_ns));
+  evidence.count = row.launch_count;
+  evidence.duration_ns = row.host_wait_ns;
+  return evidence;
+}
+
+}  // namespace
+
+RuleResult Needs(std::string what) {
+  RuleResult result;
+  result.needs = std::move(what);
+  return result;
+}
+
+std::span<const Rule> Rules() { return kRules; }
+
+bool IsRule(std::string_view id) {
+  return std::any_of(kRules.begin(), kRules.end(), [&](const Rule& rule) { return rule.id == id; });
+}
+
+std::vector<std::string_view> RuleIds() {
+  std::vector<std::string_view> ids;
+  ids.reserve(kRules.size());
+  for (const Rule& rule : kRules) ids.push_back(rule.id);
+  return ids;
+}
+
+void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding) {
+  if (facts.ShareOfSteps(facts.sum.idle_by_cause.host_wait_ns) >= kHostBoundShare) {
+    finding.saving_ns_per_step = 0;
+    StrAppend(&finding.measured, " Fixing it saves little while the GPU waits for the program.");
+    return;
+  }
+  finding.saving_ns_per_step = std::max<int64_t>(ns_per_step, 0);
+}
+
+std::vector<Evidence> LateLaunchers(const Facts& facts) {
+  std::vector<Evidence> rows;
+  for (const LaunchingOpRow& row : facts.time.launching_ops) {
+    if (rows.size() == kMostEvidence || row.host_wait_ns <= 0) break;
+    rows.push_back(OpEvidence(row));
+  }
+  return rows;
+}
+
+std::string PercentText(double share) { return absl::StrFormat("%.3g%%", 100 * share); }
+
+std::string TimeText(int64_t ns) {
+  const auto value = static_cast<double>(ns);
+  const double size = std::abs(value);
+  if (size < 1e3) return StrCat(ns, " ns");
+  if (size < 1e6) return absl::StrFormat("%.3g us", value / 1e3);
+  if (size < 1e9) return absl::StrFormat("%.3g ms", value / 1e6);
+  return absl::StrFormat("%.4g s", value / 1e9);
+}
+
+std::string SizeText(int64_t bytes) {
+  constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (std::abs(value) >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? StrCat(bytes, " B") : absl::StrFormat("%.3g %s", value, kUnits[unit]);
+}
+
+std::string ValueText(FindingUnit unit, double value) {
+  const double whole = std::clamp(value, -9e18, 9e18);
+  switch (unit) {
+    case FindingUnit::kShare:
+      return PercentText(value);
+    case FindingUnit::kNs:
+      return TimeText(static_cast<int64_t>(whole));
+    case FindingUnit::kBytes:
+      return SizeText(static_cast<int64_t>(whole));
+    case FindingUnit::kCount:
+      return absl::StrFormat("%.3g", value);
+    case FindingUnit::kRatio:
+      return absl::StrFormat("%.3gx", value);
+  }
+  return {};
+}
+
+std::string CountText(int64_t count, std::string_view singular) {
+  return StrCat(count, " ", singular, count == 1 ? "" : "s");
+}
+
+}  // namespace profd::report

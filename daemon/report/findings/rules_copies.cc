@@ -1,0 +1,117 @@
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rule_list.h"
+
+namespace profd::report {
+namespace {
+
+constexpr std::string_view kNeedsCopies = "copies between host and GPU";
+
+RuleResult CopyShare(const Facts& facts, int64_t ns, double threshold) {
+  RuleResult result;
+  result.finding.value = facts.ShareOfSteps(ns);
+  result.finding.threshold = threshold;
+  result.fired = result.finding.value > threshold;
+  return result;
+}
+
+// Copies cost at most the time in which nothing overlapped them.
+int64_t AtMostExposed(const Facts& facts, int64_t ns) {
+  return facts.PerStep(std::min(ns, facts.sum.exposed_copy_ns));
+}
+
+}  // namespace
+
+RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.sum.copy_ns == 0) return Needs("GPU copies or memsets");
+  RuleResult result = CopyShare(facts, facts.sum.exposed_copy_ns, thresholds.exposed_copy_share);
+  Finding& finding = result.finding;
+  finding.saving_ns_per_step = facts.PerStep(facts.sum.exposed_copy_ns);
+  finding.measured = StrCat("Copies and memsets run without compute for ",
+                            TimeText(facts.PerStep(facts.sum.exposed_copy_ns)), " a step (",
+                            PercentText(finding.value), ").");
+  finding.advice =
+      "Copy the next batch while the GPU computes this one: use pinned memory, non_blocking=True, "
+      "and a separate stream. Keep data that is used again on the GPU.";
+  finding.evidence = facts.copies.pageable.empty() ? facts.copies.blocking : facts.copies.pageable;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "a copy that the next kernel waits for cannot be overlapped";
+  return result;
+}
+
+RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.copies.host_copy_count == 0) {
+    return Needs(std::string(kNeedsCopies));
+  }
+  RuleResult result = CopyShare(facts, facts.copies.pageable_ns, thresholds.pageable_share);
+  Finding& finding = result.finding;
+  finding.saving_ns_per_step = AtMostExposed(facts, facts.copies.pageable_saving_ns);
+  finding.measured = StrCat("Asynchronous copies from or to pageable memory take ",
+                            TimeText(facts.PerStep(facts.copies.pageable_ns)), " a step (",
+                            PercentText(finding.value),
+                            "). CUDA stages them, so they are slower and not asynchronous.");
+  finding.advice =
+      "Pin the memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with "
+      "non_blocking=True.";
+  finding.evidence = facts.copies.pageable;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = facts.copies.link_gb_per_s > 0
+                                  ? "the saving assumes 80% of the link bandwidth"
+                                  : "the saving assumes 12 GB/s from pinned memory";
+  return result;
+}
+
+RuleResult MemcpyBlocking(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.copies.host_copy_count == 0) {
+    return Needs(std::string(kNeedsCopies));
+  }
+  if (facts.calls.call_count == 0) {
+    return Needs("CUDA API calls (profctl trace --gpu default)");
+  }
+  RuleResult result = CopyShare(facts, facts.copies.blocking_ns, thresholds.blocking_copy_share);
+  Finding& finding = result.finding;
+  finding.saving_ns_per_step = AtMostExposed(facts, facts.copies.blocking_ns);
+  finding.measured =
+      StrCat("The program waits in copies for ", TimeText(facts.PerStep(facts.copies.blocking_ns)),
+             " a step (", PercentText(finding.value), ").");
+  finding.advice = "Use cudaMemcpyAsync from pinned memory (non_blocking=True in PyTorch).";
+  finding.evidence = facts.copies.blocking;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "part of the wait may be for work before the copy";
+  return result;
+}
+
+RuleResult LinkSlow(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.copies.link_ns <= 0) {
+    return Needs("copies of 1 MiB or more from or to pinned memory");
+  }
+  if (facts.copies.link_gb_per_s <= 0) {
+    return Needs("the link bandwidth (copies.link_bandwidth in a thresholds file)");
+  }
+  const double reached = static_cast<double>(facts.copies.link_bytes) /
+                         static_cast<double>(facts.copies.link_ns);  // bytes/ns = GB/s
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = reached / facts.copies.link_gb_per_s;
+  finding.threshold = thresholds.link_share;
+  result.fired = finding.value < thresholds.link_share;
+  const auto at_link_ns = static_cast<int64_t>(static_cast<double>(facts.copies.link_bytes) /
+                                               facts.copies.link_gb_per_s);
+  finding.saving_ns_per_step = AtMostExposed(facts, facts.copies.link_ns - at_link_ns);
+  finding.measured = absl::StrFormat(
+      "Large copies from or to pinned memory reach %.3g GB/s; the link has %.3g GB/s.", reached,
+      facts.copies.link_gb_per_s);
+  finding.advice =
+      "Check the GPU's slot (`nvidia-smi topo -m`; link width and generation in `nvidia-smi -q`), "
+      "and that the program runs on the CPUs of the same NUMA node (numactl).";
+  finding.evidence = facts.copies.slow;
+  finding.confidence = thresholds.link_gb_per_s > 0 ? Confidence::kHigh : Confidence::kLow;
+  finding.confidence_reason = thresholds.link_gb_per_s > 0
+                                  ? "the link bandwidth was given"
+                                  : "the link bandwidth is assumed from the GPU's generation";
+  return result;
+}
+
+}  // namespace profd::report

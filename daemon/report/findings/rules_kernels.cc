@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rule_list.h"
+
+namespace profd::report {
+namespace {
+
+constexpr std::string_view kNeedsKernels = "kernels";
+constexpr int64_t kFirstTensorCores = 7;  // Compute capability.
+// With AMP, matrix products take at most half the time; the rest of such an operator does not.
+constexpr double kTensorCoreSaving = 0.5;
+// Fused, a run of kernels reads and writes memory once; some results have to be kept.
+constexpr double kFusionSaving = 0.5;
+constexpr double kAlikeShare = 0.8;  // Of the steps.
+constexpr double kTinyIdleShare = 0.01;
+
+double ShareOfKernels(const Facts& facts, int64_t ns) {
+  return facts.kernels.total_ns <= 0
+             ? 0
+             : static_cast<double>(ns) / static_cast<double>(facts.kernels.total_ns);
+}
+
+// Kernels overlap, so that what they save is no more than the device was busy.
+int64_t PerStepAtMostBusy(const Facts& facts, double ns) {
+  return facts.PerStep(
+      static_cast<int64_t>(std::min(ns, static_cast<double>(facts.sum.compute_ns))));
+}
+
+// Less than 1 % of a step is not worth a finding.
+bool IsWorthwhile(const Facts& facts, int64_t ns) {
+  return facts.ShareOfSteps(std::min(ns, facts.sum.compute_ns)) >= 0.01;
+}
+
+// Compute capability 7.x (Volta, Turing) has float16 tensor cores only; bfloat16 and TF32 came with
+// 8.0 (CUDA C++ Programming Guide, "Compute Capabilities").
+std::string TensorCoreAdvice(const GpuDevice& device) {
+  constexpr std::string_view kSizes = " Sizes that are multiples of 8 help.";
+  if (device.compute_major < 8) {
+    return StrCat("Use float16 with loss scaling (torch.autocast and a GradScaler).", kSizes);
+  }
+  return StrCat(
+      "Use bfloat16 or float16 (torch.autocast), or let float32 products use TF32: "
+      "torch.set_float32_matmul_precision(\"high\").",
+      kSizes);
+}
+
+}  // namespace
+
+RuleResult TensorCoresUnused(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  const GpuDevice* device = facts.device();
+  if (device == nullptr || device->compute_major == 0) {
+    return Needs("the GPU's compute capability");
+  }
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = ShareOfKernels(facts, facts.kernels.eligible_ns);
+  finding.threshold = thresholds.tensor_core_share;
+  result.fired = device->compute_major >= kFirstTensorCores &&
+                 facts.kernels.eligible_tensor_ns == 0 && finding.value > finding.threshold &&
+                 IsWorthwhile(facts, facts.kernels.eligible_ns);
+  finding.measured =
+      StrCat("Matrix products, convolutions and attention take ", PercentText(finding.value),
+             " of kernel time. Judging by kernel names, none of it used tensor cores.");
+  finding.advice = TensorCoreAdvice(*device);
+  finding.evidence = facts.kernels.eligible_ops;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "judged by kernel names; the saving assumes half of their time";
+  SetDeviceSaving(
+      facts,
+      PerStepAtMostBusy(facts, kTensorCoreSaving * static_cast<double>(facts.kernels.eligible_ns)),
+      finding);
+  return result;
+}
+
+RuleResult SmallKernels(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  const LaunchStatistics& launches = facts.time.launches;
+  if (launches.count == 0) return Needs("calls that launch work (profctl trace --gpu default)");
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value =
+      static_cast<double>(launches.shorter_than_call_count) / static_cast<double>(launches.count);
+  finding.threshold = thresholds.launch_bound_share;
+  const int64_t idle_ns = facts.gaps.closable_ns;
+  // Without idle time between launches, short kernels cost nothing.
+  result.fired = finding.value > finding.threshold &&
+                 static_cast<double>(facts.kernels.median_ns) < thresholds.small_kernel_ns &&
+                 launches.call_ns >= launches.device_ns / 2 &&
+                 facts.ShareOfSteps(idle_ns) > thresholds.launch_idle_share;
+  finding.measured = StrCat("The median kernel takes ", TimeText(facts.kernels.median_ns), ", and ",
+                            PercentText(finding.value),
+                            " of launch calls take longer than their work on the GPU. The GPU is "
+                            "idle between them for ",
+                            TimeText(facts.PerStep(idle_ns)), " a step.");
+  finding.advice =
+      "Do more work per launch: torch.compile(mode=\"reduce-overhead\"), CUDA graphs, fused or "
+      "foreach optimizers, larger batches.";
+  finding.evidence = LateLaunchers(facts);
+  finding.saving_ns_per_step = facts.PerStep(idle_ns);
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "the saving is at most the idle time between such launches";
+  return result;
+}
+
+RuleResult TinyKernelsOfOp(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  if (facts.calls.call_count == 0) {
+    return Needs("CUDA API calls (profctl trace --gpu default)");
+  }
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kCount;
+  finding.value = facts.kernels.most_per_call;
+  finding.threshold = thresholds.kernels_per_call;
+  result.fired = !facts.kernels.tiny_ops.empty() &&
+                 facts.ShareOfSteps(facts.kernels.tiny_idle_ns) > kTinyIdleShare;
+  if (result.fired) {
+    const std::string& op = facts.kernels.tiny_ops.front().name;
+    finding.measured =
+        StrCat("One call of ", op,
+               " launches many small kernels: ", facts.kernels.tiny_ops.front().detail, ".");
+    finding.advice = op.starts_with("Optimizer.")
+                         ? "Update many tensors at once: fused=True or foreach=True."
+                         : "Use an operator that needs one kernel, or compile the code around it.";
+  }
+  finding.evidence = facts.kernels.tiny_ops;
+  finding.saving_ns_per_step = facts.PerStep(facts.kernels.tiny_idle_ns);
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "the saving is at most the idle time before these kernels";
+  return result;
+}
+
+RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  if (!facts.scope.has_steps || facts.scope.count < 2) {
+    return Needs("two steps or more, to see whether they repeat the same kernels");
+  }
+  if (facts.calls.call_count == 0) {
+    return Needs("CUDA API calls (profctl trace --gpu default)");
+  }
+  const int64_t ns = facts.gaps.closable_ns;
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = facts.ShareOfSteps(ns);
+  finding.threshold = thresholds.cuda_graph_share;
+  const bool alike =
+      facts.kernels.alike_steps >= 2 && static_cast<double>(facts.kernels.alike_steps) >=
+                                            kAlikeShare * static_cast<double>(facts.scope.count);
+  result.fired = finding.value > finding.threshold && alike && facts.kernels.graph_count == 0;
+  finding.measured = StrCat(
+      facts.kernels.alike_steps, " of ", facts.scope.count,
+      " steps launch the same kernels with the same grids. The GPU is idle between them for ",
+      TimeText(facts.PerStep(ns)), " a step (", PercentText(finding.value), ").");
+  finding.advice =
+      "Record the step once and replay it: torch.cuda.graphs, torch.cuda.make_graphed_callables or "
+      "torch.compile(mode=\"reduce-overhead\"). Move calls that wait for the GPU out of the step "
+      "first.";
+  finding.evidence = LateLaunchers(facts);
+  finding.saving_ns_per_step = facts.PerStep(ns);
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "gaps after waits, in data loading, or above 1 ms are not counted";
+  return result;
+}
+
+RuleResult MissingFusion(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = ShareOfKernels(facts, facts.kernels.fusible_ns);
+  finding.threshold = thresholds.fusible_share;
+  result.fired = finding.value > finding.threshold && IsWorthwhile(facts, facts.kernels.fusible_ns);
+  finding.measured = StrCat(
+      "In runs of consecutive elementwise kernels, all but the longest kernel of each run take ",
+      PercentText(finding.value), " of kernel time.");
+  finding.advice =
+      "Fuse them: torch.compile, or fused activations, dropout, norms, and optimizers.";
+  finding.evidence = facts.kernels.fusible;
+  finding.confidence = Confidence::kLow;
+  finding.confidence_reason = "the saving assumes that half of that time goes away";
+  SetDeviceSaving(
+      facts,
+      PerStepAtMostBusy(facts, kFusionSaving * static_cast<double>(facts.kernels.fusible_ns)),
+      finding);
+  return result;
+}
+
+RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  if (!facts.kernels.knows_device) return Needs("the GPU's number of multiprocessors");
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = ShareOfKernels(facts, facts.kernels.low_wave_ns);
+  finding.threshold = thresholds.wave_share;
+  result.fired =
+      finding.value > finding.threshold && IsWorthwhile(facts, facts.kernels.low_wave_ns);
+  finding.measured =
+      StrCat("Kernels whose blocks fill less than ", PercentText(thresholds.wave_efficiency),
+             " of the GPU take ", PercentText(finding.value), " of kernel time.");
+  finding.advice =
+      "Give each kernel more work: larger batches or longer sequences, split-K GEMMs, or several "
+      "streams in parallel.";
+  finding.evidence = facts.kernels.low_waves;
+  finding.confidence = Confidence::kLow;
+  finding.confidence_reason = "estimated from grid sizes; the saving assumes full waves";
+  SetDeviceSaving(facts,
+                  PerStepAtMostBusy(facts, static_cast<double>(facts.kernels.low_wave_lost_ns)),
+                  finding);
+  return result;
+}
+
+RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
+  const CompileReport& compile = facts.time.compile;
+  if (!compile.has_compiled) return Needs("code compiled by torch.compile");
+  RuleResult result;
+  Finding& finding = result.finding;
+  int64_t after_breaks = 0;
+  for (const CompileStepRow& row : compile.steps) after_breaks += row.after_breaks;
+  finding.unit = FindingUnit::kCount;
+  finding.value = static_cast<double>(after_breaks);
+  finding.threshold = 0;
+  result.fired = after_breaks > 0 || !compile.graph_breaks.empty();
+  finding.measured = StrCat(
+      CountText(after_breaks, "compiled region"), " ran after a graph break; torch reported ",
+      CountText(static_cast<int64_t>(compile.graph_breaks.size()), "location"), ".");
+  finding.advice =
+      "Remove code that Dynamo cannot trace (print, .item(), data-dependent branches, unsupported "
+      "calls). `profctl compile` lists where and why; torch.compile(fullgraph=True) turns breaks "
+      "into errors.";
+  for (const GraphBreakRow& row : compile.graph_breaks) {
+    if (finding.evidence.size() == kMostEvidence) break;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kCode;
+    evidence.name = row.where;
+    evidence.detail = row.reason;
+    evidence.count = row.count;
+    finding.evidence.push_back(std::move(evidence));
+  }
+  finding.confidence = Confidence::kHigh;
+  finding.confidence_reason = "reported by torch";
+  return result;
+}
+
+RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
+  const CompileReport& compile = facts.time.compile;
+  if (!compile.has_compiled) return Needs("code compiled by torch.compile");
+  int64_t ns = 0;
+  for (const CompileStepRow& row : compile.steps) {
+    const auto counts = [&](const FindingScope::Stretch& at) { return at.step == row.step; };
+    // Compilation takes milliseconds, so there are few of these.
+    if (row.compile_ns > 0 &&
+        std::any_of(facts.scope.stretches.begin(), facts.scope.stretches.end(), counts)) {
+      ns += row.compile_ns;
+    }
+  }
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = facts.ShareOfSteps(ns);
+  finding.threshold = thresholds.compile_share;
+  result.fired = finding.value > finding.threshold;
+  finding.saving_ns_per_step = facts.PerStep(ns);
+  finding.measured = StrCat("Compilation takes ", TimeText(facts.PerStep(ns)), " a step (",
+                            PercentText(finding.value), ") in steps that should not compile.");
+  finding.advice =
+      "Keep shapes and types constant, or mark what changes: torch._dynamo.mark_dynamic, "
+      "torch.compile(dynamic=True). `profctl compile` shows the reason of each recompilation.";
+  for (const RecompileRow& row : compile.recompiles) {
+    if (finding.evidence.size() == kMostEvidence) break;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kCode;
+    evidence.name = row.where;
+    evidence.detail = row.reason;
+    evidence.count = row.count;
+    evidence.duration_ns = row.compile_ns;
+    finding.evidence.push_back(std::move(evidence));
+  }
+  finding.confidence = Confidence::kHigh;
+  finding.confidence_reason = "measured";
+  return result;
+}
+
+}  // namespace profd::report

@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rule_list.h"
+
+namespace profd::report {
+namespace {
+
+constexpr std::string_view kNeedsMemory =
+    "allocator events (profctl trace --with memory; profile_memory=True in torch.profiler)";
+constexpr std::string_view kNeedsCapacity = "the GPU's memory size";
+constexpr std::string_view kNeedsReserved = "the allocator's reserved bytes";
+// Fragmentation does not matter on a device that is half empty.
+constexpr double kRoomyShare = 0.5;
+// Share of the steps (without the first) that must end with more memory than the step before.
+constexpr double kRisingShare = 0.8;
+constexpr int64_t kFewestForLeak = 5;
+
+bool IsGpu(const DeviceMemoryReport& device) { return device.memory.device.starts_with("cuda:"); }
+
+// The GPU with the largest value of `fn`, which is negative where it is not known.
+template <typename Fn>
+const DeviceMemoryReport* Largest(const Facts& facts, Fn fn) {
+  const DeviceMemoryReport* largest = nullptr;
+  for (const DeviceMemoryReport& device : facts.memory.devices) {
+    if (!IsGpu(device) || fn(device) < 0) continue;
+    if (largest == nullptr || fn(device) > fn(*largest)) largest = &device;
+  }
+  return largest;
+}
+
+double Share(int64_t part, int64_t whole) {
+  return whole <= 0 ? -1 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// What the device held at its worst: what was reserved, where that is known.
+int64_t PeakOf(const DeviceMemoryReport& device) {
+  return std::max(device.memory.peak_bytes, device.memory.peak_reserved_bytes);
+}
+
+std::vector<Evidence> MemoryRows(const std::vector<MemoryShare>& shares, std::string_view what) {
+  std::vector<Evidence> rows;
+  for (const MemoryShare& share : shares) {
+    if (rows.size() == kMostEvidence) break;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kMemory;
+    evidence.name = share.name;
+    evidence.detail = what;
+    evidence.bytes = share.bytes;
+    evidence.count = share.blocks;
+    rows.push_back(std::move(evidence));
+  }
+  return rows;
+}
+
+void SetMemoryConfidence(bool relative, Finding& finding) {
+  finding.confidence = relative ? Confidence::kLow : Confidence::kHigh;
+  finding.confidence_reason = relative ? "allocations before the window are unknown" : "measured";
+}
+
+}  // namespace
+
+RuleResult OutOfMemorySeen(const Facts& facts, const FindingThresholds&) {
+  if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kCount;
+  finding.value = static_cast<double>(facts.memory.out_of_memory.size());
+  result.fired = !facts.memory.out_of_memory.empty();
+  if (!result.fired) return result;
+  const FailedAllocation& first = facts.memory.out_of_memory.front();
+  finding.severity = Severity::kCritical;
+  finding.measured = StrCat(
+      "An allocation of ", SizeText(first.asked.bytes), " on ", first.asked.device, " failed",
+      first.allocated_bytes >= 0 ? StrCat(" with ", SizeText(first.allocated_bytes), " allocated")
+                                 : std::string(),
+      ".");
+  finding.advice =
+      "Reduce the memory at the peak (`profctl memory`): smaller batches with gradient "
+      "accumulation, activation checkpointing, lower precision, or sharding.";
+  for (const FailedAllocation& failed : facts.memory.out_of_memory) {
+    if (finding.evidence.size() == kMostEvidence) break;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kMemory;
+    evidence.name = failed.op.empty() ? failed.asked.device : failed.op;
+    evidence.detail = StrCat("requested on ", failed.asked.device);
+    evidence.bytes = failed.asked.bytes;
+    evidence.step = failed.step;
+    evidence.start_ns = failed.asked.time_ns;
+    finding.evidence.push_back(std::move(evidence));
+  }
+  finding.confidence = Confidence::kHigh;
+  finding.confidence_reason = "recorded";
+  return result;
+}
+
+RuleResult MemNearLimit(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
+  const DeviceMemoryReport* device = Largest(
+      facts, [](const DeviceMemoryReport& d) { return Share(PeakOf(d), d.capacity_bytes); });
+  if (device == nullptr) return Needs(std::string(kNeedsCapacity));
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = Share(PeakOf(*device), device->capacity_bytes);
+  finding.threshold = thresholds.memory_limit_share;
+  result.fired = finding.value > finding.threshold;
+  finding.severity = Severity::kWarning;
+  finding.measured =
+      StrCat("The peak on ", device->memory.device, " is ", SizeText(PeakOf(*device)), " of ",
+             SizeText(device->capacity_bytes), " (", PercentText(finding.value), ").");
+  finding.advice =
+      "A slightly larger input may run out of memory. Activation checkpointing, lower precision, a "
+      "smaller batch, or sharding free some.";
+  finding.evidence = MemoryRows(device->memory.peak_by_op, "alive at the peak");
+  SetMemoryConfidence(device->memory.relative, finding);
+  return result;
+}
+
+RuleResult MemFragmentation(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
+  const auto unused = [](const DeviceMemoryReport& d) -> double {
+    if (d.allocated_at_peak_reserved_bytes < 0 || d.memory.relative) return -1;
+    return Share(d.memory.peak_reserved_bytes - d.allocated_at_peak_reserved_bytes,
+                 d.memory.peak_reserved_bytes);
+  };
+  const DeviceMemoryReport* device = Largest(facts, unused);
+  if (device == nullptr) return Needs(std::string(kNeedsReserved));
+  if (device->capacity_bytes <= 0) return Needs(std::string(kNeedsCapacity));
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = unused(*device);
+  finding.threshold = thresholds.fragmentation_share;
+  result.fired = finding.value > finding.threshold &&
+                 Share(device->memory.peak_reserved_bytes, device->capacity_bytes) > kRoomyShare;
+  finding.severity = Severity::kWarning;
+  finding.measured = StrCat(
+      "Of ", SizeText(device->memory.peak_reserved_bytes), " reserved on ", device->memory.device,
+      ", ", SizeText(device->memory.peak_reserved_bytes - device->allocated_at_peak_reserved_bytes),
+      " (", PercentText(finding.value), ") are unused.");
+  finding.advice =
+      "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep sizes constant from step to "
+      "step, "
+      "and avoid torch.cuda.empty_cache() in the step.";
+  finding.evidence = MemoryRows(device->memory.peak_by_category, "alive at the peak");
+  SetMemoryConfidence(device->memory.relative, finding);
+  return result;
+}
+
+RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
+  const DeviceMemoryReport* device = Largest(facts, [](const DeviceMemoryReport& d) {
+    return d.growth.step_count < kFewestForLeak
+               ? -1.0
+               : static_cast<double>(std::max<int64_t>(d.growth.bytes_per_step, 0));
+  });
+  if (device == nullptr) return Needs("at least five steps with GPU memory events");
+  const MemoryGrowth& growth = device->growth;
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kBytes;
+  finding.value = static_cast<double>(growth.bytes_per_step);
+  finding.threshold = thresholds.leak_bytes_per_step;
+  result.fired = finding.value > finding.threshold &&
+                 static_cast<double>(growth.rising_count) >=
+                     kRisingShare * static_cast<double>(growth.step_count - 1);
+  finding.severity = Severity::kWarning;
+  finding.measured =
+      StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
+             " a step; ", growth.rising_count, " of ", growth.step_count - 1,
+             " steps ended with more than the step before.");
+  if (result.fired && device->capacity_bytes > 0 && growth.bytes_per_step > 0) {
+    StrAppend(
+        &finding.measured, " At that rate, memory is full after ",
+        std::max<int64_t>(device->capacity_bytes - PeakOf(*device), 0) / growth.bytes_per_step,
+        " more steps.");
+  }
+  finding.advice =
+      "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
+      ".detach()), lists of outputs, caches, hooks.";
+  finding.evidence =
+      MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
+  finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;
+  finding.confidence_reason = CountText(growth.step_count, "step");
+  return result;
+}
+
+RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.calls.call_count == 0) {
+    return Needs("CUDA API calls (profctl trace --gpu default)");
+  }
+  if (facts.RecordsGraphs()) {
+    return Needs("a window in which kernels run; in this one, the program captures CUDA graphs");
+  }
+  if (!facts.scope.has_steps)
+    return Needs("steps, to separate allocations in them from earlier ones");
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = facts.ShareOfSteps(facts.calls.allocation_ns);
+  finding.threshold = thresholds.allocation_share;
+  result.fired = finding.value > finding.threshold;
+  finding.saving_ns_per_step = facts.PerStep(facts.calls.allocation_ns);
+  finding.measured =
+      StrCat(CountText(facts.calls.allocation_count, "call"), " to allocate or free memory take ",
+             TimeText(facts.PerStep(facts.calls.allocation_ns)), " a step (",
+             PercentText(finding.value), "); most of them wait for the GPU.");
+  finding.advice =
+      "Let the caching allocator serve all steps: keep sizes constant, leave free memory, set "
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call "
+      "torch.cuda.empty_cache() in the step.";
+  finding.evidence = facts.calls.allocations;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = CountText(facts.scope.count, "step");
+  return result;
+}
+
+}  // namespace profd::report

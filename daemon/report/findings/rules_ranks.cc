@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rule_list.h"
+#include "daemon/report/index/median.h"
+
+namespace profd::report {
+namespace {
+
+constexpr int64_t kStepsForConfidence = 3;
+
+int64_t MedianOwnWork(const std::vector<RankScore>& ranking) {
+  std::vector<int64_t> own;
+  own.reserve(ranking.size());
+  for (const RankScore& rank : ranking) own.push_back(rank.own_ns);
+  return Median(own);
+}
+
+Evidence RankEvidence(const RankScore& rank, const std::string& name) {
+  Evidence evidence;
+  evidence.kind = EvidenceKind::kRank;
+  evidence.name = name;
+  evidence.detail = StrCat("own work per step of ", TimeText(rank.duration_ns), "; waits ",
+                           TimeText(rank.wait_ns), ", transfers ", TimeText(rank.transfer_ns),
+                           absl::StrFormat("; score %.3g", rank.score));
+  evidence.count = rank.step_count;
+  evidence.duration_ns = rank.own_ns;
+  return evidence;
+}
+
+}  // namespace
+
+RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds) {
+  if (facts.ranks == nullptr || !facts.ranks->steps.enough_ranks) {
+    return Needs("captures of at least three ranks: `profctl report GROUP`, or several files");
+  }
+  const GroupSteps& steps = facts.ranks->steps;
+  // Without matched collectives, a rank that waits looks as busy as the one it waits for.
+  if (steps.matched_count == 0) return Needs("collectives that the ranks have in common");
+  RuleResult result;
+  Finding& finding = result.finding;
+  const RankScore& slowest = steps.ranking.front();
+  finding.unit = FindingUnit::kCount;
+  finding.value = slowest.score;
+  finding.threshold = thresholds.straggler_score;
+  result.fired = slowest.score > thresholds.straggler_score;
+  if (!result.fired) return result;
+  const int64_t median_ns = MedianOwnWork(steps.ranking);
+  finding.saving_ns_per_step = slowest.own_ns - median_ns;
+  for (const RankScore& rank : steps.ranking) {
+    if (rank.score <= thresholds.straggler_score || finding.evidence.size() == kMostEvidence) break;
+    finding.evidence.push_back(RankEvidence(rank, facts.ranks->names[rank.member]));
+  }
+  const std::string& name = facts.ranks->names[slowest.member];
+  finding.measured = StrCat(name, " works for ", TimeText(slowest.own_ns),
+                            " a step without waiting, the median rank for ", TimeText(median_ns),
+                            ". The others wait for it in collectives.");
+  finding.advice =
+      StrCat("Find out what ", name,
+             " does more of, or more slowly. Check its share of the data or the model, its GPU's "
+             "clock and temperature, and other load on its host. `profctl stragglers` shows all "
+             "ranks.");
+  finding.confidence =
+      slowest.step_count >= kStepsForConfidence ? Confidence::kHigh : Confidence::kMedium;
+  finding.confidence_reason = StrCat(CountText(slowest.step_count, "step"), " of ",
+                                     CountText(static_cast<int64_t>(steps.ranking.size()), "rank"));
+  return result;
+}
+
+}  // namespace profd::report

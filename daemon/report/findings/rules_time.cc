@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rule_list.h"
+#include "daemon/report/index/median.h"
+
+namespace profd::report {
+namespace {
+
+constexpr std::string_view kNeedsGpu = "GPU work";
+constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu default)";
+constexpr std::string_view kNeedsWork =
+    "a window in which kernels run; in this one, the program captures CUDA graphs";
+constexpr int64_t kFewestForOutliers = 5;
+// Of the median. Smaller excesses are not "much slower", however steady the other steps are.
+constexpr double kLeastOutlierExcess = 0.25;
+
+// A result whose value is a share of the steps, compared with its threshold.
+RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
+  RuleResult result;
+  result.finding.unit = FindingUnit::kShare;
+  result.finding.value = facts.ShareOfSteps(ns);
+  result.finding.threshold = threshold;
+  result.fired = result.finding.value > threshold;
+  result.finding.saving_ns_per_step = facts.PerStep(ns);
+  return result;
+}
+
+// One or two steps are weak evidence.
+void SetConfidence(const Facts& facts, Confidence best, Finding& finding) {
+  finding.confidence = best;
+  if (!facts.scope.has_steps) {
+    finding.confidence = std::min(best, Confidence::kMedium);
+    finding.confidence_reason = "no steps: the capture counts as one step";
+  } else if (facts.scope.count < 3) {
+    finding.confidence = std::min(best, Confidence::kMedium);
+    finding.confidence_reason = StrCat("only ", CountText(facts.scope.count, "step"));
+  } else {
+    finding.confidence_reason = CountText(facts.scope.count, "step");
+  }
+}
+
+std::string StepWord(const Facts& facts) {
+  return facts.scope.has_steps ? "each step" : "the capture";
+}
+
+// "12 ms of each step (34%)"
+std::string OfStep(const Facts& facts, int64_t ns) {
+  return StrCat(TimeText(facts.PerStep(ns)), " of ", StepWord(facts), " (",
+                PercentText(facts.ShareOfSteps(ns)), ")");
+}
+
+std::vector<Evidence> IdleSteps(const Facts& facts) {
+  std::vector<Evidence> rows;
+  for (const TimeStep& step : facts.time.steps) {
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kStep;
+    evidence.name = StrCat("step ", step.index);
+    evidence.step = step.index;
+    evidence.duration_ns = step.device.idle_ns;
+    evidence.detail =
+        StrCat("busy ", TimeText(step.device.busy_ns), " of ", TimeText(step.duration_ns));
+    rows.push_back(std::move(evidence));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Evidence& a, const Evidence& b) {
+    return a.duration_ns > b.duration_ns;
+  });
+  if (rows.size() > kMostEvidence) rows.resize(kMostEvidence);
+  return rows;
+}
+
+}  // namespace
+
+RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
+  if (facts.time.data_loader.count == 0) {
+    return Needs(
+        "ranges of a data loader (torch's DataLoader, or ranges named "
+        "\"enumerate(DataLoader)#...\")");
+  }
+  RuleResult result = ShareOfSteps(facts, facts.gaps.loader_wait_ns, thresholds.input_wait_share);
+  Finding& finding = result.finding;
+  finding.measured =
+      StrCat("The program waits for its data loader for ", OfStep(facts, facts.gaps.loader_wait_ns),
+             facts.has_gpu() ? " while the GPU is idle." : ".");
+  finding.advice =
+      "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
+      "and "
+      "move decoding and augmentation out of the training process.";
+  finding.evidence = facts.gaps.loader_waits;
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.sum.communication_ns == 0) return Needs("kernels of NCCL or RCCL");
+  RuleResult result = ShareOfSteps(facts, facts.sum.exposed_communication_ns,
+                                   thresholds.exposed_communication_share);
+  Finding& finding = result.finding;
+  finding.measured = StrCat("Exposed communication (not overlapped by compute) takes ",
+                            OfStep(facts, facts.sum.exposed_communication_ns), "; ",
+                            PercentText(std::max(facts.time.overlap, 0.0)),
+                            " of all communication is overlapped.");
+  finding.advice =
+      "Overlap it with compute: larger or earlier gradient buckets (bucket_cap_mb, FSDP "
+      "prefetching), fewer bytes (gradient accumulation, lower precision), or a larger batch per "
+      "GPU. Part of it may be waiting for a slower rank: `profctl stragglers` separates the two.";
+  for (const CollectiveSumRow& row : facts.time.collectives) {
+    if (finding.evidence.size() == kMostEvidence) break;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kCollective;
+    evidence.name = ToString(row.kind);
+    if (row.group_size > 0) evidence.detail = StrCat(row.group_size, " ranks");
+    evidence.count = row.count;
+    evidence.duration_ns = row.exposed_ns;
+    evidence.bytes = row.bytes;
+    finding.evidence.push_back(std::move(evidence));
+  }
+  SetConfidence(facts, Confidence::kMedium, finding);
+  StrAppend(&finding.confidence_reason, "; one rank cannot distinguish waiting from transfer");
+  return result;
+}
+
+RuleResult GpuUnderused(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.scope.total_ns <= 0) return Needs(std::string(kNeedsGpu));
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  RuleResult result = ShareOfSteps(facts, facts.sum.busy_ns, thresholds.gpu_busy_share);
+  Finding& finding = result.finding;
+  result.fired = finding.value < thresholds.gpu_busy_share;
+  finding.saving_ns_per_step = facts.PerStep(facts.sum.idle_ns);
+  finding.measured = StrCat("The GPU is busy for ", OfStep(facts, facts.sum.busy_ns), ", idle for ",
+                            OfStep(facts, facts.sum.idle_ns), ".");
+  finding.advice =
+      "Give the GPU more work per step (a larger batch or sequence), or remove what it waits for: "
+      "see the findings on idle time, copies, and data loading. The saving is all idle time, which "
+      "is an upper bound.";
+  finding.evidence = facts.gaps.idlest_parts;
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+RuleResult GpuGap(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  const double p95_share = facts.scope.mean_ns <= 0 ? 0
+                                                    : static_cast<double>(facts.gaps.p95_ns) /
+                                                          static_cast<double>(facts.scope.mean_ns);
+  const bool longest = static_cast<double>(facts.gaps.longest_ns) >= thresholds.gap_shortest_ns;
+  RuleResult result;
+  result.fired = longest || p95_share > thresholds.gap_p95_share;
+  Finding& finding = result.finding;
+  finding.unit = longest ? FindingUnit::kNs : FindingUnit::kShare;
+  finding.value = longest ? static_cast<double>(facts.gaps.longest_ns) : p95_share;
+  finding.threshold = longest ? thresholds.gap_shortest_ns : thresholds.gap_p95_share;
+  finding.saving_ns_per_step = facts.PerStep(facts.gaps.long_ns);
+  finding.measured =
+      StrCat("The GPU has ", CountText(facts.gaps.count, "gap"), ": the longest is ",
+             TimeText(facts.gaps.longest_ns), ", the 95th percentile ", TimeText(facts.gaps.p95_ns),
+             ". Long gaps add up to ", OfStep(facts, facts.gaps.long_ns), ".");
+  finding.advice =
+      "Look at what the program does before the launches below. Evaluation, logging, checkpoints, "
+      "data loading, and waits for other ranks should overlap GPU work instead of running between "
+      "launches.";
+  finding.evidence = facts.gaps.longest;
+  SetConfidence(facts, Confidence::kMedium, finding);
+  return result;
+}
+
+RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  const int64_t ns = facts.gaps.dispatch_ns;
+  RuleResult result = ShareOfSteps(facts, ns, thresholds.host_wait_share);
+  Finding& finding = result.finding;
+  finding.measured =
+      StrCat("The GPU idles ", OfStep(facts, ns),
+             " waiting for the next launch, excluding data loading and waits for the GPU: the host "
+             "is too slow.");
+  finding.advice =
+      "Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs, fused optimizers, "
+      "larger batches. If the gaps are long, move Python work and logging out of the step.";
+  finding.evidence = LateLaunchers(facts);
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+RuleResult IdleKernelWait(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
+  const int64_t ns = facts.sum.idle_by_cause.kernel_wait_ns;
+  RuleResult result = ShareOfSteps(facts, ns, thresholds.kernel_wait_share);
+  Finding& finding = result.finding;
+  finding.measured =
+      StrCat("Gaps shorter than 30 us between kernels that were already launched take ",
+             OfStep(facts, ns), ".");
+  finding.advice =
+      "Use fewer and longer kernels: fuse them (torch.compile, fused optimizers), or launch them "
+      "as "
+      "one CUDA graph, whose kernels follow each other within about a microsecond.";
+  finding.evidence = facts.gaps.longest;
+  SetConfidence(facts, Confidence::kMedium, finding);
+  return result;
+}
+
+RuleResult IdleOther(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  const int64_t ns = facts.sum.idle_by_cause.other_ns;
+  RuleResult result = ShareOfSteps(facts, ns, thresholds.other_idle_share);
+  Finding& finding = result.finding;
+  finding.measured = StrCat("The GPU is idle for ", OfStep(facts, ns),
+                            ": after the next work had been launched, or before the first and "
+                            "after the last GPU work of a step.");
+  finding.advice =
+      "Check what the host does at the start and end of a step. Between launched work, look for "
+      "stream dependencies (event waits), waits for other ranks, and memory operations that stop "
+      "the device.";
+  finding.evidence = facts.scope.has_steps ? IdleSteps(facts) : facts.gaps.longest;
+  SetConfidence(facts, Confidence::kLow, finding);
+  return result;
+}
+
+RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
+  RuleResult result = ShareOfSteps(facts, facts.gaps.after_sync_ns, thresholds.sync_share);
+  Finding& finding = result.finding;
+  finding.measured = StrCat(
+      "Calls that wait for the GPU keep the host from launching ahead, which leaves the GPU "
+      "idle for ",
+      OfStep(facts, facts.gaps.after_sync_ns), ".");
+  finding.advice =
+      "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero(), and torch.cuda.synchronize() "
+      "in the step. Keep metrics on the GPU and read them every N steps. Copy with "
+      "non_blocking=True from pinned memory.";
+  finding.evidence = facts.gaps.after_sync;
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) {
+  std::vector<int64_t> durations;
+  for (const auto& stretch : facts.scope.stretches) {
+    durations.push_back(stretch.end_ns - stretch.start_ns);
+  }
+  if (!facts.scope.has_steps || static_cast<int64_t>(durations.size()) < kFewestForOutliers) {
+    return Needs("five steps or more");
+  }
+  const std::vector<int64_t> by_position = durations;
+  const int64_t median_ns = Median(durations);
+  for (int64_t& duration : durations) duration = std::abs(duration - median_ns);
+  const double bound =
+      static_cast<double>(median_ns) +
+      std::max(thresholds.step_outlier_deviations * static_cast<double>(Median(durations)),
+               kLeastOutlierExcess * static_cast<double>(median_ns));
+  RuleResult result;
+  Finding& finding = result.finding;
+  int64_t excess_ns = 0;
+  int64_t slowest_ns = 0;
+  for (size_t i = 0; i < by_position.size(); ++i) {
+    slowest_ns = std::max(slowest_ns, by_position[i]);
+    if (static_cast<double>(by_position[i]) <= bound) continue;
+    excess_ns += by_position[i] - median_ns;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kStep;
+    evidence.step = facts.scope.stretches[i].step;
+    evidence.name = StrCat("step ", evidence.step);
+    evidence.duration_ns = by_position[i];
+    evidence.start_ns = facts.scope.stretches[i].start_ns;
+    finding.evidence.push_back(std::move(evidence));
+  }
+  std::stable_sort(
+      finding.evidence.begin(), finding.evidence.end(),
+      [](const Evidence& a, const Evidence& b) { return a.duration_ns > b.duration_ns; });
+  const auto outliers = static_cast<int64_t>(finding.evidence.size());
+  if (finding.evidence.size() > kMostEvidence) finding.evidence.resize(kMostEvidence);
+  result.fired = outliers > 0;
+  finding.unit = FindingUnit::kNs;
+  finding.value = static_cast<double>(slowest_ns);
+  finding.threshold = bound;
+  finding.saving_ns_per_step = facts.PerStep(excess_ns);
+  finding.measured =
+      StrCat(outliers, " of ", by_position.size(), " steps took longer than ",
+             TimeText(static_cast<int64_t>(bound)), "; the median is ", TimeText(median_ns), ".");
+  finding.advice =
+      "Compare such a step with its neighbors (`profctl ops --step N`). Usual causes are garbage "
+      "collection, checkpoints, logging, recompilation, and data loading.";
+  SetConfidence(facts, by_position.size() >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
+  return result;
+}
+
+RuleResult WarmupIncluded(const Facts& facts, const FindingThresholds& thresholds) {
+  if (facts.scope.first_ratio <= 0) return Needs("three steps or more");
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kRatio;
+  finding.value = facts.scope.first_ratio;
+  finding.threshold = thresholds.first_step_ratio;
+  result.fired = facts.scope.first_left_out;
+  finding.measured =
+      StrCat("Step ", facts.scope.first_step, " took ", TimeText(facts.scope.first_ns),
+             "; the median of the others is ", TimeText(facts.scope.median_other_ns),
+             ". It is left out of all averages.");
+  finding.advice =
+      "Skip some steps before recording (profctl trace --warmup N, or wait and warmup in "
+      "torch.profiler.schedule).";
+  Evidence evidence;
+  evidence.kind = EvidenceKind::kStep;
+  evidence.step = facts.scope.first_step;
+  evidence.name = StrCat("step ", evidence.step);
+  evidence.duration_ns = facts.scope.first_ns;
+  finding.evidence.push_back(std::move(evidence));
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+RuleResult DataParallel(const Facts& facts, const FindingThresholds&) {
+  if (facts.time.devices.size() < 2) return Needs("work of two GPUs or more");
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kCount;
+  finding.value = facts.program.data_parallel ? static_cast<double>(facts.time.devices.size()) : 0;
+  finding.threshold = 1;
+  result.fired = facts.program.data_parallel;
+  finding.measured = StrCat("torch.nn.DataParallel drives ", facts.time.devices.size(),
+                            " GPUs from one process, one after another.");
+  finding.advice = "Use DistributedDataParallel with one process per GPU.";
+  finding.severity = Severity::kWarning;
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+RuleResult CommBackend(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.program.gloo || !facts.has_gpu())
+    return Needs("gloo collectives together with GPU work");
+  RuleResult result =
+      ShareOfSteps(facts, facts.program.gloo_ns, thresholds.exposed_communication_share);
+  // With NCCL in use, gloo serves host tensors, where it belongs.
+  if (facts.sum.communication_ns > 0) result.fired = false;
+  Finding& finding = result.finding;
+  finding.measured = StrCat("Gloo collectives, which run on the host, take ",
+                            OfStep(facts, facts.program.gloo_ns), ".");
+  finding.advice = "Use the \"nccl\" backend for GPU tensors.";
+  finding.evidence = facts.program.gloo_ops;
+  SetConfidence(facts, Confidence::kMedium, finding);
+  return result;
+}
+
+}  // namespace profd::report

@@ -1,0 +1,85 @@
+#include "daemon/report/findings/scope.h"
+
+#include <algorithm>
+
+#include "daemon/report/index/end_of.h"
+#include "daemon/report/index/median.h"
+
+namespace profd::report {
+namespace {
+
+constexpr size_t kFewestForFirst = 3;
+// Times in a file may be anything; within this, sums of differences cannot overflow.
+constexpr int64_t kFarthestNs = int64_t{1} << 60;
+
+void Finish(FindingScope& scope) {
+  for (const FindingScope::Stretch& stretch : scope.stretches) {
+    scope.total_ns += stretch.end_ns - stretch.start_ns;
+  }
+  scope.count = std::max<int64_t>(1, static_cast<int64_t>(scope.stretches.size()));
+  scope.mean_ns = scope.total_ns / scope.count;
+}
+
+}  // namespace
+
+int64_t FindingScope::PositionAt(int64_t time_ns) const {
+  const auto after =
+      std::upper_bound(stretches.begin(), stretches.end(), time_ns,
+                       [](int64_t time, const Stretch& at) { return time < at.start_ns; });
+  if (after == stretches.begin()) return -1;
+  const auto at = after - 1;
+  return time_ns < at->end_ns ? at - stretches.begin() : -1;
+}
+
+int64_t FindingScope::MeasureIn(int64_t start_ns, int64_t end_ns) const {
+  auto at = std::upper_bound(stretches.begin(), stretches.end(), start_ns,
+                             [](int64_t time, const Stretch& s) { return time < s.end_ns; });
+  int64_t sum = 0;
+  for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
+    sum += std::min(end_ns, at->end_ns) - std::max(start_ns, at->start_ns);
+  }
+  return sum;
+}
+
+FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio) {
+  FindingScope scope;
+  scope.has_steps = true;
+  for (const StepRecord& step : steps) {
+    const int64_t end_ns = EndOf(step.start_ns, step.duration_ns);
+    if (step.start_ns < -kFarthestNs || end_ns > kFarthestNs || end_ns <= step.start_ns) continue;
+    scope.stretches.push_back({step.start_ns, end_ns, step.index});
+  }
+  auto& stretches = scope.stretches;
+  std::sort(stretches.begin(), stretches.end(),
+            [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
+  for (size_t i = 1; i < stretches.size(); ++i) {
+    stretches[i - 1].end_ns = std::min(stretches[i - 1].end_ns, stretches[i].start_ns);
+  }
+  std::erase_if(stretches, [](const auto& s) { return s.end_ns <= s.start_ns; });
+  if (stretches.size() >= kFewestForFirst) {
+    scope.first_step = stretches[0].step;
+    scope.first_ns = stretches[0].end_ns - stretches[0].start_ns;
+    std::vector<int64_t> others;
+    for (size_t i = 1; i < stretches.size(); ++i) {
+      others.push_back(stretches[i].end_ns - stretches[i].start_ns);
+    }
+    scope.median_other_ns = Median(others);
+    scope.first_ratio =
+        static_cast<double>(scope.first_ns) / static_cast<double>(scope.median_other_ns);
+    scope.first_left_out = scope.first_ratio > first_step_ratio;
+    if (scope.first_left_out) stretches.erase(stretches.begin());
+  }
+  Finish(scope);
+  return scope;
+}
+
+FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns) {
+  FindingScope scope;
+  start_ns = std::clamp(start_ns, -kFarthestNs, kFarthestNs);
+  end_ns = std::clamp(end_ns, -kFarthestNs, kFarthestNs);
+  if (end_ns > start_ns) scope.stretches.push_back({start_ns, end_ns, -1});
+  Finish(scope);
+  return scope;
+}
+
+}  // namespace profd::report

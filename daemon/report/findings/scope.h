@@ -1,0 +1,46 @@
+// FindingScope is the time that findings are about: the steps that count.
+//
+// Threads: one at a time.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "daemon/capture/capture_types.h"
+
+namespace profd::report {
+
+struct FindingScope {
+  struct Stretch {
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+    int64_t step = -1;  // -1: none
+  };
+
+  bool has_steps = false;
+  bool first_left_out = false;  // It took first_ratio times the median of the others, or more.
+  double first_ratio = 0;       // 0: too few steps to tell
+  int64_t first_step = -1;
+  int64_t first_ns = 0;
+  int64_t median_other_ns = 0;
+  std::vector<Stretch> stretches;  // By start, apart from each other.
+  int64_t count = 0;               // Steps, or 1.
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+
+  // Of the stretch that holds it; -1: none does.
+  int64_t PositionAt(int64_t time_ns) const;
+  // The part of [start_ns, end_ns) that lies in the scope.
+  int64_t MeasureIn(int64_t start_ns, int64_t end_ns) const;
+};
+
+// Of steps; `steps` may be in any order, overlap or be nonsense.
+FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio);
+// Of a capture without steps.
+FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_

@@ -1,0 +1,81 @@
+// When a finding is one: the thresholds of the rules, and the file that changes them.
+//
+//   # profd thresholds
+//   communication.exposed_share = 15%
+//   gap.shortest = 200ms
+//   small_kernels.duration = 8us
+//   copies.link_bandwidth = 50        # GB/s
+//   disable = STEP_OUTLIER, COPY_BLOCKING
+//
+// One `key = value` per line; '#' begins a comment. Shares are numbers of 0..1 or percentages,
+// times have a unit (ns, us, ms, s), sizes may have one (KiB, MiB, GiB). An unknown key, a key
+// given twice and a value out of range are errors that name the line.
+//
+// Threads: any.
+//
+// How do I add a threshold?  A member here, and a row in kKeys in thresholds.cc.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_THRESHOLDS_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_THRESHOLDS_H_
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace profd::report {
+
+struct FindingThresholds {
+  // Shares are of the step unless said otherwise.
+  double input_wait_share = 0.05;
+  double exposed_communication_share = 0.10;
+  double gpu_busy_share = 0.50;  // Below it the GPU is underused.
+  double gap_p95_share = 0.05;
+  double gap_shortest_ns = 500e6;  // A single gap this long is one.
+  double host_wait_share = 0.10;
+  double kernel_wait_share = 0.10;
+  double other_idle_share = 0.20;
+  double sync_share = 0.03;  // Idle time of the GPU after a call that waited for it.
+  double exposed_copy_share = 0.05;
+  double pageable_share = 0.01;
+  double blocking_copy_share = 0.01;
+  double copy_smallest_bytes = 64 << 10;  // Smaller copies are nobody's concern.
+  double link_share = 0.50;               // Of the link's bandwidth.
+  double link_smallest_bytes = 1 << 20;   // Smaller copies cannot reach it.
+  double link_gb_per_s = 0;               // 0: by the GPU's generation.
+  double tensor_core_share = 0.05;        // Work fit for tensor cores, of all kernel time.
+  double small_kernel_ns = 10e3;
+  double launch_bound_share = 0.50;   // Kernels shorter than their launch, of all.
+  double launch_idle_share = 0.10;    // Idle time between such kernels.
+  double kernels_per_call = 50;       // Tiny ones, of one call of one operator.
+  double cuda_graph_share = 0.10;     // Idle time that a graph would close.
+  double fusible_share = 0.15;        // Of kernel time.
+  double wave_efficiency = 0.50;      // Below it; weighted by time.
+  double wave_share = 0.20;           // Such kernels, of kernel time.
+  double memory_limit_share = 0.90;   // Of the device's memory.
+  double fragmentation_share = 0.20;  // Of what is reserved, at its peak.
+  double leak_bytes_per_step = 1 << 20;
+  double allocation_share = 0.01;
+  double step_outlier_deviations = 5;  // Median absolute deviations above the median.
+  double first_step_ratio = 2;         // Over the median of the others.
+  double straggler_score = 3.5;        // As kStragglerScore of group_reports.h.
+  double compile_share = 0.01;
+  double lost_share = 0.001;   // Of all events.
+  double orphan_share = 0.01;  // Of GPU work.
+  double perturbation_share = 0.05;
+
+  std::set<std::string, std::less<>> disabled;  // Rules.
+
+  friend bool operator==(const FindingThresholds&, const FindingThresholds&) = default;
+};
+
+// What a file says, over the defaults. INVALID_ARGUMENT naming the line and, for an unknown key
+// or rule, the nearest that exists.
+absl::StatusOr<FindingThresholds> ParseFindingThresholds(std::string_view untrusted_text);
+
+// A file that says all of `thresholds`, with what each means: what a user starts from.
+std::string FormatFindingThresholds(const FindingThresholds& thresholds);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_THRESHOLDS_H_

@@ -1,0 +1,141 @@
+#include "daemon/report/findings/verdict.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rules.h"
+
+namespace profd::report {
+namespace {
+
+constexpr double kComputeBound = 0.80;  // Of a step.
+constexpr double kInputOfIdle = 0.5;
+
+std::string_view Describe(BoundBy bound) {
+  switch (bound) {
+    case BoundBy::kUnknown:
+      break;
+    case BoundBy::kHost:
+      return "The program is host-bound: the GPU waits for launches.";
+    case BoundBy::kCompute:
+      return "The program is compute-bound.";
+    case BoundBy::kCommunication:
+      return "The program is bound by exposed communication.";
+    case BoundBy::kInput:
+      return "The program is input-bound: it waits for data.";
+    case BoundBy::kCopies:
+      return "The program is bound by exposed copies.";
+    case BoundBy::kCpuOnly:
+      return "No GPU work was recorded.";
+  }
+  return "The data does not show what limits the program.";
+}
+
+std::string WhereTheTimeGoes(const Facts& facts) {
+  std::string text;
+  if (facts.scope.has_steps) {
+    text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
+                  CountText(facts.scope.count, "step"), ")");
+  } else {
+    text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
+                  " spans ", TimeText(facts.scope.total_ns));
+  }
+  if (!facts.has_gpu() || facts.quality.shares == ShareTrust::kWithheld) return text + ".";
+  const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
+  StrAppend(&text, ". GPU ", facts.time.device, " computes for ", percent(facts.sum.compute_ns),
+            " of it");
+  if (facts.sum.communication_ns > 0) {
+    StrAppend(&text, ", has exposed communication for ",
+              percent(facts.sum.exposed_communication_ns));
+  }
+  if (facts.sum.exposed_copy_ns > 0) {
+    StrAppend(&text, ", has exposed copies for ", percent(facts.sum.exposed_copy_ns));
+  }
+  StrAppend(&text, ", and is idle for ", percent(facts.sum.idle_ns), ".");
+  return text;
+}
+
+std::string FirstSentence(std::string_view text) {
+  const size_t end = text.find(". ");
+  return std::string(end == std::string_view::npos ? text : text.substr(0, end + 1));
+}
+
+std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
+  const auto worth = [](const Finding& finding) { return finding.saving_ns_per_step > 0; };
+  // Prefer a finding that says what to do over one that only measures the potential.
+  auto first =
+      std::find_if(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+        return worth(finding) && finding.rule != "GPU_UNDERUSED" && finding.rule != "IDLE_OTHER";
+      });
+  if (first == report.findings.end()) {
+    first = std::find_if(report.findings.begin(), report.findings.end(), worth);
+  }
+  std::string text;
+  for (const Finding& finding : report.findings) {
+    if (finding.severity == Severity::kCritical && !worth(finding)) {
+      StrAppend(&text, finding.measured, " ");
+    }
+  }
+  if (first == report.findings.end()) {
+    return text + "No rule found a way to save time.";
+  }
+  StrAppend(&text, "First change (", first->rule, "): ", first->title, ". ",
+            FirstSentence(first->advice), " Worth up to ", TimeText(first->saving_ns_per_step),
+            facts.scope.has_steps ? " a step (" : " (",
+            PercentText(static_cast<double>(first->saving_ns_per_step) /
+                        static_cast<double>(std::max<int64_t>(facts.scope.mean_ns, 1))),
+            "), with ", ToString(first->confidence), " confidence.");
+  return text;
+}
+
+std::string WhetherToTrust(const Quality& quality) {
+  std::string text = StrCat("Quality ", quality.grade);
+  const QualityCheck* worst = nullptr;
+  for (const QualityCheck& check : quality.checks) {
+    if (check.failed() && (worst == nullptr || check.grade > worst->grade)) worst = &check;
+  }
+  if (worst == nullptr) return text + ": no data-quality issues found.";
+  StrAppend(&text, ": ", worst->sentence, ".");
+  if (quality.shares == ShareTrust::kMarked) {
+    StrAppend(&text, " Percentages refer to the events that were kept.");
+  } else if (quality.shares == ShareTrust::kWithheld) {
+    StrAppend(&text, " Too many events are missing to show percentages.");
+  }
+  return text;
+}
+
+}  // namespace
+
+BoundBy BoundOf(const Facts& facts) {
+  if (!facts.has_gpu()) return BoundBy::kCpuOnly;
+  if (facts.scope.total_ns <= 0 || facts.quality.shares == ShareTrust::kWithheld) {
+    return BoundBy::kUnknown;
+  }
+  if (facts.ShareOfSteps(facts.sum.compute_ns) >= kComputeBound) return BoundBy::kCompute;
+  const int64_t waits_ns =
+      facts.sum.idle_by_cause.host_wait_ns + facts.sum.idle_by_cause.kernel_wait_ns;
+  if (static_cast<double>(facts.gaps.loader_wait_ns) >
+      kInputOfIdle * static_cast<double>(facts.sum.idle_ns)) {
+    return BoundBy::kInput;
+  }
+  const std::array<std::pair<int64_t, BoundBy>, 4> parts = {
+      {{facts.sum.compute_ns, BoundBy::kCompute},
+       {facts.sum.exposed_communication_ns, BoundBy::kCommunication},
+       {facts.sum.exposed_copy_ns, BoundBy::kCopies},
+       {waits_ns, BoundBy::kHost}}};
+  const auto most = std::max_element(
+      parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Mostly idle for a reason that none of these names.
+  if (facts.sum.idle_by_cause.other_ns > most->first) return BoundBy::kUnknown;
+  return most->second;
+}
+
+std::string WriteVerdict(const Facts& facts, const FindingsReport& report) {
+  if (report.quality.grade == "-") return "Nothing was recorded.";
+  return StrCat(WhereTheTimeGoes(facts), " ", Describe(report.bound), " ",
+                WhatToChange(facts, report), " ", WhetherToTrust(report.quality));
+}
+
+}  // namespace profd::report

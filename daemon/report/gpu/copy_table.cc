@@ -1,0 +1,121 @@
+#include "daemon/report/gpu/copy_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/launch_statistics.h"
+
+namespace profd::report {
+namespace {
+
+// What makes a row: packed (kind, copy kind, source kind, destination kind).
+uint32_t GroupKey(GpuRowKind kind, uint32_t copy_kind, uint32_t source, uint32_t destination) {
+  return static_cast<uint32_t>(kind) << 24 | copy_kind << 16 | source << 8 | destination;
+}
+
+std::string NameOf(uint32_t key) {
+  const uint32_t destination = key & 0xFF;
+  if (static_cast<GpuRowKind>(key >> 24) == GpuRowKind::kMemset) return MemsetName(destination);
+  return CopyName(key >> 16 & 0xFF, key >> 8 & 0xFF, destination);
+}
+
+struct CopySums {
+  uint64_t bytes = 0;
+  uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
+  uint64_t max_bytes = 0;
+  int64_t async_count = 0;
+};
+
+struct Span {
+  int64_t start_ns;
+  int64_t end_ns;
+  uint32_t device;
+};
+
+}  // namespace
+
+absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
+  const std::vector<uint32_t> first_ids = FirstIds(reader.names());
+  Numbering<uint32_t> groups;
+  Numbering<uint16_t> devices;
+  std::vector<CopySums> sums;
+  GroupedDurations durations;
+  LaunchingOps ops;
+  std::vector<Span> spans;
+  RETURN_IF_ERROR(reader.ForEachGpu(
+      store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy, {},
+      [&](const store::GpuBatch& batch) {
+        for (size_t i = 0; i < batch.size; ++i) {
+          const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+          if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) continue;
+          const uint32_t group =
+              kind == GpuRowKind::kMemset
+                  ? groups.Of(GroupKey(kind, 0, 0, batch.destination_kind[i]))
+                  : groups.Of(GroupKey(kind, batch.copy_kind[i], batch.source_kind[i],
+                                       batch.destination_kind[i]));
+          if (group == sums.size()) sums.emplace_back();
+          CopySums& sum = sums[group];
+          sum.bytes += batch.bytes[i];
+          sum.min_bytes = std::min(sum.min_bytes, batch.bytes[i]);
+          sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
+          if ((batch.flags[i] & kGpuAsync) != 0) ++sum.async_count;
+          durations.Add(group, batch.duration_ns[i]);
+          const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
+          const bool has_op = call != nullptr && call->path != RangePaths::kNone;
+          ops.Add(group, has_op ? first_ids[attribution.paths()[call->path].name] : 0,
+                  batch.duration_ns[i]);
+          spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
+                           devices.Of(batch.device[i])});
+        }
+        return absl::OkStatus();
+      }));
+
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
+  BusyTime busy;
+  for (const Span& span : spans) busy.Add(span.device, span.start_ns, span.end_ns);
+
+  CopyTable table;
+  table.busy_ns = busy.total_ns();
+  const std::vector<uint32_t> longest_op = ops.Longest(sums.size(), reader.names());
+  const std::vector<DurationStatistics> statistics = durations.Take(sums.size());
+  uint64_t total_ns = 0;
+  for (size_t group = 0; group < sums.size(); ++group) {
+    const DurationStatistics& times = statistics[group];
+    const CopySums& sum = sums[group];
+    total_ns += static_cast<uint64_t>(times.total_ns);
+    CopyRow row = {.name = NameOf(groups.keys()[group]),
+                   .count = times.count,
+                   .total_ns = times.total_ns,
+                   .mean_ns = times.mean_ns,
+                   .p50_ns = times.p50_ns,
+                   .p95_ns = times.p95_ns,
+                   .max_ns = times.max_ns,
+                   .bytes = static_cast<int64_t>(sum.bytes),
+                   .min_bytes = static_cast<int64_t>(sum.min_bytes),
+                   .max_bytes = static_cast<int64_t>(sum.max_bytes),
+                   .async_count = sum.async_count,
+                   .op = reader.names()[longest_op[group]]};
+    if (times.total_ns > 0) {
+      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / static_cast<double>(times.total_ns);
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.total_ns = static_cast<int64_t>(total_ns);
+  std::sort(table.rows.begin(), table.rows.end(), [](const CopyRow& a, const CopyRow& b) {
+    return std::tie(b.total_ns, a.name) < std::tie(a.total_ns, b.name);
+  });
+  return table;
+}
+
+}  // namespace profd::report

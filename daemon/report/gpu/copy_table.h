@@ -1,0 +1,41 @@
+// Copies and memsets by direction and kinds of memory.
+//
+// Threads, memory, and errors: as kernel_table.h.
+#ifndef PROFD_DAEMON_REPORT_GPU_COPY_TABLE_H_
+#define PROFD_DAEMON_REPORT_GPU_COPY_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+// Copies (by direction and kinds of memory) and memsets.
+struct CopyRow {
+  std::string name;  // As in traces: "Memcpy HtoD (Pageable -> Device)", "Memset (Device)"
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+  int64_t p50_ns = 0;
+  int64_t p95_ns = 0;
+  int64_t max_ns = 0;
+  int64_t bytes = 0;
+  int64_t min_bytes = 0;
+  int64_t max_bytes = 0;
+  double bandwidth_gb_per_s = 0;  // bytes / total_ns
+  int64_t async_count = 0;
+  std::string op;  // As KernelRow.op.
+};
+struct CopyTable {
+  std::vector<CopyRow> rows;  // By total time.
+  int64_t total_ns = 0;
+  int64_t busy_ns = 0;  // Union over streams, devices added.
+};
+absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_GPU_COPY_TABLE_H_

@@ -1,0 +1,157 @@
+#include "daemon/report/gpu/device_work.h"
+
+#include <algorithm>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/merge_runs.h"
+
+namespace profd::report {
+namespace {
+
+// A process sees fewer. Rows are devices times steps: a file that names 65,536 is no capture.
+constexpr size_t kMostDevices = 256;
+
+void Grow(int64_t& sum, uint64_t by) {
+  sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + by);
+}
+
+// Which of the names are kernels of NCCL; each is looked at once.
+class CommunicationNames {
+ public:
+  explicit CommunicationNames(std::span<const std::string> names)
+      : names_(names), known_(names.size()) {}
+
+  bool Has(uint32_t name) {
+    std::optional<bool>& known = known_[name];
+    if (!known.has_value()) known = IsCommunicationKernel(names_[name]);
+    return *known;
+  }
+
+ private:
+  const std::span<const std::string> names_;
+  std::vector<std::optional<bool>> known_;
+};
+
+Work WorkOf(GpuRowKind kind, uint32_t name, CommunicationNames& communication) {
+  if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) return Work::kCopy;
+  return kind == GpuRowKind::kKernel && communication.Has(name) ? Work::kCommunication
+                                                                : Work::kCompute;
+}
+
+}  // namespace
+
+GapCause CauseOf(int64_t gap_start_ns, const Activity& next) {
+  if (next.call != nullptr && next.call->start_ns > gap_start_ns) return GapCause::kHostWait;
+  return Distance(gap_start_ns, next.start_ns) < static_cast<uint64_t>(kKernelWaitLimitNs)
+             ? GapCause::kKernelWait
+             : GapCause::kOther;
+}
+
+// ---- DeviceWork ----
+
+absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
+                                            const GpuAttribution& attribution) {
+  DeviceWork work;
+  CommunicationNames communication(reader.names());
+  RETURN_IF_ERROR(reader.ForEachGpu(
+      store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause, {},
+      [&](const store::GpuBatch& batch) {
+        ReserveMore(work.activities_, batch.size);
+        for (size_t i = 0; i < batch.size; ++i) {
+          const uint32_t stream =
+              work.stream_numbers_.Of({batch.device[i], batch.context[i], batch.stream[i]});
+          if (stream == work.streams_.size()) {
+            work.streams_.push_back(
+                {work.devices_.Of(batch.device[i]), batch.context[i], batch.stream[i]});
+          }
+          const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+          work.activities_.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
+                                      attribution.Find(batch.correlation[i]), stream, batch.name[i],
+                                      WorkOf(kind, batch.name[i], communication), kind});
+        }
+        return absl::OkStatus();
+      }));
+  if (work.devices_.keys().size() > kMostDevices) {
+    return absl::DataLossError(StrCat("the capture names ", work.devices_.keys().size(),
+                                      " GPUs; no machine has more than ", kMostDevices));
+  }
+  MergeRuns(work.activities_,
+            [](const Activity& a, const Activity& b) { return a.start_ns < b.start_ns; });
+  return work;
+}
+
+// ---- StreamIdle ----
+
+void StreamIdle::Add(const Activity& activity) {
+  if (row_.activity_count++ > 0 && activity.start_ns > until_ns_) {
+    ++row_.gap_count;
+    idle_ns_[static_cast<size_t>(CauseOf(until_ns_, activity))] +=
+        Distance(until_ns_, activity.start_ns);
+  }
+  busy_.Add(0, activity.start_ns, activity.end_ns);
+  until_ns_ = std::max(until_ns_, activity.end_ns);
+}
+
+StreamIdleRow StreamIdle::Row() const {
+  StreamIdleRow row = row_;
+  row.busy_ns = busy_.total_ns();
+  row.idle_ns = static_cast<int64_t>(idle_ns_[0] + idle_ns_[1] + idle_ns_[2]);
+  row.host_wait_ns = static_cast<int64_t>(idle_ns_[static_cast<size_t>(GapCause::kHostWait)]);
+  row.kernel_wait_ns = static_cast<int64_t>(idle_ns_[static_cast<size_t>(GapCause::kKernelWait)]);
+  row.other_ns = static_cast<int64_t>(idle_ns_[static_cast<size_t>(GapCause::kOther)]);
+  return row;
+}
+
+// ---- DeviceIdle ----
+
+std::optional<DeviceIdle::Gap> DeviceIdle::Add(const Activity& activity) {
+  std::optional<Gap> gap;
+  if (!busy_.empty() && activity.start_ns > busy_.end_ns()) {
+    const int64_t gap_start_ns = busy_.end_ns();
+    gap = {CauseOf(gap_start_ns, activity), Distance(gap_start_ns, activity.start_ns)};
+    if (gap->cause == GapCause::kHostWait) host_wait_.Add(gap_start_ns, activity.start_ns);
+    if (gap->cause == GapCause::kKernelWait) kernel_wait_.Add(gap_start_ns, activity.start_ns);
+  }
+  busy_.Add(activity.start_ns, activity.end_ns);
+  switch (activity.work) {
+    case Work::kCompute:
+      compute_.Add(activity.start_ns, activity.end_ns);
+      kernels_.Add(activity.start_ns, activity.end_ns);
+      break;
+    case Work::kCommunication:
+      communication_.Add(activity.start_ns, activity.end_ns);
+      kernels_.Add(activity.start_ns, activity.end_ns);
+      break;
+    case Work::kCopy:
+      copies_.Add(activity.start_ns, activity.end_ns);
+      break;
+    case Work::kOther:
+      break;
+  }
+  return gap;
+}
+
+void DeviceIdle::AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const {
+  const auto in = [&](const IntervalSet& set) { return set.MeasureIn(begin_ns, end_ns); };
+  const uint64_t duration = Distance(begin_ns, end_ns);
+  const uint64_t busy = in(busy_);
+  const uint64_t compute = in(compute_);
+  const uint64_t kernels = in(kernels_);
+  const uint64_t host_wait = in(host_wait_);
+  const uint64_t kernel_wait = in(kernel_wait_);
+  Grow(row.duration_ns, duration);
+  Grow(row.busy_ns, busy);
+  Grow(row.compute_ns, compute);
+  Grow(row.communication_ns, in(communication_));
+  Grow(row.exposed_communication_ns, kernels - compute);
+  Grow(row.copy_ns, in(copies_));
+  Grow(row.exposed_copy_ns, busy - kernels);
+  Grow(row.idle_ns, duration - busy);
+  Grow(row.host_wait_ns, host_wait);
+  Grow(row.kernel_wait_ns, kernel_wait);
+  Grow(row.other_ns, duration - busy - host_wait - kernel_wait);
+}
+
+}  // namespace profd::report

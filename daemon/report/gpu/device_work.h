@@ -1,0 +1,130 @@
+// What ran on GPUs, in order of its start, with the calls that launched it; and what that makes of
+// a device's and of a stream's time: the unions of each kind of work, and the causes of gaps, to
+// the definitions in reports.h.
+//
+// Threads: one.
+// Memory:  40 bytes per GPU row; 24 for each interval of a union.
+#ifndef PROFD_DAEMON_REPORT_GPU_DEVICE_WORK_H_
+#define PROFD_DAEMON_REPORT_GPU_DEVICE_WORK_H_
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/interval_set.h"
+#include "daemon/report/index/launch_statistics.h"
+#include "daemon/report/index/wrapping_math.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+enum class Work : uint8_t {
+  kCompute,  // Kernels, and whole graphs.
+  kCommunication,
+  kCopy,   // Copies and memsets.
+  kOther,  // As HTA counts only: a wait in a stream, and what it does not take for compute.
+};
+
+struct Activity {
+  int64_t start_ns;
+  int64_t end_ns;
+  const GpuAttribution::Call* call;  // nullptr: not in the capture.
+  uint32_t stream;                   // A position in DeviceWork::streams().
+  uint32_t name;                     // Of a kernel: index into names().
+  Work work;
+  GpuRowKind kind;
+};
+
+enum class GapCause : uint8_t { kHostWait, kKernelWait, kOther };
+// Why nothing ran from `gap_start_ns` until `next` began.
+GapCause CauseOf(int64_t gap_start_ns, const Activity& next);
+
+class DeviceWork {
+ public:
+  struct Stream {
+    uint32_t device;  // A position in devices().
+    uint32_t context;
+    uint32_t stream;
+  };
+
+  // `attribution` must outlive this. DATA_LOSS for more devices than a machine has.
+  static absl::StatusOr<DeviceWork> Read(store::CaptureReader& reader,
+                                         const GpuAttribution& attribution);
+
+  std::span<const Activity> activities() const { return activities_; }  // By start.
+  std::span<const Stream> streams() const { return streams_; }          // As first met.
+  std::span<const uint16_t> devices() const {
+    return devices_.keys();
+  }  // CUDA's numbers, likewise.
+  uint32_t DeviceOf(const Activity& activity) const { return streams_[activity.stream].device; }
+
+  // Forgets all activities for which keep(activity) is false.
+  template <typename Fn>
+  void KeepOnly(Fn keep) {
+    std::erase_if(activities_, [&](const Activity& activity) { return !keep(activity); });
+  }
+
+ private:
+  using StreamKey = std::tuple<uint16_t, uint32_t, uint32_t>;  // Device, context, stream.
+
+  Numbering<StreamKey> stream_numbers_;
+  std::vector<Stream> streams_;  // By that number.
+  Numbering<uint16_t> devices_;
+  std::vector<Activity> activities_;
+};
+
+// The gaps of one stream by itself.
+class StreamIdle {
+ public:
+  explicit StreamIdle(StreamIdleRow row) : row_(row) {}
+  void Add(const Activity& activity);  // By start.
+  StreamIdleRow Row() const;
+
+ private:
+  StreamIdleRow row_;
+  int64_t until_ns_ = std::numeric_limits<int64_t>::min();
+  BusyTime busy_;
+  std::array<uint64_t, 3> idle_ns_{};  // By cause.
+};
+
+// What one device did over time.
+class DeviceIdle {
+ public:
+  // By start. How long the device was idle before it, and why; nullopt: it was not.
+  struct Gap {
+    GapCause cause;
+    uint64_t duration_ns;
+  };
+  std::optional<Gap> Add(const Activity& activity);
+  // Adds what lies in [begin_ns, end_ns).
+  void AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const;
+
+  bool empty() const { return busy_.empty(); }
+  int64_t begin_ns() const { return busy_.begin_ns(); }
+  int64_t end_ns() const { return busy_.end_ns(); }
+  const IntervalSet& busy() const { return busy_; }
+  const IntervalSet& compute() const { return compute_; }
+  const IntervalSet& communication() const { return communication_; }
+  const IntervalSet& copies() const { return copies_; }
+
+ private:
+  IntervalSet busy_;
+  IntervalSet compute_;
+  IntervalSet communication_;
+  IntervalSet kernels_;  // Of both kinds.
+  IntervalSet copies_;
+  IntervalSet host_wait_;  // Idle times by their cause.
+  IntervalSet kernel_wait_;
+};
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_GPU_DEVICE_WORK_H_

@@ -1,0 +1,341 @@
+#include "daemon/report/gpu/kernel_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/report/gpu/occupancy.h"
+#include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/launch_statistics.h"
+#include "daemon/report/index/step_lookup.h"
+
+namespace profd::report {
+namespace {
+
+using store::GpuBatch;
+
+constexpr std::array<std::pair<KernelSort, std::string_view>, 5> kKernelSortNames = {{
+    {KernelSort::kTotal, "total"},
+    {KernelSort::kCount, "count"},
+    {KernelSort::kMean, "mean"},
+    {KernelSort::kMax, "max"},
+    {KernelSort::kName, "name"},
+}};
+
+struct StreamKey {
+  uint16_t device;
+  uint32_t context;
+  uint32_t stream;
+  friend bool operator==(const StreamKey&, const StreamKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const StreamKey& key) {
+    return H::combine(std::move(h), key.device, key.context, key.stream);
+  }
+};
+
+// All that may differ between two launches of one kernel.
+struct Configuration {
+  uint32_t kernel;
+  uint16_t device;
+  uint16_t registers;
+  std::array<uint32_t, 3> grid;
+  std::array<uint32_t, 3> block;
+  uint32_t static_shared_bytes;
+  uint32_t dynamic_shared_bytes;
+  uint32_t local_bytes;
+
+  auto Fields() const {
+    return std::tie(kernel, device, registers, grid, block, static_shared_bytes,
+                    dynamic_shared_bytes, local_bytes);
+  }
+  friend bool operator==(const Configuration&, const Configuration&) = default;
+  friend bool operator<(const Configuration& a, const Configuration& b) {
+    return a.Fields() < b.Fields();
+  }
+  template <typename H>
+  friend H AbslHashValue(H h, const Configuration& c) {
+    return H::combine(std::move(h), c.Fields());
+  }
+};
+
+// What is summed of one kernel beside its durations.
+struct KernelSums {
+  uint64_t latency_ns = 0;
+  uint64_t latency_count = 0;
+  uint64_t queue_ns = 0;
+  int64_t orphans = 0;
+  int64_t graph_nodes = 0;
+  int64_t configurations = 0;
+  uint64_t longest_ns = 0;  // Of one configuration.
+  Configuration longest{};
+};
+
+uint64_t Later(int64_t time_ns, int64_t than_ns) {
+  return time_ns <= than_ns ? 0 : static_cast<uint64_t>(time_ns) - static_cast<uint64_t>(than_ns);
+}
+
+class KernelSummary {
+ public:
+  KernelSummary(store::CaptureReader& reader, const KernelOptions& options)
+      : reader_(reader), options_(options), first_ids_(FirstIds(reader.names())) {}
+
+  absl::StatusOr<KernelTable> Summarize() {
+    ASSIGN_OR_RETURN(attribution_, GpuAttribution::Build(reader_));
+    RETURN_IF_ERROR(reader_.ForEachGpu(
+        store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuLaunch,
+        {}, [&](const GpuBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
+          return absl::OkStatus();
+        }));
+    FollowStreams();
+    ChooseConfigurations();
+    return TakeTable();
+  }
+
+ private:
+  static constexpr uint32_t kNotCounted = std::numeric_limits<uint32_t>::max();
+  static constexpr uint32_t kNoKernel = kNotCounted - 1;  // A copy, a memset, a whole graph.
+
+  struct Activity {
+    int64_t start_ns;
+    int64_t end_ns;
+    const GpuAttribution::Call* call;
+    uint32_t stream;  // In streams_.
+    uint32_t kernel;  // In kernels_.
+  };
+
+  void AddRow(const GpuBatch& batch, size_t i) {
+    const GpuAttribution::Call* call = attribution_.Find(batch.correlation[i]);
+    const int64_t duration_ns = batch.duration_ns[i];
+    Activity activity = {batch.start_ns[i], batch.start_ns[i] + duration_ns, call,
+                         streams_.Of({batch.device[i], batch.context[i], batch.stream[i]}),
+                         kNotCounted};
+    const bool counted =
+        !options_.step.has_value() ||
+        (call != nullptr && call->step >= 0 && attribution_.StepIndexOf(*call) == *options_.step);
+    if (counted) {
+      activity.kernel = kNoKernel;
+      const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+      if (kind == GpuRowKind::kKernel) {
+        activity.kernel = AddKernel(batch, i, call);
+      } else if (kind == GpuRowKind::kGraphLaunch) {
+        ++table_.graph_launch_count;
+        graph_launch_ns_ += static_cast<uint64_t>(duration_ns);
+      }
+    }
+    activities_.push_back(activity);
+  }
+
+  uint32_t AddKernel(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
+    const uint32_t kernel = kernels_.Of(first_ids_[batch.name[i]]);
+    if (kernel == sums_.size()) sums_.emplace_back();
+    KernelSums& sums = sums_[kernel];
+    const int64_t duration_ns = batch.duration_ns[i];
+    durations_.Add(kernel, duration_ns);
+    if ((batch.flags[i] & kGpuOrphan) != 0) ++sums.orphans;
+    if (batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0) ++sums.graph_nodes;
+    const bool has_op = call != nullptr && call->path != RangePaths::kNone;
+    ops_.Add(kernel, has_op ? first_ids_[attribution_.paths()[call->path].name] : 0, duration_ns);
+    const Configuration configuration = {
+        .kernel = kernel,
+        .device = batch.device[i],
+        .registers = batch.registers_per_thread[i],
+        .grid = {batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]},
+        .block = {batch.block_x[i], batch.block_y[i], batch.block_z[i]},
+        .static_shared_bytes = batch.static_shared_bytes[i],
+        .dynamic_shared_bytes = batch.dynamic_shared_bytes[i],
+        .local_bytes = batch.local_bytes_per_thread[i]};
+    configurations_[configuration] += static_cast<uint64_t>(duration_ns);
+    return kernel;
+  }
+
+  // In order of time: what each kernel waited for, and when the devices were busy.
+  void FollowStreams() {
+    std::sort(activities_.begin(), activities_.end(),
+              [](const Activity& a, const Activity& b) { return a.start_ns < b.start_ns; });
+    std::vector<int64_t> until_ns(streams_.keys().size(), std::numeric_limits<int64_t>::min());
+    Numbering<uint16_t> devices;
+    for (const Activity& activity : activities_) {
+      int64_t& stream_until_ns = until_ns[activity.stream];
+      if (activity.kernel != kNotCounted) {
+        const uint32_t device = devices.Of(streams_.keys()[activity.stream].device);
+        busy_.Add(device, activity.start_ns, activity.end_ns);
+        if (activity.kernel != kNoKernel) {
+          kernel_busy_.Add(device, activity.start_ns, activity.end_ns);
+          AddWaiting(activity, stream_until_ns);
+        }
+      }
+      stream_until_ns = std::max(stream_until_ns, activity.end_ns);
+    }
+  }
+
+  void AddWaiting(const Activity& activity, int64_t stream_until_ns) {
+    if (activity.call == nullptr) return;
+    KernelSums& sums = sums_[activity.kernel];
+    ++sums.latency_count;
+    sums.latency_ns += Later(activity.start_ns, activity.call->start_ns);
+    sums.queue_ns += Later(activity.start_ns, std::max(stream_until_ns, activity.call->end_ns));
+  }
+
+  void ChooseConfigurations() {
+    for (const auto& [configuration, ns] : configurations_) {
+      KernelSums& sums = sums_[configuration.kernel];
+      if (sums.configurations++ == 0 || ns > sums.longest_ns ||
+          (ns == sums.longest_ns && configuration < sums.longest)) {
+        sums.longest_ns = ns;
+        sums.longest = configuration;
+      }
+    }
+  }
+
+  KernelTable TakeTable() {
+    const std::span<const std::string> names = reader_.names();
+    const std::vector<uint32_t> ops = ops_.Longest(sums_.size(), names);
+    const std::vector<DurationStatistics> statistics = durations_.Take(sums_.size());
+    uint64_t total_ns = 0;
+    for (const DurationStatistics& one : statistics) {
+      table_.kernel_count += one.count;
+      total_ns += static_cast<uint64_t>(one.total_ns);
+    }
+    table_.total_ns = static_cast<int64_t>(total_ns);
+    table_.graph_launch_ns = static_cast<int64_t>(graph_launch_ns_);
+    table_.busy_ns = busy_.total_ns();
+    table_.kernel_busy_ns = kernel_busy_.total_ns();
+    table_.row_count = static_cast<int64_t>(sums_.size());
+    for (uint32_t kernel = 0; kernel < sums_.size(); ++kernel) {
+      table_.rows.push_back(RowOf(names[kernels_.keys()[kernel]], statistics[kernel], sums_[kernel],
+                                  names[ops[kernel]]));
+    }
+    SortRows();
+    if (options_.limit > 0 && table_.row_count > options_.limit) {
+      table_.rows.resize(static_cast<size_t>(options_.limit));
+    }
+    Demangler demangler;
+    for (KernelRow& row : table_.rows) row.display_name = demangler.Demangle(row.name);
+    return std::move(table_);
+  }
+
+  KernelRow RowOf(const std::string& name, const DurationStatistics& statistics,
+                  const KernelSums& sums, const std::string& op) const {
+    const Configuration& configuration = sums.longest;
+    KernelRow row = {.name = name,
+                     .count = statistics.count,
+                     .total_ns = statistics.total_ns,
+                     .mean_ns = statistics.mean_ns,
+                     .min_ns = statistics.min_ns,
+                     .p50_ns = statistics.p50_ns,
+                     .p95_ns = statistics.p95_ns,
+                     .max_ns = statistics.max_ns,
+                     .registers_per_thread = configuration.registers,
+                     .static_shared_bytes = configuration.static_shared_bytes,
+                     .dynamic_shared_bytes = configuration.dynamic_shared_bytes,
+                     .local_bytes_per_thread = configuration.local_bytes,
+                     .configuration_count = sums.configurations,
+                     .uses_tensor_cores = UsesTensorCores(name),
+                     .is_communication = IsCommunicationKernel(name),
+                     .op = op,
+                     .orphan_count = sums.orphans,
+                     .graph_count = sums.graph_nodes};
+    std::copy(configuration.grid.begin(), configuration.grid.end(), row.grid.begin());
+    std::copy(configuration.block.begin(), configuration.block.end(), row.block.begin());
+    if (table_.total_ns > 0) {
+      row.share = static_cast<double>(statistics.total_ns) / static_cast<double>(table_.total_ns);
+    }
+    if (sums.latency_count > 0) {
+      row.mean_launch_latency_ns = static_cast<int64_t>(sums.latency_ns / sums.latency_count);
+      row.mean_queue_ns = static_cast<int64_t>(sums.queue_ns / sums.latency_count);
+    }
+    for (const GpuDevice& device : reader_.record().gpu.devices) {
+      if (device.number != configuration.device) continue;
+      const std::optional<Occupancy> occupancy =
+          EstimateOccupancy({.grid = configuration.grid,
+                             .block = configuration.block,
+                             .registers_per_thread = configuration.registers,
+                             .static_shared_bytes = configuration.static_shared_bytes,
+                             .dynamic_shared_bytes = configuration.dynamic_shared_bytes},
+                            device);
+      if (occupancy.has_value()) {
+        row.occupancy = occupancy->fraction;
+        row.occupancy_limit = occupancy->limit;
+      }
+    }
+    return row;
+  }
+
+  void SortRows() {
+    const auto comes_before = [&](const KernelRow& a, const KernelRow& b) {
+      switch (options_.sort) {
+        case KernelSort::kTotal:
+          return a.total_ns > b.total_ns;
+        case KernelSort::kCount:
+          return a.count > b.count;
+        case KernelSort::kMean:
+          return a.mean_ns > b.mean_ns;
+        case KernelSort::kMax:
+          return a.max_ns > b.max_ns;
+        case KernelSort::kName:
+          return a.name < b.name;
+      }
+      return false;
+    };
+    std::sort(table_.rows.begin(), table_.rows.end(), [&](const KernelRow& a, const KernelRow& b) {
+      if (comes_before(a, b)) return true;
+      if (comes_before(b, a)) return false;
+      return a.name < b.name;
+    });
+  }
+
+  store::CaptureReader& reader_;
+  const KernelOptions options_;
+  const std::vector<uint32_t> first_ids_;
+  GpuAttribution attribution_;
+  Numbering<StreamKey> streams_;
+  Numbering<uint32_t> kernels_;  // By name.
+  std::vector<KernelSums> sums_;
+  GroupedDurations durations_;
+  LaunchingOps ops_;
+  absl::flat_hash_map<Configuration, uint64_t> configurations_;  // Time by configuration.
+  std::vector<Activity> activities_;
+  BusyTime busy_;
+  BusyTime kernel_busy_;
+  uint64_t graph_launch_ns_ = 0;
+  KernelTable table_;
+};
+
+}  // namespace
+
+std::string_view ToString(KernelSort sort) {
+  for (const auto& [value, name] : kKernelSortNames) {
+    if (value == sort) return name;
+  }
+  return "total";
+}
+
+std::optional<KernelSort> KernelSortFromString(std::string_view text) {
+  for (const auto& [value, name] : kKernelSortNames) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
+                                             const KernelOptions& options) {
+  if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
+  if (options.step.has_value()) {
+    RETURN_IF_ERROR(StepLookup(reader.steps()).WithIndex(*options.step).status());
+  }
+  return KernelSummary(reader, options).Summarize();
+}
+
+}  // namespace profd::report

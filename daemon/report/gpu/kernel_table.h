@@ -1,0 +1,83 @@
+// Kernels by name: times, launch configurations, occupancy.
+//
+// Threads: any, one reader each. Memory: 64 bytes per API call and 48 per GPU row, or twice that as
+// vectors grow. Errors: those of the reader; INVALID_ARGUMENT for options out of range.
+#ifndef PROFD_DAEMON_REPORT_GPU_KERNEL_TABLE_H_
+#define PROFD_DAEMON_REPORT_GPU_KERNEL_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+enum class KernelSort { kTotal, kCount, kMean, kMax, kName };
+std::string_view ToString(KernelSort sort);  // "total"
+std::optional<KernelSort> KernelSortFromString(std::string_view text);
+
+struct KernelOptions {
+  KernelSort sort = KernelSort::kTotal;  // Descending; kName ascending. Ties by name.
+  int64_t limit = 0;                     // Rows kept; 0: all.
+  std::optional<int64_t> step;           // Only kernels that this step launched.
+};
+
+// All launches of one kernel; percentiles are durations that occurred (nearest rank). What differs
+// between launches (grid, block, ...) is that of the configuration that took most of the time;
+// `configuration_count` says how many there were.
+struct KernelRow {
+  std::string name;          // As recorded.
+  std::string display_name;  // Demangled.
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+  int64_t min_ns = 0;
+  int64_t p50_ns = 0;
+  int64_t p95_ns = 0;
+  int64_t max_ns = 0;
+  double share = 0;  // Of the total of all kernels, 0..1.
+  std::array<int64_t, 3> grid{};
+  std::array<int64_t, 3> block{};
+  int64_t registers_per_thread = 0;
+  int64_t static_shared_bytes = 0;
+  int64_t dynamic_shared_bytes = 0;
+  int64_t local_bytes_per_thread = 0;
+  int64_t configuration_count = 0;
+  // Estimate: warps that fit an SM at once by threads, registers, shared memory and blocks,
+  // over those it can hold; 0..1. -1: the device is not known.
+  double occupancy = -1;
+  std::string occupancy_limit;  // "registers", "shared memory", "threads", "blocks", "grid"
+  // Start less the start of its API call: -1: none had one.
+  int64_t mean_launch_latency_ns = -1;
+  // Start less the end of what its stream ran before, or of its API call, whichever is later.
+  int64_t mean_queue_ns = -1;
+  bool uses_tensor_cores = false;  // By the families of names known up to sm_100.
+  bool is_communication = false;   // NCCL
+  std::string op;                  // The range that launched most of its time; empty: none.
+  int64_t orphan_count = 0;
+  int64_t graph_count = 0;  // Launched as nodes of a CUDA graph.
+};
+
+struct KernelTable {
+  std::vector<KernelRow> rows;
+  int64_t row_count = 0;  // Before `limit`.
+  int64_t kernel_count = 0;
+  int64_t total_ns = 0;  // Over all rows.
+  // The union of all kernels, copies, memsets and whole graphs over streams; devices' own unions
+  // added up.
+  int64_t busy_ns = 0;
+  int64_t kernel_busy_ns = 0;      // The same of kernels only.
+  int64_t graph_launch_count = 0;  // Graphs whose nodes were not recorded; in no row.
+  int64_t graph_launch_ns = 0;
+};
+absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
+                                             const KernelOptions& options);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_GPU_KERNEL_TABLE_H_

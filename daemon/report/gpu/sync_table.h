@@ -1,0 +1,34 @@
+// How long the host waited for GPUs, by call.
+//
+// Threads, memory, and errors: as kernel_table.h.
+#ifndef PROFD_DAEMON_REPORT_GPU_SYNC_TABLE_H_
+#define PROFD_DAEMON_REPORT_GPU_SYNC_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+// Waits of the host, by who called.
+struct SyncRow {
+  std::string name;  // "Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event"
+  std::string api;   // The API call: "cudaStreamSynchronize"; empty: not known.
+  std::string op;    // The innermost range around the call; empty: none.
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t mean_ns = 0;
+  int64_t max_ns = 0;
+};
+struct SyncTable {
+  std::vector<SyncRow> rows;  // By total time.
+  int64_t total_ns = 0;
+};
+absl::StatusOr<SyncTable> SummarizeSyncs(store::CaptureReader& reader);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_GPU_SYNC_TABLE_H_

@@ -1,0 +1,230 @@
+#include "daemon/report/index/gpu_attribution.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/report/index/end_of.h"
+#include "daemon/report/index/merge_runs.h"
+#include "daemon/report/index/step_lookup.h"
+
+namespace profd::report {
+namespace {
+
+using Call = GpuAttribution::Call;
+
+// Finds the paths of one thread's calls. Ranges come in order of their end, children before
+// their parents, so a path is known only when its outermost range has ended: until then a call
+// holds the position of its innermost range here, plus one.
+class ThreadPaths {
+ public:
+  explicit ThreadPaths(std::span<Call> calls) : calls_(calls), sweep_(calls) {}
+
+  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool is_outermost,
+                RangePaths& paths) {
+    const auto position = static_cast<uint32_t>(ranges_.size());
+    bool holds_calls = false;
+    sweep_.EndRange(start_ns, end_ns, [&](size_t call) {
+      calls_[call].path = position + 1;
+      calls_[call].range_start_ns = start_ns;
+      holds_calls = true;
+    });
+    while (!parentless_.empty() && parentless_.back().start_ns >= start_ns) {
+      ranges_[parentless_.back().position].parent = position;
+      parentless_.pop_back();
+      holds_calls = true;
+    }
+    if (holds_calls) {
+      ranges_.push_back({.name = name, .parent = kNoParent});
+      parentless_.push_back({start_ns, position});
+    }
+    if (is_outermost) Resolve(paths);
+  }
+
+  // Nothing encloses what came so far.
+  void Resolve(RangePaths& paths) {
+    for (size_t i = ranges_.size(); i-- > 0;) {  // Parents before their children.
+      Range& range = ranges_[i];
+      range.path = paths.Child(
+          range.parent == kNoParent ? RangePaths::kNone : ranges_[range.parent].path, range.name);
+    }
+    for (; resolved_ < sweep_.next(); ++resolved_) {
+      uint32_t& path = calls_[resolved_].path;
+      if (path != RangePaths::kNone) path = ranges_[path - 1].path;
+    }
+    sweep_.EndOutermost();
+    ranges_.clear();
+    parentless_.clear();
+  }
+
+ private:
+  static constexpr uint32_t kNoParent = std::numeric_limits<uint32_t>::max();
+  struct Range {
+    uint32_t name;
+    union {
+      uint32_t parent;  // Position in ranges_; greater than its own.
+      uint32_t path;    // Once resolved.
+    };
+  };
+  struct Parentless {
+    int64_t start_ns;
+    uint32_t position;
+  };
+
+  const std::span<Call> calls_;
+  CallSweep sweep_;
+  size_t resolved_ = 0;        // Calls before this one hold their paths.
+  std::vector<Range> ranges_;  // Those with calls inside, by end.
+  std::vector<Parentless> parentless_;
+};
+
+}  // namespace
+
+uint32_t RangePaths::Child(uint32_t parent, uint32_t name) {
+  // Ranges repeat themselves: most often it is the child that it was the last time.
+  if (const uint32_t last = last_child_[parent]; last != kNone && nodes_[last].name == name) {
+    return last;
+  }
+  if (nodes_[parent].depth == kMaxDepth) return parent;
+  const auto next = static_cast<uint32_t>(nodes_.size());
+  const auto [at, inserted] = children_.try_emplace(uint64_t{parent} << 32 | name, next);
+  if (inserted) {
+    nodes_.push_back({name, parent, nodes_[parent].depth + 1});
+    last_child_.push_back(kNone);
+  }
+  last_child_[parent] = at->second;
+  return at->second;
+}
+
+absl::StatusOr<GpuAttribution> GpuAttribution::BuildCalls(store::CaptureReader& reader) {
+  GpuAttribution attribution;
+  RETURN_IF_ERROR(attribution.ReadCalls(reader));
+  attribution.IndexCorrelations();
+  attribution.FindSteps(reader);
+  return attribution;
+}
+
+absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reader, OpKinds* kinds) {
+  ASSIGN_OR_RETURN(GpuAttribution attribution, BuildCalls(reader));
+  RETURN_IF_ERROR(attribution.FindPaths(reader, kinds));
+  return attribution;
+}
+
+absl::Status GpuAttribution::ReadCalls(store::CaptureReader& reader) {
+  std::vector<std::vector<Call>> by_thread(reader.threads().size());
+  RETURN_IF_ERROR(reader.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+    if (batch.thread >= by_thread.size()) by_thread.resize(batch.thread + 1);
+    std::vector<Call>& calls = by_thread[batch.thread];
+    ReserveMore(calls, batch.size);
+    for (size_t i = 0; i < batch.size; ++i) {
+      calls.push_back({.start_ns = batch.start_ns[i],
+                       .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
+                       .thread = batch.thread,
+                       .name = batch.name[i],
+                       .correlation = batch.correlation[i],
+                       .is_driver = batch.is_driver[i] != 0});
+    }
+    return absl::OkStatus();
+  }));
+  thread_begin_.push_back(0);
+  for (std::vector<Call>& calls : by_thread) {
+    MergeRuns(calls, [](const Call& a, const Call& b) { return a.start_ns < b.start_ns; });
+    if (calls_.empty()) {
+      calls_ = std::move(calls);
+    } else {
+      calls_.insert(calls_.end(), calls.begin(), calls.end());
+      calls = {};
+    }
+    thread_begin_.push_back(calls_.size());
+  }
+  return absl::OkStatus();
+}
+
+void GpuAttribution::IndexCorrelations() {
+  constexpr uint64_t kMostSlotsPerCall = 16;  // As much memory as the call itself.
+  uint64_t first = std::numeric_limits<uint32_t>::max();
+  uint64_t last = 0;
+  for (const Call& call : calls_) {
+    if (call.correlation == 0) continue;
+    first = std::min<uint64_t>(first, call.correlation);
+    last = std::max<uint64_t>(last, call.correlation);
+  }
+  if (last == 0) return;
+  if (last - first < kMostSlotsPerCall * calls_.size()) {
+    first_correlation_ = first;
+    by_slot_.assign(last - first + 1, kNoCall);
+    for (uint32_t i = 0; i < calls_.size(); ++i) {
+      if (calls_[i].correlation == 0) continue;
+      uint32_t& slot = by_slot_[calls_[i].correlation - first];
+      if (slot == kNoCall || calls_[i].start_ns < calls_[slot].start_ns) slot = i;
+    }
+    return;
+  }
+  for (uint32_t i = 0; i < calls_.size(); ++i) {
+    if (calls_[i].correlation != 0) sparse_.emplace_back(calls_[i].correlation, i);
+  }
+  std::sort(sparse_.begin(), sparse_.end(), [this](const auto& a, const auto& b) {
+    return std::tuple(a.first, calls_[a.second].start_ns, a.second) <
+           std::tuple(b.first, calls_[b.second].start_ns, b.second);
+  });
+}
+
+const GpuAttribution::Call* GpuAttribution::FindSparse(uint32_t correlation) const {
+  const auto at =
+      std::lower_bound(sparse_.begin(), sparse_.end(), correlation,
+                       [](const auto& entry, uint32_t wanted) { return entry.first < wanted; });
+  return at == sparse_.end() || at->first != correlation ? nullptr : &calls_[at->second];
+}
+
+void GpuAttribution::FindSteps(store::CaptureReader& reader) {
+  StepLookup lookup(reader.steps());
+  steps_.assign(lookup.steps().begin(), lookup.steps().end());
+  if (steps_.empty()) return;
+  for (Call& call : calls_) {
+    const size_t position = lookup.PositionAt(call.start_ns);
+    call.step = position == StepLookup::kNone ? -1 : static_cast<int32_t>(position);
+  }
+}
+
+std::span<const Call> GpuAttribution::CallsOf(uint32_t thread) const {
+  if (thread + size_t{1} >= thread_begin_.size()) return {};
+  return std::span(calls_).subspan(thread_begin_[thread],
+                                   thread_begin_[thread + 1] - thread_begin_[thread]);
+}
+
+absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* kinds) {
+  if (calls_.empty()) return absl::OkStatus();
+  store::TimeFilter filter = {calls_.front().start_ns, calls_.front().start_ns};
+  std::vector<std::optional<ThreadPaths>> threads(thread_begin_.size() - 1);
+  for (size_t i = 0; i < threads.size(); ++i) {
+    const std::span<Call> calls =
+        std::span(calls_).subspan(thread_begin_[i], thread_begin_[i + 1] - thread_begin_[i]);
+    if (calls.empty()) continue;
+    threads[i].emplace(calls);
+    filter.begin_ns = std::min(filter.begin_ns, calls.front().start_ns);
+    filter.end_ns = std::max(filter.end_ns, calls.back().start_ns);
+  }
+  filter.end_ns = EndOf(filter.end_ns, 1);
+  uint32_t columns =
+      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth;
+  if (kinds != nullptr) columns |= kinds->columns();
+  RETURN_IF_ERROR(reader.ForEachRange(columns, filter, [&](const store::RangeBatch& batch) {
+    if (batch.thread >= threads.size() || !threads[batch.thread].has_value()) {
+      return absl::OkStatus();
+    }
+    ThreadPaths& thread = *threads[batch.thread];
+    const std::span<const uint32_t> names = kinds == nullptr ? batch.name : kinds->Of(batch);
+    for (size_t i = 0; i < batch.size; ++i) {
+      thread.EndRange(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]), names[i],
+                      batch.depth[i] == 0, paths_);
+    }
+    return absl::OkStatus();
+  }));
+  for (std::optional<ThreadPaths>& thread : threads) {
+    if (thread.has_value()) thread->Resolve(paths_);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace profd::report

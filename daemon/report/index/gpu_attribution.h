@@ -1,0 +1,169 @@
+// GpuAttribution tells which API call launched a piece of GPU work, and inside which ranges of
+// the program that call was made. By thread and time, after the fact: while it runs the program
+// pays for none of this.
+//
+//   thread 7   ├─ step ────────────────────────────┤      Find(12): cudaLaunchKernel on thread 7,
+//              ├─ forward ────────┤                       path step > forward > matmul
+//                ├─ matmul ──┤
+//                   [12]                                  the API call with correlation 12
+//   stream 3               ████                           the kernel with correlation 12
+//
+// A call lies in a range if it begins in it. All nodes of a graph carry the correlation of the
+// graph's launch. Of several calls with one correlation the first is taken.
+//
+// Threads: built by one; then any, reading only.
+// Memory:  64 bytes per API call, or twice that, as vectors grow, and up to 64 for correlations.
+//          While it is built, 24 more per range with a call in it, until the outermost range
+//          around it has ended.
+// Errors:  the reader's. Any rows are safe: nesting that cannot be is read as some other.
+#ifndef PROFD_DAEMON_REPORT_INDEX_GPU_ATTRIBUTION_H_
+#define PROFD_DAEMON_REPORT_INDEX_GPU_ATTRIBUTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "daemon/report/index/op_kinds.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+// The paths from outermost ranges inward, as a tree that shares what they have in common.
+// Path 0 is that of no range.
+class RangePaths {
+ public:
+  static constexpr uint32_t kNone = 0;
+  static constexpr uint32_t kMaxDepth =
+      128;  // Deeper ones, which only a damaged file has, end here.
+
+  struct Node {
+    uint32_t name = 0;     // Index into names() of the reader; with kinds, a kind.
+    uint32_t parent = 0;   // kNone: it is an outermost range.
+    uint32_t depth = 0;    // 1: outermost
+    bool repeats = false;  // Its name is on the path above it, too.
+  };
+
+  // The path with `name` inside `parent`, which is one of this.
+  uint32_t Child(uint32_t parent, uint32_t name);
+
+  // The innermost range of `path`; walk to kNone by `parent`.
+  const Node& operator[](uint32_t path) const { return nodes_[path]; }
+  size_t size() const { return nodes_.size(); }  // Paths are below it.
+
+ private:
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  absl::flat_hash_map<uint64_t, uint32_t> children_;             // (parent, name) -> path
+  std::vector<uint32_t> last_child_ = std::vector<uint32_t>(1);  // By parent; 0: none yet.
+};
+
+class GpuAttribution {
+ public:
+  struct Call {
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+    int64_t range_start_ns = 0;  // Of the innermost range around it; with `path` only.
+    uint32_t thread = 0;         // Index into threads().
+    uint32_t name = 0;           // Index into names(): "cudaLaunchKernel".
+    uint32_t correlation = 0;
+    uint32_t path = RangePaths::kNone;
+    int32_t step = -1;  // Position in steps() of the step it began in; -1: in none.
+    bool is_driver = false;
+  };
+
+  // With `kinds`, paths are of those instead of names.
+  static absl::StatusOr<GpuAttribution> Build(store::CaptureReader& reader,
+                                              OpKinds* kinds = nullptr);
+  // Without the ranges around the calls: every path is that of no range, and no range is read.
+  static absl::StatusOr<GpuAttribution> BuildCalls(store::CaptureReader& reader);
+
+  // The call that launched work of this correlation; nullptr: it is not in the capture.
+  // Valid while this lives.
+  const Call* Find(uint32_t correlation) const {
+    const uint64_t slot = uint64_t{correlation} - first_correlation_;
+    if (slot < by_slot_.size()) {
+      return by_slot_[slot] == kNoCall ? nullptr : &calls_[by_slot_[slot]];
+    }
+    return by_slot_.empty() ? FindSparse(correlation) : nullptr;
+  }
+
+  // All calls: by thread, then by start.
+  std::span<const Call> calls() const { return calls_; }
+  std::span<const Call> CallsOf(uint32_t thread) const;
+  const RangePaths& paths() const { return paths_; }
+  // By start; what Call::step counts in.
+  std::span<const StepRecord> steps() const { return steps_; }
+  // The number of the step, as users count; -1: in none.
+  int64_t StepIndexOf(const Call& call) const {
+    return call.step < 0 ? -1 : steps_[static_cast<size_t>(call.step)].index;
+  }
+
+ private:
+  static constexpr uint32_t kNoCall = std::numeric_limits<uint32_t>::max();
+
+  absl::Status ReadCalls(store::CaptureReader& reader);
+  void IndexCorrelations();
+  void FindSteps(store::CaptureReader& reader);
+  absl::Status FindPaths(store::CaptureReader& reader, OpKinds* kinds);
+  const Call* FindSparse(uint32_t correlation) const;
+
+  std::vector<Call> calls_;
+  std::vector<size_t> thread_begin_;  // Of thread i: calls_[thread_begin_[i], thread_begin_[i + 1])
+  RangePaths paths_;
+  std::vector<StepRecord> steps_;
+  // From a correlation to the position of its call. Where they lie close together, as CUPTI
+  // counts them, by_slot_[correlation - first_correlation_]; else sparse_, sorted.
+  uint64_t first_correlation_ = 0;
+  std::vector<uint32_t> by_slot_;
+  std::vector<std::pair<uint32_t, uint32_t>> sparse_;
+};
+
+// CallSweep hands the calls of one thread to the ranges around them, as these come in order of
+// their end: each call goes to the first range that has ended after it began and holds its start.
+//
+// Ownership: borrows `calls`, which are by start.
+class CallSweep {
+ public:
+  explicit CallSweep(std::span<const GpuAttribution::Call> calls) : calls_(calls) {}
+
+  // The range [start_ns, end_ns) has ended: calls fn(position in calls) for each call that
+  // lies directly in it.
+  template <typename Fn>
+  void EndRange(int64_t start_ns, int64_t end_ns, Fn fn) {
+    // Those between this range and the one before it may lie in a range around both.
+    size_t taken = next_;
+    while (next_ < calls_.size() && calls_[next_].start_ns < start_ns) ++next_;
+    if (next_ > taken) waiting_.push_back({taken, next_});
+    taken = next_;
+    while (next_ < calls_.size() && calls_[next_].start_ns < end_ns) fn(next_++);
+    while (!waiting_.empty() && calls_[waiting_.back().end - 1].start_ns >= start_ns) {
+      Run& run = waiting_.back();
+      while (run.end > run.begin && calls_[run.end - 1].start_ns >= start_ns) fn(--run.end);
+      if (run.end > run.begin) break;
+      waiting_.pop_back();
+    }
+  }
+  // The range that ended last was an outermost one: nothing later can hold what still waits.
+  void EndOutermost() { waiting_.clear(); }
+
+  // Calls before this one have been handed out, or wait.
+  size_t next() const { return next_; }
+
+ private:
+  struct Run {  // Calls that lie in no range that has ended.
+    size_t begin;
+    size_t end;
+  };
+
+  const std::span<const GpuAttribution::Call> calls_;
+  size_t next_ = 0;
+  std::vector<Run> waiting_;
+};
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_INDEX_GPU_ATTRIBUTION_H_

@@ -1,0 +1,184 @@
+#include "daemon/report/index/gpu_names.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <memory>
+#include <span>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::report {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+std::string WordOr(std::span<const std::string_view> words, uint32_t number,
+                   std::string_view otherwise) {
+  if (number < words.size()) return std::string(words[number]);
+  return StrCat(otherwise, " ", number);
+}
+
+bool IsSequenceDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); }
+
+// More than the demangled text of `mangled` can take. Each reference back ("S1_", "T_") may
+// stand for all that was written before its first use: doubled a hundred times, a short
+// name would fill any memory. What only looks like a reference counts too.
+size_t ExpansionBound(std::string_view mangled, size_t limit) {
+  constexpr size_t kTextPerByte = 24;  // "y" is "unsigned long long", "NSs" longer.
+  absl::flat_hash_map<std::string_view, size_t> size_of;
+  size_t size = 0;
+  for (size_t i = 0; i < mangled.size() && size <= limit; ++i) {
+    size += kTextPerByte;
+    if (mangled[i] != 'S' && mangled[i] != 'T') continue;
+    size_t end = i + 1;
+    while (end < mangled.size() && IsSequenceDigit(mangled[end])) ++end;
+    if (end == mangled.size() || mangled[end] != '_') continue;
+    size += size_of.try_emplace(mangled.substr(i, end - i), size).first->second;
+  }
+  return size;
+}
+
+// At most `max_bytes` of `text`, which may be cut only between characters of UTF-8.
+std::string Shortened(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t end = max_bytes - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return StrCat(text.substr(0, end), "...");
+}
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// Shapes of matrix instructions, and words of the libraries that use them.
+constexpr std::array kTensorCoreFamilies = {
+    "s884"sv,
+    "h884"sv,
+    "d884"sv,
+    "s1688"sv,
+    "h1688"sv,
+    "16816"sv,
+    "i8816"sv,
+    "i16832"sv,
+    "s16832"sv,
+    "16864"sv,
+    "_16x8x"sv,
+    "tensor16x8"sv,
+    "tensor8x8"sv,
+    "hmma"sv,
+    "imma"sv,
+    "bmma"sv,
+    "dmma"sv,
+    "qmma"sv,
+    "gmma"sv,
+    "umma"sv,
+    "wmma"sv,
+    "utcmma"sv,
+    "tcgen05"sv,
+    "tensorop"sv,
+    "xmma"sv,
+    "nvjet"sv,
+    "flash_fwd"sv,
+    "flash_bwd"sv,
+    "flashattn"sv,
+    "fmha"sv,
+    "_sdpa_sm"sv,
+    "_flash_sdpa"sv,
+    "deep_gemm"sv,
+    "marlin"sv,
+    "first_layer_wgrad"sv,
+    "first_layer_fwd"sv,
+};
+// The same libraries' kernels without: plain multiplications, or GPUs before tensor cores.
+constexpr std::array kPlainFamilies = {
+    "simt"sv, "ffma"sv, "_sm50"sv, "_sm60"sv, "_sm61"sv,
+};
+
+}  // namespace
+
+std::string CopyKindName(uint32_t kind) {
+  static constexpr std::array kWords = {"Unknown"sv, "HtoD"sv, "DtoH"sv, "HtoA"sv,
+                                        "AtoH"sv,    "AtoA"sv, "AtoD"sv, "DtoA"sv,
+                                        "DtoD"sv,    "HtoH"sv, "PtoP"sv};
+  return WordOr(kWords, kind, "Kind");
+}
+
+std::string MemoryKindName(uint32_t kind) {
+  static constexpr std::array kWords = {"Unknown"sv,       "Pageable"sv,      "Pinned"sv,
+                                        "Device"sv,        "Array"sv,         "Managed"sv,
+                                        "Device Static"sv, "Managed Static"sv};
+  return WordOr(kWords, kind, "Kind");
+}
+
+std::string CopyName(uint32_t copy_kind, uint32_t source_kind, uint32_t destination_kind) {
+  return StrCat("Memcpy ", CopyKindName(copy_kind), " (", MemoryKindName(source_kind), " -> ",
+                MemoryKindName(destination_kind), ")");
+}
+
+std::string MemsetName(uint32_t memory_kind) {
+  return StrCat("Memset (", MemoryKindName(memory_kind), ")");
+}
+
+std::string SyncName(uint32_t kind) {
+  static constexpr std::array kWords = {"Unknown Sync"sv, "Event Sync"sv, "Stream Wait Event"sv,
+                                        "Stream Sync"sv, "Context Sync"sv};
+  return WordOr(kWords, kind, "Sync");
+}
+
+std::string OverheadName(uint32_t kind) {
+  // Those that CUPTI itself causes count in the upper half.
+  static constexpr std::array kDriver = {"Unknown Overhead"sv, "Driver Compiler"sv};
+  static constexpr std::array kCupti = {""sv,
+                                        "Buffer Flush"sv,
+                                        "Instrumentation"sv,
+                                        "Resource"sv,
+                                        "Runtime Triggered Module Loading"sv,
+                                        "Lazy Function Loading"sv,
+                                        "Command Buffer Full"sv,
+                                        "Activity Buffer Request"sv,
+                                        "UVM Activity Init"sv};
+  const uint32_t upper = kind >> 16;
+  if ((kind & 0xFFFF) == 0 && upper > 0 && upper < kCupti.size()) return std::string(kCupti[upper]);
+  return WordOr(kDriver, kind, "Overhead");
+}
+
+std::string Demangler::Demangle(std::string_view name) {
+  // Of one name: twelve references, each to all before it, stay below; real names have fewer.
+  constexpr size_t kMostExpanded = size_t{16} << 20;
+  if (!name.starts_with("_Z") || name.size() > kMaxMangledBytes || Contains(name, "\0"sv) ||
+      left_bytes_ == 0 || ExpansionBound(name, kMostExpanded) > kMostExpanded) {
+    return Shortened(name, kMaxDisplayBytes);
+  }
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &status), &std::free);
+  if (status != 0 || demangled == nullptr) return Shortened(name, kMaxDisplayBytes);
+  const std::string_view text = demangled.get();
+  left_bytes_ -= std::min(left_bytes_, text.size());
+  return Shortened(text, kMaxDisplayBytes);
+}
+
+bool IsCommunicationKernel(std::string_view name) {
+  if (name.starts_with("_Z")) {
+    name.remove_prefix(2);
+    while (!name.empty() && name.front() >= '0' && name.front() <= '9') name.remove_prefix(1);
+  }
+  return name.starts_with("nccl") || Contains(name, "ncclKernel") ||
+         Contains(name, "ncclDevKernel");
+}
+
+bool UsesTensorCores(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto is_part = [&](std::string_view part) { return Contains(lower, part); };
+  return std::any_of(kTensorCoreFamilies.begin(), kTensorCoreFamilies.end(), is_part) &&
+         std::none_of(kPlainFamilies.begin(), kPlainFamilies.end(), is_part);
+}
+
+}  // namespace profd::report

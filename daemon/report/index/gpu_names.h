@@ -1,0 +1,63 @@
+// What CUPTI's numbers of kinds are called, in reports and in traces alike: the words of the
+// traces that other tools were made for. A number that is not known here is shown as such,
+// so that a newer CUPTI's records are not lost in an "other".
+//
+// How do I add one?  Its number from cupti_activity.h and its word in gpu_names.cc.
+#ifndef PROFD_DAEMON_REPORT_INDEX_GPU_NAMES_H_
+#define PROFD_DAEMON_REPORT_INDEX_GPU_NAMES_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace profd::report {
+
+// CUpti_ActivityMemcpyKind: "HtoD"; "Kind 42".
+std::string CopyKindName(uint32_t kind);
+// CUpti_ActivityMemoryKind: "Pageable", "Device"; "Kind 42".
+std::string MemoryKindName(uint32_t kind);
+// "Memcpy HtoD (Pageable -> Device)"
+std::string CopyName(uint32_t copy_kind, uint32_t source_kind, uint32_t destination_kind);
+// "Memset (Device)"
+std::string MemsetName(uint32_t memory_kind);
+
+// CUpti_ActivitySynchronizationType: "Stream Sync"; "Sync 42".
+std::string SyncName(uint32_t kind);
+inline constexpr uint32_t kEventSync = 1;
+inline constexpr uint32_t kStreamWaitEvent = 2;  // A stream waits; the host does not.
+inline constexpr uint32_t kStreamSync = 3;
+inline constexpr uint32_t kContextSync = 4;
+
+// CUpti_ActivityOverheadKind: "Buffer Flush"; "Overhead 42".
+std::string OverheadName(uint32_t kind);
+
+// Demangler makes kernels' names readable: "_Z3addPfi" as "add(float*, int)".
+//
+// A name that is no C++ symbol stays as it is, and so does one that a few bytes make so long
+// that it would fill the memory: a reference back may stand for all that was written before, and
+// be doubled again. What all of one report's or trace's names may take together is limited, too:
+// then they stay mangled.
+//
+// Threads: one at a time. Errors: none; any bytes are safe.
+class Demangler {
+ public:
+  static constexpr size_t kMaxMangledBytes = 4096;
+  static constexpr size_t kMaxDisplayBytes = 4096;
+
+  // At most kMaxDisplayBytes, cut at a character, with "..." for the rest.
+  std::string Demangle(std::string_view name);
+
+ private:
+  size_t left_bytes_ = size_t{64} << 20;  // Of text, cut or not.
+};
+
+// A kernel of NCCL, by its name: mangled or not.
+bool IsCommunicationKernel(std::string_view name);
+
+// A kernel that runs on tensor cores, by the families of names known up to sm_100. By name
+// only: one that is hidden behind a name of its own is not found.
+bool UsesTensorCores(std::string_view name);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_INDEX_GPU_NAMES_H_

@@ -1,0 +1,42 @@
+// ForEachMemoryByTime gives the memory events of all threads in order of their time, which
+// the file keeps by thread.
+//
+// Memory: at most kMostRowsInOrder events at once (56 MiB while they are sorted). A capture with
+// more is
+//         read in slices of time, each cut in two until it fits.
+// Errors: those of the reader and of `fn`; RESOURCE_EXHAUSTED when more events than fit
+//         carry one and the same time.
+#ifndef PROFD_DAEMON_REPORT_INDEX_MEMORY_ORDER_H_
+#define PROFD_DAEMON_REPORT_INDEX_MEMORY_ORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+inline constexpr size_t kMostRowsInOrder = size_t{1} << 19;
+
+struct MemoryEvent {
+  int64_t time_ns;
+  uint64_t address;
+  int64_t bytes;
+  int64_t total_allocated_bytes;  // -1: not known
+  int64_t total_reserved_bytes;   // -1: not known
+  uint32_t thread;
+  int16_t device_index;
+  uint8_t device_type;
+  uint8_t category;
+  bool is_free;
+};
+
+// Events of one thread keep their order; of equal times, the lower thread comes first.
+absl::Status ForEachMemoryByTime(store::CaptureReader& reader, size_t most_rows,
+                                 absl::FunctionRef<absl::Status(const MemoryEvent&)> fn);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_INDEX_MEMORY_ORDER_H_

@@ -1,0 +1,78 @@
+// OpKinds numbers what the rows of the operator table are of: names or, by inputs, names with
+// the sizes and types of their inputs; in groups, each of these by the thread or the module that
+// it ran on.
+//
+// A kind below the number of names is that name, without inputs and group; those with any get
+// numbers as they are met. Names that read the same, and inputs that differ in their strides only,
+// are one.
+//
+// Threads: one at a time.
+// Errors:  the reader's, when made.
+#ifndef PROFD_DAEMON_REPORT_INDEX_OP_KINDS_H_
+#define PROFD_DAEMON_REPORT_INDEX_OP_KINDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "daemon/report/index/module_index.h"
+#include "daemon/report/index/operator_index.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+class OpKinds {
+ public:
+  enum class Group { kNone, kThread, kModule };
+
+  static absl::StatusOr<OpKinds> Build(store::CaptureReader& reader, bool by_inputs,
+                                       Group group = Group::kNone);
+
+  // The columns that Of() reads.
+  uint32_t columns() const;
+  // The kind of each of the batch's ranges. Valid until the next call.
+  std::span<const uint32_t> Of(const store::RangeBatch& batch);
+
+  // The kind of an API call.
+  uint32_t OfCall(uint32_t name, uint32_t thread, int64_t start_ns);
+
+  // Kinds so far are below it.
+  size_t size() const { return kinds_.size(); }
+  // Kinds with the same first one are one row.
+  uint32_t FirstOf(uint32_t kind) const { return kinds_[kind].first; }
+  uint32_t NameOf(uint32_t kind) const { return kinds_[kind].name; }      // Index into names().
+  uint32_t InputsOf(uint32_t kind) const { return kinds_[kind].inputs; }  // Into inputs(); 0: none.
+  // Index into threads(), or of modules(); 0 without groups.
+  uint32_t GroupOf(uint32_t kind) const { return kinds_[kind].group; }
+  const ModuleIndex& modules() const { return modules_; }
+
+ private:
+  struct Kind {
+    uint32_t first;
+    uint32_t name;
+    uint32_t inputs;
+    uint32_t group;
+  };
+
+  OpKinds() = default;
+  uint32_t KindOf(uint32_t name, uint32_t first_inputs, uint32_t group);
+  uint32_t GroupAt(uint32_t thread, int64_t start_ns);
+
+  bool by_inputs_ = false;
+  Group group_ = Group::kNone;
+  ModuleIndex modules_;
+  OperatorIndex operators_;
+  std::vector<Kind> kinds_;
+  std::vector<uint32_t> first_inputs_;  // Of inputs(), those that differ.
+  // (first name, first inputs, group) -> kind
+  absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> composed_;
+  std::vector<uint32_t> of_batch_;
+};
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_INDEX_OP_KINDS_H_

@@ -1,0 +1,93 @@
+// How much memory devices held over time, and what held it at the peak.
+//
+// Threads: any, one reader each. Memory: per live block and name; categories.h says what
+// categories need. Errors: those of the reader; INVALID_ARGUMENT for options out of range.
+#ifndef PROFD_DAEMON_REPORT_MEMORY_TIMELINE_H_
+#define PROFD_DAEMON_REPORT_MEMORY_TIMELINE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+struct MemoryOptions {
+  // Points per device at most, >= 4; 0: all. Each bucket of time keeps its lowest and
+  // highest point, so that no peak is lost.
+  int64_t max_points = 0;
+  // False: peak_by_op stays empty, and no range is read.
+  bool peak_by_op = true;
+};
+
+struct MemoryPoint {
+  int64_t time_ns = 0;
+  int64_t allocated_bytes = 0;
+
+  friend bool operator==(const MemoryPoint&, const MemoryPoint&) = default;
+};
+
+struct MemoryShare {
+  std::string name;  // A category, or the innermost range the blocks were allocated in.
+  int64_t bytes = 0;
+  int64_t blocks = 0;
+
+  friend bool operator==(const MemoryShare&, const MemoryShare&) = default;
+};
+
+// What all blocks of one category took over the window: "parameter", "gradient",
+// "optimizer_state", "buffer", "input", "activation", "temporary", "unknown". Who owns a block is
+// told by the capture's blocks and, where they do not say, by the operators that used it
+// (categories.h has the rules).
+struct MemoryCategoryUse {
+  std::string name;
+  int64_t peak_bytes = 0;   // The most at once.
+  double byte_seconds = 0;  // The integral over the window.
+  int64_t block_count = 0;
+};
+
+struct OutOfMemory {
+  int64_t time_ns = 0;
+  std::string device;  // "cuda:0"
+  int64_t bytes = 0;   // Asked for.
+};
+
+struct DeviceMemory {
+  // "cpu:0", "cuda:1"; "cuda-driver:1" is what CUDA itself allocated, "cuda-pool:1" its pools.
+  std::string device;
+  // No event carried a total: bytes count from 0 at the window's start, so they may be
+  // negative, and blocks older than the window are in no number.
+  bool relative = false;
+  int64_t peak_bytes = 0;
+  int64_t peak_time_ns = 0;
+  int64_t start_bytes = 0;  // Before the first event; 0 when relative.
+  int64_t end_bytes = 0;
+  int64_t peak_reserved_bytes = -1;  // -1: not known
+  int64_t allocation_count = 0;
+  int64_t free_count = 0;
+  int64_t allocated_total_bytes = 0;  // Sum over allocations.
+  // Frees of blocks that were allocated before the window (or whose allocation was lost).
+  int64_t unknown_free_count = 0;
+  int64_t unknown_free_bytes = 0;
+  // What was alive at the peak, of blocks allocated in the window; largest first.
+  std::vector<MemoryShare> peak_by_category;
+  std::vector<MemoryShare> peak_by_op;  // "(no range)" for blocks allocated outside any.
+  // Alive at the peak but allocated before the window: peak_bytes less the above; >= 0.
+  int64_t peak_older_bytes = 0;
+  // By time. The first is `start_bytes` at the window's start; one after each event follows.
+  std::vector<MemoryPoint> points;
+  std::vector<MemoryCategoryUse> categories;  // Most byte-seconds first.
+};
+
+struct MemoryTimeline {
+  std::vector<DeviceMemory> devices;  // By name.
+  std::vector<OutOfMemory> out_of_memory;
+};
+absl::StatusOr<MemoryTimeline> SummarizeMemory(store::CaptureReader& reader,
+                                               const MemoryOptions& options);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_MEMORY_TIMELINE_H_

@@ -1,0 +1,117 @@
+// MemoryTracker follows one device's memory, event by event: its level, its blocks, its peak.
+// TrackMemory() makes one for each device of a capture and gives them its events.
+//
+// Threads: one.
+// Memory:  72 bytes per block alive at once and, twice at most, per block alive at the peak.
+// Errors:  none of its own: any events are safe, and sums of a stranger's bytes wrap.
+#ifndef PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_
+#define PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "daemon/report/index/memory_order.h"
+#include "daemon/report/memory/categories.h"
+#include "daemon/report/memory/category_levels.h"
+#include "daemon/report/memory/timeline.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+struct TrackedBlock {
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  int64_t bytes = 0;
+  int64_t time_ns = 0;  // When it was allocated.
+  int64_t freed_ns = kNever;
+  uint64_t number = 0;  // Of the event that allocated it.
+  uint32_t thread = 0;
+  uint8_t category = 0;
+};
+
+class MemoryTracker {
+ public:
+  // The window is [0, `end_ns`).
+  explicit MemoryTracker(int64_t end_ns) : categories_(end_ns) {}
+
+  // Before all events, if at all: for each block that is freed, though nobody saw it allocated,
+  // and for others that were there when the window began.
+  void AddOlder(const OlderBlock& block);
+  // Returns what the event tells that there was before the window, by which every level so far was
+  // too low: of the first that carries a total; else 0.
+  int64_t Apply(const MemoryEvent& event);
+
+  // As they stand.
+  int64_t allocated_bytes() const { return level_; }
+  int64_t reserved_bytes() const { return reserved_; }  // -1: not known
+  bool has_events() const { return event_number_ > 0; }
+  const CategoryLevels& categories() const { return categories_; }
+
+  // When the level was highest, and when what is reserved was.
+  int64_t reserved_at_peak_bytes() const { return reserved_at_peak_; }
+  int64_t peak_reserved_time_ns() const { return peak_reserved_time_ns_; }
+  int64_t allocated_at_peak_reserved_bytes() const { return allocated_at_peak_reserved_; }
+
+  // All but the name, the points and what was alive at the peak. Once, after the last event.
+  DeviceMemory Take();
+  // After Take(). Allocated in the capture and alive at the peak; alive now.
+  std::vector<TrackedBlock> BlocksAtPeak() const;
+  std::vector<TrackedBlock> LiveBlocks() const;
+
+ private:
+  // Each returns the change of the level that the event itself tells of.
+  int64_t Allocate(const MemoryEvent& event);
+  int64_t Free(const MemoryEvent& event);
+  void Retire(TrackedBlock block, int64_t time_ns);
+  int64_t SetLevel(const MemoryEvent& event, int64_t counted);
+  void NoticePeaks(const MemoryEvent& event);
+
+  DeviceMemory device_;
+  CategoryLevels categories_;
+  bool older_are_known_ = false;
+  int64_t level_ = 0;
+  int64_t reserved_ = -1;
+  int64_t reserved_at_peak_ = -1;
+  int64_t peak_reserved_time_ns_ = -1;
+  int64_t allocated_at_peak_reserved_ = -1;
+  bool total_known_ = false;
+  uint64_t event_number_ = 0;
+  uint64_t peak_number_ = 0;  // 0: the peak is the level before the first event.
+  absl::flat_hash_map<uint64_t, TrackedBlock> live_;
+  // Alive at the peak so far, not any more: never more than were alive at once.
+  std::vector<TrackedBlock> freed_since_peak_;
+};
+
+// By device type and number; as MemoryDeviceName() has them.
+using MemoryDeviceKey = std::pair<uint8_t, int16_t>;
+// "cpu:0", "cuda:1", "hip:0"; a number below 0 is none: "cpu".
+std::string MemoryDeviceName(MemoryDeviceKey key);
+
+using MemoryTrackers = std::map<MemoryDeviceKey, MemoryTracker>;
+
+// Looks on while TrackMemory() works.
+class MemoryObserver {
+ public:
+  virtual ~MemoryObserver() = default;
+  // Before a device's first event, which is at `time_ns`.
+  virtual void Begin(MemoryDeviceKey key, const MemoryTracker& tracker, int64_t time_ns) = 0;
+  // After each event was applied; `told_before` is what Apply() returned.
+  virtual void Applied(MemoryDeviceKey key, const MemoryTracker& tracker, const MemoryEvent& event,
+                       int64_t told_before) = 0;
+};
+
+// Errors: the reader's.
+absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryObserver& observer);
+
+// Where the last window ends.
+int64_t EndOfWindows(const CaptureRecord& record);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_

@@ -1,0 +1,78 @@
+// OpDevice sums GPU work by the ranges that launched it: the device columns of the operator
+// table, to the definitions in reports.h.
+//
+// Threads: one.
+// Memory:  24 bytes per GPU row, and what its kinds (and steps) take.
+#ifndef PROFD_DAEMON_REPORT_OPS_DEVICE_H_
+#define PROFD_DAEMON_REPORT_OPS_DEVICE_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/op_kinds.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+class OpDevice {
+ public:
+  struct Options {
+    bool by_step = false;
+    std::optional<int64_t> step;  // Only launches in the step of this number.
+  };
+  struct Row {
+    uint32_t kind = 0;  // The first of its row.
+    int32_t step = -1;  // With by_step: position in the attribution's steps(); -1: in none.
+    // Unsigned so that no number in a stranger's file can overflow.
+    uint64_t self_ns = 0;
+    uint64_t total_ns = 0;
+    uint64_t busy_ns = 0;
+  };
+
+  // `attribution` is of `kinds`. Both must outlive this.
+  OpDevice(const GpuAttribution& attribution, const OpKinds& kinds, const Options& options)
+      : attribution_(attribution), kinds_(kinds), options_(options) {}
+
+  absl::Status Read(store::CaptureReader& reader);
+
+  // One per kind (and step) that launched something or held what did.
+  std::span<const Row> rows() const { return rows_; }
+  uint64_t total_ns() const { return total_ns_; }  // Also of no range.
+  uint64_t unattributed_ns() const { return unattributed_ns_; }
+
+ private:
+  struct Work {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t path;
+    int32_t step;
+  };
+  struct Covered {  // Of one row: the device it was last seen on, and until when it was busy.
+    size_t device = std::numeric_limits<size_t>::max();
+    int64_t until_ns = 0;
+  };
+
+  void AddBatch(const store::GpuBatch& batch);
+  void SumDevice(size_t device, std::vector<Work>& work);
+  size_t RowOf(uint32_t kind, int32_t step);
+
+  const GpuAttribution& attribution_;
+  const OpKinds& kinds_;
+  const Options options_;
+  absl::flat_hash_map<uint16_t, std::vector<Work>> work_;  // By device.
+  absl::flat_hash_map<uint64_t, size_t> row_of_;           // (kind, step) -> position in rows_
+  std::vector<Row> rows_;
+  std::vector<Covered> covered_;  // Of the same positions.
+  uint64_t total_ns_ = 0;
+  uint64_t unattributed_ns_ = 0;
+};
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_OPS_DEVICE_H_

@@ -1,0 +1,90 @@
+// The operator table: what each operator, range, and call of the CUDA API took.
+//
+// Threads: any, one reader each. Memory: per name and step, 24 bytes per event of an allocator,
+// and, by inputs, 16 per operator. The device part needs 64 bytes per API call and 48 per GPU row.
+// Errors: those of the reader; INVALID_ARGUMENT for options out of range.
+#ifndef PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_
+#define PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+// Definitions are torch.profiler's: CPU total = end - start, summed over calls (a
+// recursive range counts at every level); self = CPU total - the sum of the CPU total of
+// its direct children on the same thread.
+
+// Calls of the CUDA API are rows like ranges, children of the range they were made in.
+//
+// Device time is torch.profiler's too: a kernel, copy or memset belongs to the innermost range
+// around its API call, on the thread that made it, whenever it ran; self = what belongs to the
+// row itself, total = self + the totals of its children. Work of several streams counts as
+// often as it ran, so sums may exceed wall time: busy_device_ns is the corrected view, the
+// union over streams of all that belongs to the row or its children.
+enum class OpSort {
+  kSelfCpu,
+  kCpuTotal,
+  kCalls,
+  kAverage,
+  kMax,
+  kName,
+  kSelfDevice,
+  kDeviceTotal,
+  kBusyDevice,
+};
+std::string_view ToString(OpSort sort);  // "self_cpu"
+std::optional<OpSort> OpSortFromString(std::string_view text);
+
+struct OpOptions {
+  OpSort sort = OpSort::kSelfCpu;  // Descending; kName ascending. Ties by name.
+  int64_t limit = 0;               // Rows kept; 0: all.
+  bool by_step = false;            // One row per (name, step) instead of per name.
+  bool by_inputs = false;          // One row per (name, sizes and types of inputs).
+  std::optional<int64_t> step;     // Only ranges that begin inside this step.
+};
+
+struct OpRow {
+  std::string name;   // As recorded (any bytes).
+  int64_t step = -1;  // With by_step: the step it began in; -1: in none.
+  int64_t calls = 0;
+  int64_t self_cpu_ns = 0;
+  int64_t cpu_total_ns = 0;
+  int64_t min_ns = 0;
+  int64_t max_ns = 0;
+  int64_t self_device_ns = 0;
+  int64_t device_total_ns = 0;
+  int64_t busy_device_ns = 0;
+  std::string dims;   // With by_inputs: OperatorInputs.dims; empty: none recorded.
+  std::string types;  // With by_inputs: OperatorInputs.types
+  // Bytes allocated less bytes freed on the row's thread between its begin and end, as
+  // torch.profiler counts them; self: less those of its children. Of the CPU, and of GPUs.
+  int64_t cpu_memory_bytes = 0;
+  int64_t self_cpu_memory_bytes = 0;
+  int64_t device_memory_bytes = 0;
+  int64_t self_device_memory_bytes = 0;
+};
+
+struct OpTable {
+  std::vector<OpRow> rows;
+  bool has_memory = false;        // The capture holds events of allocators.
+  int64_t self_cpu_total_ns = 0;  // Over all rows, also those beyond `limit`.
+  bool has_device = false;        // The capture holds GPU rows.
+  // All GPU work, also that of no row; with `step`, of launches in that step.
+  int64_t self_device_total_ns = 0;
+  int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
+  int64_t row_count = 0;               // Before `limit`.
+};
+
+// INVALID_ARGUMENT: a step that is not in the capture, naming those that are.
+absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptions& options);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_

@@ -1,0 +1,410 @@
+#include "daemon/report/ranks/clock_alignment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "daemon/report/index/median.h"
+
+namespace profd::report {
+namespace {
+
+// A line needs as many samples; below, its slope is noise.
+constexpr size_t kFewestForLine = 30;
+// The drift over the span has to be so many times the noise of the mean.
+constexpr double kDriftOverNoise = 2;
+// Samples of one communicator beyond which more teach nothing.
+constexpr size_t kMostPerCommunicator = 4096;
+constexpr int kRounds = 4;
+// Fewer halves tell nothing.
+constexpr size_t kFewestForResidual = 4;
+
+// As doubles, times count from a reference: 2^53 ns are 104 days.
+struct Line {
+  double offset_ns = 0;
+  double slope = 0;
+
+  double At(double time_ns) const { return offset_ns + slope * time_ns; }
+  Line operator+(const Line& other) const {
+    return {offset_ns + other.offset_ns, slope + other.slope};
+  }
+  Line operator-(const Line& other) const {
+    return {offset_ns - other.offset_ns, slope - other.slope};
+  }
+};
+
+// Returns -1 if there are no values.
+int64_t RoundedPercentile(std::vector<double>& values, double percent) {
+  if (values.empty()) return -1;
+  return std::llround(std::min(Percentile(values, percent), 9.2e18));
+}
+
+struct Sample {
+  double time_ns;
+  double late_ns;  // Than the others.
+};
+
+double MedianLateness(std::span<const Sample> samples) {
+  std::vector<double> values;
+  for (const Sample& sample : samples) values.push_back(sample.late_ns);
+  return Median(values);
+}
+
+double MedianTime(std::span<const Sample> samples) {
+  std::vector<double> values;
+  for (const Sample& sample : samples) values.push_back(sample.time_ns);
+  return Median(values);
+}
+
+// What `samples`, by time and not empty, say of a clock.
+Line Fit(std::span<const Sample> samples) {
+  const double median = MedianLateness(samples);
+  const size_t count = samples.size();
+  if (count < kFewestForLine) return {.offset_ns = median};
+  const std::span<const Sample> first = samples.first(count / 3);
+  const std::span<const Sample> last = samples.last(count / 3);
+  const double between_ns = MedianTime(last) - MedianTime(first);
+  if (between_ns <= 0) return {.offset_ns = median};
+  const double slope = (MedianLateness(last) - MedianLateness(first)) / between_ns;
+
+  std::vector<double> levels;
+  for (const Sample& sample : samples) levels.push_back(sample.late_ns - slope * sample.time_ns);
+  const double offset_ns = Median(levels);
+  std::vector<double> deviations;
+  for (const Sample& sample : samples) {
+    deviations.push_back(std::abs(sample.late_ns - slope * sample.time_ns - offset_ns));
+  }
+  const double noise_ns = 1.4826 * Median(deviations) / std::sqrt(static_cast<double>(count));
+  const double drift_ns = std::abs(slope) * (samples.back().time_ns - samples.front().time_ns);
+  if (drift_ns <= kDriftOverNoise * noise_ns) return {.offset_ns = median};
+  return {.offset_ns = offset_ns, .slope = slope};
+}
+
+// One collective as each rank saw it end, by its own clock.
+struct Event {
+  struct End {
+    uint32_t member;
+    double time_ns;
+  };
+  std::vector<End> ends;
+};
+
+// Corrections of the members, each less than its probe says: common = own - correction.
+class Solution {
+ public:
+  explicit Solution(size_t member_count) : lines_(member_count), group_(member_count, kNone) {}
+
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+  const Line& line(size_t member) const { return lines_[member]; }
+  // Members of one group are on one time; kNone: nothing was learnt of it.
+  size_t group(size_t member) const { return group_[member]; }
+
+  // What one communicator's collectives say; `stride` and `phase` choose among them.
+  void Learn(std::span<const Event> events, size_t stride, size_t phase) {
+    std::vector<Line> lines(lines_.size());
+    std::vector<std::vector<Sample>> samples(lines_.size());
+    for (int round = 0; round < kRounds; ++round) {
+      for (std::vector<Sample>& of_member : samples) of_member.clear();
+      for (size_t i = phase; i < events.size(); i += stride) AddSamples(events[i], lines, samples);
+      for (size_t member = 0; member < lines.size(); ++member) {
+        std::vector<Sample>& of_member = samples[member];
+        if (of_member.empty()) continue;
+        std::sort(of_member.begin(), of_member.end(),
+                  [](const Sample& a, const Sample& b) { return a.time_ns < b.time_ns; });
+        lines[member] = lines[member] + Fit(of_member);
+      }
+    }
+    std::vector<bool> learnt(lines_.size());
+    for (size_t member = 0; member < lines.size(); ++member) {
+      learnt[member] = !samples[member].empty();
+    }
+    parts_.push_back({std::move(lines), std::move(learnt)});
+  }
+
+  // Joins what was learnt, in that order: a part is put on the time of the ranks that it shares
+  // with what is there. Parts that share none wait for those that come later.
+  void Join() {
+    std::vector<bool> used(parts_.size());
+    for (size_t joined = 0; joined < parts_.size(); ++joined) {
+      const size_t next = NextPart(used);
+      used[next] = true;
+      const Part& part = parts_[next];
+      const Line shift = ShiftOf(part);
+      const size_t group = GroupOf(part);
+      for (size_t member = 0; member < lines_.size(); ++member) {
+        if (!part.learnt[member] || group_[member] != kNone) continue;
+        lines_[member] = part.lines[member] + shift;
+        group_[member] = group;
+      }
+    }
+  }
+
+  // Within each group, so that the middle one of `anchors` keeps its clock, or of all members if
+  // none of them is one.
+  void Anchor(const std::vector<bool>& anchors) {
+    for (size_t group = 0; group < group_count_; ++group) {
+      std::vector<double> offsets;
+      std::vector<double> slopes;
+      for (const bool only_anchors : {true, false}) {
+        if (!offsets.empty()) break;
+        for (size_t member = 0; member < lines_.size(); ++member) {
+          if (group_[member] != group || (only_anchors && !anchors[member])) continue;
+          offsets.push_back(lines_[member].offset_ns);
+          slopes.push_back(lines_[member].slope);
+        }
+      }
+      const Line middle = {Median(offsets), Median(slopes)};
+      for (size_t member = 0; member < lines_.size(); ++member) {
+        if (group_[member] == group) lines_[member] = lines_[member] - middle;
+      }
+    }
+  }
+
+ private:
+  struct Part {
+    std::vector<Line> lines;
+    std::vector<bool> learnt;
+  };
+
+  static void AddSamples(const Event& event, const std::vector<Line>& lines,
+                         std::vector<std::vector<Sample>>& samples) {
+    std::vector<double> corrected;
+    for (const Event::End& end : event.ends) {
+      corrected.push_back(end.time_ns - lines[end.member].At(end.time_ns));
+    }
+    std::vector<double> sorted = corrected;
+    const double middle = Median(sorted);
+    for (size_t i = 0; i < event.ends.size(); ++i) {
+      samples[event.ends[i].member].push_back({middle, corrected[i] - middle});
+    }
+  }
+
+  bool Shares(const Part& part) const {
+    for (size_t member = 0; member < lines_.size(); ++member) {
+      if (part.learnt[member] && group_[member] != kNone) return true;
+    }
+    return false;
+  }
+
+  // The first that shares a rank with what is joined, or the first at all.
+  size_t NextPart(const std::vector<bool>& used) const {
+    size_t first = kNone;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (used[i]) continue;
+      if (Shares(parts_[i])) return i;
+      if (first == kNone) first = i;
+    }
+    return first;
+  }
+
+  // From the part's time to that of the group it joins.
+  Line ShiftOf(const Part& part) const {
+    const size_t group = SharedGroup(part);
+    std::vector<double> offsets;
+    std::vector<double> slopes;
+    for (size_t member = 0; member < lines_.size(); ++member) {
+      if (!part.learnt[member] || group_[member] == kNone || group_[member] != group) continue;
+      offsets.push_back(lines_[member].offset_ns - part.lines[member].offset_ns);
+      slopes.push_back(lines_[member].slope - part.lines[member].slope);
+    }
+    if (offsets.empty()) return {};
+    return {Median(offsets), Median(slopes)};
+  }
+
+  size_t SharedGroup(const Part& part) const {
+    for (size_t member = 0; member < lines_.size(); ++member) {
+      if (part.learnt[member] && group_[member] != kNone) return group_[member];
+    }
+    return kNone;
+  }
+
+  size_t GroupOf(const Part& part) {
+    const size_t shared = SharedGroup(part);
+    return shared != kNone ? shared : group_count_++;
+  }
+
+  std::vector<Line> lines_;
+  std::vector<size_t> group_;
+  size_t group_count_ = 0;
+  std::vector<Part> parts_;
+};
+
+class Alignment {
+ public:
+  Alignment(std::span<const ClockMember> members, std::span<const MatchedCollective> matches)
+      : members_(members), anchors_(members.size()) {
+    reference_unix_ns_ = std::numeric_limits<int64_t>::max();
+    for (size_t i = 0; i < members.size(); ++i) {
+      reference_unix_ns_ = std::min(reference_unix_ns_, members[i].start_unix_ns);
+      anchors_[i] = members[i].probe.has_value();
+    }
+    CollectEvents(matches);
+  }
+
+  ClockAlignment Align() {
+    const Solution solution = Solve(1, 0);
+    ClockAlignment alignment;
+    for (const std::vector<Event>& events : events_) {
+      alignment.collective_count += static_cast<int64_t>(events.size());
+    }
+    StateResidual(alignment);
+    StateSpread(solution, alignment);
+    for (size_t member = 0; member < members_.size(); ++member) {
+      alignment.members.push_back(ClockOf(member, solution, alignment));
+      alignment.refined_count += alignment.members.back().basis == ClockBasis::kCollectives ? 1 : 0;
+    }
+    return alignment;
+  }
+
+ private:
+  double OwnTime(size_t member, const CollectiveRow& row) const {
+    const ClockMember& clock = members_[member];
+    // The reference is the earliest.
+    const uint64_t since_ns =
+        static_cast<uint64_t>(clock.start_unix_ns) - static_cast<uint64_t>(reference_unix_ns_);
+    double time_ns = static_cast<double>(since_ns) + static_cast<double>(row.start_ns) +
+                     static_cast<double>(row.duration_ns);
+    if (clock.probe.has_value()) time_ns -= static_cast<double>(clock.probe->offset_ns);
+    return time_ns;
+  }
+
+  void CollectEvents(std::span<const MatchedCollective> matches) {
+    for (size_t begin = 0; begin < matches.size();) {
+      size_t end = begin;
+      std::vector<const MatchedCollective*> usable;
+      for (; end < matches.size() && matches[end].communicator == matches[begin].communicator;
+           ++end) {
+        if (Synchronises(matches[end].kind)) usable.push_back(&matches[end]);
+      }
+      if (!usable.empty()) events_.push_back(EventsOf(usable));
+      begin = end;
+    }
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  }
+
+  std::vector<Event> EventsOf(std::span<const MatchedCollective* const> usable) const {
+    std::vector<Event> events;
+    const size_t stride = (usable.size() + kMostPerCommunicator - 1) / kMostPerCommunicator;
+    for (size_t i = 0; i < usable.size(); i += stride) {
+      Event event;
+      for (const MatchedCollective::Part& part : usable[i]->parts) {
+        const CollectiveRow& row = members_[part.member].collectives->rows[part.row];
+        event.ends.push_back({part.member, OwnTime(part.member, row)});
+      }
+      events.push_back(std::move(event));
+    }
+    return events;
+  }
+
+  Solution Solve(size_t stride, size_t phase) const {
+    Solution solution(members_.size());
+    for (const std::vector<Event>& events : events_) solution.Learn(events, stride, phase);
+    solution.Join();
+    solution.Anchor(anchors_);
+    return solution;
+  }
+
+  void StateResidual(ClockAlignment& alignment) const {
+    if (events_.empty() || events_.front().size() < kFewestForResidual) return;
+    const Solution even = Solve(2, 0);
+    const Solution odd = Solve(2, 1);
+    double begin_ns = std::numeric_limits<double>::max();
+    double end_ns = std::numeric_limits<double>::lowest();
+    for (const std::vector<Event>& events : events_) {
+      for (const Event& event : events) {
+        begin_ns = std::min(begin_ns, event.ends[0].time_ns);
+        end_ns = std::max(end_ns, event.ends[0].time_ns);
+      }
+    }
+    // Each half has half of the collectives, so that they differ by twice what all together err.
+    std::vector<double> residuals;
+    for (size_t member = 0; member < members_.size(); ++member) {
+      if (even.group(member) == Solution::kNone || odd.group(member) == Solution::kNone) continue;
+      for (const double time_ns : {begin_ns, (begin_ns + end_ns) / 2, end_ns}) {
+        residuals.push_back(std::abs(even.line(member).At(time_ns) - odd.line(member).At(time_ns)) /
+                            2);
+      }
+    }
+    alignment.residual_p50_ns = RoundedPercentile(residuals, 50);
+    alignment.residual_p99_ns = RoundedPercentile(residuals, 99);
+  }
+
+  void StateSpread(const Solution& solution, ClockAlignment& alignment) const {
+    std::vector<double> distances;
+    for (const std::vector<Event>& events : events_) {
+      for (const Event& event : events) {
+        std::vector<double> ends;
+        for (const Event::End& end : event.ends) {
+          ends.push_back(end.time_ns - solution.line(end.member).At(end.time_ns));
+        }
+        std::vector<double> sorted = ends;
+        const double middle = Median(sorted);
+        for (const double end : ends) distances.push_back(std::abs(end - middle));
+      }
+    }
+    alignment.spread_p50_ns = RoundedPercentile(distances, 50);
+    alignment.spread_p99_ns = RoundedPercentile(distances, 99);
+  }
+
+  AlignedClock ClockOf(size_t member, const Solution& solution,
+                       const ClockAlignment& alignment) const {
+    const std::optional<ClockProbe>& probe = members_[member].probe;
+    AlignedClock clock = {.reference_unix_ns = reference_unix_ns_};
+    double probed_ns = 0;
+    if (probe.has_value()) {
+      clock.basis = ClockBasis::kProbe;
+      clock.error_ns = probe->bound_ns;
+      probed_ns = static_cast<double>(probe->offset_ns);
+    }
+    if (solution.group(member) != Solution::kNone) {
+      const Line& line = solution.line(member);
+      clock.basis = ClockBasis::kCollectives;
+      clock.error_ns = alignment.residual_p99_ns;
+      clock.drift = line.slope;
+      // The line's times have the probe taken off.
+      clock.offset_ns = probed_ns + line.offset_ns - line.slope * probed_ns;
+    } else {
+      clock.offset_ns = probed_ns;
+    }
+    return clock;
+  }
+
+  const std::span<const ClockMember> members_;
+  std::vector<bool> anchors_;
+  int64_t reference_unix_ns_ = 0;
+  std::vector<std::vector<Event>> events_;  // By communicator, the one with most first.
+};
+
+}  // namespace
+
+std::string_view ToString(ClockBasis basis) {
+  switch (basis) {
+    case ClockBasis::kWallClock:
+      return "wall_clock";
+    case ClockBasis::kProbe:
+      return "probe";
+    case ClockBasis::kCollectives:
+      return "collectives";
+  }
+  return "";
+}
+
+int64_t AlignedClock::ToCommon(int64_t unix_ns) const {
+  int64_t since_ns = 0;
+  if (__builtin_sub_overflow(unix_ns, reference_unix_ns, &since_ns)) return unix_ns;
+  const double correction_ns = offset_ns + drift * static_cast<double>(since_ns);
+  if (!(std::abs(correction_ns) < 9.2e18)) return unix_ns;
+  int64_t common_ns = 0;
+  return __builtin_sub_overflow(unix_ns, std::llround(correction_ns), &common_ns) ? unix_ns
+                                                                                  : common_ns;
+}
+
+ClockAlignment AlignClocks(std::span<const ClockMember> members,
+                           std::span<const MatchedCollective> matches) {
+  if (members.empty()) return {};
+  return Alignment(members, matches).Align();
+}
+
+}  // namespace profd::report

@@ -1,0 +1,82 @@
+// Clocks of the ranks of a job on one common time.
+//
+//   1. What each node's clock was measured to be ahead, where somebody measured it (8 probes, the
+//      one with the shortest way; good to some microseconds).
+//   2. Matched collectives that no rank can end before all have begun, refined: they end on all
+//      ranks at about the same time. A rank's clock is off by the median of how much later than
+//      the others it saw them end. Where there are 30 or more, and the drift over their span is
+//      above what is left of the noise, by a line: through the medians of the first and the last
+//      third. That one late end in ten means nothing is why it is medians.
+//   3. Communicators are solved one by one and joined where they share ranks, the one with the
+//      most collectives first. What stays apart is put right by the probes, or by wall clocks.
+//
+// The residual is how far a clock may still be off. It is found without knowing the truth: by
+// aligning with the even and with the odd collectives alone, and comparing. A rank that ends
+// all collectives late by the same time looks to this, and to all that follows, like a clock that
+// is ahead.
+//
+// Threads: any. Errors: none; any numbers are safe.
+#ifndef PROFD_DAEMON_REPORT_RANKS_CLOCK_ALIGNMENT_H_
+#define PROFD_DAEMON_REPORT_RANKS_CLOCK_ALIGNMENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "daemon/report/ranks/collective_match.h"
+#include "daemon/report/ranks/collectives.h"
+
+namespace profd::report {
+
+// A node's wall clock less the common one, and the bound on that figure's error.
+struct ClockProbe {
+  int64_t offset_ns = 0;
+  int64_t bound_ns = 0;
+};
+
+struct ClockMember {
+  int64_t start_unix_ns = 0;  // What the times of `collectives` count from.
+  std::optional<ClockProbe> probe;
+  const CollectiveTable* collectives = nullptr;  // nullptr: none are known.
+};
+
+enum class ClockBasis {
+  kWallClock,    // Nothing but what the node says.
+  kProbe,        // Its measured offset.
+  kCollectives,  // Refined on matched collectives.
+};
+std::string_view ToString(ClockBasis basis);  // "wall_clock"
+
+// One rank's clock: common = its own - offset - drift * (its own - reference).
+struct AlignedClock {
+  ClockBasis basis = ClockBasis::kWallClock;
+  int64_t reference_unix_ns = 0;
+  double offset_ns = 0;
+  double drift = 0;  // 1e-6: it gains a microsecond a second.
+  // How far off it may be: the residual, or the probe's bound; -1: nobody knows.
+  int64_t error_ns = -1;
+
+  int64_t ToCommon(int64_t unix_ns) const;
+};
+
+struct ClockAlignment {
+  std::vector<AlignedClock> members;
+  int64_t collective_count = 0;  // Used.
+  int64_t refined_count = 0;     // Members whose clock was refined on them.
+  // Of clocks that were refined, over members and time; -1: none was, or too few to tell.
+  int64_t residual_p50_ns = -1;
+  int64_t residual_p99_ns = -1;
+  // How far one collective's ends lie from their median once clocks are aligned: mostly what ranks
+  // differ in, not clocks. -1: none.
+  int64_t spread_p50_ns = -1;
+  int64_t spread_p99_ns = -1;
+};
+// `matches` are of the members' collectives.
+ClockAlignment AlignClocks(std::span<const ClockMember> members,
+                           std::span<const MatchedCollective> matches);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_RANKS_CLOCK_ALIGNMENT_H_

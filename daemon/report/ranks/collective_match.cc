@@ -1,0 +1,121 @@
+#include "daemon/report/ranks/collective_match.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace profd::report {
+namespace {
+
+// What names a collective to all ranks.
+struct MatchKey {
+  Communicator communicator;
+  CollectiveKind kind = CollectiveKind::kOther;
+  // Of the communicator; without one, of the step, and the place in it.
+  int64_t sequence = -1;
+  int64_t step = -1;
+  int64_t place = -1;
+  int64_t elements = -1;
+
+  friend bool operator==(const MatchKey&, const MatchKey&) = default;
+  friend bool operator<(const MatchKey& a, const MatchKey& b) {
+    return std::tie(a.communicator, a.kind, a.sequence, a.step, a.place, a.elements) <
+           std::tie(b.communicator, b.kind, b.sequence, b.step, b.place, b.elements);
+  }
+};
+
+struct MatchEntry {
+  MatchKey key;
+  MatchedCollective::Part part;
+};
+
+// Whose size may differ from rank to rank.
+bool HasOwnSize(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllToAll:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kOther:
+      return true;
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kBarrier:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kSend:
+    case CollectiveKind::kReceive:
+      break;
+  }
+  return false;
+}
+
+bool IsBetweenTwo(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
+}
+
+void AddEntries(const CollectiveTable& table, uint32_t member, bool need_communicator,
+                std::vector<MatchEntry>& entries) {
+  std::map<MatchKey, int64_t> places;
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    const CollectiveRow& row = table.rows[i];
+    if (IsBetweenTwo(row.kind)) continue;
+    MatchKey key = {.communicator = table.communicators[row.communicator], .kind = row.kind};
+    if (need_communicator && key.communicator.size == 0) continue;
+    if (!HasOwnSize(row.kind)) key.elements = row.elements;
+    if (row.sequence >= 0) {
+      key.sequence = row.sequence;
+    } else {
+      key.step = row.step;
+      key.place = places[key]++;
+    }
+    entries.push_back({key, {member, static_cast<uint32_t>(i)}});
+  }
+}
+
+}  // namespace
+
+std::vector<MatchedCollective> MatchCollectives(std::span<const CollectiveTable* const> members) {
+  bool any_communicator = false;
+  for (const CollectiveTable* const table : members) {
+    if (table == nullptr) continue;
+    for (const Communicator& communicator : table->communicators) {
+      any_communicator |= communicator.size > 0;
+    }
+  }
+  std::vector<MatchEntry> entries;
+  for (size_t member = 0; member < members.size(); ++member) {
+    if (members[member] == nullptr) continue;
+    AddEntries(*members[member], static_cast<uint32_t>(member), any_communicator, entries);
+  }
+  std::sort(entries.begin(), entries.end(), [](const MatchEntry& a, const MatchEntry& b) {
+    return std::tie(a.key, a.part.member, a.part.row) < std::tie(b.key, b.part.member, b.part.row);
+  });
+
+  std::vector<MatchedCollective> matches;
+  std::map<Communicator, uint32_t> numbers;
+  for (size_t begin = 0; begin < entries.size();) {
+    size_t end = begin;
+    bool is_unique = true;
+    MatchedCollective match = {.kind = entries[begin].key.kind};
+    for (; end < entries.size() && entries[end].key == entries[begin].key; ++end) {
+      is_unique &= match.parts.empty() || match.parts.back().member != entries[end].part.member;
+      match.parts.push_back(entries[end].part);
+    }
+    if (is_unique && match.parts.size() > 1) {
+      const auto number = static_cast<uint32_t>(numbers.size());
+      match.communicator =
+          numbers.try_emplace(entries[begin].key.communicator, number).first->second;
+      matches.push_back(std::move(match));
+    }
+    begin = end;
+  }
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const MatchedCollective& a, const MatchedCollective& b) {
+                     return std::tie(a.communicator, a.parts[0].member, a.parts[0].row) <
+                            std::tie(b.communicator, b.parts[0].member, b.parts[0].row);
+                   });
+  return matches;
+}
+
+}  // namespace profd::report

@@ -1,0 +1,341 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/report/index/end_of.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/interval_set.h"
+#include "daemon/report/index/step_lookup.h"
+#include "daemon/report/ranks/collectives.h"
+
+namespace profd::report {
+namespace {
+
+// No job has as many groups of ranks.
+constexpr size_t kMostCommunicators = 4096;
+
+// What `record_param_comms` said of a collective.
+struct Note {
+  Communicator communicator;
+  int64_t sequence = -1;
+  int64_t elements = -1;
+  int64_t bytes = -1;
+  CollectiveKind kind = CollectiveKind::kOther;
+};
+
+// The notes of a capture, found by the range that they belong to.
+class Notes {
+ public:
+  absl::Status Read(store::CaptureReader& reader) {
+    threads_.resize(reader.threads().size());
+    std::vector<std::optional<bool>> is_note(reader.scalars().size());
+    RETURN_IF_ERROR(reader.ForEachOperator({}, [&](const store::OperatorBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const uint32_t scalars = batch.scalars[i];
+        if (scalars == 0) continue;
+        if (!is_note[scalars].has_value()) {
+          is_note[scalars] = ParseCollectiveInputs(reader.scalars()[scalars], nullptr).has_value();
+        }
+        if (!*is_note[scalars]) continue;
+        threads_[batch.thread].push_back(
+            {batch.start_ns[i], batch.depth[i], scalars, batch.inputs[i]});
+      }
+      return absl::OkStatus();
+    }));
+    for (std::vector<Entry>& entries : threads_) {
+      std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+        return std::tie(a.start_ns, a.depth) < std::tie(b.start_ns, b.depth);
+      });
+    }
+    return absl::OkStatus();
+  }
+
+  std::optional<Note> Find(const store::CaptureReader& reader, uint32_t thread, int64_t start_ns,
+                           uint16_t depth) const {
+    const std::vector<Entry>& entries = threads_[thread];
+    const auto found = std::lower_bound(
+        entries.begin(), entries.end(), std::pair(start_ns, depth),
+        [](const Entry& a, const auto& key) { return std::pair(a.start_ns, a.depth) < key; });
+    if (found == entries.end() || found->start_ns != start_ns || found->depth != depth) {
+      return std::nullopt;
+    }
+    const OperatorInputs* const inputs =
+        found->inputs == 0 ? nullptr : &reader.inputs()[found->inputs];
+    const auto told = ParseCollectiveInputs(reader.scalars()[found->scalars], inputs);
+    if (!told.has_value()) return std::nullopt;
+    Note note = {.sequence = told->sequence,
+                 .elements = told->elements.value_or(-1),
+                 .bytes = told->bytes.value_or(-1),
+                 .kind = CollectiveKindOf(told->name)};
+    note.communicator.size = std::max<int64_t>(told->group_size, 0);
+    note.communicator.first_rank = told->first_rank.value_or(-1);
+    note.communicator.rank_stride = told->rank_stride.value_or(-1);
+    return note;
+  }
+
+ private:
+  struct Entry {
+    int64_t start_ns;
+    uint16_t depth;
+    uint32_t scalars;
+    uint32_t inputs;
+  };
+  std::vector<std::vector<Entry>> threads_;
+};
+
+struct HostCollective {
+  int64_t start_ns;
+  int64_t end_ns;
+  CollectiveKind kind;
+  std::optional<Note> note;
+  // Of the kernels that it launched; with `on_device` only.
+  int64_t device_start_ns = 0;
+  int64_t device_end_ns = 0;
+  bool on_device = false;
+};
+
+struct Kernel {
+  int64_t start_ns;
+  int64_t end_ns;
+  bool is_compute;
+};
+
+class CollectiveSummary {
+ public:
+  explicit CollectiveSummary(store::CaptureReader& reader)
+      : reader_(reader), host_(reader.threads().size()) {}
+
+  absl::StatusOr<CollectiveTable> Summarize(size_t limit) {
+    RETURN_IF_ERROR(notes_.Read(reader_));
+    RETURN_IF_ERROR(ReadRanges());
+    if (reader_.gpu_row_count() > 0) RETURN_IF_ERROR(ReadKernels());
+    AddHostRows();
+    std::stable_sort(
+        table_.rows.begin(), table_.rows.end(),
+        [](const CollectiveRow& a, const CollectiveRow& b) { return a.start_ns < b.start_ns; });
+    if (table_.rows.size() > limit) {
+      table_.left_out_count += static_cast<int64_t>(table_.rows.size() - limit);
+    }
+    MakeSets();
+    Measure();
+    if (table_.rows.size() > limit) table_.rows.resize(limit);
+    return std::move(table_);
+  }
+
+ private:
+  // Which names are collectives; each is looked at once.
+  std::optional<CollectiveKind> KindOfName(uint32_t name) {
+    if (range_kinds_.empty()) range_kinds_.resize(reader_.names().size());
+    auto& known = range_kinds_[name];
+    if (!known.has_value()) known = CollectiveOfRange(reader_.names()[name]);
+    return *known;
+  }
+
+  absl::Status ReadRanges() {
+    return reader_.ForEachRange(
+        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth, {},
+        [&](const store::RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            const std::optional<CollectiveKind> kind = KindOfName(batch.name[i]);
+            if (!kind.has_value() || batch.duration_ns[i] < 0) continue;
+            HostCollective collective = {.start_ns = batch.start_ns[i],
+                                         .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
+                                         .kind = *kind};
+            if (reader_.names()[batch.name[i]] == kCollectiveOperator) {
+              collective.note =
+                  notes_.Find(reader_, batch.thread, batch.start_ns[i], batch.depth[i]);
+              if (collective.note.has_value()) collective.kind = collective.note->kind;
+            }
+            Add(collective, host_[batch.thread]);
+          }
+          return absl::OkStatus();
+        });
+  }
+
+  // Ranges come by their end: what lies inside this one is the last of what came before.
+  static void Add(HostCollective collective, std::vector<HostCollective>& thread) {
+    while (!thread.empty() && thread.back().start_ns >= collective.start_ns) {
+      HostCollective& inside = thread.back();
+      if (!collective.note.has_value()) collective.note = inside.note;
+      if (collective.kind == CollectiveKind::kOther) collective.kind = inside.kind;
+      thread.pop_back();
+    }
+    thread.push_back(collective);
+  }
+
+  absl::Status ReadKernels() {
+    ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader_));
+    std::vector<std::optional<bool>> is_communication(reader_.names().size());
+    return reader_.ForEachGpu(store::kGpuTime | store::kGpuWhat | store::kGpuCause, {},
+                              [&](const store::GpuBatch& batch) {
+                                for (size_t i = 0; i < batch.size; ++i) {
+                                  const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+                                  if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset)
+                                    continue;
+                                  auto& known = is_communication[batch.name[i]];
+                                  if (!known.has_value())
+                                    known = IsCommunicationKernel(reader_.names()[batch.name[i]]);
+                                  const bool is_compute =
+                                      kind == GpuRowKind::kGraphLaunch || !*known;
+                                  const int64_t start_ns = batch.start_ns[i];
+                                  const int64_t end_ns = start_ns + batch.duration_ns[i];
+                                  kernels_.push_back({start_ns, end_ns, is_compute});
+                                  if (is_compute) continue;
+                                  AddKernel(attribution.Find(batch.correlation[i]),
+                                            reader_.names()[batch.name[i]], start_ns, end_ns);
+                                }
+                                return absl::OkStatus();
+                              });
+  }
+
+  void AddKernel(const GpuAttribution::Call* call, std::string_view name, int64_t start_ns,
+                 int64_t end_ns) {
+    HostCollective* const around = call == nullptr ? nullptr : Around(call->thread, call->start_ns);
+    if (around == nullptr) {
+      AddRow({.start_ns = start_ns,
+              .duration_ns = end_ns - start_ns,
+              .kind = CollectiveKindOf(name),
+              .on_device = true},
+             std::nullopt);
+      return;
+    }
+    if (!around->on_device) {
+      around->device_start_ns = start_ns;
+      around->device_end_ns = end_ns;
+    }
+    around->on_device = true;
+    around->device_start_ns = std::min(around->device_start_ns, start_ns);
+    around->device_end_ns = std::max(around->device_end_ns, end_ns);
+    if (around->kind == CollectiveKind::kOther) around->kind = CollectiveKindOf(name);
+  }
+
+  HostCollective* Around(uint32_t thread, int64_t time_ns) {
+    std::vector<HostCollective>& collectives = host_[thread];
+    const auto after = std::upper_bound(
+        collectives.begin(), collectives.end(), time_ns,
+        [](int64_t time, const HostCollective& collective) { return time < collective.start_ns; });
+    if (after == collectives.begin()) return nullptr;
+    HostCollective& before = *(after - 1);
+    return time_ns < before.end_ns ? &before : nullptr;
+  }
+
+  void AddHostRows() {
+    const int64_t step_thread = reader_.step_thread();
+    for (size_t thread = 0; thread < host_.size(); ++thread) {
+      const bool blocks_steps = step_thread < 0 || thread == static_cast<size_t>(step_thread);
+      for (const HostCollective& collective : host_[thread]) {
+        const int64_t start_ns =
+            collective.on_device ? collective.device_start_ns : collective.start_ns;
+        const int64_t end_ns = collective.on_device ? collective.device_end_ns : collective.end_ns;
+        CollectiveRow row = {
+            .start_ns = start_ns, .kind = collective.kind, .on_device = collective.on_device};
+        if (__builtin_sub_overflow(end_ns, start_ns, &row.duration_ns)) continue;
+        if (!collective.on_device && blocks_steps) row.exposed_ns = row.duration_ns;
+        AddRow(row, collective.note);
+      }
+    }
+  }
+
+  void AddRow(CollectiveRow row, const std::optional<Note>& note) {
+    Communicator communicator;
+    if (note.has_value()) {
+      communicator = note->communicator;
+      row.sequence = note->sequence;
+      row.elements = note->elements;
+      row.bytes = note->bytes;
+    }
+    if (communicator_ids_.size() < kMostCommunicators || communicator_ids_.contains(communicator)) {
+      const auto [at, inserted] = communicator_ids_.try_emplace(
+          communicator, static_cast<uint32_t>(table_.communicators.size()));
+      if (inserted) table_.communicators.push_back(communicator);
+      row.communicator = at->second;
+      table_.rows.push_back(row);
+    } else {
+      ++table_.left_out_count;
+    }
+  }
+
+  void MakeSets() {
+    std::sort(kernels_.begin(), kernels_.end(),
+              [](const Kernel& a, const Kernel& b) { return a.start_ns < b.start_ns; });
+    for (const Kernel& kernel : kernels_) {
+      all_kernels_.Add(kernel.start_ns, kernel.end_ns);
+      if (kernel.is_compute) compute_.Add(kernel.start_ns, kernel.end_ns);
+    }
+    for (const CollectiveRow& row : table_.rows) {
+      if (!row.on_device && row.exposed_ns > 0) {
+        on_host_.Add(row.start_ns, EndOf(row.start_ns, row.duration_ns));
+      }
+    }
+  }
+
+  // Of communication alone.
+  uint64_t ExposedOnDevice(int64_t begin_ns, int64_t end_ns) const {
+    return all_kernels_.MeasureIn(begin_ns, end_ns) - compute_.MeasureIn(begin_ns, end_ns);
+  }
+
+  StepWorkRow WorkIn(int64_t step, int64_t begin_ns, int64_t end_ns) const {
+    StepWorkRow work = {.step = step};
+    if (end_ns <= begin_ns || __builtin_sub_overflow(end_ns, begin_ns, &work.duration_ns)) {
+      return work;
+    }
+    const uint64_t exposed =
+        on_host_.MeasureIn(begin_ns, end_ns) + ExposedOnDevice(begin_ns, end_ns);
+    work.exposed_ns =
+        static_cast<int64_t>(std::min(exposed, static_cast<uint64_t>(work.duration_ns)));
+    return work;
+  }
+
+  void Measure() {
+    StepLookup lookup(reader_.steps());
+    for (CollectiveRow& row : table_.rows) {
+      const int64_t end_ns = EndOf(row.start_ns, row.duration_ns);
+      if (row.on_device) {
+        row.exposed_ns = static_cast<int64_t>(ExposedOnDevice(row.start_ns, end_ns));
+      }
+      // One that ends with its step lies in it.
+      const size_t position = lookup.PositionAt(row.duration_ns > 0 ? end_ns - 1 : end_ns);
+      if (position != StepLookup::kNone) row.step = lookup.steps()[position].index;
+    }
+    for (const StepRecord& step : lookup.steps()) {
+      table_.steps.push_back(
+          WorkIn(step.index, step.start_ns, EndOf(step.start_ns, step.duration_ns)));
+    }
+    if (!lookup.steps().empty()) return;
+    for (const WindowRecord& window : reader_.record().windows) {
+      table_.steps.push_back(WorkIn(-1, window.start_ns, window.end_ns));
+    }
+  }
+
+  store::CaptureReader& reader_;
+  Notes notes_;
+  std::vector<std::optional<std::optional<CollectiveKind>>> range_kinds_;  // By name.
+  std::vector<std::vector<HostCollective>> host_;  // By thread, then by start; none overlap.
+  std::vector<Kernel> kernels_;
+  IntervalSet all_kernels_;
+  IntervalSet compute_;
+  IntervalSet on_host_;  // Collectives that the thread of the steps was in.
+  std::map<Communicator, uint32_t> communicator_ids_;
+  CollectiveTable table_;
+};
+
+}  // namespace
+
+absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& reader, int64_t limit) {
+  if (limit < 0 || limit > kMostCollectives) {
+    return absl::InvalidArgumentError(
+        StrCat("limit has to be 0 to ", kMostCollectives, ", not ", limit));
+  }
+  return CollectiveSummary(reader).Summarize(
+      static_cast<size_t>(limit == 0 ? kMostCollectives : limit));
+}
+
+}  // namespace profd::report

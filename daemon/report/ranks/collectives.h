@@ -1,0 +1,77 @@
+// The collective operations of one capture, as ranks are compared by them: when each ended, who
+// takes part, and how much of the steps they took. What a collective is, is said in
+// collective_names.h.
+//
+//   thread    ├─ nccl:all_reduce ──┤              one collective: the outermost such range,
+//               ├─ record_param_comms ┤           what its note says of it,
+//   stream            ██████████████████          and, where it launched kernels of NCCL, their
+//   time
+//
+// Memory: 100 bytes per collective, and what attribution takes of a capture with a GPU.
+#ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_
+#define PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/report/index/collective_names.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+// Which ranks of the job take part, as far as it is told.
+struct Communicator {
+  int64_t size = 0;         // Ranks; 0: not told.
+  int64_t first_rank = -1;  // -1: not told
+  int64_t rank_stride = -1;
+
+  friend bool operator==(const Communicator&, const Communicator&) = default;
+  friend bool operator<(const Communicator& a, const Communicator& b) {
+    return std::tie(a.size, a.first_rank, a.rank_stride) <
+           std::tie(b.size, b.first_rank, b.rank_stride);
+  }
+};
+
+struct CollectiveRow {
+  int64_t start_ns = 0;  // On the device, where it ran there; else of the range on the host.
+  int64_t duration_ns = 0;
+  // Of that, what nothing hid: on the device no other kernel ran, on the host the thread that
+  // marks the steps was in it.
+  int64_t exposed_ns = 0;
+  int64_t sequence = -1;      // In its communicator; -1: not told.
+  int64_t elements = -1;      // Of its first input; -1: not told.
+  int64_t bytes = -1;         // That they take; -1: not told. Daemons do not send it.
+  int64_t step = -1;          // The number of the step that it ended in; -1: in none.
+  uint32_t communicator = 0;  // Index into CollectiveTable.communicators.
+  CollectiveKind kind = CollectiveKind::kOther;
+  bool on_device = false;
+
+  friend bool operator==(const CollectiveRow&, const CollectiveRow&) = default;
+};
+
+// What a step took, and how much of it was spent in collectives.
+struct StepWorkRow {
+  int64_t step = -1;  // -1: the capture has no steps, and this is one of its windows.
+  int64_t duration_ns = 0;
+  int64_t exposed_ns = 0;  // <= duration
+
+  friend bool operator==(const StepWorkRow&, const StepWorkRow&) = default;
+};
+
+struct CollectiveTable {
+  std::vector<Communicator> communicators;
+  std::vector<CollectiveRow> rows;  // By start.
+  std::vector<StepWorkRow> steps;   // By start.
+  int64_t left_out_count = 0;       // Later ones, beyond the limit.
+};
+
+inline constexpr int64_t kMostCollectives = 200'000;
+
+// `limit`: rows kept, 1..kMostCollectives; 0: as many.
+absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& reader, int64_t limit);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_

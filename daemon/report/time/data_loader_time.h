@@ -1,0 +1,26 @@
+// How long the program waited for its data loader: the ranges that torch opens around taking the
+// next batch, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
+//
+// Threads: any. Memory: 16 bytes per wait; ranges are read only where a name tells of one.
+#ifndef PROFD_DAEMON_REPORT_TIME_DATA_LOADER_TIME_H_
+#define PROFD_DAEMON_REPORT_TIME_DATA_LOADER_TIME_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/report/time/time_report.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+struct DataLoaderWaits {
+  DataLoaderTime sum;
+  // By position in the steps by start: waits that began in the step, on its thread.
+  std::vector<int64_t> step_ns;
+};
+absl::StatusOr<DataLoaderWaits> ReadDataLoaderWaits(store::CaptureReader& reader);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_TIME_DATA_LOADER_TIME_H_

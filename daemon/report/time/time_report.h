@@ -1,0 +1,222 @@
+// Where the time of a capture went: what one GPU did and why it did nothing, as a whole and step by
+// step, and what on the host held it up: launches, collectives, calls that wait, the data loader,
+// compilations.
+//
+//   host     launch ──┐          launch ─────┐
+//   stream 7    ██████│███         ░░░░░░░░░░███████        compute
+//   stream 20         ▒▒▒▒▒▒▒▒▒    ░ idle: host wait        communication, exposed while no compute
+//   runs
+//
+// Of every stretch of time: compute + exposed communication + exposed copies + idle make it up, and
+// the causes of idle time make up the idle time. A step is a time on the host, from mark to mark;
+// what ran within it counts, whoever launched it. Work is cut at the marks, and so are gaps.
+//
+// As HTA (Holistic Trace Analysis 0.6.1) counts, if asked: whole microseconds, begins rounded up
+// and ends down; of two or more steps the last is left out, and so is work that no call before it
+// launched; waits in a stream are work; what overlaps in one stream is a gap below zero.
+//
+// Threads: any, one reader each. Errors: those of the reader; INVALID_ARGUMENT for a device that is
+// not in the capture, naming those that are.
+// Memory: 128 bytes per API call, 128 per GPU row, or twice that, as vectors grow, 100 per
+// collective, and what names, steps and streams take; never by ranges.
+#ifndef PROFD_DAEMON_REPORT_TIME_TIME_REPORT_H_
+#define PROFD_DAEMON_REPORT_TIME_TIME_REPORT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/ranks/collectives.h"
+#include "daemon/report/time/compile_report.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+struct TimeOptions {
+  std::optional<int64_t> device;  // nullopt: the one with most work.
+  bool as_hta = false;
+  // Only GPU work whose launch is in the capture: not what was launched before it began.
+  bool launched_only = false;
+};
+
+struct IdleCauses {  // As IdleRow has them; sums to the idle time.
+  int64_t host_wait_ns = 0;
+  int64_t kernel_wait_ns = 0;
+  int64_t other_ns = 0;  // Of a step also before its first and after its last work.
+};
+
+// A stretch of time, and what the device did in it. busy + idle = kernel_time.
+struct TimeBreakdown {
+  // Of the whole: from the start of the first to the end of the last that ran; of a step: all of
+  // it.
+  int64_t kernel_time_ns = 0;
+  int64_t busy_ns = 0;  // Union over streams.
+  int64_t idle_ns = 0;
+  int64_t compute_ns = 0;  // Union of kernels that are not communication, and of whole graphs.
+  int64_t communication_ns = 0;
+  int64_t exposed_communication_ns = 0;     // While no compute ran.
+  int64_t overlapped_communication_ns = 0;  // communication - exposed
+  int64_t copy_ns = 0;                      // Copies and memsets.
+  int64_t exposed_copy_ns = 0;              // While no kernel ran.
+  IdleCauses idle_by_cause;
+  // Of the idle time: nothing that was launched had yet to run, so that only the host was at work.
+  // 0 where launches are not in the capture. Not told as HTA.
+  int64_t host_only_ns = 0;
+};
+
+struct TimeStep {
+  int64_t index = 0;  // As in ProfilerStep#index.
+  int64_t duration_ns = 0;
+  TimeBreakdown device;
+  // Of the host; calls and ranges belong to the step that they begin in.
+  int64_t launch_count = 0;    // Calls that launched work of the device.
+  int64_t launch_ns = 0;       // In those calls.
+  int64_t sync_count = 0;      // Calls that wait for a GPU.
+  int64_t sync_ns = 0;         // In those calls.
+  int64_t data_loader_ns = 0;  // On the thread of the steps, waiting for the next batch.
+  int64_t compiled_regions = 0;
+  int64_t after_graph_breaks = 0;  // Of those, continued behind a graph break.
+  int64_t compile_ns = 0;
+};
+
+// How long which kinds of work ran at once, as HTA's breakdown by type of kernel.
+struct KernelTypeTime {
+  bool compute = false;
+  bool communication = false;
+  bool copy = false;
+  int64_t total_ns = 0;
+  double share = 0;  // Of the sum of all rows, 0..1.
+};
+// HTA's words: "COMPUTATION overlapping COMMUNICATION"
+std::string ToString(const KernelTypeTime& types);
+
+// Launches whose work is in the capture. HTA looks at four calls (cudaLaunchKernel,
+// cudaLaunchKernelExC, cudaMemcpyAsync, cudaMemsetAsync), otherwise all that launched something.
+inline constexpr int64_t kSlowLaunchCallNs = 50'000;  // HTA's runtime_cutoff
+inline constexpr int64_t kLateLaunchNs = 100'000;     // HTA's launch_delay_cutoff
+inline constexpr int64_t kShortKernelNs = 10'000;
+struct LaunchStatistics {
+  int64_t count = 0;
+  int64_t call_ns = 0;    // Time in the calls, summed.
+  int64_t device_ns = 0;  // Time of what they launched, summed.
+  // Start of the work less the end of its call; 0 where it began before that.
+  int64_t delay_ns = 0;  // Summed.
+  double median_delay_ns = 0;
+  int64_t shorter_than_call_count = 0;  // The work took less than the call that launched it.
+  int64_t slow_call_count = 0;          // Calls over kSlowLaunchCallNs.
+  int64_t late_count = 0;               // Delays over kLateLaunchNs.
+  // Of all kernels of the device, launched in the capture or not.
+  int64_t kernel_count = 0;
+  int64_t kernel_ns = 0;
+  int64_t short_kernel_count = 0;  // Below kShortKernelNs.
+  int64_t short_kernel_ns = 0;
+};
+
+// What one operator, the innermost range around its launches, cost the device. Not as HTA.
+struct LaunchingOpRow {
+  std::string name;  // As recorded; empty: launched outside any range.
+  int64_t launch_count = 0;
+  int64_t call_ns = 0;
+  int64_t device_ns = 0;
+  int64_t short_kernel_count = 0;
+  int64_t shorter_than_call_count = 0;
+  int64_t host_wait_ns = 0;  // The device was idle because its launch came late.
+  // It is launch-bound: the host took longer to launch its work than the device to do it.
+  bool launch_bound = false;
+};
+
+// How much was launched and had yet to begin, by stream: one more with each launch, one less with
+// each begin. Statistics are over these changes, as HTA has them (quantiles interpolated).
+// CUDA's queue holds 1,024 entries; traces show 1,020 to 1,022 of them before launches wait.
+inline constexpr int64_t kFullLaunchQueue = 1020;
+struct QueueRow {
+  int64_t stream = 0;
+  int64_t change_count = 0;
+  double mean = 0;
+  double standard_deviation = 0;  // Of the sample.
+  double min = 0;
+  double p25 = 0;
+  double p50 = 0;
+  double p75 = 0;
+  double max = 0;
+  int64_t full_ns = 0;  // With kFullLaunchQueue or more in it: launches wait.
+};
+
+// Collectives of one kind, number of ranks and size.
+struct CollectiveSumRow {
+  CollectiveKind kind = CollectiveKind::kOther;
+  int64_t group_size = 0;  // Ranks; 0: not told.
+  bool on_device = false;
+  int64_t bytes = -1;  // Of the input of each; -1: not told.
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t min_ns = 0;
+  int64_t max_ns = 0;
+  int64_t exposed_ns = 0;  // Nothing hid it (CollectiveRow).
+  // Of the fastest: bytes over its time, and that times what the algorithm has to move at least, as
+  // NCCL's tests have it: comparable with the speed of the links. -1: bytes or ranks are not told.
+  double algorithm_gb_per_s = -1;
+  double bus_gb_per_s = -1;
+};
+
+// What made the host wait for a GPU.
+enum class SyncCause : uint8_t {
+  kExplicit,   // torch.cuda.synchronize() and the like: no operator is around the call.
+  kItem,       // .item(), bool(tensor), float(tensor): aten::item, aten::_local_scalar_dense
+  kCopy,       // .cpu(), .to(), print(tensor): a copy that the host waits for
+  kOperator,   // Another operator, such as aten::nonzero
+  kAllocator,  // cudaMalloc and cudaFree, which wait for the device
+};
+std::string_view ToString(SyncCause cause);  // "item"
+struct SyncCallRow {
+  std::string call;  // "cudaStreamSynchronize"
+  SyncCause cause = SyncCause::kExplicit;
+  std::string op;     // The outermost operator around it, "aten::item"; empty: none.
+  std::string where;  // The innermost range around that; empty: none.
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t max_ns = 0;
+  double per_step = 0;  // Of those begun in steps, over the steps; 0: no steps.
+};
+
+struct DataLoaderTime {
+  int64_t count = 0;  // Waits for a batch.
+  int64_t total_ns = 0;
+  int64_t max_ns = 0;
+  int64_t in_steps_ns = 0;  // Of those begun in steps, on the thread of the steps.
+};
+
+struct TimeDevice {
+  int64_t number = 0;
+  int64_t busy_ns = 0;
+};
+
+struct TimeReport {
+  bool as_hta = false;
+  bool has_device = false;  // The capture has GPU work: else only the host's parts are filled.
+  int64_t device = 0;       // Which one this is of.
+  std::vector<TimeDevice> devices;  // All, by number.
+  TimeBreakdown whole;
+  // Communication hidden behind compute over all communication, 0..1; -1: there is none.
+  double overlap = -1;
+  std::vector<TimeStep> steps;               // By start.
+  std::vector<StreamIdleRow> streams;        // Of the device, by context and number.
+  std::vector<KernelTypeTime> kernel_types;  // By time.
+  LaunchStatistics launches;
+  std::vector<LaunchingOpRow> launching_ops;  // By host_wait_ns.
+  std::vector<QueueRow> queues;               // By stream.
+  // Of the capture, not of the device alone. Empty as HTA.
+  std::vector<CollectiveSumRow> collectives;  // By exposed_ns.
+  std::vector<SyncCallRow> syncs;             // By total_ns.
+  DataLoaderTime data_loader;
+  CompileReport compile;
+};
+
+absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_TIME_TIME_REPORT_H_

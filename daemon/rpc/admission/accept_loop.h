@@ -1,0 +1,67 @@
+// AcceptLoop: one thread that accepts the connections of one listening socket, and hears of the
+// end of those it is asked to watch: gRPC, which gets them, does not tell.
+//
+// Threads:   Start() and Stop() by the owner. The handlers run on the loop's thread, which sleeps
+//            in epoll without a timeout; Watch() and Forget() only within them.
+// Ownership: of the listener. Watched descriptors stay the caller's.
+#ifndef PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_
+#define PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/log.h"
+#include "daemon/base/unique_fd.h"
+
+namespace profd::rpc {
+
+// For listen(): connections that wait to be accepted.
+inline constexpr int kListenBacklog = 1024;
+
+class AcceptLoop {
+ public:
+  struct Handlers {
+    std::function<void(UniqueFd connection)> on_connection;
+    std::function<void(int watched_fd)> on_ended;  // Both ends are closed.
+  };
+
+  // `listener` is listening, and does not block from now on. The system's error otherwise.
+  static absl::StatusOr<std::unique_ptr<AcceptLoop>> Create(UniqueFd listener);
+  ~AcceptLoop();  // Stop().
+
+  // Accepts from now on; call once. `thread_name` has at most 15 bytes; `place` is where
+  // callers connect to, for the log.
+  void Start(const char* thread_name, std::string place, Handlers handlers);
+  // Ends the thread: nobody is accepted, and no end is heard of any more.
+  void Stop();
+
+  int listener() const { return listener_.get(); }
+
+  // Hears of the hang-up of a second descriptor of a connection.
+  absl::Status Watch(int fd);
+  // To be called before `fd` is closed: closing alone would not take it out of epoll while gRPC
+  // still holds its own descriptor, and the hang-up would be told for whoever has the number then.
+  void Forget(int fd);
+
+ private:
+  AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd stop_event);
+  void Loop();
+  void AcceptAll();
+
+  const UniqueFd listener_;
+  const UniqueFd epoll_;
+  const UniqueFd stop_event_;
+  std::string place_;
+  Handlers handlers_;
+  RateLimiter failures_{absl::Seconds(10)};
+  std::jthread thread_;
+};
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_

@@ -1,0 +1,103 @@
+#include "daemon/rpc/admission/caller_traffic.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
+
+namespace profd::rpc {
+namespace {
+
+struct KindLimit {
+  double per_second;
+  double burst;
+  std::string_view name;
+};
+// In the order of the amounts below; the header has the table.
+constexpr std::array<KindLimit, 5> kLimits = {{{200, 400, "new connections"},
+                                               {2500, 12'000, "calls"},
+                                               {500, 1000, "resets of calls"},
+                                               {500, 1000, "HTTP/2 control frames"},
+                                               {5000, 24'000, "small DATA frames"}}};
+constexpr size_t kMaxBudgets = 4096;
+
+}  // namespace
+
+std::optional<std::string> CallerTraffic::Take(int64_t uid, const FrameCounts& counts) {
+  return TakeAmounts(uid, {0, counts.headers, counts.resets, counts.control, counts.small_data});
+}
+
+std::optional<std::string> CallerTraffic::TakeConnection(int64_t uid) {
+  return TakeAmounts(uid, {1, 0, 0, 0, 0});
+}
+
+std::optional<std::string> CallerTraffic::TakeAmounts(int64_t uid,
+                                                      const std::array<int64_t, kKinds>& amounts) {
+  const absl::Duration now = clock_.Monotonic();
+  absl::MutexLock lock(&mu_);
+  if (budgets_.size() >= kMaxBudgets && !budgets_.contains(uid)) ForgetTheQuiet(now);
+  const auto [it, is_new] = budgets_.try_emplace(uid);
+  Budget& budget = it->second;
+  if (is_new) {
+    for (size_t i = 0; i < kKinds; ++i) budget.tokens[i] = kLimits[i].burst;
+    budget.filled = now;
+  }
+  const double seconds = absl::ToDoubleSeconds(now - budget.filled);
+  budget.filled = now;
+  std::optional<std::string> exceeded;
+  for (size_t i = 0; i < kKinds; ++i) {
+    double& tokens = budget.tokens[i];
+    tokens = std::min(kLimits[i].burst, tokens + seconds * kLimits[i].per_second);
+    const auto amount = static_cast<double>(amounts[i]);
+    if (amount > tokens) {
+      exceeded = StrCat("more than ", static_cast<int64_t>(kLimits[i].per_second), " ",
+                        kLimits[i].name, " per second");
+    }
+    // Does not get into debt: a budget is never used up for longer than it takes to fill.
+    tokens = std::max(0.0, tokens - amount);
+  }
+  return exceeded;
+}
+
+void CallerTraffic::ForgetTheQuiet(absl::Duration now) {
+  // Whoever has been quiet for that long has a full budget.
+  std::erase_if(budgets_,
+                [now](const auto& entry) { return now - entry.second.filled > absl::Seconds(10); });
+}
+
+void CallerTraffic::LogEnd(int64_t uid, int64_t pid, std::string_view why) {
+  if (const auto more = log_limiter_.Allow()) {
+    LogWarning(StrCat("control.sock: connection ended, uid ", uid, " pid ", pid, ": ", why, " (",
+                      *more, " more)"));
+  }
+}
+
+bool CallerMeter::OnReceived(std::span<const std::byte> bytes) {
+  FrameCounts counts;
+  std::optional<std::string> exceeded;
+  {
+    absl::MutexLock lock(&mu_);
+    scanner_.Scan(bytes, counts);
+    if (counts == FrameCounts{}) return true;
+    if (!settings_acknowledged_) {
+      settings_acknowledged_ = counts.settings_acks > 0;
+      calls_before_settings_ += counts.headers;
+      if (!settings_acknowledged_ &&
+          calls_before_settings_ > CallerTraffic::kMaxCallsBeforeSettings) {
+        exceeded = "too many calls before the settings were acknowledged";
+      }
+    }
+  }
+  if (!exceeded.has_value()) exceeded = traffic_->Take(uid_, counts);
+  if (!exceeded.has_value()) return true;
+  traffic_->LogEnd(uid_, pid_, *exceeded);
+  return false;
+}
+
+void CallerMeter::OnFiles(std::vector<UniqueFd> files) {
+  traffic_->LogEnd(uid_, pid_, "it passed file descriptors");
+  closer_->ClosePassed(std::move(files));
+}
+
+}  // namespace profd::rpc

@@ -1,0 +1,130 @@
+#include "daemon/rpc/admission/door.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "daemon/base/log.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::rpc {
+
+std::string WhyOutside(const Peer& peer, uid_t own_uid) {
+  if (own_uid != 0 && peer.principal.uid != own_uid && !peer.place_known) {
+    return StrCat("this profd runs as uid ", own_uid,
+                  " and may not look into which namespace a process of uid ", peer.principal.uid,
+                  " is in; run profctl as uid ", own_uid);
+  }
+  return "callers in another pid or user namespace than profd, or in a container, may only "
+         "register as targets; run profctl on the host, as the user who owns the process";
+}
+
+Door::Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
+           grpc::ServerCompletionQueue& completions, WorkQueue& work, worker::ReportPool& reports)
+    : limits_(limits),
+      identifier_(std::move(identifier)),
+      rules_(std::move(rules)),
+      completions_(completions),
+      work_(work),
+      reports_(reports),
+      audit_(audit),
+      call_rate_(limits.max_call_rate_per_principal, limits.max_call_burst_per_principal) {}
+
+Caller Door::CallerOf(const Peer& peer) const {
+  return {
+      .uid = peer.principal.uid, .principal = peer.principal, .rules = rules_ ? rules_() : nullptr};
+}
+
+absl::Status Door::Enter(const CallInfo& info, Verb verb) {
+  if (closed()) return TurnedAway();
+  if (info.peer.outside) {
+    return WithReason(absl::PermissionDeniedError(WhyOutside(info.peer, geteuid())), "OUTSIDE");
+  }
+  if (!call_rate_.Allow(info.principal, audit_.clock().Monotonic())) {
+    return absl::ResourceExhaustedError(
+        StrCat(info.principal, " calls too often; retry in a second"));
+  }
+  if (!info.caller.MayAny(verb)) return NotAllowed(info.caller, verb, "anything on this node");
+  absl::MutexLock lock(&mu_);
+  int64_t& calls = calls_by_principal_[info.principal];
+  if (calls >= limits_.max_calls_per_principal) {
+    return absl::ResourceExhaustedError(
+        StrCat(info.principal, " has ", calls, " calls and streams open; retry later"));
+  }
+  ++calls;
+  return absl::OkStatus();
+}
+
+void Door::Leave(std::string_view principal) {
+  absl::MutexLock lock(&mu_);
+  const auto calls = calls_by_principal_.find(principal);
+  if (--calls->second == 0) calls_by_principal_.erase(calls);
+}
+
+absl::StatusOr<quota::Reservation> Door::ReserveWaiting(const CallInfo& info) {
+  if (limits_.ledger == nullptr || info.principal.empty()) return quota::Reservation();
+  return limits_.ledger->Reserve(info.holder, quota::Resource::kWaitingCalls, 1);
+}
+
+absl::Status Door::TurnedAway() const {
+  if (closed()) return absl::UnavailableError("profd is stopping; retry once it is back");
+  return absl::ResourceExhaustedError("too much is waiting to be answered; retry later");
+}
+
+absl::Status Door::WithoutPaths(const absl::Status& status) const {
+  std::string text(status.message());
+  if (hidden_path_.empty() || text.find(hidden_path_) == std::string::npos) return status;
+  LogWarning(StrCat("a call failed: ", status.ToString()));
+  for (size_t at = text.find(hidden_path_); at != std::string::npos; at = text.find(hidden_path_)) {
+    size_t length = hidden_path_.size();
+    if (at + length < text.size() && text[at + length] == '/') ++length;
+    text.replace(at, length, at + length < text.size() ? "" : "the data directory");
+  }
+  absl::Status cleaned(status.code(), text);
+  status.ForEachPayload([&cleaned](absl::string_view type, const absl::Cord& payload) {
+    cleaned.SetPayload(type, payload);
+  });
+  return cleaned;
+}
+
+void Door::Close() {
+  std::vector<Waker> wakers;
+  {
+    absl::MutexLock lock(&mu_);
+    closed_.store(true, std::memory_order_release);
+    wakers.swap(wakers_);
+  }
+  for (const Waker& waker : wakers) {
+    if (const auto alive = waker.owner.lock()) waker.wake();
+  }
+}
+
+void Door::CallBegins() {
+  absl::MutexLock lock(&mu_);
+  ++calls_;
+}
+
+void Door::CallEnds() {
+  absl::MutexLock lock(&mu_);
+  --calls_;
+}
+
+void Door::AwaitNoCalls() {
+  absl::MutexLock lock(&mu_);
+  mu_.Await(absl::Condition(this, &Door::NoCalls));
+}
+
+void Door::WakeOnClose(std::weak_ptr<void> owner, const std::function<void()>& wake) {
+  bool now = false;
+  {
+    absl::MutexLock lock(&mu_);
+    now = closed();
+    std::erase_if(wakers_, [](const Waker& waker) { return waker.owner.expired(); });
+    if (!now) wakers_.push_back({std::move(owner), wake});
+  }
+  if (now) wake();
+}
+
+}  // namespace profd::rpc

@@ -1,0 +1,254 @@
+#include "daemon/rpc/admission/tcp_listener.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+
+namespace profd::rpc {
+namespace {
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(sockaddr_storage);
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+bool IsLoopback(const Address& address) {
+  if (address.storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+  return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+}
+
+struct Name {
+  std::string host;  // Without brackets.
+  int port = 0;
+  bool is_v6 = false;
+};
+
+// An IPv4 caller of a socket for both has its own address, as gRPC says it too.
+Name NameOf(const Address& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+    return {.host = text.data(), .port = ntohs(v4.sin_port)};
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) != 0) {
+    inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text.data(), text.size());
+    return {.host = text.data(), .port = ntohs(v6.sin6_port)};
+  }
+  inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+  return {.host = text.data(), .port = ntohs(v6.sin6_port), .is_v6 = true};
+}
+
+std::string GrpcPeer(const Name& name) {
+  return name.is_v6 ? StrCat("ipv6:%5B", name.host, "%5D:", name.port)
+                    : StrCat("ipv4:", name.host, ":", name.port);
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { freeaddrinfo(list); }
+};
+
+absl::StatusOr<Address> Resolve(std::string_view host_and_port) {
+  const size_t colon = host_and_port.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return absl::InvalidArgumentError(
+        StrCat("'", ForDisplay(host_and_port, 120), "' is not a HOST:PORT to listen on"));
+  }
+  std::string host(host_and_port.substr(0, colon));
+  const std::string port(host_and_port.substr(colon + 1));
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host == "*" ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, FreeAddresses> list(error == 0 ? found : nullptr);
+  if (error != 0 || list == nullptr) {
+    return absl::InvalidArgumentError(
+        StrCat("cannot listen on ", ForDisplay(host_and_port, 120), ": ", gai_strerror(error)));
+  }
+  // All addresses are those of IPv6, which take IPv4 in.
+  const addrinfo* chosen = list.get();
+  for (const addrinfo* one = list.get(); host == "*" && one != nullptr; one = one->ai_next) {
+    if (one->ai_family == AF_INET6) chosen = one;
+  }
+  Address address;
+  std::memcpy(&address.storage, chosen->ai_addr, chosen->ai_addrlen);
+  address.size = chosen->ai_addrlen;
+  return address;
+}
+
+absl::StatusOr<UniqueFd> BindAndListen(Address address, std::string_view shown) {
+  UniqueFd listener(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto fail = [&](std::string_view what) {
+    return absl::UnavailableError(
+        StrCat("cannot ", what, " ", ForDisplay(shown, 120), ": ", std::strerror(errno),
+               errno == EADDRINUSE ? "; is another profd running? Choose another port" : ""));
+  };
+  if (!listener.valid()) return fail("make a socket for");
+  const int on = 1;
+  const int off = 0;
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // What is accepted inherits it; gRPC sets it for its own listeners only.
+  setsockopt(listener.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6) {
+    setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  if (bind(listener.get(), address.get(), address.size) != 0) return fail("bind");
+  if (listen(listener.get(), kListenBacklog) != 0) return fail("listen on");
+  return listener;
+}
+
+void CountDown(std::map<std::string, int64_t>& counts, const std::string& key) {
+  const auto it = counts.find(key);
+  if (it != counts.end() && --it->second == 0) counts.erase(it);
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> ListenTcp(std::string_view host_and_port, bool loopback_only) {
+  ASSIGN_OR_RETURN(const Address address, Resolve(host_and_port));
+  if (loopback_only && !IsLoopback(address)) {
+    return absl::InvalidArgumentError(
+        StrCat("plaintext-listen ", ForDisplay(host_and_port, 120),
+               " could be reached from other machines, and anybody could read and change what is "
+               "sent; use an address of loopback, or listen with tls-cert, tls-key and tls-ca"));
+  }
+  return BindAndListen(address, host_and_port);
+}
+
+std::string LocalAddressOf(int listener_fd) {
+  Address address;
+  if (getsockname(listener_fd, address.get(), &address.size) != 0) return "(unknown)";
+  const Name name = NameOf(address);
+  return name.is_v6 ? StrCat("[", name.host, "]:", name.port) : StrCat(name.host, ":", name.port);
+}
+
+absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listener, Limits limits) {
+  ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
+  return std::unique_ptr<TcpListener>(new TcpListener(std::move(loop), limits));
+}
+
+TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits)
+    : limits_(limits), loop_(std::move(loop)) {}
+
+void TcpListener::Start(OnConnection on_connection) {
+  on_connection_ = std::move(on_connection);
+  loop_->Start("profd-remote", address(),
+               {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
+                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }});
+}
+
+TcpListener::~TcpListener() { Stop(); }
+
+void TcpListener::Stop() { loop_->Stop(); }
+
+void TcpListener::Admit(UniqueFd connection) {
+  Address peer;
+  if (getpeername(connection.get(), peer.get(), &peer.size) != 0) return;  // Gone already.
+  const Name name = NameOf(peer);
+  UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
+  if (!watched.valid()) return;
+  const int watched_fd = watched.get();
+  if (!Enter({.fd = std::move(watched), .grpc_peer = GrpcPeer(name), .address = name.host})) {
+    if (const auto n = refusals_.Allow()) {
+      LogWarning(
+          StrCat(address(), ": too many connections, refused ", name.host, " (", *n, " more)"));
+    }
+    return;
+  }
+  if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
+  on_connection_(std::move(connection));
+}
+
+bool TcpListener::Enter(Connection connection) {
+  const absl::MutexLock lock(&mu_);
+  const auto of_address = count_by_address_.find(connection.address);
+  if (of_address != count_by_address_.end() &&
+      of_address->second >= limits_.max_connections_per_address &&
+      !CloseOldestIdle(connection.address)) {
+    return false;
+  }
+  if (std::ssize(connections_) >= limits_.max_connections && !CloseOldestIdle("")) return false;
+  ++count_by_address_[connection.address];
+  connection.number = ++last_number_;
+  const int watched_fd = connection.fd.get();
+  by_grpc_peer_[connection.grpc_peer] = watched_fd;
+  connections_[watched_fd] = std::move(connection);
+  return true;
+}
+
+bool TcpListener::CloseOldestIdle(std::string_view address) {
+  auto oldest = connections_.end();
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    const Connection& each = it->second;
+    if (!each.principal.empty() || (!address.empty() && each.address != address)) continue;
+    if (oldest == connections_.end() || each.number < oldest->second.number) oldest = it;
+  }
+  if (oldest == connections_.end()) return false;
+  // gRPC sees the end and closes its descriptor.
+  shutdown(oldest->second.fd.get(), SHUT_RDWR);
+  Leave(oldest);
+  return true;
+}
+
+bool TcpListener::Claim(std::string_view grpc_peer, const std::string& principal) {
+  const absl::MutexLock lock(&mu_);
+  const auto found = by_grpc_peer_.find(grpc_peer);
+  if (found == by_grpc_peer_.end()) return true;  // It ends just now.
+  Connection& connection = connections_.at(found->second);
+  if (connection.principal == principal) return true;
+  int64_t& of_principal = count_by_principal_[principal];
+  if (of_principal >= limits_.max_connections_per_principal) return false;
+  ++of_principal;
+  if (connection.principal.empty()) {
+    CountDown(count_by_address_, connection.address);
+  } else {
+    CountDown(count_by_principal_, connection.principal);
+  }
+  connection.principal = principal;
+  return true;
+}
+
+void TcpListener::ConnectionEnded(int watched_fd) {
+  const absl::MutexLock lock(&mu_);
+  const auto it = connections_.find(watched_fd);
+  if (it != connections_.end()) Leave(it);
+}
+
+void TcpListener::Leave(std::map<int, Connection>::iterator it) {
+  const Connection& connection = it->second;
+  if (connection.principal.empty()) {
+    CountDown(count_by_address_, connection.address);
+  } else {
+    CountDown(count_by_principal_, connection.principal);
+  }
+  const auto named = by_grpc_peer_.find(connection.grpc_peer);
+  if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
+  loop_->Forget(it->first);
+  connections_.erase(it);
+}
+
+}  // namespace profd::rpc

@@ -1,0 +1,306 @@
+// How one RPC runs, over gRPC's completion queue: from waiting for it to come, through the
+// door, its work on a queue of ours, to its end. Services only give the work.
+//
+//   wait ──arrived──► door ──► work queue: handler ──► Finish ──finished──► gone
+//
+// Why not gRPC's callback API: on Linux it polls from 2 to 16 threads that wake up all the
+// time, for good. The one thread that waits here (control_server.cc) does not.
+//
+// Lifetime: a call is kept alive by what it is waiting for: each event gRPC owes it and each
+// piece of work on a queue holds a shared_ptr to it. It ends when nothing does.
+// Threads:  events come on "profd-grpc", one after the other; handlers run on a work queue.
+#ifndef PROFD_DAEMON_RPC_SERVER_CALL_H_
+#define PROFD_DAEMON_RPC_SERVER_CALL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/server/status.h"
+
+namespace profd::rpc {
+
+// What an RPC takes of its caller before its handler runs: that the rules let it do this with
+// anything at all. With what, the handler asks. kNothing is for what tells nothing: is the daemon
+// serving?
+using Needs = std::optional<Verb>;
+inline constexpr Needs kNothing = std::nullopt;
+
+// What a tag of the completion queue points at.
+class CompletionTag {
+ public:
+  virtual void OnCompletion(bool ok) = 0;
+
+ protected:
+  ~CompletionTag() = default;
+};
+
+class Call : public std::enable_shared_from_this<Call> {
+ public:
+  explicit Call(Door& door) : door_(door) { door_.CallBegins(); }
+  virtual ~Call() {
+    if (entered_) door_.Leave(info_.principal);
+    door_.CallEnds();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // Waits for an RPC of its method.
+  void Start() {
+    context_.AsyncNotifyWhenDone(done_.Expect());
+    Request(arrived_.Expect());
+  }
+
+ protected:
+  // Something gRPC owes this call.
+  class Event final : public CompletionTag {
+   public:
+    Event(Call& call, void (Call::*handler)(bool)) : call_(call), handler_(handler) {}
+    void* Expect() {
+      keep_ = call_.shared_from_this();
+      expected_.store(true, std::memory_order_release);
+      return static_cast<CompletionTag*>(this);
+    }
+    void DoNotExpect() { keep_.reset(); }
+    void OnCompletion(bool ok) override {
+      // Pairs with Expect(), which may have run on another thread.
+      (void)expected_.load(std::memory_order_acquire);
+      const std::shared_ptr<Call> keep = std::move(keep_);
+      (call_.*handler_)(ok);
+    }
+
+   private:
+    Call& call_;
+    void (Call::*const handler_)(bool);
+    std::shared_ptr<Call> keep_;
+    std::atomic<bool> expected_{false};
+  };
+
+  virtual Needs needs() const = 0;
+  virtual const google::protobuf::Message& request() const = 0;
+  virtual int64_t sent_bytes() const { return 0; }  // Of streams.
+  // False: anybody may call, at any time.
+  bool IsGuarded() const { return needs().has_value(); }
+  virtual void Request(void* tag) = 0;
+  virtual void StartSuccessor() = 0;  // Another call object, which waits for the next RPC.
+  virtual void OnAdmitted() = 0;
+  virtual void OnRefused(const absl::Status& why) = 0;
+  virtual void OnGone() {}  // The caller went away.
+
+  // What the call is answered with; once, at its end.
+  grpc::Status GrpcStatus(const absl::Status& outcome) {
+    const absl::Status status =
+        door_.WithoutPaths(gate_ == nullptr ? outcome : gate_->Explain(outcome));
+    const std::string reason = ReasonMetadata(status);
+    if (!reason.empty()) context_.AddTrailingMetadata(kReasonMetadataKey, reason);
+    door_.CallEnded({.method = MethodOf(request()),
+                     .code = status.code(),
+                     .reason = reason,
+                     .took = door_.audit().clock().Monotonic() - arrived_monotonic_,
+                     .sent_bytes = sent_bytes()});
+    return ToGrpcStatus(status);
+  }
+
+  // The call's line of the audit log, if it is to have one. On a thread that may wait for the disk.
+  void Audit(const absl::Status& status, const google::protobuf::Message* response, int64_t bytes) {
+    if (auto entry = AuditEntryFor(status, response, bytes)) {
+      door_.audit().Write(*std::move(entry), status);
+    }
+  }
+  // The same on a thread that must not wait.
+  void AuditLater(const absl::Status& status) {
+    // Of those there may be thousands a second, and they say nothing of what was tried.
+    if (!IsRefusal(status)) return;
+    auto entry = AuditEntryFor(status, nullptr, 0);
+    if (!entry.has_value()) return;
+    AuditLog& audit = door_.audit();
+    const bool posted = door_.work().TryPost(
+        "audit", [&audit, entry = *std::move(entry), status] { audit.Write(entry, status); });
+    if (!posted) audit.CountUnwritten();
+  }
+
+  // Posts the call's work to `queue` and counts it among its principal's waiting calls until
+  // EndWaiting(), which the work calls first. Errors: as the call is to end.
+  template <typename Queue, typename Work>
+  absl::Status PostToWait(Queue& queue, Work work) {
+    absl::StatusOr<quota::Reservation> waiting = door_.ReserveWaiting(info_);
+    if (!waiting.ok()) return waiting.status();
+    waiting_ = *std::move(waiting);
+    if (queue.TryPost(info_.principal, std::move(work))) return absl::OkStatus();
+    waiting_.Release();
+    return door_.TurnedAway();
+  }
+  void EndWaiting() { waiting_.Release(); }
+
+  Door& door_;
+  grpc::ServerContext context_;
+  CallInfo info_;
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+
+ private:
+  void OnArrived(bool ok) {
+    if (!ok) {  // The server is shutting down; a call that never came has no end, either.
+      done_.DoNotExpect();
+      return;
+    }
+    StartSuccessor();
+    arrived_at_ = door_.audit().clock().Now();
+    arrived_monotonic_ = door_.audit().clock().Monotonic();
+    if (!IsGuarded()) return OnAdmitted();
+    absl::StatusOr<Peer> peer = door_.Identify(context_);
+    if (!peer.ok()) return OnRefused(peer.status());
+    info_ = {.peer = *peer,
+             .caller = door_.CallerOf(*peer),
+             .principal = PrincipalName(peer->principal),
+             .holder = QuotaPrincipalOf(peer->principal),
+             .cancelled = cancelled_};
+    if (*needs() != Verb::kList) {
+      const bool is_root = peer->principal.IsLocal() && peer->principal.uid == 0;
+      gate_ =
+          std::make_shared<AuditGate>(door_.audit(), is_root && IsEmergency(MethodOf(request())));
+      info_.caller.others = gate_;
+    }
+    if (absl::Status entered = door_.Enter(info_, *needs()); !entered.ok()) {
+      return OnRefused(entered);
+    }
+    entered_ = true;
+    OnAdmitted();
+  }
+  void OnDone(bool /*ok*/) {
+    if (!context_.IsCancelled()) return;
+    cancelled_->store(true, std::memory_order_release);
+    OnGone();
+  }
+
+  std::optional<store::AuditEntry> AuditEntryFor(const absl::Status& status,
+                                                 const google::protobuf::Message* response,
+                                                 int64_t bytes) {
+    if (!IsGuarded()) return std::nullopt;
+    const std::string principal = info_.principal.empty() ? "unknown" : info_.principal;
+    if (!door_.audit().Wants(*needs(), status, principal)) return std::nullopt;
+    std::string resource = status.ok() && response != nullptr ? ResourceOf(*response) : "";
+    if (resource.empty()) resource = ResourceOf(request());
+    return store::AuditEntry{.time = arrived_at_,
+                             .principal = principal,
+                             .peer = info_.peer.address,
+                             .method = MethodOf(request()),
+                             .resource = std::move(resource),
+                             .duration = door_.audit().clock().Monotonic() - arrived_monotonic_,
+                             .bytes = bytes,
+                             .kind = KindOfCall()};
+  }
+  store::AuditKind KindOfCall() const {
+    const bool apart = *needs() == Verb::kAdmin || *needs() == Verb::kDelete ||
+                       (gate_ != nullptr && gate_->asked());
+    return apart ? store::AuditKind::kAdministrative : store::AuditKind::kRoutine;
+  }
+
+  std::shared_ptr<AuditGate> gate_;  // nullptr: the call touches nothing.
+  bool entered_ = false;
+  quota::Reservation waiting_;
+  absl::Time arrived_at_;
+  absl::Duration arrived_monotonic_;
+  Event arrived_{*this, &Call::OnArrived};
+  Event done_{*this, &Call::OnDone};
+};
+
+// ---- calls with one answer ----
+
+template <typename Request, typename Response>
+struct UnaryMethod {
+  using Responder = grpc::ServerAsyncResponseWriter<Response>;
+
+  Door* door;
+  Needs needs;
+  WorkQueue* queue;
+  std::function<void(grpc::ServerContext*, Request*, Responder*, void* tag)> request;
+  std::function<absl::Status(const CallInfo&, const Request&, Response&)> handle;
+};
+
+template <typename RequestMessage, typename Response>
+class UnaryCall final : public Call {
+ public:
+  using Method = UnaryMethod<RequestMessage, Response>;
+  explicit UnaryCall(std::shared_ptr<const Method> method)
+      : Call(*method->door), method_(std::move(method)) {}
+
+ private:
+  Needs needs() const override { return method_->needs; }
+  const google::protobuf::Message& request() const override { return request_; }
+  void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
+  void StartSuccessor() override { std::make_shared<UnaryCall>(method_)->Start(); }
+
+  void OnAdmitted() override {
+    auto self = std::static_pointer_cast<UnaryCall>(shared_from_this());
+    if (absl::Status posted = PostToWait(*method_->queue, [self] { self->Run(); }); !posted.ok()) {
+      Finish(posted);
+    }
+  }
+  void OnRefused(const absl::Status& why) override {
+    AuditLater(why);
+    Finish(why);
+  }
+
+  void Run() {
+    EndWaiting();
+    if (cancelled_->load(std::memory_order_acquire)) {
+      return Finish(absl::CancelledError("the caller went away"));
+    }
+    // What waits when the daemon stops is not begun any more.
+    if (IsGuarded() && door_.closed()) return Finish(door_.TurnedAway());
+    const absl::Status status = method_->handle(info_, request_, response_);
+    Audit(status, &response_, /*bytes=*/0);
+    Finish(status);
+  }
+
+  void Finish(const absl::Status& status) {
+    responder_.Finish(response_, GrpcStatus(status), finished_.Expect());
+  }
+  void OnFinished(bool /*ok*/) {}
+
+  const std::shared_ptr<const Method> method_;
+  RequestMessage request_;
+  Response response_;
+  grpc::ServerAsyncResponseWriter<Response> responder_{&context_};
+  Event finished_{*this, static_cast<void (Call::*)(bool)>(&UnaryCall::OnFinished)};
+};
+
+// Answers every RPC of one method, from now on. `requester` is the generated
+// `&v1::XService::AsyncService::RequestMethod`; `needs` the verb of the RPC.
+template <typename Service, typename Base, typename Request, typename Response>
+void ServeUnary(
+    Door& door, WorkQueue& queue, Service& service,
+    void (Base::*requester)(grpc::ServerContext*, Request*,
+                            grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
+                            grpc::ServerCompletionQueue*, void*),
+    Needs needs,
+    std::type_identity_t<std::function<absl::Status(const CallInfo&, const Request&, Response&)>>
+        handle) {
+  // The audit log names calls by it; built now, by one thread, not by the first calls.
+  (void)Request::descriptor();
+  auto method = std::make_shared<UnaryMethod<Request, Response>>();
+  method->door = &door;
+  method->needs = needs;
+  method->queue = &queue;
+  method->request = [&door, &service, requester](
+                        grpc::ServerContext* context, Request* request,
+                        grpc::ServerAsyncResponseWriter<Response>* responder, void* tag) {
+    (service.*requester)(context, request, responder, &door.completions(), &door.completions(),
+                         tag);
+  };
+  method->handle = std::move(handle);
+  std::make_shared<UnaryCall<Request, Response>>(std::move(method))->Start();
+}
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_SERVER_CALL_H_

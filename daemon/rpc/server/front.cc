@@ -1,0 +1,61 @@
+#include "daemon/rpc/server/front.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "daemon/rpc/server/call.h"
+
+namespace profd::rpc {
+
+Front::Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules,
+             AuditLog& audit, WorkQueue& work, worker::ReportPool& reports)
+    : limits_(limits),
+      identifier_(std::move(identifier)),
+      rules_(std::move(rules)),
+      audit_(audit),
+      work_(work),
+      reports_(reports) {}
+
+Front::~Front() { Shutdown(absl::InfinitePast()); }
+
+absl::Status Front::Start(grpc::ServerBuilder& builder, const MakeServices& make_services) {
+  completions_ = builder.AddCompletionQueue();
+  door_ =
+      std::make_unique<Door>(limits_, identifier_, rules_, audit_, *completions_, work_, reports_);
+  services_ = make_services(*door_);
+  for (const auto& service : services_) builder.RegisterService(&service->grpc_service());
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) return absl::InternalError("gRPC's server cannot be started");
+  completion_thread_ = std::jthread([this] { CompletionLoop(); });
+  for (const auto& service : services_) service->Serve();
+  return absl::OkStatus();
+}
+
+void Front::CompletionLoop() {
+  pthread_setname_np(pthread_self(), "profd-grpc");
+  void* tag = nullptr;
+  bool ok = false;
+  while (completions_->Next(&tag, &ok)) static_cast<CompletionTag*>(tag)->OnCompletion(ok);
+}
+
+void Front::Close() {
+  if (door_ != nullptr) door_->Close();
+}
+
+void Front::Shutdown(absl::Time deadline) {
+  Close();
+  if (server_ != nullptr) {
+    server_->Shutdown(absl::ToChronoTime(deadline));
+    // Only when no call object is left may nothing more be put into the completion queue.
+    door_->AwaitNoCalls();
+    completions_->Shutdown();
+    completion_thread_.join();
+    server_.reset();
+  } else if (completions_ != nullptr) {
+    completions_->Shutdown();
+  }
+  completions_.reset();
+}
+
+}  // namespace profd::rpc

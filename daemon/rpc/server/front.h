@@ -1,0 +1,67 @@
+// Front: a gRPC server with all the services of profd, for callers of one kind: those of the
+// local socket have one, remote ones another. So they share no limit of gRPC's (memory,
+// streams, ages of connections): what remote callers use up is not what local ones need.
+//
+//   connection ──► Front ──► gRPC ──► Door (identify: who is it?) ──► services ──► work queues
+//
+// Threads:   Start(), Close() and Shutdown() by the owner. One thread of its own ("profd-grpc"),
+//            which moves completions; and gRPC's.
+// Ownership: the queues, and what the services refer to, must outlive it.
+// Shutdown:  Close() of all fronts, then Shutdown(); only then may the queues be stopped.
+#ifndef PROFD_DAEMON_RPC_SERVER_FRONT_H_
+#define PROFD_DAEMON_RPC_SERVER_FRONT_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/server/rpc_service.h"
+
+namespace profd::rpc {
+
+class Front {
+ public:
+  // Makes the services behind `door`; called once, within Start().
+  using MakeServices = std::function<std::vector<std::unique_ptr<RpcService>>(Door& door)>;
+
+  Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules, AuditLog& audit,
+        WorkQueue& work, worker::ReportPool& reports);
+  ~Front();  // Shutdown(0), if that has not happened.
+
+  // Completes `builder`, which has its limits and, if it listens by gRPC's means, its
+  // credentials, and serves from when it returns.
+  absl::Status Start(grpc::ServerBuilder& builder, const MakeServices& make_services);
+
+  grpc::Server& server() { return *server_; }
+
+  // New calls are turned away, and streams that never end by themselves do.
+  void Close();
+  // Returns when no call is left; those that run after `deadline` are cancelled.
+  void Shutdown(absl::Time deadline);
+
+ private:
+  void CompletionLoop();
+
+  const Door::Limits limits_;
+  const Door::Identifier identifier_;
+  const Door::RulesSource rules_;
+  AuditLog& audit_;
+  WorkQueue& work_;
+  worker::ReportPool& reports_;
+  // In the order of their start.
+  std::unique_ptr<grpc::ServerCompletionQueue> completions_;
+  std::unique_ptr<Door> door_;
+  std::vector<std::unique_ptr<RpcService>> services_;
+  std::unique_ptr<grpc::Server> server_;
+  std::jthread completion_thread_;
+};
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_SERVER_FRONT_H_

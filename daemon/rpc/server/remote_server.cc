@@ -1,0 +1,176 @@
+#include "daemon/rpc/server/remote_server.h"
+
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/rpc/admission/remote_peer.h"
+
+namespace profd::rpc {
+namespace {
+
+// A call that runs when its connection is too old may go on that long: no capture is longer.
+constexpr absl::Duration kAgeGrace = absl::Hours(1);
+// Who connects and says nothing holds a descriptor.
+constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);
+// A peer that vanished without a word is noticed while a call of its is open.
+constexpr absl::Duration kPingInterval = absl::Seconds(60);
+constexpr absl::Duration kPingTimeout = absl::Seconds(20);
+// Ours ping every 20 s while they wait; who pings more often is cut off.
+constexpr absl::Duration kLeastPingInterval = absl::Seconds(10);
+
+int Ms(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+
+absl::Status CheckTlsPaths(const TlsPaths& tls) {
+  for (const auto& [path, name] :
+       {std::pair(&tls.certificate, "tls-cert"), std::pair(&tls.key, "tls-key"),
+        std::pair(&tls.authorities, "tls-ca")}) {
+    if (path->empty()) {
+      return absl::InvalidArgumentError(
+          StrCat("listen needs ", name,
+                 " too; without certificates only the local socket and plaintext-listen on "
+                 "loopback can be served"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RemoteServer::RemoteServer(RemoteOptions options, Parts parts)
+    : options_(std::move(options)),
+      parts_(std::move(parts)),
+      front_(
+          parts_.limits, [this](const grpc::ServerContext& context) { return Identify(context); },
+          parts_.rules, parts_.audit, parts_.work, parts_.reports) {}
+
+RemoteServer::~RemoteServer() { Shutdown(absl::InfinitePast()); }
+
+absl::StatusOr<std::unique_ptr<RemoteServer>> RemoteServer::Start(RemoteOptions options,
+                                                                  Parts parts) {
+  std::unique_ptr<RemoteServer> server(new RemoteServer(std::move(options), std::move(parts)));
+  RETURN_IF_ERROR(server->Open());
+  return server;
+}
+
+absl::Status RemoteServer::Open() {
+  grpc::ServerBuilder builder;
+  parts_.set_limits(builder);
+  SetAges(builder);
+  if (!options_.listen.empty()) {
+    RETURN_IF_ERROR(CheckTlsPaths(options_.tls));
+    ASSIGN_OR_RETURN(tls_files_, TlsFiles::Load(options_.tls, options_.tls_reload));
+    ASSIGN_OR_RETURN(UniqueFd socket, ListenTcp(options_.listen, /*loopback_only=*/false));
+    RETURN_IF_ERROR(OpenPort(std::move(socket), TlsCredentials(), builder, tls_));
+    LogInfo(StrCat("listening for remote callers on ", tls_.listener->address(), " (mutual TLS)"));
+  }
+  if (!options_.plaintext_listen.empty()) {
+    ASSIGN_OR_RETURN(UniqueFd socket, ListenTcp(options_.plaintext_listen, /*loopback_only=*/true));
+    RETURN_IF_ERROR(
+        OpenPort(std::move(socket), grpc::InsecureServerCredentials(), builder, plaintext_));
+    LogInfo(StrCat("listening on ", plaintext_.listener->address(),
+                   " (plaintext, callers are \"unknown\")"));
+  }
+  RETURN_IF_ERROR(front_.Start(builder, parts_.make_services));
+  for (Port* port : {&tls_, &plaintext_}) {
+    if (port->listener != nullptr) {
+      port->listener->Start([port](UniqueFd connection) { port->HandOver(std::move(connection)); });
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RemoteServer::OpenPort(UniqueFd socket,
+                                    std::shared_ptr<grpc::ServerCredentials> credentials,
+                                    grpc::ServerBuilder& builder, Port& port) const {
+  ASSIGN_OR_RETURN(port.listener, TcpListener::Create(std::move(socket), options_.connections));
+  port.acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      std::move(credentials));
+  return absl::OkStatus();
+}
+
+void RemoteServer::Port::HandOver(UniqueFd connection) const {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = listener->fd();
+  parameters.fd = connection.Release();
+  acceptor->HandleNewConnection(&parameters);
+}
+
+std::shared_ptr<grpc::ServerCredentials> RemoteServer::TlsCredentials() const {
+  namespace ex = grpc::experimental;
+  auto watcher = std::make_shared<ex::FileWatcherCertificateProvider>(
+      tls_files_->identity_path(), tls_files_->identity_path(), tls_files_->authorities_path(),
+      static_cast<unsigned>(std::max<int64_t>(1, absl::ToInt64Seconds(tls_files_->interval()))));
+  // TLS 1.2 is the least that these credentials speak.
+  ex::TlsServerCredentialsOptions options(std::move(watcher));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  // The chain is verified all the same; a name in it is for the policy to judge.
+  options.set_certificate_verifier(std::make_shared<ex::NoOpCertificateVerifier>());
+  options.set_check_call_host(false);
+  return ex::TlsServerCredentials(options);
+}
+
+void RemoteServer::SetAges(grpc::ServerBuilder& builder) const {
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Ms(options_.max_connection_age));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Ms(kAgeGrace));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Ms(options_.max_connection_idle));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Ms(kHandshakeTimeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Ms(kPingInterval));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Ms(kPingTimeout));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             Ms(kLeastPingInterval));
+}
+
+absl::StatusOr<Peer> RemoteServer::Identify(const grpc::ServerContext& context) {
+  Peer peer{.principal = RemotePrincipal(*context.auth_context()),
+            .outside = false,
+            .address = context.peer()};
+  const std::string name = PrincipalName(peer.principal);
+  for (const Port* port : {&tls_, &plaintext_}) {
+    if (port->listener != nullptr && !port->listener->Claim(peer.address, name)) {
+      return absl::ResourceExhaustedError(StrCat(name, " has ",
+                                                 options_.connections.max_connections_per_principal,
+                                                 " connections open; close some and retry"));
+    }
+  }
+  return peer;
+}
+
+std::vector<std::string> RemoteServer::addresses() const {
+  std::vector<std::string> addresses;
+  for (const Port* port : {&tls_, &plaintext_}) {
+    if (port->listener != nullptr) addresses.push_back(port->listener->address());
+  }
+  return addresses;
+}
+
+std::optional<absl::Time> RemoteServer::certificate_end() const {
+  if (tls_files_ == nullptr) return std::nullopt;
+  return tls_files_->not_after();
+}
+
+void RemoteServer::CheckCertificates() {
+  if (tls_files_ != nullptr) tls_files_->CheckNow();
+}
+
+void RemoteServer::Close() {
+  for (Port* port : {&tls_, &plaintext_}) {
+    if (port->listener != nullptr) port->listener->Stop();
+  }
+  front_.Close();
+}
+
+void RemoteServer::Shutdown(absl::Time deadline) {
+  Close();
+  front_.Shutdown(deadline);
+}
+
+}  // namespace profd::rpc

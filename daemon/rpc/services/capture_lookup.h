@@ -1,0 +1,33 @@
+// From a capture's name, as a caller gives it, to the capture.
+//
+// Threads: any; the calls wait for the manager and the disk.
+// Errors:  INVALID_ARGUMENT for what is no name, or the start of several ids; NOT_FOUND also
+//          for what belongs to others.
+#ifndef PROFD_DAEMON_RPC_SERVICES_CAPTURE_LOOKUP_H_
+#define PROFD_DAEMON_RPC_SERVICES_CAPTURE_LOOKUP_H_
+
+#include <optional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_manager.h"
+#include "daemon/rpc/admission/door.h"
+#include "daemon/store/capture_store.h"
+
+namespace profd::rpc {
+
+// For filters of the store: whose captures are all that the caller may see. nullopt: that is
+// more than one owner's, to be asked of each.
+std::optional<int64_t> VisibleOwner(const Caller& caller);
+
+absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,
+                                          const Caller& caller, std::string_view name);
+
+// Also FAILED_PRECONDITION (CAPTURE_LIVE), and NOT_FOUND (NO_EVENTS) if none were recorded
+// or they were removed.
+absl::StatusOr<CaptureRecord> FindStoredCapture(CaptureManager& manager, store::CaptureStore& store,
+                                                const Caller& caller, std::string_view name);
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_SERVICES_CAPTURE_LOOKUP_H_

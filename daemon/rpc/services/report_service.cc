@@ -1,0 +1,108 @@
+// ReportService: reports over stored captures, made by profd-report, one at a time. GetHistory
+// reads the catalog only and is answered by profd itself.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/rpc/server/call.h"
+#include "daemon/rpc/services/capture_report.h"
+#include "daemon/rpc/services/history.h"
+#include "daemon/rpc/services/report_call.h"
+#include "daemon/rpc/services/services.h"
+#include "profd/v1/reports.grpc.pb.h"
+
+namespace profd::rpc {
+namespace {
+
+// Collects an answer as gRPC sends it. profd-report keeps to the limit; a broken one may not.
+class AnswerSink final : public worker::ReportSink {
+ public:
+  bool AwaitReady(absl::Duration /*timeout*/) override { return true; }
+  absl::Status Append(std::string_view bytes) override {
+    bytes_ += bytes.size();
+    if (bytes_ > worker::kMaxAnswerBytes) {
+      return absl::ResourceExhaustedError(
+          StrCat("the report has more than ", worker::kMaxAnswerBytes >> 20, " MiB"));
+    }
+    pieces_.emplace_back(bytes.data(), bytes.size());
+    return absl::OkStatus();
+  }
+  grpc::ByteBuffer Take() const { return {pieces_.data(), pieces_.size()}; }
+
+ private:
+  size_t bytes_ = 0;
+  std::vector<grpc::Slice> pieces_;
+};
+
+// The generated service, asked for requests whose answers are bytes.
+class RawService final : public v1::ReportService::AsyncService {
+ public:
+  template <typename Request>
+  void RequestReport(int method, grpc::ServerContext* context, Request* request,
+                     grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>* responder,
+                     grpc::ServerCompletionQueue& completions, void* tag) {
+    RequestAsyncUnary(method, context, request, responder, &completions, &completions, tag);
+  }
+};
+
+class ReportService final : public RpcService {
+ public:
+  explicit ReportService(const ServiceParts& parts) : parts_(parts) {}
+  grpc::Service& grpc_service() override { return service_; }
+
+  void Serve() override {
+    ServeReport<v1::GetOperatorsRequest>("GetOperators");
+    ServeReport<v1::GetStepsRequest>("GetSteps");
+    ServeReport<v1::GetMemoryTimelineRequest>("GetMemoryTimeline");
+    ServeReport<v1::GetKernelsRequest>("GetKernels");
+    ServeReport<v1::GetCopiesRequest>("GetCopies");
+    ServeReport<v1::GetSyncsRequest>("GetSyncs");
+    ServeReport<v1::GetIdleRequest>("GetIdle");
+    ServeReport<v1::GetCompileRequest>("GetCompile");
+    ServeReport<v1::GetCollectivesRequest>("GetCollectives");
+    ServeUnary(parts_.door, parts_.door.work(), service_,
+               &v1::ReportService::AsyncService::RequestGetHistory, Verb::kRead,
+               [this](const CallInfo& info, const v1::GetHistoryRequest& request,
+                      v1::GetHistoryResponse& response) {
+                 return GetHistory(parts_.store, info, request, response);
+               });
+  }
+
+ private:
+  // Answers the RPC of this name with the table of this name (report_worker/tables.cc).
+  template <typename Request>
+  void ServeReport(const char* table) {
+    const auto* service = Request::descriptor()->file()->FindServiceByName("ReportService");
+    const int index = service->FindMethodByName(table)->index();
+    auto method = std::make_shared<ReportMethod<Request>>();
+    method->door = &parts_.door;
+    method->request = [this, index](grpc::ServerContext* context, Request* request,
+                                    typename ReportMethod<Request>::Responder* responder,
+                                    void* tag) {
+      service_.RequestReport(index, context, request, responder, parts_.door.completions(), tag);
+    };
+    method->handle = [this, table](const CallInfo& info, const Request& request,
+                                   worker::ReportTurn& turn, grpc::ByteBuffer& response) {
+      AnswerSink sink;
+      RETURN_IF_ERROR(ReportOnCapture(
+          parts_, info, request.capture(), table, request.SerializeAsString(),
+          [this, &info] { return StillWanted(parts_.door, info); }, turn, sink));
+      response = sink.Take();
+      return absl::OkStatus();
+    };
+    std::make_shared<ReportCall<Request>>(std::move(method))->Start();
+  }
+
+  const ServiceParts parts_;
+  RawService service_;
+};
+
+}  // namespace
+
+std::unique_ptr<RpcService> NewReportService(const ServiceParts& parts) {
+  return std::make_unique<ReportService>(parts);
+}
+
+}  // namespace profd::rpc

@@ -1,0 +1,159 @@
+// Catalog is catalog.db: one row per capture, and what outlives its events. The row's
+// columns `file_bytes`, `file_sha256` and `deleted` are the catalog's own: a record that is
+// written back late does not bring a deleted file to life.
+//
+// Threads:    one at a time (CaptureStore holds a mutex).
+// Durability: OK means the change survives the daemon; a power cut may take the newest.
+// Errors:     as Database; NOT_FOUND for an unknown id.
+#ifndef PROFD_DAEMON_STORE_CATALOG_CATALOG_H_
+#define PROFD_DAEMON_STORE_CATALOG_CATALOG_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/capture/group_types.h"
+#include "daemon/store/catalog/eviction.h"
+#include "daemon/store/catalog/schedule_tables.h"
+#include "daemon/store/catalog/types.h"
+#include "daemon/store/file/sqlite_db.h"
+
+namespace profd::store {
+
+// Whose share of the store the capture counts against: who asked for it.
+std::string HolderOf(const CaptureRecord& record);
+
+// A capture's row, for its removal.
+struct StoredRecord {
+  std::string id;
+  std::string group_id;
+  int64_t bytes = 0;  // Of its file; 0: the events are gone.
+};
+
+// What one principal has in the catalog.
+struct RecordHolder {
+  std::string principal;
+  int64_t records = 0;
+  int64_t bytes = 0;  // Of records and summaries, approximately.
+};
+
+class Catalog {
+ public:
+  static absl::StatusOr<std::unique_ptr<Catalog>> Open(const std::filesystem::path& path);
+
+  // FAILED_PRECONDITION if the id exists.
+  absl::Status Insert(const CaptureRecord& record);
+  absl::Status Update(const CaptureRecord& record);
+  absl::Status InsertOrUpdate(const CaptureRecord& record);
+  absl::StatusOr<CaptureRecord> Get(std::string_view id);
+  absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
+                                                         int64_t requested_by_uid);
+
+  absl::Status PutGroup(const GroupRecord& group);
+  absl::StatusOr<GroupRecord> GetGroup(std::string_view id);
+
+  // At most `limit`, newest first, with ids below `before_id` (empty: from the newest).
+  absl::StatusOr<std::vector<CaptureRecord>> List(const CaptureFilter& filter, int64_t limit,
+                                                  std::string_view before_id);
+  absl::StatusOr<std::vector<CaptureRecord>> ListUnfinished();
+  absl::StatusOr<std::vector<std::string>> ListIdsWithFile();
+
+  // OK also for an unknown id: a file may be sealed before its row is there.
+  absl::Status SetFile(std::string_view id, int64_t bytes, std::string_view sha256);
+  // The file goes; `evicted`: for room.
+  absl::Status MarkDeleted(std::string_view id, bool evicted);
+  // Removes the records with all that belongs to them: labels, summaries, groups of which nothing
+  // is left. Their files must be gone. All or none.
+  absl::Status Remove(const std::vector<StoredRecord>& records);
+  // Gives unused pages back to the disk, at most so many.
+  absl::Status Vacuum(int64_t pages);
+  // The oldest records that have ended and are not pinned, below `before_id`, at most `limit`.
+  absl::StatusOr<std::vector<StoredRecord>> ListOldest(std::string_view before_id, int64_t limit);
+  // The same of one principal, at any age.
+  absl::StatusOr<std::vector<StoredRecord>> ListOldestOf(std::string_view principal, int64_t limit);
+  absl::StatusOr<std::vector<RecordHolder>> ListRecordHolders();
+
+  // OK also for an unknown id, or one whose events are gone, which is never pinned.
+  absl::Status SetPinned(std::string_view id, bool pinned);
+  absl::StatusOr<std::set<std::string>> ListPinned();
+  absl::StatusOr<bool> IsPinned(std::string_view id);
+  // Of pinned captures; of all principals, if empty.
+  absl::StatusOr<int64_t> PinnedBytes(std::string_view principal);
+  // Whose the files are, with those that may be evicted.
+  absl::StatusOr<std::vector<StorageHolder>> ListHolders();
+
+  struct Totals {
+    int64_t captures_with_file = 0;
+    int64_t file_bytes = 0;
+    int64_t evicted = 0;
+  };
+  absl::StatusOr<Totals> Count();
+  int64_t SizeOnDisk() const;  // With its write-ahead log.
+  // What the tables take, without the write-ahead log (a few MiB) and unused pages.
+  absl::StatusOr<int64_t> UsedBytes();
+
+  absl::Status PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
+                            const std::vector<StepSummaryRow>& steps);
+  absl::Status PutDeviceSummaries(std::string_view id,
+                                  const std::vector<DeviceSummaryRow>& devices);
+  absl::StatusOr<CaptureSummaries> GetSummaries(std::string_view id);
+  // The same of an id that exists.
+  absl::StatusOr<CaptureSummaries> ReadSummaries(std::string_view id, const SummaryParts& parts);
+
+  // Keeps the last MaxAuditRowsOf(kind) of each principal and kind, and kMaxAuditRows in all:
+  // beyond that the largest ring loses its oldest. Returns false if it was counted as a repetition.
+  absl::StatusOr<bool> AppendAudit(const AuditEntry& entry);
+  absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before);
+  static constexpr int64_t kMaxAuditRows = 200'000;
+  static constexpr int64_t MaxAuditRowsOf(AuditKind kind) {
+    return kind == AuditKind::kRefusal ? 5'000 : 20'000;
+  }
+  // How long after the last of them a row counts repetitions.
+  static constexpr absl::Duration kRepeatWindow = absl::Minutes(10);
+
+  // What an operator switched, kept until it is switched back. By name, "captures_forbidden".
+  absl::Status PutSwitch(std::string_view name, std::string_view value);
+  absl::Status RemoveSwitch(std::string_view name);  // OK if it is not there.
+  absl::StatusOr<std::optional<std::string>> GetSwitch(std::string_view name);
+
+  ScheduleTables& schedules() { return schedules_; }
+
+ private:
+  explicit Catalog(std::unique_ptr<Database> db) : db_(std::move(db)), schedules_(*db_) {}
+
+  absl::Status Put(const char* sql, const CaptureRecord& record);
+  absl::Status PutLabels(const CaptureRecord& record);
+  absl::StatusOr<bool> Contains(std::string_view id);
+  absl::Status ReadOps(std::string_view id, const SummaryParts& parts, CaptureSummaries& out);
+  absl::Status ReadSteps(std::string_view id, CaptureSummaries& out);
+  absl::Status ReadDevices(std::string_view id, CaptureSummaries& out);
+
+  // The rows of one kind and principal.
+  struct AuditRing {
+    int64_t rows = 0;
+    int64_t last_id = 0;    // Of the newest row of this daemon; 0: none yet.
+    std::string last_call;  // What it says, but for times, peer, and bytes.
+    absl::Time last_time;
+  };
+  using AuditRings = std::map<std::pair<AuditKind, std::string>, AuditRing>;
+  absl::Status LoadAuditRings();
+  absl::Status RemoveOldestAudit(AuditRings::iterator ring, int64_t rows);
+
+  const std::unique_ptr<Database> db_;
+  std::optional<AuditRings> audit_rings_;  // nullopt: not counted yet.
+  int64_t audit_rows_ = 0;
+  ScheduleTables schedules_;
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CATALOG_CATALOG_H_

@@ -1,0 +1,29 @@
+#include "daemon/store/catalog/reserve.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/base/unique_fd.h"
+
+namespace profd::store {
+
+bool CatalogReserve::Fill() {
+  if (full_) return true;
+  const UniqueFd file(open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return false;
+  full_ = posix_fallocate(file.get(), 0, bytes_) == 0;
+  // What there was of it is worth more to whoever writes next.
+  if (!full_) unlink(path_.c_str());
+  return full_;
+}
+
+bool CatalogReserve::Release() {
+  full_ = false;
+  struct stat info;
+  const bool held = stat(path_.c_str(), &info) == 0 && info.st_blocks > 0;
+  unlink(path_.c_str());
+  return held;
+}
+
+}  // namespace profd::store

@@ -1,0 +1,94 @@
+// What the catalog is asked for, and what it answers: plain values.
+#ifndef PROFD_DAEMON_STORE_CATALOG_TYPES_H_
+#define PROFD_DAEMON_STORE_CATALOG_TYPES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/capture/capture_types.h"
+#include "daemon/store/file/seal.h"
+
+namespace profd::store {
+
+// Every condition that is set must hold.
+struct CaptureFilter {
+  std::vector<CaptureState> states;                         // Any of these; empty: all.
+  std::vector<std::pair<std::string, std::string>> labels;  // All of these.
+  std::optional<int64_t> pid;                               // Of the target.
+  std::optional<int64_t> owner_uid;                         // Of the target.
+  std::string name;                                         // The display name, exactly.
+  std::string group_id;
+  std::string id_prefix;
+  std::optional<absl::Time> since;  // Created then or later.
+  std::optional<absl::Time> until;  // Created before.
+  bool include_deleted = true;      // Also those whose events are gone.
+};
+
+struct CapturePage {
+  std::vector<CaptureRecord> captures;  // Newest first.
+  std::string next_page_token;          // Empty: there are no more.
+};
+
+struct CaptureSummaries {
+  std::vector<OpSummaryRow> ops;  // The largest by time on CPU or GPU, at most kMaxCatalogOps.
+  std::vector<StepSummaryRow> steps;
+  std::vector<DeviceSummaryRow> devices;  // Of captures that recorded a GPU.
+};
+
+// A capture and what is kept of it for good.
+struct SummarizedCapture {
+  CaptureRecord record;
+  CaptureSummaries summaries;
+};
+
+// Which summaries are read with a capture; reading fewer is quicker.
+struct SummaryParts {
+  bool steps = true;
+  bool devices = true;
+  bool ops = true;  // All.
+  // With `ops` false: the one of this name, and the largest, which tells whether any are kept.
+  std::string operator_name;
+};
+
+// Rows of different kinds do not displace each other, nor those of different principals.
+enum class AuditKind {
+  kRoutine = 0,
+  kRefusal = 1,
+  kAdministrative = 2,  // Deletions, the verb `admin`, and what was done with others' data.
+};
+
+// One line of the audit log.
+struct AuditEntry {
+  absl::Time time;        // When the call came.
+  std::string principal;  // PrincipalName() (capture/access.h), "schedule:ID"
+  std::string peer;       // "unix:4711", "ipv4:10.0.0.7:41234"; empty: none
+  std::string method;     // "CreateCapture"
+  std::string resource;   // "captures/01H..."
+  std::string outcome;    // "OK", or a status code's name.
+  std::string reason;     // Of a refusal, "NOT_ALLOWED"; empty: none.
+  absl::Duration duration;
+  int64_t bytes = 0;  // Of streams: what the caller was sent, or sent.
+  AuditKind kind = AuditKind::kRoutine;
+  // Of a row that was read: identical calls after it, and when the last of them came.
+  int64_t repeats = 0;
+  absl::Time last_time;
+};
+// Every condition that is set must hold.
+struct AuditFilter {
+  std::optional<absl::Time> since;
+  std::string principal;
+  std::string method;
+  bool refused_only = false;
+};
+struct AuditPage {
+  std::vector<AuditEntry> entries;  // The newest first.
+  int64_t next_before = 0;          // `before` of the next page; 0: there are no more.
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_CATALOG_TYPES_H_

@@ -1,0 +1,111 @@
+#include "daemon/store/file/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/folder_of.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/store/file/sha256.h"
+
+namespace profd::store {
+namespace {
+
+constexpr size_t kHashPieceBytes = 1 << 20;
+
+}  // namespace
+
+absl::Status FileStatus(const std::filesystem::path& path, int error) {
+  std::string text = StrCat(path.string(), ": ", std::generic_category().message(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path) {
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return FileStatus(path, errno);
+  return file;
+}
+
+absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return FileStatus(path, errno);
+  return info.st_size;
+}
+
+absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenForReading(path));
+  posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  Sha256 hash;
+  std::vector<char> piece(kHashPieceBytes);
+  for (;;) {
+    const ssize_t got = read(file.get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileStatus(path, errno);
+    if (got == 0) return hash.Finish();
+    hash.Append({piece.data(), static_cast<size_t>(got)});
+  }
+}
+
+absl::Status SyncPath(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenForReading(path));
+  if (fsync(file.get()) != 0) return FileStatus(path, errno);
+  return absl::OkStatus();
+}
+
+absl::Status Publish(const std::filesystem::path& from, const std::filesystem::path& to) {
+  RETURN_IF_ERROR(SyncPath(from));
+  if (rename(from.c_str(), to.c_str()) != 0) return FileStatus(to, errno);
+  return SyncPath(FolderOf(to));
+}
+
+absl::Status RemoveFile(const std::filesystem::path& path) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FileStatus(path, errno);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SpaceReserve> SpaceReserve::Take(const std::filesystem::path& path, int64_t bytes) {
+  const UniqueFd file(open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.valid()) return FileStatus(path, errno);
+  SpaceReserve reserve;
+  reserve.path_ = path;
+  if (const int error = posix_fallocate(file.get(), 0, bytes); error != 0) {
+    return FileStatus(path, error);
+  }
+  return reserve;
+}
+SpaceReserve::SpaceReserve(SpaceReserve&& other) noexcept
+    : path_(std::exchange(other.path_, std::filesystem::path())) {}
+SpaceReserve& SpaceReserve::operator=(SpaceReserve&& other) noexcept {
+  if (this != &other) {
+    Release();
+    path_ = std::exchange(other.path_, std::filesystem::path());
+  }
+  return *this;
+}
+void SpaceReserve::Release() {
+  if (!path_.empty()) RemoveFile(path_).IgnoreError();
+  path_.clear();
+}
+
+}  // namespace profd::store

@@ -1,0 +1,49 @@
+// Files and folders as the store needs them: errno as a status, hashing, syncing, and room
+// set aside.
+//
+// Threads: any. Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk, quota),
+// INTERNAL otherwise; each names the path.
+#ifndef PROFD_DAEMON_STORE_FILE_FILES_H_
+#define PROFD_DAEMON_STORE_FILE_FILES_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/base/unique_fd.h"
+
+namespace profd::store {
+
+absl::Status FileStatus(const std::filesystem::path& path, int error);
+
+absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path);
+absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path);
+// Lower-case hex.
+absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);
+
+// Waits until the contents of a file, or the names in a folder, are on the disk.
+absl::Status SyncPath(const std::filesystem::path& path);
+// Syncs `from`, renames it, syncs the folder of `to`. OK means that a power cut leaves `to`.
+absl::Status Publish(const std::filesystem::path& from, const std::filesystem::path& to);
+// OK also if it was not there.
+absl::Status RemoveFile(const std::filesystem::path& path);
+
+// Disk space that is set aside now, so that Release() can give it to something more important.
+class SpaceReserve {
+ public:
+  SpaceReserve() = default;
+  static absl::StatusOr<SpaceReserve> Take(const std::filesystem::path& path, int64_t bytes);
+  SpaceReserve(SpaceReserve&& other) noexcept;
+  SpaceReserve& operator=(SpaceReserve&& other) noexcept;
+  ~SpaceReserve() { Release(); }
+  void Release();
+
+ private:
+  std::filesystem::path path_;  // Empty: nothing is set aside.
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_FILE_FILES_H_

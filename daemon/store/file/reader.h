@@ -1,0 +1,122 @@
+// CaptureFileReader is the CaptureReader over a capture file, with what the store itself
+// needs of it besides: unfinished files, step marks, and a check of every chunk.
+//
+// Threads, Errors, Memory: as CaptureReader.
+#ifndef PROFD_DAEMON_STORE_FILE_READER_H_
+#define PROFD_DAEMON_STORE_FILE_READER_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/base/budget.h"
+#include "daemon/capture/ports.h"
+#include "daemon/store/file/capture_reader.h"
+#include "daemon/store/file/schema.h"
+
+struct sqlite3_blob;
+
+namespace profd::store {
+
+class CaptureFileReader final : public CaptureReader {
+ public:
+  enum class Accept {
+    kSealed,      // Finished files only. DATA_LOSS for others, saying who can finish them.
+    kUnfinished,  // Also those without a journal that nobody is writing to.
+  };
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Open(const std::filesystem::path& path,
+                                                                 Accept accept);
+  // Reads a sealed file that is open already, read-only; the descriptor must outlive the reader.
+  // Opens no file, so it works without access to any, and after the file was removed.
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenDescriptor(int descriptor);
+  ~CaptureFileReader() override;
+
+  const CaptureRecord& record() const override { return contents_.record; }
+  std::span<const std::string> names() const override { return contents_.names; }
+  std::span<const ReaderThread> threads() const override { return contents_.threads; }
+  std::span<const StepRecord> steps() const override { return contents_.steps; }
+  // Looks for the first step mark that can be read.
+  int64_t step_thread() override;
+
+  absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,
+                            absl::FunctionRef<absl::Status(const RangeBatch&)> fn) override;
+  absl::Status ForEachInstant(const TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const InstantBatch&)> fn) override;
+  absl::Status ForEachCounter(const TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const CounterBatch&)> fn) override;
+  absl::Status ForEachMemory(const TimeFilter& filter,
+                             absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) override;
+  int64_t gpu_row_count() const override;
+  absl::Status ForEachApiCall(const TimeFilter& filter,
+                              absl::FunctionRef<absl::Status(const ApiBatch&)> fn) override;
+  absl::Status ForEachGpu(uint32_t columns, const TimeFilter& filter,
+                          absl::FunctionRef<absl::Status(const GpuBatch&)> fn) override;
+  absl::Status ForEachSync(const TimeFilter& filter,
+                           absl::FunctionRef<absl::Status(const SyncBatch&)> fn) override;
+  absl::Status ForEachOverhead(const TimeFilter& filter,
+                               absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) override;
+  absl::Status ForEachCudaEvent(absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) override;
+  std::span<const OperatorInputs> inputs() const override { return contents_.inputs; }
+  std::span<const std::string> scalars() const override { return contents_.scalars; }
+  int64_t framework_row_count() const override;
+  absl::Status ForEachOperator(const TimeFilter& filter,
+                               absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) override;
+  absl::Status ForEachTensorUse(const TimeFilter& filter,
+                                absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) override;
+  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) override;
+  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) override;
+
+  // In the order they were written; times count from the epoch of the file.
+  absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);
+
+  const CaptureContents& contents() const { return contents_; }
+
+  // The ids of chunks that are not as they were written. DATA_LOSS if SQLite's own structures
+  // are damaged.
+  // `still_wanted` is asked before every chunk; its error is returned.
+  absl::StatusOr<std::vector<int64_t>> FindDamagedChunks(
+      absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });
+
+ private:
+  CaptureFileReader(std::unique_ptr<Database> db, CaptureContents contents);
+  // The rest of both ways to open one.
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Load(std::unique_ptr<Database> db,
+                                                                 Accept accept);
+
+  absl::Status OpenBlob(int64_t chunk);
+  absl::Status ReadBlob(size_t offset, size_t size, std::vector<char>& out);
+  // The layout of a chunk, which is the one the directory speaks of.
+  absl::StatusOr<ChunkLayout> OpenChunk(const ChunkEntry& entry);
+  absl::StatusOr<bool> ChunkIsWhole(const ChunkEntry& entry);
+
+  template <typename Table>
+  absl::Status LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table);
+  // Calls emit(table, thread, begin, end) for the rows of each thread in each chunk of the
+  // table's kind that overlaps, after `prepare` has looked at all of them. Rows that are of no
+  // thread come as one run of thread 0.
+  template <typename Table, typename Prepare, typename Emit>
+  absl::Status Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare, Emit emit);
+
+  // RESOURCE_EXHAUSTED (OVER_BUDGET): what is made of the batches takes more memory than the
+  // thread's ScopedHeapLimit. Without one (in profctl), memory is the caller's own.
+  absl::Status CheckHeap() const;
+
+  const std::unique_ptr<Database> db_;
+  CaptureContents contents_;  // Not changed once open.
+  sqlite3_blob* blob_ = nullptr;
+  ColumnDecoder decoder_;
+  std::vector<char> bytes_;
+  std::optional<int64_t> step_thread_;
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_FILE_READER_H_

@@ -1,0 +1,137 @@
+// Database, Statement and Transaction: SQLite with owners, statuses and a statement cache.
+// Nothing outside daemon/store sees SQLite.
+//
+// Threads:   one at a time; callers that share a Database hold a mutex.
+// Ownership: a Statement must not outlive its Database.
+// Errors:    RESOURCE_EXHAUSTED for a full disk (also a quota or file size limit), DATA_LOSS
+//            for a damaged file, UNAVAILABLE for a lock held by somebody else, INTERNAL for
+//            any other result, whose code is in the message. Statements and what SQLite says of
+//            them are in ToString(), for the log, not in message().
+#ifndef PROFD_DAEMON_STORE_FILE_SQLITE_DB_H_
+#define PROFD_DAEMON_STORE_FILE_SQLITE_DB_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace profd::store {
+
+// A prepared statement. Bindings and preparation note their errors; Step() tells them.
+class Statement {
+ public:
+  Statement() = default;
+  Statement(sqlite3* db, std::string_view sql);
+  Statement(Statement&& other) noexcept;
+  Statement& operator=(Statement&& other) noexcept;
+  ~Statement();
+
+  // Parameters count from 1, as in SQL. Text and blobs are copied.
+  Statement& Bind(int parameter, int64_t value);
+  Statement& BindText(int parameter, std::string_view value);
+  Statement& BindBlob(int parameter, std::string_view value);
+  Statement& BindNull(int parameter);
+  // As BindBlob without the copy: `value` must stay as it is until Reset() or the next Step()
+  // that ends the statement.
+  Statement& BindBorrowedBlob(int parameter, std::string_view value);
+
+  // True: there is a row to look at. False: done, and reset for the next use.
+  absl::StatusOr<bool> Step();
+  // For statements that give no rows.
+  absl::Status Run();
+  void Reset();  // Also forgets the bindings.
+
+  // Of the current row; columns count from 0. Views live until the next Step() or Reset().
+  int64_t Int(int column) const;
+  bool IsNull(int column) const;
+  bool IsInt(int column) const;
+  std::string_view Bytes(int column) const;  // Text or blob.
+  std::string Text(int column) const { return std::string(Bytes(column)); }
+
+ private:
+  void Note(int code);
+
+  sqlite3* db_ = nullptr;
+  sqlite3_stmt* statement_ = nullptr;
+  absl::Status error_;
+};
+
+// Hands a cached statement back, reset, when it goes.
+class StatementLease {
+ public:
+  explicit StatementLease(Statement& statement) : statement_(&statement) {}
+  StatementLease(const StatementLease&) = delete;
+  StatementLease& operator=(const StatementLease&) = delete;
+  ~StatementLease() { statement_->Reset(); }
+  Statement* operator->() { return statement_; }
+  Statement& operator*() { return *statement_; }
+
+ private:
+  Statement* statement_;
+};
+
+class Database {
+ public:
+  enum class Mode {
+    kReadWrite,           // Must exist.
+    kUntrusted,           // The same; trusts nothing in it.
+    kImmutableUntrusted,  // Read-only; believes that nobody writes; trusts nothing in it.
+    kMemory,              // A private database in memory; `path` is for messages.
+  };
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& path,
+                                                        Mode mode);
+  // As kImmutableUntrusted, over a descriptor that is read-only and outlives the database. Opens no
+  // file of any name.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenDescriptor(int descriptor);
+  ~Database();
+
+  // One or more statements without results.
+  absl::Status Exec(const std::string& sql);
+  // The single integer that `sql` gives.
+  absl::StatusOr<int64_t> QueryInt(std::string_view sql);
+  // A statement of the cache; `sql` must be a literal. Not while an earlier lease of it lives.
+  StatementLease Use(const char* sql);
+
+  sqlite3* handle() const { return db_; }
+  const std::filesystem::path& path() const { return path_; }
+  // Closes the file, telling errors. The cache must not be used again.
+  absl::Status Close();
+
+ private:
+  Database(sqlite3* db, std::filesystem::path path) : db_(db), path_(std::move(path)) {}
+
+  sqlite3* db_;
+  const std::filesystem::path path_;
+  std::unordered_map<const char*, Statement> cache_;
+};
+
+// Rolls back when it goes, unless committed.
+class Transaction {
+ public:
+  explicit Transaction(Database& db);
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  ~Transaction();
+  const absl::Status& status() const { return begin_; }  // Of BEGIN.
+  absl::Status Commit();
+
+ private:
+  Database& db_;
+  absl::Status begin_;
+  bool open_ = false;
+};
+
+// The status for result `code` of an operation on `db`, which may be null.
+absl::Status SqliteStatus(sqlite3* db, int code, std::string_view doing);
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_FILE_SQLITE_DB_H_

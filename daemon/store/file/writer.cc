@@ -1,0 +1,443 @@
+#include "daemon/store/file/writer.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "daemon/base/log.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/store/file/record_codec.h"
+#include "daemon/store/file/schema.h"
+
+namespace profd::store {
+namespace {
+
+// Kept free below the byte cap for the record, the steps and the summaries.
+constexpr int64_t kSealBytes = 128 << 10;
+constexpr int64_t kNameOverheadBytes = 16;
+constexpr int64_t kThreadRowBytes = 24;
+constexpr int64_t kInputsOverheadBytes = 24;
+constexpr double kLowestBytesPerRow = 0.25;
+// Where the rows that are of no thread are gathered.
+constexpr uint32_t kNoThread = 0;
+
+absl::Status BindName(Statement& statement, int parameter, std::string_view name) {
+  if (IsPrintableUtf8(name)) {
+    statement.BindText(parameter, name);
+  } else {
+    statement.BindBlob(parameter, name);
+  }
+  return statement.Run();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CaptureFileWriter>> CaptureFileWriter::Create(
+    const CaptureRecord& record, Clock& clock, Options options) {
+  CapturePaths paths(options.directory, record.id);
+  ASSIGN_OR_RETURN(auto db, CreateCaptureDatabase(paths.part));
+  absl::StatusOr<SpaceReserve> reserve = SpaceReserve::Take(paths.reserve, kReserveBytes);
+  if (!reserve.ok()) {
+    db.reset();
+    RemoveFile(paths.part).IgnoreError();
+    return reserve.status();
+  }
+  std::unique_ptr<CaptureFileWriter> writer(
+      new CaptureFileWriter(std::move(db), *std::move(reserve), std::move(paths),
+                            record.spec.max_bytes, clock, std::move(options)));
+  absl::Status status = writer->WriteFirstRecord(record);
+  if (!status.ok()) {
+    writer->Discard();
+    return status;
+  }
+  return writer;
+}
+
+// What recovery goes by, should the daemon die.
+absl::Status CaptureFileWriter::WriteFirstRecord(const CaptureRecord& record) {
+  RETURN_IF_ERROR(Begin());
+  RETURN_IF_ERROR(SetMetaText(*db_, kMetaRecord, EncodeRecord(record)));
+  RETURN_IF_ERROR(SetMeta(*db_, kMetaCreated, absl::ToUnixNanos(clock_.Now())));
+  return Commit();
+}
+
+CaptureFileWriter::CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve,
+                                     CapturePaths paths, int64_t max_bytes, Clock& clock,
+                                     Options options)
+    : paths_(std::move(paths)),
+      max_bytes_(max_bytes),
+      clock_(clock),
+      options_(std::move(options)),
+      db_(std::move(db)),
+      reserve_(std::move(reserve)) {}
+
+CaptureFileWriter::~CaptureFileWriter() {
+  if (db_ != nullptr && error_.ok()) WriteAll().IgnoreError();
+}
+
+absl::Status CaptureFileWriter::AddName(uint32_t id, std::string_view name) {
+  RETURN_IF_ERROR(error_);
+  if (id == 0 || id > kMaxNameId) return Fail(absl::InternalError(StrCat("name id ", id)));
+  const auto bytes = static_cast<int64_t>(name.size()) + kNameOverheadBytes;
+  RETURN_IF_ERROR(CheckCap(static_cast<double>(bytes)));
+  RETURN_IF_ERROR(Begin());
+  StatementLease put = db_->Use("INSERT OR REPLACE INTO strings(id, value) VALUES(?1, ?2)");
+  if (absl::Status status = BindName(put->Bind(1, id), 2, name); !status.ok()) return Fail(status);
+  uncommitted_bytes_ += bytes;
+  largest_name_ = std::max(largest_name_, id);
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::AddThread(const ThreadRow& thread) {
+  RETURN_IF_ERROR(error_);
+  if (thread.index > kMaxThreadIndex) {
+    return Fail(absl::InternalError(StrCat("thread index ", thread.index)));
+  }
+  RETURN_IF_ERROR(CheckCap(static_cast<double>(thread.name.size() + kThreadRowBytes)));
+  RETURN_IF_ERROR(Begin());
+  return PutThread(thread);
+}
+
+absl::Status CaptureFileWriter::PutThread(const ThreadRow& thread) {
+  StatementLease put =
+      db_->Use("INSERT OR REPLACE INTO threads(id, os_thread, name) VALUES(?1, ?2, ?3)");
+  put->Bind(1, thread.index).Bind(2, thread.os_thread).BindText(3, ToValidUtf8(thread.name));
+  if (absl::Status status = put->Run(); !status.ok()) return Fail(status);
+  uncommitted_bytes_ += static_cast<int64_t>(thread.name.size()) + kThreadRowBytes;
+  thread_count_ = std::max(thread_count_, thread.index + 1);
+  return absl::OkStatus();
+}
+
+// Rows of a thread that was never introduced are kept all the same.
+absl::Status CaptureFileWriter::NoteThread(uint32_t thread) {
+  if (thread < thread_count_) return absl::OkStatus();
+  return AddThread({.index = thread, .os_thread = 0, .name = ""});
+}
+
+template <typename Row>
+void CaptureFileWriter::NoteNames(std::span<const Row> rows) {
+  if constexpr (requires(const Row& row) { row.name; }) {
+    for (const Row& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
+  }
+  if constexpr (std::is_same_v<Row, NoteRow>) {
+    for (const Row& row : rows) {
+      largest_used_name_ = std::max({largest_used_name_, row.subject, row.text});
+    }
+  }
+}
+
+absl::Status CaptureFileWriter::BeginInputs(uint32_t id, size_t bytes) {
+  RETURN_IF_ERROR(error_);
+  if (id == 0 || id > kMaxOperatorInputs) {
+    return Fail(absl::InternalError(StrCat("inputs of id ", id)));
+  }
+  const int64_t file_bytes = static_cast<int64_t>(bytes) + kInputsOverheadBytes;
+  if (inputs_area_bytes_ + static_cast<int64_t>(bytes) > int64_t{kMaxInputsAreaBytes}) {
+    return Fail(absl::OutOfRangeError("more operators' inputs than a capture file can hold"));
+  }
+  RETURN_IF_ERROR(CheckCap(static_cast<double>(file_bytes)));
+  RETURN_IF_ERROR(Begin());
+  if (!has_input_tables_) {
+    if (absl::Status status = AddInputTables(*db_); !status.ok()) return Fail(status);
+    has_input_tables_ = true;
+  }
+  inputs_area_bytes_ += static_cast<int64_t>(bytes);
+  uncommitted_bytes_ += file_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::AddInputs(uint32_t id, const OperatorInputs& inputs) {
+  RETURN_IF_ERROR(
+      BeginInputs(id, inputs.dims.size() + inputs.types.size() + inputs.strides.size()));
+  StatementLease put =
+      db_->Use("INSERT OR REPLACE INTO inputs(id, dims, types, strides) VALUES(?1, ?2, ?3, ?4)");
+  put->Bind(1, id).BindText(2, inputs.dims).BindText(3, inputs.types).BindText(4, inputs.strides);
+  if (absl::Status status = put->Run(); !status.ok()) return Fail(status);
+  largest_inputs_ = std::max(largest_inputs_, id);
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::AddScalars(uint32_t id, std::string_view scalars) {
+  RETURN_IF_ERROR(BeginInputs(id, scalars.size()));
+  StatementLease put = db_->Use("INSERT OR REPLACE INTO scalars(id, value) VALUES(?1, ?2)");
+  if (absl::Status status = put->Bind(1, id).BindText(2, scalars).Run(); !status.ok()) {
+    return Fail(status);
+  }
+  largest_scalars_ = std::max(largest_scalars_, id);
+  return absl::OkStatus();
+}
+
+bool CaptureFileWriter::HaveInputs(std::span<const OperatorRow> rows) const {
+  bool have = true;
+  for (const OperatorRow& row : rows) {
+    have &= row.inputs <= largest_inputs_ && row.scalars <= largest_scalars_;
+  }
+  return have;
+}
+
+absl::Status CaptureFileWriter::AppendRanges(uint32_t thread, std::span<const RangeRow> rows) {
+  return Append(ranges_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendInstants(uint32_t thread, std::span<const InstantRow> rows) {
+  return Append(instants_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendCounters(uint32_t thread, std::span<const CounterRow> rows) {
+  return Append(counters_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) {
+  for (const MemoryRow& row : rows) devices_.emplace(row.device_type, row.device_index);
+  return Append(memory_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendSteps(uint32_t thread, std::span<const StepRow> rows) {
+  return Append(steps_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) {
+  return Append(api_calls_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendGpu(std::span<const GpuRow> rows) {
+  return Append(gpu_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendSyncs(std::span<const SyncRow> rows) {
+  return Append(syncs_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendOverheads(std::span<const OverheadRow> rows) {
+  return Append(overheads_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendCudaEvents(std::span<const CudaEventRow> rows) {
+  return Append(cuda_events_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendOperators(uint32_t thread,
+                                                std::span<const OperatorRow> rows) {
+  RETURN_IF_ERROR(error_);
+  if (!HaveInputs(rows)) return Fail(absl::InternalError("an operator of unknown inputs"));
+  return Append(operators_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendTensorUses(uint32_t thread,
+                                                 std::span<const TensorUseRow> rows) {
+  return Append(tensor_uses_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendNotes(uint32_t thread, std::span<const NoteRow> rows) {
+  return Append(notes_, thread, rows);
+}
+absl::Status CaptureFileWriter::AppendBlocks(std::span<const BlockRow> rows) {
+  for (const BlockRow& row : rows) devices_.emplace(row.device_type, row.device_index);
+  return Append(blocks_, kNoThread, rows);
+}
+
+// Whatever can fail comes before the rows are taken, so that a refused batch is refused whole.
+template <typename Table>
+absl::Status CaptureFileWriter::Append(Buffers<Table>& buffers, uint32_t thread,
+                                       std::span<const typename Table::Row> rows) {
+  RETURN_IF_ERROR(error_);
+  if (rows.empty()) return absl::OkStatus();
+  if (rows.size() > kMaxChunkRows) {
+    RETURN_IF_ERROR(Append(buffers, thread, rows.first(kMaxChunkRows)));
+    return Append(buffers, thread, rows.subspan(kMaxChunkRows));
+  }
+  RETURN_IF_ERROR(CheckCap(static_cast<double>(rows.size()) * buffers.bytes_per_row));
+  if constexpr (kHasThreads<Table>) RETURN_IF_ERROR(NoteThread(thread));
+  NoteNames(rows);
+  if (!Table::AreValid(rows) || largest_used_name_ > kMaxNameId) {
+    return Fail(absl::InternalError("a row that a capture file cannot hold"));
+  }
+  RETURN_IF_ERROR(MakeRoom(buffers, thread, rows.size()));
+  if (BufferedRows() == 0) oldest_buffered_ = clock_.Monotonic();
+  Table& table = buffers.threads[thread];
+  const size_t before = CapacityBytes(table);
+  table.Append(rows);
+  buffered_bytes_ += CapacityBytes(table) - before;
+  buffers.rows += static_cast<int64_t>(rows.size());
+  return absl::OkStatus();
+}
+
+template <typename Table>
+absl::Status CaptureFileWriter::MakeRoom(Buffers<Table>& buffers, uint32_t thread, size_t rows) {
+  const bool too_old =
+      BufferedRows() > 0 && clock_.Monotonic() - oldest_buffered_ > kMaxBufferedTime;
+  if (too_old || buffered_bytes_ > kMaxBufferedBytes) RETURN_IF_ERROR(WriteAll());
+  if (buffers.threads.size() <= thread) buffers.threads.resize(thread + 1);
+  if (buffers.threads[thread].size() + rows <= kMaxChunkRows) return absl::OkStatus();
+  return WriteThread(buffers, thread);
+}
+
+absl::Status CaptureFileWriter::CheckCap(double more_bytes) {
+  const double room = static_cast<double>(max_bytes_ - kSealBytes - approx_bytes());
+  if (BufferedBytesEstimate() + more_bytes <= room) return absl::OkStatus();
+  return Fail(absl::OutOfRangeError(
+      StrCat("the capture file has reached its cap of ", max_bytes_, " bytes")));
+}
+
+int64_t CaptureFileWriter::approx_bytes() const { return file_bytes_ + uncommitted_bytes_; }
+
+template <typename Self, typename F>
+void CaptureFileWriter::VisitBuffers(Self& self, F&& f) {
+  f(self.ranges_);
+  f(self.instants_);
+  f(self.counters_);
+  f(self.memory_);
+  f(self.steps_);
+  f(self.api_calls_);
+  f(self.gpu_);
+  f(self.syncs_);
+  f(self.overheads_);
+  f(self.cuda_events_);
+  f(self.operators_);
+  f(self.tensor_uses_);
+  f(self.notes_);
+  f(self.blocks_);
+}
+
+int64_t CaptureFileWriter::BufferedRows() const {
+  int64_t rows = 0;
+  VisitBuffers(*this, [&rows](const auto& buffers) { rows += buffers.rows; });
+  return rows;
+}
+
+int64_t CaptureFileWriter::BufferedEvents() const {
+  int64_t events = 0;
+  VisitBuffers(*this, [&events]<typename Table>(const Buffers<Table>& buffers) {
+    if (AreEvents(Table::kKind)) events += buffers.rows;
+  });
+  return events;
+}
+
+double CaptureFileWriter::BufferedBytesEstimate() const {
+  double bytes = 0;
+  VisitBuffers(*this, [&bytes](const auto& buffers) {
+    bytes += static_cast<double>(buffers.rows) * buffers.bytes_per_row;
+  });
+  return bytes;
+}
+
+template <typename Table>
+absl::Status CaptureFileWriter::WriteChunk(Buffers<Table>& buffers, const Table& table) {
+  const ChunkSummary summary = EncodeChunk(table, encoder_, chunk_);
+  RETURN_IF_ERROR(Begin());
+  StatementLease put =
+      db_->Use("INSERT INTO chunks(kind, rows, begin_ns, end_ns, data) VALUES(?1, ?2, ?3, ?4, ?5)");
+  put->Bind(1, static_cast<int64_t>(summary.kind)).Bind(2, summary.rows);
+  put->Bind(3, summary.span.begin_ns).Bind(4, summary.span.end_ns).BindBorrowedBlob(5, chunk_);
+  if (absl::Status status = put->Run(); !status.ok()) return Fail(status);
+  RETURN_IF_ERROR(Commit());
+  buffers.rows -= summary.rows;
+  buffers.bytes_per_row = std::max(
+      kLowestBytesPerRow, static_cast<double>(chunk_.size()) / static_cast<double>(summary.rows));
+  return absl::OkStatus();
+}
+
+template <typename Table>
+absl::Status CaptureFileWriter::WriteThread(Buffers<Table>& buffers, uint32_t thread) {
+  Table& table = buffers.threads[thread];
+  const size_t before = CapacityBytes(table);
+  SetThread(thread, table);
+  buffered_bytes_ += CapacityBytes(table) - before;
+  RETURN_IF_ERROR(WriteChunk(buffers, table));
+  ClearRows(table);
+  return absl::OkStatus();
+}
+
+template <typename Table>
+absl::Status CaptureFileWriter::WriteMerged(Buffers<Table>& buffers) {
+  Table merged;
+  for (size_t thread = 0; thread < buffers.threads.size(); ++thread) {
+    Table& table = buffers.threads[thread];
+    const size_t size = table.size();
+    for (size_t begin = 0; begin < size;) {
+      const size_t end = std::min(size, begin + kMaxChunkRows - merged.size());
+      AppendThreadRows(static_cast<uint32_t>(thread), table, begin, end, merged);
+      begin = end;
+      if (merged.size() < kMaxChunkRows) continue;
+      RETURN_IF_ERROR(WriteChunk(buffers, merged));
+      ClearRows(merged);
+    }
+    table = Table();
+  }
+  if (merged.size() > 0) RETURN_IF_ERROR(WriteChunk(buffers, merged));
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::WriteAll() {
+  absl::Status status;
+  VisitBuffers(*this, [&](auto& buffers) {
+    if (status.ok()) status = WriteMerged(buffers);
+  });
+  if (status.ok()) buffered_bytes_ = 0;
+  return status;
+}
+
+absl::Status CaptureFileWriter::Begin() {
+  if (in_transaction_) return absl::OkStatus();
+  if (absl::Status status = db_->Exec("BEGIN IMMEDIATE"); !status.ok()) return Fail(status);
+  in_transaction_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::Commit() {
+  RETURN_IF_ERROR(Begin());
+  if (largest_used_name_ > largest_name_) {
+    StatementLease put = db_->Use("INSERT OR REPLACE INTO strings(id, value) VALUES(?1, ?2)");
+    absl::Status status = BindName(put->Bind(1, largest_used_name_), 2, "");
+    if (!status.ok()) return Fail(status);
+    largest_name_ = largest_used_name_;
+  }
+  for (const auto& [type, number] : devices_) {
+    StatementLease put = db_->Use("INSERT OR IGNORE INTO devices(type, number) VALUES(?1, ?2)");
+    absl::Status status = put->Bind(1, type).Bind(2, number).Run();
+    if (!status.ok()) return Fail(status);
+  }
+  if (absl::Status status = db_->Exec("COMMIT"); !status.ok()) return Fail(status);
+  in_transaction_ = false;
+  uncommitted_bytes_ = 0;
+  StatementLease pages = db_->Use("PRAGMA page_count");
+  const absl::StatusOr<bool> row = pages->Step();
+  if (!row.ok()) return Fail(row.status());
+  file_bytes_ = pages->Int(0) * kFilePageBytes;
+  return absl::OkStatus();
+}
+
+absl::Status CaptureFileWriter::Fail(absl::Status status) {
+  if (!error_.ok()) return error_;
+  error_ = std::move(status);
+  // What lies behind the cap is refused; what was taken before is still written.
+  if (in_transaction_ && !absl::IsOutOfRange(error_)) {
+    db_->Exec("ROLLBACK").IgnoreError();  // Some errors have rolled back already.
+    in_transaction_ = false;
+    uncommitted_bytes_ = 0;
+  }
+  return error_;
+}
+
+absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) {
+  if (db_ == nullptr) return absl::FailedPreconditionError("the capture file is finished");
+  reserve_.Release();
+  if (absl::IsOutOfRange(error_)) error_ = absl::OkStatus();
+  if (error_.ok() && WriteAll().ok()) Commit().IgnoreError();
+  // The room that is left belongs to the record; what could not be written is counted.
+  if (const int64_t lost = BufferedEvents(); lost > 0) {
+    record.event_count = std::max<int64_t>(0, record.event_count - lost);
+    record.drops[static_cast<size_t>(DropReason::kDisk)] += lost;
+    if (record.state == CaptureState::kComplete) {
+      record.state = CaptureState::kPartial;
+      record.ended_by = absl::IsResourceExhausted(error_) ? EndedBy::kDiskFull : EndedBy::kStorage;
+    }
+  }
+  absl::StatusOr<SealedCapture> sealed =
+      SealCaptureFile(std::move(db_), paths_, record, start_ns, std::move(steps_given_));
+  RETURN_IF_ERROR(sealed.status());
+  if (options_.on_sealed) options_.on_sealed(*sealed);
+  record = std::move(sealed->record);
+  return absl::OkStatus();
+}
+
+void CaptureFileWriter::Discard() {
+  db_.reset();
+  reserve_.Release();
+  std::filesystem::path journal = paths_.part;
+  journal += "-journal";
+  for (const std::filesystem::path& path : {paths_.part, journal}) {
+    if (absl::Status status = RemoveFile(path); !status.ok()) LogWarning(status.ToString());
+  }
+}
+
+}  // namespace profd::store

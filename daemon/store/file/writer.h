@@ -1,0 +1,177 @@
+// CaptureFileWriter writes one capture file: rows are gathered per thread and become columnar
+// chunks of up to 64 K rows, each committed as it is written. What threads with few rows have
+// gathered is written together, thread after thread, when too much is buffered, every few
+// seconds, and at the end.
+//
+// Threads:    one at a time.
+// Ownership:  `clock` must outlive it. Destroyed without Finish() or Discard() it leaves a
+//             .part that recovery can finish.
+// Memory:     kMaxBufferedBytes of rows, however many threads there are, and one chunk.
+// Durability: what was committed survives the daemon's death; a finished file a power cut.
+// Errors:     as CaptureSink. A batch of up to 64 K rows is taken whole or not at all.
+#ifndef PROFD_DAEMON_STORE_FILE_WRITER_H_
+#define PROFD_DAEMON_STORE_FILE_WRITER_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/capture/ports.h"
+#include "daemon/store/file/chunk_codec.h"
+#include "daemon/store/file/event_columns.h"
+#include "daemon/store/file/files.h"
+#include "daemon/store/file/seal.h"
+#include "daemon/store/file/sqlite_db.h"
+
+namespace profd::store {
+
+class CaptureFileWriter final : public CaptureFileSink {
+ public:
+  static constexpr size_t kMaxBufferedBytes = 32 << 20;
+  // Events that were taken this long ago are in the file, if the daemon dies now.
+  static constexpr absl::Duration kMaxBufferedTime = absl::Seconds(5);
+  // Set aside while recording, so that the record and the summaries fit on a full disk.
+  static constexpr int64_t kReserveBytes = 2 << 20;
+
+  struct Options {
+    std::filesystem::path directory;
+    // Told what Finish() made, on its thread; may add to `left_out` of the record.
+    std::function<void(SealedCapture&)> on_sealed;
+  };
+  // Creates ID.part in the directory. RESOURCE_EXHAUSTED if there is no room, INTERNAL if it
+  // is there already.
+  static absl::StatusOr<std::unique_ptr<CaptureFileWriter>> Create(const CaptureRecord& record,
+                                                                   Clock& clock, Options options);
+  ~CaptureFileWriter() override;
+
+  absl::Status AddName(uint32_t id, std::string_view name) override;
+  absl::Status AddThread(const ThreadRow& thread) override;
+  absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) override;
+  absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) override;
+  absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override;
+  absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override;
+  absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) override;
+  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override;
+  absl::Status AppendGpu(std::span<const GpuRow> rows) override;
+  absl::Status AppendSyncs(std::span<const SyncRow> rows) override;
+  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override;
+  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override;
+  absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override;
+  absl::Status AddScalars(uint32_t id, std::string_view scalars) override;
+  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override;
+  absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) override;
+  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override;
+  absl::Status AppendBlocks(std::span<const BlockRow> rows) override;
+  int64_t approx_bytes() const override;
+
+  // Of captures whose steps are known as they are: what each took, instead of the time from its
+  // mark to the next. Times since the start that Finish() is told; in the order of their windows
+  // and numbers. Before Finish().
+  void SetSteps(std::vector<StepRecord> steps) { steps_given_ = std::move(steps); }
+  absl::Status Finish(CaptureRecord& record, int64_t start_ns) override;
+  void Discard() override;
+
+ private:
+  // The rows of one kind that are not written yet.
+  template <typename Table>
+  struct Buffers {
+    std::vector<Table> threads;  // By thread index; one for what is of no thread.
+    int64_t rows = 0;
+    double bytes_per_row = 8;  // What the last chunk of this kind took.
+  };
+
+  CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve, CapturePaths paths,
+                    int64_t max_bytes, Clock& clock, Options options);
+
+  absl::Status WriteFirstRecord(const CaptureRecord& record);
+  template <typename Table>
+  absl::Status Append(Buffers<Table>& buffers, uint32_t thread,
+                      std::span<const typename Table::Row> rows);
+  template <typename Table>
+  absl::Status MakeRoom(Buffers<Table>& buffers, uint32_t thread, size_t rows);
+  absl::Status CheckCap(double more_bytes);
+  absl::Status NoteThread(uint32_t thread);
+  template <typename Row>
+  void NoteNames(std::span<const Row> rows);
+  // Makes room for text of operators' inputs, and the tables for it.
+  absl::Status BeginInputs(uint32_t id, size_t bytes);
+  // Whether all inputs that rows speak of have been added.
+  bool HaveInputs(std::span<const OperatorRow> rows) const;
+
+  template <typename Table>
+  absl::Status WriteChunk(Buffers<Table>& buffers, const Table& table);
+  template <typename Table>
+  absl::Status WriteThread(Buffers<Table>& buffers, uint32_t thread);
+  // Empties the buffers of one kind, or all.
+  template <typename Table>
+  absl::Status WriteMerged(Buffers<Table>& buffers);
+  absl::Status WriteAll();
+  // Calls f(buffers) for those of every kind.
+  template <typename Self, typename F>
+  static void VisitBuffers(Self& self, F&& f);
+  int64_t BufferedRows() const;
+  int64_t BufferedEvents() const;
+  double BufferedBytesEstimate() const;
+
+  absl::Status PutThread(const ThreadRow& thread);
+  absl::Status Begin();
+  absl::Status Commit();
+  // The first error stays; what was not committed is rolled back.
+  absl::Status Fail(absl::Status status);
+
+  const CapturePaths paths_;
+  const int64_t max_bytes_;
+  Clock& clock_;
+  const Options options_;
+  std::unique_ptr<Database> db_;  // Null after Finish() or Discard().
+  SpaceReserve reserve_;
+  absl::Status error_;
+
+  ColumnEncoder encoder_;
+  std::string chunk_;
+  Buffers<RangeTable> ranges_;
+  Buffers<InstantTable> instants_;
+  Buffers<CounterTable> counters_;
+  Buffers<MemoryTable> memory_;
+  Buffers<StepMarkTable> steps_;
+  Buffers<ApiCallTable> api_calls_;
+  Buffers<GpuTable> gpu_;
+  Buffers<SyncTable> syncs_;
+  Buffers<OverheadTable> overheads_;
+  Buffers<CudaEventTable> cuda_events_;
+  Buffers<OperatorTable> operators_;
+  Buffers<TensorUseTable> tensor_uses_;
+  Buffers<NoteTable> notes_;
+  Buffers<BlockTable> blocks_;
+  size_t buffered_bytes_ = 0;  // What the tables take.
+  absl::Duration oldest_buffered_;
+
+  bool in_transaction_ = false;
+  int64_t file_bytes_ = 0;
+  int64_t uncommitted_bytes_ = 0;  // Of names and threads.
+  uint32_t thread_count_ = 0;
+  uint32_t largest_name_ = 0;
+  uint32_t largest_used_name_ = 0;
+  bool has_input_tables_ = false;
+  uint32_t largest_inputs_ = 0;
+  uint32_t largest_scalars_ = 0;
+  int64_t inputs_area_bytes_ = 0;
+  std::set<std::pair<uint8_t, int16_t>> devices_;
+  std::optional<std::vector<StepRecord>> steps_given_;
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_FILE_WRITER_H_
