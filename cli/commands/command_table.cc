@@ -5,7 +5,7 @@
 //   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
 //      CMakeLists.txt.
 //   3. --help, the completion scripts and the man page follow from the row.
-//   4. Test it in tests/cli/commands_test.cc.
+//   4. Test it in tests/cli/commands/commands_test.cc.
 #include <algorithm>
 
 #include "cli/commands/commands.h"

@@ -1,7 +1,7 @@
 // What every column of every table means: `profctl explain`.
 //
 // How do I add a column?  Its entry in column_docs_reports.cc or column_docs_lists.cc; a test
-// (tests/cli/column_docs_test.cc) finds titles that have none.
+// (tests/cli/render/column_docs_test.cc) finds titles that have none.
 //
 // Threads: any. Errors: none.
 #ifndef PROFD_CLI_RENDER_COLUMN_DOCS_H_

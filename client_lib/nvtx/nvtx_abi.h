@@ -1,5 +1,5 @@
 // What an NVTX injection shares with the program it is loaded into: NVTX version 3, in our
-// own words, so that no NVTX headers are needed to build. tests/client_lib/nvtx_abi_test.cc
+// own words, so that no NVTX headers are needed to build. tests/client_lib/nvtx/nvtx_abi_test.cc
 // holds it against the real ones where they are.
 //
 // All of this is fixed: NVTX is compiled into programs, and only ever adds at the end.

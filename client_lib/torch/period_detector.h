@@ -1,6 +1,6 @@
 // PeriodDetector says where the rounds begin in which a thread repeats its outermost operators: the
 // steps of a loop that has neither optimizer nor DataLoader. Pure rules, fed by periodicity.cc;
-// each is tested by name in tests/client_lib/period_detector_test.cc.
+// each is tested by name in tests/client_lib/torch/period_detector_test.cc.
 //
 //   a round       the shortest one that the thread has repeated three times and more, for half of
 //                 what it did, looked for once it has been watched for a second or for kKept

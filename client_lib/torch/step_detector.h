@@ -1,6 +1,6 @@
 // StepDetector says where a training loop's steps begin, from what a loop cannot help showing:
 // its optimizers and its DataLoaders. Pure rules, fed by steps.cc; each is tested by name in
-// tests/client_lib/step_detector_test.cc.
+// tests/client_lib/torch/step_detector_test.cc.
 //
 //   one optimizer          a step begins where Optimizer.step() ends
 //   a wrapped optimizer    the outermost one counts

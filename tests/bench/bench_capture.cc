@@ -16,7 +16,7 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/store/file/writer.h"
 #include "proto/wire/event.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::bench {
 namespace {

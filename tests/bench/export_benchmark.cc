@@ -24,7 +24,7 @@
 #include "daemon/export/sink/byte_sink.h"
 #include "daemon/export/trace_export.h"
 #include "tests/bench/bench_capture.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::bench {
 namespace {

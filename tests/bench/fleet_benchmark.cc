@@ -32,7 +32,7 @@
 #include "daemon/base/str_cat.h"
 #include "profd/v1/node.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::cli {
 namespace {

@@ -38,7 +38,7 @@
 #include "daemon/ingest/event_decoder.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/store/file/writer.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 extern char** environ;
 

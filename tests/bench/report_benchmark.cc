@@ -20,7 +20,7 @@
 #include "daemon/report/ops/op_table.h"
 #include "tests/bench/bench_capture.h"
 #include "tests/fakes/empty_capture_reader.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::bench {
 namespace {

@@ -26,7 +26,7 @@
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/writer.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::store {
 namespace {

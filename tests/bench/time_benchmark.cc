@@ -12,7 +12,7 @@
 #include "daemon/report/time/time_report.h"
 #include "daemon/store/file/capture_reader.h"
 #include "tests/bench/bench_capture.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::bench {
 namespace {

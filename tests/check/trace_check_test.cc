@@ -12,7 +12,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/check/check_rules.h"
 #include "tests/check/checked.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::check {
 namespace {

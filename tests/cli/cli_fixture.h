@@ -13,7 +13,7 @@
 
 #include "tests/cli/fake_profd.h"
 #include "tests/cli/profctl_process.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::cli {
 

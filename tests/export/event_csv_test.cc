@@ -11,7 +11,7 @@
 
 #include "daemon/export/trace_export.h"
 #include "proto/wire/event.h"
-#include "tests/export/string_sink.h"
+#include "tests/export/sink/string_sink.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

@@ -10,10 +10,10 @@
 
 #include "daemon/export/trace/clock.h"
 #include "daemon/export/trace_export.h"
-#include "tests/export/exported_chrome.h"
-#include "tests/export/exported_perfetto.h"
-#include "tests/export/gunzip.h"
-#include "tests/export/string_sink.h"
+#include "tests/export/chrome/exported_chrome.h"
+#include "tests/export/perfetto/exported_perfetto.h"
+#include "tests/export/sink/gunzip.h"
+#include "tests/export/sink/string_sink.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 

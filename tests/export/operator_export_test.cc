@@ -8,9 +8,9 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/export/trace/operator_texts.h"
-#include "tests/export/exported_chrome.h"
-#include "tests/export/exported_perfetto.h"
+#include "tests/export/chrome/exported_chrome.h"
 #include "tests/export/hostile_names.h"
+#include "tests/export/perfetto/exported_perfetto.h"
 #include "tests/fakes/fake_capture_reader.h"
 
 namespace profd::exporter {

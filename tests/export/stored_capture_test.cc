@@ -18,13 +18,13 @@
 #include "daemon/report/memory/timeline.h"
 #include "daemon/report/ops/op_table.h"
 #include "daemon/store/file/writer.h"
+#include "tests/export/chrome/strict_json.h"
 #include "tests/export/gpu_capture.h"
-#include "tests/export/perfetto_decoder.h"
-#include "tests/export/strict_json.h"
-#include "tests/export/string_sink.h"
-#include "tests/export/trace_rules.h"
+#include "tests/export/perfetto/perfetto_decoder.h"
+#include "tests/export/sink/string_sink.h"
+#include "tests/export/trace/trace_rules.h"
 #include "tests/fakes/status_matchers.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::exporter {
 namespace {

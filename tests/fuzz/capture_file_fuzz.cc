@@ -13,7 +13,7 @@
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/writer.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::store {
 namespace {

@@ -9,7 +9,7 @@
 #include "daemon/import/trace_import.h"
 #include "daemon/store/file/capture_reader.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 PROFD_FUZZ_TARGET(FuzzTraceImport)(std::span<const uint8_t> data) {
   const auto require = [](bool holds) {

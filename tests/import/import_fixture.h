@@ -16,7 +16,7 @@
 #include "daemon/store/file/capture_reader.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/status_matchers.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::importer {
 

@@ -7,7 +7,7 @@
 
 #include "daemon/export/trace_export.h"
 #include "gmock/gmock.h"
-#include "tests/export/string_sink.h"
+#include "tests/export/sink/string_sink.h"
 #include "tests/import/import_fixture.h"
 #include "tests/import/real_traces.h"
 

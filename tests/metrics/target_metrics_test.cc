@@ -11,7 +11,7 @@
 #include "daemon/metrics/gpu_places.h"
 #include "tests/fakes/fake_target_port.h"
 #include "tests/metrics/metrics_fixture.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::metrics {
 namespace {

@@ -1,7 +1,7 @@
 """The HTML report in a real browser: it renders, sorts, filters, zooms, leads from findings to their
 evidence, follows light and dark, loads nothing from a network, and its console stays empty.
 
-The pages are of made-up captures (tests/export/write_html_report.cc). With PROFD_SCREENSHOTS=FOLDER
+The pages are of made-up captures (tests/export/html/write_html_report.cc). With PROFD_SCREENSHOTS=FOLDER
 they are also written there as pictures, to be looked at. Chromium, its driver and selenium are made
 use of where they are installed (Debian: chromium, chromium-driver, python3-selenium).
 """

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/store/file/capture_reader.h"
-#include "tests/store/capture_file_builder.h"
+#include "tests/store/file/capture_file_builder.h"
 
 namespace profd::report {
 

@@ -3,7 +3,7 @@
 //
 // How do I add a rule?  A function in the finding_rules_*.cc that its facts belong to, declared
 // below, a row in kRules in rules.cc, thresholds in thresholds.h, a test where it
-// fires and one where it must not in tests/report/finding_rules_test.cc.
+// fires and one where it must not in tests/report/findings/finding_rules_test.cc.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_RULES_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_RULES_H_
 

@@ -1,0 +1,139 @@
+// What is made from the command table: help, completion scripts, the man page.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "cli/commands/command.h"
+#include "cli/commands/help_text.h"
+#include "daemon/base/str_cat.h"
+#include "tests/store/file/capture_file_builder.h"
+
+namespace profd::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Command> ListedCommands() {
+  std::vector<Command> listed;
+  for (const Command& command : Commands()) {
+    if (!command.hidden) listed.push_back(command);
+  }
+  return listed;
+}
+
+TEST(CommandTableTest, EveryRowIsWhole) {
+  std::set<std::string_view> names;
+  for (const Command& command : Commands()) {
+    EXPECT_TRUE(names.insert(command.name).second) << command.name;
+    EXPECT_NE(command.run, nullptr) << command.name;
+    EXPECT_FALSE(command.summary.empty()) << command.name;
+    EXPECT_FALSE(command.summary.ends_with('.')) << command.name;
+    EXPECT_EQ(command.arguments.empty(), command.max_arguments == 0) << command.name;
+    std::set<std::string_view> flags;
+    std::set<char> letters;
+    for (const Flag& flag : AllFlags(command)) {
+      EXPECT_TRUE(flags.insert(flag.name).second) << command.name << " --" << flag.name;
+      EXPECT_TRUE(flag.letter == 0 || letters.insert(flag.letter).second) << flag.letter;
+      EXPECT_FALSE(flag.help.empty() || flag.help.ends_with('.')) << flag.name;
+    }
+  }
+}
+
+TEST(CommandTableTest, TheCommandsOfTheContractAreThere) {
+  for (const std::string_view name :
+       {"ps",      "trace",  "captures", "show",   "ops",  "steps",   "memory",
+        "kernels", "copies", "syncs",    "idle",   "time", "compile", "report",
+        "export",  "fetch",  "cancel",   "delete", "node", "version"}) {
+    const Command* command = FindCommand(name);
+    ASSERT_NE(command, nullptr) << name;
+    bool json = false;
+    for (const Flag& flag : AllFlags(*command)) json = json || flag.name == "json";
+    EXPECT_TRUE(json) << name;
+  }
+}
+
+TEST(HelpTest, EveryFlagIsExplainedWithinEightyColumns) {
+  for (const Command& command : ListedCommands()) {
+    EXPECT_THAT(OverviewHelp(), HasSubstr(std::string(command.summary)));
+    const std::string help = CommandHelp(command);
+    for (const Flag& flag : AllFlags(command)) {
+      EXPECT_THAT(help, HasSubstr(StrCat("--", flag.name))) << command.name;
+    }
+    size_t start = 0;
+    for (size_t end = 0; (end = help.find('\n', start)) != std::string::npos; start = end + 1) {
+      EXPECT_LE(end - start, 82U) << help.substr(start, end - start);
+    }
+  }
+}
+
+TEST(GeneratedTextTest, NamesEveryCommandAndFlag) {
+  const std::string page = ManPage();
+  const std::string bash = BashCompletion();
+  const std::string zsh = ZshCompletion();
+  const std::string fish = FishCompletion();
+  for (const Command& command : ListedCommands()) {
+    EXPECT_THAT(page, HasSubstr(StrCat(".SS profctl ", command.name)));
+    for (const Flag& flag : command.flags) {
+      std::string escaped = StrCat("\\-\\-", flag.name);
+      for (size_t at = 4; (at = escaped.find('-', at)) != std::string::npos; at += 2) {
+        escaped.insert(at, "\\");
+      }
+      EXPECT_THAT(page, HasSubstr(escaped));
+      EXPECT_THAT(bash, HasSubstr(StrCat("--", flag.name)));
+      EXPECT_THAT(zsh, HasSubstr(StrCat("--", flag.name)));
+      EXPECT_THAT(fish, HasSubstr(StrCat("-l ", flag.name)));
+    }
+  }
+}
+
+// Whether the shell `name` can read `script`.
+void ExpectReadable(const std::string& name, const std::string& script) {
+  if (std::system((name + " -c true >/dev/null 2>&1").c_str()) != 0) {
+    GTEST_SKIP() << name << " is not installed";
+  }
+  const store::TemporaryFolder folder;
+  const std::string path = (folder / "script").string();
+  std::ofstream(path) << script;
+  EXPECT_EQ(std::system((name + " -n '" + path + "'").c_str()), 0);
+}
+
+TEST(CompletionTest, BashReadsItsScript) { ExpectReadable("bash", BashCompletion()); }
+TEST(CompletionTest, ZshReadsItsScript) { ExpectReadable("zsh", ZshCompletion()); }
+TEST(CompletionTest, FishReadsItsScript) { ExpectReadable("fish", FishCompletion()); }
+
+TEST(CompletionTest, BashOffersCommandsFlagsAndChoices) {
+  const store::TemporaryFolder folder;
+  std::ofstream((folder / "script").string()) << BashCompletion() << R"SH(
+offer() {
+  local words=("$@")
+  COMP_WORDS=("${words[@]}") COMP_CWORD=$((${#words[@]} - 1)) COMPREPLY=()
+  _profctl profctl
+  printf '%s ' "${COMPREPLY[@]}"
+  echo
+}
+offer profctl tra
+offer profctl --address unix:x tra
+offer profctl trace --ste
+offer profctl ops 01J --sort flops_
+offer profctl ops 01J --sort = flops_
+offer profctl help ver
+offer profctl trace --gpu li
+offer profctl run --socket
+offer profctl run /bin/fals
+)SH";
+  const std::string command =
+      "bash -u '" + (folder / "script").string() + "' > '" + (folder / "out").string() + "'";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  std::ifstream out((folder / "out").string());
+  const std::string text((std::istreambuf_iterator<char>(out)), {});
+  EXPECT_EQ(text,
+            "trace \ntrace \n--steps --step-marker --step-source \nflops_per_s \nflops_per_s "
+            "\nversion \nlight \n"
+            "--socket-dir \n/bin/false \n");
+}
+
+}  // namespace
+}  // namespace profd::cli

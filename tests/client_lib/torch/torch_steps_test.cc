@@ -1,0 +1,285 @@
+// Steps of a program that marks none, in the whole library: who marks, what the page shows, and
+// what a capture counts.
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "client_lib/core/hot_state.h"
+#include "client_lib/torch/steps.h"
+#include "client_lib/torch/torch_api.h"
+#include "tests/client_lib/torch/torch_fixture.h"
+
+namespace profd::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using wire::OperatorsMode;
+using wire::Phase;
+using wire::StepSource;
+
+class TorchStepsTest : public TorchTest {
+ protected:
+  static std::vector<uint64_t> StepsOf(const CaptureContents& contents) {
+    std::vector<uint64_t> steps;
+    for (const auto& step : contents.steps) steps.push_back(step.step);
+    return steps;
+  }
+};
+
+TEST_F(TorchStepsTest, AStepBeginsWhereAnOptimizersStepEnds) {
+  StartChild();
+  EXPECT_EQ(source(), StepSource::kNone);
+  Do("AAA");
+  EXPECT_EQ(steps(), 3u);
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+  EXPECT_EQ(target_->status_page().step_thread.load(), static_cast<uint32_t>(child_->pid()));
+}
+
+TEST_F(TorchStepsTest, AWindowHoldsTheStepsOfOptimizers) {
+  StartChild();
+  Do("A");
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  capture->Fire(Steps(2));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("wAwAwwAw");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(StepsOf(contents), ElementsAre(1u, 2u, 3u));
+  EXPECT_EQ(contents.CountRanges("work"), 3u);
+  EXPECT_EQ(contents.torch_status().step_source, static_cast<uint32_t>(StepSource::kOptimizer));
+}
+
+TEST_F(TorchStepsTest, BetterSourcesTakeOverForGoodAndTheNumbersGoOn) {
+  StartChild();
+  Do("BB");
+  EXPECT_EQ(source(), StepSource::kDataLoader);
+  EXPECT_EQ(steps(), 2u);
+  Do("PPB");
+  EXPECT_EQ(source(), StepSource::kProfiler);
+  EXPECT_EQ(steps(), 4u);
+  Do("APB");
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+  EXPECT_EQ(steps(), 5u);
+  Do("sAPB");
+  EXPECT_EQ(source(), StepSource::kMarks);
+  EXPECT_EQ(steps(), 6u);
+}
+
+TEST_F(TorchStepsTest, BatchesAreCountedOnAnyThread) {
+  StartChild();
+  Do("BBbAB");
+  EXPECT_EQ(target_->status_page().batch_count.load(), 4u);
+}
+
+TEST_F(TorchStepsTest, ABetterSourceMayHaveAnotherThread) {
+  StartChild();
+  Do("B");
+  EXPECT_EQ(target_->status_page().step_thread.load(), static_cast<uint32_t>(child_->pid()));
+  std::string commands = "a";
+  Do(commands);
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+  EXPECT_NE(target_->status_page().step_thread.load(), static_cast<uint32_t>(child_->pid()));
+  EXPECT_EQ(steps(), 2u);
+}
+
+TEST_F(TorchStepsTest, OptimizersOfOtherThreadsMakeForeignMarks) {
+  StartChild();
+  Do("Aaa");
+  EXPECT_EQ(steps(), 1u);
+  EXPECT_EQ(target_->status_page().foreign_step_mark_count.load(), 2u);
+}
+
+TEST_F(TorchStepsTest, APageOfANewDaemonShowsSourceAndBatches) {
+  StartChild([] { AttachFakeTorch(); },
+             [](char, Parent&) {
+               WaitDisconnected();
+               profd_init();
+               WaitConnected();
+             });
+  Do("BA");
+  target_.reset();
+  child_->Tell('r');
+  target_ = daemon_.WaitTarget();
+  child_->Await('r');
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+  EXPECT_EQ(target_->status_page().batch_count.load(), 1u);
+  EXPECT_EQ(steps(), 2u);
+}
+
+TEST_F(TorchStepsTest, ACaptureCanCountStepsOfAnotherSource) {
+  StartChild();
+  Do("BAA");
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff, 0, StepSource::kDataLoader));
+  Do("B");  // Before the plan: no step of the capture.
+  capture->Fire(Steps(2, 0, 1));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("wBwAwBwAwBwAB");
+  const CaptureContents contents = capture->Finish();
+  // One waited for, two recorded, from 0 on; the process's own go on by themselves.
+  EXPECT_THAT(StepsOf(contents), ElementsAre(1u, 2u, 3u));
+  EXPECT_EQ(contents.CountRanges("work"), 3u);
+  EXPECT_EQ(contents.torch_status().step_source, static_cast<uint32_t>(StepSource::kDataLoader));
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+  EXPECT_EQ(steps(), 6u);
+}
+
+TEST_F(TorchStepsTest, ACaptureCanCountTheProgramsOwnMarks) {
+  StartChild();
+  Do("s");
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff, 0, StepSource::kMarks));
+  capture->Fire(Steps(1));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("swsw");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(StepsOf(contents), ElementsAre(0u, 1u));
+  EXPECT_EQ(contents.CountRanges("work"), 1u);
+  EXPECT_EQ(steps(), 3u);
+}
+
+TEST_F(TorchStepsTest, TheRangeAtWhoseBeginAWindowOpensIsRecorded) {
+  StartChild();
+  constexpr char kBatch[] = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+  for (const bool wants_operators : {true, false}) {
+    auto capture =
+        target_->ArmTorch(Wants(wants_operators ? OperatorsMode::kNames : OperatorsMode::kOff));
+    capture->Fire(Steps(2));
+    capture->WaitPhase(Phase::kWaiting);
+    Do("BBB");
+    const CaptureContents contents = capture->Finish();
+    // The others are the operators' observer's, which this child has not.
+    ASSERT_EQ(contents.CountRanges(kBatch), wants_operators ? 1u : 0u);
+    for (const auto& range : contents.ranges) {
+      EXPECT_GE(range.start_ticks, contents.steps[0].ticks);
+    }
+  }
+}
+
+TEST_F(TorchStepsTest, ASourceThatIsNoneOfOursIsTheProcesssOwn) {
+  StartChild();
+  auto wanted = Wants(OperatorsMode::kOff);
+  wanted.step_source = wire::kMaxStepSource + 1;
+  auto capture = target_->ArmTorch(wanted);
+  capture->Fire(Steps(1));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("AA");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(StepsOf(contents), ElementsAre(0u, 1u));
+  EXPECT_EQ(contents.torch_status().step_source, static_cast<uint32_t>(StepSource::kOptimizer));
+}
+
+TEST_F(TorchStepsTest, RangesOfOtherNamesAreNoSteps) {
+  StartChild([] { AttachFakeTorch(); },
+             [](char, Parent&) {
+               for (const char* name : {"Optimizer.zero_grad#Adam.zero_grad", "Optimizer.step",
+                                        "forward", "ProfilerStep", ""}) {
+                 RunUserScope(name);
+               }
+             });
+  Do("xx");
+  EXPECT_EQ(steps(), 0u);
+  EXPECT_EQ(source(), StepSource::kNone);
+}
+
+TEST_F(TorchStepsTest, AForkedChildHasStepsOfItsOwn) {
+  StartChild([] { AttachFakeTorch(); },
+             [](char, Parent&) {
+               const pid_t pid = fork();
+               if (pid == 0) {
+                 RunUserScope("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+                 WaitConnected();
+                 _exit(0);
+               }
+               CHILD_EXPECT(WaitForExit(pid) == 0);
+             });
+  Do("AAA");
+  child_->Tell('f');
+  const auto grandchild = daemon_.WaitTarget();
+  grandchild->WaitStepMarks(1);
+  EXPECT_EQ(SourceOf(*grandchild), StepSource::kDataLoader);
+  child_->Await('f');
+  EXPECT_EQ(steps(), 3u);
+}
+
+// Python's thread, which says that there are two Adams.
+class Counter {
+ public:
+  void Start() {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr,
+        [](void* self) -> void* {
+          uint32_t wanted = 0;
+          while (profd_torch_wait(&wanted) != PROFD_TORCH_COUNT) {
+          }
+          profd_torch_optimizers("SGD", 1);
+          profd_torch_optimizers("Adam", 2);
+          static_cast<Counter*>(self)->was_asked_ = true;
+          return nullptr;
+        },
+        this);
+  }
+  void Await() {
+    while (!was_asked_) usleep(100);
+  }
+
+ private:
+  std::atomic<bool> was_asked_{false};
+};
+
+TEST_F(TorchStepsTest, OptimizersOfOneNameAreCountedOnceByPython) {
+  static Counter counter;
+  StartChild(
+      [] {
+        AttachFakeTorch();
+        counter.Start();
+      },
+      [](char letter, Parent&) {
+        if (letter == 'Q') return counter.Await();
+        MakeNodes(letter == 'D' ? 52 : 31);
+        RunUserScope("Optimizer.step#Adam.step");
+      });
+  for (int i = 0; i < 20; ++i) Do("DG");
+  Do("Q");
+  for (int i = 0; i < 20; ++i) Do("DG");
+  const uint64_t before = steps();
+  for (int i = 0; i < 20; ++i) Do("DG");
+  EXPECT_EQ(steps(), before + 20);
+}
+
+// What operators.cc relies on.
+TEST_F(TorchStepsTest, MarksLieBeforeAndBehindWhatAnotherObserverWrites) {
+  StartChild([] {
+    client::torch::ObserveSteps(FakeTorch());
+    client::torch::RecordFunctionCallback operators{};
+    operators.scopes[7] = 1;
+    operators.start = [](const void* range) -> decltype(operators.start(nullptr)) {
+      client::torch::DeferStepEnd(range, FakeTorch().name(range));
+      profd_range_begin_id(profd_intern("operator", 8));
+      return {};
+    };
+    operators.end = [](const void* range, void*) {
+      profd_range_end_id();
+      client::torch::EndDeferredStep(range);
+    };
+    FakeTorch().add_callback(operators);
+  });
+  auto capture = target_->Arm();
+  capture->Fire(Steps(3));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("BABB");  // 0 begins at the batch, 1 at the optimizer's end.
+  const CaptureContents contents = capture->Finish();
+  ASSERT_THAT(StepsOf(contents), ElementsAre(0u, 1u));
+  std::vector<uint64_t> starts;
+  for (const auto& range : contents.ranges) {
+    if (range.name == "operator") starts.push_back(range.start_ticks);
+  }
+  ASSERT_EQ(starts.size(), 4u);
+  const auto& batch = contents.ranges[0];
+  const auto& optimizer = contents.ranges[1];
+  EXPECT_LE(contents.steps[0].ticks, batch.start_ticks);
+  EXPECT_LE(optimizer.start_ticks + optimizer.duration_ticks, contents.steps[1].ticks);
+}
+
+}  // namespace
+}  // namespace profd::testing

@@ -1,0 +1,182 @@
+#include "daemon/export/sink/byte_sink.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+
+#include "daemon/base/unique_fd.h"
+#include "tests/export/sink/gunzip.h"
+#include "tests/export/sink/string_sink.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::exporter {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class FileSinkTest : public testing::Test {
+ protected:
+  FileSinkTest() {
+    std::string pattern = (fs::temp_directory_path() / "profd_sink_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~FileSinkTest() override { fs::remove_all(folder_); }
+
+  static std::string Read(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static mode_t ModeOf(const fs::path& path) {
+    struct stat info = {};
+    stat(path.c_str(), &info);
+    return info.st_mode & 07777;
+  }
+  size_t FilesInFolder() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {}));
+  }
+  static std::unique_ptr<ByteSink> OpenOrDie(const fs::path& path) {
+    absl::StatusOr<std::unique_ptr<ByteSink>> sink = OpenFileSink(path);
+    EXPECT_THAT(sink, IsOk());
+    return *std::move(sink);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FileSinkTest, TheFileAppearsWholeWhenItIsFinished) {
+  const fs::path path = folder_ / "trace.json";
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(path);
+  ASSERT_THAT(sink->Append("one "), IsOk());
+  EXPECT_FALSE(fs::exists(path));
+  ASSERT_THAT(sink->Append("two"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  EXPECT_EQ(Read(path), "one two");
+  EXPECT_EQ(ModeOf(path), 0600);
+  EXPECT_EQ(FilesInFolder(), 1U);
+}
+
+TEST_F(FileSinkTest, AnUnfinishedFileLeavesWhatWasThere) {
+  const fs::path path = folder_ / "trace.json";
+  std::ofstream(path) << "old";
+  OpenOrDie(path)->Append("new").IgnoreError();
+  EXPECT_EQ(Read(path), "old");
+  EXPECT_EQ(FilesInFolder(), 1U);
+}
+
+TEST_F(FileSinkTest, AFileThatExistsKeepsItsMode) {
+  const fs::path path = folder_ / "trace.json";
+  std::ofstream(path) << "old";
+  fs::permissions(path, fs::perms(0640));
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(path);
+  ASSERT_THAT(sink->Append("new"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  EXPECT_EQ(Read(path), "new");
+  EXPECT_EQ(ModeOf(path), 0640);
+}
+
+TEST_F(FileSinkTest, ALinkKeepsStandingAndItsTargetIsReplaced) {
+  const fs::path path = folder_ / "trace.json";
+  std::ofstream(path) << "old";
+  fs::create_symlink("trace.json", folder_ / "link");
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(folder_ / "link");
+  ASSERT_THAT(sink->Append("new"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(Read(path), "new");
+}
+
+TEST_F(FileSinkTest, ErrorsNameThePathAndSayWhatIsWrong) {
+  EXPECT_THAT(OpenFileSink(folder_ / "none" / "trace.json"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none/trace.json")));
+  EXPECT_THAT(OpenFileSink(folder_), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(OpenFileSink(""), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(FileSinkTest, AFolderThatMayNotBeWrittenIsRefused) {
+  if (geteuid() == 0) GTEST_SKIP() << "SKIP: root may write everywhere";
+  fs::permissions(folder_, fs::perms(0500));
+  EXPECT_THAT(OpenFileSink(folder_ / "trace.json"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("trace.json")));
+  fs::permissions(folder_, fs::perms(0700));
+}
+
+TEST_F(FileSinkTest, AFullDiskIsToldOnceAndForAll) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "SKIP: there is no /dev/full here";
+  const std::unique_ptr<ByteSink> sink = OpenOrDie("/dev/full");
+  EXPECT_THAT(sink->Append("x"),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("/dev/full")));
+  EXPECT_THAT(sink->Append("y"), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(sink->Finish(), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(FileSinkTest, APipeIsWrittenToAsItIs) {
+  const fs::path path = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const UniqueFd reader(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(path);
+  ASSERT_THAT(sink->Append("through"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  char bytes[16];
+  EXPECT_EQ(read(reader.get(), bytes, sizeof(bytes)), 7);
+  EXPECT_TRUE(fs::is_fifo(path));
+}
+
+class GzipSinkTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(GzipSinkTest, OneMemberHoldsEverythingWhateverThePieces) {
+  std::mt19937_64 random(5);
+  std::string text;
+  while (text.size() < GetParam()) {
+    text += random() % 4 == 0 ? std::to_string(random()) : "\"name\":\"aten::mm\",";
+  }
+  text.resize(GetParam());
+  StringSink out;
+  const std::unique_ptr<ByteSink> gzip = NewGzipSink(out);
+  for (size_t at = 0; at < text.size();) {
+    const size_t part =
+        std::min<size_t>(text.size() - at, random() % 3 == 0 ? 1 : random() % 90'000);
+    ASSERT_THAT(gzip->Append(std::string_view(text).substr(at, part)), IsOk());
+    at += part;
+  }
+  ASSERT_THAT(gzip->Finish(), IsOk());
+  EXPECT_EQ(out.finished(), 1);
+  EXPECT_THAT(GunzipOneMember(out.text()), IsOkAndHolds(text));
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, GzipSinkTest, testing::Values(0, 1, 100, 70'000, 5'000'000));
+
+TEST(GzipSinkTest, WhatCannotBeCompressedComesThrough) {
+  std::mt19937_64 random(6);
+  std::string text(3'000'000, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  StringSink out;
+  const std::unique_ptr<ByteSink> gzip = NewGzipSink(out);
+  ASSERT_THAT(gzip->Append(text), IsOk());
+  ASSERT_THAT(gzip->Finish(), IsOk());
+  EXPECT_THAT(GunzipOneMember(out.text()), IsOkAndHolds(text));
+}
+
+TEST(GzipSinkTest, TheSinksErrorIsTheStreamsErrorFromThenOn) {
+  StringSink out;
+  out.fail_after_bytes = 0;
+  const std::unique_ptr<ByteSink> gzip = NewGzipSink(out);
+  std::mt19937_64 random(6);
+  std::string text(3'000'000, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  EXPECT_THAT(gzip->Append(text), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(gzip->Append("x"), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(gzip->Finish(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(out.finished(), 0);
+}
+
+}  // namespace
+}  // namespace profd::exporter

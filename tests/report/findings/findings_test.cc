@@ -1,0 +1,218 @@
+// The engine: thresholds, order, verdict, captures that have little.
+#include "daemon/report/findings/findings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "daemon/report/findings/quality.h"
+#include "daemon/report/findings/rules.h"
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class FindingsTest : public FindingsFixture {};
+
+TEST_F(FindingsTest, EveryRuleFiresPassesOrSaysWhatItNeeds) {
+  Healthy();
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.findings.size() + report.skipped.size() + report.passed.size(), Rules().size());
+  for (const SkippedRule& skipped : report.skipped) EXPECT_FALSE(skipped.needs.empty());
+}
+
+TEST_F(FindingsTest, TheVerdictSaysWhereTheTimeGoesAndWhetherToTrustIt) {
+  Healthy();
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kCompute);
+  EXPECT_EQ(report.step_count, 5);
+  EXPECT_EQ(report.mean_step_ns, kStepNs);
+  EXPECT_THAT(report.verdict, HasSubstr("A step takes 10 ms (mean of 5 steps). GPU 0 computes for "
+                                        "100% of it, and is idle for 0%."));
+  EXPECT_THAT(report.verdict, HasSubstr("No rule found a way to save time"));
+  EXPECT_THAT(report.verdict, HasSubstr("Quality A"));
+}
+
+TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    Launch({.start_ns = step * kStepNs + 100 * kUs,
+            .count = 300,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+  }
+  const FindingsReport report = Report();
+  ASSERT_GT(report.findings.size(), 2u);
+  for (size_t i = 1; i < report.findings.size(); ++i) {
+    EXPECT_GE(report.findings[i - 1].saving_ns_per_step, report.findings[i].saving_ns_per_step);
+  }
+  EXPECT_EQ(report.findings[0].rule, "GPU_UNDERUSED");
+  EXPECT_THAT(
+      report.verdict,
+      HasSubstr("First change (IDLE_HOST_WAIT): The GPU waits for kernel launches. Launch fewer "
+                "kernels"));
+}
+
+TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
+  Launch({.start_ns = 0, .count = 10, .gap_ns = 100 * kUs, .lead_ns = 50 * kUs});
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.step_count, 0);
+  EXPECT_EQ(report.mean_step_ns, 1'900 * kUs);
+  EXPECT_THAT(report.verdict, HasSubstr("The capture has no steps; its GPU work spans 1.9 ms"));
+  EXPECT_THAT(NeedsOf("CUDA_GRAPH"), HasSubstr("two steps"));
+}
+
+TEST_F(FindingsTest, ACaptureWithoutAGpuSaysSo) {
+  Steps(3);
+  reader_.Range(main_, "forward", 0, kMs);
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kCpuOnly);
+  EXPECT_THAT(report.verdict, HasSubstr("No GPU work was recorded"));
+  EXPECT_THAT(report.findings, IsEmpty());
+  EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("GPU work"));
+}
+
+TEST_F(FindingsTest, AnEmptyCaptureHasNothingToSay) {
+  reader_.mutable_record() = {};
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.verdict, "Nothing was recorded.");
+  EXPECT_EQ(report.quality.grade, "-");
+  EXPECT_THAT(report.findings, IsEmpty());
+}
+
+TEST_F(FindingsTest, ADisabledRuleIsSkipped) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) Launch({.start_ns = step * kStepNs, .count = 10});
+  EXPECT_THAT(Fired(), testing::Contains("GPU_UNDERUSED"));
+  thresholds_.disabled.insert("GPU_UNDERUSED");
+  EXPECT_THAT(Fired(), Not(testing::Contains("GPU_UNDERUSED")));
+  EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("disable"));
+}
+
+TEST_F(FindingsTest, AReaderThatFailsIsAnError) {
+  Healthy();
+  reader_.FailAfter(0, absl::DataLossError("chunk 3"));
+  EXPECT_THAT(SummarizeFindings(reader_, {}), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(FindingsTest, AnyTimesAreSafe) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  Healthy();
+  reader_.Step(9, kLeast, kMost).Step(10, kMost - 5, 4).Step(11, 0, 0);
+  reader_.Kernel(kTensorKernel, kMost - 10, kMost - 1, 7)
+      .Kernel(kTensorKernel, kLeast, kLeast + 5, 8)
+      .Copy(kLeast, -1, 9, {.bytes = ~uint64_t{0}, .copy_kind = 1, .source_kind = 1})
+      .ApiCall(main_, "cudaStreamSynchronize", kLeast, kLeast + 1, 8)
+      .Range(main_, kLoader, kMost - 3, kMost);
+  reader_.Allocate(main_, kLeast, 1, kMost, {.total_allocated_bytes = kMost, .device_type = 1});
+  EXPECT_FALSE(Report().verdict.empty());
+}
+
+// ---- thresholds ----
+
+TEST_F(FindingsTest, ThresholdsAreReadWithTheirUnits) {
+  absl::StatusOr<FindingThresholds> parsed = ParseFindingThresholds(
+      "# ours\n"
+      "communication.exposed_share = 15%\n"
+      "gpu.busy_share=0.25\n"
+      "  gap.shortest = 200 ms  # long\n"
+      "copies.smallest = 1MiB\n"
+      "steps.outlier_deviations = 7\n"
+      "disable = STEP_OUTLIER, MEM_FRAG\n");
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_DOUBLE_EQ(parsed->exposed_communication_share, 0.15);
+  EXPECT_DOUBLE_EQ(parsed->gpu_busy_share, 0.25);
+  EXPECT_DOUBLE_EQ(parsed->gap_shortest_ns, 200e6);
+  EXPECT_DOUBLE_EQ(parsed->copy_smallest_bytes, 1 << 20);
+  EXPECT_DOUBLE_EQ(parsed->step_outlier_deviations, 7);
+  EXPECT_THAT(parsed->disabled, testing::ElementsAre("MEM_FRAG", "STEP_OUTLIER"));
+}
+
+TEST_F(FindingsTest, AnUnknownKeyIsAnErrorThatNamesTheLineAndTheNearest) {
+  EXPECT_THAT(ParseFindingThresholds("\ngpu.busy = 3%\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("line 2: there is no threshold 'gpu.busy'; is 'gpu.busy_share' "
+                                 "meant?")));
+  EXPECT_THAT(ParseFindingThresholds("disable = STEP_OUT"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("STEP_OUTLIER")));
+}
+
+TEST_F(FindingsTest, ValuesThatAreNoneAreErrors) {
+  for (const std::string_view line :
+       {"gpu.busy_share = 200%", "gpu.busy_share = -1", "gpu.busy_share = nan",
+        "gpu.busy_share = inf", "gpu.busy_share =", "gpu.busy_share = 3 s", "gap.shortest = 200",
+        "gap.shortest = 3 parsecs", "copies.smallest = 1TiB", "gpu.busy_share", "= 3",
+        "gpu.busy_share = 1%\ngpu.busy_share = 1%"}) {
+    EXPECT_THAT(ParseFindingThresholds(line), StatusIs(absl::StatusCode::kInvalidArgument)) << line;
+  }
+  EXPECT_THAT(ParseFindingThresholds(std::string((1 << 20) + 1, '#')),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(FindingsTest, WhatIsPrintedIsReadBackAsItWas) {
+  FindingThresholds thresholds;
+  thresholds.gpu_busy_share = 0.125;
+  thresholds.small_kernel_ns = 7'500;
+  thresholds.disabled = {"MEM_LEAK"};
+  absl::StatusOr<FindingThresholds> parsed =
+      ParseFindingThresholds(FormatFindingThresholds(thresholds));
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(*parsed, thresholds);
+  EXPECT_EQ(*ParseFindingThresholds(FormatFindingThresholds({})), FindingThresholds());
+}
+
+// ---- quality ----
+
+TEST_F(FindingsTest, EventsAreCheckedForTheirQuality) {
+  reader_.ApiCall(main_, "cudaLaunchKernel", 100, 110, 1)
+      .ApiCall(main_, "cudaLaunchKernel", 200, 210, 2)
+      .ApiCall(main_, "cudaMalloc", 300, 310, 3)
+      .Kernel("k", 90, 120, 1)
+      .Kernel("k", 500, 510, 9)
+      .Range(main_, "cut", 0, 50, {.flags = kRangeTruncated})
+      .Range(main_, "whole", 60, 80);
+  absl::StatusOr<GpuAttribution> attribution = GpuAttribution::Build(reader_);
+  ASSERT_THAT(attribution, IsOk());
+  absl::StatusOr<EventChecks> checks = CheckEvents(reader_, *attribution);
+  ASSERT_THAT(checks, IsOk());
+  EXPECT_EQ(checks->gpu_row_count, 2);
+  EXPECT_EQ(checks->orphan_count, 1);
+  EXPECT_EQ(checks->launch_count, 2);
+  EXPECT_EQ(checks->silent_launch_count, 1);
+  EXPECT_EQ(checks->inversion_count, 1);
+  EXPECT_EQ(checks->worst_inversion_ns, 10);
+  EXPECT_EQ(checks->range_count, 2);
+  EXPECT_EQ(checks->cut_range_count, 1);
+}
+
+TEST_F(FindingsTest, LaunchesIntoAGraphAreNotMissedOnTheGpu) {
+  reader_.ApiCall(main_, "cudaStreamBeginCapture_v10000", 50, 60, 5)
+      .ApiCall(main_, "cudaLaunchKernel", 100, 110, 1)
+      .Kernel("k", 500, 510, 9);
+  absl::StatusOr<Quality> quality = SummarizeQuality(reader_);
+  ASSERT_THAT(quality, IsOk());
+  for (const QualityCheck& check : quality->checks) {
+    if (check.name == "silent_launches") {
+      EXPECT_FALSE(check.failed());
+    }
+  }
+}
+
+TEST_F(FindingsTest, TimesWithinTheClocksErrorAreNoInversions) {
+  reader_.mutable_record().gpu.clock_error_ns = 10;
+  reader_.ApiCall(main_, "cudaLaunchKernel", 100, 110, 1).Kernel("k", 90, 120, 1);
+  absl::StatusOr<GpuAttribution> attribution = GpuAttribution::Build(reader_);
+  ASSERT_THAT(attribution, IsOk());
+  EXPECT_EQ(CheckEvents(reader_, *attribution)->inversion_count, 0);
+}
+
+}  // namespace
+}  // namespace profd::report
