@@ -1,6 +1,6 @@
 // Of a collective operation, what torch.profiler's traces say of it and tools for distributed jobs
 // read, out of the inputs that torch gives its operator `record_param_comms`
-// (report/collective_names.h).
+// (report/index/collective_names.h).
 #ifndef PROFD_DAEMON_EXPORT_TRACE_COLLECTIVE_TEXT_H_
 #define PROFD_DAEMON_EXPORT_TRACE_COLLECTIVE_TEXT_H_
 
