@@ -57,7 +57,7 @@ constexpr Advice kAdvice[] = {
     {"CAPTURE_LIMIT", kExitRefused, ""},
     {"QUOTA_EXCEEDED", kExitRefused, "`profctl node --quotas` shows use and limits."},
     {"MEMORY_CAP", kExitRefused,
-     "Ask for less with --memory, accept less with --allow-less-memory, or wait until other "
+     "Ask for less with --buffer, accept less with --allow-smaller-buffer, or wait until other "
      "captures have ended."},
     {"DISK_FULL", kExitRefused,
      "`profctl node` shows the storage in use; `profctl delete ID` frees some."},
@@ -133,7 +133,7 @@ std::string_view AdviceFor(std::string_view reason) {
 }
 
 std::string_view AdviceForDrop(std::string_view drop_reason) {
-  if (drop_reason == "no_chunk") return "capture memory was full: raise --memory";
+  if (drop_reason == "no_chunk") return "capture memory was full: raise --buffer";
   if (drop_reason == "too_deep") return "ranges were nested deeper than 128";
   if (drop_reason == "too_large") return "names or records were over 4 KiB";
   if (drop_reason == "unbalanced_end") return "ends without an open range: the program's bug";

@@ -58,11 +58,12 @@ size_t WidthOf(uint32_t code) {
   return Contains(kDoubleWidth, code) ? 2 : 1;
 }
 
+// 0: the environment does not say.
 int WidthFromEnvironment() {
   const char* columns = std::getenv("COLUMNS");
-  if (columns == nullptr) return kDefaultWidth;
+  if (columns == nullptr) return 0;
   const auto width = ParseInt(columns);
-  return width.ok() && *width > 0 && *width < 10'000 ? static_cast<int>(*width) : kDefaultWidth;
+  return width.ok() && *width > 0 && *width < 10'000 ? static_cast<int>(*width) : 0;
 }
 
 bool WantsColour() {
@@ -92,10 +93,11 @@ Style Style::Of(int fd) {
   Style style;
   style.unicode = TakesUnicode();
   style.is_terminal = isatty(fd) == 1;
+  style.width = WidthFromEnvironment();
   if (!style.is_terminal) return style;
   winsize size{};
-  const bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  style.width = known ? size.ws_col : WidthFromEnvironment();
+  if (style.width == 0 && ioctl(fd, TIOCGWINSZ, &size) == 0) style.width = size.ws_col;
+  if (style.width == 0) style.width = kDefaultWidth;
   style.colour = WantsColour();
   return style;
 }

@@ -29,9 +29,10 @@ struct Style {
   // A percentage of a whole: "~12.3%" where some of the whole is missing, "-" where too much is.
   std::string Share(std::string percent) const;
 
-  // Of a file descriptor: width from the terminal, else COLUMNS, else 80; colour on a
-  // terminal unless NO_COLOR is set or TERM is "dumb". Unicode unless the locale (LC_ALL,
-  // LC_CTYPE, LANG: the first that is set) names another character set than UTF-8.
+  // Of a file descriptor: width from COLUMNS, else from the terminal, else 80; without a terminal
+  // from COLUMNS, else no limit. Colour on a terminal unless NO_COLOR is set or TERM is "dumb".
+  // Unicode unless the locale (LC_ALL, LC_CTYPE, LANG: the first that is set) names another
+  // character set than UTF-8.
   static Style Of(int fd);
 };
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/base/short_names.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
@@ -12,8 +13,6 @@ namespace {
 
 constexpr size_t kGap = 2;
 constexpr size_t kMinFlexibleWidth = 16;
-// Where there is no terminal: as wide as torch.profiler makes its name column.
-constexpr size_t kPaddedWidth = 55;
 constexpr size_t kLongestCell = 16 << 10;  // A name is at most 4 KiB, or 12 KiB as U+FFFD.
 
 }  // namespace
@@ -31,7 +30,7 @@ std::vector<size_t> Table::NaturalWidths(const Style& style) const {
   for (size_t i = 0; i < columns_.size(); ++i) {
     size_t width = DisplayWidth(columns_[i].title);
     for (const Row& row : rows_) width = std::max(width, DisplayWidth(row.cells[i]));
-    if (style.width == 0) width = std::min(width, kPaddedWidth);
+    if (style.width == 0 && columns_[i].flexible) width = std::min(width, kLongestName);
     widths.push_back(width);
   }
   return widths;
@@ -65,14 +64,25 @@ std::vector<size_t> Table::Fit(const Style& style, std::vector<size_t>& widths) 
   }
 }
 
+std::vector<Table::Row> Table::Shortened(const std::vector<size_t>& widths) const {
+  std::vector<Row> rows = rows_;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!columns_[i].flexible) continue;
+    std::vector<std::string> names;
+    for (const Row& row : rows) names.push_back(row.cells[i]);
+    names = ShortenNames(names, widths[i]);
+    for (size_t row = 0; row < rows.size(); ++row) rows[row].cells[i] = std::move(names[row]);
+  }
+  return rows;
+}
+
 std::string Table::RenderLine(const std::vector<std::string>& cells,
-                              const std::vector<size_t>& shown, const std::vector<size_t>& widths,
-                              const Style& style) const {
+                              const std::vector<size_t>& shown,
+                              const std::vector<size_t>& widths) const {
   std::string line;
   for (const size_t i : shown) {
     if (!line.empty() || i != shown.front()) line.append(kGap, ' ');
-    const std::string cell =
-        columns_[i].flexible && style.width > 0 ? CutToWidth(cells[i], widths[i]) : cells[i];
+    const std::string& cell = cells[i];
     const size_t width = DisplayWidth(cell);
     const size_t padding = width < widths[i] ? widths[i] - width : 0;
     if (columns_[i].right) line.append(padding, ' ');
@@ -92,10 +102,10 @@ std::string Table::Render(const Style& style) const {
     titles.emplace_back(columns_[i].title);
     rules.emplace_back(widths[i], '-');
   }
-  std::string out = StrCat(style.Paint(Colour::kBold, RenderLine(titles, shown, widths, style)),
-                           "\n", RenderLine(rules, shown, widths, style), "\n");
-  for (const Row& row : rows_) {
-    StrAppend(&out, style.Paint(row.colour, RenderLine(row.cells, shown, widths, style)), "\n");
+  std::string out = StrCat(style.Paint(Colour::kBold, RenderLine(titles, shown, widths)), "\n",
+                           RenderLine(rules, shown, widths), "\n");
+  for (const Row& row : Shortened(widths)) {
+    StrAppend(&out, style.Paint(row.colour, RenderLine(row.cells, shown, widths)), "\n");
   }
   return out;
 }

@@ -1,9 +1,11 @@
-// Table: rows of cells, aligned. On a terminal it fits the width: first the flexible column
-// is cut, then the least important columns are left out. Elsewhere nothing is cut; a very
-// long cell then pushes its own row out instead of widening the table.
+// Table: rows of cells, aligned. On a terminal it fits the width: first the names in the flexible
+// column are shortened in their middle, so that different ones stay different, then the least
+// important columns are left out. Elsewhere every column is shown, and only names beyond
+// kLongestName are shortened: columns stay aligned. --json and --csv have whole names.
 #ifndef PROFD_CLI_BASE_TABLE_H_
 #define PROFD_CLI_BASE_TABLE_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,12 +17,14 @@ namespace profd::cli {
 struct Column {
   std::string_view title = {};
   bool right = true;      // Numbers; text stands left.
-  bool flexible = false;  // May be cut, down to kMinFlexibleWidth; one at most.
+  bool flexible = false;  // Names: may be shortened, down to kMinFlexibleWidth; one at most.
   int drop_order = 0;     // Left out where the table is too wide, highest first; 0: never.
 };
 
 class Table {
  public:
+  static constexpr size_t kLongestName = 160;  // Columns, where there is no terminal.
+
   explicit Table(std::vector<Column> columns);
 
   // One cell per column. Cells are cleaned for display here.
@@ -38,8 +42,10 @@ class Table {
   std::vector<size_t> NaturalWidths(const Style& style) const;
   // Indices of the columns shown; `widths` of the flexible one is cut.
   std::vector<size_t> Fit(const Style& style, std::vector<size_t>& widths) const;
+  // The rows' cells, those of the flexible column shortened to its width.
+  std::vector<Row> Shortened(const std::vector<size_t>& widths) const;
   std::string RenderLine(const std::vector<std::string>& cells, const std::vector<size_t>& shown,
-                         const std::vector<size_t>& widths, const Style& style) const;
+                         const std::vector<size_t>& widths) const;
 
   std::vector<Column> columns_;
   std::vector<Row> rows_;

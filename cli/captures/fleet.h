@@ -20,9 +20,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/base/json_writer.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/endpoints.h"
+#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 

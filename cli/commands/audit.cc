@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/row_limit.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
@@ -12,6 +11,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"

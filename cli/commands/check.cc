@@ -4,9 +4,9 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
-#include "cli/base/json_writer.h"
 #include "cli/captures/progress.h"
 #include "cli/commands/command.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 

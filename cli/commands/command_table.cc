@@ -1,6 +1,6 @@
 // How do I add a command?
 //
-//   1. Write <name>_command.cc beside this file: a function NameCommand() that returns the
+//   1. Write <name>.cc beside this file: a function NameCommand() that returns the
 //      row (summary, arguments, flags, examples) and a function RunName() that runs it.
 //   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
 //      CMakeLists.txt.
@@ -14,15 +14,16 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),      RunCommand(),     TraceCommand(),      CapturesCommand(),
-      ShowCommand(),    OpsCommand(),     StepsCommand(),      StragglersCommand(),
-      MemoryCommand(),  KernelsCommand(), CopiesCommand(),     SyncsCommand(),
-      IdleCommand(),    TimeCommand(),    CompileCommand(),    ReportCommand(),
-      HistoryCommand(), ExportCommand(),  FetchCommand(),      CancelCommand(),
-      DeleteCommand(),  PinCommand(),     UnpinCommand(),      PurgeCommand(),
-      NodeCommand(),    CheckCommand(),   OpenCommand(),       ImportCommand(),
-      AuditCommand(),   ContextCommand(), ScheduleCommand(),   VersionCommand(),
-      ExplainCommand(), HelpCommand(),    CompletionCommand(), CandidatesCommand(),
+      PsCommand(),         TopCommand(),     RunCommand(),     TraceCommand(),
+      CapturesCommand(),   ShowCommand(),    OpsCommand(),     StepsCommand(),
+      StragglersCommand(), MemoryCommand(),  KernelsCommand(), CopiesCommand(),
+      SyncsCommand(),      IdleCommand(),    TimeCommand(),    CompileCommand(),
+      ReportCommand(),     HistoryCommand(), ExportCommand(),  FetchCommand(),
+      CancelCommand(),     DeleteCommand(),  PinCommand(),     UnpinCommand(),
+      PurgeCommand(),      NodeCommand(),    CheckCommand(),   OpenCommand(),
+      ImportCommand(),     AuditCommand(),   ContextCommand(), ScheduleCommand(),
+      VersionCommand(),    ExplainCommand(), HelpCommand(),    CompletionCommand(),
+      CandidatesCommand(),
   };
   return commands;
 }

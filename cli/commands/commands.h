@@ -1,4 +1,4 @@
-// The commands of profctl, one in each <name>_command.cc. Apart from command.h, so that a new one
+// The commands of profctl, one in each <name>.cc. Apart from command.h, so that a new one
 // is compiled in one place.
 #ifndef PROFD_CLI_COMMANDS_COMMANDS_H_
 #define PROFD_CLI_COMMANDS_COMMANDS_H_
@@ -8,6 +8,7 @@
 namespace profd::cli {
 
 Command PsCommand();
+Command TopCommand();
 Command RunCommand();
 Command TraceCommand();
 Command CapturesCommand();

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "cli/base/errors.h"
-#include "cli/base/json_writer.h"
 #include "cli/base/table.h"
 #include "cli/client/contexts.h"
 #include "cli/commands/command.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"

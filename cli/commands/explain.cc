@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/base/json_writer.h"
 #include "cli/commands/command.h"
 #include "cli/render/column_docs.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"

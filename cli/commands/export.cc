@@ -3,7 +3,6 @@
 #include <atomic>
 
 #include "cli/base/interrupts.h"
-#include "cli/base/json_writer.h"
 #include "cli/captures/capture_set.h"
 #include "cli/captures/merged_export.h"
 #include "cli/captures/output_file.h"
@@ -11,6 +10,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/render/group_reports.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 

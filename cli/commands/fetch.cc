@@ -6,7 +6,6 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
-#include "cli/base/json_writer.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/find_capture.h"
 #include "cli/captures/find_group.h"
@@ -17,6 +16,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/client/resource_names.h"
 #include "cli/commands/command.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"

@@ -1,7 +1,6 @@
-#include "cli/commands/help_text.h"
-
-#include "cli/base/json_writer.h"
 #include "cli/commands/command.h"
+#include "cli/commands/help_text.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 

@@ -9,7 +9,6 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
-#include "cli/base/json_writer.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/progress.h"
 #include "cli/captures/scratch_folder.h"
@@ -17,6 +16,7 @@
 #include "cli/commands/command.h"
 #include "cli/render/group_view.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"

@@ -127,7 +127,7 @@ Unless it is set, only captures of daemons reached over the network are kept, in
 If set and not empty, no colours on a terminal.
 .TP
 .B COLUMNS
-The width of a terminal that does not say its own.
+How wide tables are, also without a terminal. Default: as wide as the terminal, or without limit.
 .SH FILES
 .TP
 .I /run/profd/control.sock

@@ -280,7 +280,7 @@ Command OpsCommand() {
                     "of its inputs, the module that it ran in, the step, thread or rank: name, "
                     "inputs, module, step, thread or rank",
             .completes = Completes::kChoice,
-            .choices = {"name", "inputs", "module", "step", "thread", "rank"}},
+            .choices = {"name", "input_shape", "module", "step", "thread", "rank"}},
            {.name = "by-step",
             .help = "One row for each step, too, whatever else rows are grouped by"},
            {.name = "step", .value_name = "K", .help = "Only ranges that begin inside step K"},
@@ -291,7 +291,8 @@ Command OpsCommand() {
                     "(default: the program's own, or the newest that is known)",
             .value_is_optional = true}},
       .examples = {{"profctl ops 01J9ZK", "Where the time went"},
-                   {"profctl ops 01J9ZK --group-by inputs", "Which sizes of an operator took it"},
+                   {"profctl ops 01J9ZK --group-by input_shape",
+                    "Which sizes of an operator took it"},
                    {"profctl ops run.profd --sort cpu_total --step 120",
                     "One step of a fetched capture"},
                    {"profctl ops run.profd --torch=2.6 --sort cuda_time_total",

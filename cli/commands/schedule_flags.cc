@@ -76,8 +76,8 @@ absl::Status ParseCapture(const ParsedFlags& flags, CaptureSpec& spec) {
   spec.timeout = timeout.value_or(spec.timeout);
   ASSIGN_OR_RETURN(const auto max_bytes, flags.Bytes("max-bytes"));
   spec.max_bytes = max_bytes.value_or(spec.max_bytes);
-  ASSIGN_OR_RETURN(const auto memory, flags.Bytes("memory"));
-  spec.memory_bytes = memory.value_or(spec.memory_bytes);
+  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer"));
+  spec.memory_bytes = buffer.value_or(spec.memory_bytes);
   spec.step_marker = flags.Get("step-marker").value_or("");
   if (const auto mode = flags.Get("gpu")) spec.gpu.mode = *GpuModeFromString(*mode);
   if (const auto mode = flags.Get("ops")) spec.torch.operators = *OperatorModeFromString(*mode);
@@ -172,7 +172,9 @@ std::vector<Flag> ScheduleFlags() {
       {.name = "timeout",
        .value_name = "TIME",
        .help = "create: give a window up after this long (default: 5m)"},
-      {.name = "memory", .value_name = "BYTES", .help = "create: capture memory (default: 64MiB)"},
+      {.name = "buffer",
+       .value_name = "SIZE",
+       .help = "create: size of the event buffer (default: 64MiB)"},
       {.name = "max-bytes",
        .value_name = "BYTES",
        .help = "create: most that one capture's file takes (default: 2GiB)"},

@@ -7,10 +7,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/captures/capture_set.h"
 #include "cli/client/invocation.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/report/ranks/group_reports.h"
 
 namespace profd::cli {

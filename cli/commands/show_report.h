@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "cli/base/json_writer.h"
 #include "cli/captures/capture_source.h"
 #include "cli/client/invocation.h"
 #include "cli/render/capture.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 
 namespace profd::cli {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/base/json_writer.h"
 #include "cli/render/capture.h"
 #include "cli/render/torch.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -68,10 +68,10 @@ absl::StatusOr<TorchRequest> ParseTorchRequest(const Invocation& invocation,
   }
   TorchRequest wanted;
   const std::string by = flags.Get("group-by").value_or("name");
-  if (by != "name" && by != "inputs") {
-    return UsageError("--torch groups by name or by inputs");
+  if (by != "name" && by != "input_shape") {
+    return UsageError("--torch groups by name or by input_shape");
   }
-  wanted.table.by_inputs = by == "inputs";
+  wanted.table.by_inputs = by == "input_shape";
   ASSIGN_OR_RETURN(wanted.table.version, VersionOf(*flags.Get("torch"), record));
   wanted.text.version = wanted.table.version;
   if (const auto sort = flags.Get("sort")) {

@@ -173,11 +173,11 @@ absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
 absl::Status ParseCaptureLimits(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
   spec.timeout = timeout.value_or(spec.timeout);
-  ASSIGN_OR_RETURN(const auto memory, flags.Bytes("memory"));
-  spec.memory_bytes = memory.value_or(spec.memory_bytes);
+  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer"));
+  spec.memory_bytes = buffer.value_or(spec.memory_bytes);
   ASSIGN_OR_RETURN(const auto max_bytes, flags.Bytes("max-bytes"));
   spec.max_bytes = max_bytes.value_or(spec.max_bytes);
-  spec.allow_less_memory = flags.Has("allow-less-memory");
+  spec.allow_less_memory = flags.Has("allow-smaller-buffer");
   spec.display_name = flags.Get("name").value_or("");
   ASSIGN_OR_RETURN(spec.labels, ParseLabels(flags.All("label")));
   return absl::OkStatus();
@@ -566,11 +566,11 @@ std::vector<Flag> TraceFlags() {
        .value_name = "KEY=VALUE",
        .help = "Label for filtering; repeatable",
        .repeated = true},
-      {.name = "memory",
+      {.name = "buffer",
        .value_name = "SIZE",
        .help = "Size of the event buffer, 1MiB to 4GiB (default: 64MiB); a larger one loses fewer "
                "events in bursts"},
-      {.name = "allow-less-memory",
+      {.name = "allow-smaller-buffer",
        .help = "Accept a smaller buffer if the node's capture memory is nearly used up, instead of "
                "failing"},
       {.name = "max-bytes",

@@ -1,7 +1,7 @@
 #include "cli/base/errors.h"
-#include "cli/base/json_writer.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"

@@ -1,16 +1,21 @@
 #include "cli/commands/watching.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
 
 namespace profd::cli {
 namespace {
@@ -24,21 +29,84 @@ constexpr std::string_view kHome = "\x1b[H";
 constexpr std::string_view kClearLine = "\x1b[K";
 constexpr std::string_view kClearBelow = "\x1b[J";
 
-// Set once, by a signal's handler; waited for by the one that looks.
-class Ending {
+// A screen that leaves no trace in the window's history, without a cursor.
+constexpr std::string_view kEnterScreen = "\x1b[?1049h\x1b[?25l";
+constexpr std::string_view kLeaveScreen = "\x1b[?25h\x1b[?1049l";
+
+enum class Ending { kNone, kInterrupt, kQuitKey };
+
+// What ends a watch: a signal, or, where `keys` is a terminal, the key q.
+class Endings {
  public:
-  void Set() {
-    const absl::MutexLock lock(&mu_);
-    set_ = true;
+  explicit Endings(int keys) : signal_(eventfd(0, EFD_CLOEXEC)), keys_(keys) {}
+
+  // From a signal's thread.
+  void Interrupt() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(signal_.get(), &one, sizeof one);
   }
-  bool SetWithin(absl::Duration timeout) {
-    const absl::MutexLock lock(&mu_);
-    return mu_.AwaitWithTimeout(absl::Condition(&set_), timeout);
+
+  Ending Await(absl::Duration timeout) {
+    const absl::Time end = absl::Now() + timeout;
+    while (true) {
+      const int64_t left_ms = absl::ToInt64Milliseconds(end - absl::Now()) + 1;
+      pollfd fds[] = {{signal_.get(), POLLIN, 0}, {keys_, POLLIN, 0}};
+      const int ready =
+          poll(fds, keys_ < 0 ? 1 : 2, static_cast<int>(std::max<int64_t>(left_ms, 0)));
+      if (ready < 0 && errno != EINTR) return Ending::kInterrupt;
+      if (ready == 0) return Ending::kNone;
+      if (fds[0].revents != 0) return Ending::kInterrupt;
+      if (ready > 0 && keys_ >= 0 && fds[1].revents != 0 && QuitKeyPressed()) {
+        return Ending::kQuitKey;
+      }
+    }
   }
 
  private:
-  absl::Mutex mu_;
-  bool set_ ABSL_GUARDED_BY(mu_) = false;
+  bool QuitKeyPressed() {
+    char keys[64];
+    const ssize_t got = read(keys_, keys, sizeof keys);
+    if (got <= 0) keys_ = -1;  // Nobody is at the keyboard any more.
+    return got > 0 && std::string_view(keys, static_cast<size_t>(got)).find_first_of("qQ") !=
+                          std::string_view::npos;
+  }
+
+  const UniqueFd signal_;
+  int keys_;
+};
+
+// The whole terminal, until it goes.
+class FullScreen {
+ public:
+  FullScreen() {
+    has_keys_ = isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &before_) == 0;
+    if (has_keys_) {
+      termios raw = before_;
+      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Keys come one by one, unseen.
+      tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    }
+    Put(kEnterScreen);
+  }
+  ~FullScreen() { Leave(); }
+  FullScreen(const FullScreen&) = delete;
+  FullScreen& operator=(const FullScreen&) = delete;
+
+  // Also from a signal's thread, before a second signal may end the program.
+  void Leave() {
+    if (left_.exchange(true)) return;
+    Put(kLeaveScreen);
+    if (has_keys_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  bool has_keys() const { return has_keys_; }
+
+ private:
+  static void Put(std::string_view text) {
+    [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+  }
+
+  termios before_{};
+  bool has_keys_ = false;
+  std::atomic<bool> left_ = false;
 };
 
 int RowsOfTerminal() {
@@ -95,22 +163,41 @@ std::string ScreenOf(std::string_view text, int rows) {
   return StrCat(screen, kClearBelow);
 }
 
+namespace {
+
+// `screen`: nullptr: there is none.
+absl::StatusOr<int> Watch(Invocation& invocation, absl::Duration interval, FullScreen* screen,
+                          absl::FunctionRef<absl::StatusOr<Look>()> look) {
+  Endings endings(screen != nullptr && screen->has_keys() ? STDIN_FILENO : -1);
+  Interrupts interrupts;
+  interrupts.OnInterrupt([&] {
+    if (screen != nullptr) screen->Leave();
+    endings.Interrupt();
+  });
+  bool is_first = true;
+  while (true) {
+    ASSIGN_OR_RETURN(const Look seen, look());
+    if (!interrupts.interrupted()) ShowLook(invocation, seen, is_first);
+    RETURN_IF_ERROR(invocation.WriteStatus());
+    is_first = false;
+    const Ending ending = endings.Await(interval);
+    if (ending == Ending::kNone) continue;
+    interrupts.OnInterrupt(nullptr);
+    return ending == Ending::kInterrupt ? kExitInterrupted : seen.exit_code;
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<int> WatchUntilInterrupted(Invocation& invocation, absl::Duration interval,
                                           absl::FunctionRef<absl::StatusOr<Look>()> look) {
-  Ending ending;
-  Interrupts interrupts;
-  interrupts.OnInterrupt([&ending] { ending.Set(); });
-  int exit_code = 0;
-  bool is_first = true;
-  do {
-    ASSIGN_OR_RETURN(const Look seen, look());
-    ShowLook(invocation, seen, is_first);
-    RETURN_IF_ERROR(invocation.WriteStatus());
-    exit_code = seen.exit_code;
-    is_first = false;
-  } while (!ending.SetWithin(interval));
-  interrupts.OnInterrupt(nullptr);
-  return exit_code;
+  return Watch(invocation, interval, nullptr, look);
+}
+
+absl::StatusOr<int> WatchFullScreen(Invocation& invocation, absl::Duration interval,
+                                    absl::FunctionRef<absl::StatusOr<Look>()> look) {
+  FullScreen screen;
+  return Watch(invocation, interval, &screen, look);
 }
 
 }  // namespace profd::cli

@@ -30,11 +30,15 @@ Flag WatchFlag();
 // The time between two looks, 0.1 s to a day, 2 s unless given; nullopt: one look is asked for.
 absl::StatusOr<std::optional<absl::Duration>> WatchInterval(const ParsedFlags& flags);
 
-// Looks every `interval` until Ctrl-C or SIGTERM, and then gives the last look's exit code. The
-// first error of a look, or of stdout, ends it. Call it before anything else starts a thread
-// (interrupts.h).
+// Looks every `interval` until Ctrl-C or SIGTERM, and returns kExitInterrupted. The first error of
+// a look, or of stdout, ends it. Call it before anything else starts a thread (interrupts.h).
 absl::StatusOr<int> WatchUntilInterrupted(Invocation& invocation, absl::Duration interval,
                                           absl::FunctionRef<absl::StatusOr<Look>()> look);
+
+// The same on a screen of its own, as top(1) has it, which `q` ends, too; then the exit code is
+// that of the last look. Whatever ends it, the terminal is as before.
+absl::StatusOr<int> WatchFullScreen(Invocation& invocation, absl::Duration interval,
+                                    absl::FunctionRef<absl::StatusOr<Look>()> look);
 
 // `text` as the whole screen of a terminal with `rows` lines (0: any number): what does not fit is
 // left out, and the last line says how much. Public for tests.

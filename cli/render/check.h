@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/check/trace_check.h"
 
 namespace profd::cli {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/report/findings/findings.h"
 
 namespace profd::cli {

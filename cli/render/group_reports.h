@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/captures/capture_set.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/group_reports.h"
 

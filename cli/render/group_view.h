@@ -6,11 +6,11 @@
 #include <span>
 #include <string>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_capture.h"
 #include "cli/client/capture_view.h"
+#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 

@@ -273,8 +273,7 @@ std::string HistoryCsv(const History& history) {
   for (const HistoryPoint& p : history.points) {
     StrAppend(&text, Rfc3339(p.time_unix_ns), ",", p.time_unix_ns, ",", CsvCell(p.node), ",",
               CsvCell(p.capture), ",", p.pid, ",", p.rank, ",", CsvCell(p.job), ",",
-              CsvCell(p.schedule), ",", absl::StrFormat("%.17g", p.sampling_weight), ",",
-              CsvCell(p.quality), ",");
+              CsvCell(p.schedule), ",", CsvNumber(p.sampling_weight), ",", CsvCell(p.quality), ",");
     StrAppend(&text, p.steps, ",", p.min_ns, ",", p.median_ns, ",", p.mean_ns, ",", p.max_ns, ",",
               p.calls, ",", p.self_cpu_ns, ",", p.cpu_total_ns, ",", p.self_device_ns, "\r\n");
   }

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/history.h"
+#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 

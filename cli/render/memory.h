@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "absl/functional/function_ref.h"
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/report/memory/memory_report.h"
 
 namespace profd::cli {

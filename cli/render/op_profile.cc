@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "cli/base/csv.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
+#include "daemon/base/csv.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
@@ -206,7 +206,7 @@ struct PutCsv {
   }
   void operator()(std::string_view name, int64_t value) const { Put(name, StrCat(value)); }
   void operator()(std::string_view name, double value) const {
-    Put(name, value < 0 ? "" : absl::StrFormat("%.17g", value));
+    Put(name, value < 0 ? "" : CsvNumber(value));
   }
   void Put(std::string_view name, const std::string& value) const {
     StrAppend(&names, names.empty() ? "" : ",", name);

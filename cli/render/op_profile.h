@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/report/ops/profile.h"
 
 namespace profd::cli {

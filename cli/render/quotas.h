@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/client/daemon_client.h"
+#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 

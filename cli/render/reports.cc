@@ -124,44 +124,6 @@ std::string RenderOps(const CaptureView& view, const report::OpTable& table,
   return text;
 }
 
-void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
-                  const report::OpOptions& options, JsonWriter& json) {
-  json.BeginObject();
-  WriteReportHeaderJson(view, json);
-  json.Field("self_cpu_total_ns", table.self_cpu_total_ns);
-  json.Field("has_memory", table.has_memory);
-  json.Field("has_device", table.has_device);
-  json.Field("self_device_total_ns", table.self_device_total_ns);
-  json.Field("unattributed_device_ns", table.unattributed_device_ns);
-  json.Field("row_count", table.row_count);
-  json.Key("rows").BeginArray();
-  for (const report::OpRow& row : table.rows) {
-    json.BeginObject();
-    json.Field("name", row.name);
-    if (options.by_step) json.Field("step", row.step);
-    if (options.by_inputs) {
-      json.Field("dims", row.dims);
-      json.Field("types", row.types);
-    }
-    json.Field("calls", row.calls);
-    json.Field("self_cpu_ns", row.self_cpu_ns);
-    json.Field("cpu_total_ns", row.cpu_total_ns);
-    json.Field("cpu_time_avg_ns", row.calls > 0 ? row.cpu_total_ns / row.calls : 0);
-    json.Field("min_ns", row.min_ns);
-    json.Field("max_ns", row.max_ns);
-    json.Field("self_device_ns", row.self_device_ns);
-    json.Field("device_total_ns", row.device_total_ns);
-    json.Field("busy_device_ns", row.busy_device_ns);
-    json.Field("cpu_memory_bytes", row.cpu_memory_bytes);
-    json.Field("self_cpu_memory_bytes", row.self_cpu_memory_bytes);
-    json.Field("device_memory_bytes", row.device_memory_bytes);
-    json.Field("self_device_memory_bytes", row.self_device_memory_bytes);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.EndObject();
-}
-
 std::string StepLabelsText(std::span<const report::StepLabel> labels) {
   std::string text;
   for (size_t i = 0; i < labels.size(); ++i) {

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/report/index/step_labels.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/ops/op_table.h"
@@ -22,8 +22,6 @@ namespace profd::cli {
 // add columns.
 std::string RenderOps(const CaptureView& view, const report::OpTable& table,
                       const report::OpOptions& options, const Style& style);
-void WriteOpsJson(const CaptureView& view, const report::OpTable& table,
-                  const report::OpOptions& options, JsonWriter& json);
 
 // "epoch 3, global_step 1200 when step 57 had begun"; empty for none.
 std::string StepLabelsText(std::span<const report::StepLabel> labels);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
 #include "cli/client/schedule_view.h"
+#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 

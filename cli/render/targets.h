@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/base/json_writer.h"
 #include "cli/base/style.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/capture/capture_types.h"
 
 namespace profd::cli {

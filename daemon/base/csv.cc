@@ -1,5 +1,6 @@
 #include "daemon/base/csv.h"
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 
@@ -53,6 +54,11 @@ std::string CsvCell(std::string_view untrusted) {
   }
   quoted.push_back('"');
   return quoted;
+}
+
+std::string CsvNumber(double value) {
+  char text[40];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 }  // namespace profd

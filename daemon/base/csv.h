@@ -13,6 +13,9 @@ namespace profd {
 // numbers are written as they are.
 std::string CsvCell(std::string_view untrusted);
 
+// The shortest text that is the same double when it is read: 36.4, not 36.399999999999999.
+std::string CsvNumber(double value);
+
 }  // namespace profd
 
 #endif  // PROFD_DAEMON_BASE_CSV_H_

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "daemon/base/csv.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -151,7 +150,7 @@ class CsvWriter {
       for (size_t i = 0; i < batch.size; ++i) {
         BeginOn(batch.thread, "counter", batch.time_ns[i]);
         SetName(batch.name[i]);
-        Cell(Column::kValue) = absl::StrFormat("%.17g", batch.value[i]);
+        Cell(Column::kValue) = CsvNumber(batch.value[i]);
         End();
       }
       return out_.status();

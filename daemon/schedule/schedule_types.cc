@@ -61,10 +61,6 @@ std::optional<SampleUnit> SampleUnitFromString(std::string_view text) {
 }
 
 std::string_view ToString(ScheduleState state) { return NameOf(kStates, state); }
-std::optional<ScheduleState> ScheduleStateFromString(std::string_view text) {
-  return ValueOf(kStates, text);
-}
-
 std::string_view ToString(WindowOutcome outcome) { return NameOf(kOutcomes, outcome); }
 std::optional<WindowOutcome> WindowOutcomeFromString(std::string_view text) {
   return ValueOf(kOutcomes, text);

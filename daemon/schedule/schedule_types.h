@@ -79,7 +79,6 @@ struct ScheduleSpec {
 
 enum class ScheduleState { kActive = 1, kPaused = 2, kEnded = 3, kDeleted = 4 };
 std::string_view ToString(ScheduleState state);  // "ACTIVE"
-std::optional<ScheduleState> ScheduleStateFromString(std::string_view text);
 
 struct ScheduleRecord {
   std::string id;  // ULID; the same on all nodes that it was placed on.

@@ -101,6 +101,12 @@ TEST(CsvTest, CellsAreQuotedWhereNecessary) {
   EXPECT_EQ(CsvCell("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
 }
 
+TEST(CsvTest, NumbersAreTheShortestThatAreTheSame) {
+  EXPECT_EQ(CsvNumber(36.4), "36.4");
+  EXPECT_EQ(CsvNumber(3), "3");
+  EXPECT_EQ(std::strtod(CsvNumber(1.0 / 3).c_str(), nullptr), 1.0 / 3);
+}
+
 TEST(CsvTest, CellsHaveNoTerminalControlsAndNoFormulas) {
   EXPECT_EQ(CsvCell("\x1b]0;OWNED\x07 \r\u009B\x7f\u00E9"),
             "\\x1b]0;OWNED\\x07 \\x0d\\x9b\\x7f\u00E9");

@@ -190,7 +190,7 @@ def bench_gpu(smoke):
         before_mib = resident_mib(target.pid)
         tracing = subprocess.Popen(
             [harness.PROFCTL, 'trace', '--pid', str(target.pid), '--steps', '1', '--warmup', '0',
-             '--json', '--memory', f'{cap_mib}MiB', '--gpu-buffer', f'{cap_mib}MiB'],
+             '--json', '--buffer', f'{cap_mib}MiB', '--gpu-buffer', f'{cap_mib}MiB'],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=harness.environment(stage.daemon.socket_dir))
         harness.until(lambda: any(

@@ -173,7 +173,7 @@ def bench_table(smoke):
             stage.await_target(program)
             program.do('run 10')
             tracing = harness.Tracing(stage.daemon, '--pid', program.pid, '--steps', steps,
-                                      '--warmup', 0, '--memory', '256MiB')
+                                      '--warmup', 0, '--buffer', '256MiB')
 
             def is_armed():
                 if tracing.process.poll() is not None:

@@ -43,14 +43,19 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-pid_t Spawn(const std::vector<std::string>& arguments, const Environment& environment, int out,
-            int err) {
+// `in`: -1: /dev/null.
+pid_t Spawn(const std::vector<std::string>& arguments, const Environment& environment, int in,
+            int out, int err) {
   std::vector<std::string> words = {ProfctlPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = EnvironmentOf(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (in < 0) {
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  } else {
+    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+  }
   posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
   // The runner of the tests may ignore signals (nohup does); profctl must not inherit that.
@@ -78,7 +83,7 @@ int ExitCode(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::string ReadAll(int fd) {
+std::string ReadAll(int fd, Keys keys) {
   std::string text;
   char buffer[65536];
   while (true) {
@@ -86,6 +91,9 @@ std::string ReadAll(int fd) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return text;  // A terminal says EIO when the other end is closed.
     text.append(buffer, static_cast<size_t>(got));
+    if (keys.text.empty() || text.find(keys.after) == std::string::npos) continue;
+    if (write(fd, keys.text.data(), keys.text.size()) < 0) return text;
+    keys.text.clear();
   }
 }
 
@@ -94,7 +102,7 @@ std::string ReadAll(int fd) {
 ProfctlProcess::ProfctlProcess(const std::vector<std::string>& arguments,
                                const Environment& environment)
     : out_(memfd_create("stdout", MFD_CLOEXEC)), err_(memfd_create("stderr", MFD_CLOEXEC)) {
-  pid_ = Spawn(arguments, environment, out_, err_);
+  pid_ = Spawn(arguments, environment, -1, out_, err_);
 }
 
 ProfctlProcess::~ProfctlProcess() {
@@ -124,7 +132,7 @@ RunResult RunProfctl(const std::vector<std::string>& arguments, const Environmen
 }
 
 RunResult RunOnTerminal(const std::vector<std::string>& arguments, Environment environment,
-                        int columns) {
+                        int columns, const Keys& keys) {
   environment.emplace("TERM", "xterm");
   int ours = -1;
   int theirs = -1;
@@ -136,10 +144,10 @@ RunResult RunOnTerminal(const std::vector<std::string>& arguments, Environment e
   }
   fcntl(ours, F_SETFD, FD_CLOEXEC);
   fcntl(theirs, F_SETFD, FD_CLOEXEC);
-  const pid_t pid = Spawn(arguments, environment, theirs, theirs);
+  const pid_t pid = Spawn(arguments, environment, keys.text.empty() ? -1 : theirs, theirs, theirs);
   close(theirs);
   RunResult result;
-  result.out = ReadAll(ours);
+  result.out = ReadAll(ours, keys);
   result.exit_code = ExitCode(pid);
   close(ours);
   return result;

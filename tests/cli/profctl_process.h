@@ -37,9 +37,16 @@ class ProfctlProcess {
 
 RunResult RunProfctl(const std::vector<std::string>& arguments, const Environment& environment);
 
-// With stdout and stderr on one terminal of that many columns; all that came is in `out`.
+// What is typed, once the terminal shows `after`.
+struct Keys {
+  std::string after;
+  std::string text;
+};
+
+// With stdout and stderr on one terminal of that many columns; all that came is in `out`. With
+// `keys`, stdin is the terminal, too; else it is /dev/null.
 RunResult RunOnTerminal(const std::vector<std::string>& arguments, Environment environment,
-                        int columns);
+                        int columns, const Keys& keys = {});
 
 }  // namespace profd::cli
 

@@ -22,7 +22,7 @@ class MemoryFloodTest(harness.EndToEndTest):
     def flood(self):
         target = self.target()
         tracing = self.trace('--pid', target.pid, '--duration', f'{SECONDS}s',
-                             '--memory', f'{CAPTURE_MEMORY >> 20}MiB')
+                             '--buffer', f'{CAPTURE_MEMORY >> 20}MiB')
         target.do('await-recording', f'flood {EVENTS}')
         return target, tracing
 

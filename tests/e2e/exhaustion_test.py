@@ -139,21 +139,21 @@ class ExhaustionTest(harness.EndToEndTest):
          flags=['--max-capture-memory', '48MiB'])
     def test_capture_memory(self):
         target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
-        self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--memory', '32MiB',
+        self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--buffer', '32MiB',
                    as_uid=harness.NOBODY)
         self.await_used('capture-memory', f'uid:{harness.NOBODY}', 32 << 20)
-        refused = self.daemon.ctl('trace', '--pid', second.pid, '--duration', '1s', '--memory',
+        refused = self.daemon.ctl('trace', '--pid', second.pid, '--duration', '1s', '--buffer',
                                   '1MiB', as_uid=harness.NOBODY)
         self.assertEqual(refused.status, harness.REFUSED, refused.err)
         self.assertIn('capture memory', refused.err)
         self.assertIn(f'largest holder: uid:{harness.NOBODY} with 32 MiB', refused.err)
-        self.assert_root_captures('--memory', '16MiB')
+        self.assert_root_captures('--buffer', '16MiB')
 
     @row('a user with many captures', 'live captures', "root's captures run",
          flags=['--max-live-captures', '2'])
     def test_live_captures(self):
         target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
-        self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--memory', '1MiB',
+        self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--buffer', '1MiB',
                    as_uid=harness.NOBODY)
         self.await_used('live-captures', f'uid:{harness.NOBODY}', 1)
         refused = self.daemon.ctl('trace', '--pid', second.pid, '--duration', '1s',

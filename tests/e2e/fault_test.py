@@ -101,7 +101,7 @@ class TargetFaultTest(harness.EndToEndTest):
         target.do('step')
         # A chunk for each, so that none is dropped where the daemon has no time to empty them.
         tracing = self.trace('--pid', target.pid, '--steps', '1', '--warmup', '0',
-                             '--memory', '300MiB')
+                             '--buffer', '300MiB')
         self.await_state('WAITING_STEP')
         target.do('step', 'threads 4000 5', 'step')
         capture = tracing.result().json
@@ -115,7 +115,7 @@ class TargetFaultTest(harness.EndToEndTest):
         target.do('step')
         # One MiB holds some 20,000 ranges; the daemon is stopped, so nobody empties it.
         tracing = self.trace('--pid', target.pid, '--steps', '1', '--warmup', '0',
-                             '--memory', '1MiB')
+                             '--buffer', '1MiB')
         self.await_state('WAITING_STEP')
         self.daemon.process.send_signal(signal.SIGSTOP)
         target.do('step', 'range flood 100000', 'step')

@@ -56,7 +56,7 @@ class OpsTableTest(unittest.TestCase):
         is_ordered = knows_nanoseconds(release)
         self.compare(capture, release, f'{name}.txt', is_ordered, None, '--limit', 0)
         self.compare(capture, release, f'{name}.inputs.txt', is_ordered, left_out, '--limit', 0, '--group-by',
-                     'inputs')
+                     'input_shape')
         sorted_tables = list(self.folder.glob(f'{name}.*.sorted.txt'))
         self.assertGreaterEqual(len(sorted_tables), 11)
         for table in sorted_tables if is_ordered else []:

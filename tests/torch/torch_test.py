@@ -161,7 +161,7 @@ class ExamplesTest(TorchTest):
 
     def test_a_matrix_product_shows_its_sizes(self):
         capture = self.capture('matmul_bias.py', '--train')
-        result = self.daemon.ctl('ops', capture['id'], '--json', '--group-by', 'inputs')
+        result = self.daemon.ctl('ops', capture['id'], '--json', '--group-by', 'input_shape')
         self.assertEqual(result.status, DONE, result.err)
         rows = [row for row in result.json['rows'] if row['name'] == 'aten::mm']
         # Forward, and the gradient of the weight: the input needs none.

@@ -59,7 +59,7 @@ typedef struct profd_name {
   uint32_t id;      /* 0 until interned. Set by the library, by relaxed atomic stores. */
 } profd_name;
 #define PROFD_NAME_INIT(literal) \
-  { literal, (uint32_t)(sizeof(literal) - 1), 0 }
+  { literal, sizeof(literal) - 1, 0 }
 
 /* Connects this process to the daemon, in the background, and starts the library's one
  * thread (signals blocked, named "profd"). Idempotent. Returns without waiting:
@@ -162,7 +162,7 @@ __attribute__((constructor)) static void profd_bind_flag_(void) {
   profd_flag_ = profd_recording_flag();
 }
 static inline int profd_is_recording_(void) {
-  return __builtin_expect(__atomic_load_n(profd_flag_, __ATOMIC_RELAXED) != 0, 0);
+  return __builtin_expect(__atomic_load_n(profd_flag_, __ATOMIC_RELAXED) != 0, 0) != 0;
 }
 
 /* Begins a range on this thread. Every begin has its end on the same thread. */

@@ -2,7 +2,7 @@
 
     client = profd.Client()
     report = client.trace(41213, steps=5)     # as `profctl trace --pid 41213 --steps 5`
-    report.ops(by="shape").head(20)
+    report.ops(by="input_shape").head(20)
 
 Where pandas is installed every table is a DataFrame, else a list of objects with the same
 fields. Times are in ns; those that are moments count from the start of the capture.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OPERATORS = {"auto": 0, "off": 1, "names": 2, "shapes": 3}
 _GPU_MODES = {"auto": 0, "off": 1, "light": 2, "default": 3, "full": 4}
 _FORMATS = {"chrome": 1, "chrome.gz": 2, "perfetto": 3}
-_GROUPINGS = ("name", "step", "shape")
+_GROUPINGS = ("name", "step", "input_shape")
 _TERMINAL = {"COMPLETE", "PARTIAL", "FAILED", "CANCELLED"}
 _NOT_ARMED = {"PENDING", "ARMING"}
 # How long capture() waits for this process to be known to the daemon.
@@ -55,7 +55,7 @@ class OperatorRow:
 
     name: str
     step: int  # With by="step"; -1: in none.
-    dims: str  # With by="shape": JSON, one item per input.
+    dims: str  # With by="input_shape": JSON, one item per input.
     types: str
     calls: int
     self_cpu_ns: int
@@ -177,7 +177,7 @@ class Report:
             limit: int = 0) -> "Table[OperatorRow]":
         """The operator table, most self time first.
 
-        by      "name", "step" (a row per name and step) or "shape" (a row per name and inputs).
+        by      "name", "step" (a row per name and step) or "input_shape" (a row per name and inputs).
         step    only what begins inside this step.
         limit   rows; 0: all.
         """
@@ -185,7 +185,7 @@ class Report:
             raise ValueError("by must be one of %s, not %r" % (", ".join(_GROUPINGS), by))
         only = {} if step is None else {"step": step}
         answer = self._report("GetOperators", limit=limit, by_step=by == "step",
-                              by_inputs=by == "shape", **only)
+                              by_inputs=by == "input_shape", **only)
         return _table(OperatorRow, answer.rows)
 
     def steps(self) -> "Table[StepRow]":

@@ -45,7 +45,7 @@ RuleResult Judge(const Facts& facts, std::string_view name, double bound, Findin
 
 RuleResult QualityLoss(const Facts& facts, const FindingThresholds& thresholds) {
   return Judge(facts, "loss", thresholds.lost_share, FindingUnit::kShare,
-               "Give the capture more memory or record less (profctl trace --memory, "
+               "Give the capture more memory or record less (profctl trace --buffer, "
                "--gpu light, fewer steps).");
 }
 

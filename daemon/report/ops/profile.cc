@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<std::pair<OpGroup, std::string_view>, 5> kGroupNames = {{
     {OpGroup::kName, "name"},
-    {OpGroup::kInputs, "inputs"},
+    {OpGroup::kInputs, "input_shape"},
     {OpGroup::kModule, "module"},
     {OpGroup::kStep, "step"},
     {OpGroup::kThread, "thread"},

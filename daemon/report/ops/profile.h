@@ -30,7 +30,7 @@ enum class OpGroup {
   kStep,
   kThread,
 };
-std::string_view ToString(OpGroup group);  // "inputs"
+std::string_view ToString(OpGroup group);  // "input_shape", torch.profiler's word
 std::optional<OpGroup> OpGroupFromString(std::string_view text);
 
 // How the first step of the window stands out: what runs only there, or longer, is warm-up.

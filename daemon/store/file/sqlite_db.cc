@@ -150,11 +150,6 @@ Statement& Statement::BindBorrowedBlob(int parameter, std::string_view value) {
   Note(sqlite3_bind_blob64(statement_, parameter, data, value.size(), SQLITE_STATIC));
   return *this;
 }
-Statement& Statement::BindNull(int parameter) {
-  Note(sqlite3_bind_null(statement_, parameter));
-  return *this;
-}
-
 absl::StatusOr<bool> Statement::Step() {
   RETURN_IF_ERROR(error_);
   const int code = sqlite3_step(statement_);
@@ -183,9 +178,6 @@ void Statement::Reset() {
 }
 
 int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_, column); }
-bool Statement::IsNull(int column) const {
-  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
-}
 bool Statement::IsInt(int column) const {
   return sqlite3_column_type(statement_, column) == SQLITE_INTEGER;
 }

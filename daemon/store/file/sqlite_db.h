@@ -38,7 +38,6 @@ class Statement {
   Statement& Bind(int parameter, int64_t value);
   Statement& BindText(int parameter, std::string_view value);
   Statement& BindBlob(int parameter, std::string_view value);
-  Statement& BindNull(int parameter);
   // As BindBlob without the copy: `value` must stay as it is until Reset() or the next Step()
   // that ends the statement.
   Statement& BindBorrowedBlob(int parameter, std::string_view value);
@@ -51,7 +50,6 @@ class Statement {
 
   // Of the current row; columns count from 0. Views live until the next Step() or Reset().
   int64_t Int(int column) const;
-  bool IsNull(int column) const;
   bool IsInt(int column) const;
   std::string_view Bytes(int column) const;  // Text or blob.
   std::string Text(int column) const { return std::string(Bytes(column)); }

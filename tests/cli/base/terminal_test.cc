@@ -75,6 +75,33 @@ TEST_F(TerminalTest, ATerminalWithoutAWidthTakesItFromColumns) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), 60);
 }
 
+TEST_F(TerminalTest, TopHasTheWholeTerminalAndGivesItBack) {
+  const RunResult result =
+      RunOnTerminal({"top", "--every=100ms"}, environment(), 100, {.after = "4711", .text = "q"});
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  const size_t enter = result.out.find("\033[?1049h");
+  const size_t shown = result.out.find("1 target");
+  const size_t leave = result.out.find("\033[?1049l");
+  ASSERT_NE(enter, std::string::npos);
+  ASSERT_NE(shown, std::string::npos);
+  ASSERT_NE(leave, std::string::npos);
+  EXPECT_LT(enter, shown);
+  EXPECT_LT(shown, leave);
+}
+
+TEST_F(TerminalTest, TopEndsWithItsDaemonAndGivesTheTerminalBack) {
+  profd_.Kill();
+  const RunResult result = RunOnTerminal({"top"}, environment(), 100);
+  EXPECT_EQ(result.exit_code, 6) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("\033[?1049l"));
+}
+
+TEST_F(TerminalTest, TopWithoutATerminalSaysWhatToUse) {
+  const RunResult result = Run({"top"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("ps --watch"));
+}
+
 TEST_F(TerminalTest, TraceShowsWhereItIsAndLeavesNoTraceOfIt) {
   const RunResult result = RunOnTerminal({"trace", "--steps", "5"}, environment(), 100);
   EXPECT_EQ(result.exit_code, 0);

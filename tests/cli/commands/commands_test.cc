@@ -147,7 +147,7 @@ TEST_F(CommandsTest, PsWatchesUntilInterrupted) {
   profd_.AwaitTargetPages(3);
   process.Signal(SIGINT);
   const RunResult result = process.Wait();
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.exit_code, 130) << result.err;
   std::istringstream lines(result.out);
   int looks = 0;
   for (std::string line; std::getline(lines, line); ++looks) {
@@ -376,7 +376,7 @@ TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
   for (const std::string report : {"kernels", "steps", "idle"}) {
     EXPECT_THAT(Run({report, "01J"}).out,
                 AllOf(HasSubstr("Quality C: 100,000 of 1,334,567 events were lost"),
-                      HasSubstr("raise --memory")));
+                      HasSubstr("raise --buffer")));
     EXPECT_EQ(RunJson({report, "01J"})["dropped_event_count"], 100'000);
   }
 }

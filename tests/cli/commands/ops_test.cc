@@ -119,7 +119,7 @@ TEST_F(OpsTest, PeopleSeeTheColumnsOfWhatWasRecorded) {
 }
 
 TEST_F(OpsTest, GroupsAndKeysAreAllTaken) {
-  EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "inputs"}), "aten::mm")["dims"],
+  EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "input_shape"}), "aten::mm")["dims"],
             "[[1000,1000],[1000,1000]]");
   EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "thread"}), "aten::mm")["thread"],
             "77 main");
@@ -181,7 +181,7 @@ TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
   }
   const std::string group = "groups/" + TestId(7000);
   EXPECT_EQ(
-      Run({"ops", group, "--group-by", "inputs", "--sort", "cpu_total", "--step", "7"}).exit_code,
+      Run({"ops", group, "--group-by", "input_shape", "--sort", "cpu_total", "--step", "7"}).exit_code,
       0);
   const auto calls = profd_.operator_calls();
   ASSERT_THAT(calls, SizeIs(2));

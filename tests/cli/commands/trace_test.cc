@@ -68,7 +68,7 @@ TEST_F(TraceTest, TheSuffixDecidesTheFormat) {
 
 TEST_F(TraceTest, WhatIsAskedReachesTheDaemon) {
   RunJson({"trace", "--steps=7", "--warmup=0", "--wait=3", "--repeat=2", "--start-step=900",
-           "--timeout=2m", "--memory=8MiB", "--allow-less-memory", "--max-bytes=1GiB",
+           "--timeout=2m", "--buffer=8MiB", "--allow-smaller-buffer", "--max-bytes=1GiB",
            "--name=slow", "--label=a=b", "--label", "run=7", "--request-id=req-1"});
   ASSERT_THAT(profd_.creates(), SizeIs(1));
   const v1::CreateCaptureRequest request = profd_.creates()[0];
@@ -162,7 +162,7 @@ TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
       {"--pid", "0"},
       {"--pid", "12,x"},
       {"--pid", "12", "--all"},
-      {"--memory", "1"},
+      {"--buffer", "1"},
       {"--label", "x"},
       {"--label", "UPPER=x"},
       {"--timeout", "25h"},
@@ -216,7 +216,7 @@ TEST_F(TraceTest, EveryRefusalHasItsExitCodeAndSaysWhatToDo) {
       {{StatusCode::kFailedPrecondition, "TARGET_BUSY", "has 01J"}, 5, "has 01J"},
       {{StatusCode::kPermissionDenied, "OTHER_OWNER", "not yours"}, 5, "as root"},
       {{StatusCode::kPermissionDenied, "", "no"}, 5, "no"},
-      {{StatusCode::kResourceExhausted, "MEMORY_CAP", "cap"}, 5, "--allow-less-memory"},
+      {{StatusCode::kResourceExhausted, "MEMORY_CAP", "cap"}, 5, "--allow-smaller-buffer"},
       {{StatusCode::kResourceExhausted, "DISK_FULL", "full"}, 5, "profctl delete"},
       {{StatusCode::kInvalidArgument, "", "steps is -4"}, 2, "steps is -4"},
       {{StatusCode::kAlreadyExists, "REQUEST_ID_REUSED", "used"}, 2, "--request-id"},

@@ -216,6 +216,26 @@ TEST_F(RangesTest, OpenRangesMoveOnToTheNextChunk) {
   EXPECT_THAT(contents.open_ranges, IsEmpty());
 }
 
+TEST_F(RangesTest, MacrosStandWhereverAStatementMay) {
+  const CaptureContents contents = Capture([] {
+    const std::string text = "made at run time";
+    for (int i = 0; i < 3; ++i) {
+      // clang-format off
+      PROFD_RANGE("first"); PROFD_RANGE("second");
+      // clang-format on
+      if (i == 0) PROFD_RANGE("branch");
+      PROFD_DYNAMIC_RANGE(text);
+      const InternedName interned(text);
+      const ScopedRange kept(interned);
+    }
+  });
+  EXPECT_EQ(contents.CountRanges("first"), 3u);
+  EXPECT_EQ(contents.CountRanges("second"), 3u);
+  EXPECT_EQ(contents.CountRanges("branch"), 1u);
+  EXPECT_EQ(contents.CountRanges("made at run time"), 6u);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
 TEST_F(RangesTest, AScopeThatBeganWhileNothingRecordedWritesNothing) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent& parent) {

@@ -93,7 +93,7 @@ class Capturer(threading.Thread):
             # The first one lasts, for programs that wait for it.
             duration = '200ms' if self.count == 0 else '40ms'
             result = self.daemon_under_test.ctl('trace', '--pid', self.pid, '--duration', duration,
-                                                '--memory', '1MiB', '--timeout', '5s')
+                                                '--buffer', '1MiB', '--timeout', '5s')
             if result.status == harness.DONE:
                 self.count += 1
             else:
