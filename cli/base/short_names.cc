@@ -51,7 +51,51 @@ std::map<std::string_view, std::string> Numbered(const Groups& groups, size_t wi
   return texts;
 }
 
+// The first word of `text`, which loses it.
+std::string_view TakeWord(std::string_view& text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+std::string_view BaseName(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos || slash + 1 == path.size() ? path
+                                                                     : path.substr(slash + 1);
+}
+
+// "python", "python3", "python3.12", "python3.13t"
+bool IsPython(std::string_view program) {
+  constexpr std::string_view kPython = "python";
+  if (!program.starts_with(kPython)) return false;
+  return program.substr(kPython.size()).find_first_not_of("0123456789.t") == std::string_view::npos;
+}
+
+// Whether the next word belongs to this option of Python's.
+bool TakesValue(std::string_view option) { return option == "-W" || option == "-X"; }
+
 }  // namespace
+
+std::string ShortCommand(std::string_view command) {
+  std::string_view rest = command;
+  std::string_view program = BaseName(TakeWord(rest));
+  if (IsPython(program)) {
+    std::string_view after = rest;
+    std::string_view word = TakeWord(after);
+    while (word.starts_with('-') && word != "-m" && word != "-c" && word != "-") {
+      if (TakesValue(word)) TakeWord(after);
+      word = TakeWord(after);
+    }
+    const bool is_module = word == "-m";
+    if (is_module) word = TakeWord(after);
+    if (!word.empty() && !word.starts_with('-')) {
+      program = is_module ? word : BaseName(word);
+      rest = after;
+    }
+  }
+  return rest.empty() ? std::string(program) : StrCat(program, " ", rest);
+}
 
 std::string CutMiddle(std::string_view text, size_t width, size_t tail) {
   if (DisplayWidth(text) <= width) return std::string(text);

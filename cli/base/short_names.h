@@ -19,6 +19,11 @@ std::string CutMiddle(std::string_view text, size_t width, size_t tail);
 // results, if `width` is at least 16: where no cut tells them apart, they are numbered ("…~2").
 std::vector<std::string> ShortenNames(const std::vector<std::string>& names, size_t width);
 
+// `command` (argv, joined by blanks) as people name it: without the folders of the program, and
+// without Python in front of a script or module: "/usr/bin/python3 -u /job/train.py --lr 1" is
+// "train.py --lr 1".
+std::string ShortCommand(std::string_view command);
+
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_BASE_SHORT_NAMES_H_

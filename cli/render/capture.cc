@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/errors.h"
+#include "cli/base/short_names.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
 #include "cli/render/reports.h"
@@ -625,6 +626,7 @@ std::string CaptureTable(std::span<const CaptureView> views, bool has_nodes, abs
     const CaptureRecord& record = view.record;
     std::string name =
         record.spec.display_name.empty() ? record.imported.source : record.spec.display_name;
+    if (name.empty()) name = ShortCommand(record.target.command);
     const std::string labels = Labels(record.spec.labels);
     if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
     if (view.pinned) StrAppend(&name, name.empty() ? "" : "  ", "(pinned)");

@@ -195,15 +195,18 @@ std::string RenderHistory(const History& history, const HistoryQuery& query, His
   const int64_t begin = history.points.front().time_unix_ns;
   const int64_t end = history.points.back().time_unix_ns;
 
+  // A row is a process, or a rank, which may have had several.
+  const bool by_pid =
+      std::ranges::any_of(series, [](const auto& row) { return row.first.pid != 0; });
   std::vector<Column> columns;
   if (several_nodes) columns.push_back({.title = "Node", .right = false});
   for (const Column& column :
        {Column{.title = "Job", .right = false, .flexible = true}, Column{.title = "Rank"},
-        Column{.title = "PID", .drop_order = 4}, Column{.title = "Windows", .drop_order = 3},
-        Column{.title = "Min", .drop_order = 6}, Column{.title = "Median"},
-        Column{.title = "Max", .drop_order = 5}, Column{.title = "Early", .drop_order = 2},
-        Column{.title = "Late", .drop_order = 1}, Column{.title = "Change"},
-        Column{.title = "Trend", .right = false}}) {
+        Column{.title = "PID", .drop_order = by_pid ? 0 : 7},
+        Column{.title = "Windows", .drop_order = 3}, Column{.title = "Min", .drop_order = 6},
+        Column{.title = "Median"}, Column{.title = "Max", .drop_order = 5},
+        Column{.title = "Early", .drop_order = 2}, Column{.title = "Late", .drop_order = 1},
+        Column{.title = "Change"}, Column{.title = "Trend", .right = false}}) {
     columns.push_back(column);
   }
   Table table(std::move(columns));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cli/base/short_names.h"
 #include "cli/base/table.h"
 #include "daemon/base/str_cat.h"
 
@@ -104,7 +105,7 @@ class TargetTable {
                                                                : ToString(target.step_source));
     if (has_jobs_) cells.push_back(JobOf(target).empty() ? "-" : JobOf(target));
     cells.push_back(RankOf(target) < 0 ? "-" : StrCat(RankOf(target)));
-    cells.push_back(StrCat(std::string(2 * placed.depth, ' '), target.command));
+    cells.push_back(StrCat(std::string(2 * placed.depth, ' '), ShortCommand(target.command)));
     table_.AddRow(std::move(cells),
                   target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "cli/base/short_names.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
 #include "cli/render/capture.h"
@@ -84,7 +85,7 @@ std::vector<std::string> TopView::Cells(const std::string& node, const TargetInf
               : absl::StrFormat("%.2f", target.steps_per_second),
           std::move(step_time),
           std::move(trend),
-          target.command};
+          ShortCommand(target.command)};
 }
 
 std::string TopView::Render(const Style& style) const {

@@ -23,7 +23,7 @@ TEST(ColumnDocsTest, EveryTitleInTheSourcesHasADefinition) {
       std::filesystem::path(std::getenv("PROFD_SOURCE_DIR")) / "cli";
   const std::regex title("(?:\\.title = |Title\\()\"([^\"]+)\"");
   size_t seen = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".cc") continue;
     const std::string text = ReadFile(entry.path());
     for (auto at = std::sregex_iterator(text.begin(), text.end(), title);

@@ -170,6 +170,21 @@ TEST(ShortNamesTest, ACutIsInTheMiddle) {
   EXPECT_EQ(CutMiddle("層正規化層正規化", 9, 4), "層正…規化");
 }
 
+TEST(ShortNamesTest, ACommandIsItsScript) {
+  for (const auto& [command, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"/usr/bin/python3 /job/train.py --lr 1", "train.py --lr 1"},
+           {"python3.13t -u -X dev train.py", "train.py"},
+           {"/opt/venv/bin/python -m torch.distributed.run --nproc 8 /job/train.py",
+            "torch.distributed.run --nproc 8 /job/train.py"},
+           {"python3 -c import time", "python3 -c import time"},
+           {"/usr/local/bin/python3", "python3"},
+           {"./simulate /data/in", "simulate /data/in"},
+           {"/usr/bin/pythonic a", "pythonic a"},
+           {"", ""}}) {
+    EXPECT_EQ(ShortCommand(command), expected);
+  }
+}
+
 TEST(ShortNamesTest, DifferentNamesStayDifferent) {
   std::vector<std::string> names;
   for (const char* tile : {"64x64x32", "128x64x32", "128x128x32"}) {
