@@ -1,8 +1,8 @@
-// OpDevice sums GPU work by the ranges that launched it: the device columns of the operator
-// table, to the definitions in reports.h.
+// OpDevice sums GPU work by the ranges that launched it: the device columns of the operator table,
+// as op_table.h defines them.
 //
 // Threads: one.
-// Memory:  24 bytes per GPU row, and what its kinds (and steps) take.
+// Memory:  24 bytes per GPU row, plus the kinds (and steps).
 #ifndef PROFD_DAEMON_REPORT_OPS_DEVICE_H_
 #define PROFD_DAEMON_REPORT_OPS_DEVICE_H_
 
@@ -27,23 +27,23 @@ class OpDevice {
     std::optional<int64_t> step;  // Only launches in the step of this number.
   };
   struct Row {
-    uint32_t kind = 0;  // The first of its row.
+    uint32_t kind = 0;  // The first kind of its row.
     int32_t step = -1;  // With by_step: position in the attribution's steps(); -1: in none.
-    // Unsigned so that no number in a stranger's file can overflow.
+    // Unsigned, so that no number in a hostile file causes signed overflow.
     uint64_t self_ns = 0;
     uint64_t total_ns = 0;
     uint64_t busy_ns = 0;
   };
 
-  // `attribution` is of `kinds`. Both must outlive this.
+  // `attribution` must be built with `kinds`. Both must outlive this.
   OpDevice(const GpuAttribution& attribution, const OpKinds& kinds, const Options& options)
       : attribution_(attribution), kinds_(kinds), options_(options) {}
 
   absl::Status Read(store::CaptureReader& reader);
 
-  // One per kind (and step) that launched something or held what did.
+  // One row per kind (and step) that launched work, or encloses one that did.
   std::span<const Row> rows() const { return rows_; }
-  uint64_t total_ns() const { return total_ns_; }  // Also of no range.
+  uint64_t total_ns() const { return total_ns_; }  // Including work of no range.
   uint64_t unattributed_ns() const { return unattributed_ns_; }
 
  private:
@@ -53,7 +53,7 @@ class OpDevice {
     uint32_t path;
     int32_t step;
   };
-  struct Covered {  // Of one row: the device it was last seen on, and until when it was busy.
+  struct Covered {  // Of one row: its last device, and the end of its busy time there.
     size_t device = std::numeric_limits<size_t>::max();
     int64_t until_ns = 0;
   };
@@ -68,7 +68,7 @@ class OpDevice {
   absl::flat_hash_map<uint16_t, std::vector<Work>> work_;  // By device.
   absl::flat_hash_map<uint64_t, size_t> row_of_;           // (kind, step) -> position in rows_
   std::vector<Row> rows_;
-  std::vector<Covered> covered_;  // Of the same positions.
+  std::vector<Covered> covered_;  // By position in rows_.
   uint64_t total_ns_ = 0;
   uint64_t unattributed_ns_ = 0;
 };

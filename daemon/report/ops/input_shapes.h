@@ -1,6 +1,6 @@
 // The sizes of an operator's inputs, from OperatorInputs.dims (daemon/capture/event_rows.h).
 //
-// Threads: any. Errors: text that is not of that form, as far as a stranger wrote it, is nullopt.
+// Threads: any. Errors: none; text of any other form (the file may be hostile) gives nullopt.
 #ifndef PROFD_DAEMON_REPORT_OPS_INPUT_SHAPES_H_
 #define PROFD_DAEMON_REPORT_OPS_INPUT_SHAPES_H_
 
@@ -17,10 +17,10 @@ struct InputShape {
   std::vector<std::vector<int64_t>> items;  // Of a list of tensors.
 };
 
-// "[[16,64],[],[[3,4],[3,4]]]", with any white space; sizes are not negative.
+// Parses "[[16,64],[],[[3,4],[3,4]]]", with any white space; sizes are not negative.
 std::optional<std::vector<InputShape>> ParseInputShapes(std::string_view dims);
 
-// As torch.profiler's table shows them, which has nothing of lists: "[[16, 64], [], []]".
+// Formats shapes as torch.profiler's table does, without the items of lists: "[[16, 64], [], []]".
 std::string InputShapesText(const std::vector<InputShape>& shapes);
 
 }  // namespace profd::report

@@ -1,11 +1,11 @@
-// OpMemory tells what each range changed of the memory in use: the memory columns of the
-// operator table, to the definitions in reports.h.
+// OpMemory finds how much each range changed the memory in use: the memory columns of the operator
+// table, as op_table.h defines them.
 //
 // Threads: one.
-// Memory:  24 bytes per allocation and free of threads that have ranges, at most
-//          kMaxOperatorMemoryEvents of them; where frees carry no size, also a map of the blocks
-//          that are alive, at most kMaxTrackedBlocks.
-// Errors:  the reader's; RESOURCE_EXHAUSTED (OVER_BUDGET), after which it tells of no range.
+// Memory:  24 bytes per allocation and free of threads with ranges, at most
+//          kMaxOperatorMemoryEvents of them. If frees carry no size, also a map of the live blocks,
+//          at most kMaxTrackedBlocks.
+// Errors:  the reader's; RESOURCE_EXHAUSTED (OVER_BUDGET), after which it has no ranges.
 #ifndef PROFD_DAEMON_REPORT_OPS_MEMORY_H_
 #define PROFD_DAEMON_REPORT_OPS_MEMORY_H_
 
@@ -22,7 +22,7 @@ namespace profd::report {
 
 class OpMemory {
  public:
-  // Allocated less freed. Sums wrap, so that no number in a stranger's file can overflow.
+  // Allocated minus freed. Sums wrap, so that no number in a hostile file overflows.
   struct Bytes {
     int64_t cpu = 0;
     int64_t device = 0;
@@ -35,7 +35,7 @@ class OpMemory {
   };
   struct Change {
     size_t row = 0;  // In the batch.
-    Bytes self;      // Not in a range inside of this one.
+    Bytes self;      // Outside the ranges inside this one.
     Bytes total;
   };
 
@@ -44,30 +44,30 @@ class OpMemory {
       store::kRangeStart | store::kRangeDuration | store::kRangeDepth;
 
   absl::Status Read(store::CaptureReader& reader);
-  // The capture holds no events of allocators.
+  // Whether the capture has no allocator events.
   bool empty() const { return empty_; }
 
-  // Those of the batch's ranges in which anything was allocated or freed. Batches must come as
-  // the reader gives them. Valid until the next call.
+  // Returns the ranges of the batch in which memory was allocated or freed. Pass batches in the
+  // reader's order. Valid until the next call.
   std::span<const Change> Of(const store::RangeBatch& batch);
 
  private:
   struct Piece {
-    int64_t time_ns;  // Of an event, or where a range began.
+    int64_t time_ns;  // Of an event, or the begin of a range.
     int64_t bytes;
     bool is_device;
     bool is_range;
   };
   struct OfThread {
     std::vector<Piece> events;   // By time.
-    size_t next = 0;             // The first that no range has passed.
-    std::vector<Piece> waiting;  // For a range around them; by time.
+    size_t next = 0;             // The first event that no range has passed.
+    std::vector<Piece> waiting;  // Events that wait for an enclosing range; by time.
   };
 
-  // What Read() is going to keep.
+  // What Read() will keep.
   struct Need {
     int64_t event_count = 0;
-    bool sizes = false;            // Some frees do not say what they free.
+    bool sizes = false;            // Some frees have no size.
     std::vector<bool> has_ranges;  // By thread; empty: events of all threads are kept.
   };
 

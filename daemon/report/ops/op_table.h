@@ -1,8 +1,9 @@
-// The operator table: what each operator, range, and call of the CUDA API took.
+// The operator table: the time that each operator, range, and CUDA API call took.
 //
-// Threads: any, one reader each. Memory: per name and step, 24 bytes per event of an allocator,
-// and, by inputs, 16 per operator. The device part needs 64 bytes per API call and 48 per GPU row.
-// Errors: those of the reader; INVALID_ARGUMENT for options out of range.
+// Threads: any, one reader each.
+// Memory:  per name and step; 24 bytes per allocator event; by inputs, 16 per operator. The device
+//          part needs 64 bytes per API call and 48 per GPU row.
+// Errors:  the reader's; INVALID_ARGUMENT for options out of range.
 #ifndef PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_
 #define PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_
 
@@ -17,17 +18,17 @@
 
 namespace profd::report {
 
-// Definitions are torch.profiler's: CPU total = end - start, summed over calls (a
-// recursive range counts at every level); self = CPU total - the sum of the CPU total of
-// its direct children on the same thread.
+// Definitions are torch.profiler's: CPU total = end - start, summed over calls (a recursive range
+// counts at every level). Self = CPU total - the sum of the CPU totals of its direct children on
+// the same thread.
 
-// Calls of the CUDA API are rows like ranges, children of the range they were made in.
+// CUDA API calls are rows like ranges, and children of the range that they were made in.
 //
-// Device time is torch.profiler's too: a kernel, copy or memset belongs to the innermost range
-// around its API call, on the thread that made it, whenever it ran; self = what belongs to the
-// row itself, total = self + the totals of its children. Work of several streams counts as
-// often as it ran, so sums may exceed wall time: busy_device_ns is the corrected view, the
-// union over streams of all that belongs to the row or its children.
+// Device time also follows torch.profiler: a kernel, copy, or memset belongs to the innermost
+// range around its API call, on the calling thread, whenever it ran. Self = the work that belongs
+// to the row itself, total = self + the totals of its children. Concurrent work on several streams
+// counts several times, so sums may exceed wall time. busy_device_ns corrects that: it is the
+// union over streams of all work that belongs to the row or its children.
 enum class OpSort {
   kSelfCpu,
   kCpuTotal,
@@ -63,8 +64,8 @@ struct OpRow {
   int64_t busy_device_ns = 0;
   std::string dims;   // With by_inputs: OperatorInputs.dims; empty: none recorded.
   std::string types;  // With by_inputs: OperatorInputs.types
-  // Bytes allocated less bytes freed on the row's thread between its begin and end, as
-  // torch.profiler counts them; self: less those of its children. Of the CPU, and of GPUs.
+  // Bytes allocated minus bytes freed on the row's thread between its begin and end, as
+  // torch.profiler counts them, on the CPU and on GPUs. Self: without those of its children.
   int64_t cpu_memory_bytes = 0;
   int64_t self_cpu_memory_bytes = 0;
   int64_t device_memory_bytes = 0;
@@ -74,15 +75,15 @@ struct OpRow {
 struct OpTable {
   std::vector<OpRow> rows;
   bool has_memory = false;        // The capture holds events of allocators.
-  int64_t self_cpu_total_ns = 0;  // Over all rows, also those beyond `limit`.
+  int64_t self_cpu_total_ns = 0;  // Over all rows, including those beyond `limit`.
   bool has_device = false;        // The capture holds GPU rows.
-  // All GPU work, also that of no row; with `step`, of launches in that step.
+  // All GPU work, including that of no row; with `step`, only launches in that step.
   int64_t self_device_total_ns = 0;
   int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
   int64_t row_count = 0;               // Before `limit`.
 };
 
-// INVALID_ARGUMENT: a step that is not in the capture, naming those that are.
+// Returns INVALID_ARGUMENT for a step that is not in the capture; the error lists its steps.
 absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptions& options);
 
 }  // namespace profd::report

@@ -1,12 +1,12 @@
-// The operator table that `profctl ops` shows: the columns of reports.h and, of each row, how its
-// calls are spread, which steps they are in, and what it computed. Rows are names, or names by
-// inputs, step, thread or module.
+// The operator table of `profctl ops`: the columns of op_table.h and, for each row, percentiles of
+// its calls, the steps that it ran in, and the FLOPs that it computed. A row is a name, or a name
+// by inputs, step, thread, or module.
 //
 // Threads: any, one reader each.
-// Memory:  that of the operator table (reports.h); beside it 12 bytes per range and API call, 32
-// per
-//          GPU row, and, with FLOPs or by inputs, 24 per operator; or twice that, as vectors grow.
-// Errors:  the reader's; INVALID_ARGUMENT for a sort key or a step that is not there.
+// Memory:  that of the operator table (op_table.h), plus 12 bytes per range and API call, 32 per
+//          GPU row, and, with FLOPs or by inputs, 24 per operator; up to twice that as vectors
+//          grow.
+// Errors:  the reader's; INVALID_ARGUMENT for an unknown sort key or step.
 #ifndef PROFD_DAEMON_REPORT_OPS_PROFILE_H_
 #define PROFD_DAEMON_REPORT_OPS_PROFILE_H_
 
@@ -33,11 +33,11 @@ enum class OpGroup {
 std::string_view ToString(OpGroup group);  // "input_shape", torch.profiler's word
 std::optional<OpGroup> OpGroupFromString(std::string_view text);
 
-// How the first step of the window stands out: what runs only there, or longer, is warm-up.
+// Whether a row shows warm-up: it runs only in the window's first step, or longer there.
 enum class FirstStep {
   kUsual,
-  kOnly,    // All of its calls in steps are in the first one, and there are others.
-  kSlower,  // It took more than twice what it takes in a later step on average.
+  kOnly,    // All of its calls in steps are in the first step, and the window has more steps.
+  kSlower,  // It took more than twice its average in later steps.
 };
 std::string_view ToString(FirstStep first);  // "", "only", "slower"
 
@@ -56,18 +56,18 @@ struct OpProfileRow {
   // Of CPU total, over calls: durations that occurred (nearest rank).
   int64_t p50_ns = 0;
   int64_t p95_ns = 0;
-  // Of all time that the GPUs were busy, the part that the row's work was running; without GPU
-  // rows, self CPU of all self CPU. 0..1.
+  // The row's part of the time that the GPUs were busy; without GPU rows, its part of all self
+  // CPU time. 0..1.
   double share = 0;
-  double calls_per_step = -1;  // Of calls in steps; -1: there are no steps.
+  double calls_per_step = -1;  // Calls inside steps; -1: there are no steps.
   FirstStep first_step = FirstStep::kUsual;
-  // What its calls computed, by the sizes of their inputs (flops.h); 0: not known.
+  // Operations of its calls, from the sizes of their inputs (flops.h); 0: unknown.
   double flops = 0;
-  // FLOPs of the calls that have them over the time that GPUs, or without them the CPU, took for
-  // these; 0: not known.
+  // FLOPs of the calls with known FLOPs, divided by their GPU time (without a GPU, CPU time);
+  // 0: unknown.
   double flops_per_s = 0;
-  double peak_share = 0;  // Of what the GPU can do in that type; 0: not known.
-  std::string dtype;      // What peak_share is by: "bf16", "tf32"; empty: not known, or several.
+  double peak_share = 0;  // flops_per_s over the GPU's peak for `dtype`; 0: unknown.
+  std::string dtype;      // The type of that peak: "bf16", "tf32"; empty: unknown, or several.
 };
 
 struct OpProfile {
@@ -75,18 +75,17 @@ struct OpProfile {
   OpTable totals;              // Without rows.
   int64_t step_count = 0;      // In the window, or 1 of one.
   int64_t busy_device_ns = 0;  // Union over streams, devices added.
-  // Functions of Python (RangeCategory::kPython) are no rows, but around others; of modules they
-  // are.
+  // Python functions (RangeCategory::kPython) are not rows, except by module.
   int64_t frame_row_count = 0;
   bool has_flops = false;
   bool has_peak = false;
 };
 
-// "share", "self_cpu", ...; all but "name" put the largest first.
+// "share", "self_cpu", ...; all except "name" sort descending.
 std::span<const std::string_view> OpProfileSortKeys();
 
-// Puts rows in the order that is asked for, and keeps `limit`: what SummarizeOpProfile() does last.
-// For rows of several captures, put together.
+// Sorts the rows and keeps `limit` of them, as SummarizeOpProfile() does at its end. For rows that
+// were combined from several captures.
 void SortAndCut(const OpProfileOptions& options, OpProfile& profile);
 
 absl::StatusOr<OpProfile> SummarizeOpProfile(store::CaptureReader& reader,

@@ -1,5 +1,5 @@
-// The operator table by kind, before it is sorted and cut: what SummarizeOps() and
-// SummarizeOpProfile() have in common.
+// The operator table by kind, before sorting and limiting: the common part of SummarizeOps() and
+// SummarizeOpProfile().
 #ifndef PROFD_DAEMON_REPORT_OPS_SUMMARY_H_
 #define PROFD_DAEMON_REPORT_OPS_SUMMARY_H_
 
@@ -16,11 +16,11 @@
 namespace profd::report {
 
 struct OpSummaryTable {
-  OpTable table;                // Rows in no order, all of them.
-  std::vector<uint32_t> kinds;  // Of each row: the first kind of it.
+  OpTable table;                // All rows, unordered.
+  std::vector<uint32_t> kinds;  // The first kind of each row.
 };
 
-// `kinds` are of the reader. Of `options` only by_step and step count.
+// `kinds` must be built from `reader`. Only by_step and step of `options` have an effect.
 absl::StatusOr<OpSummaryTable> SummarizeOpsByKind(store::CaptureReader& reader,
                                                   const OpOptions& options, OpKinds& kinds);
 

@@ -1,7 +1,8 @@
-// TorchMemoryRecords are the events of allocators as torch.profiler counts them: for every event
-// whose time they fall into, whatever thread that ran on.
+// TorchMemoryRecords counts allocator events as torch.profiler does: for every event whose time
+// contains them, on any thread.
 //
-// Threads: one. Memory: 24 bytes per event of an allocator, or twice that, as vectors grow.
+// Threads: one.
+// Memory:  24 bytes per allocator event, up to twice that as vectors grow.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_OPS_TORCH_MEMORY_H_
 #define PROFD_DAEMON_REPORT_OPS_TORCH_MEMORY_H_
@@ -17,8 +18,8 @@
 
 namespace profd::report {
 
-// What is left of `time_ns`, which counts from `start_unix_ns`, where a double has held it as
-// microseconds since 1970 and then as nanoseconds.
+// Returns `time_ns` (from `start_unix_ns`) after a round trip through a double of microseconds
+// since 1970, which loses precision.
 int64_t CoarseTime(int64_t time_ns, int64_t start_unix_ns);
 
 class TorchMemoryRecords {
@@ -26,21 +27,21 @@ class TorchMemoryRecords {
   absl::Status Read(store::CaptureReader& reader);
   bool empty() const { return times_.empty(); }
 
-  // What was allocated less what was freed from `start_ns` to `end_ns`, both included.
+  // Returns bytes allocated minus bytes freed from `start_ns` to `end_ns`, both included.
   TorchMemory In(int64_t start_ns, int64_t end_ns) const;
-  // Those from `start_ns` to `end_ns` fell into something.
+  // Marks the records from `start_ns` to `end_ns` as covered by an event.
   void Cover(int64_t start_ns, int64_t end_ns);
-  // Those that fell into nothing, by time.
+  // Calls `fn` for the records that no event covers, by time.
   void ForEachUncovered(absl::FunctionRef<void(int64_t time_ns, const TorchMemory&)> fn) const;
 
  private:
   size_t FirstFrom(int64_t time_ns) const;   // Position of the first not before it.
-  size_t FirstAfter(int64_t time_ns) const;  // Position of the first behind it.
+  size_t FirstAfter(int64_t time_ns) const;  // Position of the first after it.
 
   std::vector<int64_t> times_;
-  // Sums of those before each, and one of all.
+  // Sums of the records before each, then of all records.
   std::vector<TorchMemory> sums_ = std::vector<TorchMemory>(1);
-  std::vector<int32_t> covers_;  // How many begin at each, less how many have ended.
+  std::vector<int32_t> covers_;  // Covers that begin at each record, minus those that ended.
 };
 
 }  // namespace profd::report

@@ -1,7 +1,8 @@
-// TorchRows are the rows of torch's operator table, as their events are met: the CPU's and the
-// GPU's of one name are two.
+// TorchRows collects the rows of torch's operator table, event by event. A name has separate rows
+// for the CPU and the GPU.
 //
-// Threads: one. Memory: rows and distinct names, and 48 bytes per event.
+// Threads: one.
+// Memory:  rows and distinct names, and 48 bytes per event.
 #ifndef PROFD_DAEMON_REPORT_OPS_TORCH_ROWS_H_
 #define PROFD_DAEMON_REPORT_OPS_TORCH_ROWS_H_
 
@@ -22,21 +23,21 @@ class TorchRows {
  public:
   explicit TorchRows(const TorchClock& clock) : clock_(clock) {}
 
-  // Of an event that is in no row.
+  // The row of an event that has none.
   static constexpr uint32_t kNoRow = UINT32_MAX;
   enum class Kind : uint8_t { kCpu, kDevice, kDeviceAnnotation };
 
-  // Texts that are equal have the same number.
+  // Returns the same number for equal texts.
   uint32_t NameOf(std::string_view text);
-  // `name`: of NameOf(); `shapes`: any number that tells them apart.
+  // `name` comes from NameOf(); `shapes` is any number that identifies the shapes.
   uint32_t RowOf(uint32_t name, Kind kind, uint32_t shapes = 0);
 
   void Add(uint32_t row, int64_t start_ns, int64_t end_ns, const TorchMeasures& measures);
-  // One of the GPU: all of its time is its own.
+  // Adds a GPU event: all of its time is self time.
   void AddDevice(uint32_t row, int64_t start_ns, int64_t end_ns);
 
-  // By their first event: the earliest, of several the longest. `shapes_texts`: by the numbers
-  // that RowOf() was given. Rows of no event are left out.
+  // Returns the rows in the order of their first event (the earliest; if equal, the longest).
+  // `shapes_texts` is indexed by the numbers passed to RowOf(). Rows without events are left out.
   std::vector<TorchRow> Take(std::span<const std::string> shapes_texts);
 
  private:
@@ -46,8 +47,8 @@ class TorchRows {
     Kind kind;
     int64_t first_start_ns = 0;
     int64_t first_end_ns = 0;
-    bool has_parent = false;  // The first one.
-    // Unsigned so that no number in a stranger's file can overflow.
+    bool has_parent = false;  // Of the first event.
+    // Unsigned, so that no number in a hostile file causes signed overflow.
     uint64_t calls = 0;
     uint64_t self_cpu_ns = 0;
     uint64_t cpu_total_ns = 0;
@@ -60,7 +61,7 @@ class TorchRows {
     TorchMemory memory;
     TorchMemory self_memory;
   };
-  // What has to be summed up in torch's order, across threads and streams.
+  // Times that are summed in torch's order, across threads and streams.
   struct Times {
     int64_t start_ns;
     int64_t end_ns;

@@ -1,22 +1,23 @@
-// The operator table to torch.profiler's own definitions, event for event: what
-// `prof.key_averages().table()` would show of what a capture holds.
+// The operator table by torch.profiler's definitions, event for event: what
+// `prof.key_averages().table()` would show for the same capture.
 //
-// Where it differs from the operator table of reports.h:
-//   * CUDA calls and overhead are rows and children as there; kernels, copies, memsets and what
-//     annotations kept busy on a stream are rows, too, whose CPU columns are 0.
-//   * GPU work belongs to the innermost operator around its call; an annotation
-//     (record_function) is none.
-//   * What is inside of what is decided by time alone: a range that only overlaps another is not
-//     inside of it, and takes its place for what comes after. Self times may thus be negative.
-//   * A range that is the only one inside of another of the same name is not counted.
-//   * An allocation counts for every range on any thread that it fell into.
-//   * Steps are one row, "ProfilerStep*"; allocations outside of all ranges are "[memory]".
+// Differences from the operator table of op_table.h:
+//   * CUDA calls and overhead are rows and children as there. Kernels, copies, memsets, and the
+//     time that annotations kept a stream busy are rows too, with CPU columns of 0.
+//   * GPU work belongs to the innermost operator around its call; an annotation (record_function)
+//     is not an operator.
+//   * Nesting follows time alone: a range that only overlaps another is not inside it, and replaces
+//     it as the parent of later events. Self times may thus be negative.
+//   * A range that is the only one inside another of the same name is not counted.
+//   * An allocation counts for every range, on any thread, that was open at its time.
+//   * Steps are one row, "ProfilerStep*"; allocations outside all ranges are "[memory]".
 //
-// Rows are in torch's order, by their first event. Stacks are not grouped by: captures hold none.
+// Rows are in torch's order, by their first event. Grouping by stack is not supported, because
+// captures have no stacks.
 //
 // Threads: any, one reader each.
-// Memory:  120 bytes per range and API call, 48 per row of the GPU, 24 per event of an allocator,
-//          24 per operator, and what GpuAttribution takes; or twice that, as vectors grow.
+// Memory:  120 bytes per range and API call, 48 per GPU row, 24 per allocator event and operator,
+//          and that of GpuAttribution; up to twice that as vectors grow.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_OPS_TORCH_TABLE_H_
 #define PROFD_DAEMON_REPORT_OPS_TORCH_TABLE_H_
@@ -32,8 +33,8 @@
 
 namespace profd::report {
 
-// Whose table: releases count and print differently. Supported are 1.13 and later; a later one
-// than the newest that is known is taken for that one.
+// The torch release whose table is computed: releases count and print differently. 1.13 and later
+// are supported; a release after the newest known one counts as the newest known one.
 struct TorchVersion {
   int major = 0;
   int minor = 0;
@@ -41,21 +42,20 @@ struct TorchVersion {
   bool IsAtLeast(int other_major, int other_minor) const {
     return major != other_major ? major > other_major : minor >= other_minor;
   }
-  // Annotations are rows of the GPU, too.
+  // Whether annotations are also GPU rows.
   bool has_gpu_annotations() const { return IsAtLeast(2, 1); }
-  // The total of the GPU is of work alone, not of annotations too.
+  // Whether the GPU total counts only work, without annotations.
   bool totals_work_only() const { return IsAtLeast(2, 5); }
-  // Frames of Python are rows, where they were recorded; in later releases they are only around
-  // others.
+  // Whether recorded Python frames are rows; in later releases they only enclose rows.
   bool has_python() const { return !IsAtLeast(2, 12); }
-  // Allocations are looked up by times of which doubles of microseconds since 1970 are left: those
-  // within a quarter of a microsecond of where an operator begins or ends may be its neighbour's.
+  // Whether allocations are looked up by doubles of microseconds since 1970. An allocation within a
+  // quarter of a microsecond of an operator's begin or end may then count for its neighbor.
   bool has_coarse_memory() const { return IsAtLeast(2, 4) && !IsAtLeast(2, 11); }
-  // Synchronisation is a row of the GPU where it was recorded.
+  // Whether recorded synchronizations are GPU rows.
   bool has_syncs() const { return IsAtLeast(2, 1); }
 };
 inline constexpr TorchVersion kNewestTorch = {2, 15};
-// "2.6", "2.6.0+cu124"; nullopt: none, or one before 1.13.
+// Parses "2.6" or "2.6.0+cu124"; nullopt for other text, or a release before 1.13.
 std::optional<TorchVersion> TorchVersionFromString(std::string_view text);
 
 struct TorchTableOptions {
@@ -66,15 +66,15 @@ struct TorchTableOptions {
 struct TorchRow {
   std::string name;
   std::string shapes;          // With by_inputs: "[[16, 64], []]", as Python writes it.
-  bool is_device = false;      // Of the GPU: a kernel, a copy, ...
-  bool is_annotation = false;  // Of the GPU, for an annotation.
-  bool has_parent = false;     // The first event of the row is inside of another.
+  bool is_device = false;      // A GPU row: a kernel, a copy, ...
+  bool is_annotation = false;  // A GPU row for an annotation.
+  bool has_parent = false;     // The first event of the row is inside another.
   int64_t calls = 0;
   int64_t self_cpu_ns = 0;
   int64_t cpu_total_ns = 0;
   int64_t self_device_ns = 0;
   int64_t device_total_ns = 0;
-  // The same as torch's floating point has them, of which it prints.
+  // The same in torch's floating point, which it prints.
   double self_cpu_us = 0;
   double cpu_total_us = 0;
   double self_device_us = 0;
@@ -88,8 +88,8 @@ struct TorchRow {
 struct TorchTable {
   std::vector<TorchRow> rows;
   bool has_memory = false;           // As with profile_memory=True.
-  int64_t self_cpu_total_ns = 0;     // Of all rows.
-  int64_t self_device_total_ns = 0;  // Of the GPU's, as the release counts them.
+  int64_t self_cpu_total_ns = 0;     // Over all rows.
+  int64_t self_device_total_ns = 0;  // Over GPU rows, as the release counts them.
 };
 
 absl::StatusOr<TorchTable> SummarizeAsTorch(store::CaptureReader& reader,

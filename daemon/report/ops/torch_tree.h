@@ -1,15 +1,16 @@
-// How torch.profiler nests the events of one thread, and what it counts of each.
+// How torch.profiler nests the events of one thread, and what it counts for each.
 //
-// Events are taken by their start, of several the longest first. Each lies in the last one taken
-// before it that has room for all of it; those that have not are passed over for good. An event
-// that is alone in one of the same name is folded into it: it is not counted, and what it
-// holds, and what it launched, is the outer one's.
+// Events are sorted by start; if equal, the longest first. An event lies inside the last earlier
+// event that has room for all of it. Earlier events without room are passed over for good. An event
+// that is the only child of an event of the same name is folded into it: it is not counted, and its
+// children and launches belong to the outer event.
 //
-// Its times are torch's, too: microseconds since the profiler started, in floating point, taken
-// from each other and summed up in torch's order. What lies between two figures of a printed table
-// is thus rounded to the one that torch rounds it to.
+// Times are torch's: microseconds since the profiler started, in floating point, subtracted and
+// summed in torch's order. So figures that lie between two printed values round as torch rounds
+// them.
 //
-// Threads: one. Memory: 112 bytes per event beside the events, while Measure() runs.
+// Threads: one.
+// Memory:  112 bytes per event in addition to the events, while Measure() runs.
 #ifndef PROFD_DAEMON_REPORT_OPS_TORCH_TREE_H_
 #define PROFD_DAEMON_REPORT_OPS_TORCH_TREE_H_
 
@@ -25,17 +26,16 @@ struct TorchEvent {
 
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  int64_t self_device_ns = 0;  // Of the work that it launched itself.
-  double self_device_us = 0;   // The same, summed up as torch does.
+  int64_t self_device_ns = 0;  // Work that it launched itself.
+  double self_device_us = 0;   // The same, summed as torch does.
   uint32_t row = 0;
-  uint32_t name = 0;   // Those that read the same are the same.
-  uint16_t depth = 0;  // Of several with the same times, the outer one's is less.
+  uint32_t name = 0;   // Equal for equal texts.
+  uint16_t depth = 0;  // Of events with the same times, the outer one has the lower depth.
   bool is_operator = false;
   bool is_annotation = false;
 };
 
-// Allocated less freed, in an event's time. Sums wrap, so that no number in a stranger's file can
-// overflow.
+// Allocated minus freed during an event. Sums wrap, so that no number in a hostile file overflows.
 struct TorchMemory {
   int64_t cpu_bytes = 0;
   int64_t device_bytes = 0;
@@ -67,7 +67,7 @@ class TorchClock {
   int64_t origin_ns_;
 };
 
-// Each time as it is and as torch has it.
+// Each time, exact and as torch computes it.
 struct TorchMeasures {
   uint64_t total_cpu_ns = 0;
   int64_t self_cpu_ns = 0;
@@ -81,11 +81,11 @@ struct TorchMeasures {
   bool has_parent = false;
 };
 
-// Puts events into the order in which they are nested.
+// Sorts events into the order in which they nest.
 void SortForTorch(std::vector<TorchEvent>& events);
 
-// Calls `fn` for every event that is counted, of sorted ones. `memory_of`: what was allocated and
-// freed in an event's time; nullptr: nothing was recorded.
+// Calls `fn` for every counted event; `events` must be sorted by SortForTorch(). `memory_of`
+// returns the memory allocated and freed during an event; nullptr: none was recorded.
 void MeasureAsTorch(const std::vector<TorchEvent>& events, const TorchClock& clock,
                     const absl::FunctionRef<TorchMemory(const TorchEvent&)>* memory_of,
                     absl::FunctionRef<void(const TorchEvent&, const TorchMeasures&)> fn);
