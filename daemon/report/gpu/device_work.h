@@ -1,6 +1,5 @@
-// What ran on GPUs, in order of its start, with the calls that launched it; and what that makes of
-// a device's and of a stream's time: the unions of each kind of work, and the causes of gaps, to
-// the definitions in reports.h.
+// GPU work in order of its start, with the calls that launched it. Also the unions of each kind of
+// work, and the causes of gaps, for a device and for a stream, as idle_table.h defines them.
 //
 // Threads: one.
 // Memory:  40 bytes per GPU row; 24 for each interval of a union.
@@ -30,7 +29,7 @@ enum class Work : uint8_t {
   kCompute,  // Kernels, and whole graphs.
   kCommunication,
   kCopy,   // Copies and memsets.
-  kOther,  // As HTA counts only: a wait in a stream, and what it does not take for compute.
+  kOther,  // Only for HTA's figures: a wait in a stream, and work that HTA does not call compute.
 };
 
 struct Activity {
@@ -44,7 +43,7 @@ struct Activity {
 };
 
 enum class GapCause : uint8_t { kHostWait, kKernelWait, kOther };
-// Why nothing ran from `gap_start_ns` until `next` began.
+// Returns why nothing ran from `gap_start_ns` until `next` began.
 GapCause CauseOf(int64_t gap_start_ns, const Activity& next);
 
 class DeviceWork {
@@ -55,7 +54,7 @@ class DeviceWork {
     uint32_t stream;
   };
 
-  // `attribution` must outlive this. DATA_LOSS for more devices than a machine has.
+  // `attribution` must outlive this. Returns DATA_LOSS for more devices than a machine can have.
   static absl::StatusOr<DeviceWork> Read(store::CaptureReader& reader,
                                          const GpuAttribution& attribution);
 
@@ -66,7 +65,7 @@ class DeviceWork {
   }  // CUDA's numbers, likewise.
   uint32_t DeviceOf(const Activity& activity) const { return streams_[activity.stream].device; }
 
-  // Forgets all activities for which keep(activity) is false.
+  // Removes all activities for which keep(activity) is false.
   template <typename Fn>
   void KeepOnly(Fn keep) {
     std::erase_if(activities_, [&](const Activity& activity) { return !keep(activity); });
@@ -81,7 +80,7 @@ class DeviceWork {
   std::vector<Activity> activities_;
 };
 
-// The gaps of one stream by itself.
+// The gaps of one stream, regardless of other streams.
 class StreamIdle {
  public:
   explicit StreamIdle(StreamIdleRow row) : row_(row) {}
@@ -95,16 +94,16 @@ class StreamIdle {
   std::array<uint64_t, 3> idle_ns_{};  // By cause.
 };
 
-// What one device did over time.
+// The busy and idle time of one device.
 class DeviceIdle {
  public:
-  // By start. How long the device was idle before it, and why; nullopt: it was not.
+  // Add activities by start. Returns the gap before the activity; nullopt: the device was busy.
   struct Gap {
     GapCause cause;
     uint64_t duration_ns;
   };
   std::optional<Gap> Add(const Activity& activity);
-  // Adds what lies in [begin_ns, end_ns).
+  // Adds the times inside [begin_ns, end_ns) to `row`.
   void AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const;
 
   bool empty() const { return busy_.empty(); }
@@ -119,7 +118,7 @@ class DeviceIdle {
   IntervalSet busy_;
   IntervalSet compute_;
   IntervalSet communication_;
-  IntervalSet kernels_;  // Of both kinds.
+  IntervalSet kernels_;  // Compute and communication.
   IntervalSet copies_;
   IntervalSet host_wait_;  // Idle times by their cause.
   IntervalSet kernel_wait_;

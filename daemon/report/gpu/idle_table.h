@@ -1,4 +1,4 @@
-// When devices and streams did nothing, and why.
+// Busy and idle time of devices and streams, and the causes of idle time.
 //
 // Threads, memory, and errors: as kernel_table.h.
 #ifndef PROFD_DAEMON_REPORT_GPU_IDLE_TABLE_H_
@@ -12,14 +12,14 @@
 
 namespace profd::report {
 
-// What a device did in each step, and why it did nothing: Holistic Trace Analysis's classes. A
-// gap before an activity K is host_wait if K's API call began after what ran before K had
-// ended; else kernel_wait if the gap is below 30 us; else other.
+// Time of a device in each step, with Holistic Trace Analysis's causes of idle time. A gap before
+// an activity K is host_wait if K's API call began after the work before K had ended; else
+// kernel_wait if the gap is below 30 us; else other.
 //
-// A step here is a time on the host, from mark to mark: only what ran within it counts, whoever
-// launched it, so that busy and idle time make up the step. A gap that crosses a mark has one
-// cause and is split. The whole capture is its windows; what ran on after them is in no row. Whole
-// graphs count as compute.
+// A step here is a time on the host, from mark to mark. All work that ran within it counts, even if
+// an earlier step launched it, so busy and idle time add up to the step. A gap that crosses a mark
+// has one cause and is split. The whole capture consists of its windows; work after them is in no
+// row. Whole graphs count as compute.
 inline constexpr int64_t kKernelWaitLimitNs = 30'000;
 struct IdleRow {
   int64_t step = -1;  // -1: the whole capture.
@@ -32,12 +32,12 @@ struct IdleRow {
   int64_t copy_ns = 0;
   int64_t exposed_copy_ns = 0;  // While no kernel ran.
   int64_t idle_ns = 0;          // duration - busy
-  // Idle time of the device (no stream ran anything) by the cause of each gap; K is what ended it.
+  // Idle time of the device (no stream ran anything) by the cause of each gap.
   int64_t host_wait_ns = 0;
   int64_t kernel_wait_ns = 0;
-  int64_t other_ns = 0;  // Also before the first and after the last activity.
+  int64_t other_ns = 0;  // Including time before the first and after the last activity.
 };
-// As that tool has them: gaps of the stream by itself, over all that was recorded.
+// Gaps of one stream, regardless of other streams, over the whole recording, as in that tool.
 struct StreamIdleRow {
   int64_t device = 0;
   int64_t context = 0;

@@ -27,9 +27,9 @@ struct KernelOptions {
   std::optional<int64_t> step;           // Only kernels that this step launched.
 };
 
-// All launches of one kernel; percentiles are durations that occurred (nearest rank). What differs
-// between launches (grid, block, ...) is that of the configuration that took most of the time;
-// `configuration_count` says how many there were.
+// All launches of one kernel. Percentiles are durations that occurred (nearest rank). Grid, block,
+// and other launch parameters are those of the configuration with the most time;
+// `configuration_count` is the number of configurations.
 struct KernelRow {
   std::string name;          // As recorded.
   std::string display_name;  // Demangled.
@@ -48,15 +48,15 @@ struct KernelRow {
   int64_t dynamic_shared_bytes = 0;
   int64_t local_bytes_per_thread = 0;
   int64_t configuration_count = 0;
-  // Estimate: warps that fit an SM at once by threads, registers, shared memory and blocks,
-  // over those it can hold; 0..1. -1: the device is not known.
+  // Estimate: warps that fit an SM at once, given threads, registers, shared memory, and blocks,
+  // over the warps that it can hold; 0..1. -1: unknown device.
   double occupancy = -1;
   std::string occupancy_limit;  // "registers", "shared memory", "threads", "blocks", "grid"
-  // Start less the start of its API call: -1: none had one.
+  // Mean of start minus the start of its API call; -1: no launch had a recorded call.
   int64_t mean_launch_latency_ns = -1;
-  // Start less the end of what its stream ran before, or of its API call, whichever is later.
+  // Mean of start minus the later of: the end of the previous work in its stream, or of its call.
   int64_t mean_queue_ns = -1;
-  bool uses_tensor_cores = false;  // By the families of names known up to sm_100.
+  bool uses_tensor_cores = false;  // By name families known up to sm_100.
   bool is_communication = false;   // NCCL
   std::string op;                  // The range that launched most of its time; empty: none.
   int64_t orphan_count = 0;
@@ -68,10 +68,9 @@ struct KernelTable {
   int64_t row_count = 0;  // Before `limit`.
   int64_t kernel_count = 0;
   int64_t total_ns = 0;  // Over all rows.
-  // The union of all kernels, copies, memsets and whole graphs over streams; devices' own unions
-  // added up.
+  // The union over streams of all kernels, copies, memsets, and whole graphs, summed over devices.
   int64_t busy_ns = 0;
-  int64_t kernel_busy_ns = 0;      // The same of kernels only.
+  int64_t kernel_busy_ns = 0;      // The same for kernels only.
   int64_t graph_launch_count = 0;  // Graphs whose nodes were not recorded; in no row.
   int64_t graph_launch_ns = 0;
 };

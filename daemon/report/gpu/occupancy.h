@@ -1,7 +1,7 @@
-// How many warps of a launch fit a multiprocessor at once, by the rules that NVIDIA publishes
-// for compute capability 5.0 to 12.x: an estimate, since what really ran at once depends on how
-// blocks began and ended, and on how the driver split the memory between shared and cache (here:
-// as much shared memory as there can be).
+// Warps of a launch that fit a multiprocessor at once, by NVIDIA's published rules for compute
+// capability 5.0 to 12.x. This is an estimate: the real number depends on when blocks begin and
+// end, and on how the driver divides memory between shared memory and cache (assumed: as much
+// shared memory as possible).
 #ifndef PROFD_DAEMON_REPORT_GPU_OCCUPANCY_H_
 #define PROFD_DAEMON_REPORT_GPU_OCCUPANCY_H_
 
@@ -23,15 +23,15 @@ struct LaunchShape {
 };
 
 struct Occupancy {
-  double fraction = 0;  // Warps over those that a multiprocessor can hold, 0..1.
-  // What kept more from fitting: "registers", "shared memory", "threads", "blocks" (the most a
-  // multiprocessor holds of any size) or "grid" (there were no more blocks). Of several the
-  // first in this order: grid, threads, blocks, registers, shared memory.
+  double fraction = 0;  // Warps over the warps that a multiprocessor can hold, 0..1.
+  // The limiting resource: "registers", "shared memory", "threads", "blocks" (the maximum per
+  // multiprocessor), or "grid" (the launch has no more blocks). If several apply, the first of:
+  // grid, threads, blocks, registers, shared memory.
   std::string_view limit;
-  int64_t blocks_per_sm = 0;  // That fit, however many there are.
+  int64_t blocks_per_sm = 0;  // Blocks that fit, even if the launch has fewer.
 };
 
-// nullopt: the device's properties are not known, or no block has these threads.
+// Returns nullopt if the device's properties are unknown, or a block cannot have these threads.
 std::optional<Occupancy> EstimateOccupancy(const LaunchShape& launch, const GpuDevice& device);
 
 }  // namespace profd::report

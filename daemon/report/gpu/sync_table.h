@@ -1,4 +1,4 @@
-// How long the host waited for GPUs, by call.
+// Host time spent waiting for GPUs, by call.
 //
 // Threads, memory, and errors: as kernel_table.h.
 #ifndef PROFD_DAEMON_REPORT_GPU_SYNC_TABLE_H_
@@ -13,7 +13,7 @@
 
 namespace profd::report {
 
-// Waits of the host, by who called.
+// Waits of the host, by caller.
 struct SyncRow {
   std::string name;  // "Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event"
   std::string api;   // The API call: "cudaStreamSynchronize"; empty: not known.

@@ -1,8 +1,9 @@
-// What a collective operation is, on the CPU and on GPUs: the one place that says so.
+// What a collective operation is, on the CPU and on GPUs. No other file defines that.
 //
-// It shows as a range of the program ("gloo:all_reduce", "ncclAllReduce", "all_reduce"), as an
-// operator ("c10d::allreduce_"), as torch's own note of it, the operator `record_param_comms`, and
-// as a kernel of NCCL. The note's inputs alone tell who takes part and which one of theirs it is:
+// It appears as a range of the program ("gloo:all_reduce", "ncclAllReduce", "all_reduce"), as an
+// operator ("c10d::allreduce_"), as torch's own record of it, the operator `record_param_comms`,
+// and as an NCCL kernel. Only the inputs of `record_param_comms` identify the group and the
+// sequence number:
 //
 //   ["", "12", "", "0", "allreduce", "[]", "[]", "0", "1", "8"]
 //     │   │      │  │     │            │    │     │    │    └── ranks in the group
@@ -12,7 +13,7 @@
 //     │   sequence number in the group
 //     tensors, or not there
 //
-// How do I add one?  Its name in collective_names.cc, and in CollectiveKind if it is of a new one.
+// How do I add one?  Its name in collective_names.cc, and a new kind in CollectiveKind if needed.
 #ifndef PROFD_DAEMON_REPORT_INDEX_COLLECTIVE_NAMES_H_
 #define PROFD_DAEMON_REPORT_INDEX_COLLECTIVE_NAMES_H_
 
@@ -42,15 +43,16 @@ enum class CollectiveKind : uint8_t {
 std::string_view ToString(CollectiveKind kind);  // "all_reduce"
 std::optional<CollectiveKind> CollectiveKindFromString(std::string_view text);
 
-// Whether no rank can end it before all have begun it, so that it ends on all of them at about
-// the same time.
+// Returns whether no rank can end it before all have begun it, so that it ends on all ranks at
+// about the same time.
 bool Synchronises(CollectiveKind kind);
 
-// By any name, in whatever spelling: "_allgather_base" is kAllGather. kOther: none is known.
+// Returns the kind for any spelling of a name: "_allgather_base" is kAllGather. kOther: unknown.
 CollectiveKind CollectiveKindOf(std::string_view name);
 
-// What a range of this name is; nullopt: no collective. A user's range has to be called by nothing
-// but the operation's name, or have a library's before it: "reduce" alone may be anything.
+// Returns the kind of a range with this name; nullopt: not a collective. A user's range counts only
+// if its name is the operation's name, or a library's name and that; "reduce" alone may be
+// anything.
 std::optional<CollectiveKind> CollectiveOfRange(std::string_view name);
 
 inline constexpr std::string_view kCollectiveOperator = "record_param_comms";
@@ -58,24 +60,24 @@ inline constexpr std::string_view kCollectiveOperator = "record_param_comms";
 // Views live as long as the inputs.
 struct CollectiveInputs {
   std::string_view name;   // "allreduce", at most 64 bytes
-  int64_t sequence = -1;   // -1: not told
+  int64_t sequence = -1;   // -1: not recorded
   int64_t rank = 0;        // In the group.
   int64_t group_size = 0;  // Ranks
-  // Of the group's ranks in the job: first, first + stride, ...; nullopt: not told.
+  // The group's ranks in the job: first, first + stride, ...; nullopt: not recorded.
   std::optional<int64_t> first_rank;
   std::optional<int64_t> rank_stride;
   std::string_view in_splits;       // "[1, 2]"
   std::string_view out_splits;      // "[]"
-  std::optional<int64_t> elements;  // Of the first input; nullopt: not told.
-  std::optional<int64_t> bytes;     // That they take; nullopt: not told, or of an unknown type.
+  std::optional<int64_t> elements;  // Of the first input; nullopt: not recorded.
+  std::optional<int64_t> bytes;     // Of these elements; nullopt: not recorded, or unknown type.
 };
-// nullopt: the inputs are not such ones. `scalars` and the texts of `inputs` may hold anything;
-// `inputs` may be null.
+// Returns nullopt if the inputs have another form. `scalars` and the texts of `inputs` may contain
+// anything; `inputs` may be null.
 std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted_scalars,
                                                       const OperatorInputs* inputs);
 
-// What a trace tells of a collective beside its inputs, where it has none that say it; texts as
-// CollectiveInputs has them.
+// Facts about a collective that a trace has outside the inputs, if the inputs lack them; texts have
+// the form of CollectiveInputs.
 struct ToldCollective {
   std::string_view name;
   std::string_view rank = "0";
@@ -85,8 +87,8 @@ struct ToldCollective {
   std::string_view in_splits = "[]";
   std::string_view out_splits = "[]";
 };
-// The inputs that say the same to ParseCollectiveInputs(): the scalars, and, of an input of so many
-// elements of a type ("Float"), the rest. Texts may hold anything.
+// Return the equivalent inputs for ParseCollectiveInputs(): the scalars, and the inputs for an
+// input of this many elements of a type ("Float"). Texts may contain anything.
 std::string ScalarsOfTold(const ToldCollective& untrusted_told);
 OperatorInputs InputsOfTold(int64_t elements, std::string_view untrusted_type);
 

@@ -1,5 +1,5 @@
-// The end of what a file says began at `start_ns` and took `duration_ns`: no number in a
-// stranger's file can overflow it.
+// The end of an event that began at `start_ns` and took `duration_ns`, by a file that may be
+// hostile: no number overflows.
 #ifndef PROFD_DAEMON_REPORT_INDEX_END_OF_H_
 #define PROFD_DAEMON_REPORT_INDEX_END_OF_H_
 

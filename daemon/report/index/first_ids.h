@@ -1,4 +1,4 @@
-// For each name the first with the same text: ids are the target's, so two may read alike.
+// For each name, the first ID with the same text. A target assigns IDs, so two names may be equal.
 #ifndef PROFD_DAEMON_REPORT_INDEX_FIRST_IDS_H_
 #define PROFD_DAEMON_REPORT_INDEX_FIRST_IDS_H_
 

@@ -1,16 +1,15 @@
-// FlowNodes are the operators of a capture as steps of a computation: of operators inside each
-// other the outermost that does work, so that what it made and freed inside was of no concern to
-// anyone else.
+// FlowNodes are a capture's operators as steps of a computation. Of nested operators, a node is the
+// outermost one that does work: what it allocates and frees inside does not concern other nodes.
 //
-//   autograd::engine::evaluate_function: AddmmBackward0    (no work itself: what is inside is
+//   autograd::engine::evaluate_function: AddmmBackward0    (no work of its own: its children are
 //     AddmmBackward0  ◄── a node, backward                  backward)
-//       aten::mm          (inside of it)
-//   Optimizer.step#SGD.step                                (a range of the program's)
+//       aten::mm          (inside the node)
+//   Optimizer.step#SGD.step                                (a range of the program)
 //     aten::add_      ◄── a node of the optimizer
 //
-// Threads: built by one; then any, reading only.
-// Memory:  32 bytes per node; while it is built, what OperatorIndex takes.
-// Errors:  the reader's. Any rows are safe: nesting that cannot be is read as some other.
+// Threads: one builds it; then any may read.
+// Memory:  32 bytes per node; while it is built, also that of OperatorIndex.
+// Errors:  the reader's. Any rows are safe: impossible nesting is read as another nesting.
 #ifndef PROFD_DAEMON_REPORT_INDEX_FLOW_NODES_H_
 #define PROFD_DAEMON_REPORT_INDEX_FLOW_NODES_H_
 
@@ -29,7 +28,7 @@ struct FlowNode {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   bool is_backward = false;   // Of the backward pass.
-  bool is_optimizer = false;  // Inside of an optimizer's step.
+  bool is_optimizer = false;  // Inside an optimizer's step.
   bool writes_first = false;  // Changes its first input: "aten::add_".
 };
 
@@ -39,30 +38,30 @@ class FlowNodes {
 
   static absl::StatusOr<FlowNodes> Build(store::CaptureReader& reader);
 
-  // By thread, then by start. Their positions are their numbers.
+  // By thread, then by start. A node's number is its position here.
   std::span<const FlowNode> nodes() const { return nodes_; }
 
-  // What an operator that began then, at that depth, had as its first input becomes a
-  // parameter's gradient: the first thing that AccumulateGrad does is to keep it, or to add to it.
+  // Returns whether the first input of the operator with this start and depth becomes a gradient:
+  // AccumulateGrad first keeps it or adds to it.
   bool KeepsGradient(uint32_t thread, int64_t start_ns, uint16_t depth) const;
 
-  // Whether an optimizer's zero_grad ran on `thread` then: what it lets go of are gradients.
+  // Returns whether an optimizer's zero_grad ran on `thread` at that time: it frees gradients.
   bool ForgetsGradients(uint32_t thread, int64_t time_ns) const;
 
-  // Whether the engine of the backward pass ran a function on `thread` then, or let go of what that
-  // function had kept from the forward pass, which it does between nodes.
+  // Returns whether, at that time, the backward engine ran a function on `thread`, or released what
+  // the function had kept from the forward pass, which happens between nodes.
   bool InBackward(uint32_t thread, int64_t time_ns) const;
 
-  // Finds nodes by time, for questions whose times never go back.
+  // Finds nodes by time; times must not decrease from call to call.
   class Cursor {
    public:
     explicit Cursor(const FlowNodes& nodes) : nodes_(nodes), next_(nodes.thread_begin_) {}
-    // The node that ran on `thread` at `time_ns`; kNone: none did.
+    // Returns the node that ran on `thread` at `time_ns`; kNone: none.
     uint32_t NodeAt(uint32_t thread, int64_t time_ns);
 
    private:
     const FlowNodes& nodes_;
-    std::vector<size_t> next_;  // Of each thread the first node that has not ended before.
+    std::vector<size_t> next_;  // By thread: the first node that has not ended yet.
   };
 
  private:

@@ -1,6 +1,6 @@
-// GpuAttribution tells which API call launched a piece of GPU work, and inside which ranges of
-// the program that call was made. By thread and time, after the fact: while it runs the program
-// pays for none of this.
+// GpuAttribution finds the API call that launched a piece of GPU work, and the ranges of the
+// program around that call, by thread and time. It runs on the stored capture, so the program pays
+// nothing.
 //
 //   thread 7   ├─ step ────────────────────────────┤      Find(12): cudaLaunchKernel on thread 7,
 //              ├─ forward ────────┤                       path step > forward > matmul
@@ -9,13 +9,12 @@
 //   stream 3               ████                           the kernel with correlation 12
 //
 // A call lies in a range if it begins in it. All nodes of a graph carry the correlation of the
-// graph's launch. Of several calls with one correlation the first is taken.
+// graph's launch. If several calls share a correlation, the first one counts.
 //
-// Threads: built by one; then any, reading only.
-// Memory:  64 bytes per API call, or twice that, as vectors grow, and up to 64 for correlations.
-//          While it is built, 24 more per range with a call in it, until the outermost range
-//          around it has ended.
-// Errors:  the reader's. Any rows are safe: nesting that cannot be is read as some other.
+// Threads: one builds it; then any may read.
+// Memory:  64 bytes per API call, up to twice that as vectors grow, and up to 64 for correlations.
+//          While it is built, 24 more per range with a call in it, until its outermost range ends.
+// Errors:  the reader's. Any rows are safe: impossible nesting is read as another nesting.
 #ifndef PROFD_DAEMON_REPORT_INDEX_GPU_ATTRIBUTION_H_
 #define PROFD_DAEMON_REPORT_INDEX_GPU_ATTRIBUTION_H_
 
@@ -33,8 +32,8 @@
 
 namespace profd::report {
 
-// The paths from outermost ranges inward, as a tree that shares what they have in common.
-// Path 0 is that of no range.
+// Paths from outermost ranges inward, as a tree that shares common prefixes. Path 0 means "in no
+// range".
 class RangePaths {
  public:
   static constexpr uint32_t kNone = 0;
@@ -45,15 +44,15 @@ class RangePaths {
     uint32_t name = 0;     // Index into names() of the reader; with kinds, a kind.
     uint32_t parent = 0;   // kNone: it is an outermost range.
     uint32_t depth = 0;    // 1: outermost
-    bool repeats = false;  // Its name is on the path above it, too.
+    bool repeats = false;  // Its name also occurs on the path above it.
   };
 
-  // The path with `name` inside `parent`, which is one of this.
+  // Returns the path of `name` inside `parent`, which must be a path of this tree.
   uint32_t Child(uint32_t parent, uint32_t name);
 
-  // The innermost range of `path`; walk to kNone by `parent`.
+  // Returns the innermost range of `path`; follow `parent` until kNone.
   const Node& operator[](uint32_t path) const { return nodes_[path]; }
-  size_t size() const { return nodes_.size(); }  // Paths are below it.
+  size_t size() const { return nodes_.size(); }  // All paths are smaller.
 
  private:
   std::vector<Node> nodes_ = std::vector<Node>(1);
@@ -75,14 +74,14 @@ class GpuAttribution {
     bool is_driver = false;
   };
 
-  // With `kinds`, paths are of those instead of names.
+  // With `kinds`, paths consist of kinds instead of names.
   static absl::StatusOr<GpuAttribution> Build(store::CaptureReader& reader,
                                               OpKinds* kinds = nullptr);
-  // Without the ranges around the calls: every path is that of no range, and no range is read.
+  // Builds without the ranges around the calls: every path is kNone, and no range is read.
   static absl::StatusOr<GpuAttribution> BuildCalls(store::CaptureReader& reader);
 
-  // The call that launched work of this correlation; nullptr: it is not in the capture.
-  // Valid while this lives.
+  // Returns the call that launched work with this correlation; nullptr: not in the capture.
+  // Valid while this object lives.
   const Call* Find(uint32_t correlation) const {
     const uint64_t slot = uint64_t{correlation} - first_correlation_;
     if (slot < by_slot_.size()) {
@@ -115,26 +114,25 @@ class GpuAttribution {
   std::vector<size_t> thread_begin_;  // Of thread i: calls_[thread_begin_[i], thread_begin_[i + 1])
   RangePaths paths_;
   std::vector<StepRecord> steps_;
-  // From a correlation to the position of its call. Where they lie close together, as CUPTI
-  // counts them, by_slot_[correlation - first_correlation_]; else sparse_, sorted.
+  // Correlation to call position. Dense correlations, as CUPTI assigns them, use
+  // by_slot_[correlation - first_correlation_]; others use sparse_, sorted.
   uint64_t first_correlation_ = 0;
   std::vector<uint32_t> by_slot_;
   std::vector<std::pair<uint32_t, uint32_t>> sparse_;
 };
 
-// CallSweep hands the calls of one thread to the ranges around them, as these come in order of
-// their end: each call goes to the first range that has ended after it began and holds its start.
+// CallSweep assigns the calls of one thread to the ranges around them. Ranges come in order of
+// their end: each call goes to the first range that contains its start.
 //
-// Ownership: borrows `calls`, which are by start.
+// Ownership: borrows `calls`, which must be sorted by start.
 class CallSweep {
  public:
   explicit CallSweep(std::span<const GpuAttribution::Call> calls) : calls_(calls) {}
 
-  // The range [start_ns, end_ns) has ended: calls fn(position in calls) for each call that
-  // lies directly in it.
+  // Ends the range [start_ns, end_ns): calls fn(position in calls) for each call directly in it.
   template <typename Fn>
   void EndRange(int64_t start_ns, int64_t end_ns, Fn fn) {
-    // Those between this range and the one before it may lie in a range around both.
+    // Calls between this range and the one before it may lie in a range around both.
     size_t taken = next_;
     while (next_ < calls_.size() && calls_[next_].start_ns < start_ns) ++next_;
     if (next_ > taken) waiting_.push_back({taken, next_});
@@ -147,14 +145,14 @@ class CallSweep {
       waiting_.pop_back();
     }
   }
-  // The range that ended last was an outermost one: nothing later can hold what still waits.
+  // Drops waiting calls after an outermost range: no later range can contain them.
   void EndOutermost() { waiting_.clear(); }
 
-  // Calls before this one have been handed out, or wait.
+  // Calls before this one were assigned, or wait.
   size_t next() const { return next_; }
 
  private:
-  struct Run {  // Calls that lie in no range that has ended.
+  struct Run {  // Calls in no range that has ended.
     size_t begin;
     size_t end;
   };

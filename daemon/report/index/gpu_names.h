@@ -1,6 +1,6 @@
-// What CUPTI's numbers of kinds are called, in reports and in traces alike: the words of the
-// traces that other tools were made for. A number that is not known here is shown as such,
-// so that a newer CUPTI's records are not lost in an "other".
+// Words for CUPTI's numbers of kinds, in reports and in traces: those that other tools' traces use.
+// An unknown number is shown as a number, so that records of a newer CUPTI do not disappear in
+// "other".
 //
 // How do I add one?  Its number from cupti_activity.h and its word in gpu_names.cc.
 #ifndef PROFD_DAEMON_REPORT_INDEX_GPU_NAMES_H_

@@ -1,7 +1,8 @@
-// What the tables of kernels and of copies have in common: exact percentiles of groups of
-// durations, and the range that launched most of a group.
+// Shared by the tables of operators, kernels, and copies: exact percentiles of groups of durations,
+// and the range that launched most of a group.
 //
-// Threads: one. Memory: 12 bytes per duration; groups and the ranges that launched them.
+// Threads: one.
+// Memory:  12 bytes per duration, plus groups and the ranges that launched them.
 #ifndef PROFD_DAEMON_REPORT_INDEX_LAUNCH_STATISTICS_H_
 #define PROFD_DAEMON_REPORT_INDEX_LAUNCH_STATISTICS_H_
 
@@ -19,7 +20,7 @@ struct DurationStatistics {
   int64_t total_ns = 0;
   int64_t mean_ns = 0;
   int64_t min_ns = 0;
-  // By nearest rank: the least duration that so many percent of all do not exceed.
+  // Percentiles by nearest rank: the smallest duration that this percentage of all do not exceed.
   int64_t p50_ns = 0;
   int64_t p95_ns = 0;
   int64_t max_ns = 0;
@@ -32,28 +33,29 @@ class GroupedDurations {
     groups_.push_back(group);
     durations_ns_.push_back(duration_ns);
   }
-  // Of each of `group_count` groups, in their order. Call once, last.
+  // Returns the statistics of each of `group_count` groups, in order. Call once, last.
   std::vector<DurationStatistics> Take(size_t group_count);
 
  private:
   std::vector<uint32_t> groups_;
-  std::vector<int64_t> durations_ns_;  // Of the same positions.
+  std::vector<int64_t> durations_ns_;  // By the same position.
 };
 
-// Time by group and launching range. Ranges are names; 0 stands for none.
+// Time by group and launching range. A range is a name; 0: none.
 class LaunchingOps {
  public:
   void Add(uint32_t group, uint32_t op, int64_t duration_ns) {
     ns_[uint64_t{group} << 32 | op] += static_cast<uint64_t>(duration_ns);
   }
-  // Of each of `group_count` groups the range of the most time, of several the first by `names`.
+  // Returns the range with the most time for each of `group_count` groups; if equal, the first by
+  // `names`.
   std::vector<uint32_t> Longest(size_t group_count, std::span<const std::string> names) const;
 
  private:
   absl::flat_hash_map<uint64_t, uint64_t> ns_;  // (group, op)
 };
 
-// The union over streams of what is added, by start; devices' own unions are added up.
+// The busy time: a union over the streams of each device, summed over devices. Add work by start.
 class BusyTime {
  public:
   void Add(size_t device, int64_t start_ns, int64_t end_ns);
@@ -64,7 +66,7 @@ class BusyTime {
   uint64_t total_ns_ = 0;
 };
 
-// Numbers things 0, 1, 2, ... as they are first met; the same as the last one is quick.
+// Assigns keys the numbers 0, 1, 2, ... at their first use; repeating the last key is fast.
 template <typename Key>
 class Numbering {
  public:

@@ -1,11 +1,10 @@
-// ForEachMemoryByTime gives the memory events of all threads in order of their time, which
-// the file keeps by thread.
+// ForEachMemoryByTime gives the memory events of all threads in order of time; a file has them by
+// thread.
 //
-// Memory: at most kMostRowsInOrder events at once (56 MiB while they are sorted). A capture with
-// more is
-//         read in slices of time, each cut in two until it fits.
-// Errors: those of the reader and of `fn`; RESOURCE_EXHAUSTED when more events than fit
-//         carry one and the same time.
+// Memory: at most kMostRowsInOrder events at once (56 MiB during sorting). A capture with more is
+//         read in time slices, each halved until it fits.
+// Errors: those of the reader and of `fn`; RESOURCE_EXHAUSTED if more events than fit have the same
+//         time.
 #ifndef PROFD_DAEMON_REPORT_INDEX_MEMORY_ORDER_H_
 #define PROFD_DAEMON_REPORT_INDEX_MEMORY_ORDER_H_
 

@@ -1,7 +1,7 @@
-// MergeRuns sorts what is a few runs in order already, one behind the other, as profilers hand over
-// their buffers: only where runs overlap is anything moved.
+// MergeRuns sorts rows that consist of a few sorted runs, as profilers deliver their buffers. It
+// moves rows only where runs overlap.
 //
-// Memory: what two runs overlap by, and 8 bytes per run; as std::stable_sort where runs are short.
+// Memory: the overlap of two runs, and 8 bytes per run; that of std::stable_sort if runs are short.
 #ifndef PROFD_DAEMON_REPORT_INDEX_MERGE_RUNS_H_
 #define PROFD_DAEMON_REPORT_INDEX_MERGE_RUNS_H_
 
@@ -12,7 +12,7 @@
 
 namespace profd::report {
 
-// As std::stable_sort.
+// Sorts like std::stable_sort.
 template <typename T, typename Less>
 void MergeRuns(std::vector<T>& rows, Less is_before) {
   constexpr size_t kLeastRowsPerRun = 16;
@@ -38,7 +38,7 @@ void MergeRuns(std::vector<T>& rows, Less is_before) {
   }
 }
 
-// Room for `more` behind what is there, without growing by less than twice.
+// Reserves room for `more` rows; the capacity at least doubles if it grows.
 template <typename T>
 void ReserveMore(std::vector<T>& rows, size_t more) {
   const size_t needed = rows.size() + more;

@@ -1,10 +1,10 @@
-// ModuleIndex finds the module of a network (torch.nn.Module) that something ran in: the innermost
-// range named "nn.Module: NAME" around it, on its thread. torch.profiler records these with
-// with_stack=True. Functions of Python may stand on a row of their own (daemon/import): rows of one
-// thread of the system are one here.
+// ModuleIndex finds the network module (torch.nn.Module) around an instant: the innermost range
+// named "nn.Module: NAME" on its thread. torch.profiler records these ranges with with_stack=True.
+// Python functions may have a row of their own (daemon/import); rows of the same OS thread count as
+// one.
 //
-// Threads: one at a time: it remembers where it found the last one.
-// Memory:  24 bytes per such range, or twice that, as vectors grow.
+// Threads: one at a time, because it remembers its last position.
+// Memory:  24 bytes per such range, up to twice that as vectors grow.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_INDEX_MODULE_INDEX_H_
 #define PROFD_DAEMON_REPORT_INDEX_MODULE_INDEX_H_
@@ -20,7 +20,7 @@
 
 namespace profd::report {
 
-// What torch.profiler calls the ranges of modules.
+// The prefix of torch.profiler's module ranges.
 inline constexpr std::string_view kModulePrefix = "nn.Module: ";
 
 class ModuleIndex {
@@ -28,13 +28,13 @@ class ModuleIndex {
   ModuleIndex() = default;
   static absl::StatusOr<ModuleIndex> Build(store::CaptureReader& reader);
 
-  // 0: in none.
+  // Returns the module at that time; 0: none.
   uint32_t At(uint32_t thread, int64_t time_ns);
-  // "Linear_0"; of 0: empty.
+  // Returns "Linear_0"; empty for 0.
   const std::string& NameOf(uint32_t module) const { return names_[module]; }
 
  private:
-  // From here on, until the next one.
+  // The module from `time_ns` until the next change.
   struct Change {
     int64_t time_ns;
     uint32_t module;
@@ -44,7 +44,7 @@ class ModuleIndex {
     size_t last = 0;
   };
 
-  std::vector<uint32_t> row_of_;  // By thread: which of threads_.
+  std::vector<uint32_t> row_of_;  // By thread: the position in threads_.
   std::vector<OfThread> threads_;
   std::vector<std::string> names_ = std::vector<std::string>(1);
 };

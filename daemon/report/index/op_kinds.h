@@ -1,13 +1,12 @@
-// OpKinds numbers what the rows of the operator table are of: names or, by inputs, names with
-// the sizes and types of their inputs; in groups, each of these by the thread or the module that
-// it ran on.
+// OpKinds assigns numbers to the rows of the operator table. A kind is a name; by inputs, a name
+// with the sizes and types of its inputs; in groups, also the thread or module that it ran in.
 //
-// A kind below the number of names is that name, without inputs and group; those with any get
-// numbers as they are met. Names that read the same, and inputs that differ in their strides only,
-// are one.
+// A kind below the number of names is that name without inputs and group. Other kinds get the next
+// number at their first use. Equal texts are one name; inputs that differ only in strides are
+// equal.
 //
 // Threads: one at a time.
-// Errors:  the reader's, when made.
+// Errors:  the reader's, in Build().
 #ifndef PROFD_DAEMON_REPORT_INDEX_OP_KINDS_H_
 #define PROFD_DAEMON_REPORT_INDEX_OP_KINDS_H_
 
@@ -34,15 +33,15 @@ class OpKinds {
 
   // The columns that Of() reads.
   uint32_t columns() const;
-  // The kind of each of the batch's ranges. Valid until the next call.
+  // Returns the kind of each range of the batch. Valid until the next call.
   std::span<const uint32_t> Of(const store::RangeBatch& batch);
 
-  // The kind of an API call.
+  // Returns the kind of an API call.
   uint32_t OfCall(uint32_t name, uint32_t thread, int64_t start_ns);
 
-  // Kinds so far are below it.
+  // All kinds so far are smaller.
   size_t size() const { return kinds_.size(); }
-  // Kinds with the same first one are one row.
+  // Kinds with the same first kind share a row.
   uint32_t FirstOf(uint32_t kind) const { return kinds_[kind].first; }
   uint32_t NameOf(uint32_t kind) const { return kinds_[kind].name; }      // Index into names().
   uint32_t InputsOf(uint32_t kind) const { return kinds_[kind].inputs; }  // Into inputs(); 0: none.
@@ -67,7 +66,7 @@ class OpKinds {
   ModuleIndex modules_;
   OperatorIndex operators_;
   std::vector<Kind> kinds_;
-  std::vector<uint32_t> first_inputs_;  // Of inputs(), those that differ.
+  std::vector<uint32_t> first_inputs_;  // For each of inputs(), the first equal one.
   // (first name, first inputs, group) -> kind
   absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> composed_;
   std::vector<uint32_t> of_batch_;

@@ -1,10 +1,9 @@
-// OperatorIndex finds what is known of an operator beside its range: the row with the range's
-// thread, start and depth.
+// OperatorIndex finds the operator row of a range: the row with its thread, start, and depth.
 //
-// Threads: one at a time: it remembers where it found the last one, since callers ask for
-//          ranges in order of their end, which lie close together.
-// Memory:  24 bytes per operator, or twice that, as vectors grow.
-// Errors:  the reader's. Of several rows for one range any is found.
+// Threads: one at a time: it remembers its last position, because callers ask for ranges in order
+//          of their end, which lie close together.
+// Memory:  24 bytes per operator, up to twice that as vectors grow.
+// Errors:  the reader's. If a range has several rows, it finds any of them.
 #ifndef PROFD_DAEMON_REPORT_INDEX_OPERATOR_INDEX_H_
 #define PROFD_DAEMON_REPORT_INDEX_OPERATOR_INDEX_H_
 
@@ -30,13 +29,13 @@ class OperatorIndex {
   OperatorIndex() = default;
   static absl::StatusOr<OperatorIndex> Build(store::CaptureReader& reader);
 
-  // nullptr: nothing is known of it. Valid while this lives.
+  // Returns nullptr if the range has no operator row. Valid while this object lives.
   const Entry* Find(uint32_t thread, int64_t start_ns, uint16_t depth);
 
  private:
   struct OfThread {
     std::vector<Entry> entries;  // By start, then by depth.
-    size_t last = 0;             // Where Find() ended the last time.
+    size_t last = 0;             // The last position of Find().
   };
   std::vector<OfThread> threads_;
 };

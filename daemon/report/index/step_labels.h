@@ -1,9 +1,9 @@
-// What a framework on top of torch called the steps, as the capture's notes tell: PyTorch
-// Lightning's epoch and global step, say. Read behind the window, while the program trained on, so
-// that each says of which step of ours it was true.
+// Step numbers of a framework on top of torch, from the capture's notes: for example, PyTorch
+// Lightning's epoch and global step. They are read after the window, while the program trains on,
+// so each label names the step of this capture that it belongs to.
 //
 // Threads: any, one reader each. Errors: the reader's.
-// Memory:  kMostStepLabels; the rest are left out.
+// Memory:  kMostStepLabels; further labels are left out.
 #ifndef PROFD_DAEMON_REPORT_INDEX_STEP_LABELS_H_
 #define PROFD_DAEMON_REPORT_INDEX_STEP_LABELS_H_
 
@@ -23,10 +23,10 @@ inline constexpr int64_t kBeforeFirstStep = -1;
 struct StepLabel {
   std::string name;  // "epoch", cleaned.
   int64_t value = 0;
-  int64_t step = kBeforeFirstStep;  // The step of ours that had begun last; >= -1.
+  int64_t step = kBeforeFirstStep;  // The last step that had begun; >= -1.
 };
 
-// By step, then as they were told. Notes that name no step are left out.
+// Returns labels by step, then in recorded order. Notes without a step are left out.
 absl::StatusOr<std::vector<StepLabel>> FindStepLabels(store::CaptureReader& reader);
 
 }  // namespace profd::report

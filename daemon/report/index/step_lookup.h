@@ -1,7 +1,7 @@
-// StepLookup finds the step that an instant lies in.
+// StepLookup finds the step that contains an instant.
 //
-// Threads: one at a time: it remembers its last answer, since callers ask for times that
-//          lie close together.
+// Threads: one at a time: it remembers its last answer, because callers ask for times that lie
+//          close together.
 #ifndef PROFD_DAEMON_REPORT_INDEX_STEP_LOOKUP_H_
 #define PROFD_DAEMON_REPORT_INDEX_STEP_LOOKUP_H_
 
@@ -19,13 +19,14 @@ class StepLookup {
  public:
   explicit StepLookup(std::span<const StepRecord> steps);
 
-  // The position in steps() of the step with start_ns <= `time_ns` < end; kNone outside all.
+  // Returns the position in steps() of the step with start_ns <= `time_ns` < end; kNone: none.
   static constexpr size_t kNone = static_cast<size_t>(-1);
   size_t PositionAt(int64_t time_ns);
 
   // By start time.
   std::span<const StepRecord> steps() const { return steps_; }
-  // The step of this number. INVALID_ARGUMENT: not in the capture; names those that are.
+  // Returns the step with this number. INVALID_ARGUMENT: not in the capture; the error lists its
+  // steps.
   absl::StatusOr<StepRecord> WithIndex(int64_t index) const;
 
  private:

@@ -1,4 +1,4 @@
-// The steps of a capture, and which of them stand out.
+// The steps of a capture, and which of them are outliers.
 //
 // Threads: any, one reader each. Memory: per step. Errors: those of the reader.
 #ifndef PROFD_DAEMON_REPORT_INDEX_STEP_TABLE_H_
@@ -26,8 +26,8 @@ struct StepTable {
   int64_t median_ns = 0;
   int64_t mean_ns = 0;
   int64_t max_ns = 0;
-  int64_t outlier_threshold_ns = 0;  // 0: too few steps to tell.
-  std::vector<StepLabel> labels;     // What a framework called the steps, if one did.
+  int64_t outlier_threshold_ns = 0;  // 0: too few steps.
+  std::vector<StepLabel> labels;     // A framework's step numbers, if any.
 };
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader);
 
