@@ -1,5 +1,5 @@
-// AllocationOrigins finds what a program was doing when it asked for memory: of instants on
-// threads, the ranges around them.
+// AllocationOrigins finds which operator and module requested memory: the ranges around an
+// instant on a thread.
 //
 //   nn.Module: MLP_0                      module  "MLP_0 > Linear_3"
 //     nn.Module: Linear_3
@@ -8,11 +8,11 @@
 //           aten::empty                   innermost
 //             x
 //
-// Threads: one.
-// Functions of Python may stand on a row of their own beside their thread (daemon/import): only
-// modules are taken from there.
+// Python functions may have a row of their own next to their thread (daemon/import): only modules
+// are taken from there.
 //
-// Memory:  72 bytes per instant, and 4 per range around those that want their stack.
+// Threads: one.
+// Memory:  72 bytes per instant, and 4 per enclosing range for instants with a stack.
 // Errors:  the reader's; DATA_LOSS for ranges that do not nest at all.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_ALLOCATION_ORIGINS_H_
 #define PROFD_DAEMON_REPORT_MEMORY_ALLOCATION_ORIGINS_H_
@@ -34,23 +34,23 @@ namespace profd::report {
 
 class AllocationOrigins {
  public:
-  // Distinct paths of modules; those beyond lack their outer modules.
+  // Distinct paths of modules; further paths lack their outer modules.
   static constexpr size_t kMostModulePaths = size_t{1} << 16;
 
-  // An instant on `thread`, an index into threads() of the reader; any number. Returns its handle:
-  // 0, 1, 2, ...
+  // Adds an instant on `thread` (an index into threads() of the reader; any number is safe).
+  // Returns its handle: 0, 1, 2, ...
   size_t Add(uint32_t thread, int64_t time_ns, bool wants_stack = false);
 
-  // Reads the ranges, if there are instants. Once; what follows is for after it.
+  // Reads the ranges, if there are instants. Call once, before the functions below.
   absl::Status Resolve(store::CaptureReader& reader);
 
-  // The outermost operator's name, without what autograd's engine puts before those of its nodes;
-  // where there is none, the innermost range's; "(no range)".
+  // Returns the outermost operator's name, without the prefix of autograd's engine; without an
+  // operator, the innermost range's name, or "(no range)".
   std::string_view OpOf(size_t handle) const;
   std::string_view InnermostOf(size_t handle) const;  // "(no range)"
   std::string ModuleOf(size_t handle) const;          // "MLP_0 > Linear_3"; empty: none.
   bool any_module() const { return modules_.size() > 1; }
-  // Outermost first; empty where it was not asked for.
+  // Returns the ranges, outermost first; empty without `wants_stack`.
   std::vector<std::string> StackOf(size_t handle) const;
 
  private:
@@ -63,7 +63,7 @@ class AllocationOrigins {
   };
   struct OfThread {
     std::vector<size_t> instants;  // By time, once sorted.
-    size_t next = 0;               // The first that no range has passed.
+    size_t next = 0;               // The first instant that no range has passed.
   };
   struct Module {
     uint32_t inner;  // Into modules_; 0: none
@@ -77,7 +77,7 @@ class AllocationOrigins {
   uint32_t ModuleAround(uint32_t inner, uint32_t name);
 
   std::span<const std::string> names_;
-  std::vector<uint8_t> is_module_;  // By name: 0: not looked at yet, 1: no, 2: yes.
+  std::vector<uint8_t> is_module_;  // By name: 0: not checked yet, 1: no, 2: yes.
   std::vector<Instant> instants_;   // By handle.
   absl::flat_hash_map<uint32_t, OfThread> threads_;
   absl::flat_hash_map<uint32_t, OfThread> python_rows_;  // With the instants of their threads.

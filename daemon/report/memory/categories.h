@@ -1,29 +1,29 @@
-// FindMemoryCategories tells what the blocks of a framework's allocators were for. The first
-// rule that fits:
+// FindMemoryCategories finds what the blocks of a framework's allocators were for. The first
+// matching rule applies:
 //
-//   as told      by the event itself or, for a block that is alive when the window ends, by one
-//                who looked at the program's objects then (a BlockRow)
+//   as recorded  by the event itself or, for a block that is alive when the window ends, by the
+//                inspection of the program's objects at that time (a BlockRow)
 //   gradient     AccumulateGrad kept it or added to it; or an optimizer used it or its zero_grad
 //                freed it, and the backward pass made it or it is older than the window
 //   temporary    made and freed inside one operator
-//   unknown      made in the backward pass, by an optimizer, or from what these made
+//   unknown      made in the backward pass, by an optimizer, or from results of these
 //   activation   computed from a parameter, or from another activation
-//   input        not computed from the model, but used with what was
+//   input        not computed from the model, but used together with data of the model
 //   unknown      all else
 //
-// "Computed from" is told by storage: an operator's results are the blocks that were made in it
-// and outlive it, and what it changes in place, if its name says so ("aten::add_"). Where no
-// parameters are known (no Python to look into), an activation is what was made in forward and
-// is used or freed by the backward pass, and nothing is an input.
+// "Computed from" follows storage. An operator's results are the blocks that were made in it and
+// outlive it, and what it changes in place, if its name says so ("aten::add_"). If no parameters
+// are known (no Python to inspect), an activation is a block that the forward pass made and the
+// backward pass uses or frees, and nothing is an input.
 //
-// An address is one block's from its allocation to its free. A block that is seen after the
-// window as somebody's gradient may have been made after it: it counts only if the backward pass
-// made it in the window, or something used it. A BlockRow of category unknown tells how large an
-// older block is that something used, no more.
+// An address belongs to one block from its allocation to its free. A block that is seen after the
+// window as a gradient may have been made after the window. So it counts only if the backward pass
+// made it in the window, or something used it. A BlockRow of category unknown only gives the size
+// of an older block that something used.
 //
 // Threads: any, one reader each.
-// Memory:  24 bytes per tensor use (of at most kMostTensorUses), 56 per allocation, 13 per
-//          address, and what FlowNodes takes.
+// Memory:  24 bytes per tensor use (of at most kMostTensorUses), 56 per allocation, 13 per address,
+//          and that of FlowNodes.
 // Errors:  those of the reader, and of ForEachMemoryByTime.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_CATEGORIES_H_
 #define PROFD_DAEMON_REPORT_MEMORY_CATEGORIES_H_
@@ -38,10 +38,10 @@
 
 namespace profd::report {
 
-// Further ones are not looked at: what only they tell stays unknown.
+// Further tensor uses are ignored; categories that depend on them stay unknown.
 inline constexpr size_t kMostTensorUses = size_t{8} << 20;
 
-// Alive when the window began.
+// A block that was alive when the window began.
 struct OlderBlock {
   uint8_t device_type;
   int16_t device_index;
@@ -50,11 +50,10 @@ struct OlderBlock {
 };
 
 struct MemoryCategories {
-  // By the position of the event as ForEachMemoryByTime gives them: of an allocation, its block's;
-  // of a free, that of a block older than the window. wire::MemoryCategory. Empty: the capture
-  // tells nothing beyond its events.
+  // By event position in ForEachMemoryByTime: an allocation's block, or, for a free, a block older
+  // than the window. wire::MemoryCategory. Empty: the capture has nothing beyond its events.
   std::vector<uint8_t> of_event;
-  // Those whose size is known: they were freed in the window, or a BlockRow tells of them.
+  // Older blocks of known size: they were freed in the window, or have a BlockRow.
   std::vector<OlderBlock> older;
 };
 

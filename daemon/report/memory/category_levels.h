@@ -1,7 +1,7 @@
-// CategoryLevels adds up what the blocks of each category took over the window, event by event.
+// CategoryLevels adds up the blocks of each category over the window, event by event.
 //
 // Threads: one.
-// Memory:  as much for any number of events.
+// Memory:  constant, for any number of events.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_CATEGORY_LEVELS_H_
 #define PROFD_DAEMON_REPORT_MEMORY_CATEGORY_LEVELS_H_
 
@@ -14,7 +14,7 @@
 
 namespace profd::report {
 
-// "unknown" also for a number that is none of wire::MemoryCategory.
+// Returns "unknown" also for a number outside wire::MemoryCategory.
 std::string_view CategoryName(uint8_t category);
 
 class CategoryLevels {
@@ -22,16 +22,16 @@ class CategoryLevels {
   // The window is [0, `end_ns`).
   explicit CategoryLevels(int64_t end_ns) : end_ns_(end_ns) {}
 
-  // A block that was there when the window began. Before all others.
+  // Adds a block that existed when the window began. Call before all other functions.
   void AddOlder(uint8_t category, int64_t bytes);
-  // Times never go back.
+  // Times must not decrease from call to call.
   void Allocate(int64_t time_ns, uint8_t category, int64_t bytes);
   void Free(int64_t time_ns, uint8_t category, int64_t bytes);
 
-  // What blocks of a wire::MemoryCategory take now.
+  // Returns the bytes of all live blocks of a wire::MemoryCategory.
   int64_t BytesOf(uint8_t category) const;
 
-  // Those that had a block; most byte-seconds first. Call once, last.
+  // Returns the categories that had a block; most byte-seconds first. Call once, last.
   std::vector<MemoryCategoryUse> Take();
 
  private:
@@ -40,7 +40,7 @@ class CategoryLevels {
     int64_t bytes = 0;
     int64_t peak_bytes = 0;
     int64_t block_count = 0;
-    int64_t until_ns = 0;  // As far as byte_seconds goes.
+    int64_t until_ns = 0;  // byte_seconds covers the time before this.
     double byte_seconds = 0;
   };
 

@@ -1,7 +1,7 @@
-// MemoryLevels collects the points of one device's curve and, where their number is
-// limited, thins them as they come: each bucket of time keeps its lowest and its highest
-// point, and the first and last point of all stay. Buckets grow by doubling, so that
-// neither the number of points nor the span of time has to be known before.
+// MemoryLevels collects the points of one device's curve. If their number is limited, it thins them
+// as they come: each time bucket keeps its lowest and its highest point, and the first and last
+// point of all stay. Buckets grow by doubling, so neither the number of points nor the time span
+// has to be known in advance.
 //
 // A point is a MemoryPoint or a MemorySample.
 //
@@ -19,7 +19,7 @@
 
 namespace profd::report {
 
-// INVALID_ARGUMENT: neither 0 nor at least 4.
+// Returns INVALID_ARGUMENT for a number that is neither 0 nor at least 4.
 absl::Status ValidateMaxPoints(int64_t max_points);
 
 template <typename Point>
@@ -28,11 +28,11 @@ class BasicMemoryLevels {
   // `max_points` is 0 (no limit) or >= 4.
   explicit BasicMemoryLevels(int64_t max_points) : max_points_(static_cast<size_t>(max_points)) {}
 
-  // Times never go back.
+  // Times must not decrease from call to call.
   void Add(const Point& point);
-  // Adds `bytes` to every point so far; of a sample to its lowest layer, too.
+  // Adds `bytes` to every point so far; for samples, also to the lowest layer.
   void Shift(int64_t bytes);
-  // The points, by time; at most `max_points`. Call once, last.
+  // Returns the points, by time; at most `max_points`. Call once, last.
   std::vector<Point> Take();
 
  private:
@@ -48,7 +48,7 @@ class BasicMemoryLevels {
   size_t MostBuckets() const { return (max_points_ - 2) / 2; }
 
   const size_t max_points_;
-  std::vector<Point> points_;  // Until there are too many; then the first only.
+  std::vector<Point> points_;  // All points, until there are too many; then only the first.
   bool bucketed_ = false;
   uint64_t width_ns_ = 1;
   std::vector<Bucket> buckets_;  // By number; only those with points.

@@ -1,4 +1,4 @@
-// The allocations that failed, as the capture's notes tell of them.
+// Failed allocations, from the capture's notes.
 //
 // Threads: any, one reader each. Errors: the reader's.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_OUT_OF_MEMORY_H_
@@ -18,7 +18,7 @@ struct OutOfMemoryNote {
   uint32_t thread = 0;  // Index into threads() of the reader.
 };
 
-// By time; one of no moment stands at the window's start.
+// Returns them by time; one without a time is placed at the window's start.
 absl::StatusOr<std::vector<OutOfMemoryNote>> FindOutOfMemory(store::CaptureReader& reader);
 
 }  // namespace profd::report

@@ -1,6 +1,7 @@
-// MemoryShares adds up blocks by a name: a category, an operator, a module.
+// MemoryShares adds up blocks by a name: a category, an operator, or a module.
 //
-// Threads: one. Memory: 80 bytes and the name, per name.
+// Threads: one.
+// Memory:  80 bytes and the name, per name.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_SHARES_H_
 #define PROFD_DAEMON_REPORT_MEMORY_SHARES_H_
 
@@ -17,7 +18,7 @@ namespace profd::report {
 class MemoryShares {
  public:
   void Add(std::string_view name, int64_t bytes, int64_t blocks = 1);
-  // Equal ones by name.
+  // Equal shares are sorted by name.
   std::vector<MemoryShare> LargestFirst() const;
 
  private:

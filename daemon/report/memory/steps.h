@@ -1,4 +1,4 @@
-// MemorySteps measures what one device's memory did in each step, event by event.
+// MemorySteps measures one device's memory in each step, event by event.
 //
 // Threads: one. Memory: 88 bytes per step.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_STEPS_H_
@@ -18,14 +18,14 @@ namespace profd::report {
 
 class MemorySteps {
  public:
-  // `steps` by start; outlives this.
+  // `steps` must be sorted by start and outlive this.
   explicit MemorySteps(std::span<const StepRecord> steps) : steps_(steps) {}
 
-  // Times never go back. `tracker` is as it stands after the event.
+  // Times must not decrease from call to call. `tracker` has the state after the event.
   void Add(const MemoryEvent& event, const MemoryTracker& tracker);
   // Adds `bytes` to every level so far.
   void Shift(int64_t bytes);
-  // Ends all steps; then `live` are the blocks that were never freed. Once, last.
+  // Ends all steps. `live` are the blocks that were never freed. Call once, last.
   std::vector<MemoryStepRow> Take(const std::vector<TrackedBlock>& live);
 
  private:
@@ -39,7 +39,7 @@ class MemorySteps {
   int64_t reserved_ = -1;
 };
 
-// From `steps`, a device's rows; without its suspects.
+// Returns the growth from a device's rows, without suspects.
 MemoryGrowth GrowthOf(std::span<const MemoryStepRow> steps);
 
 }  // namespace profd::report

@@ -1,7 +1,8 @@
-// How much memory devices held over time, and what held it at the peak.
+// Memory of devices over time, and the blocks alive at the peak.
 //
-// Threads: any, one reader each. Memory: per live block and name; categories.h says what
-// categories need. Errors: those of the reader; INVALID_ARGUMENT for options out of range.
+// Threads: any, one reader each.
+// Memory:  per live block and name; categories.h has the cost of categories.
+// Errors:  those of the reader; INVALID_ARGUMENT for options out of range.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_TIMELINE_H_
 #define PROFD_DAEMON_REPORT_MEMORY_TIMELINE_H_
 
@@ -15,8 +16,8 @@
 namespace profd::report {
 
 struct MemoryOptions {
-  // Points per device at most, >= 4; 0: all. Each bucket of time keeps its lowest and
-  // highest point, so that no peak is lost.
+  // Maximum of points per device, >= 4; 0: all. Each time bucket keeps its lowest and highest
+  // point, so no peak is lost.
   int64_t max_points = 0;
   // False: peak_by_op stays empty, and no range is read.
   bool peak_by_op = true;
@@ -37,10 +38,9 @@ struct MemoryShare {
   friend bool operator==(const MemoryShare&, const MemoryShare&) = default;
 };
 
-// What all blocks of one category took over the window: "parameter", "gradient",
-// "optimizer_state", "buffer", "input", "activation", "temporary", "unknown". Who owns a block is
-// told by the capture's blocks and, where they do not say, by the operators that used it
-// (categories.h has the rules).
+// All blocks of one category over the window: "parameter", "gradient", "optimizer_state",
+// "buffer", "input", "activation", "temporary", "unknown". The category comes from the capture's
+// BlockRows or, without one, from the operators that used the block (rules: categories.h).
 struct MemoryCategoryUse {
   std::string name;
   int64_t peak_bytes = 0;   // The most at once.
@@ -51,14 +51,14 @@ struct MemoryCategoryUse {
 struct OutOfMemory {
   int64_t time_ns = 0;
   std::string device;  // "cuda:0"
-  int64_t bytes = 0;   // Asked for.
+  int64_t bytes = 0;   // Requested.
 };
 
 struct DeviceMemory {
-  // "cpu:0", "cuda:1"; "cuda-driver:1" is what CUDA itself allocated, "cuda-pool:1" its pools.
+  // "cpu:0", "cuda:1"; "cuda-driver:1" are allocations of CUDA itself, "cuda-pool:1" its pools.
   std::string device;
-  // No event carried a total: bytes count from 0 at the window's start, so they may be
-  // negative, and blocks older than the window are in no number.
+  // No event had a total: bytes count from 0 at the window's start, so they may be negative, and
+  // blocks older than the window are not included.
   bool relative = false;
   int64_t peak_bytes = 0;
   int64_t peak_time_ns = 0;
@@ -71,10 +71,10 @@ struct DeviceMemory {
   // Frees of blocks that were allocated before the window (or whose allocation was lost).
   int64_t unknown_free_count = 0;
   int64_t unknown_free_bytes = 0;
-  // What was alive at the peak, of blocks allocated in the window; largest first.
+  // Blocks alive at the peak and allocated in the window; largest first.
   std::vector<MemoryShare> peak_by_category;
   std::vector<MemoryShare> peak_by_op;  // "(no range)" for blocks allocated outside any.
-  // Alive at the peak but allocated before the window: peak_bytes less the above; >= 0.
+  // Alive at the peak but allocated before the window: peak_bytes minus the above; >= 0.
   int64_t peak_older_bytes = 0;
   // By time. The first is `start_bytes` at the window's start; one after each event follows.
   std::vector<MemoryPoint> points;

@@ -1,9 +1,9 @@
 // MemoryTracker follows one device's memory, event by event: its level, its blocks, its peak.
-// TrackMemory() makes one for each device of a capture and gives them its events.
+// TrackMemory() makes one for each device of a capture and passes it the events.
 //
 // Threads: one.
-// Memory:  72 bytes per block alive at once and, twice at most, per block alive at the peak.
-// Errors:  none of its own: any events are safe, and sums of a stranger's bytes wrap.
+// Memory:  72 bytes per block alive at once and, at most twice, per block alive at the peak.
+// Errors:  none of its own: any events are safe, and sums of hostile numbers wrap.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_
 #define PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_
 
@@ -30,7 +30,7 @@ struct TrackedBlock {
   int64_t bytes = 0;
   int64_t time_ns = 0;  // When it was allocated.
   int64_t freed_ns = kNever;
-  uint64_t number = 0;  // Of the event that allocated it.
+  uint64_t number = 0;  // The number of the event that allocated it.
   uint32_t thread = 0;
   uint8_t category = 0;
 };
@@ -40,32 +40,33 @@ class MemoryTracker {
   // The window is [0, `end_ns`).
   explicit MemoryTracker(int64_t end_ns) : categories_(end_ns) {}
 
-  // Before all events, if at all: for each block that is freed, though nobody saw it allocated,
-  // and for others that were there when the window began.
+  // Adds a block that existed when the window began, such as one that is freed without a recorded
+  // allocation. Call before all events.
   void AddOlder(const OlderBlock& block);
-  // Returns what the event tells that there was before the window, by which every level so far was
-  // too low: of the first that carries a total; else 0.
+  // Returns the bytes that existed before the window, by which all levels so far are too low. Only
+  // the first event with a total reveals them; for other events, returns 0.
   int64_t Apply(const MemoryEvent& event);
 
-  // As they stand.
+  // The current levels.
   int64_t allocated_bytes() const { return level_; }
   int64_t reserved_bytes() const { return reserved_; }  // -1: not known
   bool has_events() const { return event_number_ > 0; }
   const CategoryLevels& categories() const { return categories_; }
 
-  // When the level was highest, and when what is reserved was.
+  // Levels at the peak of allocated bytes, and at the peak of reserved bytes.
   int64_t reserved_at_peak_bytes() const { return reserved_at_peak_; }
   int64_t peak_reserved_time_ns() const { return peak_reserved_time_ns_; }
   int64_t allocated_at_peak_reserved_bytes() const { return allocated_at_peak_reserved_; }
 
-  // All but the name, the points and what was alive at the peak. Once, after the last event.
+  // Returns everything except the name, the points, and the blocks alive at the peak. Call once,
+  // after the last event.
   DeviceMemory Take();
-  // After Take(). Allocated in the capture and alive at the peak; alive now.
+  // After Take(): the blocks allocated in the capture and alive at the peak, or alive now.
   std::vector<TrackedBlock> BlocksAtPeak() const;
   std::vector<TrackedBlock> LiveBlocks() const;
 
  private:
-  // Each returns the change of the level that the event itself tells of.
+  // Each returns the change of the level by the event itself.
   int64_t Allocate(const MemoryEvent& event);
   int64_t Free(const MemoryEvent& event);
   void Retire(TrackedBlock block, int64_t time_ns);
@@ -84,24 +85,24 @@ class MemoryTracker {
   uint64_t event_number_ = 0;
   uint64_t peak_number_ = 0;  // 0: the peak is the level before the first event.
   absl::flat_hash_map<uint64_t, TrackedBlock> live_;
-  // Alive at the peak so far, not any more: never more than were alive at once.
+  // Blocks that were alive at the peak so far and were freed since.
   std::vector<TrackedBlock> freed_since_peak_;
 };
 
 // By device type and number; as MemoryDeviceName() has them.
 using MemoryDeviceKey = std::pair<uint8_t, int16_t>;
-// "cpu:0", "cuda:1", "hip:0"; a number below 0 is none: "cpu".
+// Returns "cpu:0", "cuda:1", "hip:0"; without a number if it is negative: "cpu".
 std::string MemoryDeviceName(MemoryDeviceKey key);
 
 using MemoryTrackers = std::map<MemoryDeviceKey, MemoryTracker>;
 
-// Looks on while TrackMemory() works.
+// Observes TrackMemory().
 class MemoryObserver {
  public:
   virtual ~MemoryObserver() = default;
-  // Before a device's first event, which is at `time_ns`.
+  // Called before a device's first event, which is at `time_ns`.
   virtual void Begin(MemoryDeviceKey key, const MemoryTracker& tracker, int64_t time_ns) = 0;
-  // After each event was applied; `told_before` is what Apply() returned.
+  // Called after each event was applied; `told_before` is the result of Apply().
   virtual void Applied(MemoryDeviceKey key, const MemoryTracker& tracker, const MemoryEvent& event,
                        int64_t told_before) = 0;
 };
@@ -109,7 +110,7 @@ class MemoryObserver {
 // Errors: the reader's.
 absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryObserver& observer);
 
-// Where the last window ends.
+// Returns the end of the last window.
 int64_t EndOfWindows(const CaptureRecord& record);
 
 }  // namespace profd::report

@@ -1,6 +1,6 @@
-// What a capture's collectives took, summed by kind, number of ranks and size.
+// Time of a capture's collectives, summed by kind, number of ranks, and size.
 //
-// Threads: any. Memory: by rows.
+// Threads: any. Memory: per row.
 #ifndef PROFD_DAEMON_REPORT_TIME_COLLECTIVE_SUMS_H_
 #define PROFD_DAEMON_REPORT_TIME_COLLECTIVE_SUMS_H_
 
@@ -14,8 +14,8 @@ namespace profd::report {
 // Most exposed first.
 std::vector<CollectiveSumRow> SumCollectives(const CollectiveTable& table);
 
-// How often the input of a collective of `ranks` has to cross a rank's links, at least, as
-// NCCL's tests count it ("busbw"); -1: not defined for this kind, or ranks are not told.
+// Returns how often, at least, the input of a collective of `ranks` has to cross a rank's links, as
+// NCCL's tests define it ("busbw"); -1: not defined for this kind, or unknown ranks.
 double BusFactor(CollectiveKind kind, int64_t ranks);
 
 }  // namespace profd::report

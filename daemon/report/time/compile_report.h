@@ -17,11 +17,11 @@ namespace profd::report {
 struct CompiledRegionRow {
   std::string id;
   std::string code;                // "train.py:19 in forward"; empty: not known.
-  bool after_graph_break = false;  // Its code is what is left of a function behind a break.
+  bool after_graph_break = false;  // Its code is the rest of a function after a graph break.
   int64_t calls = 0;
   int64_t total_ns = 0;
 };
-// What stopped Dynamo, by where and why.
+// Graph breaks of Dynamo, by location and reason.
 struct GraphBreakRow {
   std::string where;  // "train.py:19 in forward"
   std::string reason;
@@ -36,8 +36,8 @@ struct RecompileRow {
 struct CompileStepRow {
   int64_t step = -1;         // -1: in none
   int64_t regions = 0;       // Compiled regions run.
-  int64_t after_breaks = 0;  // Of those, continued behind a graph break.
-  int64_t compilations = 0;  // Where torch hides them, those that notes tell of: recompilations.
+  int64_t after_breaks = 0;  // Regions that continue after a graph break.
+  int64_t compilations = 0;  // If torch hides them, only recompilations, from notes.
   int64_t compile_ns = 0;
   int64_t cache_lookups = 0;
   int64_t cache_lookup_ns = 0;  // Guards.
@@ -48,7 +48,7 @@ struct CompileReport {
   std::vector<GraphBreakRow> graph_breaks;  // By count.
   std::vector<RecompileRow> recompiles;     // By count.
   std::vector<CompileStepRow> steps;        // By step.
-  int64_t folded_event_count = 0;           // Inside of compilations, left out on purpose.
+  int64_t folded_event_count = 0;           // Events inside compilations, left out on purpose.
 };
 absl::StatusOr<CompileReport> SummarizeCompile(store::CaptureReader& reader);
 

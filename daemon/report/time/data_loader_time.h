@@ -1,7 +1,8 @@
-// How long the program waited for its data loader: the ranges that torch opens around taking the
-// next batch, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
+// Time that the program waited for its data loader: the ranges that torch opens to take the next
+// batch, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
 //
-// Threads: any. Memory: 16 bytes per wait; ranges are read only where a name tells of one.
+// Threads: any.
+// Memory:  16 bytes per wait; ranges are read only if a name matches.
 #ifndef PROFD_DAEMON_REPORT_TIME_DATA_LOADER_TIME_H_
 #define PROFD_DAEMON_REPORT_TIME_DATA_LOADER_TIME_H_
 

@@ -1,18 +1,17 @@
-// The figures of a time report as Holistic Trace Analysis 0.6.1 makes them from a trace file, for
-// those who compare with what they know: temporal breakdown, idle time by stream, overlap, types of
-// kernels, launches and queue lengths. What it does otherwise than we:
+// The figures of a time report as Holistic Trace Analysis 0.6.1 computes them from a trace file,
+// for comparison: temporal breakdown, idle time by stream, overlap, types of kernels, launches, and
+// queue lengths. Its differences from our own figures:
 //
-//   window    Of two or more steps the last is left out, and all work that no call before its start
-//             launched.
-//   times     Whole microseconds: begins are rounded up, ends down. Work shorter than that may take
-//             -1 us.
+//   window    If there are two or more steps, the last is left out, and all work that no call
+//             before its start launched.
+//   times     Whole microseconds: begins are rounded up, ends down. Shorter work may take -1 us.
 //   busy      Waits in a stream ("Stream Sync", "Stream Wait Event") keep the device busy.
-//   kernels   What is no kernel of NCCL computes, but for some names ("Memcpy", "Sync", ...).
-//   gaps      In a stream, from the end of the one before, even where an earlier one still ran:
-//             overlaps are gaps below zero, and count as kernel wait.
+//   kernels   Everything except NCCL kernels and some names ("Memcpy", "Sync", ...) is compute.
+//   gaps      In a stream, a gap starts at the end of the previous work, even if earlier work still
+//             runs: overlaps are negative gaps, and count as kernel wait.
 //   launches  Four calls (launches) or eleven (queues), by name.
 //
-// Threads: one. Memory: 152 bytes per GPU row, or twice that, as vectors grow.
+// Threads: one. Memory: 152 bytes per GPU row, up to twice that as vectors grow.
 #ifndef PROFD_DAEMON_REPORT_TIME_HTA_TIME_H_
 #define PROFD_DAEMON_REPORT_TIME_HTA_TIME_H_
 
@@ -27,7 +26,7 @@
 
 namespace profd::report {
 
-// Times as whole microseconds of the trace's clock, in ns since the capture's start.
+// Rounds times to whole microseconds of the trace's clock, in ns since the capture's start.
 class HtaRounding {
  public:
   explicit HtaRounding(const CaptureRecord& record);
@@ -37,14 +36,14 @@ class HtaRounding {
  private:
   int64_t Past(int64_t time_ns) const;  // The last whole microsecond, 0..999.
 
-  bool rounds_;  // A trace in whole microseconds needs none.
+  bool rounds_;  // False for a trace in whole microseconds.
   int64_t phase_ns_;
 };
 
 class HtaWindow {
  public:
   explicit HtaWindow(const store::CaptureReader& reader);
-  // Whether work that this call launched counts; nullptr: none is known.
+  // Returns whether work that this call launched counts; nullptr: unknown call.
   bool Holds(const GpuAttribution::Call* call) const;
   bool drops_last_step() const { return drops_last_step_; }
 
@@ -55,7 +54,7 @@ class HtaWindow {
 };
 
 // Fills `whole`, `overlap`, `streams`, `kernel_types`, `launches` and `queues` of the device at
-// `device` in work.devices(); `work` holds nothing but what the window does.
+// `device` in work.devices(); `work` contains only the work of the window.
 absl::Status FillAsHta(store::CaptureReader& reader, const GpuAttribution& attribution,
                        const HtaWindow& window, const DeviceWork& work, size_t device,
                        TimeReport& report);

@@ -1,4 +1,4 @@
-// How long which kinds of GPU work ran at once.
+// Time in which kinds of GPU work ran at once.
 //
 // Threads: any. Memory: 16 bytes for each begin and end.
 #ifndef PROFD_DAEMON_REPORT_TIME_KERNEL_TYPES_H_
@@ -14,11 +14,11 @@ namespace profd::report {
 
 using Intervals = std::span<const IntervalSet::Interval>;
 
-// Of unions, by time. Most time first; kinds that never ran like that are left out.
+// The arguments are unions, by time. Most time first; combinations that never ran are left out.
 std::vector<KernelTypeTime> TimesByType(Intervals compute, Intervals communication,
                                         Intervals copies);
 
-// Of the rows with both compute and communication.
+// Returns the time of the rows with both compute and communication.
 int64_t OverlapNs(const std::vector<KernelTypeTime>& types);
 
 }  // namespace profd::report

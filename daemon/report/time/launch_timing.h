@@ -1,4 +1,4 @@
-// How long launches took to begin, and how many of them waited in their streams.
+// Delays between launches and the begin of their work, and the launch queues of streams.
 //
 // Threads: any. Memory: 40 bytes per launch, and 16 for each change of a queue.
 #ifndef PROFD_DAEMON_REPORT_TIME_LAUNCH_TIMING_H_
@@ -17,17 +17,17 @@ struct TimedLaunch {
   int64_t call_end_ns;
   int64_t start_ns;
   int64_t device_ns;  // May be below zero, as HTA rounds.
-  uint32_t call;      // Which: pieces with the same were launched by one.
-  uint32_t stream;    // Position of its stream, in whatever order streams have.
+  uint32_t call;      // The number of the call; one call may launch several pieces.
+  uint32_t stream;    // The position of its stream, in the caller's order.
 };
 
-// One for each call: it begins with its first piece, and takes as long as all of them.
+// Returns one launch per call: it begins with its first piece, and its time is the sum of all.
 std::vector<TimedLaunch> MergeByCall(std::vector<TimedLaunch> launches);
 
-// Adds to `count` ... `late_count` what each of `launches` says.
+// Adds each launch to the fields `count` to `late_count`.
 void AddLaunches(const std::vector<TimedLaunch>& launches, LaunchStatistics& statistics);
 
-// One row for each of `streams` (position -> number) that has any launches, by number.
+// Returns one row for each of `streams` (position -> number) with launches, by number.
 std::vector<QueueRow> QueueLengths(const std::vector<TimedLaunch>& launches,
                                    const std::vector<int64_t>& streams);
 

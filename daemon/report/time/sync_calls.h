@@ -1,8 +1,7 @@
-// Calls of the host that wait for a GPU, and what in the program made them: by the names of the
-// ranges around each. They are told by the names of the calls, so that a capture needs no records
-// of synchronisation.
+// Host calls that wait for a GPU, with the ranges of the program around each. The calls are
+// recognized by name, so a capture needs no synchronization records.
 //
-// Threads: one. Memory: by names of calls and ranges.
+// Threads: one. Memory: per name of calls and ranges.
 #ifndef PROFD_DAEMON_REPORT_TIME_SYNC_CALLS_H_
 #define PROFD_DAEMON_REPORT_TIME_SYNC_CALLS_H_
 
@@ -17,8 +16,8 @@
 
 namespace profd::report {
 
-// "cudaStreamSynchronize", "cudaMemcpy", "hipDeviceSynchronize", "cudaFree"; not what only orders
-// streams ("cudaStreamWaitEvent").
+// True for "cudaStreamSynchronize", "cudaMemcpy", "hipDeviceSynchronize", "cudaFree"; false for
+// calls that only order streams ("cudaStreamWaitEvent").
 bool IsSyncCall(std::string_view name);
 
 struct SyncCalls {
@@ -29,7 +28,7 @@ struct SyncCalls {
   std::vector<SyncCallRow> rows;  // Most time first.
   std::vector<Step> steps;        // By position in attribution.steps(): calls that began in it.
 };
-// `attribution` is by names.
+// `attribution` must be built without kinds.
 SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names);
 
 }  // namespace profd::report

@@ -1,24 +1,23 @@
-// Where the time of a capture went: what one GPU did and why it did nothing, as a whole and step by
-// step, and what on the host held it up: launches, collectives, calls that wait, the data loader,
+// Where the time of a capture went: what one GPU did and why it was idle, in total and step by
+// step, and the causes on the host: launches, collectives, synchronizing calls, the data loader,
 // compilations.
 //
 //   host     launch ──┐          launch ─────┐
 //   stream 7    ██████│███         ░░░░░░░░░░███████        compute
-//   stream 20         ▒▒▒▒▒▒▒▒▒    ░ idle: host wait        communication, exposed while no compute
-//   runs
+//   stream 20         ▒▒▒▒▒▒▒▒▒    ░ idle: host wait        communication, exposed without compute
 //
-// Of every stretch of time: compute + exposed communication + exposed copies + idle make it up, and
-// the causes of idle time make up the idle time. A step is a time on the host, from mark to mark;
-// what ran within it counts, whoever launched it. Work is cut at the marks, and so are gaps.
+// Compute + exposed communication + exposed copies + idle time add up to the whole time, and the
+// causes of idle time add up to the idle time. A step is a time on the host, from mark to mark;
+// all work that ran within it counts, even if an earlier step launched it. Work and gaps are cut at
+// the marks.
 //
-// As HTA (Holistic Trace Analysis 0.6.1) counts, if asked: whole microseconds, begins rounded up
-// and ends down; of two or more steps the last is left out, and so is work that no call before it
-// launched; waits in a stream are work; what overlaps in one stream is a gap below zero.
+// With TimeOptions::as_hta, the figures are those of Holistic Trace Analysis 0.6.1 (hta_time.h).
 //
-// Threads: any, one reader each. Errors: those of the reader; INVALID_ARGUMENT for a device that is
-// not in the capture, naming those that are.
-// Memory: 128 bytes per API call, 128 per GPU row, or twice that, as vectors grow, 100 per
-// collective, and what names, steps and streams take; never by ranges.
+// Threads: any, one reader each.
+// Memory:  128 bytes per API call, 128 per GPU row, or twice that as vectors grow, 100 per
+//          collective, and those of names, steps, and streams; independent of ranges.
+// Errors:  those of the reader; INVALID_ARGUMENT for a device that is not in the capture; the error
+//          lists its devices.
 #ifndef PROFD_DAEMON_REPORT_TIME_TIME_REPORT_H_
 #define PROFD_DAEMON_REPORT_TIME_TIME_REPORT_H_
 
@@ -36,22 +35,21 @@
 namespace profd::report {
 
 struct TimeOptions {
-  std::optional<int64_t> device;  // nullopt: the one with most work.
+  std::optional<int64_t> device;  // nullopt: the device with the most work.
   bool as_hta = false;
-  // Only GPU work whose launch is in the capture: not what was launched before it began.
+  // Only GPU work whose launch is in the capture.
   bool launched_only = false;
 };
 
-struct IdleCauses {  // As IdleRow has them; sums to the idle time.
+struct IdleCauses {  // As in IdleRow; the sum is the idle time.
   int64_t host_wait_ns = 0;
   int64_t kernel_wait_ns = 0;
-  int64_t other_ns = 0;  // Of a step also before its first and after its last work.
+  int64_t other_ns = 0;  // For a step, including the time before its first and after its last work.
 };
 
-// A stretch of time, and what the device did in it. busy + idle = kernel_time.
+// A period of time, and what the device did in it. busy + idle = kernel_time.
 struct TimeBreakdown {
-  // Of the whole: from the start of the first to the end of the last that ran; of a step: all of
-  // it.
+  // In total: from the start of the first to the end of the last work; for a step: its duration.
   int64_t kernel_time_ns = 0;
   int64_t busy_ns = 0;  // Union over streams.
   int64_t idle_ns = 0;
@@ -62,8 +60,8 @@ struct TimeBreakdown {
   int64_t copy_ns = 0;                      // Copies and memsets.
   int64_t exposed_copy_ns = 0;              // While no kernel ran.
   IdleCauses idle_by_cause;
-  // Of the idle time: nothing that was launched had yet to run, so that only the host was at work.
-  // 0 where launches are not in the capture. Not told as HTA.
+  // Idle time in which no launched work was pending, so only the host worked. 0 if launches are not
+  // in the capture, and with as_hta.
   int64_t host_only_ns = 0;
 };
 
@@ -71,18 +69,18 @@ struct TimeStep {
   int64_t index = 0;  // As in ProfilerStep#index.
   int64_t duration_ns = 0;
   TimeBreakdown device;
-  // Of the host; calls and ranges belong to the step that they begin in.
-  int64_t launch_count = 0;    // Calls that launched work of the device.
+  // On the host; calls and ranges belong to the step that they begin in.
+  int64_t launch_count = 0;    // Calls that launched work on the device.
   int64_t launch_ns = 0;       // In those calls.
   int64_t sync_count = 0;      // Calls that wait for a GPU.
   int64_t sync_ns = 0;         // In those calls.
   int64_t data_loader_ns = 0;  // On the thread of the steps, waiting for the next batch.
   int64_t compiled_regions = 0;
-  int64_t after_graph_breaks = 0;  // Of those, continued behind a graph break.
+  int64_t after_graph_breaks = 0;  // Regions that continue after a graph break.
   int64_t compile_ns = 0;
 };
 
-// How long which kinds of work ran at once, as HTA's breakdown by type of kernel.
+// Time in which kinds of work ran at once, as HTA's breakdown by type of kernel.
 struct KernelTypeTime {
   bool compute = false;
   bool communication = false;
@@ -93,29 +91,29 @@ struct KernelTypeTime {
 // HTA's words: "COMPUTATION overlapping COMMUNICATION"
 std::string ToString(const KernelTypeTime& types);
 
-// Launches whose work is in the capture. HTA looks at four calls (cudaLaunchKernel,
-// cudaLaunchKernelExC, cudaMemcpyAsync, cudaMemsetAsync), otherwise all that launched something.
+// Launches whose work is in the capture. HTA counts four calls (cudaLaunchKernel,
+// cudaLaunchKernelExC, cudaMemcpyAsync, cudaMemsetAsync); otherwise all calls that launched work.
 inline constexpr int64_t kSlowLaunchCallNs = 50'000;  // HTA's runtime_cutoff
 inline constexpr int64_t kLateLaunchNs = 100'000;     // HTA's launch_delay_cutoff
 inline constexpr int64_t kShortKernelNs = 10'000;
 struct LaunchStatistics {
   int64_t count = 0;
   int64_t call_ns = 0;    // Time in the calls, summed.
-  int64_t device_ns = 0;  // Time of what they launched, summed.
-  // Start of the work less the end of its call; 0 where it began before that.
+  int64_t device_ns = 0;  // Time of the launched work, summed.
+  // Start of the work minus the end of its call; 0 if it began before that.
   int64_t delay_ns = 0;  // Summed.
   double median_delay_ns = 0;
-  int64_t shorter_than_call_count = 0;  // The work took less than the call that launched it.
+  int64_t shorter_than_call_count = 0;  // Work that took less time than its launch call.
   int64_t slow_call_count = 0;          // Calls over kSlowLaunchCallNs.
   int64_t late_count = 0;               // Delays over kLateLaunchNs.
-  // Of all kernels of the device, launched in the capture or not.
+  // All kernels of the device, launched in the capture or not.
   int64_t kernel_count = 0;
   int64_t kernel_ns = 0;
   int64_t short_kernel_count = 0;  // Below kShortKernelNs.
   int64_t short_kernel_ns = 0;
 };
 
-// What one operator, the innermost range around its launches, cost the device. Not as HTA.
+// Device time of one operator, the innermost range around its launches. Empty with as_hta.
 struct LaunchingOpRow {
   std::string name;  // As recorded; empty: launched outside any range.
   int64_t launch_count = 0;
@@ -123,13 +121,13 @@ struct LaunchingOpRow {
   int64_t device_ns = 0;
   int64_t short_kernel_count = 0;
   int64_t shorter_than_call_count = 0;
-  int64_t host_wait_ns = 0;  // The device was idle because its launch came late.
-  // It is launch-bound: the host took longer to launch its work than the device to do it.
+  int64_t host_wait_ns = 0;  // Idle time of the device before its late launches.
+  // The host took longer to launch its work than the device to run it.
   bool launch_bound = false;
 };
 
-// How much was launched and had yet to begin, by stream: one more with each launch, one less with
-// each begin. Statistics are over these changes, as HTA has them (quantiles interpolated).
+// Launch queue depth by stream: +1 at each launch, -1 when its work begins. Statistics are over
+// these changes, as in HTA (interpolated quantiles).
 // CUDA's queue holds 1,024 entries; traces show 1,020 to 1,022 of them before launches wait.
 inline constexpr int64_t kFullLaunchQueue = 1020;
 struct QueueRow {
@@ -142,29 +140,29 @@ struct QueueRow {
   double p50 = 0;
   double p75 = 0;
   double max = 0;
-  int64_t full_ns = 0;  // With kFullLaunchQueue or more in it: launches wait.
+  int64_t full_ns = 0;  // Time with kFullLaunchQueue or more entries: launches wait.
 };
 
-// Collectives of one kind, number of ranks and size.
+// Collectives of one kind, number of ranks, and size.
 struct CollectiveSumRow {
   CollectiveKind kind = CollectiveKind::kOther;
-  int64_t group_size = 0;  // Ranks; 0: not told.
+  int64_t group_size = 0;  // Ranks; 0: unknown.
   bool on_device = false;
-  int64_t bytes = -1;  // Of the input of each; -1: not told.
+  int64_t bytes = -1;  // Of each input; -1: unknown.
   int64_t count = 0;
   int64_t total_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;
-  int64_t exposed_ns = 0;  // Nothing hid it (CollectiveRow).
-  // Of the fastest: bytes over its time, and that times what the algorithm has to move at least, as
-  // NCCL's tests have it: comparable with the speed of the links. -1: bytes or ranks are not told.
+  int64_t exposed_ns = 0;  // Not hidden by compute (CollectiveRow).
+  // For the fastest: bytes over time, and that times BusFactor(), as in NCCL's tests, which is
+  // comparable with the speed of the links. -1: bytes or ranks are unknown.
   double algorithm_gb_per_s = -1;
   double bus_gb_per_s = -1;
 };
 
 // What made the host wait for a GPU.
 enum class SyncCause : uint8_t {
-  kExplicit,   // torch.cuda.synchronize() and the like: no operator is around the call.
+  kExplicit,   // torch.cuda.synchronize() and similar calls outside operators.
   kItem,       // .item(), bool(tensor), float(tensor): aten::item, aten::_local_scalar_dense
   kCopy,       // .cpu(), .to(), print(tensor): a copy that the host waits for
   kOperator,   // Another operator, such as aten::nonzero
@@ -179,14 +177,14 @@ struct SyncCallRow {
   int64_t count = 0;
   int64_t total_ns = 0;
   int64_t max_ns = 0;
-  double per_step = 0;  // Of those begun in steps, over the steps; 0: no steps.
+  double per_step = 0;  // Calls that began in steps, over the steps; 0: no steps.
 };
 
 struct DataLoaderTime {
   int64_t count = 0;  // Waits for a batch.
   int64_t total_ns = 0;
   int64_t max_ns = 0;
-  int64_t in_steps_ns = 0;  // Of those begun in steps, on the thread of the steps.
+  int64_t in_steps_ns = 0;  // Waits that began in steps, on the thread of the steps.
 };
 
 struct TimeDevice {
@@ -196,8 +194,8 @@ struct TimeDevice {
 
 struct TimeReport {
   bool as_hta = false;
-  bool has_device = false;  // The capture has GPU work: else only the host's parts are filled.
-  int64_t device = 0;       // Which one this is of.
+  bool has_device = false;  // The capture has GPU work; else only the host's parts are filled.
+  int64_t device = 0;       // The device of this report.
   std::vector<TimeDevice> devices;  // All, by number.
   TimeBreakdown whole;
   // Communication hidden behind compute over all communication, 0..1; -1: there is none.
@@ -208,7 +206,7 @@ struct TimeReport {
   LaunchStatistics launches;
   std::vector<LaunchingOpRow> launching_ops;  // By host_wait_ns.
   std::vector<QueueRow> queues;               // By stream.
-  // Of the capture, not of the device alone. Empty as HTA.
+  // Of the whole capture, not only of the device. Empty with as_hta.
   std::vector<CollectiveSumRow> collectives;  // By exposed_ns.
   std::vector<SyncCallRow> syncs;             // By total_ns.
   DataLoaderTime data_loader;
