@@ -18,6 +18,7 @@ struct StepHistory {
   std::atomic<uint64_t> foreign_mark_count;
   std::atomic<uint32_t> thread;
   std::atomic<uint32_t> source;  // wire::StepSource
+  std::atomic<uint64_t> source_first_step;
   std::atomic<uint64_t> batch_count;
   std::atomic<uint64_t> ticks[wire::kStatusPageSteps];
   // Set by the agent when marks came while it mapped a page: write them all again.
@@ -45,6 +46,8 @@ void StoreHistory(wire::StatusPage& page, uint64_t mark_count) {
                                      std::memory_order_relaxed);
   page.step_source.store(g_history.source.load(std::memory_order_relaxed),
                          std::memory_order_relaxed);
+  page.source_first_step.store(g_history.source_first_step.load(std::memory_order_relaxed),
+                               std::memory_order_relaxed);
   page.batch_count.store(g_history.batch_count.load(std::memory_order_relaxed),
                          std::memory_order_relaxed);
   page.dropped_event_count.store(ProcessDrops(), std::memory_order_relaxed);
@@ -100,6 +103,9 @@ bool OfferStepSource(wire::StepSource source) {
   uint32_t current = g_history.source.load(std::memory_order_relaxed);
   while (current == kNone || offered < current) {
     if (g_history.source.compare_exchange_weak(current, offered)) {
+      const uint64_t first_step = StepMarkCount();
+      g_history.source_first_step.store(first_step, std::memory_order_relaxed);
+      g_status_page.source_first_step.store(first_step, std::memory_order_relaxed);
       g_status_page.step_source.store(offered, std::memory_order_relaxed);
       return true;
     }
@@ -148,6 +154,7 @@ void ForgetStepMarks() {
   g_history.foreign_mark_count.store(0, std::memory_order_relaxed);
   g_history.thread.store(0, std::memory_order_relaxed);
   g_history.source.store(0, std::memory_order_relaxed);
+  g_history.source_first_step.store(0, std::memory_order_relaxed);
   g_history.batch_count.store(0, std::memory_order_relaxed);
 }
 

@@ -250,6 +250,13 @@ std::string JobOf(const TargetInfo& target) {
   return "";
 }
 
+bool MissesSteps(const TargetInfo& target) {
+  // Below this, nobody could read it before it changes.
+  constexpr int64_t kShortestSilenceNs = 1'000'000'000;
+  return target.median_step_ns > 0 && target.since_last_step_ns >= kShortestSilenceNs &&
+         target.since_last_step_ns / 2 >= target.median_step_ns;
+}
+
 int64_t RankOf(const TargetInfo& target) {
   const auto it = target.metadata.find("rank");
   int64_t rank = -1;

@@ -227,12 +227,17 @@ struct TargetInfo {
   int64_t foreign_step_mark_count = 0;
   StepSource step_source = StepSource::kNone;
   int64_t batch_count = 0;  // Taken from torch's DataLoaders so far.
+  // Since the newest step mark, and the median time of the last steps, ns; -1: not known.
+  int64_t since_last_step_ns = -1;
+  int64_t median_step_ns = -1;
   Workload workload;
   bool opted_out = false;  // It asked not to be captured (PROFD_OPTOUT); nobody may.
 };
 // The job by which people name it: the Slurm job of its cgroup, else what its environment says
 // (metadata "job"), else empty. For choosing and display, never for deciding who may.
 std::string JobOf(const TargetInfo& target);
+// Whether at least two steps are overdue by the target's own step time: it may hang.
+bool MissesSteps(const TargetInfo& target);
 // Metadata "rank"; -1: none that is a number.
 int64_t RankOf(const TargetInfo& target);
 

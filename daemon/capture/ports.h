@@ -180,6 +180,17 @@ struct DrainResult {
   absl::Status sink_status;
 };
 
+struct StepTime {
+  int64_t step = 0;
+  int64_t duration_ns = 0;
+};
+// The last steps of a target, as far as it shows them: at most 63, oldest first, all of `source`.
+struct RecentSteps {
+  StepSource source = StepSource::kNone;
+  int64_t current_step = -1;  // In progress; -1: none, or no such target.
+  std::vector<StepTime> steps;
+};
+
 // The targets of this node.
 //
 // Threads: any. Commands return at once; what comes of them is told to the observer.
@@ -208,6 +219,7 @@ class TargetPort {
   // The median length of the steps in [first_step, end_step) whose both marks are still
   // among the target's last 64, ns; 0: there are none, or no such target.
   virtual int64_t MedianStepNs(TargetNumber target, int64_t first_step, int64_t end_step) const = 0;
+  virtual RecentSteps GetRecentSteps(TargetNumber target) const = 0;
 
   // Makes capture memory and sends ARM; later OnArmed or OnArmFailed. `sink` must live
   // until OnDrained or OnArmFailed. NOT_FOUND: no such target. RESOURCE_EXHAUSTED: the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <new>
 #include <optional>
@@ -25,6 +26,30 @@ std::optional<uint64_t> ReadTicks(const wire::StatusStep& slot, int64_t step) {
   const uint64_t ticks = slot.ticks.load(std::memory_order_acquire);
   if (slot.step_plus_1.load(std::memory_order_acquire) != wanted) return std::nullopt;
   return ticks;
+}
+
+int64_t LengthNs(double ns_per_tick, uint64_t start_ticks, uint64_t end_ticks) {
+  return llrint(static_cast<double>(end_ticks - start_ticks) * ns_per_tick);
+}
+
+// Of the steps in [first_step, end_step).
+template <typename Mark>
+std::vector<int64_t> LengthsOf(double ns_per_tick, const std::vector<Mark>& marks,
+                               int64_t first_step, int64_t end_step) {
+  std::vector<int64_t> lengths;
+  for (size_t i = 1; i < marks.size(); ++i) {
+    const Mark& start = marks[i - 1];
+    if (start.step < first_step || start.step >= end_step) continue;
+    lengths.push_back(LengthNs(ns_per_tick, start.ticks, marks[i].ticks));
+  }
+  return lengths;
+}
+
+// REQUIRES: there is one.
+int64_t MedianOf(std::vector<int64_t>& lengths) {
+  const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return *middle;
 }
 
 }  // namespace
@@ -53,11 +78,14 @@ void StatusPageView::Read(double ns_per_tick, TargetInfo& info) const {
   info.foreign_step_mark_count = ReadCount(page_->foreign_step_mark_count);
   info.dropped_event_count = ReadCount(page_->dropped_event_count);
   info.batch_count = ReadCount(page_->batch_count);
+  info.step_source = ReadSource();
+  ReadPace(ns_per_tick, info);
+}
+
+StepSource StatusPageView::ReadSource() const {
   const uint32_t source = page_->step_source.load(std::memory_order_relaxed);
   // Sources to come are not known.
-  info.step_source =
-      source <= wire::kMaxStepSource ? static_cast<StepSource>(source) : StepSource::kNone;
-  info.steps_per_second = StepsPerSecond(ns_per_tick);
+  return source <= wire::kMaxStepSource ? static_cast<StepSource>(source) : StepSource::kNone;
 }
 
 std::vector<StatusPageView::Mark> StatusPageView::ReadMarks() const {
@@ -76,31 +104,40 @@ std::vector<StatusPageView::Mark> StatusPageView::ReadMarks() const {
   return marks;
 }
 
-double StatusPageView::StepsPerSecond(double ns_per_tick) const {
+void StatusPageView::ReadPace(double ns_per_tick, TargetInfo& info) const {
   const std::vector<Mark> marks = ReadMarks();
-  if (marks.size() < 2) return 0;
+  if (marks.empty()) return;
+  const double idle_ns = static_cast<double>(clock_->Now() - marks.back().ticks) * ns_per_tick;
+  info.since_last_step_ns = llrint(idle_ns);
+  std::vector<int64_t> lengths = LengthsOf(ns_per_tick, marks, 0, INT64_MAX);
+  if (lengths.empty()) return;
+  info.median_step_ns = MedianOf(lengths);
   const double span_ns =
       static_cast<double>(marks.back().ticks - marks.front().ticks) * ns_per_tick;
-  if (span_ns <= 0) return 0;
+  if (span_ns <= 0) return;
   const double step_ns = span_ns / static_cast<double>(marks.size() - 1);
-  const double idle_ns = static_cast<double>(clock_->Now() - marks.back().ticks) * ns_per_tick;
-  if (idle_ns > std::max(kStaleNs, kStaleSteps * step_ns)) return 0;
-  return kNsInSecond / step_ns;
+  if (idle_ns > std::max(kStaleNs, kStaleSteps * step_ns)) return;
+  info.steps_per_second = kNsInSecond / step_ns;
 }
 
 int64_t StatusPageView::MedianStepNs(double ns_per_tick, int64_t first_step,
                                      int64_t end_step) const {
+  std::vector<int64_t> lengths = LengthsOf(ns_per_tick, ReadMarks(), first_step, end_step);
+  return lengths.empty() ? 0 : MedianOf(lengths);
+}
+
+RecentSteps StatusPageView::GetRecentSteps(double ns_per_tick) const {
+  RecentSteps recent = {
+      .source = ReadSource(), .current_step = ReadCount(page_->step_mark_count) - 1, .steps = {}};
+  const int64_t first_of_source = ReadCount(page_->source_first_step);
   const std::vector<Mark> marks = ReadMarks();
-  std::vector<int64_t> lengths;
   for (size_t i = 1; i < marks.size(); ++i) {
     const Mark& start = marks[i - 1];
-    if (start.step < first_step || start.step >= end_step) continue;
-    lengths.push_back(llrint(static_cast<double>(marks[i].ticks - start.ticks) * ns_per_tick));
+    if (start.step < first_of_source) continue;
+    recent.steps.push_back(
+        {.step = start.step, .duration_ns = LengthNs(ns_per_tick, start.ticks, marks[i].ticks)});
   }
-  if (lengths.empty()) return 0;
-  const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return *middle;
+  return recent;
 }
 
 }  // namespace profd

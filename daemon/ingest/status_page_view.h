@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/ports.h"
 #include "daemon/ingest/mapped_memfd.h"
 #include "daemon/ingest/tick_clock.h"
 #include "proto/wire/status_page.h"
@@ -32,6 +33,8 @@ class StatusPageView {
 
   // TargetPort::MedianStepNs.
   int64_t MedianStepNs(double ns_per_tick, int64_t first_step, int64_t end_step) const;
+  // TargetPort::GetRecentSteps.
+  RecentSteps GetRecentSteps(double ns_per_tick) const;
 
  private:
   struct Mark {
@@ -43,7 +46,9 @@ class StatusPageView {
   // The marks in the ring that can be true, oldest first: consecutive steps up to the
   // newest, times that do not decrease and do not lie ahead of us.
   std::vector<Mark> ReadMarks() const;
-  double StepsPerSecond(double ns_per_tick) const;
+  StepSource ReadSource() const;
+  // Sets the fields of `info` that the marks tell.
+  void ReadPace(double ns_per_tick, TargetInfo& info) const;
 
   MappedMemfd memory_;
   wire::StatusPage* page_;

@@ -136,6 +136,13 @@ int64_t TargetRegistry::MedianStepNs(TargetNumber target, int64_t first_step,
   return it->second.page.MedianStepNs(it->second.clock->NsPerTick(), first_step, end_step);
 }
 
+RecentSteps TargetRegistry::GetRecentSteps(TargetNumber target) const {
+  absl::MutexLock lock(&mu_);
+  const auto it = targets_.find(target);
+  if (it == targets_.end()) return {};
+  return it->second.page.GetRecentSteps(it->second.clock->NsPerTick());
+}
+
 absl::StatusOr<TargetRegistry::Reservation> TargetRegistry::Reserve(TargetNumber target,
                                                                     const ArmRequest& request) {
   absl::StatusOr<uint64_t> bytes = RoundedBytes(request.memory_bytes);

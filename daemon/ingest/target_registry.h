@@ -58,6 +58,7 @@ class TargetRegistry {
   std::vector<TargetInfo> List() const;
   std::optional<TargetInfo> Find(TargetNumber target) const;
   int64_t MedianStepNs(TargetNumber target, int64_t first_step, int64_t end_step) const;
+  RecentSteps GetRecentSteps(TargetNumber target) const;
 
   struct Reservation {
     uint64_t memory_bytes;

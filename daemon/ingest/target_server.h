@@ -106,6 +106,9 @@ class TargetServer final : public TargetPort {
   int64_t MedianStepNs(TargetNumber target, int64_t first_step, int64_t end_step) const override {
     return registry_.MedianStepNs(target, first_step, end_step);
   }
+  RecentSteps GetRecentSteps(TargetNumber target) const override {
+    return registry_.GetRecentSteps(target);
+  }
   absl::Status Arm(TargetNumber target, const ArmRequest& request, CaptureSink& sink) override;
   void Fire(std::string_view capture_id, const FirePlan& plan) override;
   void Stop(std::string_view capture_id) override;

@@ -60,7 +60,9 @@ struct alignas(64) StatusPage {
   // Batches taken from torch's DataLoaders since the process began, on any thread: more than
   // one a step is gradient accumulation.
   std::atomic<uint64_t> batch_count;
-  uint8_t reserved2[32];
+  // The first step of `step_source`; earlier ones are of a lesser source and took other times.
+  std::atomic<uint64_t> source_first_step;
+  uint8_t reserved2[24];
 
   // Line 2: written by any thread of the target, rarely.
   std::atomic<uint64_t> dropped_event_count;  // All captures of this process.

@@ -53,6 +53,19 @@ void FakeTargetPort::SetMedianStepNs(TargetNumber target, int64_t median_ns) {
   median_step_ns_[target] = median_ns;
 }
 
+void FakeTargetPort::RunSteps(TargetNumber target, int64_t count, int64_t duration_ns) {
+  constexpr size_t kShown = 63;
+  absl::MutexLock lock(&mu_);
+  const auto it = targets_.find(target);
+  if (it == targets_.end()) return;
+  std::vector<StepTime>& steps = recent_steps_[target];
+  for (int64_t i = 0; i < count; ++i) {
+    steps.push_back({.step = it->second.current_step, .duration_ns = duration_ns});
+    it->second.step_mark_count = ++it->second.current_step + 1;
+  }
+  if (steps.size() > kShown) steps.erase(steps.begin(), steps.end() - kShown);
+}
+
 void FakeTargetPort::Remove(TargetNumber target) {
   std::string capture_id;
   bool armed = false;
@@ -184,6 +197,17 @@ int64_t FakeTargetPort::MedianStepNs(TargetNumber target, int64_t /*first_step*/
   absl::MutexLock lock(&mu_);
   const auto it = median_step_ns_.find(target);
   return it == median_step_ns_.end() ? 0 : it->second;
+}
+
+RecentSteps FakeTargetPort::GetRecentSteps(TargetNumber target) const {
+  absl::MutexLock lock(&mu_);
+  const auto it = targets_.find(target);
+  if (it == targets_.end()) return {};
+  RecentSteps recent = {
+      .source = it->second.step_source, .current_step = it->second.current_step, .steps = {}};
+  const auto steps = recent_steps_.find(target);
+  if (steps != recent_steps_.end()) recent.steps = steps->second;
+  return recent;
 }
 
 absl::Status FakeTargetPort::Arm(TargetNumber target, const ArmRequest& request,

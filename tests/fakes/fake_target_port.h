@@ -53,6 +53,9 @@ class FakeTargetPort final : public TargetPort {
   void Change(TargetNumber target, const std::function<void(TargetInfo&)>& change);
   // What MedianStepNs() says of any range of its steps; 0 until set.
   void SetMedianStepNs(TargetNumber target, int64_t median_ns);
+  // The target runs `count` more steps of `duration_ns` each: its current step goes on by as many,
+  // and GetRecentSteps() shows the last 63 that ran so.
+  void RunSteps(TargetNumber target, int64_t count, int64_t duration_ns);
   // The process ends: OnDrained with `target_gone` for its armed capture (OnArmFailed if
   // it was still arming), then OnTargetGone.
   void Remove(TargetNumber target);
@@ -88,6 +91,7 @@ class FakeTargetPort final : public TargetPort {
   std::vector<TargetInfo> List() const override;
   std::optional<TargetInfo> Find(TargetNumber target) const override;
   int64_t MedianStepNs(TargetNumber target, int64_t first_step, int64_t end_step) const override;
+  RecentSteps GetRecentSteps(TargetNumber target) const override;
   absl::Status Arm(TargetNumber target, const ArmRequest& request, CaptureSink& sink) override;
   void Fire(std::string_view capture_id, const FirePlan& plan) override;
   void Stop(std::string_view capture_id) override;
@@ -109,6 +113,7 @@ class FakeTargetPort final : public TargetPort {
   TargetNumber last_number_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<TargetNumber, TargetInfo> targets_ ABSL_GUARDED_BY(mu_);
   std::map<TargetNumber, int64_t> median_step_ns_ ABSL_GUARDED_BY(mu_);
+  std::map<TargetNumber, std::vector<StepTime>> recent_steps_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Live, std::less<>> live_ ABSL_GUARDED_BY(mu_);
   std::vector<ArmCall> arms_ ABSL_GUARDED_BY(mu_);
   std::vector<FireCall> fires_ ABSL_GUARDED_BY(mu_);

@@ -75,6 +75,54 @@ TEST_F(RegistrationTest, ThePageTellsStepsAndTheirRate) {
   EXPECT_EQ(server_->MedianStepNs(number + 1, 50, 60), 0);
 }
 
+TEST_F(RegistrationTest, ThePageTellsHowLongTheLastStepsTook) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.clock = wire::ClockKind::kMonotonicNs;
+  const auto number = static_cast<TargetNumber>(target.Register(hello));
+  const uint64_t now = target.Now();
+  for (uint64_t i = 0; i < 100; ++i) target.MarkStep(i, now - (100 - i) * 1'000'000);
+  target.page().step_source.store(static_cast<uint32_t>(wire::StepSource::kOptimizer));
+  RecentSteps recent = server_->GetRecentSteps(number);
+  EXPECT_EQ(recent.source, StepSource::kOptimizer);
+  EXPECT_EQ(recent.current_step, 99);
+  ASSERT_EQ(recent.steps.size(), 63u);
+  EXPECT_EQ(recent.steps.front().step, 36);
+  EXPECT_EQ(recent.steps.back().step, 98);
+  EXPECT_EQ(recent.steps.back().duration_ns, 1'000'000);
+  // The steps before were batches.
+  target.page().source_first_step.store(90);
+  recent = server_->GetRecentSteps(number);
+  ASSERT_EQ(recent.steps.size(), 9u);
+  EXPECT_EQ(recent.steps.front().step, 90);
+  EXPECT_EQ(server_->GetRecentSteps(number + 1).current_step, -1);
+}
+
+TEST_F(RegistrationTest, AJobThatHangsMissesSteps) {
+  Start();
+  FakeTarget target(dir_.path());
+  FakeHello hello;
+  hello.clock = wire::ClockKind::kMonotonicNs;
+  const auto number = static_cast<TargetNumber>(target.Register(hello));
+  EXPECT_EQ(server_->Find(number)->since_last_step_ns, -1);
+  EXPECT_FALSE(MissesSteps(*server_->Find(number)));
+  constexpr uint64_t kStepNs = 10'000'000'000;
+  const uint64_t now = target.Now();
+  // The third step is overdue, not yet the fourth.
+  target.MarkStep(0, now - 35 * kStepNs / 10);
+  target.MarkStep(1, now - 25 * kStepNs / 10);
+  TargetInfo info = *server_->Find(number);
+  EXPECT_EQ(info.median_step_ns, static_cast<int64_t>(kStepNs));
+  EXPECT_GE(info.since_last_step_ns, 25'000'000'000);
+  EXPECT_TRUE(MissesSteps(info));
+  info.since_last_step_ns = 19'999'999'999;
+  EXPECT_FALSE(MissesSteps(info)) << "one missed step is no hang";
+  info.median_step_ns = 1'000;
+  info.since_last_step_ns = 900'000'000;
+  EXPECT_FALSE(MissesSteps(info)) << "too short to read";
+}
+
 TEST_F(RegistrationTest, ThePageTellsWhereStepsComeFrom) {
   Start();
   FakeTarget target(dir_.path());

@@ -61,9 +61,12 @@ TEST_F(TorchStepsTest, BetterSourcesTakeOverForGoodAndTheNumbersGoOn) {
   Do("APB");
   EXPECT_EQ(source(), StepSource::kOptimizer);
   EXPECT_EQ(steps(), 5u);
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 4u);
   Do("sAPB");
   EXPECT_EQ(source(), StepSource::kMarks);
   EXPECT_EQ(steps(), 6u);
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 5u)
+      << "the steps before are of another kind";
 }
 
 TEST_F(TorchStepsTest, BatchesAreCountedOnAnyThread) {
