@@ -39,6 +39,7 @@
 #include "daemon/quota/limits.h"
 #include "daemon/quota/memory_limit.h"
 #include "daemon/report/catalog_summaries.h"
+#include "daemon/report/findings/quality.h"
 #include "daemon/rpc/admission/control_listener.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/services/target_news.h"
@@ -270,6 +271,7 @@ absl::Status Daemon::Run() {
   };
   store_options.summarize_ops = report::OpsForCatalog;
   store_options.summarize_devices = report::DevicesForCatalog;
+  store_options.check_events = report::CheckEventsForSeal;
   store_options.recover_in_background = true;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
 

@@ -17,6 +17,7 @@ TYPES = "daemon/capture/capture_types.h"
 EVENTS = "daemon/capture/event_rows.h"
 GROUPS = "daemon/capture/group_types.h"
 QUALITY = "daemon/capture/quality.h"
+SLOWDOWN = "daemon/capture/slowdown.h"
 PORTS = "daemon/capture/ports.h"
 # Who asks, and what they may do: values and an interface.
 ACCESS = "daemon/capture/access.h"

@@ -18,6 +18,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/report/catalog_summaries.h"
+#include "daemon/report/findings/quality.h"
 #include "daemon/store/file/files.h"
 
 namespace profd::cli {
@@ -117,6 +118,7 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(Config config, bool
   options.min_free_percent = config.min_free_percent;
   options.summarize_ops = report::OpsForCatalog;
   options.summarize_devices = report::DevicesForCatalog;
+  options.check_events = report::CheckEventsForSeal;
   options.owner = store::StoreOwner::kTool;
   absl::StatusOr<std::unique_ptr<store::CaptureStore>> store =
       store::CaptureStore::Open(std::move(options), Clock::Real());

@@ -193,6 +193,33 @@ static_assert(static_cast<int>(CaptureState::kCancelled) == v1::Capture::CANCELL
 
 }  // namespace
 
+namespace {
+
+void CopyQuality(const v1::Capture& message, CaptureRecord& record) {
+  const v1::Slowdown& slowdown = message.slowdown();
+  record.slowdown = {.known = slowdown.known(),
+                     .unknown_reason = slowdown.unknown_reason(),
+                     .estimate = slowdown.estimate(),
+                     .low = slowdown.low(),
+                     .high = slowdown.high(),
+                     .before_step_count = slowdown.before_step_count(),
+                     .during_step_count = slowdown.during_step_count(),
+                     .after_step_count = slowdown.after_step_count()};
+  if (!message.quality_stored()) return;
+  record.graded.grade = message.quality();
+  for (const v1::QualityCheck& check : message.quality_checks()) {
+    record.graded.checks.push_back({.name = check.name(),
+                                    .grade = check.grade().empty() ? 'D' : check.grade()[0],
+                                    .known = check.known(),
+                                    .is_share = check.is_share(),
+                                    .value = check.value(),
+                                    .bound = check.bound(),
+                                    .sentence = check.sentence()});
+  }
+}
+
+}  // namespace
+
 TargetInfo FromProto(const v1::Target& message) {
   TargetInfo target;
   const std::string_view number = WithoutPrefix(message.name(), kTargetsPrefix);
@@ -218,6 +245,8 @@ TargetInfo FromProto(const v1::Target& message) {
   target.foreign_step_mark_count = message.foreign_step_mark_count();
   target.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
   target.batch_count = message.batch_count();
+  if (message.has_since_last_step_ns()) target.since_last_step_ns = message.since_last_step_ns();
+  if (message.median_step_ns() > 0) target.median_step_ns = message.median_step_ns();
   const v1::Workload& workload = message.workload();
   target.workload = {.slurm_job = workload.slurm_job(),
                      .pod_uid = workload.pod_uid(),
@@ -248,6 +277,7 @@ CaptureView FromProto(const v1::Capture& message) {
   record.error_message = message.error_message();
   CopyProgress(message, record);
   CopyCounts(message, record);
+  CopyQuality(message, record);
   record.gpu = GpuRecordOf(message.gpu());
   record.torch = TorchRecordOf(message.torch());
   const v1::ImportInfo& imported = message.imported();

@@ -12,6 +12,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/quality.h"
+#include "daemon/capture/slowdown.h"
 
 namespace profd::cli {
 namespace {
@@ -169,6 +170,19 @@ void WriteWindowsJson(const CaptureView& view, JsonWriter& json) {
   json.EndArray();
 }
 
+void WriteSlowdownJson(const SlowdownRecord& slowdown, JsonWriter& json) {
+  json.Key("slowdown").BeginObject();
+  json.Field("known", slowdown.known);
+  json.Field("unknown_reason", slowdown.unknown_reason);
+  json.Field("estimate", slowdown.estimate);
+  json.Field("low", slowdown.low);
+  json.Field("high", slowdown.high);
+  json.Field("before_step_count", slowdown.before_step_count);
+  json.Field("during_step_count", slowdown.during_step_count);
+  json.Field("after_step_count", slowdown.after_step_count);
+  json.EndObject();
+}
+
 void WriteCountsJson(const CaptureView& view, JsonWriter& json) {
   const CaptureRecord& record = view.record;
   json.Field("event_count", record.event_count);
@@ -183,7 +197,11 @@ void WriteCountsJson(const CaptureView& view, JsonWriter& json) {
   json.Field("step_before_ns", record.step_before_ns);
   json.Field("step_during_ns", record.step_during_ns);
   json.Field("step_after_ns", record.step_after_ns);
+  WriteSlowdownJson(record.slowdown, json);
   json.Field("quality", view.quality);
+  const Quality quality = QualityOf(record);
+  json.Field("quality_stored", quality.stored);
+  WriteQualityChecksJson(quality, json);
 }
 
 // "steps 120 to 124", "3 windows of 5 steps", "2.000s", "nothing".
@@ -240,8 +258,7 @@ std::string Asked(const CaptureSpec& spec) {
   return text;
 }
 
-// The step time in and around the window. How much of the difference is due to recording is for the
-// quality checks to say.
+// Median step times. How much of the difference is due to recording, the line below it says.
 std::string Perturbation(const CaptureRecord& record) {
   if (record.step_during_ns == 0) return "";
   std::string text = StrCat(FormatNs(record.step_during_ns), " in the window");
@@ -499,6 +516,9 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   lines.Add("", TorchCounts(record.torch));
   lines.Add("", TorchMissingText(record.torch));
   lines.Add("step time", Perturbation(record));
+  if (IsTerminal(record.state) && record.imported.source.empty() && record.start_unix_ns != 0) {
+    lines.Add("slow-down", DescribeSlowdown(record.slowdown));
+  }
   lines.Add("framework", StepLabelsText(step_labels));
   if (record.clock_error_ns > 0) {
     lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));
@@ -540,7 +560,7 @@ namespace {
 // What lowers the grade and is not said by a line of its own.
 void AddFailedChecks(const CaptureRecord& record, std::string* text) {
   if (!IsTerminal(record.state)) return;
-  for (const QualityCheck& check : AssessQuality(record).checks) {
+  for (const QualityCheck& check : QualityOf(record).checks) {
     const bool said = check.name == "loss" || check.name == "names" ||
                       check.name == "clock_error_ns" || check.name == "gpu_recording" ||
                       (check.name == "coverage" && record.state == CaptureState::kPartial);
@@ -559,6 +579,21 @@ void AddShareTrust(const CaptureView& view, std::string* text) {
 
 }  // namespace
 
+void WriteQualityChecksJson(const Quality& quality, JsonWriter& json) {
+  json.Key("quality_checks").BeginArray();
+  for (const QualityCheck& check : quality.checks) {
+    json.BeginObject();
+    json.Field("check", check.name);
+    json.Field("grade", std::string(1, check.grade));
+    json.Field("known", check.known);
+    json.Field("value", check.value);
+    json.Field("bound", check.bound);
+    json.Field("sentence", check.sentence);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 std::string RenderQuality(const CaptureView& view, const Style& style) {
   const CaptureRecord& record = view.record;
   const int64_t lost = view.dropped_event_count;
@@ -574,6 +609,9 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   } else {
     StrAppend(&headline, FormatCount(lost), " of ", FormatCount(lost + record.event_count),
               " events were lost (", FormatPercent(lost, lost + record.event_count), ")");
+  }
+  if (IsGradeMissing(record)) {
+    StrAppend(&headline, " (graded now: an older profd stored no grade)");
   }
   std::string text =
       StrCat(style.Paint(ColourOfGrade(view.quality), ForDisplay(headline, 200)), "\n");

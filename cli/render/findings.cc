@@ -123,22 +123,6 @@ std::string RenderSkipped(const report::FindingsReport& report, const Style& sty
   return text;
 }
 
-void WriteQuality(const Quality& quality, JsonWriter& json) {
-  json.Field("lost_share", quality.lost_share);
-  json.Key("quality_checks").BeginArray();
-  for (const QualityCheck& check : quality.checks) {
-    json.BeginObject();
-    json.Field("check", check.name);
-    json.Field("grade", std::string(1, check.grade));
-    json.Field("known", check.known);
-    json.Field("value", check.value);
-    json.Field("bound", check.bound);
-    json.Field("sentence", check.sentence);
-    json.EndObject();
-  }
-  json.EndArray();
-}
-
 }  // namespace
 
 std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
@@ -173,7 +157,9 @@ void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& re
   WriteReportHeaderJson(view, json);
   json.Field("grade", report.quality.grade);
   json.Field("bound_by", ToString(report.bound));
-  WriteQuality(report.quality, json);
+  json.Field("lost_share", report.quality.lost_share);
+  json.Field("quality_stored", report.quality.stored);
+  WriteQualityChecksJson(report.quality, json);
   report::WriteFindingsFields(report, json,
                               [](std::string_view name) { return std::string(name); });
 }

@@ -13,11 +13,12 @@
 namespace profd {
 namespace {
 
-// Steps looked at on either side of a window to tell whether the capture slowed the target.
-// Steps before and after the window that its steps are compared with, if there are as many.
-constexpr int64_t kPerturbationSteps = 20;
-// How often to look whether the steps after a window have come.
-constexpr absl::Duration kAfterInterval = absl::Milliseconds(500);
+// How long the seal waits for the steps after the window, and how often it looks.
+constexpr absl::Duration kAwaitSteps = absl::Seconds(1);
+constexpr absl::Duration kShortestAwaitInterval = absl::Milliseconds(5);
+constexpr absl::Duration kLongestAwaitInterval = absl::Milliseconds(100);
+// Fewer steps than this are not worth waiting for.
+constexpr int64_t kFewestAwaitedSteps = 5;
 constexpr absl::Duration kSaveInterval = absl::Seconds(1);
 // For the end of everything at shutdown; storing a large capture to a slow disk takes long.
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(60);
@@ -60,6 +61,9 @@ void CaptureManager::Actor::End(LiveCapture& live, EndedBy cause) {
     return;
   }
   if (live.record.state < CaptureState::kDraining) SetState(live, CaptureState::kDraining);
+  const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  live.steps.Observe(recent);
+  live.steps.SetRecording(false, recent);
   targets_.Stop(live.record.id);
   // A group waiting for this member must not wait any longer.
   if (!live.record.group_id.empty() && !live.fired) FireGroup(live.record.group_id);
@@ -150,26 +154,6 @@ void CaptureManager::Actor::Fire(LiveCapture& live, int64_t base_step) {
   targets_.Fire(live.record.id, plan);
 }
 
-void CaptureManager::Actor::MeasureBefore(LiveCapture& live) {
-  if (live.record.step_before_ns != 0 || live.record.current_step < 0) return;
-  // The target's own marks, if it has any, are of other steps.
-  if (CountsOwnSteps(live.record.spec)) return;
-  const int64_t end = live.record.current_step;
-  live.record.step_before_ns =
-      targets_.MedianStepNs(live.target, std::max<int64_t>(0, end - kPerturbationSteps), end);
-}
-
-// The median, like the steps around the window: one checkpoint in it is no slow-down.
-void CaptureManager::Actor::MeasureDuring(LiveCapture& live) {
-  CaptureRecord& record = live.record;
-  if (record.covered_steps <= 0) return;
-  record.step_during_ns = record.covered_ns / record.covered_steps;
-  if (CountsOwnSteps(record.spec)) return;
-  const WindowRecord& last = record.windows.back();
-  const int64_t median_ns = targets_.MedianStepNs(live.target, last.first_step, last.end_step);
-  if (median_ns > 0) record.step_during_ns = median_ns;
-}
-
 void CaptureManager::Actor::Progressed(const std::string& id, const Progress& progress) {
   LiveCapture* live = FindLive(id);
   if (live == nullptr || live->cause != EndedBy::kNone) return;
@@ -180,6 +164,9 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
     LogWarning(StrCat("capture=", id, " ", FromAbsl(progress.sink_status.message())));
     return End(*live, CauseOfSinkError(progress.sink_status));
   }
+  const RecentSteps recent = targets_.GetRecentSteps(live->target);
+  live->steps.Observe(recent);
+  live->steps.SetRecording(progress.phase == RecordingPhase::kRecording, recent);
   const CaptureState before = record.state;
   if (progress.phase != RecordingPhase::kArmed && record.spec.steps > 0 &&
       record.state == CaptureState::kArming) {
@@ -192,11 +179,9 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
       SetState(*live, CaptureState::kWaitingStep);
       break;
     case RecordingPhase::kWarmup:
-      MeasureBefore(*live);
       SetState(*live, CaptureState::kWarmup);
       break;
     case RecordingPhase::kRecording:
-      MeasureBefore(*live);
       if (record.spec.steps == 0 && live->window_deadline == absl::InfiniteDuration()) {
         live->window_deadline = clock_.Monotonic() + record.spec.duration;
         Rearm();
@@ -217,7 +202,13 @@ void CaptureManager::Actor::TargetGone(TargetNumber target) {
     if (live->target == target) ids.push_back(id);
   }
   for (const std::string& id : ids) {
-    if (LiveCapture* live = FindLive(id)) End(*live, EndedBy::kTargetExit);
+    LiveCapture* live = FindLive(id);
+    if (live == nullptr) continue;
+    if (live->awaited.has_value()) {
+      StoreAwaited(*live);
+    } else {
+      End(*live, EndedBy::kTargetExit);
+    }
   }
 }
 
@@ -258,15 +249,58 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
     Conclude(live->cause, live->record);
     return Terminate(id);
   }
-  MeasureDuring(*live);
+  CaptureRecord& record = live->record;
+  if (record.covered_steps > 0) record.step_during_ns = record.covered_ns / record.covered_steps;
+  if (record.covered_steps > 0 && !CountsOwnSteps(record.spec)) {
+    live->steps.SetWindows(record.windows, record.spec.warmup_steps);
+  }
   SetState(*live, CaptureState::kStoring);
   const TargetNumber target = live->target;
-  Store(*live, start_ns);
+  if (result.target_gone || !AwaitSteps(*live, start_ns)) Store(*live, start_ns);
   Freed(target);
+}
+
+bool CaptureManager::Actor::AwaitSteps(LiveCapture& live, int64_t start_ns) {
+  const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  live.steps.SetDrained(recent);
+  const absl::Duration step = absl::Nanoseconds(live.steps.during_ns());
+  if (stopping_ || step <= absl::ZeroDuration() || step * kFewestAwaitedSteps > kAwaitSteps) {
+    return false;
+  }
+  const absl::Duration now = clock_.Monotonic();
+  live.awaited = {.next = now, .deadline = now + kAwaitSteps, .start_ns = start_ns};
+  CheckAwaited(live);
+  Rearm();
+  return true;
+}
+
+void CaptureManager::Actor::CheckAwaited(LiveCapture& live) {
+  const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  if (recent.current_step >= 0) live.steps.Observe(recent);
+  // Another capture of the target disturbs the steps that are to come.
+  const bool disturbed = std::ranges::any_of(live_, [&live](const auto& entry) {
+    return entry.second->target == live.target && entry.second.get() != &live;
+  });
+  const auto missing = static_cast<int64_t>(live.steps.missing_steps());
+  const absl::Duration now = clock_.Monotonic();
+  if (missing == 0 || disturbed || recent.current_step < 0 || now >= live.awaited->deadline) {
+    return StoreAwaited(live);
+  }
+  const absl::Duration expected = missing * absl::Nanoseconds(live.steps.during_ns());
+  live.awaited->next =
+      std::min(live.awaited->deadline,
+               now + std::clamp(expected, kShortestAwaitInterval, kLongestAwaitInterval));
+}
+
+void CaptureManager::Actor::StoreAwaited(LiveCapture& live) {
+  const int64_t start_ns = live.awaited->start_ns;
+  live.awaited.reset();
+  Store(live, start_ns);
 }
 
 void CaptureManager::Actor::Store(LiveCapture& live, int64_t start_ns) {
   // The file carries the record as it will be, so that a fetched file tells its own state.
+  live.steps.Describe(live.record);
   CaptureRecord record = live.record;
   Conclude(live.cause, record);
   record.end_time = clock_.Now();
@@ -313,11 +347,6 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
   if (options_.on_end) options_.on_end(record);
   Notify(record);
   std::erase_if(watches_, [&](const auto& entry) { return entry.second.capture_id == id; });
-  if (record.covered_steps > 0 && !CountsOwnSteps(record.spec) && !stopping_) {
-    after_checks_.push_back({.record = record,
-                             .target = it->second->target,
-                             .next = clock_.Monotonic() + kAfterInterval});
-  }
   const TargetNumber target = it->second->target;
   live_.erase(it);
   Rearm();
@@ -330,40 +359,17 @@ absl::Status CaptureManager::Actor::Save(UnsavedCapture& capture) {
   return store_.UpdateCapture(capture.record);
 }
 
-// Looks whether enough steps passed since the window to say how long they took.
-void CaptureManager::Actor::CheckAfter(AfterCheck& check) {
-  const int64_t end = check.record.windows.back().end_step;
-  const std::optional<TargetInfo> target = targets_.Find(check.target);
-  --check.tries_left;
-  check.next = clock_.Monotonic() + kAfterInterval;
-  if (!target.has_value()) check.tries_left = 0;
-  const bool enough = target.has_value() && target->current_step >= end + kPerturbationSteps;
-  if (!enough && check.tries_left > 0) return;
-  check.tries_left = 0;
-  // Steps of another kind (batches, then optimizer steps) cannot be compared.
-  if (target.has_value() && target->step_source != check.record.target.step_source) return;
-  check.record.step_after_ns = targets_.MedianStepNs(check.target, end, end + kPerturbationSteps);
-  if (check.record.step_after_ns == 0) return;
-  if (const auto unsaved = unsaved_.find(check.record.id); unsaved != unsaved_.end()) {
-    unsaved->second.record = check.record;
-    return;
-  }
-  if (absl::Status status = store_.UpdateCapture(check.record); !status.ok()) {
-    LogWarning(StrCat("capture=", check.record.id, " catalog: ", FromAbsl(status.message())));
-  }
-}
-
 // ---- time ----
 
 void CaptureManager::Actor::Rearm() {
   absl::Duration next = absl::InfiniteDuration();
   for (const auto& [id, live] : live_) {
+    if (live->awaited.has_value()) next = std::min(next, live->awaited->next);
     if (live->cause != EndedBy::kNone) continue;
     if (!live->armed) next = std::min(next, live->arm_deadline);
     if (!live->fired) next = std::min({next, live->fire_at, live->lease_end});
     next = std::min({next, live->deadline, live->window_deadline});
   }
-  for (const AfterCheck& check : after_checks_) next = std::min(next, check.next);
   for (const auto& [id, unsaved] : unsaved_) next = std::min(next, unsaved.next);
   queue_.SetTimer(next);
 }
@@ -374,7 +380,9 @@ void CaptureManager::Actor::OnTimer() {
   for (const auto& [id, live] : live_) ids.push_back(id);
   for (const std::string& id : ids) {
     LiveCapture* live = FindLive(id);
-    if (live == nullptr || live->cause != EndedBy::kNone) continue;
+    if (live == nullptr) continue;
+    if (live->awaited.has_value() && now >= live->awaited->next) CheckAwaited(*live);
+    if (live->cause != EndedBy::kNone) continue;
     if (now >= live->window_deadline) {
       End(*live, EndedBy::kDuration);
     } else if (now >= live->deadline) {
@@ -387,10 +395,6 @@ void CaptureManager::Actor::OnTimer() {
       End(*live, EndedBy::kLeaseExpired);
     }
   }
-  for (AfterCheck& check : after_checks_) {
-    if (now >= check.next) CheckAfter(check);
-  }
-  std::erase_if(after_checks_, [](const AfterCheck& check) { return check.tries_left <= 0; });
   for (auto unsaved = unsaved_.begin(); unsaved != unsaved_.end();) {
     const bool saved = now >= unsaved->second.next && Save(unsaved->second).ok();
     unsaved = saved ? unsaved_.erase(unsaved) : std::next(unsaved);
@@ -403,7 +407,6 @@ void CaptureManager::Actor::OnTimer() {
 void CaptureManager::Actor::Stop() {
   queue_.Post([this] {
     stopping_ = true;
-    after_checks_.clear();
     for (auto& [id, unsaved] : unsaved_) {
       if (absl::Status status = Save(unsaved); !status.ok()) {
         LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message())));
@@ -412,7 +415,13 @@ void CaptureManager::Actor::Stop() {
     std::vector<std::string> ids;
     for (const auto& [id, live] : live_) ids.push_back(id);
     for (const std::string& id : ids) {
-      if (LiveCapture* live = FindLive(id)) End(*live, EndedBy::kDaemonStop);
+      LiveCapture* live = FindLive(id);
+      if (live == nullptr) continue;
+      if (live->awaited.has_value()) {
+        StoreAwaited(*live);
+      } else {
+        End(*live, EndedBy::kDaemonStop);
+      }
     }
     FinishShutdownIfIdle();
   });

@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/capture/capture_manager.h"
+#include "daemon/capture/step_watch.h"
 #include "daemon/capture/task_queue.h"
 
 namespace profd {
@@ -48,6 +49,14 @@ struct LiveCapture {
   absl::Duration deadline;                                    // Monotonic.
   absl::Duration window_deadline = absl::InfiniteDuration();  // By duration only.
   int64_t base_step = -1;                                     // First step of the plan, once known.
+  StepWatch steps;
+  // Drained; the steps after the window are awaited before the file is sealed.
+  struct AwaitedSteps {
+    absl::Duration next;      // Monotonic. When to look again.
+    absl::Duration deadline;  // Monotonic.
+    int64_t start_ns = 0;     // Of Store().
+  };
+  std::optional<AwaitedSteps> awaited;
 };
 
 // A group that was prepared, until its last member has ended.
@@ -67,14 +76,6 @@ struct HeldGroup {
   // Whoever hears how far it is, until it is settled.
   CaptureManager::WatchId watch = 0;
   CaptureManager::OnPreparation on_change;
-};
-
-// A finished capture whose steps after the window are still to come.
-struct AfterCheck {
-  CaptureRecord record;
-  TargetNumber target = 0;
-  absl::Duration next;
-  int tries_left = 20;
 };
 
 // A capture that is over and whose catalog row says it is not: the disk was full.
@@ -194,9 +195,11 @@ class CaptureManager::Actor {
   void Store(LiveCapture& live, int64_t start_ns);
   void Stored(const std::string& id, CaptureRecord record, const absl::Status& status);
   void Terminate(const std::string& id);
-  void MeasureBefore(LiveCapture& live);
-  void MeasureDuring(LiveCapture& live);
-  void CheckAfter(AfterCheck& check);
+  // Whether it is worth while to wait for steps after the window; sets `awaited`.
+  bool AwaitSteps(LiveCapture& live, int64_t start_ns);
+  // Stores it once enough steps ran, or no more will in time.
+  void CheckAwaited(LiveCapture& live);
+  void StoreAwaited(LiveCapture& live);
   void Rearm();  // Sets the timer to the earliest deadline.
   void FinishShutdownIfIdle();
 
@@ -209,7 +212,6 @@ class CaptureManager::Actor {
   std::unordered_map<WatchId, Watcher> watches_;
   WatchId next_watch_ = 1;
   std::map<std::string, HeldGroup, std::less<>> held_;  // By the group's id.
-  std::vector<AfterCheck> after_checks_;
   // Their records are the truth until the catalog takes them. A restarted daemon ends them anew.
   std::map<std::string, UnsavedCapture, std::less<>> unsaved_;
   std::optional<std::string> forbidden_ =

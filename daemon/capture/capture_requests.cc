@@ -66,7 +66,8 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
                       "OPTED_OUT");
   }
   for (const auto& [id, live] : live_) {
-    if (live->target != number) continue;
+    // One that only has to be stored leaves the target free.
+    if (live->target != number || live->drained) continue;
     // Somebody's request goes before a schedule's.
     if (schedule == nullptr && !live->record.schedule_id.empty()) continue;
     return WithReason(absl::FailedPreconditionError(
@@ -300,6 +301,7 @@ absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
                            .torch = live.record.spec.torch,
                            .step_marker = live.record.spec.step_marker};
   SetState(live, CaptureState::kArming);
+  live.steps.Observe(targets_.GetRecentSteps(live.target));
   absl::Status armed = targets_.Arm(live.target, request, *live.sink);
   if (armed.ok()) return armed;
   // It is on record already: say there what the caller is told.
@@ -370,7 +372,6 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller
                           StrCat("capture ", id, " is live; `profctl cancel ", id, "` it first")),
                       "CAPTURE_LIVE");
   }
-  std::erase_if(after_checks_, [&](const AfterCheck& check) { return check.record.id == id; });
   if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) {
     RETURN_IF_ERROR(Save(unsaved->second));
     unsaved_.erase(unsaved);

@@ -366,6 +366,44 @@ struct ImportRecord {
   std::map<std::string, int64_t> not_understood;
 };
 
+// How much longer steps took in the window than around it, as shares: 0.05 is 5 % longer.
+// slowdown.h says how they are compared.
+struct SlowdownRecord {
+  bool known = false;
+  std::string unknown_reason;  // If not known; for people. Empty: nobody measured.
+  double estimate = 0;
+  double low = 0;  // The true value lies in [low, high] in 95 % of captures.
+  double high = 0;
+  // How many steps were compared.
+  int64_t before_step_count = 0;
+  int64_t during_step_count = 0;
+  int64_t after_step_count = 0;
+
+  friend bool operator==(const SlowdownRecord&, const SlowdownRecord&) = default;
+};
+
+// One check of a capture's quality (quality.h).
+struct QualityCheck {
+  std::string name;       // "loss"
+  char grade = 'A';       // The best that it allows.
+  bool known = true;      // False: the capture does not tell; `value` means nothing.
+  bool is_share = false;  // `value` and `bound` are shares, 0..1; else in the unit of the name.
+  double value = 0;
+  double bound = 0;      // Above it the check fails.
+  std::string sentence;  // For people: what was found, in one sentence.
+
+  bool failed() const { return grade != 'A'; }
+  friend bool operator==(const QualityCheck&, const QualityCheck&) = default;
+};
+
+// The grade and its reasons as the seal stored them; they never change after that.
+struct GradeRecord {
+  std::string grade;  // "A".."D"; empty: never sealed, or by a profd that stored no grade.
+  std::vector<QualityCheck> checks;
+
+  friend bool operator==(const GradeRecord&, const GradeRecord&) = default;
+};
+
 // One capture: what was asked, what happened, what was kept.
 struct CaptureRecord {
   std::string id;        // ULID
@@ -414,6 +452,8 @@ struct CaptureRecord {
   int64_t step_before_ns = 0;
   int64_t step_during_ns = 0;
   int64_t step_after_ns = 0;
+  SlowdownRecord slowdown;
+  GradeRecord graded;
   int64_t file_bytes = 0;   // Of the capture file; 0: no file.
   std::string file_sha256;  // Lower-case hex; empty: no file.
   bool deleted = false;     // The events are gone; summaries remain.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/slowdown.h"
 
 namespace profd {
 namespace {
@@ -181,21 +182,37 @@ QualityCheck Clock(const Subject& subject) {
 }
 
 QualityCheck Perturbation(const Subject& subject) {
-  const CaptureRecord& record = subject.record;
-  const std::optional<RecordingSlowdown> slowdown = SlowdownOf(record);
-  if (!slowdown.has_value()) {
-    return {
-        .known = false, .is_share = true, .sentence = "the slow-down through recording is unknown"};
+  const SlowdownRecord& slowdown = subject.record.slowdown;
+  if (!slowdown.known) {
+    // Nobody may take the numbers for those of an undisturbed program.
+    return {.grade = subject.imported() ? 'A' : 'B',
+            .known = false,
+            .is_share = true,
+            .sentence = StrCat("slow-down through recording ", DescribeSlowdown(slowdown))};
   }
-  const double proven = std::max(slowdown->at_least, 0.0);
+  const double proven = std::max(slowdown.low, 0.0);
   return {.grade = GradeOf(proven, kSlightlySlower, kMuchSlower, kNever),
           .is_share = true,
           .value = proven,
           .bound = kSlightlySlower,
-          .sentence = proven > 0 ? StrCat("steps took at least ", Percent(proven),
-                                          " longer while recorded than before and after")
-                                 : std::string("recording slowed the steps by no more than they "
-                                               "vary by themselves")};
+          .sentence = StrCat("slow-down through recording: ", DescribeSlowdown(slowdown))};
+}
+
+// A hung program has ranges that were open all the time, and nothing else.
+QualityCheck Activity(const Subject& subject) {
+  const CaptureRecord& record = subject.record;
+  const EventChecks* events = subject.events;
+  const int64_t spanning = events == nullptr ? 0 : events->spanning_range_count;
+  const bool active =
+      record.event_count > spanning || record.covered_steps > 0 || TotalDrops(record.drops) > 0 ||
+      (events != nullptr && (events->range_count > spanning || events->gpu_row_count > 0));
+  if (active) return {.sentence = "the program was active in the window"};
+  std::string sentence = "no activity was recorded in the window: the program may hang";
+  if (spanning > 0) {
+    StrAppend(&sentence, "; ", spanning, spanning == 1 ? " range was" : " ranges were",
+              " open from its start to its end");
+  }
+  return {.grade = 'C', .value = 1, .sentence = std::move(sentence)};
 }
 
 QualityCheck GpuRecording(const Subject& subject) {
@@ -237,7 +254,7 @@ QualityCheck Understood(const Subject& subject) {
 }
 
 using Check = QualityCheck (*)(const Subject&);
-constexpr std::array<std::pair<std::string_view, Check>, 10> kChecks = {{
+constexpr std::array<std::pair<std::string_view, Check>, 11> kChecks = {{
     {"loss", &Loss},
     {"coverage", &Coverage},
     {"orphans", &Orphans},
@@ -246,6 +263,7 @@ constexpr std::array<std::pair<std::string_view, Check>, 10> kChecks = {{
     {"truncation", &Truncation},
     {"clock_error_ns", &Clock},
     {"perturbation", &Perturbation},
+    {"activity", &Activity},
     {"gpu_recording", &GpuRecording},
     {"names", &Names},
 }};
@@ -280,13 +298,13 @@ double LostShare(int64_t lost_event_count, int64_t kept_event_count) {
   return lost / (lost + static_cast<double>(kept_event_count));
 }
 
-Quality AssessQuality(const CaptureRecord& record, const EventChecks* events) {
-  Quality quality = {.grade = "-"};
+Quality ComputeQuality(const CaptureRecord& record, const EventChecks* events) {
+  Quality quality = {.grade = "-", .checks = {}};
   if (RecordedNothing(record)) return quality;
   const Subject subject = {record, events};
   const auto add = [&](const std::pair<std::string_view, Check>& entry) {
     quality.checks.push_back(entry.second(subject));
-    quality.checks.back().name = entry.first;
+    quality.checks.back().name = std::string(entry.first);
   };
   for (const auto& entry : kChecks) add(entry);
   if (subject.imported()) add(kImportCheck);
@@ -299,16 +317,20 @@ Quality AssessQuality(const CaptureRecord& record, const EventChecks* events) {
   return quality;
 }
 
-std::optional<RecordingSlowdown> SlowdownOf(const CaptureRecord& record) {
-  if (record.step_before_ns <= 0 || record.step_during_ns <= 0 || record.step_after_ns <= 0) {
-    return std::nullopt;
-  }
-  const auto [faster_ns, slower_ns] = std::minmax(record.step_before_ns, record.step_after_ns);
-  const auto during_ns = static_cast<double>(record.step_during_ns);
-  return RecordingSlowdown{.at_least = during_ns / static_cast<double>(slower_ns) - 1,
-                           .at_most = during_ns / static_cast<double>(faster_ns) - 1};
+Quality QualityOf(const CaptureRecord& record, const EventChecks* events) {
+  if (record.graded.grade.empty()) return ComputeQuality(record, events);
+  const double lost_share = LostShare(TotalDrops(record.drops), record.event_count);
+  return {.grade = record.graded.grade,
+          .lost_share = lost_share,
+          .shares = TrustOfShares(lost_share),
+          .checks = record.graded.checks,
+          .stored = true};
 }
 
-std::string QualityGrade(const CaptureRecord& record) { return AssessQuality(record).grade; }
+std::string QualityGrade(const CaptureRecord& record) { return QualityOf(record).grade; }
+
+bool IsGradeMissing(const CaptureRecord& record) {
+  return IsTerminal(record.state) && !RecordedNothing(record) && record.graded.grade.empty();
+}
 
 }  // namespace profd

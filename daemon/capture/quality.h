@@ -8,8 +8,10 @@
 //   -   nothing was recorded
 //
 // The grade is the worst that any check allows. Most checks need only the record; those over
-// events (EventChecks) are made by daemon/report/findings/quality.h, and where they were not made
-// they are not held against the capture: a report may so grade worse than a listing, never better.
+// events (EventChecks) are made by daemon/report/findings/quality.h. The seal makes all of them once and
+// stores grade and checks in the file, and every command shows those. Files of an older profd have
+// none: their grade is computed when they are read, and marked so; checks over events that were
+// not made are not held against them.
 //
 // Threads: any. Errors: none; any numbers are safe.
 //
@@ -18,7 +20,6 @@
 #define PROFD_DAEMON_CAPTURE_QUALITY_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,19 +54,8 @@ struct EventChecks {
   int64_t inversion_count = 0;      // GPU rows that begin before the call that launched them.
   int64_t worst_inversion_ns = 0;
   int64_t range_count = 0;
-  int64_t cut_range_count = 0;  // Of those: they straddle the begin or the end of a window.
-};
-
-struct QualityCheck {
-  std::string_view name;  // "loss"
-  char grade = 'A';       // The best that it allows.
-  bool known = true;      // False: the capture does not tell; `value` means nothing.
-  bool is_share = false;  // `value` and `bound` are shares, 0..1; else in the unit of the name.
-  double value = 0;
-  double bound = 0;      // Above it the check fails.
-  std::string sentence;  // For people: what was found, in one sentence.
-
-  bool failed() const { return grade != 'A'; }
+  int64_t cut_range_count = 0;       // Of those: they straddle the begin or the end of a window.
+  int64_t spanning_range_count = 0;  // Of those: they straddle both.
 };
 
 struct Quality {
@@ -73,23 +63,22 @@ struct Quality {
   double lost_share = 0;
   ShareTrust shares = ShareTrust::kWhole;
   std::vector<QualityCheck> checks;  // In the order of the table; failed or not.
+  // False: computed just now, because the capture is not sealed, or an older profd sealed it.
+  bool stored = false;
 };
 
-// How much longer steps took in the window than around it, as a share: 0.05 is 5 % longer. Bounds
-// against the slower and the faster of the steps before and after, because the program's own step
-// time changes, too: only what exceeds both can be due to recording.
-struct RecordingSlowdown {
-  double at_least = 0;
-  double at_most = 0;
-};
-// Returns nullopt if the steps before, in, or after the window are unknown.
-std::optional<RecordingSlowdown> SlowdownOf(const CaptureRecord& record);
+// Grades `record` anew, whatever grade it has: for the seal. `events`: nullptr where nobody looked
+// at them.
+Quality ComputeQuality(const CaptureRecord& record, const EventChecks* events = nullptr);
 
-// `events`: nullptr where nobody looked at them.
-Quality AssessQuality(const CaptureRecord& record, const EventChecks* events = nullptr);
+// The stored grade and its reasons. Where there are none, ComputeQuality().
+Quality QualityOf(const CaptureRecord& record, const EventChecks* events = nullptr);
 
-// AssessQuality(record).grade
+// QualityOf(record).grade
 std::string QualityGrade(const CaptureRecord& record);
+
+// Whether `record` was sealed by a profd that stored no grade.
+bool IsGradeMissing(const CaptureRecord& record);
 
 }  // namespace profd
 

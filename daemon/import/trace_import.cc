@@ -14,6 +14,7 @@
 #include "daemon/import/trace_file.h"
 #include "daemon/import/trace_header.h"
 #include "daemon/import/trace_splitter.h"
+#include "daemon/report/findings/quality.h"
 #include "daemon/store/file/writer.h"
 
 namespace profd::importer {
@@ -160,8 +161,10 @@ absl::StatusOr<ImportedCapture> ImportTrace(const std::filesystem::path& trace, 
   ImportedCapture imported = {.record = BeginRecord(trace, options, clock.Now()), .file = {}};
   const store::CapturePaths paths(options.directory, imported.record.id);
   ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
-                   store::CaptureFileWriter::Create(
-                       imported.record, clock, {.directory = options.directory, .on_sealed = {}}));
+                   store::CaptureFileWriter::Create(imported.record, clock,
+                                                    {.directory = options.directory,
+                                                     .check_events = report::CheckEventsForSeal,
+                                                     .on_sealed = {}}));
   if (absl::Status status = Fill(**file, *writer, options, imported.record); !status.ok()) {
     writer->Discard();
     return WithPath(status, trace);

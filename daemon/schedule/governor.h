@@ -1,5 +1,5 @@
 // The overhead governor of one target: what its windows cost it, in step time, decides how many of
-// the next ones it is spared.
+// the next ones it is spared. The cost is what noise cannot explain: the lower end of the interval.
 //
 //   slow-down above the limit ──► skip 1 window, then look again; still above ──► 2, 4, ... 64
 //   slow-down below the limit ──► skip none

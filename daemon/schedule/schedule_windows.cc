@@ -9,7 +9,6 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/capture/quality.h"
 #include "daemon/schedule/schedule_actor.h"
 #include "daemon/schedule/schedule_spec.h"
 
@@ -331,7 +330,8 @@ void ScheduleRunner::Actor::JudgeLastCapture(const LiveSchedule& live, SampledTa
   if (record.ok() && !IsTerminal(record->state)) return;  // The target is busy with it.
   std::optional<double> slowdown;
   if (record.ok()) {
-    if (const auto measured = SlowdownOf(*record)) slowdown = measured->at_least;
+    // What noise may explain is not held against the target.
+    if (record->slowdown.known) slowdown = record->slowdown.low;
   }
   target.governor.Judge(slowdown, live.record.spec.max_slowdown);
 }

@@ -234,6 +234,10 @@ absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
   return CaptureFileWriter::Create(
       record, clock_,
       {.directory = CaptureFolder(options_.data_dir),
+       .check_events = options_.check_events ? [this](CaptureReader& reader) {
+         const ScopedHeapLimit limit("the quality checks", kSummaryHeapBytes);
+         return options_.check_events(reader);
+       } : EventChecker(),
        .on_sealed = [this](SealedCapture& sealed) { KeepFile(sealed); }});
 }
 

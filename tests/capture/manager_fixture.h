@@ -26,7 +26,8 @@ inline TargetInfo Training(int64_t pid) {
                     .state = TargetState::kRunning,
                     .step_mark_count = 101,
                     .current_step = 100,
-                    .steps_per_second = 100};
+                    .steps_per_second = 100,
+                    .step_source = StepSource::kMarks};
 }
 
 // What ingest reports for one window of steps [first, end) of 1 ms each.

@@ -19,21 +19,19 @@ class QualityTest : public testing::Test {
     record_.event_count = 100'000;
     record_.spec.steps = 5;
     record_.covered_steps = 5;
-    record_.step_before_ns = 1'000'000;
-    record_.step_during_ns = 1'010'000;
-    record_.step_after_ns = 1'000'000;
+    record_.slowdown = {.known = true, .estimate = 0.01, .low = -0.01, .high = 0.03};
     events_.gpu_row_count = 1'000;
     events_.launch_count = 1'000;
     events_.range_count = 10'000;
   }
   QualityCheck Check(std::string_view name) const {
-    for (const QualityCheck& check : AssessQuality(record_, &events_).checks) {
+    for (const QualityCheck& check : ComputeQuality(record_, &events_).checks) {
       if (check.name == name) return check;
     }
     ADD_FAILURE() << "no check " << name;
     return {};
   }
-  std::string Grade() const { return AssessQuality(record_, &events_).grade; }
+  std::string Grade() const { return ComputeQuality(record_, &events_).grade; }
   void Lose(int64_t events) { record_.drops[static_cast<size_t>(DropReason::kNoChunk)] = events; }
 
   CaptureRecord record_;
@@ -43,7 +41,7 @@ class QualityTest : public testing::Test {
 TEST_F(QualityTest, ACaptureOfWhichAllIsThereIsAnA) {
   EXPECT_EQ(Grade(), "A");
   EXPECT_EQ(QualityGrade(record_), "A");
-  for (const QualityCheck& check : AssessQuality(record_, &events_).checks) {
+  for (const QualityCheck& check : ComputeQuality(record_, &events_).checks) {
     EXPECT_FALSE(check.failed()) << check.name;
     EXPECT_FALSE(check.sentence.empty()) << check.name;
   }
@@ -52,7 +50,7 @@ TEST_F(QualityTest, ACaptureOfWhichAllIsThereIsAnA) {
 TEST_F(QualityTest, NothingRecordedHasNoGrade) {
   record_.start_unix_ns = 0;
   EXPECT_EQ(Grade(), "-");
-  EXPECT_THAT(AssessQuality(record_).checks, IsEmpty());
+  EXPECT_THAT(ComputeQuality(record_).checks, IsEmpty());
 }
 
 TEST_F(QualityTest, LossesLowerTheGradeByTheirShare) {
@@ -67,11 +65,11 @@ TEST_F(QualityTest, LossesLowerTheGradeByTheirShare) {
 
 TEST_F(QualityTest, SharesAreMarkedAndThenWithheldAsLossesGrow) {
   Lose(50);
-  EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kWhole);
+  EXPECT_EQ(ComputeQuality(record_).shares, ShareTrust::kWhole);
   Lose(200);
-  EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kMarked);
+  EXPECT_EQ(ComputeQuality(record_).shares, ShareTrust::kMarked);
   Lose(11'112);  // Of 111,112 events in all.
-  EXPECT_EQ(AssessQuality(record_).shares, ShareTrust::kWithheld);
+  EXPECT_EQ(ComputeQuality(record_).shares, ShareTrust::kWithheld);
 }
 
 TEST(ShareTrustTest, IsOfTheShareThatWasLost) {
@@ -141,33 +139,55 @@ TEST_F(QualityTest, ClocksThatAreOffLowerTheGrade) {
   EXPECT_EQ(Grade(), "C");
 }
 
-TEST_F(QualityTest, RecordingThatSlowsTheProgramDownLowersTheGrade) {
-  record_.step_during_ns = 1'060'000;
+TEST_F(QualityTest, OnlyASlowDownThatNoiseCannotExplainLowersTheGrade) {
+  record_.slowdown = {.known = true, .estimate = 0.4, .low = 0.05, .high = 0.9};
+  EXPECT_EQ(Grade(), "A");
+  record_.slowdown.low = 0.06;
   EXPECT_EQ(Grade(), "B");
-  record_.step_during_ns = 1'300'000;
+  EXPECT_DOUBLE_EQ(Check("perturbation").value, 0.06);
+  record_.slowdown.low = 0.3;
   EXPECT_EQ(Grade(), "C");
-  record_.step_before_ns = 0;
-  record_.step_after_ns = 0;
-  EXPECT_FALSE(Check("perturbation").known);
-  EXPECT_EQ(Grade(), "A");
 }
 
-TEST_F(QualityTest, ASlowDownThatStepsShowByThemselvesIsNotBlamedOnRecording) {
-  record_.step_during_ns = 1'300'000;
-  record_.step_after_ns = 1'290'000;  // The program itself became slower.
-  EXPECT_EQ(Grade(), "A");
-  EXPECT_NEAR(SlowdownOf(record_)->at_least, 0.00775, 1e-4);
-  EXPECT_NEAR(SlowdownOf(record_)->at_most, 0.3, 1e-9);
-  std::swap(record_.step_before_ns, record_.step_after_ns);  // Or faster.
-  EXPECT_EQ(Grade(), "A");
+TEST_F(QualityTest, AnUnknownSlowDownIsNoSilentA) {
+  record_.slowdown = {.unknown_reason = "the process has no steps"};
+  EXPECT_FALSE(Check("perturbation").known);
+  EXPECT_THAT(Check("perturbation").sentence, HasSubstr("unknown: the process has no steps"));
+  EXPECT_EQ(Grade(), "B");
 }
 
-TEST_F(QualityTest, WithoutStepsOnBothSidesNoSlowDownIsStated) {
-  record_.step_during_ns = 40'000'000;  // Batches before, optimizer steps in the window.
-  record_.step_after_ns = 0;
-  EXPECT_FALSE(SlowdownOf(record_).has_value());
-  EXPECT_FALSE(Check("perturbation").known);
-  EXPECT_EQ(Grade(), "A");
+TEST_F(QualityTest, AWindowWithoutActivitySaysSo) {
+  record_.covered_steps = 0;
+  record_.spec.steps = 0;
+  record_.event_count = 2;
+  events_ = {};
+  EXPECT_EQ(Check("activity").grade, 'A');
+  events_.range_count = events_.cut_range_count = events_.spanning_range_count = 2;
+  EXPECT_EQ(Grade(), "C");
+  EXPECT_THAT(Check("activity").sentence,
+              HasSubstr("2 ranges were open from its start to its end"));
+  record_.event_count = 0;
+  EXPECT_EQ(QualityGrade(record_), "C") << "without looking at events";
+}
+
+TEST_F(QualityTest, TheStoredGradeIsTheOnlyOne) {
+  record_.graded = {.grade = "C", .checks = {{.name = "loss", .grade = 'C', .sentence = "why"}}};
+  EXPECT_EQ(QualityGrade(record_), "C");
+  const Quality quality = QualityOf(record_, &events_);
+  EXPECT_EQ(quality.grade, "C");
+  EXPECT_TRUE(quality.stored);
+  EXPECT_EQ(quality.checks, record_.graded.checks);
+  EXPECT_FALSE(IsGradeMissing(record_));
+  EXPECT_EQ(ComputeQuality(record_, &events_).grade, "A") << "for the seal";
+}
+
+TEST_F(QualityTest, WithoutAStoredGradeOneIsComputedAndMarkedSo) {
+  const Quality quality = QualityOf(record_, &events_);
+  EXPECT_EQ(quality.grade, "A");
+  EXPECT_FALSE(quality.stored);
+  EXPECT_TRUE(IsGradeMissing(record_));
+  record_.state = CaptureState::kRecording;
+  EXPECT_FALSE(IsGradeMissing(record_)) << "it gets one";
 }
 
 TEST_F(QualityTest, AnImportedTraceIsABAtBest) {
@@ -190,7 +210,7 @@ TEST_F(QualityTest, WhatAnImportLeftOutIsLoss) {
   EXPECT_EQ(Grade(), "D");
   EXPECT_TRUE(Check("loss").known);
   EXPECT_THAT(Check("loss").sentence, HasSubstr("left out 199872 of 200000"));
-  EXPECT_EQ(AssessQuality(record_, nullptr).shares, ShareTrust::kWithheld);
+  EXPECT_EQ(ComputeQuality(record_, nullptr).shares, ShareTrust::kWithheld);
 }
 
 TEST_F(QualityTest, AnyNumbersAreSafe) {
@@ -199,7 +219,6 @@ TEST_F(QualityTest, AnyNumbersAreSafe) {
   record_.spec.repeat = kMost;
   record_.covered_steps = -kMost;
   record_.event_count = kMost / 2;
-  record_.step_during_ns = kMost;
   record_.imported.source = "x";
   record_.imported.not_understood = {{"a", kMost}, {"b", kMost}};
   EXPECT_FALSE(Grade().empty());

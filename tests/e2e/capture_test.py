@@ -74,6 +74,39 @@ class CaptureTest(harness.EndToEndTest):
         self.assertEqual(result.json['steps'], [])
         self.assertEqual(self.ops(result.json['id'])['timed']['calls'], 25)
 
+    def test_a_capture_has_one_grade_everywhere(self):
+        target = self.target()
+        tracing = self.trace('--pid', target.pid, '--duration', '200ms')
+        target.do('await-recording', 'range timed 25')
+        traced = tracing.result().json
+        # No steps: the slow-down is unknown, and that is no silent A.
+        self.assertEqual(traced['quality'], 'B')
+        self.assertTrue(traced['quality_stored'])
+        self.assertFalse(traced['slowdown']['known'])
+        self.assertIn('has no steps', traced['slowdown']['unknown_reason'])
+        shown = self.show(traced['id'])
+        report = self.daemon.ctl('report', traced['id'], '--json').json
+        file = self.folder / 'one.profd'
+        self.assertEqual(self.daemon.ctl('fetch', traced['id'], '-o', file).status, DONE)
+        offline = self.daemon.ctl('show', file, '--json').json
+        for other in (shown, report, offline):
+            self.assertEqual(other['quality'], traced['quality'])
+            self.assertEqual(other['quality_checks'], traced['quality_checks'])
+        self.assertEqual(report['grade'], traced['quality'])
+        self.assertIn('slow-down through recording unknown', report['verdict'])
+        self.assertIn('Quality B', self.daemon.ctl('show', traced['id']).out)
+        page = self.folder / 'one.html'
+        self.assertEqual(self.daemon.ctl('export', traced['id'], '-o', page).status, DONE)
+        self.assertIn('"grade":"B","stored":true', page.read_text(encoding='utf-8'))
+
+    def test_a_window_without_activity_says_so(self):
+        target = self.target()
+        tracing = self.trace('--pid', target.pid, '--duration', '200ms')
+        result = tracing.result()
+        self.assertEqual(result.json['quality'], 'C')
+        sentences = [check['sentence'] for check in result.json['quality_checks']]
+        self.assertTrue(any('no activity was recorded' in text for text in sentences), sentences)
+
     def test_ranges_open_at_the_end_are_kept_and_flagged(self):
         target = self.target()
         target.do('step')

@@ -297,6 +297,7 @@ CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const Cap
   record.covered_steps = 1;
   record.windows = {{.start_ns = 0, .end_ns = kStepNs, .first_step = 100, .end_step = 101}};
   record.event_count = ranges + 3;
+  record.slowdown = {.known = true, .low = -0.01, .high = 0.01};
   EXPECT_THAT((*sink)->Finish(record, 0), IsOk());
   EXPECT_THAT(store_->UpdateCapture(record), IsOk());
   return record;

@@ -15,7 +15,7 @@ import os
 import time
 import uuid
 from dataclasses import dataclass, fields
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Type, TypeVar,
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar,
                     Union)
 
 from profd import _library
@@ -144,8 +144,20 @@ class Report:
 
     @property
     def quality(self) -> str:
-        """How far its numbers can be trusted: "A" to "D", "-"."""
+        """How far its numbers can be trusted: "A" to "D", "-". As stored when it was sealed."""
         return self._capture.quality
+
+    @property
+    def quality_reasons(self) -> List[str]:
+        """Why it is not graded "A", in sentences."""
+        return [check.sentence for check in self._capture.quality_checks if check.grade != "A"]
+
+    @property
+    def slowdown(self) -> Optional[Tuple[float, float]]:
+        """How much longer steps took through recording: the bounds of a 95 % interval, as shares
+        (0.05 is 5 % longer); None if unknown."""
+        slowdown = self._capture.slowdown
+        return (slowdown.low, slowdown.high) if slowdown.known else None
 
     @property
     def step_count(self) -> int:

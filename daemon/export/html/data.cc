@@ -60,6 +60,7 @@ void WriteImported(const ImportRecord& imported, JsonWriter& json) {
 void WriteQuality(const Quality& quality, JsonWriter& json) {
   json.Key("quality").BeginObject();
   json.Field("grade", quality.grade);
+  json.Field("stored", quality.stored);
   json.Field("lost_share", quality.lost_share);
   json.Field("shares", ToString(quality.shares));
   json.Key("checks").BeginArray();

@@ -185,13 +185,14 @@ const Overview = (() => {
   // ---- quality ----
 
   function quality(data) {
-    const { checks, grade, shares } = data.quality;
+    const { checks, grade, shares, stored } = data.quality;
     const row = (check) => el("li", { class: check.known ? `check-${check.grade}` : "check-unknown" },
       el("span", { class: "mark", "aria-hidden": "true" }, !check.known ? "?" : check.grade === "A" ? "✓" : "!"),
       el("span", {}, check.sentence || Format.words(check.name)),
       el("span", { class: "muted" }, check.known && check.grade !== "A" ? `at best ${check.grade}` : ""));
     return [
-      el("p", {}, el("strong", {}, `Grade ${grade}. `), GRADES[grade] || "", " ", SHARES[shares] || ""),
+      el("p", {}, el("strong", {}, `Grade ${grade}. `), GRADES[grade] || "", " ", SHARES[shares] || "",
+        stored || grade === "-" ? "" : " Graded when this page was made: an older profd stored no grade."),
       el("ul", { class: "checks" }, checks.map(row)),
     ];
   }

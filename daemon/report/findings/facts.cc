@@ -187,7 +187,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
 
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   ASSIGN_OR_RETURN(facts.events, CheckEvents(reader, attribution));
-  facts.quality = AssessQuality(reader.record(), &facts.events);
+  facts.quality = QualityOf(reader.record(), &facts.events);
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
   const std::span<const uint16_t> devices = work.devices();
   const auto device = std::find(devices.begin(), devices.end(), facts.time.device);

@@ -40,9 +40,12 @@ class EventCheck {
     RETURN_IF_ERROR(
         reader_.ForEachRange(store::kRangeFlags, {}, [&](const store::RangeBatch& batch) {
           checks_.range_count += static_cast<int64_t>(batch.size);
-          checks_.cut_range_count += std::count_if(
-              batch.flags.begin(), batch.flags.end(),
-              [](uint8_t flags) { return (flags & (kRangeOpen | kRangeTruncated)) != 0; });
+          for (const uint8_t flags : batch.flags) {
+            const bool open = (flags & kRangeOpen) != 0;
+            const bool truncated = (flags & kRangeTruncated) != 0;
+            if (open || truncated) ++checks_.cut_range_count;
+            if (open && truncated) ++checks_.spanning_range_count;
+          }
           return absl::OkStatus();
         }));
     return checks_;
@@ -99,10 +102,15 @@ absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader,
   return EventCheck(reader, attribution).Check();
 }
 
-absl::StatusOr<Quality> SummarizeQuality(store::CaptureReader& reader) {
+absl::StatusOr<EventChecks> CheckEventsForSeal(store::CaptureReader& reader) {
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
-  ASSIGN_OR_RETURN(const EventChecks events, CheckEvents(reader, attribution));
-  return AssessQuality(reader.record(), &events);
+  return CheckEvents(reader, attribution);
+}
+
+absl::StatusOr<Quality> SummarizeQuality(store::CaptureReader& reader) {
+  if (!reader.record().graded.grade.empty()) return QualityOf(reader.record());
+  ASSIGN_OR_RETURN(const EventChecks events, CheckEventsForSeal(reader));
+  return QualityOf(reader.record(), &events);
 }
 
 }  // namespace profd::report

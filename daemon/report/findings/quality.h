@@ -17,7 +17,10 @@ namespace profd::report {
 absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader,
                                         const GpuAttribution& attribution);
 
-// The record's checks and those above.
+// store::EventChecker.
+absl::StatusOr<EventChecks> CheckEventsForSeal(store::CaptureReader& reader);
+
+// The stored grade and its reasons; where there are none, those of the record and those above.
 absl::StatusOr<Quality> SummarizeQuality(store::CaptureReader& reader);
 
 }  // namespace profd::report

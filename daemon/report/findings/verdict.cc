@@ -91,7 +91,8 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
 }
 
 std::string WhetherToTrust(const Quality& quality) {
-  std::string text = StrCat("Quality ", quality.grade);
+  std::string text =
+      StrCat("Quality ", quality.grade, quality.stored ? "" : " (not stored in the file)");
   const QualityCheck* worst = nullptr;
   for (const QualityCheck& check : quality.checks) {
     if (check.failed() && (worst == nullptr || check.grade > worst->grade)) worst = &check;

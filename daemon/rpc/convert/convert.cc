@@ -139,6 +139,33 @@ void CountsToProto(const CaptureRecord& record, v1::Capture& out) {
   out.set_step_after_ns(record.step_after_ns);
 }
 
+void QualityToProto(const CaptureRecord& record, v1::Capture& out) {
+  const Quality quality = QualityOf(record);
+  out.set_quality(quality.grade);
+  out.set_quality_stored(quality.stored);
+  if (record.start_unix_ns == 0) return;
+  for (const QualityCheck& check : quality.checks) {
+    v1::QualityCheck& row = *out.add_quality_checks();
+    row.set_name(ToValidUtf8(check.name));
+    row.set_grade(std::string(1, check.grade));
+    row.set_known(check.known);
+    row.set_is_share(check.is_share);
+    row.set_value(check.value);
+    row.set_bound(check.bound);
+    row.set_sentence(ToValidUtf8(check.sentence));
+  }
+  const SlowdownRecord& slowdown = record.slowdown;
+  v1::Slowdown& told = *out.mutable_slowdown();
+  told.set_known(slowdown.known);
+  told.set_unknown_reason(ToValidUtf8(slowdown.unknown_reason));
+  told.set_estimate(slowdown.estimate);
+  told.set_low(slowdown.low);
+  told.set_high(slowdown.high);
+  told.set_before_step_count(slowdown.before_step_count);
+  told.set_during_step_count(slowdown.during_step_count);
+  told.set_after_step_count(slowdown.after_step_count);
+}
+
 absl::StatusOr<GpuSpec> GpuSpecFromProto(const v1::GpuSpec& spec) {
   GpuSpec out;
   if (!v1::GpuSpec::Mode_IsValid(spec.mode())) {
@@ -351,6 +378,8 @@ void TargetToProto(const TargetInfo& target, v1::Target& out) {
   out.set_foreign_step_mark_count(target.foreign_step_mark_count);
   out.set_step_source(std::string(ToString(target.step_source)));
   out.set_batch_count(target.batch_count);
+  if (target.since_last_step_ns >= 0) out.set_since_last_step_ns(target.since_last_step_ns);
+  out.set_median_step_ns(std::max<int64_t>(target.median_step_ns, 0));
   WorkloadToProto(target.workload, *out.mutable_workload());
   out.set_opted_out(target.opted_out);
   out.set_job(ToValidUtf8(JobOf(target)));
@@ -440,7 +469,7 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out) {
   TorchToProto(record.torch, *out.mutable_torch());
   ImportToProto(record.imported, out);
   out.set_activity(ToValidUtf8(record.activity));
-  out.set_quality(QualityGrade(record));
+  QualityToProto(record, out);
   out.set_file_bytes(record.file_bytes);
   out.set_file_sha256(ToValidUtf8(record.file_sha256));
   out.set_deleted(record.deleted);

@@ -132,6 +132,7 @@ class CaptureService final : public RpcService {
     for (const CaptureRecord& record : page.captures) {
       v1::Capture& capture = *response.add_captures();
       CaptureToProto(record, capture);
+      capture.clear_quality_checks();  // Of one capture, as its steps are.
       capture.set_pinned(pinned.contains(record.id));
     }
     response.set_next_page_token(page.next_page_token);

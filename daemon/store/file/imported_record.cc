@@ -200,6 +200,8 @@ absl::StatusOr<CaptureRecord> TakeImportedRecord(const CaptureRecord& untrusted,
   record.target = TakeTarget(untrusted.target, importer, now);
   RETURN_IF_ERROR(TakeWindows(untrusted, record));
   RETURN_IF_ERROR(TakeCounts(untrusted, record));
+  // As believable as the events that it was made from; DecodeRecord() cleaned its text.
+  record.graded = untrusted.graded;
   record.gpu = TakeGpu(untrusted.gpu);
   record.torch = TakeTorch(untrusted.torch);
   RETURN_IF_ERROR(TakeImport(untrusted.imported, record.imported));

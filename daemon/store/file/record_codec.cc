@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/stable_hash.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
@@ -21,7 +22,9 @@ using Json = nlohmann::json;
 constexpr size_t kMaxRecordBytes = 8 << 20;
 constexpr size_t kMaxGroupBytes = 64 << 20;
 constexpr size_t kMaxArrayElements = 4096;
-constexpr size_t kMaxNames = 16'384;  // Of the nodes of a schedule.
+constexpr size_t kMaxQualityChecks = 64;
+constexpr size_t kMaxCheckBytes = 1024;  // Of a check's name and sentence.
+constexpr size_t kMaxNames = 16'384;     // Of the nodes of a schedule.
 
 // Each Visit() names every field of its struct once: Archive is Encoder or Decoder.
 template <typename Archive, typename T>
@@ -212,6 +215,38 @@ void Visit(Archive& archive, T& imported) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, SlowdownRecord>
+void Visit(Archive& archive, T& slowdown) {
+  archive("known", slowdown.known);
+  archive("unknown_reason", slowdown.unknown_reason);
+  archive("estimate", slowdown.estimate);
+  archive("low", slowdown.low);
+  archive("high", slowdown.high);
+  archive("before_step_count", slowdown.before_step_count);
+  archive("during_step_count", slowdown.during_step_count);
+  archive("after_step_count", slowdown.after_step_count);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, QualityCheck>
+void Visit(Archive& archive, T& check) {
+  archive("name", check.name);
+  archive("grade", check.grade);
+  archive("known", check.known);
+  archive("is_share", check.is_share);
+  archive("value", check.value);
+  archive("bound", check.bound);
+  archive("sentence", check.sentence);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, GradeRecord>
+void Visit(Archive& archive, T& graded) {
+  archive("grade", graded.grade);
+  archive("checks", graded.checks);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, CaptureRecord>
 void Visit(Archive& archive, T& record) {
   archive("id", record.id);
@@ -253,6 +288,8 @@ void Visit(Archive& archive, T& record) {
   archive("step_before_ns", record.step_before_ns);
   archive("step_during_ns", record.step_during_ns);
   archive("step_after_ns", record.step_after_ns);
+  archive("slowdown", record.slowdown);
+  archive("graded", record.graded);
   archive("file_bytes", record.file_bytes);
   archive("file_sha256", record.file_sha256);
   archive("deleted", record.deleted);
@@ -382,6 +419,7 @@ class Encoder {
     return json;
   }
   static Json ToJson(const DropCounts& drops) { return Json(drops); }
+  static Json ToJson(char letter) { return std::string(1, letter); }
   static Json ToJson(const std::optional<int64_t>& number) {
     return number.has_value() ? Json(*number) : Json();
   }
@@ -437,6 +475,11 @@ class Decoder {
     // JSON has no NaN or infinity: they were written as null.
     if (json.is_null()) return;
     if (Check(json.is_number())) value = json.get<double>();
+  }
+  void FromJson(const Json& json, char& value) {
+    if (Check(json.is_string() && json.get_ref<const std::string&>().size() == 1)) {
+      value = json.get_ref<const std::string&>()[0];
+    }
   }
   void FromJson(const Json& json, bool& value) {
     if (Check(json.is_boolean())) value = json.get<bool>();
@@ -559,11 +602,28 @@ absl::StatusOr<T> Decode(std::string_view untrusted, std::string_view what, size
   return value;
 }
 
+bool IsGrade(std::string_view text) { return text.size() == 1 && text[0] >= 'A' && text[0] <= 'D'; }
+
+// A grade that profd does not know is none: it is computed anew.
+void CheckGrade(GradeRecord& graded) {
+  bool known = IsGrade(graded.grade) && graded.checks.size() <= kMaxQualityChecks;
+  for (QualityCheck& check : graded.checks) {
+    known = known && IsGrade({&check.grade, 1});
+    check.name = ForDisplay(check.name, kMaxCheckBytes);
+    check.sentence = ForDisplay(check.sentence, kMaxCheckBytes);
+  }
+  if (!known) graded = {};
+}
+
 }  // namespace
 
 std::string EncodeRecord(const CaptureRecord& record) { return Encode(record); }
 absl::StatusOr<CaptureRecord> DecodeRecord(std::string_view untrusted) {
-  return Decode<CaptureRecord>(untrusted, "capture", kMaxRecordBytes);
+  ASSIGN_OR_RETURN(CaptureRecord record,
+                   Decode<CaptureRecord>(untrusted, "capture", kMaxRecordBytes));
+  CheckGrade(record.graded);
+  record.slowdown.unknown_reason = ForDisplay(record.slowdown.unknown_reason, kMaxCheckBytes);
+  return record;
 }
 
 std::string EncodeGroup(const GroupRecord& group) { return Encode(group); }

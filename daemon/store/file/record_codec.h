@@ -22,7 +22,8 @@ namespace profd::store {
 // Text that is not UTF-8 is kept as ToValidUtf8() makes it. Times are kept to the ns.
 std::string EncodeRecord(const CaptureRecord& record);
 
-// The enums of the result have known values; all else may be anything its type can be.
+// The enums of the result have known values, its grade is known or empty, and what its checks say
+// is fit for display; all else may be anything its type can be.
 absl::StatusOr<CaptureRecord> DecodeRecord(std::string_view untrusted);
 
 std::string EncodeGroup(const GroupRecord& group);

@@ -106,10 +106,34 @@ absl::Status WriteRecord(Database& db, const CaptureRecord& record, int64_t star
   return transaction.Commit();
 }
 
+// Grades the capture whose events and record `part` has.
+void Grade(const std::filesystem::path& part, const EventChecker& check_events,
+           CaptureRecord& record) {
+  const auto check = [&]() -> absl::StatusOr<EventChecks> {
+    ASSIGN_OR_RETURN(const auto reader,
+                     CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
+    return check_events(*reader);
+  };
+  std::optional<EventChecks> events;
+  if (check_events) {
+    absl::StatusOr<EventChecks> checked = check();
+    if (checked.ok()) {
+      events = *checked;
+    } else {
+      LogWarning(StrCat("capture=", record.id,
+                        " was graded without its events: ", FromAbsl(checked.status().message())));
+    }
+  }
+  Quality quality = ComputeQuality(record, events.has_value() ? &*events : nullptr);
+  if (quality.grade == "-") return;  // Nothing was recorded.
+  record.graded = {.grade = std::move(quality.grade), .checks = std::move(quality.checks)};
+}
+
 // The table of operators stays empty: they are summarized once the file cannot change any more.
-absl::Status WriteSeal(Database& db) {
+absl::Status WriteSeal(Database& db, const CaptureRecord& record) {
   Transaction transaction(db);
   RETURN_IF_ERROR(transaction.status());
+  RETURN_IF_ERROR(SetMetaText(db, kMetaRecord, EncodeRecord(record)));
   RETURN_IF_ERROR(db.Exec("DELETE FROM op_summary"));
   ASSIGN_OR_RETURN(const CaptureContents contents, CaptureContents::Load(db));
   RETURN_IF_ERROR(SetMeta(db, kMetaCrc, contents.crc));
@@ -166,7 +190,8 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem
 absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
                                               const CapturePaths& paths, CaptureRecord record,
                                               int64_t start_ns,
-                                              std::optional<std::vector<StepRecord>> given_steps) {
+                                              std::optional<std::vector<StepRecord>> given_steps,
+                                              const EventChecker& check_events) {
   // The file cannot hold its own hash.
   record.file_bytes = 0;
   record.file_sha256.clear();
@@ -177,7 +202,8 @@ absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
     ASSIGN_OR_RETURN(steps, StepsOf(paths, start_ns, record));
   }
   RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
-  RETURN_IF_ERROR(WriteSeal(*db));
+  if (record.graded.grade.empty()) Grade(paths.part, check_events, record);
+  RETURN_IF_ERROR(WriteSeal(*db, record));
   RETURN_IF_ERROR(db->Close());
   return PublishSealedFile(paths);
 }

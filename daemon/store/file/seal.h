@@ -1,7 +1,7 @@
 // The last steps of a capture file's making, the same after a recording and after a crash:
-// steps and the record are written, everything is read back and checked, hashed, synced, and the
-// file gets its final name. It never changes after that: what is summarized later is in the
-// catalog.
+// steps and the record are written, the capture is graded, everything is read back and checked,
+// hashed, synced, and the file gets its final name. It never changes after that: what is summarized
+// later is in the catalog.
 //
 // Threads: one at a time per file.
 #ifndef PROFD_DAEMON_STORE_FILE_SEAL_H_
@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/quality.h"
 #include "daemon/store/file/capture_reader.h"
 #include "daemon/store/file/sqlite_db.h"
 #include "daemon/store/file/steps.h"
@@ -52,6 +53,11 @@ struct DeviceSummaryRow {
 using DeviceSummarizer =
     std::function<absl::StatusOr<std::vector<DeviceSummaryRow>>(CaptureReader&)>;
 
+// What the grade needs of the events (daemon/report/findings/quality.h), for the seal. Called with a file
+// that is not sealed yet but has all of its events. After an error the grade is made without them,
+// and says so.
+using EventChecker = std::function<absl::StatusOr<EventChecks>(CaptureReader&)>;
+
 // Where the files of capture `id` stand while and after they are made.
 struct CapturePaths {
   CapturePaths(const std::filesystem::path& directory, std::string_view id);
@@ -79,10 +85,12 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem
 // lies `start_ns` after the epoch. After any error `paths.part` stays and can be tried again.
 // `steps` are those of the capture; nullopt: what the marks give. RESOURCE_EXHAUSTED, DATA_LOSS
 // (what was written does not read back), INTERNAL. Steps over budget (kMaxSteps) are left out and
-// named in the record.
+// named in the record. Grades the capture, unless `record` has a grade; without `check_events` by
+// its record alone.
 absl::StatusOr<SealedCapture> SealCaptureFile(
     std::unique_ptr<Database> db, const CapturePaths& paths, CaptureRecord record, int64_t start_ns,
-    std::optional<std::vector<StepRecord>> steps = std::nullopt);
+    std::optional<std::vector<StepRecord>> steps = std::nullopt,
+    const EventChecker& check_events = nullptr);
 
 // The part of SealCaptureFile() after the last write: for a file that was sealed but not yet
 // renamed. Nobody may have it open. `still_wanted` is asked between chunks; its error is returned.

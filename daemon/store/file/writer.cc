@@ -422,8 +422,8 @@ absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) 
       record.ended_by = absl::IsResourceExhausted(error_) ? EndedBy::kDiskFull : EndedBy::kStorage;
     }
   }
-  absl::StatusOr<SealedCapture> sealed =
-      SealCaptureFile(std::move(db_), paths_, record, start_ns, std::move(steps_given_));
+  absl::StatusOr<SealedCapture> sealed = SealCaptureFile(
+      std::move(db_), paths_, record, start_ns, std::move(steps_given_), options_.check_events);
   RETURN_IF_ERROR(sealed.status());
   if (options_.on_sealed) options_.on_sealed(*sealed);
   record = std::move(sealed->record);

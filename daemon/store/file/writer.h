@@ -47,6 +47,7 @@ class CaptureFileWriter final : public CaptureFileSink {
 
   struct Options {
     std::filesystem::path directory;
+    EventChecker check_events;  // Empty: the capture is graded by its record alone.
     // Told what Finish() made, on its thread; may add to `left_out` of the record.
     std::function<void(SealedCapture&)> on_sealed;
   };

@@ -60,6 +60,13 @@ CaptureView AView() {
   record.file_bytes = 100;
   record.step_before_ns = 10'000'000;
   record.step_during_ns = 10'500'000;
+  record.slowdown = {.known = true,
+                     .estimate = 0.02,
+                     .low = -0.01,
+                     .high = 0.05,
+                     .before_step_count = 43,
+                     .during_step_count = 2,
+                     .after_step_count = 20};
   return ViewOf(record,
                 {{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000},
                  {.index = 8, .window = 0, .start_ns = 10'000'000, .duration_ns = 10'000'000}});
@@ -615,6 +622,41 @@ TEST(RenderQualityTest, LossesAreCountedByCauseWithARemedy) {
   EXPECT_THAT(text, HasSubstr("made_up_by_a_newer_profd 1\n"));
 }
 
+TEST(RenderCaptureTest, ASlowDownIsToldWithItsNoise) {
+  CaptureView view = AView();
+  EXPECT_THAT(RenderCapture(view, Style{}),
+              HasSubstr("+2.0 % (-1.0 … +5.0 %), within noise; 2 steps, compared with 43 before "
+                        "and 20 after"));
+  view.record.slowdown = {.unknown_reason = "the process has no steps"};
+  const std::string text = RenderCapture(view, Style{});
+  EXPECT_THAT(text, HasSubstr("unknown: the process has no steps"));
+  EXPECT_EQ(ViewOf(view.record, {}).quality, "B");
+}
+
+TEST(RenderQualityTest, TheStoredGradeIsShownWithItsReasons) {
+  CaptureRecord record = AView().record;
+  record.graded = {.grade = "C",
+                   .checks = {{.name = "orphans", .grade = 'C', .sentence = "stored reason"}}};
+  const CaptureView view = ViewOf(record, {});
+  const std::string text = RenderQuality(view, Style{});
+  EXPECT_THAT(text, HasSubstr("Quality C"));
+  EXPECT_THAT(text, HasSubstr("stored reason"));
+  EXPECT_THAT(text, Not(HasSubstr("graded now")));
+  JsonWriter json;
+  WriteCaptureJson(view, "", json);
+  const auto parsed = nlohmann::json::parse(json.TakeLine());
+  EXPECT_EQ(parsed["quality"], "C");
+  EXPECT_EQ(parsed["quality_stored"], true);
+  EXPECT_EQ(parsed["quality_checks"][0]["sentence"], "stored reason");
+  EXPECT_EQ(parsed["slowdown"]["high"], 0.05);
+}
+
+TEST(RenderQualityTest, AGradeThatIsNotStoredIsMarkedSo) {
+  EXPECT_THAT(RenderQuality(AView(), Style{}),
+              HasSubstr("Quality A: no events were lost (graded now: an older profd stored no "
+                        "grade)"));
+}
+
 TEST(RenderQualityTest, PartialSaysWhy) {
   CaptureView view = AView();
   view.record.state = CaptureState::kPartial;
@@ -683,6 +725,18 @@ TEST(RenderTargetsTest, TheSourceOfStepsIsShown) {
   EXPECT_EQ(json["targets"][0]["step_source"], "dataloader");
   EXPECT_EQ(json["targets"][0]["batch_count"], 7);
   EXPECT_EQ(json["targets"][1]["step_source"], "none");
+}
+
+TEST(RenderTargetsTest, AJobThatHangsShowsSinceWhen) {
+  std::vector<TargetInfo> targets = {{.pid = 20,
+                                      .command = "train",
+                                      .step_mark_count = 121,
+                                      .current_step = 120,
+                                      .since_last_step_ns = 41'900'000'000,
+                                      .median_step_ns = 1'000'000'000}};
+  EXPECT_THAT(RenderTargets(targets, Style{}), HasSubstr("120, last step 41 s ago"));
+  targets[0].since_last_step_ns = 1'900'000'000;
+  EXPECT_THAT(RenderTargets(targets, Style{}), Not(HasSubstr("last step")));
 }
 
 TEST(RenderTargetsTest, NoneSaysHowToGetOne) {

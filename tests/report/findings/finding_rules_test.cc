@@ -773,10 +773,9 @@ TEST_F(FindingRulesTest, AWindowThatEndedEarlyIsFound) {
 TEST_F(FindingRulesTest, RecordingThatSlowsStepsDownIsFound) {
   Healthy();
   CaptureRecord& record = reader_.mutable_record();
-  record.step_before_ns = record.step_after_ns = 100;
-  record.step_during_ns = 104;
+  record.slowdown = {.known = true, .estimate = 0.3, .low = 0.04, .high = 0.6};
   EXPECT_THAT(Fired(), IsEmpty());
-  record.step_during_ns = 120;
+  record.slowdown.low = 0.2;
   EXPECT_NEAR(Find("QUALITY_PERTURBATION").value, 0.2, 0.001);
 }
 

@@ -48,6 +48,7 @@ class FindingsFixture : public testing::Test {
     record.state = CaptureState::kComplete;
     record.start_unix_ns = 1;
     record.event_count = 100'000;
+    record.slowdown = {.known = true, .low = -0.01, .high = 0.01};
     record.gpu.outcome = GpuOutcome::kRecorded;
     record.gpu.devices.push_back({.number = 0,
                                   .name = "NVIDIA H100",

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/quality.h"
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/writer.h"
@@ -47,6 +48,38 @@ class CaptureFileTest : public testing::Test {
   SealedCapture sealed_;
   const std::string id_ = IdOf(1);
 };
+
+TEST_F(CaptureFileTest, TheSealStoresTheGradeInTheFile) {
+  auto made = CaptureFileWriter::Create(
+      NewRecord(id_), clock_,
+      {.directory = folder_.path(), .check_events = [](CaptureReader& reader) {
+         EXPECT_EQ(reader.names().size(), 2u);
+         return EventChecks{.gpu_row_count = 100, .inversion_count = 50};
+       }});
+  ASSERT_THAT(made, IsOk());
+  ASSERT_THAT((*made)->AddName(1, "forward"), IsOk());
+  CaptureRecord record = FinishedRecord(
+      NewRecord(id_), {.start_ns = 0, .end_ns = 500, .first_step = 1, .end_step = 3});
+  ASSERT_EQ(QualityGrade(record), "A");
+  ASSERT_THAT((*made)->Finish(record, 0), IsOk());
+  EXPECT_EQ(record.graded.grade, "C") << "half of the GPU's work begins before its launch";
+  const CaptureRecord stored = OpenFile(id_)->record();
+  EXPECT_EQ(stored.graded, record.graded);
+  EXPECT_EQ(QualityGrade(stored), "C");
+}
+
+TEST_F(CaptureFileTest, WithoutItsEventsACaptureIsGradedByItsRecord) {
+  auto made = CaptureFileWriter::Create(
+      NewRecord(id_), clock_,
+      {.directory = folder_.path(), .check_events = [](CaptureReader&) {
+         return absl::StatusOr<EventChecks>(absl::ResourceExhaustedError("too large"));
+       }});
+  ASSERT_THAT(made, IsOk());
+  CaptureRecord record = FinishedRecord(
+      NewRecord(id_), {.start_ns = 0, .end_ns = 500, .first_step = 1, .end_step = 3});
+  ASSERT_THAT((*made)->Finish(record, 0), IsOk());
+  EXPECT_EQ(OpenFile(id_)->record().graded.grade, "A");
+}
 
 TEST_F(CaptureFileTest, GivesBackEveryKindOfEventSinceTheCapturesStart) {
   auto writer = Create(NewRecord(id_));

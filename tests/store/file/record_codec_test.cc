@@ -160,6 +160,22 @@ CaptureRecord FullRecord() {
   r.step_before_ns = 66;
   r.step_during_ns = 67;
   r.step_after_ns = 68;
+  r.slowdown = {.known = true,
+                .unknown_reason = "unknown",
+                .estimate = 0.25,
+                .low = 0.125,
+                .high = 0.5,
+                .before_step_count = 150,
+                .during_step_count = 151,
+                .after_step_count = 152};
+  r.graded = {.grade = "B",
+              .checks = {{.name = "check",
+                          .grade = 'C',
+                          .known = false,
+                          .is_share = true,
+                          .value = 153,
+                          .bound = 154,
+                          .sentence = "sentence"}}};
   r.file_bytes = 69;
   r.file_sha256 = "sha";
   r.deleted = true;
@@ -182,7 +198,11 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["gpu"], empty["gpu"]);
   expect_all_differ(full["torch"], empty["torch"]);
   expect_all_differ(full["imported"], empty["imported"]);
-  EXPECT_THAT(full, SizeIs(42));
+  expect_all_differ(full["slowdown"], empty["slowdown"]);
+  expect_all_differ(full["graded"], empty["graded"]);
+  EXPECT_THAT(full, SizeIs(44));
+  EXPECT_THAT(full["slowdown"], SizeIs(8));
+  EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
   EXPECT_THAT(full["spec"], SizeIs(15));
   EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
   EXPECT_THAT(full["spec"]["torch"], SizeIs(4));
@@ -216,6 +236,24 @@ TEST(RecordCodecTest, GivesBackEveryField) {
   EXPECT_EQ(back->torch.missing[0].reason, "reason");
   EXPECT_EQ(back->imported.not_understood.at("kind"), 147);
   EXPECT_EQ(back->target.step_source, StepSource::kDataLoader);
+}
+
+TEST(RecordCodecTest, AGradeThatIsNoneIsComputedAnew) {
+  CaptureRecord record = FullRecord();
+  record.graded.checks[0].sentence = "bad \x1b[2J text";
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->graded.grade, "B");
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->graded.checks[0].sentence.find('\x1b'),
+            std::string::npos);
+  for (const std::string grade : {"E", "AA", "-"}) {
+    record.graded.grade = grade;
+    EXPECT_EQ(DecodeRecord(EncodeRecord(record))->graded, GradeRecord()) << grade;
+  }
+  record = FullRecord();
+  record.graded.checks[0].grade = 'Z';
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->graded, GradeRecord());
+  record = FullRecord();
+  record.graded.checks.resize(65, record.graded.checks[0]);
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->graded, GradeRecord());
 }
 
 GroupRecord FullGroup() {

@@ -1,0 +1,213 @@
+#include "daemon/capture/slowdown.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd {
+namespace {
+
+// Two-sided, 97.5 %: there are two intervals, which both hold in 95 % of captures (Bonferroni).
+constexpr double kNormalQuantile = 2.241403;
+constexpr double kMostAutocorrelation = 0.95;
+// Standard errors that are added to it: underestimated, it makes the interval too narrow.
+constexpr double kAutocorrelationErrors = 2;
+// Fewer on a side of the window show neither its level nor its drift.
+constexpr size_t kFewestStepsOfSide = 5;
+// Pairs grow with the product. The newest steps of longer series count.
+constexpr size_t kMostStepsOfSide = 256;
+constexpr size_t kMostLags = 10;
+
+using Logs = std::vector<double>;
+
+Logs LogsOf(const std::vector<int64_t>& times_ns) {
+  Logs logs;
+  for (const int64_t time_ns : times_ns) {
+    if (time_ns > 0) logs.push_back(std::log(static_cast<double>(time_ns)));
+  }
+  if (logs.size() > kMostStepsOfSide) logs.erase(logs.begin(), logs.end() - kMostStepsOfSide);
+  return logs;
+}
+
+// Each value's rank among those of both series, less the mean of its own series: what is left has
+// neither outliers nor the difference between the two.
+std::pair<Logs, Logs> CenteredRanks(const Logs& first, const Logs& second) {
+  Logs sorted = first;
+  sorted.insert(sorted.end(), second.begin(), second.end());
+  std::ranges::sort(sorted);
+  const auto ranks_of = [&sorted](const Logs& values) {
+    Logs ranks;
+    double sum = 0;
+    for (const double value : values) {
+      const auto [low, high] = std::ranges::equal_range(sorted, value);
+      ranks.push_back(static_cast<double>((low - sorted.begin()) + (high - sorted.begin())) / 2);
+      sum += ranks.back();
+    }
+    for (double& rank : ranks) rank -= sum / static_cast<double>(values.size());
+    return ranks;
+  };
+  return {ranks_of(first), ranks_of(second)};
+}
+
+double LagProduct(const Logs& ranks, size_t lag) {
+  double sum = 0;
+  for (size_t i = lag; i < ranks.size(); ++i) sum += ranks[i] * ranks[i - lag];
+  return sum;
+}
+
+// How steps of the process resemble the steps just before them.
+class Autocorrelation {
+ public:
+  Autocorrelation(const Logs& before, const Logs& after) {
+    const auto [first, second] = CenteredRanks(before, after);
+    const auto count = static_cast<double>(first.size() + second.size());
+    const double variance = LagProduct(first, 0) + LagProduct(second, 0);
+    if (variance <= 0) return;  // All alike.
+    const size_t most_lags = std::min(kMostLags, (first.size() + second.size()) / 4);
+    for (size_t lag = 1; lag <= std::max<size_t>(most_lags, 1); ++lag) {
+      const double measured = (LagProduct(first, lag) + LagProduct(second, lag)) / variance;
+      const double corrected = measured + (1 + 3 * std::max(measured, 0.0)) / count;
+      lags_.push_back(std::clamp(corrected, 0.0, kMostAutocorrelation));
+    }
+    const double error = std::sqrt(std::max(0.0, 1 - lags_[0] * lags_[0]) / count);
+    neighbor_ = std::min(lags_[0] + kAutocorrelationErrors * error, kMostAutocorrelation);
+  }
+
+  // How many independent steps tell as much as `count` neighbors. The larger inflation of two
+  // models counts: that all resemblance comes from the neighbor, and what each lag shows.
+  double IndependentOf(size_t count) const {
+    const auto n = static_cast<double>(count);
+    double by_neighbor = 1;
+    double power = 1;
+    for (size_t lag = 1; lag < count; ++lag) {
+      power *= neighbor_;
+      by_neighbor += 2 * (1 - static_cast<double>(lag) / n) * power;
+    }
+    double by_lags = 1;
+    for (size_t lag = 1; lag < count && lag <= lags_.size(); ++lag) {
+      by_lags += 2 * (1 - static_cast<double>(lag) / n) * lags_[lag - 1];
+    }
+    return std::max(1.0, n / std::max(by_neighbor, by_lags));
+  }
+
+ private:
+  double neighbor_ = 0;
+  std::vector<double> lags_;  // [0]: lag 1.
+};
+
+Logs SortedDifferences(std::span<const double> during, std::span<const double> around) {
+  Logs differences;
+  differences.reserve(during.size() * around.size());
+  for (const double one : during) {
+    for (const double other : around) differences.push_back(one - other);
+  }
+  std::ranges::sort(differences);
+  return differences;
+}
+
+double MedianOfSorted(const Logs& sorted) {
+  const size_t middle = sorted.size() / 2;
+  if (sorted.size() % 2 == 1) return sorted[middle];
+  return (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// nullopt: too few independent steps to bound it.
+std::optional<Interval> ShiftOf(const Logs& during, const Logs& side, const Autocorrelation& like) {
+  if (during.empty() || side.size() < kFewestStepsOfSide) return std::nullopt;
+  const double n = like.IndependentOf(during.size());
+  const double m = like.IndependentOf(side.size());
+  const double share = 0.5 - kNormalQuantile * std::sqrt((m + n + 1) / (12 * m * n));
+  const Logs differences = SortedDifferences(during, side);
+  const auto rank = static_cast<int64_t>(share * static_cast<double>(differences.size()));
+  if (rank < 1) return std::nullopt;
+  const auto position = static_cast<size_t>(rank - 1);
+  return Interval{.low = differences[position],
+                  .high = differences[differences.size() - 1 - position]};
+}
+
+// How far `side`'s own change goes from its middle to that of the `during_count` steps beside it.
+double DriftOver(const Logs& side, size_t during_count) {
+  const std::span<const double> all(side);
+  const size_t half = side.size() / 2;
+  const double shift =
+      MedianOfSorted(SortedDifferences(all.subspan(side.size() - half), all.first(half)));
+  return std::fabs(shift) * static_cast<double>(side.size() + during_count) /
+         static_cast<double>(side.size());
+}
+
+std::string Steps(int64_t count) { return StrCat(count, count == 1 ? " step" : " steps"); }
+
+std::string SignedPercent(double share) { return absl::StrFormat("%+.1f", 100 * share); }
+
+}  // namespace
+
+SlowdownRecord MeasureSlowdown(const StepTimes& times) {
+  const Logs before = LogsOf(times.before);
+  const Logs during = LogsOf(times.during);
+  const Logs after = LogsOf(times.after);
+  SlowdownRecord result = {.before_step_count = static_cast<int64_t>(before.size()),
+                           .during_step_count = static_cast<int64_t>(during.size()),
+                           .after_step_count = static_cast<int64_t>(after.size())};
+  if (during.empty()) {
+    result.unknown_reason = "no complete step ran in the window";
+    return result;
+  }
+  if (before.size() < kFewestStepsOfSide && after.size() < kFewestStepsOfSide) {
+    result.unknown_reason =
+        StrCat("only ", Steps(std::ssize(before)), " before and ", std::ssize(after),
+               " after the window are known; at least ", kFewestStepsOfSide, " are needed");
+    return result;
+  }
+  const Autocorrelation like(before, after);
+  std::optional<Interval> hull;
+  const std::optional<Interval> from_before = ShiftOf(during, before, like);
+  const std::optional<Interval> from_after = ShiftOf(during, after, like);
+  if (from_before.has_value() && from_after.has_value()) {
+    hull = Interval{.low = std::min(from_before->low, from_after->low),
+                    .high = std::max(from_before->high, from_after->high)};
+  } else if (from_before.has_value() || from_after.has_value()) {
+    hull = from_before.has_value() ? from_before : from_after;
+    const double drift = DriftOver(from_before.has_value() ? before : after, during.size());
+    hull->low -= drift;
+    hull->high += drift;
+  }
+  if (!hull.has_value()) {
+    result.unknown_reason =
+        StrCat(Steps(std::ssize(during)), " in the window, compared with ", std::ssize(before),
+               " before and ", std::ssize(after), " after, ", during.size() == 1 ? "is" : "are",
+               " too few to tell recording from noise");
+    return result;
+  }
+  Logs around = before;
+  around.insert(around.end(), after.begin(), after.end());
+  const double shift = MedianOfSorted(SortedDifferences(during, around));
+  result.low = std::expm1(hull->low);
+  result.high = std::expm1(hull->high);
+  result.estimate = std::clamp(std::expm1(shift), result.low, result.high);
+  result.known = true;
+  return result;
+}
+
+std::string DescribeSlowdown(const SlowdownRecord& slowdown) {
+  if (!slowdown.known) {
+    return StrCat("unknown: ", slowdown.unknown_reason.empty() ? "it was not measured"
+                                                               : slowdown.unknown_reason);
+  }
+  std::string text = StrCat(SignedPercent(slowdown.estimate), " % (", SignedPercent(slowdown.low),
+                            " … ", SignedPercent(slowdown.high), " %)");
+  if (slowdown.low <= 0) StrAppend(&text, slowdown.high < 0 ? ", no slow-down" : ", within noise");
+  return StrCat(text, "; ", Steps(slowdown.during_step_count), ", compared with ",
+                slowdown.before_step_count, " before and ", slowdown.after_step_count, " after");
+}
+
+}  // namespace profd

@@ -1,0 +1,108 @@
+#include "daemon/capture/step_watch.h"
+
+#include <algorithm>
+
+#include "daemon/base/str_cat.h"
+
+namespace profd {
+namespace {
+
+// Steps are 16 bytes of a map each. MeasureSlowdown() looks at no more than a few hundred.
+constexpr size_t kMostWatchedSteps = 4096;
+
+int64_t MedianOf(std::vector<int64_t> times) {
+  if (times.empty()) return 0;
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::ranges::nth_element(times, middle);
+  return *middle;
+}
+
+}  // namespace
+
+void StepWatch::Observe(const RecentSteps& recent) {
+  if (!observed_) {
+    observed_ = true;
+    source_ = recent.source;
+    armed_step_ = recent.current_step;
+  }
+  if (recent.source != source_) {
+    // A process may get its first steps while a capture waits for them.
+    source_changed_ = source_changed_ || source_ != StepSource::kNone;
+    source_ = recent.source;
+    times_ns_.clear();
+  }
+  for (const StepTime& step : recent.steps) {
+    if (times_ns_.size() < kMostWatchedSteps || step.step >= drained_step_) {
+      times_ns_[step.step] = step.duration_ns;
+    }
+  }
+}
+
+void StepWatch::SetRecording(bool recording, const RecentSteps& recent) {
+  if (recording == (recording_from_ >= 0)) return;
+  if (recording) {
+    recording_from_ = recent.current_step + 1;
+    return;
+  }
+  windows_.push_back({.first_step = recording_from_, .end_step = recent.current_step});
+  recording_from_ = -1;
+}
+
+void StepWatch::SetWindows(std::span<const WindowRecord> windows, int64_t warmup_steps) {
+  windows_.clear();
+  for (const WindowRecord& window : windows) {
+    windows_.push_back({.first_step = window.first_step, .end_step = window.end_step});
+  }
+  warmup_steps_ = warmup_steps;
+}
+
+void StepWatch::SetDrained(const RecentSteps& recent) {
+  drained_step_ = recent.current_step + 1;
+  Observe(recent);
+}
+
+StepTimes StepWatch::Times() const {
+  StepTimes times;
+  if (windows_.empty()) return times;
+  const int64_t armed = std::min(armed_step_, windows_.front().first_step);
+  const auto undisturbed =
+      std::ranges::count_if(times_ns_, [armed](const auto& entry) { return entry.first < armed; });
+  const int64_t before_end = undisturbed >= static_cast<int64_t>(kEnoughSteps)
+                                 ? armed
+                                 : windows_.front().first_step - warmup_steps_;
+  for (const auto& [step, time_ns] : times_ns_) {
+    if (step < before_end) times.before.push_back(time_ns);
+    if (step >= drained_step_) times.after.push_back(time_ns);
+    const bool in_window = std::ranges::any_of(windows_, [step](const Window& window) {
+      return step >= window.first_step && step < window.end_step;
+    });
+    if (in_window) times.during.push_back(time_ns);
+  }
+  return times;
+}
+
+int64_t StepWatch::during_ns() const { return source_changed_ ? 0 : MedianOf(Times().during); }
+
+size_t StepWatch::missing_steps() const {
+  return kEnoughSteps - std::min(kEnoughSteps, Times().after.size());
+}
+
+void StepWatch::Describe(CaptureRecord& record) const {
+  if (source_ == StepSource::kNone) {
+    record.slowdown.unknown_reason =
+        "the process has no steps to compare (mark them with profd.step())";
+    return;
+  }
+  if (source_changed_) {
+    record.slowdown.unknown_reason = StrCat(
+        "the steps of the process were of another kind before (now: ", ToString(source_), ")");
+    return;
+  }
+  const StepTimes times = Times();
+  record.slowdown = MeasureSlowdown(times);
+  record.step_before_ns = MedianOf(times.before);
+  record.step_after_ns = MedianOf(times.after);
+  if (!times.during.empty()) record.step_during_ns = MedianOf(times.during);
+}
+
+}  // namespace profd

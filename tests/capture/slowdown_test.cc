@@ -1,0 +1,249 @@
+// MeasureSlowdown() on series whose answer is known: no effect under noise of many kinds, a true
+// one, and too little to tell.
+#include "daemon/capture/slowdown.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace profd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kMs = 1e6;
+// One-sided: how often the lower end may exceed 0 although recording costs nothing.
+constexpr double kNominalFalseAlarms = 0.025;
+
+// The times of consecutive steps, from the first before the window to the last after it.
+using Series = std::function<double(int step)>;
+
+StepTimes Cut(const Series& series, int before, int during, int after, double slowdown = 1) {
+  StepTimes times;
+  int step = 0;
+  for (int i = 0; i < before; ++i) times.before.push_back(llrint(series(step++)));
+  for (int i = 0; i < during; ++i) times.during.push_back(llrint(slowdown * series(step++)));
+  for (int i = 0; i < after; ++i) times.after.push_back(llrint(series(step++)));
+  return times;
+}
+
+class Noise {
+ public:
+  explicit Noise(uint32_t seed) : random_(seed) {}
+  double Normal() { return normal_(random_); }
+  double Uniform() { return uniform_(random_); }
+
+ private:
+  std::mt19937 random_;
+  std::normal_distribution<double> normal_;
+  std::uniform_real_distribution<double> uniform_;
+};
+
+// ---- one series each ----
+
+TEST(SlowdownTest, ATrueSlowDownIsFoundWithItsSize) {
+  Noise noise(1);
+  const auto steady = [&](int) { return 100 * kMs * std::exp(0.01 * noise.Normal()); };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 43, 10, 20, 1.10));
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_GT(slowdown.low, 0.05);
+  EXPECT_LT(slowdown.high, 0.15);
+  EXPECT_NEAR(slowdown.estimate, 0.10, 0.01);
+  EXPECT_EQ(slowdown.before_step_count, 43);
+  EXPECT_EQ(slowdown.during_step_count, 10);
+  EXPECT_EQ(slowdown.after_step_count, 20);
+}
+
+TEST(SlowdownTest, HeavyNoiseExplainsWhatItCan) {
+  Noise noise(2);
+  const auto heavy = [&](int) { return 100 * kMs * std::exp(0.5 * noise.Normal()); };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(heavy, 43, 10, 20));
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_LT(slowdown.low, 0);
+  EXPECT_GT(slowdown.high, 0);
+  EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("within noise"));
+}
+
+TEST(SlowdownTest, TwoKindsOfStepsInOtherSharesAreNoSlowDown) {
+  // Of two lengths, evenly; the window happens to hold more of the long ones.
+  StepTimes times;
+  for (int i = 0; i < 40; ++i) times.before.push_back(i * 7 % 20 < 10 ? 10'000'000 : 30'000'000);
+  for (int i = 0; i < 20; ++i) times.after.push_back(i * 7 % 20 < 10 ? 10'000'000 : 30'000'000);
+  for (int i = 0; i < 5; ++i) times.during.push_back(i == 0 ? 10'000'000 : 30'000'000);
+  const SlowdownRecord slowdown = MeasureSlowdown(times);
+  EXPECT_TRUE(!slowdown.known || slowdown.low <= 0) << slowdown.low;
+}
+
+TEST(SlowdownTest, AnEvaluationStepInTheWindowIsNoSlowDown) {
+  Noise noise(3);
+  const auto steady = [&](int) { return 100 * kMs * std::exp(0.02 * noise.Normal()); };
+  StepTimes times = Cut(steady, 43, 10, 20);
+  times.during[4] = 15'000'000'000;
+  const SlowdownRecord slowdown = MeasureSlowdown(times);
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_LE(slowdown.low, 0);
+  EXPECT_NEAR(slowdown.estimate, 0, 0.03);
+}
+
+TEST(SlowdownTest, AProgramThatBecomesSlowerByItselfIsNotSlowedByRecording) {
+  const auto drifting = [](int step) { return (100 + step) * kMs; };
+  const SlowdownRecord both = MeasureSlowdown(Cut(drifting, 43, 10, 20));
+  EXPECT_TRUE(!both.known || both.low <= 0) << both.low;
+  // Without steps after the window, the drift before it is what to expect.
+  const SlowdownRecord before_only = MeasureSlowdown(Cut(drifting, 43, 10, 0));
+  EXPECT_TRUE(!before_only.known || before_only.low <= 0) << before_only.low;
+  const SlowdownRecord after_only = MeasureSlowdown(Cut(drifting, 0, 10, 43));
+  EXPECT_TRUE(!after_only.known || after_only.low <= 0) << after_only.low;
+}
+
+TEST(SlowdownTest, ALevelThatChangesAtTheWindowAndStaysIsNotBlamedOnRecording) {
+  Noise noise(4);
+  const auto jump = [&](int step) {
+    return (step < 43 ? 100 : 150) * kMs * std::exp(0.01 * noise.Normal());
+  };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(jump, 43, 10, 20));
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_LT(slowdown.low, 0.01);
+}
+
+TEST(SlowdownTest, WithoutStepsAfterTheWindowALargeSlowDownIsStillFound) {
+  Noise noise(5);
+  const auto steady = [&](int) { return 100 * kMs * std::exp(0.01 * noise.Normal()); };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 43, 10, 0, 1.5));
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_GT(slowdown.low, 0.4);
+}
+
+TEST(SlowdownTest, EqualStepsHaveAnExactAnswer) {
+  const SlowdownRecord slowdown =
+      MeasureSlowdown(Cut([](int) { return 100 * kMs; }, 43, 5, 20, 1.25));
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_NEAR(slowdown.low, 0.25, 1e-9);
+  EXPECT_NEAR(slowdown.high, 0.25, 1e-9);
+  EXPECT_EQ(DescribeSlowdown(slowdown),
+            "+25.0 % (+25.0 … +25.0 %); 5 steps, compared with 43 before and 20 after");
+}
+
+// ---- withheld ----
+
+TEST(SlowdownTest, FewStepsAreNoMeasurement) {
+  const auto steady = [](int step) { return (100 + step % 3) * kMs; };
+  const SlowdownRecord none = MeasureSlowdown(Cut(steady, 43, 0, 20));
+  EXPECT_FALSE(none.known);
+  EXPECT_THAT(none.unknown_reason, HasSubstr("no complete step"));
+  const SlowdownRecord one = MeasureSlowdown(Cut(steady, 43, 1, 20));
+  EXPECT_FALSE(one.known);
+  EXPECT_THAT(one.unknown_reason, HasSubstr("1 step in the window"));
+  EXPECT_THAT(one.unknown_reason, HasSubstr("too few"));
+  const SlowdownRecord alone = MeasureSlowdown(Cut(steady, 4, 10, 4));
+  EXPECT_FALSE(alone.known);
+  EXPECT_THAT(alone.unknown_reason, HasSubstr("only 4 steps before and 4 after"));
+  EXPECT_THAT(DescribeSlowdown(alone), HasSubstr("unknown: only 4"));
+}
+
+TEST(SlowdownTest, AnyNumbersAreSafe) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  StepTimes times;
+  for (int i = 0; i < 2'000; ++i) {
+    times.before.push_back(i % 3 == 0 ? -kMost : kMost);
+    times.during.push_back(i % 2);
+    times.after.push_back(0);
+  }
+  const SlowdownRecord slowdown = MeasureSlowdown(times);
+  EXPECT_TRUE(std::isfinite(slowdown.low) && std::isfinite(slowdown.high));
+  EXPECT_LE(slowdown.low, slowdown.high);
+  EXPECT_EQ(DescribeSlowdown({}), "unknown: it was not measured");
+}
+
+// ---- simulated captures ----
+
+struct Kind {
+  const char* name;
+  std::function<Series(Noise&)> make;
+};
+
+// Programs that recording does not slow.
+std::vector<Kind> Harmless() {
+  return {
+      {"independent",
+       [](Noise& n) { return [&n](int) { return kMs * std::exp(0.3 * n.Normal()); }; }},
+      {"two kinds",
+       [](Noise& n) {
+         return [&n](int) {
+           return (n.Uniform() < 0.5 ? 10 : 30) * kMs * std::exp(0.02 * n.Normal());
+         };
+       }},
+      {"rare long steps",
+       [](Noise& n) {
+         return
+             [&n](int) { return (n.Uniform() < 0.1 ? 50 : 1) * kMs * std::exp(0.05 * n.Normal()); };
+       }},
+      {"neighbors alike",
+       [](Noise& n) {
+         return [&n, state = n.Normal()](int) mutable {
+           state = 0.7 * state + std::sqrt(1 - 0.49) * n.Normal();
+           return kMs * std::exp(0.2 * state);
+         };
+       }},
+      {"bursts of other load",
+       [](Noise& n) {
+         return [&n, busy = false](int) mutable {
+           if (n.Uniform() < (busy ? 0.2 : 0.05)) busy = !busy;
+           return (busy ? 2 : 1) * kMs * std::exp(0.05 * n.Normal());
+         };
+       }},
+      {"drift",
+       [](Noise& n) {
+         const double slope = 0.02 * (n.Uniform() - 0.5);
+         return [&n, slope](int step) { return kMs * std::exp(slope * step + 0.05 * n.Normal()); };
+       }},
+  };
+}
+
+struct Shape {
+  int before;
+  int during;
+  int after;
+};
+
+TEST(SlowdownSimulationTest, FalseAlarmsAreNoMoreThanTheNominalLevel) {
+  constexpr int kCaptures = 1'000;
+  for (const Kind& kind : Harmless()) {
+    for (const Shape shape : {Shape{43, 5, 20}, Shape{63, 20, 20}, Shape{20, 10, 0}}) {
+      Noise noise(7);
+      int alarms = 0;
+      for (int i = 0; i < kCaptures; ++i) {
+        const SlowdownRecord slowdown =
+            MeasureSlowdown(Cut(kind.make(noise), shape.before, shape.during, shape.after));
+        if (slowdown.known && slowdown.low > 0) ++alarms;
+      }
+      RecordProperty(std::string(kind.name) + " " + std::to_string(shape.during), alarms);
+      EXPECT_LE(alarms, kNominalFalseAlarms * kCaptures)
+          << kind.name << ", steps " << shape.before << "+" << shape.during << "+" << shape.after;
+    }
+  }
+}
+
+TEST(SlowdownSimulationTest, ATrueSlowDownIsMostlyFoundAndCovered) {
+  constexpr int kCaptures = 300;
+  Noise noise(8);
+  int above_threshold = 0;
+  int covered = 0;
+  for (int i = 0; i < kCaptures; ++i) {
+    const auto steady = [&](int) { return kMs * std::exp(0.03 * noise.Normal()); };
+    const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 43, 20, 20, 1.20));
+    if (slowdown.low > 0.05) ++above_threshold;
+    if (slowdown.low <= 0.20 && slowdown.high >= 0.20) ++covered;
+  }
+  EXPECT_GE(above_threshold, 0.95 * kCaptures);
+  EXPECT_GE(covered, 0.95 * kCaptures);
+}
+
+}  // namespace
+}  // namespace profd

@@ -1,0 +1,86 @@
+#include "daemon/capture/step_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace profd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMs = 1'000'000;
+
+// A target whose steps take `duration_ns`, at step `current`; it shows the last `shown` of them.
+RecentSteps At(int64_t current, int64_t duration_ns, int64_t shown = 63) {
+  RecentSteps recent = {.source = StepSource::kMarks, .current_step = current, .steps = {}};
+  for (int64_t step = std::max<int64_t>(0, current - shown); step < current; ++step) {
+    recent.steps.push_back({.step = step, .duration_ns = duration_ns});
+  }
+  return recent;
+}
+
+class StepWatchTest : public testing::Test {
+ protected:
+  SlowdownRecord Slowdown() const {
+    CaptureRecord record;
+    watch_.Describe(record);
+    return record.slowdown;
+  }
+
+  StepWatch watch_;
+};
+
+TEST_F(StepWatchTest, StepsWhileArmingAndDrainingCountForNeitherSide) {
+  watch_.Observe(At(100, kMs));
+  watch_.Observe(At(110, 9 * kMs, 10));  // Arming.
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 110, .end_step = 120}}, 1);
+  watch_.Observe(At(120, 2 * kMs, 10));
+  watch_.SetDrained(At(125, 9 * kMs, 5));
+  watch_.Observe(At(126, 9 * kMs, 1));
+  watch_.Observe(At(146, kMs, 20));
+  const SlowdownRecord slowdown = Slowdown();
+  ASSERT_TRUE(slowdown.known) << slowdown.unknown_reason;
+  EXPECT_EQ(slowdown.before_step_count, 63);
+  EXPECT_EQ(slowdown.during_step_count, 10);
+  EXPECT_EQ(slowdown.after_step_count, 20);
+  EXPECT_NEAR(slowdown.low, 1, 1e-9);
+}
+
+TEST_F(StepWatchTest, OfAYoungProcessTheStepsUntilTheWarmUpCountToo) {
+  watch_.Observe(At(3, kMs));
+  watch_.Observe(At(30, kMs));
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 20, .end_step = 30}}, 2);
+  EXPECT_EQ(Slowdown().before_step_count, 18);
+}
+
+TEST_F(StepWatchTest, StepsOfLongWindowsAreGatheredAsTheyRun) {
+  watch_.Observe(At(100, kMs));
+  for (int64_t step = 150; step <= 400; step += 50) watch_.Observe(At(step, kMs));
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 102, .end_step = 400}}, 1);
+  EXPECT_EQ(Slowdown().during_step_count, 256) << "the newest";
+}
+
+TEST_F(StepWatchTest, StepsBetweenWindowsAreInNone) {
+  watch_.Observe(At(100, kMs));
+  watch_.SetRecording(true, At(100, kMs));
+  watch_.Observe(At(111, kMs));
+  watch_.SetRecording(false, At(111, kMs));
+  watch_.Observe(At(131, 5 * kMs, 20));
+  watch_.SetRecording(true, At(131, kMs, 0));
+  watch_.Observe(At(142, kMs, 11));
+  watch_.SetRecording(false, At(142, kMs, 0));
+  EXPECT_EQ(Slowdown().during_step_count, 20);
+  EXPECT_EQ(watch_.during_ns(), kMs);
+}
+
+TEST_F(StepWatchTest, WithoutStepsItSaysSo) {
+  watch_.Observe({});
+  EXPECT_THAT(Slowdown().unknown_reason, HasSubstr("has no steps"));
+  EXPECT_EQ(watch_.during_ns(), 0);
+}
+
+}  // namespace
+}  // namespace profd
