@@ -11,7 +11,11 @@ constexpr ColumnDoc kListDocs[] = {
     {"ps", "NSPID", "The process, as its own namespace numbers it", ""},
     {"ps", "UID", "The user who runs it", ""},
     {"ps captures show schedule", "STATE", "What it is doing; of a capture, how far it is", ""},
-    {"ps", "STEP", "The number of the step that it is in", ""},
+    {"ps", "STEP",
+     "The number of the step that it is in. From the second missed step on, also the time since "
+     "its "
+     "last step: it may hang",
+     "missed: no step for twice the median step time, and for 1 s"},
     {"ps", "STEPS/S", "Steps per second, over the last marks", "marks / time between them"},
     {"ps", "STEPS FROM",
      "Where steps come from: marks, an optimizer, torch.profiler, a data loader", ""},

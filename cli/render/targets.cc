@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/base/short_names.h"
 #include "cli/base/table.h"
+#include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
@@ -54,6 +55,15 @@ class Forest {
   std::vector<Placed> placed_;
 };
 
+// "120"; "120, last step 41 s ago" of a process that may hang.
+std::string StepCell(const TargetInfo& target) {
+  if (target.step_mark_count == 0) return "-";
+  if (!MissesSteps(target)) return StrCat(target.current_step);
+  const int64_t seconds = target.since_last_step_ns / 1'000'000'000;
+  return StrCat(target.current_step, ", last step ",
+                seconds < 120 ? StrCat(seconds, " s") : FormatAge(absl::Seconds(seconds)), " ago");
+}
+
 // One table for the targets of one node or many. Which columns it has depends on what there is
 // to show, over all nodes.
 class TargetTable {
@@ -98,7 +108,7 @@ class TargetTable {
     }
     cells.push_back(StrCat(target.uid));
     cells.emplace_back(target.opted_out ? "opted out" : ToString(target.state));
-    cells.push_back(target.step_mark_count == 0 ? "-" : StrCat(target.current_step));
+    cells.push_back(StepCell(target));
     cells.push_back(target.steps_per_second > 0 ? absl::StrFormat("%.2f", target.steps_per_second)
                                                 : "-");
     cells.emplace_back(target.step_source == StepSource::kNone ? "-"
@@ -106,8 +116,9 @@ class TargetTable {
     if (has_jobs_) cells.push_back(JobOf(target).empty() ? "-" : JobOf(target));
     cells.push_back(RankOf(target) < 0 ? "-" : StrCat(RankOf(target)));
     cells.push_back(StrCat(std::string(2 * placed.depth, ' '), ShortCommand(target.command)));
-    table_.AddRow(std::move(cells),
-                  target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone);
+    table_.AddRow(std::move(cells), MissesSteps(target)                       ? Colour::kYellow
+                                    : target.state == TargetState::kCapturing ? Colour::kGreen
+                                                                              : Colour::kNone);
   }
 
   const bool has_nodes_;
@@ -154,6 +165,9 @@ void WriteTargetJson(const std::string* node, const TargetInfo& target, JsonWrit
   json.Field("foreign_step_mark_count", target.foreign_step_mark_count);
   json.Field("step_source", ToString(target.step_source));
   json.Field("batch_count", target.batch_count);
+  json.Field("since_last_step_ns", target.since_last_step_ns);
+  json.Field("median_step_ns", target.median_step_ns);
+  json.Field("misses_steps", MissesSteps(target));
   json.Field("job", JobOf(target));
   json.Field("rank", RankOf(target));
   json.Field("pod_namespace", target.workload.pod_namespace);
