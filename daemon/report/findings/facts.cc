@@ -52,6 +52,24 @@ TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
   return sum;
 }
 
+// How long the device was busy with what each stretch launched.
+std::vector<int64_t> LaunchedTimes(const FindingScope& scope, const DeviceWork& work,
+                                   uint32_t device) {
+  std::vector<int64_t> busy_ns(scope.stretches.size());
+  std::vector<int64_t> until_ns(scope.stretches.size(), std::numeric_limits<int64_t>::min());
+  for (const Activity& activity : work.activities()) {  // By start.
+    if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
+    const int64_t position = scope.PositionAt(activity.call->start_ns);
+    if (position < 0) continue;
+    const auto i = static_cast<size_t>(position);
+    const int64_t start_ns = std::max(activity.start_ns, until_ns[i]);
+    if (activity.end_ns <= start_ns) continue;
+    busy_ns[i] += activity.end_ns - start_ns;
+    until_ns[i] = activity.end_ns;
+  }
+  return busy_ns;
+}
+
 // From the start of the first to the end of the last work of the device; without one, the windows.
 FindingScope ScopeWithoutSteps(const CaptureRecord& record, const DeviceWork& work, uint32_t device,
                                bool has_device) {
@@ -193,6 +211,9 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   const auto device = std::find(devices.begin(), devices.end(), facts.time.device);
   const auto position = static_cast<uint32_t>(device - devices.begin());
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio);
+  if (device != devices.end()) {
+    LeaveOutQueueFilling(LaunchedTimes(facts.scope, work, position), facts.scope);
+  }
   if (facts.scope.stretches.empty()) {
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());
   }
@@ -213,6 +234,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
                          .launches = std::vector<PathLaunches>(attribution.paths().size())};
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
   facts.calls = GatherCalls(sources);
+  ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time, thresholds));
   if (!facts.has_gpu()) {
     AddLoaderWaits(sources, IntervalSet(), facts.gaps);
     return facts;

@@ -2,8 +2,8 @@
 // only findings ask for. Rules read them; they read no events.
 //
 // All sums are over the steps that count: all but a first one that was far slower than the others
-// (it warmed up). A capture without steps has one "step", from the start of the first to the end of
-// the last work of its GPU.
+// (it warmed up), and those at the start in which the host only filled the launch queue. A capture
+// without steps has one "step", from the start of the first to the end of the last work of its GPU.
 //
 // Threads: one. Errors: the reader's.
 // Memory:  see findings.h.
@@ -18,13 +18,14 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/quality.h"
+#include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
+#include "daemon/report/index/step_table.h"
 #include "daemon/report/memory/memory_report.h"
 #include "daemon/report/time/time_report.h"
 #include "daemon/store/file/capture_reader.h"
-#include "daemon/report/index/step_table.h"
 
 namespace profd::report {
 
@@ -118,6 +119,7 @@ struct Facts {
   CopyFacts copies;
   CallFacts calls;
   ProgramFacts program;
+  SlowStep slowest;
   const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
 
   bool has_gpu() const { return time.has_device; }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
@@ -12,9 +14,7 @@ constexpr std::string_view kNeedsGpu = "GPU work";
 constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu default)";
 constexpr std::string_view kNeedsWork =
     "a window in which kernels run; in this one, the program captures CUDA graphs";
-constexpr int64_t kFewestForOutliers = 5;
-// Of the median. Smaller excesses are not "much slower", however steady the other steps are.
-constexpr double kLeastOutlierExcess = 0.25;
+constexpr size_t kMostCausesInText = 3;
 
 // A result whose value is a share of the steps, compared with its threshold.
 RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
@@ -68,6 +68,21 @@ std::vector<Evidence> IdleSteps(const Facts& facts) {
   });
   if (rows.size() > kMostEvidence) rows.resize(kMostEvidence);
   return rows;
+}
+
+// "Step 6 took 12 ms instead of 10 ms; it has more of: matmul (1.9 ms), ..."
+std::string WhySlow(const SlowStep& slow) {
+  std::string text = StrCat("Step ", slow.step, " took ", TimeText(slow.duration_ns),
+                            "; its neighbors took ", TimeText(slow.usual_ns), ".");
+  if (slow.causes.empty()) {
+    return StrCat(text, " Nothing that was recorded explains the difference.");
+  }
+  StrAppend(&text, " It has more of: ");
+  for (size_t i = 0; i < std::min(slow.causes.size(), kMostCausesInText); ++i) {
+    StrAppend(&text, i == 0 ? "" : ", ", slow.causes[i].name, " (+",
+              TimeText(slow.causes[i].duration_ns), ")");
+  }
+  return text + ".";
 }
 
 }  // namespace
@@ -241,53 +256,48 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
 }
 
 RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) {
-  std::vector<int64_t> durations;
-  for (const auto& stretch : facts.scope.stretches) {
-    durations.push_back(stretch.end_ns - stretch.start_ns);
-  }
-  if (!facts.scope.has_steps || static_cast<int64_t>(durations.size()) < kFewestForOutliers) {
-    return Needs("five steps or more");
-  }
-  const std::vector<int64_t> by_position = durations;
-  const int64_t median_ns = Median(durations);
-  for (int64_t& duration : durations) duration = std::abs(duration - median_ns);
-  const double bound =
-      static_cast<double>(median_ns) +
-      std::max(thresholds.step_outlier_deviations * static_cast<double>(Median(durations)),
-               kLeastOutlierExcess * static_cast<double>(median_ns));
+  const std::optional<OutlierBound> outliers = OutlierBoundOf(facts.scope, thresholds);
+  if (!outliers.has_value()) return Needs("five steps or more");
   RuleResult result;
   Finding& finding = result.finding;
   int64_t excess_ns = 0;
   int64_t slowest_ns = 0;
-  for (size_t i = 0; i < by_position.size(); ++i) {
-    slowest_ns = std::max(slowest_ns, by_position[i]);
-    if (static_cast<double>(by_position[i]) <= bound) continue;
-    excess_ns += by_position[i] - median_ns;
+  for (const FindingScope::Stretch& stretch : facts.scope.stretches) {
+    const int64_t length_ns = stretch.end_ns - stretch.start_ns;
+    slowest_ns = std::max(slowest_ns, length_ns);
+    if (static_cast<double>(length_ns) <= outliers->bound_ns) continue;
+    excess_ns += length_ns - outliers->median_ns;
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;
-    evidence.step = facts.scope.stretches[i].step;
+    evidence.step = stretch.step;
     evidence.name = StrCat("step ", evidence.step);
-    evidence.duration_ns = by_position[i];
-    evidence.start_ns = facts.scope.stretches[i].start_ns;
+    evidence.duration_ns = length_ns;
+    evidence.start_ns = stretch.start_ns;
     finding.evidence.push_back(std::move(evidence));
   }
   std::stable_sort(
       finding.evidence.begin(), finding.evidence.end(),
       [](const Evidence& a, const Evidence& b) { return a.duration_ns > b.duration_ns; });
-  const auto outliers = static_cast<int64_t>(finding.evidence.size());
-  if (finding.evidence.size() > kMostEvidence) finding.evidence.resize(kMostEvidence);
-  result.fired = outliers > 0;
+  const size_t outlier_count = finding.evidence.size();
+  const size_t step_count = facts.scope.stretches.size();
+  result.fired = outlier_count > 0;
   finding.unit = FindingUnit::kNs;
   finding.value = static_cast<double>(slowest_ns);
-  finding.threshold = bound;
+  finding.threshold = outliers->bound_ns;
   finding.saving_ns_per_step = facts.PerStep(excess_ns);
-  finding.measured =
-      StrCat(outliers, " of ", by_position.size(), " steps took longer than ",
-             TimeText(static_cast<int64_t>(bound)), "; the median is ", TimeText(median_ns), ".");
+  finding.measured = StrCat(outlier_count, " of ", step_count, " steps took longer than ",
+                            TimeText(static_cast<int64_t>(outliers->bound_ns)), "; the median is ",
+                            TimeText(outliers->median_ns), ".");
+  if (facts.slowest.step >= 0) StrAppend(&finding.measured, " ", WhySlow(facts.slowest));
+  // The steps first; what the slowest has more of after them.
+  if (outlier_count > kMostEvidence / 2) finding.evidence.resize(kMostEvidence / 2);
+  for (const Evidence& cause : facts.slowest.causes) {
+    if (finding.evidence.size() < kMostEvidence) finding.evidence.push_back(cause);
+  }
   finding.advice =
       "Compare such a step with its neighbors (`profctl ops --step N`). Usual causes are garbage "
       "collection, checkpoints, logging, recompilation, and data loading.";
-  SetConfidence(facts, by_position.size() >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
+  SetConfidence(facts, step_count >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
   return result;
 }
 

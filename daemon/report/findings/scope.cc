@@ -9,6 +9,9 @@ namespace profd::report {
 namespace {
 
 constexpr size_t kFewestForFirst = 3;
+// A step that takes less than this share of the GPU time that it launched runs ahead of the GPU.
+constexpr double kKeepsPace = 0.9;
+constexpr size_t kFewestInPace = 2;
 // Times in a file may be anything; within this, sums of differences cannot overflow.
 constexpr int64_t kFarthestNs = int64_t{1} << 60;
 
@@ -71,6 +74,25 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
   }
   Finish(scope);
   return scope;
+}
+
+void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& scope) {
+  auto& stretches = scope.stretches;
+  if (launched_ns.size() != stretches.size()) return;
+  const auto runs_ahead = [&](size_t i) {
+    const auto length_ns = static_cast<double>(stretches[i].end_ns - stretches[i].start_ns);
+    return length_ns < kKeepsPace * static_cast<double>(launched_ns[i]);
+  };
+  size_t filling = 0;
+  while (filling < stretches.size() && runs_ahead(filling)) ++filling;
+  if (filling == 0 || stretches.size() - filling < kFewestInPace) return;
+  for (size_t i = filling; i < stretches.size(); ++i) {
+    if (runs_ahead(i)) return;
+  }
+  scope.queue_filling_count = static_cast<int64_t>(filling);
+  stretches.erase(stretches.begin(), stretches.begin() + static_cast<ptrdiff_t>(filling));
+  scope.total_ns = 0;
+  Finish(scope);
 }
 
 FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns) {

@@ -25,8 +25,9 @@ struct FindingScope {
   int64_t first_step = -1;
   int64_t first_ns = 0;
   int64_t median_other_ns = 0;
-  std::vector<Stretch> stretches;  // By start, apart from each other.
-  int64_t count = 0;               // Steps, or 1.
+  int64_t queue_filling_count = 0;  // Steps that LeaveOutQueueFilling() left out.
+  std::vector<Stretch> stretches;   // By start, apart from each other.
+  int64_t count = 0;                // Steps, or 1.
   int64_t total_ns = 0;
   int64_t mean_ns = 0;
 
@@ -38,6 +39,11 @@ struct FindingScope {
 
 // Of steps; `steps` may be in any order, overlap or be nonsense.
 FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio);
+// Leaves out the steps at the start in which the host only filled the launch queue, as it does
+// after a synchronization: they end long before the GPU has done what they launched. They are
+// shorter than any later step can be. Does nothing unless the steps after them keep pace with the
+// GPU. `launched_ns`: by stretch, how long the GPU was busy with what it launched.
+void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& scope);
 // Of a capture without steps.
 FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns);
 

@@ -37,7 +37,12 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   std::string text;
   if (facts.scope.has_steps) {
     text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
-                  CountText(facts.scope.count, "step"), ")");
+                  CountText(facts.scope.count, "step"),
+                  facts.scope.queue_filling_count == 0
+                      ? ""
+                      : StrCat("; ", CountText(facts.scope.queue_filling_count, "step"),
+                               " that only filled the launch queue left out"),
+                  ")");
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns));

@@ -237,20 +237,6 @@ TEST_F(FindingRulesTest, WhereGraphsAreRecordedIdleTimeIsNoFinding) {
 
 // ---- steps ----
 
-TEST_F(FindingRulesTest, AStepThatIsFarSlowerThanTheOthersIsFound) {
-  int64_t at = 0;
-  for (int step = 0; step < 10; ++step) {
-    const int64_t duration_ns = step == 6 ? 30 * kMs : kStepNs + step * kUs;
-    reader_.Step(step, at, duration_ns);
-    Launch({.start_ns = at, .count = static_cast<int>(duration_ns / (100 * kUs))});
-    at += duration_ns;
-  }
-  const Finding finding = Find("STEP_OUTLIER");
-  ASSERT_EQ(finding.evidence.size(), 1u);
-  EXPECT_EQ(finding.evidence[0].step, 6);
-  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 2e6, 1e4);
-}
-
 TEST_F(FindingRulesTest, StepsThatDifferALittleAreNoOutliers) {
   int64_t at = 0;
   for (int step = 0; step < 10; ++step) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 
 #include "daemon/report/findings/quality.h"
@@ -36,6 +37,30 @@ TEST_F(FindingsTest, TheVerdictSaysWhereTheTimeGoesAndWhetherToTrustIt) {
                                         "100% of it, and is idle for 0%."));
   EXPECT_THAT(report.verdict, HasSubstr("No rule found a way to save time"));
   EXPECT_THAT(report.verdict, HasSubstr("Quality A"));
+}
+
+TEST_F(FindingsTest, StepsThatOnlyFillTheLaunchQueueAreNotAveraged) {
+  // The host launches 10 ms of work in 4 ms, until the queue is full.
+  const std::array<int64_t, 5> lengths = {4 * kMs, 7 * kMs, kStepNs, kStepNs, kStepNs};
+  int64_t at = 0;
+  for (int step = 0; step < 5; ++step) {
+    reader_.Step(step, at, lengths[static_cast<size_t>(step)]);
+    for (int i = 0; i < 100; ++i) {
+      const int64_t kernel_ns = step * kStepNs + i * 100 * kUs + 100 * kUs;
+      const uint32_t correlation = 1'000 + static_cast<uint32_t>(step * 100 + i);
+      reader_
+          .ApiCall(main_, "cudaLaunchKernel", at + i * 10 * kUs, at + i * 10 * kUs + kUs,
+                   correlation)
+          .Kernel("k", kernel_ns, kernel_ns + 100 * kUs, correlation);
+    }
+    at += lengths[static_cast<size_t>(step)];
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.step_count, 3);
+  EXPECT_EQ(report.mean_step_ns, kStepNs);
+  EXPECT_THAT(report.verdict,
+              HasSubstr("A step takes 10 ms (mean of 3 steps; 2 steps that only filled the launch "
+                        "queue left out)"));
 }
 
 TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) {

@@ -1,0 +1,200 @@
+#include "daemon/report/findings/outliers.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/index/median.h"
+#include "daemon/report/reports.h"
+
+namespace profd::report {
+namespace {
+
+constexpr size_t kFewestForOutliers = 5;
+// Of the median. Smaller excesses are not "much slower", however steady the other steps are.
+constexpr double kLeastOutlierExcess = 0.25;
+// On either side of the slow step.
+constexpr size_t kNeighborsOfSide = 2;
+// Of the difference. What explains less is left out.
+constexpr double kLeastCauseShare = 0.1;
+
+int64_t LengthOf(const FindingScope::Stretch& stretch) { return stretch.end_ns - stretch.start_ns; }
+
+// Positions of the nearest steps that are no outliers themselves.
+std::vector<size_t> NeighborsOf(const FindingScope& scope, size_t slow, double bound_ns) {
+  const auto is_usual = [&](size_t i) {
+    return static_cast<double>(LengthOf(scope.stretches[i])) <= bound_ns;
+  };
+  std::vector<size_t> neighbors;
+  for (size_t i = slow; i-- > 0 && neighbors.size() < kNeighborsOfSide;) {
+    if (is_usual(i)) neighbors.push_back(i);
+  }
+  const size_t before = neighbors.size();
+  for (size_t i = slow + 1;
+       i < scope.stretches.size() && neighbors.size() < before + kNeighborsOfSide; ++i) {
+    if (is_usual(i)) neighbors.push_back(i);
+  }
+  return neighbors;
+}
+
+struct OpTime {
+  int64_t self_ns = 0;
+  int64_t calls = 0;
+};
+using OpTimes = std::map<std::string, OpTime, std::less<>>;
+
+absl::StatusOr<OpTimes> OpsOfStep(store::CaptureReader& reader, int64_t step) {
+  OpOptions options;
+  options.step = step;
+  ASSIGN_OR_RETURN(OpTable table, SummarizeOps(reader, options));
+  OpTimes times;
+  for (OpRow& row : table.rows) {
+    if (row.name.starts_with("ProfilerStep#")) continue;  // The step itself.
+    OpTime& time = times[std::move(row.name)];
+    time.self_ns += row.self_cpu_ns;
+    time.calls += row.calls;
+  }
+  return times;
+}
+
+int64_t SumOfSelf(const OpTimes& times) {
+  int64_t sum = 0;
+  for (const auto& [name, time] : times) sum += time.self_ns;
+  return sum;
+}
+
+// A part of a step's time that the time report knows.
+struct Part {
+  std::string_view name;
+  int64_t (*time_ns)(const TimeStep&);
+};
+constexpr std::array<Part, 5> kParts = {{
+    {"waiting for the data loader", [](const TimeStep& s) { return s.data_loader_ns; }},
+    {"calls that wait for the GPU", [](const TimeStep& s) { return s.sync_ns; }},
+    {"compilation by torch.compile", [](const TimeStep& s) { return s.compile_ns; }},
+    {"collectives on the GPU", [](const TimeStep& s) { return s.device.communication_ns; }},
+    {"computing on the GPU", [](const TimeStep& s) { return s.device.compute_ns; }},
+}};
+
+const TimeStep* Find(const TimeReport& time, int64_t index) {
+  const auto found = std::ranges::find(time.steps, index, &TimeStep::index);
+  return found == time.steps.end() ? nullptr : &*found;
+}
+
+class Explanation {
+ public:
+  Explanation(const FindingScope& scope, size_t slow, std::vector<size_t> neighbors)
+      : scope_(scope), slow_(scope.stretches[slow]), neighbors_(std::move(neighbors)) {
+    std::vector<int64_t> lengths;
+    for (const size_t i : neighbors_) lengths.push_back(LengthOf(scope.stretches[i]));
+    result_.step = slow_.step;
+    result_.duration_ns = LengthOf(slow_);
+    result_.usual_ns = Median(lengths);
+  }
+
+  void AddParts(const TimeReport& time) {
+    const TimeStep* slow = Find(time, slow_.step);
+    if (slow == nullptr) return;
+    for (const Part& part : kParts) {
+      std::vector<int64_t> usual;
+      for (const size_t i : neighbors_) {
+        const TimeStep* other = Find(time, scope_.stretches[i].step);
+        if (other != nullptr) usual.push_back(part.time_ns(*other));
+      }
+      Add(EvidenceKind::kStep, std::string(part.name), part.time_ns(*slow) - Median(usual), "");
+    }
+  }
+
+  absl::Status AddOps(store::CaptureReader& reader) {
+    ASSIGN_OR_RETURN(const OpTimes slow, OpsOfStep(reader, slow_.step));
+    std::vector<OpTimes> others;
+    std::vector<int64_t> outside;
+    for (const size_t i : neighbors_) {
+      ASSIGN_OR_RETURN(others.emplace_back(), OpsOfStep(reader, scope_.stretches[i].step));
+      outside.push_back(LengthOf(scope_.stretches[i]) - SumOfSelf(others.back()));
+    }
+    for (const auto& [name, time] : slow) {
+      std::vector<int64_t> usual_ns;
+      std::vector<int64_t> usual_calls;
+      for (const OpTimes& other : others) {
+        const auto found = other.find(name);
+        usual_ns.push_back(found == other.end() ? 0 : found->second.self_ns);
+        usual_calls.push_back(found == other.end() ? 0 : found->second.calls);
+      }
+      const int64_t calls = Median(usual_calls);
+      Add(EvidenceKind::kOp, name, time.self_ns - Median(usual_ns),
+          calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
+    }
+    // Ranges of several threads overlap: then this claims too little, never too much.
+    if (!slow.empty()) {
+      Add(EvidenceKind::kStep, "host time in no recorded range",
+          result_.duration_ns - SumOfSelf(slow) - Median(outside), "");
+    }
+    return absl::OkStatus();
+  }
+
+  SlowStep Take() {
+    std::ranges::stable_sort(result_.causes, [](const Evidence& a, const Evidence& b) {
+      return a.duration_ns > b.duration_ns;
+    });
+    if (result_.causes.size() > kMostEvidence) result_.causes.resize(kMostEvidence);
+    return std::move(result_);
+  }
+
+ private:
+  void Add(EvidenceKind kind, std::string name, int64_t more_ns, std::string detail) {
+    const auto excess_ns = static_cast<double>(result_.duration_ns - result_.usual_ns);
+    if (static_cast<double>(more_ns) < kLeastCauseShare * excess_ns) return;
+    Evidence evidence;
+    evidence.kind = kind;
+    evidence.name = std::move(name);
+    evidence.step = slow_.step;
+    evidence.duration_ns = more_ns;
+    evidence.detail = StrCat("more than in neighboring steps", detail.empty() ? "" : "; ", detail);
+    result_.causes.push_back(std::move(evidence));
+  }
+
+  const FindingScope& scope_;
+  const FindingScope::Stretch slow_;
+  const std::vector<size_t> neighbors_;
+  SlowStep result_;
+};
+
+}  // namespace
+
+std::optional<OutlierBound> OutlierBoundOf(const FindingScope& scope,
+                                           const FindingThresholds& thresholds) {
+  if (!scope.has_steps || scope.stretches.size() < kFewestForOutliers) return std::nullopt;
+  std::vector<int64_t> lengths;
+  for (const FindingScope::Stretch& stretch : scope.stretches) lengths.push_back(LengthOf(stretch));
+  const int64_t median_ns = Median(lengths);
+  for (int64_t& length : lengths) length = std::abs(length - median_ns);
+  const double deviations =
+      thresholds.step_outlier_deviations * static_cast<double>(Median(lengths));
+  return OutlierBound{
+      .median_ns = median_ns,
+      .bound_ns = static_cast<double>(median_ns) +
+                  std::max(deviations, kLeastOutlierExcess * static_cast<double>(median_ns))};
+}
+
+absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
+                                            const TimeReport& time,
+                                            const FindingThresholds& thresholds) {
+  const std::optional<OutlierBound> bound = OutlierBoundOf(scope, thresholds);
+  if (!bound.has_value()) return SlowStep();
+  const auto slowest =
+      std::ranges::max_element(scope.stretches, {}, [](const auto& s) { return LengthOf(s); });
+  if (static_cast<double>(LengthOf(*slowest)) <= bound->bound_ns) return SlowStep();
+  const auto position = static_cast<size_t>(slowest - scope.stretches.begin());
+  Explanation explanation(scope, position, NeighborsOf(scope, position, bound->bound_ns));
+  explanation.AddParts(time);
+  RETURN_IF_ERROR(explanation.AddOps(reader));
+  return explanation.Take();
+}
+
+}  // namespace profd::report

@@ -1,0 +1,46 @@
+// Steps that are much slower than the others, and what the slowest of them has more of than its
+// neighbors: operators, collectives, data loading, waits, compilation, or host time in no range.
+//
+// Threads: one at a time. Errors: the reader's.
+// Memory:  that of the operator table of one step.
+#ifndef PROFD_DAEMON_REPORT_FINDING_OUTLIERS_H_
+#define PROFD_DAEMON_REPORT_FINDING_OUTLIERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/report/findings/scope.h"
+#include "daemon/report/findings/thresholds.h"
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/time/time_report.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+struct OutlierBound {
+  int64_t median_ns = 0;
+  double bound_ns = 0;  // A step that takes longer is an outlier.
+};
+// nullopt: too few steps to tell.
+std::optional<OutlierBound> OutlierBoundOf(const FindingScope& scope,
+                                           const FindingThresholds& thresholds);
+
+struct SlowStep {
+  int64_t step = -1;  // -1: none is slow.
+  int64_t duration_ns = 0;
+  int64_t usual_ns = 0;  // Of its neighbors.
+  // By time, longest first: how much more of it the step has than the median of its neighbors
+  // (`duration_ns`). Causes may overlap; only those that explain a tenth of the difference.
+  std::vector<Evidence> causes;
+};
+// The slowest outlier. `time` is of the same reader.
+absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
+                                            const TimeReport& time,
+                                            const FindingThresholds& thresholds);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDING_OUTLIERS_H_
