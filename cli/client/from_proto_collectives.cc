@@ -16,6 +16,8 @@ bool IsSound(const v1::GetCollectivesResponse& message) {
         message.kind_size(), message.on_device_size()}) {
     if (size != count) return false;
   }
+  const int completions = message.has_completion_size();
+  if (completions != 0 && completions != count) return false;
   const auto all_below = [](const auto& numbers, int end) {
     return std::all_of(numbers.begin(), numbers.end(),
                        [end](int32_t number) { return number >= 0 && number < end; });
@@ -49,15 +51,18 @@ absl::StatusOr<report::CollectiveTable> FromProto(const v1::GetCollectivesRespon
   uint64_t start_ns = 0;
   for (int i = 0; i < message.start_delta_ns_size(); ++i) {
     start_ns += static_cast<uint64_t>(message.start_delta_ns(i));
-    table.rows.push_back({.start_ns = static_cast<int64_t>(start_ns),
-                          .duration_ns = message.duration_ns(i),
-                          .exposed_ns = message.exposed_ns(i),
-                          .sequence = message.sequence(i),
-                          .elements = message.elements(i),
-                          .step = message.step(i),
-                          .communicator = static_cast<uint32_t>(message.communicator(i)),
-                          .kind = kinds[static_cast<size_t>(message.kind(i))],
-                          .on_device = message.on_device(i)});
+    table.rows.push_back(
+        {.start_ns = static_cast<int64_t>(start_ns),
+         .duration_ns = message.duration_ns(i),
+         .exposed_ns = message.exposed_ns(i),
+         .sequence = message.sequence(i),
+         .elements = message.elements(i),
+         .step = message.step(i),
+         .communicator = static_cast<uint32_t>(message.communicator(i)),
+         .kind = kinds[static_cast<size_t>(message.kind(i))],
+         .on_device = message.on_device(i),
+         // Older daemons do not say.
+         .has_completion = message.has_completion_size() == 0 || message.has_completion(i)});
   }
   for (const v1::StepWork& step : message.steps()) {
     table.steps.push_back(

@@ -38,8 +38,15 @@ constexpr auto kKinds = std::to_array<KindName>({
 // What libraries put before the names of their ranges.
 constexpr auto kLibraries =
     std::to_array<std::string_view>({"c10d::", "nccl:", "gloo:", "ucc:", "mpi:"});
+// Of those, whose collectives run on workers, which end the ranges.
+constexpr auto kWorkerLibraries = std::to_array<std::string_view>({"gloo:", "ucc:", "mpi:"});
 
 constexpr size_t kMostNameBytes = 64;
+
+// NVTX ranges of NCCL: "ncclAllReduce".
+bool IsNcclCall(std::string_view name) {
+  return name.starts_with("nccl") && name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z';
+}
 
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -193,12 +200,11 @@ CollectiveKind CollectiveKindOf(std::string_view name) {
 
 std::optional<CollectiveKind> CollectiveOfRange(std::string_view name) {
   if (name == kCollectiveOperator) return kOther;
-  // NVTX ranges of NCCL: "ncclAllReduce"; but not "ncclGroupStart", which is around others.
-  const bool is_nccl =
-      name.starts_with("nccl") && name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z';
-  const bool is_library =
-      is_nccl || std::any_of(kLibraries.begin(), kLibraries.end(),
-                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+  // Not "ncclGroupStart", which is around others.
+  const bool is_library = IsNcclCall(name) || std::any_of(kLibraries.begin(), kLibraries.end(),
+                                                          [&](std::string_view prefix) {
+                                                            return name.starts_with(prefix);
+                                                          });
   if (is_library) {
     const CollectiveKind kind = CollectiveKindOf(name);
     return kind == kOther ? std::nullopt : std::optional(kind);
@@ -209,6 +215,16 @@ std::optional<CollectiveKind> CollectiveOfRange(std::string_view name) {
     if (plain == known.plain && Synchronises(known.kind)) return known.kind;
   }
   return std::nullopt;
+}
+
+bool EndsOnWorker(std::string_view name) {
+  return std::any_of(kWorkerLibraries.begin(), kWorkerLibraries.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+bool LastsUntilDone(std::string_view name) {
+  return EndsOnWorker(name) || !(name == kCollectiveOperator || name.starts_with("c10d::") ||
+                                 name.starts_with("nccl:") || IsNcclCall(name));
 }
 
 std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted_scalars,

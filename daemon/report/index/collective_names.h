@@ -55,6 +55,13 @@ CollectiveKind CollectiveKindOf(std::string_view name);
 // anything.
 std::optional<CollectiveKind> CollectiveOfRange(std::string_view name);
 
+// Whether a range of this name, which is a collective's, lasts until the collective is done: those
+// of gloo, UCC, and MPI, which end on a worker, and a user's own. A range of NCCL or of c10d
+// ("nccl:all_reduce", "c10d::allreduce_") covers the call that issues it.
+bool LastsUntilDone(std::string_view name);
+// Whether it begins on the thread that issues the collective and ends on a worker.
+bool EndsOnWorker(std::string_view name);
+
 inline constexpr std::string_view kCollectiveOperator = "record_param_comms";
 
 // Views live as long as the inputs.

@@ -59,7 +59,7 @@ void AddEntries(const CollectiveTable& table, uint32_t member, bool need_communi
   std::map<MatchKey, int64_t> places;
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const CollectiveRow& row = table.rows[i];
-    if (IsBetweenTwo(row.kind)) continue;
+    if (IsBetweenTwo(row.kind) || !row.has_completion) continue;
     MatchKey key = {.communicator = table.communicators[row.communicator], .kind = row.kind};
     if (need_communicator && key.communicator.size == 0) continue;
     if (!HasOwnSize(row.kind)) key.elements = row.elements;

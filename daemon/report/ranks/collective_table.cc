@@ -9,18 +9,25 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
+#include "daemon/report/ranks/collective_waits.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ranks/collectives.h"
+#include "proto/wire/event.h"
 
 namespace profd::report {
 namespace {
 
 // No job has as many groups of ranks.
 constexpr size_t kMostCommunicators = 4096;
+
+// Ranges of the threads that run the backward pass.
+constexpr std::string_view kAutogradPrefix = "autograd::engine::";
+
+constexpr auto kOperatorCategory = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 
 // What `record_param_comms` said of a collective.
 struct Note {
@@ -93,9 +100,13 @@ class Notes {
 
 struct HostCollective {
   int64_t start_ns;
-  int64_t end_ns;
+  int64_t end_ns;  // Of its range.
   CollectiveKind kind;
   std::optional<Note> note;
+  bool lasts_until_done = false;   // Its range does.
+  std::optional<int64_t> done_ns;  // When a worker was done with what the range issued.
+  // When the training threads waited for it, after the range; by time.
+  std::vector<std::pair<int64_t, int64_t>> waits;
   // Of the kernels that it launched; with `on_device` only.
   int64_t device_start_ns = 0;
   int64_t device_end_ns = 0;
@@ -111,12 +122,14 @@ struct Kernel {
 class CollectiveSummary {
  public:
   explicit CollectiveSummary(store::CaptureReader& reader)
-      : reader_(reader), host_(reader.threads().size()) {}
+      : reader_(reader), host_(reader.threads().size()), runs_backward_(reader.threads().size()) {}
 
   absl::StatusOr<CollectiveTable> Summarize(size_t limit) {
     RETURN_IF_ERROR(notes_.Read(reader_));
     RETURN_IF_ERROR(ReadRanges());
+    JoinRuns();
     if (reader_.gpu_row_count() > 0) RETURN_IF_ERROR(ReadKernels());
+    RETURN_IF_ERROR(FindWaits());
     AddHostRows();
     std::stable_sort(
         table_.rows.begin(), table_.rows.end(),
@@ -144,12 +157,22 @@ class CollectiveSummary {
         store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth, {},
         [&](const store::RangeBatch& batch) {
           for (size_t i = 0; i < batch.size; ++i) {
+            const std::string& name = reader_.names()[batch.name[i]];
             const std::optional<CollectiveKind> kind = KindOfName(batch.name[i]);
-            if (!kind.has_value() || batch.duration_ns[i] < 0) continue;
+            if (!kind.has_value()) {
+              if (name.starts_with(kAutogradPrefix)) runs_backward_[batch.thread] = true;
+              continue;
+            }
+            if (batch.duration_ns[i] < 0) continue;
             HostCollective collective = {.start_ns = batch.start_ns[i],
                                          .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
-                                         .kind = *kind};
-            if (reader_.names()[batch.name[i]] == kCollectiveOperator) {
+                                         .kind = *kind,
+                                         .lasts_until_done = LastsUntilDone(name)};
+            if (EndsOnWorker(name)) {
+              runs_.push_back(collective);
+              continue;
+            }
+            if (name == kCollectiveOperator) {
               collective.note =
                   notes_.Find(reader_, batch.thread, batch.start_ns[i], batch.depth[i]);
               if (collective.note.has_value()) collective.kind = collective.note->kind;
@@ -169,6 +192,68 @@ class CollectiveSummary {
       thread.pop_back();
     }
     thread.push_back(collective);
+  }
+
+  // What a worker ran is of the call in which it began, where there is a range of that.
+  void JoinRuns() {
+    std::erase_if(runs_, [&](const HostCollective& run) {
+      for (size_t thread = 0; thread < host_.size(); ++thread) {
+        HostCollective* const call = Around(static_cast<uint32_t>(thread), run.start_ns);
+        if (call == nullptr) continue;
+        if (call->kind != run.kind && call->kind != CollectiveKind::kOther) continue;
+        call->kind = run.kind;
+        call->done_ns = std::max(call->done_ns.value_or(run.end_ns), run.end_ns);
+        return true;
+      }
+      return false;
+    });
+  }
+
+  bool IsTrainingThread(size_t thread) {
+    return static_cast<int64_t>(thread) == reader_.step_thread() || runs_backward_[thread];
+  }
+
+  // Reads the ranges of the training threads again if workers ran collectives.
+  absl::Status FindWaits() {
+    if (reader_.step_thread() < 0) return absl::OkStatus();
+    std::vector<HostCollective*> waited_for;
+    std::vector<CollectiveWaits::Running> running;
+    const auto add = [&](HostCollective& collective, int64_t done_ns) {
+      waited_for.push_back(&collective);
+      running.push_back({collective.start_ns, done_ns});
+    };
+    for (HostCollective& run : runs_) add(run, run.end_ns);
+    for (std::vector<HostCollective>& calls : host_) {
+      for (HostCollective& call : calls) {
+        if (call.done_ns.has_value() && !call.on_device) add(call, *call.done_ns);
+      }
+    }
+    if (running.empty()) return absl::OkStatus();
+    CollectiveWaits waits(running);
+    RETURN_IF_ERROR(reader_.ForEachRange(
+        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory, {},
+        [&](const store::RangeBatch& batch) {
+          if (!IsTrainingThread(batch.thread)) return absl::OkStatus();
+          for (size_t i = 0; i < batch.size; ++i) {
+            const bool is_collective = KindOfName(batch.name[i]).has_value();
+            // Its end is the worker's.
+            if (is_collective && EndsOnWorker(reader_.names()[batch.name[i]])) continue;
+            const bool is_work = !is_collective && batch.category[i] == kOperatorCategory;
+            waits.AddEvent(batch.start_ns[i], is_work);
+            if (batch.duration_ns[i] >= 0) {
+              waits.AddEvent(EndOf(batch.start_ns[i], batch.duration_ns[i]));
+            }
+          }
+          return absl::OkStatus();
+        }));
+    for (const StepRecord& step : reader_.steps()) {
+      waits.AddEvent(step.start_ns);
+      waits.AddEvent(EndOf(step.start_ns, step.duration_ns));
+    }
+    for (const CollectiveWaits::Wait& wait : waits.Find()) {
+      waited_for[wait.collective]->waits.push_back({wait.start_ns, wait.end_ns});
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadKernels() {
@@ -231,17 +316,36 @@ class CollectiveSummary {
     const int64_t step_thread = reader_.step_thread();
     for (size_t thread = 0; thread < host_.size(); ++thread) {
       const bool blocks_steps = step_thread < 0 || thread == static_cast<size_t>(step_thread);
-      for (const HostCollective& collective : host_[thread]) {
-        const int64_t start_ns =
-            collective.on_device ? collective.device_start_ns : collective.start_ns;
-        const int64_t end_ns = collective.on_device ? collective.device_end_ns : collective.end_ns;
+      for (const HostCollective& call : host_[thread]) {
         CollectiveRow row = {
-            .start_ns = start_ns, .kind = collective.kind, .on_device = collective.on_device};
-        if (__builtin_sub_overflow(end_ns, start_ns, &row.duration_ns)) continue;
-        if (!collective.on_device && blocks_steps) row.exposed_ns = row.duration_ns;
-        AddRow(row, collective.note);
+            .start_ns = call.on_device ? call.device_start_ns : call.start_ns,
+            .kind = call.kind,
+            .on_device = call.on_device,
+            .has_completion = call.on_device || call.lasts_until_done || call.done_ns.has_value()};
+        const int64_t end_ns = call.on_device
+                                   ? call.device_end_ns
+                                   : std::max(call.end_ns, call.done_ns.value_or(call.end_ns));
+        if (__builtin_sub_overflow(end_ns, row.start_ns, &row.duration_ns)) continue;
+        if (blocks_steps && !call.on_device) AddExposedOnHost(call.start_ns, call.end_ns, row);
+        for (const auto& [from_ns, to_ns] : call.waits) {
+          AddExposedOnHost(std::max(from_ns, call.end_ns), to_ns, row);
+        }
+        AddRow(row, call.note);
       }
     }
+    for (const HostCollective& run : runs_) {
+      CollectiveRow row = {.start_ns = run.start_ns, .kind = run.kind};
+      if (__builtin_sub_overflow(run.end_ns, run.start_ns, &row.duration_ns)) continue;
+      for (const auto& [from_ns, to_ns] : run.waits) AddExposedOnHost(from_ns, to_ns, row);
+      AddRow(row, std::nullopt);
+    }
+  }
+
+  void AddExposedOnHost(int64_t start_ns, int64_t end_ns, CollectiveRow& row) {
+    int64_t exposed_ns = 0;
+    if (end_ns <= start_ns || __builtin_sub_overflow(end_ns, start_ns, &exposed_ns)) return;
+    on_host_parts_.push_back({start_ns, end_ns});
+    row.exposed_ns += std::min(exposed_ns, row.duration_ns - row.exposed_ns);
   }
 
   void AddRow(CollectiveRow row, const std::optional<Note>& note) {
@@ -270,11 +374,8 @@ class CollectiveSummary {
       all_kernels_.Add(kernel.start_ns, kernel.end_ns);
       if (kernel.is_compute) compute_.Add(kernel.start_ns, kernel.end_ns);
     }
-    for (const CollectiveRow& row : table_.rows) {
-      if (!row.on_device && row.exposed_ns > 0) {
-        on_host_.Add(row.start_ns, EndOf(row.start_ns, row.duration_ns));
-      }
-    }
+    std::sort(on_host_parts_.begin(), on_host_parts_.end());
+    for (const auto& [start_ns, end_ns] : on_host_parts_) on_host_.Add(start_ns, end_ns);
   }
 
   // Of communication alone.
@@ -301,8 +402,10 @@ class CollectiveSummary {
       if (row.on_device) {
         row.exposed_ns = static_cast<int64_t>(ExposedOnDevice(row.start_ns, end_ns));
       }
-      // One that ends with its step lies in it.
-      const size_t position = lookup.PositionAt(row.duration_ns > 0 ? end_ns - 1 : end_ns);
+      // One that ends with its step lies in it. On the host the program's order counts, which is
+      // the same on all ranks: a worker may be done in another step.
+      const int64_t on_device_ns = row.duration_ns > 0 ? end_ns - 1 : end_ns;
+      const size_t position = lookup.PositionAt(row.on_device ? on_device_ns : row.start_ns);
       if (position != StepLookup::kNone) row.step = lookup.steps()[position].index;
     }
     for (const StepRecord& step : lookup.steps()) {
@@ -322,7 +425,10 @@ class CollectiveSummary {
   std::vector<Kernel> kernels_;
   IntervalSet all_kernels_;
   IntervalSet compute_;
-  IntervalSet on_host_;  // Collectives that the thread of the steps was in.
+  std::vector<HostCollective> runs_;  // Of workers, that no call is known of; they may overlap.
+  std::vector<bool> runs_backward_;   // By thread: nodes of autograd.
+  std::vector<std::pair<int64_t, int64_t>> on_host_parts_;
+  IntervalSet on_host_;  // When the training threads were in collectives, or waited for them.
   std::map<Communicator, uint32_t> communicator_ids_;
   CollectiveTable table_;
 };

@@ -5,7 +5,7 @@
 //   thread    ├─ nccl:all_reduce ──┤              one collective: the outermost such range,
 //               ├─ record_param_comms ┤           what its note says of it,
 //   stream            ██████████████████          and, where it launched kernels of NCCL, their
-//   time
+//   worker            ├─ gloo:all_reduce ─┤       time; or that of the worker that ran it
 //
 // Memory: 100 bytes per collective, and what attribution takes of a capture with a GPU.
 #ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_
@@ -37,16 +37,19 @@ struct Communicator {
 struct CollectiveRow {
   int64_t start_ns = 0;  // On the device, where it ran there; else of the range on the host.
   int64_t duration_ns = 0;
-  // Of that, what nothing hid: on the device no other kernel ran, on the host the thread that
-  // marks the steps was in it.
+  // Of that, what nothing hid: on the device no other kernel ran; on the host the thread that marks
+  // the steps was in the call, or waited for the worker that ran it (collective_waits.h).
   int64_t exposed_ns = 0;
-  int64_t sequence = -1;      // In its communicator; -1: not told.
-  int64_t elements = -1;      // Of its first input; -1: not told.
-  int64_t bytes = -1;         // That they take; -1: not told. Daemons do not send it.
-  int64_t step = -1;          // The number of the step that it ended in; -1: in none.
+  int64_t sequence = -1;  // In its communicator; -1: not told.
+  int64_t elements = -1;  // Of its first input; -1: not told.
+  int64_t bytes = -1;     // That they take; -1: not told. Daemons do not send it.
+  // The number of the step that it ended in, on the host the one that it began in; -1: in none.
+  int64_t step = -1;
   uint32_t communicator = 0;  // Index into CollectiveTable.communicators.
   CollectiveKind kind = CollectiveKind::kOther;
   bool on_device = false;
+  // It ends when the collective was done. If not, only the call that issued it is known.
+  bool has_completion = true;
 
   friend bool operator==(const CollectiveRow&, const CollectiveRow&) = default;
 };

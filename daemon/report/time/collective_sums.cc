@@ -7,8 +7,6 @@
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
-namespace {}  // namespace
-
 double BusFactor(CollectiveKind kind, int64_t ranks) {
   if (ranks < 2) return -1;
   const auto count = static_cast<double>(ranks);
@@ -38,9 +36,11 @@ double BusFactor(CollectiveKind kind, int64_t ranks) {
 std::vector<CollectiveSumRow> SumCollectives(const CollectiveTable& table) {
   using Key = std::tuple<CollectiveKind, int64_t, bool, int64_t>;
   std::map<Key, CollectiveSumRow> sums;
+  std::map<Key, int64_t> fastest_ns;  // Of those whose completion is known.
   for (const CollectiveRow& row : table.rows) {
     const int64_t ranks = table.communicators[row.communicator].size;
-    const auto [at, inserted] = sums.try_emplace(Key(row.kind, ranks, row.on_device, row.bytes));
+    const Key key(row.kind, ranks, row.on_device, row.bytes);
+    const auto [at, inserted] = sums.try_emplace(key);
     CollectiveSumRow& sum = at->second;
     if (inserted) {
       sum.kind = row.kind;
@@ -54,11 +54,18 @@ std::vector<CollectiveSumRow> SumCollectives(const CollectiveTable& table) {
     AddTo(sum.exposed_ns, row.exposed_ns);
     sum.min_ns = std::min(sum.min_ns, row.duration_ns);
     sum.max_ns = std::max(sum.max_ns, row.duration_ns);
+    if (row.has_completion) {
+      int64_t& fastest = fastest_ns.try_emplace(key, row.duration_ns).first->second;
+      fastest = std::min(fastest, row.duration_ns);
+    }
   }
   std::vector<CollectiveSumRow> rows;
   for (auto& [key, sum] : sums) {
-    if (sum.bytes > 0 && sum.min_ns > 0) {
-      sum.algorithm_gb_per_s = static_cast<double>(sum.bytes) / static_cast<double>(sum.min_ns);
+    // The call that issues a collective says nothing of how fast it ran.
+    const auto fastest = fastest_ns.find(key);
+    if (sum.bytes > 0 && fastest != fastest_ns.end() && fastest->second > 0) {
+      sum.algorithm_gb_per_s =
+          static_cast<double>(sum.bytes) / static_cast<double>(fastest->second);
       const double factor = BusFactor(sum.kind, sum.group_size);
       if (factor > 0) sum.bus_gb_per_s = factor * sum.algorithm_gb_per_s;
     }

@@ -153,9 +153,10 @@ struct CollectiveSumRow {
   int64_t total_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;
-  int64_t exposed_ns = 0;  // Not hidden by compute (CollectiveRow).
-  // For the fastest: bytes over time, and that times BusFactor(), as in NCCL's tests, which is
-  // comparable with the speed of the links. -1: bytes or ranks are unknown.
+  int64_t exposed_ns = 0;  // Nothing hid it (CollectiveRow).
+  // For the fastest whose completion is known: bytes over time, and that times BusFactor(), as in
+  // NCCL's tests, which is comparable with the speed of the links. -1: bytes, ranks, or all
+  // completions are unknown (only the calls that issued them are recorded).
   double algorithm_gb_per_s = -1;
   double bus_gb_per_s = -1;
 };

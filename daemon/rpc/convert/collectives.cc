@@ -30,6 +30,7 @@ void CollectiveTableToProto(const report::CollectiveTable& table, v1::GetCollect
     out.add_communicator(static_cast<int32_t>(row.communicator));
     out.add_kind(static_cast<int32_t>(row.kind));
     out.add_on_device(row.on_device);
+    out.add_has_completion(row.has_completion);
   }
   for (const report::StepWorkRow& step : table.steps) {
     v1::StepWork& message = *out.add_steps();

@@ -9,6 +9,7 @@
 
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/ranks/collective_match.h"
+#include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -110,18 +111,100 @@ TEST_F(CollectiveTableTest, TheOutermostRangeCountsAndItsNoteSaysWhatItIs) {
                                           .elements = 20,
                                           .bytes = 80,
                                           .step = 3,
-                                          .kind = kAllReduce}));
+                                          .kind = kAllReduce,
+                                          .has_completion = false}));
   EXPECT_EQ(table.communicators[0], (Communicator{.size = 8, .first_rank = 16, .rank_stride = 1}));
   EXPECT_THAT(table.steps,
               ElementsAre(StepWorkRow{.step = 3, .duration_ns = 100, .exposed_ns = 30}));
 }
 
-TEST_F(CollectiveTableTest, OnlyTheThreadOfTheStepsIsHeldUp) {
-  reader_.Range(other_, "gloo:all_reduce", 10, 40).Step(0, 0, 100).StepThread(main_);
+TEST(CollectiveNamesTest, RangesOfWorkersAndOfUsersLastUntilTheCollectiveIsDone) {
+  for (const std::string_view name : {"gloo:all_reduce", "ucc:all_reduce", "all_reduce"}) {
+    EXPECT_TRUE(LastsUntilDone(name)) << name;
+  }
+  for (const std::string_view name :
+       {"nccl:all_reduce", "c10d::allreduce_", "ncclAllReduce", "record_param_comms"}) {
+    EXPECT_FALSE(LastsUntilDone(name)) << name;
+  }
+}
+
+// Steps of 50 ms as DDP has them on gloo: the training thread issues a bucket's all-reduce while it
+// works, and waits for it at the end; a worker runs it.
+class GlooTableTest : public CollectiveTableTest {
+ protected:
+  static constexpr int64_t kMs = 1'000'000;
+
+  // The training thread works from `from_ms` on, in operators of a millisecond.
+  void Work(int64_t from_ms, int64_t to_ms) {
+    for (int64_t ms = from_ms; ms < to_ms; ++ms) {
+      reader_.Range(main_, "aten::mm", ms * kMs, (ms + 1) * kMs,
+                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+    }
+  }
+};
+
+TEST_F(GlooTableTest, TheTrainingThreadWaitsForAWorkerUntilItGoesOn) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  Work(48, 50);
+  reader_.Step(0, 0, 50 * kMs).StepThread(main_);
   const CollectiveTable table = Table();
   ASSERT_THAT(table.rows, SizeIs(1));
-  EXPECT_EQ(table.rows[0].exposed_ns, 0);
+  EXPECT_EQ(table.rows[0].duration_ns, 33 * kMs);
+  EXPECT_EQ(table.rows[0].exposed_ns, 28 * kMs);
+  EXPECT_TRUE(table.rows[0].has_completion);
+  EXPECT_EQ(table.steps[0].exposed_ns, 28 * kMs);
+}
+
+TEST_F(GlooTableTest, WhoWorksOrSleepsMeanwhileDoesNotWait) {
+  // It works until after the end.
+  Work(0, 30);
+  reader_.Range(other_, "gloo:all_reduce", 5 * kMs, 20 * kMs);
+  // It sleeps from 30 to 50, and goes on long after the end at 40.
+  reader_.Range(other_, "gloo:all_reduce", 29 * kMs, 40 * kMs);
+  Work(50, 60);
+  reader_.Step(0, 0, 60 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(2));
   EXPECT_EQ(table.steps[0].exposed_ns, 0);
+}
+
+TEST_F(GlooTableTest, SeveralBucketsShareTheWaitWithoutOverlap) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 5 * kMs, 30 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 45 * kMs);
+  Work(45, 50);
+  reader_.Step(0, 0, 50 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_EQ(table.rows[0].exposed_ns, 10 * kMs);
+  EXPECT_EQ(table.rows[1].exposed_ns, 15 * kMs);
+  EXPECT_EQ(table.steps[0].exposed_ns, 25 * kMs);
+}
+
+TEST_F(GlooTableTest, AWorkersRunBelongsToTheCallThatIssuedIt) {
+  Work(0, 10);
+  reader_.Range(main_, "c10d::allreduce_", 10 * kMs, 11 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 10 * kMs + 1000, 40 * kMs);
+  Work(40, 50);
+  reader_.Step(0, 0, 50 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0].start_ns, 10 * kMs);
+  EXPECT_EQ(table.rows[0].duration_ns, 30 * kMs);
+  EXPECT_EQ(table.rows[0].exposed_ns, 30 * kMs);  // The call, and the wait after it.
+  EXPECT_TRUE(table.rows[0].has_completion);
+}
+
+TEST_F(GlooTableTest, TheBackwardThreadsWorkIsNoWait) {
+  Work(0, 10);
+  reader_.Range(other_, "autograd::engine::evaluate_function: MmBackward0", 10 * kMs, 39 * kMs,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  const uint32_t worker = reader_.AddThread(3, "worker");
+  reader_.Range(worker, "gloo:all_reduce", 12 * kMs, 40 * kMs);
+  Work(40, 50);
+  reader_.Step(0, 0, 50 * kMs).StepThread(main_);
+  EXPECT_EQ(Table().steps[0].exposed_ns, 1 * kMs);
 }
 
 TEST_F(CollectiveTableTest, WhereItLaunchedKernelsTheirTimeIsIts) {
@@ -220,6 +303,12 @@ TEST(CollectiveMatchTest, AnotherOperationSizeOrCommunicatorIsAnotherCollective)
   EXPECT_THAT(
       with({.sequence = 1, .elements = 4, .kind = kAllReduce}, {.size = 2, .first_rank = 2}),
       IsEmpty());
+}
+
+TEST(CollectiveMatchTest, WhatOnlyItsCallIsKnownOfIsLeftOut) {
+  const CollectiveTable table =
+      Ranks({{.sequence = 1, .kind = kAllReduce, .has_completion = false}}, {kWorld});
+  EXPECT_THAT(Match({table, table}), IsEmpty());
 }
 
 TEST(CollectiveMatchTest, WithoutNumbersTheOrderInTheStepMatches) {

@@ -332,6 +332,18 @@ TEST_F(TimeReportTest, CollectivesHaveSizesAndBandwidth) {
   EXPECT_THAT(row.bus_gb_per_s, DoubleNear(6, 1e-9));        // 2 (n - 1) / n of that.
 }
 
+TEST_F(TimeReportTest, TheCallThatIssuesACollectiveTellsNoBandwidth) {
+  reader_.Operator(
+      main_, "record_param_comms", 0, 40'000,
+      {.inputs = reader_.Inputs("[[1000],[]]", R"(["float",""])"),
+       .scalars = reader_.Scalars(R"(["","12","","0","allreduce","[]","[]","0","1","4"])")});
+  const TimeReport report = Report();
+  ASSERT_THAT(report.collectives, SizeIs(1));
+  EXPECT_EQ(report.collectives[0].bytes, 4000);
+  EXPECT_EQ(report.collectives[0].algorithm_gb_per_s, -1);
+  EXPECT_EQ(report.collectives[0].bus_gb_per_s, -1);
+}
+
 TEST(BusFactorTest, IsThatOfNcclsTests) {
   EXPECT_EQ(BusFactor(CollectiveKind::kAllReduce, 8), 1.75);
   EXPECT_EQ(BusFactor(CollectiveKind::kAllGather, 8), 7);  // Of one rank's part.

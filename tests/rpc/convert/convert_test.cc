@@ -503,7 +503,9 @@ TEST(ReportTest, CollectivesAreSentAsColumns) {
   table.communicators = {{.size = 8, .first_rank = 0, .rank_stride = 1}};
   table.rows = {
       {.start_ns = -5, .duration_ns = 7, .sequence = 3, .kind = report::CollectiveKind::kBarrier},
-      {.start_ns = std::numeric_limits<int64_t>::max(), .on_device = true}};
+      {.start_ns = std::numeric_limits<int64_t>::max(),
+       .on_device = true,
+       .has_completion = false}};
   table.steps = {{.step = -1, .duration_ns = 9, .exposed_ns = 4}};
   table.left_out_count = 2;
   v1::GetCollectivesResponse message;
@@ -514,6 +516,8 @@ TEST(ReportTest, CollectivesAreSentAsColumns) {
   EXPECT_EQ(message.kind_names(message.kind(1)), "other");
   EXPECT_EQ(message.sequence(1), -1);
   EXPECT_TRUE(message.on_device(1));
+  EXPECT_TRUE(message.has_completion(0));
+  EXPECT_FALSE(message.has_completion(1));
   EXPECT_EQ(message.communicators(0).size(), 8);
   EXPECT_EQ(message.steps(0).exposed_ns(), 4);
   EXPECT_EQ(message.left_out_count(), 2);
