@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "daemon/report/index/median.h"
@@ -17,6 +18,10 @@ constexpr double kDriftOverNoise = 2;
 // Samples of one communicator beyond which more teach nothing.
 constexpr size_t kMostPerCommunicator = 4096;
 constexpr int kRounds = 4;
+// What times may contradict each other by although clocks are aligned: conversions, whole
+// microseconds, and what is left of the noise.
+constexpr double kSlackNs = 200'000;
+constexpr double kAlignedSlackNs = 1'000'000;  // Of two clocks that collectives align.
 // Fewer halves tell nothing.
 constexpr size_t kFewestForResidual = 4;
 
@@ -81,16 +86,20 @@ Line Fit(std::span<const Sample> samples) {
   return {.offset_ns = offset_ns, .slope = slope};
 }
 
-// One collective as each rank saw it end, by its own clock.
+// One collective as each rank saw it, by its own clock.
 struct Event {
   struct End {
-    uint32_t member;
+    uint32_t clock;
+    double start_ns;
     double time_ns;
   };
   std::vector<End> ends;
+  size_t match = 0;
+  uint32_t communicator = 0;
 };
 
-// Corrections of the members, each less than its probe says: common = own - correction.
+// Corrections of the clocks, beyond what their probes say: common = own - correction. "Member" is
+// a clock here.
 class Solution {
  public:
   explicit Solution(size_t member_count) : lines_(member_count), group_(member_count, kNone) {}
@@ -171,12 +180,12 @@ class Solution {
                          std::vector<std::vector<Sample>>& samples) {
     std::vector<double> corrected;
     for (const Event::End& end : event.ends) {
-      corrected.push_back(end.time_ns - lines[end.member].At(end.time_ns));
+      corrected.push_back(end.time_ns - lines[end.clock].At(end.time_ns));
     }
     std::vector<double> sorted = corrected;
     const double middle = Median(sorted);
     for (size_t i = 0; i < event.ends.size(); ++i) {
-      samples[event.ends[i].member].push_back({middle, corrected[i] - middle});
+      samples[event.ends[i].clock].push_back({middle, corrected[i] - middle});
     }
   }
 
@@ -230,25 +239,54 @@ class Solution {
   std::vector<Part> parts_;
 };
 
+// A clock of one or more members.
+struct HostClock {
+  size_t first_member = 0;
+  bool is_probed = false;
+  double bound_ns = static_cast<double>(kPlausibleClockOffsetNs);
+};
+
 class Alignment {
  public:
   Alignment(std::span<const ClockMember> members, std::span<const MatchedCollective> matches)
-      : members_(members), anchors_(members.size()) {
+      : members_(members) {
     reference_unix_ns_ = std::numeric_limits<int64_t>::max();
+    std::map<std::string, uint32_t> by_host;
     for (size_t i = 0; i < members.size(); ++i) {
       reference_unix_ns_ = std::min(reference_unix_ns_, members[i].start_unix_ns);
-      anchors_[i] = members[i].probe.has_value();
+      const auto next = static_cast<uint32_t>(clocks_.size());
+      const uint32_t clock =
+          members[i].host.empty() ? next : by_host.try_emplace(members[i].host, next).first->second;
+      clock_of_.push_back(clock);
+      if (clock == next) clocks_.push_back({.first_member = i});
+      HostClock& host = clocks_[clock];
+      if (!members[i].probe.has_value() || host.is_probed) continue;
+      host.first_member = i;
+      host.is_probed = true;
+      host.bound_ns = std::abs(static_cast<double>(members[i].probe->bound_ns));
     }
-    CollectEvents(matches);
+    for (size_t i = 0; i < matches.size(); ++i) {
+      if (Synchronises(matches[i].kind)) all_events_.push_back(EventOf(matches[i], i));
+    }
   }
 
-  ClockAlignment Align() {
-    const Solution solution = Solve(1, 0);
+  ClockAlignment Align(size_t match_count) {
     ClockAlignment alignment;
-    for (const std::vector<Event>& events : events_) {
-      alignment.collective_count += static_cast<int64_t>(events.size());
+    alignment.rejected.resize(match_count);
+    Solution solution(clocks_.size());
+    Reject(solution, /*by_bounds=*/true, alignment);
+    CollectEvents(alignment);
+    if (clocks_.size() > 1) {
+      solution = Solve(1, 0);
+      Reject(solution, /*by_bounds=*/false, alignment);
+      CollectEvents(alignment);
+      solution = Solve(1, 0);
     }
-    StateResidual(alignment);
+    for (const std::vector<Event>& events : events_) {
+      alignment.collective_count += std::ssize(events);
+    }
+    for (const bool rejected : alignment.rejected) alignment.rejected_count += rejected ? 1 : 0;
+    StateResidual(solution, alignment);
     StateSpread(solution, alignment);
     for (size_t member = 0; member < members_.size(); ++member) {
       alignment.members.push_back(ClockOf(member, solution, alignment));
@@ -258,58 +296,135 @@ class Alignment {
   }
 
  private:
-  double OwnTime(size_t member, const CollectiveRow& row) const {
-    const ClockMember& clock = members_[member];
+  // By the member's clock less its probe, since the reference.
+  double OwnTime(size_t member, int64_t time_ns) const {
+    const ClockMember& of = members_[member];
     // The reference is the earliest.
     const uint64_t since_ns =
-        static_cast<uint64_t>(clock.start_unix_ns) - static_cast<uint64_t>(reference_unix_ns_);
-    double time_ns = static_cast<double>(since_ns) + static_cast<double>(row.start_ns) +
-                     static_cast<double>(row.duration_ns);
-    if (clock.probe.has_value()) time_ns -= static_cast<double>(clock.probe->offset_ns);
-    return time_ns;
+        static_cast<uint64_t>(of.start_unix_ns) - static_cast<uint64_t>(reference_unix_ns_);
+    const ClockMember& probed = members_[clocks_[clock_of_[member]].first_member];
+    double own_ns = static_cast<double>(since_ns) + static_cast<double>(time_ns);
+    if (probed.probe.has_value()) own_ns -= static_cast<double>(probed.probe->offset_ns);
+    return own_ns;
   }
 
-  void CollectEvents(std::span<const MatchedCollective> matches) {
-    for (size_t begin = 0; begin < matches.size();) {
-      size_t end = begin;
-      std::vector<const MatchedCollective*> usable;
-      for (; end < matches.size() && matches[end].communicator == matches[begin].communicator;
-           ++end) {
-        if (Synchronises(matches[end].kind)) usable.push_back(&matches[end]);
+  Event EventOf(const MatchedCollective& match, size_t index) const {
+    Event event = {.match = index, .communicator = match.communicator};
+    for (const MatchedCollective::Part& part : match.parts) {
+      const CollectiveRow& row = members_[part.member].collectives->rows[part.row];
+      const double start_ns = OwnTime(part.member, row.start_ns);
+      event.ends.push_back(
+          {clock_of_[part.member], start_ns, start_ns + static_cast<double>(row.duration_ns)});
+    }
+    return event;
+  }
+
+  // How much later the last rank began than the first one ended: what no collective can do. Below
+  // 0: the times fit. `bound_ns`: how far the two clocks may be apart.
+  double ShiftNeeded(const Event& event, const Solution& solution, double& bound_ns) const {
+    const auto corrected = [&](const Event::End& end, double time_ns) {
+      return time_ns - solution.line(end.clock).At(time_ns);
+    };
+    const auto* last = &event.ends[0];
+    const auto* first = &event.ends[0];
+    for (const Event::End& end : event.ends) {
+      if (corrected(end, end.start_ns) > corrected(*last, last->start_ns)) last = &end;
+      if (corrected(end, end.time_ns) < corrected(*first, first->time_ns)) first = &end;
+    }
+    bound_ns = last->clock == first->clock
+                   ? 0
+                   : clocks_[last->clock].bound_ns + clocks_[first->clock].bound_ns;
+    return corrected(*last, last->start_ns) - corrected(*first, first->time_ns);
+  }
+
+  // `by_bounds`: clocks are as measured; else they are aligned.
+  void Reject(const Solution& solution, bool by_bounds, ClockAlignment& alignment) const {
+    std::map<uint32_t, std::pair<size_t, size_t>> counts;  // Rejected and all, by communicator.
+    for (const Event& event : all_events_) {
+      double bound_ns = 0;
+      const double shift_ns = ShiftNeeded(event, solution, bound_ns);
+      // Members of one clock have the bound 0.
+      const double slack_ns = by_bounds || bound_ns == 0 ? kSlackNs : kAlignedSlackNs;
+      const bool fits = shift_ns <= slack_ns + (by_bounds ? bound_ns : 0);
+      if (!fits) {
+        alignment.rejected[event.match] = true;
+        alignment.largest_shift_ns =
+            std::max<int64_t>(alignment.largest_shift_ns, std::llround(std::min(shift_ns, 9.2e18)));
       }
-      if (!usable.empty()) events_.push_back(EventsOf(usable));
-      begin = end;
+      auto& [rejected, all] = counts[event.communicator];
+      rejected += alignment.rejected[event.match] ? 1 : 0;
+      ++all;
+    }
+    for (const Event& event : all_events_) {
+      const auto& [rejected, all] = counts[event.communicator];
+      if (rejected * 2 > all) alignment.rejected[event.match] = true;
+    }
+  }
+
+  // What clocks are aligned on.
+  void CollectEvents(const ClockAlignment& alignment) {
+    std::map<uint32_t, std::vector<const Event*>> usable;
+    for (const Event& event : all_events_) {
+      if (!alignment.rejected[event.match]) usable[event.communicator].push_back(&event);
+    }
+    events_.clear();
+    for (const auto& [communicator, of_one] : usable) {
+      const size_t stride = (of_one.size() + kMostPerCommunicator - 1) / kMostPerCommunicator;
+      std::vector<Event>& events = events_.emplace_back();
+      for (size_t i = 0; i < of_one.size(); i += stride) events.push_back(*of_one[i]);
     }
     std::stable_sort(events_.begin(), events_.end(),
                      [](const auto& a, const auto& b) { return a.size() > b.size(); });
   }
 
-  std::vector<Event> EventsOf(std::span<const MatchedCollective* const> usable) const {
-    std::vector<Event> events;
-    const size_t stride = (usable.size() + kMostPerCommunicator - 1) / kMostPerCommunicator;
-    for (size_t i = 0; i < usable.size(); i += stride) {
-      Event event;
-      for (const MatchedCollective::Part& part : usable[i]->parts) {
-        const CollectiveRow& row = members_[part.member].collectives->rows[part.row];
-        event.ends.push_back({part.member, OwnTime(part.member, row)});
-      }
-      events.push_back(std::move(event));
-    }
-    return events;
-  }
-
   Solution Solve(size_t stride, size_t phase) const {
-    Solution solution(members_.size());
+    Solution solution(clocks_.size());
+    std::vector<bool> anchors;
+    for (const HostClock& clock : clocks_) anchors.push_back(clock.is_probed);
     for (const std::vector<Event>& events : events_) solution.Learn(events, stride, phase);
     solution.Join();
-    solution.Anchor(anchors_);
+    solution.Anchor(anchors);
     return solution;
   }
 
-  void StateResidual(ClockAlignment& alignment) const {
-    if (events_.empty() || events_.front().size() < kFewestForResidual) return;
+  void StateResidual(const Solution& solution, ClockAlignment& alignment) const {
+    if (clocks_.size() == 1) {
+      alignment.residual_p50_ns = alignment.residual_p99_ns = 0;
+      return;
+    }
+    std::vector<double> residuals = Disagreement();
+    alignment.residual_p50_ns = RoundedPercentile(residuals, 50);
+    alignment.residual_p99_ns = RoundedPercentile(residuals, 99);
+    if (alignment.rejected_count == 0) return;
+    std::vector<double> shifts;
+    for (const Event& event : all_events_) {
+      double bound_ns = 0;
+      shifts.push_back(std::max(0.0, ShiftNeeded(event, solution, bound_ns)));
+    }
+    alignment.residual_p50_ns = std::max(alignment.residual_p50_ns, RoundedPercentile(shifts, 50));
+    alignment.residual_p99_ns = std::max(alignment.residual_p99_ns, RoundedPercentile(shifts, 99));
+  }
+
+  // Between what the even and the odd collectives say of the clocks.
+  std::vector<double> Disagreement() const {
+    std::vector<double> residuals;
+    if (events_.empty() || events_.front().size() < kFewestForResidual) return residuals;
     const Solution even = Solve(2, 0);
     const Solution odd = Solve(2, 1);
+    const auto [begin_ns, end_ns] = Span();
+    // Each half has half of the collectives, so that they differ by twice what all together err.
+    for (size_t clock = 0; clock < clocks_.size(); ++clock) {
+      if (even.group(clock) == Solution::kNone || odd.group(clock) == Solution::kNone) continue;
+      for (const double time_ns : {begin_ns, (begin_ns + end_ns) / 2, end_ns}) {
+        residuals.push_back(std::abs(even.line(clock).At(time_ns) - odd.line(clock).At(time_ns)) /
+                            2);
+      }
+    }
+    return residuals;
+  }
+
+  // From the first to the last collective that clocks are aligned on.
+  std::pair<double, double> Span() const {
     double begin_ns = std::numeric_limits<double>::max();
     double end_ns = std::numeric_limits<double>::lowest();
     for (const std::vector<Event>& events : events_) {
@@ -318,48 +433,50 @@ class Alignment {
         end_ns = std::max(end_ns, event.ends[0].time_ns);
       }
     }
-    // Each half has half of the collectives, so that they differ by twice what all together err.
-    std::vector<double> residuals;
-    for (size_t member = 0; member < members_.size(); ++member) {
-      if (even.group(member) == Solution::kNone || odd.group(member) == Solution::kNone) continue;
-      for (const double time_ns : {begin_ns, (begin_ns + end_ns) / 2, end_ns}) {
-        residuals.push_back(std::abs(even.line(member).At(time_ns) - odd.line(member).At(time_ns)) /
-                            2);
-      }
-    }
-    alignment.residual_p50_ns = RoundedPercentile(residuals, 50);
-    alignment.residual_p99_ns = RoundedPercentile(residuals, 99);
+    return {begin_ns, end_ns};
   }
 
   void StateSpread(const Solution& solution, ClockAlignment& alignment) const {
     std::vector<double> distances;
-    for (const std::vector<Event>& events : events_) {
-      for (const Event& event : events) {
-        std::vector<double> ends;
-        for (const Event::End& end : event.ends) {
-          ends.push_back(end.time_ns - solution.line(end.member).At(end.time_ns));
-        }
-        std::vector<double> sorted = ends;
-        const double middle = Median(sorted);
-        for (const double end : ends) distances.push_back(std::abs(end - middle));
+    for (const Event& event : all_events_) {
+      std::vector<double> ends;
+      for (const Event::End& end : event.ends) {
+        ends.push_back(end.time_ns - solution.line(end.clock).At(end.time_ns));
       }
+      std::vector<double> sorted = ends;
+      const double middle = Median(sorted);
+      for (const double end : ends) distances.push_back(std::abs(end - middle));
     }
     alignment.spread_p50_ns = RoundedPercentile(distances, 50);
     alignment.spread_p99_ns = RoundedPercentile(distances, 99);
   }
 
+  // Whether the collectives put the clock no further than it can be.
+  bool IsWithinBound(size_t clock, const Solution& solution) const {
+    const auto [begin_ns, end_ns] = Span();
+    const double most_ns = clocks_[clock].bound_ns;
+    return std::abs(solution.line(clock).At(begin_ns)) <= most_ns &&
+           std::abs(solution.line(clock).At(end_ns)) <= most_ns;
+  }
+
   AlignedClock ClockOf(size_t member, const Solution& solution,
                        const ClockAlignment& alignment) const {
-    const std::optional<ClockProbe>& probe = members_[member].probe;
     AlignedClock clock = {.reference_unix_ns = reference_unix_ns_};
+    if (clocks_.size() == 1 && members_.size() > 1) {
+      clock.basis = ClockBasis::kShared;
+      clock.error_ns = 0;
+      return clock;
+    }
+    const size_t host = clock_of_[member];
+    const std::optional<ClockProbe>& probe = members_[clocks_[host].first_member].probe;
     double probed_ns = 0;
     if (probe.has_value()) {
       clock.basis = ClockBasis::kProbe;
       clock.error_ns = probe->bound_ns;
       probed_ns = static_cast<double>(probe->offset_ns);
     }
-    if (solution.group(member) != Solution::kNone) {
-      const Line& line = solution.line(member);
+    if (solution.group(host) != Solution::kNone && IsWithinBound(host, solution)) {
+      const Line& line = solution.line(host);
       clock.basis = ClockBasis::kCollectives;
       clock.error_ns = alignment.residual_p99_ns;
       clock.drift = line.slope;
@@ -372,9 +489,11 @@ class Alignment {
   }
 
   const std::span<const ClockMember> members_;
-  std::vector<bool> anchors_;
+  std::vector<uint32_t> clock_of_;  // By member.
+  std::vector<HostClock> clocks_;
   int64_t reference_unix_ns_ = 0;
-  std::vector<std::vector<Event>> events_;  // By communicator, the one with most first.
+  std::vector<Event> all_events_;           // Of collectives that end on all ranks together.
+  std::vector<std::vector<Event>> events_;  // Used; by communicator, the one with most first.
 };
 
 }  // namespace
@@ -387,6 +506,8 @@ std::string_view ToString(ClockBasis basis) {
       return "probe";
     case ClockBasis::kCollectives:
       return "collectives";
+    case ClockBasis::kShared:
+      return "shared";
   }
   return "";
 }
@@ -404,7 +525,16 @@ int64_t AlignedClock::ToCommon(int64_t unix_ns) const {
 ClockAlignment AlignClocks(std::span<const ClockMember> members,
                            std::span<const MatchedCollective> matches) {
   if (members.empty()) return {};
-  return Alignment(members, matches).Align();
+  return Alignment(members, matches).Align(matches.size());
+}
+
+std::vector<MatchedCollective> AcceptedMatches(std::span<const MatchedCollective> matches,
+                                               const ClockAlignment& alignment) {
+  std::vector<MatchedCollective> accepted;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (i >= alignment.rejected.size() || !alignment.rejected[i]) accepted.push_back(matches[i]);
+  }
+  return accepted;
 }
 
 }  // namespace profd::report

@@ -1,5 +1,6 @@
 // Clocks of the ranks of a job on one common time.
 //
+//   0. Members of one host share a clock: their offset is 0, and nothing shifts them.
 //   1. What each node's clock was measured to be ahead, where somebody measured it (8 probes, the
 //      one with the shortest way; good to some microseconds).
 //   2. Matched collectives that no rank can end before all have begun, refined: they end on all
@@ -9,9 +10,14 @@
 //      third. That one late end in ten means nothing is why it is medians.
 //   3. Communicators are solved one by one and joined where they share ranks, the one with the
 //      most collectives first. What stays apart is put right by the probes, or by wall clocks.
+//   4. A pairing is checked against time: of one collective, no rank can end before all have begun.
+//      One that would need a larger shift of the clocks than was measured, or is plausible, is
+//      rejected; so are all of a communicator, if more than half of them are. A clock that would
+//      leave the bound of its probe is not refined.
 //
 // The residual is how far a clock may still be off. It is found without knowing the truth: by
-// aligning with the even and with the odd collectives alone, and comparing. A rank that ends
+// aligning with the even and with the odd collectives alone, and comparing. It is at least the
+// shift that the pairings would still need, rejected ones included. A rank that ends
 // all collectives late by the same time looks to this, and to all that follows, like a clock that
 // is ahead.
 //
@@ -22,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,16 +43,21 @@ struct ClockProbe {
   int64_t bound_ns = 0;
 };
 
+// How far wall clocks that nobody measured may be apart: NTP keeps them far closer.
+inline constexpr int64_t kPlausibleClockOffsetNs = 1'000'000'000;
+
 struct ClockMember {
   int64_t start_unix_ns = 0;  // What the times of `collectives` count from.
   std::optional<ClockProbe> probe;
   const CollectiveTable* collectives = nullptr;  // nullptr: none are known.
+  std::string host;  // Members of the same one share a clock; empty: not known.
 };
 
 enum class ClockBasis {
   kWallClock,    // Nothing but what the node says.
   kProbe,        // Its measured offset.
   kCollectives,  // Refined on matched collectives.
+  kShared,       // All members have this clock.
 };
 std::string_view ToString(ClockBasis basis);  // "wall_clock"
 
@@ -64,7 +76,11 @@ struct AlignedClock {
 struct ClockAlignment {
   std::vector<AlignedClock> members;
   int64_t collective_count = 0;  // Used.
-  int64_t refined_count = 0;     // Members whose clock was refined on them.
+  std::vector<bool> rejected;    // By match: its times do not fit one collective.
+  int64_t rejected_count = 0;
+  // The largest shift between two clocks that a rejected one would need, beyond their alignment.
+  int64_t largest_shift_ns = 0;
+  int64_t refined_count = 0;  // Members whose clock was refined on them.
   // Of clocks that were refined, over members and time; -1: none was, or too few to tell.
   int64_t residual_p50_ns = -1;
   int64_t residual_p99_ns = -1;
@@ -76,6 +92,10 @@ struct ClockAlignment {
 // `matches` are of the members' collectives.
 ClockAlignment AlignClocks(std::span<const ClockMember> members,
                            std::span<const MatchedCollective> matches);
+
+// Returns the matches that were not rejected.
+std::vector<MatchedCollective> AcceptedMatches(std::span<const MatchedCollective> matches,
+                                               const ClockAlignment& alignment);
 
 }  // namespace profd::report
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "daemon/report/ranks/collective_match.h"
@@ -31,24 +32,30 @@ class SimulatedJob {
   explicit SimulatedJob(size_t ranks) : clocks(ranks), tables_(ranks) {}
 
   std::vector<Clock> clocks;
+  std::vector<std::string> hosts;  // By rank; empty: none is known.
   std::mt19937 random{5};
 
   double Uniform(double most) {
     return std::uniform_real_distribution<double>(-most, most)(random);
   }
 
-  // Rank `rank` sees its end `late_ns` after it was.
+  // Rank `rank`, which began with the others, sees its end `late_ns` after it was.
   void End(size_t rank, const Communicator& communicator, int64_t sequence, double true_ns,
            double late_ns) {
     CollectiveTable& table = tables_[rank];
     auto at = std::find(table.communicators.begin(), table.communicators.end(), communicator);
     if (at == table.communicators.end()) at = table.communicators.insert(at, communicator);
-    const double own_ns = Own(rank, true_ns + late_ns);
-    table.rows.push_back({.start_ns = std::llround(own_ns) - 1000,
-                          .duration_ns = 1000,
+    const int64_t start_ns = std::llround(Own(rank, true_ns)) - 1000;
+    table.rows.push_back({.start_ns = start_ns,
+                          .duration_ns = std::llround(Own(rank, true_ns + late_ns)) - start_ns,
                           .sequence = sequence,
                           .communicator = static_cast<uint32_t>(at - table.communicators.begin()),
                           .kind = CollectiveKind::kAllReduce});
+  }
+
+  // Shifts a rank's collectives by one: the k-th is taken for the next one.
+  void PairOffByOne(size_t rank) {
+    for (CollectiveRow& row : tables_[rank].rows) ++row.sequence;
   }
 
   ClockAlignment Align(bool with_probes) {
@@ -57,6 +64,7 @@ class SimulatedJob {
     for (size_t rank = 0; rank < clocks.size(); ++rank) {
       tables.push_back(&tables_[rank]);
       ClockMember member = {.start_unix_ns = kStartUnixNs, .collectives = &tables_[rank]};
+      if (rank < hosts.size()) member.host = hosts[rank];
       if (with_probes) {
         member.probe = {.offset_ns = std::llround(clocks[rank].probed_ns), .bound_ns = 5000};
       }
@@ -213,6 +221,108 @@ TEST(ClockAlignmentTest, ABroadcastAlignsNothing) {
   const auto matches = MatchCollectives(tables);
   ASSERT_EQ(matches.size(), 1u);
   EXPECT_EQ(AlignClocks(members, matches).refined_count, 0);
+}
+
+TEST(ClockAlignmentTest, RanksOfOneHostShareAClockAndAreNeverShifted) {
+  SimulatedJob job(3);
+  job.hosts = {"a", "a", "a"};
+  // Rank 1 sees every end 3 ms late, which looks like a clock that is ahead.
+  for (int64_t k = 0; k < 40; ++k) {
+    for (size_t rank = 0; rank < 3; ++rank) {
+      job.End(rank, World(3), k, 50e6 * static_cast<double>(k), rank == 1 ? 3e6 : 0);
+    }
+  }
+  const ClockAlignment alignment = job.Align(false);
+  EXPECT_EQ(alignment.residual_p99_ns, 0);
+  EXPECT_EQ(alignment.rejected_count, 0);
+  EXPECT_EQ(alignment.collective_count, 40);
+  EXPECT_GT(alignment.spread_p99_ns, 2'000'000);
+  for (const AlignedClock& clock : alignment.members) {
+    EXPECT_EQ(clock.basis, ClockBasis::kShared);
+    EXPECT_EQ(clock.error_ns, 0);
+    EXPECT_EQ(clock.ToCommon(kStartUnixNs + 5), kStartUnixNs + 5);
+  }
+}
+
+TEST(ClockAlignmentTest, PairsOffByOneOfOneHostAreRejectedAndReported) {
+  SimulatedJob job(2);
+  job.hosts = {"a", "a"};
+  for (int64_t k = 0; k < 10; ++k) {
+    for (size_t rank = 0; rank < 2; ++rank) {
+      job.End(rank, World(2), k, 14.7e6 * static_cast<double>(k), 0);
+    }
+  }
+  job.PairOffByOne(1);
+  const ClockAlignment alignment = job.Align(false);
+  EXPECT_EQ(alignment.rejected_count, 9);
+  EXPECT_NEAR(static_cast<double>(alignment.largest_shift_ns), 14.7e6, 2000);
+  for (const AlignedClock& clock : alignment.members) {
+    EXPECT_EQ(clock.ToCommon(kStartUnixNs), kStartUnixNs);
+  }
+  EXPECT_TRUE(AcceptedMatches(std::vector<MatchedCollective>(9), alignment).empty());
+}
+
+TEST(ClockAlignmentTest, HostsKeepOneClockEachWhenTheyAreAligned) {
+  SimulatedJob job(4);
+  job.hosts = {"a", "a", "b", "b"};
+  job.clocks[2].offset_ns = job.clocks[3].offset_ns = 700e3;
+  for (int64_t k = 0; k < 40; ++k) {
+    for (size_t rank = 0; rank < 4; ++rank) {
+      job.End(rank, World(4), k, 50e6 * static_cast<double>(k), std::abs(job.Uniform(2e3)));
+    }
+  }
+  const ClockAlignment alignment = job.Align(false);
+  EXPECT_EQ(alignment.members[0].offset_ns, alignment.members[1].offset_ns);
+  EXPECT_EQ(alignment.members[2].offset_ns, alignment.members[3].offset_ns);
+  EXPECT_NEAR(alignment.members[2].offset_ns - alignment.members[0].offset_ns, 700e3, 2000);
+  EXPECT_EQ(alignment.members[0].basis, ClockBasis::kCollectives);
+}
+
+// Six of ten pairs are 14 to 134 ms apart, as two real ranks had them whose events were thinned.
+TEST(ClockAlignmentTest, PairsThatMostlyDoNotOverlapAlignNothingAndTheResidualSaysSo) {
+  SimulatedJob job(2);
+  for (int64_t k = 0; k < 10; ++k) {
+    const double true_ns = 200e6 * static_cast<double>(k);
+    job.End(0, World(2), k, true_ns, 0);
+    job.End(1, World(2), k, true_ns + (k < 6 ? 14e6 + 24e6 * static_cast<double>(k) : 0), 0);
+  }
+  const ClockAlignment alignment = job.Align(false);
+  EXPECT_EQ(alignment.rejected_count, 10);
+  EXPECT_EQ(alignment.refined_count, 0);
+  EXPECT_EQ(alignment.members[0].basis, ClockBasis::kWallClock);
+  EXPECT_GE(alignment.residual_p50_ns, 10'000'000);
+  EXPECT_GE(alignment.residual_p99_ns, 130'000'000);
+}
+
+TEST(ClockAlignmentTest, OnePairThatDoesNotOverlapIsRejectedAndTheRestAlign) {
+  SimulatedJob job(2);
+  job.clocks[1].offset_ns = 400e3;
+  for (int64_t k = 0; k < 10; ++k) {
+    const double true_ns = 200e6 * static_cast<double>(k);
+    job.End(0, World(2), k, true_ns, 0);
+    job.End(1, World(2), k, true_ns + (k == 3 ? 55e6 : 0), 0);
+  }
+  const ClockAlignment alignment = job.Align(false);
+  EXPECT_EQ(alignment.rejected_count, 1);
+  EXPECT_TRUE(alignment.rejected[3]);
+  EXPECT_EQ(alignment.refined_count, 2);
+  EXPECT_NEAR(alignment.members[1].offset_ns - alignment.members[0].offset_ns, 400e3, 10);
+  EXPECT_GE(alignment.residual_p99_ns, 50'000'000);  // The rejected one counts.
+}
+
+TEST(ClockAlignmentTest, CollectivesDoNotPutAClockBeyondTheBoundOfItsProbe) {
+  SimulatedJob job(3);
+  // Rank 2 sees all ends 800 us late; its clock was measured to 5 us.
+  for (int64_t k = 0; k < 20; ++k) {
+    for (size_t rank = 0; rank < 3; ++rank) {
+      job.End(rank, World(3), k, 50e6 * static_cast<double>(k), rank == 2 ? 800e3 : 0);
+    }
+  }
+  const ClockAlignment alignment = job.Align(true);
+  EXPECT_EQ(alignment.members[2].basis, ClockBasis::kProbe);
+  EXPECT_EQ(alignment.members[2].offset_ns, 0);
+  EXPECT_EQ(alignment.members[2].error_ns, 5000);
+  EXPECT_EQ(alignment.members[0].basis, ClockBasis::kCollectives);
 }
 
 TEST(ClockAlignmentTest, NumbersAtTheirEndsAreSafe) {
