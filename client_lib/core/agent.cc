@@ -380,7 +380,9 @@ void ReadTorchField(Session* session, const ReceivedFrame& frame) {
   if (source <= wire::kMaxStepSource) session->step_source = static_cast<wire::StepSource>(source);
 }
 
-// A torch that the program imports while a capture is armed takes part from then on.
+// A torch that the program imports while a capture is armed takes part from then on. Called when
+// torch's wake-up comes, and before a window may open: the wake-up goes through the helper, so a
+// FIRE that was sent after torch had joined may overtake it.
 void JoinTorch() {
   if (!g_torch.is_wanted || g_torch.hooks != nullptr || g_session == nullptr || g_draining) return;
   g_torch.hooks = g_torch_hooks.load(std::memory_order_acquire);
@@ -431,6 +433,7 @@ Next OnFire(const ReceivedFrame& frame) {
     return Next::kGoOn;
   }
   if (!IsValidPlan(plan)) return Violation("FIRE with a plan out of bounds");
+  JoinTorch();
   StartPlan(g_session, plan);
   if (g_gpu.in_use) gpu_part::OnPlan();
   return Next::kGoOn;

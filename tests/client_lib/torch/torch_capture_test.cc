@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "client_lib/core/torch_hooks.h"
 #include "client_lib/torch/periodicity.h"
 #include "client_lib/torch/torch_api.h"
 #include "client_lib/torch/torch_part.h"
@@ -19,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 using wire::OperatorsMode;
 using wire::Phase;
@@ -127,6 +129,25 @@ TEST_F(TorchCaptureTest, ATorchThatComesWhileACaptureIsArmedHasItsPart) {
   capture->WaitPhase(Phase::kWaiting);
   Do("AA");
   const CaptureContents contents = capture->Finish();
+  ASSERT_THAT(contents.torch_statuses, SizeIs(1));
+  EXPECT_TRUE(contents.torch_status().recorded & wire::kTorchSteps);
+}
+
+// The wake-up goes through the library's helper thread. On a loaded machine FIRE and STOP may come
+// first; here it never comes.
+TEST_F(TorchCaptureTest, ATorchThatCameBeforeTheWindowHasItsPartWhateverBecomesOfTheWakeUp) {
+  StartChild(
+      [] {
+        AttachFakeTorch();
+        client::g_torch_hooks.store(nullptr);
+      },
+      [](char, Parent&) { client::g_torch_hooks.store(&client::torch::Hooks()); });
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  Do("t");
+  capture->Fire(ByTime());
+  capture->WaitPhase(Phase::kRecording);
+  const CaptureContents contents = capture->Finish();
+  ASSERT_THAT(contents.torch_statuses, SizeIs(1));
   EXPECT_TRUE(contents.torch_status().recorded & wire::kTorchSteps);
 }
 
