@@ -309,8 +309,12 @@ void Session::CountLateDrops(uint64_t count) {
   CountProcessDrops(count);
 }
 
-void Session::SetPhase(wire::Phase to) {
+void Session::SetOwnPhase(wire::Phase to) {
   phase.store(static_cast<uint32_t>(to), std::memory_order_relaxed);
+}
+
+void Session::SetPhase(wire::Phase to) {
+  SetOwnPhase(to);
   header->phase.store(static_cast<uint32_t>(to), std::memory_order_release);
 }
 

@@ -120,6 +120,8 @@ struct Session {
   void CountUnhousedRanges(ThreadState* thread);
 
   void SetPhase(wire::Phase to);
+  // Only `phase`, which says what a drop counts as; the daemon does not see it yet.
+  void SetOwnPhase(wire::Phase to);
   // From kArmed to kWaiting; nothing if the phase is another by now.
   void LeaveArmed();
 };

@@ -245,8 +245,10 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
     session->window.store(0, std::memory_order_relaxed);
     OpenWindow(session, wire::kNextStep, ReadTicks());
     session->has_plan.store(1, std::memory_order_release);
+    // Ours before the flag is on: a drop right after it is one of the window.
+    session->SetOwnPhase(Phase::kRecording);
     OpenCycle(session);
-    // Last: what happens after somebody has read it is in the window.
+    // The daemon's last: what happens after somebody has read it is in the window.
     session->SetPhase(Phase::kRecording);
     return;
   }

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "client_lib/core/hot_state.h"
+#include "client_lib/core/session.h"
 #include "client_lib/core/torch_hooks.h"
 #include "client_lib/torch/periodicity.h"
 #include "client_lib/torch/torch_api.h"
@@ -149,6 +151,30 @@ TEST_F(TorchCaptureTest, ATorchThatCameBeforeTheWindowHasItsPartWhateverBecomesO
   const CaptureContents contents = capture->Finish();
   ASSERT_THAT(contents.torch_statuses, SizeIs(1));
   EXPECT_TRUE(contents.torch_status().recorded & wire::kTorchSteps);
+}
+
+// Loses an event between the flag and the phase that the daemon sees.
+void LoseAnEventAsTheFlagGoesOn() {
+  client::Session* const session = client::g_hot.session.load();
+  const bool on = client::g_hot.flag.load() != client::kFlagOff;
+  if (session != nullptr && on) session->CountDrop(wire::kDropTooDeep);
+}
+
+TEST_F(TorchCaptureTest, AnEventThatIsLostAsTheWindowOpensIsLostInIt) {
+  static constexpr client::TorchHooks kHooks = {.on_arm = [](const wire::ArmTorchField&) {},
+                                                .on_flag = LoseAnEventAsTheFlagGoesOn,
+                                                .on_stop = [] {},
+                                                .is_ready = [] { return true; },
+                                                .write_behind = [](client::Session*) {},
+                                                .on_leave = [] {},
+                                                .reset_in_child = [] {}};
+  StartChild([] { client::g_torch_hooks.store(&kHooks); });
+  auto capture = target_->Arm();
+  capture->Fire(ByTime());
+  capture->WaitPhase(Phase::kRecording);
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.drops[wire::kDropTooDeep], 1u);
+  EXPECT_EQ(contents.warmup_drops[wire::kDropTooDeep], 0u);
 }
 
 TEST_F(TorchCaptureTest, TheCollectorSaysWhoOwnsWhat) {
