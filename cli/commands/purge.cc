@@ -27,8 +27,9 @@ void PrintPurged(Invocation& invocation, bool dry_run, const DaemonClient::Purge
     invocation.Print(json.TakeLine());
     return;
   }
-  invocation.Print(StrCat(dry_run ? "Would remove " : "Removed ", FormatCount(purged.captures),
-                          " captures with ", FormatBytes(purged.bytes), " of files.\n"));
+  invocation.Print(StrCat(dry_run ? "Would remove " : "Removed ",
+                          FormatCountOf(purged.captures, "capture", "captures"), " with ",
+                          FormatBytes(purged.bytes), " of files.\n"));
 }
 
 absl::StatusOr<int> RunPurge(Invocation& invocation) {

@@ -98,7 +98,7 @@ class SharedStoreTest(harness.EndToEndTest):
         self.assertEqual((counted['capture_count'], counted['dry_run']), (2, True))
         self.assertEqual(self.kept(), {pinned, roots, mine})
         purged = self.daemon.ctl('purge', '--older-than', '0s', as_uid=NOBODY)
-        self.assertIn('Removed 1 capture', purged.out)
+        self.assertIn('Removed 1 capture with ', purged.out)
         self.assertEqual(self.kept(), {pinned, roots})
         purged = self.daemon.ctl('purge', '--older-than', '0s', '--json').json
         self.assertEqual(purged['capture_count'], 1)
