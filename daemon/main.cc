@@ -29,6 +29,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/target_server.h"
@@ -173,6 +174,13 @@ absl::Status GiveUpRoot(const Config& config, const std::vector<std::string>& ar
   return StartAgain(arguments, std::move(passed));
 }
 
+// WatchdogSec= of the unit that runs us.
+absl::Duration WatchdogPeriod() {
+  uint64_t period_us = 0;
+  const bool is_set = sd_watchdog_enabled(/*unset_environment=*/0, &period_us) > 0;
+  return is_set ? absl::Microseconds(period_us) : Watchdog::kDefaultPeriod;
+}
+
 rpc::RemoteOptions RemoteOptionsOf(const Config& config) {
   rpc::RemoteOptions options;
   options.listen = config.listen;
@@ -219,6 +227,7 @@ class Daemon {
   // Where the control server asks for the rules; unset: it has its own.
   std::function<std::shared_ptr<const AccessRules>()> RulesNow();
   void WaitForEnd();
+  void FeedWatchdog();
   void Reload();
 
   Config config_;
@@ -227,6 +236,7 @@ class Daemon {
   const quota::MemoryLimit memory_ = quota::FindMemoryLimit();
   quota::Ledger ledger_{LimitsOf(config_, memory_), clock_};
 
+  Watchdog watchdog_{clock_, WatchdogPeriod()};
   const Journal journal_;
   // In the order of their start; destroyed in reverse.
   std::unique_ptr<HelperReader> helper_;  // nullptr: what this process may see itself.
@@ -277,6 +287,8 @@ absl::Status Daemon::Run() {
 
   TargetServer::Options target_options;
   target_options.processes = helper_.get();
+  target_options.watchdog = &watchdog_;
+  target_options.capture.watchdog = &watchdog_;
   if (inherited.agent.valid()) {
     ASSIGN_OR_RETURN(targets_, TargetServer::CreateFromSocket(std::move(inherited.agent),
                                                               target_options, ledger_, clock_));
@@ -289,6 +301,7 @@ absl::Status Daemon::Run() {
   manager_options.node_name = config_.node_name;
   manager_options.arm_timeout = config_.arm_timeout;
   manager_options.ledger = &ledger_;
+  manager_options.watchdog = &watchdog_;
   ASSIGN_OR_RETURN(manager_options.captures_forbidden, store_->CapturesForbidden());
   manager_options.on_end = [this](const CaptureRecord& record) { exporter_->CaptureEnded(record); };
   manager_ =
@@ -296,6 +309,7 @@ absl::Status Daemon::Run() {
   ScheduleRunner::Options schedule_options;
   schedule_options.node_name = config_.node_name;
   schedule_options.rules = RulesNow();
+  schedule_options.watchdog = &watchdog_;
   schedule_options.on_attempt = [this](const ScheduledAttempt& attempt) { Audit(attempt); };
   schedule_options.on_window = [this](const ScheduleWindow& window) {
     exporter_->counters().WindowEnded(ToString(window.outcome));
@@ -337,6 +351,7 @@ absl::Status Daemon::Run() {
                                                        end.sent_bytes);
                                                  },
                                              .access_rules = RulesNow(),
+                                             .watchdog = &watchdog_,
                                          }));
   // Targets last: whoever registers can be captured from then on.
   targets_->Start(*news_);
@@ -371,6 +386,7 @@ absl::Status Daemon::StartMetrics() {
   options.node_name = config_.node_name;
   options.version = PROFD_VERSION;
   options.windows.operators = config_.metrics_operators;
+  options.watchdog = &watchdog_;
   ASSIGN_OR_RETURN(exporter_, metrics::Exporter::Start(std::move(options), clock_));
   return absl::OkStatus();
 }
@@ -443,9 +459,12 @@ std::function<std::shared_ptr<const AccessRules>()> Daemon::RulesNow() {
 
 void Daemon::WaitForEnd() {
   const sigset_t signals = HandledSignals();
+  const timespec interval = absl::ToTimespec(watchdog_.check_interval());
   for (;;) {
     siginfo_t info{};
-    const int signal = sigwaitinfo(&signals, &info);
+    const int signal = sigtimedwait(&signals, &info, &interval);
+    // Whatever came: signals that keep coming must not keep it from being fed.
+    FeedWatchdog();
     if (signal == SIGHUP) {
       Reload();
     } else if (signal > 0) {
@@ -453,6 +472,11 @@ void Daemon::WaitForEnd() {
       return;
     }
   }
+}
+
+// A main thread that is stuck feeds it no more.
+void Daemon::FeedWatchdog() {
+  if (watchdog_.Check()) sd_notify(0, "WATCHDOG=1");
 }
 
 void Daemon::Reload() {

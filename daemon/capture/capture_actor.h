@@ -93,8 +93,8 @@ class CaptureManager::Actor {
         targets_(targets),
         store_(store),
         clock_(clock),
-        store_queue_("profd-store", clock),
-        queue_("profd-capture", clock) {
+        store_queue_("profd-store", clock, options_.watchdog),
+        queue_("profd-capture", clock, options_.watchdog) {
     queue_.OnTimer([this] { OnTimer(); });
   }
 

@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/access.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/group_types.h"
@@ -50,6 +51,8 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
     // Limits live captures, capture memory, and requests per minute; must outlive the manager.
     // nullptr: nothing is limited.
     quota::Ledger* ledger = nullptr;
+    // Watches the manager's threads; must outlive the manager. nullptr: nobody does.
+    Watchdog* watchdog = nullptr;
     // Why captures are switched off from the start; nullopt: they are not.
     std::optional<std::string> captures_forbidden;
     // Hears of every capture that ended, in its terminal state; on the manager's thread: count

@@ -9,11 +9,8 @@
 
 namespace profd {
 
-TaskQueue::TaskQueue(std::string name, Clock& clock)
-    : clock_(clock), thread_([this, name = std::move(name)] {
-        pthread_setname_np(pthread_self(), name.c_str());
-        Loop();
-      }) {}
+TaskQueue::TaskQueue(std::string name, Clock& clock, Watchdog* watchdog)
+    : name_(std::move(name)), clock_(clock), watchdog_(watchdog), thread_([this] { Loop(); }) {}
 
 TaskQueue::~TaskQueue() { Stop(); }
 
@@ -62,16 +59,21 @@ void TaskQueue::Stop() {
 }
 
 void TaskQueue::Loop() {
+  pthread_setname_np(pthread_self(), name_.c_str());
+  WatchedThread watched(watchdog_, name_, Watchdog::Work::kDisk,
+                        [this] { absl::MutexLock lock(&mu_); });
   for (;;) {
     absl::AnyInvocable<void()> task;
     bool timer_due = false;
+    watched.Waits();
     {
       absl::MutexLock lock(&mu_);
-      const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return !tasks_.empty() || stopping_;
+      const auto ready = [this, &watched]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return !tasks_.empty() || stopping_ || watched.asked();
       };
       const absl::Duration wait = timer_ - clock_.Monotonic();
       mu_.AwaitWithTimeout(absl::Condition(&ready), std::max(wait, absl::ZeroDuration()));
+      watched.Works();
       if (!tasks_.empty()) {
         task = std::move(tasks_.front());
         tasks_.pop_front();

@@ -17,13 +17,15 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/watchdog.h"
 
 namespace profd {
 
 class TaskQueue {
  public:
-  // `name` is the thread's, at most 15 characters. `clock` must outlive the queue.
-  TaskQueue(std::string name, Clock& clock);
+  // `name` is the thread's, at most 15 characters. `clock` must outlive the queue, and so must
+  // `watchdog`, which watches the thread; nullptr: nobody does.
+  TaskQueue(std::string name, Clock& clock, Watchdog* watchdog = nullptr);
   ~TaskQueue();
 
   void Post(absl::AnyInvocable<void()> task);
@@ -41,7 +43,9 @@ class TaskQueue {
  private:
   void Loop();
 
+  const std::string name_;
   Clock& clock_;
+  Watchdog* const watchdog_;
   absl::Mutex mu_;
   std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mu_);
   absl::Duration timer_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();

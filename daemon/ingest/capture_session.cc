@@ -116,8 +116,8 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       longest_period_(LongestPeriod(memory_->size_bytes())),
       period_(longest_period_),
       worker_(*memory_, clock, sink, Resolved(gpu_.mode), torch_,
-              std::min(options.queue_bytes, memory_->size_bytes()), options.settle,
-              std::move(done)) {
+              std::min(options.queue_bytes, memory_->size_bytes()), options.settle, std::move(done),
+              options.watchdog) {
   progress_.window = -1;
 }
 

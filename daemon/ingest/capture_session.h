@@ -48,6 +48,7 @@ class CaptureSession {
     absl::Duration gpu_arm_timeout = absl::Seconds(60);
     // What arming is busy with is passed on no more often than this.
     absl::Duration arming_interval = absl::Milliseconds(200);
+    Watchdog* watchdog = nullptr;  // Of the worker's thread; nullptr: nobody watches.
   };
 
   // `done` runs on the worker's thread, last.

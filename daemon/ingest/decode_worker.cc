@@ -21,13 +21,14 @@ int64_t UnixNsOf(const ClockPair& epoch) {
 
 DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink,
                            GpuMode gpu_mode, const TorchSpec& torch, uint64_t queue_bytes,
-                           absl::Duration settle, Done done)
+                           absl::Duration settle, Done done, Watchdog* watchdog)
     : memory_(memory),
       clock_(clock),
       sink_(sink),
       gpu_mode_(gpu_mode),
       torch_(torch),
       settle_(settle),
+      watchdog_(watchdog),
       queue_(queue_bytes),
       epoch_(clock.Sample()),
       epoch_unix_ns_(UnixNsOf(epoch_)),
@@ -69,14 +70,19 @@ absl::Status DecodeWorker::sink_status() const {
 }
 
 void DecodeWorker::Run() {
+  WatchedThread watched(watchdog_, "profd-decode", Watchdog::Work::kDisk);
   {
     absl::MutexLock lock(&mu_);
     while (!begun_) begun_changed_.Wait(&mu_);
   }
   bool filling = true;
   while (!abandoned_.load(std::memory_order_relaxed)) {
+    watched.Works();
     if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
-    if (ChunkCopy* copy = queue_.Pop(settle_, /*wait=*/!filling)) {
+    watched.Waits();
+    ChunkCopy* const copy = queue_.Pop(settle_, /*wait=*/!filling);
+    watched.Works();
+    if (copy != nullptr) {
       sequencer_.Accept(copy);
     } else if (queue_.drained() && !abandoned_.load(std::memory_order_relaxed)) {
       End end;

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/chunk_queue.h"
@@ -47,8 +48,10 @@ class DecodeWorker {
   using Done = absl::AnyInvocable<void(DrainResult, const End&) &&>;
 
   // `gpu_mode`: what of the GPU is recorded; not kAuto. `torch`: what of PyTorch is.
+  // `watchdog` watches the worker's thread and must outlive it; nullptr: nobody does.
   DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, GpuMode gpu_mode,
-               const TorchSpec& torch, uint64_t queue_bytes, absl::Duration settle, Done done);
+               const TorchSpec& torch, uint64_t queue_bytes, absl::Duration settle, Done done,
+               Watchdog* watchdog = nullptr);
   // Without Finish(): drops what is queued and never calls `done`. Joins.
   ~DecodeWorker();
 
@@ -81,6 +84,7 @@ class DecodeWorker {
   const GpuMode gpu_mode_;
   const TorchSpec torch_;
   const absl::Duration settle_;
+  Watchdog* const watchdog_;
   ChunkQueue queue_;
   const ClockPair epoch_;
   const int64_t epoch_unix_ns_;

@@ -159,10 +159,14 @@ void TargetServer::Fire(std::string_view capture_id, const FirePlan& plan) {
 void TargetServer::Stop(std::string_view capture_id) { Post(StopCommand{std::string(capture_id)}); }
 
 void TargetServer::Run() {
+  WatchedThread watched(options_.watchdog, "profd-ingest", Watchdog::Work::kNoDisk,
+                        [this] { Wake(); });
   epoll_event events[kMaxEvents];
   absl::Duration wait = absl::InfiniteDuration();
   while (!stop_.load(std::memory_order_relaxed)) {
+    watched.Waits();
     const int count = epoll_wait(epoll_.get(), events, kMaxEvents, ToEpollTimeout(wait));
+    watched.Works();
     counters_.wakeups.fetch_add(1, std::memory_order_relaxed);
     for (int i = 0; i < count; ++i) HandleEvent(events[i].data.u64);
     const absl::Duration now = clock_.Monotonic();

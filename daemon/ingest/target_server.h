@@ -3,7 +3,7 @@
 //
 // One thread ("profd-ingest") sleeps in epoll on the listener, connections, pidfds and an
 // eventfd for commands. It has no timer unless something is due: a capture that records, a
-// connection that has not said HELLO, a target that hung up. An idle daemon is never woken.
+// connection that has not said HELLO, a target that hung up. Only the watchdog wakes an idle one.
 // Each capture has a second thread, its DecodeWorker.
 //
 // Everything a target says or writes is hostile. Who it is comes from the kernel
@@ -39,6 +39,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/passed_files.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/capture_session.h"
@@ -65,6 +66,8 @@ class TargetServer final : public TargetPort {
     bool accept_passed_files_for_testing = false;
     // Reads /proc; must outlive the server. nullptr: with the daemon's own rights.
     ProcessReader* processes = nullptr;
+    // Watches the ingest thread; must outlive the server. nullptr: nobody does.
+    Watchdog* watchdog = nullptr;
     // Tests run many targets in one process.
     bool several_per_process_for_testing = false;
   };

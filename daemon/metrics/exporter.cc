@@ -31,11 +31,12 @@ void Append(std::vector<MetricFamily> more, std::vector<MetricFamily>& all) {
 absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(Options options, Clock& clock) {
   std::unique_ptr<Exporter> exporter(new Exporter(std::move(options), clock));
   if (exporter->options_.listen.empty()) return exporter;
-  ASSIGN_OR_RETURN(
-      exporter->server_,
-      HttpServer::Start(exporter->options_.listen, [self = exporter.get()](std::string_view path) {
-        return self->AnswerTo(path);
-      }));
+  ASSIGN_OR_RETURN(exporter->server_, HttpServer::Start(
+                                          exporter->options_.listen,
+                                          [self = exporter.get()](std::string_view path) {
+                                            return self->AnswerTo(path);
+                                          },
+                                          exporter->options_.watchdog));
   LogInfo(StrCat("metrics on ", exporter->options_.listen, " port=", exporter->port()));
   if (!exporter->server_->is_loopback()) {
     LogInfo("anyone who reaches that port can read the metrics: job names, ranks, operators");
@@ -73,10 +74,26 @@ uint16_t Exporter::port() const { return server_ == nullptr ? 0 : server_->port(
 
 HttpServer::Answer Exporter::AnswerTo(std::string_view path) {
   if (path == "/metrics") return Scrape();
-  if (path == "/healthz") return {.body = "ok\n"};
+  if (path == "/healthz") return Health();
   if (path == "/readyz") return Ready();
   if (path == "/") return {.body = "profd: /metrics /healthz /readyz\n"};
   return {.code = kNotFound, .body = "no such page: /metrics /healthz /readyz\n"};
+}
+
+std::vector<Watchdog::ThreadState> Exporter::Threads() const {
+  if (options_.watchdog == nullptr) return {};
+  return options_.watchdog->Threads();
+}
+
+HttpServer::Answer Exporter::Health() const {
+  std::string stuck;
+  for (const Watchdog::ThreadState& thread : Threads()) {
+    if (!thread.is_stuck) continue;
+    StrAppend(&stuck, "thread ", thread.name, " has made no progress for ",
+              absl::ToInt64Seconds(thread.unfed), " s\n");
+  }
+  if (stuck.empty()) return {.body = "ok\n"};
+  return {.code = kServiceUnavailable, .body = std::move(stuck)};
 }
 
 HttpServer::Answer Exporter::Ready() {
@@ -93,6 +110,16 @@ HttpServer::Answer Exporter::Ready() {
 }
 
 HttpServer::Answer Exporter::Scrape() {
+  constexpr std::string_view kPrometheusText = "text/plain; version=0.0.4; charset=utf-8";
+  const std::vector<Watchdog::ThreadState> threads = Threads();
+  if (std::ranges::any_of(threads, &Watchdog::ThreadState::is_stuck)) {
+    std::vector<MetricFamily> few;
+    Append(BuildMetrics(options_.version), few);
+    Append(WatchdogMetrics(threads), few);
+    Append(ProcessMetrics(start_), few);
+    return {.content_type = std::string(kPrometheusText),
+            .body = prometheus::TextSerializer().Serialize(few)};
+  }
   Parts* parts = nullptr;
   {
     absl::MutexLock lock(&mu_);
@@ -105,8 +132,7 @@ HttpServer::Answer Exporter::Scrape() {
     ++scrapes_;
     parts = parts_.get();
   }
-  HttpServer::Answer answer = {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                               .body = Text(*parts)};
+  HttpServer::Answer answer = {.content_type = std::string(kPrometheusText), .body = Text(*parts)};
   absl::MutexLock lock(&mu_);
   --scrapes_;
   return answer;
@@ -135,6 +161,7 @@ std::string Exporter::Text(Parts& parts) {
              prometheus::MetricType::Gauge);
   AddGauge(left_out, {{"of", "targets"}}, static_cast<double>(shown.left_out));
   Append({std::move(left_out)}, all);
+  Append(WatchdogMetrics(Threads()), all);
   Append(ProcessMetrics(start_), all);
   return prometheus::TextSerializer().Serialize(all);
 }

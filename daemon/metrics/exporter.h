@@ -1,7 +1,9 @@
 // Exporter serves the daemon's metrics over HTTP:
 //
-//   /metrics   Prometheus text; 503 before Open() and behind Close()
-//   /healthz   200 while the process can answer at all: for what restarts it when it cannot
+//   /metrics   Prometheus text; 503 before Open() and behind Close(). While a thread is stuck
+//              (base/watchdog.h), only what needs no other thread
+//   /healthz   200 while all threads make progress, 503 with the names of those that are stuck:
+//              for what restarts profd
 //   /readyz    200 between Open() and Close(), 503 with the reason otherwise
 //
 //   main ──tells──► Counters ─────────┐
@@ -25,6 +27,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/ports.h"
 #include "daemon/metrics/counters.h"
 #include "daemon/metrics/http_server.h"
@@ -43,6 +46,7 @@ class Exporter {
     std::string node_name;
     std::string version;
     WindowMetrics::Options windows;
+    Watchdog* watchdog = nullptr;  // Must outlive the exporter; nullptr: nothing is watched.
   };
   struct Sources {
     TargetPort& targets;
@@ -79,8 +83,10 @@ class Exporter {
   };
 
   Exporter(Options options, Clock& clock);
+  HttpServer::Answer Health() const;
   HttpServer::Answer Ready();
   HttpServer::Answer Scrape();
+  std::vector<Watchdog::ThreadState> Threads() const;
   std::string Text(Parts& parts);
   bool NobodyScrapes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return scrapes_ == 0; }
 

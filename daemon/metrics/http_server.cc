@@ -106,7 +106,7 @@ sockaddr_storage AddressOf(int fd) {
 // byte every few seconds would hold one forever.
 class Deadlines {
  public:
-  Deadlines() : thread_([this] { Loop(); }) {}
+  explicit Deadlines(Watchdog* watchdog) : watchdog_(watchdog), thread_([this] { Loop(); }) {}
   ~Deadlines() {
     absl::MutexLock lock(&mu_);
     ends_ = true;
@@ -130,9 +130,17 @@ class Deadlines {
     // Late ones end this much later at the most: there is one timer for all.
     constexpr absl::Duration kStep = absl::Milliseconds(100);
     pthread_setname_np(pthread_self(), "profd-http");
+    WatchedThread watched(watchdog_, "profd-http", Watchdog::Work::kNoDisk,
+                          [this] { absl::MutexLock lock(&mu_); });
     absl::MutexLock lock(&mu_);
+    const auto is_wanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return IsBusy() || watched.asked();
+    };
     while (true) {
-      mu_.Await(absl::Condition(this, &Deadlines::IsBusy));
+      watched.Waits();
+      mu_.Await(absl::Condition(&is_wanted));
+      watched.Works();
+      if (!IsBusy()) continue;  // The watchdog asked.
       if (mu_.AwaitWithTimeout(absl::Condition(this, &Deadlines::Ends), kStep)) return;
       const absl::Time now = absl::Now();
       std::erase_if(due_, [now](const auto& entry) {
@@ -143,6 +151,7 @@ class Deadlines {
     }
   }
 
+  Watchdog* const watchdog_;
   absl::Mutex mu_;
   std::map<int, absl::Time> due_ ABSL_GUARDED_BY(mu_);
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
@@ -159,7 +168,7 @@ int DescriptorOf(MHD_Connection* connection) {
 
 class HttpServer::Impl {
  public:
-  explicit Impl(Handler handler) : handler_(std::move(handler)) {}
+  Impl(Handler handler, Watchdog* watchdog) : handler_(std::move(handler)), deadlines_(watchdog) {}
   ~Impl() {
     if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
   }
@@ -256,8 +265,8 @@ MHD_Result HttpServer::Impl::Send(MHD_Connection* connection, const Answer& answ
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              Handler handler) {
-  auto impl = std::make_unique<Impl>(std::move(handler));
+                                                              Handler handler, Watchdog* watchdog) {
+  auto impl = std::make_unique<Impl>(std::move(handler), watchdog);
   RETURN_IF_ERROR(impl->Start(address));
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

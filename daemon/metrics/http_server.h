@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/watchdog.h"
 
 namespace profd::metrics {
 
@@ -39,8 +40,10 @@ class HttpServer {
   // Listens on `address`, "HOST:PORT" with a name or a number, "[::1]:9464", or "*:9464" for all
   // addresses; port 0: any. INVALID_ARGUMENT: not an address. FAILED_PRECONDITION: it cannot be
   // listened on, saying why.
+  // `watchdog` watches "profd-http" and must outlive the server; nullptr: nobody does.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
-                                                           Handler handler);
+                                                           Handler handler,
+                                                           Watchdog* watchdog = nullptr);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

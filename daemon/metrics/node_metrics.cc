@@ -146,6 +146,17 @@ std::vector<MetricFamily> QuotaMetrics(const std::vector<quota::Ledger::Resource
   return {std::move(used), std::move(limit), std::move(largest), std::move(refused)};
 }
 
+std::vector<MetricFamily> WatchdogMetrics(const std::vector<Watchdog::ThreadState>& threads) {
+  MetricFamily unfed =
+      Family("profd_thread_unfed_seconds",
+             "How long a thread of profd has gone without progress; 0 while it waits for work",
+             MetricType::Gauge);
+  for (const Watchdog::ThreadState& thread : threads) {
+    AddGauge(unfed, {{"thread", thread.name}}, absl::ToDoubleSeconds(thread.unfed));
+  }
+  return {std::move(unfed)};
+}
+
 std::vector<MetricFamily> ProcessMetrics(absl::Time start) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/quota/ledger.h"
 #include "daemon/store/capture_store.h"
@@ -39,6 +40,9 @@ std::vector<prometheus::MetricFamily> LiveCaptures(const std::vector<CaptureReco
 std::vector<prometheus::MetricFamily> StoreMetrics(const store::StoreUsage& usage);
 std::vector<prometheus::MetricFamily> IngestMetrics(const IngestNumbers& numbers);
 std::vector<prometheus::MetricFamily> AccessMetrics(const AccessNumbers& numbers);
+// How long each watched thread has gone without progress.
+std::vector<prometheus::MetricFamily> WatchdogMetrics(
+    const std::vector<Watchdog::ThreadState>& threads);
 // By resource, not by principal: whoever may scrape must not learn whose jobs run.
 std::vector<prometheus::MetricFamily> QuotaMetrics(
     const std::vector<quota::Ledger::ResourceUse>& uses);

@@ -76,13 +76,14 @@ class ControlServer::Impl {
         work_({.thread_name = "profd-rpc",
                .threads = kWorkThreads,
                .max_waiting = options_.max_queued_calls,
-               .max_waiting_per_principal = options_.max_queued_calls_per_principal}),
+               .max_waiting_per_principal = options_.max_queued_calls_per_principal,
+               .watchdog = parts_.watchdog}),
         reports_(ReportOptions(), parts_.clock, [this] { return MakeReportProcess(); }),
         audit_(parts_.store, parts_.targets, parts_.clock),
         local_(
             LimitsOfCalls(),
             [this](const grpc::ServerContext& context) { return IdentifyLocal(context); },
-            parts_.access_rules, audit_, work_, reports_) {}
+            parts_.access_rules, audit_, work_, reports_, parts_.watchdog) {}
   ~Impl() { Shutdown(absl::ZeroDuration()); }
 
   absl::Status Start();
@@ -124,6 +125,7 @@ worker::ReportPool::Options ControlServer::Impl::ReportOptions() const {
   options.turns.max_waiting = options_.max_queued_reports;
   options.turns.max_waiting_per_principal = options_.max_queued_reports_per_principal;
   options.max_duration = options_.max_report_time;
+  options.watchdog = parts_.watchdog;
   return options;
 }
 
@@ -146,7 +148,8 @@ absl::Status ControlServer::Impl::Start() {
                      options_.processes != nullptr ? *options_.processes : ProcessReader::Direct(),
                      [this](UniqueFd connection) {
                        grpc::AddInsecureChannelFromFd(&local_.server(), connection.Release());
-                     }));
+                     },
+                     parts_.watchdog));
   return StartRemote();
 }
 
@@ -161,7 +164,8 @@ absl::Status ControlServer::Impl::StartRemote() {
                         .work = work_,
                         .reports = reports_,
                         .set_limits = [this](grpc::ServerBuilder& builder) { SetLimits(builder); },
-                        .make_services = [this](Door& door) { return MakeServices(door); }}));
+                        .make_services = [this](Door& door) { return MakeServices(door); },
+                        .watchdog = parts_.watchdog}));
   return absl::OkStatus();
 }
 

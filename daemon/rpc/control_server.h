@@ -28,6 +28,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/capture/ports.h"
 #include "daemon/quota/ledger.h"
@@ -58,6 +60,7 @@ class ControlServer {
     CallObserver on_call_end = nullptr;         // nullptr: nobody counts.
     // The rules that hold now; any thread. Unset: an owner's and root's.
     std::function<std::shared_ptr<const AccessRules>()> access_rules;
+    Watchdog* watchdog = nullptr;  // Watches the server's threads; nullptr: nobody does.
   };
 
   // Serves from when it returns. FAILED_PRECONDITION: another daemon answers on the socket,

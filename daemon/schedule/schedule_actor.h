@@ -60,7 +60,7 @@ class ScheduleRunner::Actor {
         captures_(captures),
         targets_(targets),
         clock_(clock),
-        queue_("profd-schedule", clock) {
+        queue_("profd-schedule", clock, options_.watchdog) {
     queue_.OnTimer([this] { OnTimer(); });
   }
 

@@ -34,6 +34,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/capture/access.h"
 #include "daemon/capture/ports.h"
 #include "daemon/capture/scheduled_captures.h"
@@ -76,6 +77,8 @@ class ScheduleRunner {
     // Likewise for every row that is put into the history, stored or not. A capture that then
     // keeps nothing changes the row, and nothing is told of it.
     std::function<void(const ScheduleWindow&)> on_window;
+    // Watches the runner's thread; must outlive the runner. nullptr: nobody does.
+    Watchdog* watchdog = nullptr;
   };
 
   ScheduleRunner(Options options, ScheduleStore& store, ScheduledCaptures& captures,

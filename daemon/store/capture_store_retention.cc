@@ -7,6 +7,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/store/capture_store.h"
 #include "daemon/store/catalog/catalog.h"
 #include "daemon/store/file/files.h"
@@ -36,6 +37,7 @@ absl::StatusOr<PurgeResult> CaptureStore::PurgeCaptures(
   filter.until = before;
   std::string before_id;
   for (;;) {
+    ReportProgress();
     std::vector<CaptureRecord> records;
     std::set<std::string> pinned;
     {
@@ -58,6 +60,7 @@ absl::StatusOr<PurgeResult> CaptureStore::PurgeCaptures(
 
 absl::Status CaptureStore::RemoveRecords(const std::vector<StoredRecord>& records) {
   for (const StoredRecord& record : records) {
+    ReportProgress();
     if (record.bytes > 0) RETURN_IF_ERROR(DeleteCapture(record.id));
   }
   if (records.empty()) return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -50,6 +51,7 @@ void ReportTurn::GiveUp() {
 }
 
 absl::Status ReportTurn::MayGoOn(absl::FunctionRef<absl::Status()> still_wanted) {
+  ReportProgress();  // How long a report may take is not for the watchdog to decide.
   RETURN_IF_ERROR(still_wanted());
   if (used_ + SliceUsed() > pool_.options_.max_duration) {
     return TooLong(pool_.options_.max_duration);
@@ -173,11 +175,17 @@ void ReportPool::Dispatch() {
   }
 }
 
-std::optional<ReportPool::Job> ReportPool::AwaitJob(int index, absl::Duration timeout) {
+std::optional<ReportPool::Job> ReportPool::AwaitJob(int index, absl::Duration timeout,
+                                                    WatchedThread& watched) {
+  const absl::Time deadline = absl::Now() + timeout;
   absl::MutexLock lock(&mu_);
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const auto has_job_or_is_over = [&lane] { return lane.job.has_value() || lane.over; };
-  mu_.AwaitWithTimeout(absl::Condition(&has_job_or_is_over), timeout);
+  const auto is_wanted = [&] { return has_job_or_is_over() || watched.asked(); };
+  do {
+    watched.Waits();
+  } while (mu_.AwaitWithDeadline(absl::Condition(&is_wanted), deadline) && !has_job_or_is_over());
+  watched.Works();
   return std::exchange(lane.job, std::nullopt);
 }
 
@@ -192,13 +200,15 @@ void ReportPool::EndJob(int index, const ReportTurn& turn) {
 void ReportPool::LaneLoop(int index) {
   pthread_setname_np(pthread_self(), "profd-report");
   YieldToTraining();
+  WatchedThread watched(options_.watchdog, "profd-report", Watchdog::Work::kDisk,
+                        [this] { absl::MutexLock lock(&mu_); });
   const std::unique_ptr<ReportProcess> process = make_process_();
   // So that the first report does not wait for it. What goes wrong is logged there.
   if (index == 0) process->EnsureStarted().IgnoreError();
   const absl::Duration idle = index == 0 ? absl::InfiniteDuration() : options_.spare_idle;
   bool started = false;
   while (true) {
-    std::optional<Job> job = AwaitJob(index, started ? idle : absl::InfiniteDuration());
+    std::optional<Job> job = AwaitJob(index, started ? idle : absl::InfiniteDuration(), watched);
     if (job.has_value()) {
       ReportTurn turn(*this, index, *process);
       job->work(turn);

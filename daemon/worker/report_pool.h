@@ -43,6 +43,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/worker/fair_turns.h"
 #include "daemon/worker/report_process.h"
 
@@ -110,6 +111,7 @@ class ReportPool {
     absl::Duration cancel_grace = absl::Milliseconds(500);
     // A program without work ends after this, except for that of the first lane.
     absl::Duration spare_idle = absl::Minutes(1);
+    Watchdog* watchdog = nullptr;  // Must outlive the pool; nullptr: nobody watches.
   };
 
   ReportPool(Options options, Clock& clock, MakeProcess make_process);
@@ -134,7 +136,7 @@ class ReportPool {
 
   void LaneLoop(int lane);
   // Waits for work; nullopt: the pool was stopped, or nothing came within `timeout`.
-  std::optional<Job> AwaitJob(int lane, absl::Duration timeout);
+  std::optional<Job> AwaitJob(int lane, absl::Duration timeout, WatchedThread& watched);
   void EndJob(int lane, const ReportTurn& turn);
   void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

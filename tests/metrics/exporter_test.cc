@@ -65,6 +65,34 @@ TEST_F(ExporterTest, HealthIsTheProcessAndReadinessTheDaemon) {
   EXPECT_THAT(Page("/other"), StartsWith("HTTP/1.1 404 "));
 }
 
+TEST_F(ExporterTest, AStuckThreadIsNamedByHealthAndMetrics) {
+  Watchdog watchdog(clock_);
+  auto exporter = Exporter::Start(
+      {.listen = "127.0.0.1:0", .node_name = "node1", .version = "1.2.3", .watchdog = &watchdog},
+      clock_);
+  ASSERT_THAT(exporter, IsOk());
+  exporter_ = *std::move(exporter);
+  Open([]() -> std::vector<CaptureRecord> { return {}; });
+  WatchedThread watched(&watchdog, "profd-store", Watchdog::Work::kDisk);
+  watched.Works();
+  EXPECT_THAT(Page("/healthz"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Page("/metrics"),
+              AllOf(HasSubstr("profd_thread_unfed_seconds{thread=\"profd-store\"} 0"),
+                    HasSubstr("profd_targets")));
+  clock_.Advance(absl::Minutes(10));
+  EXPECT_THAT(Page("/healthz"),
+              AllOf(StartsWith("HTTP/1.1 503 "),
+                    EndsWith("thread profd-store has made no progress for 600 s\n")));
+  // Nothing of what might wait for that thread.
+  EXPECT_THAT(Page("/metrics"),
+              AllOf(StartsWith("HTTP/1.1 200 "),
+                    HasSubstr("profd_thread_unfed_seconds{thread=\"profd-store\"} 600"),
+                    HasSubstr("process_threads"), Not(HasSubstr("profd_targets"))));
+  watched.Waits();
+  EXPECT_THAT(Page("/healthz"), StartsWith("HTTP/1.1 200 "));
+  exporter_.reset();
+}
+
 TEST_F(ExporterTest, AScrapeHasEverySourceInPrometheusText) {
   targets_.Add({.pid = 7,
                 .metadata = {{"job", "evil\"}\n# x\\"}, {"rank", "0"}},

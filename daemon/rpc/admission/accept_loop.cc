@@ -35,35 +35,38 @@ absl::StatusOr<std::unique_ptr<AcceptLoop>> AcceptLoop::Create(UniqueFd listener
     return absl::ErrnoToStatus(errno, "fcntl(O_NONBLOCK) on a listening socket");
   }
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd stop_event(eventfd(0, EFD_CLOEXEC));
-  if (!epoll.valid() || !stop_event.valid()) return absl::ErrnoToStatus(errno, "epoll or eventfd");
+  UniqueFd wake_event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.valid() || !wake_event.valid()) return absl::ErrnoToStatus(errno, "epoll or eventfd");
   RETURN_IF_ERROR(Add(epoll.get(), listener.get(), EPOLLIN));
-  RETURN_IF_ERROR(Add(epoll.get(), stop_event.get(), EPOLLIN));
+  RETURN_IF_ERROR(Add(epoll.get(), wake_event.get(), EPOLLIN));
   return std::unique_ptr<AcceptLoop>(
-      new AcceptLoop(std::move(listener), std::move(epoll), std::move(stop_event)));
+      new AcceptLoop(std::move(listener), std::move(epoll), std::move(wake_event)));
 }
 
-AcceptLoop::AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd stop_event)
+AcceptLoop::AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd wake_event)
     : listener_(std::move(listener)),
       epoll_(std::move(epoll)),
-      stop_event_(std::move(stop_event)) {}
+      wake_event_(std::move(wake_event)) {}
 
 AcceptLoop::~AcceptLoop() { Stop(); }
 
-void AcceptLoop::Start(const char* thread_name, std::string place, Handlers handlers) {
+void AcceptLoop::Start(const char* thread_name, std::string place, Handlers handlers,
+                       Watchdog* watchdog) {
   place_ = std::move(place);
   handlers_ = std::move(handlers);
-  thread_ = std::jthread([this, thread_name] {
-    pthread_setname_np(pthread_self(), thread_name);
-    Loop();
-  });
+  thread_ = std::jthread([this, thread_name, watchdog] { Loop(thread_name, watchdog); });
 }
 
 void AcceptLoop::Stop() {
   if (!thread_.joinable()) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_event_.get(), &one, sizeof one);
+  stop_.store(true, std::memory_order_relaxed);
+  Wake();
   thread_.join();
+}
+
+void AcceptLoop::Wake() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_event_.get(), &one, sizeof one);
 }
 
 absl::Status AcceptLoop::Watch(int fd) {
@@ -73,14 +76,23 @@ absl::Status AcceptLoop::Watch(int fd) {
 
 void AcceptLoop::Forget(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-void AcceptLoop::Loop() {
+void AcceptLoop::Loop(const char* thread_name, Watchdog* watchdog) {
+  pthread_setname_np(pthread_self(), thread_name);
+  WatchedThread watched(watchdog, thread_name, Watchdog::Work::kNoDisk, [this] { Wake(); });
   std::array<epoll_event, 64> events;
   while (true) {
+    watched.Waits();
     const int count = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
+    watched.Works();
+    if (stop_.load(std::memory_order_relaxed)) return;
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
-      if (fd == stop_event_.get()) return;
-      if (fd != listener_.get()) handlers_.on_ended(fd);
+      if (fd == wake_event_.get()) {
+        uint64_t wakes;
+        [[maybe_unused]] const ssize_t got = read(fd, &wakes, sizeof wakes);
+      } else if (fd != listener_.get()) {
+        handlers_.on_ended(fd);
+      }
     }
     // Last, so that the numbers of ended connections are not reused within one round.
     for (int i = 0; i < count; ++i) {

@@ -3,10 +3,12 @@
 //
 // Threads:   Start() and Stop() by the owner. The handlers run on the loop's thread, which sleeps
 //            in epoll without a timeout; Watch() and Forget() only within them.
-// Ownership: of the listener. Watched descriptors stay the caller's.
+// Ownership: of the listener. Watched descriptors stay the caller's. `watchdog` must outlive the
+//            loop.
 #ifndef PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_
 #define PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 #include "absl/time/time.h"
 #include "daemon/base/log.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/base/watchdog.h"
 
 namespace profd::rpc {
 
@@ -35,8 +38,9 @@ class AcceptLoop {
   ~AcceptLoop();  // Stop().
 
   // Accepts from now on; call once. `thread_name` has at most 15 bytes; `place` is where
-  // callers connect to, for the log.
-  void Start(const char* thread_name, std::string place, Handlers handlers);
+  // callers connect to, for the log. `watchdog` watches the thread; nullptr: nobody does.
+  void Start(const char* thread_name, std::string place, Handlers handlers,
+             Watchdog* watchdog = nullptr);
   // Ends the thread: nobody is accepted, and no end is heard of any more.
   void Stop();
 
@@ -49,13 +53,15 @@ class AcceptLoop {
   void Forget(int fd);
 
  private:
-  AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd stop_event);
-  void Loop();
+  AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd wake_event);
+  void Loop(const char* thread_name, Watchdog* watchdog);
+  void Wake() const;
   void AcceptAll();
 
   const UniqueFd listener_;
   const UniqueFd epoll_;
-  const UniqueFd stop_event_;
+  const UniqueFd wake_event_;
+  std::atomic<bool> stop_{false};
   std::string place_;
   Handlers handlers_;
   RateLimiter failures_{absl::Seconds(10)};

@@ -126,15 +126,19 @@ absl::Status CheckInheritedListener(int fd) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(
-    UniqueFd listener, PeerTable& peers, ProcessReader& processes, OnConnection on_connection) {
+absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(UniqueFd listener,
+                                                                        PeerTable& peers,
+                                                                        ProcessReader& processes,
+                                                                        OnConnection on_connection,
+                                                                        Watchdog* watchdog) {
   ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
   return std::unique_ptr<ControlListener>(
-      new ControlListener(std::move(loop), peers, processes, std::move(on_connection)));
+      new ControlListener(std::move(loop), peers, processes, std::move(on_connection), watchdog));
 }
 
 ControlListener::ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers,
-                                 ProcessReader& processes, OnConnection on_connection)
+                                 ProcessReader& processes, OnConnection on_connection,
+                                 Watchdog* watchdog)
     : peers_(peers),
       processes_(processes),
       on_connection_(std::move(on_connection)),
@@ -147,7 +151,8 @@ ControlListener::ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& pe
   }
   loop_->Start("profd-accept", "control.sock",
                {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
-                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }});
+                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }},
+               watchdog);
 }
 
 ControlListener::~ControlListener() { Stop(); }

@@ -43,10 +43,11 @@ class ControlListener {
   // Gets the connection's descriptor, which it then owns; the peer is in the table already.
   using OnConnection = std::function<void(UniqueFd)>;
 
-  // `peers` and `processes` must outlive the listener.
+  // `peers`, `processes`, and `watchdog` must outlive the listener; nullptr: nobody watches.
   static absl::StatusOr<std::unique_ptr<ControlListener>> Start(UniqueFd listener, PeerTable& peers,
                                                                 ProcessReader& processes,
-                                                                OnConnection on_connection);
+                                                                OnConnection on_connection,
+                                                                Watchdog* watchdog = nullptr);
   ~ControlListener();  // Stop().
 
   // Ends the thread: nobody is accepted any more, and closed connections stay in the table.
@@ -60,7 +61,7 @@ class ControlListener {
   };
 
   ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers, ProcessReader& processes,
-                  OnConnection on_connection);
+                  OnConnection on_connection, Watchdog* watchdog);
   void Admit(UniqueFd connection);
   void Refuse(UniqueFd connection, const Peer& peer, std::string_view why);
   absl::StatusOr<UniqueFd> MoveToHighNumber(UniqueFd connection);

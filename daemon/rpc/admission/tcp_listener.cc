@@ -154,11 +154,12 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listen
 TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits)
     : limits_(limits), loop_(std::move(loop)) {}
 
-void TcpListener::Start(OnConnection on_connection) {
+void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog) {
   on_connection_ = std::move(on_connection);
   loop_->Start("profd-remote", address(),
                {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
-                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }});
+                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }},
+               watchdog);
 }
 
 TcpListener::~TcpListener() { Stop(); }

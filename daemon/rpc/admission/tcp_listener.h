@@ -51,8 +51,8 @@ class TcpListener {
   static absl::StatusOr<std::unique_ptr<TcpListener>> Create(UniqueFd listener, Limits limits);
   ~TcpListener();  // Stop().
 
-  // Accepts from now on; call once.
-  void Start(OnConnection on_connection);
+  // Accepts from now on; call once. `watchdog` must outlive the listener; nullptr: nobody watches.
+  void Start(OnConnection on_connection, Watchdog* watchdog = nullptr);
 
   // Ends the thread: nobody is accepted any more.
   void Stop();

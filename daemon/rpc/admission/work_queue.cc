@@ -84,15 +84,25 @@ WorkQueue::Lanes::iterator WorkQueue::Next(Item& item) {
 
 void WorkQueue::Loop() {
   pthread_setname_np(pthread_self(), options_.thread_name.c_str());
+  WatchedThread watched(options_.watchdog, options_.thread_name, Watchdog::Work::kDisk,
+                        [this] { absl::MutexLock lock(&mu_); });
   while (true) {
     Item item;
     Lanes::iterator lane;
+    watched.Waits();
     {
       absl::MutexLock lock(&mu_);
-      mu_.Await(absl::Condition(this, &WorkQueue::HasWorkOrStopped));
+      const auto is_wanted = [this, &watched]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return HasWorkOrStopped() || watched.asked();
+      };
+      mu_.Await(absl::Condition(&is_wanted));
       lane = Next(item);
-      if (lane == lanes_.end()) return;  // Stopped.
+      if (lane == lanes_.end()) {
+        if (stopped_) return;
+        continue;  // The watchdog asked.
+      }
     }
+    watched.Works();
     item.work();
     item.work = nullptr;  // What it kept is gone before its principal's turn ends.
     absl::MutexLock lock(&mu_);

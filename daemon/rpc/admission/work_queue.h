@@ -19,6 +19,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "daemon/base/watchdog.h"
 
 namespace profd::rpc {
 
@@ -29,6 +30,7 @@ class WorkQueue {
     int threads = 1;
     int64_t max_waiting = 1024;  // For TryPost().
     int64_t max_waiting_per_principal = 1024;
+    Watchdog* watchdog = nullptr;  // Must outlive the queue; nullptr: nobody watches.
   };
   explicit WorkQueue(Options options);
   ~WorkQueue();  // Stop().

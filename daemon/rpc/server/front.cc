@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <utility>
 
 #include "daemon/rpc/server/call.h"
@@ -9,13 +10,14 @@
 namespace profd::rpc {
 
 Front::Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules,
-             AuditLog& audit, WorkQueue& work, worker::ReportPool& reports)
+             AuditLog& audit, WorkQueue& work, worker::ReportPool& reports, Watchdog* watchdog)
     : limits_(limits),
       identifier_(std::move(identifier)),
       rules_(std::move(rules)),
       audit_(audit),
       work_(work),
-      reports_(reports) {}
+      reports_(reports),
+      watchdog_(watchdog) {}
 
 Front::~Front() { Shutdown(absl::InfinitePast()); }
 
@@ -34,9 +36,23 @@ absl::Status Front::Start(grpc::ServerBuilder& builder, const MakeServices& make
 
 void Front::CompletionLoop() {
   pthread_setname_np(pthread_self(), "profd-grpc");
+  // Within Next() this thread also does gRPC's own work: it reads connections and parses frames.
+  // So it is asked by a completion: whoever gets that is not stuck in there.
+  WatchedThread watched(watchdog_, "profd-grpc", Watchdog::Work::kNoDisk,
+                        [this] { WakeCompletionLoop(); });
   void* tag = nullptr;
   bool ok = false;
-  while (completions_->Next(&tag, &ok)) static_cast<CompletionTag*>(tag)->OnCompletion(ok);
+  while (completions_->Next(&tag, &ok)) {
+    watched.Works();
+    if (tag != nullptr) static_cast<CompletionTag*>(tag)->OnCompletion(ok);
+    watched.Waits();
+  }
+}
+
+// Its tag is nullptr. Not called once completions_ is shut down: the watchdog's owner does that.
+void Front::WakeCompletionLoop() {
+  question_ = std::make_unique<grpc::Alarm>();
+  question_->Set(completions_.get(), std::chrono::system_clock::now(), nullptr);
 }
 
 void Front::Close() {

@@ -6,11 +6,12 @@
 //
 // Threads:   Start(), Close() and Shutdown() by the owner. One thread of its own ("profd-grpc"),
 //            which moves completions; and gRPC's.
-// Ownership: the queues, and what the services refer to, must outlive it.
+// Ownership: the queues, the watchdog, and what the services refer to, must outlive it.
 // Shutdown:  Close() of all fronts, then Shutdown(); only then may the queues be stopped.
 #ifndef PROFD_DAEMON_RPC_SERVER_FRONT_H_
 #define PROFD_DAEMON_RPC_SERVER_FRONT_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
@@ -20,8 +21,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/rpc/admission/door.h"
 #include "daemon/rpc/server/rpc_service.h"
+#include "daemon/rpc/services/services.h"
 
 namespace profd::rpc {
 
@@ -31,7 +34,7 @@ class Front {
   using MakeServices = std::function<std::vector<std::unique_ptr<RpcService>>(Door& door)>;
 
   Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules, AuditLog& audit,
-        WorkQueue& work, worker::ReportPool& reports);
+        WorkQueue& work, worker::ReportPool& reports, Watchdog* watchdog = nullptr);
   ~Front();  // Shutdown(0), if that has not happened.
 
   // Completes `builder`, which has its limits and, if it listens by gRPC's means, its
@@ -47,6 +50,7 @@ class Front {
 
  private:
   void CompletionLoop();
+  void WakeCompletionLoop();
 
   const Door::Limits limits_;
   const Door::Identifier identifier_;
@@ -54,11 +58,14 @@ class Front {
   AuditLog& audit_;
   WorkQueue& work_;
   worker::ReportPool& reports_;
+  Watchdog* const watchdog_;  // nullptr: nobody watches.
   // In the order of their start.
   std::unique_ptr<grpc::ServerCompletionQueue> completions_;
   std::unique_ptr<Door> door_;
   std::vector<std::unique_ptr<RpcService>> services_;
   std::unique_ptr<grpc::Server> server_;
+  // Of the watchdog's last question, which it has while it asks.
+  std::unique_ptr<grpc::Alarm> question_;
   std::jthread completion_thread_;
 };
 

@@ -47,7 +47,7 @@ RemoteServer::RemoteServer(RemoteOptions options, Parts parts)
       parts_(std::move(parts)),
       front_(
           parts_.limits, [this](const grpc::ServerContext& context) { return Identify(context); },
-          parts_.rules, parts_.audit, parts_.work, parts_.reports) {}
+          parts_.rules, parts_.audit, parts_.work, parts_.reports, parts_.watchdog) {}
 
 RemoteServer::~RemoteServer() { Shutdown(absl::InfinitePast()); }
 
@@ -79,7 +79,8 @@ absl::Status RemoteServer::Open() {
   RETURN_IF_ERROR(front_.Start(builder, parts_.make_services));
   for (Port* port : {&tls_, &plaintext_}) {
     if (port->listener != nullptr) {
-      port->listener->Start([port](UniqueFd connection) { port->HandOver(std::move(connection)); });
+      port->listener->Start([port](UniqueFd connection) { port->HandOver(std::move(connection)); },
+                            parts_.watchdog);
     }
   }
   return absl::OkStatus();

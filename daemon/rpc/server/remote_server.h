@@ -12,7 +12,7 @@
 //
 // Threads:   Start(), Close() and Shutdown() by the owner; what is of certificates anyone. Its own:
 //            profd-remote for each port, profd-certs, and those of its Front.
-// Ownership: the queues, and what the services refer to, must outlive it.
+// Ownership: the queues, the watchdog, and what the services refer to, must outlive it.
 #ifndef PROFD_DAEMON_RPC_SERVER_REMOTE_SERVER_H_
 #define PROFD_DAEMON_RPC_SERVER_REMOTE_SERVER_H_
 
@@ -43,6 +43,7 @@ class RemoteServer {
     worker::ReportPool& reports;
     std::function<void(grpc::ServerBuilder&)> set_limits;  // Of messages, streams and memory.
     Front::MakeServices make_services;
+    Watchdog* watchdog = nullptr;  // nullptr: nobody watches.
   };
 
   // Serves from when it returns. INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED: what is wrong

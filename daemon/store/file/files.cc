@@ -13,6 +13,7 @@
 #include "daemon/base/folder_of.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/store/file/sha256.h"
 
 namespace profd::store {
@@ -63,6 +64,7 @@ absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FileStatus(path, errno);
     if (got == 0) return hash.Finish();
+    ReportProgress();
     hash.Append({piece.data(), static_cast<size_t>(got)});
   }
 }

@@ -9,6 +9,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/watchdog.h"
 
 namespace profd::store {
 namespace {
@@ -183,6 +184,7 @@ absl::Status CaptureFileReader::CheckHeap() const {
 
 template <typename Table>
 absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table) {
+  ReportProgress();
   ASSIGN_OR_RETURN(const ChunkLayout layout, OpenChunk(entry));
   // Between the first and the last wanted column, in one piece.
   const auto first = static_cast<size_t>(std::countr_zero(wanted));
@@ -634,6 +636,7 @@ absl::StatusOr<std::vector<int64_t>> CaptureFileReader::FindDamagedChunks(
   std::vector<int64_t> damaged;
   for (const ChunkEntry& entry : contents_.chunks) {
     RETURN_IF_ERROR(still_wanted());
+    ReportProgress();
     ASSIGN_OR_RETURN(const bool whole, ChunkIsWhole(entry));
     if (!whole) damaged.push_back(entry.id);
   }
