@@ -15,7 +15,10 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
+#include "daemon/base/watchdog.h"
 #include "daemon/store/catalog/catalog.h"
+#include "daemon/store/file/column_codec.h"
+#include "daemon/store/file/writer.h"
 #include "daemon/store/data_dir.h"
 #include "daemon/store/file/column_codec.h"
 #include "daemon/store/file/files.h"
@@ -106,6 +109,8 @@ CatalogReserve ReserveOf(const std::filesystem::path& data_dir) {
   return CatalogReserve(data_dir / "catalog.reserve", CatalogReserve::kCatalogBytes);
 }
 
+constexpr char kCatalogName[] = "catalog.db";
+
 CatalogReserve AuditReserveOf(const std::filesystem::path& data_dir) {
   return CatalogReserve(data_dir / "audit.reserve", CatalogReserve::kAuditBytes);
 }
@@ -134,7 +139,7 @@ absl::Status NoEvents(const CaptureRecord& record) {
 absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options, Clock& clock) {
   if (!options.measure_disk) options.measure_disk = MeasureDisk;
   ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir, options.owner));
-  const std::filesystem::path path = options.data_dir / "catalog.db";
+  const std::filesystem::path path = options.data_dir / kCatalogName;
   absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(path);
   if (absl::IsResourceExhausted(catalog.status()) && ReserveOf(options.data_dir).Release()) {
     LogWarning("the disk is full: the catalog is opened with its reserve");
@@ -673,9 +678,19 @@ absl::Status CaptureStore::CheckAudit() {
 }
 
 absl::StatusOr<AuditPage> CaptureStore::ListAudit(const AuditFilter& filter, int64_t limit,
-                                                  int64_t before) {
-  absl::MutexLock lock(&mu_);
-  return catalog_->ListAudit(filter, limit, before);
+                                                  int64_t before,
+                                                  absl::FunctionRef<absl::Status()> still_wanted) {
+  ASSIGN_OR_RETURN(const auto db,
+                   Database::Open(options_.data_dir / kCatalogName, Database::Mode::kReadOnly));
+  absl::Status why_not;
+  db->StopWhen([&] {
+    ReportProgress();
+    why_not = still_wanted();
+    return !why_not.ok();
+  });
+  absl::StatusOr<AuditPage> page = Catalog::ListAudit(*db, filter, limit, before);
+  RETURN_IF_ERROR(why_not);
+  return page;
 }
 
 absl::StatusOr<std::optional<std::string>> CaptureStore::CapturesForbidden() {

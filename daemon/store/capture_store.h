@@ -226,8 +226,12 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Whether the next entry can be written, also if the disk fills up meanwhile.
   // RESOURCE_EXHAUSTED (AUDIT_UNAVAILABLE) with advice.
   absl::Status CheckAudit();
-  // At most `limit` lines written before that of an earlier page; 0: from the newest.
-  absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before = 0);
+  // At most `limit` lines written before that of an earlier page; 0: from the newest. Looks at all
+  // rows for those that fit, by a connection of its own, so that nobody waits for it. An error of
+  // `still_wanted`, which is asked again and again, ends it.
+  absl::StatusOr<AuditPage> ListAudit(
+      const AuditFilter& filter, int64_t limit, int64_t before = 0,
+      absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });
 
   // ---- captures switched off ----
   // Why captures are forbidden on this node; nullopt: they are not. From memory; kept over

@@ -622,6 +622,23 @@ TEST_F(CaptureStoreTest, TheAuditLogComesInPages) {
   EXPECT_EQ(seen, "43210");
 }
 
+// A filter that fits nothing makes the listing look at every row.
+TEST_F(CaptureStoreTest, AListingOfTheAuditLogHoldsUpNobodyAndEndsWithItsCaller) {
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .method = StrCat("m", i)}), IsOk());
+  }
+  int asked = 0;
+  const auto page = store_->ListAudit({.method = "none"}, 10, 0, [&]() -> absl::Status {
+    // In the middle of the listing.
+    const AuditEntry entry{.time = clock_.Now(), .method = StrCat("meanwhile", asked)};
+    EXPECT_THAT(store_->AppendAudit(entry), IsOk());
+    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("the caller went away");
+  });
+  EXPECT_THAT(page, StatusIs(StatusCode::kCancelled, "the caller went away"));
+  EXPECT_EQ(asked, 3);
+  EXPECT_THAT(store_->ListAudit({.method = "meanwhile2"}, 10)->entries, SizeIs(1));
+}
+
 TEST_F(CaptureStoreTest, WhoeverWatchesTheAuditLogHearsOfRowsAndRepetitions) {
   std::vector<std::string> heard;
   on_audit_ = [&heard](const AuditEntry& entry, bool written, bool repeated) {

@@ -15,6 +15,7 @@
 #include "daemon/rpc/admission/names.h"
 #include "daemon/rpc/convert/convert.h"
 #include "daemon/rpc/server/call.h"
+#include "daemon/rpc/services/capture_report.h"
 #include "daemon/rpc/services/services.h"
 #include "profd/v1/node.grpc.pb.h"
 
@@ -127,7 +128,8 @@ class NodeService final : public RpcService {
       return absl::InvalidArgumentError("page_token: not one that this listing returned");
     }
     ASSIGN_OR_RETURN(const store::AuditPage page,
-                     parts_.store.ListAudit(filter, page_size, before));
+                     parts_.store.ListAudit(filter, page_size, before,
+                                            [&] { return StillWanted(parts_.door, info); }));
     for (const store::AuditEntry& entry : page.entries) {
       AuditEntryToProto(entry, *response.add_entries());
     }

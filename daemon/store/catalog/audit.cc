@@ -94,9 +94,9 @@ absl::StatusOr<bool> Catalog::AppendAudit(const AuditEntry& entry) {
   return true;
 }
 
-absl::StatusOr<AuditPage> Catalog::ListAudit(const AuditFilter& filter, int64_t limit,
+absl::StatusOr<AuditPage> Catalog::ListAudit(Database& db, const AuditFilter& filter, int64_t limit,
                                              int64_t before) {
-  StatementLease query = db_->Use(
+  StatementLease query = db.Use(
       "SELECT id, time_unix_ns, principal, peer, method, resource, outcome, reason, duration_ns, "
       "bytes, kind, repeats, last_unix_ns FROM audit_log "
       "WHERE (?1 = 0 OR id < ?1) AND last_unix_ns >= ?2 "

@@ -112,7 +112,12 @@ class Catalog {
   // Keeps the last MaxAuditRowsOf(kind) of each principal and kind, and kMaxAuditRows in all:
   // beyond that the largest ring loses its oldest. Returns false if it was counted as a repetition.
   absl::StatusOr<bool> AppendAudit(const AuditEntry& entry);
-  absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before);
+  absl::StatusOr<AuditPage> ListAudit(const AuditFilter& filter, int64_t limit, int64_t before) {
+    return ListAudit(*db_, filter, limit, before);
+  }
+  // The same by another connection to the catalog.
+  static absl::StatusOr<AuditPage> ListAudit(Database& db, const AuditFilter& filter, int64_t limit,
+                                             int64_t before);
   static constexpr int64_t kMaxAuditRows = 200'000;
   static constexpr int64_t MaxAuditRowsOf(AuditKind kind) {
     return kind == AuditKind::kRefusal ? 5'000 : 20'000;

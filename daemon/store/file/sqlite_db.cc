@@ -58,6 +58,8 @@ absl::StatusCode CodeOf(int code, int error) {
       return absl::StatusCode::kUnavailable;
     case SQLITE_NOMEM:
       return absl::StatusCode::kResourceExhausted;
+    case SQLITE_INTERRUPT:
+      return absl::StatusCode::kCancelled;
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
       if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
@@ -197,6 +199,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
     case Mode::kUntrusted:
       flags |= SQLITE_OPEN_READWRITE;
       break;
+    case Mode::kReadOnly:
+      flags |= SQLITE_OPEN_READONLY;
+      break;
     case Mode::kImmutableUntrusted:
       name = ImmutableUri(path);
       flags |= SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
@@ -260,6 +265,14 @@ absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) {
   ASSIGN_OR_RETURN(const bool row, statement.Step());
   if (!row) return absl::InternalError(StrCat(path_.string(), ": no result for ", sql));
   return statement.Int(0);
+}
+
+void Database::StopWhen(std::function<bool()> stop) {
+  constexpr int kInstructions = 1000;  // Of SQLite's machine: some 10 to 100 us.
+  stop_ = std::move(stop);
+  sqlite3_progress_handler(
+      db_, kInstructions, [](void* self) { return static_cast<Database*>(self)->stop_() ? 1 : 0; },
+      this);
 }
 
 StatementLease Database::Use(const char* sql) {

@@ -4,14 +4,16 @@
 // Threads:   one at a time; callers that share a Database hold a mutex.
 // Ownership: a Statement must not outlive its Database.
 // Errors:    RESOURCE_EXHAUSTED for a full disk (also a quota or file size limit), DATA_LOSS
-//            for a damaged file, UNAVAILABLE for a lock held by somebody else, INTERNAL for
-//            any other result, whose code is in the message. Statements and what SQLite says of
+//            for a damaged file, UNAVAILABLE for a lock held by somebody else, CANCELLED for a
+//            statement that StopWhen() ended, INTERNAL for any other result, whose code is in the
+//            message. Statements and what SQLite says of
 //            them are in ToString(), for the log, not in message().
 #ifndef PROFD_DAEMON_STORE_FILE_SQLITE_DB_H_
 #define PROFD_DAEMON_STORE_FILE_SQLITE_DB_H_
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -80,6 +82,7 @@ class Database {
  public:
   enum class Mode {
     kReadWrite,           // Must exist.
+    kReadOnly,            // The same, next to a connection that writes.
     kUntrusted,           // The same; trusts nothing in it.
     kImmutableUntrusted,  // Read-only; believes that nobody writes; trusts nothing in it.
     kMemory,              // A private database in memory; `path` is for messages.
@@ -98,6 +101,10 @@ class Database {
   // A statement of the cache; `sql` must be a literal. Not while an earlier lease of it lives.
   StatementLease Use(const char* sql);
 
+  // Ends statements with CANCELLED once `stop` returns true; it is called while they run, some
+  // thousand times a second, and must not use this database.
+  void StopWhen(std::function<bool()> stop);
+
   sqlite3* handle() const { return db_; }
   const std::filesystem::path& path() const { return path_; }
   // Closes the file, telling errors. The cache must not be used again.
@@ -108,6 +115,7 @@ class Database {
 
   sqlite3* db_;
   const std::filesystem::path path_;
+  std::function<bool()> stop_;
   std::unordered_map<const char*, Statement> cache_;
 };
 
