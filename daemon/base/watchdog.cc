@@ -57,7 +57,7 @@ bool Watchdog::Check() {
       if (!thread.is_stuck) continue;
       LogError(StrCat("thread ", thread.name, " has made no progress for ",
                       absl::ToInt64Seconds(thread.unfed),
-                      " s; until it does, systemd gets no WATCHDOG=1 and restarts profd"));
+                      " s; systemd gets no WATCHDOG=1 until it does"));
     }
   }
   absl::MutexLock lock(&mu_);

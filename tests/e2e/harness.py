@@ -346,7 +346,7 @@ class EndToEndTest(unittest.TestCase):
     """Starts a daemon per test; `self.flags` are added to its command line."""
 
     flags = ()
-    daemon_env = None        # Added to the daemon's environment.
+    daemon_env = {}          # Added to the daemon's environment.
     memory_max_bytes = None  # Of the daemon's memory cgroup; None: none of its own.
     disk_bytes = None        # Of the file system with the data directory; None: no such limit.
 
@@ -359,7 +359,8 @@ class EndToEndTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_e2e_'))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.daemon = Daemon(self.folder, *self.flags, env=self.daemon_env)
+        self.daemon = Daemon(self.folder, *self.flags)
+        self.daemon.env.update(self.daemon_env)
         if self.disk_bytes is not None:
             self._use_small_disk(self.disk_bytes)
         if self.memory_max_bytes is not None:
