@@ -65,6 +65,7 @@ void Front::Shutdown(absl::Time deadline) {
     server_->Shutdown(absl::ToChronoTime(deadline));
     // Only when no call object is left may nothing more be put into the completion queue.
     door_->AwaitNoCalls();
+    question_.reset();
     completions_->Shutdown();
     completion_thread_.join();
     server_.reset();
