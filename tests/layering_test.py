@@ -45,13 +45,14 @@ ARROWS = {
     EVENTS: [],
     GROUPS: [TYPES],
     QUALITY: [TYPES],
+    SLOWDOWN: [TYPES],
     PORTS: ["daemon/quota", TYPES, EVENTS, GROUPS],
     ACCESS: ["daemon/quota", TYPES],
     SCHEDULE_TYPES: [TYPES, ACCESS],
     SCHEDULE_STORE: [SCHEDULE_TYPES],
     "daemon/access": ["daemon/base", ACCESS],
     # One capture file.
-    "daemon/store/file": ["daemon/base", TYPES, EVENTS, GROUPS, PORTS, SCHEDULE_TYPES],
+    "daemon/store/file": ["daemon/base", TYPES, EVENTS, GROUPS, QUALITY, PORTS, SCHEDULE_TYPES],
     "daemon/store/catalog": ["daemon/base", "daemon/store/file", TYPES, GROUPS, SCHEDULE_TYPES,
                              SCHEDULE_STORE],
     "daemon/store": ["daemon/base", "daemon/store/file", "daemon/store/catalog", TYPES, PORTS,
@@ -64,8 +65,8 @@ ARROWS = {
     "daemon/report/memory": ["proto/wire", "daemon/base", "daemon/store/file",
                              "daemon/report/index", TYPES],
     "daemon/report/gpu": ["daemon/base", "daemon/store/file", "daemon/report/index", TYPES, EVENTS],
-    "daemon/report/ranks": ["daemon/base", "daemon/store/file", "daemon/report/index",
-                            "daemon/report/ops", EVENTS],
+    "daemon/report/ranks": ["proto/wire", "daemon/base", "daemon/store/file",
+                            "daemon/report/index", "daemon/report/ops", EVENTS],
     "daemon/report/time": ["proto/wire", "daemon/base", "daemon/store/file",
                            "daemon/report/index", "daemon/report/gpu", "daemon/report/ranks"],
     "daemon/report/findings": ["daemon/base", "daemon/store/file", "daemon/report/index",
@@ -91,12 +92,13 @@ ARROWS = {
                       "daemon/export/trace", "daemon/export/chrome", "daemon/export/html", EVENTS],
     # The other way: rows of what others wrote, into the store's files.
     "daemon/import": ["proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
-                      TYPES, EVENTS, PORTS],
+                      "daemon/report/findings", TYPES, EVENTS, PORTS],
     # Trace files of anyone, captures of nobody.
     "daemon/check": ["daemon/base"],
     "daemon/metrics": ["daemon/base", "daemon/quota", "daemon/store", TYPES, PORTS],
-    "daemon/capture": ["daemon/base", "daemon/quota", TYPES, GROUPS, QUALITY, PORTS, ACCESS],
-    "daemon/schedule": ["daemon/base", "daemon/capture", QUALITY, PORTS, ACCESS, SCHEDULE_TYPES,
+    "daemon/capture": ["daemon/base", "daemon/quota", TYPES, GROUPS, QUALITY, SLOWDOWN, PORTS,
+                       ACCESS],
+    "daemon/schedule": ["daemon/base", "daemon/capture", PORTS, ACCESS, SCHEDULE_TYPES,
                         SCHEDULE_STORE],
     # The program with privileges, and what it shares with the daemon.
     "daemon/privilege": ["daemon/base"],
@@ -125,9 +127,10 @@ ARROWS = {
                              "daemon/export/sink", "daemon/export", "daemon/worker",
                              "daemon/rpc/convert"],
     "daemon/main.cc": ["proto/wire", "daemon/base", "daemon/quota", "daemon/access",
-                       "daemon/store", "daemon/report", "daemon/metrics", "daemon/capture",
-                       "daemon/schedule", "daemon/privilege", "daemon/ingest",
-                       "daemon/rpc/admission", "daemon/rpc/services", "daemon/rpc"],
+                       "daemon/store", "daemon/report/findings", "daemon/report",
+                       "daemon/metrics", "daemon/capture", "daemon/schedule", "daemon/privilege",
+                       "daemon/ingest", "daemon/rpc/admission", "daemon/rpc/services",
+                       "daemon/rpc"],
     "cli/base": ["daemon/base", TYPES, QUALITY],
     "cli/client": ["proto/profd/v1", "daemon/base", "daemon/store/file", "daemon/report/index",
                    "daemon/report/ops", "daemon/report/gpu", "daemon/report/ranks",
@@ -135,12 +138,13 @@ ARROWS = {
                    SCHEDULE_TYPES],
     "cli/captures": ["daemon/base", "daemon/store/file", "daemon/store", "daemon/report/index",
                      "daemon/report/ops", "daemon/report/gpu", "daemon/report/ranks",
-                     "daemon/report/time", "daemon/report", "daemon/export/sink", "daemon/export",
-                     "cli/base", "cli/client", TYPES, GROUPS],
+                     "daemon/report/time", "daemon/report/findings", "daemon/report",
+                     "daemon/export/sink", "daemon/export", "cli/base", "cli/client", TYPES,
+                     GROUPS],
     "cli/render": ["daemon/base", "daemon/report/index", "daemon/report/ops",
                    "daemon/report/memory", "daemon/report/gpu", "daemon/report/ranks",
                    "daemon/report/time", "daemon/report/findings", "daemon/check", "cli/base",
-                   "cli/client", "cli/captures", TYPES, QUALITY],
+                   "cli/client", "cli/captures", TYPES, QUALITY, SLOWDOWN],
     "cli/commands": ["daemon/base", "daemon/report/ops", "daemon/report/ranks",
                      "daemon/report/time", "daemon/report/findings", "daemon/export/html",
                      "daemon/import", "cli/base", "cli/client", "cli/captures", "cli/render",
@@ -205,6 +209,22 @@ class LayeringTest(unittest.TestCase):
                 offences.append(f"{path}: includes {name}; {row} may use "
                                 f"{', '.join(ARROWS[row]) or 'nothing of ours'}")
         self.assertFalse(offences, "\n" + "\n".join(offences))
+
+    def test_every_arrow_is_used(self):
+        used = set()
+        for path, text in sources():
+            used |= {(row_of(path), row_of_include(name)) for name in INCLUDE.findall(text)}
+        unused = [f"{row} -> {to}" for row, arrows in ARROWS.items() for to in arrows
+                  if (row, to) not in used]
+        self.assertFalse(unused, "in ARROWS, but in no #include: " + ", ".join(unused))
+
+    def test_every_arrow_is_used(self):
+        used = set()
+        for path, text in sources():
+            used |= {(row_of(path), row_of_include(name)) for name in INCLUDE.findall(text)}
+        unused = [f"{row} -> {to}" for row, arrows in ARROWS.items() for to in arrows
+                  if (row, to) not in used]
+        self.assertFalse(unused, "in ARROWS, but in no #include: " + ", ".join(unused))
 
     def test_every_arrow_is_used(self):
         used = set()

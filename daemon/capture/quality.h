@@ -8,10 +8,10 @@
 //   -   nothing was recorded
 //
 // The grade is the worst that any check allows. Most checks need only the record; those over
-// events (EventChecks) are made by daemon/report/findings/quality.h. The seal makes all of them once and
-// stores grade and checks in the file, and every command shows those. Files of an older profd have
-// none: their grade is computed when they are read, and marked so; checks over events that were
-// not made are not held against them.
+// events (EventChecks) are made by daemon/report/findings/quality.h. The seal makes all of them
+// once and stores grade and checks in the file, and every command shows those. Files of an older
+// profd have none: their grade is computed when they are read, and marked so; checks over events
+// that were not made are not held against them.
 //
 // Threads: any. Errors: none; any numbers are safe.
 //

@@ -17,8 +17,6 @@
 #include "daemon/base/ulid.h"
 #include "daemon/base/watchdog.h"
 #include "daemon/store/catalog/catalog.h"
-#include "daemon/store/file/column_codec.h"
-#include "daemon/store/file/writer.h"
 #include "daemon/store/data_dir.h"
 #include "daemon/store/file/column_codec.h"
 #include "daemon/store/file/files.h"

@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/quality.h"
-#include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
 #include "daemon/report/index/step_table.h"

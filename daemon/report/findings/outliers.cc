@@ -10,7 +10,6 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/index/median.h"
-#include "daemon/report/reports.h"
 
 namespace profd::report {
 namespace {

@@ -3,8 +3,8 @@
 //
 // Threads: one at a time. Errors: the reader's.
 // Memory:  that of the operator table of one step.
-#ifndef PROFD_DAEMON_REPORT_FINDING_OUTLIERS_H_
-#define PROFD_DAEMON_REPORT_FINDING_OUTLIERS_H_
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_OUTLIERS_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_OUTLIERS_H_
 
 #include <cstdint>
 #include <optional>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/report/findings/findings.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
-#include "daemon/report/findings/findings.h"
 #include "daemon/report/time/time_report.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -43,4 +43,4 @@ absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const 
 
 }  // namespace profd::report
 
-#endif  // PROFD_DAEMON_REPORT_FINDING_OUTLIERS_H_
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_OUTLIERS_H_

@@ -29,8 +29,9 @@ size_t SeekFrom(const std::vector<Entry>& entries, size_t from, const Entry& wan
       begin -= std::min(begin, step);
     }
   }
-  const auto at = std::lower_bound(entries.begin() + static_cast<ptrdiff_t>(begin),
-                                   entries.begin() + static_cast<ptrdiff_t>(end), wanted, BeginsBefore);
+  const auto at =
+      std::lower_bound(entries.begin() + static_cast<ptrdiff_t>(begin),
+                       entries.begin() + static_cast<ptrdiff_t>(end), wanted, BeginsBefore);
   return static_cast<size_t>(at - entries.begin());
 }
 

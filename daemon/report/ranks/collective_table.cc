@@ -9,12 +9,12 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
-#include "daemon/report/ranks/collective_waits.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/step_lookup.h"
+#include "daemon/report/ranks/collective_waits.h"
 #include "daemon/report/ranks/collectives.h"
 #include "proto/wire/event.h"
 

@@ -11,8 +11,8 @@
 // goes on at another time.
 //
 // Threads: one. Memory: 48 bytes per collective. Any times are safe.
-#ifndef PROFD_DAEMON_REPORT_COLLECTIVE_WAITS_H_
-#define PROFD_DAEMON_REPORT_COLLECTIVE_WAITS_H_
+#ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_WAITS_H_
+#define PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_WAITS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -57,4 +57,4 @@ class CollectiveWaits {
 
 }  // namespace profd::report
 
-#endif  // PROFD_DAEMON_REPORT_COLLECTIVE_WAITS_H_
+#endif  // PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_WAITS_H_

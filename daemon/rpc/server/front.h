@@ -24,7 +24,6 @@
 #include "daemon/base/watchdog.h"
 #include "daemon/rpc/admission/door.h"
 #include "daemon/rpc/server/rpc_service.h"
-#include "daemon/rpc/services/services.h"
 
 namespace profd::rpc {
 

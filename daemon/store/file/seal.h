@@ -53,9 +53,9 @@ struct DeviceSummaryRow {
 using DeviceSummarizer =
     std::function<absl::StatusOr<std::vector<DeviceSummaryRow>>(CaptureReader&)>;
 
-// What the grade needs of the events (daemon/report/findings/quality.h), for the seal. Called with a file
-// that is not sealed yet but has all of its events. After an error the grade is made without them,
-// and says so.
+// What the grade needs of the events (daemon/report/findings/quality.h), for the seal. Called with
+// a file that is not sealed yet but has all of its events. After an error the grade is made without
+// them, and says so.
 using EventChecker = std::function<absl::StatusOr<EventChecks>(CaptureReader&)>;
 
 // Where the files of capture `id` stand while and after they are made.

@@ -180,9 +180,9 @@ TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
     profd_.captures[TestId(number)] = capture;
   }
   const std::string group = "groups/" + TestId(7000);
-  EXPECT_EQ(
-      Run({"ops", group, "--group-by", "input_shape", "--sort", "cpu_total", "--step", "7"}).exit_code,
-      0);
+  EXPECT_EQ(Run({"ops", group, "--group-by", "input_shape", "--sort", "cpu_total", "--step", "7"})
+                .exit_code,
+            0);
   const auto calls = profd_.operator_calls();
   ASSERT_THAT(calls, SizeIs(2));
   EXPECT_TRUE(calls[0].by_inputs() && !calls[0].by_step());

@@ -1,9 +1,8 @@
 // Why a step is slow.
-#include "daemon/report/findings/outliers.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/report/findings/outliers.h"
 #include "tests/report/findings/findings_fixture.h"
 
 namespace profd::report {
