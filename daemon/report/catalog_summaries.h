@@ -1,8 +1,9 @@
-// What the store's catalog keeps of every capture for good, when its events are gone: computed
-// here, since the store must not know how operators and GPUs are summarised. Whoever opens a store
-// hands these in (CaptureStore::Options).
+// Summaries that the catalog keeps after a capture's events are removed. They are computed here,
+// because the store must not know how operators and GPUs are summarized. The program that opens a
+// store passes these functions in (CaptureStore::Options).
 //
-// Threads: pure functions over one reader. Memory and errors: as SummarizeOps and SummarizeIdle.
+// Threads: any, one reader each.
+// Memory:  as SummarizeOps() and SummarizeIdle(); likewise the errors.
 #ifndef PROFD_DAEMON_REPORT_CATALOG_SUMMARIES_H_
 #define PROFD_DAEMON_REPORT_CATALOG_SUMMARIES_H_
 

@@ -1,4 +1,4 @@
-// What findings ask of copies between host and device. Fed row by row (kernels.cc).
+// Gathers facts about copies between host and device, row by row (called by kernels.cc).
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_
 
@@ -15,7 +15,7 @@ class CopyPass {
  public:
   CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& facts);
 
-  // A copy of the device, in the scope. `call` may be null.
+  // Adds a copy of the device inside the scope. `call` may be null.
   void Add(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call);
   void Finish();
 

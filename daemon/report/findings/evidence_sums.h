@@ -1,7 +1,6 @@
-// EvidenceSums adds up what has the same name and the same detail, and gives the weightiest as
-// evidence.
+// EvidenceSums adds up items with the same name and detail, and returns the largest as evidence.
 //
-// Threads: one. Memory: by what is told apart.
+// Threads: one. Memory: per distinct name and detail.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_EVIDENCE_SUMS_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_EVIDENCE_SUMS_H_
 
@@ -19,7 +18,7 @@ namespace profd::report {
 class EvidenceSums {
  public:
   struct Item {
-    uint32_t name = 0;  // Numbers that mean what the caller likes; to Take(), too.
+    uint32_t name = 0;  // Numbers that the caller defines; Take() passes them on.
     uint32_t detail = 0;
     int64_t duration_ns = 0;
     int64_t bytes = 0;
@@ -39,7 +38,7 @@ class EvidenceSums {
     }
   }
 
-  // Most time first. `describe(name, detail, evidence)` sets what the numbers stand for.
+  // Returns the most time first. `describe(name, detail, evidence)` sets the texts of the numbers.
   template <typename Fn>
   std::vector<Evidence> Take(EvidenceKind kind, Fn describe) const {
     std::vector<std::pair<Key, Sum>> rows(sums_.begin(), sums_.end());

@@ -1,20 +1,20 @@
-// Findings: what a capture says should be changed first, in words, with evidence.
+// Findings: what to change first, in words, with evidence.
 //
-//   verdict    one paragraph: where the time goes, what to change first, what that would save,
-//              and whether the numbers can be trusted
+//   verdict    one paragraph: where the time goes, what to change first, the estimated saving, and
+//              whether the numbers can be trusted
 //   findings   by estimated saving
-//   skipped    rules that could not be looked at, and what they need
-//   passed     rules that were looked at and found nothing
+//   skipped    rules that could not be checked, and the data that they need
+//   passed     rules that were checked and found nothing
 //
-// Savings are estimates of wall time per step, each by itself: findings that explain the same idle
-// time overlap, so that they must not be added up. A capture without steps counts as one step.
+// Savings are separate estimates of wall time per step. Findings that explain the same idle time
+// overlap, so savings must not be added up. A capture without steps counts as one step.
 //
 // Facts are gathered once (facts.h); a rule is a function over them (rules.h).
 //
-// Threads: any, one reader each. Errors: the reader's; INVALID_ARGUMENT for thresholds out of
-//          range.
-// Memory:  that of the reports it is made of (reports.h, time_report.h, memory_report.h), one
-//          after the other, and 56 bytes per GPU row while it looks for gaps.
+// Threads: any, one reader each.
+// Memory:  that of the reports that it uses, one after the other (op_table.h, time_report.h,
+//          memory_report.h), and 56 bytes per GPU row during the search for gaps.
+// Errors:  the reader's; INVALID_ARGUMENT for thresholds out of range.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_FINDINGS_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_FINDINGS_H_
 
@@ -31,15 +31,15 @@
 
 namespace profd::report {
 
-// How much it matters. Savings decide: kCritical from a quarter of a step on, kWarning from a
-// twentieth on, else kInfo; what costs no time but may end the run (memory) is set by its rule.
+// Severity by saving: kCritical from a quarter of a step, kWarning from a twentieth, else kInfo.
+// For findings that cost no time but may end the run (memory), the rule sets it.
 enum class Severity { kInfo, kWarning, kCritical };
 std::string_view ToString(Severity severity);  // "warning"
 
 enum class Confidence { kLow, kMedium, kHigh };
 std::string_view ToString(Confidence confidence);  // "high"
 
-// What `value` and `threshold` of a finding are.
+// The unit of `value` and `threshold` of a finding.
 enum class FindingUnit {
   kShare,  // 0..1
   kNs,
@@ -49,14 +49,14 @@ enum class FindingUnit {
 };
 std::string_view ToString(FindingUnit unit);  // "share"
 
-// What an evidence row is about, so that a page can link to it.
+// The subject of an evidence row, so that a page can link to it.
 enum class EvidenceKind {
   kStep,        // `step`
   kOp,          // `name` is a range: op table
   kKernel,      // `name` is a kernel, demangled: kernel table
   kCopy,        // `name` as in CopyRow
   kCall,        // `name` is an API call
-  kGap,         // A time in which the device did nothing: start_ns, duration_ns
+  kGap,         // An idle time of the device: start_ns, duration_ns
   kCollective,  // `name`
   kMemory,      // `name`: an op or a category; bytes
   kCode,        // `name`: a place in the program
@@ -68,17 +68,17 @@ std::string_view ToString(EvidenceKind kind);  // "step"
 struct Evidence {
   EvidenceKind kind = EvidenceKind::kOp;
   std::string name;          // As recorded or displayed: any bytes.
-  std::string detail;        // For people: "while aten::item ran"; may be empty.
-  int64_t count = -1;        // -1: means nothing here; so for the rest.
-  int64_t duration_ns = -1;  // Of it, or the sum of `count`.
+  std::string detail;        // For display: "while aten::item ran"; may be empty.
+  int64_t count = -1;        // -1: not applicable; likewise below.
+  int64_t duration_ns = -1;  // Of one, or the sum over `count`.
   int64_t bytes = -1;
   int64_t step = -1;  // Its number.
   int64_t device = -1;
-  int64_t start_ns = kNoTime;  // When it, or the longest of them, began.
+  int64_t start_ns = kNoTime;  // The start of it, or of the longest one.
 
   static constexpr int64_t kNoTime = INT64_MIN;
 };
-inline constexpr size_t kMostEvidence = 10;  // Rows per finding, the weightiest first.
+inline constexpr size_t kMostEvidence = 10;  // Rows per finding, the largest first.
 
 struct Finding {
   std::string_view rule;  // "COMM_EXPOSED"; lives as long as the program.
@@ -87,7 +87,7 @@ struct Finding {
   FindingUnit unit = FindingUnit::kShare;
   double value = 0;
   double threshold = 0;
-  int64_t saving_ns_per_step = 0;  // 0: none, or none that can be estimated.
+  int64_t saving_ns_per_step = 0;  // 0: none, or not estimated.
   Confidence confidence = Confidence::kMedium;
   std::string confidence_reason;  // "3 steps"
   std::string measured;           // One sentence with the figures.
@@ -109,7 +109,7 @@ struct PassedRule {
   double threshold = 0;
 };
 
-// Where a step's time goes, for the verdict; of the device with most work.
+// Where a step's time goes, for the verdict; for the device with the most work.
 enum class BoundBy {
   kUnknown,
   kHost,           // The GPU waits for the program.
@@ -125,8 +125,8 @@ struct FindingsReport {
   std::string verdict;
   BoundBy bound = BoundBy::kUnknown;
   Quality quality;
-  int64_t step_count = 0;         // That averages are over; 0: no steps, the window counts as one.
-  int64_t mean_step_ns = 0;       // Of those, or of the window.
+  int64_t step_count = 0;         // Steps in averages; 0: no steps, the window counts as one.
+  int64_t mean_step_ns = 0;       // Of these steps, or of the window.
   std::vector<Finding> findings;  // By saving, then by severity, then by rule.
   std::vector<SkippedRule> skipped;
   std::vector<PassedRule> passed;
@@ -138,7 +138,7 @@ struct RankComparison {
   std::vector<std::string> names;  // By member: "rank 3".
 };
 
-// `ranks`: of the group that the capture belongs to, if it was looked at.
+// `ranks` are those of the capture's group, if the group was read.
 absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
                                                  const FindingThresholds& thresholds,
                                                  const RankComparison* ranks = nullptr);

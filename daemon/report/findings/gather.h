@@ -1,5 +1,5 @@
-// How facts for findings are gathered: each function reads one kind of thing and fills its part of
-// Facts. What they share is in FactSources.
+// Gathers the facts for findings: each function reads one kind of data and fills its part of Facts.
+// FactSources has what they share.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_GATHER_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_GATHER_H_
 
@@ -20,19 +20,19 @@
 
 namespace profd::report {
 
-// The time of the host in a range or call.
+// A host time in a range or call.
 struct HostTime {
   int64_t start_ns;
   int64_t end_ns;
   uint32_t name;
 };
 
-// What one path of ranges launched; paths are those of the attribution.
+// Launches of one path of ranges; paths are those of the attribution.
 struct PathLaunches {
   int64_t kernels = 0;
   int64_t small_kernels = 0;
   uint64_t kernel_ns = 0;
-  uint64_t idle_ns = 0;  // The device's, before them.
+  uint64_t idle_ns = 0;  // Idle time of the device before them.
 };
 
 struct FactSources {
@@ -44,32 +44,32 @@ struct FactSources {
   uint32_t device_number = 0;    // CUDA's
   uint32_t device_position = 0;  // In work.devices()
   Demangler& demangler;
-  std::vector<int64_t> calls_of_name;  // Ranges begun in the scope, by name; of equals the first.
+  std::vector<int64_t> calls_of_name;  // Ranges begun in the scope, by the first ID of a name.
   std::vector<uint32_t> first_ids;     // By name.
   std::vector<HostTime> loader_waits;  // By start, in the scope.
   std::vector<PathLaunches> launches;  // By path.
 
   std::string_view Name(uint32_t name) const { return reader.names()[name]; }
-  // The innermost range around the call; empty: none.
+  // Returns the innermost range around the call; empty: none.
   std::string OpOf(const GpuAttribution::Call* call) const;
 };
 
-// Ranges: how often which was called, waits for the data loader, what tells of the program.
+// Reads ranges: calls by name, waits for the data loader, and facts about the program.
 absl::Status ReadRanges(FactSources& sources, ProgramFacts& program);
 absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, int64_t mean_step_ns);
-// Without GPU work: only the waits.
+// For captures without GPU work: adds only the waits.
 void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps);
 absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* device,
                                     KernelFacts& kernels, CopyFacts& copies);
 void FindFusible(FactSources& sources, KernelFacts& kernels);
-// After the gaps, whose idle time it counts.
+// Call after the gaps, because it counts their idle time.
 void FindTinyKernels(const FactSources& sources, KernelFacts& kernels);
 CallFacts GatherCalls(const FactSources& sources);
 
-// "cudaMalloc", "cudaFree" and the like: of memory, not of a pool.
+// True for "cudaMalloc", "cudaFree", and similar calls for memory outside pools.
 bool IsAllocationCall(std::string_view name);
 
-// GB/s from host to device and back that a GPU's generation allows; 0: not known.
+// Returns the GB/s between host and device that a GPU's generation allows; 0: unknown.
 double LinkBandwidthOf(const GpuDevice* device);
 
 }  // namespace profd::report

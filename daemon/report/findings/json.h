@@ -1,4 +1,4 @@
-// Findings as JSON, as `profctl report --json` and the HTML page have them.
+// Findings as JSON, for `profctl report --json` and the HTML page.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_JSON_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_JSON_H_
 
@@ -11,8 +11,8 @@
 
 namespace profd::report {
 
-// As fields of an open object: "verdict", "step_count", "mean_step_ns", "findings", "skipped",
-// "passed". Names of evidence, which are a stranger's, are what `shown` makes of them.
+// Writes fields of an open object: "verdict", "step_count", "mean_step_ns", "findings", "skipped",
+// "passed". `shown` cleans the names of evidence, which come from the target.
 void WriteFindingsFields(const FindingsReport& report, JsonWriter& json,
                          absl::FunctionRef<std::string(std::string_view)> shown);
 

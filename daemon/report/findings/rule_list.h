@@ -1,5 +1,5 @@
-// All rules, each one's condition in a line; rules.cc has their table. Shares are of the
-// steps that count (facts.h), thresholds those of thresholds.h.
+// All rules, each with its condition in a line; rules.cc has their table. Shares are of the steps
+// that count (facts.h); thresholds are in thresholds.h.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_RULE_LIST_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_RULE_LIST_H_
 
@@ -15,11 +15,11 @@ RuleResult GpuGap(const Facts&, const FindingThresholds&);        // long gaps
 RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle by HTA's classes
 RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
 RuleResult IdleOther(const Facts&, const FindingThresholds&);
-RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle behind waits
+RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle after waits
 RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
 RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up
 RuleResult DataParallel(const Facts&, const FindingThresholds&);    // torch.nn.DataParallel
-RuleResult CommBackend(const Facts&, const FindingThresholds&);     // gloo beside a GPU
+RuleResult CommBackend(const Facts&, const FindingThresholds&);     // gloo with a GPU
 
 // ---- ranks (rules_ranks.cc) ----
 RuleResult StragglerRank(const Facts&, const FindingThresholds&);  // more own work than the others

@@ -1,9 +1,9 @@
-// The rules that findings are made by. A rule looks at facts (facts.h) and says one of
-// three things: nothing to report, a finding, or what it needs that the capture does not have.
+// The rules behind findings. A rule checks facts (facts.h) and returns one of three results:
+// nothing to report, a finding, or the data that the capture lacks.
 //
-// How do I add a rule?  A function in the finding_rules_*.cc that its facts belong to, declared
-// below, a row in kRules in rules.cc, thresholds in thresholds.h, a test where it
-// fires and one where it must not in tests/report/findings/finding_rules_test.cc.
+// How do I add a rule?  A function in the rules_*.cc that its facts belong to, declared in
+// rule_list.h, a row in kRules in rules.cc, thresholds in thresholds.h, a test where it fires and
+// one where it must not in tests/report/findings/finding_rules_test.cc.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_RULES_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_RULES_H_
 
@@ -20,12 +20,12 @@
 
 namespace profd::report {
 
-// What a rule says. `finding.rule` and `title` are the engine's to set, and its severity where the
-// rule leaves it at kInfo.
+// The result of a rule. The engine sets `finding.rule` and `title`, and the severity if the rule
+// leaves it at kInfo.
 struct RuleResult {
-  std::string needs;  // Not empty: it could not be looked at.
+  std::string needs;  // Not empty: the rule could not be checked.
   bool fired = false;
-  Finding finding;  // Its unit, value and threshold also where it did not fire.
+  Finding finding;  // Unit, value, and threshold are set even if the rule did not fire.
 };
 RuleResult Needs(std::string what);
 
@@ -34,18 +34,18 @@ using RuleFunction = RuleResult (*)(const Facts&, const FindingThresholds&);
 struct Rule {
   std::string_view id;
   std::string_view title;   // "The GPU waits for launches"
-  bool uses_shares = true;  // Its value is a share of what was recorded: see ShareTrust.
+  bool uses_shares = true;  // Its value is a share of the recorded events: see ShareTrust.
   RuleFunction look = nullptr;
 };
 std::span<const Rule> Rules();
 bool IsRule(std::string_view id);
 std::vector<std::string_view> RuleIds();
 
-// Saving of what makes the device's own work shorter: nothing, while the device waits for the
-// program anyway. Says so in `finding`.
+// Sets the saving of a change that shortens the device's own work: none while the device waits for
+// the program anyway. Says so in `finding`.
 void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding);
 
-// Operators by how long the device waited for their launches.
+// Returns operators by the time that the device waited for their launches.
 std::vector<Evidence> LateLaunchers(const Facts& facts);
 
 // "12.3%", "1.23 ms", "3.4 GiB", "12": values in sentences.

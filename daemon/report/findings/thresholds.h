@@ -1,15 +1,15 @@
-// When a finding is one: the thresholds of the rules, and the file that changes them.
+// The thresholds of the rules, and the file that changes them.
 //
 //   # profd thresholds
 //   communication.exposed_share = 15%
 //   gap.shortest = 200ms
 //   small_kernels.duration = 8us
 //   copies.link_bandwidth = 50        # GB/s
-//   disable = STEP_OUTLIER, COPY_BLOCKING
+//   disable = STEP_OUTLIER, MEMCPY_SYNC
 //
 // One `key = value` per line; '#' begins a comment. Shares are numbers of 0..1 or percentages,
 // times have a unit (ns, us, ms, s), sizes may have one (KiB, MiB, GiB). An unknown key, a key
-// given twice and a value out of range are errors that name the line.
+// given twice, and a value out of range are errors that name the line.
 //
 // Threads: any.
 //
@@ -31,7 +31,7 @@ struct FindingThresholds {
   double exposed_communication_share = 0.10;
   double gpu_busy_share = 0.50;  // Below it the GPU is underused.
   double gap_p95_share = 0.05;
-  double gap_shortest_ns = 500e6;  // A single gap this long is one.
+  double gap_shortest_ns = 500e6;  // A single gap of this length is enough.
   double host_wait_share = 0.10;
   double kernel_wait_share = 0.10;
   double other_idle_share = 0.20;
@@ -39,7 +39,7 @@ struct FindingThresholds {
   double exposed_copy_share = 0.05;
   double pageable_share = 0.01;
   double blocking_copy_share = 0.01;
-  double copy_smallest_bytes = 64 << 10;  // Smaller copies are nobody's concern.
+  double copy_smallest_bytes = 64 << 10;  // Smaller copies are ignored.
   double link_share = 0.50;               // Of the link's bandwidth.
   double link_smallest_bytes = 1 << 20;   // Smaller copies cannot reach it.
   double link_gb_per_s = 0;               // 0: by the GPU's generation.
@@ -53,7 +53,7 @@ struct FindingThresholds {
   double wave_efficiency = 0.50;      // Below it; weighted by time.
   double wave_share = 0.20;           // Such kernels, of kernel time.
   double memory_limit_share = 0.90;   // Of the device's memory.
-  double fragmentation_share = 0.20;  // Of what is reserved, at its peak.
+  double fragmentation_share = 0.20;  // Of reserved memory, at its peak.
   double leak_bytes_per_step = 1 << 20;
   double allocation_share = 0.01;
   double step_outlier_deviations = 5;  // Median absolute deviations above the median.
@@ -69,11 +69,11 @@ struct FindingThresholds {
   friend bool operator==(const FindingThresholds&, const FindingThresholds&) = default;
 };
 
-// What a file says, over the defaults. INVALID_ARGUMENT naming the line and, for an unknown key
-// or rule, the nearest that exists.
+// Returns the defaults with the changes of a file. INVALID_ARGUMENT names the line and, for an
+// unknown key or rule, the nearest existing one.
 absl::StatusOr<FindingThresholds> ParseFindingThresholds(std::string_view untrusted_text);
 
-// A file that says all of `thresholds`, with what each means: what a user starts from.
+// Returns a file with all of `thresholds` and their meanings, as a starting point for users.
 std::string FormatFindingThresholds(const FindingThresholds& thresholds);
 
 }  // namespace profd::report

@@ -1,5 +1,5 @@
-// The verdict: where the time goes, what to change first, what that would save, and whether the
-// numbers can be trusted, in one paragraph.
+// The verdict in one paragraph: where the time goes, what to change first, the estimated saving,
+// and whether the numbers can be trusted.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_VERDICT_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_VERDICT_H_
 
@@ -11,7 +11,7 @@
 namespace profd::report {
 
 BoundBy BoundOf(const Facts& facts);
-// `report` is complete but for its verdict.
+// `report` must be complete except for its verdict.
 std::string WriteVerdict(const Facts& facts, const FindingsReport& report);
 
 }  // namespace profd::report

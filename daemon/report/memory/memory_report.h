@@ -1,7 +1,6 @@
 // The memory report: memory of each device over time and by category, blocks alive at the peak,
-//                    growth
-// from step to step, memory that the allocator reserved without use, and failed allocations. It
-// uses the same events and rules as SummarizeMemory() (timeline.h).
+// growth from step to step, memory that the allocator reserved without use, and failed allocations.
+// It uses the same events and rules as SummarizeMemory() (timeline.h).
 //
 // Units:   bytes, and ns since the window's start.
 // Threads: any, one reader each.

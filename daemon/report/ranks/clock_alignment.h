@@ -1,13 +1,13 @@
-// Clocks of the ranks of a job on one common time.
+// Aligns the clocks of a job's ranks.
 //
 //   0. Members of one host share a clock: their offset is 0, and nothing shifts them.
 //   1. What each node's clock was measured to be ahead, where somebody measured it (8 probes, the
 //      one with the shortest way; good to some microseconds).
 //   2. Matched collectives that no rank can end before all have begun, refined: they end on all
 //      ranks at about the same time. A rank's clock is off by the median of how much later than
-//      the others it saw them end. Where there are 30 or more, and the drift over their span is
-//      above what is left of the noise, by a line: through the medians of the first and the last
-//      third. That one late end in ten means nothing is why it is medians.
+//      the others it saw them end. With 30 or more collectives, and a drift above the remaining
+//      noise, a line replaces the median: through the medians of the first and the last third.
+//      Medians are used because about 10 % of collectives end late on some rank.
 //   3. Communicators are solved one by one and joined where they share ranks, the one with the
 //      most collectives first. What stays apart is put right by the probes, or by wall clocks.
 //   4. A pairing is checked against time: of one collective, no rank can end before all have begun.
@@ -37,7 +37,7 @@
 
 namespace profd::report {
 
-// A node's wall clock less the common one, and the bound on that figure's error.
+// A node's wall clock minus the common clock, and the bound on the error of that difference.
 struct ClockProbe {
   int64_t offset_ns = 0;
   int64_t bound_ns = 0;
@@ -47,14 +47,14 @@ struct ClockProbe {
 inline constexpr int64_t kPlausibleClockOffsetNs = 1'000'000'000;
 
 struct ClockMember {
-  int64_t start_unix_ns = 0;  // What the times of `collectives` count from.
+  int64_t start_unix_ns = 0;  // The origin of the times of `collectives`.
   std::optional<ClockProbe> probe;
   const CollectiveTable* collectives = nullptr;  // nullptr: none are known.
   std::string host;  // Members of the same one share a clock; empty: not known.
 };
 
 enum class ClockBasis {
-  kWallClock,    // Nothing but what the node says.
+  kWallClock,    // Only the node's own wall clock.
   kProbe,        // Its measured offset.
   kCollectives,  // Refined on matched collectives.
   kShared,       // All members have this clock.
@@ -66,8 +66,8 @@ struct AlignedClock {
   ClockBasis basis = ClockBasis::kWallClock;
   int64_t reference_unix_ns = 0;
   double offset_ns = 0;
-  double drift = 0;  // 1e-6: it gains a microsecond a second.
-  // How far off it may be: the residual, or the probe's bound; -1: nobody knows.
+  double drift = 0;  // 1e-6: it gains a microsecond per second.
+  // The possible error: the residual, or the probe's bound; -1: unknown.
   int64_t error_ns = -1;
 
   int64_t ToCommon(int64_t unix_ns) const;
@@ -84,12 +84,12 @@ struct ClockAlignment {
   // Of clocks that were refined, over members and time; -1: none was, or too few to tell.
   int64_t residual_p50_ns = -1;
   int64_t residual_p99_ns = -1;
-  // How far one collective's ends lie from their median once clocks are aligned: mostly what ranks
-  // differ in, not clocks. -1: none.
+  // Distance of a collective's ends from their median after alignment: mostly differences between
+  // ranks, not between clocks. -1: none.
   int64_t spread_p50_ns = -1;
   int64_t spread_p99_ns = -1;
 };
-// `matches` are of the members' collectives.
+// `matches` must come from the members' collectives.
 ClockAlignment AlignClocks(std::span<const ClockMember> members,
                            std::span<const MatchedCollective> matches);
 

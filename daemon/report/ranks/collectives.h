@@ -1,13 +1,12 @@
-// The collective operations of one capture, as ranks are compared by them: when each ended, who
-// takes part, and how much of the steps they took. What a collective is, is said in
-// collective_names.h.
+// The collective operations of one capture, for comparing ranks: when each ended, which ranks took
+// part, and how much of each step they took. collective_names.h defines what a collective is.
 //
 //   thread    ├─ nccl:all_reduce ──┤              one collective: the outermost such range,
 //               ├─ record_param_comms ┤           what its note says of it,
 //   stream            ██████████████████          and, where it launched kernels of NCCL, their
 //   worker            ├─ gloo:all_reduce ─┤       time; or that of the worker that ran it
 //
-// Memory: 100 bytes per collective, and what attribution takes of a capture with a GPU.
+// Memory: 100 bytes per collective, and that of attribution for a capture with a GPU.
 #ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_
 #define PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_
 
@@ -21,10 +20,10 @@
 
 namespace profd::report {
 
-// Which ranks of the job take part, as far as it is told.
+// The ranks of the job that take part, as far as recorded.
 struct Communicator {
-  int64_t size = 0;         // Ranks; 0: not told.
-  int64_t first_rank = -1;  // -1: not told
+  int64_t size = 0;         // Ranks; 0: unknown.
+  int64_t first_rank = -1;  // -1: unknown
   int64_t rank_stride = -1;
 
   friend bool operator==(const Communicator&, const Communicator&) = default;
@@ -35,7 +34,7 @@ struct Communicator {
 };
 
 struct CollectiveRow {
-  int64_t start_ns = 0;  // On the device, where it ran there; else of the range on the host.
+  int64_t start_ns = 0;  // On the device, if it ran there; else of the range on the host.
   int64_t duration_ns = 0;
   // Of that, what nothing hid: on the device no other kernel ran; on the host the thread that marks
   // the steps was in the call, or waited for the worker that ran it (collective_waits.h).
@@ -54,7 +53,7 @@ struct CollectiveRow {
   friend bool operator==(const CollectiveRow&, const CollectiveRow&) = default;
 };
 
-// What a step took, and how much of it was spent in collectives.
+// A step's duration, and its time in collectives.
 struct StepWorkRow {
   int64_t step = -1;  // -1: the capture has no steps, and this is one of its windows.
   int64_t duration_ns = 0;

@@ -1,5 +1,5 @@
-// Reports over the captures of several ranks that were taken together. They compare what single
-// captures say (reports.h, collectives.h); nobody reads an event twice.
+// Reports over the captures of several ranks that were taken together. They compare tables of
+// single captures (op_table.h, collectives.h); no event is read twice.
 //
 // Threads: any. Errors: none; any numbers are safe.
 #ifndef PROFD_DAEMON_REPORT_RANKS_GROUP_REPORTS_H_
