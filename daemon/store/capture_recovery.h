@@ -1,6 +1,6 @@
-// What to do with a capture file that its daemon did not finish.
+// Recovers a capture file that its daemon did not finish.
 //
-// Threads: one at a time per file; nobody else has the file open.
+// Threads: one at a time per file; nothing else may have the file open.
 #ifndef PROFD_DAEMON_STORE_CAPTURE_RECOVERY_H_
 #define PROFD_DAEMON_STORE_CAPTURE_RECOVERY_H_
 
@@ -15,23 +15,22 @@
 
 namespace profd::store {
 
-// Finishes ID.part from its whole chunks. `known` is what the catalog says of it, if
-// anything. A capture that was still running becomes PARTIAL(daemon_stop), with windows told
-// by its step marks (or its events' times) and `now` as its end; its start on the wall clock
-// is then only known to within the time it took to arm. Chunks that do not read back are
-// left out and counted as drops.
-// NOT_FOUND: it holds no event. DATA_LOSS: it cannot be read. RESOURCE_EXHAUSTED: no room;
-// it stays as it is. `still_wanted` is asked between chunks; its error is returned.
+// Finishes ID.part from its complete chunks. `known` is the catalog's record, if any. A capture
+// that was still running becomes PARTIAL(daemon_stop), with windows from its step marks (or its
+// events' times) and `now` as its end. Its start on the wall clock is then only known to within the
+// time that arming took. Unreadable chunks are left out and counted as drops. NOT_FOUND: no events.
+// DATA_LOSS: unreadable. RESOURCE_EXHAUSTED: no room; the file is not changed. `still_wanted` is
+// called between chunks; its error is returned.
 absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
                                                  const std::optional<CaptureRecord>& known,
                                                  absl::Time now,
                                                  absl::FunctionRef<absl::Status()> still_wanted);
 
-// Whether ID.part holds anything at all. Reads a page or two, so it may be wrong of a file that was
-// being written: true where it cannot tell.
+// Returns whether ID.part has any data. Reads a page or two, so it can be wrong for a file that was
+// being written; if unsure, returns true.
 bool MayHoldEvents(const std::filesystem::path& part);
 
-// What the record of a capture says of which an earlier daemon kept nothing.
+// Sets the final state of a capture of which an earlier daemon kept nothing.
 void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now);
 
 }  // namespace profd::store

@@ -1,9 +1,10 @@
-// IncomingCapture: a capture file while it arrives, ID.upload in the captures' folder. It is no
-// capture before CaptureStore::FinishImport() made it one; destroyed before, it is removed, and so
-// is what a daemon that died left.
+// IncomingCapture is a capture file while it arrives: ID.upload in the captures folder. It becomes
+// a capture in CaptureStore::FinishImport(). If it is destroyed before that, the file is removed;
+// files that a dead daemon left are removed too.
 //
 // Threads: one at a time.
-// Errors:  RESOURCE_EXHAUSTED (DISK_FULL): the disk is full; OUT_OF_RANGE: more than was announced.
+// Errors:  RESOURCE_EXHAUSTED (DISK_FULL): the disk is full; OUT_OF_RANGE: more bytes than
+//          announced.
 #ifndef PROFD_DAEMON_STORE_INCOMING_CAPTURE_H_
 #define PROFD_DAEMON_STORE_INCOMING_CAPTURE_H_
 
@@ -23,8 +24,8 @@ namespace profd::store {
 
 class IncomingCapture {
  public:
-  // Creates `path`, for `total_bytes`; `promised_bytes` counts those that have not come yet, of all
-  // incoming captures, and must outlive it.
+  // Creates `path` for `total_bytes`. `promised_bytes` counts the bytes that all incoming captures
+  // still expect; it must outlive this.
   static absl::StatusOr<std::unique_ptr<IncomingCapture>> Create(
       const std::filesystem::path& path, int64_t total_bytes, std::atomic<int64_t>& promised_bytes);
   ~IncomingCapture();
@@ -33,16 +34,16 @@ class IncomingCapture {
 
   absl::Status Append(std::string_view bytes);
 
-  // DATA_LOSS: not all has come.
+  // Returns DATA_LOSS if bytes are missing.
   absl::Status CheckComplete() const;
-  // Opens what came for reading.
+  // Opens the received bytes for reading.
   absl::StatusOr<UniqueFd> OpenReadOnly() const;
 
   int64_t total_bytes() const { return total_bytes_; }
   int64_t received_bytes() const { return received_bytes_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Once, when all came: lower-case hex.
+  // Returns lower-case hex. Call once, when all bytes have arrived.
   absl::StatusOr<std::string> Sha256Hex() { return hash_.Finish(); }
 
  private:

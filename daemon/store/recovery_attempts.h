@@ -1,6 +1,6 @@
-// How often finishing a capture's file was begun and never ended: ID.attempts, a number in a file.
-// It is on the disk before each attempt, so a file that ends the daemon does so a bounded number of
-// times (kMaxRecoveryAttempts), whatever the reason.
+// Counts attempts to finish a capture's file that never ended: ID.attempts, a number in a file. The
+// number is on the disk before each attempt. So a file that makes the daemon crash does that a
+// bounded number of times (kMaxRecoveryAttempts), whatever the reason.
 //
 // Threads: any; one at a time per capture.
 #ifndef PROFD_DAEMON_STORE_RECOVERY_ATTEMPTS_H_
@@ -13,10 +13,10 @@ namespace profd::store {
 
 inline constexpr std::string_view kAttemptsSuffix = ".attempts";
 
-// Counts an attempt that begins, durably, and returns its number, from 1. RESOURCE_EXHAUSTED: the
-// disk is full, nothing is counted, and nothing may be attempted.
+// Counts the begin of an attempt, durably, and returns its number, from 1. RESOURCE_EXHAUSTED: the
+// disk is full, nothing was counted, and no attempt may be made.
 absl::StatusOr<int> BeginAttempt(const CapturePaths& paths);
-// The attempt ended, with success or an error: the daemon lives.
+// Records that the attempt ended, with success or an error, and the daemon survived it.
 void EndAttempt(const CapturePaths& paths);
 
 }  // namespace profd::store

@@ -1,10 +1,10 @@
-// Makes catalog and capture files agree again when a store is opened, whatever moment the
-// last daemon ended at.
+// Makes catalog and capture files consistent when a store is opened, at whatever moment the last
+// daemon ended.
 //
 //   row, file                          becomes
 //   running, ID.part with events       PARTIAL(daemon_stop), ID.profd
 //   running, nothing or an empty part  FAILED(daemon_stop)
-//   running, ID.profd                  what the file says
+//   running, ID.profd                  the state in the file
 //   ended, ID.part                     finished late
 //   deleted, any file                  no file
 //   file expected, none                deleted
@@ -13,15 +13,15 @@
 //   any row, a damaged file            ID.damaged is kept aside; the row says so
 //   any row, ID.attempts               the file ended an earlier daemon that often (see below)
 //
-// EndRows() gives every capture that ran its final state, without reading what the files hold, so
-// the daemon can answer at once. RecoverFiles() then reads them, which may take minutes: until it
-// is done with one, IsRecovering() is true of it.
+// EndRows() gives every interrupted capture its final state, without reading the contents of files,
+// so the daemon can answer at once. RecoverFiles() then reads the files, which may take minutes.
+// Until a file is done, IsRecovering() is true for it.
 //
 // Each file is tried a bounded number of times (recovery_attempts.h): the first two attempts do
-// all, the third makes no summary, and then the file is set aside as damaged.
+// everything, the third makes no summary, and then the file is set aside as damaged.
 //
 // Threads: EndRows() first; RecoverFiles() then, on one thread; IsRecovering() on any.
-// Locks:   takes `catalog_mu` for moments; never while it reads a file.
+// Locks:   takes `catalog_mu` briefly; never while it reads a file.
 #ifndef PROFD_DAEMON_STORE_STORE_RECOVERY_H_
 #define PROFD_DAEMON_STORE_STORE_RECOVERY_H_
 
@@ -46,18 +46,18 @@ namespace profd::store {
 
 class StoreRecovery {
  public:
-  // Puts the summaries of a finished file into the catalog; what is over budget goes into
-  // `left_out` of the record. The row is written afterwards.
+  // Puts the summaries of a finished file into the catalog, and names in `left_out` of the record
+  // what exceeds a budget. The row is written afterwards.
   using Summarize = std::function<void(SealedCapture&)>;
 
   // All but `now` must outlive it.
   StoreRecovery(Catalog& catalog, absl::Mutex& catalog_mu, std::filesystem::path folder,
                 absl::Time now, Summarize summarize);
 
-  // Only the catalog's errors are errors.
+  // Returns only errors of the catalog.
   absl::Status EndRows();
-  // A file that cannot be recovered is logged and is no error. `still_wanted` is asked now and
-  // then; its error ends the work, and the next start goes on with it.
+  // A file that cannot be recovered is logged and is not an error. `still_wanted` is called now and
+  // then; its error ends the work, and the next start continues it.
   absl::Status RecoverFiles(absl::FunctionRef<absl::Status()> still_wanted);
 
   bool IsRecovering(std::string_view id) const;
@@ -93,7 +93,7 @@ class StoreRecovery {
   std::deque<std::string> waiting_ ABSL_GUARDED_BY(mu_);  // The one that is recovered is the first.
 };
 
-// Notes in the catalog a finished file: its size, hash, and step times.
+// Records a finished file in the catalog: its size, hash, and step times.
 absl::Status KeepSealed(Catalog& catalog, const SealedCapture& sealed);
 
 }  // namespace profd::store

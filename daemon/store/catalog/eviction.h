@@ -1,12 +1,12 @@
-// Which captures lose their events when room is needed. Pure functions: CaptureStore asks the
-// catalog who holds what, and removes what is planned here.
+// Plans which captures lose their events when room is needed. Pure functions: CaptureStore reads
+// the holders from the catalog, and removes the planned files.
 //
 // The rules, in this order:
 //   1. The requester's own captures, the oldest first.
-//   2. The oldest of the largest other holder, again and again, as long as it holds more than the
-//      requester. Root may take from anyone.
-// Pinned and live captures never go. Root's go only for root. A plan that does not free enough is
-// no plan: nothing is removed in vain.
+//   2. The oldest of the largest other holder, repeatedly, as long as it holds more than the
+//      requester. Root may take from any holder.
+// Pinned and live captures are never removed; those of root only for root. If a plan cannot free
+// enough, nothing is removed.
 //
 // Threads: any.
 #ifndef PROFD_DAEMON_STORE_CATALOG_EVICTION_H_
@@ -26,23 +26,23 @@ struct EvictableFile {
   int64_t bytes = 0;
 };
 
-// What one principal has in the store, as files.
+// The files of one principal in the store.
 struct StorageHolder {
   std::string principal;
-  int64_t file_bytes = 0;            // Of all its captures, also pinned and live ones.
+  int64_t file_bytes = 0;            // Of all its captures, including pinned and live ones.
   std::vector<EvictableFile> files;  // The oldest first.
 };
 
-// For whom room is made.
+// The request that needs room.
 struct EvictionRequest {
   std::string_view principal;
   int64_t bytes = 0;  // To free.
-  // The operator's cap shrank and nobody asks for room: whoever holds most gives first, root last,
-  // and as much as there is.
+  // The operator lowered the cap: the largest holder loses files first, root last, and as much as
+  // possible is freed.
   bool by_operator = false;
 };
 
-// The captures to remove, in order. nullopt: what may be removed is not enough.
+// Returns the captures to remove, in order. nullopt: removing all permitted files is not enough.
 std::optional<std::vector<std::string>> PlanEviction(const EvictionRequest& request,
                                                      std::vector<StorageHolder> holders);
 

@@ -1,7 +1,7 @@
-// CatalogReserve is disk space that belongs to the catalog: a file of fixed size next to it. When
-// the disk is full, the file is removed and the write that frees space, or stops captures, is
-// tried again. Without it a full disk could not be cleared, since deleting a capture first has to
-// be written to the catalog.
+// CatalogReserve is disk space for the catalog: a file of fixed size next to it. When the disk is
+// full, the file is removed, and the write that frees space or stops captures is tried again.
+// Without it a full disk could not be cleared, because a deletion first has to be written to the
+// catalog.
 //
 // Threads: one at a time.
 // Errors:  none are returned. A reserve that cannot be taken is tried again at the next Fill().
@@ -18,10 +18,10 @@ class CatalogReserve {
  public:
   // Enough for some hundred deletions: each writes a few pages to the write-ahead log.
   static constexpr int64_t kCatalogBytes = int64_t{1} << 20;
-  // Of a second one, for rows of the audit log about calls that began while there was room.
+  // A second reserve, for audit rows of calls that began while there was room.
   static constexpr int64_t kAuditBytes = int64_t{256} << 10;
 
-  // The file may be there already: it outlives the daemon, so that a start on a full disk works.
+  // The file may exist already: it outlives the daemon, so that a start on a full disk works.
   CatalogReserve(std::filesystem::path path, int64_t bytes)
       : path_(std::move(path)), bytes_(bytes) {}
 
@@ -33,7 +33,7 @@ class CatalogReserve {
  private:
   const std::filesystem::path path_;
   const int64_t bytes_;
-  bool full_ = false;  // Known to be there; false: Fill() looks.
+  bool full_ = false;  // The file is known to exist; false: Fill() checks.
 };
 
 }  // namespace profd::store

@@ -1,8 +1,8 @@
-// ScheduleTables are the catalog's two tables of schedules: one row per schedule, whose spec is in
-// `record` (record_codec.cc), and one per window and process for what became of it.
+// ScheduleTables are the catalog's two tables of schedules: one row per schedule, with the spec in
+// `record` (record_codec.cc), and one per window and process, with its outcome.
 //
 // Threads:    one at a time (CaptureStore holds a mutex).
-// Durability and errors: as Catalog; the methods are those of ScheduleStore.
+// Durability: as Catalog; likewise the errors. The methods are those of ScheduleStore.
 #ifndef PROFD_DAEMON_STORE_CATALOG_SCHEDULE_TABLES_H_
 #define PROFD_DAEMON_STORE_CATALOG_SCHEDULE_TABLES_H_
 
@@ -36,7 +36,7 @@ class ScheduleTables {
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
                              absl::Time now);
   absl::Status EndWindow(const ScheduleWindow& window);
-  // Without the step times, which the captures have.
+  // Without step times, which are in the captures.
   absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(std::string_view schedule_id,
                                                           int64_t limit, absl::Time time,
                                                           int64_t pid);

@@ -1,5 +1,5 @@
-// The catalog's tables and how an older catalog becomes a newer one. See the top of
-// schema.cc for how to add a migration.
+// The catalog's tables, and the migration of older catalogs. The top of schema.cc describes how to
+// add a migration.
 //
 // Threads: one at a time per Database.
 #ifndef PROFD_DAEMON_STORE_CATALOG_SCHEMA_H_
@@ -21,9 +21,8 @@ struct Migration {
 };
 std::span<const Migration> CatalogMigrations();
 
-// Runs those of `migrations` that `db` has not had, each with its version in one
-// transaction. FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if it is another
-// program's.
+// Runs the `migrations` that `db` still needs, each with its version in one transaction.
+// FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if it belongs to another program.
 absl::Status MigrateCatalog(Database& db, std::span<const Migration> migrations);
 
 }  // namespace profd::store

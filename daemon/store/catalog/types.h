@@ -1,4 +1,4 @@
-// What the catalog is asked for, and what it answers: plain values.
+// Queries of the catalog, and their results: plain values.
 #ifndef PROFD_DAEMON_STORE_CATALOG_TYPES_H_
 #define PROFD_DAEMON_STORE_CATALOG_TYPES_H_
 
@@ -14,7 +14,7 @@
 
 namespace profd::store {
 
-// Every condition that is set must hold.
+// All conditions that are set must hold.
 struct CaptureFilter {
   std::vector<CaptureState> states;                         // Any of these; empty: all.
   std::vector<std::pair<std::string, std::string>> labels;  // All of these.
@@ -25,7 +25,7 @@ struct CaptureFilter {
   std::string id_prefix;
   std::optional<absl::Time> since;  // Created then or later.
   std::optional<absl::Time> until;  // Created before.
-  bool include_deleted = true;      // Also those whose events are gone.
+  bool include_deleted = true;      // Include captures whose events were removed.
 };
 
 struct CapturePage {
@@ -39,7 +39,7 @@ struct CaptureSummaries {
   std::vector<DeviceSummaryRow> devices;  // Of captures that recorded a GPU.
 };
 
-// A capture and what is kept of it for good.
+// A capture and the summaries that outlive its events.
 struct SummarizedCapture {
   CaptureRecord record;
   CaptureSummaries summaries;
@@ -50,7 +50,8 @@ struct SummaryParts {
   bool steps = true;
   bool devices = true;
   bool ops = true;  // All.
-  // With `ops` false: the one of this name, and the largest, which tells whether any are kept.
+  // With `ops` false: the operator of this name, and the largest one, which shows whether any are
+  // kept.
   std::string operator_name;
 };
 
@@ -58,12 +59,12 @@ struct SummaryParts {
 enum class AuditKind {
   kRoutine = 0,
   kRefusal = 1,
-  kAdministrative = 2,  // Deletions, the verb `admin`, and what was done with others' data.
+  kAdministrative = 2,  // Deletions, the verb `admin`, and actions on data of others.
 };
 
 // One line of the audit log.
 struct AuditEntry {
-  absl::Time time;        // When the call came.
+  absl::Time time;        // When the call arrived.
   std::string principal;  // PrincipalName() (capture/access.h), "schedule:ID"
   std::string peer;       // "unix:4711", "ipv4:10.0.0.7:41234"; empty: none
   std::string method;     // "CreateCapture"
@@ -71,13 +72,13 @@ struct AuditEntry {
   std::string outcome;    // "OK", or a status code's name.
   std::string reason;     // Of a refusal, "NOT_ALLOWED"; empty: none.
   absl::Duration duration;
-  int64_t bytes = 0;  // Of streams: what the caller was sent, or sent.
+  int64_t bytes = 0;  // Of streams: bytes sent to or by the caller.
   AuditKind kind = AuditKind::kRoutine;
-  // Of a row that was read: identical calls after it, and when the last of them came.
+  // In rows that were read: identical calls after it, and the time of the last one.
   int64_t repeats = 0;
   absl::Time last_time;
 };
-// Every condition that is set must hold.
+// All conditions that are set must hold.
 struct AuditFilter {
   std::optional<absl::Time> since;
   std::string principal;

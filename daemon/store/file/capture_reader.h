@@ -1,15 +1,15 @@
-// CaptureReader reads one capture file, ours or a stranger's: it believes nothing it has
-// not checked. Reports and exports are pure functions over it.
+// CaptureReader reads one capture file, our own or a hostile one: it uses only checked data.
+// Reports and exports are pure functions over it.
 //
-// Times: everything it gives counts ns from CaptureRecord::start_unix_ns (the start of the
-//        first window); ranges that straddle it begin below 0.
-// Order: within one thread, ranges come in order of their end, so that a range follows
-//        all it encloses. Batches of one thread come in that order too, but batches of
+// Times: all times are ns since CaptureRecord::start_unix_ns (the start of the first window);
+//        ranges that cross it begin below 0.
+// Order: within one thread, ranges come in order of their end, so a range follows all that it
+//        encloses. Batches of one thread come in that order too, but batches of
 //        different threads are interleaved. A batch holds rows of one thread.
 // Threads: one reader per thread.
 // Errors: DATA_LOSS for a damaged file (bad checksum, bounds, schema), FAILED_PRECONDITION
 //        for one written by a newer profd, NOT_FOUND, INVALID_ARGUMENT for a file that is
-//        no capture.
+//        not a capture.
 // Memory: one decoded batch at a time (at most 64 K rows), plus names.
 #ifndef PROFD_DAEMON_STORE_FILE_CAPTURE_READER_H_
 #define PROFD_DAEMON_STORE_FILE_CAPTURE_READER_H_
@@ -31,7 +31,7 @@
 
 namespace profd::store {
 
-// Which columns of ranges are wanted; the others are not decoded and their spans are empty.
+// The requested columns of ranges; the others are not decoded and their spans are empty.
 enum RangeColumns : uint32_t {
   kRangeStart = 1 << 0,
   kRangeDuration = 1 << 1,
@@ -50,7 +50,7 @@ struct RangeBatch {
   std::span<const uint32_t> name;   // Index into names(); always in bounds.
   std::span<const uint16_t> depth;  // < 128
   std::span<const uint8_t> category;
-  std::span<const uint8_t> flags;  // profd::kRange* of daemon/capture/ports.h
+  std::span<const uint8_t> flags;  // profd::kRange* of daemon/capture/event_rows.h
 };
 struct InstantBatch {
   uint32_t thread = 0;
@@ -80,8 +80,8 @@ struct MemoryBatch {
 };
 
 // ---- GPU rows: in no order of time, batches of up to 64 K rows ----
-// Their fields are those of the rows in daemon/capture/ports.h. Numbers of kinds may be any:
-// a file is a stranger's. Correlations may repeat or lead nowhere.
+// Their fields are those of the rows in daemon/capture/event_rows.h. Numbers of kinds may be
+// anything, because a file may be hostile. Correlations may repeat or match nothing.
 
 struct ApiBatch {
   uint32_t thread = 0;  // Index into threads().
@@ -95,7 +95,7 @@ struct ApiBatch {
   std::span<const uint8_t> is_driver;
 };
 
-// Which groups of columns of GpuBatch are wanted; the others' spans are empty.
+// The requested groups of columns of GpuBatch; the spans of the others are empty.
 enum GpuColumns : uint32_t {
   kGpuTime = 1 << 0,    // start_ns, duration_ns
   kGpuWhat = 1 << 1,    // kind, flags, name, bytes
@@ -163,8 +163,8 @@ struct CudaEventBatch {
 
 // ---- framework rows ----
 
-// Of one thread, in the order of the ranges they belong to: each has the start and depth of
-// a range of category kOperator. A stranger's file may hold some that have none.
+// Operators of one thread, in the order of their ranges: each has the start and depth of a range of
+// category kOperator. A hostile file may have operators without a range.
 struct OperatorBatch {
   uint32_t thread = 0;
   size_t size = 0;
@@ -189,7 +189,7 @@ struct TensorUseBatch {
 struct NoteBatch {
   uint32_t thread = 0;
   size_t size = 0;
-  std::span<const int64_t> time_ns;   // profd::kNoNoteTime: of no moment
+  std::span<const int64_t> time_ns;   // profd::kNoNoteTime: no time
   std::span<const uint16_t> kind;     // wire::NoteKind, or any other.
   std::span<const uint32_t> subject;  // Index into names(); always in bounds; 0: none.
   std::span<const uint32_t> text;     // Likewise.
@@ -210,7 +210,7 @@ struct ReaderThread {
   std::string name;  // Valid UTF-8; may be empty.
 };
 
-// Batches known to lie outside [begin_ns, end_ns) are left out; rows inside are not filtered.
+// Skips batches known to lie outside [begin_ns, end_ns); rows of other batches are not filtered.
 struct TimeFilter {
   int64_t begin_ns = std::numeric_limits<int64_t>::min();
   int64_t end_ns = std::numeric_limits<int64_t>::max();
@@ -223,7 +223,7 @@ class CaptureReader {
   virtual ~CaptureReader() = default;
 
   virtual const CaptureRecord& record() const = 0;
-  // Raw bytes as recorded: may hold anything. Index 0 is unused (empty).
+  // Raw bytes as recorded: may contain anything. Index 0 is unused (empty).
   virtual std::span<const std::string> names() const = 0;
   virtual std::span<const ReaderThread> threads() const = 0;
   virtual std::span<const StepRecord> steps() const = 0;
@@ -240,7 +240,7 @@ class CaptureReader {
   virtual absl::Status ForEachMemory(const TimeFilter& filter,
                                      absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) = 0;
 
-  // How many GPU rows there are in all, from the file's directory; 0: a capture without GPU.
+  // Returns the number of all GPU rows, from the file's directory; 0: a capture without GPU.
   virtual int64_t gpu_row_count() const = 0;
   virtual absl::Status ForEachApiCall(const TimeFilter& filter,
                                       absl::FunctionRef<absl::Status(const ApiBatch&)> fn) = 0;
@@ -254,11 +254,11 @@ class CaptureReader {
   virtual absl::Status ForEachCudaEvent(
       absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) = 0;
 
-  // Distinct inputs and scalars of operators; index 0 is unused (empty). Text that may hold
-  // anything, as far as a stranger wrote the file: check that it is JSON before passing it on.
+  // Distinct inputs and scalars of operators; index 0 is unused (empty). The text of a hostile file
+  // may be anything: check that it is JSON before passing it on.
   virtual std::span<const OperatorInputs> inputs() const = 0;
   virtual std::span<const std::string> scalars() const = 0;
-  // How many operators, tensor uses, notes and blocks there are in all, from the directory.
+  // Returns the number of all operators, tensor uses, notes, and blocks, from the directory.
   virtual int64_t framework_row_count() const = 0;
   virtual absl::Status ForEachOperator(
       const TimeFilter& filter, absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) = 0;

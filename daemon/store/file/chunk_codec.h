@@ -8,8 +8,7 @@
 //   then the columns (column_codec.h) in the order of event_columns.h. crc32 covers the header
 //   and the lengths, with itself as 0; every column has its own.
 //
-// Rows of one thread stand together; within one they are in order of their end, but for those
-// of kinds that come from the GPU, which have none.
+// Rows of one thread are together, in order of their end; rows of GPU kinds have no order.
 //
 // Threads: one encoder or decoder per thread.
 // Errors:  DATA_LOSS for anything but what the encoder wrote; hostile bytes are harmless.
@@ -34,23 +33,23 @@ namespace profd::store {
 
 inline constexpr size_t kMaxChunkColumns = 32;  // A bit each in a uint32_t.
 inline constexpr size_t kChunkHeaderBytes = 32;
-// The header with its lengths, at most.
+// The largest header with its lengths.
 inline constexpr size_t kMaxChunkPrefixBytes = kChunkHeaderBytes + 4 * kMaxChunkColumns;
 
-// What a chunk says of itself.
+// The header's description of a chunk.
 struct ChunkSummary {
   ChunkKind kind = ChunkKind::kRange;
   uint32_t rows = 0;
   TimeSpan span;  // Since the capture's epoch.
 };
 
-// Where the columns of a chunk stand.
+// The positions of a chunk's columns.
 struct ChunkLayout {
   ChunkSummary summary;
   size_t column_count = 0;
   std::array<size_t, kMaxChunkColumns + 1> offsets{};  // The last is the chunk's size.
 
-  // From the first bytes of a chunk (all, or kMaxChunkPrefixBytes of them) and its size.
+  // Parses the first bytes of a chunk (all, or kMaxChunkPrefixBytes of them), given its size.
   static absl::StatusOr<ChunkLayout> Parse(std::string_view prefix, size_t chunk_bytes);
 };
 

@@ -1,9 +1,9 @@
-// How one column of up to 64 K integers becomes bytes, and back.
+// Encodes one column of up to 64 K integers as bytes, and decodes it.
 //
-// The values are turned into residuals (delta + zigzag where neighbours are close, else the
-// distance from the smallest), the residuals are cut into byte planes (plane k holds byte k
-// of every residual), and every plane stands by itself: high planes are mostly one constant,
-// and noise in low planes does not spoil the pattern of the others.
+// Values become residuals (delta + zigzag if neighbors are close, else the distance from the
+// smallest). Residuals are split into byte planes (plane k has byte k of every residual), which are
+// encoded separately: high planes are mostly constant, and noise in low planes does not affect
+// the patterns of the others.
 //
 //   byte 0       4           5       6          8          16
 //        +-------+-----------+-------+----------+----------+--------------+----------------+
@@ -12,13 +12,12 @@
 //        +-------+-----------+-------+----------+----------+--------------+----------------+
 //   plane:  u8 tag (0 constant, 1 raw, 2 zstd frame) | u8[3] 0 | u32 value or payload bytes
 //
-// crc32 (zlib's polynomial) covers everything behind it. width 0 means every residual is 0.
+// crc32 (zlib's polynomial) covers everything after it. width 0 means every residual is 0.
 // All integers are little endian.
 //
 // Threads:  one encoder or decoder per thread.
-// Errors:   Decode gives DATA_LOSS for anything but what Encode wrote; it reads nothing
-//           outside `bytes`, writes nothing outside `values`, and allocates nothing by a
-//           length it has read.
+// Errors:   Decode returns DATA_LOSS for bytes that Encode did not write. It reads only `bytes`,
+//           writes only `values`, and allocates nothing based on a length from the input.
 #ifndef PROFD_DAEMON_STORE_FILE_COLUMN_CODEC_H_
 #define PROFD_DAEMON_STORE_FILE_COLUMN_CODEC_H_
 
@@ -41,7 +40,7 @@ enum class ColumnTransform : uint8_t {
   kDelta = 1,   // residual = zigzag(value - the value before it); base is the first value
 };
 
-// CRC-32 as zlib, gzip and PNG have it.
+// CRC-32 as in zlib, gzip, and PNG.
 uint32_t Crc32(uint32_t seed, std::string_view bytes);
 
 // T is one of int64_t, uint64_t, int32_t, uint32_t, int16_t, uint16_t, uint8_t.
@@ -73,7 +72,7 @@ class ColumnDecoder {
   template <typename T>
   absl::Status Decode(std::string_view bytes, std::span<T> values);
 
-  // Whether a column is as it was written, without decoding it.
+  // Returns whether a column is undamaged, without decoding it.
   static bool ChecksumIsRight(std::string_view bytes);
 
  private:

@@ -1,4 +1,4 @@
-// An SQLite VFS over one read-only descriptor that somebody else opened: a process without access
+// An SQLite VFS over one read-only descriptor that another process opened. A process without access
 // to any file system reads a capture with it. It opens no other file: temporary data must stay in
 // memory (PRAGMA temp_store=MEMORY), and journals do not exist.
 //

@@ -1,13 +1,12 @@
-// Tables of events as columns, the form in which they are kept: one struct per kind, with a
-// vector per column. A table holds rows of one thread while it is filled and of any number
-// of threads, one after the other, once it is ready to become a chunk. What happened on a GPU
-// is of no thread: such tables have no thread column, and are filled as if all were of one.
-// Nor are blocks of memory of a thread.
+// Tables of events as columns, the stored form: one struct per kind, with a vector per column.
+// While it is filled, a table has the rows of one thread; when it becomes a chunk, it may have the
+// rows of several threads, one after the other. GPU work and blocks of memory have no thread: such
+// tables have no thread column, and are filled as if all rows were of one thread.
 //
-// How do I add a column?  A new kind of chunk with all its columns (files already written
-// must stay readable): the next number in ChunkKind, a struct here that lists its columns in
-// Visit(), the calls in writer.cc and reader.cc. Readers skip kinds
-// they do not know. Numbers are never reused.
+// How do I add a column?  A new kind of chunk with all its columns (files already written must stay
+// readable): the next number in ChunkKind, a struct here that lists its columns in Visit(), the
+// calls in writer.cc and reader.cc. Readers skip kinds that they do not know. Numbers are never
+// reused.
 //
 // Threads: values; no locks.
 #ifndef PROFD_DAEMON_STORE_FILE_EVENT_COLUMNS_H_
@@ -48,14 +47,14 @@ enum class ChunkKind : uint8_t {
   kBlock = 14,
 };
 
-// Whether the rows of a kind are events of their own. (Those of frameworks belong to the ranges
-// and memory events beside them.)
+// Returns whether the rows of a kind count as events. (Framework rows belong to ranges and memory
+// events.)
 constexpr bool AreEvents(ChunkKind kind) {
   return kind < ChunkKind::kOperator || kind > ChunkKind::kBlock;
 }
 
 inline constexpr size_t kMaxChunkRows = kMaxColumnValues;
-// No time in a file lies further from its epoch, so that differences of two never overflow.
+// The largest distance of a time from the file's epoch, so that differences never overflow.
 inline constexpr int64_t kMaxTimeNs = int64_t{1} << 60;
 constexpr bool IsTime(int64_t time_ns) { return time_ns >= -kMaxTimeNs && time_ns <= kMaxTimeNs; }
 inline constexpr uint16_t kMaxDepth = 128;
@@ -73,12 +72,12 @@ struct TimeSpan {
 };
 
 // Each table has
-//   Row        what the writer is given
+//   Row        the writer's input
 //   Columns    its columns in file order, the thread (if it has one) first, and kTransforms,
-//              how each is encoded. Both are part of the format: what reports read together
-//              stands together.
-//   Append     adds rows; the thread column is left to who makes the chunk
-//   AreValid   whether a file may hold these rows
+//              the encoding of each. Both are part of the format: columns that reports read
+//              together are next to each other.
+//   Append     adds rows; the code that makes the chunk fills the thread column
+//   AreValid   whether a file may contain these rows
 //   Span       the time the rows cover
 struct RangeTable {
   using Row = RangeRow;
@@ -246,14 +245,14 @@ struct ApiCallTable {
   TimeSpan Span() const;
 };
 
-// All of GpuRow.flags that has a meaning.
+// All defined bits of GpuRow.flags.
 inline constexpr uint8_t kKnownGpuFlags = kGpuOrphan | kGpuStraddlesStart | kGpuStraddlesEnd |
                                           kGpuUnfinished | kGpuAsync | kGpuDeviceLaunched;
 
-// How long before a row's start its queueing or submission lies, as it stands in a file: 0 is
-// "not known", else 1 and the zigzag of the distance, which is small where it is known.
+// Encodes the time from queueing or submission to a row's start: 0 is "unknown", else 1 + the
+// zigzag of the distance, which is usually small.
 uint64_t PackLead(int64_t start_ns, int64_t time_ns);
-// Gives kNoGpuTime for 0. False: no time that a file may hold.
+// Gives kNoGpuTime for 0. Returns false for a time that a file may not contain.
 bool UnpackLead(int64_t start_ns, uint64_t lead, int64_t& time_ns);
 
 struct GpuTable {
@@ -402,7 +401,7 @@ struct OverheadTable {
   TimeSpan Span() const;
 };
 
-// Rows without a time: their chunks span nothing but the epoch.
+// Rows without a time: their chunks span only the epoch.
 struct CudaEventTable {
   using Row = CudaEventRow;
   static constexpr ChunkKind kKind = ChunkKind::kCudaEvent;
@@ -426,7 +425,7 @@ struct CudaEventTable {
 
 // ---- captures of frameworks ----
 
-// Beside ranges: those of one thread in the order of the ranges they belong to.
+// In addition to ranges: the rows of one thread are in the order of their ranges.
 struct OperatorTable {
   using Row = OperatorRow;
   static constexpr ChunkKind kKind = ChunkKind::kOperator;
@@ -489,8 +488,7 @@ struct TensorUseTable {
   TimeSpan Span() const;
 };
 
-// A time of kNoNoteTime stands in the file as it is; a chunk's span is that of the other rows,
-// or nothing but the epoch.
+// kNoNoteTime is stored unchanged; a chunk's span is that of the other rows, or only the epoch.
 struct NoteTable {
   using Row = NoteRow;
   static constexpr ChunkKind kKind = ChunkKind::kNote;
@@ -569,19 +567,19 @@ size_t CapacityBytes(const Table& table) {
   return bytes;
 }
 
-// Forgets the rows, keeps the memory.
+// Removes the rows, keeps the memory.
 template <typename Table>
 void ClearRows(Table& table) {
   VisitColumns(table, [](auto& column, ColumnTransform) { column.clear(); });
 }
 
-// Says of all rows whose they are.
+// Sets the thread of all rows.
 template <typename Table>
 void SetThread(uint32_t thread, Table& table) {
   if constexpr (kHasThreads<Table>) table.thread.assign(table.size(), thread);
 }
 
-// Copies rows [begin, end) of `from`, all of `thread`, behind those of `to`.
+// Appends rows [begin, end) of `from`, all of `thread`, to `to`.
 template <typename Table>
 void AppendThreadRows(uint32_t thread, Table& from, size_t begin, size_t end, Table& to) {
   SetThread(thread, from);

@@ -1,5 +1,4 @@
-// Files and folders as the store needs them: errno as a status, hashing, syncing, and room
-// set aside.
+// Files and folders for the store: errno as a status, hashing, syncing, and reserved space.
 //
 // Threads: any. Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk, quota),
 // INTERNAL otherwise; each names the path.
@@ -20,17 +19,17 @@ absl::Status FileStatus(const std::filesystem::path& path, int error);
 
 absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path);
 absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path);
-// Lower-case hex.
+// Returns lower-case hex.
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);
 
 // Waits until the contents of a file, or the names in a folder, are on the disk.
 absl::Status SyncPath(const std::filesystem::path& path);
 // Syncs `from`, renames it, syncs the folder of `to`. OK means that a power cut leaves `to`.
 absl::Status Publish(const std::filesystem::path& from, const std::filesystem::path& to);
-// OK also if it was not there.
+// Returns OK also if the file does not exist.
 absl::Status RemoveFile(const std::filesystem::path& path);
 
-// Disk space that is set aside now, so that Release() can give it to something more important.
+// Reserved disk space, which Release() gives to something more important.
 class SpaceReserve {
  public:
   SpaceReserve() = default;
@@ -41,7 +40,7 @@ class SpaceReserve {
   void Release();
 
  private:
-  std::filesystem::path path_;  // Empty: nothing is set aside.
+  std::filesystem::path path_;  // Empty: nothing is reserved.
 };
 
 }  // namespace profd::store

@@ -1,5 +1,5 @@
-// What the store believes of the record in a capture file that a caller sent: the trace's own
-// figures, checked and cleaned, and nothing of who asked, when, and whose it is.
+// The trusted part of the record in a capture file that a caller sent: the trace's own figures,
+// checked and cleaned. Requester, times of the request, and owner are replaced.
 //
 // Threads: any; a pure function.
 #ifndef PROFD_DAEMON_STORE_FILE_IMPORTED_RECORD_H_
@@ -14,19 +14,19 @@
 
 namespace profd::store {
 
-// Who imports a capture, as the daemon knows it: they own it.
+// The caller who imports a capture, as the daemon knows it. The caller owns the capture.
 struct Importer {
   int64_t uid = -1;  // -1: not a user of this node.
   int64_t gid = -1;
   std::string principal;  // PrincipalName() (capture/access.h).
-  std::string node;       // This node, for captures that do not say which they are of.
+  std::string node;       // This node, for captures without a node name.
   std::string request_id;
 };
 
-// The record of the capture as it is kept, without how many steps it covers. Its id and group are
-// still those of the file, which the store replaces where they are another's. INVALID_ARGUMENT: the
-// file was not imported (`imported.source` is empty), has not ended well, or says what no importer
-// writes.
+// Returns the record to keep, without the number of covered steps. Its ID and group are still those
+// of the file; the store replaces them if they belong to another capture. INVALID_ARGUMENT: the
+// file was not imported (`imported.source` is empty), did not end well, or has values that no
+// importer writes.
 absl::StatusOr<CaptureRecord> TakeImportedRecord(const CaptureRecord& untrusted,
                                                  const Importer& importer, absl::Time now);
 

@@ -1,5 +1,5 @@
-// CaptureFileReader is the CaptureReader over a capture file, with what the store itself
-// needs of it besides: unfinished files, step marks, and a check of every chunk.
+// CaptureFileReader is the CaptureReader over a capture file. It also reads what only the store
+// needs: unfinished files, step marks, and a check of every chunk.
 //
 // Threads, Errors, Memory: as CaptureReader.
 #ifndef PROFD_DAEMON_STORE_FILE_READER_H_
@@ -29,8 +29,8 @@ namespace profd::store {
 class CaptureFileReader final : public CaptureReader {
  public:
   enum class Accept {
-    kSealed,      // Finished files only. DATA_LOSS for others, saying who can finish them.
-    kUnfinished,  // Also those without a journal that nobody is writing to.
+    kSealed,      // Only finished files. DATA_LOSS for others, with the remedy.
+    kUnfinished,  // Also unfinished files without a journal that no process writes to.
   };
   static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Open(const std::filesystem::path& path,
                                                                  Accept accept);
@@ -43,7 +43,7 @@ class CaptureFileReader final : public CaptureReader {
   std::span<const std::string> names() const override { return contents_.names; }
   std::span<const ReaderThread> threads() const override { return contents_.threads; }
   std::span<const StepRecord> steps() const override { return contents_.steps; }
-  // Looks for the first step mark that can be read.
+  // Finds the first readable step mark.
   int64_t step_thread() override;
 
   absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,
@@ -74,43 +74,42 @@ class CaptureFileReader final : public CaptureReader {
   absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) override;
   absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) override;
 
-  // In the order they were written; times count from the epoch of the file.
+  // In written order; times count from the epoch of the file.
   absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);
 
   const CaptureContents& contents() const { return contents_; }
 
-  // The ids of chunks that are not as they were written. DATA_LOSS if SQLite's own structures
-  // are damaged.
-  // `still_wanted` is asked before every chunk; its error is returned.
+  // Returns the IDs of damaged chunks. DATA_LOSS if SQLite's own structures are damaged.
+  // `still_wanted` is called before every chunk; its error is returned.
   absl::StatusOr<std::vector<int64_t>> FindDamagedChunks(
       absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });
 
  private:
   CaptureFileReader(std::unique_ptr<Database> db, CaptureContents contents);
-  // The rest of both ways to open one.
+  // The common part of both ways to open a file.
   static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Load(std::unique_ptr<Database> db,
                                                                  Accept accept);
 
   absl::Status OpenBlob(int64_t chunk);
   absl::Status ReadBlob(size_t offset, size_t size, std::vector<char>& out);
-  // The layout of a chunk, which is the one the directory speaks of.
+  // Returns the layout of a chunk, after comparing it with the directory.
   absl::StatusOr<ChunkLayout> OpenChunk(const ChunkEntry& entry);
   absl::StatusOr<bool> ChunkIsWhole(const ChunkEntry& entry);
 
   template <typename Table>
   absl::Status LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table);
-  // Calls emit(table, thread, begin, end) for the rows of each thread in each chunk of the
-  // table's kind that overlaps, after `prepare` has looked at all of them. Rows that are of no
-  // thread come as one run of thread 0.
+  // Calls emit(table, thread, begin, end) for the rows of each thread in each overlapping chunk of
+  // the table's kind, after `prepare` has checked the chunk. Rows without a thread come as one run
+  // of thread 0.
   template <typename Table, typename Prepare, typename Emit>
   absl::Status Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare, Emit emit);
 
-  // RESOURCE_EXHAUSTED (OVER_BUDGET): what is made of the batches takes more memory than the
-  // thread's ScopedHeapLimit. Without one (in profctl), memory is the caller's own.
+  // Returns RESOURCE_EXHAUSTED (OVER_BUDGET) if the consumer of the batches uses more memory than
+  // the thread's ScopedHeapLimit. Without one (in profctl), there is no limit.
   absl::Status CheckHeap() const;
 
   const std::unique_ptr<Database> db_;
-  CaptureContents contents_;  // Not changed once open.
+  CaptureContents contents_;  // Constant after opening.
   sqlite3_blob* blob_ = nullptr;
   ColumnDecoder decoder_;
   std::vector<char> bytes_;

@@ -1,6 +1,5 @@
-// How a CaptureRecord, a GroupRecord and a ScheduleRecord are kept: as JSON, so that a person with
-// sqlite3 can read it, old daemons skip fields they do not know, and new ones find defaults for
-// those missing.
+// Stores a CaptureRecord, a GroupRecord, and a ScheduleRecord as JSON: sqlite3 shows it as text,
+// old daemons skip fields that they do not know, and new ones use defaults for missing fields.
 //
 // How do I add a field to a record?  A line in the Visit() of its struct in
 // record_codec.cc; both directions follow from it. A key is never reused.

@@ -1,10 +1,10 @@
-// The SQLite side of a capture file: its tables, its limits, and the contents that are
-// loaded whole when it is opened. README.md shows an example.
+// The SQLite part of a capture file: its tables, its limits, and the contents that are loaded
+// completely when it is opened. README.md shows an example.
 //
-// How do I change the format?  Never change what a version means. Raise kFormatVersion,
-// keep the old DDL for old files, and let CaptureContents::Load read all. A file of a newer
-// version than kFormatVersion is refused. So a file is only of as high a version as what it
-// holds needs: all begin as 1, and become 2 with their first inputs of an operator.
+// How do I change the format?  Never change the meaning of a version. Raise kFormatVersion, keep
+// the old DDL for old files, and let CaptureContents::Load read all versions. A file of a version
+// above kFormatVersion is refused. So a file gets only the version that its contents need: all
+// begin as 1, and become 2 with their first inputs of an operator.
 //
 // Threads: functions of a Database; one thread per Database.
 #ifndef PROFD_DAEMON_STORE_FILE_SCHEMA_H_
@@ -30,7 +30,7 @@ inline constexpr int64_t kCaptureApplicationId = 0x50464443;  // "PFDC"
 inline constexpr int64_t kFormatVersion = 2;
 inline constexpr int64_t kFilePageBytes = 16384;
 
-// More than any target can have; a file that says more is damaged or hostile.
+// More than any target can have; a file with more is damaged or hostile.
 inline constexpr uint32_t kMaxNameId = 1u << 20;
 inline constexpr size_t kMaxNameAreaBytes = 256u << 20;
 inline constexpr uint32_t kMaxThreadIndex = 1u << 20;
@@ -38,19 +38,19 @@ inline constexpr size_t kMaxChunksPerFile = 1u << 20;
 inline constexpr size_t kMaxStepsPerFile = 64u << 20;
 inline constexpr size_t kMaxInputsAreaBytes = 256u << 20;  // Of inputs and scalars together.
 
-// Creates `path` (mode 0600; it must not exist) with the tables of version 1, empty.
+// Creates `path` (mode 0600; it must not exist) with the empty tables of version 1.
 absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path);
-// Makes it one of version 2, with the tables of operators' inputs. Within a transaction.
+// Upgrades it to version 2, with the tables of operators' inputs. Call within a transaction.
 absl::Status AddInputTables(Database& db);
 
-// What the header of the file says, without SQLite: INVALID_ARGUMENT if it is no capture,
-// FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if its size does not fit its
-// header, NOT_FOUND, PERMISSION_DENIED.
+// Checks the header of the file, without SQLite: INVALID_ARGUMENT if it is not a capture,
+// FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if its size does not match its header,
+// NOT_FOUND, PERMISSION_DENIED.
 absl::Status CheckCaptureFileHeader(const std::filesystem::path& path);
-// The same of an open file; `path` is for messages.
+// The same for an open file; `path` is for messages.
 absl::Status CheckCaptureFileHeader(int descriptor, const std::filesystem::path& path);
 
-// Every file a profd wrote has exactly the tables of its version. DATA_LOSS for any other.
+// Checks that the file has exactly the tables of its version. DATA_LOSS otherwise.
 absl::Status CheckCaptureSchema(Database& db);
 
 struct ChunkEntry {
@@ -58,25 +58,26 @@ struct ChunkEntry {
   ChunkSummary summary;
 };
 
-// All of a capture file but the events.
+// Everything in a capture file except the events.
 struct CaptureContents {
-  bool sealed = false;          // Finished: what follows is complete and checked.
-  int64_t epoch_offset_ns = 0;  // record.start_unix_ns less the epoch of the chunks' times.
+  bool sealed = false;          // Finished: the fields below are complete and checked.
+  int64_t epoch_offset_ns = 0;  // record.start_unix_ns minus the epoch of the chunks' times.
   int64_t created_unix_ns = 0;  // When the file was begun.
   CaptureRecord record;
   std::vector<std::string> names;
   std::vector<ReaderThread> threads;
   std::vector<StepRecord> steps;
-  std::vector<ChunkEntry> chunks;  // In the order they were written.
-  // Of version 2 files; of others, nothing but the unused index 0.
+  std::vector<ChunkEntry> chunks;  // In written order.
+  // Version 2 files only; others have only the unused index 0.
   std::vector<OperatorInputs> inputs;
   std::vector<std::string> scalars;
-  uint32_t crc = 0;  // Of all of it, as loaded.
+  uint32_t crc = 0;  // Of everything, as loaded.
 
-  // In all chunks of one kind.
+  // Returns the rows in all chunks of one kind.
   int64_t RowsOf(ChunkKind kind) const;
 
-  // DATA_LOSS for anything no profd wrote, and for a sealed file whose checksum is wrong.
+  // Returns DATA_LOSS for data that profd never writes, and for a sealed file with a wrong
+  // checksum.
   static absl::StatusOr<CaptureContents> Load(Database& db);
 };
 

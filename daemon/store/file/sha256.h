@@ -1,4 +1,4 @@
-// Sha256: the hash of bytes that come in pieces.
+// Sha256 hashes bytes that arrive in pieces.
 //
 //   Sha256 hash;
 //   hash.Append("ab");
@@ -25,14 +25,14 @@ class Sha256 {
  public:
   Sha256();
   void Append(std::string_view bytes);
-  // Lower-case hex; call once, last.
+  // Returns lower-case hex; call once, last.
   absl::StatusOr<std::string> Finish();
 
  private:
   struct Free {
     void operator()(EVP_MD_CTX* context) const;
   };
-  std::unique_ptr<EVP_MD_CTX, Free> context_;  // nullptr: none to be had.
+  std::unique_ptr<EVP_MD_CTX, Free> context_;  // nullptr: not available.
 };
 
 }  // namespace profd::store

@@ -14,21 +14,21 @@
 
 namespace profd::store {
 
-// Sorted by step; of marks that repeat a step the first is kept.
+// Returns marks sorted by step; of marks that repeat a step, the first is kept.
 std::vector<StepRow> SortMarks(std::vector<StepRow> marks);
 
-// The steps that lie whole in one of `windows`. A window by steps knows when its first one
-// began and its last one ended even where the mark itself was lost. Times of the marks and
-// of `start_ns` count from the epoch; those of windows and of the result from `start_ns`.
+// Returns the steps that lie completely in one of `windows`. A window by steps knows the begin of
+// its first and the end of its last step even if a mark was lost. Times of the marks and of
+// `start_ns` count from the epoch; those of windows and of the result from `start_ns`.
 std::vector<StepRecord> DeriveSteps(std::span<const StepRow> sorted_marks,
                                     std::span<const WindowRecord> windows, int64_t start_ns);
 
-// What a capture covered whose daemon died before it wrote that down.
+// The coverage of a capture whose daemon died before it recorded that.
 struct RecoveredWindows {
   int64_t start_ns = 0;  // Since the epoch.
   std::vector<WindowRecord> windows;
 };
-// One window per unbroken run of at least two marks; without any, one window by time over
+// Returns one window per unbroken run of at least two marks; without marks, one window by time over
 // all events.
 RecoveredWindows RecoverWindows(std::span<const StepRow> sorted_marks, const TimeSpan& events);
 
@@ -40,7 +40,7 @@ struct StepSummaryRow {
   int64_t mean_ns = 0;
   int64_t max_ns = 0;
 };
-// One row per window that has steps.
+// Returns one row per window with steps.
 std::vector<StepSummaryRow> SummarizeStepTimes(std::span<const StepRecord> steps);
 
 }  // namespace profd::store
