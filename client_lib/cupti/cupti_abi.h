@@ -12,8 +12,10 @@
 //            11.8 ├────────────── 88 ──────────────────┤
 //            13.0 ├────────────── 96 ───────────────────────┤ copy_count
 //
-// How do I add a kind?  Add its number and its struct with a static_assert on the size, both
-// to the test; then decode it in record_decoder.cc.
+// How do I add a kind?  Add its number and its struct with a static_assert on the size, and both
+// to the test. Then decode it in record_decoder.cc and enable it in cupti_tracer.cc. A kind that no
+// wire event can carry also needs one (proto/wire/event.h); daemon/README.md has the path from
+// there.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_ABI_H_
 #define PROFD_CLIENT_LIB_CUPTI_CUPTI_ABI_H_
 

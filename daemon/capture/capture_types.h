@@ -2,10 +2,10 @@
 // (CaptureRecord), what a target looks like (TargetInfo), and the drawing of a capture's
 // life. Values only; no behaviour beyond names and validation.
 //
-// How do I add something one can ask of a capture?  A field in CaptureSpec with its
-// range and default, a line in ValidateSpec(), the field in proto/profd/v1/captures.proto,
-// its conversion in daemon/rpc/convert/convert.cc, and a flag in cli/commands/trace.cc. The store
-// keeps specs as they are (daemon/store/file/record_codec.cc).
+// How do I add an option of a capture?  A field in CaptureSpec with its range and default, a line
+// in ValidateSpec(), the field in proto/profd/v1/captures.proto, its conversions in
+// daemon/rpc/convert/convert.cc and cli/client/from_proto.cc, a line in the store's
+// daemon/store/file/record_codec.cc, and a flag in cli/commands/trace.cc.
 #ifndef PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_
 #define PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_
 

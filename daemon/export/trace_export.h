@@ -6,9 +6,10 @@
 //          streams than a capture can have.
 // Memory:  README.md says what GPU rows cost.
 //
-// How do I add a format?  An ExportX() here and a .cc beside it, a value in
-// TraceFormat, a row in TraceFormatFromName/FromPath, and, if it is a trace, the enum in
-// proto/profd/v1/export.proto.
+// How do I add a format?  A writer in a file of its own, a value in TraceFormat, its rows and its
+// case in trace_export.cc, and the choice in cli/commands/export.cc. If it is a trace, also the
+// enum in proto/profd/v1/export.proto and its conversions (rpc/convert/convert.cc,
+// cli/client/from_proto.cc).
 #ifndef PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
 #define PROFD_DAEMON_EXPORT_TRACE_EXPORT_H_
 
@@ -33,8 +34,8 @@ enum class TraceFormat {
   kCsv,           // .csv: event_csv.h
   kHtml,          // .html: html/report.h
 };
-// Whether it is a trace: daemons stream those, and several captures make one. What is none is
-// made where it is asked for and of one capture.
+// Returns whether the format is a trace: daemons stream traces, and several captures can make one.
+// Other formats are made on the caller's machine, from one capture.
 bool IsTrace(TraceFormat format);
 // "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv", "html".
 std::optional<TraceFormat> TraceFormatFromName(std::string_view name);

@@ -10,7 +10,7 @@
 //          data.h, and the page says where they were.
 // Threads: any, one reader and sink each.
 // Errors:  those of the reader and the sink.
-// Memory:  that of the reports, one after the other (reports.h, time_report.h, memory_report.h),
+// Memory:  that of the reports, one after the other (op_table.h, time_report.h, memory_report.h),
 //          and twice the page's data.
 #ifndef PROFD_DAEMON_EXPORT_HTML_REPORT_H_
 #define PROFD_DAEMON_EXPORT_HTML_REPORT_H_
