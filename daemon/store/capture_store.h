@@ -1,27 +1,26 @@
-// CaptureStore is the daemon's durable record of captures: a catalog (catalog.db) with one
-// row per capture, and one file per capture with its events. Nothing outside daemon/store
-// knows SQL.
+// CaptureStore is the daemon's durable record of captures: a catalog (catalog.db) with one row per
+// capture, and one file per capture with its events. Nothing outside daemon/store knows SQL.
 //
 //   DATA_DIR/             0700; on a local disk; one daemon at a time (profd.lock)
-//     catalog.db          what was captured, by whom, how it ended; summaries
-//     catalog.reserve     1 MiB set aside (catalog/reserve.h)
+//     catalog.db          captures, requesters, outcomes; summaries
+//     catalog.reserve     1 MiB of reserved space (catalog/reserve.h)
 //     captures/ID.part    being written, or left by a daemon that died
-//     captures/ID.upload  an import on its way, under no capture's id
+//     captures/ID.upload  an arriving import, without a capture's ID
 //     captures/ID.profd   finished; never changed, only removed
 //
 // When the files and the catalog take more than max_total_bytes, or the disk has less than
-// min_free_percent left, old files go by the rules of eviction.h, for a request that then fits;
-// their rows and summaries stay (CaptureRecord::deleted).
+// min_free_percent free, old files are removed by the rules of eviction.h, if the request then
+// fits. Their rows and summaries stay (CaptureRecord::deleted).
 //
-// On a full disk the catalog still takes what ends that, from a reserve: deletions, ends of
-// captures, and the switch that forbids captures.
+// On a full disk the catalog still takes writes that free space or stop captures, from a reserve:
+// deletions, ends of captures, and the switch that forbids captures.
 //
 // Threads:    any. Calls wait for the disk: keep them off gRPC threads.
-// Ownership:  `clock` must outlive the store, the store every file it made.
-// Durability: OK means the change survives a crash of the daemon. After a power cut the
-//             newest changes may be missing; the older ones are intact.
-// Errors:     DATA_LOSS for a damaged file, RESOURCE_EXHAUSTED for a full disk, INTERNAL for
-//             any other SQLite result, whose code is in the message.
+// Ownership:  `clock` must outlive the store, and the store every file it made.
+// Durability: OK means the change survives a crash of the daemon. A power failure may lose the
+//             newest changes; older ones are intact.
+// Errors:     DATA_LOSS for a damaged file, RESOURCE_EXHAUSTED for a full disk, INTERNAL for any
+//             other SQLite result, whose code is in the message.
 #ifndef PROFD_DAEMON_STORE_CAPTURE_STORE_H_
 #define PROFD_DAEMON_STORE_CAPTURE_STORE_H_
 
@@ -68,16 +67,16 @@ struct StoredRecord;
 
 struct StoreUsage {
   int64_t capture_count = 0;  // With events.
-  int64_t capture_bytes = 0;  // Of their files, also of those being written.
+  int64_t capture_bytes = 0;  // Of their files, including those being written.
   int64_t catalog_bytes = 0;
   int64_t max_total_bytes = 0;  // The cap on capture_bytes and the catalog.
   int64_t pinned_bytes = 0;     // Of capture_bytes.
   int64_t min_free_percent = 0;
   DiskSpace disk;
-  int64_t evicted_capture_count = 0;  // Whose events had to go for room, ever.
+  int64_t evicted_capture_count = 0;  // Captures whose events were ever removed to make room.
 };
 
-// An open capture file; it stays readable when the capture is deleted meanwhile.
+// An open capture file; it stays readable if the capture is deleted.
 struct CaptureDownload {
   UniqueFd file;
   int64_t size_bytes = 0;
@@ -94,19 +93,19 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   static constexpr int64_t kMaxPageSize = 1000;
   static constexpr int64_t kMaxCatalogOps = 200;
   static constexpr int64_t kMaxCatalogNameBytes = 32 << 10;  // Of those, per capture.
-  // As large as a capture is unless its spec says more.
+  // The default maximum of a capture.
   static constexpr int64_t kMaxImportBytes = int64_t{2} << 30;
 
   struct Options {
     std::filesystem::path data_dir;
     int64_t max_total_bytes = int64_t{20} << 30;
-    int64_t min_free_percent = 5;  // Of the file system; 0: do not care.
-    // Records, with their events and summaries, go when they are this old, and the oldest of a
-    // principal that has more than so many. 0: never.
+    int64_t min_free_percent = 5;  // Of the file system; 0: no minimum.
+    // Records, with events and summaries, are removed at this age, and the oldest ones of a
+    // principal beyond this number. 0: never.
     absl::Duration keep_records = absl::Hours(24 * 180);
     int64_t max_records = 100'000;
-    // Hears of every audit entry, before AppendAudit() returns; `written`: it has a row, or is
-    // counted as a repetition of one. Must not block.
+    // Called with every audit entry, before AppendAudit() returns; `written`: it has a row, or
+    // counts as a repetition of one. Must not block.
     std::function<void(const AuditEntry&, bool written, bool repeated)> on_audit;
     OpSummarizer summarize_ops;          // See file/seal.h.
     DeviceSummarizer summarize_devices;  // The same for GPUs.
@@ -114,15 +113,15 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;
     StoreOwner owner = StoreOwner::kDaemon;
-    // What the file system of a path has; replaced in tests.
+    // Returns the space of a path's file system; replaced in tests.
     std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;
   };
 
-  // Opens the store, creating or migrating it, and ends what an earlier daemon left: a
-  // capture that was running becomes PARTIAL if any of its events can be kept, else FAILED
-  // (both ended_by daemon_stop), and files without a catalog row get one (store_recovery.h).
-  // FAILED_PRECONDITION: a newer profd wrote the catalog, another process has the directory, it
-  // is somebody else's, or it lies on a network file system. DATA_LOSS: the catalog is damaged.
+  // Opens, creates, or migrates the store, and ends captures that an earlier daemon left running:
+  // PARTIAL if any of its events can be kept, else FAILED (both ended_by daemon_stop). Files
+  // without a catalog row get one (store_recovery.h). FAILED_PRECONDITION: a newer profd wrote the
+  // catalog, another process uses the directory, it belongs to another user, or it is on a network
+  // file system. DATA_LOSS: the catalog is damaged.
   static absl::StatusOr<std::unique_ptr<CaptureStore>> Open(Options options, Clock& clock);
   ~CaptureStore() override;
 
@@ -203,27 +202,27 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<StoreUsage> Usage();
 
   // ---- imports (capture_store_imports.cc) ----
-  // Makes room known for a capture file that was made elsewhere. RESOURCE_EXHAUSTED: larger than
-  // one import, or all captures, may be (TOO_LARGE), or than what is free (DISK_FULL).
+  // Reserves room for a capture file that was made elsewhere. RESOURCE_EXHAUSTED: larger than the
+  // limit of an import or of all captures (TOO_LARGE), or than the free space (DISK_FULL).
   absl::StatusOr<std::unique_ptr<IncomingCapture>> BeginImport(int64_t total_bytes);
-  // Checks every row of what came and makes it a capture of the importer's, with summaries and a
-  // row in the catalog, under the id that its file says unless that is taken, or of the future. A
-  // group that others made is not joined. Takes seconds for a large file; `still_wanted` is asked
-  // now and then, and its error returned.
-  // INVALID_ARGUMENT (NOT_A_CAPTURE); DATA_LOSS: not all of it came; RESOURCE_EXHAUSTED. After an
-  // error nothing of it is kept.
+  // Checks every received row and makes the file a capture of the importer, with summaries and a
+  // row in the catalog. It keeps the ID in the file, unless that is taken or in the future. It does
+  // not join a group of another principal. Takes seconds for a large file; `still_wanted` is called
+  // now and then, and its error is returned. INVALID_ARGUMENT (NOT_A_CAPTURE); DATA_LOSS: bytes are
+  // missing; RESOURCE_EXHAUSTED. After an error nothing is kept.
   absl::StatusOr<CaptureRecord> FinishImport(std::unique_ptr<IncomingCapture> incoming,
                                              const Importer& importer,
                                              absl::FunctionRef<absl::Status()> still_wanted);
-  // The same of a file that CheckWholeCapture() found good elsewhere, with that many events.
+  // The same for a file that CheckWholeCapture() accepted in another process, with its event count.
   absl::StatusOr<CaptureRecord> FinishCheckedImport(std::unique_ptr<IncomingCapture> incoming,
                                                     const Importer& importer, int64_t event_count);
 
   // ---- the audit log ----
-  // An entry that repeats the last one of its kind and principal, but for times, peer, and bytes,
-  // is counted there. The oldest of the same kind and principal go first.
+  // Appends an entry. One that repeats the last entry of its kind and principal, except times,
+  // peer, and bytes, is counted there. The oldest entries of the same kind and principal are
+  // removed first.
   absl::Status AppendAudit(const AuditEntry& entry);
-  // Whether the next entry can be written, also if the disk fills up meanwhile.
+  // Checks that the next entry can be written, even if the disk becomes full.
   // RESOURCE_EXHAUSTED (AUDIT_UNAVAILABLE) with advice.
   absl::Status CheckAudit();
   // At most `limit` lines written before that of an earlier page; 0: from the newest. Looks at all
@@ -234,35 +233,35 @@ class CaptureStore final : public StorePort, public ScheduleStore {
       absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });
 
   // ---- captures switched off ----
-  // Why captures are forbidden on this node; nullopt: they are not. From memory; kept over
-  // restarts.
+  // Returns why captures are forbidden on this node; nullopt: they are allowed. Reads memory; the
+  // reason is kept across restarts.
   absl::StatusOr<std::optional<std::string>> CapturesForbidden();
-  // nullopt: allows them. Holds at once, also if an error is returned: then it could not be
-  // written, and a restart undoes it.
+  // Forbids captures; nullopt allows them. Takes effect at once, even if an error is returned: then
+  // it could not be written, and a restart reverts it.
   absl::Status ForbidCaptures(const std::optional<std::string>& reason);
 
  private:
   CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
 
   absl::Status Recover();
-  // What one eviction is to reach.
+  // The goal of one eviction.
   struct Shortage {
     int64_t over_cap_bytes = 0;    // Beyond max_total_bytes.
-    int64_t disk_short_bytes = 0;  // Missing from what stays free of the disk.
+    int64_t disk_short_bytes = 0;  // Missing from the free space of the disk.
     int64_t bytes() const { return std::max(over_cap_bytes, disk_short_bytes); }
   };
-  // What stays free of the disk.
+  // Returns the bytes of the disk that must stay free.
   int64_t KeptFree(const DiskSpace& disk) const;
   absl::Status Settle();
   void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
-  // Removes what PlanEviction() says. Returns false if that would not be enough; then nothing was
-  // removed.
+  // Removes the files that PlanEviction() names. Returns false, without removing anything, if they
+  // are not enough.
   absl::StatusOr<bool> Evict(const EvictionRequest& request, std::string_view why);
   void TrimToCap(std::string_view principal);
   // ---- capture_store_retention.cc ----
-  // Removes what options_ no longer keep, and what is beyond the catalog's part of the cap. A
-  // bounded amount; now and then, and whenever the catalog is too large.
+  // Removes expired records, and those beyond the catalog's part of the cap: a bounded number, now
+  // and then, and whenever the catalog is too large.
   void ApplyRetention();
   absl::Status RemoveExpired();
   absl::Status ShrinkCatalog();
@@ -278,12 +277,12 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::Status NameImport(const Importer& importer, CaptureRecord& record);
   absl::StatusOr<CaptureRecord> KeepImport(const IncomingCapture& incoming, CaptureRecord record,
                                            const CaptureContents& contents);
-  // The file of a capture whose events can be read.
+  // Returns the file of a capture with readable events.
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
   CapturePaths PathsOf(std::string_view id) const;
-  // The row, the eviction that it makes necessary, and the summaries of a file that was finished.
+  // Writes the row and the summaries of a finished file, and evicts others if necessary.
   void KeepFile(SealedCapture& sealed);
-  // What is over budget is named in the record. On the thread that finished the file.
+  // Names in the record what exceeds a budget. Runs on the thread that finished the file.
   void Summarize(SealedCapture& sealed);
 
   const Options options_;  // But for the two limits below.
@@ -291,7 +290,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   std::atomic<int64_t> min_free_percent_;
   Clock& clock_;
   const UniqueFd lock_;
-  // Of all imports on their way, what has not come yet.
+  // Bytes that all arriving imports still expect.
   std::atomic<int64_t> promised_import_bytes_{0};
   // One import begins, or is kept, at a time. Lock order: before eviction_mu_.
   absl::Mutex import_mu_;

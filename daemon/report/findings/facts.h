@@ -34,19 +34,19 @@ struct GapFacts {
   int64_t count = 0;
   int64_t p95_ns = 0;
   int64_t longest_ns = 0;
-  int64_t long_ns = 0;  // Sum of those that GPU_GAP is about.
+  int64_t long_ns = 0;  // Sum of the gaps that GPU_GAP counts.
   // Sum of those in which the device waited for launches that came late by themselves: behind no
   // wait for the GPU or for data, and not as long as GPU_GAP's shortest.
   int64_t dispatch_ns = 0;
   int64_t closable_ns = 0;  // Sum of short gaps before launches that waited for nothing else.
   std::vector<Evidence> longest;
-  // Behind a call that waited for the GPU: nothing could be launched meanwhile.
+  // After a call that waited for the GPU, during which nothing could be launched.
   int64_t after_sync_ns = 0;
   std::vector<Evidence> after_sync;
   // Waits for the data loader while the device did nothing (all of them, without a device).
   int64_t loader_wait_ns = 0;
   std::vector<Evidence> loader_waits;
-  // Share of time that the device was busy, of 30 equal parts of the time that counts; the idlest.
+  // The idlest of 30 equal parts of the time that counts, by their busy share.
   std::vector<Evidence> idlest_parts;
 };
 
@@ -55,15 +55,14 @@ struct KernelFacts {
   int64_t total_ns = 0;  // Of them, summed.
   int64_t median_ns = 0;
   int64_t graph_count = 0;  // Of CUDA graphs: nodes, and whole graphs.
-  // What matrix multiplications, convolutions and attention launched, by the operator.
+  // Work launched by matrix multiplications, convolutions, and attention, by operator.
   int64_t eligible_ns = 0;
-  int64_t eligible_tensor_ns = 0;  // Of that, on tensor cores by the kernels' names.
+  int64_t eligible_tensor_ns = 0;  // The part on tensor cores, by the kernels' names.
   std::vector<Evidence> eligible_ops;
-  // Elementwise kernels that follow each other in a stream: what all but the longest of each run
-  // took.
+  // Consecutive elementwise kernels in a stream: the time of all except the longest of each run.
   int64_t fusible_ns = 0;
   std::vector<Evidence> fusible;
-  // Kernels whose blocks do not fill the device, and the time that they would save if they did.
+  // Kernels whose blocks do not fill the device, and the time lost by that.
   bool knows_device = false;
   int64_t low_wave_ns = 0;
   int64_t low_wave_lost_ns = 0;
@@ -72,7 +71,7 @@ struct KernelFacts {
   double most_per_call = 0;
   int64_t tiny_idle_ns = 0;  // Gaps before them.
   std::vector<Evidence> tiny_ops;
-  // Steps that launched the same kernels as most others.
+  // Steps that launched the same kernels as most other steps.
   int64_t alike_steps = 0;
 };
 
@@ -86,7 +85,7 @@ struct CopyFacts {
   // Large copies from and to pinned memory.
   int64_t link_bytes = 0;
   int64_t link_ns = 0;
-  double link_gb_per_s = 0;  // Of the link; 0: not known.
+  double link_gb_per_s = 0;  // Of the link; 0: unknown.
   std::vector<Evidence> slow;
 };
 

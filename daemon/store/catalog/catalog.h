@@ -1,10 +1,10 @@
-// Catalog is catalog.db: one row per capture, and what outlives its events. The row's
-// columns `file_bytes`, `file_sha256` and `deleted` are the catalog's own: a record that is
-// written back late does not bring a deleted file to life.
+// Catalog is catalog.db: one row per capture, and the summaries that outlive its events. The
+// columns `file_bytes`, `file_sha256`, and `deleted` belong to the catalog: a record that is
+// written back late does not revive a deleted file.
 //
 // Threads:    one at a time (CaptureStore holds a mutex).
-// Durability: OK means the change survives the daemon; a power cut may take the newest.
-// Errors:     as Database; NOT_FOUND for an unknown id.
+// Durability: OK means the change survives the daemon; a power failure may lose the newest.
+// Errors:     as Database; NOT_FOUND for an unknown ID.
 #ifndef PROFD_DAEMON_STORE_CATALOG_CATALOG_H_
 #define PROFD_DAEMON_STORE_CATALOG_CATALOG_H_
 
@@ -29,17 +29,17 @@
 
 namespace profd::store {
 
-// Whose share of the store the capture counts against: who asked for it.
+// Returns the principal whose share of the store the capture counts against: its requester.
 std::string HolderOf(const CaptureRecord& record);
 
 // A capture's row, for its removal.
 struct StoredRecord {
   std::string id;
   std::string group_id;
-  int64_t bytes = 0;  // Of its file; 0: the events are gone.
+  int64_t bytes = 0;  // Of its file; 0: the events were removed.
 };
 
-// What one principal has in the catalog.
+// One principal's part of the catalog.
 struct RecordHolder {
   std::string principal;
   int64_t records = 0;
@@ -67,28 +67,28 @@ class Catalog {
   absl::StatusOr<std::vector<CaptureRecord>> ListUnfinished();
   absl::StatusOr<std::vector<std::string>> ListIdsWithFile();
 
-  // OK also for an unknown id: a file may be sealed before its row is there.
+  // Returns OK also for an unknown ID: a file may be sealed before its row exists.
   absl::Status SetFile(std::string_view id, int64_t bytes, std::string_view sha256);
-  // The file goes; `evicted`: for room.
+  // Marks the file as removed; `evicted`: to make room.
   absl::Status MarkDeleted(std::string_view id, bool evicted);
-  // Removes the records with all that belongs to them: labels, summaries, groups of which nothing
-  // is left. Their files must be gone. All or none.
+  // Removes the records with their labels, summaries, and groups that become empty. Their files
+  // must be removed already. All or none.
   absl::Status Remove(const std::vector<StoredRecord>& records);
-  // Gives unused pages back to the disk, at most so many.
+  // Returns at most this many unused pages to the disk.
   absl::Status Vacuum(int64_t pages);
-  // The oldest records that have ended and are not pinned, below `before_id`, at most `limit`.
+  // Returns the oldest ended, unpinned records below `before_id`, at most `limit`.
   absl::StatusOr<std::vector<StoredRecord>> ListOldest(std::string_view before_id, int64_t limit);
   // The same of one principal, at any age.
   absl::StatusOr<std::vector<StoredRecord>> ListOldestOf(std::string_view principal, int64_t limit);
   absl::StatusOr<std::vector<RecordHolder>> ListRecordHolders();
 
-  // OK also for an unknown id, or one whose events are gone, which is never pinned.
+  // Returns OK also for an unknown ID, or one without events, which is never pinned.
   absl::Status SetPinned(std::string_view id, bool pinned);
   absl::StatusOr<std::set<std::string>> ListPinned();
   absl::StatusOr<bool> IsPinned(std::string_view id);
-  // Of pinned captures; of all principals, if empty.
+  // Returns the bytes of pinned captures; of all principals if empty.
   absl::StatusOr<int64_t> PinnedBytes(std::string_view principal);
-  // Whose the files are, with those that may be evicted.
+  // Returns the holders of files, with the files that may be evicted.
   absl::StatusOr<std::vector<StorageHolder>> ListHolders();
 
   struct Totals {
@@ -97,8 +97,8 @@ class Catalog {
     int64_t evicted = 0;
   };
   absl::StatusOr<Totals> Count();
-  int64_t SizeOnDisk() const;  // With its write-ahead log.
-  // What the tables take, without the write-ahead log (a few MiB) and unused pages.
+  int64_t SizeOnDisk() const;  // Including the write-ahead log.
+  // Returns the size of the tables, without the write-ahead log (a few MiB) and unused pages.
   absl::StatusOr<int64_t> UsedBytes();
 
   absl::Status PutSummaries(std::string_view id, const std::vector<OpSummaryRow>& ops,
@@ -122,10 +122,10 @@ class Catalog {
   static constexpr int64_t MaxAuditRowsOf(AuditKind kind) {
     return kind == AuditKind::kRefusal ? 5'000 : 20'000;
   }
-  // How long after the last of them a row counts repetitions.
+  // A row counts repetitions until this long after the last one.
   static constexpr absl::Duration kRepeatWindow = absl::Minutes(10);
 
-  // What an operator switched, kept until it is switched back. By name, "captures_forbidden".
+  // Switches of an operator, by name ("captures_forbidden"), kept until they are switched back.
   absl::Status PutSwitch(std::string_view name, std::string_view value);
   absl::Status RemoveSwitch(std::string_view name);  // OK if it is not there.
   absl::StatusOr<std::optional<std::string>> GetSwitch(std::string_view name);
@@ -146,7 +146,7 @@ class Catalog {
   struct AuditRing {
     int64_t rows = 0;
     int64_t last_id = 0;    // Of the newest row of this daemon; 0: none yet.
-    std::string last_call;  // What it says, but for times, peer, and bytes.
+    std::string last_call;  // Its contents except times, peer, and bytes.
     absl::Time last_time;
   };
   using AuditRings = std::map<std::pair<AuditKind, std::string>, AuditRing>;

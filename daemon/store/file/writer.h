@@ -1,14 +1,14 @@
-// CaptureFileWriter writes one capture file: rows are gathered per thread and become columnar
-// chunks of up to 64 K rows, each committed as it is written. What threads with few rows have
-// gathered is written together, thread after thread, when too much is buffered, every few
-// seconds, and at the end.
+// CaptureFileWriter writes one capture file. Rows are gathered per thread and become columnar
+// chunks of up to 64 K rows, each committed as it is written. Rows of threads with few rows are
+// written together, thread after thread, when the buffer is full, every few seconds, and at the
+// end.
 //
 // Threads:    one at a time.
-// Ownership:  `clock` must outlive it. Destroyed without Finish() or Discard() it leaves a
-//             .part that recovery can finish.
-// Memory:     kMaxBufferedBytes of rows, however many threads there are, and one chunk.
-// Durability: what was committed survives the daemon's death; a finished file a power cut.
-// Errors:     as CaptureSink. A batch of up to 64 K rows is taken whole or not at all.
+// Ownership:  `clock` must outlive it. Destroyed without Finish() or Discard() it leaves a .part
+//             that recovery can finish.
+// Memory:     kMaxBufferedBytes of rows, for any number of threads, and one chunk.
+// Durability: committed data survives the daemon's death; a finished file also a power failure.
+// Errors:     as CaptureSink. A batch of up to 64 K rows is accepted completely or not at all.
 #ifndef PROFD_DAEMON_STORE_FILE_WRITER_H_
 #define PROFD_DAEMON_STORE_FILE_WRITER_H_
 
@@ -40,7 +40,7 @@ namespace profd::store {
 class CaptureFileWriter final : public CaptureFileSink {
  public:
   static constexpr size_t kMaxBufferedBytes = 32 << 20;
-  // Events that were taken this long ago are in the file, if the daemon dies now.
+  // Events accepted at least this long ago are in the file if the daemon dies.
   static constexpr absl::Duration kMaxBufferedTime = absl::Seconds(5);
   // Set aside while recording, so that the record and the summaries fit on a full disk.
   static constexpr int64_t kReserveBytes = 2 << 20;
@@ -77,20 +77,20 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status AppendBlocks(std::span<const BlockRow> rows) override;
   int64_t approx_bytes() const override;
 
-  // Of captures whose steps are known as they are: what each took, instead of the time from its
-  // mark to the next. Times since the start that Finish() is told; in the order of their windows
-  // and numbers. Before Finish().
+  // Sets exact steps, if they are known, instead of the times between marks. Times count from the
+  // start passed to Finish(); steps are in the order of their windows and numbers. Call before
+  // Finish().
   void SetSteps(std::vector<StepRecord> steps) { steps_given_ = std::move(steps); }
   absl::Status Finish(CaptureRecord& record, int64_t start_ns) override;
   void Discard() override;
 
  private:
-  // The rows of one kind that are not written yet.
+  // Rows of one kind that are not written yet.
   template <typename Table>
   struct Buffers {
-    std::vector<Table> threads;  // By thread index; one for what is of no thread.
+    std::vector<Table> threads;  // By thread index; a single one for rows without a thread.
     int64_t rows = 0;
-    double bytes_per_row = 8;  // What the last chunk of this kind took.
+    double bytes_per_row = 8;  // In the last chunk of this kind.
   };
 
   CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve, CapturePaths paths,
@@ -108,18 +108,18 @@ class CaptureFileWriter final : public CaptureFileSink {
   void NoteNames(std::span<const Row> rows);
   // Makes room for text of operators' inputs, and the tables for it.
   absl::Status BeginInputs(uint32_t id, size_t bytes);
-  // Whether all inputs that rows speak of have been added.
+  // Returns whether all inputs that rows refer to were added.
   bool HaveInputs(std::span<const OperatorRow> rows) const;
 
   template <typename Table>
   absl::Status WriteChunk(Buffers<Table>& buffers, const Table& table);
   template <typename Table>
   absl::Status WriteThread(Buffers<Table>& buffers, uint32_t thread);
-  // Empties the buffers of one kind, or all.
+  // Writes and empties the buffers of one kind, or all.
   template <typename Table>
   absl::Status WriteMerged(Buffers<Table>& buffers);
   absl::Status WriteAll();
-  // Calls f(buffers) for those of every kind.
+  // Calls f(buffers) for every kind.
   template <typename Self, typename F>
   static void VisitBuffers(Self& self, F&& f);
   int64_t BufferedRows() const;
@@ -129,7 +129,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status PutThread(const ThreadRow& thread);
   absl::Status Begin();
   absl::Status Commit();
-  // The first error stays; what was not committed is rolled back.
+  // Keeps the first error; uncommitted data is rolled back.
   absl::Status Fail(absl::Status status);
 
   const CapturePaths paths_;
@@ -156,7 +156,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   Buffers<TensorUseTable> tensor_uses_;
   Buffers<NoteTable> notes_;
   Buffers<BlockTable> blocks_;
-  size_t buffered_bytes_ = 0;  // What the tables take.
+  size_t buffered_bytes_ = 0;  // Size of the tables.
   absl::Duration oldest_buffered_;
 
   bool in_transaction_ = false;
