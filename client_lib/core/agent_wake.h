@@ -7,8 +7,7 @@
 //                              may close them, so the agent also looks every kSharedCheckMs.
 //
 // Threads: Open(), Fd(), Drain(), Close() the agent's; Ring() the helper's; ResetInChild() a forked
-// child's
-//          only thread.
+//          child's only thread.
 #ifndef PROFD_CLIENT_LIB_CORE_AGENT_WAKE_H_
 #define PROFD_CLIENT_LIB_CORE_AGENT_WAKE_H_
 

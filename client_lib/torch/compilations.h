@@ -13,8 +13,7 @@
 //           nobody records.
 // Hot path: IsInside() is a load. Within a compilation, no lock and no allocation.
 // Errors:   of a compilation whose end nobody told, the next "TorchDynamo Cache Lookup" or window
-// is
-//           the end.
+//           is the end.
 #ifndef PROFD_CLIENT_LIB_TORCH_COMPILATIONS_H_
 #define PROFD_CLIENT_LIB_TORCH_COMPILATIONS_H_
 

@@ -7,8 +7,7 @@
 //
 // Threads:  the observer any; OnArm(), OnLeave() the helper's, while the agent waits.
 // Hot path: an outermost operator costs a hash of its name and some 50 ns; see period_detector.h.
-// No
-//           lock, no allocation.
+//           No lock, no allocation.
 // Fork:     a child is not watched.
 #ifndef PROFD_CLIENT_LIB_TORCH_PERIODICITY_H_
 #define PROFD_CLIENT_LIB_TORCH_PERIODICITY_H_

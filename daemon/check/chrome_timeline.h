@@ -4,8 +4,7 @@
 //
 // Threads: one.
 // Memory:  32 bytes per slice, 40 per end of an arrow, 24 per GPU row or call, until
-// kMostCheckBytes
-//          are taken; whole() tells whether all of it could be kept.
+//          kMostCheckBytes are taken; whole() tells whether all of it could be kept.
 #ifndef PROFD_DAEMON_CHECK_CHROME_TIMELINE_H_
 #define PROFD_DAEMON_CHECK_CHROME_TIMELINE_H_
 

@@ -13,9 +13,9 @@
 //          disk), INVALID_ARGUMENT (it does not begin like any trace). Damage further in is a
 //          finding, since it is what was asked for.
 // Memory:  at most kMostCheckBytes, whatever the file's size: about 32 bytes per slice, 40 per end
-// of
-//          an arrow and 24 per GPU row or call of a Chrome trace; Perfetto's keeps only open slices
-//          and ends of arrows. What would take more is left unchecked, which the report says.
+//          of an arrow and 24 per GPU row or call of a Chrome trace; Perfetto's keeps only open
+//          slices and ends of arrows. What would take more is left unchecked, which the report
+//          says.
 #ifndef PROFD_DAEMON_CHECK_TRACE_CHECK_H_
 #define PROFD_DAEMON_CHECK_TRACE_CHECK_H_
 

@@ -1,15 +1,12 @@
 // CaptureBuilder makes rows of a capture of the events of a trace, in whatever order they come.
 //
 // Times: the first event with a time is the capture's epoch. What the trace calls time 0 may be
-// said
-//        behind all events.
+//        said behind all events.
 // Threads: one.
 // Memory:  names, inputs and threads, as their tables say; 32 bytes per range, 24 more per
-// operator,
-//          64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes.
+//          operator, 64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes.
 // Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows. What an event says that
-// cannot
-//          be is counted as not understood.
+//          cannot be is counted as not understood.
 #ifndef PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
 #define PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
 

@@ -3,8 +3,8 @@
 // Threads: one.
 // Memory:  256 KiB.
 // Errors:  NOT_FOUND, PERMISSION_DENIED; FAILED_PRECONDITION for what is no ordinary file;
-// DATA_LOSS
-//          where the gzip stream is damaged or ends too early; INTERNAL where it cannot be read.
+//          DATA_LOSS where the gzip stream is damaged or ends too early; INTERNAL where it cannot
+//          be read.
 #ifndef PROFD_DAEMON_IMPORT_TRACE_FILE_H_
 #define PROFD_DAEMON_IMPORT_TRACE_FILE_H_
 

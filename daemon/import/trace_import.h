@@ -23,9 +23,8 @@
 //
 // Threads: the caller's.
 // Memory:  a window of the trace (2 MiB; more only for a longer event, up to kMaxEventBytes),
-// names,
-//          distinct inputs, and kMaxRowBytes of rows; rows beyond wait in a file without a name in
-//          `directory`.
+//          names, distinct inputs, and kMaxRowBytes of rows; rows beyond wait in a file without a
+//          name in `directory`.
 // Errors:  DATA_LOSS for a damaged file and INVALID_ARGUMENT for one that is no trace, both with
 //          the byte at which they show (of the JSON, in a gzip file); NOT_FOUND, PERMISSION_DENIED,
 //          FAILED_PRECONDITION (a folder, a merged trace), RESOURCE_EXHAUSTED (more than

@@ -10,8 +10,7 @@
 // Threads: one.
 // Memory:  a window of kWindowBytes; more only for a longer value, up to kMaxValueBytes.
 // Errors:  those of the file and the handler; DATA_LOSS where it ends too early or what must come
-// is
-//          not there; INVALID_ARGUMENT for what is no trace. They say at which byte.
+//          is not there; INVALID_ARGUMENT for what is no trace. They say at which byte.
 #ifndef PROFD_DAEMON_IMPORT_TRACE_SPLITTER_H_
 #define PROFD_DAEMON_IMPORT_TRACE_SPLITTER_H_
 

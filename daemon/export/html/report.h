@@ -5,9 +5,8 @@
 // to the page, never markup: names may hold anything.
 //
 // Size:    bounded: 250 KB, and 1 or 2 MB of data of a large capture (20 MB if all names are as
-// long
-//          and as hostile as can be). Tables, steps and curves are cut or thinned to the limits in
-//          data.h, and the page says where they were.
+//          long and as hostile as can be). Tables, steps and curves are cut or thinned to the
+//          limits in data.h, and the page says where they were.
 // Threads: any, one reader and sink each.
 // Errors:  those of the reader and the sink.
 // Memory:  that of the reports, one after the other (op_table.h, time_report.h, memory_report.h),
