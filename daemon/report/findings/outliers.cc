@@ -72,7 +72,7 @@ struct Part {
   std::string_view name;
   int64_t (*time_ns)(const TimeStep&);
 };
-constexpr std::array<Part, 5> kParts = {{
+constexpr std::array<Part, 5> kComparedParts = {{
     {"waiting for the data loader", [](const TimeStep& s) { return s.data_loader_ns; }},
     {"calls that wait for the GPU", [](const TimeStep& s) { return s.sync_ns; }},
     {"compilation by torch.compile", [](const TimeStep& s) { return s.compile_ns; }},
@@ -99,7 +99,7 @@ class Explanation {
   void AddParts(const TimeReport& time) {
     const TimeStep* slow = Find(time, slow_.step);
     if (slow == nullptr) return;
-    for (const Part& part : kParts) {
+    for (const Part& part : kComparedParts) {
       std::vector<int64_t> usual;
       for (const size_t i : neighbors_) {
         const TimeStep* other = Find(time, scope_.stretches[i].step);
