@@ -19,6 +19,7 @@ constexpr double kMostAutocorrelation = 0.95;
 constexpr double kAutocorrelationErrors = 2;
 // Fewer on a side of the window show neither its level nor its drift.
 constexpr size_t kFewestStepsOfSide = 5;
+constexpr size_t kFewestStepsInWindow = 3;
 // Pairs grow with the product. The newest steps of longer series count.
 constexpr size_t kMostStepsOfSide = 256;
 constexpr size_t kMostLags = 10;
@@ -181,6 +182,13 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times) {
     hull->low -= drift;
     hull->high += drift;
   }
+  Logs around = before;
+  around.insert(around.end(), after.begin(), after.end());
+  const Logs differences = SortedDifferences(during, around);
+  if (!hull.has_value() && during.size() >= kFewestStepsInWindow && differences.front() <= 0 &&
+      differences.back() >= 0) {
+    hull = Interval{.low = differences.front(), .high = differences.back()};
+  }
   if (!hull.has_value()) {
     result.unknown_reason =
         StrCat(Steps(std::ssize(during)), " in the window, compared with ", std::ssize(before),
@@ -188,9 +196,7 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times) {
                " too few to tell recording from noise");
     return result;
   }
-  Logs around = before;
-  around.insert(around.end(), after.begin(), after.end());
-  const double shift = MedianOfSorted(SortedDifferences(during, around));
+  const double shift = MedianOfSorted(differences);
   result.low = std::expm1(hull->low);
   result.high = std::expm1(hull->high);
   result.estimate = std::clamp(std::expm1(shift), result.low, result.high);

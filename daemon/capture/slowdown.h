@@ -16,7 +16,8 @@
 //      intervals: only what exceeds both sides can be due to recording, not to drift.
 //   5. With steps on one side only, drift is estimated from the two halves of that side and
 //      extrapolated to the window; the interval grows by it.
-// Where the corrected sizes cannot bound the ratio, nothing is told but the reason.
+// Where the corrected sizes cannot bound the ratio, the interval is the range of all pairs if that
+// contains 0, so that recording is not blamed. Otherwise nothing is told but the reason.
 //
 // Threads: any. Errors: none; any numbers are safe.
 #ifndef PROFD_DAEMON_CAPTURE_SLOWDOWN_H_

@@ -147,6 +147,18 @@ TEST(SlowdownTest, FewStepsAreNoMeasurement) {
   EXPECT_THAT(DescribeSlowdown(alone), HasSubstr("unknown: only 4"));
 }
 
+TEST(SlowdownTest, FewStepsAmongTheOthersAreWithinNoiseAndFewBeyondThemAreWithheld) {
+  StepTimes times;
+  for (int i = 0; i < 40; ++i) times.before.push_back(100'000'000 + i / 10 % 2 * 50'000'000);
+  times.during = {140'000'000, 145'000'000, 145'000'000};
+  const SlowdownRecord among = MeasureSlowdown(times);
+  ASSERT_TRUE(among.known) << among.unknown_reason;
+  EXPECT_LT(among.low, 0);
+  EXPECT_GT(among.high, 0);
+  times.during = {160'000'000, 160'000'000, 160'000'000};
+  EXPECT_FALSE(MeasureSlowdown(times).known);
+}
+
 TEST(SlowdownTest, AnyNumbersAreSafe) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   StepTimes times;

@@ -99,6 +99,35 @@ class CaptureTest(harness.EndToEndTest):
         self.assertEqual(self.daemon.ctl('export', traced['id'], '-o', page).status, DONE)
         self.assertIn('"grade":"B","stored":true', page.read_text(encoding='utf-8'))
 
+    def test_the_slow_down_is_compared_with_the_steps_around_the_window(self):
+        target = self.target()
+        target.do('train 1')
+        until(lambda: self.daemon.ctl('ps', '--json').json['targets'][0]['current_step'] > 63,
+              'steps before the window')
+        capture = self.trace_five_steps(target)
+        target.do('rest')
+        slowdown = capture['slowdown']
+        # A busy machine may slow just these five; even then it says with what it compared them.
+        self.assertTrue(slowdown['known'] or 'too few' in slowdown['unknown_reason'], slowdown)
+        self.assertGreaterEqual(slowdown['before_step_count'], 20)
+        self.assertEqual(slowdown['during_step_count'], 5)
+        self.assertGreaterEqual(slowdown['after_step_count'], 20)
+        self.assertLessEqual(slowdown['low'], slowdown['estimate'])
+        self.assertLessEqual(slowdown['estimate'], slowdown['high'])
+        stored = self.show(capture['id'])
+        for key in ('quality', 'quality_checks', 'slowdown'):
+            self.assertEqual(stored[key], capture[key])
+
+    def test_a_job_that_stands_still_shows_since_when(self):
+        target = self.target()
+        target.do('step 3')
+        missing = until(lambda: [t for t in self.daemon.ctl('ps', '--json').json['targets']
+                                 if t['misses_steps']], 'two missed steps')
+        self.assertGreaterEqual(missing[0]['since_last_step_ns'], 1_000_000_000)
+        self.assertIn('2, last step ', self.daemon.ctl('ps').out)
+        target.do('step')
+        self.assertNotIn('last step', self.daemon.ctl('ps').out)
+
     def test_a_window_without_activity_says_so(self):
         target = self.target()
         tracing = self.trace('--pid', target.pid, '--duration', '200ms')
