@@ -94,6 +94,20 @@ class ClientTest(ProgramTest):
         program.resume()
         program.finish()
 
+    def test_the_grade_is_the_stored_one_with_its_reasons(self):
+        program = self.training()
+        report = self.client().trace(program.pid, duration=0.2).wait()
+        program.resume()
+        program.finish()
+        shown = self.daemon.ctl("show", report.id, "--json").json
+        self.assertEqual(report.quality, shown["quality"])
+        self.assertEqual(report.quality_reasons, [check["sentence"] for check in
+                                                  shown["quality_checks"] if check["grade"] != "A"])
+        slowdown = shown["slowdown"]
+        self.assertEqual(report.slowdown,
+                         (slowdown["low"], slowdown["high"]) if slowdown["known"] else None)
+        self.assertGreater(slowdown["during_step_count"], 0)
+
     def test_the_examples_of_capture_are_true(self):
         said = self.run_program("""
             import doctest, profd
