@@ -9,7 +9,7 @@
 namespace profd::report {
 namespace {
 
-constexpr int64_t kStepsForConfidence = 3;
+constexpr int64_t kStepsForConfidence = 5;
 
 int64_t MedianOwnWork(const std::vector<RankScore>& ranking) {
   std::vector<int64_t> own;
@@ -39,24 +39,34 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   const GroupSteps& steps = facts.ranks->steps;
   // Without matched collectives, a rank that waits looks as busy as the one it waits for.
   if (steps.matched_count == 0) return Needs("collectives that the ranks have in common");
+  if (steps.verdict == StragglerVerdict::kWithheld) {
+    return Needs(StrCat("a clear difference between ranks: ", TextOf(steps.reason)));
+  }
   RuleResult result;
   Finding& finding = result.finding;
-  const RankScore& slowest = steps.ranking.front();
+  const auto is_straggler = [&](const RankScore& rank) {
+    return rank.straggler && rank.score > thresholds.straggler_score;
+  };
+  const auto found = std::find_if(steps.ranking.begin(), steps.ranking.end(), is_straggler);
+  result.fired = found != steps.ranking.end();
+  const RankScore& slowest = result.fired ? *found : steps.ranking.front();
   finding.unit = FindingUnit::kCount;
   finding.value = slowest.score;
   finding.threshold = thresholds.straggler_score;
-  result.fired = slowest.score > thresholds.straggler_score;
   if (!result.fired) return result;
   const int64_t median_ns = MedianOwnWork(steps.ranking);
   finding.saving_ns_per_step = slowest.own_ns - median_ns;
   for (const RankScore& rank : steps.ranking) {
-    if (rank.score <= thresholds.straggler_score || finding.evidence.size() == kMostEvidence) break;
+    if (finding.evidence.size() == kMostEvidence) break;
+    if (!is_straggler(rank)) continue;
     finding.evidence.push_back(RankEvidence(rank, facts.ranks->names[rank.member]));
   }
   const std::string& name = facts.ranks->names[slowest.member];
   finding.measured = StrCat(name, " works for ", TimeText(slowest.own_ns),
                             " a step without waiting, the median rank for ", TimeText(median_ns),
-                            ". The others wait for it in collectives.");
+                            ". It arrives last at ", CountText(slowest.last_count, "collective"),
+                            " of ", steps.matched_count, "; the other ranks together wait ",
+                            TimeText(slowest.caused_wait_ns), " a step for it.");
   finding.advice =
       StrCat("Find out what ", name,
              " does more of, or more slowly. Check its share of the data or the model, its GPU's "

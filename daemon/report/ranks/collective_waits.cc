@@ -7,8 +7,8 @@ namespace profd::report {
 namespace {
 
 // How late a thread may go on after what it waited for: a wake-up on a busy machine.
-constexpr uint64_t kMostWakeUpNs = 500'000;
-constexpr uint64_t kWaitsPerWakeUp = 5;
+constexpr uint64_t kMostWakeUpNs = 1'000'000;
+constexpr uint64_t kWaitsPerWakeUp = 3;
 
 // `to` >= `from`. As unsigned, so that no times can overflow.
 uint64_t TimeBetween(int64_t from, int64_t to) {

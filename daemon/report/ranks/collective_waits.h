@@ -6,9 +6,9 @@
 //                             └──────── wait ──────────────────┘
 //
 // A wait is a time in which the training threads recorded no begin and no end and were in no
-// operator, and after which they went on right when a collective had ended: at most 0.5 ms, or a
-// fifth of the wait, later. A thread that sleeps or runs Python while a collective is under way
-// goes on at another time.
+// operator, and after which they went on right when a collective had ended: at most 1 ms, or a
+// third of the wait, later, as on a busy machine. A thread that sleeps or runs Python while a
+// collective is under way goes on at another time.
 //
 // Threads: one. Memory: 48 bytes per collective. Any times are safe.
 #ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_WAITS_H_

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/report/ops/op_table.h"
@@ -73,14 +74,28 @@ struct GroupStepRow {
   int64_t longest_wait_ns = 0;
 };
 
-// Ranks compared by the modified z-score of their own work:
+// Ranks are compared over the steps that all of them have.
+//
+// Of one matched collective, the rank with the shortest duration arrived last, since all end it
+// together; the others waited for it. Ranks are ordered by the wait that they caused.
+//
+// The score is the modified z-score of own work:
 //
 //   0.6745 x (median over its steps - median over ranks) / max(MAD over ranks, 1 % of a step)
 //
-// MAD is the median absolute deviation. Above 3.5 a rank is a straggler; fewer than three ranks
-// tell nothing. The 1 % keeps ranks that are all but equal from being outliers of each other.
+// MAD is the median absolute deviation; the 1 % keeps ranks that are all but equal from being
+// outliers of each other. A rank is a straggler if all of these hold:
+//
+//   - there are at least three ranks and three common steps, and its score is above 3.5;
+//   - it has more own work than the other ranks step by step: the lower end of the 95 % interval
+//     of the median difference is 10 % of a step (20 % with fewer than five steps), and the median
+//     is twice its standard deviation;
+//   - the stragglers together caused at least half of the wait.
+//
+// What does not hold up is withheld, with a reason.
 inline constexpr double kStragglerScore = 3.5;
 inline constexpr int64_t kFewestForStragglers = 3;
+inline constexpr int64_t kFewestStepsForStragglers = 3;
 struct RankScore {
   size_t member = 0;
   int64_t step_count = 0;
@@ -89,18 +104,66 @@ struct RankScore {
   int64_t own_ns = 0;
   int64_t transfer_ns = 0;
   int64_t wait_ns = 0;
-  double score = 0;     // 0: too few ranks
-  double relative = 0;  // The least own work of any rank over its own, 0..1.
+  // How long the other ranks waited for it, all together: mean per step.
+  int64_t caused_wait_ns = 0;
+  int64_t last_count = 0;      // Matched collectives at which it arrived last.
+  int64_t late_ns = 0;         // By how much, after the rank before it: mean per step.
+  int64_t more_own_ns = 0;     // Median over its steps: own work less the other ranks' median.
+  bool is_consistent = false;  // It has more own work step by step, beyond noise.
+  double score = 0;            // 0: too few ranks
+  double relative = 0;         // The least own work of any rank over its own, 0..1.
   bool straggler = false;
 };
 
+enum class StragglerVerdict {
+  kWithheld,   // The data does not tell; see StragglerReason.
+  kNone,       // No rank is one.
+  kStraggler,  // At least one is.
+  kPair,       // Two ranks: the other one waits for the first of the ranking.
+};
+std::string_view ToString(StragglerVerdict verdict);  // "withheld"
+enum class StragglerReason {
+  kNone,
+  kTooFewRanks,    // One.
+  kTooFewSteps,    // In common.
+  kNoCollectives,  // None were recorded.
+  kNoMatches,      // None of one rank was found in another, or their ends are not recorded.
+  kWithinNoise,    // A rank has more own work, but not step by step.
+  kContradiction,  // The rank with more own work is not the one that the others waited for.
+  kHiddenWait,     // A rank arrives late, but the others show no wait.
+  kSpread,         // With kNone: ranks differ step by step, but none is an outlier.
+};
+std::string_view ToString(StragglerReason reason);  // "within_noise"
+// For people: a clause without a period; empty for kNone.
+std::string_view TextOf(StragglerReason reason);
+
+// One matched collective: who kept the others waiting.
+struct CollectiveBlame {
+  size_t match = 0;  // Index into the matches.
+  int64_t step = -1;
+  CollectiveKind kind = CollectiveKind::kOther;
+  size_t last = 0;            // The member that arrived last.
+  int64_t late_by_ns = 0;     // After the one before it.
+  int64_t total_wait_ns = 0;  // Of all others.
+  struct Wait {
+    size_t member = 0;
+    int64_t wait_ns = 0;
+  };
+  std::vector<Wait> waits;  // By member, without the last one.
+};
+inline constexpr size_t kMostBlames = 100;
+
 struct GroupSteps {
-  std::vector<GroupStepRow> rows;              // By step.
+  std::vector<GroupStepRow> rows;              // By step, of all members that have it.
   std::vector<std::vector<RankStep>> members;  // By member, then by step.
-  std::vector<RankScore> ranking;              // By score, highest first, then by own work.
+  std::vector<int64_t> common_steps;           // That all members have; the ranking is over these.
+  std::vector<RankScore> ranking;              // Stragglers, then by caused wait, then by own work.
+  std::vector<CollectiveBlame> blames;         // The kMostBlames with the most wait, most first.
   int64_t matched_count = 0;                   // Collectives that were matched.
   bool has_collectives = false;                // If not, ranks that wait look like ranks that work.
   bool enough_ranks = false;                   // For scores.
+  StragglerVerdict verdict = StragglerVerdict::kWithheld;
+  StragglerReason reason = StragglerReason::kNone;
 };
 // `tables`: of each member; nullptr: a member without. `matches` are theirs.
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,

@@ -14,26 +14,75 @@ namespace {
 // Of a step: below it, differences between ranks mean nothing.
 constexpr double kLeastDeviation = 0.01;
 
+// The least median difference of own work that makes a straggler, of a step.
+constexpr double kLeastEffect = 0.1;
+constexpr double kLeastEffectOfFewSteps = 0.2;
+constexpr size_t kManySteps = 5;
+// And of its own standard deviation, estimated robustly.
+constexpr double kEffectOverNoise = 2;
+// What stragglers cause of all wait.
+constexpr double kLeastShareOfWait = 0.5;
+
 // By member, then by the number of the step: what its collectives waited for other ranks.
 using Waits = std::vector<std::map<int64_t, int64_t>>;
+
+// A step of a rank, for finding it on the others. Windows, which have no numbers, are counted.
+using StepKey = std::pair<int64_t, size_t>;
+using StepsByKey = std::map<StepKey, const RankStep*>;
 
 void AddCapped(int64_t& sum, int64_t value) {
   if (__builtin_add_overflow(sum, value, &sum)) sum = std::numeric_limits<int64_t>::max();
 }
 
-Waits WaitsOf(std::span<const CollectiveTable* const> tables,
-              std::span<const MatchedCollective> matches) {
-  Waits waits(tables.size());
-  for (const MatchedCollective& match : matches) {
-    int64_t transfer_ns = std::numeric_limits<int64_t>::max();
-    for (const MatchedCollective::Part& part : match.parts) {
-      transfer_ns = std::min(transfer_ns, tables[part.member]->rows[part.row].duration_ns);
+CollectiveBlame BlameOf(std::span<const CollectiveTable* const> tables,
+                        const MatchedCollective& match) {
+  CollectiveBlame blame = {.kind = match.kind};
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  int64_t transfer_ns = kMost;
+  int64_t next_ns = kMost;
+  for (const MatchedCollective::Part& part : match.parts) {
+    const CollectiveRow& row = tables[part.member]->rows[part.row];
+    if (row.duration_ns < transfer_ns) {
+      next_ns = transfer_ns;
+      transfer_ns = row.duration_ns;
+      blame.last = part.member;
+      blame.step = row.step;
+    } else {
+      next_ns = std::min(next_ns, row.duration_ns);
     }
-    for (const MatchedCollective::Part& part : match.parts) {
+  }
+  // A member is in a match once, and the durations are not negative.
+  blame.late_by_ns = next_ns == kMost ? 0 : next_ns - std::max<int64_t>(transfer_ns, 0);
+  for (const MatchedCollective::Part& part : match.parts) {
+    if (part.member == blame.last) continue;
+    const CollectiveRow& row = tables[part.member]->rows[part.row];
+    // What is hidden comes first: after it the transfer, which ends on all ranks at once.
+    const int64_t wait_ns = row.exposed_ns - std::min(row.exposed_ns, transfer_ns);
+    AddCapped(blame.total_wait_ns, wait_ns);
+    blame.waits.push_back({part.member, wait_ns});
+  }
+  return blame;
+}
+
+std::vector<CollectiveBlame> BlamesOf(std::span<const CollectiveTable* const> tables,
+                                      std::span<const MatchedCollective> matches) {
+  std::vector<CollectiveBlame> blames;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    blames.push_back(BlameOf(tables, matches[i]));
+    blames.back().match = i;
+  }
+  return blames;
+}
+
+Waits WaitsOf(std::span<const CollectiveTable* const> tables,
+              std::span<const MatchedCollective> matches, std::span<const CollectiveBlame> blames) {
+  Waits waits(tables.size());
+  for (const CollectiveBlame& blame : blames) {
+    std::map<size_t, int64_t> of_member;
+    for (const CollectiveBlame::Wait& wait : blame.waits) of_member[wait.member] = wait.wait_ns;
+    for (const MatchedCollective::Part& part : matches[blame.match].parts) {
       const CollectiveRow& row = tables[part.member]->rows[part.row];
-      // What is hidden comes first: behind it the transfer, which ends on all ranks at once.
-      const int64_t wait_ns = row.exposed_ns - std::min(row.exposed_ns, transfer_ns);
-      AddCapped(waits[part.member][row.step], wait_ns);
+      AddCapped(waits[part.member][row.step], of_member[part.member]);
     }
   }
   return waits;
@@ -87,11 +136,92 @@ std::vector<GroupStepRow> RowsOf(const std::vector<std::vector<RankStep>>& membe
   return rows;
 }
 
+StepsByKey ByKey(const std::vector<RankStep>& steps) {
+  std::map<int64_t, size_t> counts;
+  StepsByKey by_key;
+  for (const RankStep& step : steps) by_key[{step.step, counts[step.step]++}] = &step;
+  return by_key;
+}
+
+// The steps of each member that all have, in one order; of a member without steps, none.
+std::vector<std::vector<RankStep>> CommonSteps(const std::vector<std::vector<RankStep>>& members) {
+  std::vector<StepsByKey> by_key;
+  std::map<StepKey, size_t> counts;
+  size_t present = 0;
+  for (const std::vector<RankStep>& steps : members) {
+    by_key.push_back(ByKey(steps));
+    present += steps.empty() ? 0 : 1;
+    for (const auto& [key, step] : by_key.back()) ++counts[key];
+  }
+  std::vector<std::vector<RankStep>> common(members.size());
+  for (const auto& [key, count] : counts) {
+    if (count != present) continue;
+    for (size_t member = 0; member < members.size(); ++member) {
+      if (!members[member].empty()) common[member].push_back(*by_key[member].at(key));
+    }
+  }
+  return common;
+}
+
 int64_t MedianOf(const std::vector<RankStep>& steps, int64_t RankStep::*field) {
   std::vector<int64_t> values;
   values.reserve(steps.size());
   for (const RankStep& step : steps) values.push_back(step.*field);
   return Median(values);
+}
+
+// By step, the member's own work less the median of the others'.
+std::vector<int64_t> MoreOwnWork(const std::vector<std::vector<RankStep>>& members, size_t member) {
+  std::vector<int64_t> more;
+  for (size_t step = 0; step < members[member].size(); ++step) {
+    std::vector<int64_t> others;
+    for (size_t other = 0; other < members.size(); ++other) {
+      if (other != member && !members[other].empty()) others.push_back(members[other][step].own_ns);
+    }
+    more.push_back(members[member][step].own_ns - Median(others));
+  }
+  return more;
+}
+
+// The lower end of the 95 % interval of the median, from order statistics; with fewer than six
+// values, the least one. `values` are not empty.
+int64_t LeastMedian(std::vector<int64_t> values) {
+  const auto count = static_cast<double>(values.size());
+  const auto at = static_cast<size_t>(std::max(0.0, count / 2 - 0.98 * std::sqrt(count)));
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(at), values.end());
+  return values[at];
+}
+
+bool IsBeyondNoise(const std::vector<int64_t>& more_own_ns, int64_t step_ns) {
+  if (std::ssize(more_own_ns) < kFewestStepsForStragglers) return false;
+  const double effect = more_own_ns.size() < kManySteps ? kLeastEffectOfFewSteps : kLeastEffect;
+  const int64_t least_ns = LeastMedian(more_own_ns);
+  std::vector<int64_t> deviations = more_own_ns;
+  const int64_t median_ns = Median(deviations);
+  for (int64_t& value : deviations) value = std::abs(value - median_ns);
+  const double noise_ns = 1.4826 * static_cast<double>(Median(deviations));
+  if (static_cast<double>(median_ns) < kEffectOverNoise * noise_ns) return false;
+  return least_ns > 0 && static_cast<double>(least_ns) >= effect * static_cast<double>(step_ns);
+}
+
+// Over the common steps.
+void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const int64_t> steps,
+                      std::vector<RankScore>& ranking) {
+  std::map<size_t, RankScore*> of_member;
+  for (RankScore& rank : ranking) of_member[rank.member] = &rank;
+  for (const CollectiveBlame& blame : blames) {
+    const auto rank = of_member.find(blame.last);
+    if (rank == of_member.end() || !std::binary_search(steps.begin(), steps.end(), blame.step)) {
+      continue;
+    }
+    if (blame.late_by_ns > 0) ++rank->second->last_count;
+    AddCapped(rank->second->late_ns, blame.late_by_ns);
+    AddCapped(rank->second->caused_wait_ns, blame.total_wait_ns);
+  }
+  for (RankScore& rank : ranking) {
+    rank.caused_wait_ns /= std::max<int64_t>(std::ssize(steps), 1);
+    rank.late_ns /= std::max<int64_t>(std::ssize(steps), 1);
+  }
 }
 
 void Score(std::vector<RankScore>& ranking) {
@@ -106,7 +236,7 @@ void Score(std::vector<RankScore>& ranking) {
     rank.relative =
         rank.own_ns == 0 ? 1 : static_cast<double>(least) / static_cast<double>(rank.own_ns);
   }
-  if (static_cast<int64_t>(ranking.size()) < kFewestForStragglers) return;
+  if (std::ssize(ranking) < kFewestForStragglers) return;
   const int64_t median = Median(own);
   for (int64_t& value : own) value = std::abs(value - median);
   const double deviation =
@@ -114,38 +244,166 @@ void Score(std::vector<RankScore>& ranking) {
                 kLeastDeviation * static_cast<double>(Median(durations)), 1.0});
   for (RankScore& rank : ranking) {
     rank.score = 0.6745 * static_cast<double>(rank.own_ns - median) / deviation;
-    rank.straggler = rank.score > kStragglerScore;
   }
 }
 
+void Withhold(StragglerReason reason, GroupSteps& steps) {
+  steps.verdict = StragglerVerdict::kWithheld;
+  steps.reason = reason;
+}
+
+// Marks the stragglers, if the data supports it.
+void Judge(GroupSteps& steps) {
+  if (steps.ranking.size() < 2) return Withhold(StragglerReason::kTooFewRanks, steps);
+  if (!steps.has_collectives) return Withhold(StragglerReason::kNoCollectives, steps);
+  if (steps.matched_count == 0) return Withhold(StragglerReason::kNoMatches, steps);
+  if (std::ssize(steps.common_steps) < kFewestStepsForStragglers) {
+    return Withhold(StragglerReason::kTooFewSteps, steps);
+  }
+  const bool is_pair = !steps.enough_ranks;
+  bool any_doubt = false;
+  bool any_consistent = false;
+  bool any_late = false;
+  bool any_candidate = false;
+  double wait_ns = 0;
+  double caused_ns = 0;
+  for (RankScore& rank : steps.ranking) {
+    const bool has_high_score = is_pair || rank.score > kStragglerScore;
+    any_doubt |= has_high_score && rank.more_own_ns > 0 &&
+                 static_cast<double>(rank.more_own_ns) >=
+                     kLeastEffect * static_cast<double>(rank.duration_ns);
+    any_consistent |= rank.is_consistent;
+    any_late |= rank.late_ns > 0 && static_cast<double>(rank.late_ns) >=
+                                        kLeastEffect * static_cast<double>(rank.duration_ns);
+    rank.straggler = has_high_score && rank.is_consistent;
+    any_candidate |= rank.straggler;
+    wait_ns += static_cast<double>(rank.caused_wait_ns);
+    if (rank.straggler) caused_ns += static_cast<double>(rank.caused_wait_ns);
+  }
+  const bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
+  if (!any_candidate) {
+    if (any_doubt) return Withhold(StragglerReason::kWithinNoise, steps);
+    if (any_late) return Withhold(StragglerReason::kHiddenWait, steps);
+    steps.verdict = StragglerVerdict::kNone;
+    if (any_consistent) steps.reason = StragglerReason::kSpread;
+    return;
+  }
+  steps.verdict = is_pair ? StragglerVerdict::kPair : StragglerVerdict::kStraggler;
+  if (!is_agreed) Withhold(StragglerReason::kContradiction, steps);
+  for (RankScore& rank : steps.ranking) rank.straggler &= is_agreed && !is_pair;
+}
+
 }  // namespace
+
+std::string_view ToString(StragglerVerdict verdict) {
+  switch (verdict) {
+    case StragglerVerdict::kWithheld:
+      return "withheld";
+    case StragglerVerdict::kNone:
+      return "none";
+    case StragglerVerdict::kStraggler:
+      return "straggler";
+    case StragglerVerdict::kPair:
+      return "pair";
+  }
+  return "";
+}
+
+std::string_view ToString(StragglerReason reason) {
+  switch (reason) {
+    case StragglerReason::kNone:
+      return "";
+    case StragglerReason::kTooFewRanks:
+      return "too_few_ranks";
+    case StragglerReason::kTooFewSteps:
+      return "too_few_steps";
+    case StragglerReason::kNoCollectives:
+      return "no_collectives";
+    case StragglerReason::kNoMatches:
+      return "no_matches";
+    case StragglerReason::kWithinNoise:
+      return "within_noise";
+    case StragglerReason::kContradiction:
+      return "contradiction";
+    case StragglerReason::kHiddenWait:
+      return "hidden_wait";
+    case StragglerReason::kSpread:
+      return "spread";
+  }
+  return "";
+}
+
+std::string_view TextOf(StragglerReason reason) {
+  switch (reason) {
+    case StragglerReason::kNone:
+      return "";
+    case StragglerReason::kTooFewRanks:
+      return "there is only one rank to compare";
+    case StragglerReason::kTooFewSteps:
+      return "the ranks have fewer than 3 steps in common";
+    case StragglerReason::kNoCollectives:
+      return "no collectives were recorded, so a rank that waits looks like one that works";
+    case StragglerReason::kNoMatches:
+      return "no completed collective of one rank was found in another, so a rank that waits looks "
+             "like one that works";
+    case StragglerReason::kWithinNoise:
+      return "the difference in own work is within the noise from step to step";
+    case StragglerReason::kContradiction:
+      return "the rank with the most own work is not the one that the others waited for";
+    case StragglerReason::kHiddenWait:
+      return "one rank arrives late at collectives, but the others show no wait for it";
+    case StragglerReason::kSpread:
+      return "ranks differ in own work in most steps, but none is an outlier";
+  }
+  return "";
+}
 
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
                         std::span<const MatchedCollective> matches) {
   GroupSteps steps;
   steps.members.resize(tables.size());
-  steps.matched_count = static_cast<int64_t>(matches.size());
-  const Waits waits = WaitsOf(tables, matches);
+  steps.matched_count = std::ssize(matches);
+  steps.blames = BlamesOf(tables, matches);
+  const Waits waits = WaitsOf(tables, matches, steps.blames);
   for (size_t member = 0; member < tables.size(); ++member) {
     if (tables[member] == nullptr) continue;
     steps.has_collectives |= !tables[member]->rows.empty();
     steps.members[member] = StepsOf(*tables[member], waits[member]);
-    const std::vector<RankStep>& of_member = steps.members[member];
-    if (of_member.empty()) continue;
-    steps.ranking.push_back({.member = member,
-                             .step_count = static_cast<int64_t>(of_member.size()),
-                             .duration_ns = MedianOf(of_member, &RankStep::duration_ns),
-                             .own_ns = MedianOf(of_member, &RankStep::own_ns),
-                             .transfer_ns = MedianOf(of_member, &RankStep::transfer_ns),
-                             .wait_ns = MedianOf(of_member, &RankStep::wait_ns)});
   }
   steps.rows = RowsOf(steps.members);
-  steps.enough_ranks = static_cast<int64_t>(steps.ranking.size()) >= kFewestForStragglers;
+
+  const std::vector<std::vector<RankStep>> common = CommonSteps(steps.members);
+  for (size_t member = 0; member < common.size(); ++member) {
+    const std::vector<RankStep>& of_member = common[member];
+    if (of_member.empty()) continue;
+    if (steps.ranking.empty()) {
+      for (const RankStep& step : of_member) steps.common_steps.push_back(step.step);
+    }
+    RankScore rank = {.member = member,
+                      .step_count = std::ssize(of_member),
+                      .duration_ns = MedianOf(of_member, &RankStep::duration_ns),
+                      .own_ns = MedianOf(of_member, &RankStep::own_ns),
+                      .transfer_ns = MedianOf(of_member, &RankStep::transfer_ns),
+                      .wait_ns = MedianOf(of_member, &RankStep::wait_ns)};
+    std::vector<int64_t> more_own_ns = MoreOwnWork(common, member);
+    rank.is_consistent = IsBeyondNoise(more_own_ns, rank.duration_ns);
+    rank.more_own_ns = Median(more_own_ns);
+    steps.ranking.push_back(rank);
+  }
+  steps.enough_ranks = std::ssize(steps.ranking) >= kFewestForStragglers;
+  CountCausedWaits(steps.blames, steps.common_steps, steps.ranking);
   Score(steps.ranking);
+  Judge(steps);
   std::stable_sort(steps.ranking.begin(), steps.ranking.end(),
                    [](const RankScore& a, const RankScore& b) {
-                     return std::tie(a.score, a.own_ns) > std::tie(b.score, b.own_ns);
+                     return std::tie(a.straggler, a.caused_wait_ns, a.own_ns) >
+                            std::tie(b.straggler, b.caused_wait_ns, b.own_ns);
                    });
+  std::stable_sort(steps.blames.begin(), steps.blames.end(),
+                   [](const CollectiveBlame& a, const CollectiveBlame& b) {
+                     return a.total_wait_ns > b.total_wait_ns;
+                   });
+  if (steps.blames.size() > kMostBlames) steps.blames.resize(kMostBlames);
   return steps;
 }
 
