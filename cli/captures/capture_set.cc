@@ -14,6 +14,7 @@
 #include "cli/captures/local_store.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/resource_names.h"
+#include "cli/captures/one_run.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -450,6 +451,15 @@ class CaptureSetBuilder {
   std::map<std::string, GroupMember> told_;  // Not accounted for yet, by capture.
 };
 
+absl::Status CaptureSet::CheckSet(const Impl& impl, const Invocation& invocation) {
+  if (!impl.is_group || invocation.flags().Has("group")) return absl::OkStatus();
+  std::vector<const CaptureRecord*> captures;
+  for (const Member& member : impl.members) {
+    if (member.missing.empty()) captures.push_back(&member.view.record);
+  }
+  return CheckOneRun(captures);
+}
+
 CaptureSet::CaptureSet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CaptureSet::CaptureSet(CaptureSet&&) noexcept = default;
 CaptureSet& CaptureSet::operator=(CaptureSet&&) noexcept = default;
@@ -470,6 +480,7 @@ absl::StatusOr<CaptureSet> CaptureSet::Open(Invocation& invocation) {
     if (store != nullptr) {
       RETURN_IF_ERROR(builder.FromStore(*store, invocation, asked));
       impl->Sort();
+      RETURN_IF_ERROR(CheckSet(*impl, invocation));
       return CaptureSet(std::move(impl));
     }
     ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
@@ -477,6 +488,7 @@ absl::StatusOr<CaptureSet> CaptureSet::Open(Invocation& invocation) {
                                       : builder.FromDaemon(invocation, asked));
   }
   impl->Sort();
+  RETURN_IF_ERROR(CheckSet(*impl, invocation));
   return CaptureSet(std::move(impl));
 }
 

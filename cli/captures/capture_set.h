@@ -45,7 +45,8 @@ class CaptureSet {
     std::string missing;  // Why there is nothing of it, for people; empty: there is.
   };
 
-  // What the arguments of `invocation` name.
+  // What the arguments of `invocation` name. FAILED_PRECONDITION: captures that are not of one run
+  // (one_run.h), without the flag --group.
   static absl::StatusOr<CaptureSet> Open(Invocation& invocation);
   CaptureSet(CaptureSet&&) noexcept;
   CaptureSet& operator=(CaptureSet&&) noexcept;
@@ -68,6 +69,8 @@ class CaptureSet {
  private:
   friend class CaptureSetBuilder;
   class Impl;
+  // FAILED_PRECONDITION if the members are not of one run (one_run.h), without --group.
+  static absl::Status CheckSet(const Impl& impl, const Invocation& invocation);
   explicit CaptureSet(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -61,7 +61,8 @@ report::ClockAlignment Align(const std::vector<Opened>& opened,
     tables.push_back(&opened[i].collectives);
     members.push_back({.start_unix_ns = opened[i].reader->record().start_unix_ns,
                        .probe = probes[i],
-                       .collectives = tables.back()});
+                       .collectives = tables.back(),
+                       .host = opened[i].reader->record().node});
   }
   return report::AlignClocks(members, report::MatchCollectives(tables));
 }

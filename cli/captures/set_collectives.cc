@@ -1,6 +1,7 @@
 #include "cli/captures/set_collectives.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "daemon/base/status_macros.h"
@@ -22,6 +23,20 @@ std::vector<const report::CollectiveTable*> TablesOf(const CaptureSet& set,
   return tables;
 }
 
+report::ClockAlignment AlignClocksOf(const CaptureSet& set,
+                                     const std::vector<report::CollectiveTable>& tables,
+                                     std::span<const report::MatchedCollective> matches) {
+  std::vector<report::ClockMember> members;
+  for (size_t i = 0; i < set.members().size(); ++i) {
+    const CaptureSet::Member& member = set.members()[i];
+    members.push_back({.start_unix_ns = member.view.record.start_unix_ns,
+                       .probe = member.probe,
+                       .collectives = &tables[i],
+                       .host = member.view.record.node});
+  }
+  return report::AlignClocks(members, matches);
+}
+
 }  // namespace
 
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
@@ -34,19 +49,11 @@ absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
     ASSIGN_OR_RETURN(collectives.tables[member], source.Collectives(limit));
     return absl::OkStatus();
   }));
-  collectives.matches = report::MatchCollectives(TablesOf(set, collectives));
+  const std::vector<report::MatchedCollective> matches =
+      report::MatchCollectives(TablesOf(set, collectives));
+  collectives.clocks = AlignClocksOf(set, collectives.tables, matches);
+  collectives.matches = report::AcceptedMatches(matches, collectives.clocks);
   return collectives;
-}
-
-report::ClockAlignment AlignClocksOf(const CaptureSet& set, const SetCollectives& collectives) {
-  std::vector<report::ClockMember> members;
-  for (size_t i = 0; i < set.members().size(); ++i) {
-    const CaptureSet::Member& member = set.members()[i];
-    members.push_back({.start_unix_ns = member.view.record.start_unix_ns,
-                       .probe = member.probe,
-                       .collectives = &collectives.tables[i]});
-  }
-  return report::AlignClocks(members, collectives.matches);
 }
 
 report::GroupSteps CompareStepsOf(const CaptureSet& set, const SetCollectives& collectives) {

@@ -15,12 +15,13 @@ namespace profd::cli {
 
 struct SetCollectives {
   std::vector<report::CollectiveTable> tables;  // By member.
+  // Of those whose times fit one collective on the aligned clocks.
   std::vector<report::MatchedCollective> matches;
+  report::ClockAlignment clocks;
 };
 // Of members that are not missing; the others' tables are empty.
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set);
 
-report::ClockAlignment AlignClocksOf(const CaptureSet& set, const SetCollectives& collectives);
 report::GroupSteps CompareStepsOf(const CaptureSet& set, const SetCollectives& collectives);
 
 }  // namespace profd::cli

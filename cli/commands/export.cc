@@ -9,6 +9,7 @@
 #include "cli/captures/progress.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
+#include "cli/captures/one_run.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
@@ -157,7 +158,8 @@ Command ExportCommand() {
                      ".device.folded, .csv, .html)",
                  .completes = Completes::kChoice,
                  .choices = {"chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv",
-                             "html"}}},
+                             "html"}},
+                ForceGroupFlag()},
       .examples = {{"profctl export 01J9ZK -o five.json.gz", "For any viewer"},
                    {"profctl export run.profd --format perfetto -o run.pftrace",
                     "A fetched capture; no daemon is needed"},

@@ -14,7 +14,9 @@
 #include "cli/captures/scratch_folder.h"
 #include "cli/captures/store_imported.h"
 #include "cli/commands/command.h"
+#include "cli/captures/one_run.h"
 #include "cli/render/group_view.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
@@ -104,6 +106,14 @@ std::string GroupNote(const std::string& group_id, const importer::TraceSet& set
   return note + ": no trace of it was given\n";
 }
 
+void NoteIfNotOneRun(Invocation& invocation, const std::vector<CaptureRecord>& records) {
+  std::vector<const CaptureRecord*> captures;
+  for (const CaptureRecord& record : records) captures.push_back(&record);
+  const absl::Status status = CheckOneRun(captures);
+  if (status.ok()) return;
+  invocation.Note(StrCat("Reports will not compare them: ", FromAbsl(status.message()), "\n"));
+}
+
 absl::StatusOr<ImportedTrace> ImportOne(Invocation& invocation, Interrupts& interrupts,
                                         const std::string& trace, const std::string& path,
                                         const std::string& group_id) {
@@ -176,6 +186,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
   const importer::TraceSet set = FindSet(invocation, interrupts);
   std::string group_id = set.is_job ? NewUlid(Clock::Real().Now()) : std::string();
+  std::vector<CaptureRecord> records;
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -184,6 +195,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
         ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i], group_id));
     // Where it is stored they may know no groups.
     if (imported.record.group_id != group_id) group_id.clear();
+    records.push_back(imported.record);
     WriteImportedJson(imported, json);
     if (invocation.json()) continue;
     invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
@@ -198,7 +210,10 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   json.EndArray();
   json.Field("missing_rank_count", group_id.empty() ? 0 : set.absent_count);
   json.EndObject();
-  if (!group_id.empty()) invocation.Note(GroupNote(group_id, set, outputs.size()));
+  if (!group_id.empty()) {
+    invocation.Note(GroupNote(group_id, set, outputs.size()));
+    NoteIfNotOneRun(invocation, records);
+  }
   if (invocation.json()) invocation.Print(json.TakeLine());
   return kExitDone;
 }

@@ -12,6 +12,7 @@
 #include "cli/commands/browser.h"
 #include "cli/commands/command.h"
 #include "cli/commands/trace_server.h"
+#include "cli/captures/one_run.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
@@ -186,7 +187,8 @@ Command OpenCommand() {
                 {.name = "timeout",
                  .value_name = "TIME",
                  .help = "Give up if nobody has fetched the trace by then (default: 10m)"},
-                {.name = "no-browser", .help = "Print the link only"}},
+                {.name = "no-browser", .help = "Print the link only"},
+                ForceGroupFlag()},
       .examples = {{"profctl open 01J9ZK", "The capture, in a browser"},
                    {"profctl open trace.json.gz --no-browser", "A file, of anyone"}},
       .min_arguments = 1,

@@ -6,6 +6,7 @@
 #include "cli/captures/capture_set.h"
 #include "cli/commands/command.h"
 #include "cli/commands/torch_ops.h"
+#include "cli/captures/one_run.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_reports.h"
 #include "cli/render/op_profile.h"
@@ -289,7 +290,8 @@ Command OpsCommand() {
             .value_name = "VERSION",
             .help = "Print the table that torch.profiler prints, as that release of PyTorch does "
                     "(default: the program's own, or the newest that is known)",
-            .value_is_optional = true}},
+            .value_is_optional = true},
+           ForceGroupFlag()},
       .examples = {{"profctl ops 01J9ZK", "Where the time went"},
                    {"profctl ops 01J9ZK --group-by input_shape",
                     "Which sizes of an operator took it"},

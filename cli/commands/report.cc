@@ -10,6 +10,7 @@
 #include "cli/captures/output_file.h"
 #include "cli/captures/set_collectives.h"
 #include "cli/commands/command.h"
+#include "cli/captures/one_run.h"
 #include "cli/render/capture.h"
 #include "cli/render/findings.h"
 #include "cli/render/group_reports.h"
@@ -115,7 +116,10 @@ absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportO
   if (of != nullptr) {
     invocation.Print(RenderSetHeader(of->set, invocation.style()));
     invocation.Print(StrCat("What follows is of ", of->ranks.names[of->member],
-                            ", which has the most own work.\n"));
+                            of->ranks.steps.verdict == report::StragglerVerdict::kStraggler
+                                ? ", the straggler.\n"
+                                : ", which comes first in `profctl stragglers`; whether it slows "
+                                  "the others is not shown by the data.\n"));
   }
   invocation.Print(RenderReportHeader(view, invocation.style()));
   invocation.Print("\n");
@@ -178,7 +182,8 @@ Command ReportCommand() {
           "separate estimates of wall time per step. A thresholds file has lines `key = value`; "
           "--print-thresholds writes one with every key, its meaning, and its default.\n\nFor a "
           "group or several files, it compares the ranks, says whether one slows the others down "
-          "(scored as in `profctl stragglers`), and reports on the rank with the most own work. A "
+          "(as `profctl stragglers` does), and reports on the rank that the others waited for "
+          "longest. A "
           "member that cannot be reached is named on stderr, and the exit code is 4.",
       .flags = {{.name = "thresholds",
                  .value_name = "FILE",
@@ -194,7 +199,8 @@ Command ReportCommand() {
                 {.name = "limit",
                  .value_name = "N",
                  .help = "Maximum number of evidence rows per finding; 0 for all (default: 3; all "
-                         "with --json)"}},
+                         "with --json)"},
+                ForceGroupFlag()},
       .examples = {{"profctl report 01J9ZK", "What to change first"},
                    {"profctl report 01J9ZK --html report.html", "As a page for a browser"},
                    {"profctl report 01J9ZM", "For a group: which rank slows the job, and why"},

@@ -10,17 +10,19 @@
 #include "cli/base/style.h"
 #include "cli/captures/capture_set.h"
 #include "cli/client/invocation.h"
+#include "cli/commands/command.h"
+#include "cli/render/group_reports.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/report/ranks/group_reports.h"
 
 namespace profd::cli {
 
-// The exit code: 4 where members are missing, which stderr names.
+// The exit code: 4 where members are missing, which stderr names. `needs_common_steps`:
+// FAILED_PRECONDITION if no step is in all captures.
 absl::StatusOr<int> ShowGroupSteps(
-    Invocation& invocation, CaptureSet& set,
-    absl::FunctionRef<void(const CaptureSet&, const report::GroupSteps&, JsonWriter&)> write_json,
-    absl::FunctionRef<std::string(const CaptureSet&, const report::GroupSteps&, const Style&)>
-        render);
+    Invocation& invocation, CaptureSet& set, bool needs_common_steps,
+    absl::FunctionRef<void(const CaptureSet&, const ComparedSteps&, JsonWriter&)> write_json,
+    absl::FunctionRef<std::string(const CaptureSet&, const ComparedSteps&, const Style&)> render);
 
 }  // namespace profd::cli
 

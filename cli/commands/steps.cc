@@ -1,6 +1,7 @@
 #include "cli/captures/capture_set.h"
 #include "cli/commands/command.h"
 #include "cli/commands/show_group_steps.h"
+#include "cli/captures/one_run.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_reports.h"
 #include "cli/render/reports.h"
@@ -25,7 +26,8 @@ absl::StatusOr<int> ShowStepsOfOne(Invocation& invocation, CaptureSource& source
 absl::StatusOr<int> RunSteps(Invocation& invocation) {
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (!set.is_group()) return ShowStepsOfOne(invocation, set.Only());
-  return ShowGroupSteps(invocation, set, &WriteGroupStepsJson, &RenderGroupSteps);
+  return ShowGroupSteps(invocation, set, /*needs_common_steps=*/false, &WriteGroupStepsJson,
+                        &RenderGroupSteps);
 }
 
 }  // namespace
@@ -43,6 +45,7 @@ Command StepsCommand() {
           "the window.\n\nFor a group or several files, it shows for every step how long the ranks "
           "took, which rank had the most own work, and which one waited longest in collectives. A "
           "member that cannot be reached is named on stderr, and the exit code is 4.",
+      .flags = {ForceGroupFlag()},
       .examples = {{"profctl steps 01J9ZK", "Which steps were slow"},
                    {"profctl --nodes gpu[001-128] steps 01J9ZM", "Who was slow, who waited"}},
       .min_arguments = 1,

@@ -378,6 +378,10 @@ class TraceOnNode {
   }
 
   void NoteNextCommands() {
+    if (IsGroup() && !views_.front().record.group_id.empty()) {
+      invocation_.Note(NextForGroup(views_.front().record.group_id));
+      return;
+    }
     for (const CaptureView& view : views_) {
       if (!view.HasEvents()) continue;
       const std::string& id = view.record.id;

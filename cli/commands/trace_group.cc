@@ -1,5 +1,6 @@
 #include "cli/commands/trace_group.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -99,6 +100,11 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
     for (const std::string& path : paths) {
       if (!path.empty()) invocation.Print(StrCat(path, "\n"));
     }
+  }
+  if (!invocation.json() && std::ranges::any_of(result.members, [](const JobMember& member) {
+        return member.view.HasEvents();
+      })) {
+    invocation.Note(NextForGroup(result.id));
   }
   RETURN_IF_ERROR(saved);
   return GroupExitCode(result);

@@ -103,11 +103,12 @@ constexpr ColumnDoc kReportDocs[] = {
     {"stragglers", "Transfer", "Time in collectives after all ranks had arrived", ""},
     {"stragglers", "Rank|Node|PID", "Identity of the rank", ""},
     {"stragglers", "Steps", "Number of compared steps", ""},
-    {"stragglers", "Step", "Mean duration of its steps", ""},
+    {"stragglers", "Step", "Median duration of its steps", ""},
+    {"stragglers", "Caused", "How long the other ranks together waited for the rank, per step", ""},
+    {"stragglers", "Last", "Number of matched collectives at which the rank arrived last", ""},
     {"stragglers", "Score",
-     "How far its own work stands out among the ranks, as a modified z-score; above 3.5 a rank is "
-     "a "
-     "straggler",
+     "How far its own work stands out among the ranks, as a modified z-score; a straggler has more "
+     "than 3.5, step by step, and is the one that the others waited for",
      "0.6745 x (own work - median) / median absolute deviation, which counts as at least 1 % of a "
      "step"},
     // ---- GPU ----

@@ -1,5 +1,7 @@
 #include "cli/render/group_reports.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -7,7 +9,10 @@
 #include "cli/base/errors.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
+#include "cli/captures/find_group.h"
+#include "cli/captures/group_start.h"
 #include "cli/render/capture.h"
+#include "cli/render/group_view.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
@@ -51,18 +56,82 @@ void NullableNs(std::string_view key, int64_t ns, JsonWriter& json) {
 }
 
 // What keeps the figures from meaning what they seem to.
-std::string Caveats(const report::GroupSteps& steps) {
+std::string Caveats(const ComparedSteps& compared) {
+  const auto& [steps, clocks] = compared;
   std::string text;
+  if (clocks.rejected_count > 0) {
+    StrAppend(&text, FormatCount(clocks.rejected_count),
+              " matched collectives were rejected: their times on the ranks differ by up to ",
+              FormatNs(clocks.largest_shift_ns), ", so they are not one collective.\n");
+  }
   if (!steps.has_collectives) {
     text +=
         "No collective operation was recorded: a rank that waits for another looks like one that "
         "works. Record operators of PyTorch or the GPU, or annotate them (\"all_reduce\").\n";
   } else if (steps.matched_count == 0) {
     text +=
-        "No collective of one rank was found in another: time in them counts as transfer, not as "
-        "waiting.\n";
+        "No completed collective of one rank was found in another, so waiting and transfer are "
+        "unknown.\n";
   }
   return text;
+}
+
+std::string NameOfMember(const CaptureSet& set, size_t member) {
+  const CaptureSet::Member& of = set.members()[member];
+  return StrCat(of.rank >= 0 ? "rank " : "", LabelOf(of));
+}
+
+std::string VerdictText(const CaptureSet& set, const report::GroupSteps& steps) {
+  const report::RankScore& first = steps.ranking.front();
+  switch (steps.verdict) {
+    case report::StragglerVerdict::kStraggler: {
+      const auto count = std::count_if(steps.ranking.begin(), steps.ranking.end(),
+                                       [](const auto& rank) { return rank.straggler; });
+      return StrCat(count, count == 1 ? " straggler" : " stragglers",
+                    absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
+                    NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
+                    " more own work per step; it arrives last at ", FormatCount(first.last_count),
+                    " of ", FormatCount(steps.matched_count), " collectives.\n");
+    }
+    case report::StragglerVerdict::kPair:
+      return StrCat(NameOfMember(set, steps.ranking.back().member), " waits for ",
+                    NameOfMember(set, first.member), ": ", FormatNs(first.caused_wait_ns),
+                    " per step. At least 3 ranks are needed to identify an outlier.\n");
+    case report::StragglerVerdict::kNone:
+      return steps.reason == report::StragglerReason::kNone
+                 ? absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore)
+                 : StrCat("No straggler: ", TextOf(steps.reason), ".\n");
+    case report::StragglerVerdict::kWithheld:
+      break;
+  }
+  return StrCat("Verdict withheld: ", TextOf(steps.reason), ".\n");
+}
+
+// Empty: all steps were compared.
+std::string LeftOutSteps(const report::GroupSteps& steps) {
+  int64_t most = 0;
+  for (const std::vector<report::RankStep>& of_member : steps.members) {
+    most = std::max<int64_t>(most, std::ssize(of_member));
+  }
+  if (most == std::ssize(steps.common_steps)) return "";
+  return StrCat("Compares the ", steps.common_steps.size(), " steps that all ranks have, of up to ",
+                most, ".\n");
+}
+
+// Ranks of the job that no member is of, by what the captures say of its size.
+std::vector<int64_t> RanksWithoutMember(const CaptureSet& set) {
+  std::vector<TargetInfo> targets;
+  std::set<int64_t> missing;
+  for (const CaptureSet::Member& member : set.members()) {
+    if (!member.missing.empty()) {
+      missing.insert(member.rank);
+    } else {
+      targets.push_back(member.view.record.target);
+    }
+  }
+  std::vector<int64_t> absent = AbsentRanks(targets);
+  std::erase_if(absent, [&](int64_t rank) { return missing.contains(rank); });
+  return absent;
 }
 
 }  // namespace
@@ -89,6 +158,9 @@ void WriteMembersJson(const CaptureSet& set, JsonWriter& json) {
     json.EndObject();
   }
   json.EndArray();
+  json.Key("absent_ranks").BeginArray();
+  for (const int64_t rank : RanksWithoutMember(set)) json.Int(rank);
+  json.EndArray();
 }
 
 Style StyleFor(const CaptureSet& set, Style style) {
@@ -108,8 +180,12 @@ std::string RenderSetHeader(const CaptureSet& set, const Style& style) {
   }
   std::string title = set.group_id().empty() ? StrCat(set.members().size(), " captures")
                                              : StrCat("Group ", set.group_id());
+  const std::vector<int64_t> absent = RanksWithoutMember(set);
   std::string text = StrCat(style.Paint(Colour::kBold, title), "  ", set.present_count(), " of ",
-                            set.members().size(), " ranks");
+                            set.members().size() + absent.size(), " ranks");
+  if (!absent.empty()) {
+    StrAppend(&text, " (without ", NameRanks(absent, std::ssize(absent)), ")");
+  }
   if (!worst.empty()) StrAppend(&text, ", quality ", worst, " or better");
   if (simulated) text += ", GPU simulated";
   return text + "\n";
@@ -117,13 +193,22 @@ std::string RenderSetHeader(const CaptureSet& set, const Style& style) {
 
 std::string RenderMissing(const CaptureSet& set) {
   std::string text;
+  std::vector<int64_t> without_trace;  // One line for all.
   for (const CaptureSet::Member& member : set.members()) {
     if (member.missing.empty()) continue;
+    if (member.rank >= 0 && member.missing == kNoTraceMessage) {
+      without_trace.push_back(member.rank);
+      continue;
+    }
     StrAppend(&text, "profctl: missing ", member.rank >= 0 ? "rank " : "", LabelOf(member));
     if (member.rank >= 0 && !member.node.empty()) {
       StrAppend(&text, " (", ForDisplay(member.node, 255), ", pid ", member.pid, ")");
     }
     StrAppend(&text, ": ", ForDisplay(member.missing, 1000), "\n");
+  }
+  if (!without_trace.empty()) {
+    StrAppend(&text, "profctl: missing ", NameRanks(without_trace, std::ssize(without_trace)), ": ",
+              kNoTraceMessage, "\n");
   }
   return text;
 }
@@ -139,6 +224,8 @@ void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json) {
   NullableNs("spread_ns", alignment.spread_p50_ns, json);
   NullableNs("spread_p99_ns", alignment.spread_p99_ns, json);
   json.Field("collectives", alignment.collective_count);
+  json.Field("rejected_count", alignment.rejected_count);
+  json.Field("largest_rejected_shift_ns", alignment.largest_shift_ns);
   json.Key("members").BeginArray();
   for (const report::AlignedClock& clock : alignment.members) {
     json.BeginObject();
@@ -153,14 +240,21 @@ void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json) {
 
 std::string RenderClock(const report::ClockAlignment& alignment) {
   int64_t probed = 0;
+  int64_t shared = 0;
   int64_t bound_ns = 0;
   for (const report::AlignedClock& clock : alignment.members) {
+    shared += clock.basis == report::ClockBasis::kShared ? 1 : 0;
     if (clock.basis != report::ClockBasis::kProbe) continue;
     ++probed;
     bound_ns = std::max(bound_ns, clock.error_ns);
   }
   const auto count = static_cast<int64_t>(alignment.members.size());
   std::string text = "Clocks: ";
+  if (alignment.rejected_count > 0) {
+    StrAppend(&text, FormatCount(alignment.rejected_count),
+              " matched collectives rejected, whose times differ by up to ",
+              FormatNs(alignment.largest_shift_ns), "; ");
+  }
   if (alignment.refined_count > 0) {
     StrAppend(&text, alignment.refined_count, " of ", count, " aligned on ",
               FormatCount(alignment.collective_count), " collectives");
@@ -174,7 +268,8 @@ std::string RenderClock(const report::ClockAlignment& alignment) {
     StrAppend(&text, probed, " of ", count, " by measured offsets, good to ", FormatNs(bound_ns),
               "; ");
   }
-  if (const int64_t rest = count - probed - alignment.refined_count; rest > 0) {
+  if (shared > 0) StrAppend(&text, shared, " of ", count, " share one host's clock; ");
+  if (const int64_t rest = count - probed - shared - alignment.refined_count; rest > 0) {
     StrAppend(&text, rest, " of ", count,
               " by the nodes' wall clocks, whose offsets were not measured; ");
   }
@@ -251,8 +346,9 @@ void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
   json.EndArray().EndObject();
 }
 
-std::string RenderGroupSteps(const CaptureSet& set, const report::GroupSteps& steps,
+std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
                              const Style& style) {
+  const report::GroupSteps& steps = compared.steps;
   if (steps.rows.empty()) return "No step was covered by any rank.\n";
   Table out({{.title = "Step"},
              {.title = "Ranks", .drop_order = 3},
@@ -272,14 +368,16 @@ std::string RenderGroupSteps(const CaptureSet& set, const report::GroupSteps& st
                 waited ? LabelOf(set.members()[row.waited_most]) : std::string("-"),
                 waited ? FormatNs(row.longest_wait_ns) : std::string("-")});
   }
-  return StrCat(out.Render(style), Caveats(steps));
+  return StrCat(out.Render(style), Caveats(compared));
 }
 
-void WriteGroupStepsJson(const CaptureSet& set, const report::GroupSteps& steps, JsonWriter& json) {
+void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json) {
+  const report::GroupSteps& steps = compared.steps;
   json.BeginObject();
   WriteMembersJson(set, json);
   json.Field("has_collectives", steps.has_collectives);
   json.Field("matched_count", steps.matched_count);
+  json.Field("rejected_count", compared.clocks.rejected_count);
   json.Key("steps").BeginArray();
   for (const report::GroupStepRow& row : steps.rows) {
     json.BeginObject();
@@ -313,49 +411,54 @@ void WriteGroupStepsJson(const CaptureSet& set, const report::GroupSteps& steps,
   json.EndArray().EndObject();
 }
 
-std::string RenderStragglers(const CaptureSet& set, const report::GroupSteps& steps,
+std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compared,
                              const Style& style) {
+  const report::GroupSteps& steps = compared.steps;
   if (steps.ranking.empty()) return "No step was covered by any rank.\n";
   Table out({{.title = "Rank", .right = false},
-             {.title = "Node", .right = false, .flexible = true},
+             {.title = "Node", .right = false, .flexible = true, .drop_order = 4},
              {.title = "PID", .drop_order = 2},
              {.title = "Steps", .drop_order = 3},
              {.title = "Step"},
              {.title = "Own work"},
              {.title = "Transfer", .drop_order = 1},
              {.title = "Wait"},
+             {.title = "Caused"},
+             {.title = "Last"},
              {.title = "Score"},
              {.title = "", .right = false}});
-  int64_t stragglers = 0;
+  const auto if_matched = [&](std::string text) {
+    return steps.matched_count > 0 ? std::move(text) : std::string("-");
+  };
   for (const report::RankScore& rank : steps.ranking) {
     const CaptureSet::Member& member = set.members()[rank.member];
-    stragglers += rank.straggler ? 1 : 0;
-    out.AddRow({member.rank >= 0 ? StrCat(member.rank) : std::string("-"), member.node,
-                StrCat(member.pid), FormatCount(rank.step_count), FormatNs(rank.duration_ns),
-                FormatNs(rank.own_ns), FormatNs(rank.transfer_ns), FormatNs(rank.wait_ns),
-                steps.enough_ranks ? absl::StrFormat("%.1f", rank.score) : "-",
-                rank.straggler ? "straggler" : ""},
-               rank.straggler ? Colour::kYellow : Colour::kNone);
+    out.AddRow(
+        {member.rank >= 0 ? StrCat(member.rank) : std::string("-"), member.node, StrCat(member.pid),
+         FormatCount(rank.step_count), FormatNs(rank.duration_ns), FormatNs(rank.own_ns),
+         if_matched(FormatNs(rank.transfer_ns)), if_matched(FormatNs(rank.wait_ns)),
+         if_matched(FormatNs(rank.caused_wait_ns)), if_matched(FormatCount(rank.last_count)),
+         steps.enough_ranks ? absl::StrFormat("%.1f", rank.score) : "-",
+         rank.straggler ? "straggler" : ""},
+        rank.straggler ? Colour::kYellow : Colour::kNone);
   }
-  std::string text = out.Render(style);
-  if (!steps.enough_ranks) {
-    StrAppend(&text, "Fewer than ", report::kFewestForStragglers,
-              " ranks: at least 3 are needed to identify an outlier.\n");
-  } else {
-    StrAppend(&text,
-              stragglers == 0 ? std::string("No straggler")
-                              : StrCat(stragglers, stragglers == 1 ? " straggler" : " stragglers"),
-              absl::StrFormat(" (score above %.1f).\n", report::kStragglerScore));
-  }
-  return StrCat(text, Caveats(steps));
+  return StrCat(out.Render(style), VerdictText(set, steps), LeftOutSteps(steps), Caveats(compared));
 }
 
-void WriteStragglersJson(const CaptureSet& set, const report::GroupSteps& steps, JsonWriter& json) {
+void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json) {
+  const report::GroupSteps& steps = compared.steps;
   json.BeginObject();
   WriteMembersJson(set, json);
   json.Field("has_collectives", steps.has_collectives);
   json.Field("matched_count", steps.matched_count);
+  json.Field("rejected_count", compared.clocks.rejected_count);
   json.Field("threshold", report::kStragglerScore);
+  json.Field("verdict", ToString(steps.verdict));
+  json.Field("reason", ToString(steps.reason));
+  json.Field("reason_text", TextOf(steps.reason));
+  json.Key("common_steps").BeginArray();
+  for (const int64_t step : steps.common_steps) json.Int(step);
+  json.EndArray();
+  WriteClockJson(compared.clocks, json);
   json.Key("ranks").BeginArray();
   for (const report::RankScore& rank : steps.ranking) {
     const CaptureSet::Member& member = set.members()[rank.member];
@@ -367,8 +470,16 @@ void WriteStragglersJson(const CaptureSet& set, const report::GroupSteps& steps,
     json.Field("step_count", rank.step_count);
     json.Field("duration_ns", rank.duration_ns);
     json.Field("own_ns", rank.own_ns);
-    json.Field("transfer_ns", rank.transfer_ns);
-    json.Field("wait_ns", rank.wait_ns);
+    json.Field("more_own_ns", rank.more_own_ns);
+    const auto if_matched = [&](std::string_view key, int64_t value) {
+      json.Key(key);
+      steps.matched_count > 0 ? json.Int(value) : json.Null();
+    };
+    if_matched("transfer_ns", rank.transfer_ns);
+    if_matched("wait_ns", rank.wait_ns);
+    if_matched("caused_wait_ns", rank.caused_wait_ns);
+    if_matched("last_count", rank.last_count);
+    if_matched("late_ns", rank.late_ns);
     json.Key("score");
     if (steps.enough_ranks) {
       json.Double(rank.score);
@@ -378,6 +489,23 @@ void WriteStragglersJson(const CaptureSet& set, const report::GroupSteps& steps,
     json.Field("relative", rank.relative);
     json.Field("straggler", rank.straggler);
     json.EndObject();
+  }
+  json.EndArray().Key("collectives").BeginArray();
+  for (const report::CollectiveBlame& blame : steps.blames) {
+    json.BeginObject();
+    json.Field("step", blame.step);
+    json.Field("kind", ToString(blame.kind));
+    json.Field("last", blame.last);
+    json.Field("late_by_ns", blame.late_by_ns);
+    json.Field("caused_wait_ns", blame.total_wait_ns);
+    json.Key("waits").BeginArray();
+    for (const report::CollectiveBlame::Wait& wait : blame.waits) {
+      json.BeginObject();
+      json.Field("member", wait.member);
+      json.Field("wait_ns", wait.wait_ns);
+      json.EndObject();
+    }
+    json.EndArray().EndObject();
   }
   json.EndArray().EndObject();
 }

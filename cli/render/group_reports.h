@@ -16,18 +16,20 @@ namespace profd::cli {
 std::string LabelOf(const CaptureSet::Member& member);
 
 // As fields of an open object: "group" and "members": [{"node","pid","rank","id","state",
-// "quality","shares","missing"}], which everything else points into by position.
+// "quality","shares","missing"}], which everything else points into by position, and
+// "absent_ranks": those of the job that no member is of.
 void WriteMembersJson(const CaptureSet& set, JsonWriter& json);
 // `style`, for tables over all members: as the one that lost most.
 Style StyleFor(const CaptureSet& set, Style style);
 // Above a report: which group it is over, and how well it was recorded.
 std::string RenderSetHeader(const CaptureSet& set, const Style& style);
-// A line for each member that is missing; empty: none is.
+// A line for each member that is missing, one for all ranks without a trace; empty: none is.
 std::string RenderMissing(const CaptureSet& set);
 // kExitPartial if a member is missing.
 int ExitCodeOf(const CaptureSet& set);
 
 // "clock": {"residual_ns","residual_p99_ns","spread_ns","spread_p99_ns","collectives",
+// "rejected_count","largest_rejected_shift_ns",
 // "members": [{"basis","offset_ns","drift_ppm","error_ns"}]}; null where nothing is known.
 void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json);
 // How far clocks may be off, in a sentence.
@@ -38,13 +40,18 @@ std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
 void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
                        const report::OpOptions& options, JsonWriter& json);
 
-std::string RenderGroupSteps(const CaptureSet& set, const report::GroupSteps& steps,
+// Steps that were compared, and the clocks on which their collectives were matched.
+struct ComparedSteps {
+  const report::GroupSteps& steps;
+  const report::ClockAlignment& clocks;
+};
+std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
                              const Style& style);
-void WriteGroupStepsJson(const CaptureSet& set, const report::GroupSteps& steps, JsonWriter& json);
+void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json);
 
-std::string RenderStragglers(const CaptureSet& set, const report::GroupSteps& steps,
+std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compared,
                              const Style& style);
-void WriteStragglersJson(const CaptureSet& set, const report::GroupSteps& steps, JsonWriter& json);
+void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json);
 
 }  // namespace profd::cli
 

@@ -40,6 +40,9 @@ std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& st
 // A line for each process that missed it, with its reason; empty: none.
 std::string RenderMissed(const GroupCaptureResult& result);
 
+// Which commands to go on with, after a group was captured.
+std::string NextForGroup(const std::string& group_id);
+
 // "rank 1, 5 and 7 more": the first of `ranks`, of which there are `count` in all.
 std::string NameRanks(std::span<const int64_t> ranks, int64_t count);
 

@@ -68,6 +68,9 @@ class GroupReportsTest(ClusterTest):
                          [SLOW_RANK])
         first = stragglers['ranks'][0]
         self.assertEqual(first['rank'], SLOW_RANK)
+        self.assertEqual(stragglers['verdict'], 'straggler')
+        self.assertEqual(first['last_count'], 4)
+        self.assertGreater(first['caused_wait_ns'], 3 * SLOW_S * 1e9 / 2)
         for row in stragglers['ranks']:
             self.assertEqual(row['step_count'], 4)
             if row['rank'] != SLOW_RANK:

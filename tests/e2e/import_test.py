@@ -43,6 +43,7 @@ def write_rank(path, rank, world_size=WORLD_SIZE, clock_us=0):
         own = 800 if rank == SLOW_RANK else 300
         add('user_annotation', f'ProfilerStep#{step}', begin, 1000)
         add('cpu_op', 'aten::mm', begin + 10, own - 20)
+        add('user_annotation', 'all_reduce', begin + own, 900 - own)  # Until it is done.
         add('cpu_op', 'record_param_comms', begin + own, 900 - own, **{
             'Collective name': 'allreduce', 'dtype': 'Float', 'In msg nelems': 64,
             'Out msg nelems': 64, 'Group size': world_size, 'Global rank start': 0,
@@ -129,6 +130,23 @@ class GroupOfRanks:
         shown = self.ranks_ctl('show', result.json['group'], '--json')
         self.assertEqual([(row['rank'], row['error_reason'], row['id'])
                           for row in shown.json['missed']], [(3, 'NO_TRACE', '')])
+
+    def test_traces_of_different_days_are_compared_only_if_forced(self):
+        day_us = 86_400 * 10**6
+        result = self.import_ranks(*[
+            write_rank(self.folder / f'rank{rank}.json', rank, clock_us=rank * day_us)
+            for rank in range(WORLD_SIZE)])
+        self.assertIn('Reports will not compare them', result.err)
+        group = result.json['group']
+        for command in ('stragglers', 'steps', 'ops', 'report'):
+            refused = self.ranks_ctl(command, group)
+            self.assertNotEqual(refused.status, DONE, command)
+            self.assertIn('--group', refused.err)
+        forced = self.ranks_ctl('stragglers', group, '--group', '--json')
+        self.assertEqual(forced.status, DONE, forced.err)
+        self.assertEqual((forced.json['matched_count'], forced.json['rejected_count']), (0, STEPS))
+        self.assertEqual((forced.json['verdict'], forced.json['reason']), ('withheld', 'no_matches'))
+        self.assertIsNone(forced.json['ranks'][0]['wait_ns'])
 
     def test_each_import_is_a_group_of_its_own(self):
         ranks = self.write_ranks()
