@@ -62,7 +62,7 @@ report::ClockAlignment Align(const std::vector<Opened>& opened,
     members.push_back({.start_unix_ns = opened[i].reader->record().start_unix_ns,
                        .probe = probes[i],
                        .collectives = tables.back(),
-                       .host = opened[i].reader->record().node});
+                       .host = report::ClockHostOf(opened[i].reader->record())});
   }
   return report::AlignClocks(members, report::MatchCollectives(tables));
 }

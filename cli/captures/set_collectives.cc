@@ -32,7 +32,7 @@ report::ClockAlignment AlignClocksOf(const CaptureSet& set,
     members.push_back({.start_unix_ns = member.view.record.start_unix_ns,
                        .probe = member.probe,
                        .collectives = &tables[i],
-                       .host = member.view.record.node});
+                       .host = report::ClockHostOf(member.view.record)});
   }
   return report::AlignClocks(members, matches);
 }

@@ -498,6 +498,10 @@ class Alignment {
 
 }  // namespace
 
+std::string ClockHostOf(const CaptureRecord& record) {
+  return record.imported.source.empty() ? record.node : std::string();
+}
+
 std::string_view ToString(ClockBasis basis) {
   switch (basis) {
     case ClockBasis::kWallClock:

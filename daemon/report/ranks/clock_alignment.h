@@ -32,6 +32,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/capture/capture_types.h"
 #include "daemon/report/ranks/collective_match.h"
 #include "daemon/report/ranks/collectives.h"
 
@@ -45,6 +46,10 @@ struct ClockProbe {
 
 // How far wall clocks that nobody measured may be apart: NTP keeps them far closer.
 inline constexpr int64_t kPlausibleClockOffsetNs = 1'000'000'000;
+
+// Returns the host whose clock the capture's times are of; empty: not known. The node of an import
+// may be the one that imported the trace.
+std::string ClockHostOf(const CaptureRecord& record);
 
 struct ClockMember {
   int64_t start_unix_ns = 0;  // The origin of the times of `collectives`.

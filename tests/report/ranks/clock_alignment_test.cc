@@ -244,6 +244,14 @@ TEST(ClockAlignmentTest, RanksOfOneHostShareAClockAndAreNeverShifted) {
   }
 }
 
+TEST(ClockAlignmentTest, TheNodeThatImportsATraceSaysNothingOfItsClock) {
+  CaptureRecord record;
+  record.node = "a";
+  EXPECT_EQ(ClockHostOf(record), "a");
+  record.imported.source = "trace.json";
+  EXPECT_EQ(ClockHostOf(record), "");
+}
+
 TEST(ClockAlignmentTest, PairsOffByOneOfOneHostAreRejectedAndReported) {
   SimulatedJob job(2);
   job.hosts = {"a", "a"};
