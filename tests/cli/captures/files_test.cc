@@ -361,6 +361,7 @@ TEST_F(FilesTest, AReportIsAPageWithTheThresholdsOfTheCaller) {
 
 TEST_F(FilesTest, AReportIsOfOneCapture) {
   CaptureRecord other = store::NewRecord(TestId(2));
+  other.target.pid += 1;  // Of another rank.
   ASSERT_TRUE(WriteCapture(folder_.path(), other).ok());
   const RunResult result =
       Offline({"export", whole_, Path(TestId(2) + ".profd"), "-o", Path("a.html")});

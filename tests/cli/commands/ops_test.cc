@@ -196,6 +196,7 @@ TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
 
 TEST_F(OpsTest, RanksInFilesAreShownEach) {
   CaptureRecord record = store::NewRecord(TestId(2));
+  record.target.pid += 1;  // Of another rank.
   ASSERT_TRUE(WriteOpsCapture(folder_.path(), record).ok());
   const nlohmann::json table =
       RunJson({"ops", file_, Path(TestId(2) + ".profd"), "--group-by", "rank"});
