@@ -141,7 +141,9 @@ class Deadlines {
       mu_.Await(absl::Condition(&is_wanted));
       watched.Works();
       if (!IsBusy()) continue;  // The watchdog asked.
+      watched.Waits();
       if (mu_.AwaitWithTimeout(absl::Condition(this, &Deadlines::Ends), kStep)) return;
+      watched.Works();
       const absl::Time now = absl::Now();
       std::erase_if(due_, [now](const auto& entry) {
         if (entry.second > now) return false;
