@@ -120,6 +120,9 @@ std::vector<MetricFamily> AccessMetrics(const AccessNumbers& numbers) {
         "profd_certificate_not_after_seconds", "When the certificate in use ends, in Unix time",
         absl::ToDoubleSeconds(*numbers.certificate_end - absl::UnixEpoch())));
   }
+  families.push_back(OneCounter("profd_remote_connections_closed_total",
+                                "Remote connections closed because profd used too much memory",
+                                Number(numbers.closed_remote_connections)));
   return families;
 }
 

@@ -262,6 +262,10 @@ std::optional<absl::Time> ControlServer::certificate_end() const {
   return impl_->remote() == nullptr ? std::nullopt : impl_->remote()->certificate_end();
 }
 
+int64_t ControlServer::closed_remote_connections() const {
+  return impl_->remote() == nullptr ? 0 : impl_->remote()->closed_count();
+}
+
 void ControlServer::CheckCertificates() {
   if (impl_->remote() != nullptr) impl_->remote()->CheckCertificates();
 }

@@ -74,6 +74,8 @@ class ControlServer {
   std::vector<std::string> remote_addresses() const;
   // When the certificate that remote callers are shown ends; nullopt: there is none.
   std::optional<absl::Time> certificate_end() const;
+  // Remote connections that were closed for want of memory.
+  int64_t closed_remote_connections() const;
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 

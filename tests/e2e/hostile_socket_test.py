@@ -141,14 +141,17 @@ def frame(kind, flags, stream, payload):
 HEADERS = b''.join(literal(*pair) for pair in (
     (':method', 'POST'), (':scheme', 'http'), (':path', '/profd.v1.NodeService/GetNode'),
     (':authority', 'x'), ('te', 'trailers'), ('content-type', 'application/grpc')))
-path, seconds = sys.argv[1], float(sys.argv[2])
+place, seconds = sys.argv[1], float(sys.argv[2])
+is_path = place.startswith('/')
+family, address = ((socket.AF_UNIX, place) if is_path else
+                   (socket.AF_INET, ('127.0.0.1', int(place))))
 end = time.monotonic() + seconds
 ended = 0
 while time.monotonic() < end:
-    with socket.socket(socket.AF_UNIX) as peer:
+    with socket.socket(family) as peer:
         peer.settimeout(2)
         try:
-            peer.connect(path)
+            peer.connect(address)
             peer.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b'') +
                          frame(4, 1, 0, b''))
             stream = 1
@@ -211,6 +214,41 @@ class RapidResetTest(EndToEndTest):
         self.assertIsNone(self.daemon.process.poll())
         if self.group.folder is not None:
             self.assertEqual(self.group.oom_kill_count(), 0)
+
+
+class RapidResetOverTcpTest(EndToEndTest):
+    """The same by the plaintext port, where gRPC's frames are not counted: connections are closed
+    while profd uses more than half of its memory."""
+
+    memory_max_bytes = 512 << 20
+
+    def setUp(self):
+        with socket.socket() as probe:
+            probe.bind(('127.0.0.1', 0))
+            self.port = probe.getsockname()[1]
+        self.flags = ('--plaintext-listen', f'127.0.0.1:{self.port}')
+        super().setUp()
+
+    def test_the_daemon_outlives_it_and_says_whom_it_closed(self):
+        attackers = [
+            subprocess.Popen([sys.executable, '-c', RAPID_RESET, str(self.port),
+                              str(ATTACK_SECONDS)], stdout=subprocess.PIPE)
+            for _ in range(ATTACKERS)]
+        slowest = 0
+        while any(attacker.poll() is None for attacker in attackers):
+            start = time.monotonic()
+            self.assertEqual(self.daemon.ctl('node').status, DONE)
+            slowest = max(slowest, time.monotonic() - start)
+        ended = sum(int(attacker.communicate()[0]) for attacker in attackers)
+        print(f'{ATTACKERS} attackers over TCP, {ATTACK_SECONDS} s: {ended} connections ended; peak '
+              f'of the cgroup {self.memory.peak_bytes() >> 20} MiB; slowest call {slowest:.2f} s',
+              flush=True)
+        self.assertIsNone(self.daemon.process.poll())
+        self.assertEqual(self.memory.oom_kill_count(), 0)
+        self.assertIn('closed the remote connection that received most', self.daemon.log())
+        audit = self.daemon.ctl('audit', '--json').out
+        self.assertIn('CloseConnection', audit)
+        self.assertIn('MEMORY_HIGH', audit)
 
 
 if __name__ == '__main__':

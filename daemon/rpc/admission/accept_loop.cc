@@ -90,6 +90,7 @@ void AcceptLoop::Loop(const char* thread_name, Watchdog* watchdog) {
       if (fd == wake_event_.get()) {
         uint64_t wakes;
         [[maybe_unused]] const ssize_t got = read(fd, &wakes, sizeof wakes);
+        if (handlers_.on_wake) handlers_.on_wake();
       } else if (fd != listener_.get()) {
         handlers_.on_ended(fd);
       }

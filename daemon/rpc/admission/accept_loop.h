@@ -31,6 +31,7 @@ class AcceptLoop {
   struct Handlers {
     std::function<void(UniqueFd connection)> on_connection;
     std::function<void(int watched_fd)> on_ended;  // Both ends are closed.
+    std::function<void()> on_wake = nullptr;       // Wake(), or the watchdog asks.
   };
 
   // `listener` is listening, and does not block from now on. The system's error otherwise.
@@ -44,6 +45,9 @@ class AcceptLoop {
   // Ends the thread: nobody is accepted, and no end is heard of any more.
   void Stop();
 
+  // Calls on_wake on the loop's thread. Any thread.
+  void Wake() const;
+
   int listener() const { return listener_.get(); }
 
   // Hears of the hang-up of a second descriptor of a connection.
@@ -55,7 +59,6 @@ class AcceptLoop {
  private:
   AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd wake_event);
   void Loop(const char* thread_name, Watchdog* watchdog);
-  void Wake() const;
   void AcceptAll();
 
   const UniqueFd listener_;

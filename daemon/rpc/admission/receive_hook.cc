@@ -21,6 +21,11 @@ class Observers {
     absl::MutexLock lock(&mu_);
     std::swap(by_fd_[fd], observer);  // The earlier one ends after the lock.
   }
+  void Remove(int fd, const ReceiveObserver& observer) {
+    absl::MutexLock lock(&mu_);
+    const auto it = by_fd_.find(fd);
+    if (it != by_fd_.end() && it->second.get() == &observer) by_fd_.erase(it);
+  }
   std::shared_ptr<ReceiveObserver> Find(int fd) const {
     absl::ReaderMutexLock lock(&mu_);
     const auto it = by_fd_.find(fd);
@@ -89,6 +94,10 @@ ssize_t ReceiveObserved(ReceiveObserver& observer, int fd, msghdr* message, int 
 
 void ObserveReceives(int fd, std::shared_ptr<ReceiveObserver> observer) {
   TheObservers().Set(fd, std::move(observer));
+}
+
+void ForgetReceives(int fd, const ReceiveObserver& observer) {
+  TheObservers().Remove(fd, observer);
 }
 
 bool ReceiveHookIsInPlace() {

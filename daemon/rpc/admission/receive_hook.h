@@ -9,8 +9,8 @@
 // them on gRPC's thread (base/passed_files.h).
 //
 // Threads:   any. An observer is called on gRPC's threads, one read of a descriptor at a time.
-// Ownership: an observer lives until another one replaces it, since gRPC does not report when it
-//            closes a descriptor.
+// Ownership: an observer lives until another one replaces it, or ForgetReceives(), since gRPC does
+//            not report when it closes a descriptor.
 #ifndef PROFD_DAEMON_RPC_ADMISSION_RECEIVE_HOOK_H_
 #define PROFD_DAEMON_RPC_ADMISSION_RECEIVE_HOOK_H_
 
@@ -35,6 +35,9 @@ class ReceiveObserver {
 // Shows `observer` what is read from `fd` from now on; replaces an earlier one of that number.
 // Call it before gRPC gets the descriptor.
 void ObserveReceives(int fd, std::shared_ptr<ReceiveObserver> observer);
+
+// Ends that, if `observer` is still the one of `fd`.
+void ForgetReceives(int fd, const ReceiveObserver& observer);
 
 // Whether other libraries' calls of recvmsg() come here. False: this build of profd is wrong.
 bool ReceiveHookIsInPlace();

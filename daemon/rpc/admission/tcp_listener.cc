@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -146,25 +147,35 @@ std::string LocalAddressOf(int listener_fd) {
   return name.is_v6 ? StrCat("[", name.host, "]:", name.port) : StrCat(name.host, ":", name.port);
 }
 
-absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listener, Limits limits) {
+absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listener, Limits limits,
+                                                                 MemoryRelief::Options memory) {
   ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
-  return std::unique_ptr<TcpListener>(new TcpListener(std::move(loop), limits));
+  return std::unique_ptr<TcpListener>(new TcpListener(std::move(loop), limits, std::move(memory)));
 }
 
-TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits)
-    : limits_(limits), loop_(std::move(loop)) {}
+TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits,
+                         MemoryRelief::Options memory)
+    : limits_(limits),
+      relief_(std::make_shared<MemoryRelief>(std::move(memory))),
+      loop_(std::move(loop)) {}
 
-void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog) {
+void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog, OnClosed on_closed) {
   on_connection_ = std::move(on_connection);
+  on_closed_ = std::move(on_closed);
+  relief_->SetWake([loop = loop_.get()] { loop->Wake(); });
   loop_->Start("profd-remote", address(),
                {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
-                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }},
+                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); },
+                .on_wake = [this] { CloseLargestIfNeeded(); }},
                watchdog);
 }
 
 TcpListener::~TcpListener() { Stop(); }
 
-void TcpListener::Stop() { loop_->Stop(); }
+void TcpListener::Stop() {
+  relief_->SetWake(nullptr);
+  loop_->Stop();
+}
 
 void TcpListener::Admit(UniqueFd connection) {
   Address peer;
@@ -173,7 +184,12 @@ void TcpListener::Admit(UniqueFd connection) {
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return;
   const int watched_fd = watched.get();
-  if (!Enter({.fd = std::move(watched), .grpc_peer = GrpcPeer(name), .address = name.host})) {
+  const auto meter = std::make_shared<ReceivedMeter>(relief_);
+  if (!Enter({.fd = std::move(watched),
+              .grpc_peer = GrpcPeer(name),
+              .address = name.host,
+              .grpc_fd = connection.get(),
+              .meter = meter})) {
     if (const auto n = refusals_.Allow()) {
       LogWarning(
           StrCat(address(), ": too many connections, refused ", name.host, " (", *n, " more)"));
@@ -181,6 +197,7 @@ void TcpListener::Admit(UniqueFd connection) {
     return;
   }
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
+  if (relief_->mark_bytes() != 0) ObserveReceives(connection.get(), meter);
   on_connection_(std::move(connection));
 }
 
@@ -213,6 +230,26 @@ bool TcpListener::CloseOldestIdle(std::string_view address) {
   shutdown(oldest->second.fd.get(), SHUT_RDWR);
   Leave(oldest);
   return true;
+}
+
+void TcpListener::CloseLargestIfNeeded() {
+  if (!relief_->IsNeeded()) return;
+  Closed closed;
+  {
+    const absl::MutexLock lock(&mu_);
+    const auto largest = std::ranges::max_element(
+        connections_, {}, [](const auto& each) { return each.second.meter->recent_bytes(); });
+    if (largest == connections_.end()) return;
+    const Connection& connection = largest->second;
+    closed = {.grpc_peer = connection.grpc_peer,
+              .principal = connection.principal,
+              .recent_bytes = connection.meter->recent_bytes()};
+    if (closed.recent_bytes == 0) return;  // It is none of them.
+    shutdown(connection.fd.get(), SHUT_RDWR);
+    Leave(largest);
+  }
+  relief_->NoteClosed();
+  if (on_closed_) on_closed_(closed);
 }
 
 bool TcpListener::Claim(std::string_view grpc_peer, const std::string& principal) {
@@ -249,6 +286,7 @@ void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
   if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
   loop_->Forget(it->first);
+  ForgetReceives(connection.grpc_fd, *connection.meter);
   connections_.erase(it);
 }
 

@@ -7,6 +7,9 @@
 // oldest one that has not made a call (of the same address, at that address's limit). Connections
 // that have made a call are never closed for a new one.
 //
+// While profd uses too much memory, the connection that received most ends, whatever it did
+// (memory_relief.h).
+//
 //   connect ──► profd-remote ──limits──► on_connection ──► gRPC: handshake ──► call ──► Claim()
 //
 // Threads:   the accept thread ("profd-remote") runs from Start() to Stop() and calls
@@ -27,6 +30,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/rpc/admission/accept_loop.h"
+#include "daemon/rpc/admission/memory_relief.h"
 
 namespace profd::rpc {
 
@@ -47,18 +51,30 @@ class TcpListener {
   };
   // Gets the connection's descriptor, which it then owns.
   using OnConnection = std::function<void(UniqueFd)>;
+  // A connection that was closed for want of memory.
+  struct Closed {
+    std::string grpc_peer;
+    std::string principal;  // Empty: it made no call.
+    int64_t recent_bytes = 0;
+  };
+  using OnClosed = std::function<void(const Closed&)>;
 
-  static absl::StatusOr<std::unique_ptr<TcpListener>> Create(UniqueFd listener, Limits limits);
+  static absl::StatusOr<std::unique_ptr<TcpListener>> Create(UniqueFd listener, Limits limits,
+                                                             MemoryRelief::Options memory = {});
   ~TcpListener();  // Stop().
 
   // Accepts from now on; call once. `watchdog` must outlive the listener; nullptr: nobody watches.
-  void Start(OnConnection on_connection, Watchdog* watchdog = nullptr);
+  // `on_closed` is called on the accept thread.
+  void Start(OnConnection on_connection, Watchdog* watchdog = nullptr,
+             OnClosed on_closed = nullptr);
 
   // Ends the thread: nobody is accepted any more.
   void Stop();
 
   int fd() const { return loop_->listener(); }
   std::string address() const { return LocalAddressOf(fd()); }
+  // Connections that were closed for want of memory.
+  int64_t closed_count() const { return relief_->closed_count(); }
 
   // A call of `principal` came by the connection that gRPC calls `grpc_peer`
   // ("ipv4:10.0.0.7:41234"). False: it has too many connections.
@@ -71,9 +87,12 @@ class TcpListener {
     std::string address;
     std::string principal;  // Empty: not known yet.
     int64_t number = 0;     // In the order of arrival.
+    int grpc_fd = -1;       // gRPC's number, where `meter` is.
+    std::shared_ptr<ReceivedMeter> meter;
   };
 
-  TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits);
+  TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits, MemoryRelief::Options memory);
+  void CloseLargestIfNeeded();
   void Admit(UniqueFd connection);
   // False: at a limit, and no connection gives way.
   bool Enter(Connection connection);
@@ -83,7 +102,9 @@ class TcpListener {
   void ConnectionEnded(int watched_fd);
 
   const Limits limits_;
+  const std::shared_ptr<MemoryRelief> relief_;
   OnConnection on_connection_;
+  OnClosed on_closed_;
   RateLimiter refusals_{absl::Seconds(10)};
 
   absl::Mutex mu_;

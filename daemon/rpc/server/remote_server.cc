@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/rpc/admission/audit.h"
 #include "daemon/rpc/admission/remote_peer.h"
+#include "daemon/rpc/admission/work_queue.h"
 
 namespace profd::rpc {
 namespace {
@@ -80,7 +83,8 @@ absl::Status RemoteServer::Open() {
   for (Port* port : {&tls_, &plaintext_}) {
     if (port->listener != nullptr) {
       port->listener->Start([port](UniqueFd connection) { port->HandOver(std::move(connection)); },
-                            parts_.watchdog);
+                            parts_.watchdog,
+                            [this](const TcpListener::Closed& closed) { OnClosed(closed); });
     }
   }
   return absl::OkStatus();
@@ -89,7 +93,8 @@ absl::Status RemoteServer::Open() {
 absl::Status RemoteServer::OpenPort(UniqueFd socket,
                                     std::shared_ptr<grpc::ServerCredentials> credentials,
                                     grpc::ServerBuilder& builder, Port& port) const {
-  ASSIGN_OR_RETURN(port.listener, TcpListener::Create(std::move(socket), options_.connections));
+  ASSIGN_OR_RETURN(port.listener,
+                   TcpListener::Create(std::move(socket), options_.connections, options_.memory));
   port.acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       std::move(credentials));
@@ -130,6 +135,25 @@ void RemoteServer::SetAges(grpc::ServerBuilder& builder) const {
                              Ms(kLeastPingInterval));
 }
 
+// The accept thread does not wait for the disk.
+void RemoteServer::OnClosed(const TcpListener::Closed& closed) {
+  const std::string principal = closed.principal.empty() ? "unknown" : closed.principal;
+  LogWarning(StrCat("profd uses more than ", options_.memory.mark_bytes >> 20,
+                    " MiB: closed the remote connection that received most, ", closed.grpc_peer,
+                    " of ", principal, " (", closed.recent_bytes >> 10, " KiB in 20 s)"));
+  store::AuditEntry entry = {.time = parts_.audit.clock().Now(),
+                             .principal = principal,
+                             .peer = closed.grpc_peer,
+                             .method = "CloseConnection",
+                             .bytes = closed.recent_bytes};
+  const absl::Status why =
+      WithReason(absl::ResourceExhaustedError("profd uses too much memory"), "MEMORY_HIGH");
+  AuditLog& audit = parts_.audit;
+  const bool posted = parts_.work.TryPost(
+      "audit", [&audit, entry = std::move(entry), why] { audit.Write(entry, why); });
+  if (!posted) audit.CountUnwritten();
+}
+
 absl::StatusOr<Peer> RemoteServer::Identify(const grpc::ServerContext& context) {
   Peer peer{.principal = RemotePrincipal(*context.auth_context()),
             .outside = false,
@@ -156,6 +180,14 @@ std::vector<std::string> RemoteServer::addresses() const {
 std::optional<absl::Time> RemoteServer::certificate_end() const {
   if (tls_files_ == nullptr) return std::nullopt;
   return tls_files_->not_after();
+}
+
+int64_t RemoteServer::closed_count() const {
+  int64_t count = 0;
+  for (const Port* port : {&tls_, &plaintext_}) {
+    if (port->listener != nullptr) count += port->listener->closed_count();
+  }
+  return count;
 }
 
 void RemoteServer::CheckCertificates() {

@@ -55,6 +55,8 @@ class RemoteServer {
   std::vector<std::string> addresses() const;
   // When the certificate that is shown to callers ends; nullopt: there is none.
   std::optional<absl::Time> certificate_end() const;
+  // Connections that were closed for want of memory.
+  int64_t closed_count() const;
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 
@@ -76,6 +78,7 @@ class RemoteServer {
   void SetAges(grpc::ServerBuilder& builder) const;
   absl::Status OpenPort(UniqueFd socket, std::shared_ptr<grpc::ServerCredentials> credentials,
                         grpc::ServerBuilder& builder, Port& port) const;
+  void OnClosed(const TcpListener::Closed& closed);
   absl::StatusOr<Peer> Identify(const grpc::ServerContext& context);
 
   const RemoteOptions options_;

@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <cerrno>
 #include <deque>
 #include <string>
 #include <vector>
@@ -58,16 +60,19 @@ TEST(ListenTcpTest, ATakenPortIsNamed) {
 // A listener whose connections are kept, as gRPC would.
 class TcpListenerTest : public testing::Test {
  protected:
-  void Start(TcpListener::Limits limits) {
+  void Start(TcpListener::Limits limits, MemoryRelief::Options memory = {},
+             TcpListener::OnClosed on_closed = nullptr) {
     auto socket = ListenTcp("127.0.0.1:0", /*loopback_only=*/true);
     ASSERT_THAT(socket, IsOk());
-    auto listener = TcpListener::Create(*std::move(socket), limits);
+    auto listener = TcpListener::Create(*std::move(socket), limits, std::move(memory));
     ASSERT_THAT(listener, IsOk());
     listener_ = *std::move(listener);
-    listener_->Start([this](UniqueFd connection) {
-      const absl::MutexLock lock(&mu_);
-      admitted_.push_back(std::move(connection));
-    });
+    listener_->Start(
+        [this](UniqueFd connection) {
+          const absl::MutexLock lock(&mu_);
+          admitted_.push_back(std::move(connection));
+        },
+        /*watchdog=*/nullptr, std::move(on_closed));
   }
 
   UniqueFd Connect() const {
@@ -100,6 +105,28 @@ class TcpListenerTest : public testing::Test {
   static bool IsHungUp(const UniqueFd& caller) {
     char byte = 0;
     return recv(caller.get(), &byte, 1, 0) <= 0;
+  }
+
+  static bool HasHungUp(const UniqueFd& caller) {
+    pollfd waited{caller.get(), POLLIN, 0};
+    return poll(&waited, 1, 0) == 1;
+  }
+
+  // The caller sends so many bytes, and gRPC reads them.
+  static void Pass(const UniqueFd& caller, const UniqueFd& connection, size_t bytes) {
+    const std::string sent(bytes, 'x');
+    ASSERT_EQ(send(caller.get(), sent.data(), sent.size(), MSG_NOSIGNAL), std::ssize(sent));
+    std::string got(bytes, '\0');
+    for (size_t at = 0; at < bytes;) {
+      iovec part{got.data() + at, bytes - at};
+      msghdr message{};
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      const ssize_t size = recvmsg(connection.get(), &message, 0);
+      if (size < 0 && errno == EAGAIN) continue;
+      ASSERT_GT(size, 0);
+      at += static_cast<size_t>(size);
+    }
   }
 
   // As gRPC ends a connection.
@@ -170,6 +197,51 @@ TEST_F(TcpListenerTest, APrincipalHasSoManyConnections) {
   EXPECT_FALSE(listener_->Claim(GrpcPeerOf(second), "cn:alice"));
   EXPECT_TRUE(listener_->Claim(GrpcPeerOf(second), "cn:bob"));
   EXPECT_TRUE(listener_->Claim("ipv4:192.0.2.1:1", "cn:alice")) << "one that ends just now";
+}
+
+TEST_F(TcpListenerTest, AboveTheMemoryMarkTheConnectionThatReceivedMostIsClosed) {
+  std::atomic<int64_t> used{0};
+  absl::Mutex mu;
+  std::vector<TcpListener::Closed> closed;
+  Start({}, {.mark_bytes = 100, .used_bytes = [&used] { return used.load(); }},
+        [&](const TcpListener::Closed& one) {
+          used = 0;  // It had all of it.
+          const absl::MutexLock lock(&mu);
+          closed.push_back(one);
+        });
+  const UniqueFd quiet = Connect();
+  const UniqueFd quiet_here = Admitted();
+  const UniqueFd loud = Connect();
+  const UniqueFd loud_here = Admitted();
+  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(loud), "cn:loud"));
+  Pass(loud, loud_here, 5000);
+  Pass(quiet, quiet_here, 100);
+  EXPECT_FALSE(HasHungUp(loud));
+  used = 101;
+  while (!HasHungUp(loud)) Pass(quiet, quiet_here, 1);  // Until memory is looked at again.
+  const std::string loud_peer = GrpcPeerOf(loud);
+  {
+    const absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(
+        +[](std::vector<TcpListener::Closed>* all) { return !all->empty(); }, &closed));
+    ASSERT_EQ(closed.size(), 1u);
+    EXPECT_EQ(closed[0].grpc_peer, loud_peer);
+    EXPECT_EQ(closed[0].principal, "cn:loud");
+    EXPECT_EQ(closed[0].recent_bytes, 5000);
+  }
+  EXPECT_FALSE(HasHungUp(quiet));
+  EXPECT_EQ(listener_->closed_count(), 1);
+  listener_->Stop();
+}
+
+TEST_F(TcpListenerTest, BelowTheMemoryMarkNothingIsClosed) {
+  std::atomic<int> looks{0};
+  Start({}, {.mark_bytes = 100, .used_bytes = [&looks] { return ++looks, int64_t{100}; }});
+  const UniqueFd caller = Connect();
+  const UniqueFd here = Admitted();
+  while (looks < 3) Pass(caller, here, 1000);
+  EXPECT_FALSE(HasHungUp(caller));
+  EXPECT_EQ(listener_->closed_count(), 0);
 }
 
 TEST_F(TcpListenerTest, NobodyIsAcceptedOnceItHasStopped) {

@@ -1,0 +1,97 @@
+// MemoryRelief closes connections of remote callers while profd uses more memory than it should.
+// Over TCP, frames cannot be counted before gRPC sees them, because gRPC ends TLS. So what a caller
+// makes gRPC allocate is bounded by this: above the mark, the connection that received most in the
+// last 10 to 20 s ends, then the next one, until memory is below the mark.
+//
+//   gRPC reads ─► ReceivedMeter (bytes per connection) ─► IsAboveMark(), at most every 20 ms
+//                                                           └─ wakes the accept thread, which
+//                                                              closes the largest (TcpListener)
+//
+// Threads:   any. A meter's reads follow each other.
+// Ownership: shared by the meters, which live as long as gRPC may read.
+#ifndef PROFD_DAEMON_RPC_ADMISSION_MEMORY_RELIEF_H_
+#define PROFD_DAEMON_RPC_ADMISSION_MEMORY_RELIEF_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/rpc/admission/receive_hook.h"
+
+namespace profd::rpc {
+
+// Memory of this process that is backed by no file and shared with nobody.
+int64_t PrivateMemoryBytes();
+
+class MemoryRelief {
+ public:
+  static constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
+  // Six callers that reset calls as fast as they can need less than 200 ms for 256 MiB.
+  static constexpr absl::Duration kCloseInterval = absl::Milliseconds(20);
+  static constexpr absl::Duration kWindow = absl::Seconds(10);
+
+  struct Options {
+    int64_t mark_bytes = 0;  // 0: nothing is ever closed.
+    std::function<int64_t()> used_bytes = PrivateMemoryBytes;
+  };
+
+  explicit MemoryRelief(Options options, Clock& clock = Clock::Real())
+      : options_(std::move(options)), clock_(clock) {}
+
+  // What to call, on any thread, when a connection should be closed; nullptr: nothing any more.
+  void SetWake(std::function<void()> wake);
+
+  // Bytes were received: looks at memory now and then, and wakes.
+  void OnReceived();
+
+  // Whether a connection is to be closed now. Gives free memory back to the system first: freed
+  // and used memory look the same otherwise.
+  bool IsNeeded();
+  // One was.
+  void NoteClosed();
+
+  int64_t mark_bytes() const { return options_.mark_bytes; }
+  int64_t closed_count() const { return closed_count_.load(std::memory_order_relaxed); }
+  int64_t window() const;  // The number of the current kWindow.
+
+ private:
+  int64_t NowNs() const { return absl::ToInt64Nanoseconds(clock_.Monotonic()); }
+  bool IsAboveMark() const { return options_.used_bytes() > options_.mark_bytes; }
+
+  const Options options_;
+  Clock& clock_;
+  std::atomic<int64_t> next_look_ns_{0};
+  std::atomic<int64_t> closed_count_{0};
+  absl::Mutex mu_;
+  std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
+};
+
+// Counts what one connection receives.
+class ReceivedMeter final : public ReceiveObserver {
+ public:
+  explicit ReceivedMeter(std::shared_ptr<MemoryRelief> relief) : relief_(std::move(relief)) {}
+
+  bool OnReceived(std::span<const std::byte> bytes) override;
+  void OnFiles(std::vector<UniqueFd> /*files*/) override {}  // There are none over TCP.
+
+  // In the current window and the one before.
+  int64_t recent_bytes() const;
+
+ private:
+  const std::shared_ptr<MemoryRelief> relief_;
+  std::atomic<int64_t> window_{0};
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> earlier_bytes_{0};
+};
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_ADMISSION_MEMORY_RELIEF_H_
