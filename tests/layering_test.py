@@ -66,7 +66,7 @@ ARROWS = {
                              "daemon/report/index", TYPES],
     "daemon/report/gpu": ["daemon/base", "daemon/store/file", "daemon/report/index", TYPES, EVENTS],
     "daemon/report/ranks": ["proto/wire", "daemon/base", "daemon/store/file",
-                            "daemon/report/index", "daemon/report/ops", EVENTS],
+                            "daemon/report/index", "daemon/report/ops", TYPES, EVENTS],
     "daemon/report/time": ["proto/wire", "daemon/base", "daemon/store/file",
                            "daemon/report/index", "daemon/report/gpu", "daemon/report/ranks"],
     "daemon/report/findings": ["daemon/base", "daemon/store/file", "daemon/report/index",
@@ -209,6 +209,22 @@ class LayeringTest(unittest.TestCase):
                 offences.append(f"{path}: includes {name}; {row} may use "
                                 f"{', '.join(ARROWS[row]) or 'nothing of ours'}")
         self.assertFalse(offences, "\n" + "\n".join(offences))
+
+    def test_every_arrow_is_used(self):
+        used = set()
+        for path, text in sources():
+            used |= {(row_of(path), row_of_include(name)) for name in INCLUDE.findall(text)}
+        unused = [f"{row} -> {to}" for row, arrows in ARROWS.items() for to in arrows
+                  if (row, to) not in used]
+        self.assertFalse(unused, "in ARROWS, but in no #include: " + ", ".join(unused))
+
+    def test_every_arrow_is_used(self):
+        used = set()
+        for path, text in sources():
+            used |= {(row_of(path), row_of_include(name)) for name in INCLUDE.findall(text)}
+        unused = [f"{row} -> {to}" for row, arrows in ARROWS.items() for to in arrows
+                  if (row, to) not in used]
+        self.assertFalse(unused, "in ARROWS, but in no #include: " + ", ".join(unused))
 
     def test_every_arrow_is_used(self):
         used = set()

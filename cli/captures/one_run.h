@@ -1,7 +1,7 @@
 // Whether captures can be of the ranks of one run, recorded together. Reports that compare ranks
 // refuse others, unless --group is given.
-#ifndef PROFD_CLI_ONE_RUN_H_
-#define PROFD_CLI_ONE_RUN_H_
+#ifndef PROFD_CLI_CAPTURES_ONE_RUN_H_
+#define PROFD_CLI_CAPTURES_ONE_RUN_H_
 
 #include <span>
 
@@ -21,4 +21,4 @@ Flag ForceGroupFlag();
 
 }  // namespace profd::cli
 
-#endif  // PROFD_CLI_ONE_RUN_H_
+#endif  // PROFD_CLI_CAPTURES_ONE_RUN_H_

@@ -4,9 +4,9 @@
 
 #include "cli/base/row_limit.h"
 #include "cli/captures/capture_set.h"
+#include "cli/captures/one_run.h"
 #include "cli/commands/command.h"
 #include "cli/commands/torch_ops.h"
-#include "cli/captures/one_run.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_reports.h"
 #include "cli/render/op_profile.h"

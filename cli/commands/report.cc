@@ -7,10 +7,10 @@
 
 #include "cli/base/errors.h"
 #include "cli/captures/capture_set.h"
+#include "cli/captures/one_run.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/set_collectives.h"
 #include "cli/commands/command.h"
-#include "cli/captures/one_run.h"
 #include "cli/render/capture.h"
 #include "cli/render/findings.h"
 #include "cli/render/group_reports.h"

@@ -1,7 +1,7 @@
 #include "cli/captures/capture_set.h"
+#include "cli/captures/one_run.h"
 #include "cli/commands/command.h"
 #include "cli/commands/show_group_steps.h"
-#include "cli/captures/one_run.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/status_macros.h"
 
