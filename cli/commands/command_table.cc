@@ -53,7 +53,7 @@ std::vector<Flag> CommonFlags(const Command& command) {
                              "first of /run/profd and $XDG_RUNTIME_DIR/profd that answers)"});
     flags.push_back({.name = "context",
                      .value_name = "NAME",
-                     .help = "Talk to what `profctl context` knows by this name (default: "
+                     .help = "The daemon of this name in `profctl context` (default: "
                              "PROFD_CONTEXT, then the current one)"});
   }
   if (TakesDataDir(command)) {
@@ -71,13 +71,13 @@ std::vector<Flag> CommonFlags(const Command& command) {
                      .repeated = true});
     flags.push_back({.name = "job",
                      .value_name = "JOB",
-                     .help = "Only what is of this job; where nothing says which daemons "
-                             "to ask, on the nodes that Slurm runs it on"});
+                     .help = "Only this job; without --nodes, on the nodes that Slurm runs "
+                             "it on"});
     flags.push_back({.name = "node-timeout",
                      .value_name = "TIME",
                      .help = "How long to wait for the nodes (default: 10s)"});
   }
-  flags.push_back({.name = "help", .letter = 'h', .help = "Say what this command takes"});
+  flags.push_back({.name = "help", .letter = 'h', .help = "Show this help"});
   return flags;
 }
 

@@ -119,23 +119,21 @@ absl::StatusOr<int> RunTop(Invocation& invocation) {
 }  // namespace
 
 Command TopCommand() {
-  return {
-      .name = "top",
-      .summary = "Watch the steps of all targets",
-      .description =
-          "Shows the targets with their step rate, the step times of the last minute, and the "
-          "captures that run, on the whole terminal. The lowest block of a line stands for its "
-          "shortest step time. q or Ctrl-C quits.\n\nA target whose step takes more than twice "
-          "its last step time, and 5 s or more, has \"none for\" and that time instead of a step "
-          "time.\n\nWith --json, each look is one line: the targets as `profctl ps` has them, and "
-          "\"captures\".",
-      .flags = {{.name = "every",
-                 .value_name = "TIME",
-                 .help = "The time between two looks (default: 1s)"}},
-      .examples = {{"profctl top", "This machine"},
-                   {"profctl --nodes gpu[001-016] top", "A job's nodes"}},
-      .takes_nodes = true,
-      .run = &RunTop};
+  return {.name = "top",
+          .summary = "Watch the steps of all targets",
+          .description =
+              "Shows the targets with their step rate, the step times of the last minute, and the "
+              "captures that run, on the whole terminal. The lowest block of a line stands for its "
+              "shortest step time. q or Ctrl-C quits.\n\nA target that misses two steps has \"none "
+              "for\" and the time since its last step instead of a step time.\n\nWith --json, each "
+              "look is one line: the targets as `profctl ps` has them, and \"captures\".",
+          .flags = {{.name = "every",
+                     .value_name = "TIME",
+                     .help = "The time between two looks (default: 1s)"}},
+          .examples = {{"profctl top", "This machine"},
+                       {"profctl --nodes gpu[001-016] top", "A job's nodes"}},
+          .takes_nodes = true,
+          .run = &RunTop};
 }
 
 }  // namespace profd::cli

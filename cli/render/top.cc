@@ -14,11 +14,6 @@ namespace profd::cli {
 namespace {
 
 constexpr int kTrendWidth = 30;
-// From the second step that is missing on, a target is said to have none.
-constexpr double kMissedSteps = 2;
-// Looks are seconds apart: a shorter pause is none.
-constexpr absl::Duration kShortestPause = absl::Seconds(5);
-
 std::string Counted(size_t count, std::string_view one, std::string_view many) {
   return StrCat(FormatCount(static_cast<int64_t>(count)), " ", count == 1 ? one : many);
 }
@@ -29,9 +24,9 @@ void TopView::Follow(const TargetInfo& target, absl::Time now, Track& track) con
   const int64_t steps = target.step_mark_count;
   if (track.steps >= 0 && steps > track.steps) {
     if (track.last_step_time > absl::InfinitePast()) {
-      track.step_ns = absl::ToDoubleNanoseconds(now - track.last_step_time) /
-                      static_cast<double>(steps - track.steps);
-      track.step_times.push_back({absl::ToUnixNanos(now), track.step_ns});
+      const double step_ns = absl::ToDoubleNanoseconds(now - track.last_step_time) /
+                             static_cast<double>(steps - track.steps);
+      track.step_times.push_back({absl::ToUnixNanos(now), step_ns});
     }
     track.last_step_time = now;
   }
@@ -61,12 +56,12 @@ void TopView::Add(const TopLook& look) {
 std::vector<std::string> TopView::Cells(const std::string& node, const TargetInfo& target,
                                         const Style& style) const {
   const Track& track = tracks_.at({node, target.pid, target.process_start_ticks});
-  const absl::Duration since_step = last_.time - track.last_step_time;
-  const bool is_late = track.step_ns > 0 && since_step > kShortestPause &&
-                       absl::ToDoubleNanoseconds(since_step) > kMissedSteps * track.step_ns;
+  const bool is_late = MissesSteps(target);
   std::string step_time = "-";
   if (is_late) {
-    step_time = StrCat("none for ", FormatAge(since_step));
+    step_time = StrCat("none for ", FormatAge(absl::Nanoseconds(target.since_last_step_ns)));
+  } else if (target.median_step_ns > 0) {
+    step_time = FormatNs(target.median_step_ns);
   } else if (target.steps_per_second > 0) {
     step_time = FormatNs(std::llround(1e9 / target.steps_per_second));
   }
@@ -107,8 +102,9 @@ std::string TopView::Render(const Style& style) const {
     for (const TargetInfo& target : node.targets) {
       std::vector<std::string> cells = Cells(node.node, target, style);
       if (has_nodes) cells.insert(cells.begin(), node.node);
-      table.AddRow(std::move(cells),
-                   target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone);
+      table.AddRow(std::move(cells), MissesSteps(target)                       ? Colour::kYellow
+                                     : target.state == TargetState::kCapturing ? Colour::kGreen
+                                                                               : Colour::kNone);
       ++targets;
     }
   }

@@ -27,9 +27,9 @@ struct TopLook {
   std::vector<CaptureView> captures;  // Those that have not ended.
 };
 
-// Collects looks. Step times come from the targets' step counts: a step's time is known to the
-// distance of two looks, and steps between two looks have their mean. What the process did before
-// the first look is not known, so a line starts empty.
+// Collects looks. The line of step times comes from the targets' step counts: steps between two
+// looks have their mean. What the process did before the first look is not known, so a line starts
+// empty.
 class TopView {
  public:
   // As far back as a line goes.
@@ -46,7 +46,6 @@ class TopView {
   struct Track {
     int64_t steps = -1;                                // At the last look.
     absl::Time last_step_time = absl::InfinitePast();  // Of the look that saw the last step.
-    double step_ns = 0;                                // The last; 0: none was seen.
     std::deque<TimedValue> step_times;
   };
 

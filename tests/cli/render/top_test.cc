@@ -8,6 +8,7 @@
 namespace profd::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -53,12 +54,12 @@ TEST_F(TopViewTest, ShowsRateTimeAndTrend) {
 }
 
 TEST_F(TopViewTest, SaysThatStepsAreMissing) {
-  LookAt(0, {ATarget(4711, 100, 1)});
-  LookAt(1, {ATarget(4711, 101, 1)});
-  LookAt(2, {ATarget(4711, 102, 1)});
-  EXPECT_THAT(LookAt(6, {ATarget(4711, 102, 1)}), Not(HasSubstr("none for")));
-  EXPECT_THAT(LookAt(43, {ATarget(4711, 102, 1)}), HasSubstr("none for 41s"));
-  EXPECT_THAT(LookAt(44, {ATarget(4711, 103, 1)}), Not(HasSubstr("none for")));
+  TargetInfo target = ATarget(4711, 103, 1);
+  target.median_step_ns = 1'000'000'000;
+  target.since_last_step_ns = 1'500'000'000;
+  EXPECT_THAT(LookAt(0, {target}), AllOf(HasSubstr("1.000s"), Not(HasSubstr("none for"))));
+  target.since_last_step_ns = 41'000'000'000;
+  EXPECT_THAT(LookAt(40, {target}), AllOf(HasSubstr("none for 41s"), Not(HasSubstr("1.00 "))));
 }
 
 TEST_F(TopViewTest, AProcessThatTakesThePidOfAnotherStartsAnew) {
