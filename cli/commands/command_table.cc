@@ -71,8 +71,7 @@ std::vector<Flag> CommonFlags(const Command& command) {
                      .repeated = true});
     flags.push_back({.name = "job",
                      .value_name = "JOB",
-                     .help = "Only this job; without --nodes, on the nodes that Slurm runs "
-                             "it on"});
+                     .help = "Only this job. Without --nodes, asks the job's Slurm nodes"});
     flags.push_back({.name = "node-timeout",
                      .value_name = "TIME",
                      .help = "How long to wait for the nodes (default: 10s)"});

@@ -24,7 +24,10 @@ absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::str
   const std::optional<std::string> name = flags.Get("format");
   if (!name.has_value()) {
     if (path == "-") {
-      return UsageError("with -o -, say which format: --format chrome, perfetto, html or csv");
+      return UsageError(
+          "-o - needs a format: --format chrome, chrome-gz, perfetto, folded, folded-device, csv, "
+          "or "
+          "html");
     }
     ASSIGN_OR_RETURN(const OutputKind kind, OutputKindOf(path));
     if (!kind.trace.has_value()) {

@@ -83,7 +83,7 @@ int ExitCode(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::string ReadAll(int fd, Keys keys) {
+std::string ReadAll(int fd, Keys keys = {}) {
   std::string text;
   char buffer[65536];
   while (true) {
