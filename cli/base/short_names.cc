@@ -33,19 +33,25 @@ Groups CutAll(const std::set<std::string_view>& names, size_t width, size_t tail
   return groups;
 }
 
-// The same text for several names becomes "text~1", "text~2", in the order of the names.
-std::map<std::string_view, std::string> Numbered(const Groups& groups, size_t width) {
+// `name` with a number behind it that makes it differ from all of `used`.
+std::string Numbered(std::string_view name, size_t width, const std::set<std::string>& used) {
+  for (size_t number = 1;; ++number) {
+    const std::string suffix = StrCat("~", number);
+    std::string text =
+        StrCat(CutMiddle(name, width - std::min(width, suffix.size()), width / 3), suffix);
+    if (!used.contains(text)) return text;
+  }
+}
+
+// One text for each name: names that are cut to the same text are numbered.
+std::map<std::string_view, std::string> TextsOf(const Groups& groups, size_t width) {
   std::map<std::string_view, std::string> texts;
+  std::set<std::string> used;
+  for (const auto& [text, names] : groups) used.insert(text);
   for (const auto& [text, names] : groups) {
-    if (names.size() == 1) {
-      texts[*names.begin()] = text;
-      continue;
-    }
-    size_t number = 0;
     for (const std::string_view name : names) {
-      const std::string suffix = StrCat("~", ++number);
-      texts[name] =
-          StrCat(CutMiddle(name, width - std::min(width, suffix.size()), width / 3), suffix);
+      texts[name] = names.size() == 1 ? text : Numbered(name, width, used);
+      used.insert(texts[name]);
     }
   }
   return texts;
@@ -114,7 +120,7 @@ std::vector<std::string> ShortenNames(const std::vector<std::string>& names, siz
     if (groups.size() > best.size()) best = std::move(groups);
     if (best.size() == different.size()) break;
   }
-  const std::map<std::string_view, std::string> texts = Numbered(best, width);
+  const std::map<std::string_view, std::string> texts = TextsOf(best, width);
   std::vector<std::string> out;
   out.reserve(names.size());
   for (const std::string& name : names) out.push_back(texts.at(name));

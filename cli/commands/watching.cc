@@ -177,7 +177,7 @@ absl::StatusOr<int> Watch(Invocation& invocation, absl::Duration interval, FullS
   bool is_first = true;
   while (true) {
     ASSIGN_OR_RETURN(const Look seen, look());
-    if (!interrupts.interrupted()) ShowLook(invocation, seen, is_first);
+    if (screen == nullptr || !interrupts.interrupted()) ShowLook(invocation, seen, is_first);
     RETURN_IF_ERROR(invocation.WriteStatus());
     is_first = false;
     const Ending ending = endings.Await(interval);

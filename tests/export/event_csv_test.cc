@@ -107,7 +107,7 @@ TEST_F(EventCsvTest, EveryKindOfEventHasItsRows) {
   EXPECT_EQ(kinds["range"][0]["thread_name"], "main, \"the first\"");
   EXPECT_EQ(kinds["operator"][0]["depth"], "1");
   EXPECT_EQ(kinds["operator"][0]["duration_ns"], "40");
-  EXPECT_EQ(kinds["counter"][0]["value"], "0.10000000000000001");
+  EXPECT_EQ(kinds["counter"][0]["value"], "0.1");
   EXPECT_EQ(kinds["note"][0]["name"], "train.py:1: print");
   EXPECT_EQ(kinds["allocation"][0]["device"], "cuda:0");
   EXPECT_EQ(kinds["allocation"][0]["category"], "activation");

@@ -41,11 +41,11 @@ class TopViewTest : public ::testing::Test {
 
 TEST_F(TopViewTest, ShowsRateTimeAndTrend) {
   LookAt(0, {ATarget(4711, 100, 10)});
-  LookAt(1, {ATarget(4711, 110, 10)});
-  LookAt(2, {ATarget(4711, 120, 10)});
-  const std::string text = LookAt(3, {ATarget(4711, 122, 2)});
+  LookAt(10, {ATarget(4711, 200, 10)});
+  LookAt(20, {ATarget(4711, 300, 10)});
+  const std::string text = LookAt(30, {ATarget(4711, 320, 2)});
   EXPECT_THAT(text, HasSubstr("1 target, 0 running captures; q quits"));
-  EXPECT_THAT(text, HasSubstr("121"));
+  EXPECT_THAT(text, HasSubstr("319"));
   EXPECT_THAT(text, HasSubstr("2.00"));
   EXPECT_THAT(text, HasSubstr("500.000ms"));
   // From 100 ms to 500 ms a step: the lowest block and the highest.
