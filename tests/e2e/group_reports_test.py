@@ -106,8 +106,11 @@ class GroupReportsTest(ClusterTest):
         path = self.folder / 'job.json'
         exported = self.report('export', self.group, '-o', path)
         self.assertEqual(exported['clock']['collectives'], 4)
-        self.assertEqual([row['basis'] for row in exported['clock']['members']],
-                         ['collectives'] * 4)
+        # A rank that the machine kept from running ends its collectives late: beyond the bound of
+        # its probe, the probe counts.
+        bases = [row['basis'] for row in exported['clock']['members']]
+        self.assertLessEqual(set(bases), {'collectives', 'probe'})
+        self.assertGreaterEqual(bases.count('collectives'), 2, bases)
         self.assertIsNotNone(exported['clock']['residual_ns'])
         trace = json.loads(path.read_text())
         self.assertEqual(trace['profd']['group'], self.group)
