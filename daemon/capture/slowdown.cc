@@ -45,7 +45,7 @@ std::pair<Logs, Logs> CenteredRanks(const Logs& first, const Logs& second) {
     Logs ranks;
     double sum = 0;
     for (const double value : values) {
-      const auto [low, high] = std::ranges::equal_range(sorted, value);
+      const auto [low, high] = std::equal_range(sorted.begin(), sorted.end(), value);
       ranks.push_back(static_cast<double>((low - sorted.begin()) + (high - sorted.begin())) / 2);
       sum += ranks.back();
     }

@@ -73,7 +73,7 @@ StepTimes StepWatch::Times() const {
   for (const auto& [step, time_ns] : times_ns_) {
     if (step < before_end) times.before.push_back(time_ns);
     if (step >= drained_step_) times.after.push_back(time_ns);
-    const bool in_window = std::ranges::any_of(windows_, [step](const Window& window) {
+    const bool in_window = std::ranges::any_of(windows_, [step = step](const Window& window) {
       return step >= window.first_step && step < window.end_step;
     });
     if (in_window) times.during.push_back(time_ns);

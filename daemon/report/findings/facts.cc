@@ -14,6 +14,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -64,7 +65,7 @@ std::vector<int64_t> LaunchedTimes(const FindingScope& scope, const DeviceWork& 
     const auto i = static_cast<size_t>(position);
     const int64_t start_ns = std::max(activity.start_ns, until_ns[i]);
     if (activity.end_ns <= start_ns) continue;
-    busy_ns[i] += activity.end_ns - start_ns;
+    busy_ns[i] = Sum(busy_ns[i], Difference(activity.end_ns, start_ns));
     until_ns[i] = activity.end_ns;
   }
   return busy_ns;

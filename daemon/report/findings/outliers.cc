@@ -10,6 +10,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/index/median.h"
+#include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -55,7 +56,7 @@ absl::StatusOr<OpTimes> OpsOfStep(store::CaptureReader& reader, int64_t step) {
   for (OpRow& row : table.rows) {
     if (row.name.starts_with("ProfilerStep#")) continue;  // The step itself.
     OpTime& time = times[std::move(row.name)];
-    time.self_ns += row.self_cpu_ns;
+    AddTo(time.self_ns, row.self_cpu_ns);
     time.calls += row.calls;
   }
   return times;
@@ -63,7 +64,7 @@ absl::StatusOr<OpTimes> OpsOfStep(store::CaptureReader& reader, int64_t step) {
 
 int64_t SumOfSelf(const OpTimes& times) {
   int64_t sum = 0;
-  for (const auto& [name, time] : times) sum += time.self_ns;
+  for (const auto& [name, time] : times) AddTo(sum, time.self_ns);
   return sum;
 }
 
@@ -105,7 +106,8 @@ class Explanation {
         const TimeStep* other = Find(time, scope_.stretches[i].step);
         if (other != nullptr) usual.push_back(part.time_ns(*other));
       }
-      Add(EvidenceKind::kStep, std::string(part.name), part.time_ns(*slow) - Median(usual), "");
+      Add(EvidenceKind::kStep, std::string(part.name),
+          Difference(part.time_ns(*slow), Median(usual)), "");
     }
   }
 
@@ -115,7 +117,7 @@ class Explanation {
     std::vector<int64_t> outside;
     for (const size_t i : neighbors_) {
       ASSIGN_OR_RETURN(others.emplace_back(), OpsOfStep(reader, scope_.stretches[i].step));
-      outside.push_back(LengthOf(scope_.stretches[i]) - SumOfSelf(others.back()));
+      outside.push_back(Difference(LengthOf(scope_.stretches[i]), SumOfSelf(others.back())));
     }
     for (const auto& [name, time] : slow) {
       std::vector<int64_t> usual_ns;
@@ -126,13 +128,13 @@ class Explanation {
         usual_calls.push_back(found == other.end() ? 0 : found->second.calls);
       }
       const int64_t calls = Median(usual_calls);
-      Add(EvidenceKind::kOp, name, time.self_ns - Median(usual_ns),
+      Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
           calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
     }
     // Ranges of several threads overlap: then this claims too little, never too much.
     if (!slow.empty()) {
       Add(EvidenceKind::kStep, "host time in no recorded range",
-          result_.duration_ns - SumOfSelf(slow) - Median(outside), "");
+          Difference(Difference(result_.duration_ns, SumOfSelf(slow)), Median(outside)), "");
     }
     return absl::OkStatus();
   }
