@@ -26,7 +26,7 @@ bool IsLoaderWait(std::string_view name) {
   return name.starts_with("enumerate(DataLoader)#") || name.starts_with("enumerate(DataPipe)#");
 }
 
-void AddTo(TimeBreakdown& sum, const TimeBreakdown& step) {
+void AddTimes(TimeBreakdown& sum, const TimeBreakdown& step) {
   sum.kernel_time_ns += step.kernel_time_ns;
   sum.busy_ns += step.busy_ns;
   sum.idle_ns += step.idle_ns;
@@ -48,7 +48,7 @@ TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
   for (const FindingScope::Stretch& stretch : scope.stretches) counted.insert(stretch.step);
   TimeBreakdown sum;
   for (const TimeStep& step : time.steps) {
-    if (counted.contains(step.index)) AddTo(sum, step.device);
+    if (counted.contains(step.index)) AddTimes(sum, step.device);
   }
   return sum;
 }
