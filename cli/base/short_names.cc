@@ -33,7 +33,7 @@ Groups CutAll(const std::set<std::string_view>& names, size_t width, size_t tail
   return groups;
 }
 
-// `name` with a number behind it that makes it differ from all of `used`.
+// Returns `name`, cut, with a number that makes it differ from all of `used`.
 std::string Numbered(std::string_view name, size_t width, const std::set<std::string>& used) {
   for (size_t number = 1;; ++number) {
     const std::string suffix = StrCat("~", number);

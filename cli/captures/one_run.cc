@@ -12,7 +12,7 @@
 namespace profd::cli {
 namespace {
 
-// Of captures that were recorded together, with clocks that nobody set.
+// For captures that were recorded together and whose clocks were not changed.
 constexpr uint64_t kMostApartNs = 10'000'000'000;
 
 std::string NameOfCapture(const CaptureRecord& capture) {

@@ -31,7 +31,7 @@ struct HistoryPoint {
   int64_t pid = 0;
   int64_t rank = -1;
   std::string job;
-  std::string schedule;  // Id; empty: somebody asked.
+  std::string schedule;  // ID; empty: not a scheduled capture.
   double sampling_weight = 1;
   std::string quality;
   int64_t steps = 0;

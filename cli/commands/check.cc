@@ -66,7 +66,7 @@ absl::StatusOr<int> RunCheck(Invocation& invocation) {
 
 Command CheckCommand() {
   return {.name = "check",
-          .summary = "Say what others would refuse or misread of a trace file",
+          .summary = "Check a trace file for problems in other viewers",
           .arguments = "FILES",
           .description =
               "Checks trace files against the rules of the tools that read them: Holistic Trace "

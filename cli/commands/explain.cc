@@ -100,7 +100,7 @@ absl::StatusOr<int> RunExplain(Invocation& invocation) {
 
 Command ExplainCommand() {
   return {.name = "explain",
-          .summary = "Say what a column of a table means, and its formula",
+          .summary = "Explain a table column and its formula",
           .arguments = "[COLUMN]",
           .description =
               "Explains what a column means and how it is computed, for every table that has it; "

@@ -58,7 +58,7 @@ absl::StatusOr<int> RunHelp(Invocation& invocation) {
 
 Command HelpCommand() {
   return {.name = "help",
-          .summary = "Say what profctl, or one of its commands, does",
+          .summary = "Show help for profctl or a command",
           .arguments = "[COMMAND]",
           .description = "Lists the commands, or says what one takes.",
           .flags = {{.name = "man", .help = "Print the source of the man page"}},

@@ -186,7 +186,7 @@ Command OpenCommand() {
                          "any (default: 9001, the only port that the page fetches from)"},
                 {.name = "timeout",
                  .value_name = "TIME",
-                 .help = "Give up if nobody has fetched the trace by then (default: 10m)"},
+                 .help = "How long to wait for the browser to fetch the trace (default: 10m)"},
                 {.name = "no-browser", .help = "Print the link only"},
                 ForceGroupFlag()},
       .examples = {{"profctl open 01J9ZK", "The capture, in a browser"},

@@ -171,7 +171,7 @@ absl::StatusOr<int> RunReport(Invocation& invocation) {
 Command ReportCommand() {
   return {
       .name = "report",
-      .summary = "Say what to change first, what it would save, and why",
+      .summary = "Recommend what to optimize first, with estimated savings and evidence",
       .arguments = "ID|GROUP|FILES.profd",
       .description =
           "Recommends what to optimize first, with estimated savings and evidence. A first "

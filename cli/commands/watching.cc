@@ -66,7 +66,7 @@ class Endings {
   bool QuitKeyPressed() {
     char keys[64];
     const ssize_t got = read(keys_, keys, sizeof keys);
-    if (got <= 0) keys_ = -1;  // Nobody is at the keyboard any more.
+    if (got <= 0) keys_ = -1;  // The terminal was closed.
     return got > 0 && std::string_view(keys, static_cast<size_t>(got)).find_first_of("qQ") !=
                           std::string_view::npos;
   }
@@ -82,7 +82,7 @@ class FullScreen {
     has_keys_ = isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &before_) == 0;
     if (has_keys_) {
       termios raw = before_;
-      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Keys come one by one, unseen.
+      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Reads single keys, without echo.
       tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     Put(kEnterScreen);

@@ -248,7 +248,7 @@ void StartPlan(Session* session, const wire::FireBody& plan) {
     // Ours before the flag is on: a drop right after it is one of the window.
     session->SetOwnPhase(Phase::kRecording);
     OpenCycle(session);
-    // The daemon's last: what happens after somebody has read it is in the window.
+    // The daemon's phase comes last: once it reads kRecording, events are in the window.
     session->SetPhase(Phase::kRecording);
     return;
   }
