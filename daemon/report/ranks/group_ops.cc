@@ -9,7 +9,7 @@
 namespace profd::report {
 namespace {
 
-using Key = std::tuple<std::string, int64_t, std::string, std::string>;
+using GroupOpKey = std::tuple<std::string, int64_t, std::string, std::string>;
 
 struct OfMembers {
   std::vector<int64_t> figures;  // By member.
@@ -17,7 +17,7 @@ struct OfMembers {
 };
 
 // `tables` as CompareOps() has them: who is missing has no figure to compare.
-GroupOpRow RowOf(const Key& key, OfMembers of, std::span<const OpTable* const> tables) {
+GroupOpRow RowOf(const GroupOpKey& key, OfMembers of, std::span<const OpTable* const> tables) {
   GroupOpRow row;
   std::tie(row.name, row.step, row.dims, row.types) = key;
   row.member_count = static_cast<int64_t>(of.calls.size());
@@ -61,7 +61,7 @@ int64_t FigureOf(const OpRow& row, OpSort sort) {
 }
 
 GroupOps CompareOps(std::span<const OpTable* const> tables, OpSort sort, int64_t limit) {
-  std::map<Key, OfMembers> by_key;
+  std::map<GroupOpKey, OfMembers> by_key;
   for (size_t member = 0; member < tables.size(); ++member) {
     if (tables[member] == nullptr) continue;
     for (const OpRow& row : tables[member]->rows) {
