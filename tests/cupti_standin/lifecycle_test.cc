@@ -106,6 +106,20 @@ TEST_F(LifecycleTest, SubscribingAndEnablingTakeAsLongAsTheyAreToldTo) {
   EXPECT_EQ(Enable(kDriver), CUPTI_SUCCESS);
 }
 
+TEST_F(LifecycleTest, ASubscribeThatIsHeldWaitsUntilItIsLetGo) {
+  Set("hold_subscribe", 1);
+  std::atomic<bool> done{false};
+  std::thread subscribing([&] {
+    Subscribe();
+    done = true;
+  });
+  std::this_thread::sleep_for(milliseconds(20));  // A subscribe that does not wait ends here.
+  EXPECT_FALSE(done);
+  Set("hold_subscribe", 0);
+  subscribing.join();
+  EXPECT_TRUE(done);
+}
+
 TEST_F(LifecycleTest, AFlushTakesAsLongAsItIsToldTo) {
   Set("flush_ms", 40);
   EXPECT_GE(TimeOf([&] { cupti_.cuptiActivityFlushAll(0); }), milliseconds(40));

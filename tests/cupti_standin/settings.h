@@ -17,6 +17,7 @@ namespace sgpu {
   X(no_driver, 0)         \
   X(subscribe_ms, 0)      \
   X(resubscribe_ms, 0)    \
+  X(hold_subscribe, 0)    \
   X(enable_ms, 0)         \
   X(flush_ms, 0)          \
   X(stall_api, 0)         \

@@ -54,6 +54,7 @@ CUptiResult Subscriber::Subscribe(CUpti_CallbackFunc callback, void* user_data,
   }
   // As the driver keeps /dev/nvidiactl open.
   if (settings().keep_file != 0) memfd_create("sgpu-device", MFD_CLOEXEC);
+  while (settings().hold_subscribe != 0) Clock::SleepMs(1);
   Clock::SleepMs(is_first ? settings().subscribe_ms : settings().resubscribe_ms);
   return CUPTI_SUCCESS;
 }

@@ -8,6 +8,7 @@ import collections
 import json
 import pathlib
 import sys
+import time
 
 import harness
 from harness import DONE, FAILED, PARTIAL, REFUSED, EndToEndTest, until
@@ -290,12 +291,16 @@ class GpuFaultTest(GpuEndToEndTest):
         self.assert_unharmed(target)
 
     def test_a_slow_subscribe_shows_what_it_waits_for(self):
-        target = self.gpu_target(subscribe_ms=1500)
+        target = self.gpu_target(hold_subscribe=1)
         tracing = self.trace('--pid', target.pid, '--steps', '2')
         until(lambda: any(c.get('activity') for c in self.captures()), 'activity while arming')
+        seen = time.monotonic()
+        self.assertEqual([c['state'] for c in self.captures()], ['ARMING'])
+        held_ns = (time.monotonic() - seen) * 1e9
+        target.do('gpu set hold_subscribe 0')
         result = tracing.result()
         self.assertEqual(result.status, DONE, result.err)
-        self.assertGreaterEqual(result.json['gpu']['arm_ns'], 1_500_000_000)
+        self.assertGreaterEqual(result.json['gpu']['arm_ns'], held_ns)
 
     def test_a_kind_that_cannot_be_enabled_is_named_and_the_rest_recorded(self):
         target = self.gpu_target('gpu fail cuptiActivityEnable:38=27')
