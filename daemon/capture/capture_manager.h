@@ -46,8 +46,9 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
     absl::Duration arm_timeout = absl::Seconds(30);
     // The same for one that says it is arming: CUPTI may take the 60 s that ingest gives it.
     absl::Duration gpu_arm_timeout = absl::Seconds(75);
-    // A group's members start this much after the last one armed, in steps of the fastest.
-    absl::Duration group_lead = absl::Milliseconds(50);
+    // A group's members start this much after the last one armed, in steps of the fastest. Agents
+    // of a node whose cores are all busy were seen to take more than 50 ms to pass the start on.
+    absl::Duration group_lead = absl::Milliseconds(250);
     // Limits live captures, capture memory, and requests per minute; must outlive the manager.
     // nullptr: nothing is limited.
     quota::Ledger* ledger = nullptr;
