@@ -11,8 +11,8 @@
 
 #include "cli/base/style.h"
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 

@@ -48,20 +48,12 @@ class FileSource final : public CaptureSource {
   const std::string& shown_name() const override { return shown_name_; }
 
   absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
-    return Report(report::SummarizeOps, options);
+    RETURN_IF_ERROR(reader_.status());
+    return report::SummarizeOps(**reader_, options);
   }
-  absl::StatusOr<report::StepTable> Steps() override { return Report(report::SummarizeSteps); }
-  absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
-    return Report(report::SummarizeKernels, options);
-  }
-  absl::StatusOr<report::CopyTable> Copies() override { return Report(report::SummarizeCopies); }
-  absl::StatusOr<report::SyncTable> Syncs() override { return Report(report::SummarizeSyncs); }
-  absl::StatusOr<report::IdleTable> Idle() override { return Report(report::SummarizeIdle); }
-  absl::StatusOr<report::CompileReport> Compile() override {
-    return Report(report::SummarizeCompile);
-  }
-  absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
-    return Report(report::SummarizeCollectives, limit);
+  absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
+    RETURN_IF_ERROR(reader_.status());
+    return report::MakeReport(**reader_, request);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     ASSIGN_OR_RETURN(store::CaptureReader* const reader, Reader());
@@ -79,13 +71,6 @@ class FileSource final : public CaptureSource {
   void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
 
  private:
-  template <typename Summarize, typename... Options>
-  auto Report(Summarize summarize, const Options&... options)
-      -> decltype(summarize(std::declval<store::CaptureReader&>(), options...)) {
-    RETURN_IF_ERROR(reader_.status());
-    return summarize(**reader_, options...);
-  }
-
   const std::string shown_name_;
   const std::string path_;
   const absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader_;
@@ -106,18 +91,8 @@ class DaemonSource final : public CaptureSource {
   absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
     return daemon_.GetOperators(view_.record.id, options);
   }
-  absl::StatusOr<report::StepTable> Steps() override { return daemon_.GetSteps(view_.record.id); }
-  absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) override {
-    return daemon_.GetKernels(view_.record.id, options);
-  }
-  absl::StatusOr<report::CopyTable> Copies() override { return daemon_.GetCopies(view_.record.id); }
-  absl::StatusOr<report::SyncTable> Syncs() override { return daemon_.GetSyncs(view_.record.id); }
-  absl::StatusOr<report::IdleTable> Idle() override { return daemon_.GetIdle(view_.record.id); }
-  absl::StatusOr<report::CompileReport> Compile() override {
-    return daemon_.GetCompile(view_.record.id);
-  }
-  absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) override {
-    return daemon_.GetCollectives(view_.record.id, limit);
+  absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
+    return daemon_.GetReport(view_.record.id, request);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
     if (!exporter::IsTrace(format)) {

@@ -15,16 +15,11 @@
 #include "absl/status/statusor.h"
 #include "cli/client/capture_view.h"
 #include "cli/client/invocation.h"
+#include "daemon/base/table/table.h"
 #include "daemon/export/sink/byte_sink.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/gpu/copy_table.h"
-#include "daemon/report/gpu/idle_table.h"
-#include "daemon/report/gpu/kernel_table.h"
-#include "daemon/report/gpu/sync_table.h"
-#include "daemon/report/index/step_table.h"
 #include "daemon/report/ops/op_table.h"
-#include "daemon/report/ranks/collectives.h"
-#include "daemon/report/time/compile_report.h"
+#include "daemon/report/reports.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::cli {
@@ -37,14 +32,7 @@ class CaptureSource {
   virtual const std::string& shown_name() const = 0;
 
   virtual absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) = 0;
-  virtual absl::StatusOr<report::StepTable> Steps() = 0;
-  virtual absl::StatusOr<report::KernelTable> Kernels(const report::KernelOptions& options) = 0;
-  virtual absl::StatusOr<report::CopyTable> Copies() = 0;
-  virtual absl::StatusOr<report::SyncTable> Syncs() = 0;
-  virtual absl::StatusOr<report::IdleTable> Idle() = 0;
-  virtual absl::StatusOr<report::CompileReport> Compile() = 0;
-  // `limit` as report::SummarizeCollectives has it.
-  virtual absl::StatusOr<report::CollectiveTable> Collectives(int64_t limit) = 0;
+  virtual absl::StatusOr<table::Report> Report(const report::ReportRequest& request) = 0;
   // Writes the trace, or what else the format is, and calls sink.Finish().
   virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;
   // Where the capture file is: its own path, or `path`, to which it was copied from its daemon.

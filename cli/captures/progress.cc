@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <map>
 
-#include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 

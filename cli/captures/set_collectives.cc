@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 
 namespace profd::cli {
 namespace {
@@ -46,7 +47,10 @@ absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
   SetCollectives collectives;
   collectives.tables.resize(set.members().size());
   RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
-    ASSIGN_OR_RETURN(collectives.tables[member], source.Collectives(limit));
+    ASSIGN_OR_RETURN(
+        const table::Report report,
+        source.Report({.report = "collectives", .options = {{"limit", StrCat(limit)}}}));
+    ASSIGN_OR_RETURN(collectives.tables[member], report::CollectivesFrom(report));
     return absl::OkStatus();
   }));
   const std::vector<report::MatchedCollective> matches =

@@ -26,17 +26,12 @@
 #include "cli/client/capture_view.h"
 #include "cli/client/endpoints.h"
 #include "cli/client/schedule_view.h"
+#include "daemon/base/table/table.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/group_types.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/gpu/copy_table.h"
-#include "daemon/report/gpu/idle_table.h"
-#include "daemon/report/gpu/kernel_table.h"
-#include "daemon/report/gpu/sync_table.h"
-#include "daemon/report/index/step_table.h"
 #include "daemon/report/ops/op_table.h"
-#include "daemon/report/ranks/collectives.h"
-#include "daemon/report/time/compile_report.h"
+#include "daemon/report/reports.h"
 
 namespace profd::cli {
 
@@ -229,16 +224,11 @@ class DaemonClient {
 
   absl::StatusOr<report::OpTable> GetOperators(const std::string& id,
                                                const report::OpOptions& options);
-  absl::StatusOr<report::StepTable> GetSteps(const std::string& id);
-  absl::StatusOr<report::KernelTable> GetKernels(const std::string& id,
-                                                 const report::KernelOptions& options);
-  absl::StatusOr<report::CopyTable> GetCopies(const std::string& id);
-  absl::StatusOr<report::SyncTable> GetSyncs(const std::string& id);
-  absl::StatusOr<report::IdleTable> GetIdle(const std::string& id);
-  absl::StatusOr<report::CompileReport> GetCompile(const std::string& id);
+  // DATA_LOSS: also a report that does not fit together.
+  absl::StatusOr<table::Report> GetReport(const std::string& id,
+                                          const report::ReportRequest& wanted);
   // In daemon_client_history.cc.
   absl::StatusOr<History> GetHistory(const HistoryQuery& query);
-  absl::StatusOr<report::CollectiveTable> GetCollectives(const std::string& id, int64_t limit);
 
   // Reached over the network, and not through a socket of this machine's.
   bool is_remote() const;

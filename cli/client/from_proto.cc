@@ -365,24 +365,6 @@ report::OpTable FromProto(v1::GetOperatorsResponse message) {
   return table;
 }
 
-report::StepTable FromProto(const v1::GetStepsResponse& message) {
-  report::StepTable table;
-  table.rows.reserve(static_cast<size_t>(message.rows_size()));
-  for (const v1::StepRow& row : message.rows()) {
-    table.rows.push_back(
-        {{row.index(), row.window(), row.start_ns(), row.duration_ns()}, row.outlier()});
-  }
-  table.min_ns = message.min_ns();
-  table.median_ns = message.median_ns();
-  table.mean_ns = message.mean_ns();
-  table.max_ns = message.max_ns();
-  table.outlier_threshold_ns = message.outlier_threshold_ns();
-  for (const v1::StepLabel& label : message.labels()) {
-    table.labels.push_back({label.name(), label.value(), label.step()});
-  }
-  return table;
-}
-
 static_assert(static_cast<int>(GpuMode::kAuto) == v1::GpuSpec::AUTO);
 static_assert(static_cast<int>(GpuMode::kOff) == v1::GpuSpec::OFF);
 static_assert(static_cast<int>(GpuMode::kLight) == v1::GpuSpec::LIGHT);

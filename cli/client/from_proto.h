@@ -8,14 +8,7 @@
 #include "cli/client/capture_view.h"
 #include "cli/client/daemon_client.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/report/gpu/copy_table.h"
-#include "daemon/report/gpu/idle_table.h"
-#include "daemon/report/gpu/kernel_table.h"
-#include "daemon/report/gpu/sync_table.h"
-#include "daemon/report/index/step_table.h"
 #include "daemon/report/ops/op_table.h"
-#include "daemon/report/ranks/collectives.h"
-#include "daemon/report/time/compile_report.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/export.pb.h"
 #include "profd/v1/node.pb.h"
@@ -29,16 +22,8 @@ CaptureSpec FromProto(const v1::CaptureSpec& message);
 CaptureView FromProto(const v1::Capture& message);
 NodeInfo FromProto(const v1::Node& message);
 report::OpTable FromProto(v1::GetOperatorsResponse message);
-report::StepTable FromProto(const v1::GetStepsResponse& message);
-// In from_proto_compile_report.cc.
-report::CompileReport FromProto(v1::GetCompileResponse message);
-// In from_proto_collectives.cc. DATA_LOSS: arrays of different lengths, or a number out of range.
-absl::StatusOr<report::CollectiveTable> FromProto(const v1::GetCollectivesResponse& message);
-// These four in from_proto_gpu_reports.cc.
-report::KernelTable FromProto(v1::GetKernelsResponse message);
-report::CopyTable FromProto(v1::GetCopiesResponse message);
-report::SyncTable FromProto(v1::GetSyncsResponse message);
-report::IdleTable FromProto(const v1::GetIdleResponse& message);
+// In from_proto_report.cc. DATA_LOSS: parts that do not fit together.
+absl::StatusOr<table::Report> FromProto(const v1::Report& message);
 
 // These in from_proto_groups.cc.
 GroupView FromProto(const v1::CaptureGroup& message);
@@ -51,7 +36,6 @@ v1::GroupMember ToProto(const GroupMember& member);
 v1::GpuSpec ToProto(const GpuSpec& spec);
 v1::CaptureSpec ToProto(const CaptureSpec& spec);
 v1::GetOperatorsRequest ToProto(const report::OpOptions& options);
-v1::GetKernelsRequest ToProto(const report::KernelOptions& options);
 v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter);
 v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format);
 

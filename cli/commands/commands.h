@@ -41,6 +41,7 @@ Command ContextCommand();
 Command ScheduleCommand();
 Command VersionCommand();
 Command ExplainCommand();
+Command SchemaCommand();
 Command HelpCommand();
 Command CompletionCommand();
 Command CandidatesCommand();

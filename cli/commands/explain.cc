@@ -1,4 +1,3 @@
-#include <array>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,12 +14,9 @@ namespace profd::cli {
 namespace {
 
 std::vector<const ColumnDoc*> AllOf(std::string_view table) {
-  std::vector<const ColumnDoc*> all;
-  for (const std::span<const ColumnDoc> docs :
-       std::array<std::span<const ColumnDoc>, 2>{ReportColumnDocs(), ListColumnDocs()}) {
-    for (const ColumnDoc& doc : docs) {
-      if (table.empty() || IsOfTable(doc, table)) all.push_back(&doc);
-    }
+  std::vector<const ColumnDoc*> all = AllColumnDocs();
+  if (!table.empty()) {
+    std::erase_if(all, [&](const ColumnDoc* doc) { return !IsOfTable(*doc, table); });
   }
   return all;
 }

@@ -3,13 +3,13 @@
 #include <vector>
 
 #include "cli/base/errors.h"
-#include "cli/base/units.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -14,6 +14,7 @@
 #include "cli/render/group_view.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/step_table.h"
 
 namespace profd::cli {
 namespace {
@@ -40,10 +41,13 @@ absl::StatusOr<int> ShowGroup(Invocation& invocation, const std::string& id) {
 std::vector<report::StepLabel> StepLabelsOf(Invocation& invocation, CaptureSource& source) {
   const CaptureRecord& record = source.view().record;
   if (record.torch.note_count == 0 || !IsTerminal(record.state) || record.deleted) return {};
-  absl::StatusOr<report::StepTable> table = source.Steps();
-  if (table.ok()) return std::move(table->labels);
+  const auto labels = [&]() -> absl::StatusOr<std::vector<report::StepLabel>> {
+    ASSIGN_OR_RETURN(const table::Report steps, source.Report({.report = "steps"}));
+    return report::StepLabelsFrom(steps);
+  }();
+  if (labels.ok()) return *labels;
   invocation.Note(
-      StrCat("What a framework called the steps is not shown: ", table.status().message(), "\n"));
+      StrCat("What a framework called the steps is not shown: ", labels.status().message(), "\n"));
   return {};
 }
 

@@ -1,33 +1,39 @@
 #include "cli/captures/capture_set.h"
 #include "cli/captures/one_run.h"
 #include "cli/commands/command.h"
+#include "cli/commands/plain_report.h"
 #include "cli/commands/show_group_steps.h"
-#include "cli/render/capture.h"
 #include "cli/render/group_reports.h"
-#include "cli/render/reports.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 
 namespace profd::cli {
 namespace {
 
 absl::StatusOr<int> ShowStepsOfOne(Invocation& invocation, CaptureSource& source) {
-  ASSIGN_OR_RETURN(const report::StepTable table, source.Steps());
-  if (invocation.json()) {
-    JsonWriter json;
-    WriteStepsJson(source.view(), table, json);
-    invocation.Print(json.TakeLine());
-  } else {
-    invocation.Print(RenderReportHeader(source.view(), invocation.style()));
-    invocation.Print(RenderSteps(table, invocation.style()));
-  }
+  ASSIGN_OR_RETURN(const report::ReportRequest request,
+                   ParseReportRequest(invocation, "steps", /*rows_for_people=*/0));
+  ASSIGN_OR_RETURN(const table::Report report, source.Report(request));
+  PrintReport(invocation, source.view(), report);
   return 0;
 }
 
 absl::StatusOr<int> RunSteps(Invocation& invocation) {
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (!set.is_group()) return ShowStepsOfOne(invocation, set.Only());
+  for (const std::string_view flag : {"sort", "limit", "csv"}) {
+    if (invocation.flags().Has(flag)) {
+      return UsageError(StrCat("--", flag, " is for one capture, not for a group"));
+    }
+  }
   return ShowGroupSteps(invocation, set, /*needs_common_steps=*/false, &WriteGroupStepsJson,
                         &RenderGroupSteps);
+}
+
+std::vector<Flag> StepsFlags() {
+  std::vector<Flag> flags = ReportFlags("steps", /*rows_for_people=*/0);
+  flags.push_back(ForceGroupFlag());
+  return flags;
 }
 
 }  // namespace
@@ -45,7 +51,7 @@ Command StepsCommand() {
           "the window.\n\nFor a group or several files, it shows for every step how long the ranks "
           "took, which rank had the most own work, and which one waited longest in collectives. A "
           "member that cannot be reached is named on stderr, and the exit code is 4.",
-      .flags = {ForceGroupFlag()},
+      .flags = StepsFlags(),
       .examples = {{"profctl steps 01J9ZK", "Which steps were slow"},
                    {"profctl --nodes gpu[001-128] steps 01J9ZM", "Who was slow, who waited"}},
       .min_arguments = 1,

@@ -19,7 +19,7 @@ namespace profd::cli {
 namespace {
 
 constexpr absl::Duration kDefaultInterval = absl::Seconds(1);
-constexpr absl::Duration kShortestInterval = absl::Milliseconds(100);
+constexpr absl::Duration kShortestRefresh = absl::Milliseconds(100);
 constexpr int64_t kMaxRunningCaptures = 100;
 
 CaptureFilter RunningCaptures() {
@@ -102,7 +102,7 @@ class Top {
 absl::StatusOr<int> RunTop(Invocation& invocation) {
   ASSIGN_OR_RETURN(const auto every, invocation.flags().Duration("every"));
   const absl::Duration interval = every.value_or(kDefaultInterval);
-  if (interval < kShortestInterval || interval > absl::Hours(1)) {
+  if (interval < kShortestRefresh || interval > absl::Hours(1)) {
     return UsageError("--every takes 100ms to 1h");
   }
   if (!invocation.json() && !invocation.style().is_terminal) {

@@ -10,9 +10,12 @@
 #include "cli/base/units.h"
 #include "cli/render/reports.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 #include "daemon/capture/quality.h"
 #include "daemon/capture/slowdown.h"
+#include "daemon/report/index/step_table.h"
 
 namespace profd::cli {
 namespace {
@@ -480,16 +483,43 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   json.EndObject();
 }
 
+const table::Description<CaptureView>& ReportHeaderColumns() {
+  static const table::Description<CaptureView> columns = {
+      {[](const CaptureView& view) { return view.record.id; },
+       {.key = "id", .title = "Capture", .doc = "The capture's ULID"}},
+      {&CaptureView::state,
+       {.key = "state", .title = "State", .doc = "COMPLETE, PARTIAL, FAILED, or CANCELLED"}},
+      {&CaptureView::ended_by, {.key = "ended_by", .title = "Ended by", .doc = "What ended it"}},
+      {[](const CaptureView& view) { return view.record.start_unix_ns; },
+       {.key = "start_unix_ns",
+        .title = "Start",
+        .doc = "When the window began, ns since 1970-01-01 UTC",
+        .unit = table::Unit::kNs}},
+      {&CaptureView::quality,
+       {.key = "quality", .title = "Quality", .doc = "The grade, A to D; -: none"}},
+      {[](const CaptureView& view) { return view.record.event_count; },
+       {.key = "event_count",
+        .title = "Events",
+        .doc = "Events that were kept",
+        .unit = table::Unit::kCount}},
+      {&CaptureView::dropped_event_count,
+       {.key = "dropped_event_count",
+        .title = "Lost",
+        .doc = "Events that were lost",
+        .unit = table::Unit::kCount}},
+      {[](const CaptureView& view) { return std::string(ToString(SharesOf(view))); },
+       {.key = "shares",
+        .title = "Shares",
+        .doc = "How far shares of a whole can be trusted: whole, marked, or withheld"}},
+      {[](const CaptureView& view) { return view.record.gpu.simulated; },
+       {.key = "simulated",
+        .title = "Simulated",
+        .doc = "Whether the GPU was simulated by software"}}};
+  return columns;
+}
+
 void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json) {
-  json.Field("id", view.record.id);
-  json.Field("state", view.state);
-  json.Field("ended_by", view.ended_by);
-  json.Field("start_unix_ns", view.record.start_unix_ns);
-  json.Field("quality", view.quality);
-  json.Field("event_count", view.record.event_count);
-  json.Field("dropped_event_count", view.dropped_event_count);
-  json.Field("shares", ToString(SharesOf(view)));
-  json.Field("simulated", view.record.gpu.simulated);
+  table::WriteFields(ReportHeaderColumns().ToTable("header", std::span(&view, 1)), 0, json);
 }
 
 std::string RenderCapture(const CaptureView& view, const Style& style,
@@ -519,7 +549,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   if (IsTerminal(record.state) && record.imported.source.empty() && record.start_unix_ns != 0) {
     lines.Add("slow-down", DescribeSlowdown(record.slowdown));
   }
-  lines.Add("framework", StepLabelsText(step_labels));
+  lines.Add("framework", report::StepLabelsText(step_labels));
   if (record.clock_error_ns > 0) {
     lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));
   }

@@ -11,6 +11,7 @@
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/description.h"
 #include "daemon/report/index/step_labels.h"
 
 namespace profd::cli {
@@ -21,6 +22,8 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
                       std::span<const report::StepLabel> step_labels = {});
 // As fields of an open object: what a report says of the capture it is over.
 void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json);
+// Its fields.
+const table::Description<CaptureView>& ReportHeaderColumns();
 
 // All about one capture, some lines.
 std::string RenderCapture(const CaptureView& view, const Style& style,

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

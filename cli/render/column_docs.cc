@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "daemon/base/table/table.h"
+#include "daemon/report/reports.h"
+
 namespace profd::cli {
 namespace {
 
@@ -29,14 +32,38 @@ bool IsOfTable(const ColumnDoc& doc, std::string_view table) {
   return IsOneOf(table, doc.tables, ' ');
 }
 
+std::span<const ColumnDoc> DescribedColumnDocs() {
+  // Never destroyed, as the documentation of the other columns is not.
+  static const auto* const docs = [] {
+    auto* const shapes = new std::vector<table::Report>();
+    auto* const all = new std::vector<ColumnDoc>();
+    for (const report::ReportKind& kind : report::ReportKinds()) shapes->push_back(kind.shape());
+    for (const table::Report& shape : *shapes) {
+      for (const table::Table& table : shape.tables) {
+        for (const table::Column& column : table.columns) {
+          all->push_back({shape.name, column.title, column.doc, column.formula});
+        }
+      }
+    }
+    return all;
+  }();
+  return *docs;
+}
+
+std::vector<const ColumnDoc*> AllColumnDocs() {
+  std::vector<const ColumnDoc*> all;
+  for (const std::span<const ColumnDoc> docs : std::array<std::span<const ColumnDoc>, 3>{
+           ReportColumnDocs(), DescribedColumnDocs(), ListColumnDocs()}) {
+    for (const ColumnDoc& doc : docs) all.push_back(&doc);
+  }
+  return all;
+}
+
 std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::string_view table) {
   std::vector<const ColumnDoc*> found;
-  for (const std::span<const ColumnDoc> docs :
-       std::array<std::span<const ColumnDoc>, 2>{ReportColumnDocs(), ListColumnDocs()}) {
-    for (const ColumnDoc& doc : docs) {
-      if (!table.empty() && !IsOfTable(doc, table)) continue;
-      if (IsOneOf(column, doc.column, '|')) found.push_back(&doc);
-    }
+  for (const ColumnDoc* doc : AllColumnDocs()) {
+    if (!table.empty() && !IsOfTable(*doc, table)) continue;
+    if (IsOneOf(column, doc->column, '|')) found.push_back(doc);
   }
   return found;
 }

@@ -1,7 +1,8 @@
 // What every column of every table means: `profctl explain`.
 //
-// How do I add a column?  Its entry in column_docs_reports.cc or column_docs_lists.cc; a test
-// (tests/cli/render/column_docs_test.cc) finds titles that have none.
+// Columns of reports that are described where their rows are filled (daemon/base/table/column.h)
+// are here by themselves. Of the others: an entry in column_docs_reports.cc or
+// column_docs_lists.cc; a test (tests/cli/render/column_docs_test.cc) finds titles that have none.
 //
 // Threads: any. Errors: none.
 #ifndef PROFD_CLI_RENDER_COLUMN_DOCS_H_
@@ -22,6 +23,10 @@ struct ColumnDoc {
 
 std::span<const ColumnDoc> ReportColumnDocs();
 std::span<const ColumnDoc> ListColumnDocs();
+// Those of reports.h.
+std::span<const ColumnDoc> DescribedColumnDocs();
+
+std::vector<const ColumnDoc*> AllColumnDocs();
 
 // Those of `column`, whatever its case; of `table` only, if not empty.
 std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::string_view table = "");

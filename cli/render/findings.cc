@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "cli/render/capture.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 #include "daemon/report/findings/json.h"
 #include "daemon/report/findings/rules.h"
 

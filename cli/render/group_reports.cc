@@ -8,13 +8,13 @@
 #include "absl/strings/str_format.h"
 #include "cli/base/errors.h"
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_start.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_view.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "cli/render/capture.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

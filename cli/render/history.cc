@@ -14,6 +14,7 @@
 #include "daemon/base/csv.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "cli/render/capture.h"
 #include "cli/render/memory_plot.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <span>
 #include <string_view>
 
-#include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "daemon/base/csv.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

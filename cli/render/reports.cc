@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "cli/render/capture.h"
 #include "cli/render/op_profile.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 
@@ -124,22 +124,6 @@ std::string RenderOps(const CaptureView& view, const report::OpTable& table,
   return text;
 }
 
-std::string StepLabelsText(std::span<const report::StepLabel> labels) {
-  std::string text;
-  for (size_t i = 0; i < labels.size(); ++i) {
-    StrAppend(&text, labels[i].name, " ", labels[i].value);
-    const int64_t step = labels[i].step;
-    if (i + 1 < labels.size() && labels[i + 1].step == step) {
-      StrAppend(&text, ", ");
-      continue;
-    }
-    StrAppend(&text,
-              step < 0 ? " before the first step" : StrCat(" when step ", step, " had begun"),
-              i + 1 < labels.size() ? "; " : "");
-  }
-  return text;
-}
-
 void WriteStepLabelsJson(std::span<const report::StepLabel> labels, JsonWriter& json) {
   json.BeginArray();
   for (const report::StepLabel& label : labels) {
@@ -150,77 +134,6 @@ void WriteStepLabelsJson(std::span<const report::StepLabel> labels, JsonWriter& 
     json.EndObject();
   }
   json.EndArray();
-}
-
-namespace {
-
-// A line; nothing where there is no framework.
-std::string FrameworkLine(const report::StepTable& table) {
-  if (table.labels.empty()) return "";
-  return StrCat("The framework's count: ", ForDisplay(StepLabelsText(table.labels), 8192), "\n");
-}
-
-}  // namespace
-
-std::string RenderSteps(const report::StepTable& table, const Style& style) {
-  if (table.rows.empty()) {
-    return StrCat(
-        "No whole step was covered: the capture was taken by time, or ended before one.\n",
-        FrameworkLine(table));
-  }
-  const bool has_windows = table.rows.back().step.window > 0;
-  std::vector<Column> columns = {{.title = "Step"},
-                                 {.title = "Start"},
-                                 {.title = "Duration"},
-                                 {.title = "vs median", .drop_order = 1},
-                                 {.title = "", .right = false}};
-  if (has_windows) columns.insert(columns.begin() + 1, {.title = "Window", .drop_order = 2});
-  Table out(std::move(columns));
-  for (const report::StepTableRow& row : table.rows) {
-    std::vector<std::string> cells = {
-        StrCat(row.step.index), FormatNs(row.step.start_ns), FormatNs(row.step.duration_ns),
-        FormatPercent(row.step.duration_ns, table.median_ns), row.outlier ? "outlier" : ""};
-    if (has_windows) cells.insert(cells.begin() + 1, StrCat(row.step.window));
-    out.AddRow(std::move(cells), row.outlier ? Colour::kYellow : Colour::kNone);
-  }
-  std::string text = out.Render(style);
-  int64_t outliers = 0;
-  for (const report::StepTableRow& row : table.rows) outliers += row.outlier ? 1 : 0;
-  StrAppend(&text, FormatCount(static_cast<int64_t>(table.rows.size())), " steps: min ",
-            FormatNs(table.min_ns), ", median ", FormatNs(table.median_ns), ", mean ",
-            FormatNs(table.mean_ns), ", max ", FormatNs(table.max_ns), "\n");
-  if (table.outlier_threshold_ns == 0) {
-    StrAppend(&text, "Too few steps to tell outliers.\n");
-  } else {
-    StrAppend(&text, FormatCount(outliers), outliers == 1 ? " outlier" : " outliers", " (above ",
-              FormatNs(table.outlier_threshold_ns), ")\n");
-  }
-  StrAppend(&text, FrameworkLine(table));
-  return text;
-}
-
-void WriteStepsJson(const CaptureView& view, const report::StepTable& table, JsonWriter& json) {
-  json.BeginObject();
-  WriteReportHeaderJson(view, json);
-  json.Key("steps").BeginArray();
-  for (const report::StepTableRow& row : table.rows) {
-    json.BeginObject();
-    json.Field("index", row.step.index);
-    json.Field("window", row.step.window);
-    json.Field("start_ns", row.step.start_ns);
-    json.Field("duration_ns", row.step.duration_ns);
-    json.Field("outlier", row.outlier);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Field("min_ns", table.min_ns);
-  json.Field("median_ns", table.median_ns);
-  json.Field("mean_ns", table.mean_ns);
-  json.Field("max_ns", table.max_ns);
-  json.Field("outlier_threshold_ns", table.outlier_threshold_ns);
-  json.Key("labels");
-  WriteStepLabelsJson(table.labels, json);
-  json.EndObject();
 }
 
 }  // namespace profd::cli

@@ -11,6 +11,7 @@
 #include "cli/base/units.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/base/units.h"
 #include "cli/render/capture.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {

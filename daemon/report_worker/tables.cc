@@ -11,17 +11,12 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/gpu/copy_table.h"
-#include "daemon/report/gpu/idle_table.h"
-#include "daemon/report/gpu/kernel_table.h"
-#include "daemon/report/gpu/sync_table.h"
-#include "daemon/report/index/step_table.h"
 #include "daemon/report/memory/timeline.h"
 #include "daemon/report/ops/op_table.h"
-#include "daemon/report/ranks/collectives.h"
-#include "daemon/report/time/compile_report.h"
+#include "daemon/report/reports.h"
 #include "daemon/report_worker/abandonable_reader.h"
 #include "daemon/rpc/convert/convert.h"
+#include "daemon/rpc/convert/report.h"
 #include "daemon/store/file/capture_reader.h"
 #include "daemon/store/file/check.h"
 #include "daemon/store/file/reader.h"
@@ -85,13 +80,6 @@ absl::Status Operators(store::CaptureReader& reader, std::string_view options, A
   return Send(response, "limit the rows", answer);
 }
 
-absl::Status Steps(store::CaptureReader& reader, std::string_view /*options*/, Answer& answer) {
-  ASSIGN_OR_RETURN(const report::StepTable table, report::SummarizeSteps(reader));
-  v1::GetStepsResponse response;
-  rpc::StepTableToProto(table, response);
-  return Send(response, "capture fewer steps", answer);
-}
-
 absl::Status Memory(store::CaptureReader& reader, std::string_view options, Answer& answer) {
   ASSIGN_OR_RETURN(const auto request, Parse<v1::GetMemoryTimelineRequest>(options));
   ASSIGN_OR_RETURN(const report::MemoryOptions parsed, rpc::MemoryOptionsFromProto(request));
@@ -101,34 +89,13 @@ absl::Status Memory(store::CaptureReader& reader, std::string_view options, Answ
   return Send(response, "ask for fewer points (max_points)", answer);
 }
 
-absl::Status Kernels(store::CaptureReader& reader, std::string_view options, Answer& answer) {
-  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetKernelsRequest>(options));
-  ASSIGN_OR_RETURN(const report::KernelOptions parsed, rpc::KernelOptionsFromProto(request));
-  ASSIGN_OR_RETURN(const report::KernelTable table, report::SummarizeKernels(reader, parsed));
-  v1::GetKernelsResponse response;
-  rpc::KernelTableToProto(table, response);
+absl::Status AnyReport(store::CaptureReader& reader, std::string_view options, Answer& answer) {
+  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetReportRequest>(options));
+  ASSIGN_OR_RETURN(const table::Report report, report::MakeReport(reader, rpc::FromProto(request)));
+  v1::Report response;
+  rpc::ReportToProto(report, response);
   response.set_simulated(reader.record().gpu.simulated);
   return Send(response, "limit the rows", answer);
-}
-
-absl::Status Collectives(store::CaptureReader& reader, std::string_view options, Answer& answer) {
-  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetCollectivesRequest>(options));
-  ASSIGN_OR_RETURN(const report::CollectiveTable table,
-                   report::SummarizeCollectives(reader, request.limit()));
-  v1::GetCollectivesResponse response;
-  rpc::CollectiveTableToProto(table, response);
-  response.set_simulated(reader.record().gpu.simulated);
-  return Send(response, "limit the rows", answer);
-}
-
-// A report without options.
-template <auto kSummarize, auto kToProto, typename Response>
-absl::Status Plain(store::CaptureReader& reader, std::string_view /*options*/, Answer& answer) {
-  ASSIGN_OR_RETURN(const auto table, kSummarize(reader));
-  Response response;
-  kToProto(table, response);
-  response.set_simulated(reader.record().gpu.simulated);
-  return Send(response, "capture fewer steps", answer);
 }
 
 absl::Status Export(store::CaptureReader& reader, std::string_view options, Answer& answer) {
@@ -142,16 +109,9 @@ struct Table {
   absl::Status (*make)(store::CaptureReader& reader, std::string_view options, Answer& answer);
 };
 constexpr Table kTables[] = {
+    {"GetReport", AnyReport},
     {"GetOperators", Operators},
-    {"GetSteps", Steps},
     {"GetMemoryTimeline", Memory},
-    {"GetKernels", Kernels},
-    {"GetCollectives", Collectives},
-    {"GetCopies", Plain<report::SummarizeCopies, rpc::CopyTableToProto, v1::GetCopiesResponse>},
-    {"GetSyncs", Plain<report::SummarizeSyncs, rpc::SyncTableToProto, v1::GetSyncsResponse>},
-    {"GetIdle", Plain<report::SummarizeIdle, rpc::IdleTableToProto, v1::GetIdleResponse>},
-    {"GetCompile",
-     Plain<report::SummarizeCompile, rpc::CompileReportToProto, v1::GetCompileResponse>},
     {"ExportTrace", Export},
 };
 

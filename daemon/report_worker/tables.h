@@ -1,6 +1,7 @@
 // What profd-report can make of a capture file, by the name that requests carry.
 //
-// How do I add a report?  A row in kTables (tables.cc); profd needs to know the RPC only.
+// How do I add a report?  A row in report/reports.cc. A row in kTables (tables.cc) is for an RPC of
+// its own.
 //
 // Errors: those of the store, the report, and the export. INVALID_ARGUMENT: unknown name, or bad
 //         options. RESOURCE_EXHAUSTED: the answer is too large for one message.

@@ -8,6 +8,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/reports.h"
+#include "daemon/rpc/convert/report.h"
 #include "profd/v1/captures.grpc.pb.h"
 #include "profd/v1/export.grpc.pb.h"
 #include "profd/v1/node.grpc.pb.h"
@@ -213,43 +215,23 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     *response = fake_.operators;
     return Answer(context, fake_.on_report);
   }
-  grpc::Status GetSteps(grpc::ServerContext* context, const v1::GetStepsRequest*,
-                        v1::GetStepsResponse* response) override {
-    *response = fake_.steps;
-    return Answer(context, fake_.on_report);
-  }
   grpc::Status GetMemoryTimeline(grpc::ServerContext* context, const v1::GetMemoryTimelineRequest*,
                                  v1::GetMemoryTimelineResponse* response) override {
     *response = fake_.memory;
     return Answer(context, fake_.on_report);
   }
-  grpc::Status GetKernels(grpc::ServerContext* context, const v1::GetKernelsRequest* request,
-                          v1::GetKernelsResponse* response) override {
+  grpc::Status GetReport(grpc::ServerContext* context, const v1::GetReportRequest* request,
+                         v1::Report* response) override {
     {
       const absl::MutexLock lock(&mu_);
-      kernel_calls.push_back(*request);
+      report_calls.push_back(*request);
     }
-    *response = fake_.kernels;
-    return Answer(context, fake_.on_report);
-  }
-  grpc::Status GetCopies(grpc::ServerContext* context, const v1::GetCopiesRequest*,
-                         v1::GetCopiesResponse* response) override {
-    *response = fake_.copies;
-    return Answer(context, fake_.on_report);
-  }
-  grpc::Status GetSyncs(grpc::ServerContext* context, const v1::GetSyncsRequest*,
-                        v1::GetSyncsResponse* response) override {
-    *response = fake_.syncs;
-    return Answer(context, fake_.on_report);
-  }
-  grpc::Status GetIdle(grpc::ServerContext* context, const v1::GetIdleRequest*,
-                       v1::GetIdleResponse* response) override {
-    *response = fake_.idle;
-    return Answer(context, fake_.on_report);
-  }
-  grpc::Status GetCompile(grpc::ServerContext* context, const v1::GetCompileRequest*,
-                          v1::GetCompileResponse* response) override {
-    *response = fake_.compile;
+    const auto found = fake_.reports.find(request->report());
+    const report::ReportKind* const kind = report::FindReportKind(request->report());
+    if (found == fake_.reports.end() && kind == nullptr) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "no such report"};
+    }
+    rpc::ReportToProto(found != fake_.reports.end() ? found->second : kind->shape(), *response);
     return Answer(context, fake_.on_report);
   }
   grpc::Status GetHistory(grpc::ServerContext* context, const v1::GetHistoryRequest* request,
@@ -285,7 +267,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   std::vector<v1::CreateCaptureGroupRequest> group_creates;
   std::vector<v1::ListCapturesRequest> lists;
   std::vector<v1::GetOperatorsRequest> operator_calls;
-  std::vector<v1::GetKernelsRequest> kernel_calls;
+  std::vector<v1::GetReportRequest> report_calls;
   std::vector<v1::ExportTraceRequest> exports;
   std::vector<v1::GetHistoryRequest> history_calls;
 
@@ -402,9 +384,9 @@ std::vector<v1::GetOperatorsRequest> FakeProfd::operator_calls() {
   const absl::MutexLock lock(&services_->mu_);
   return services_->operator_calls;
 }
-std::vector<v1::GetKernelsRequest> FakeProfd::kernel_calls() {
+std::vector<v1::GetReportRequest> FakeProfd::report_calls() {
   const absl::MutexLock lock(&services_->mu_);
-  return services_->kernel_calls;
+  return services_->report_calls;
 }
 std::vector<v1::ExportTraceRequest> FakeProfd::exports() {
   const absl::MutexLock lock(&services_->mu_);

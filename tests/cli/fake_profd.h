@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "daemon/base/table/table.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/export.pb.h"
 #include "profd/v1/node.pb.h"
@@ -62,13 +63,10 @@ class FakeProfd {
   std::map<std::string, v1::Capture> captures;  // By id; created ones are added.
   std::vector<std::string> newest_first;        // Their ids, as ListCaptures gives them.
   v1::GetOperatorsResponse operators;
-  v1::GetStepsResponse steps;
   v1::GetMemoryTimelineResponse memory;
-  v1::GetKernelsResponse kernels;
-  v1::GetCopiesResponse copies;
-  v1::GetSyncsResponse syncs;
-  v1::GetIdleResponse idle;
-  v1::GetCompileResponse compile;
+  // What GetReport answers, by the report's name; others are empty.
+  std::map<std::string, table::Report, std::less<>> reports;
+  void Set(table::Report report) { reports[report.name] = std::move(report); }
   v1::GetHistoryResponse history;
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
@@ -85,7 +83,7 @@ class FakeProfd {
   std::vector<v1::CreateCaptureGroupRequest> group_creates();
   std::vector<v1::ListCapturesRequest> lists();
   std::vector<v1::GetOperatorsRequest> operator_calls();
-  std::vector<v1::GetKernelsRequest> kernel_calls();
+  std::vector<v1::GetReportRequest> report_calls();
   std::vector<v1::ExportTraceRequest> exports();
   std::vector<v1::GetHistoryRequest> history_calls();
 

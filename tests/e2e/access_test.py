@@ -121,7 +121,7 @@ class PolicyTest(AccessTest):
         self.assertEqual([row['id'] for row in self.captures()], [capture['id']])
         self.assertEqual(list(open_folder.iterdir()), [])
         refused = {method for _, method, _ in self.refusals('--refused', '--who', f'uid:{NOBODY}')}
-        self.assertEqual(refused, {'GetSteps', 'DeleteCapture', 'CreateCapture',
+        self.assertEqual(refused, {'GetReport', 'DeleteCapture', 'CreateCapture',
                                    'DownloadCapture', 'SetCapturesAllowed'})
         target.do('rest')
 

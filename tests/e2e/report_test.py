@@ -45,7 +45,7 @@ class ReportTest(EndToEndTest):
         return process
 
     def begun(self):
-        return self.daemon.log().count(f'profd-report pid={self.worker} begins GetSteps')
+        return self.daemon.log().count(f'profd-report pid={self.worker} begins GetReport')
 
     def steps_process(self, as_uid=None, capture=None):
         process = subprocess.Popen(

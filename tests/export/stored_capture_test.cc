@@ -147,7 +147,7 @@ TEST_F(StoredCaptureTest, StepsAddUpToTheWindow) {
   ASSERT_THAT(table, IsOk());
   ASSERT_THAT(table->rows, SizeIs(kSteps));
   int64_t sum_ns = 0;
-  for (const report::StepTableRow& row : table->rows) sum_ns += row.step.duration_ns;
+  for (const report::StepTableRow& row : table->rows) sum_ns += row.duration_ns;
   EXPECT_EQ(sum_ns, end_ns_);
 }
 

@@ -138,6 +138,15 @@ class ClientTest(ProgramTest):
         first = int(report.steps()["index"][0])
         self.assertEqual(set(report.ops(by="step", step=first)["step"]), {first})
         self.assertTrue(report.kernels().empty)
+        steps = self.daemon.ctl("steps", report.id, "--json").json["steps"]
+        self.assertEqual(report.steps().to_dict("records"), steps)
+        self.assertEqual(list(report.table("idle", "streams").columns)[:3],
+                         ["device", "context", "stream"])
+        self.assertEqual(len(report.table("steps", limit=2, sort="duration")), 2)
+        with self.assertRaises(ValueError):
+            report.table("steps", "nonsense")
+        with self.assertRaises(profd.ProfdError):
+            report.table("nonsense")
         captured = self.daemon.ctl("show", report.id, "--json").json
         self.assertEqual((captured["display_name"], captured["labels"]), ("mine", {"a": "b"}))
         program.resume()

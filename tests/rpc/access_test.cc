@@ -167,34 +167,16 @@ class AccessTest : public RpcTest {
          [=, this] {
            return Ask(*me_->reports, &Reports::GetOperators, Of<v1::GetOperatorsRequest>(stored));
          }},
-        {"GetSteps", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetSteps, Of<v1::GetStepsRequest>(stored));
-         }},
         {"GetMemoryTimeline", Verb::kRead,
          [=, this] {
            return Ask(*me_->reports, &Reports::GetMemoryTimeline,
                       Of<v1::GetMemoryTimelineRequest>(stored));
          }},
-        {"GetKernels", Verb::kRead,
+        {"GetReport", Verb::kRead,
          [=, this] {
-           return Ask(*me_->reports, &Reports::GetKernels, Of<v1::GetKernelsRequest>(stored));
-         }},
-        {"GetCopies", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetCopies, Of<v1::GetCopiesRequest>(stored));
-         }},
-        {"GetSyncs", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetSyncs, Of<v1::GetSyncsRequest>(stored));
-         }},
-        {"GetIdle", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetIdle, Of<v1::GetIdleRequest>(stored));
-         }},
-        {"GetCompile", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetCompile, Of<v1::GetCompileRequest>(stored));
+           auto request = Of<v1::GetReportRequest>(stored);
+           request.set_report("kernels");
+           return Ask(*me_->reports, &Reports::GetReport, request);
          }},
         {"ExportTrace", Verb::kRead,
          [=, this] {
@@ -239,11 +221,6 @@ class AccessTest : public RpcTest {
          [=, this] { return Ask(*me_->node, &Nodes::SetCapturesAllowed, allow); }},
         {"GetHistory", Verb::kRead,
          [=, this] { return Ask(*me_->reports, &Reports::GetHistory, history); }},
-        {"GetCollectives", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetCollectives,
-                      Of<v1::GetCollectivesRequest>(stored));
-         }},
         {"CreateCaptureGroup", Verb::kCapture,
          [=, this] { return Ask(*me_->captures, &Captures::CreateCaptureGroup, group); }},
         {"GetCaptureGroup", Verb::kList,

@@ -10,6 +10,7 @@
 #include "daemon/rpc/admission/door.h"
 #include "daemon/rpc/services/capture_report.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "tests/fakes/report_messages.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"
 
@@ -60,6 +61,14 @@ class ServerTest : public RpcTest {
     return names;
   }
   static std::string NameOf(const CaptureRecord& record) { return "captures/" + record.id; }
+  v1::Report ReportOf(const std::string& capture, const std::string& report) {
+    v1::GetReportRequest request;
+    request.set_capture(capture);
+    request.set_report(report);
+    v1::Report response;
+    EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, request, &response), Succeeds());
+    return response;
+  }
 
   // A caller that is nobody; null where this process cannot make one.
   std::unique_ptr<Stubs> Nobody() {
@@ -418,13 +427,14 @@ TEST_F(ServerTest, AUserWithoutReportTimeKeepsNobodyElseFromReports) {
   constexpr auto kReportTime = quota::Resource::kReportMilliseconds;
   const quota::Limit limit = ledger_.limit(kReportTime);
   ledger_.Charge(quota::LocalPrincipal(kNobody, uid_), kReportTime, limit.capacity - limit.reserve);
-  v1::GetStepsRequest request;
+  v1::GetReportRequest request;
   request.set_capture(NameOf(StoreCapture(uid_)));
-  v1::GetStepsResponse steps;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetSteps, request, &steps), Succeeds());
+  request.set_report("steps");
+  v1::Report steps;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetReport, request, &steps), Succeeds());
 
   ledger_.Charge(quota::LocalPrincipal(uid_, uid_), kReportTime, limit.capacity);
-  const Outcome refused = Do(*me_->reports, &Reports::GetSteps, request, &steps);
+  const Outcome refused = Do(*me_->reports, &Reports::GetReport, request, &steps);
   EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
   EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
   v1::Quotas quotas;
@@ -438,13 +448,9 @@ TEST_F(ServerTest, AUserWithoutReportTimeKeepsNobodyElseFromReports) {
 }
 
 TEST_F(ServerTest, StepsOfAStoredCapture) {
-  v1::GetStepsRequest request;
-  request.set_capture(NameOf(StoreCapture(uid_)));
-  v1::GetStepsResponse response;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetSteps, request, &response), Succeeds());
-  ASSERT_EQ(response.rows_size(), 1);
-  EXPECT_EQ(response.rows(0).index(), 100);
-  EXPECT_EQ(response.median_ns(), 10'000'000);
+  const v1::Report steps = ReportOf(NameOf(StoreCapture(uid_)), "steps");
+  EXPECT_THAT(IntsOf(TableOf(steps, "steps"), "index"), ElementsAre(100));
+  EXPECT_THAT(IntsOf(steps.totals(), "median_ns"), ElementsAre(10'000'000));
 }
 
 TEST_F(ServerTest, MemoryOfAStoredCapture) {
@@ -472,66 +478,70 @@ TEST_F(ServerTest, GpuReportsOfAStoredCapture) {
   for (const v1::OperatorRow& row : ops.rows()) self_device_ns += row.self_device_ns();
   EXPECT_EQ(self_device_ns, 500);
 
-  v1::GetKernelsRequest request;
-  request.set_capture(name);
-  v1::GetKernelsResponse kernels;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetKernels, request, &kernels), Succeeds());
-  ASSERT_EQ(kernels.rows_size(), 1);
-  EXPECT_EQ(kernels.rows(0).name(), "_Z1kPf");
-  EXPECT_EQ(kernels.rows(0).display_name(), "k(float*)");
-  EXPECT_EQ(kernels.rows(0).op(), "op");
-  EXPECT_EQ(kernels.busy_ns(), 600);
+  const v1::Report kernels = ReportOf(name, "kernels");
+  EXPECT_THAT(TextsOf(TableOf(kernels, "rows"), "name"), ElementsAre("_Z1kPf"));
+  EXPECT_THAT(TextsOf(TableOf(kernels, "rows"), "display_name"), ElementsAre("k(float*)"));
+  EXPECT_THAT(TextsOf(TableOf(kernels, "rows"), "op"), ElementsAre("op"));
+  EXPECT_THAT(IntsOf(kernels.totals(), "busy_ns"), ElementsAre(600));
   EXPECT_TRUE(kernels.simulated());
-  request.set_step(7);
-  EXPECT_THAT(Do(*me_->reports, &Reports::GetKernels, request, &kernels),
-              Fails(grpc::INVALID_ARGUMENT));
 
-  v1::GetCopiesRequest copies_request;
-  copies_request.set_capture(name);
-  v1::GetCopiesResponse copies;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetCopies, copies_request, &copies), Succeeds());
-  ASSERT_EQ(copies.rows_size(), 1);
-  EXPECT_EQ(copies.rows(0).name(), "Memcpy HtoD (Pageable -> Device)");
-  EXPECT_EQ(copies.total_ns(), 200);
+  const v1::Report copies = ReportOf(name, "copies");
+  EXPECT_THAT(TextsOf(TableOf(copies, "rows"), "name"),
+              ElementsAre("Memcpy HtoD (Pageable -> Device)"));
+  EXPECT_THAT(IntsOf(copies.totals(), "total_ns"), ElementsAre(200));
   EXPECT_TRUE(copies.simulated());
 
-  v1::GetSyncsRequest syncs_request;
-  syncs_request.set_capture(name);
-  v1::GetSyncsResponse syncs;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetSyncs, syncs_request, &syncs), Succeeds());
-  ASSERT_EQ(syncs.rows_size(), 1);
-  EXPECT_EQ(syncs.rows(0).name(), "Stream Sync");
-  EXPECT_EQ(syncs.rows(0).api(), "cudaLaunchKernel");
-  EXPECT_TRUE(syncs.simulated());
+  const v1::Report syncs = ReportOf(name, "syncs");
+  EXPECT_THAT(TextsOf(TableOf(syncs, "rows"), "name"), ElementsAre("Stream Sync"));
+  EXPECT_THAT(TextsOf(TableOf(syncs, "rows"), "api"), ElementsAre("cudaLaunchKernel"));
 
-  v1::GetIdleRequest idle_request;
-  idle_request.set_capture(name);
-  v1::GetIdleResponse idle;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetIdle, idle_request, &idle), Succeeds());
-  ASSERT_EQ(idle.rows_size(), 2);
-  EXPECT_EQ(idle.rows(0).busy_ns(), 600);
-  EXPECT_EQ(idle.rows(1).step(), 100);
-  EXPECT_EQ(idle.streams_size(), 2);
-  EXPECT_TRUE(idle.simulated());
+  const v1::Report idle = ReportOf(name, "idle");
+  EXPECT_EQ(IntsOf(TableOf(idle, "rows"), "busy_ns").at(0), 600);
+  EXPECT_THAT(IntsOf(TableOf(idle, "rows"), "step"), ElementsAre(-1, 100));
+  EXPECT_THAT(IntsOf(TableOf(idle, "streams"), "stream"), SizeIs(2));
+}
+
+TEST_F(ServerTest, AReportThatCannotBeMadeSaysWhy) {
+  v1::GetReportRequest request;
+  request.set_capture(NameOf(StoreCapture(uid_)));
+  const auto refused = [&](std::string_view reason) {
+    v1::Report report;
+    const Outcome outcome = Do(*me_->reports, &Reports::GetReport, request, &report);
+    EXPECT_THAT(outcome, Fails(grpc::INVALID_ARGUMENT));
+    EXPECT_THAT(outcome.status.error_message(), HasSubstr(std::string(reason)));
+  };
+  refused("no report ''");
+  request.set_report("nonsense\x1b");
+  refused("no report 'nonsense");
+  request.set_report("kernels");
+  (*request.mutable_options())["step"] = "7";
+  refused("step");
+  (*request.mutable_options())["step"] = "-1";
+  refused("step must be a number");
+  request.clear_options();
+  (*request.mutable_options())["colour"] = "red";
+  refused("no option 'colour'");
+  request.clear_options();
+  (*request.mutable_options())["sort"] = "colour";
+  refused("no column 'colour' to sort by; the columns are: display_name");
+  request.clear_options();
+  (*request.mutable_options())["limit"] = "-3";
+  refused("limit must be a number");
 }
 
 TEST_F(ServerTest, GpuReportsOfACaptureWithoutGpuAreEmpty) {
-  v1::GetKernelsRequest request;
-  request.set_capture(NameOf(StoreCapture(uid_)));
-  v1::GetKernelsResponse kernels;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetKernels, request, &kernels), Succeeds());
-  EXPECT_EQ(kernels.rows_size(), 0);
+  const v1::Report kernels = ReportOf(NameOf(StoreCapture(uid_)), "kernels");
+  EXPECT_THAT(IntsOf(TableOf(kernels, "rows"), "count"), IsEmpty());
+  EXPECT_THAT(kernels.notes(0), HasSubstr("No kernels were recorded"));
   EXPECT_FALSE(kernels.simulated());
 }
 
 TEST_F(ServerTest, ACaptureWithoutTorchCompiledNothingAndHasNoInputs) {
-  v1::GetCompileRequest request;
-  request.set_capture(NameOf(StoreCapture(uid_)));
-  v1::GetCompileResponse compile;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetCompile, request, &compile), Succeeds());
-  EXPECT_FALSE(compile.has_compiled());
+  const std::string name = NameOf(StoreCapture(uid_));
+  const v1::Report compile = ReportOf(name, "compile");
+  EXPECT_THAT(compile.notes(0), HasSubstr("Nothing of torch.compile was seen"));
   v1::GetOperatorsRequest ops_request;
-  ops_request.set_capture(request.capture());
+  ops_request.set_capture(name);
   ops_request.set_by_inputs(true);
   v1::GetOperatorsResponse ops;
   ASSERT_THAT(Do(*me_->reports, &Reports::GetOperators, ops_request, &ops), Succeeds());
@@ -540,14 +550,9 @@ TEST_F(ServerTest, ACaptureWithoutTorchCompiledNothingAndHasNoInputs) {
 }
 
 TEST_F(ServerTest, CollectivesOfACaptureWithoutAnyAreItsSteps) {
-  v1::GetCollectivesRequest request;
-  request.set_capture(NameOf(StoreCapture(uid_)));
-  v1::GetCollectivesResponse collectives;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetCollectives, request, &collectives), Succeeds());
-  EXPECT_EQ(collectives.kind_size(), 0);
-  request.set_limit(-1);
-  EXPECT_THAT(Do(*me_->reports, &Reports::GetCollectives, request, &collectives),
-              Fails(grpc::INVALID_ARGUMENT));
+  const v1::Report collectives = ReportOf(NameOf(StoreCapture(uid_)), "collectives");
+  EXPECT_THAT(IntsOf(TableOf(collectives, "rows"), "start_ns"), IsEmpty());
+  EXPECT_THAT(IntsOf(TableOf(collectives, "steps"), "step"), ElementsAre(100));
 }
 
 TEST_F(ServerTest, ReportsSayWhyThereIsNone) {

@@ -328,10 +328,11 @@ TEST_F(StalledReaderTest, AReaderThatTakesNothingLosesItsExport) {
   ASSERT_TRUE(stalled->Read(&piece));
 
   // Other reports do not wait for it.
-  v1::GetStepsRequest steps;
+  v1::GetReportRequest steps;
   steps.set_capture(name);
-  v1::GetStepsResponse table;
-  EXPECT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetSteps, steps, &table), Succeeds());
+  steps.set_report("steps");
+  v1::Report table;
+  EXPECT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetReport, steps, &table), Succeeds());
   // The audit log says when the daemon has given it up.
   const absl::Time give_up = absl::Now() + absl::Seconds(60);
   const auto has_ended = [this] {

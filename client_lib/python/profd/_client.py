@@ -14,7 +14,9 @@ Errors:  ProfdError for what the daemon refuses; ImportError without gRPC, when 
 import os
 import time
 import uuid
+from collections import namedtuple
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar,
                     Union)
 
@@ -71,36 +73,6 @@ class OperatorRow:
 
 
 @dataclass(frozen=True)
-class StepRow:
-    """One complete step."""
-
-    index: int
-    window: int
-    start_ns: int
-    duration_ns: int
-    outlier: bool
-
-
-@dataclass(frozen=True)
-class KernelRow:
-    """All launches of one GPU kernel."""
-
-    display_name: str
-    count: int
-    total_ns: int
-    mean_ns: int
-    min_ns: int
-    p50_ns: int
-    p95_ns: int
-    max_ns: int
-    share: float
-    occupancy: float  # An estimate, 0 to 1; -1: not known.
-    uses_tensor_cores: bool
-    is_communication: bool
-    op: str  # The range that launched most of its time.
-
-
-@dataclass(frozen=True)
 class MemoryRow:
     """What the blocks of one category took of one device over the window."""
 
@@ -111,8 +83,10 @@ class MemoryRow:
     block_count: int
 
 
-Row = TypeVar("Row", OperatorRow, StepRow, KernelRow, MemoryRow)
+Row = TypeVar("Row", OperatorRow, MemoryRow)
 Table = Union["pandas.DataFrame", List[Row]]
+# Of a report that describes its own columns: the rows are named tuples.
+DescribedTable = Union["pandas.DataFrame", List[Any]]
 
 
 class Report:
@@ -200,14 +174,33 @@ class Report:
                               by_inputs=by == "input_shape", **only)
         return _table(OperatorRow, answer.rows)
 
-    def steps(self) -> "Table[StepRow]":
-        """Every step and how long it took."""
-        return _table(StepRow, self._report("GetSteps").rows)
+    def table(self, report: str, part: str = "", **options: Any) -> "DescribedTable":
+        """A report by its name, with the columns of `profctl REPORT ID --json`.
 
-    def kernels(self, *, step: Optional[int] = None, limit: int = 0) -> "Table[KernelRow]":
+        report   "steps", "kernels", "copies", "syncs", "idle", "compile", "collectives".
+        part     which of its tables: "streams" of "idle", "graph_breaks" of "compile"; default:
+                 its first.
+        options  "sort", "limit", and the report's own: step=120.
+
+        What is not known is None. `profctl explain --table REPORT` says what the columns mean.
+        """
+        self.wait()
+        answer = self._api.call("ReportService", "GetReport", capture=self._name(), report=report,
+                                options={name: str(value) for name, value in options.items()})
+        found = [table for table in answer.tables if table.key == (part or answer.tables[0].key)]
+        if not found:
+            raise ValueError("part must be one of %s, not %r" %
+                             (", ".join(table.key for table in answer.tables), part))
+        return _described(report, found[0])
+
+    def steps(self) -> "DescribedTable":
+        """Every step and how long it took."""
+        return self.table("steps")
+
+    def kernels(self, *, step: Optional[int] = None, limit: int = 0) -> "DescribedTable":
         """GPU kernels, most time first. Empty without a GPU."""
         only = {} if step is None else {"step": step}
-        return _table(KernelRow, self._report("GetKernels", limit=limit, **only).rows)
+        return self.table("kernels", limit=limit, **only)
 
     def memory(self) -> "Table[MemoryRow]":
         """Memory by device and category. Empty if the capture did not record memory."""
@@ -492,3 +485,40 @@ def _frame(kind: Type[Row], rows: List[Row]) -> "Table[Row]":
 
 def _names_of(kind: Type[Row]) -> List[str]:
     return [field.name for field in fields(kind)]
+
+
+def _cells(column: Any, cells: Any) -> List[Any]:
+    """The cells of one column, by row, as reports.proto encodes them."""
+    types = column.DESCRIPTOR.enum_types_by_name["Type"].values_by_number
+    kind = types[column.type].name if column.type in types else ""
+    values: List[Any]
+    if kind == "INT":
+        # Differences modulo 2^64.
+        values = [(value + (1 << 63)) % (1 << 64) - (1 << 63)
+                  for value in accumulate(cells.int_deltas)]
+    elif kind == "REAL":
+        values = list(cells.reals)
+    elif kind == "BOOL":
+        values = list(cells.bools)
+    elif kind == "TEXT":
+        words = [word.decode("utf-8", "replace") for word in cells.words]
+        values = [words[text] for text in cells.texts]
+    elif kind == "SIZES":
+        values = [tuple(cells.sizes[i:i + 3]) for i in range(0, len(cells.sizes), 3)]
+    else:
+        raise ProfdError("UNIMPLEMENTED", "the column %s has a type that this version of profd's "
+                         "Python package does not know" % column.key)
+    if column.nullable:
+        values = [None if value < 0 else value for value in values]
+    return values
+
+
+def _described(report: str, table: Any) -> "DescribedTable":
+    names = [column.key for column in table.columns]
+    cells = [_cells(column, cells) for column, cells in zip(table.columns, table.cells)]
+    try:
+        import pandas
+    except ImportError:
+        row = namedtuple(report, names)  # type: ignore[misc]
+        return [row(*values) for values in zip(*cells)]
+    return pandas.DataFrame(dict(zip(names, cells)), columns=names)

@@ -1,15 +1,20 @@
 // Tables of operators, kernels and copies.
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/table/table.h"
 #include "daemon/export/html/data.h"
-#include "daemon/report/gpu/copy_table.h"
-#include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/ops/op_table.h"
+#include "daemon/report/reports.h"
 
 namespace profd::exporter {
 namespace {
 
-using report::CopyRow;
-using report::KernelRow;
 using report::OpRow;
 
 void WriteOpColumns(const report::OpTable& table, JsonWriter& json) {
@@ -53,52 +58,95 @@ absl::Status WriteOps(store::CaptureReader& reader, bool by_inputs, JsonWriter& 
   return absl::OkStatus();
 }
 
-absl::Status WriteKernels(store::CaptureReader& reader, JsonWriter& json) {
-  ASSIGN_OR_RETURN(const report::KernelTable table,
-                   report::SummarizeKernels(reader, {.limit = kMostTableRows}));
-  const std::vector<KernelRow>& rows = table.rows;
-  json.Key("kernels").BeginObject();
-  json.Field("row_count", table.row_count);
-  json.Field("kernel_count", table.kernel_count);
-  json.Field("total_ns", table.total_ns);
-  json.Field("graph_launch_count", table.graph_launch_count);
-  json.Field("graph_launch_ns", table.graph_launch_ns);
-  json.Key("rows").BeginObject();
-  WriteColumn(json, "name", rows, &KernelRow::display_name);
-  WriteColumn(json, "op", rows, &KernelRow::op);
-  WriteColumn(json, "count", rows, &KernelRow::count);
-  WriteColumn(json, "total_ns", rows, &KernelRow::total_ns);
-  WriteColumn(json, "mean_ns", rows, &KernelRow::mean_ns);
-  WriteColumn(json, "p50_ns", rows, &KernelRow::p50_ns);
-  WriteColumn(json, "p95_ns", rows, &KernelRow::p95_ns);
-  WriteColumn(json, "max_ns", rows, &KernelRow::max_ns);
-  WriteColumn(json, "occupancy", rows, &KernelRow::occupancy);
-  WriteColumn(json, "occupancy_limit", rows, &KernelRow::occupancy_limit);
-  WriteColumn(json, "mean_launch_latency_ns", rows, &KernelRow::mean_launch_latency_ns);
-  WriteColumn(json, "mean_queue_ns", rows, &KernelRow::mean_queue_ns);
-  WriteColumn(json, "tensor_cores", rows, &KernelRow::uses_tensor_cores);
-  WriteColumn(json, "communication", rows, &KernelRow::is_communication);
-  WriteColumn(json, "graph_count", rows, &KernelRow::graph_count);
-  json.EndObject().EndObject();
-  return absl::OkStatus();
+void WriteCell(int64_t value, JsonWriter& json) { json.Int(value); }
+void WriteCell(double value, JsonWriter& json) { json.Double(value); }
+void WriteCell(uint8_t value, JsonWriter& json) { json.Bool(value != 0); }
+void WriteCell(const std::string& value, JsonWriter& json) { json.String(ShownName(value)); }
+
+template <typename Value>
+void WriteCells(const std::vector<Value>& values, const table::Column& column, JsonWriter& json) {
+  for (const Value& value : values) {
+    if constexpr (std::is_arithmetic_v<Value>) {
+      if (column.nullable && static_cast<double>(value) < 0) {
+        json.Null();
+        continue;
+      }
+    }
+    if constexpr (!std::is_same_v<Value, table::Sizes>) WriteCell(value, json);
+  }
 }
 
-absl::Status WriteCopies(store::CaptureReader& reader, JsonWriter& json) {
-  ASSIGN_OR_RETURN(const report::CopyTable table, report::SummarizeCopies(reader));
-  const std::vector<CopyRow>& rows = table.rows;  // Few: directions and kinds of memory.
-  json.Key("copies").BeginObject();
-  json.Field("total_ns", table.total_ns);
+// What the page's Format calls a column: sections.js.
+std::string_view KindOf(const table::Column& column) {
+  if (column.type == table::Type::kBool) return "flag";
+  if (column.type == table::Type::kText) return column.flexible ? "name" : "text";
+  switch (column.unit) {
+    case table::Unit::kNs:
+      return "ns";
+    case table::Unit::kBytes:
+      return "bytes";
+    case table::Unit::kShare:
+      return "share";
+    case table::Unit::kRatio:
+      return "percent";
+    case table::Unit::kGbPerS:
+    case table::Unit::kOperations:
+    case table::Unit::kOperationsPerS:
+      return "number";
+    case table::Unit::kNone:
+    case table::Unit::kCount:
+      break;
+  }
+  return "count";
+}
+
+void WriteTitle(const table::Column& column, std::string_view key, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("key", key);
+  json.Field("label", column.title);
+  json.Field("kind", KindOf(column));
+  json.Field("help",
+             column.formula.empty() ? column.doc : StrCat(column.doc, ": ", column.formula));
+  json.EndObject();
+}
+
+// The columns that a text table has, too; the flexible one is the rows' name.
+void WriteTable(const table::Table& table, JsonWriter& json) {
+  const auto key_of = [&](size_t i) -> std::string_view {
+    return table.columns[i].flexible ? "name" : std::string_view(table.columns[i].key);
+  };
+  const auto is_shown = [&](size_t i) {
+    // The page has no cell for three numbers.
+    return table.columns[i].priority >= 0 && table.columns[i].type != table::Type::kSizes;
+  };
+  json.Field("row_count", table.row_count);
+  json.Key("columns").BeginArray();
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (is_shown(i)) WriteTitle(table.columns[i], key_of(i), json);
+  }
+  json.EndArray();
   json.Key("rows").BeginObject();
-  WriteColumn(json, "name", rows, &CopyRow::name);
-  WriteColumn(json, "op", rows, &CopyRow::op);
-  WriteColumn(json, "count", rows, &CopyRow::count);
-  WriteColumn(json, "async_count", rows, &CopyRow::async_count);
-  WriteColumn(json, "total_ns", rows, &CopyRow::total_ns);
-  WriteColumn(json, "mean_ns", rows, &CopyRow::mean_ns);
-  WriteColumn(json, "p95_ns", rows, &CopyRow::p95_ns);
-  WriteColumn(json, "bytes", rows, &CopyRow::bytes);
-  WriteColumn(json, "bandwidth_gb_per_s", rows, &CopyRow::bandwidth_gb_per_s);
-  json.EndObject().EndObject();
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (!is_shown(i)) continue;
+    json.Key(key_of(i)).BeginArray();
+    std::visit([&](const auto& values) { WriteCells(values, table.columns[i], json); },
+               table.cells[i]);
+    json.EndArray();
+  }
+  json.EndObject();
+}
+
+// A report of one table, under its own name.
+absl::Status WriteReportTable(store::CaptureReader& reader, std::string_view name,
+                              JsonWriter& json) {
+  ASSIGN_OR_RETURN(const table::Report report,
+                   report::MakeReport(reader, {.report = std::string(name),
+                                               .options = {{"limit", StrCat(kMostTableRows)}}}));
+  json.Key(name).BeginObject();
+  WriteTable(report.tables.front(), json);
+  json.Key("notes").BeginArray();
+  for (const std::string& note : report.notes) json.String(note);
+  json.EndArray().EndObject();
   return absl::OkStatus();
 }
 
@@ -109,8 +157,8 @@ absl::Status WriteTableData(store::CaptureReader& reader, JsonWriter& json) {
   // Index 0 is no inputs.
   if (reader.inputs().size() > 1) RETURN_IF_ERROR(WriteOps(reader, /*by_inputs=*/true, json));
   if (reader.gpu_row_count() == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(WriteKernels(reader, json));
-  return WriteCopies(reader, json);
+  RETURN_IF_ERROR(WriteReportTable(reader, "kernels", json));
+  return WriteReportTable(reader, "copies", json);
 }
 
 }  // namespace profd::exporter

@@ -186,47 +186,28 @@ const Sections = (() => {
     return { tables: { ops: byName, ops_by_inputs: byInputs }, content: [el("div", { class: "toolbar" }, chooser), node] };
   }
 
-  function kernels(data) {
-    const rows = rowsOf(data.kernels.rows).map((row) => ({ ...row, share: data.kernels.total_ns > 0 ? row.total_ns / data.kernels.total_ns : 0 }));
-    const table = tableOf({
-      name: "kernels", rows, total: data.kernels.row_count, sort: "total_ns",
-      note: data.kernels.graph_launch_count > 0
-        ? `${Format.count(data.kernels.graph_launch_count)} CUDA graphs, ${Format.ns(data.kernels.graph_launch_ns)}, whose kernels were not recorded, are in no row.` : null,
-      columns: [NAME,
-        { key: "total_ns", label: "Total", kind: "ns", bar: true },
-        ...(!Format.saysShares() ? [] : [{ key: "share", label: data.quality.shares === "marked" ? "≈ Share" : "Share", kind: "percent", help: "Of the time of all kernels" }]),
-        { key: "count", label: "Count", kind: "count" },
-        { key: "mean_ns", label: "Mean", kind: "ns" },
-        { key: "p50_ns", label: "p50", kind: "ns" },
-        { key: "p95_ns", label: "p95", kind: "ns" },
-        { key: "max_ns", label: "Longest", kind: "ns" },
-        { key: "op", label: "Launched by", kind: "text", help: "The range that launched most of its time" },
-        { key: "occupancy", label: "Occupancy", kind: "percent", help: "Estimate: warps that fit an SM at once over those it can hold" },
-        { key: "occupancy_limit", label: "Limited by", kind: "text" },
-        { key: "mean_launch_latency_ns", label: "Launch latency", kind: "ns", help: "Start less the start of its API call" },
-        { key: "mean_queue_ns", label: "Queue", kind: "ns", help: "Start less the end of what its stream ran before, or of its call" },
-        { key: "tensor_cores", label: "Tensor cores", kind: "flag", help: "By its name" },
-        { key: "communication", label: "NCCL", kind: "flag" },
-        { key: "graph_count", label: "In graphs", kind: "count" }],
-    });
-    return { tables: { kernels: table }, content: [table.element] };
+  // Shares are withheld, or marked, where events were lost.
+  function describedColumns(data, columns) {
+    return columns.filter((column) => column.kind !== "share" || Format.saysShares()).map((column) => ({
+      ...column,
+      kind: column.kind === "share" ? "percent" : column.kind,
+      label: column.kind === "share" && data.quality.shares === "marked" ? `≈ ${column.label}` : column.label,
+      bar: column.key === "total_ns",
+    }));
   }
 
-  function copies(data) {
+  // A table that comes with its columns described.
+  function described(data, name) {
+    const source = data[name];
     const table = tableOf({
-      name: "copies", rows: rowsOf(data.copies.rows), sort: "total_ns",
-      columns: [NAME,
-        { key: "total_ns", label: "Total", kind: "ns", bar: true },
-        { key: "count", label: "Count", kind: "count" },
-        { key: "async_count", label: "Asynchronous", kind: "count" },
-        { key: "bytes", label: "Bytes", kind: "bytes" },
-        { key: "bandwidth_gb_per_s", label: "GB/s", kind: "number" },
-        { key: "mean_ns", label: "Mean", kind: "ns" },
-        { key: "p95_ns", label: "p95", kind: "ns" },
-        { key: "op", label: "Mostly by", kind: "text" }],
+      name, rows: rowsOf(source.rows), total: source.row_count, sort: "total_ns",
+      note: source.notes.join(". "), columns: describedColumns(data, source.columns),
     });
-    return { tables: { copies: table }, content: [table.element] };
+    return { tables: { [name]: table }, content: [table.element] };
   }
+
+  const kernels = (data) => described(data, "kernels");
+  const copies = (data) => described(data, "copies");
 
   function waits(data) {
     const syncs = tableOf({

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/description.h"
+#include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -35,6 +37,9 @@ struct CopyTable {
   int64_t busy_ns = 0;  // Union over streams, devices added.
 };
 absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader);
+
+const table::Description<CopyRow>& CopyColumns();
+table::Report ToReport(const CopyTable& copies);
 
 }  // namespace profd::report
 

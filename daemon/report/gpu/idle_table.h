@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/description.h"
+#include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -55,6 +57,10 @@ struct IdleTable {
   std::vector<StreamIdleRow> streams;
 };
 absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& reader);
+
+const table::Description<IdleRow>& IdleColumns();
+const table::Description<StreamIdleRow>& StreamIdleColumns();
+table::Report ToReport(const IdleTable& idle);
 
 }  // namespace profd::report
 

@@ -25,14 +25,6 @@ namespace {
 
 using store::GpuBatch;
 
-constexpr std::array<std::pair<KernelSort, std::string_view>, 5> kKernelSortNames = {{
-    {KernelSort::kTotal, "total"},
-    {KernelSort::kCount, "count"},
-    {KernelSort::kMean, "mean"},
-    {KernelSort::kMax, "max"},
-    {KernelSort::kName, "name"},
-}};
-
 struct StreamKey {
   uint16_t device;
   uint32_t context;
@@ -212,15 +204,11 @@ class KernelSummary {
     table_.graph_launch_ns = static_cast<int64_t>(graph_launch_ns_);
     table_.busy_ns = busy_.total_ns();
     table_.kernel_busy_ns = kernel_busy_.total_ns();
-    table_.row_count = static_cast<int64_t>(sums_.size());
     for (uint32_t kernel = 0; kernel < sums_.size(); ++kernel) {
       table_.rows.push_back(RowOf(names[kernels_.keys()[kernel]], statistics[kernel], sums_[kernel],
                                   names[ops[kernel]]));
     }
     SortRows();
-    if (options_.limit > 0 && table_.row_count > options_.limit) {
-      table_.rows.resize(static_cast<size_t>(options_.limit));
-    }
     Demangler demangler;
     for (KernelRow& row : table_.rows) row.display_name = demangler.Demangle(row.name);
     return std::move(table_);
@@ -274,25 +262,8 @@ class KernelSummary {
   }
 
   void SortRows() {
-    const auto comes_before = [&](const KernelRow& a, const KernelRow& b) {
-      switch (options_.sort) {
-        case KernelSort::kTotal:
-          return a.total_ns > b.total_ns;
-        case KernelSort::kCount:
-          return a.count > b.count;
-        case KernelSort::kMean:
-          return a.mean_ns > b.mean_ns;
-        case KernelSort::kMax:
-          return a.max_ns > b.max_ns;
-        case KernelSort::kName:
-          return a.name < b.name;
-      }
-      return false;
-    };
-    std::sort(table_.rows.begin(), table_.rows.end(), [&](const KernelRow& a, const KernelRow& b) {
-      if (comes_before(a, b)) return true;
-      if (comes_before(b, a)) return false;
-      return a.name < b.name;
+    std::ranges::sort(table_.rows, [](const KernelRow& a, const KernelRow& b) {
+      return std::tie(b.total_ns, a.name) < std::tie(a.total_ns, b.name);
     });
   }
 
@@ -315,23 +286,8 @@ class KernelSummary {
 
 }  // namespace
 
-std::string_view ToString(KernelSort sort) {
-  for (const auto& [value, name] : kKernelSortNames) {
-    if (value == sort) return name;
-  }
-  return "total";
-}
-
-std::optional<KernelSort> KernelSortFromString(std::string_view text) {
-  for (const auto& [value, name] : kKernelSortNames) {
-    if (name == text) return value;
-  }
-  return std::nullopt;
-}
-
 absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options) {
-  if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
   if (options.step.has_value()) {
     RETURN_IF_ERROR(StepLookup(reader.steps()).WithIndex(*options.step).status());
   }

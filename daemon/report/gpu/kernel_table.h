@@ -13,18 +13,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/description.h"
+#include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
 
-enum class KernelSort { kTotal, kCount, kMean, kMax, kName };
-std::string_view ToString(KernelSort sort);  // "total"
-std::optional<KernelSort> KernelSortFromString(std::string_view text);
-
 struct KernelOptions {
-  KernelSort sort = KernelSort::kTotal;  // Descending; kName ascending. Ties by name.
-  int64_t limit = 0;                     // Rows kept; 0: all.
-  std::optional<int64_t> step;           // Only kernels that this step launched.
+  std::optional<int64_t> step;  // Only kernels that this step launched.
 };
 
 // All launches of one kernel. Percentiles are durations that occurred (nearest rank). Grid, block,
@@ -64,8 +60,7 @@ struct KernelRow {
 };
 
 struct KernelTable {
-  std::vector<KernelRow> rows;
-  int64_t row_count = 0;  // Before `limit`.
+  std::vector<KernelRow> rows;  // By total time.
   int64_t kernel_count = 0;
   int64_t total_ns = 0;  // Over all rows.
   // The union over streams of all kernels, copies, memsets, and whole graphs, summed over devices.
@@ -76,6 +71,9 @@ struct KernelTable {
 };
 absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options);
+
+const table::Description<KernelRow>& KernelColumns();
+table::Report ToReport(const KernelTable& kernels);
 
 }  // namespace profd::report
 

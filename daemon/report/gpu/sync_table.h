@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/description.h"
+#include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -28,6 +30,9 @@ struct SyncTable {
   int64_t total_ns = 0;
 };
 absl::StatusOr<SyncTable> SummarizeSyncs(store::CaptureReader& reader);
+
+const table::Description<SyncRow>& SyncColumns();
+table::Report ToReport(const SyncTable& syncs);
 
 }  // namespace profd::report
 

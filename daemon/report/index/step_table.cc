@@ -36,7 +36,10 @@ absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
     if (step.duration_ns < 0) {
       return absl::DataLossError("the capture has a step of negative duration");
     }
-    table.rows.push_back({step, false});
+    table.rows.push_back({.index = step.index,
+                          .window = step.window,
+                          .start_ns = step.start_ns,
+                          .duration_ns = step.duration_ns});
     durations.push_back(step.duration_ns);
     sum += static_cast<double>(step.duration_ns);
   }
@@ -47,9 +50,11 @@ absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   table.mean_ns = std::llround(std::min(sum / static_cast<double>(durations.size()), 9.2e18));
   table.median_ns = Median(durations);
   table.outlier_threshold_ns = OutlierThreshold(durations, table.median_ns);
-  if (table.outlier_threshold_ns == 0) return table;
   for (StepTableRow& row : table.rows) {
-    row.outlier = row.step.duration_ns > table.outlier_threshold_ns;
+    if (table.median_ns > 0) {
+      row.vs_median = static_cast<double>(row.duration_ns) / static_cast<double>(table.median_ns);
+    }
+    row.outlier = table.outlier_threshold_ns > 0 && row.duration_ns > table.outlier_threshold_ns;
   }
   return table;
 }

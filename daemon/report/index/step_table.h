@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/description.h"
+#include "daemon/base/table/table.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/report/index/step_labels.h"
 #include "daemon/store/file/capture_reader.h"
@@ -15,7 +17,11 @@
 namespace profd::report {
 
 struct StepTableRow {
-  StepRecord step;
+  int64_t index = 0;
+  int64_t window = 0;
+  int64_t start_ns = 0;  // Since the first window began.
+  int64_t duration_ns = 0;
+  double vs_median = 0;  // Duration / median duration.
   bool outlier = false;  // Above median + 3 x 1.4826 x median absolute deviation, and
                          // above 1.05 x the median; needs at least 5 steps.
 };
@@ -30,6 +36,13 @@ struct StepTable {
   std::vector<StepLabel> labels;     // A framework's step numbers, if any.
 };
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader);
+
+const table::Description<StepTableRow>& StepColumns();
+table::Report ToReport(const StepTable& steps);
+// Those of a report from elsewhere. DATA_LOSS: they cannot be read.
+absl::StatusOr<std::vector<StepLabel>> StepLabelsFrom(const table::Report& steps);
+// "epoch 3, global_step 120 when step 17 had begun"
+std::string StepLabelsText(std::span<const StepLabel> labels);
 
 }  // namespace profd::report
 

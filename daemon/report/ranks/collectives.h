@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/report/index/collective_names.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -41,7 +42,7 @@ struct CollectiveRow {
   int64_t exposed_ns = 0;
   int64_t sequence = -1;  // In its communicator; -1: not told.
   int64_t elements = -1;  // Of its first input; -1: not told.
-  int64_t bytes = -1;     // That they take; -1: not told. Daemons do not send it.
+  int64_t bytes = -1;     // That they take; -1: not told.
   // The number of the step that it ended in, on the host the one that it began in; -1: in none.
   int64_t step = -1;
   uint32_t communicator = 0;  // Index into CollectiveTable.communicators.
@@ -73,6 +74,10 @@ inline constexpr int64_t kMostCollectives = 200'000;
 
 // `limit`: rows kept, 1..kMostCollectives; 0: as many.
 absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& reader, int64_t limit);
+
+table::Report ToReport(const CollectiveTable& collectives);
+// The inverse, for a report from elsewhere. DATA_LOSS: its parts do not fit together.
+absl::StatusOr<CollectiveTable> CollectivesFrom(const table::Report& report);
 
 }  // namespace profd::report
 

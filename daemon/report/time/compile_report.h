@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -51,6 +52,8 @@ struct CompileReport {
   int64_t folded_event_count = 0;           // Events inside compilations, left out on purpose.
 };
 absl::StatusOr<CompileReport> SummarizeCompile(store::CaptureReader& reader);
+
+table::Report ToReport(const CompileReport& compiled);
 
 }  // namespace profd::report
 

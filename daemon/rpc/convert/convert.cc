@@ -566,29 +566,6 @@ void OpTableToProto(const report::OpTable& table, v1::GetOperatorsResponse& out)
   out.set_unattributed_device_ns(table.unattributed_device_ns);
 }
 
-void StepTableToProto(const report::StepTable& table, v1::GetStepsResponse& out) {
-  out.mutable_rows()->Reserve(static_cast<int>(table.rows.size()));
-  for (const report::StepTableRow& step : table.rows) {
-    v1::StepRow& row = *out.add_rows();
-    row.set_index(step.step.index);
-    row.set_window(step.step.window);
-    row.set_start_ns(step.step.start_ns);
-    row.set_duration_ns(step.step.duration_ns);
-    row.set_outlier(step.outlier);
-  }
-  out.set_min_ns(table.min_ns);
-  out.set_median_ns(table.median_ns);
-  out.set_mean_ns(table.mean_ns);
-  out.set_max_ns(table.max_ns);
-  out.set_outlier_threshold_ns(table.outlier_threshold_ns);
-  for (const report::StepLabel& label : table.labels) {
-    v1::StepLabel& row = *out.add_labels();
-    row.set_name(ToValidUtf8(label.name));
-    row.set_value(label.value);
-    row.set_step(label.step);
-  }
-}
-
 absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(
     const v1::GetMemoryTimelineRequest& request) {
   if (request.max_points() != 0 && request.max_points() < 4) {

@@ -15,15 +15,8 @@
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/gpu/copy_table.h"
-#include "daemon/report/gpu/idle_table.h"
-#include "daemon/report/gpu/kernel_table.h"
-#include "daemon/report/gpu/sync_table.h"
-#include "daemon/report/index/step_table.h"
 #include "daemon/report/memory/timeline.h"
 #include "daemon/report/ops/op_table.h"
-#include "daemon/report/ranks/collectives.h"
-#include "daemon/report/time/compile_report.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "profd/v1/captures.pb.h"
@@ -62,21 +55,10 @@ absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state);
 
 absl::StatusOr<report::OpOptions> OpOptionsFromProto(const v1::GetOperatorsRequest& request);
 void OpTableToProto(const report::OpTable& table, v1::GetOperatorsResponse& out);
-void StepTableToProto(const report::StepTable& table, v1::GetStepsResponse& out);
 absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(
     const v1::GetMemoryTimelineRequest& request);
 void MemoryTimelineToProto(const report::MemoryTimeline& timeline,
                            v1::GetMemoryTimelineResponse& out);
-// In gpu_reports.cc. None of them sets `simulated`: that is the capture's.
-absl::StatusOr<report::KernelOptions> KernelOptionsFromProto(const v1::GetKernelsRequest& request);
-void KernelTableToProto(const report::KernelTable& table, v1::GetKernelsResponse& out);
-void CopyTableToProto(const report::CopyTable& table, v1::GetCopiesResponse& out);
-void SyncTableToProto(const report::SyncTable& table, v1::GetSyncsResponse& out);
-void IdleTableToProto(const report::IdleTable& table, v1::GetIdleResponse& out);
-// In compile_report.cc, likewise.
-void CompileReportToProto(const report::CompileReport& report, v1::GetCompileResponse& out);
-// In collectives.cc, likewise.
-void CollectiveTableToProto(const report::CollectiveTable& table, v1::GetCollectivesResponse& out);
 absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format);
 
 }  // namespace profd::rpc

@@ -54,14 +54,8 @@ class ReportService final : public RpcService {
 
   void Serve() override {
     ServeReport<v1::GetOperatorsRequest>("GetOperators");
-    ServeReport<v1::GetStepsRequest>("GetSteps");
     ServeReport<v1::GetMemoryTimelineRequest>("GetMemoryTimeline");
-    ServeReport<v1::GetKernelsRequest>("GetKernels");
-    ServeReport<v1::GetCopiesRequest>("GetCopies");
-    ServeReport<v1::GetSyncsRequest>("GetSyncs");
-    ServeReport<v1::GetIdleRequest>("GetIdle");
-    ServeReport<v1::GetCompileRequest>("GetCompile");
-    ServeReport<v1::GetCollectivesRequest>("GetCollectives");
+    ServeReport<v1::GetReportRequest>("GetReport");
     ServeUnary(parts_.door, parts_.door.work(), service_,
                &v1::ReportService::AsyncService::RequestGetHistory, Verb::kRead,
                [this](const CallInfo& info, const v1::GetHistoryRequest& request,

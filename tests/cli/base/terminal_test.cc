@@ -1,5 +1,6 @@
 // What profctl does differently on a terminal.
 #include "cli/base/style.h"
+#include "daemon/report/gpu/kernel_table.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -14,12 +15,12 @@ class TerminalTest : public CliTest {
     profd_.targets = {ATarget(4711)};
     profd_.targets[0].set_command("python3 " + std::string(500, 'x'));
     profd_.captures[TestId(1)] = ACapture(TestId(1));
-    v1::KernelRow* row = profd_.kernels.add_rows();
-    row->set_display_name("a/very/long/kernel/name/" + std::string(300, 'm') + "層正規化");
-    row->set_count(5);
-    row->set_total_ns(40'000'000);
-    profd_.kernels.set_row_count(1);
-    profd_.kernels.set_total_ns(40'000'000);
+    report::KernelTable kernels = {.kernel_count = 5, .total_ns = 40'000'000};
+    kernels.rows = {
+        {.display_name = "a/very/long/kernel/name/" + std::string(300, 'm') + "層正規化",
+         .count = 5,
+         .total_ns = 40'000'000}};
+    profd_.Set(report::ToReport(kernels));
   }
   static std::string WithoutColours(const std::string& text) {
     std::string out;

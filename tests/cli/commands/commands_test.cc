@@ -6,6 +6,12 @@
 
 #include "cli/commands/watching.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/gpu/sync_table.h"
+#include "daemon/report/index/step_table.h"
+#include "daemon/report/time/compile_report.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -193,7 +199,10 @@ TEST_F(CommandsTest, HostileTextReachesNoTerminalAndNoParser) {
   EXPECT_EQ(RunJson({"ps"})["targets"][0]["command"], profd_.targets[0].command());
 
   profd_.captures[TestId(1)] = ACapture(TestId(1));
-  profd_.kernels.add_rows()->set_name("a\x1b[2J\xFF\n" + std::string(4096, 'n'));
+  report::KernelTable hostile;
+  hostile.rows = {{.name = "a\x1b[2J\xFF\n" + std::string(4096, 'n')}};
+  hostile.rows[0].display_name = hostile.rows[0].name;
+  profd_.Set(report::ToReport(hostile));
   EXPECT_THAT(Run({"kernels", TestId(1)}).out, Not(HasSubstr("\x1b")));
   const auto rows = RunJson({"kernels", TestId(1)})["rows"];
   EXPECT_EQ(rows[0]["name"], "a\x1b[2J\xEF\xBF\xBD\n" + std::string(4096, 'n'));
@@ -290,28 +299,32 @@ TEST_F(CommandsTest, KernelsPassesItsOptionsAndPeopleGetFewerRows) {
   Run({"kernels", "01J", "--sort", "mean", "--step", "12"});
   RunJson({"kernels", "01J"});
   RunJson({"kernels", "01J", "--limit", "3"});
-  const auto calls = profd_.kernel_calls();
+  const auto calls = profd_.report_calls();
   ASSERT_THAT(calls, SizeIs(3));
+  const auto option = [&](size_t call, const std::string& name) {
+    const auto found = calls[call].options().find(name);
+    return found == calls[call].options().end() ? "none" : found->second;
+  };
   EXPECT_EQ(calls[0].capture(), "captures/" + TestId(1));
-  EXPECT_EQ(calls[0].sort(), v1::GetKernelsRequest::MEAN);
-  EXPECT_EQ(calls[0].step(), 12);
-  EXPECT_EQ(calls[0].limit(), 50);
-  EXPECT_FALSE(calls[1].has_step());
-  EXPECT_EQ(calls[1].limit(), 0);
-  EXPECT_EQ(calls[2].limit(), 3);
+  EXPECT_EQ(calls[0].report(), "kernels");
+  EXPECT_EQ(option(0, "sort"), "mean");
+  EXPECT_EQ(option(0, "step"), "12");
+  EXPECT_EQ(option(0, "limit"), "50");
+  EXPECT_EQ(option(1, "step"), "none");
+  EXPECT_EQ(option(1, "limit"), "0");
+  EXPECT_EQ(option(2, "limit"), "3");
   EXPECT_EQ(Run({"kernels", "01J", "--sort", "colour"}).exit_code, 2);
 }
 
 TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
-  v1::KernelRow& kernel = *profd_.kernels.add_rows();
-  kernel.set_name("_Z1kPf");
-  kernel.set_display_name("k(float*)");
-  kernel.add_grid(64);  // A daemon may send fewer than three.
-  kernel.set_occupancy(0.5);
-  kernel.set_op("aten::mm");
-  profd_.kernels.set_row_count(1);
-  profd_.kernels.set_busy_ns(77);
+  report::KernelTable kernel_table = {.busy_ns = 77};
+  kernel_table.rows = {{.name = "_Z1kPf",
+                        .display_name = "k(float*)",
+                        .grid = {64, 1, 1},
+                        .occupancy = 0.5,
+                        .op = "aten::mm"}};
+  profd_.Set(report::ToReport(kernel_table));
   const auto kernels = RunJson({"kernels", "01J"});
   EXPECT_EQ(kernels["rows"][0]["name"], "_Z1kPf");
   EXPECT_EQ(kernels["rows"][0]["grid"][0], 64);
@@ -320,22 +333,22 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
   EXPECT_EQ(kernels["simulated"], false);
   EXPECT_THAT(Run({"kernels", "01J"}).out, HasSubstr("k(float*)"));
 
-  v1::CopyRow& copy = *profd_.copies.add_rows();
-  copy.set_name("Memset (Device)");
-  copy.set_bytes(4096);
+  report::CopyTable copies;
+  copies.rows = {{.name = "Memset (Device)", .bytes = 4096}};
+  profd_.Set(report::ToReport(copies));
   EXPECT_EQ(RunJson({"copies", "01J"})["rows"][0]["bytes"], 4096);
   EXPECT_THAT(Run({"copies", "01J"}).out, HasSubstr("Memset (Device)"));
 
-  v1::SyncRow& sync = *profd_.syncs.add_rows();
-  sync.set_name("Stream Sync");
-  sync.set_api("cudaStreamSynchronize");
+  report::SyncTable syncs;
+  syncs.rows = {{.name = "Stream Sync", .api = "cudaStreamSynchronize"}};
+  profd_.Set(report::ToReport(syncs));
   EXPECT_EQ(RunJson({"syncs", "01J"})["rows"][0]["api"], "cudaStreamSynchronize");
   EXPECT_THAT(Run({"syncs", "01J"}).out, HasSubstr("Stream Sync"));
 
-  v1::IdleRow& idle = *profd_.idle.add_rows();
-  idle.set_step(-1);
-  idle.set_host_wait_ns(55);
-  profd_.idle.add_streams()->set_stream(7);
+  report::IdleTable idle;
+  idle.rows = {{.host_wait_ns = 55}};
+  idle.streams = {{.stream = 7}};
+  profd_.Set(report::ToReport(idle));
   EXPECT_EQ(RunJson({"idle", "01J"})["rows"][0]["host_wait_ns"], 55);
   EXPECT_EQ(RunJson({"idle", "01J"})["streams"][0]["stream"], 7);
   EXPECT_THAT(Run({"idle", "01J"}).out, HasSubstr("Host wait"));
@@ -343,24 +356,17 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
 
 TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
-  profd_.compile.set_has_compiled(true);
-  profd_.compile.set_folded_event_count(1700);
-  v1::CompiledRegionRow& region = *profd_.compile.add_regions();
-  region.set_id("0/1");
-  region.set_code("train.py:19 in forward");
-  region.set_after_graph_break(true);
-  v1::GraphBreakRow& graph_break = *profd_.compile.add_graph_breaks();
-  graph_break.set_where("train.py:12 in forward");
-  graph_break.set_reason("builtin: print");
-  v1::RecompileRow& recompile = *profd_.compile.add_recompiles();
-  recompile.set_reason("size mismatch");
-  recompile.set_compile_ns(-1);
-  profd_.compile.add_steps()->set_cache_lookup_ns(5);
+  report::CompileReport compiled = {.has_compiled = true, .folded_event_count = 1700};
+  compiled.regions = {{.id = "0/1", .code = "train.py:19 in forward", .after_graph_break = true}};
+  compiled.graph_breaks = {{.where = "train.py:12 in forward", .reason = "builtin: print"}};
+  compiled.recompiles = {{.reason = "size mismatch", .compile_ns = -1}};
+  compiled.steps = {{.cache_lookup_ns = 5}};
+  profd_.Set(report::ToReport(compiled));
   const auto compile = RunJson({"compile", "01J"});
   EXPECT_EQ(compile["regions"][0]["id"], "0/1");
   EXPECT_EQ(compile["regions"][0]["after_graph_break"], true);
   EXPECT_EQ(compile["graph_breaks"][0]["reason"], "builtin: print");
-  EXPECT_EQ(compile["recompiles"][0]["compile_ns"], -1);
+  EXPECT_EQ(compile["recompiles"][0]["compile_ns"], nullptr) << "it is not known";
   EXPECT_EQ(compile["steps"][0]["cache_lookup_ns"], 5);
   EXPECT_EQ(compile["folded_event_count"], 1700);
   EXPECT_THAT(Run({"compile", "01J"}).out,
@@ -383,18 +389,17 @@ TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
 
 TEST_F(CommandsTest, StepsKeepTheirContract) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
-  v1::StepRow* row = profd_.steps.add_rows();
-  row->set_index(11);
-  row->set_duration_ns(10);
+  report::StepTable steps;
+  steps.rows = {{.index = 11, .duration_ns = 10}};
+  profd_.Set(report::ToReport(steps));
   EXPECT_EQ(RunJson({"steps", "01J"})["steps"][0]["index"], 11);
 }
 
 TEST_F(CommandsTest, WhatAFrameworkCalledTheStepsIsShown) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
-  v1::StepLabel* label = profd_.steps.add_labels();
-  label->set_name("global_step");
-  label->set_value(1200);
-  label->set_step(57);
+  report::StepTable steps;
+  steps.labels = {{.name = "global_step", .value = 1200, .step = 57}};
+  profd_.Set(report::ToReport(steps));
   const auto labels = nlohmann::json::parse(R"([{"name":"global_step","value":1200,"step":57}])");
   EXPECT_EQ(RunJson({"steps", "01J"})["labels"], labels);
   // A capture without notes is not asked for them.

@@ -4,7 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/render/gpu.h"
+#include "cli/render/report_tables.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/gpu/sync_table.h"
+#include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
 namespace {
@@ -31,6 +36,11 @@ nlohmann::json JsonOf(Write write) {
   JsonWriter json;
   write(json);
   return nlohmann::json::parse(json.TakeLine());
+}
+
+table::Report FirstRow(table::Report report) {
+  for (table::Table& table : report.tables) EXPECT_THAT(table::Apply({.limit = 1}, table), IsOk());
+  return report;
 }
 
 CaptureView SimulatedView() {
@@ -80,7 +90,6 @@ report::KernelTable TwoKernels() {
                  .grid = {1, 1, 4},
                  .block = {32, 1, 1},
                  .orphan_count = 1}};
-  table.row_count = 2;
   table.kernel_count = 3;
   table.total_ns = 40'000;
   table.busy_ns = 39'000;
@@ -89,43 +98,49 @@ report::KernelTable TwoKernels() {
 }
 
 TEST(RenderKernelsTest, OneLineEachAndTheTotals) {
-  const std::vector<std::string> lines = Squeezed(RenderKernels(TwoKernels(), Style{}));
+  const std::vector<std::string> lines =
+      Squeezed(RenderReport(report::ToReport(TwoKernels()), Style{}));
   ASSERT_EQ(lines.size(), 6);
   EXPECT_EQ(lines[0],
-            "Kernel Total % Count Mean p50 p95 Max Latency Queue Grid Block Registers Shared "
-            "Occupancy Tensor Op");
+            "Kernel Total % Count Mean p50 p95 Max Latency Queue Grid Block Registers Static "
+            "shared Dynamic shared Occupancy Limited by Tensor Op");
   EXPECT_EQ(lines[2],
             "gemm(float*) 30.000us 75.00% 2 15.000us 10.000us 20.000us 20.000us 5.000us 1.000us "
-            "132x2 256 128 2.00 KiB 25% registers yes aten::mm");
-  EXPECT_EQ(lines[3],
-            "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B - - -");
+            "132x2 256 128 1.00 KiB 1.00 KiB 25.00% registers yes aten::mm");
+  EXPECT_EQ(
+      lines[3],
+      "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B 0 B - - -");
   EXPECT_EQ(lines[4], "3 kernels, 40.000us; GPU busy 39.000us, with kernels 35.000us");
   EXPECT_EQ(lines[5], "1 kernel was launched by no call in the capture");
 }
 
 TEST(RenderKernelsTest, WhatIsInNoRowIsSaid) {
   report::KernelTable table = TwoKernels();
-  table.row_count = 1002;
   table.graph_launch_count = 3;
   table.graph_launch_ns = 7'000;
-  const std::string text = RenderKernels(table, Style{});
+  table::Report report = report::ToReport(table);
+  report.tables[0].row_count = 1002;
+  const std::string text = RenderReport(report, Style{});
   EXPECT_THAT(text, HasSubstr("1,000 more rows"));
   EXPECT_THAT(text, HasSubstr("3 CUDA graphs took 7.000us"));
-  EXPECT_THAT(RenderKernels({}, Style{}), HasSubstr("No kernels were recorded"));
+  EXPECT_THAT(RenderReport(report::ToReport(report::KernelTable()), Style{}),
+              HasSubstr("No kernels were recorded"));
 }
 
 TEST(RenderKernelsTest, ANarrowTerminalKeepsTheKernelAndItsTime) {
   Style narrow;
   narrow.is_terminal = true;
   narrow.width = 60;
-  const std::vector<std::string> lines = Squeezed(RenderKernels(TwoKernels(), narrow));
+  const std::vector<std::string> lines =
+      Squeezed(RenderReport(report::ToReport(TwoKernels()), narrow));
   EXPECT_THAT(lines[0], HasSubstr("Kernel Total % Count"));
   EXPECT_THAT(lines[0], Not(HasSubstr("Shared")));
 }
 
 TEST(KernelsJsonTest, HasEveryField) {
-  const nlohmann::json parsed =
-      JsonOf([](JsonWriter& json) { WriteKernelsJson(SimulatedView(), TwoKernels(), json); });
+  const nlohmann::json parsed = JsonOf([](JsonWriter& json) {
+    WriteReportJson(SimulatedView(), report::ToReport(TwoKernels()), json);
+  });
   EXPECT_EQ(parsed["simulated"], true);
   EXPECT_EQ(parsed["busy_ns"], 39'000);
   EXPECT_EQ(parsed["total_ns"], 40'000);
@@ -142,8 +157,8 @@ TEST(KernelsJsonTest, HasEveryField) {
   EXPECT_EQ(row["grid"], nlohmann::json({132, 2, 1}));
   EXPECT_EQ(row["occupancy"], 0.25);
   EXPECT_EQ(row["uses_tensor_cores"], true);
-  EXPECT_EQ(parsed["rows"][1]["occupancy"], -1);
-  EXPECT_EQ(parsed["rows"][1]["mean_queue_ns"], -1);
+  EXPECT_TRUE(parsed["rows"][1]["occupancy"].is_null()) << "it is not known";
+  EXPECT_TRUE(parsed["rows"][1]["mean_queue_ns"].is_null());
 }
 
 // ---- copies ----
@@ -170,20 +185,23 @@ report::CopyTable TwoCopies() {
 }
 
 TEST(RenderCopiesTest, OneLineEachAndTheTotals) {
-  const std::vector<std::string> lines = Squeezed(RenderCopies(TwoCopies(), 0, Style{}));
+  const std::vector<std::string> lines =
+      Squeezed(RenderReport(report::ToReport(TwoCopies()), Style{}));
   EXPECT_THAT(lines,
               ElementsAre("Copy Total Count Mean p50 p95 Max Bytes GB/s Async Op", HasSubstr("---"),
                           "Memcpy HtoD (Pinned -> Device) 2.000us 2 1.000us 0.900us 1.100us "
                           "1.100us 48.8 KiB 25.00 1 load",
                           "Memset (Device) 0.100us 1 0.100us 0.000us 0.000us 0.000us 0 B 0.00 0 -",
                           "Total 2.100us; a copy or memset ran for 2.050us"));
-  EXPECT_THAT(RenderCopies(TwoCopies(), 1, Style{}), HasSubstr("(1 more row"));
-  EXPECT_THAT(RenderCopies({}, 1, Style{}), HasSubstr("No copies"));
+  EXPECT_THAT(RenderReport(FirstRow(report::ToReport(TwoCopies())), Style{}),
+              HasSubstr("(1 more row"));
+  EXPECT_THAT(RenderReport(report::ToReport(report::CopyTable()), Style{}), HasSubstr("No copies"));
 }
 
 TEST(CopiesJsonTest, RowsUpToTheLimit) {
-  const nlohmann::json parsed =
-      JsonOf([](JsonWriter& json) { WriteCopiesJson(SimulatedView(), TwoCopies(), 1, json); });
+  const nlohmann::json parsed = JsonOf([](JsonWriter& json) {
+    WriteReportJson(SimulatedView(), FirstRow(report::ToReport(TwoCopies())), json);
+  });
   EXPECT_EQ(parsed["simulated"], true);
   EXPECT_EQ(parsed["busy_ns"], 2'050);
   EXPECT_EQ(parsed["row_count"], 2);
@@ -210,16 +228,17 @@ report::SyncTable TwoSyncs() {
 }
 
 TEST(RenderSyncsTest, OneLineEachAndTheTotal) {
-  EXPECT_THAT(Squeezed(RenderSyncs(TwoSyncs(), 0, Style{})),
+  EXPECT_THAT(Squeezed(RenderReport(report::ToReport(TwoSyncs()), Style{})),
               ElementsAre("Wait Call Op Total Count Mean Max", HasSubstr("---"),
                           "Stream Sync cudaStreamSynchronize loss.item 3.000us 2 1.500us 2.000us",
                           "Sync 9 - - 0.005us 1 0.005us 0.005us", "Total 3.005us"));
-  EXPECT_THAT(RenderSyncs({}, 0, Style{}), HasSubstr("No waits"));
+  EXPECT_THAT(RenderReport(report::ToReport(report::SyncTable()), Style{}), HasSubstr("No waits"));
 }
 
 TEST(SyncsJsonTest, SaysWhoCalled) {
-  const nlohmann::json parsed =
-      JsonOf([](JsonWriter& json) { WriteSyncsJson(SimulatedView(), TwoSyncs(), 0, json); });
+  const nlohmann::json parsed = JsonOf([](JsonWriter& json) {
+    WriteReportJson(SimulatedView(), report::ToReport(TwoSyncs()), json);
+  });
   EXPECT_EQ(parsed["simulated"], true);
   EXPECT_EQ(parsed["rows"].size(), 2);
   EXPECT_EQ(parsed["rows"][0]["api"], "cudaStreamSynchronize");
@@ -260,23 +279,26 @@ report::IdleTable OneDevice() {
 
 TEST(RenderIdleTest, StepsThenStreams) {
   EXPECT_THAT(
-      Squeezed(RenderIdle(OneDevice(), 0, Style{})),
-      ElementsAre("GPU Step Duration Busy Busy % Compute Comm exposed Copies exposed Idle Host "
-                  "wait Kernel wait Other",
+      Squeezed(RenderReport(report::ToReport(OneDevice()), Style{})),
+      ElementsAre("GPU Step Duration Busy Busy % Compute Comm Comm exposed Copies Copies exposed "
+                  "Idle Host wait Kernel wait Other",
                   HasSubstr("---"), HasSubstr("1 all 200.000us 50.000us 25.00%"),
                   "1 7 100.000us 25.000us 25.00% 20.000us 4.000us 3.000us 2.000us 1.000us "
                   "75.000us 60.000us 10.000us 5.000us",
                   "", "GPU Stream Ran Busy Gaps Idle Host wait Kernel wait Other", HasSubstr("---"),
                   "1 7 4 20.000us 3 6.000us 1.000us 2.000us 3.000us"));
-  EXPECT_THAT(RenderIdle(OneDevice(), 1, Style{}), HasSubstr("(1 more row"));
-  EXPECT_THAT(RenderIdle({}, 0, Style{}), HasSubstr("No GPU work"));
+  EXPECT_THAT(RenderReport(FirstRow(report::ToReport(OneDevice())), Style{}),
+              HasSubstr("(1 more row"));
+  EXPECT_THAT(RenderReport(report::ToReport(report::IdleTable()), Style{}),
+              HasSubstr("No GPU work"));
 }
 
-TEST(IdleJsonTest, TheWholeIsStepMinusOne) {
-  const nlohmann::json parsed =
-      JsonOf([](JsonWriter& json) { WriteIdleJson(SimulatedView(), OneDevice(), 0, json); });
+TEST(IdleJsonTest, TheWholeHasNoStep) {
+  const nlohmann::json parsed = JsonOf([](JsonWriter& json) {
+    WriteReportJson(SimulatedView(), report::ToReport(OneDevice()), json);
+  });
   EXPECT_EQ(parsed["simulated"], true);
-  EXPECT_EQ(parsed["rows"][0]["step"], -1);
+  EXPECT_TRUE(parsed["rows"][0]["step"].is_null());
   EXPECT_EQ(parsed["rows"][1]["host_wait_ns"], 60'000);
   EXPECT_EQ(parsed["rows"][1]["exposed_communication_ns"], 3'000);
   EXPECT_EQ(parsed["streams"][0]["gap_count"], 3);

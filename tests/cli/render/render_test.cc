@@ -16,9 +16,14 @@
 #include "cli/captures/output_file.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_view.h"
+#include "cli/render/report_tables.h"
 #include "cli/render/reports.h"
 #include "cli/render/targets.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
+#include "daemon/report/index/step_table.h"
+#include "daemon/report/time/compile_report.h"
+#include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
 namespace {
@@ -368,39 +373,43 @@ TEST(ReportHeaderTest, ASimulatedGpuIsCalledSo) {
 
 TEST(RenderStepsTest, ShowsOutliersAndTheSpread) {
   report::StepTable table;
-  table.rows = {
-      {{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000}, false},
-      {{.index = 8, .window = 0, .start_ns = 10'000'000, .duration_ns = 30'000'000}, true}};
+  table.rows = {{.index = 7, .duration_ns = 10'000'000, .vs_median = 1},
+                {.index = 8,
+                 .start_ns = 10'000'000,
+                 .duration_ns = 30'000'000,
+                 .vs_median = 3,
+                 .outlier = true}};
   table.min_ns = table.median_ns = 10'000'000;
   table.mean_ns = 20'000'000;
   table.max_ns = 30'000'000;
   table.outlier_threshold_ns = 12'000'000;
-  const std::vector<std::string> lines = Squeezed(RenderSteps(table, Style{}));
-  EXPECT_EQ(lines[3], "8 10.000ms 30.000ms 300.00% outlier");
+  const std::vector<std::string> lines = Squeezed(RenderReport(report::ToReport(table), Style{}));
+  EXPECT_EQ(lines[3], "8 10.000ms 30.000ms 300.00% yes");
   EXPECT_EQ(lines[4], "2 steps: min 10.000ms, median 10.000ms, mean 20.000ms, max 30.000ms");
   EXPECT_EQ(lines[5], "1 outlier (above 12.000ms)");
 }
 
 TEST(RenderStepsTest, WhatAFrameworkCalledThemIsToldByStep) {
   report::StepTable table;
-  table.rows = {{{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000}, false}};
+  table.rows = {{.index = 7, .duration_ns = 10'000'000}};
   table.labels = {
       {"epoch", 0, report::kBeforeFirstStep}, {"epoch", 3, 57}, {"global\n_step", 1200, 57}};
-  EXPECT_THAT(RenderSteps(table, Style{}),
+  EXPECT_THAT(RenderReport(report::ToReport(table), Style{}),
               HasSubstr("\nThe framework's count: epoch 0 before the first step; "
                         "epoch 3, global?_step 1200 when step 57 had begun\n"));
   table.rows.clear();
-  EXPECT_THAT(RenderSteps(table, Style{}), HasSubstr("epoch 3"));
+  EXPECT_THAT(RenderReport(report::ToReport(table), Style{}), HasSubstr("epoch 3"));
 }
 
 TEST(RenderStepsTest, WithoutAFrameworkNothingIsSaidOfOne) {
   report::StepTable table;
-  table.rows = {{{.index = 7, .window = 0, .start_ns = 0, .duration_ns = 10'000'000}, false}};
-  EXPECT_THAT(RenderSteps(table, Style{}), Not(HasSubstr("framework")));
+  table.rows = {{.index = 7, .duration_ns = 10'000'000}};
+  EXPECT_THAT(RenderReport(report::ToReport(table), Style{}), Not(HasSubstr("framework")));
 }
 
 TEST(RenderStepsTest, ACaptureByTimeHasNone) {
-  EXPECT_THAT(RenderSteps({}, Style{}), HasSubstr("No whole step"));
+  EXPECT_THAT(RenderReport(report::ToReport(report::StepTable()), Style{}),
+              HasSubstr("No whole step"));
 }
 
 // ---- compiled code ----
@@ -426,19 +435,23 @@ report::CompileReport ACompileReport() {
 }
 
 TEST(RenderCompileTest, HasATableForEachPart) {
-  const std::vector<std::string> lines = Squeezed(RenderCompile(ACompileReport(), 0, Style{}));
+  const std::vector<std::string> lines =
+      Squeezed(RenderReport(report::ToReport(ACompileReport()), Style{}));
   EXPECT_THAT(lines, Contains("0/0 train.py:10 in f 5 50.000us"));
-  EXPECT_THAT(lines, Contains("1/0 - 4 40.000us after a graph break"));
+  EXPECT_THAT(lines, Contains("1/0 - 4 40.000us yes"));
   EXPECT_THAT(lines, Contains("train.py:12 in f builtin: print 2"));
   EXPECT_THAT(lines, Contains("train.py:10 in f size mismatch 1 -"));
   EXPECT_THAT(lines, Contains("- 1 0 0 0.000us 0 0.000us"));
   EXPECT_THAT(lines, Contains("7 2 1 1 9.000ms 3 4.000us"));
   EXPECT_EQ(lines.back(), "1,700 events inside of compilations were left out.");
-  EXPECT_THAT(RenderCompile(ACompileReport(), 1, Style{}), HasSubstr("(1 more row: --limit 0)"));
+  table::Report report = report::ToReport(ACompileReport());
+  ASSERT_THAT(table::Apply({.limit = 1}, report.tables[0]), IsOk());
+  EXPECT_THAT(RenderReport(report, Style{}), HasSubstr("(1 more row: --limit 0)"));
 }
 
 TEST(RenderCompileTest, WhereNothingWasCompiledItSaysSo) {
-  EXPECT_THAT(RenderCompile({}, 0, Style{}), HasSubstr("Nothing of torch.compile was seen"));
+  EXPECT_THAT(RenderReport(report::ToReport(report::CompileReport()), Style{}),
+              HasSubstr("Nothing of torch.compile was seen"));
 }
 
 // ---- captures ----

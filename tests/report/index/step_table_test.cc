@@ -35,7 +35,7 @@ StepTable TableOf(std::initializer_list<int64_t> durations) {
 std::vector<int64_t> OutliersOf(const StepTable& table) {
   std::vector<int64_t> outliers;
   for (const StepTableRow& row : table.rows) {
-    if (row.outlier) outliers.push_back(row.step.index);
+    if (row.outlier) outliers.push_back(row.index);
   }
   return outliers;
 }
@@ -46,7 +46,7 @@ TEST(StepTableTest, FiguresOfAnOddAndAnEvenNumber) {
   EXPECT_EQ(odd.median_ns, 200);
   EXPECT_EQ(odd.mean_ns, 200);
   EXPECT_EQ(odd.max_ns, 300);
-  EXPECT_EQ(odd.rows.at(1).step.index, 11);
+  EXPECT_EQ(odd.rows.at(1).index, 11);
   EXPECT_EQ(TableOf({400, 100, 200, 301}).median_ns, 250);
 }
 

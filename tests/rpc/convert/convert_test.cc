@@ -401,31 +401,6 @@ TEST(ReportTest, OptionsOutOfRangeAreRefused) {
   EXPECT_THAT(MemoryOptionsFromProto(memory), IsOk());
 }
 
-TEST(ReportTest, KernelOptionsOutOfRangeAreRefused) {
-  v1::GetKernelsRequest request;
-  EXPECT_EQ(KernelOptionsFromProto(request)->sort, report::KernelSort::kTotal);
-  request.set_sort(v1::GetKernelsRequest::MEAN);
-  request.set_step(3);
-  EXPECT_EQ(KernelOptionsFromProto(request)->sort, report::KernelSort::kMean);
-  EXPECT_EQ(KernelOptionsFromProto(request)->step, 3);
-  request.set_limit(-1);
-  EXPECT_THAT(KernelOptionsFromProto(request),
-              StatusIs(Code::kInvalidArgument, HasSubstr("limit")));
-  request.set_sort(static_cast<v1::GetKernelsRequest::Sort>(99));
-  EXPECT_THAT(KernelOptionsFromProto(request), StatusIs(Code::kInvalidArgument, HasSubstr("sort")));
-}
-
-TEST(ReportTest, KernelsKeepBytesThatAreNotTextAndShowOnlyText) {
-  report::KernelTable table;
-  table.rows.push_back({.name = "k\xff", .display_name = "k\xff", .grid = {1, 2, 3}, .op = "\xfe"});
-  v1::GetKernelsResponse message;
-  KernelTableToProto(table, message);
-  EXPECT_EQ(message.rows(0).name(), "k\xff");
-  EXPECT_EQ(message.rows(0).op(), "\xfe");
-  EXPECT_EQ(message.rows(0).display_name(), "k\xEF\xBF\xBD");
-  EXPECT_EQ(message.rows(0).grid_size(), 3);
-}
-
 TEST(ReportTest, OperatorsByInputsGoThere) {
   v1::GetOperatorsRequest request;
   EXPECT_FALSE(OpOptionsFromProto(request)->by_inputs);
@@ -451,17 +426,6 @@ TEST(ReportTest, OperatorsByInputsGoThere) {
   EXPECT_EQ(message.rows(0).self_device_memory_bytes(), -4);
 }
 
-TEST(ConvertTest, WhatAFrameworkCalledTheStepsIsKept) {
-  report::StepTable table;
-  table.labels = {{"epoch", 3, report::kBeforeFirstStep}, {"global\xff", 1200, 57}};
-  v1::GetStepsResponse message;
-  StepTableToProto(table, message);
-  ASSERT_EQ(message.labels_size(), 2);
-  EXPECT_EQ(message.labels(0).step(), -1);
-  EXPECT_EQ(message.labels(1).name(), "global\xEF\xBF\xBD");
-  EXPECT_EQ(message.labels(1).value(), 1200);
-}
-
 TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
   report::MemoryTimeline timeline;
   timeline.devices.push_back({.device = "cuda:0"});
@@ -478,49 +442,6 @@ TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
   EXPECT_EQ(message.out_of_memory(0).time_ns(), 7);
   EXPECT_EQ(message.out_of_memory(0).device(), "cuda:\xEF\xBF\xBD");
   EXPECT_EQ(message.out_of_memory(0).bytes(), 9);
-}
-
-TEST(ReportTest, WhatTorchCompileDidIsSentAsText) {
-  report::CompileReport report;
-  report.regions = {{.id = "0/\xff", .code = "f\xff"}};
-  report.graph_breaks = {{.where = "f\xff", .reason = "r\xff", .count = 3}};
-  report.recompiles = {{.where = "f\xff", .reason = "r\xff", .compile_ns = -1}};
-  report.steps = {{.step = -1, .compilations = 4}};
-  v1::GetCompileResponse message;
-  CompileReportToProto(report, message);
-  std::string wire;
-  ASSERT_TRUE(message.SerializeToString(&wire));
-  v1::GetCompileResponse again;
-  EXPECT_TRUE(again.ParseFromString(wire)) << "a proto3 string must be UTF-8";
-  EXPECT_EQ(again.graph_breaks(0).count(), 3);
-  EXPECT_EQ(again.recompiles(0).compile_ns(), -1);
-  EXPECT_EQ(again.steps(0).step(), -1);
-  EXPECT_EQ(again.steps(0).compilations(), 4);
-}
-
-TEST(ReportTest, CollectivesAreSentAsColumns) {
-  report::CollectiveTable table;
-  table.communicators = {{.size = 8, .first_rank = 0, .rank_stride = 1}};
-  table.rows = {
-      {.start_ns = -5, .duration_ns = 7, .sequence = 3, .kind = report::CollectiveKind::kBarrier},
-      {.start_ns = std::numeric_limits<int64_t>::max(),
-       .on_device = true,
-       .has_completion = false}};
-  table.steps = {{.step = -1, .duration_ns = 9, .exposed_ns = 4}};
-  table.left_out_count = 2;
-  v1::GetCollectivesResponse message;
-  CollectiveTableToProto(table, message);
-  ASSERT_EQ(message.kind_size(), 2);
-  EXPECT_EQ(message.start_delta_ns(0), -5);
-  EXPECT_EQ(message.kind_names(message.kind(0)), "barrier");
-  EXPECT_EQ(message.kind_names(message.kind(1)), "other");
-  EXPECT_EQ(message.sequence(1), -1);
-  EXPECT_TRUE(message.on_device(1));
-  EXPECT_TRUE(message.has_completion(0));
-  EXPECT_FALSE(message.has_completion(1));
-  EXPECT_EQ(message.communicators(0).size(), 8);
-  EXPECT_EQ(message.steps(0).exposed_ns(), 4);
-  EXPECT_EQ(message.left_out_count(), 2);
 }
 
 TEST(ReportTest, RowsKeepBytesThatAreNotText) {

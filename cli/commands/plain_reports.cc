@@ -1,0 +1,197 @@
+// The commands that show one report of one capture as it is: kernels, copies, syncs, idle, compile.
+// Their options, columns, and sort keys are the report's (daemon/report/reports.h).
+//
+// How do I add one?  A PlainReport below, its function, and its row in command_table.cc.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/base/row_limit.h"
+#include "cli/captures/capture_source.h"
+#include "cli/commands/command.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/plain_report.h"
+#include "cli/render/capture.h"
+#include "cli/render/report_tables.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/table/json.h"
+#include "daemon/report/reports.h"
+
+namespace profd::cli {
+namespace {
+
+struct PlainReport {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view description;
+  int64_t rows_for_people = kRowsForPeople;
+};
+
+constexpr PlainReport kKernelsReport = {
+    .name = "kernels",
+    .summary = "Show the GPU kernels: times, launch configuration, who launched them",
+    .description =
+        "Shows what ran on GPUs, by the kernel's name: times with exact percentiles, the launch "
+        "configuration that took most of the time, and how many warps of it fit a multiprocessor "
+        "at once (an estimate, with what limits it). Latency is from the start of the CUDA call "
+        "to the kernel's; queue is what of it the kernel waited although its stream was free. Op "
+        "is the range that launched most of its time. Copies and memsets are in `profctl copies`."};
+constexpr PlainReport kCopiesReport = {
+    .name = "copies",
+    .summary = "Show copies and memsets on the GPU, with their bandwidth",
+    .description =
+        "Shows copies to, from, and within GPUs, and memsets, by direction and memory kinds: "
+        "times, bytes, bandwidth (bytes over the time of the copies themselves), how many were "
+        "asynchronous, and the range that launched most of them."};
+constexpr PlainReport kSyncsReport = {
+    .name = "syncs",
+    .summary = "Show where the host waited for the GPU",
+    .description =
+        "Shows waits for GPUs by kind, by the CUDA call that waited, and by the range around the "
+        "call. With Stream Wait Event, a stream waits, not the host."};
+constexpr PlainReport kIdleReport = {
+    .name = "idle",
+    .summary = "Show what each GPU did in each step, and why it did nothing",
+    .description =
+        "Shows, for the whole capture and for each step, how long each GPU was busy, with what, "
+        "and why it was idle. Idle time before a kernel, copy or memset is host wait if that was "
+        "launched only after what ran before it had ended; else kernel wait if it is shorter than "
+        "30 us; else other. Communication (NCCL) and copies are exposed while no computing "
+        "kernel, or no kernel at all, overlapped them. Then the same gaps by stream, each stream "
+        "by itself."};
+constexpr PlainReport kCompileReport = {
+    .name = "compile",
+    .summary = "Show what torch.compile did: regions, graph breaks, recompilations",
+    .description =
+        "Shows which compiled regions ran, what kept torch.compile from compiling more (graph "
+        "breaks), and what caused recompilation. For each step: how many regions ran, how many "
+        "continued after a graph break, and the time of compilation and of guard checks (cache "
+        "lookups). Events inside compilations are counted, not kept.",
+    .rows_for_people = 20};
+
+absl::StatusOr<int> RunPlainReport(Invocation& invocation, const PlainReport& plain) {
+  ASSIGN_OR_RETURN(const report::ReportRequest request,
+                   ParseReportRequest(invocation, plain.name, plain.rows_for_people));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
+                   OpenCaptureSource(invocation, invocation.arguments().front()));
+  ASSIGN_OR_RETURN(const table::Report report, source->Report(request));
+  PrintReport(invocation, source->view(), report);
+  return 0;
+}
+
+template <const PlainReport& kPlain>
+Command CommandOf(std::vector<Example> examples) {
+  return {.name = kPlain.name,
+          .summary = kPlain.summary,
+          .arguments = "ID|FILE.profd",
+          .description = kPlain.description,
+          .flags = ReportFlags(kPlain.name, kPlain.rows_for_people),
+          .examples = std::move(examples),
+          .min_arguments = 1,
+          .max_arguments = 1,
+          .completes = Completes::kCapture,
+          .takes_nodes = true,
+          .run = [](Invocation& invocation) { return RunPlainReport(invocation, kPlain); }};
+}
+
+// Help lives as long as the program, so it is not put together.
+std::string_view LimitHelp(int64_t rows_for_people) {
+  if (rows_for_people == 0) return "At most N rows of each table; 0 is all (default)";
+  if (rows_for_people == 20) {
+    return "At most N rows of each table; 0 is all (default: 20, all with --json and --csv)";
+  }
+  return "At most N rows of each table; 0 is all (default: 50, all with --json and --csv)";
+}
+
+// Strings that live as long as the program, for --sort's choices.
+std::vector<std::string_view> SortChoicesOf(const report::ReportKind& kind) {
+  static auto* const keys = new std::vector<std::unique_ptr<std::string>>();
+  std::vector<std::string_view> choices;
+  for (std::string& key : table::SortKeys(kind.shape().tables.front().columns)) {
+    keys->push_back(std::make_unique<std::string>(std::move(key)));
+    choices.emplace_back(*keys->back());
+  }
+  return choices;
+}
+
+}  // namespace
+
+std::vector<Flag> ReportFlags(std::string_view report, int64_t rows_for_people) {
+  const report::ReportKind& kind = *report::FindReportKind(report);
+  std::vector<Flag> flags = {
+      {.name = "sort",
+       .value_name = "KEY",
+       .help = "Order rows by a column: numbers descending, names "
+               "ascending; `profctl explain` has the columns",
+       .completes = Completes::kChoice,
+       .choices = SortChoicesOf(kind)},
+      {.name = "limit", .value_name = "N", .help = LimitHelp(rows_for_people)}};
+  for (const report::ReportOption& option : kind.options) {
+    flags.push_back({.name = option.name, .value_name = option.value, .help = option.doc});
+  }
+  flags.push_back(
+      {.name = "csv", .help = "Print the first table as comma-separated values, times in ns"});
+  return flags;
+}
+
+absl::StatusOr<report::ReportRequest> ParseReportRequest(const Invocation& invocation,
+                                                         std::string_view report,
+                                                         int64_t rows_for_people) {
+  const ParsedFlags& flags = invocation.flags();
+  if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
+  report::ReportRequest request = {.report = std::string(report)};
+  if (const auto sort = flags.Get("sort")) request.options["sort"] = *sort;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
+  const bool is_for_people = !invocation.json() && !flags.Has("csv");
+  request.options["limit"] = StrCat(limit.value_or(is_for_people ? rows_for_people : 0));
+  for (const report::ReportOption& option : report::FindReportKind(report)->options) {
+    ASSIGN_OR_RETURN(const std::optional<int64_t> value, flags.Int(option.name, 0));
+    if (value.has_value()) request.options[std::string(option.name)] = StrCat(*value);
+  }
+  return request;
+}
+
+void PrintReport(Invocation& invocation, const CaptureView& view, const table::Report& report) {
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteReportJson(view, report, json);
+    invocation.Print(json.TakeLine());
+    return;
+  }
+  if (invocation.flags().Has("csv")) {
+    invocation.Note(RenderReportHeader(view, invocation.error_style()));
+    invocation.Print(table::ToCsv(report.tables.front()));
+    return;
+  }
+  invocation.Print(RenderReportHeader(view, invocation.style()));
+  invocation.Print(RenderReport(report, StyleFor(view, invocation.style())));
+}
+
+Command KernelsCommand() {
+  return CommandOf<kKernelsReport>(
+      {{"profctl kernels 01J9ZK", "What the GPU did"},
+       {"profctl kernels run.profd --step 120 --json", "One step, for a script"}});
+}
+
+Command CopiesCommand() {
+  return CommandOf<kCopiesReport>({{"profctl copies 01J9ZK", "What was moved, and how fast"}});
+}
+
+Command SyncsCommand() {
+  return CommandOf<kSyncsReport>({{"profctl syncs 01J9ZK", "Who waits for the GPU"}});
+}
+
+Command IdleCommand() {
+  return CommandOf<kIdleReport>({{"profctl idle 01J9ZK", "Whether the GPU waits for the program"}});
+}
+
+Command CompileCommand() {
+  return CommandOf<kCompileReport>(
+      {{"profctl compile 01J9ZK", "Why the model was compiled again"}});
+}
+
+}  // namespace profd::cli

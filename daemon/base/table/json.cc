@@ -1,0 +1,142 @@
+#include "daemon/base/table/json.h"
+
+#include <cstdint>
+#include <string_view>
+
+#include "daemon/base/csv.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::table {
+namespace {
+
+void WriteCell(int64_t value, JsonWriter& json) { json.Int(value); }
+void WriteCell(double value, JsonWriter& json) { json.Double(value); }
+void WriteCell(uint8_t value, JsonWriter& json) { json.Bool(value != 0); }
+void WriteCell(const std::string& value, JsonWriter& json) { json.String(value); }
+void WriteCell(const Sizes& sizes, JsonWriter& json) {
+  json.BeginArray();
+  for (const int64_t size : sizes) json.Int(size);
+  json.EndArray();
+}
+
+std::string CsvOf(int64_t value) { return StrCat(value); }
+std::string CsvOf(double value) { return CsvNumber(value); }
+std::string CsvOf(uint8_t value) { return value != 0 ? "true" : "false"; }
+std::string CsvOf(const std::string& value) { return CsvCell(value); }
+std::string CsvOf(const Sizes& sizes) { return StrCat(sizes[0], "x", sizes[1], "x", sizes[2]); }
+
+std::string_view JsonTypeOf(Type type) {
+  switch (type) {
+    case Type::kInt:
+      return "integer";
+    case Type::kReal:
+      return "number";
+    case Type::kBool:
+      return "boolean";
+    case Type::kText:
+      return "string";
+    case Type::kSizes:
+      return "array";
+  }
+  return "string";
+}
+
+std::string_view UnitName(Unit unit) {
+  switch (unit) {
+    case Unit::kNone:
+      return "";
+    case Unit::kCount:
+      return "count";
+    case Unit::kNs:
+      return "ns";
+    case Unit::kBytes:
+      return "bytes";
+    case Unit::kShare:
+    case Unit::kRatio:
+      return "1";
+    case Unit::kGbPerS:
+      return "GB/s";
+    case Unit::kOperations:
+      return "FLOP";
+    case Unit::kOperationsPerS:
+      return "FLOP/s";
+  }
+  return "";
+}
+
+}  // namespace
+
+void WriteFields(const Table& table, size_t row, JsonWriter& json) {
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    json.Key(table.columns[i].key);
+    if (IsUnknown(table.columns[i], table.cells[i], row)) {
+      json.Null();
+    } else {
+      std::visit([&](const auto& values) { WriteCell(values[row], json); }, table.cells[i]);
+    }
+  }
+}
+
+void WriteRows(const Table& table, JsonWriter& json) {
+  json.BeginArray();
+  for (size_t row = 0; row < table.size(); ++row) {
+    json.BeginObject();
+    WriteFields(table, row, json);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+void WriteReport(const Report& report, JsonWriter& json) {
+  if (report.totals.size() == 1) WriteFields(report.totals, 0, json);
+  if (!report.tables.empty()) json.Field("row_count", report.tables.front().row_count);
+  for (const Table& table : report.tables) {
+    json.Key(table.key);
+    WriteRows(table, json);
+  }
+}
+
+std::string ToCsv(const Table& table) {
+  std::string text;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    StrAppend(&text, i == 0 ? "" : ",", table.columns[i].key);
+  }
+  text.push_back('\n');
+  for (size_t row = 0; row < table.size(); ++row) {
+    for (size_t i = 0; i < table.columns.size(); ++i) {
+      if (i > 0) text.push_back(',');
+      if (IsUnknown(table.columns[i], table.cells[i], row)) continue;
+      text += std::visit([&](const auto& values) { return CsvOf(values[row]); }, table.cells[i]);
+    }
+    text.push_back('\n');
+  }
+  return text;
+}
+
+void WriteProperties(const std::vector<Column>& columns, JsonWriter& json) {
+  for (const Column& column : columns) {
+    json.Key(column.key).BeginObject();
+    json.Key("type");
+    if (column.nullable) {
+      json.BeginArray().String(JsonTypeOf(column.type)).String("null").EndArray();
+    } else {
+      json.String(JsonTypeOf(column.type));
+    }
+    if (column.type == Type::kSizes) {
+      json.Key("items").BeginObject().Field("type", "integer").EndObject();
+      json.Field("minItems", int64_t{3}).Field("maxItems", int64_t{3});
+    }
+    json.Field("title", column.title).Field("description", column.doc);
+    if (!column.formula.empty()) json.Field("x-formula", column.formula);
+    if (column.unit != Unit::kNone) json.Field("x-unit", UnitName(column.unit));
+    json.EndObject();
+  }
+}
+
+void WriteRequired(const std::vector<Column>& columns, JsonWriter& json) {
+  json.Key("required").BeginArray();
+  for (const Column& column : columns) json.String(column.key);
+  json.EndArray();
+}
+
+}  // namespace profd::table

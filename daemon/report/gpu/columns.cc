@@ -1,0 +1,576 @@
+// The columns of the tables of this folder, and what the reports say below them.
+#include <string>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/gpu/sync_table.h"
+
+namespace profd::report {
+namespace {
+
+using table::Column;
+using table::OverRanks;
+using table::Unit;
+
+constexpr char kP50[] = "The duration that half of all do not exceed";
+constexpr char kP95[] = "The duration that 95 % of all do not exceed";
+constexpr char kP50Formula[] = "the ceil(0.50 n)th of the n durations, shortest first";
+constexpr char kP95Formula[] = "the ceil(0.95 n)th of the n durations, shortest first";
+constexpr char kOp[] = "The range around the CUDA calls that launched most of it";
+constexpr int kOpWidth = 32;  // Beside a name that is already as wide as can be.
+
+const table::Description<KernelTable>& KernelTotals() {
+  static const table::Description<KernelTable> totals = {
+      {&KernelTable::busy_ns,
+       {.key = "busy_ns",
+        .title = "GPU busy",
+        .doc = "Time in which the GPUs ran kernels, copies, memsets, or graphs",
+        .formula = "length of the union over streams; devices added",
+        .unit = Unit::kNs}},
+      {&KernelTable::kernel_busy_ns,
+       {.key = "kernel_busy_ns",
+        .title = "Kernels busy",
+        .doc = "Time in which the GPUs ran kernels",
+        .formula = "length of the union over streams; devices added",
+        .unit = Unit::kNs}},
+      {&KernelTable::total_ns,
+       {.key = "total_ns",
+        .title = "Total",
+        .doc = "Sum of the durations of all kernels",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}},
+      {&KernelTable::kernel_count,
+       {.key = "kernel_count",
+        .title = "Kernels",
+        .doc = "Number of kernels that ran",
+        .unit = Unit::kCount}},
+      {&KernelTable::graph_launch_count,
+       {.key = "graph_launch_count",
+        .title = "Graphs",
+        .doc = "Launches of CUDA graphs whose kernels were not recorded and are in no row",
+        .unit = Unit::kCount}},
+      {&KernelTable::graph_launch_ns,
+       {.key = "graph_launch_ns",
+        .title = "Graph time",
+        .doc = "Sum of the durations of these graphs",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}}};
+  return totals;
+}
+
+const table::Description<CopyTable>& CopyTotals() {
+  static const table::Description<CopyTable> totals = {
+      {&CopyTable::total_ns,
+       {.key = "total_ns",
+        .title = "Total",
+        .doc = "Sum of the durations of all copies and memsets",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}},
+      {&CopyTable::busy_ns,
+       {.key = "busy_ns",
+        .title = "Busy",
+        .doc = "Time in which a copy or memset ran",
+        .formula = "length of the union over streams; devices added",
+        .unit = Unit::kNs}}};
+  return totals;
+}
+
+const table::Description<SyncTable>& SyncTotals() {
+  static const table::Description<SyncTable> totals = {{&SyncTable::total_ns,
+                                                        {.key = "total_ns",
+                                                         .title = "Total",
+                                                         .doc = "Sum of the durations of all waits",
+                                                         .formula = "sum of end - start",
+                                                         .unit = Unit::kNs}}};
+  return totals;
+}
+
+// "3 kernels, 1.234ms; GPU busy 2.000ms, with kernels 1.100ms"
+std::string KernelTotalsText(const KernelTable& kernels) {
+  return StrCat(FormatCountOf(kernels.kernel_count, "kernel", "kernels"), ", ",
+                FormatNs(kernels.total_ns), "; GPU busy ", FormatNs(kernels.busy_ns),
+                ", with kernels ", FormatNs(kernels.kernel_busy_ns));
+}
+
+}  // namespace
+
+// ---- kernels ----
+
+const table::Description<KernelRow>& KernelColumns() {
+  static const table::Description<KernelRow> columns = {
+      {&KernelRow::display_name,
+       {.key = "display_name",
+        .title = "Kernel",
+        .doc = "The kernel's name, demangled",
+        .flexible = true}},
+      {&KernelRow::name,
+       {.key = "name",
+        .title = "Recorded name",
+        .doc = "The kernel's name, as it was recorded",
+        .priority = Column::kOnlyInData,
+        .over_ranks = OverRanks::kKey}},
+      {&KernelRow::total_ns,
+       {.key = "total_ns",
+        .title = "Total",
+        .doc = "Sum of durations",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}},
+      {&KernelRow::share,
+       {.key = "share",
+        .title = "%",
+        .doc = "Its total as a share of that of all rows; ~12% where more than 0.1 % of the events "
+               "were lost, and - from 10 % on, here and in all tables",
+        .formula = "Total / sum of Total",
+        .unit = Unit::kShare}},
+      {&KernelRow::count,
+       {.key = "count", .title = "Count", .doc = "Number of launches", .unit = Unit::kCount}},
+      {&KernelRow::mean_ns,
+       {.key = "mean_ns",
+        .title = "Mean",
+        .doc = "Mean duration",
+        .formula = "Total / Count",
+        .unit = Unit::kNs,
+        .priority = 1}},
+      {&KernelRow::min_ns,
+       {.key = "min_ns",
+        .title = "Min",
+        .doc = "The shortest",
+        .unit = Unit::kNs,
+        .priority = Column::kOnlyInData}},
+      {&KernelRow::p50_ns,
+       {.key = "p50_ns",
+        .title = "p50",
+        .doc = kP50,
+        .formula = kP50Formula,
+        .unit = Unit::kNs,
+        .priority = 6}},
+      {&KernelRow::p95_ns,
+       {.key = "p95_ns",
+        .title = "p95",
+        .doc = kP95,
+        .formula = kP95Formula,
+        .unit = Unit::kNs,
+        .priority = 4}},
+      {&KernelRow::max_ns,
+       {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 5}},
+      {&KernelRow::mean_launch_latency_ns,
+       {.key = "mean_launch_latency_ns",
+        .title = "Latency",
+        .doc = "Mean time from the start of the CUDA call to the start of the kernel",
+        .formula = "mean of kernel start - call start",
+        .unit = Unit::kNs,
+        .priority = 8,
+        .nullable = true}},
+      {&KernelRow::mean_queue_ns,
+       {.key = "mean_queue_ns",
+        .title = "Queue",
+        .doc = "Mean time in which it was ready but did not run",
+        .formula = "mean of kernel start - max(end of the call, end of what its stream ran before)",
+        .unit = Unit::kNs,
+        .priority = 9,
+        .nullable = true}},
+      {&KernelRow::grid,
+       {.key = "grid",
+        .title = "Grid",
+        .doc = "Blocks of the launch, of the configuration that took most time",
+        .priority = 10}},
+      {&KernelRow::block,
+       {.key = "block",
+        .title = "Block",
+        .doc = "Threads of a block, of the configuration that took most time",
+        .priority = 11}},
+      {&KernelRow::configuration_count,
+       {.key = "configuration_count",
+        .title = "Configurations",
+        .doc = "Number of different launch configurations",
+        .unit = Unit::kCount,
+        .priority = Column::kOnlyInData}},
+      {&KernelRow::registers_per_thread,
+       {.key = "registers_per_thread",
+        .title = "Registers",
+        .doc = "Registers per thread",
+        .priority = 12}},
+      {&KernelRow::static_shared_bytes,
+       {.key = "static_shared_bytes",
+        .title = "Static shared",
+        .doc = "Shared memory per block that the kernel's code asks for",
+        .unit = Unit::kBytes,
+        .priority = 14}},
+      {&KernelRow::dynamic_shared_bytes,
+       {.key = "dynamic_shared_bytes",
+        .title = "Dynamic shared",
+        .doc = "Shared memory per block that the launch asks for",
+        .unit = Unit::kBytes,
+        .priority = 13}},
+      {&KernelRow::local_bytes_per_thread,
+       {.key = "local_bytes_per_thread",
+        .title = "Local",
+        .doc = "Local memory per thread, where registers do not suffice",
+        .unit = Unit::kBytes,
+        .priority = Column::kOnlyInData}},
+      {&KernelRow::occupancy,
+       {.key = "occupancy",
+        .title = "Occupancy",
+        .doc = "An estimate: warps that fit an SM at once, over those that it can hold",
+        .formula = "by registers, shared memory, threads, and blocks, as NVIDIA's occupancy "
+                   "calculator has it",
+        .unit = Unit::kRatio,
+        .priority = 3,
+        .nullable = true}},
+      {&KernelRow::occupancy_limit,
+       {.key = "occupancy_limit",
+        .title = "Limited by",
+        .doc = "What limits the occupancy: registers, shared memory, threads, blocks, or grid",
+        .priority = 15}},
+      {&KernelRow::uses_tensor_cores,
+       {.key = "uses_tensor_cores",
+        .title = "Tensor",
+        .doc = "Whether it uses tensor cores, judged by known families of kernel names",
+        .priority = 7}},
+      {&KernelRow::is_communication,
+       {.key = "is_communication",
+        .title = "Communication",
+        .doc = "Whether it is a kernel of NCCL or RCCL",
+        .priority = Column::kOnlyInData}},
+      {&KernelRow::op,
+       {.key = "op", .title = "Op", .doc = kOp, .priority = 2, .max_width = kOpWidth}},
+      {&KernelRow::orphan_count,
+       {.key = "orphan_count",
+        .title = "Orphans",
+        .doc = "Launches without a CUDA call in the capture",
+        .unit = Unit::kCount,
+        .priority = Column::kOnlyInData}},
+      {&KernelRow::graph_count,
+       {.key = "graph_count",
+        .title = "In graphs",
+        .doc = "Launches as nodes of a CUDA graph",
+        .unit = Unit::kCount,
+        .priority = Column::kOnlyInData}},
+  };
+  return columns;
+}
+
+table::Report ToReport(const KernelTable& kernels) {
+  table::Report report = {.name = "kernels",
+                          .totals = KernelTotals().ToTable("totals", std::span(&kernels, 1)),
+                          .tables = {KernelColumns().ToTable("rows", kernels.rows)}};
+  if (kernels.rows.empty()) {
+    report.notes.emplace_back(
+        "No kernels were recorded: the program launched none, uses no CUDA, or was captured with "
+        "--gpu off.");
+  }
+  report.notes.push_back(KernelTotalsText(kernels));
+  if (kernels.graph_launch_count > 0) {
+    report.notes.push_back(
+        StrCat(FormatCountOf(kernels.graph_launch_count, "CUDA graph", "CUDA graphs"), " took ",
+               FormatNs(kernels.graph_launch_ns),
+               "; their kernels are in no row (--gpu full records them)"));
+  }
+  int64_t orphans = 0;
+  for (const KernelRow& row : kernels.rows) orphans += row.orphan_count;
+  if (orphans > 0) {
+    report.notes.push_back(StrCat(FormatCountOf(orphans, "kernel was", "kernels were"),
+                                  " launched by no call in the capture"));
+  }
+  return report;
+}
+
+// ---- copies ----
+
+const table::Description<CopyRow>& CopyColumns() {
+  static const table::Description<CopyRow> columns = {
+      {&CopyRow::name,
+       {.key = "name",
+        .title = "Copy",
+        .doc = "Direction and kinds of memory of a copy or memset",
+        .flexible = true,
+        .over_ranks = OverRanks::kKey}},
+      {&CopyRow::total_ns,
+       {.key = "total_ns",
+        .title = "Total",
+        .doc = "Sum of durations",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}},
+      {&CopyRow::count,
+       {.key = "count", .title = "Count", .doc = "Number of copies", .unit = Unit::kCount}},
+      {&CopyRow::mean_ns,
+       {.key = "mean_ns",
+        .title = "Mean",
+        .doc = "Mean duration",
+        .formula = "Total / Count",
+        .unit = Unit::kNs,
+        .priority = 3}},
+      {&CopyRow::p50_ns,
+       {.key = "p50_ns",
+        .title = "p50",
+        .doc = kP50,
+        .formula = kP50Formula,
+        .unit = Unit::kNs,
+        .priority = 6}},
+      {&CopyRow::p95_ns,
+       {.key = "p95_ns",
+        .title = "p95",
+        .doc = kP95,
+        .formula = kP95Formula,
+        .unit = Unit::kNs,
+        .priority = 5}},
+      {&CopyRow::max_ns,
+       {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 4}},
+      {&CopyRow::bytes,
+       {.key = "bytes", .title = "Bytes", .doc = "Total bytes", .unit = Unit::kBytes}},
+      {&CopyRow::min_bytes,
+       {.key = "min_bytes",
+        .title = "Min bytes",
+        .doc = "Bytes of the smallest",
+        .unit = Unit::kBytes,
+        .priority = Column::kOnlyInData}},
+      {&CopyRow::max_bytes,
+       {.key = "max_bytes",
+        .title = "Max bytes",
+        .doc = "Bytes of the largest",
+        .unit = Unit::kBytes,
+        .priority = Column::kOnlyInData}},
+      {&CopyRow::bandwidth_gb_per_s,
+       {.key = "bandwidth_gb_per_s",
+        .title = "GB/s",
+        .doc = "Bandwidth",
+        .formula = "Bytes / Total",
+        .unit = Unit::kGbPerS}},
+      {&CopyRow::async_count,
+       {.key = "async_count",
+        .title = "Async",
+        .doc = "Number of asynchronous ones",
+        .unit = Unit::kCount,
+        .priority = 2}},
+      {&CopyRow::op,
+       {.key = "op", .title = "Op", .doc = kOp, .priority = 1, .max_width = kOpWidth}}};
+  return columns;
+}
+
+table::Report ToReport(const CopyTable& copies) {
+  table::Report report = {.name = "copies",
+                          .totals = CopyTotals().ToTable("totals", std::span(&copies, 1)),
+                          .tables = {CopyColumns().ToTable("rows", copies.rows)}};
+  if (copies.rows.empty()) report.notes.emplace_back("No copies and no memsets were recorded.");
+  report.notes.push_back(StrCat("Total ", FormatNs(copies.total_ns), "; a copy or memset ran for ",
+                                FormatNs(copies.busy_ns)));
+  return report;
+}
+
+// ---- syncs ----
+
+const table::Description<SyncRow>& SyncColumns() {
+  static const table::Description<SyncRow> columns = {
+      {&SyncRow::name,
+       {.key = "name",
+        .title = "Wait",
+        .doc = "What the host, or a stream, waited for",
+        .over_ranks = OverRanks::kKey}},
+      {&SyncRow::api,
+       {.key = "api",
+        .title = "Call",
+        .doc = "The CUDA call that waited",
+        .priority = 1,
+        .over_ranks = OverRanks::kKey}},
+      {&SyncRow::op,
+       {.key = "op",
+        .title = "Op",
+        .doc = "The innermost range around the call",
+        .flexible = true,
+        .over_ranks = OverRanks::kKey}},
+      {&SyncRow::total_ns,
+       {.key = "total_ns",
+        .title = "Total",
+        .doc = "Sum of durations",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}},
+      {&SyncRow::count,
+       {.key = "count", .title = "Count", .doc = "Number of waits", .unit = Unit::kCount}},
+      {&SyncRow::mean_ns,
+       {.key = "mean_ns",
+        .title = "Mean",
+        .doc = "Mean duration",
+        .formula = "Total / Count",
+        .unit = Unit::kNs,
+        .priority = 3}},
+      {&SyncRow::max_ns,
+       {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 2}}};
+  return columns;
+}
+
+table::Report ToReport(const SyncTable& syncs) {
+  table::Report report = {.name = "syncs",
+                          .totals = SyncTotals().ToTable("totals", std::span(&syncs, 1)),
+                          .tables = {SyncColumns().ToTable("rows", syncs.rows)}};
+  if (syncs.rows.empty()) report.notes.emplace_back("No waits for the GPU were recorded.");
+  report.notes.push_back(StrCat("Total ", FormatNs(syncs.total_ns)));
+  return report;
+}
+
+// ---- idle time ----
+
+const table::Description<IdleRow>& IdleColumns() {
+  static const table::Description<IdleRow> columns = {
+      {&IdleRow::device,
+       {.key = "device",
+        .title = "GPU",
+        .doc = "The device's number",
+        .over_ranks = OverRanks::kKey}},
+      {&IdleRow::step,
+       {.key = "step",
+        .title = "Step",
+        .doc = "The step, on the host, from mark to mark; \"all\" is the whole capture",
+        .unknown_text = "all",
+        .nullable = true,
+        .over_ranks = OverRanks::kKey}},
+      {&IdleRow::duration_ns,
+       {.key = "duration_ns",
+        .title = "Duration",
+        .doc = "Of the step, on the host",
+        .unit = Unit::kNs}},
+      {&IdleRow::busy_ns,
+       {.key = "busy_ns",
+        .title = "Busy",
+        .doc = "Time in which the device ran anything",
+        .formula = "length of the union of its work",
+        .unit = Unit::kNs}},
+      {[](const IdleRow& row) {
+         return row.duration_ns == 0
+                    ? 0.0
+                    : static_cast<double>(row.busy_ns) / static_cast<double>(row.duration_ns);
+       },
+       {.key = "busy_share",
+        .title = "Busy %",
+        .doc = "Busy as a share of the duration",
+        .formula = "Busy / Duration",
+        .unit = Unit::kShare}},
+      {&IdleRow::compute_ns,
+       {.key = "compute_ns",
+        .title = "Compute",
+        .doc = "Time in which a non-communication kernel ran",
+        .formula = "length of the union of such kernels",
+        .unit = Unit::kNs,
+        .priority = 3}},
+      {&IdleRow::communication_ns,
+       {.key = "communication_ns",
+        .title = "Comm",
+        .doc = "Time in which a communication kernel (NCCL, RCCL) ran",
+        .formula = "length of the union of such kernels",
+        .unit = Unit::kNs,
+        .priority = 5}},
+      {&IdleRow::exposed_communication_ns,
+       {.key = "exposed_communication_ns",
+        .title = "Comm exposed",
+        .doc = "Part of it while no compute ran",
+        .unit = Unit::kNs,
+        .priority = 2}},
+      {&IdleRow::copy_ns,
+       {.key = "copy_ns",
+        .title = "Copies",
+        .doc = "Time in which a copy or memset ran",
+        .formula = "length of their union",
+        .unit = Unit::kNs,
+        .priority = 6}},
+      {&IdleRow::exposed_copy_ns,
+       {.key = "exposed_copy_ns",
+        .title = "Copies exposed",
+        .doc = "Part of it while no kernel ran",
+        .unit = Unit::kNs,
+        .priority = 4}},
+      {&IdleRow::idle_ns,
+       {.key = "idle_ns",
+        .title = "Idle",
+        .doc = "Time in which nothing ran",
+        .formula = "Duration - Busy",
+        .unit = Unit::kNs,
+        .priority = 1}},
+      {&IdleRow::host_wait_ns,
+       {.key = "host_wait_ns",
+        .title = "Host wait",
+        .doc = "Idle time before work whose CUDA call began only after the work before it had "
+               "ended",
+        .unit = Unit::kNs}},
+      {&IdleRow::kernel_wait_ns,
+       {.key = "kernel_wait_ns",
+        .title = "Kernel wait",
+        .doc = "Other idle time in gaps below 30 us: the cost of launching",
+        .unit = Unit::kNs}},
+      {&IdleRow::other_ns,
+       {.key = "other_ns",
+        .title = "Other",
+        .doc = "Idle time that is neither",
+        .unit = Unit::kNs}}};
+  return columns;
+}
+
+const table::Description<StreamIdleRow>& StreamIdleColumns() {
+  static const table::Description<StreamIdleRow> columns = {
+      {&StreamIdleRow::device,
+       {.key = "device",
+        .title = "GPU",
+        .doc = "The device's number",
+        .over_ranks = OverRanks::kKey}},
+      {&StreamIdleRow::context,
+       {.key = "context",
+        .title = "Context",
+        .doc = "The CUDA context that the stream is of",
+        .priority = Column::kOnlyInData,
+        .over_ranks = OverRanks::kKey}},
+      {&StreamIdleRow::stream,
+       {.key = "stream",
+        .title = "Stream",
+        .doc = "The stream's number",
+        .over_ranks = OverRanks::kKey}},
+      {&StreamIdleRow::activity_count,
+       {.key = "activity_count",
+        .title = "Ran",
+        .doc = "Number of kernels, copies, memsets, and graphs that it ran",
+        .unit = Unit::kCount,
+        .priority = 2}},
+      {&StreamIdleRow::busy_ns,
+       {.key = "busy_ns",
+        .title = "Busy",
+        .doc = "Time in which the stream ran anything",
+        .unit = Unit::kNs}},
+      {&StreamIdleRow::gap_count,
+       {.key = "gap_count",
+        .title = "Gaps",
+        .doc = "How often it then ran nothing",
+        .unit = Unit::kCount,
+        .priority = 1}},
+      {&StreamIdleRow::idle_ns,
+       {.key = "idle_ns",
+        .title = "Idle",
+        .doc = "Time between its first and last activity in which it ran nothing",
+        .unit = Unit::kNs}},
+      {&StreamIdleRow::host_wait_ns,
+       {.key = "host_wait_ns",
+        .title = "Host wait",
+        .doc = "Idle time before work whose CUDA call began only after the work before it had "
+               "ended",
+        .unit = Unit::kNs}},
+      {&StreamIdleRow::kernel_wait_ns,
+       {.key = "kernel_wait_ns",
+        .title = "Kernel wait",
+        .doc = "Other idle time in gaps below 30 us: the cost of launching",
+        .unit = Unit::kNs}},
+      {&StreamIdleRow::other_ns,
+       {.key = "other_ns",
+        .title = "Other",
+        .doc = "Idle time that is neither",
+        .unit = Unit::kNs}}};
+  return columns;
+}
+
+table::Report ToReport(const IdleTable& idle) {
+  table::Report report = {.name = "idle",
+                          .tables = {IdleColumns().ToTable("rows", idle.rows),
+                                     StreamIdleColumns().ToTable("streams", idle.streams)}};
+  if (idle.rows.empty()) report.notes.emplace_back("No GPU work was recorded.");
+  return report;
+}
+
+}  // namespace profd::report

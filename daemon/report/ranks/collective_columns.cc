@@ -1,0 +1,164 @@
+// The columns of the collectives of one capture. They travel to whoever compares ranks.
+#include <algorithm>
+#include <string>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/table/description.h"
+#include "daemon/report/ranks/collectives.h"
+
+namespace profd::report {
+namespace {
+
+using table::Unit;
+
+const table::Description<CollectiveTable>& CollectiveTotals() {
+  static const table::Description<CollectiveTable> totals = {
+      {&CollectiveTable::left_out_count,
+       {.key = "left_out_count",
+        .title = "Left out",
+        .doc = "Later collectives, beyond the limit",
+        .unit = Unit::kCount}}};
+  return totals;
+}
+
+const table::Description<Communicator>& CommunicatorColumns() {
+  static const table::Description<Communicator> columns = {
+      {&Communicator::size,
+       {.key = "size", .title = "Ranks", .doc = "Ranks that take part; 0: not known"}},
+      {&Communicator::first_rank,
+       {.key = "first_rank", .title = "First rank", .doc = "The lowest of them", .nullable = true}},
+      {&Communicator::rank_stride,
+       {.key = "rank_stride",
+        .title = "Stride",
+        .doc = "From one of them to the next",
+        .nullable = true}}};
+  return columns;
+}
+
+const table::Description<CollectiveRow>& CollectiveColumns() {
+  static const table::Description<CollectiveRow> columns = {
+      {[](const CollectiveRow& row) { return std::string(ToString(row.kind)); },
+       {.key = "kind", .title = "Collective", .doc = "The operation; other: not known"}},
+      {&CollectiveRow::communicator,
+       {.key = "communicator",
+        .title = "Communicator",
+        .doc = "Which ranks take part: the row of the communicators' table, from 0"}},
+      {&CollectiveRow::sequence,
+       {.key = "sequence",
+        .title = "Sequence",
+        .doc = "Its number in its communicator",
+        .nullable = true}},
+      {&CollectiveRow::step,
+       {.key = "step",
+        .title = "Step",
+        .doc = "The step that it ended in; on the host, the one that it began in",
+        .nullable = true}},
+      {&CollectiveRow::start_ns,
+       {.key = "start_ns",
+        .title = "Start",
+        .doc = "On the device, if it ran there; else of the range on the host",
+        .unit = Unit::kNs}},
+      {&CollectiveRow::duration_ns,
+       {.key = "duration_ns",
+        .title = "Duration",
+        .doc = "From its start to its end",
+        .formula = "end - start",
+        .unit = Unit::kNs}},
+      {&CollectiveRow::exposed_ns,
+       {.key = "exposed_ns",
+        .title = "Exposed",
+        .doc = "Part of it that no compute overlapped",
+        .unit = Unit::kNs}},
+      {&CollectiveRow::elements,
+       {.key = "elements",
+        .title = "Elements",
+        .doc = "Elements of its first input",
+        .unit = Unit::kCount,
+        .nullable = true}},
+      {&CollectiveRow::bytes,
+       {.key = "bytes",
+        .title = "Bytes",
+        .doc = "Bytes of its first input",
+        .unit = Unit::kBytes,
+        .nullable = true}},
+      {&CollectiveRow::on_device,
+       {.key = "on_device", .title = "On device", .doc = "Whether kernels of NCCL or RCCL ran it"}},
+      {&CollectiveRow::has_completion,
+       {.key = "has_completion",
+        .title = "Completed",
+        .doc = "Whether its end is known; if not, only the call that issued it is"}}};
+  return columns;
+}
+
+const table::Description<StepWorkRow>& StepWorkColumns() {
+  static const table::Description<StepWorkRow> columns = {
+      {&StepWorkRow::step,
+       {.key = "step",
+        .title = "Step",
+        .doc = "The step; not known: the capture has none, and this is one of its windows",
+        .nullable = true}},
+      {&StepWorkRow::duration_ns,
+       {.key = "duration_ns", .title = "Duration", .doc = "Of the step", .unit = Unit::kNs}},
+      {&StepWorkRow::exposed_ns,
+       {.key = "exposed_ns",
+        .title = "Exposed",
+        .doc = "Part of it in collectives that nothing overlapped",
+        .unit = Unit::kNs}}};
+  return columns;
+}
+
+absl::Status DoNotFit() {
+  return absl::DataLossError("the list of collectives does not fit together");
+}
+
+// nullptr becomes an empty table: an older daemon may not know it.
+template <typename Row>
+absl::StatusOr<std::vector<Row>> RowsOf(const table::Report& report, std::string_view key,
+                                        const table::Description<Row>& description) {
+  const table::Table* const rows = report.Find(key);
+  if (rows == nullptr) return std::vector<Row>();
+  return description.FromTable(*rows);
+}
+
+absl::Status ReadKinds(const table::Table& rows, std::vector<CollectiveRow>& collectives) {
+  const size_t at = rows.Find("kind");
+  if (at == table::Table::npos || rows.columns[at].type != table::Type::kText) return DoNotFit();
+  const auto& kinds = std::get<std::vector<std::string>>(rows.cells[at]);
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    // A newer daemon may know more.
+    collectives[i].kind = CollectiveKindFromString(kinds[i]).value_or(CollectiveKind::kOther);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+table::Report ToReport(const CollectiveTable& collectives) {
+  return {.name = "collectives",
+          .totals = CollectiveTotals().ToTable("totals", std::span(&collectives, 1)),
+          .tables = {CollectiveColumns().ToTable("rows", collectives.rows),
+                     CommunicatorColumns().ToTable("communicators", collectives.communicators),
+                     StepWorkColumns().ToTable("steps", collectives.steps)}};
+}
+
+absl::StatusOr<CollectiveTable> CollectivesFrom(const table::Report& report) {
+  CollectiveTable collectives;
+  const table::Table* const rows = report.Find("rows");
+  if (report.name != "collectives" || rows == nullptr) return DoNotFit();
+  ASSIGN_OR_RETURN(std::vector<CollectiveTable> totals,
+                   CollectiveTotals().FromTable(report.totals));
+  if (totals.size() == 1) collectives.left_out_count = totals.front().left_out_count;
+  ASSIGN_OR_RETURN(collectives.rows, CollectiveColumns().FromTable(*rows));
+  RETURN_IF_ERROR(ReadKinds(*rows, collectives.rows));
+  ASSIGN_OR_RETURN(collectives.communicators,
+                   RowsOf(report, "communicators", CommunicatorColumns()));
+  ASSIGN_OR_RETURN(collectives.steps, RowsOf(report, "steps", StepWorkColumns()));
+  const bool fits = std::ranges::all_of(collectives.rows, [&](const CollectiveRow& row) {
+    return row.communicator < collectives.communicators.size() && row.duration_ns >= 0 &&
+           row.exposed_ns >= 0;
+  });
+  if (!fits) return DoNotFit();
+  return collectives;
+}
+
+}  // namespace profd::report

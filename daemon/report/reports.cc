@@ -1,0 +1,147 @@
+#include "daemon/report/reports.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/gpu/sync_table.h"
+#include "daemon/report/index/step_table.h"
+#include "daemon/report/ranks/collectives.h"
+#include "daemon/report/time/compile_report.h"
+
+namespace profd::report {
+namespace {
+
+constexpr ReportOption kStepOption = {"step", "K", "Only what step K began, whenever it ran"};
+constexpr ReportOption kKernelOptions[] = {kStepOption};
+
+std::string_view OptionOf(const ReportRequest& request, std::string_view name) {
+  const auto found = request.options.find(name);
+  return found == request.options.end() ? std::string_view() : std::string_view(found->second);
+}
+
+// nullopt: not given.
+absl::StatusOr<std::optional<int64_t>> NumberOf(const ReportRequest& request,
+                                                std::string_view name) {
+  const std::string_view text = OptionOf(request, name);
+  if (text.empty()) return std::nullopt;
+  int64_t number = 0;
+  if (absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) && number >= 0) {
+    return number;
+  }
+  return absl::InvalidArgumentError(
+      StrCat(name, " must be a number, 0 or more, and is '", ForDisplay(text, 80), "'"));
+}
+
+template <auto kSummarize>
+absl::StatusOr<table::Report> MakePlain(store::CaptureReader& reader,
+                                        const ReportRequest& /*request*/) {
+  ASSIGN_OR_RETURN(const auto rows, kSummarize(reader));
+  return ToReport(rows);
+}
+
+template <typename Table>
+table::Report ShapeOf() {
+  return ToReport(Table());
+}
+
+absl::StatusOr<table::Report> MakeKernels(store::CaptureReader& reader,
+                                          const ReportRequest& request) {
+  KernelOptions options;
+  ASSIGN_OR_RETURN(options.step, NumberOf(request, kStepOption.name));
+  ASSIGN_OR_RETURN(const KernelTable kernels, SummarizeKernels(reader, options));
+  return ToReport(kernels);
+}
+
+absl::StatusOr<table::Report> MakeCollectives(store::CaptureReader& reader,
+                                              const ReportRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, NumberOf(request, "limit"));
+  ASSIGN_OR_RETURN(const CollectiveTable rows, SummarizeCollectives(reader, limit.value_or(0)));
+  return ToReport(rows);
+}
+
+constexpr ReportKind kKinds[] = {
+    {.name = "steps",
+     .doc = "The duration of every step, and which are outliers",
+     .shape = &ShapeOf<StepTable>,
+     .make = &MakePlain<&SummarizeSteps>},
+    {.name = "kernels",
+     .doc = "GPU kernels by name",
+     .options = kKernelOptions,
+     .shape = &ShapeOf<KernelTable>,
+     .make = &MakeKernels},
+    {.name = "copies",
+     .doc = "Copies and memsets by kind",
+     .shape = &ShapeOf<CopyTable>,
+     .make = &MakePlain<&SummarizeCopies>},
+    {.name = "syncs",
+     .doc = "Waits of the host for the GPU, by caller",
+     .shape = &ShapeOf<SyncTable>,
+     .make = &MakePlain<&SummarizeSyncs>},
+    {.name = "idle",
+     .doc = "What each GPU did in each step, and why it did nothing",
+     .shape = &ShapeOf<IdleTable>,
+     .make = &MakePlain<&SummarizeIdle>},
+    {.name = "compile",
+     .doc = "What torch.compile did: regions, graph breaks, recompilations, by step",
+     .shape = &ShapeOf<CompileReport>,
+     .make = &MakePlain<&SummarizeCompile>},
+    {.name = "collectives",
+     .doc = "Collective operations, and how much of each step they took",
+     .limits_itself = true,
+     .shape = &ShapeOf<CollectiveTable>,
+     .make = &MakeCollectives},
+};
+
+bool HasOption(const ReportKind& kind, std::string_view name) {
+  return name == "sort" || name == "limit" ||
+         std::ranges::find(kind.options, name, &ReportOption::name) != kind.options.end();
+}
+
+absl::Status CheckOptions(const ReportKind& kind, const ReportRequest& request) {
+  for (const auto& [name, value] : request.options) {
+    if (!HasOption(kind, name)) {
+      return absl::InvalidArgumentError(
+          StrCat("the report '", kind.name, "' has no option '", ForDisplay(name, 80), "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const ReportKind> ReportKinds() { return kKinds; }
+
+const ReportKind* FindReportKind(std::string_view name) {
+  const auto* const found = std::ranges::find(kKinds, name, &ReportKind::name);
+  return found == std::end(kKinds) ? nullptr : found;
+}
+
+absl::StatusOr<table::Report> MakeReport(store::CaptureReader& reader,
+                                         const ReportRequest& request) {
+  const ReportKind* const kind = FindReportKind(request.report);
+  if (kind == nullptr) {
+    return absl::InvalidArgumentError(StrCat("no report '", ForDisplay(request.report, 80), "'"));
+  }
+  RETURN_IF_ERROR(CheckOptions(*kind, request));
+  table::ViewOptions view = {.sort = std::string(OptionOf(request, "sort"))};
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, NumberOf(request, "limit"));
+  if (!kind->limits_itself) view.limit = limit.value_or(0);
+  // Before the work: a sort key that does not exist costs nothing.
+  table::Report shape = kind->shape();
+  RETURN_IF_ERROR(table::Apply(view, shape.tables.front()));
+  ASSIGN_OR_RETURN(table::Report report, kind->make(reader, request));
+  for (table::Table& rows : report.tables) {
+    RETURN_IF_ERROR(table::Apply(view, rows));
+    view.sort.clear();  // The others have columns of their own.
+  }
+  return report;
+}
+
+}  // namespace profd::report

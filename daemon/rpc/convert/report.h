@@ -1,0 +1,18 @@
+// A report of any kind as a message. The inverse is in cli/client/from_proto_report.cc.
+//
+// Threads: any. Errors: none.
+#ifndef PROFD_DAEMON_RPC_CONVERT_REPORT_H_
+#define PROFD_DAEMON_RPC_CONVERT_REPORT_H_
+
+#include "daemon/base/table/table.h"
+#include "daemon/report/reports.h"
+#include "profd/v1/reports.pb.h"
+
+namespace profd::rpc {
+
+report::ReportRequest FromProto(const v1::GetReportRequest& request);
+void ReportToProto(const table::Report& report, v1::Report& message);
+
+}  // namespace profd::rpc
+
+#endif  // PROFD_DAEMON_RPC_CONVERT_REPORT_H_

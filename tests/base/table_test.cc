@@ -1,0 +1,140 @@
+#include "daemon/base/table/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "daemon/base/table/description.h"
+#include "daemon/base/table/json.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::table {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Ship {
+  std::string name;
+  int64_t length_ns = 0;
+  double share = -1;
+  bool sails = false;
+  Sizes sizes{};
+  uint32_t masts = 0;
+
+  friend bool operator==(const Ship&, const Ship&) = default;
+};
+
+const Description<Ship>& ShipColumns() {
+  static const Description<Ship> columns = {
+      {&Ship::name, {.key = "name", .title = "Ship", .doc = "Its name"}},
+      {&Ship::length_ns, {.key = "length_ns", .title = "Length", .doc = "How long"}},
+      {&Ship::share, {.key = "share", .title = "%", .doc = "Of all", .nullable = true}},
+      {&Ship::sails, {.key = "sails", .title = "Sails", .doc = "Whether it has any"}},
+      {&Ship::sizes, {.key = "sizes", .title = "Sizes", .doc = "By side"}},
+      {&Ship::masts, {.key = "masts", .title = "Masts", .doc = "How many"}},
+      {[](const Ship& ship) { return static_cast<int64_t>(ship.name.size()); },
+       {.key = "letters", .title = "Letters", .doc = "Of its name"}}};
+  return columns;
+}
+
+std::vector<Ship> Ships() {
+  return {
+      {.name = "b", .length_ns = 2, .share = 0.5, .sails = true, .sizes = {1, 2, 3}, .masts = 3},
+      {.name = "=a", .length_ns = 9, .masts = 1},
+      {.name = "c", .length_ns = 2}};
+}
+
+Table ShipTable() { return ShipColumns().ToTable("ships", Ships()); }
+
+std::vector<std::string> Names(const Table& table) {
+  return std::get<std::vector<std::string>>(table.cells[table.Find("name")]);
+}
+
+TEST(DescriptionTest, RowsComeBackAsTheyWere) {
+  const Table table = ShipTable();
+  EXPECT_EQ(table.size(), 3U);
+  EXPECT_EQ(table.row_count, 3);
+  EXPECT_EQ(table.columns[0].type, Type::kText);
+  EXPECT_EQ(table.columns[5].type, Type::kInt);
+  EXPECT_EQ(std::get<std::vector<int64_t>>(table.cells[6]), std::vector<int64_t>({1, 2, 1}));
+  const auto rows = ShipColumns().FromTable(table);
+  ASSERT_THAT(rows, IsOk());
+  EXPECT_EQ(*rows, Ships());
+}
+
+TEST(DescriptionTest, AColumnThatIsMissingKeepsItsDefaultAndOneOfAnotherTypeIsRefused) {
+  Table table = ShipTable();
+  table.columns[1].key = "other";
+  const auto rows = ShipColumns().FromTable(table);
+  ASSERT_THAT(rows, IsOk());
+  EXPECT_EQ((*rows)[0].length_ns, 0);
+  EXPECT_EQ((*rows)[0].name, "b");
+  table.columns[2].type = Type::kInt;
+  EXPECT_THAT(ShipColumns().FromTable(table), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(ApplyTest, SortsNumbersDownNamesUpAndKeepsTheOrderOfEquals) {
+  Table table = ShipTable();
+  ASSERT_THAT(Apply({.sort = "length"}, table), IsOk());
+  EXPECT_THAT(Names(table), ElementsAre("=a", "b", "c"));
+  ASSERT_THAT(Apply({.sort = "length_ns"}, table), IsOk());
+  EXPECT_THAT(Names(table), ElementsAre("=a", "b", "c"));
+  ASSERT_THAT(Apply({.sort = "name", .limit = 2}, table), IsOk());
+  EXPECT_THAT(Names(table), ElementsAre("=a", "b"));
+  EXPECT_EQ(table.row_count, 3);
+  EXPECT_EQ(table.size(), 2U);
+}
+
+TEST(ApplyTest, AColumnThatDoesNotExistIsRefusedWithThoseThatDo) {
+  Table table = ShipTable();
+  EXPECT_THAT(Apply({.sort = "colour"}, table),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name, length, share")));
+  EXPECT_THAT(Apply({.limit = -1}, table), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(table.size(), 3U);
+}
+
+TEST(TableJsonTest, WhatIsNotKnownIsNull) {
+  JsonWriter json;
+  WriteRows(ShipTable(), json);
+  EXPECT_THAT(json.TakeLine(), HasSubstr(R"({"name":"=a","length_ns":9,"share":null,"sails":false,)"
+                                         R"("sizes":[0,0,0],"masts":1,"letters":2})"));
+}
+
+TEST(TableCsvTest, CellsAreSafeForASpreadsheet) {
+  EXPECT_EQ(ToCsv(ShipTable()),
+            "name,length_ns,share,sails,sizes,masts,letters\n"
+            "b,2,0.5,true,1x2x3,3,1\n"
+            "'=a,9,,false,0x0x0,1,2\n"
+            "c,2,,false,0x0x0,0,1\n");
+}
+
+TEST(IsUnsetTest, KnowsZeroEmptyAndNotKnown) {
+  const std::vector<Ship> plain = {{.name = "a"}, {.name = "b"}};
+  const Table table = ShipColumns().ToTable("ships", plain);
+  EXPECT_FALSE(IsUnset(table.columns[0], table.cells[0]));
+  for (size_t i = 1; i <= 5; ++i) EXPECT_TRUE(IsUnset(table.columns[i], table.cells[i])) << i;
+}
+
+TEST(CheckTest, EveryPromiseOfAReportIsChecked) {
+  const auto spoilt = [](const auto& spoil) {
+    Report report = {.name = "fleet", .tables = {ShipTable()}};
+    EXPECT_THAT(Check(report), IsOk());
+    spoil(report);
+    return Check(report);
+  };
+  EXPECT_FALSE(spoilt([](Report& report) { report.name = "a b"; }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) { report.tables[0].key = ""; }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) { report.tables[0].cells.pop_back(); }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) {
+                 std::get<std::vector<int64_t>>(report.tables[0].cells[1]).pop_back();
+               }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) { report.tables[0].columns[1].type = Type::kReal; }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) { report.tables[0].columns[1].key = "name"; }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) { report.tables.push_back(report.tables[0]); }).ok());
+  EXPECT_FALSE(spoilt([](Report& report) { report.totals = ShipTable(); }).ok());
+}
+
+}  // namespace
+}  // namespace profd::table
