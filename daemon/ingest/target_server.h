@@ -53,9 +53,12 @@ namespace profd {
 class TargetServer final : public TargetPort {
  public:
   struct Options {
-    // Connections that have not said HELLO: all, and of one uid. More are turned away.
+    // Connections that have not said HELLO: all, and of one uid. A new one displaces the oldest of
+    // its own uid at that uid's limit, else the oldest of the uid that has the most. A part of the
+    // places is for root and the daemon's own uid alone.
     int64_t max_pending = 256;
     int64_t max_pending_per_uid = 64;
+    int64_t pending_reserve = 32;
     absl::Duration hello_timeout = absl::Seconds(5);
     // A process that ends closes its socket before its pidfd tells: the library's descriptor table
     // is its own, and its memory may take long to free. Who hung up and still lives after this has
@@ -156,7 +159,9 @@ class TargetServer final : public TargetPort {
 
   void AcceptAll();
   void Admit(UniqueFd socket);
-  bool MayPend(int64_t uid) const;
+  // Finds a place among the connections without HELLO for one more of `uid`; the one that it
+  // displaces is refused. Returns false if none may be displaced.
+  bool MakePendingPlace(int64_t uid);
   absl::Duration RunSessions(absl::Duration now);
   absl::Duration RunDeadlines(absl::Duration now);
   bool Watch(int fd, uint64_t tag);

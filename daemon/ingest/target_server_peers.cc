@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "daemon/base/reason.h"
@@ -26,6 +28,7 @@ constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 // Of one uid. Room for the ranks of a large machine that start together.
 constexpr int kMaxComingLinesPerSecond = 50;
 constexpr size_t kMaxComingUids = 1024;
+constexpr char kTooManyPending[] = "too many connections without HELLO";
 
 // The counters that this machine's processes can mean.
 bool IsClockOfThisMachine(uint32_t kind) {
@@ -153,12 +156,12 @@ void TargetServer::Admit(UniqueFd socket) {
   // Connections that waited before the listener was set up.
   if (!options_.accept_passed_files_for_testing) RefusePassedFiles(socket.get());
   const uint64_t id = ++last_peer_id_;
-  const bool may_pend = MayPend(process->uid);
+  const bool may_pend = MakePendingPlace(process->uid);
   auto peer = std::make_unique<Peer>(
       Peer{.connection = Connection(id, std::move(socket), *std::move(process), closer_),
            .deadline = clock_.Monotonic() + options_.hello_timeout});
   if (!may_pend) {
-    Refuse(*peer, {}, wire::RefuseReason::kFull, "too many connections without HELLO");
+    Refuse(*peer, {}, wire::RefuseReason::kFull, kTooManyPending);
     return;
   }
   if (!Watch(peer->connection.fd(), 2 * id)) return;
@@ -166,12 +169,44 @@ void TargetServer::Admit(UniqueFd socket) {
   peers_.emplace(id, std::move(peer));
 }
 
-bool TargetServer::MayPend(int64_t uid) const {
-  if (pending_count_ >= options_.max_pending) return false;
-  const int64_t of_uid = std::count_if(peers_.begin(), peers_.end(), [uid](const auto& entry) {
-    return entry.second->pending() && entry.second->connection.peer().uid == uid;
-  });
-  return of_uid < options_.max_pending_per_uid;
+// A library says HELLO as soon as it is connected, so the oldest connection of whoever has the most
+// is the one that least needs its place. Whoever holds places for long cannot lock others out.
+bool TargetServer::MakePendingPlace(int64_t uid) {
+  struct Holder {
+    int64_t count = 0;
+    Peer* oldest = nullptr;
+  };
+  const auto is_root = [](int64_t of) { return of == 0 || of == geteuid(); };
+  std::map<int64_t, Holder> holders;
+  int64_t of_root = 0;
+  for (const auto& [id, peer] : peers_) {  // In the order of their arrival.
+    if (!peer->pending()) continue;
+    const int64_t owner = peer->connection.peer().uid;
+    Holder& holder = holders[owner];
+    if (holder.count++ == 0) holder.oldest = peer.get();
+    if (is_root(owner)) ++of_root;
+  }
+  const int64_t capacity = is_root(uid)
+                               ? options_.max_pending - of_root
+                               : options_.max_pending - std::max(options_.pending_reserve, of_root);
+  Holder gives_way;
+  if (const Holder& own = holders[uid]; own.count >= options_.max_pending_per_uid) {
+    gives_way = own;
+  } else if (pending_count_ - of_root >= capacity) {
+    for (const auto& [owner, holder] : holders) {
+      if (!is_root(owner) && holder.count > gives_way.count) gives_way = holder;
+    }
+  } else {
+    return true;
+  }
+  if (gives_way.oldest == nullptr) return false;
+  const uint64_t id = gives_way.oldest->connection.id();
+  HandleReadable(*gives_way.oldest);  // Its HELLO may have arrived.
+  if (Peer* peer = PeerById(id); peer != nullptr && peer->pending()) {
+    Refuse(*peer, {}, wire::RefuseReason::kFull, kTooManyPending);
+    Drop(*peer, /*library_gone=*/true);
+  }
+  return true;
 }
 
 absl::Duration TargetServer::RunDeadlines(absl::Duration now) {

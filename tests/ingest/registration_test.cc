@@ -2,12 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <thread>
+#include <vector>
 
 #include "tests/ingest/server_fixture.h"
 #include "tests/ingest/target_process.h"
@@ -462,6 +468,86 @@ TEST_F(RegistrationHostileTest, ThousandConnectionsWithoutHelloDoNotHurt) {
   EXPECT_GE(server_->counters().refused_connections, 1000 - options_.max_pending_per_uid * 2);
   ExpectAlive();
   EXPECT_EQ(server_->List().size(), 2u);
+}
+
+// Silent connections of several users. Who connects is the thread's effective user, so that one
+// process can be several users.
+class PendingPlacesTest : public RegistrationHostileTest {
+ protected:
+  static constexpr uid_t kMallory = 61001;
+  static constexpr uid_t kMandy = 61002;
+
+  void SetUp() override {
+    RegistrationHostileTest::SetUp();
+    if (geteuid() != 0) GTEST_SKIP() << "only root can connect as other users";
+    std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
+    options_.max_pending = 8;
+    options_.max_pending_per_uid = 5;
+    options_.pending_reserve = 2;
+    options_.hello_timeout = absl::Hours(1);
+    Start();
+  }
+
+  template <typename Work>
+  static void RunAs(uid_t uid, const Work& work) {
+    std::thread([&] {
+      // The system call changes this thread alone, the function of libc all threads.
+      ASSERT_EQ(syscall(SYS_setresuid, -1, uid, -1), 0);
+      work();
+    }).join();
+  }
+
+  std::vector<UniqueFd> ConnectSilently(uid_t uid, int count) {
+    std::vector<UniqueFd> silent;
+    RunAs(uid, [&] {
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      strcpy(address.sun_path, (dir_.path() / "agent/agent.sock").c_str());
+      for (int i = 0; i < count; ++i) {
+        silent.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        ASSERT_EQ(
+            connect(silent.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+            0);
+      }
+    });
+    return silent;
+  }
+
+  // How many were turned away. The kernel keeps the order of connections, so whoever registers now
+  // comes after them.
+  int64_t TurnedAway(const std::vector<UniqueFd>& silent) {
+    ExpectAlive();
+    return std::ranges::count_if(silent, [](const UniqueFd& fd) {
+      pollfd waited{.fd = fd.get(), .events = POLLIN, .revents = 0};
+      return poll(&waited, 1, 0) == 1;
+    });
+  }
+};
+
+TEST_F(PendingPlacesTest, OthersCannotTakeThePlacesOfRoot) {
+  const std::vector<UniqueFd> first = ConnectSilently(kMallory, 5);
+  const std::vector<UniqueFd> second = ConnectSilently(kMandy, 5);
+  const int64_t before = TurnedAway(first) + TurnedAway(second);
+  EXPECT_EQ(before, 4) << "6 of 8 places are not reserved";
+  const std::vector<UniqueFd> of_root = ConnectSilently(0, 2);
+  EXPECT_EQ(TurnedAway(of_root), 0);
+  EXPECT_EQ(TurnedAway(first) + TurnedAway(second), before + 1)
+      << "what TurnedAway() registers needs a third place for a moment";
+}
+
+TEST_F(PendingPlacesTest, TheUserWithTheMostGivesWay) {
+  const std::vector<UniqueFd> many = ConnectSilently(kMallory, 5);
+  const std::vector<UniqueFd> one = ConnectSilently(kMandy, 1);
+  EXPECT_EQ(TurnedAway(many), 0);
+  RunAs(kMandy, [&] { ExpectAlive(); });
+  EXPECT_EQ(TurnedAway(many), 1);
+  EXPECT_EQ(TurnedAway(one), 0);
+}
+
+TEST_F(PendingPlacesTest, AtItsLimitAUserDisplacesItsOwnOldest) {
+  const std::vector<UniqueFd> many = ConnectSilently(kMallory, 5);
+  RunAs(kMallory, [&] { ExpectAlive(); });
+  EXPECT_EQ(TurnedAway(many), 1);
 }
 
 class TargetProcessTest : public TargetServerTest {
