@@ -25,6 +25,7 @@
 #include "daemon/base/journal.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
+#include "daemon/base/service_notifier.h"
 #include "daemon/base/standard_files.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -240,6 +241,7 @@ class Daemon {
   const quota::MemoryLimit memory_ = quota::FindMemoryLimit();
   quota::Ledger ledger_{LimitsOf(config_, memory_), clock_};
 
+  ServiceNotifier service_manager_{FromEnvironment("NOTIFY_SOCKET").value_or("")};
   Watchdog watchdog_{clock_, WatchdogPeriod()};
   const Journal journal_;
   // In the order of their start; destroyed in reverse.
@@ -369,9 +371,9 @@ absl::Status Daemon::Run() {
                    .ingest = [this] { return IngestNumbersNow(); },
                    .access = [this] { return AccessNumbersNow(); },
                    .quotas = ledger_});
-  sd_notify(0, "READY=1");
+  service_manager_.Notify("READY=1");
   WaitForEnd();
-  sd_notify(0, "STOPPING=1");
+  service_manager_.Notify("STOPPING=1");
   exporter_->Close();
 
   // Captures end and are stored while callers can still see it; then the callers; then the
@@ -481,11 +483,12 @@ void Daemon::WaitForEnd() {
 
 // A main thread that is stuck feeds it no more.
 void Daemon::FeedWatchdog() {
-  if (watchdog_.Check()) sd_notify(0, "WATCHDOG=1");
+  service_manager_.Retry();
+  if (watchdog_.Check()) service_manager_.Notify("WATCHDOG=1");
 }
 
 void Daemon::Reload() {
-  sd_notify(0, "RELOADING=1");
+  service_manager_.Notify("RELOADING=1");
   if (policy_ != nullptr) policy_->Reload();
   absl::StatusOr<Config> read = LoadConfig(command_line_, geteuid(), FromEnvironment);
   if (!read.ok()) {
@@ -507,7 +510,7 @@ void Daemon::Reload() {
     server_->CheckCertificates();
     LogInfo("settings read again");
   }
-  sd_notify(0, "READY=1");
+  service_manager_.Notify("READY=1");
 }
 
 int Main(const std::vector<std::string>& arguments) {

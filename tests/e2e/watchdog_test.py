@@ -45,7 +45,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class WatchdogTest(harness.EndToEndTest):
+class SupervisedTest(harness.EndToEndTest):
+    """A daemon whose service manager is the test."""
 
     def setUp(self):
         self.port = free_port()
@@ -57,7 +58,11 @@ class WatchdogTest(harness.EndToEndTest):
         self.supervisor.bind('\0' + name)
         self.supervisor.settimeout(PATIENCE_S)
         self.daemon_env = {'NOTIFY_SOCKET': '@' + name, 'WATCHDOG_USEC': str(PERIOD_S * 1_000_000)}
+        self.before_start()
         super().setUp()
+
+    def before_start(self):
+        pass
 
     def await_message(self, wanted):
         deadline = time.monotonic() + PATIENCE_S
@@ -72,6 +77,30 @@ class WatchdogTest(harness.EndToEndTest):
         while select.select([self.supervisor], [], [], 0)[0]:
             found.append(self.supervisor.recv(4096).decode())
         return found
+
+
+class UnreadSupervisorTest(SupervisedTest):
+    """The service manager hangs: it reads nothing."""
+
+    def before_start(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    other.sendto(b'FILLER=1', self.supervisor.getsockname())
+
+    def test_the_main_thread_does_not_wait_for_it(self):
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: 'settings read again' in self.daemon.log(), 'the main thread')
+        self.assertNotIn('READY=1', self.messages())
+        # Now it reads again, and hears what it missed, in order.
+        self.await_message('READY=1')
+        self.await_message('RELOADING=1')
+        self.await_message('READY=1')
+        self.await_message('WATCHDOG=1')
+
+
+class WatchdogTest(SupervisedTest):
 
     def page(self, path):
         """(status, text)"""
