@@ -139,7 +139,9 @@ std::string_view AdviceForDrop(std::string_view drop_reason) {
   if (drop_reason == "unbalanced_end") return "ends without an open range: the program's bug";
   if (drop_reason == "no_thread_state") return "too many live threads";
   if (drop_reason == "unknown_kind") return "the library is newer than profd: upgrade profd";
-  if (drop_reason == "byte_cap") return "the capture file's cap was reached: raise --max-bytes";
+  if (drop_reason == "byte_cap") {
+    return "the capture file's cap was reached: raise --max-bytes (at most profd's --max-storage)";
+  }
   if (drop_reason == "disk") return "the disk was full or failed";
   return {};
 }
@@ -147,7 +149,9 @@ std::string_view AdviceForDrop(std::string_view drop_reason) {
 std::string_view AdviceForEnd(std::string_view ended_by) {
   if (ended_by == "target_exit") return "the process ended inside the window";
   if (ended_by == "target_lost") return "the process replaced itself or its library went away";
-  if (ended_by == "byte_cap") return "the capture file reached its cap: raise --max-bytes";
+  if (ended_by == "byte_cap") {
+    return "the capture file reached its cap: raise --max-bytes (at most profd's --max-storage)";
+  }
   if (ended_by == "deadline") return "the deadline passed: ask for a longer --timeout";
   if (ended_by == "daemon_stop") return "profd was stopped or died during the capture";
   if (ended_by == "disk_full") return "the disk was full: free space, or delete captures";

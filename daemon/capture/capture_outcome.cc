@@ -148,8 +148,10 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
       return set("DISK_FULL",
                  "there was no room for the capture file; free space or delete captures");
     case EndedBy::kByteCap:
-      return set("BYTE_CAP",
-                 "the byte cap was reached before anything was kept; raise --max-bytes");
+      return set(
+          "BYTE_CAP",
+          "the byte cap was reached before anything was kept; raise --max-bytes (at most profd's "
+          "--max-storage)");
     case EndedBy::kArmTimeout:
       if (!record.activity.empty()) {
         return set("ARM_TIMEOUT", StrCat(target, " was not ready in time (", record.activity,

@@ -31,6 +31,7 @@ constexpr int64_t kDefaultPageSize = 100;
 constexpr int64_t kMostCandidates = 5;
 constexpr std::string_view kCapturesForbidden = "captures_forbidden";
 constexpr std::string_view kRoot = "uid:0";
+constexpr int64_t kSmallestCap = 1 << 20;  // That an operator can set.
 constexpr std::string_view kOverCap = "the store is over its cap";
 constexpr std::string_view kDiskIsFull = "the disk is nearly full";
 
@@ -237,6 +238,7 @@ absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
   return CaptureFileWriter::Create(
       record, clock_,
       {.directory = CaptureFolder(options_.data_dir),
+       .max_bytes = std::max(max_total_bytes_.load(), kSmallestCap),
        .check_events = options_.check_events ? [this](CaptureReader& reader) {
          const ScopedHeapLimit limit("the quality checks", kSummaryHeapBytes);
          return options_.check_events(reader);
@@ -359,12 +361,26 @@ absl::StatusOr<CaptureStore::Shortage> CaptureStore::MeasureShortage(bool with_d
     ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
     shortage.disk_short_bytes = std::max<int64_t>(0, KeptFree(disk) - disk.free_bytes);
   }
+  ASSIGN_OR_RETURN(const int64_t unfinished_bytes, UnfinishedBytes());
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
   ASSIGN_OR_RETURN(const int64_t catalog_bytes, catalog_->UsedBytes());
   shortage.over_cap_bytes =
-      std::max<int64_t>(0, totals.file_bytes + catalog_bytes - max_total_bytes_);
+      std::max<int64_t>(0, totals.file_bytes + unfinished_bytes + catalog_bytes - max_total_bytes_);
   return shortage;
+}
+
+absl::StatusOr<int64_t> CaptureStore::UnfinishedBytes() const {
+  const std::filesystem::path folder = CaptureFolder(options_.data_dir);
+  int64_t bytes = 0;
+  for (const std::string_view suffix : {std::string_view(".part"), kUploadSuffix}) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder, suffix));
+    for (const std::string& id : ids) {
+      // Gone by now, if it was finished meanwhile.
+      bytes += FileBytes(folder / StrCat(id, suffix)).value_or(0);
+    }
+  }
+  return bytes;
 }
 
 int64_t CaptureStore::KeptFree(const DiskSpace& disk) const {
@@ -626,16 +642,7 @@ absl::StatusOr<std::vector<SummarizedCapture>> CaptureStore::ListSummaries(
 absl::StatusOr<StoreUsage> CaptureStore::Usage() {
   StoreUsage usage = {.max_total_bytes = max_total_bytes_, .min_free_percent = min_free_percent_};
   ASSIGN_OR_RETURN(usage.disk, options_.measure_disk(options_.data_dir));
-  const std::filesystem::path folder = CaptureFolder(options_.data_dir);
-  ASSIGN_OR_RETURN(const std::vector<std::string> unfinished, ListIds(folder, ".part"));
-  for (const std::string& id : unfinished) {
-    // Gone by now, if it was finished meanwhile.
-    usage.capture_bytes += FileBytes(PathsOf(id).part).value_or(0);
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> uploads, ListIds(folder, kUploadSuffix));
-  for (const std::string& id : uploads) {
-    usage.capture_bytes += FileBytes(folder / StrCat(id, kUploadSuffix)).value_or(0);
-  }
+  ASSIGN_OR_RETURN(usage.capture_bytes, UnfinishedBytes());
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
   usage.capture_count = totals.captures_with_file;

@@ -8,9 +8,9 @@
 //     captures/ID.upload  an arriving import, without a capture's ID
 //     captures/ID.profd   finished; never changed, only removed
 //
-// When the files and the catalog take more than max_total_bytes, or the disk has less than
-// min_free_percent free, old files are removed by the rules of eviction.h, if the request then
-// fits. Their rows and summaries stay (CaptureRecord::deleted).
+// When the files, also unfinished ones, and the catalog take more than max_total_bytes, or the disk
+// has less than min_free_percent free, old files are removed by the rules of eviction.h, if the
+// request then fits. Their rows and summaries stay (CaptureRecord::deleted).
 //
 // On a full disk the catalog still takes writes that free space or stop captures, from a reserve:
 // deletions, ends of captures, and the switch that forbids captures.
@@ -255,6 +255,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::Status Settle();
   void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
+  // Returns the bytes of files that are being written, received, or recovered.
+  absl::StatusOr<int64_t> UnfinishedBytes() const;
   // Removes the files that PlanEviction() names. Returns false, without removing anything, if they
   // are not enough.
   absl::StatusOr<bool> Evict(const EvictionRequest& request, std::string_view why);

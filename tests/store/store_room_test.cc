@@ -1,6 +1,8 @@
 // What makes room: eviction, pins, and retention of records.
 #include <fstream>
+#include <random>
 #include <set>
+#include <vector>
 
 #include "daemon/base/budget.h"
 #include "daemon/base/reason.h"
@@ -14,8 +16,10 @@ namespace profd::store {
 namespace {
 
 using absl::StatusCode;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 
 constexpr auto kAny = [](const CaptureRecord&) { return true; };
@@ -161,6 +165,54 @@ TEST_F(StoreRoomTest, ACaptureLargerThanTheCapIsThereWhenItEnds) {
   Reopen();
   const CaptureRecord stored = StoreCapture(1);
   EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+}
+
+// Ranges that do not compress, until the file takes `bytes` or takes no more.
+absl::Status Fill(CaptureFileSink& sink, int64_t bytes) {
+  absl::Status status = sink.AddName(1, "op");
+  std::mt19937_64 random(1);
+  int64_t now_ns = 0;
+  while (status.ok() && sink.approx_bytes() < bytes) {
+    std::vector<RangeRow> rows(10'000, RangeRow{0, 0, 1, 0, 0, 0});
+    for (RangeRow& row : rows) {
+      row.start_ns = now_ns += static_cast<int64_t>(random() % 100'000);
+      row.duration_ns = static_cast<int64_t>(random() % 1'000'000);
+    }
+    status = sink.AppendRanges(0, rows);
+  }
+  return status;
+}
+
+TEST_F(StoreRoomTest, FilesThatAreBeingWrittenCountTowardsTheCap) {
+  StoreOf("uid:1", 1);
+  StoreOf("uid:1", 2);
+  CapAt(2 << 20);
+  EXPECT_THAT(store_->CheckRoom("uid:1"), IsOk());
+  CaptureRecord record = NewRecord(IdOf(3));
+  record.requested_by = "uid:1";
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  const auto sink = store_->CreateFile(record);
+  ASSERT_THAT(sink, IsOk());
+  ASSERT_THAT(Fill(**sink, 2 << 20), IsOk());
+  store_->MakeRoom("uid:1");
+  EXPECT_THAT(Kept(2), Not(Contains(1))) << "it made room while the capture still ran";
+  const auto usage = store_->Usage();
+  EXPECT_LE(usage->capture_bytes, usage->max_total_bytes);
+  (*sink)->Discard();
+}
+
+TEST_F(StoreRoomTest, ACaptureThatWouldExceedTheCapAloneEndsThere) {
+  max_total_bytes_ = 2 << 20;
+  Reopen();
+  CaptureRecord record = NewRecord(IdOf(1));
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  const auto sink = store_->CreateFile(record);
+  ASSERT_THAT(sink, IsOk());
+  EXPECT_THAT(Fill(**sink, 8 << 20), StatusIs(StatusCode::kOutOfRange));
+  record = FinishedRecord(record, TwoSteps());
+  ASSERT_THAT((*sink)->Finish(record, 0), IsOk());
+  EXPECT_GT(store_->Usage()->capture_bytes, 1 << 20);
+  EXPECT_LE(store_->Usage()->capture_bytes, max_total_bytes_);
 }
 
 // ---- retention ----

@@ -43,9 +43,11 @@ absl::StatusOr<std::unique_ptr<CaptureFileWriter>> CaptureFileWriter::Create(
     RemoveFile(paths.part).IgnoreError();
     return reserve.status();
   }
-  std::unique_ptr<CaptureFileWriter> writer(
-      new CaptureFileWriter(std::move(db), *std::move(reserve), std::move(paths),
-                            record.spec.max_bytes, clock, std::move(options)));
+  const int64_t max_bytes = options.max_bytes > 0
+                                ? std::min(options.max_bytes, record.spec.max_bytes)
+                                : record.spec.max_bytes;
+  std::unique_ptr<CaptureFileWriter> writer(new CaptureFileWriter(
+      std::move(db), *std::move(reserve), std::move(paths), max_bytes, clock, std::move(options)));
   absl::Status status = writer->WriteFirstRecord(record);
   if (!status.ok()) {
     writer->Discard();

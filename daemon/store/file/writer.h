@@ -47,6 +47,7 @@ class CaptureFileWriter final : public CaptureFileSink {
 
   struct Options {
     std::filesystem::path directory;
+    int64_t max_bytes = 0;      // Of any capture, besides what its request says; 0: no limit.
     EventChecker check_events;  // Empty: the capture is graded by its record alone.
     // Told what Finish() made, on its thread; may add to `left_out` of the record.
     std::function<void(SealedCapture&)> on_sealed;
