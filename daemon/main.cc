@@ -210,6 +210,7 @@ quota::Limits LimitsOf(const Config& config, const quota::MemoryLimit& memory) {
   if (const auto& captures = config.max_live_captures) {
     limits.SetCapacity(Resource::kLiveCaptures, *captures);
   }
+  limits.SetCapacity(Resource::kRemoteConnections, config.max_connections);
   if (const auto& targets = config.max_targets) limits.SetCapacity(Resource::kTargets, *targets);
   return limits;
 }
@@ -289,6 +290,7 @@ absl::Status Daemon::Run() {
   store_options.summarize_devices = report::DevicesForCatalog;
   store_options.check_events = report::CheckEventsForSeal;
   store_options.recover_in_background = true;
+  store_options.ledger = &ledger_;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
 
   TargetServer::Options target_options;
@@ -316,6 +318,7 @@ absl::Status Daemon::Run() {
   schedule_options.node_name = config_.node_name;
   schedule_options.rules = RulesNow();
   schedule_options.watchdog = &watchdog_;
+  schedule_options.ledger = &ledger_;
   schedule_options.on_attempt = [this](const ScheduledAttempt& attempt) { Audit(attempt); };
   schedule_options.on_window = [this](const ScheduleWindow& window) {
     exporter_->counters().WindowEnded(ToString(window.outcome));

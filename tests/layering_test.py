@@ -55,7 +55,8 @@ ARROWS = {
     "daemon/store/file": ["daemon/base", TYPES, EVENTS, GROUPS, QUALITY, PORTS, SCHEDULE_TYPES],
     "daemon/store/catalog": ["daemon/base", "daemon/store/file", TYPES, GROUPS, SCHEDULE_TYPES,
                              SCHEDULE_STORE],
-    "daemon/store": ["daemon/base", "daemon/store/file", "daemon/store/catalog", TYPES, PORTS,
+    # It tells the ledger what principals hold.
+    "daemon/store": ["daemon/base", "daemon/quota", "daemon/store/file", "daemon/store/catalog", TYPES, PORTS,
                      SCHEDULE_STORE],
     # What several reports look up. Rows of events carry flags and categories with the numbers that
     # targets wrote.
@@ -100,7 +101,7 @@ ARROWS = {
     "daemon/metrics": ["daemon/base", "daemon/quota", "daemon/store", TYPES, PORTS],
     "daemon/capture": ["daemon/base", "daemon/quota", TYPES, GROUPS, QUALITY, SLOWDOWN, PORTS,
                        ACCESS],
-    "daemon/schedule": ["daemon/base", "daemon/capture", PORTS, ACCESS, SCHEDULE_TYPES,
+    "daemon/schedule": ["daemon/base", "daemon/quota", "daemon/capture", PORTS, ACCESS, SCHEDULE_TYPES,
                         SCHEDULE_STORE],
     # The program with privileges, and what it shares with the daemon.
     "daemon/privilege": ["daemon/base"],

@@ -110,7 +110,7 @@ class StorePort {
   // Returns whether there is room for another capture of `principal` (PrincipalName()), or
   // MakeRoom() can make it. Ask last, once nothing else refuses the request. Removes nothing,
   // unless the disk has no space even for an empty file.
-  // RESOURCE_EXHAUSTED (DISK_FULL, STORAGE_FULL) with advice.
+  // RESOURCE_EXHAUSTED (DISK_FULL, QUOTA_EXCEEDED) with advice.
   virtual absl::Status CheckRoom(std::string_view principal) = 0;
   // Removes the oldest events that `principal` may displace, if that makes the room; after its
   // request was accepted.

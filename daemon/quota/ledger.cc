@@ -171,6 +171,12 @@ absl::Status Ledger::Check(const Principal& who, Resource resource, int64_t amou
   return Refuse(who, resource, amount, standing, now);
 }
 
+absl::Status Ledger::Refusal(const Principal& who, Resource resource, int64_t amount) {
+  absl::MutexLock lock(&mu_);
+  const absl::Duration now = clock_.Monotonic();
+  return Refuse(who, resource, amount, Ask(who, resource, now), now);
+}
+
 int64_t Ledger::Available(const Principal& who, Resource resource) {
   absl::MutexLock lock(&mu_);
   const absl::Duration now = clock_.Monotonic();
@@ -199,6 +205,7 @@ absl::Status Ledger::Refuse(const Principal& who, Resource resource, int64_t amo
     StrAppend(&message, "; largest holder: ", NameFor(who, largest->who), " with ",
               text(largest->amount));
   }
+  if (standing.operators > 0) StrAppend(&message, "; root holds ", text(standing.operators));
   StrAppend(&message, info.durable ? "; delete some and retry" : "; retry later");
   return WithReason(absl::ResourceExhaustedError(message), kQuotaExceeded);
 }
@@ -224,9 +231,11 @@ void Ledger::Discharge(const Principal& who, Resource resource, int64_t amount) 
 
 void Ledger::SetUse(const Principal& who, Resource resource, int64_t amount) {
   absl::MutexLock lock(&mu_);
+  const absl::Duration now = clock_.Monotonic();
   Entry& entry = EntryOf(who, resource);
   entry.used = static_cast<double>(std::max<int64_t>(0, amount));
-  entry.counted = clock_.Monotonic();
+  entry.counted = now;
+  if (amount <= 0 && !IsActive(entry, resource, now)) BookOf(resource).entries.erase(who.name);
 }
 
 // ---- asking ----
@@ -279,7 +288,6 @@ std::vector<Ledger::ResourceUse> Ledger::Snapshot() const {
   const absl::Duration now = clock_.Monotonic();
   std::vector<ResourceUse> uses;
   for (const ResourceInfo& info : AllResources()) {
-    if (!info.is_charged) continue;
     const Book& book = BookOf(info.resource);
     ResourceUse use{.resource = info.resource,
                     .limit = limits_.of(info.resource),

@@ -87,6 +87,9 @@ class Ledger {
   absl::StatusOr<Reservation> Reserve(const Principal& who, Resource resource, int64_t amount);
   // Says whether Reserve() would succeed, without taking anything. Counts as a request.
   absl::Status Check(const Principal& who, Resource resource, int64_t amount);
+  // The refusal of a request that the owner of the resource decided, because it may displace what
+  // is held (storage). Counts as a request.
+  absl::Status Refusal(const Principal& who, Resource resource, int64_t amount);
   // The most that Reserve() would grant now. Counts as a request.
   int64_t Available(const Principal& who, Resource resource);
 

@@ -18,9 +18,20 @@ constexpr int64_t kCaptureRequestsPerMinuteOfOne = 300;
 constexpr int64_t kWaitingCallsOfOne = 32;
 constexpr int64_t kReportMillisecondsPerWindow = 600'000;
 constexpr int64_t kAuditRows = 200'000;
+constexpr int64_t kAuditRowsOfOne = 45'000;
+constexpr int64_t kRemoteConnections = 1024;
+constexpr int64_t kRemoteConnectionsOfOne = 128;
 constexpr int64_t kDefaultStorage = 20 * kGiB;
 
 int64_t ReserveOf(Resource resource, int64_t capacity) {
+  switch (resource) {
+    case Resource::kStoredBytes:
+    case Resource::kAuditRows:
+    case Resource::kRemoteConnections:
+      return 0;
+    default:
+      break;
+  }
   // A third of the whole is half of what the others get.
   if (resource == Resource::kCaptureMemory) return std::min(kDefaultCaptureMemory, capacity / 3);
   return std::min(capacity, std::max<int64_t>(1, capacity / kReserveShare));
@@ -50,6 +61,12 @@ Limit LimitOf(Resource resource, int64_t capacity) {
     case Resource::kWaitingCalls:
       limit.per_principal = kWaitingCallsOfOne;
       break;
+    case Resource::kAuditRows:
+      limit.per_principal = kAuditRowsOfOne;
+      break;
+    case Resource::kRemoteConnections:
+      limit.per_principal = kRemoteConnectionsOfOne;
+      break;
     default:
       break;
   }
@@ -70,6 +87,7 @@ Limits Limits::ForMemory(int64_t memory_bytes) {
   limits.SetCapacity(Resource::kReportMilliseconds, kReportMillisecondsPerWindow);
   limits.SetCapacity(Resource::kAuditRows, kAuditRows);
   limits.SetCapacity(Resource::kConnections, Fit(memory / 8, 64 * kKiB, 64, 1024));
+  limits.SetCapacity(Resource::kRemoteConnections, kRemoteConnections);
   return limits;
 }
 

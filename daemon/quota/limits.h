@@ -8,14 +8,18 @@
 //   capture requests  1200 a minute; 300 a minute of one principal               1200    1200
 //   storage           the setting max-storage
 //   schedules         M / 16 at 128 KiB each, 32 to 256; half for one principal   256     256
+//                     (with deleted ones that are kept)
 //   imports           M / 8 at 8 MiB each, 2 to 8                                   8       8
 //   waiting calls     M / 4 at 512 KiB each, 64 to 1024; 32 of one principal      256    1024
 //   report time       600 s per 10 minutes (one report at a time)
-//   audit log rows    200,000
+//   audit log rows    200,000; 45,000 of one principal
 //   local connections M / 8 at 64 KiB each, 64 to 1024                           1024    1024
+//   remote            the setting max-connections; 128 of one principal
 //
 // Root's reserve is 1/8 of each, at least 1. Of capture memory it is 64 MiB, the default of one
-// capture, but at most half of what the others get.
+// capture, but at most half of what the others get. It has none of storage and audit log rows,
+// where the holders of most make room (store/catalog/eviction.h, Catalog::AppendAudit()), and none
+// of remote connections: no remote caller is root.
 #ifndef PROFD_DAEMON_QUOTA_LIMITS_H_
 #define PROFD_DAEMON_QUOTA_LIMITS_H_
 

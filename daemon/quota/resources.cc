@@ -35,10 +35,8 @@ const std::array<ResourceInfo, kResourceCount>& AllResources() {
        absl::ZeroDuration()},
       {Resource::kCaptureRequests, "capture-requests", "capture requests per minute", Unit::kCount,
        false, absl::Minutes(1)},
-      {Resource::kStoredBytes, "stored-bytes", "storage", Unit::kBytes, true, absl::ZeroDuration(),
-       false},
-      {Resource::kSchedules, "schedules", "schedules", Unit::kCount, true, absl::ZeroDuration(),
-       false},
+      {Resource::kStoredBytes, "stored-bytes", "storage", Unit::kBytes, true, absl::ZeroDuration()},
+      {Resource::kSchedules, "schedules", "schedules", Unit::kCount, true, absl::ZeroDuration()},
       {Resource::kImports, "imports", "imports in progress", Unit::kCount, false,
        absl::ZeroDuration()},
       {Resource::kWaitingCalls, "waiting-calls", "waiting calls", Unit::kCount, false,
@@ -46,9 +44,11 @@ const std::array<ResourceInfo, kResourceCount>& AllResources() {
       {Resource::kReportMilliseconds, "report-milliseconds", "report time per 10 minutes",
        Unit::kMilliseconds, false, absl::Minutes(10)},
       {Resource::kAuditRows, "audit-rows", "audit log rows", Unit::kCount, true,
-       absl::ZeroDuration(), false},
+       absl::ZeroDuration()},
       {Resource::kConnections, "connections", "local connections", Unit::kCount, false,
        absl::ZeroDuration()},
+      {Resource::kRemoteConnections, "remote-connections", "remote connections", Unit::kCount,
+       false, absl::ZeroDuration()},
   }};
   return resources;
 }

@@ -21,15 +21,16 @@ enum class Resource {
   kCaptureMemory,       // Bytes shared with targets.
   kLiveCaptures,        // Captures between CreateCapture and their terminal state.
   kCaptureRequests,     // CreateCapture and PrepareGroup members, per minute.
-  kStoredBytes,         // Capture files, catalog rows, and names.
+  kStoredBytes,         // Capture files, and rows of captures and schedules with their names.
   kSchedules,           // Also deleted ones that the catalog still has.
   kImports,             // Uploads in progress.
   kWaitingCalls,        // Accepted calls whose work has not begun.
   kReportMilliseconds,  // Run time of reports and exports.
   kAuditRows,
-  kConnections,  // To the control socket. Ports for remote callers count their own.
+  kConnections,        // To the control socket.
+  kRemoteConnections,  // Over TCP, from the first call on: before it nobody is known.
 };
-inline constexpr int kResourceCount = 11;
+inline constexpr int kResourceCount = 12;
 
 enum class Unit { kCount, kBytes, kMilliseconds };
 
@@ -44,7 +45,6 @@ struct ResourceInfo {
   // Zero: used until released. Otherwise use fades away: a charge counts 1/e after this time, so
   // a constant rate of r per second settles at r * window seconds.
   absl::Duration window;
-  bool is_charged = true;  // False: nothing is charged to it yet, so that it is not shown.
 };
 
 const std::array<ResourceInfo, kResourceCount>& AllResources();

@@ -102,7 +102,8 @@ class ScheduleRunner::Actor {
   absl::StatusOr<ScheduleRecord> FindToChange(const Caller& caller, std::string_view id);
   absl::StatusOr<ScheduleView> View(const ScheduleRecord& record);
   // The limits of the node and of the caller.
-  absl::Status CheckLimits(const Caller& caller) const;
+  absl::Status CheckLimits(const Caller& caller);
+  absl::Status CheckNumber(const std::string& principal);
   void TrimDeleted();
   // Once `live`'s record changed: which window is next.
   void SetNext(LiveSchedule& live);

@@ -1,5 +1,7 @@
 #include "daemon/schedule/schedule_runner.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -28,13 +30,6 @@ absl::Status NoSuchSchedule(std::string_view id) {
 absl::Status ExistsAlready(std::string_view id) {
   return WithReason(absl::AlreadyExistsError(StrCat("there is, or was, another schedule ", id)),
                     "SCHEDULE_EXISTS");
-}
-
-absl::Status TooMany(std::string_view what) {
-  return WithReason(
-      absl::ResourceExhaustedError(
-          StrCat(what, "; delete one with `profctl schedule delete ID`, or name fewer nodes")),
-      "SCHEDULE_LIMIT");
 }
 
 // A remote creator owns no uid; what it made is its own all the same.
@@ -93,29 +88,31 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::View(const ScheduleRecord& r
   return view;
 }
 
-// Root has the whole node. A principal that is alone may use all but root's reserve; as soon as
-// there are others, each gets more only below an equal share.
-absl::Status ScheduleRunner::Actor::CheckLimits(const Caller& caller) const {
-  if (std::ssize(schedules_) >= options_.max_schedules) {
-    return TooMany(StrCat("this node takes at most ", options_.max_schedules, " schedules"));
+// Deleted schedules count as well, but make room: the history of the oldest goes first.
+absl::Status ScheduleRunner::Actor::CheckNumber(const std::string& principal) {
+  if (options_.ledger == nullptr) return absl::OkStatus();
+  const quota::Principal holder = quota::PrincipalFromName(principal, geteuid());
+  for (;;) {
+    const absl::Status status = options_.ledger->Check(holder, quota::Resource::kSchedules, 1);
+    if (status.ok()) return status;
+    ASSIGN_OR_RETURN(const bool removed, store_.RemoveOldestDeletedSchedule(principal));
+    if (!removed) return status;
   }
-  if (caller.principal.IsLocal() && caller.principal.uid == 0) return absl::OkStatus();
+}
+
+absl::Status ScheduleRunner::Actor::CheckLimits(const Caller& caller) {
   const std::string principal = PrincipalName(caller.principal);
-  std::map<std::string, int64_t> held = {{principal, 0}};
-  for (const auto& [id, live] : schedules_) {
-    const Principal& creator = live.record.creator;
-    if (!creator.IsLocal() || creator.uid != 0) ++held[PrincipalName(creator)];
-  }
-  const int64_t shared = options_.max_schedules - std::max<int64_t>(1, options_.max_schedules / 8);
-  const int64_t share = std::max<int64_t>(1, shared / std::ssize(held));
-  if (held[principal] >= share) {
-    return TooMany(StrCat(principal, " has ", held[principal], " of its ", share, " schedules"));
-  }
+  RETURN_IF_ERROR(CheckNumber(principal));
+  if (caller.principal.IsLocal() && caller.principal.uid == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ScheduleHolding holding, store_.GetHolding(principal));
   if (holding.bytes < options_.max_record_bytes) return absl::OkStatus();
-  return TooMany(StrCat("the schedules of ", principal, " take ", holding.bytes,
-                        " bytes of at most ", options_.max_record_bytes,
-                        " (deleted ones count, too)"));
+  return WithReason(
+      absl::ResourceExhaustedError(StrCat(
+          "the schedules of ", principal, " take ", holding.bytes, " bytes of at most ",
+          options_.max_record_bytes,
+          " (deleted ones count, too); delete one with `profctl schedule delete ID`, or name fewer "
+          "nodes")),
+      "SCHEDULE_LIMIT");
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Create(const Caller& caller,

@@ -38,6 +38,7 @@
 #include "daemon/capture/access.h"
 #include "daemon/capture/ports.h"
 #include "daemon/capture/scheduled_captures.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/schedule/schedule_store.h"
 #include "daemon/schedule/schedule_types.h"
 
@@ -67,7 +68,9 @@ class ScheduleRunner {
 
   struct Options {
     std::string node_name;
-    int64_t max_schedules = 100;  // Not counting deleted ones; 1/8 of it is root's.
+    // Decides who may have more schedules; must outlive the runner. The store charges them there,
+    // deleted ones included. nullptr: nobody counts.
+    quota::Ledger* ledger = nullptr;
     // Of one principal's records, deleted ones included. Root has no such bound.
     int64_t max_record_bytes = int64_t{2} << 20;
     // The rules as they are when called; unset: OwnerAndRootRules().
@@ -91,8 +94,9 @@ class ScheduleRunner {
   void Stop();
 
   // `id` is a ULID, or empty: a new one. INVALID_ARGUMENT, ALREADY_EXISTS (SCHEDULE_EXISTS),
-  // RESOURCE_EXHAUSTED (SCHEDULE_LIMIT), PERMISSION_DENIED (NOT_ALLOWED). A schedule that is
-  // there with an equal spec and creator is returned as it is.
+  // RESOURCE_EXHAUSTED (QUOTA_EXCEEDED: their number; SCHEDULE_LIMIT: their size),
+  // PERMISSION_DENIED (NOT_ALLOWED). A schedule that is there with an equal spec and creator is
+  // returned as it is.
   absl::StatusOr<ScheduleView> Create(const Caller& caller, const ScheduleSpec& spec,
                                       std::string_view id);
   // `id` may be a unique prefix, in upper case. NOT_FOUND also for what the caller may not list;

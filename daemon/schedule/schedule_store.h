@@ -60,6 +60,8 @@ class ScheduleStore {
   // Removes deleted schedules with their history: those deleted before then, and of each principal
   // those beyond kMaxDeletedSchedules and kMaxDeletedScheduleBytes.
   virtual absl::Status TrimDeletedSchedules(absl::Time before) = 0;
+  // Removes the one of `principal` that was deleted first, with its history. False: there is none.
+  virtual absl::StatusOr<bool> RemoveOldestDeletedSchedule(std::string_view principal) = 0;
   // Its events are never removed to make room. RESOURCE_EXHAUSTED: too much is pinned.
   virtual absl::Status PinCapture(std::string_view id) = 0;
   // `principal` as PrincipalName() gives it.

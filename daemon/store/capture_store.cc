@@ -1,6 +1,7 @@
 #include "daemon/store/capture_store.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -104,6 +105,18 @@ absl::Status IsBeingRecovered(std::string_view id) {
       "RECOVERING");
 }
 
+quota::Resource LedgerResource(HeldResource resource) {
+  switch (resource) {
+    case HeldResource::kStoredBytes:
+      break;
+    case HeldResource::kSchedules:
+      return quota::Resource::kSchedules;
+    case HeldResource::kAuditRows:
+      return quota::Resource::kAuditRows;
+  }
+  return quota::Resource::kStoredBytes;
+}
+
 CatalogReserve ReserveOf(const std::filesystem::path& data_dir) {
   return CatalogReserve(data_dir / "catalog.reserve", CatalogReserve::kCatalogBytes);
 }
@@ -174,6 +187,8 @@ absl::Status CaptureStore::Recover() {
     if (!status.ok() && !stop.stop_requested()) LogError(status.ToString());
     if (status.ok()) LogInfo("recovery is complete");
     TrimToCap("");
+    absl::MutexLock lock(&mu_);
+    UpdateLedger();
   });
   return absl::OkStatus();
 }
@@ -188,6 +203,7 @@ absl::Status CaptureStore::Settle() {
         Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status());
   }
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   ASSIGN_OR_RETURN(captures_forbidden_, catalog_->GetSwitch(kCapturesForbidden));
   if (!reserve_.Fill()) LogWarning("the disk is full: the catalog has no reserve");
   audit_reserve_.Fill();
@@ -209,6 +225,16 @@ CaptureStore::CaptureStore(Options options, Clock& clock, UniqueFd lock,
           [this](SealedCapture& sealed) { Summarize(sealed); })) {}
 CaptureStore::~CaptureStore() = default;
 
+void CaptureStore::UpdateLedger() {
+  if (options_.ledger == nullptr) return;
+  const absl::StatusOr<std::vector<HeldAmount>> changes = catalog_->holdings().TakeChanges();
+  if (!changes.ok()) return LogError(StrCat("holdings: ", changes.status().ToString()));
+  for (const HeldAmount& held : *changes) {
+    options_.ledger->SetUse(quota::PrincipalFromName(held.principal, geteuid()),
+                            LedgerResource(held.resource), held.amount);
+  }
+}
+
 void CaptureStore::SetLimits(int64_t max_total_bytes, int64_t min_free_percent) {
   max_total_bytes_ = max_total_bytes;
   min_free_percent_ = min_free_percent;
@@ -220,11 +246,13 @@ CapturePaths CaptureStore::PathsOf(std::string_view id) const {
 
 absl::Status CaptureStore::InsertCapture(const CaptureRecord& record) {
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   return catalog_->Insert(record);
 }
 
 absl::Status CaptureStore::UpdateCapture(const CaptureRecord& record) {
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   if (!IsTerminal(record.state)) return catalog_->Update(record);
   return WriteEssential(
       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Update(record); });
@@ -250,6 +278,7 @@ absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
 void CaptureStore::KeepFile(SealedCapture& sealed) {
   {
     absl::MutexLock lock(&mu_);
+    const LedgerUpdate update(*this);
     if (absl::Status status = KeepSealed(*catalog_, sealed); !status.ok()) {
       LogError(StrCat("capture=", sealed.record.id, " catalog: ", status.ToString()));
     }
@@ -260,6 +289,7 @@ void CaptureStore::KeepFile(SealedCapture& sealed) {
   {
     // Final from here on, whatever the summaries do. An eviction before it spares the newest file.
     absl::MutexLock lock(&mu_);
+    const LedgerUpdate update(*this);
     const absl::Status status = catalog_->Update(sealed.record);
     if (!status.ok() && !absl::IsNotFound(status)) LogError(status.ToString());
   }
@@ -309,6 +339,7 @@ void CaptureStore::Summarize(SealedCapture& sealed) {
     }
   }
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   absl::Status status = catalog_->PutSummaries(id, ops, sealed.steps);
   if (status.ok()) status = catalog_->PutDeviceSummaries(id, devices);
   if (!status.ok()) LogError(StrCat("capture=", id, " catalog: ", status.ToString()));
@@ -328,6 +359,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureStore::FindRequest(std::string
 absl::Status CaptureStore::DeleteCapture(std::string_view id) {
   {
     absl::MutexLock lock(&mu_);
+    const LedgerUpdate update(*this);
     ASSIGN_OR_RETURN(const CaptureRecord record, catalog_->Get(id));
     if (!IsTerminal(record.state)) {
       return WithReason(absl::FailedPreconditionError(StrCat(
@@ -398,6 +430,7 @@ absl::StatusOr<bool> CaptureStore::Evict(const EvictionRequest& request, std::st
   for (const std::string& id : *plan) {
     {
       absl::MutexLock lock(&mu_);
+      const LedgerUpdate update(*this);
       RETURN_IF_ERROR(WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         return catalog_->MarkDeleted(id, /*evicted=*/true);
       }));
@@ -429,17 +462,29 @@ absl::Status CaptureStore::NoRoomFor(std::string_view principal, const Shortage&
             "of profd for another --data-dir")),
         "DISK_FULL");
   }
-  return WithReason(
-      absl::ResourceExhaustedError(StrCat(
-          "the store is ", shortage.over_cap_bytes, " bytes over its cap of ",
-          max_total_bytes_.load(), ", and removing captures that ", principal,
-          " may displace would not be enough: delete or unpin captures (`profctl delete ID`, "
-          "`profctl unpin ID`), or ask the administrator for a larger --max-storage")),
-      "STORAGE_FULL");
+  constexpr std::string_view kAdvice =
+      "nothing more that it may displace can be removed: delete or unpin captures (`profctl delete "
+      "ID`, `profctl unpin ID`), or ask the administrator for a larger --max-storage";
+  if (options_.ledger != nullptr) {
+    const absl::Status refusal =
+        options_.ledger->Refusal(quota::PrincipalFromName(principal, geteuid()),
+                                 quota::Resource::kStoredBytes, shortage.over_cap_bytes);
+    return WithReason(
+        absl::ResourceExhaustedError(StrCat(FromAbsl(refusal.message()), "; ", kAdvice)),
+        quota::kQuotaExceeded);
+  }
+  return WithReason(absl::ResourceExhaustedError(
+                        StrCat("the store is ", shortage.over_cap_bytes, " bytes over its cap of ",
+                               max_total_bytes_.load(), ", and ", kAdvice)),
+                    "STORAGE_FULL");
 }
 
 absl::Status CaptureStore::CheckRoom(std::string_view principal) {
   absl::MutexLock one_at_a_time(&eviction_mu_);
+  if (options_.ledger != nullptr) {  // It asks for storage, granted or not.
+    options_.ledger->Available(quota::PrincipalFromName(principal, geteuid()),
+                               quota::Resource::kStoredBytes);
+  }
   ASSIGN_OR_RETURN(const Shortage shortage, MeasureShortage(/*with_disk=*/true));
   if (shortage.bytes() == 0) return absl::OkStatus();
   const EvictionRequest request{.principal = principal, .bytes = shortage.bytes()};
@@ -657,6 +702,7 @@ absl::Status CaptureStore::AppendAudit(const AuditEntry& entry) {
   absl::StatusOr<bool> appended;
   {
     absl::MutexLock lock(&mu_);
+    const LedgerUpdate update(*this);
     appended = catalog_->AppendAudit(entry);
     if (absl::IsResourceExhausted(appended.status()) && audit_reserve_.Release()) {
       appended = catalog_->AppendAudit(entry);
@@ -671,6 +717,7 @@ absl::Status CaptureStore::AppendAudit(const AuditEntry& entry) {
 
 absl::Status CaptureStore::CheckAudit() {
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   absl::Status status;
   if (unwritten_audit_.has_value()) status = catalog_->AppendAudit(*unwritten_audit_).status();
   if (status.ok()) unwritten_audit_.reset();

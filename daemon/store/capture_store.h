@@ -48,6 +48,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/ports.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/schedule/schedule_store.h"
 #include "daemon/store/catalog/eviction.h"
 #include "daemon/store/catalog/reserve.h"
@@ -113,6 +114,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;
     StoreOwner owner = StoreOwner::kDaemon;
+    // Is told what principals hold (catalog/holdings.h), and refuses for the store; must outlive
+    // it. nullptr: nobody counts.
+    quota::Ledger* ledger = nullptr;
     // Returns the space of a path's file system; replaced in tests.
     std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;
   };
@@ -162,6 +166,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                                                    std::string_view after_id,
                                                                    int64_t limit) override;
   absl::Status TrimDeletedSchedules(absl::Time before) override;
+  absl::StatusOr<bool> RemoveOldestDeletedSchedule(std::string_view principal) override;
   absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal) override;
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
                              absl::Time now) override;
@@ -242,6 +247,19 @@ class CaptureStore final : public StorePort, public ScheduleStore {
 
  private:
   CaptureStore(Options options, Clock& clock, UniqueFd lock, std::unique_ptr<Catalog> catalog);
+
+  // Tells the ledger what changed, at the end of a scope that holds `mu_`.
+  class LedgerUpdate {
+   public:
+    explicit LedgerUpdate(CaptureStore& store) : store_(store) {}
+    LedgerUpdate(const LedgerUpdate&) = delete;
+    LedgerUpdate& operator=(const LedgerUpdate&) = delete;
+    ~LedgerUpdate() ABSL_NO_THREAD_SAFETY_ANALYSIS { store_.UpdateLedger(); }
+
+   private:
+    CaptureStore& store_;
+  };
+  void UpdateLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Status Recover();
   // The goal of one eviction.

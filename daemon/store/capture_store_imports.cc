@@ -124,6 +124,7 @@ absl::StatusOr<CaptureRecord> CaptureStore::KeepImport(const IncomingCapture& in
   absl::Status status;
   {
     absl::MutexLock lock(&mu_);
+    const LedgerUpdate update(*this);
     status = catalog_->Insert(sealed->record);
   }
   if (!status.ok()) {
@@ -133,6 +134,7 @@ absl::StatusOr<CaptureRecord> CaptureStore::KeepImport(const IncomingCapture& in
   KeepFile(*sealed);
   if (!sealed->record.error_message.empty()) {
     absl::MutexLock lock(&mu_);
+    const LedgerUpdate update(*this);
     RETURN_IF_ERROR(catalog_->Update(sealed->record));
   }
   LogInfo(StrCat("capture=", sealed->record.id, " imported by ", sealed->record.requested_by,

@@ -65,6 +65,7 @@ absl::Status CaptureStore::RemoveRecords(const std::vector<StoredRecord>& record
   }
   if (records.empty()) return absl::OkStatus();
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   RETURN_IF_ERROR(WriteEssential(
       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Remove(records); }));
   return catalog_->Vacuum(kVacuumPages);

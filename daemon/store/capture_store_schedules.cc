@@ -8,6 +8,7 @@ namespace profd::store {
 
 absl::StatusOr<ScheduleRecord> CaptureStore::InsertSchedule(const ScheduleRecord& record) {
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   return catalog_->schedules().Insert(record);
 }
 
@@ -29,7 +30,14 @@ absl::StatusOr<std::vector<ScheduleRecord>> CaptureStore::ListDeletedSchedules(
 
 absl::Status CaptureStore::TrimDeletedSchedules(absl::Time before) {
   absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
   return catalog_->schedules().TrimDeleted(before);
+}
+
+absl::StatusOr<bool> CaptureStore::RemoveOldestDeletedSchedule(std::string_view principal) {
+  absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
+  return catalog_->schedules().RemoveOldestDeleted(principal);
 }
 
 absl::StatusOr<ScheduleHolding> CaptureStore::GetHolding(std::string_view principal) {

@@ -192,6 +192,36 @@ class ExhaustionTest(harness.EndToEndTest):
         imported = self.daemon.ctl('import', trace)
         self.assertEqual(imported.status, harness.DONE, imported.err)
 
+    @row('a user with captures, schedules, and many calls',
+         'storage, schedules, and rows of the audit log',
+         'they are charged to it: files and records, deleted schedules, and each row')
+    def test_what_stays_is_charged(self):
+        nobody = f'uid:{harness.NOBODY}'
+        target = self.target(as_uid=harness.NOBODY)
+        target.do('train 1')
+        traced = self.trace('--pid', target.pid, '--steps', '2', as_uid=harness.NOBODY).result()
+        self.assertEqual(traced.status, harness.DONE, traced.err)
+        with_file = self.used('stored-bytes', nobody)
+        self.assertGreater(with_file, 0)
+        deleted = self.daemon.ctl('delete', '--yes', traced.json['id'], as_uid=harness.NOBODY)
+        self.assertEqual(deleted.status, harness.DONE, deleted.err)
+        record_alone = self.used('stored-bytes', nobody)
+        self.assertGreater(record_alone, 0)
+        self.assertLess(record_alone, with_file)
+
+        made = self.daemon.ctl('schedule', 'create', '--every', '1h', '--steps', '1', '--json',
+                               as_uid=harness.NOBODY)
+        self.assertEqual(made.status, harness.DONE, made.err)
+        schedule = self.daemon.ctl('schedule', 'list', '--json', as_uid=harness.NOBODY).json
+        self.daemon.ctl('schedule', 'delete', schedule['schedules'][0]['id'],
+                        as_uid=harness.NOBODY)
+        self.assertEqual(self.used('schedules', nobody), 1, 'deleted, and kept')
+        self.assertGreater(self.used('audit-rows', nobody), 2)
+        self.daemon.terminate()
+        self.daemon.start()
+        self.assertEqual(self.used('schedules', nobody), 1, 'counted again at the start')
+        self.assertGreaterEqual(self.used('stored-bytes', nobody), record_alone)
+
     @row('a user that asks who uses what', "names of others' jobs",
          'it sees totals and its own use; root sees all')
     def test_quotas_of_others_stay_private(self):

@@ -220,6 +220,13 @@ class AllowedTest(RemoteTest):
         policy = policy_flags(self.certs, 'allow cn:alice all all', 'allow unknown list all')
         return (*super().node_flags(name), *policy, '--plaintext-listen', '127.0.0.1:0')
 
+    def test_its_connections_are_charged_to_it(self):
+        answer = self.remote('node', '--quotas', '--json')
+        self.assertEqual(answer.status, DONE, answer.err)
+        [quota] = [quota for quota in answer.json['quotas'] if quota['name'] == 'remote-connections']
+        self.assertEqual([(holding['principal'], holding['used']) for holding in quota['holdings']],
+                         [('cn:alice', 1)])
+
     def test_a_certificate_is_a_caller(self):
         target = self.target()
         target.do('train 2')

@@ -4,6 +4,8 @@
 #ifndef PROFD_TESTS_FAKES_FAKE_SCHEDULE_STORE_H_
 #define PROFD_TESTS_FAKES_FAKE_SCHEDULE_STORE_H_
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/quota/ledger.h"
 #include "daemon/schedule/schedule_store.h"
 
 namespace profd {
@@ -21,6 +24,7 @@ class FakeScheduleStore final : public ScheduleStore {
   absl::Status error;               // What every call answers until set again.
   std::vector<std::string> pinned;  // Ids of captures.
   int64_t record_bytes = 1000;      // What each record takes.
+  quota::Ledger* ledger = nullptr;  // Is charged with schedules; nullptr: none is.
 
   std::vector<ScheduleWindow> windows() const {  // By time.
     std::vector<ScheduleWindow> all;
@@ -33,6 +37,7 @@ class FakeScheduleStore final : public ScheduleStore {
     ScheduleRecord kept = record;
     kept.spec_hash = "hash";
     if (!schedules_.emplace(record.id, kept).second) return absl::FailedPreconditionError("exists");
+    UpdateLedger(PrincipalName(record.creator));
     return kept;
   }
   absl::Status UpdateSchedule(const ScheduleRecord& record) override {
@@ -63,6 +68,21 @@ class FakeScheduleStore final : public ScheduleStore {
   absl::Status TrimDeletedSchedules(absl::Time before) override {
     std::erase_if(schedules_, [&](const auto& entry) { return entry.second.delete_time < before; });
     return absl::OkStatus();
+  }
+  absl::StatusOr<bool> RemoveOldestDeletedSchedule(std::string_view principal) override {
+    auto oldest = schedules_.end();
+    for (auto at = schedules_.begin(); at != schedules_.end(); ++at) {
+      const ScheduleRecord& record = at->second;
+      if (record.delete_time == absl::InfiniteFuture()) continue;
+      if (PrincipalName(record.creator) != principal) continue;
+      if (oldest == schedules_.end() || record.delete_time < oldest->second.delete_time) {
+        oldest = at;
+      }
+    }
+    if (oldest == schedules_.end()) return false;
+    schedules_.erase(oldest);
+    UpdateLedger(std::string(principal));
+    return true;
   }
   absl::Status PinCapture(std::string_view id) override {
     pinned.emplace_back(id);
@@ -150,6 +170,15 @@ class FakeScheduleStore final : public ScheduleStore {
   }
 
  private:
+  void UpdateLedger(const std::string& principal) {
+    if (ledger == nullptr) return;
+    const auto number = std::ranges::count_if(schedules_, [&](const auto& entry) {
+      return PrincipalName(entry.second.creator) == principal;
+    });
+    ledger->SetUse(quota::PrincipalFromName(principal, geteuid()), quota::Resource::kSchedules,
+                   number);
+  }
+
   using Key = std::tuple<absl::Time, std::string, int64_t>;
   static Key KeyOf(const ScheduleWindow& window) {
     return {window.time, window.schedule_id, window.pid};

@@ -24,6 +24,7 @@ TEST(LimitsTest, TheTableInTheHeaderHolds) {
   expect(Resource::kReportMilliseconds, 600'000, 600'000);
   expect(Resource::kAuditRows, 200'000, 200'000);
   expect(Resource::kConnections, 1024, 1024);
+  expect(Resource::kRemoteConnections, 1024, 1024);
 }
 
 TEST(LimitsTest, AnyAmountOfMemoryLeavesSomethingForRootAndForOthers) {
@@ -31,7 +32,10 @@ TEST(LimitsTest, AnyAmountOfMemoryLeavesSomethingForRootAndForOthers) {
     const Limits limits = Limits::ForMemory(memory);
     for (const ResourceInfo& info : AllResources()) {
       const Limit& limit = limits.of(info.resource);
-      EXPECT_GT(limit.reserve, 0) << info.name << " at " << memory;
+      const bool has_reserve = info.resource != Resource::kStoredBytes &&
+                               info.resource != Resource::kAuditRows &&
+                               info.resource != Resource::kRemoteConnections;
+      EXPECT_EQ(limit.reserve > 0, has_reserve) << info.name << " at " << memory;
       EXPECT_GT(limit.capacity, limit.reserve) << info.name << " at " << memory;
     }
   }

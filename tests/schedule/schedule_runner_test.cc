@@ -36,14 +36,18 @@ ScheduleSpec EveryMinute() {
 
 class ScheduleRunnerTest : public testing::Test {
  protected:
-  ScheduleRunnerTest() { Restart(); }
+  ScheduleRunnerTest() {
+    ledger_.SetLimit(quota::Resource::kSchedules, {.capacity = 4, .reserve = 1});
+    store_.ledger = &ledger_;
+    Restart();
+  }
 
   void Restart() {
     runner_.reset();
     runner_ = std::make_unique<ScheduleRunner>(
         ScheduleRunner::Options{
             .node_name = "node1",
-            .max_schedules = 4,
+            .ledger = &ledger_,
             .rules = [this] { return rules_; },
             .on_attempt = [this](const ScheduledAttempt& attempt) { attempts_.push_back(attempt); },
             .on_window = [this](const ScheduleWindow& window) { told_.push_back(window.outcome); }},
@@ -78,6 +82,7 @@ class ScheduleRunnerTest : public testing::Test {
   FakeClock clock_;
   FakeTargetPort targets_;
   FakeScheduledCaptures captures_{targets_, clock_};
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
   FakeScheduleStore store_;
   std::shared_ptr<const AccessRules> rules_;
   std::vector<ScheduledAttempt> attempts_;
@@ -450,19 +455,39 @@ TEST_F(ScheduleRunnerTest, ANodeTakesOnlySoMany) {
   const std::string first = CreateOrDie(EveryMinute());
   CreateOrDie(EveryMinute());
   CreateOrDie(EveryMinute());
-  EXPECT_EQ(ReasonOf(runner_->Create(kAlice, EveryMinute(), "").status()), "SCHEDULE_LIMIT");
+  EXPECT_EQ(ReasonOf(runner_->Create(kAlice, EveryMinute(), "").status()), "QUOTA_EXCEEDED");
   ASSERT_THAT(runner_->Delete(kAlice, first), IsOk());
   EXPECT_THAT(runner_->Create(kAlice, EveryMinute(), ""), IsOk());
+}
+
+TEST_F(ScheduleRunnerTest, DeletedSchedulesCountAndMakeRoom) {
+  const std::string first = CreateOrDie(EveryMinute());
+  const std::string second = CreateOrDie(EveryMinute());
+  ASSERT_THAT(runner_->Delete(kAlice, first), IsOk());
+  clock_.Advance(absl::Seconds(1));
+  ASSERT_THAT(runner_->Delete(kAlice, second), IsOk());
+  const quota::Principal alice = quota::PrincipalFromName("uid:1000", geteuid());
+  EXPECT_EQ(ledger_.Use(alice, quota::Resource::kSchedules), 2);
+  CreateOrDie(EveryMinute());
+  CreateOrDie(EveryMinute());
+  EXPECT_EQ(ledger_.Use(alice, quota::Resource::kSchedules), 3);
+  EXPECT_THAT(runner_->Get(kAlice, first), StatusIs(Code::kNotFound));
+  EXPECT_EQ(runner_->Get(kAlice, second)->state, ScheduleState::kDeleted);
 }
 
 TEST_F(ScheduleRunnerTest, OnePrincipalDoesNotTakeTheSchedulesOfAll) {
   for (int i = 0; i < 3; ++i) CreateOrDie(EveryMinute());
   const absl::Status refused = runner_->Create(kAlice, EveryMinute(), "").status();
-  EXPECT_EQ(ReasonOf(refused), "SCHEDULE_LIMIT");
-  EXPECT_THAT(refused, StatusIs(Code::kResourceExhausted, HasSubstr("uid:1000 has 3 of its 3")));
-  EXPECT_THAT(runner_->Create(kBob, EveryMinute(), ""), IsOk());
+  EXPECT_EQ(ReasonOf(refused), "QUOTA_EXCEEDED");
+  EXPECT_THAT(refused, StatusIs(Code::kResourceExhausted,
+                                AllOf(HasSubstr("quota 'schedules' of uid:1000"),
+                                      HasSubstr("largest holder: uid:1000 with 3"))));
+  const absl::Status of_bob = runner_->Create(kBob, EveryMinute(), "").status();
+  EXPECT_THAT(of_bob,
+              StatusIs(Code::kResourceExhausted, HasSubstr("largest holder: uid 1000 with 3")));
+  EXPECT_THAT(runner_->Create(kRoot, EveryMinute(), ""), IsOk()) << "the reserve";
   const auto root = runner_->Create(kRoot, EveryMinute(), "");
-  EXPECT_EQ(ReasonOf(root.status()), "SCHEDULE_LIMIT") << "all 4 are taken";
+  EXPECT_EQ(ReasonOf(root.status()), "QUOTA_EXCEEDED") << "all 4 are taken";
 }
 
 TEST_F(ScheduleRunnerTest, RecordsOfDeletedSchedulesCountToo) {

@@ -32,6 +32,7 @@ class StoreFixture : public testing::Test {
     options.summarize_ops = summarize_ops_;
     options.summarize_devices = summarize_devices_;
     options.recover_in_background = recover_in_background_;
+    options.ledger = &ledger_;
     options.measure_disk = [this](const std::filesystem::path&) { return disk_; };
     return CaptureStore::Open(std::move(options), clock_);
   }
@@ -107,6 +108,7 @@ class StoreFixture : public testing::Test {
 
   TemporaryFolder folder_;
   ManualClock clock_;
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
   OpSummarizer summarize_ops_;
   DeviceSummarizer summarize_devices_;
   bool recover_in_background_ = false;

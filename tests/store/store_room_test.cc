@@ -1,4 +1,6 @@
 // What makes room: eviction, pins, and retention of records.
+#include <unistd.h>
+
 #include <fstream>
 #include <random>
 #include <set>
@@ -16,6 +18,7 @@ namespace profd::store {
 namespace {
 
 using absl::StatusCode;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -91,8 +94,12 @@ TEST_F(StoreRoomTest, WhatCannotMakeEnoughRoomIsNotRemoved) {
   for (int i = 1; i <= 3; ++i) StoreOf("uid:0", i);
   const int64_t file_bytes = StoreOf("uid:65534", 4).file_bytes;
   CapAt(-2 * file_bytes);
-  EXPECT_THAT(store_->CheckRoom("uid:65534"),
-              StatusIs(StatusCode::kResourceExhausted, HasSubstr("--max-storage")));
+  const absl::Status refused = store_->CheckRoom("uid:65534");
+  EXPECT_THAT(refused, StatusIs(StatusCode::kResourceExhausted,
+                                AllOf(HasSubstr("quota 'storage' of uid:65534 is exceeded"),
+                                      HasSubstr("largest holder: uid:65534 with"),
+                                      HasSubstr("root holds"), HasSubstr("--max-storage"))));
+  EXPECT_EQ(ReasonOf(refused), "QUOTA_EXCEEDED");
   store_->MakeRoom("uid:65534");
   EXPECT_THAT(Kept(4), ElementsAre(1, 2, 3, 4));
 
@@ -213,6 +220,95 @@ TEST_F(StoreRoomTest, ACaptureThatWouldExceedTheCapAloneEndsThere) {
   ASSERT_THAT((*sink)->Finish(record, 0), IsOk());
   EXPECT_GT(store_->Usage()->capture_bytes, 1 << 20);
   EXPECT_LE(store_->Usage()->capture_bytes, max_total_bytes_);
+}
+
+// ---- what the ledger is told ----
+
+class HoldingsTest : public StoreRoomTest {
+ protected:
+  int64_t Use(std::string_view principal, quota::Resource resource) {
+    return ledger_.Use(quota::PrincipalFromName(principal, geteuid()), resource);
+  }
+  int64_t StoredBytes(std::string_view principal) {
+    return Use(principal, quota::Resource::kStoredBytes);
+  }
+};
+
+TEST_F(HoldingsTest, AFileAndItsRecordCountAsStorage) {
+  const CaptureRecord first = StoreOf("uid:1", 1);
+  const int64_t of_one = StoredBytes("uid:1");
+  EXPECT_GE(of_one, first.file_bytes + 100) << "with the record";
+  StoreOf("uid:1", 2);
+  EXPECT_GE(StoredBytes("uid:1"), 2 * of_one - 100);
+  EXPECT_EQ(StoredBytes("uid:2"), 0);
+
+  const int64_t both = StoredBytes("uid:1");
+  ASSERT_THAT(store_->DeleteCapture(IdOf(1)), IsOk());
+  EXPECT_EQ(StoredBytes("uid:1"), both - first.file_bytes) << "the record stays";
+  ASSERT_THAT(store_->PurgeCaptures(absl::InfiniteFuture(), /*dry_run=*/false, kAny), IsOk());
+  EXPECT_EQ(StoredBytes("uid:1"), 0);
+}
+
+TEST_F(HoldingsTest, ARecordCountsFromItsBeginningAndWithItsNames) {
+  summarize_ops_ = [](const CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return std::vector<OpSummaryRow>{{.name = std::string(4096, 'x'), .calls = 1}};
+  };
+  Reopen();
+  CaptureRecord record = NewRecord(IdOf(1));
+  record.requested_by = "uid:1";
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  EXPECT_GT(StoredBytes("uid:1"), 100);
+  const CaptureRecord stored = StoreOf("uid:2", 2);
+  EXPECT_GT(StoredBytes("uid:2"), stored.file_bytes + 4096);
+}
+
+TEST_F(HoldingsTest, WhatAnEvictionRemovesIsReturned) {
+  const int64_t file_bytes = StoreOf("uid:1", 1).file_bytes;
+  StoreOf("uid:1", 2);
+  const int64_t both = StoredBytes("uid:1");
+  CapAt(-file_bytes / 2);
+  store_->MakeRoom("uid:1");
+  EXPECT_EQ(StoredBytes("uid:1"), both - file_bytes);
+}
+
+TEST_F(HoldingsTest, EverythingIsCountedAgainAtTheStart) {
+  StoreOf("uid:1", 1);
+  StoreOf("uid:1", 2);
+  ASSERT_THAT(store_->InsertSchedule({.id = IdOf(3), .creator = {.uid = 1}}), IsOk());
+  ASSERT_THAT(store_->AppendAudit({.principal = "uid:1", .method = "A"}), IsOk());
+  const quota::Principal holder = quota::PrincipalFromName("uid:1", geteuid());
+  for (const auto resource :
+       {quota::Resource::kStoredBytes, quota::Resource::kSchedules, quota::Resource::kAuditRows}) {
+    const int64_t held = Use("uid:1", resource);
+    EXPECT_GT(held, 0);
+    ledger_.SetUse(holder, resource, 0);
+    Reopen();
+    EXPECT_EQ(Use("uid:1", resource), held) << quota::InfoOf(resource).name;
+  }
+}
+
+TEST_F(HoldingsTest, DeletedSchedulesCountUntilTheyAreRemoved) {
+  ScheduleRecord record{
+      .id = IdOf(1), .creator = {.uid = 1}, .delete_time = absl::InfiniteFuture()};
+  ASSERT_THAT(store_->InsertSchedule(record), IsOk());
+  EXPECT_EQ(Use("uid:1", quota::Resource::kSchedules), 1);
+  EXPECT_GT(StoredBytes("uid:1"), 0);
+  EXPECT_FALSE(*store_->RemoveOldestDeletedSchedule("uid:1"));
+  record.delete_time = clock_.Now();
+  ASSERT_THAT(store_->UpdateSchedule(record), IsOk());
+  EXPECT_EQ(Use("uid:1", quota::Resource::kSchedules), 1);
+  EXPECT_FALSE(*store_->RemoveOldestDeletedSchedule("uid:2"));
+  EXPECT_TRUE(*store_->RemoveOldestDeletedSchedule("uid:1"));
+  EXPECT_EQ(Use("uid:1", quota::Resource::kSchedules), 0);
+  EXPECT_EQ(StoredBytes("uid:1"), 0);
+}
+
+TEST_F(HoldingsTest, RowsOfTheAuditLogAreCharged) {
+  for (const char* method : {"A", "B", "B", "A"}) {
+    ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .principal = "uid:1", .method = method}),
+                IsOk());
+  }
+  EXPECT_EQ(Use("uid:1", quota::Resource::kAuditRows), 3) << "a repetition is no row";
 }
 
 // ---- retention ----

@@ -252,22 +252,21 @@ void TcpListener::CloseLargestIfNeeded() {
   if (on_closed_) on_closed_(closed);
 }
 
-bool TcpListener::Claim(std::string_view grpc_peer, const std::string& principal) {
+absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& principal) {
   const absl::MutexLock lock(&mu_);
   const auto found = by_grpc_peer_.find(grpc_peer);
-  if (found == by_grpc_peer_.end()) return true;  // It ends just now.
+  if (found == by_grpc_peer_.end()) return absl::OkStatus();  // It ends just now.
   Connection& connection = connections_.at(found->second);
-  if (connection.principal == principal) return true;
-  int64_t& of_principal = count_by_principal_[principal];
-  if (of_principal >= limits_.max_connections_per_principal) return false;
-  ++of_principal;
-  if (connection.principal.empty()) {
-    CountDown(count_by_address_, connection.address);
-  } else {
-    CountDown(count_by_principal_, connection.principal);
+  if (connection.principal == principal) return absl::OkStatus();
+  quota::Reservation place;
+  if (limits_.ledger != nullptr) {
+    ASSIGN_OR_RETURN(place, limits_.ledger->Reserve(quota::RemotePrincipal(principal),
+                                                    quota::Resource::kRemoteConnections, 1));
   }
+  if (connection.principal.empty()) CountDown(count_by_address_, connection.address);
+  connection.place = std::move(place);
   connection.principal = principal;
-  return true;
+  return absl::OkStatus();
 }
 
 void TcpListener::ConnectionEnded(int watched_fd) {
@@ -278,11 +277,7 @@ void TcpListener::ConnectionEnded(int watched_fd) {
 
 void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const Connection& connection = it->second;
-  if (connection.principal.empty()) {
-    CountDown(count_by_address_, connection.address);
-  } else {
-    CountDown(count_by_principal_, connection.principal);
-  }
+  if (connection.principal.empty()) CountDown(count_by_address_, connection.address);
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
   if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
   loop_->Forget(it->first);

@@ -25,10 +25,12 @@
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "daemon/base/log.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/quota/ledger.h"
 #include "daemon/rpc/admission/accept_loop.h"
 #include "daemon/rpc/admission/memory_relief.h"
 
@@ -47,7 +49,9 @@ class TcpListener {
   struct Limits {
     int64_t max_connections = 1024;
     int64_t max_connections_per_address = 256;  // Of those that made no call yet.
-    int64_t max_connections_per_principal = 128;
+    // Counts the connections of each principal from its first call on, and says how many it may
+    // have; must outlive the listener. nullptr: any number.
+    quota::Ledger* ledger = nullptr;
   };
   // Gets the connection's descriptor, which it then owns.
   using OnConnection = std::function<void(UniqueFd)>;
@@ -77,17 +81,18 @@ class TcpListener {
   int64_t closed_count() const { return relief_->closed_count(); }
 
   // A call of `principal` came by the connection that gRPC calls `grpc_peer`
-  // ("ipv4:10.0.0.7:41234"). False: it has too many connections.
-  bool Claim(std::string_view grpc_peer, const std::string& principal);
+  // ("ipv4:10.0.0.7:41234"). RESOURCE_EXHAUSTED (QUOTA_EXCEEDED): it has too many connections.
+  absl::Status Claim(std::string_view grpc_peer, const std::string& principal);
 
  private:
   struct Connection {
     UniqueFd fd;            // A second descriptor, only to hear of its end: gRPC does not tell.
     std::string grpc_peer;  // Both sides' names for it.
     std::string address;
-    std::string principal;  // Empty: not known yet.
-    int64_t number = 0;     // In the order of arrival.
-    int grpc_fd = -1;       // gRPC's number, where `meter` is.
+    std::string principal;     // Empty: not known yet.
+    quota::Reservation place;  // Of the principal.
+    int64_t number = 0;        // In the order of arrival.
+    int grpc_fd = -1;          // gRPC's number, where `meter` is.
     std::shared_ptr<ReceivedMeter> meter;
   };
 
@@ -107,13 +112,12 @@ class TcpListener {
   OnClosed on_closed_;
   RateLimiter refusals_{absl::Seconds(10)};
 
-  absl::Mutex mu_;
+  absl::Mutex mu_;                                              // Before the ledger's.
   std::map<int, Connection> connections_ ABSL_GUARDED_BY(mu_);  // By the watched descriptor.
   std::map<std::string, int, std::less<>> by_grpc_peer_ ABSL_GUARDED_BY(mu_);
   // Of those without a principal.
   std::map<std::string, int64_t> count_by_address_ ABSL_GUARDED_BY(mu_);
   int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, int64_t> count_by_principal_ ABSL_GUARDED_BY(mu_);
   const std::unique_ptr<AcceptLoop> loop_;  // Last: its thread uses the rest.
 };
 

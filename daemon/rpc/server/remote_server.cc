@@ -93,8 +93,9 @@ absl::Status RemoteServer::Open() {
 absl::Status RemoteServer::OpenPort(UniqueFd socket,
                                     std::shared_ptr<grpc::ServerCredentials> credentials,
                                     grpc::ServerBuilder& builder, Port& port) const {
-  ASSIGN_OR_RETURN(port.listener,
-                   TcpListener::Create(std::move(socket), options_.connections, options_.memory));
+  TcpListener::Limits limits = options_.connections;
+  limits.ledger = parts_.limits.ledger;
+  ASSIGN_OR_RETURN(port.listener, TcpListener::Create(std::move(socket), limits, options_.memory));
   port.acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       std::move(credentials));
@@ -160,11 +161,7 @@ absl::StatusOr<Peer> RemoteServer::Identify(const grpc::ServerContext& context) 
             .address = context.peer()};
   const std::string name = PrincipalName(peer.principal);
   for (const Port* port : {&tls_, &plaintext_}) {
-    if (port->listener != nullptr && !port->listener->Claim(peer.address, name)) {
-      return absl::ResourceExhaustedError(StrCat(name, " has ",
-                                                 options_.connections.max_connections_per_principal,
-                                                 " connections open; close some and retry"));
-    }
+    if (port->listener != nullptr) RETURN_IF_ERROR(port->listener->Claim(peer.address, name));
   }
   return peer;
 }

@@ -163,7 +163,9 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::filesystem::pa
   RETURN_IF_ERROR(explain(LetPagesBeFreed(*db)));
   RETURN_IF_ERROR(explain(MigrateCatalog(*db, CatalogMigrations())));
   RETURN_IF_ERROR(explain(db->Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")));
-  return std::unique_ptr<Catalog>(new Catalog(std::move(db)));
+  std::unique_ptr<Catalog> catalog(new Catalog(std::move(db)));
+  RETURN_IF_ERROR(explain(catalog->holdings().Start()));
+  return catalog;
 }
 
 absl::Status Catalog::Put(const char* sql, const CaptureRecord& record) {
@@ -204,8 +206,8 @@ absl::Status Catalog::Insert(const CaptureRecord& record) {
   RETURN_IF_ERROR(
       Put("INSERT INTO captures(id, group_id, request_id, requested_by_uid, owner_uid, pid, "
           "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, record, "
-          "principal, evicted) "
-          "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 0)",
+          "principal, evicted, summary_bytes) "
+          "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 0, length(?13))",
           record));
   RETURN_IF_ERROR(PutLabels(record));
   return transaction.Commit();
@@ -222,6 +224,7 @@ absl::Status Catalog::Update(const CaptureRecord& record) {
           "file_bytes = iif(deleted OR ?12, 0, iif(?10 > 0, ?10, file_bytes)), "
           "file_sha256 = iif(deleted OR ?12, '', iif(?10 > 0, ?11, file_sha256)), "
           "deleted = max(deleted, ?12), record = ?13, principal = ?14, "
+          "summary_bytes = max(summary_bytes, length(?13)), "
           "pinned = iif(deleted OR ?12, 0, pinned) WHERE id = ?1",
           record));
   RETURN_IF_ERROR(PutLabels(record));

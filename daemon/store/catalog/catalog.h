@@ -23,6 +23,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/group_types.h"
 #include "daemon/store/catalog/eviction.h"
+#include "daemon/store/catalog/holdings.h"
 #include "daemon/store/catalog/schedule_tables.h"
 #include "daemon/store/catalog/types.h"
 #include "daemon/store/file/sqlite_db.h"
@@ -131,9 +132,11 @@ class Catalog {
   absl::StatusOr<std::optional<std::string>> GetSwitch(std::string_view name);
 
   ScheduleTables& schedules() { return schedules_; }
+  Holdings& holdings() { return holdings_; }
 
  private:
-  explicit Catalog(std::unique_ptr<Database> db) : db_(std::move(db)), schedules_(*db_) {}
+  explicit Catalog(std::unique_ptr<Database> db)
+      : db_(std::move(db)), schedules_(*db_), holdings_(*db_) {}
 
   absl::Status Put(const char* sql, const CaptureRecord& record);
   absl::Status PutLabels(const CaptureRecord& record);
@@ -157,6 +160,7 @@ class Catalog {
   std::optional<AuditRings> audit_rings_;  // nullopt: not counted yet.
   int64_t audit_rows_ = 0;
   ScheduleTables schedules_;
+  Holdings holdings_;
 };
 
 }  // namespace profd::store

@@ -147,6 +147,21 @@ absl::Status ScheduleTables::TrimDeleted(absl::Time before) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> ScheduleTables::RemoveOldestDeleted(std::string_view principal) {
+  std::string id;
+  {
+    StatementLease query = db_.Use(
+        "SELECT id FROM schedules WHERE principal = ?1 AND delete_unix_ns <> ?2 "
+        "ORDER BY delete_unix_ns, id LIMIT 1");
+    query->BindText(1, principal).Bind(2, ToColumn(absl::InfiniteFuture()));
+    ASSIGN_OR_RETURN(const bool found, query->Step());
+    if (!found) return false;
+    id = query->Text(0);
+  }
+  RETURN_IF_ERROR(Remove(id));
+  return true;
+}
+
 absl::StatusOr<ScheduleHolding> ScheduleTables::GetHolding(std::string_view principal) {
   StatementLease query = db_.Use(
       "SELECT ifnull(sum(delete_unix_ns = ?2), 0), ifnull(sum(record_bytes), 0) FROM schedules "

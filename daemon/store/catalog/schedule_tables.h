@@ -31,6 +31,7 @@ class ScheduleTables {
   absl::StatusOr<std::vector<ScheduleRecord>> ListDeleted(std::string_view id_prefix,
                                                           std::string_view after_id, int64_t limit);
   absl::Status TrimDeleted(absl::Time before);
+  absl::StatusOr<bool> RemoveOldestDeleted(std::string_view principal);
   absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal);
 
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,

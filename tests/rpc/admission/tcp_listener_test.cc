@@ -12,16 +12,22 @@
 #include <cerrno>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "daemon/base/reason.h"
+#include "daemon/quota/ledger.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::rpc {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+constexpr quota::Resource kRemoteConnections = quota::Resource::kRemoteConnections;
 
 TEST(ListenTcpTest, PlaintextIsForLoopbackAlone) {
   for (const char* address : {"0.0.0.0:0", "*:0", "[::]:0"}) {
@@ -132,6 +138,7 @@ class TcpListenerTest : public testing::Test {
   // As gRPC ends a connection.
   static void End(UniqueFd connection) { shutdown(connection.get(), SHUT_RDWR); }
 
+  quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), Clock::Real()};
   absl::Mutex mu_;
   std::deque<UniqueFd> admitted_;
   std::unique_ptr<TcpListener> listener_;
@@ -151,7 +158,7 @@ TEST_F(TcpListenerTest, AtItsAddressesLimitANewConnectionReplacesTheOldestIdleOn
 }
 
 TEST_F(TcpListenerTest, IdleConnectionsOfOneAddressLockNobodyOut) {
-  Start({.max_connections_per_principal = 100});
+  Start({.ledger = &ledger_});
   std::vector<UniqueFd> held;
   for (int i = 0; i < 256; ++i) {
     held.push_back(Connect());
@@ -162,7 +169,7 @@ TEST_F(TcpListenerTest, IdleConnectionsOfOneAddressLockNobodyOut) {
     held.push_back(Connect());
     const std::string peer = GrpcPeerOf(held.back());
     held.push_back(Admitted());
-    ASSERT_TRUE(listener_->Claim(peer, "cn:alice"));
+    ASSERT_THAT(listener_->Claim(peer, "cn:alice"), IsOk());
   }
 }
 
@@ -170,7 +177,7 @@ TEST_F(TcpListenerTest, ConnectionsThatHaveMadeACallAreNotReplaced) {
   Start({.max_connections = 1, .max_connections_per_address = 10});
   const UniqueFd first = Connect();
   const UniqueFd first_end = Admitted();
-  ASSERT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice"));
+  ASSERT_THAT(listener_->Claim(GrpcPeerOf(first), "cn:alice"), IsOk());
   EXPECT_TRUE(IsHungUp(Connect()));
 }
 
@@ -178,7 +185,7 @@ TEST_F(TcpListenerTest, OverAllANewConnectionReplacesTheOldestIdleOne) {
   Start({.max_connections = 2, .max_connections_per_address = 10});
   const UniqueFd first = Connect();
   const UniqueFd first_end = Admitted();
-  ASSERT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice"));
+  ASSERT_THAT(listener_->Claim(GrpcPeerOf(first), "cn:alice"), IsOk());
   const UniqueFd second = Connect();
   const UniqueFd second_end = Admitted();
   const UniqueFd third = Connect();
@@ -187,16 +194,27 @@ TEST_F(TcpListenerTest, OverAllANewConnectionReplacesTheOldestIdleOne) {
 }
 
 TEST_F(TcpListenerTest, APrincipalHasSoManyConnections) {
-  Start({.max_connections_per_principal = 1});
+  ledger_.SetLimit(kRemoteConnections, {.capacity = 10, .per_principal = 1});
+  Start({.ledger = &ledger_});
   const UniqueFd first = Connect();
-  const UniqueFd first_end = Admitted();
+  UniqueFd first_end = Admitted();
   const UniqueFd second = Connect();
   const UniqueFd second_end = Admitted();
-  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice"));
-  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(first), "cn:alice")) << "its next call";
-  EXPECT_FALSE(listener_->Claim(GrpcPeerOf(second), "cn:alice"));
-  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(second), "cn:bob"));
-  EXPECT_TRUE(listener_->Claim("ipv4:192.0.2.1:1", "cn:alice")) << "one that ends just now";
+  const quota::Principal alice = quota::RemotePrincipal("cn:alice");
+  EXPECT_EQ(ledger_.TotalUse(kRemoteConnections), 0) << "nobody knows yet whose they are";
+  EXPECT_THAT(listener_->Claim(GrpcPeerOf(first), "cn:alice"), IsOk());
+  EXPECT_THAT(listener_->Claim(GrpcPeerOf(first), "cn:alice"), IsOk()) << "its next call";
+  EXPECT_EQ(ledger_.Use(alice, kRemoteConnections), 1);
+  const absl::Status refused = listener_->Claim(GrpcPeerOf(second), "cn:alice");
+  EXPECT_EQ(ReasonOf(refused), quota::kQuotaExceeded);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("quota 'remote connections' of cn:alice"),
+                    HasSubstr("largest holder: cn:alice with 1")));
+  EXPECT_THAT(listener_->Claim(GrpcPeerOf(second), "cn:bob"), IsOk());
+  EXPECT_THAT(listener_->Claim("ipv4:192.0.2.1:1", "cn:alice"), IsOk()) << "one that ends just now";
+  EXPECT_EQ(ledger_.TotalUse(kRemoteConnections), 2);
+  End(std::move(first_end));
+  while (ledger_.Use(alice, kRemoteConnections) > 0) std::this_thread::yield();
 }
 
 TEST_F(TcpListenerTest, AboveTheMemoryMarkTheConnectionThatReceivedMostIsClosed) {
@@ -213,7 +231,7 @@ TEST_F(TcpListenerTest, AboveTheMemoryMarkTheConnectionThatReceivedMostIsClosed)
   const UniqueFd quiet_here = Admitted();
   const UniqueFd loud = Connect();
   const UniqueFd loud_here = Admitted();
-  EXPECT_TRUE(listener_->Claim(GrpcPeerOf(loud), "cn:loud"));
+  EXPECT_THAT(listener_->Claim(GrpcPeerOf(loud), "cn:loud"), IsOk());
   Pass(loud, loud_here, 5000);
   Pass(quiet, quiet_here, 100);
   EXPECT_FALSE(HasHungUp(loud));
