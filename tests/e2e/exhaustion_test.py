@@ -203,7 +203,7 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assertEqual(traced.status, harness.DONE, traced.err)
         with_file = self.used('stored-bytes', nobody)
         self.assertGreater(with_file, 0)
-        deleted = self.daemon.ctl('delete', '--yes', traced.json['id'], as_uid=harness.NOBODY)
+        deleted = self.daemon.ctl('delete', traced.json['id'], as_uid=harness.NOBODY)
         self.assertEqual(deleted.status, harness.DONE, deleted.err)
         record_alone = self.used('stored-bytes', nobody)
         self.assertGreater(record_alone, 0)
@@ -212,9 +212,7 @@ class ExhaustionTest(harness.EndToEndTest):
         made = self.daemon.ctl('schedule', 'create', '--every', '1h', '--steps', '1', '--json',
                                as_uid=harness.NOBODY)
         self.assertEqual(made.status, harness.DONE, made.err)
-        schedule = self.daemon.ctl('schedule', 'list', '--json', as_uid=harness.NOBODY).json
-        self.daemon.ctl('schedule', 'delete', schedule['schedules'][0]['id'],
-                        as_uid=harness.NOBODY)
+        self.daemon.ctl('schedule', 'delete', made.json['id'], as_uid=harness.NOBODY)
         self.assertEqual(self.used('schedules', nobody), 1, 'deleted, and kept')
         self.assertGreater(self.used('audit-rows', nobody), 2)
         self.daemon.terminate()

@@ -8,6 +8,7 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -16,6 +17,7 @@ import time
 import unittest
 
 import harness
+import remote_test
 from harness import DONE, EndToEndTest, MemoryGroup
 
 ATTACK_SECONDS = 30 if os.environ.get('PROFD_LONG_ATTACK') else 3
@@ -127,9 +129,10 @@ class UnreadLogTest(EndToEndTest):
 
 
 # Begins calls and resets them at once, never waiting for an answer, and connects again when it is
-# thrown out. Prints how often it was.
+# thrown out. Prints how often it was. Arguments: a path or a port, seconds, and for TLS the files of
+# the authority, the certificate, and its key.
 RAPID_RESET = r"""
-import socket, struct, sys, time
+import socket, ssl, struct, sys, time
 
 def literal(name, value):
     return b'\0' + b''.join(bytes([len(t)]) + t.encode() for t in (name, value))
@@ -147,9 +150,16 @@ family, address = ((socket.AF_UNIX, place) if is_path else
                    (socket.AF_INET, ('127.0.0.1', int(place))))
 end = time.monotonic() + seconds
 ended = 0
+context = None
+if len(sys.argv) > 3:
+    context = ssl.create_default_context(cafile=sys.argv[3])
+    context.load_cert_chain(*sys.argv[4:])
+    context.set_alpn_protocols(['h2'])
+    context.check_hostname = False
 while time.monotonic() < end:
-    with socket.socket(family) as peer:
-        peer.settimeout(2)
+    plain = socket.socket(family)
+    plain.settimeout(2)
+    with context.wrap_socket(plain) if context else plain as peer:
         try:
             peer.connect(address)
             peer.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b'') +
@@ -246,6 +256,48 @@ class RapidResetOverTcpTest(EndToEndTest):
         self.assertIsNone(self.daemon.process.poll())
         self.assertEqual(self.memory.oom_kill_count(), 0)
         self.assertIn('closed the remote connection that received most', self.daemon.log())
+        audit = self.daemon.ctl('audit', '--json').out
+        self.assertIn('CloseConnection', audit)
+        self.assertIn('MEMORY_HIGH', audit)
+
+
+@unittest.skipIf(shutil.which('openssl') is None, 'openssl, which makes certificates, is missing')
+class RapidResetOverMutualTlsTest(remote_test.RemoteTest):
+    """The same by callers with certificates."""
+
+    memory_max_bytes = 512 << 20
+
+    def test_the_daemon_outlives_it_and_serves_others_with_certificates(self):
+        certificate = [str(self.pki / 'site' / name) for name in ('ca.crt', 'bob.crt', 'bob.key')]
+        attackers = [
+            subprocess.Popen([sys.executable, '-c', RAPID_RESET, str(self.port.number),
+                              str(10 * harness.PATIENCE_S), *certificate])
+            for _ in range(ATTACKERS)]
+
+        def stop():
+            for attacker in attackers:
+                attacker.kill()
+                attacker.wait()
+        self.addCleanup(stop)
+        begin = time.monotonic()
+        slowest = 0
+        closed = 'closed the remote connection that received most'
+
+        def is_relieved():
+            nonlocal slowest
+            start = time.monotonic()
+            self.assertEqual(self.daemon.ctl('node').status, DONE)
+            slowest = max(slowest, time.monotonic() - start)
+            return closed in self.daemon.log() and start - begin > ATTACK_SECONDS
+        harness.until(is_relieved, 'a connection is closed')
+        # Alice received little, so hers is not the one that ends.
+        self.assert_known(self.remote('node'))
+        stop()
+        print(f'{ATTACKERS} attackers over mutual TLS: {self.daemon.log().count(closed)} connections '
+              f'closed; peak of the cgroup {self.memory.peak_bytes() >> 20} MiB; slowest call '
+              f'{slowest:.2f} s', flush=True)
+        self.assertIsNone(self.daemon.process.poll())
+        self.assertEqual(self.memory.oom_kill_count(), 0)
         audit = self.daemon.ctl('audit', '--json').out
         self.assertIn('CloseConnection', audit)
         self.assertIn('MEMORY_HIGH', audit)
