@@ -258,9 +258,12 @@ class CaptureTest(harness.EndToEndTest):
 
     def test_groups_record_the_same_steps(self):
         targets = [self.target() for _ in range(3)]
-        for target in targets:
-            target.do('train 2')
-        result = self.trace('--all', '--steps', '4').result()
+        for count, target in enumerate(targets, start=1):
+            target.do(*['step'] * count)
+        tracing = self.trace('--all', '--steps', '4')
+        self.await_group('WAITING_STEP', 3)
+        self.step_until_over(tracing, targets)
+        result = tracing.result()
         self.assertEqual(result.status, DONE, result.err)
         steps = [[s['index'] for s in c['steps']] for c in result.json['captures']]
         self.assertEqual(len(steps), 3)
@@ -271,14 +274,28 @@ class CaptureTest(harness.EndToEndTest):
 
     def test_a_group_names_who_missed(self):
         a, b = self.target(), self.target()
-        a.do('train 2')
+        a.do('step')
         b.do('step')
         tracing = self.trace('--pid', f'{a.pid},{b.pid}', '--steps', '3')
-        self.await_state('WAITING_STEP')
+        self.await_group('WAITING_STEP', 2)
         b.kill()
+        self.step_until_over(tracing, [a])
         result = tracing.result()
         self.assertEqual(result.status, PARTIAL, result.err)
         self.assertEqual([m['pid'] for m in result.json['missed']], [b.pid])
+
+    def await_group(self, state, count):
+        """Until `count` targets have their orders: none can pass the start step before it knows."""
+        until(lambda: [capture['state'] for capture in self.captures()] == [state] * count,
+              f'{count} captures {state}')
+
+    def step_until_over(self, tracing, targets):
+        """How far off the start step is depends on the pace of the steps before."""
+        def over():
+            for target in targets:
+                target.do('step 100')
+            return tracing.process.poll() is not None
+        until(over, 'the end of the trace')
 
     def test_the_pid_of_a_launcher_stands_for_its_targets(self):
         script = f'"{harness.TARGET}"; true'
