@@ -21,7 +21,7 @@ constexpr int kRounds = 4;
 // What times may contradict each other by although clocks are aligned: conversions, whole
 // microseconds, and what is left of the noise.
 constexpr double kSlackNs = 200'000;
-constexpr double kAlignedSlackNs = 1'000'000;  // Of two clocks that collectives align.
+constexpr double kAlignedSlackNs = 1'000'000;  // Of two clocks that only collectives align.
 // Fewer halves tell nothing.
 constexpr size_t kFewestForResidual = 4;
 
@@ -319,9 +319,15 @@ class Alignment {
     return event;
   }
 
+  struct Shift {
+    double needed_ns = 0;
+    double bound_ns = 0;        // How far the two clocks may be apart; 0: they are one.
+    bool are_measured = false;  // Both were.
+  };
+
   // How much later the last rank began than the first one ended: what no collective can do. Below
-  // 0: the times fit. `bound_ns`: how far the two clocks may be apart.
-  double ShiftNeeded(const Event& event, const Solution& solution, double& bound_ns) const {
+  // 0: the times fit.
+  Shift NeededShift(const Event& event, const Solution& solution) const {
     const auto corrected = [&](const Event::End& end, double time_ns) {
       return time_ns - solution.line(end.clock).At(time_ns);
     };
@@ -331,25 +337,30 @@ class Alignment {
       if (corrected(end, end.start_ns) > corrected(*last, last->start_ns)) last = &end;
       if (corrected(end, end.time_ns) < corrected(*first, first->time_ns)) first = &end;
     }
-    bound_ns = last->clock == first->clock
-                   ? 0
-                   : clocks_[last->clock].bound_ns + clocks_[first->clock].bound_ns;
-    return corrected(*last, last->start_ns) - corrected(*first, first->time_ns);
+    const HostClock& last_clock = clocks_[last->clock];
+    const HostClock& first_clock = clocks_[first->clock];
+    return {
+        .needed_ns = corrected(*last, last->start_ns) - corrected(*first, first->time_ns),
+        .bound_ns = last->clock == first->clock ? 0 : last_clock.bound_ns + first_clock.bound_ns,
+        .are_measured = last_clock.is_probed && first_clock.is_probed};
   }
 
-  // `by_bounds`: clocks are as measured; else they are aligned.
+  // The most that a collective may need. `by_bounds`: clocks are as measured; else they are
+  // aligned. That aligned clocks contradict a collective which the bounds of measured ones allow
+  // says nothing of the collective: ranks that a busy machine holds up end at different times.
+  static double MostShift(const Shift& shift, bool by_bounds) {
+    if (by_bounds || shift.bound_ns == 0) return kSlackNs + shift.bound_ns;
+    return shift.are_measured ? std::numeric_limits<double>::infinity() : kAlignedSlackNs;
+  }
+
   void Reject(const Solution& solution, bool by_bounds, ClockAlignment& alignment) const {
     std::map<uint32_t, std::pair<size_t, size_t>> counts;  // Rejected and all, by communicator.
     for (const Event& event : all_events_) {
-      double bound_ns = 0;
-      const double shift_ns = ShiftNeeded(event, solution, bound_ns);
-      // Members of one clock have the bound 0.
-      const double slack_ns = by_bounds || bound_ns == 0 ? kSlackNs : kAlignedSlackNs;
-      const bool fits = shift_ns <= slack_ns + (by_bounds ? bound_ns : 0);
-      if (!fits) {
+      const Shift shift = NeededShift(event, solution);
+      if (shift.needed_ns > MostShift(shift, by_bounds)) {
         alignment.rejected[event.match] = true;
-        alignment.largest_shift_ns =
-            std::max<int64_t>(alignment.largest_shift_ns, std::llround(std::min(shift_ns, 9.2e18)));
+        alignment.largest_shift_ns = std::max<int64_t>(
+            alignment.largest_shift_ns, std::llround(std::min(shift.needed_ns, 9.2e18)));
       }
       auto& [rejected, all] = counts[event.communicator];
       rejected += alignment.rejected[event.match] ? 1 : 0;
@@ -398,8 +409,7 @@ class Alignment {
     if (alignment.rejected_count == 0) return;
     std::vector<double> shifts;
     for (const Event& event : all_events_) {
-      double bound_ns = 0;
-      shifts.push_back(std::max(0.0, ShiftNeeded(event, solution, bound_ns)));
+      shifts.push_back(std::max(0.0, NeededShift(event, solution).needed_ns));
     }
     alignment.residual_p50_ns = std::max(alignment.residual_p50_ns, RoundedPercentile(shifts, 50));
     alignment.residual_p99_ns = std::max(alignment.residual_p99_ns, RoundedPercentile(shifts, 99));
