@@ -31,7 +31,8 @@
 
 namespace profd::cli {
 
-inline constexpr std::chrono::seconds kConnectDeadline(5);
+// A daemon under attack, on a machine whose cores are all busy, was seen to take more than 5 s.
+inline constexpr std::chrono::seconds kConnectDeadline(15);
 inline constexpr std::chrono::seconds kCallDeadline(30);
 // A purge removes files and records one by one.
 inline constexpr std::chrono::seconds kPurgeDeadline(600);
