@@ -282,9 +282,10 @@ class GpuFaultTest(GpuEndToEndTest):
 
     def test_a_rival_that_takes_our_callbacks_ends_the_gpu_part(self):
         target = self.gpu_target()
-        tracing = self.trace('--pid', target.pid, '--steps', '400', '--timeout', '60s')
-        self.await_state('RECORDING')
-        target.do('gpu steal')
+        target.do('rest', 'step')
+        tracing = self.trace('--pid', target.pid, '--steps', '2', '--warmup', '0')
+        self.await_state('WAITING_STEP')
+        target.do('step', 'gpu work', 'gpu steal', 'step', 'gpu work', 'step')
         capture = tracing.result().json
         self.assertEqual(capture['gpu']['outcome'], 'broken')
         self.assertIn('another', capture['gpu']['problem'])
@@ -345,9 +346,11 @@ class GpuFaultTest(GpuEndToEndTest):
 
     def test_the_wall_clock_is_set_in_the_window(self):
         target = self.gpu_target()
-        tracing = self.trace('--pid', target.pid, '--steps', '600', '--timeout', '60s')
-        self.await_state('RECORDING')
-        target.do('gpu clock-step 5000000000')
+        target.do('rest', 'step')
+        tracing = self.trace('--pid', target.pid, '--steps', '2', '--warmup', '0')
+        self.await_state('WAITING_STEP')
+        target.do('step', 'gpu work', 'gpu clock-step 5000000000', 'gpu work', 'step', 'gpu work',
+                  'gpu settle', 'step')
         capture = tracing.result().json
         self.assertIn(capture['state'], ('COMPLETE', 'PARTIAL'))
         self.assert_unharmed(target)
