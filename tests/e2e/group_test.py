@@ -7,7 +7,7 @@ import threading
 import time
 
 import harness
-from cluster_harness import JOB, ClusterTest
+from cluster_harness import JOB, NODE_TIMEOUT, ClusterTest
 from harness import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE
 
 TERMINAL = ('COMPLETE', 'PARTIAL', 'FAILED', 'CANCELLED')
@@ -167,7 +167,7 @@ class GroupTest(ClusterTest):
         self.addCleanup(held.resume)
         cluster.march.is_over.set()
         process = cluster.begin('trace', '--all', '--steps', 2, '--gpu', 'off',
-                                '--node-timeout', '2s')
+                                '--node-timeout', NODE_TIMEOUT)
         harness.until(lambda: cluster.nodes[0].ctl('captures', '--json').json['captures'],
                       'the first rank is prepared')
         process.kill()

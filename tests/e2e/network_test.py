@@ -7,7 +7,7 @@ import sys
 
 import harness
 import wire
-from cluster_harness import JOB, ClusterTest
+from cluster_harness import JOB, NODE_TIMEOUT, ClusterTest
 from harness import DONE, NO_DAEMON, PARTIAL
 
 
@@ -61,7 +61,7 @@ class NetworkTest(ClusterTest):
     def test_a_node_that_is_cut_off_is_named_until_it_is_back(self):
         cluster = self.cluster(nodes=3, ranks_per_node=1)
         self.wire.cut(cluster.hosts['node1'])
-        result = cluster.ctl('ps', '--json', '--node-timeout', '1s')
+        result = cluster.ctl('ps', '--json', '--node-timeout', NODE_TIMEOUT)
         self.assertEqual(result.status, PARTIAL, result.err)
         self.assertEqual([node['ok'] for node in result.json['nodes']], [True, False, True])
         self.assertEqual({row['node'] for row in result.json['targets']}, {'node0', 'node2'})
@@ -104,7 +104,7 @@ class NetworkTest(ClusterTest):
     def test_ranks_of_a_node_that_is_cut_off_are_missed_and_nothing_stays_armed(self):
         cluster = self.cluster(nodes=3, ranks_per_node=1)
         self.wire.cut(cluster.hosts['node2'])
-        result, group = self.trace_job(cluster, '--node-timeout', '1s')
+        result, group = self.trace_job(cluster, '--node-timeout', NODE_TIMEOUT)
         self.assertEqual(result.status, PARTIAL, result.err)
         self.assertIn('node2', result.err)
         self.wire.heal(cluster.hosts['node2'])

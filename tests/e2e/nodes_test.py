@@ -1,7 +1,7 @@
 """Many daemons from one command: what of each node is shown, and what if one does not answer."""
 
 import harness
-from cluster_harness import JOB, ClusterTest
+from cluster_harness import JOB, NODE_TIMEOUT, ClusterTest
 from harness import DONE, NO_DAEMON, PARTIAL, USAGE
 
 
@@ -73,9 +73,7 @@ class NodesTest(ClusterTest):
         cluster = self.cluster(nodes=2, ranks_per_node=1)
         cluster.nodes[0].pause()
         self.addCleanup(cluster.nodes[0].resume)
-        # Enough for the other one to answer, also on a busy machine and under a sanitizer.
-        timeout = '5s' if harness.is_sanitized() else '2s'
-        result = cluster.ctl('ps', '--json', '--node-timeout', timeout)
+        result = cluster.ctl('ps', '--json', '--node-timeout', NODE_TIMEOUT)
         self.assertEqual(result.status, PARTIAL, result.err)
         self.assertIn('does not answer', result.json['nodes'][0]['error'])
         self.assertEqual([row['node'] for row in result.json['targets']], ['node1'])

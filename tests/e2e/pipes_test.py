@@ -12,7 +12,7 @@ import tempfile
 import threading
 
 import harness
-from cluster_harness import Node, Pki
+from cluster_harness import NODE_TIMEOUT, Node, Pki
 from harness import DONE, PARTIAL
 
 STDOUT_CLOSED = 141
@@ -71,7 +71,7 @@ class FanOutTest(harness.EndToEndTest):
                 members = [self.node.member, *(f'bad{i}={node.address}'
                                                for i, node in enumerate(bad))]
                 result = harness.run_profctl(
-                    self.node.socket_dir, '--nodes', ','.join(members), '--node-timeout', '3s',
+                    self.node.socket_dir, '--nodes', ','.join(members), '--node-timeout', NODE_TIMEOUT,
                     'ps', '--json', env=self.pki.environment)
                 self.assertEqual(result.status, PARTIAL, result.err)
                 self.assertEqual([row['node'] for row in result.json['nodes'] if row['ok']],
