@@ -60,7 +60,8 @@ class TargetFaultTest(harness.EndToEndTest):
 
     def test_a_stopped_target_fails_to_arm_in_bounded_time(self):
         self.daemon.stop()
-        self.daemon.flags = ('--arm-timeout', '500ms')
+        # Of the capture afterwards, too: time enough for a target that runs.
+        self.daemon.flags = ('--arm-timeout', '5s')
         self.daemon.start()
         target = self.target()
         target.do('step')
@@ -74,8 +75,9 @@ class TargetFaultTest(harness.EndToEndTest):
     def test_a_target_stopped_while_recording_ends_at_the_deadline(self):
         target = self.target()
         target.do('step')
+        # Time enough to get there; then the test waits for it.
         tracing = self.trace('--pid', target.pid, '--steps', '3', '--warmup', '0',
-                             '--timeout', '2s')
+                             '--timeout', '10s')
         self.await_state('WAITING_STEP')
         target.do('step', 'range kept 4')
         self.await_state('RECORDING')
