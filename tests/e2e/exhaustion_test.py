@@ -127,7 +127,8 @@ class ExhaustionTest(harness.EndToEndTest):
         greedy, other = self.targets_of(harness.NOBODY), self.targets_of(OTHER)
         self.assertEqual(greedy('hello 16'), [b'registered', b'14', b'refused', b'2'])
         self.target()  # Root's.
-        self.assertIn(f'uid:{harness.NOBODY}', self.daemon.log())  # The refusal names its quota.
+        harness.until(lambda: f'uid:{harness.NOBODY}' in self.daemon.log(),
+                      'the refusal names its quota')
         self.assertEqual(other('hello 1'), [b'registered', b'0', b'refused', b'1'])
         greedy('end 4')
         self.await_used('targets', f'uid:{harness.NOBODY}', 10)

@@ -276,7 +276,7 @@ class DaemonFaultTest(harness.EndToEndTest):
         config.write_text('max-storage = 2GiB\nmax-targets = 7\n')
         self.daemon.process.send_signal(signal.SIGHUP)
         until(lambda: cap() == 2 << 30, 'the new cap')
-        self.assertIn('max-targets', self.daemon.log())
+        until(lambda: 'max-targets has changed' in self.daemon.log(), 'what needs a restart')
         config.write_text('max-storage = lots\n')
         self.daemon.process.send_signal(signal.SIGHUP)
         until(lambda: 'lots' in self.daemon.log(), 'the complaint')

@@ -316,7 +316,7 @@ class ExpiredNodeTest(RemoteTest):
         return super().node_flags('old-node')
 
     def test_a_daemon_whose_certificate_ended_is_not_trusted(self):
-        self.assertIn('callers refuse it', self.daemon.log())
+        harness.until(lambda: 'callers refuse it' in self.daemon.log(), 'the log says so')
         self.assert_refused(self.remote('node'), "the daemon's certificate has expired")
         self.assertEqual(self.daemon.ctl('node').status, DONE, 'the local socket serves all the same')
 
