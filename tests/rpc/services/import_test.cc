@@ -312,7 +312,7 @@ class ImportOfASlowSenderTest : public ImportTest {
 TEST_F(ImportOfASlowSenderTest, LosesItsPlace) {
   const std::string bytes = MakeFile();
   Upload upload(*me_);
-  ASSERT_TRUE(upload.Send(FirstMessage(bytes)));
+  upload.Send(FirstMessage(bytes));  // Fails if this machine is slower than that.
   EXPECT_THAT(Outcome{.status = upload.writer->Finish()}, Fails(grpc::CANCELLED));
   server_->Shutdown(absl::ZeroDuration());
   EXPECT_THAT(FilesInStore(), IsEmpty());
