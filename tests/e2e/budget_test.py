@@ -69,9 +69,13 @@ class MemoryFloodTest(harness.EndToEndTest):
 
     def flood(self):
         target = self.target()
+        # It has both commands before the window opens, and goes from one to the other by itself.
+        for command in ('await-recording', f'flood {EVENTS}'):
+            target.send(command)
         tracing = self.trace('--pid', target.pid, '--duration', f'{SECONDS}s',
                              '--buffer', f'{CAPTURE_MEMORY >> 20}MiB')
-        target.do('await-recording', f'flood {EVENTS}')
+        target.answer()
+        target.answer()
         return target, tracing
 
     def assert_within_budget(self):
