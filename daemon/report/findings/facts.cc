@@ -15,16 +15,13 @@
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/index/wrapping_math.h"
+#include "daemon/report/time/data_loader_time.h"
 
 namespace profd::report {
 namespace {
 
 // Points of the memory's curve that findings need: only its extremes.
 constexpr int64_t kMemoryPoints = 64;
-
-bool IsLoaderWait(std::string_view name) {
-  return name.starts_with("enumerate(DataLoader)#") || name.starts_with("enumerate(DataPipe)#");
-}
 
 void AddTimes(TimeBreakdown& sum, const TimeBreakdown& step) {
   sum.kernel_time_ns += step.kernel_time_ns;
@@ -51,6 +48,15 @@ TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
     if (counted.contains(step.index)) AddTimes(sum, step.device);
   }
   return sum;
+}
+
+// When the device did anything.
+IntervalSet BusyOf(const DeviceWork& work, uint32_t device) {
+  IntervalSet busy;
+  for (const Activity& activity : work.activities()) {  // By start.
+    if (work.DeviceOf(activity) == device) busy.Add(activity.start_ns, activity.end_ns);
+  }
+  return busy;
 }
 
 // How long the device was busy with what each stretch launched.
@@ -119,7 +125,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   std::vector<bool> is_gloo;
   std::vector<bool> is_data_parallel;
   for (const std::string& name : names) {
-    is_wait.push_back(IsLoaderWait(name));
+    is_wait.push_back(IsDataLoaderWait(name));
     is_gloo.push_back(name.starts_with("gloo:"));
     is_data_parallel.push_back(name == "DataParallel.forward");
   }
@@ -235,7 +241,10 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
                          .launches = std::vector<PathLaunches>(attribution.paths().size())};
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
   facts.calls = GatherCalls(sources);
-  ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time, thresholds));
+  ASSIGN_OR_RETURN(facts.host,
+                   GatherHost(reader, facts.scope, facts.time, BusyOf(work, position), thresholds));
+  ASSIGN_OR_RETURN(facts.slowest,
+                   ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
   if (!facts.has_gpu()) {
     AddLoaderWaits(sources, IntervalSet(), facts.gaps);
     return facts;

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/quality.h"
 #include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/host.h"
 #include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
@@ -118,6 +119,7 @@ struct Facts {
   CopyFacts copies;
   CallFacts calls;
   ProgramFacts program;
+  HostFacts host;
   SlowStep slowest;
   const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
 

@@ -9,6 +9,8 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/host.h"
+#include "daemon/report/findings/rules.h"
 #include "daemon/report/index/median.h"
 #include "daemon/report/index/wrapping_math.h"
 
@@ -25,11 +27,14 @@ constexpr double kLeastCauseShare = 0.1;
 
 int64_t LengthOf(const FindingScope::Stretch& stretch) { return stretch.end_ns - stretch.start_ns; }
 
+// A step with more host time outside operators than this many times the usual has a cause of its
+// own, such as a checkpoint.
+constexpr int64_t kUsualVariation = 2;
+
 // Positions of the nearest steps that are no outliers themselves.
-std::vector<size_t> NeighborsOf(const FindingScope& scope, size_t slow, double bound_ns) {
-  const auto is_usual = [&](size_t i) {
-    return static_cast<double>(LengthOf(scope.stretches[i])) <= bound_ns;
-  };
+std::vector<size_t> NeighborsOf(const FindingScope& scope, size_t slow,
+                                const std::vector<bool>& outliers) {
+  const auto is_usual = [&](size_t i) { return !outliers[i]; };
   std::vector<size_t> neighbors;
   for (size_t i = slow; i-- > 0 && neighbors.size() < kNeighborsOfSide;) {
     if (is_usual(i)) neighbors.push_back(i);
@@ -68,12 +73,15 @@ int64_t SumOfSelf(const OpTimes& times) {
   return sum;
 }
 
+constexpr std::string_view kOutsideOperators = "host time outside operators";
+
 // A part of a step's time that the time report knows.
 struct Part {
   std::string_view name;
   int64_t (*time_ns)(const TimeStep&);
 };
-constexpr std::array<Part, 5> kComparedParts = {{
+constexpr std::array<Part, 6> kComparedParts = {{
+    {kOutsideOperators, [](const TimeStep& s) { return s.host.outside_ns; }},
     {"waiting for the data loader", [](const TimeStep& s) { return s.data_loader_ns; }},
     {"calls that wait for the GPU", [](const TimeStep& s) { return s.sync_ns; }},
     {"compilation by torch.compile", [](const TimeStep& s) { return s.compile_ns; }},
@@ -97,9 +105,20 @@ class Explanation {
     result_.usual_ns = Median(lengths);
   }
 
-  void AddParts(const TimeReport& time) {
+  absl::Status AddParts(store::CaptureReader& reader, const TimeReport& time) {
     const TimeStep* slow = Find(time, slow_.step);
-    if (slow == nullptr) return;
+    if (slow == nullptr) return absl::OkStatus();
+    split_is_known_ = time.host_needs.empty();
+    // Where the step spent most of its host time outside operators.
+    ASSIGN_OR_RETURN(const HostGapTable gaps,
+                     SumHostGaps(reader, time.host_gaps, [&](int64_t start_ns, int64_t end_ns) {
+                       start_ns = std::max(start_ns, slow_.start_ns);
+                       end_ns = std::min(end_ns, slow_.end_ns);
+                       return end_ns > start_ns ? end_ns - start_ns : 0;
+                     }));
+    const std::string longest =
+        gaps.rows.empty() ? ""
+                          : StrCat(TimeText(gaps.rows[0].total_ns), " ", PlaceOf(gaps.rows[0]));
     for (const Part& part : kComparedParts) {
       std::vector<int64_t> usual;
       for (const size_t i : neighbors_) {
@@ -107,8 +126,10 @@ class Explanation {
         if (other != nullptr) usual.push_back(part.time_ns(*other));
       }
       Add(EvidenceKind::kStep, std::string(part.name),
-          Difference(part.time_ns(*slow), Median(usual)), "");
+          Difference(part.time_ns(*slow), Median(usual)),
+          part.name == kOutsideOperators ? longest : "");
     }
+    return absl::OkStatus();
   }
 
   absl::Status AddOps(store::CaptureReader& reader) {
@@ -131,8 +152,9 @@ class Explanation {
       Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
           calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
     }
-    // Ranges of several threads overlap: then this claims too little, never too much.
-    if (!slow.empty()) {
+    // Ranges of several threads overlap: then this claims too little, never too much. Where the
+    // split of the host's time is known, that says it.
+    if (!slow.empty() && !split_is_known_) {
       Add(EvidenceKind::kStep, "host time in no recorded range",
           Difference(Difference(result_.duration_ns, SumOfSelf(slow)), Median(outside)), "");
     }
@@ -163,6 +185,7 @@ class Explanation {
   const FindingScope& scope_;
   const FindingScope::Stretch slow_;
   const std::vector<size_t> neighbors_;
+  bool split_is_known_ = false;
   SlowStep result_;
 };
 
@@ -183,17 +206,45 @@ std::optional<OutlierBound> OutlierBoundOf(const FindingScope& scope,
                   std::max(deviations, kLeastOutlierExcess * static_cast<double>(median_ns))};
 }
 
+std::vector<bool> OutliersOf(const FindingScope& scope, const FindingThresholds& thresholds,
+                             std::span<const int64_t> outside_ns) {
+  std::vector<bool> outliers(scope.stretches.size());
+  const std::optional<OutlierBound> bound = OutlierBoundOf(scope, thresholds);
+  if (!bound.has_value()) return outliers;
+  int64_t usual_outside_ns = 0;
+  bool is_host_bound = false;
+  if (outside_ns.size() == outliers.size()) {
+    std::vector<int64_t> values(outside_ns.begin(), outside_ns.end());
+    usual_outside_ns = Median(values);
+    is_host_bound = static_cast<double>(usual_outside_ns) >
+                    thresholds.host_outside_share * static_cast<double>(bound->median_ns);
+  }
+  for (size_t i = 0; i < outliers.size(); ++i) {
+    const int64_t length_ns = LengthOf(scope.stretches[i]);
+    outliers[i] = static_cast<double>(length_ns) > bound->bound_ns;
+    if (!outliers[i] || !is_host_bound) continue;
+    const int64_t excess_ns = std::max<int64_t>(0, outside_ns[i] - usual_outside_ns);
+    outliers[i] = outside_ns[i] > kUsualVariation * usual_outside_ns ||
+                  static_cast<double>(length_ns - excess_ns) > bound->bound_ns;
+  }
+  return outliers;
+}
+
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
                                             const TimeReport& time,
-                                            const FindingThresholds& thresholds) {
-  const std::optional<OutlierBound> bound = OutlierBoundOf(scope, thresholds);
-  if (!bound.has_value()) return SlowStep();
-  const auto slowest =
-      std::ranges::max_element(scope.stretches, {}, [](const auto& s) { return LengthOf(s); });
-  if (static_cast<double>(LengthOf(*slowest)) <= bound->bound_ns) return SlowStep();
-  const auto position = static_cast<size_t>(slowest - scope.stretches.begin());
-  Explanation explanation(scope, position, NeighborsOf(scope, position, bound->bound_ns));
-  explanation.AddParts(time);
+                                            const std::vector<bool>& outliers) {
+  std::optional<size_t> slowest;
+  for (size_t i = 0; i < outliers.size(); ++i) {
+    if (!outliers[i]) continue;
+    if (slowest.has_value() &&
+        LengthOf(scope.stretches[i]) <= LengthOf(scope.stretches[*slowest])) {
+      continue;
+    }
+    slowest = i;
+  }
+  if (!slowest.has_value()) return SlowStep();
+  Explanation explanation(scope, *slowest, NeighborsOf(scope, *slowest, outliers));
+  RETURN_IF_ERROR(explanation.AddParts(reader, time));
   RETURN_IF_ERROR(explanation.AddOps(reader));
   return explanation.Take();
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ struct OutlierBound {
 // nullopt: too few steps to tell.
 std::optional<OutlierBound> OutlierBoundOf(const FindingScope& scope,
                                            const FindingThresholds& thresholds);
+// By stretch of the scope. Where steps consist largely of host time outside operators, that time
+// varies: a step with up to twice the usual amount of it is not an outlier because of that alone.
+// `outside_ns`: that time, by stretch; empty: unknown.
+std::vector<bool> OutliersOf(const FindingScope& scope, const FindingThresholds& thresholds,
+                             std::span<const int64_t> outside_ns);
 
 struct SlowStep {
   int64_t step = -1;  // -1: none is slow.
@@ -36,10 +42,10 @@ struct SlowStep {
   // (`duration_ns`). Causes may overlap; only those that explain a tenth of the difference.
   std::vector<Evidence> causes;
 };
-// The slowest outlier. `time` is of the same reader.
+// Of the slowest of `outliers`, which OutliersOf() returned. `time` is of the same reader.
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
                                             const TimeReport& time,
-                                            const FindingThresholds& thresholds);
+                                            const std::vector<bool>& outliers);
 
 }  // namespace profd::report
 

@@ -15,6 +15,7 @@ RuleResult GpuGap(const Facts&, const FindingThresholds&);        // long gaps
 RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle by HTA's classes
 RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
 RuleResult IdleOther(const Facts&, const FindingThresholds&);
+RuleResult HostBound(const Facts&, const FindingThresholds&);       // host time outside operators
 RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle after waits
 RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
 RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up

@@ -237,6 +237,69 @@ RuleResult IdleOther(const Facts& facts, const FindingThresholds& thresholds) {
   return result;
 }
 
+RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
+  const HostFacts& host = facts.host;
+  if (!host.needs.empty()) return Needs(host.needs);
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  const HostGapTable& gaps = host.gaps;
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = host.Share(host.outside_ns);
+  finding.threshold = thresholds.host_outside_share;
+  result.fired = finding.value > finding.threshold;
+  finding.saving_ns_per_step = host.PerStep(host.outside_ns);
+  finding.measured = StrCat(
+      "The host is outside operators for ", TimeText(host.PerStep(host.outside_ns)), " of ",
+      StepWord(facts), " (", PercentText(finding.value), ")",
+      facts.has_gpu() ? " while the GPU is idle" : "",
+      ": it runs Python or other code without ranges, sleeps, or waits for something that was not "
+      "recorded.");
+  if (!gaps.rows.empty()) {
+    const HostGapRow& largest = gaps.rows.front();
+    StrAppend(&finding.measured, " The largest gap is ", PlaceOf(largest), ": ",
+              TimeText(largest.median_ns), " at the median, ", CountText(largest.count, "time"));
+    if (facts.scope.has_steps) {
+      StrAppend(&finding.measured, " in ", largest.step_count, " of ",
+                CountText(host.usual_count, "step"));
+    }
+    StrAppend(&finding.measured, ".");
+  }
+  const bool has_places = gaps.long_ns > gaps.short_ns;
+  if (!has_places) {
+    StrAppend(&finding.measured, " ", CountText(gaps.short_count, "gap"), " shorter than ",
+              TimeText(kShortHostGapNs), " between operators add up to ",
+              TimeText(host.PerStep(gaps.short_ns)), " of ", StepWord(facts), ".");
+  }
+  finding.advice =
+      has_places
+          ? "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
+            "garbage "
+            "collection, locks, files, sleeping. Move it out of the step, to another thread, or to "
+            "every N-th step."
+          : "Spend less Python per operator: torch.compile, fused or foreach optimizers, larger "
+            "batches, fewer small operators.";
+  for (const HostGapRow& row : gaps.rows) {
+    if (finding.evidence.size() == kMostEvidence) break;
+    Evidence evidence;
+    evidence.kind = EvidenceKind::kGap;
+    evidence.name = PlaceOf(row);
+    evidence.detail = StrCat("host outside operators; median ", TimeText(row.median_ns),
+                             ", longest ", TimeText(row.max_ns));
+    evidence.count = row.count;
+    evidence.duration_ns = row.total_ns;
+    evidence.start_ns = row.longest_start_ns;
+    evidence.step = row.longest_step;
+    finding.evidence.push_back(std::move(evidence));
+  }
+  SetConfidence(facts, has_places ? Confidence::kHigh : Confidence::kMedium, finding);
+  if (!facts.scope.has_steps) {
+    // A server without requests looks the same.
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason = "no steps: the program may have had nothing to do";
+  }
+  return result;
+}
+
 RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
   if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
@@ -265,7 +328,8 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   for (const FindingScope::Stretch& stretch : facts.scope.stretches) {
     const int64_t length_ns = stretch.end_ns - stretch.start_ns;
     slowest_ns = std::max(slowest_ns, length_ns);
-    if (static_cast<double>(length_ns) <= outliers->bound_ns) continue;
+    if (!facts.host.outliers[static_cast<size_t>(&stretch - facts.scope.stretches.data())])
+      continue;
     excess_ns += length_ns - outliers->median_ns;
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;

@@ -51,6 +51,8 @@ constexpr std::array kKeys = {
                  "IDLE_KERNEL_WAIT: of a step, short gaps between work already launched"},
     ThresholdKey{"idle.other_share", &F::other_idle_share, ValueKind::kShare, 0, 1,
                  "IDLE_OTHER: of a step, other gaps"},
+    ThresholdKey{"host.outside_share", &F::host_outside_share, ValueKind::kShare, 0, 1,
+                 "HOST_BOUND: of a step, host time outside operators while the GPU is idle"},
     ThresholdKey{"sync.idle_share", &F::sync_share, ValueKind::kShare, 0, 1,
                  "SYNC_API: of a step, the GPU idle after a call that waited for it"},
     ThresholdKey{"copies.exposed_share", &F::exposed_copy_share, ValueKind::kShare, 0, 1,

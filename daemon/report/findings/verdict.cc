@@ -33,6 +33,24 @@ std::string_view Describe(BoundBy bound) {
   return "The data does not show what limits the program.";
 }
 
+// ": 2% in operators, 98% on the host outside operators"; empty: unknown.
+std::string WhereTheHostTimeGoes(const HostFacts& host) {
+  if (!host.needs.empty() || host.usual.total_ns() <= 0) return {};
+  const std::array<std::pair<int64_t, std::string_view>, 6> parts = {
+      {{host.usual.operators_ns, "in operators"},
+       {host.usual.collectives_ns, "in collectives"},
+       {host.usual.data_loader_ns, "loading data"},
+       {host.usual.gpu_wait_ns, "waiting for the GPU"},
+       {host.usual.outside_ns, "on the host outside operators"},
+       {host.usual.other_ns, "in the profiler"}}};
+  std::string text;
+  for (const auto& [ns, name] : parts) {
+    if (ns <= 0) continue;
+    StrAppend(&text, text.empty() ? ": " : ", ", PercentText(host.Share(ns)), " ", name);
+  }
+  return text;
+}
+
 std::string WhereTheTimeGoes(const Facts& facts) {
   std::string text;
   if (facts.scope.has_steps) {
@@ -47,7 +65,8 @@ std::string WhereTheTimeGoes(const Facts& facts) {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns));
   }
-  if (!facts.has_gpu() || facts.quality.shares == ShareTrust::kWithheld) return text + ".";
+  if (facts.quality.shares == ShareTrust::kWithheld) return text + ".";
+  if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts.host), ".");
   const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
   StrAppend(&text, ". GPU ", facts.time.device, " computes for ", percent(facts.sum.compute_ns),
             " of it");
@@ -84,7 +103,12 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
     }
   }
   if (first == report.findings.end()) {
-    return text + "No rule found a way to save time.";
+    // Only a rule that was checked can have found nothing.
+    return text + (facts.host.needs.empty()
+                       ? std::string("No rule found a way to save time.")
+                       : StrCat("No rule that could be checked found a way to save time; where the "
+                                "host's time went is unknown without ",
+                                facts.host.needs, "."));
   }
   StrAppend(&text, "First change (", first->rule, "): ", first->title, ". ",
             FirstSentence(first->advice), " Worth up to ", TimeText(first->saving_ns_per_step),

@@ -140,6 +140,7 @@ class CollectiveSummary {
     MakeSets();
     Measure();
     if (table_.rows.size() > limit) table_.rows.resize(limit);
+    table_.exposed_on_host = std::move(on_host_);
     return std::move(table_);
   }
 

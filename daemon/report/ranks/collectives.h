@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/table/table.h"
 #include "daemon/report/index/collective_names.h"
+#include "daemon/report/index/interval_set.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -68,6 +69,9 @@ struct CollectiveTable {
   std::vector<CollectiveRow> rows;  // By start.
   std::vector<StepWorkRow> steps;   // By start.
   int64_t left_out_count = 0;       // Later ones, beyond the limit.
+  // When a training thread was in a collective on the host, or waited for one; of all collectives.
+  // Daemons do not send it.
+  IntervalSet exposed_on_host;
 };
 
 inline constexpr int64_t kMostCollectives = 200'000;

@@ -10,10 +10,6 @@
 namespace profd::report {
 namespace {
 
-bool IsWait(std::string_view name) {
-  return name.starts_with("enumerate(DataLoader)#") || name.starts_with("enumerate(DataPipe)#");
-}
-
 struct Wait {
   int64_t start_ns;
   int64_t duration_ns;
@@ -21,12 +17,16 @@ struct Wait {
 
 }  // namespace
 
+bool IsDataLoaderWait(std::string_view name) {
+  return name.starts_with("enumerate(DataLoader)#") || name.starts_with("enumerate(DataPipe)#");
+}
+
 absl::StatusOr<DataLoaderWaits> ReadDataLoaderWaits(store::CaptureReader& reader) {
   StepLookup lookup(reader.steps());
   DataLoaderWaits waits;
   waits.step_ns.resize(lookup.steps().size());
   std::vector<bool> is_wait;  // By name.
-  for (const std::string& name : reader.names()) is_wait.push_back(IsWait(name));
+  for (const std::string& name : reader.names()) is_wait.push_back(IsDataLoaderWait(name));
   if (std::find(is_wait.begin(), is_wait.end(), true) == is_wait.end()) return waits;
   std::vector<std::vector<Wait>> by_thread(reader.threads().size());
   RETURN_IF_ERROR(

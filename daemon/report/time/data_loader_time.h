@@ -7,6 +7,7 @@
 #define PROFD_DAEMON_REPORT_TIME_DATA_LOADER_TIME_H_
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +15,9 @@
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
+
+// True for the name of such a range.
+bool IsDataLoaderWait(std::string_view name);
 
 struct DataLoaderWaits {
   DataLoaderTime sum;

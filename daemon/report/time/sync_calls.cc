@@ -104,6 +104,8 @@ bool IsSyncCall(std::string_view name) {
   return IsAllocatorCall(name);
 }
 
+bool WaitsForGpu(std::string_view name) { return IsSyncCall(name) && !IsAllocatorCall(name); }
+
 SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names) {
   SyncCalls result;
   result.steps.resize(attribution.steps().size());

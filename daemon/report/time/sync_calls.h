@@ -19,6 +19,8 @@ namespace profd::report {
 // True for "cudaStreamSynchronize", "cudaMemcpy", "hipDeviceSynchronize", "cudaFree"; false for
 // calls that only order streams ("cudaStreamWaitEvent").
 bool IsSyncCall(std::string_view name);
+// The same without those that allocate or free memory.
+bool WaitsForGpu(std::string_view name);
 
 struct SyncCalls {
   struct Step {

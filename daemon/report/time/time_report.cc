@@ -296,6 +296,7 @@ class TimeSummary {
     ASSIGN_OR_RETURN(const CollectiveTable collectives, SummarizeCollectives(reader_, 0));
     report_.collectives = SumCollectives(collectives);
     ASSIGN_OR_RETURN(report_.compile, SummarizeCompile(reader_));
+    RETURN_IF_ERROR(AddHostSplit(collectives.exposed_on_host));
     absl::flat_hash_map<int64_t, const CompileStepRow*> compiled;
     for (const CompileStepRow& row : report_.compile.steps) compiled[row.step] = &row;
     for (size_t i = 0; i < report_.steps.size(); ++i) {
@@ -309,6 +310,27 @@ class TimeSummary {
       step.after_graph_breaks = found->second->after_breaks;
       step.compile_ns = found->second->compile_ns;
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddHostSplit(const IntervalSet& collectives) {
+    ASSIGN_OR_RETURN(HostSplits host, SplitHostTime(reader_, attribution_, collectives));
+    report_.host_needs = std::move(host.needs);
+    report_.host_gaps = std::move(host.gaps);
+    for (size_t i = 0; i < host.steps.size(); ++i) report_.steps[i].host = host.steps[i];
+    IntervalSet counted;
+    for (const StepRecord& step : attribution_.steps()) {
+      counted.Add(step.start_ns, EndOf(step.start_ns, step.duration_ns));
+    }
+    if (attribution_.steps().empty()) {
+      for (const WindowRecord& window : reader_.record().windows) {
+        counted.Add(window.start_ns, window.end_ns);
+      }
+    }
+    ASSIGN_OR_RETURN(report_.host_gap_table,
+                     SumHostGaps(reader_, report_.host_gaps, [&](int64_t start_ns, int64_t end_ns) {
+                       return static_cast<int64_t>(counted.MeasureIn(start_ns, end_ns));
+                     }));
     return absl::OkStatus();
   }
 

@@ -1,6 +1,6 @@
 // Where the time of a capture went: what one GPU did and why it was idle, in total and step by
 // step, and the causes on the host: launches, collectives, synchronizing calls, the data loader,
-// compilations.
+// compilations, and time outside operators (host_split.h).
 //
 //   host     launch ──┐          launch ─────┐
 //   stream 7    ██████│███         ░░░░░░░░░░███████        compute
@@ -15,7 +15,7 @@
 //
 // Threads: any, one reader each.
 // Memory:  128 bytes per API call, 128 per GPU row, or twice that as vectors grow, 100 per
-//          collective, and those of names, steps, and streams; independent of ranges.
+//          collective, those of names, steps, and streams, and that of host_split.h.
 // Errors:  those of the reader; INVALID_ARGUMENT for a device that is not in the capture; the error
 //          lists its devices.
 #ifndef PROFD_DAEMON_REPORT_TIME_TIME_REPORT_H_
@@ -30,6 +30,7 @@
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
+#include "daemon/report/time/host_split.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -78,6 +79,8 @@ struct TimeStep {
   int64_t compiled_regions = 0;
   int64_t after_graph_breaks = 0;  // Regions that continue after a graph break.
   int64_t compile_ns = 0;
+  HostSplit
+      host;  // Of the training threads; all 0 if TimeReport::host_needs says so, and with as_hta.
 };
 
 // Time in which kinds of work ran at once, as HTA's breakdown by type of kernel.
@@ -212,6 +215,9 @@ struct TimeReport {
   std::vector<SyncCallRow> syncs;             // By total_ns.
   DataLoaderTime data_loader;
   CompileReport compile;
+  std::string host_needs;          // Not empty: the split of steps on the host is unknown.
+  std::vector<HostGap> host_gaps;  // All of the training threads, by start.
+  HostGapTable host_gap_table;     // Of them, the parts in steps; without steps, in windows.
 };
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);

@@ -100,8 +100,17 @@ TEST_F(FindingsTest, ACaptureWithoutAGpuSaysSo) {
   const FindingsReport report = Report();
   EXPECT_EQ(report.bound, BoundBy::kCpuOnly);
   EXPECT_THAT(report.verdict, HasSubstr("No GPU work was recorded"));
-  EXPECT_THAT(report.findings, IsEmpty());
+  EXPECT_THAT(report.verdict, HasSubstr("(mean of 3 steps): 3.33% in operators, 96.7% on the host "
+                                        "outside operators."));
   EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("GPU work"));
+}
+
+TEST_F(FindingsTest, WhereNothingOfTheHostWasRecordedTheVerdictDoesNotSayThatAllIsWell) {
+  Steps(3);
+  const FindingsReport report = Report();
+  EXPECT_THAT(NeedsOf("HOST_BOUND"), HasSubstr("operators, or ranges"));
+  EXPECT_THAT(report.verdict, Not(HasSubstr("No rule found")));
+  EXPECT_THAT(report.verdict, HasSubstr("where the host's time went is unknown without operators"));
 }
 
 TEST_F(FindingsTest, AnEmptyCaptureHasNothingToSay) {

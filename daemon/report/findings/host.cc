@@ -1,0 +1,103 @@
+#include "daemon/report/findings/host.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/outliers.h"
+
+namespace profd::report {
+namespace {
+
+void AddSplit(const HostSplit& step, HostSplit& sum) {
+  sum.operators_ns += step.operators_ns;
+  sum.collectives_ns += step.collectives_ns;
+  sum.data_loader_ns += step.data_loader_ns;
+  sum.gpu_wait_ns += step.gpu_wait_ns;
+  sum.outside_ns += step.outside_ns;
+  sum.other_ns += step.other_ns;
+}
+
+// The parts of gaps that cost time, in some stretches of the scope.
+class CountedTime {
+ public:
+  CountedTime(const FindingScope& scope, const IntervalSet& busy) : scope_(scope), busy_(busy) {}
+
+  // By stretch.
+  std::vector<int64_t> OfStretches(const std::vector<HostGap>& gaps) const {
+    std::vector<int64_t> sums(scope_.stretches.size());
+    for (const HostGap& gap : gaps) {
+      ForEach(gap.start_ns, gap.end_ns, [&](size_t i, int64_t ns) { sums[i] += ns; });
+    }
+    return sums;
+  }
+  int64_t In(int64_t start_ns, int64_t end_ns, const std::vector<bool>& left_out) const {
+    int64_t sum = 0;
+    ForEach(start_ns, end_ns, [&](size_t i, int64_t ns) { sum += left_out[i] ? 0 : ns; });
+    return sum;
+  }
+
+ private:
+  template <typename Fn>
+  void ForEach(int64_t start_ns, int64_t end_ns, Fn fn) const {
+    const auto& stretches = scope_.stretches;
+    auto at = std::upper_bound(
+        stretches.begin(), stretches.end(), start_ns,
+        [](int64_t time, const FindingScope::Stretch& s) { return time < s.end_ns; });
+    for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
+      const int64_t from_ns = std::max(start_ns, at->start_ns);
+      const int64_t to_ns = std::min(end_ns, at->end_ns);
+      if (to_ns <= from_ns) continue;
+      fn(static_cast<size_t>(at - stretches.begin()),
+         to_ns - from_ns - static_cast<int64_t>(busy_.MeasureIn(from_ns, to_ns)));
+    }
+  }
+
+  const FindingScope& scope_;
+  const IntervalSet& busy_;
+};
+
+std::string_view OrEdge(const std::string& name, std::string_view edge) {
+  return name.empty() ? edge : std::string_view(name);
+}
+
+}  // namespace
+
+absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const FindingScope& scope,
+                                     const TimeReport& time, const IntervalSet& busy,
+                                     const FindingThresholds& thresholds) {
+  HostFacts facts;
+  facts.needs = time.host_needs;
+  if (!facts.needs.empty()) {
+    facts.outliers = OutliersOf(scope, thresholds, {});
+    return facts;
+  }
+  const CountedTime counted(scope, busy);
+  const std::vector<int64_t> outside_ns = counted.OfStretches(time.host_gaps);
+  facts.outliers = OutliersOf(scope, thresholds, outside_ns);
+  absl::flat_hash_map<int64_t, const HostSplit*> splits;
+  for (const TimeStep& step : time.steps) splits[step.index] = &step.host;
+  for (size_t i = 0; i < scope.stretches.size(); ++i) {
+    if (facts.outliers[i]) continue;
+    const FindingScope::Stretch& stretch = scope.stretches[i];
+    ++facts.usual_count;
+    facts.usual_total_ns += stretch.end_ns - stretch.start_ns;
+    facts.outside_ns += outside_ns[i];
+    const auto split = splits.find(stretch.step);
+    if (scope.has_steps && split != splits.end()) AddSplit(*split->second, facts.usual);
+  }
+  ASSIGN_OR_RETURN(facts.gaps,
+                   SumHostGaps(reader, time.host_gaps, [&](int64_t start_ns, int64_t end_ns) {
+                     return counted.In(start_ns, end_ns, facts.outliers);
+                   }));
+  return facts;
+}
+
+std::string PlaceOf(const HostGapRow& row) {
+  return StrCat("between ", OrEdge(row.after, "the start of the window"), " and ",
+                OrEdge(row.before, "its end"), row.where.empty() ? "" : StrCat(", in ", row.where));
+}
+
+}  // namespace profd::report

@@ -1,0 +1,48 @@
+// Host time outside operators, in the steps that count: how much of it costs time, and its gaps.
+//
+// With a GPU only the part during which the GPU was idle counts: the rest is hidden. Steps that are
+// outliers are left out where others remain, since STEP_OUTLIER explains them.
+//
+// Threads: one. Errors: the reader's.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_HOST_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_HOST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/report/findings/scope.h"
+#include "daemon/report/findings/thresholds.h"
+#include "daemon/report/index/interval_set.h"
+#include "daemon/report/time/host_split.h"
+#include "daemon/report/time/time_report.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+struct HostFacts {
+  std::string needs;           // Not empty: unknown for lack of this, and the rest is empty.
+  std::vector<bool> outliers;  // OutliersOf() the scope; also if `needs` is set.
+  HostSplit usual;             // Sum over the steps that are not outliers; 0 without steps.
+  int64_t usual_count = 0;     // Of them; without steps 1.
+  int64_t usual_total_ns = 0;  // Their time.
+  int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
+  HostGapTable gaps;           // Of that.
+
+  int64_t PerStep(int64_t ns) const { return usual_count <= 0 ? ns : ns / usual_count; }
+  double Share(int64_t ns) const {
+    return usual_total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(usual_total_ns);
+  }
+};
+// `busy`: of the device; empty: there is none.
+absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const FindingScope& scope,
+                                     const TimeReport& time, const IntervalSet& busy,
+                                     const FindingThresholds& thresholds);
+
+// "between aten::add_ and aten::linear, in Optimizer.step#SGD.step"
+std::string PlaceOf(const HostGapRow& row);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_HOST_H_

@@ -1,0 +1,457 @@
+#include "daemon/report/time/host_split.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/report/index/collective_names.h"
+#include "daemon/report/index/end_of.h"
+#include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/median.h"
+#include "daemon/report/index/step_lookup.h"
+#include "daemon/report/index/wrapping_math.h"
+#include "daemon/report/time/data_loader_time.h"
+#include "daemon/report/time/sync_calls.h"
+#include "proto/wire/event.h"
+
+namespace profd::report {
+namespace {
+
+constexpr auto kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
+constexpr auto kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
+constexpr std::string_view kHostBackwardPrefix = "autograd::engine::";
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+// A thread takes turns with the step's if its operators overlap that one's a quarter as much as
+// those of an independent thread would, or less.
+constexpr double kTakesTurns = 0.25;
+// A range is around a gap if it covers this much of it.
+constexpr double kAround = 0.8;
+
+// In place of a name: a collective, of whose wait there is no range.
+constexpr uint32_t kCollectiveName = std::numeric_limits<uint32_t>::max();
+constexpr std::string_view kCollectiveText = "(collective)";
+
+// By precedence: the first that applies to an instant has it.
+enum class HostPart : uint8_t { kDataLoader, kGpuWait, kCollective, kOperator };
+constexpr size_t kHostParts = 4;
+
+struct HostPiece {
+  int64_t start_ns;
+  int64_t end_ns;
+  uint32_t name;
+  HostPart part;
+};
+
+// Adds a range that ended after all so far; those inside it are part of it.
+void AddOutermost(HostPiece piece, std::vector<HostPiece>& pieces) {
+  while (!pieces.empty() && pieces.back().start_ns >= piece.start_ns) pieces.pop_back();
+  pieces.push_back(piece);
+}
+
+void SortPieces(std::vector<HostPiece>& pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const HostPiece& a, const HostPiece& b) {
+    return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
+  });
+}
+
+IntervalSet SetOfPieces(const std::vector<HostPiece>& sorted) {
+  IntervalSet set;
+  for (const HostPiece& piece : sorted) set.Add(piece.start_ns, piece.end_ns);
+  return set;
+}
+
+int64_t MeasureOf(const IntervalSet& set, int64_t start_ns, int64_t end_ns) {
+  return static_cast<int64_t>(set.MeasureIn(start_ns, end_ns));
+}
+
+// The first instant that the split is about, and the end.
+struct HostExtent {
+  int64_t start_ns = std::numeric_limits<int64_t>::max();
+  int64_t end_ns = std::numeric_limits<int64_t>::min();
+
+  bool empty() const { return end_ns <= start_ns; }
+  void Add(int64_t from_ns, int64_t to_ns) {
+    start_ns = std::min(start_ns, from_ns);
+    end_ns = std::max(end_ns, to_ns);
+  }
+};
+
+class HostSplitter {
+ public:
+  HostSplitter(store::CaptureReader& reader, const GpuAttribution& attribution,
+               const IntervalSet& collectives)
+      : reader_(reader),
+        attribution_(attribution),
+        collectives_(collectives),
+        first_ids_(FirstIds(reader.names())),
+        threads_(reader.threads().size()) {}
+
+  absl::StatusOr<HostSplits> Split() {
+    for (const StepRecord& step : attribution_.steps()) {
+      extent_.Add(step.start_ns, EndOf(step.start_ns, step.duration_ns));
+    }
+    if (extent_.empty()) {
+      for (const WindowRecord& window : reader_.record().windows) {
+        extent_.Add(window.start_ns, window.end_ns);
+      }
+    }
+    if (extent_.empty()) return Unknown("steps or a window");
+    RETURN_IF_ERROR(ReadRanges());
+    if (const std::string needs = ChooseRanges(); !needs.empty()) return Unknown(needs);
+    if (reader_.gpu_row_count() > 0 && attribution_.calls().empty()) {
+      return Unknown("CUDA API calls (profctl trace --gpu default)");
+    }
+    ChooseThreads();
+    Collect();
+    RETURN_IF_ERROR(ReadOwnOverhead());
+    FindGaps();
+    for (const StepRecord& step : attribution_.steps()) result_.steps.push_back(SplitOf(step));
+    return std::move(result_);
+  }
+
+ private:
+  struct Thread {
+    std::vector<HostPiece> operators;
+    std::vector<HostPiece> ranges;   // Of the user; instead of operators where there are none.
+    std::vector<HostPiece> loaders;  // Waits for a batch.
+    bool runs_backward = false;
+    bool trains = false;
+  };
+  enum class Kind : uint8_t { kOther, kStep, kLoader, kWorker, kBackward };
+
+  static HostSplits Unknown(std::string_view needs) {
+    HostSplits time;
+    time.needs = needs;
+    return time;
+  }
+
+  Kind KindOf(std::string_view name) const {
+    if (IsDataLoaderWait(name)) return Kind::kLoader;
+    const std::string& marker = reader_.record().spec.step_marker;
+    if (name.starts_with(kStepPrefix) || (!marker.empty() && name == marker)) return Kind::kStep;
+    if (name.starts_with(kHostBackwardPrefix)) return Kind::kBackward;
+    // Begins on the thread that issues it and ends on a worker: it says nothing of either.
+    if (CollectiveOfRange(name).has_value() && EndsOnWorker(name)) return Kind::kWorker;
+    return Kind::kOther;
+  }
+
+  absl::Status ReadRanges() {
+    std::vector<Kind> kinds;
+    for (const std::string& name : reader_.names()) kinds.push_back(KindOf(name));
+    return reader_.ForEachRange(
+        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory, {},
+        [&](const store::RangeBatch& batch) {
+          if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
+          Thread& thread = threads_[batch.thread];
+          for (size_t i = 0; i < batch.size; ++i) {
+            const Kind kind = kinds[batch.name[i]];
+            has_operators_ |= batch.category[i] == kOperatorRange;
+            thread.runs_backward |= kind == Kind::kBackward;
+            if (kind == Kind::kStep || kind == Kind::kWorker) continue;
+            if (batch.category[i] == kPythonRange) continue;
+            const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
+            if (end_ns <= batch.start_ns[i]) continue;
+            HostPiece piece = {batch.start_ns[i], end_ns, first_ids_[batch.name[i]],
+                               HostPart::kOperator};
+            if (kind == Kind::kLoader) {
+              piece.part = HostPart::kDataLoader;
+              AddOutermost(piece, thread.loaders);
+            } else if (batch.category[i] == kOperatorRange) {
+              AddOutermost(piece, thread.operators);
+            } else {
+              AddOutermost(piece, thread.ranges);
+            }
+          }
+          return absl::OkStatus();
+        });
+  }
+
+  // Returns what is needed to tell operators from other time; empty: nothing.
+  std::string ChooseRanges() {
+    const CaptureRecord& record = reader_.record();
+    const bool recorded_them = record.torch.operators != OperatorMode::kOff &&
+                               (record.torch.outcome == TorchOutcome::kRecorded ||
+                                record.torch.outcome == TorchOutcome::kLimited);
+    if (has_operators_ || recorded_them) return {};
+    if (record.spec.torch.operators == OperatorMode::kOff ||
+        record.torch.outcome == TorchOutcome::kUnknown) {
+      return "operators (profctl trace --ops names)";
+    }
+    bool has_ranges = false;
+    for (Thread& thread : threads_) {
+      has_ranges |= !thread.ranges.empty();
+      thread.operators = std::move(thread.ranges);
+    }
+    return has_ranges ? "" : "operators, or ranges of the program";
+  }
+
+  void ChooseThreads() {
+    int64_t step_thread = reader_.step_thread();
+    if (step_thread < 0 || static_cast<size_t>(step_thread) >= threads_.size()) {
+      uint64_t most_ns = 0;
+      for (size_t i = 0; i < threads_.size(); ++i) {
+        const uint64_t busy_ns = BusyOf(threads_[i]).MeasureIn(extent_.start_ns, extent_.end_ns);
+        if (busy_ns > most_ns) step_thread = static_cast<int64_t>(i);
+        most_ns = std::max(most_ns, busy_ns);
+      }
+    }
+    if (step_thread < 0 || static_cast<size_t>(step_thread) >= threads_.size()) return;
+    step_thread_ = static_cast<size_t>(step_thread);
+    threads_[step_thread_].trains = true;
+    const IntervalSet busy = BusyOf(threads_[step_thread_]);
+    const double busy_share =
+        static_cast<double>(busy.MeasureIn(extent_.start_ns, extent_.end_ns)) /
+        static_cast<double>(Distance(extent_.start_ns, extent_.end_ns));
+    for (Thread& thread : threads_) {
+      if (!thread.trains)
+        thread.trains = thread.runs_backward || TakesTurns(thread, busy, busy_share);
+    }
+  }
+
+  IntervalSet BusyOf(const Thread& thread) const {
+    std::vector<HostPiece> pieces = thread.operators;
+    pieces.insert(pieces.end(), thread.loaders.begin(), thread.loaders.end());
+    SortPieces(pieces);
+    return SetOfPieces(pieces);
+  }
+
+  bool TakesTurns(const Thread& thread, const IntervalSet& busy, double busy_share) const {
+    double all_ns = 0;
+    double overlap_ns = 0;
+    for (const HostPiece& piece : thread.operators) {
+      const int64_t start_ns = std::max(piece.start_ns, extent_.start_ns);
+      const int64_t end_ns = std::min(piece.end_ns, extent_.end_ns);
+      if (end_ns <= start_ns) continue;
+      all_ns += static_cast<double>(Distance(start_ns, end_ns));
+      overlap_ns += static_cast<double>(busy.MeasureIn(start_ns, end_ns));
+    }
+    return all_ns > 0 && overlap_ns <= kTakesTurns * busy_share * all_ns;
+  }
+
+  // Fills pieces_ with all of the training threads.
+  void Collect() {
+    if (step_thread_ < threads_.size()) pieces_ = std::move(threads_[step_thread_].loaders);
+    AddCalls();
+    for (const IntervalSet::Interval& wait : collectives_.intervals()) {
+      pieces_.push_back({wait.start_ns, wait.end_ns, kCollectiveName, HostPart::kCollective});
+    }
+    for (Thread& thread : threads_) {
+      if (!thread.trains) continue;
+      pieces_.insert(pieces_.end(), thread.operators.begin(), thread.operators.end());
+      thread.operators = {};
+    }
+    SortPieces(pieces_);
+    for (const HostPiece& piece : pieces_) {
+      for (auto part = static_cast<size_t>(piece.part); part < kHostParts; ++part) {
+        upto_[part].Add(piece.start_ns, piece.end_ns);
+      }
+    }
+  }
+
+  // Calls that wait, and others outside all operators.
+  void AddCalls() {
+    std::vector<std::optional<bool>> waits(reader_.names().size());
+    for (size_t i = 0; i < threads_.size(); ++i) {
+      Thread& thread = threads_[i];
+      if (!thread.trains) continue;
+      SortPieces(thread.operators);
+      auto around = thread.operators.begin();
+      for (const GpuAttribution::Call& call : attribution_.CallsOf(static_cast<uint32_t>(i))) {
+        if (call.end_ns <= call.start_ns) continue;
+        std::optional<bool>& is_wait = waits[call.name];
+        if (!is_wait.has_value()) is_wait = WaitsForGpu(reader_.names()[call.name]);
+        while (around != thread.operators.end() && around->end_ns <= call.start_ns) ++around;
+        const bool is_inside =
+            around != thread.operators.end() && around->start_ns <= call.start_ns;
+        if (is_inside && !*is_wait) continue;
+        pieces_.push_back({call.start_ns, call.end_ns, first_ids_[call.name],
+                           *is_wait ? HostPart::kGpuWait : HostPart::kOperator});
+      }
+    }
+  }
+
+  // Of the profiler on the thread of the steps, such as writing its buffers.
+  absl::Status ReadOwnOverhead() {
+    if (step_thread_ >= reader_.threads().size()) return absl::OkStatus();
+    const int64_t os_thread = reader_.threads()[step_thread_].os_thread;
+    std::vector<std::pair<int64_t, int64_t>> times;
+    RETURN_IF_ERROR(reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.os_thread[i] == 0 || int64_t{batch.os_thread[i]} != os_thread) continue;
+        times.emplace_back(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]));
+      }
+      return absl::OkStatus();
+    }));
+    std::sort(times.begin(), times.end());
+    for (const auto& [start_ns, end_ns] : times) overhead_.Add(start_ns, end_ns);
+    return absl::OkStatus();
+  }
+
+  void FindGaps() {
+    int64_t until_ns = extent_.start_ns;
+    uint32_t last = 0;
+    const auto add = [&](int64_t end_ns, uint32_t before) {
+      end_ns = std::min(end_ns, extent_.end_ns);
+      if (end_ns > until_ns) result_.gaps.push_back({until_ns, end_ns, last, before});
+    };
+    for (const HostPiece& piece : pieces_) {
+      if (piece.end_ns <= until_ns) {
+        if (until_ns == extent_.start_ns) last = piece.name;
+        continue;
+      }
+      add(piece.start_ns, piece.name);
+      until_ns = piece.end_ns;
+      last = piece.name;
+    }
+    add(extent_.end_ns, 0);
+  }
+
+  HostSplit SplitOf(const StepRecord& step) const {
+    HostSplit split;
+    const int64_t end_ns = EndOf(step.start_ns, step.duration_ns);
+    if (end_ns <= step.start_ns) return split;
+    std::array<int64_t, kHostParts> upto_ns{};
+    for (size_t part = 0; part < kHostParts; ++part) {
+      upto_ns[part] = MeasureOf(upto_[part], step.start_ns, end_ns);
+    }
+    split.data_loader_ns = upto_ns[0];
+    split.gpu_wait_ns = Difference(upto_ns[1], upto_ns[0]);
+    split.collectives_ns = Difference(upto_ns[2], upto_ns[1]);
+    split.operators_ns = Difference(upto_ns[3], upto_ns[2]);
+    for (const IntervalSet::Interval& own : overhead_.intervals()) {
+      const int64_t from_ns = std::max(own.start_ns, step.start_ns);
+      const int64_t to_ns = std::min(own.end_ns, end_ns);
+      if (to_ns <= from_ns) continue;
+      AddTo(split.other_ns, Difference(Difference(to_ns, from_ns),
+                                       MeasureOf(upto_[kHostParts - 1], from_ns, to_ns)));
+    }
+    split.outside_ns =
+        Difference(Difference(end_ns, step.start_ns), Sum(upto_ns[kHostParts - 1], split.other_ns));
+    return split;
+  }
+
+  store::CaptureReader& reader_;
+  const GpuAttribution& attribution_;
+  const IntervalSet& collectives_;
+  const std::vector<uint32_t> first_ids_;
+  std::vector<Thread> threads_;
+  HostExtent extent_;
+  size_t step_thread_ = std::numeric_limits<size_t>::max();
+  bool has_operators_ = false;
+  std::vector<HostPiece> pieces_;             // By start.
+  std::array<IntervalSet, kHostParts> upto_;  // Of this part and those before it.
+  IntervalSet overhead_;
+  HostSplits result_;
+};
+
+struct GapSum {
+  std::vector<int64_t> lengths;
+  int64_t total_ns = 0;
+  HostGap longest;
+  int64_t longest_ns = -1;
+  std::set<size_t> steps;
+};
+
+// Fills HostGapRow::where: the shortest range or Python function around most of the longest gap.
+absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>& gaps,
+                        std::vector<HostGapRow>& rows) {
+  std::vector<int64_t> shortest_ns(rows.size(), std::numeric_limits<int64_t>::max());
+  std::vector<uint32_t> names(rows.size());
+  const int64_t step_thread = reader.step_thread();
+  RETURN_IF_ERROR(reader.ForEachRange(
+      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory, {},
+      [&](const store::RangeBatch& batch) {
+        if (step_thread >= 0 && step_thread != int64_t{batch.thread}) return absl::OkStatus();
+        for (size_t i = 0; i < batch.size; ++i) {
+          if (batch.category[i] == kOperatorRange) continue;
+          const int64_t start_ns = batch.start_ns[i];
+          const int64_t end_ns = EndOf(start_ns, batch.duration_ns[i]);
+          for (size_t row = 0; row < rows.size(); ++row) {
+            if (batch.duration_ns[i] >= shortest_ns[row]) continue;
+            const int64_t from_ns = std::max(start_ns, gaps[row].start_ns);
+            const int64_t to_ns = std::min(end_ns, gaps[row].end_ns);
+            const auto whole_ns =
+                static_cast<double>(Distance(gaps[row].start_ns, gaps[row].end_ns));
+            if (to_ns <= from_ns) continue;
+            if (static_cast<double>(Distance(from_ns, to_ns)) < kAround * whole_ns) continue;
+            if (reader.names()[batch.name[i]].starts_with(kStepPrefix)) continue;
+            shortest_ns[row] = batch.duration_ns[i];
+            names[row] = batch.name[i];
+          }
+        }
+        return absl::OkStatus();
+      }));
+  for (size_t row = 0; row < rows.size(); ++row) rows[row].where = reader.names()[names[row]];
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
+                                         const GpuAttribution& attribution,
+                                         const IntervalSet& collectives) {
+  return HostSplitter(reader, attribution, collectives).Split();
+}
+
+absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
+                                         const std::vector<HostGap>& gaps,
+                                         absl::FunctionRef<int64_t(int64_t, int64_t)> counted_ns) {
+  HostGapTable table;
+  StepLookup lookup(reader.steps());
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, GapSum> sums;
+  for (const HostGap& gap : gaps) {
+    const int64_t length_ns = counted_ns(gap.start_ns, gap.end_ns);
+    if (length_ns <= 0) continue;
+    if (length_ns < kShortHostGapNs) {
+      ++table.short_count;
+      AddTo(table.short_ns, length_ns);
+      continue;
+    }
+    AddTo(table.long_ns, length_ns);
+    GapSum& sum = sums[{gap.after, gap.before}];
+    sum.lengths.push_back(length_ns);
+    AddTo(sum.total_ns, length_ns);
+    if (const size_t step = lookup.PositionAt(gap.start_ns); step != StepLookup::kNone) {
+      sum.steps.insert(step);
+    }
+    if (length_ns > sum.longest_ns) {
+      sum.longest_ns = length_ns;
+      sum.longest = gap;
+    }
+  }
+  const auto text_of = [&](uint32_t name) {
+    return name == kCollectiveName ? std::string(kCollectiveText) : reader.names()[name];
+  };
+  std::vector<HostGap> longest;
+  std::vector<std::pair<std::pair<uint32_t, uint32_t>, GapSum*>> order;
+  for (auto& [key, sum] : sums) order.emplace_back(key, &sum);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.second->total_ns, a.first) < std::tie(a.second->total_ns, b.first);
+  });
+  if (order.size() > kMostHostGapRows) order.resize(kMostHostGapRows);
+  for (const auto& [key, sum] : order) {
+    longest.push_back(sum->longest);
+    HostGapRow& row = table.rows.emplace_back();
+    row.after = text_of(key.first);
+    row.before = text_of(key.second);
+    row.count = static_cast<int64_t>(sum->lengths.size());
+    row.step_count = static_cast<int64_t>(sum->steps.size());
+    row.total_ns = sum->total_ns;
+    row.median_ns = Median(sum->lengths);
+    row.max_ns = sum->longest_ns;
+    row.longest_start_ns = sum->longest.start_ns;
+    const size_t step = lookup.PositionAt(sum->longest.start_ns);
+    if (step != StepLookup::kNone) row.longest_step = lookup.steps()[step].index;
+  }
+  RETURN_IF_ERROR(FindPlaces(reader, longest, table.rows));
+  return table;
+}
+
+}  // namespace profd::report
