@@ -152,6 +152,66 @@ void AddSteps(const TimeReport& report, int64_t limit, const Style& style, std::
   AddTable(report.steps, std::move(titles), cells, limit, style, text);
 }
 
+void AddHostSplit(const TimeReport& report, int64_t limit, const Style& style, std::string* text) {
+  if (report.as_hta || report.steps.empty()) return;
+  if (!report.host_needs.empty()) {
+    StrAppend(text, "\nHow the host spent the steps is unknown without ", report.host_needs, "\n");
+    return;
+  }
+  AddHeading("Host time of each step", style, text);
+  const auto share = [&style](int64_t ns, const report::TimeStep& step) {
+    return style.Share(FormatPercent(ns, step.duration_ns));
+  };
+  AddTable(
+      report.steps,
+      {{.title = "Step"},
+       {.title = "Duration"},
+       {.title = "Operators"},
+       {.title = "Collectives", .drop_order = 3},
+       {.title = "Data loading", .drop_order = 2},
+       {.title = "GPU wait", .drop_order = 1},
+       {.title = "Outside operators"},
+       {.title = "Other", .drop_order = 4}},
+      [&share](const report::TimeStep& step) {
+        return std::vector<std::string>{StrCat(step.index),
+                                        FormatNs(step.duration_ns),
+                                        share(step.host.operators_ns, step),
+                                        share(step.host.collectives_ns, step),
+                                        share(step.host.data_loader_ns, step),
+                                        share(step.host.gpu_wait_ns, step),
+                                        share(step.host.outside_ns, step),
+                                        share(step.host.other_ns, step)};
+      },
+      limit, style, text);
+}
+
+void AddHostGaps(const TimeReport& report, int64_t limit, const Style& style, std::string* text) {
+  const report::HostGapTable& gaps = report.host_gap_table;
+  if (gaps.rows.empty()) return;
+  AddHeading("Gaps on the host, outside operators", style, text);
+  AddTable(
+      gaps.rows,
+      {{.title = "After", .right = false, .flexible = true},
+       {.title = "Before", .right = false, .flexible = true},
+       {.title = "In", .right = false, .drop_order = 1},
+       {.title = "Total"},
+       {.title = "Count"},
+       {.title = "Median"},
+       {.title = "Max", .drop_order = 2}},
+      [](const report::HostGapRow& row) {
+        return std::vector<std::string>{row.after.empty() ? "-" : row.after,
+                                        row.before.empty() ? "-" : row.before,
+                                        row.where.empty() ? "-" : row.where,
+                                        FormatNs(row.total_ns),
+                                        FormatCount(row.count),
+                                        FormatNs(row.median_ns),
+                                        FormatNs(row.max_ns)};
+      },
+      limit, style, text);
+  StrAppend(text, FormatCountOf(gaps.short_count, "gap", "gaps"), " below ",
+            FormatNs(report::kShortHostGapNs), " add up to ", FormatNs(gaps.short_ns), "\n");
+}
+
 void AddStreams(const TimeReport& report, int64_t limit, const Style& style, std::string* text) {
   if (report.streams.empty()) return;
   AddHeading("Gaps of each stream by itself", style, text);
@@ -344,6 +404,8 @@ std::string RenderTime(const TimeReport& report, int64_t limit, const Style& sty
                          ? RenderSummary(report, style)
                          : std::string("No GPU work was recorded: what follows is the host's.\n");
   AddSteps(report, limit, style, &text);
+  AddHostSplit(report, limit, style, &text);
+  AddHostGaps(report, limit, style, &text);
   AddStreams(report, limit, style, &text);
   AddKernelTypes(report, style, &text);
   AddLaunches(report, limit, style, &text);

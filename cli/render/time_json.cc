@@ -56,6 +56,15 @@ void WriteTimeSteps(const TimeReport& report, int64_t limit, JsonWriter& json) {
     json.Field("compiled_regions", step.compiled_regions);
     json.Field("after_graph_breaks", step.after_graph_breaks);
     json.Field("compile_ns", step.compile_ns);
+    if (report.as_hta || !report.host_needs.empty()) return;
+    json.Key("host").BeginObject();
+    json.Field("operators_ns", step.host.operators_ns);
+    json.Field("collectives_ns", step.host.collectives_ns);
+    json.Field("data_loader_ns", step.host.data_loader_ns);
+    json.Field("gpu_wait_ns", step.host.gpu_wait_ns);
+    json.Field("outside_ns", step.host.outside_ns);
+    json.Field("other_ns", step.host.other_ns);
+    json.EndObject();
   });
 }
 
@@ -120,6 +129,30 @@ void WriteLaunches(const TimeReport& report, int64_t limit, JsonWriter& json) {
   });
 }
 
+// Absent with as_hta; with "needs" where the split is unknown.
+void WriteHostGaps(const TimeReport& report, int64_t limit, JsonWriter& json) {
+  if (report.as_hta) return;
+  const report::HostGapTable& gaps = report.host_gap_table;
+  json.Key("host").BeginObject();
+  if (!report.host_needs.empty()) json.Field("needs", report.host_needs);
+  WriteRows("gaps", gaps.rows, limit, json, [&](const report::HostGapRow& row) {
+    json.Field("after", row.after);
+    json.Field("before", row.before);
+    json.Field("where", row.where);
+    json.Field("count", row.count);
+    json.Field("step_count", row.step_count);
+    json.Field("total_ns", row.total_ns);
+    json.Field("median_ns", row.median_ns);
+    json.Field("max_ns", row.max_ns);
+    json.Field("longest_start_ns", row.longest_start_ns);
+    json.Field("longest_step", row.longest_step);
+  });
+  json.Field("long_gap_ns", gaps.long_ns);
+  json.Field("short_gap_count", gaps.short_count);
+  json.Field("short_gap_ns", gaps.short_ns);
+  json.EndObject();
+}
+
 void WriteHost(const TimeReport& report, int64_t limit, JsonWriter& json) {
   WriteRows("collectives", report.collectives, limit, json,
             [&](const report::CollectiveSumRow& row) {
@@ -181,6 +214,7 @@ void WriteTimeJson(const CaptureView& view, const TimeReport& report, int64_t li
     json.Double(report.overlap);
   }
   WriteTimeSteps(report, limit, json);
+  WriteHostGaps(report, limit, json);
   WriteStreams(report, limit, json);
   WriteLaunches(report, limit, json);
   WriteHost(report, limit, json);

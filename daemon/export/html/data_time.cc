@@ -93,6 +93,17 @@ void WriteSteps(const TimeReport& report, JsonWriter& json) {
   }
   mean("data_loader_ns", [](const TimeStep& step) { return step.data_loader_ns; });
   mean("compile_ns", [](const TimeStep& step) { return step.compile_ns; });
+  if (report.host_needs.empty()) {
+    const auto host_mean = [&](std::string_view name, int64_t report::HostSplit::*member) {
+      mean(name, [&](const TimeStep& step) { return step.host.*member; });
+    };
+    host_mean("host_operators_ns", &report::HostSplit::operators_ns);
+    host_mean("host_collectives_ns", &report::HostSplit::collectives_ns);
+    host_mean("host_data_loader_ns", &report::HostSplit::data_loader_ns);
+    host_mean("host_gpu_wait_ns", &report::HostSplit::gpu_wait_ns);
+    host_mean("host_outside_ns", &report::HostSplit::outside_ns);
+    host_mean("host_other_ns", &report::HostSplit::other_ns);
+  }
   json.EndObject();
 }
 

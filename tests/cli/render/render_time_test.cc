@@ -64,6 +64,25 @@ report::TimeReport AReport() {
                    .total_ns = 5'000,
                    .per_step = 2}};
   report.data_loader = {.count = 1, .total_ns = 40'000, .max_ns = 40'000, .in_steps_ns = 40'000};
+  report.steps[0].host = {.operators_ns = 20'000,
+                          .collectives_ns = 2'000,
+                          .data_loader_ns = 40'000,
+                          .gpu_wait_ns = 8'000,
+                          .outside_ns = 129'000,
+                          .other_ns = 1'000};
+  report.host_gap_table = {.rows = {{.after = "aten::add_",
+                                     .before = "",
+                                     .where = "log\x1b[31m",
+                                     .count = 3,
+                                     .step_count = 2,
+                                     .total_ns = 120'000,
+                                     .median_ns = 39'000,
+                                     .max_ns = 50'000,
+                                     .longest_start_ns = 77,
+                                     .longest_step = 7}},
+                           .long_ns = 120'000,
+                           .short_count = 4,
+                           .short_ns = 9'000};
   report.compile.has_compiled = true;
   report.compile.regions.resize(2);
   report.compile.graph_breaks = {{.where = "train.py:19", .reason = "print", .count = 3}};
@@ -87,6 +106,22 @@ TEST(RenderTimeTest, SaysWhatTheDeviceDidAndWhatHeldItUp) {
                               "the steps"));
   EXPECT_THAT(text, HasSubstr("torch.compile: 2 regions, 3 graph breaks"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));  // A name is a stranger's.
+}
+
+TEST(RenderTimeTest, TheHostsTimeIsSplitAndItsGapsAreNamed) {
+  const std::string text = RenderTime(AReport(), 0, Style{});
+  EXPECT_THAT(text, HasSubstr("Host time of each step"));
+  EXPECT_THAT(text, HasSubstr("64.50%"));
+  EXPECT_THAT(text, HasSubstr("Gaps on the host, outside operators"));
+  EXPECT_THAT(text, HasSubstr("39.000us"));
+  EXPECT_THAT(text, HasSubstr("4 gaps below 100.000us add up to 9.000us"));
+  report::TimeReport unknown = AReport();
+  unknown.host_needs = "operators";
+  unknown.host_gap_table = {};
+  EXPECT_THAT(RenderTime(unknown, 0, Style{}),
+              AllOf(HasSubstr("unknown without operators"), Not(HasSubstr("Host time of each"))));
+  unknown.as_hta = true;
+  EXPECT_THAT(RenderTime(unknown, 0, Style{}), Not(HasSubstr("unknown without operators")));
 }
 
 TEST(RenderTimeTest, StepsHaveColumnsOnlyForWhatThereIs) {
@@ -131,6 +166,19 @@ TEST(TimeJsonTest, HasTheFieldsThatScriptsRelyOn) {
   EXPECT_EQ(parsed["steps"][0]["duration_ns"], 200'000);
   EXPECT_EQ(parsed["steps"][0]["busy_ns"], 150'000);
   EXPECT_EQ(parsed["steps"][0]["idle_by_cause"]["host_wait_ns"], 0);
+  EXPECT_EQ(parsed["steps"][0]["host"]["operators_ns"], 20'000);
+  EXPECT_EQ(parsed["steps"][0]["host"]["collectives_ns"], 2'000);
+  EXPECT_EQ(parsed["steps"][0]["host"]["data_loader_ns"], 40'000);
+  EXPECT_EQ(parsed["steps"][0]["host"]["gpu_wait_ns"], 8'000);
+  EXPECT_EQ(parsed["steps"][0]["host"]["outside_ns"], 129'000);
+  EXPECT_EQ(parsed["steps"][0]["host"]["other_ns"], 1'000);
+  EXPECT_FALSE(parsed["host"].contains("needs"));
+  EXPECT_EQ(parsed["host"]["gaps"][0]["after"], "aten::add_");
+  EXPECT_EQ(parsed["host"]["gaps"][0]["step_count"], 2);
+  EXPECT_EQ(parsed["host"]["gaps"][0]["median_ns"], 39'000);
+  EXPECT_EQ(parsed["host"]["gaps"][0]["longest_step"], 7);
+  EXPECT_EQ(parsed["host"]["long_gap_ns"], 120'000);
+  EXPECT_EQ(parsed["host"]["short_gap_ns"], 9'000);
   EXPECT_EQ(parsed["streams"][0]["stream"], 21);
   EXPECT_EQ(parsed["streams"][0]["idle_ns"], -1'000);
   EXPECT_EQ(parsed["kernel_types"][0]["type"], "COMPUTATION overlapping COMMUNICATION");

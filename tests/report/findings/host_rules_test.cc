@@ -1,0 +1,68 @@
+// Host time outside operators, as a finding.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string_view>
+
+#include "proto/wire/event.h"
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr auto kOperator = static_cast<uint8_t>(wire::RangeCategory::kOperator);
+
+using HostRulesTest = FindingsFixture;
+
+// Five sleeps at known places of each step, between operators; one within Optimizer.step().
+TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
+  constexpr std::array<std::string_view, 6> kOps = {"aten::linear",   "aten::relu",
+                                                    "aten::mse_loss", "MseLossBackward0",
+                                                    "aten::add_",     "aten::stack"};
+  constexpr std::array<int64_t, 6> kSleepsAfter = {2 * kMs, 1 * kMs,   700 * kUs,
+                                                   3 * kMs, 500 * kUs, 0};
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    int64_t at = step * kStepNs;
+    for (size_t i = 0; i < kOps.size(); ++i) {
+      reader_.Range(main_, kOps[i], at, at + 400 * kUs, {.category = kOperator});
+      at += 400 * kUs;
+      if (i == 3) reader_.Range(main_, "Optimizer.step#SGD.step", at, at + kSleepsAfter[i]);
+      at += kSleepsAfter[i];
+    }
+    reader_.Range(main_, "aten::sum", at, (step + 1) * kStepNs, {.category = kOperator});
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_DOUBLE_EQ(finding.value, 0.72);
+  EXPECT_EQ(finding.saving_ns_per_step, 7'200 * kUs);
+  EXPECT_EQ(finding.confidence, Confidence::kHigh);
+  ASSERT_EQ(finding.evidence.size(), 5u);
+  EXPECT_EQ(finding.evidence[0].name,
+            "between MseLossBackward0 and aten::add_, in Optimizer.step#SGD.step");
+  EXPECT_EQ(finding.evidence[0].count, 5);
+  EXPECT_EQ(finding.evidence[0].duration_ns, 15 * kMs);
+  EXPECT_EQ(finding.evidence[1].name, "between aten::linear and aten::relu");
+  EXPECT_EQ(finding.evidence[1].duration_ns, 10 * kMs);
+  EXPECT_EQ(finding.evidence[4].name, "between aten::add_ and aten::stack");
+  EXPECT_THAT(finding.measured, HasSubstr("3 ms at the median, 5 times in 5 of 5 steps"));
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
+}
+
+TEST_F(HostRulesTest, HostTimeThatTheGpuHidesIsNotHostBound) {
+  Healthy();  // 100 operators a step, 90 us apart, while the GPU never idles.
+  EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
+}
+
+TEST_F(HostRulesTest, HostTimeWithoutStepsMayBeAServerWithoutRequests) {
+  reader_.mutable_record().windows.push_back({.start_ns = 0, .end_ns = 100 * kMs});
+  reader_.Range(main_, "aten::mm", kMs, 3 * kMs, {.category = kOperator});
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+}
+
+}  // namespace
+}  // namespace profd::report
