@@ -121,7 +121,8 @@ std::string RenderMemorySteps(const std::vector<report::MemoryStepRow>& steps, i
     ++shown;
     table.AddRow({StrCat(step.step), FormatBytes(step.start_bytes), FormatBytes(step.peak_bytes),
                   FormatBytes(step.end_bytes), FormatBytes(step.allocated_total_bytes),
-                  FormatCount(step.allocation_count), FormatBytes(step.kept_bytes)});
+                  FormatCount(step.allocation_count),
+                  step.kept_bytes < 0 ? "-" : FormatBytes(step.kept_bytes)});
   }
   return StrCat("\n", table.Render(style), MoreRows(shown, steps.size()));
 }
@@ -210,19 +211,25 @@ std::string RenderDeviceFacts(const CaptureView& view, const DeviceMemoryReport&
             " frees\n");
   if (device.relative) {
     StrAppend(&text,
-              "Relative: bytes count from 0 at the window's start, as the program gave no "
-              "totals; what was allocated before is in no number.\n");
+              "Relative to the window start: no total of the process was recorded. Of what was "
+              "allocated before, only blocks of known size count (",
+              FormatBytes(device.start_bytes), "); the rest is in no number.\n");
   }
   if (device.unknown_free_count > 0) {
     StrAppend(&text, FormatCount(device.unknown_free_count), " frees (",
               FormatBytes(device.unknown_free_bytes),
               ") were of blocks allocated before the window.\n");
   }
+  if (device.repeated_free_count > 0) {
+    StrAppend(&text, FormatCount(device.repeated_free_count),
+              " frees were of addresses that were freed already: double frees, or allocations that "
+              "were lost.\n");
+  }
   return text;
 }
 
 std::string RenderPeak(const DeviceMemoryReport& device, int64_t limit, const Style& style) {
-  int64_t whole = device.memory.peak_older_bytes;
+  int64_t whole = device.memory.peak_unknown_bytes;
   for (const report::MemoryShare& share : device.memory.peak_by_category) whole += share.bytes;
   const auto render = [&](std::string_view title, std::vector<report::MemoryShare> shares) {
     if (device.memory.peak_older_bytes > 0 && !shares.empty()) {
@@ -230,8 +237,13 @@ std::string RenderPeak(const DeviceMemoryReport& device, int64_t limit, const St
     }
     return RenderShares(title, shares, whole, limit, style);
   };
+  std::vector<report::MemoryShare> by_category = device.memory.peak_by_category;
+  if (device.memory.peak_unknown_bytes > 0 && !by_category.empty()) {
+    by_category.push_back(
+        {"(allocated before the window, purpose unknown)", device.memory.peak_unknown_bytes, 0});
+  }
   return StrCat(
-      render("At the peak, by category", device.memory.peak_by_category),
+      RenderShares("At the peak, by category", by_category, whole, limit, style),
       render("At the peak, by operator", device.memory.peak_by_op),
       render("At the peak, by module", device.peak_by_module),
       RenderShares("At the peak, by lifetime", device.peak_by_lifetime, whole, limit, style),

@@ -144,11 +144,13 @@ void WriteDevice(const DeviceMemoryReport& device, JsonWriter& json) {
   json.Field("allocated_total_bytes", memory.allocated_total_bytes);
   json.Field("unknown_free_count", memory.unknown_free_count);
   json.Field("unknown_free_bytes", memory.unknown_free_bytes);
+  json.Field("repeated_free_count", memory.repeated_free_count);
   WriteShares("peak_by_category", memory.peak_by_category, json);
   WriteShares("peak_by_op", memory.peak_by_op, json);
   WriteShares("peak_by_module", device.peak_by_module, json);
   WriteShares("peak_by_lifetime", device.peak_by_lifetime, json);
   json.Field("peak_older_bytes", memory.peak_older_bytes);
+  json.Field("peak_unknown_bytes", memory.peak_unknown_bytes);
   WriteBlocks(device.peak_blocks, json);
   WriteMemorySteps(device.steps, json);
   WriteGrowth(device.growth, json);

@@ -88,11 +88,13 @@ void WriteDevice(const DeviceMemoryReport& device, JsonWriter& json) {
   json.Field("reserved_at_peak_bytes", device.reserved_at_peak_bytes);
   json.Field("capacity_bytes", device.capacity_bytes);
   json.Field("peak_older_bytes", memory.peak_older_bytes);
+  json.Field("peak_unknown_bytes", memory.peak_unknown_bytes);
   json.Field("allocation_count", memory.allocation_count);
   json.Field("free_count", memory.free_count);
   json.Field("allocated_total_bytes", memory.allocated_total_bytes);
   json.Field("unknown_free_count", memory.unknown_free_count);
   json.Field("unknown_free_bytes", memory.unknown_free_bytes);
+  json.Field("repeated_free_count", memory.repeated_free_count);
   WriteSamples(device.samples, json);
   WriteShares("by_category", memory.peak_by_category, json);
   WriteShares("by_op", memory.peak_by_op, json);

@@ -35,6 +35,10 @@ const Sections = (() => {
         ["Launches", hasDevice ? Format.count(bar.launch_count) : null],
         ["Waits for the GPU", hasDevice ? `${Format.count(bar.sync_count)}, ${Format.ns(bar.sync_ns)}` : null],
         host("Waiting for data", "data_loader_ns"),
+        host("Host in operators", "host_operators_ns"),
+        host("Host in collectives", "host_collectives_ns"),
+        host("Host waiting for the GPU", "host_gpu_wait_ns"),
+        host("Host outside operators", "host_outside_ns"),
         host("Compiling", "compile_ns"),
       ]));
   }
@@ -290,8 +294,9 @@ const Sections = (() => {
 
   function memoryNotes(device) {
     const notes = [];
-    if (device.relative) notes.push("Bytes count from 0 at the window's start, as the program gave no totals; what was there before is in no number.");
+    if (device.relative) notes.push(`Relative to the window start: no total of the process was recorded. Of what was allocated before, only blocks of known size count (${Format.bytes(device.start_bytes)}); the rest is in no number.`);
     if (device.unknown_free_count > 0) notes.push(`${Format.count(device.unknown_free_count)} frees (${Format.bytes(device.unknown_free_bytes)}) were of blocks allocated before the window.`);
+    if (device.repeated_free_count > 0) notes.push(`${Format.count(device.repeated_free_count)} frees were of addresses that were freed already: double frees, or allocations that were lost.`);
     return notes.map((note) => el("p", { class: "note" }, note));
   }
 
@@ -299,7 +304,7 @@ const Sections = (() => {
     const view = new MemoryChart.View(device, marks);
     const element = el("div", {}, memoryFacts(device), memoryNotes(device), view.element,
       el("div", { class: "columns" },
-        sharesTable("At the peak, by category", "categories", device.by_category, device.peak_older_bytes),
+        sharesTable("At the peak, by category", "categories", device.by_category, device.peak_unknown_bytes),
         sharesTable("At the peak, by lifetime", "lifetimes", device.by_lifetime, 0),
         sharesTable("At the peak, by operator", "operators", device.by_op, device.peak_older_bytes),
         sharesTable("At the peak, by module", "modules", device.by_module, 0)),

@@ -54,6 +54,42 @@ std::vector<Evidence> MemoryRows(const std::vector<MemoryShare>& shares, std::st
   return rows;
 }
 
+Evidence MemoryRow(std::string_view name, int64_t bytes, std::string_view what) {
+  Evidence evidence;
+  evidence.kind = EvidenceKind::kMemory;
+  evidence.name = name;
+  evidence.detail = what;
+  evidence.bytes = bytes;
+  return evidence;
+}
+
+// What holds the device's memory at the peak, the largest first: operators of the window, what is
+// older, by category if known, and what the allocator reserved without use.
+std::vector<Evidence> FillsDevice(const DeviceMemoryReport& device) {
+  const DeviceMemory& memory = device.memory;
+  std::vector<Evidence> rows = MemoryRows(memory.peak_by_op, "alive at the peak");
+  int64_t known_bytes = 0;
+  for (const MemoryShare& older : device.peak_older_by_category) {
+    rows.push_back(
+        MemoryRow(older.name, older.bytes, "alive at the peak, allocated before the window"));
+    rows.back().count = older.blocks;
+    known_bytes += older.bytes;
+  }
+  if (memory.peak_older_bytes > known_bytes) {
+    rows.push_back(MemoryRow("allocated before the window", memory.peak_older_bytes - known_bytes,
+                             "alive at the peak, purpose unknown"));
+  }
+  if (device.reserved_at_peak_bytes > memory.peak_bytes) {
+    rows.push_back(MemoryRow("reserved without use",
+                             device.reserved_at_peak_bytes - memory.peak_bytes,
+                             "cache and fragments of the allocator at the peak"));
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Evidence& a, const Evidence& b) { return a.bytes > b.bytes; });
+  if (rows.size() > kMostEvidence) rows.resize(kMostEvidence);
+  return rows;
+}
+
 void SetMemoryConfidence(bool relative, Finding& finding) {
   finding.confidence = relative ? Confidence::kLow : Confidence::kHigh;
   finding.confidence_reason = relative ? "allocations before the window are unknown" : "measured";
@@ -112,7 +148,11 @@ RuleResult MemNearLimit(const Facts& facts, const FindingThresholds& thresholds)
   finding.advice =
       "A slightly larger input may run out of memory. Activation checkpointing, lower precision, a "
       "smaller batch, or sharding free some.";
-  finding.evidence = MemoryRows(device->memory.peak_by_op, "alive at the peak");
+  finding.evidence = FillsDevice(*device);
+  if (!finding.evidence.empty()) {
+    StrAppend(&finding.measured, " The largest part: ", finding.evidence.front().name, ", ",
+              SizeText(finding.evidence.front().bytes), ".");
+  }
   SetMemoryConfidence(device->memory.relative, finding);
   return result;
 }

@@ -291,7 +291,11 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     evidence.step = row.longest_step;
     finding.evidence.push_back(std::move(evidence));
   }
-  SetConfidence(facts, has_places ? Confidence::kHigh : Confidence::kMedium, finding);
+  SetConfidence(facts, Confidence::kHigh, finding);
+  if (!has_places) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason = "recording itself takes part of such short gaps";
+  }
   if (!facts.scope.has_steps) {
     // A server without requests looks the same.
     finding.confidence = Confidence::kLow;

@@ -162,6 +162,11 @@ class Classifier {
       return;
     }
     if (at->second == kFreed) {
+      // Freed a second time: it is not a block, but the same mistake again.
+      if (!inserted) {
+        told_events_.emplace_back(position, event.category);
+        return;
+      }
       at->second = AddBlock({.told = Told(event.category), .is_older = true});
     }
     Block& block = blocks_[at->second];

@@ -63,6 +63,7 @@ class Recorder final : public MemoryObserver {
     Device& device = devices_.try_emplace(MemoryDeviceName(key), max_points_, steps_).first->second;
     device.now = SampleOf(tracker, std::min<int64_t>(0, time_ns));
     device.levels.Add(device.now);
+    device.steps.StartAt(tracker.allocated_bytes());
   }
   void Applied(MemoryDeviceKey key, const MemoryTracker& tracker, const MemoryEvent& event,
                int64_t told_before) override {
@@ -160,6 +161,7 @@ class Reporter {
     DeviceMemoryReport& device = report_.devices.emplace_back();
     device.memory = tracker.Take();
     device.memory.device = MemoryDeviceName(key);
+    device.peak_older_by_category = tracker.OlderAtPeak();
     device.capacity_bytes = CapacityOf(reader_.record(), key);
     device.reserved_at_peak_bytes = tracker.reserved_at_peak_bytes();
     device.peak_reserved_time_ns = tracker.peak_reserved_time_ns();
@@ -201,6 +203,9 @@ class Reporter {
     const BlocksOfDevice& blocks = blocks_[number];
     DeviceMemoryReport& device = report_.devices[number];
     MemoryShares by_category;
+    for (const MemoryShare& older : device.peak_older_by_category) {
+      by_category.Add(older.name, older.bytes, older.blocks);
+    }
     MemoryShares by_op;
     MemoryShares by_module;
     MemoryShares by_lifetime;

@@ -81,7 +81,8 @@ struct MemoryStepRow {
   int64_t peak_reserved_bytes = -1;  // -1: not known
   int64_t allocation_count = 0;
   int64_t allocated_total_bytes = 0;
-  // Allocated in it and alive when the window ended.
+  // Allocated in it and alive when the window ended; -1 for the last step, whose blocks the next
+  // one may free.
   int64_t kept_bytes = 0;
   int64_t kept_blocks = 0;
 };
@@ -107,6 +108,9 @@ struct DeviceMemoryReport {
   // innermost range.
   DeviceMemory memory;
   std::vector<MemorySample> samples;  // By time; thinned to MemoryOptions::max_points.
+  // Blocks of known size that are older than the window and alive at the peak; part of
+  // memory.peak_by_category.
+  std::vector<MemoryShare> peak_older_by_category;
   // At the peak of allocated bytes.
   std::vector<MemoryShare> peak_by_module;  // "(no module)"; empty: none were recorded.
   std::vector<MemoryShare>

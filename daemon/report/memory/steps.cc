@@ -71,6 +71,10 @@ std::vector<MemoryStepRow> MemorySteps::Take(const std::vector<TrackedBlock>& li
     rows_[position].kept_bytes = Sum(rows_[position].kept_bytes, block.bytes);
     ++rows_[position].kept_blocks;
   }
+  if (!rows_.empty() && rows_.size() == steps_.size()) {
+    rows_.back().kept_bytes = -1;
+    rows_.back().kept_blocks = -1;
+  }
   return std::move(rows_);
 }
 

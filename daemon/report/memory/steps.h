@@ -21,6 +21,8 @@ class MemorySteps {
   // `steps` must be sorted by start and outlive this.
   explicit MemorySteps(std::span<const StepRecord> steps) : steps_(steps) {}
 
+  // Sets the level before the first event. Call first.
+  void StartAt(int64_t level_bytes) { level_ = level_bytes; }
   // Times must not decrease from call to call. `tracker` has the state after the event.
   void Add(const MemoryEvent& event, const MemoryTracker& tracker);
   // Adds `bytes` to every level so far.

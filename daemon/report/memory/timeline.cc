@@ -20,8 +20,9 @@ class Curves final : public MemoryObserver {
  public:
   explicit Curves(int64_t max_points) : max_points_(max_points) {}
 
-  void Begin(MemoryDeviceKey key, const MemoryTracker&, int64_t time_ns) override {
-    levels_.try_emplace(key, max_points_).first->second.Add({std::min<int64_t>(0, time_ns), 0});
+  void Begin(MemoryDeviceKey key, const MemoryTracker& tracker, int64_t time_ns) override {
+    levels_.try_emplace(key, max_points_)
+        .first->second.Add({std::min<int64_t>(0, time_ns), tracker.allocated_bytes()});
   }
   void Applied(MemoryDeviceKey key, const MemoryTracker& tracker, const MemoryEvent& event,
                int64_t told_before) override {
@@ -41,9 +42,10 @@ class Curves final : public MemoryObserver {
 };
 
 // `origins`: of the blocks, by handle from `first` on; nullptr: not wanted.
-void AddPeak(const std::vector<TrackedBlock>& blocks, const AllocationOrigins* origins,
-             size_t first, DeviceMemory& memory) {
+void AddPeak(const std::vector<TrackedBlock>& blocks, const std::vector<MemoryShare>& older,
+             const AllocationOrigins* origins, size_t first, DeviceMemory& memory) {
   MemoryShares by_category;
+  for (const MemoryShare& share : older) by_category.Add(share.name, share.bytes, share.blocks);
   MemoryShares by_op;
   for (size_t i = 0; i < blocks.size(); ++i) {
     by_category.Add(CategoryName(blocks[i].category), blocks[i].bytes);
@@ -64,18 +66,20 @@ absl::StatusOr<MemoryTimeline> SummarizeMemory(store::CaptureReader& reader,
   MemoryTimeline timeline;
   AllocationOrigins origins;
   std::vector<std::vector<TrackedBlock>> at_peak;
+  std::vector<std::vector<MemoryShare>> older_at_peak;
   for (auto& [key, tracker] : trackers) {
     DeviceMemory& memory = timeline.devices.emplace_back(tracker.Take());
     memory.device = MemoryDeviceName(key);
     memory.points = curves.Take(key);
     at_peak.push_back(tracker.BlocksAtPeak());
+    older_at_peak.push_back(tracker.OlderAtPeak());
     if (!options.peak_by_op) continue;
     for (const TrackedBlock& block : at_peak.back()) origins.Add(block.thread, block.time_ns);
   }
   RETURN_IF_ERROR(origins.Resolve(reader));
   size_t first = 0;
   for (size_t device = 0; device < at_peak.size(); ++device) {
-    AddPeak(at_peak[device], options.peak_by_op ? &origins : nullptr, first,
+    AddPeak(at_peak[device], older_at_peak[device], options.peak_by_op ? &origins : nullptr, first,
             timeline.devices[device]);
     first += at_peak[device].size();
   }

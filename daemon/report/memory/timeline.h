@@ -57,12 +57,13 @@ struct OutOfMemory {
 struct DeviceMemory {
   // "cpu:0", "cuda:1"; "cuda-driver:1" are allocations of CUDA itself, "cuda-pool:1" its pools.
   std::string device;
-  // No event had a total: bytes count from 0 at the window's start, so they may be negative, and
-  // blocks older than the window are not included.
+  // Relative to the window's start: no event had a total, or the totals count from when recording
+  // began. Of what is older than the window, only blocks of known size are included: those that
+  // were freed in the window, and those whose owner told their size. The rest is in no number.
   bool relative = false;
   int64_t peak_bytes = 0;
   int64_t peak_time_ns = 0;
-  int64_t start_bytes = 0;  // Before the first event; 0 when relative.
+  int64_t start_bytes = 0;  // Before the first event; if relative, the known part.
   int64_t end_bytes = 0;
   int64_t peak_reserved_bytes = -1;  // -1: not known
   int64_t allocation_count = 0;
@@ -71,10 +72,16 @@ struct DeviceMemory {
   // Frees of blocks that were allocated before the window (or whose allocation was lost).
   int64_t unknown_free_count = 0;
   int64_t unknown_free_bytes = 0;
-  // Blocks alive at the peak and allocated in the window; largest first.
+  // A free of an address that was freed before in the window: freed twice, or the allocation in
+  // between was lost. It changes no level.
+  int64_t repeated_free_count = 0;
+  // Blocks alive at the peak, also older ones of known size; largest first. With
+  // `peak_unknown_bytes` they add up to the peak.
   std::vector<MemoryShare> peak_by_category;
+  int64_t peak_unknown_bytes = 0;  // Alive at the peak, in no block of known size; >= 0.
+  // Those allocated in the window. With `peak_older_bytes` they add up to the peak.
   std::vector<MemoryShare> peak_by_op;  // "(no range)" for blocks allocated outside any.
-  // Alive at the peak but allocated before the window: peak_bytes minus the above; >= 0.
+  // Alive at the peak but allocated before the window, of known purpose or not; >= 0.
   int64_t peak_older_bytes = 0;
   // By time. The first is `start_bytes` at the window's start; one after each event follows.
   std::vector<MemoryPoint> points;

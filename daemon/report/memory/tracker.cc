@@ -1,17 +1,25 @@
 #include "daemon/report/memory/tracker.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/index/wrapping_math.h"
+#include "proto/wire/event.h"
 
 namespace profd::report {
 
 void MemoryTracker::AddOlder(const OlderBlock& block) {
-  older_are_known_ = true;
   categories_.AddOlder(block.category, block.bytes);
+  Older& older = older_[block.category < kCategories ? block.category : 0];
+  older.bytes = Sum(older.bytes, block.bytes);
+  ++older.blocks;
+  older_at_peak_ = older_;
+  level_ = Sum(level_, block.bytes);
+  device_.start_bytes = level_;
+  device_.peak_bytes = level_;
 }
 
 int64_t MemoryTracker::Apply(const MemoryEvent& event) {
@@ -34,6 +42,7 @@ void MemoryTracker::NoticePeaks(const MemoryEvent& event) {
     device_.peak_time_ns = event.time_ns;
     reserved_at_peak_ = reserved_;
     peak_number_ = event_number_;
+    older_at_peak_ = older_;
     freed_since_peak_.clear();
   }
 }
@@ -42,11 +51,11 @@ DeviceMemory MemoryTracker::Take() {
   device_.relative = !total_known_;
   device_.end_bytes = level_;
   device_.categories = categories_.Take();
-  if (total_known_) {
-    int64_t known = 0;
-    for (const TrackedBlock& block : BlocksAtPeak()) known = Sum(known, block.bytes);
-    device_.peak_older_bytes = std::max<int64_t>(0, Difference(device_.peak_bytes, known));
-  }
+  int64_t known = 0;
+  for (const TrackedBlock& block : BlocksAtPeak()) known = Sum(known, block.bytes);
+  device_.peak_older_bytes = std::max<int64_t>(0, Difference(device_.peak_bytes, known));
+  for (const Older& older : older_at_peak_) known = Sum(known, older.bytes);
+  device_.peak_unknown_bytes = std::max<int64_t>(0, Difference(device_.peak_bytes, known));
   return std::move(device_);
 }
 
@@ -56,6 +65,16 @@ std::vector<TrackedBlock> MemoryTracker::BlocksAtPeak() const {
     if (block.number <= peak_number_) blocks.push_back(block);
   }
   return blocks;
+}
+
+std::vector<MemoryShare> MemoryTracker::OlderAtPeak() const {
+  std::vector<MemoryShare> shares;
+  for (uint8_t category = 0; category < kCategories; ++category) {
+    const Older& older = older_at_peak_[category];
+    if (older.blocks <= 0) continue;
+    shares.push_back({std::string(CategoryName(category)), older.bytes, older.blocks});
+  }
+  return shares;
 }
 
 std::vector<TrackedBlock> MemoryTracker::LiveBlocks() const {
@@ -85,10 +104,20 @@ int64_t MemoryTracker::Allocate(const MemoryEvent& event) {
 int64_t MemoryTracker::Free(const MemoryEvent& event) {
   ++device_.free_count;
   const auto found = live_.find(event.address);
+  const bool is_first = freed_.insert(event.address).second;
   if (found == live_.end()) {
+    if (!is_first) {
+      ++device_.repeated_free_count;
+      return 0;
+    }
     ++device_.unknown_free_count;
     device_.unknown_free_bytes = Sum(device_.unknown_free_bytes, event.bytes);
-    if (older_are_known_) categories_.Free(event.time_ns, event.category, event.bytes);
+    Older& older = older_[event.category < kCategories ? event.category : 0];
+    if (older.blocks > 0) {
+      --older.blocks;
+      older.bytes = Difference(older.bytes, event.bytes);
+      categories_.Free(event.time_ns, event.category, event.bytes);
+    }
     return Difference(0, event.bytes);
   }
   const TrackedBlock block = found->second;
@@ -105,15 +134,16 @@ void MemoryTracker::Retire(TrackedBlock block, int64_t time_ns) {
 }
 
 int64_t MemoryTracker::SetLevel(const MemoryEvent& event, int64_t counted) {
-  if (event.total_allocated_bytes < 0) {
+  if (ignores_totals_ || event.total_allocated_bytes < 0) {
     level_ = counted;
     return 0;
   }
   level_ = event.total_allocated_bytes;
   if (std::exchange(total_known_, true)) return 0;
   // The first total tells how much there was before the window.
-  const int64_t before = Difference(level_, counted);
-  device_.start_bytes = before;
+  // On a GPU, threads that allocate at once may report their totals in another order.
+  const int64_t before = std::max(Difference(level_, counted), Difference(0, device_.start_bytes));
+  device_.start_bytes = Sum(device_.start_bytes, before);
   device_.peak_bytes = Sum(device_.peak_bytes, before);
   return before;
 }
@@ -137,6 +167,59 @@ std::string MemoryDeviceName(MemoryDeviceKey key) {
   }
 }
 
+namespace {
+
+// What is to be known of a device before its events are applied.
+struct MemoryBase {
+  bool knows_total = false;
+  int64_t before = 0;   // By the first total, before the first event.
+  int64_t counted = 0;  // Until the first total.
+  absl::flat_hash_map<uint64_t, int64_t> live;
+  absl::flat_hash_set<uint64_t> freed;
+  std::vector<int64_t> older;  // Freed in the window without a recorded allocation.
+
+  void Add(const MemoryEvent& event) {
+    if (!event.is_free) {
+      const auto [at, inserted] = live.try_emplace(event.address, event.bytes);
+      const int64_t lost_bytes = inserted ? 0 : std::exchange(at->second, event.bytes);
+      if (!knows_total) counted = Sum(counted, Difference(event.bytes, lost_bytes));
+    } else {
+      const auto found = live.find(event.address);
+      const bool was_live = found != live.end();
+      const bool is_first = freed.insert(event.address).second;
+      const int64_t bytes = was_live ? found->second : event.bytes;
+      if (was_live) {
+        live.erase(found);
+      } else if (is_first) {
+        older.push_back(std::max<int64_t>(0, bytes));
+      }
+      if (!knows_total && (was_live || is_first)) counted = Difference(counted, bytes);
+    }
+    if (knows_total || event.total_allocated_bytes < 0) return;
+    knows_total = true;
+    before = Difference(event.total_allocated_bytes, counted);
+  }
+};
+
+absl::StatusOr<std::map<MemoryDeviceKey, MemoryBase>> FindBases(store::CaptureReader& reader) {
+  std::map<MemoryDeviceKey, MemoryBase> bases;
+  RETURN_IF_ERROR(ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
+    bases[{event.device_type, event.device_index}].Add(event);
+    return absl::OkStatus();
+  }));
+  return bases;
+}
+
+// torch counts the CPU's total only while something records it: it says nothing of the process.
+bool CountsFromRecording(const CaptureRecord& record, MemoryDeviceKey key, int64_t before,
+                         int64_t known_older) {
+  if (key.first != static_cast<uint8_t>(wire::DeviceType::kCpu)) return false;
+  const bool is_import = !record.imported.source.empty();
+  return record.torch.memory || before < known_older || (is_import && before <= 0);
+}
+
+}  // namespace
+
 absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryObserver& observer) {
   ASSIGN_OR_RETURN(const MemoryCategories categories, FindMemoryCategories(reader));
   const int64_t end_ns = EndOfWindows(reader.record());
@@ -144,8 +227,22 @@ absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryO
   const auto tracker_of = [&](MemoryDeviceKey key) -> MemoryTracker& {
     return trackers.try_emplace(key, end_ns).first->second;
   };
+  std::map<MemoryDeviceKey, int64_t> older_bytes;
   for (const OlderBlock& block : categories.older) {
-    tracker_of({block.device_type, block.device_index}).AddOlder(block);
+    const MemoryDeviceKey key = {block.device_type, block.device_index};
+    AddTo(older_bytes[key], block.bytes);
+    tracker_of(key).AddOlder(block);
+  }
+  ASSIGN_OR_RETURN(const auto bases, FindBases(reader));
+  for (const auto& [key, base] : bases) {
+    const auto older = older_bytes.find(key);
+    const bool counts_from_recording = CountsFromRecording(
+        reader.record(), key, base.before, older == older_bytes.end() ? 0 : older->second);
+    if (counts_from_recording) tracker_of(key).IgnoreTotals();
+    if ((base.knows_total && !counts_from_recording) || older != older_bytes.end()) continue;
+    for (const int64_t bytes : base.older) {
+      tracker_of(key).AddOlder({key.first, key.second, /*category=*/0, bytes});
+    }
   }
   size_t position = 0;
   RETURN_IF_ERROR(ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {

@@ -2,11 +2,13 @@
 // TrackMemory() makes one for each device of a capture and passes it the events.
 //
 // Threads: one.
-// Memory:  72 bytes per block alive at once and, at most twice, per block alive at the peak.
-// Errors:  none of its own: any events are safe, and sums of hostile numbers wrap.
+// Memory:  9 bytes per address, 72 per block alive at once and, at most twice, per block alive at
+// the peak. Errors:  none of its own: any events are safe, and sums of hostile numbers wrap.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_
 #define PROFD_DAEMON_REPORT_MEMORY_TRACKER_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "daemon/report/index/memory_order.h"
 #include "daemon/report/memory/categories.h"
@@ -37,14 +40,19 @@ struct TrackedBlock {
 
 class MemoryTracker {
  public:
+  static constexpr size_t kCategories = 8;  // Of wire::MemoryCategory.
+
   // The window is [0, `end_ns`).
   explicit MemoryTracker(int64_t end_ns) : categories_(end_ns) {}
 
   // Adds a block that existed when the window began, such as one that is freed without a recorded
   // allocation. Call before all events.
   void AddOlder(const OlderBlock& block);
-  // Returns the bytes that existed before the window, by which all levels so far are too low. Only
-  // the first event with a total reveals them; for other events, returns 0.
+  // The totals of events count from some other time than the process's start. Likewise.
+  void IgnoreTotals() { ignores_totals_ = true; }
+  // Returns the bytes that existed before the window and are not known from blocks, by which all
+  // levels so far are too low. Only the first event with a total reveals them; for other events,
+  // returns 0.
   int64_t Apply(const MemoryEvent& event);
 
   // The current levels.
@@ -64,6 +72,8 @@ class MemoryTracker {
   // After Take(): the blocks allocated in the capture and alive at the peak, or alive now.
   std::vector<TrackedBlock> BlocksAtPeak() const;
   std::vector<TrackedBlock> LiveBlocks() const;
+  // After Take(): the older blocks of known size that were alive at the peak, by category.
+  std::vector<MemoryShare> OlderAtPeak() const;
 
  private:
   // Each returns the change of the level by the event itself.
@@ -75,7 +85,15 @@ class MemoryTracker {
 
   DeviceMemory device_;
   CategoryLevels categories_;
-  bool older_are_known_ = false;
+  struct Older {
+    int64_t bytes = 0;
+    int64_t blocks = 0;
+  };
+  using OlderByCategory = std::array<Older, kCategories>;
+
+  bool ignores_totals_ = false;
+  OlderByCategory older_{};  // Alive now.
+  OlderByCategory older_at_peak_{};
   int64_t level_ = 0;
   int64_t reserved_ = -1;
   int64_t reserved_at_peak_ = -1;
@@ -85,6 +103,7 @@ class MemoryTracker {
   uint64_t event_number_ = 0;
   uint64_t peak_number_ = 0;  // 0: the peak is the level before the first event.
   absl::flat_hash_map<uint64_t, TrackedBlock> live_;
+  absl::flat_hash_set<uint64_t> freed_;  // Addresses of which a free was seen.
   // Blocks that were alive at the peak so far and were freed since.
   std::vector<TrackedBlock> freed_since_peak_;
 };

@@ -53,6 +53,7 @@ report::MemoryReport OneDevice() {
   device.memory.peak_by_category = {{.name = "activation", .bytes = 2 * kMiB, .blocks = 2}};
   device.memory.peak_by_op = {{.name = "aten::linear", .bytes = 2 * kMiB, .blocks = 2}};
   device.memory.peak_older_bytes = kMiB;
+  device.memory.peak_unknown_bytes = kMiB;
   device.peak_by_lifetime = {{.name = "within_step", .bytes = 2 * kMiB, .blocks = 2}};
   device.peak_blocks = {{.bytes = 2 * kMiB,
                          .allocated_ns = 11'000'000,
@@ -113,7 +114,8 @@ TEST(RenderMemoryTest, TheDeviceThatHeldMostComesFirst) {
 TEST(RenderMemoryTest, RelativeBytesAreCalledSo) {
   report::MemoryReport report = OneDevice();
   report.devices[0].memory.relative = true;
-  EXPECT_THAT(Rendered(report), AllOf(HasSubstr("Relative:"), Not(HasSubstr("of 12.0 MiB"))));
+  EXPECT_THAT(Rendered(report),
+              AllOf(HasSubstr("Relative to the window start:"), Not(HasSubstr("of 12.0 MiB"))));
 }
 
 TEST(RenderMemoryTest, GrowthIsToldFromThreeStepsOn) {

@@ -58,6 +58,17 @@ TEST_F(HostRulesTest, HostTimeThatTheGpuHidesIsNotHostBound) {
   EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
 }
 
+TEST_F(HostRulesTest, ManyShortGapsMayBeTheRecordersOwn) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += 100 * kUs) {
+    reader_.Range(main_, "aten::mm", at, at + 50 * kUs, {.category = kOperator});
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.measured, HasSubstr("500 gaps shorter than 100 us"));
+  EXPECT_THAT(finding.advice, HasSubstr("torch.compile"));
+}
+
 TEST_F(HostRulesTest, HostTimeWithoutStepsMayBeAServerWithoutRequests) {
   reader_.mutable_record().windows.push_back({.start_ns = 0, .end_ns = 100 * kMs});
   reader_.Range(main_, "aten::mm", kMs, 3 * kMs, {.category = kOperator});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/report/memory/categories.h"
+#include "daemon/report/memory/memory_report.h"
 #include "daemon/report/memory/timeline.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
@@ -18,6 +19,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr uint8_t kBackwardScope = 1;
@@ -125,9 +127,53 @@ TEST_F(MemoryCategoriesTest, TheBlocksAtThePeakHaveTheSameCategories) {
   reader_.Block(0x10, 500, {.category = kParameter});
   Op("aten::linear", 100, {0x10}, 0x20, 70);
   const DeviceMemory device = Device();
-  ASSERT_EQ(device.peak_by_category.size(), 1U);
-  EXPECT_EQ(device.peak_by_category[0].name, "activation");
-  EXPECT_EQ(device.peak_by_category[0].bytes, 70);
+  // Older blocks whose owners told their size count, too.
+  EXPECT_THAT(device.peak_by_category,
+              ElementsAre(MemoryShare{"parameter", 500, 1}, MemoryShare{"activation", 70, 1}));
+  EXPECT_TRUE(device.relative);
+  EXPECT_EQ(device.start_bytes, 500);
+  EXPECT_EQ(device.peak_bytes, 570);
+  EXPECT_EQ(device.peak_older_bytes, 500);
+  EXPECT_EQ(device.peak_unknown_bytes, 0);
+}
+
+TEST_F(MemoryCategoriesTest, AnOlderBlockThatWasFreedBeforeThePeakIsNotAtThePeak) {
+  reader_.Block(0x10, 500, {.category = kParameter});
+  Op("aten::linear", 100, {0x10, 0x30}, 0x20, 70);
+  reader_.Free(main_, 150, 0x30, 40);
+  Op("aten::linear", 200, {0x20, 0x10}, 0x50, 90);
+  const DeviceMemory device = Device();
+  EXPECT_EQ(device.start_bytes, 540);
+  EXPECT_EQ(device.peak_bytes, 660);
+  EXPECT_EQ(device.end_bytes, 660);
+  EXPECT_EQ(device.peak_older_bytes, 500);
+}
+
+TEST_F(MemoryCategoriesTest, TotalsOfTheCpuThatLeaveNoRoomForKnownBlocksAreNone) {
+  reader_.Step(0, 0, 1000);
+  reader_.Block(0x10, 500, {.category = kParameter});
+  reader_.Range(main_, "aten::linear", 100, 110)
+      .TensorUse(main_, 100, 0x10)
+      .Allocate(main_, 105, 0x20, 70, {.total_allocated_bytes = 70});
+  absl::StatusOr<MemoryReport> report = ReportMemory(reader_, {});
+  ASSERT_THAT(report, IsOk());
+  const DeviceMemoryReport& device = report->devices.at(0);
+  EXPECT_TRUE(device.memory.relative);
+  EXPECT_EQ(device.memory.start_bytes, 500);
+  EXPECT_EQ(device.memory.peak_bytes, 570);
+  EXPECT_EQ(device.samples.back().allocated_bytes, 570);  // The chart ...
+  EXPECT_EQ(device.steps.at(0).start_bytes, 500);         // ... and the steps agree.
+  EXPECT_EQ(device.steps.at(0).peak_bytes, 570);
+}
+
+TEST_F(MemoryCategoriesTest, ADoubleFreeIsNoOlderBlock) {
+  Op("aten::linear", 100, {}, 0x20, 70);
+  reader_.Free(main_, 150, 0x20, 70).Free(main_, 160, 0x20, 70);
+  const DeviceMemory device = Device();
+  EXPECT_EQ(device.repeated_free_count, 1);
+  EXPECT_EQ(device.unknown_free_count, 0);
+  EXPECT_EQ(device.start_bytes, 0);
+  EXPECT_EQ(device.end_bytes, 0);
 }
 
 TEST_F(MemoryCategoriesTest, MadeAndFreedInsideOneOperatorIsTemporary) {
@@ -347,7 +393,7 @@ TEST_F(MemoryCategoriesTest, WithoutAnythingOfAFrameworkCategoriesAreThoseOfTheE
       .Allocate(main_, 10, 0x1, 8, {.category = kParameter})
       .Allocate(main_, 20, 0x2, 4)
       .Free(main_, 30, 0x9, 100);
-  EXPECT_EQ(CategoryUses(), (Uses{{"parameter", {8, 1}}, {"unknown", {4, 1}}}));
+  EXPECT_EQ(CategoryUses(), (Uses{{"parameter", {8, 1}}, {"unknown", {104, 2}}}));
 }
 
 TEST_F(MemoryCategoriesTest, FailedAllocationsAreListedByTime) {

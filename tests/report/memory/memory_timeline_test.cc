@@ -43,7 +43,7 @@ class MemoryTimelineTest : public testing::Test {
   const uint32_t loader_;
 };
 
-TEST_F(MemoryTimelineTest, WithoutTotalsLevelsCountFromTheWindowsStart) {
+TEST_F(MemoryTimelineTest, WithoutTotalsOlderBlocksCountAsFarAsTheirSizeIsKnown) {
   reader_.Allocate(main_, 10, 0xA, 100)
       .Allocate(main_, 20, 0xB, 50)
       .Free(main_, 30, 0xA, 100)
@@ -52,19 +52,60 @@ TEST_F(MemoryTimelineTest, WithoutTotalsLevelsCountFromTheWindowsStart) {
   EXPECT_EQ(memory.device, "cpu:0");
   EXPECT_TRUE(memory.relative);
   EXPECT_THAT(memory.points,
-              ElementsAre(MemoryPoint{0, 0}, MemoryPoint{10, 100}, MemoryPoint{20, 150},
-                          MemoryPoint{30, 50}, MemoryPoint{40, 20}));
-  EXPECT_EQ(memory.peak_bytes, 150);
+              ElementsAre(MemoryPoint{0, 30}, MemoryPoint{10, 130}, MemoryPoint{20, 180},
+                          MemoryPoint{30, 80}, MemoryPoint{40, 50}));
+  EXPECT_EQ(memory.peak_bytes, 180);
   EXPECT_EQ(memory.peak_time_ns, 20);
-  EXPECT_EQ(memory.start_bytes, 0);
-  EXPECT_EQ(memory.end_bytes, 20);
+  EXPECT_EQ(memory.start_bytes, 30);
+  EXPECT_EQ(memory.end_bytes, 50);
   EXPECT_EQ(memory.allocation_count, 2);
   EXPECT_EQ(memory.free_count, 2);
   EXPECT_EQ(memory.allocated_total_bytes, 150);
   EXPECT_EQ(memory.unknown_free_count, 1);
   EXPECT_EQ(memory.unknown_free_bytes, 30);
   EXPECT_EQ(memory.peak_reserved_bytes, -1);
-  EXPECT_EQ(memory.peak_older_bytes, 0);
+  EXPECT_EQ(memory.peak_older_bytes, 30);
+  EXPECT_THAT(memory.peak_by_category, ElementsAre(MemoryShare{"unknown", 180, 3}));
+}
+
+// torch.profiler's totals of the CPU count from when it first recorded.
+TEST_F(MemoryTimelineTest, ATotalThatLeavesLessThanNothingBeforeTheWindowIsNone) {
+  reader_.Free(main_, 5, 0xC, 30)
+      .Allocate(main_, 10, 0xA, 4096, {.total_allocated_bytes = 0})
+      .Free(main_, 20, 0xA, 4096, {.total_allocated_bytes = -4096});
+  const DeviceMemory memory = OnlyDevice();
+  EXPECT_TRUE(memory.relative);
+  EXPECT_EQ(memory.start_bytes, 30);
+  EXPECT_EQ(memory.peak_bytes, 4096);
+  EXPECT_EQ(memory.end_bytes, 0);
+}
+
+TEST_F(MemoryTimelineTest, AGpuNeverHasLessThanNothingAtTheStart) {
+  reader_
+      .Allocate(main_, 10, 0xA, 100,
+                {.total_allocated_bytes = 40, .device_type = 1, .device_index = 0})
+      .Allocate(main_, 20, 0xB, 100,
+                {.total_allocated_bytes = 240, .device_type = 1, .device_index = 0});
+  const DeviceMemory memory = OnlyDevice();
+  EXPECT_FALSE(memory.relative);
+  EXPECT_EQ(memory.start_bytes, 0);
+  EXPECT_EQ(memory.peak_bytes, 240);
+}
+
+TEST_F(MemoryTimelineTest, TotalsOfTheCpuInATraceOfTorchAreRelative) {
+  reader_.mutable_record().imported = {.source = "trace.json", .producer = "torch.profiler"};
+  reader_.Allocate(main_, 10, 0xA, 100, {.total_allocated_bytes = 100});
+  EXPECT_TRUE(OnlyDevice().relative);
+  EXPECT_EQ(OnlyDevice().peak_bytes, 100);
+}
+
+TEST_F(MemoryTimelineTest, ADoubleFreeChangesNoLevelAndIsCounted) {
+  reader_.Allocate(main_, 10, 0xA, 100).Free(main_, 20, 0xA, 100).Free(main_, 30, 0xA, 100);
+  const DeviceMemory memory = OnlyDevice();
+  EXPECT_EQ(memory.repeated_free_count, 1);
+  EXPECT_EQ(memory.unknown_free_count, 0);
+  EXPECT_EQ(memory.start_bytes, 0);
+  EXPECT_EQ(memory.end_bytes, 0);
 }
 
 TEST_F(MemoryTimelineTest, TotalsTellTheLevelAndWhatWasThereBefore) {
