@@ -27,6 +27,7 @@ DurationStatistics StatisticsOf(std::span<int64_t> durations) {
   statistics.max_ns = *max;
   statistics.p50_ns = NearestRank(durations, 50);
   statistics.p95_ns = NearestRank(durations, 95);
+  statistics.p99_ns = NearestRank(durations, 99);
   return statistics;
 }
 

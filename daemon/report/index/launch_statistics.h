@@ -23,6 +23,7 @@ struct DurationStatistics {
   // Percentiles by nearest rank: the smallest duration that this percentage of all do not exceed.
   int64_t p50_ns = 0;
   int64_t p95_ns = 0;
+  int64_t p99_ns = 0;
   int64_t max_ns = 0;
 };
 
