@@ -17,6 +17,8 @@ using table::Unit;
 
 constexpr char kP50[] = "The duration that half of all do not exceed";
 constexpr char kP95[] = "The duration that 95 % of all do not exceed";
+constexpr char kP99[] = "The duration that 99 % of all do not exceed";
+constexpr char kP99Formula[] = "the ceil(0.99 n)th of the n durations, shortest first";
 constexpr char kP50Formula[] = "the ceil(0.50 n)th of the n durations, shortest first";
 constexpr char kP95Formula[] = "the ceil(0.95 n)th of the n durations, shortest first";
 constexpr char kOp[] = "The range around the CUDA calls that launched most of it";
@@ -154,6 +156,13 @@ const table::Description<KernelRow>& KernelColumns() {
         .formula = kP95Formula,
         .unit = Unit::kNs,
         .priority = 4}},
+      {&KernelRow::p99_ns,
+       {.key = "p99_ns",
+        .title = "p99",
+        .doc = kP99,
+        .formula = kP99Formula,
+        .unit = Unit::kNs,
+        .priority = 7}},
       {&KernelRow::max_ns,
        {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 5}},
       {&KernelRow::mean_launch_latency_ns,

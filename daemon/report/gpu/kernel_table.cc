@@ -224,6 +224,7 @@ class KernelSummary {
                      .min_ns = statistics.min_ns,
                      .p50_ns = statistics.p50_ns,
                      .p95_ns = statistics.p95_ns,
+                     .p99_ns = statistics.p99_ns,
                      .max_ns = statistics.max_ns,
                      .registers_per_thread = configuration.registers,
                      .static_shared_bytes = configuration.static_shared_bytes,

@@ -35,6 +35,7 @@ struct KernelRow {
   int64_t min_ns = 0;
   int64_t p50_ns = 0;
   int64_t p95_ns = 0;
+  int64_t p99_ns = 0;
   int64_t max_ns = 0;
   double share = 0;  // Of the total of all kernels, 0..1.
   std::array<int64_t, 3> grid{};

@@ -62,6 +62,7 @@ report::KernelTable TwoKernels() {
                  .min_ns = 10'000,
                  .p50_ns = 10'000,
                  .p95_ns = 20'000,
+                 .p99_ns = 20'000,
                  .max_ns = 20'000,
                  .share = 0.75,
                  .grid = {132, 2, 1},
@@ -85,6 +86,7 @@ report::KernelTable TwoKernels() {
                  .min_ns = 10'000,
                  .p50_ns = 10'000,
                  .p95_ns = 10'000,
+                 .p99_ns = 10'000,
                  .max_ns = 10'000,
                  .share = 0.25,
                  .grid = {1, 1, 4},
@@ -102,14 +104,15 @@ TEST(RenderKernelsTest, OneLineEachAndTheTotals) {
       Squeezed(RenderReport(report::ToReport(TwoKernels()), Style{}));
   ASSERT_EQ(lines.size(), 6);
   EXPECT_EQ(lines[0],
-            "Kernel Total % Count Mean p50 p95 Max Latency Queue Grid Block Registers Static "
+            "Kernel Total % Count Mean p50 p95 p99 Max Latency Queue Grid Block Registers Static "
             "shared Dynamic shared Occupancy Limited by Tensor Op");
-  EXPECT_EQ(lines[2],
-            "gemm(float*) 30.000us 75.00% 2 15.000us 10.000us 20.000us 20.000us 5.000us 1.000us "
-            "132x2 256 128 1.00 KiB 1.00 KiB 25.00% registers yes aten::mm");
   EXPECT_EQ(
-      lines[3],
-      "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B 0 B - - -");
+      lines[2],
+      "gemm(float*) 30.000us 75.00% 2 15.000us 10.000us 20.000us 20.000us 20.000us 5.000us 1.000us "
+      "132x2 256 128 1.00 KiB 1.00 KiB 25.00% registers yes aten::mm");
+  EXPECT_EQ(lines[3],
+            "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B "
+            "0 B - - -");
   EXPECT_EQ(lines[4], "3 kernels, 40.000us; GPU busy 39.000us, with kernels 35.000us");
   EXPECT_EQ(lines[5], "1 kernel was launched by no call in the capture");
 }

@@ -58,6 +58,7 @@ TEST_F(KernelTableTest, OneRowPerNameWithTheSpreadOfItsDurations) {
   EXPECT_EQ(add.min_ns, 1);
   EXPECT_EQ(add.p50_ns, 50);
   EXPECT_EQ(add.p95_ns, 95);
+  EXPECT_EQ(add.p99_ns, 99);
   EXPECT_EQ(add.max_ns, 100);
   EXPECT_DOUBLE_EQ(add.share, 0.5);
   EXPECT_EQ(table.rows[1].p50_ns, 5050);
