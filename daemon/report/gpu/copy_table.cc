@@ -100,6 +100,7 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
                    .mean_ns = times.mean_ns,
                    .p50_ns = times.p50_ns,
                    .p95_ns = times.p95_ns,
+                   .p99_ns = times.p99_ns,
                    .max_ns = times.max_ns,
                    .bytes = static_cast<int64_t>(sum.bytes),
                    .min_bytes = static_cast<int64_t>(sum.min_bytes),

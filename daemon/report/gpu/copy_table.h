@@ -23,6 +23,7 @@ struct CopyRow {
   int64_t mean_ns = 0;
   int64_t p50_ns = 0;
   int64_t p95_ns = 0;
+  int64_t p99_ns = 0;
   int64_t max_ns = 0;
   int64_t bytes = 0;
   int64_t min_bytes = 0;

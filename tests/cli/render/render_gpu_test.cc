@@ -174,6 +174,7 @@ report::CopyTable TwoCopies() {
                  .mean_ns = 1'000,
                  .p50_ns = 900,
                  .p95_ns = 1'100,
+                 .p99_ns = 1'100,
                  .max_ns = 1'100,
                  .bytes = 50'000,
                  .min_bytes = 10'000,
@@ -190,12 +191,13 @@ report::CopyTable TwoCopies() {
 TEST(RenderCopiesTest, OneLineEachAndTheTotals) {
   const std::vector<std::string> lines =
       Squeezed(RenderReport(report::ToReport(TwoCopies()), Style{}));
-  EXPECT_THAT(lines,
-              ElementsAre("Copy Total Count Mean p50 p95 Max Bytes GB/s Async Op", HasSubstr("---"),
-                          "Memcpy HtoD (Pinned -> Device) 2.000us 2 1.000us 0.900us 1.100us "
-                          "1.100us 48.8 KiB 25.00 1 load",
-                          "Memset (Device) 0.100us 1 0.100us 0.000us 0.000us 0.000us 0 B 0.00 0 -",
-                          "Total 2.100us; a copy or memset ran for 2.050us"));
+  EXPECT_THAT(
+      lines,
+      ElementsAre("Copy Total Count Mean p50 p95 p99 Max Bytes GB/s Async Op", HasSubstr("---"),
+                  "Memcpy HtoD (Pinned -> Device) 2.000us 2 1.000us 0.900us 1.100us "
+                  "1.100us 1.100us 48.8 KiB 25.00 1 load",
+                  "Memset (Device) 0.100us 1 0.100us 0.000us 0.000us 0.000us 0.000us 0 B 0.00 0 -",
+                  "Total 2.100us; a copy or memset ran for 2.050us"));
   EXPECT_THAT(RenderReport(FirstRow(report::ToReport(TwoCopies())), Style{}),
               HasSubstr("(1 more row"));
   EXPECT_THAT(RenderReport(report::ToReport(report::CopyTable()), Style{}), HasSubstr("No copies"));
