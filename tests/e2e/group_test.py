@@ -32,6 +32,13 @@ def ended_of(cluster):
     return rows if rows and all(row['state'] in TERMINAL for row in rows) else None
 
 
+def await_waiting(cluster, count):
+    """Until so many captures know the step to start at. In a halted job none misses that step, and
+    all wait until the job goes on."""
+    harness.until(lambda: [row['state'] for row in live_of(cluster)] == count * ['WAITING_STEP'],
+                  f'{count} captures wait for their step')
+
+
 def rejoin(cluster, victim):
     """A new process for a rank that is dead, at the step that the others are at."""
     rank = cluster.replace(victim)
@@ -127,9 +134,13 @@ class GroupTest(ClusterTest):
 
     def test_a_rank_that_is_captured_already_is_named(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
-        first = harness.Tracing(cluster.nodes[0], '--all', '--steps', 2, '--wait', 400)
-        harness.until(lambda: len(live_of(cluster)) == 2, 'the first one is on its way')
-        second = cluster.ctl('trace', '--job', JOB, '--steps', 2, '--json')
+        cluster.halt()
+        first = harness.Tracing(cluster.nodes[0], '--all', '--steps', 2)
+        await_waiting(cluster, 2)
+        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--lead', '1us', '--json')
+        await_waiting(cluster, 4)
+        cluster.go()
+        second = cluster.finish(process)
         self.assertEqual(second.status, PARTIAL, second.err)
         self.assert_same_steps(second.json, [2, 3])
         self.assertEqual([(row['rank'], row['error_reason']) for row in second.json['missed']],
@@ -138,9 +149,11 @@ class GroupTest(ClusterTest):
 
     def test_a_rank_that_dies_before_the_step_is_named(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
-        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--wait', 200, '--json')
-        harness.until(lambda: len(cluster.live_captures()) == 4, 'all are on their way')
+        cluster.halt()
+        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--lead', '1us', '--json')
+        await_waiting(cluster, 4)
         cluster.ranks[3].kill()
+        cluster.go()
         result = cluster.finish(process)
         self.assertEqual(result.status, PARTIAL, result.err)
         self.assert_same_steps(result.json, [0, 1, 2])
@@ -149,10 +162,10 @@ class GroupTest(ClusterTest):
 
     def test_an_interrupt_leaves_nothing_armed(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
+        cluster.halt()
         process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--wait', 100000, '--json')
         # Committed, too: before that, there is nothing to tell of.
-        harness.until(lambda: [row['state'] for row in cluster.live_captures()] ==
-                      4 * ['WAITING_STEP'], 'all wait for their step')
+        await_waiting(cluster, 4)
         process.send_signal(signal.SIGINT)
         result = cluster.finish(process)
         self.assertEqual(result.status, INTERRUPTED, result.err)
