@@ -346,21 +346,24 @@ class Alignment {
   }
 
   // The most that a collective may need. `by_bounds`: clocks are as measured; else they are
-  // aligned. That aligned clocks contradict a collective which the bounds of measured ones allow
-  // says nothing of the collective: ranks that a busy machine holds up end at different times.
+  // aligned. Aligned clocks follow when ranks end, which a busy machine delays by many
+  // milliseconds: they do not contradict a collective that the bounds of measured clocks allow.
   static double MostShift(const Shift& shift, bool by_bounds) {
     if (by_bounds || shift.bound_ns == 0) return kSlackNs + shift.bound_ns;
     return shift.are_measured ? std::numeric_limits<double>::infinity() : kAlignedSlackNs;
   }
 
+  // Nor do they contradict one that fits the clocks as they were read.
   void Reject(const Solution& solution, bool by_bounds, ClockAlignment& alignment) const {
+    const Solution as_read(clocks_.size());
     std::map<uint32_t, std::pair<size_t, size_t>> counts;  // Rejected and all, by communicator.
     for (const Event& event : all_events_) {
       const Shift shift = NeededShift(event, solution);
-      if (shift.needed_ns > MostShift(shift, by_bounds)) {
+      const double needed_ns = std::min(shift.needed_ns, NeededShift(event, as_read).needed_ns);
+      if (needed_ns > MostShift(shift, by_bounds)) {
         alignment.rejected[event.match] = true;
-        alignment.largest_shift_ns = std::max<int64_t>(
-            alignment.largest_shift_ns, std::llround(std::min(shift.needed_ns, 9.2e18)));
+        alignment.largest_shift_ns = std::max<int64_t>(alignment.largest_shift_ns,
+                                                       std::llround(std::min(needed_ns, 9.2e18)));
       }
       auto& [rejected, all] = counts[event.communicator];
       rejected += alignment.rejected[event.match] ? 1 : 0;

@@ -12,9 +12,9 @@
 //      most collectives first. What stays apart is put right by the probes, or by wall clocks.
 //   4. A pairing is checked against time: of one collective, no rank can end before all have begun.
 //      One that would need a larger shift of the clocks than was measured, or is plausible, is
-//      rejected. Where a clock was not measured, so is one that contradicts the aligned clocks by
-//      more than 1 ms. All of a communicator are, if more than half of them are. A clock that
-//      would leave the bound of its probe is not refined.
+//      rejected. Where a clock was not measured, so is one that contradicts the clocks by more than
+//      1 ms, as they were read and as aligned. All of a communicator are, if more than half of
+//      them are. A clock that would leave the bound of its probe is not refined.
 //
 // The residual is how far a clock may still be off. It is found without knowing the truth: by
 // aligning with the even and with the odd collectives alone, and comparing. It is at least the
