@@ -19,7 +19,7 @@ constexpr int64_t kFewestForLeak = 5;
 
 bool IsGpu(const DeviceMemoryReport& device) { return device.memory.device.starts_with("cuda:"); }
 
-// The GPU with the largest value of `fn`, which is negative where it is not known.
+// The GPU with the largest value of `fn`, which is negative if unknown.
 template <typename Fn>
 const DeviceMemoryReport* Largest(const Facts& facts, Fn fn) {
   const DeviceMemoryReport* largest = nullptr;
@@ -189,12 +189,14 @@ RuleResult MemFragmentation(const Facts& facts, const FindingThresholds& thresho
 
 RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
-  const DeviceMemoryReport* device = Largest(facts, [](const DeviceMemoryReport& d) {
-    return d.growth.step_count < kFewestForLeak
-               ? -1.0
-               : static_cast<double>(std::max<int64_t>(d.growth.bytes_per_step, 0));
-  });
-  if (device == nullptr) return Needs("at least five steps with GPU memory events");
+  const DeviceMemoryReport* device = nullptr;  // The one that grows most; host memory leaks, too.
+  for (const DeviceMemoryReport& other : facts.memory.devices) {
+    if (other.growth.step_count < kFewestForLeak) continue;
+    if (device == nullptr || other.growth.bytes_per_step > device->growth.bytes_per_step) {
+      device = &other;
+    }
+  }
+  if (device == nullptr) return Needs("at least five steps with memory events");
   const MemoryGrowth& growth = device->growth;
   RuleResult result;
   Finding& finding = result.finding;

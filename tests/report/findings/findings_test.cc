@@ -85,6 +85,17 @@ TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) 
                 "kernels"));
 }
 
+TEST_F(FindingsTest, HostMemoryThatGrowsWithEveryStepIsFound) {
+  Steps(8);
+  for (int step = 0; step < 8; ++step) {
+    reader_.Allocate(main_, step * kStepNs + kMs, 0x1000 + static_cast<uint64_t>(step) * 0x100,
+                     16 << 20, {.total_allocated_bytes = int64_t{16 << 20} * (step + 1)});
+  }
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_DOUBLE_EQ(finding.value, 16 << 20);
+  EXPECT_THAT(finding.measured, HasSubstr("Memory on cpu:0 grows"));
+}
+
 TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
   Launch({.start_ns = 0, .count = 10, .gap_ns = 100 * kUs, .lead_ns = 50 * kUs});
   const FindingsReport report = Report();
