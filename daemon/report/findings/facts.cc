@@ -77,6 +77,26 @@ std::vector<int64_t> LaunchedTimes(const FindingScope& scope, const DeviceWork& 
   return busy_ns;
 }
 
+// A GPU that has nothing to do begins with what is launched much sooner than this.
+constexpr int64_t kQueuedNs = 1'000'000;
+
+// When the device had done what was launched before the capture, which has no launch and perhaps no
+// record: the first work of a stream that was launched in the first step had to wait for it. The
+// start of time if none waited.
+int64_t EndOfEarlierWork(const FindingScope& scope, const DeviceWork& work, uint32_t device) {
+  int64_t end_ns = std::numeric_limits<int64_t>::min();
+  if (scope.stretches.empty()) return end_ns;
+  absl::flat_hash_set<uint32_t> seen;
+  for (const Activity& activity : work.activities()) {  // By start.
+    if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
+    if (!seen.insert(activity.stream).second) continue;
+    if (activity.call->start_ns >= scope.stretches.front().end_ns) continue;
+    const bool waited = Difference(activity.start_ns, activity.call->end_ns) > kQueuedNs;
+    if (waited) end_ns = std::max(end_ns, activity.start_ns);
+  }
+  return end_ns;
+}
+
 // From the start of the first to the end of the last work of the device; without one, the windows.
 FindingScope ScopeWithoutSteps(const CaptureRecord& record, const DeviceWork& work, uint32_t device,
                                bool has_device) {
@@ -219,6 +239,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   const auto position = static_cast<uint32_t>(device - devices.begin());
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio);
   if (device != devices.end()) {
+    LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
     LeaveOutQueueFilling(LaunchedTimes(facts.scope, work, position), facts.scope);
   }
   if (facts.scope.stretches.empty()) {

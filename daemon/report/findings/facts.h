@@ -2,7 +2,8 @@
 // only findings ask for. Rules read them; they read no events.
 //
 // All sums are over the steps that count: all but a first one that was far slower than the others
-// (it warmed up), and those at the start in which the host only filled the launch queue. A capture
+// (it warmed up), and those at the start in which the host only filled the launch queue, or the GPU
+// did what was launched before the capture. A capture
 // without steps has one "step", from the start of the first to the end of the last work of its GPU.
 //
 // Threads: one. Errors: the reader's.

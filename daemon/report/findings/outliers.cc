@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -24,6 +25,7 @@ constexpr double kLeastOutlierExcess = 0.25;
 constexpr size_t kNeighborsOfSide = 2;
 // Of the difference. What explains less is left out.
 constexpr double kLeastCauseShare = 0.1;
+constexpr double kMostlyShare = 0.5;
 
 int64_t LengthOf(const FindingScope::Stretch& stretch) { return stretch.end_ns - stretch.start_ns; }
 
@@ -45,6 +47,13 @@ std::vector<size_t> NeighborsOf(const FindingScope& scope, size_t slow,
     if (is_usual(i)) neighbors.push_back(i);
   }
   return neighbors;
+}
+
+// Operators and CUDA calls: their inputs determine how much they do. A range of the program's own
+// may do more each time.
+bool DoesFixedWork(std::string_view name) {
+  return name.find("::") != std::string_view::npos || name.starts_with("cuda") ||
+         name.starts_with("Optimizer.step#") || name.find("Backward") != std::string_view::npos;
 }
 
 struct OpTime {
@@ -149,8 +158,12 @@ class Explanation {
         usual_calls.push_back(found == other.end() ? 0 : found->second.calls);
       }
       const int64_t calls = Median(usual_calls);
-      Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
-          calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
+      const bool is_cause =
+          Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
+              calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
+      if (is_cause && calls == time.calls && DoesFixedWork(name)) {
+        AddTo(slower_calls_ns_, result_.causes.back().duration_ns);
+      }
     }
     // Ranges of several threads overlap: then this claims too little, never too much. Where the
     // split of the host's time is known, that says it.
@@ -165,14 +178,18 @@ class Explanation {
     std::ranges::stable_sort(result_.causes, [](const Evidence& a, const Evidence& b) {
       return a.duration_ns > b.duration_ns;
     });
+    result_.mostly_slower_calls =
+        static_cast<double>(slower_calls_ns_) >=
+        kMostlyShare * static_cast<double>(result_.duration_ns - result_.usual_ns);
     if (result_.causes.size() > kMostEvidence) result_.causes.resize(kMostEvidence);
     return std::move(result_);
   }
 
  private:
-  void Add(EvidenceKind kind, std::string name, int64_t more_ns, std::string detail) {
+  // Returns whether it is a cause.
+  bool Add(EvidenceKind kind, std::string name, int64_t more_ns, std::string detail) {
     const auto excess_ns = static_cast<double>(result_.duration_ns - result_.usual_ns);
-    if (static_cast<double>(more_ns) < kLeastCauseShare * excess_ns) return;
+    if (static_cast<double>(more_ns) < kLeastCauseShare * excess_ns) return false;
     Evidence evidence;
     evidence.kind = kind;
     evidence.name = std::move(name);
@@ -180,52 +197,75 @@ class Explanation {
     evidence.duration_ns = more_ns;
     evidence.detail = StrCat("more than in neighboring steps", detail.empty() ? "" : "; ", detail);
     result_.causes.push_back(std::move(evidence));
+    return true;
   }
 
   const FindingScope& scope_;
   const FindingScope::Stretch slow_;
   const std::vector<size_t> neighbors_;
   bool split_is_known_ = false;
+  int64_t slower_calls_ns_ = 0;  // Of causes that neighbors called as often.
   SlowStep result_;
 };
 
+// How much shorter than the median the steps next to step `slow` are, in one direction.
+int64_t MadeUpBy(std::span<const int64_t> lengths, size_t slow, int direction, int64_t median_ns) {
+  const auto far_shorter =
+      static_cast<int64_t>(kLeastOutlierExcess * static_cast<double>(median_ns));
+  int64_t made_up_ns = 0;
+  const auto count = static_cast<int64_t>(lengths.size());
+  for (int64_t i = static_cast<int64_t>(slow) + direction; i >= 0 && i < count; i += direction) {
+    const int64_t shorter_ns = median_ns - lengths[static_cast<size_t>(i)];
+    if (shorter_ns > 0) made_up_ns += shorter_ns;
+    if (shorter_ns < far_shorter) break;
+  }
+  return made_up_ns;
+}
+
 }  // namespace
 
-std::optional<OutlierBound> OutlierBoundOf(const FindingScope& scope,
-                                           const FindingThresholds& thresholds) {
+std::optional<StepCharges> ChargesOf(const FindingScope& scope,
+                                     const FindingThresholds& thresholds) {
   if (!scope.has_steps || scope.stretches.size() < kFewestForOutliers) return std::nullopt;
   std::vector<int64_t> lengths;
   for (const FindingScope::Stretch& stretch : scope.stretches) lengths.push_back(LengthOf(stretch));
-  const int64_t median_ns = Median(lengths);
-  for (int64_t& length : lengths) length = std::abs(length - median_ns);
+  StepCharges charges;
+  std::vector<int64_t> scratch = lengths;
+  charges.median_ns = Median(scratch);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    scratch[i] = std::abs(lengths[i] - charges.median_ns);
+  }
   const double deviations =
-      thresholds.step_outlier_deviations * static_cast<double>(Median(lengths));
-  return OutlierBound{
-      .median_ns = median_ns,
-      .bound_ns = static_cast<double>(median_ns) +
-                  std::max(deviations, kLeastOutlierExcess * static_cast<double>(median_ns))};
+      thresholds.step_outlier_deviations * static_cast<double>(Median(scratch));
+  const auto median_ns = static_cast<double>(charges.median_ns);
+  charges.bound_ns = median_ns + std::max(deviations, kLeastOutlierExcess * median_ns);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    charges.charged_ns.push_back(lengths[i] - MadeUpBy(lengths, i, -1, charges.median_ns) -
+                                 MadeUpBy(lengths, i, 1, charges.median_ns));
+  }
+  return charges;
 }
 
 std::vector<bool> OutliersOf(const FindingScope& scope, const FindingThresholds& thresholds,
                              std::span<const int64_t> outside_ns) {
   std::vector<bool> outliers(scope.stretches.size());
-  const std::optional<OutlierBound> bound = OutlierBoundOf(scope, thresholds);
-  if (!bound.has_value()) return outliers;
+  const std::optional<StepCharges> charges = ChargesOf(scope, thresholds);
+  if (!charges.has_value()) return outliers;
   int64_t usual_outside_ns = 0;
   bool is_host_bound = false;
   if (outside_ns.size() == outliers.size()) {
     std::vector<int64_t> values(outside_ns.begin(), outside_ns.end());
     usual_outside_ns = Median(values);
     is_host_bound = static_cast<double>(usual_outside_ns) >
-                    thresholds.host_outside_share * static_cast<double>(bound->median_ns);
+                    thresholds.host_outside_share * static_cast<double>(charges->median_ns);
   }
   for (size_t i = 0; i < outliers.size(); ++i) {
-    const int64_t length_ns = LengthOf(scope.stretches[i]);
-    outliers[i] = static_cast<double>(length_ns) > bound->bound_ns;
+    const int64_t charged_ns = charges->charged_ns[i];
+    outliers[i] = static_cast<double>(charged_ns) > charges->bound_ns;
     if (!outliers[i] || !is_host_bound) continue;
     const int64_t excess_ns = std::max<int64_t>(0, outside_ns[i] - usual_outside_ns);
     outliers[i] = outside_ns[i] > kUsualVariation * usual_outside_ns ||
-                  static_cast<double>(length_ns - excess_ns) > bound->bound_ns;
+                  static_cast<double>(charged_ns - excess_ns) > charges->bound_ns;
   }
   return outliers;
 }

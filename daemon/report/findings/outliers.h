@@ -21,13 +21,17 @@
 
 namespace profd::report {
 
-struct OutlierBound {
-  int64_t median_ns = 0;
-  double bound_ns = 0;  // A step that takes longer is an outlier.
+// A host that runs ahead, of the GPU or with prefetched data, waits in one step for what it did not
+// wait for in others. So a step is charged with its length, less what the steps next to it are
+// shorter than the median, and those beyond that are far shorter.
+struct StepCharges {
+  int64_t median_ns = 0;            // Of the steps' lengths.
+  double bound_ns = 0;              // A step that is charged with more is an outlier.
+  std::vector<int64_t> charged_ns;  // By stretch of the scope.
 };
 // nullopt: too few steps to tell.
-std::optional<OutlierBound> OutlierBoundOf(const FindingScope& scope,
-                                           const FindingThresholds& thresholds);
+std::optional<StepCharges> ChargesOf(const FindingScope& scope,
+                                     const FindingThresholds& thresholds);
 // By stretch of the scope. Where steps consist largely of host time outside operators, that time
 // varies: a step with up to twice the usual amount of it is not an outlier because of that alone.
 // `outside_ns`: that time, by stretch; empty: unknown.
@@ -41,6 +45,9 @@ struct SlowStep {
   // By time, longest first: how much more of it the step has than the median of its neighbors
   // (`duration_ns`). Causes may overlap; only those that explain a tenth of the difference.
   std::vector<Evidence> causes;
+  // At least half of the difference is in operators and CUDA calls that the neighbors made as
+  // often.
+  bool mostly_slower_calls = false;
 };
 // Of the slowest of `outliers`, which OutliersOf() returned. `time` is of the same reader.
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,

@@ -15,6 +15,10 @@ constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu de
 constexpr std::string_view kNeedsWork =
     "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr size_t kMostCausesInText = 3;
+// A single slow step that costs less than this share of all steps may be chance.
+constexpr double kChanceShare = 0.05;
+// Programs warm up (caches, autotuning, compilation) in their first steps.
+constexpr int64_t kLastWarmUpStep = 10;
 
 // A result whose value is a share of the steps, compared with its threshold.
 RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
@@ -162,7 +166,9 @@ RuleResult GpuGap(const Facts& facts, const FindingThresholds& thresholds) {
                                                           static_cast<double>(facts.scope.mean_ns);
   const bool longest = static_cast<double>(facts.gaps.longest_ns) >= thresholds.gap_shortest_ns;
   RuleResult result;
-  result.fired = longest || p95_share > thresholds.gap_p95_share;
+  // Of a few gaps, the 95th percentile is the longest: they have to matter together, too.
+  result.fired = longest || (p95_share > thresholds.gap_p95_share &&
+                             facts.ShareOfSteps(facts.gaps.long_ns) > thresholds.gap_p95_share);
   Finding& finding = result.finding;
   finding.unit = longest ? FindingUnit::kNs : FindingUnit::kShare;
   finding.value = longest ? static_cast<double>(facts.gaps.longest_ns) : p95_share;
@@ -323,23 +329,22 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
 }
 
 RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) {
-  const std::optional<OutlierBound> outliers = OutlierBoundOf(facts.scope, thresholds);
-  if (!outliers.has_value()) return Needs("five steps or more");
+  const std::optional<StepCharges> charges = ChargesOf(facts.scope, thresholds);
+  if (!charges.has_value()) return Needs("five steps or more");
   RuleResult result;
   Finding& finding = result.finding;
   int64_t excess_ns = 0;
   int64_t slowest_ns = 0;
-  for (const FindingScope::Stretch& stretch : facts.scope.stretches) {
-    const int64_t length_ns = stretch.end_ns - stretch.start_ns;
-    slowest_ns = std::max(slowest_ns, length_ns);
-    if (!facts.host.outliers[static_cast<size_t>(&stretch - facts.scope.stretches.data())])
-      continue;
-    excess_ns += length_ns - outliers->median_ns;
+  for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
+    const FindingScope::Stretch& stretch = facts.scope.stretches[i];
+    slowest_ns = std::max(slowest_ns, charges->charged_ns[i]);
+    if (!facts.host.outliers[i]) continue;
+    excess_ns += charges->charged_ns[i] - charges->median_ns;
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;
     evidence.step = stretch.step;
     evidence.name = StrCat("step ", evidence.step);
-    evidence.duration_ns = length_ns;
+    evidence.duration_ns = stretch.end_ns - stretch.start_ns;
     evidence.start_ns = stretch.start_ns;
     finding.evidence.push_back(std::move(evidence));
   }
@@ -351,11 +356,11 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   result.fired = outlier_count > 0;
   finding.unit = FindingUnit::kNs;
   finding.value = static_cast<double>(slowest_ns);
-  finding.threshold = outliers->bound_ns;
+  finding.threshold = charges->bound_ns;
   finding.saving_ns_per_step = facts.PerStep(excess_ns);
   finding.measured = StrCat(outlier_count, " of ", step_count, " steps took longer than ",
-                            TimeText(static_cast<int64_t>(outliers->bound_ns)), "; the median is ",
-                            TimeText(outliers->median_ns), ".");
+                            TimeText(static_cast<int64_t>(charges->bound_ns)), "; the median is ",
+                            TimeText(charges->median_ns), ".");
   if (facts.slowest.step >= 0) StrAppend(&finding.measured, " ", WhySlow(facts.slowest));
   // The steps first; what the slowest has more of after them.
   if (outlier_count > kMostEvidence / 2) finding.evidence.resize(kMostEvidence / 2);
@@ -366,6 +371,16 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
       "Compare such a step with its neighbors (`profctl ops --step N`). Usual causes are garbage "
       "collection, checkpoints, logging, recompilation, and data loading.";
   SetConfidence(facts, step_count >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
+  if (facts.slowest.mostly_slower_calls) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "the slowest step makes the same calls as its neighbors, only slower: larger inputs, a "
+        "lower clock, or other load on the machine can explain it";
+  } else if (outlier_count == 1 && facts.ShareOfSteps(excess_ns) < kChanceShare) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("one slow step of ", step_count, " may be chance, or other load on the machine");
+  }
   return result;
 }
 
@@ -391,6 +406,12 @@ RuleResult WarmupIncluded(const Facts& facts, const FindingThresholds& threshold
   evidence.duration_ns = facts.scope.first_ns;
   finding.evidence.push_back(std::move(evidence));
   SetConfidence(facts, Confidence::kHigh, finding);
+  if (facts.scope.first_step > kLastWarmUpStep) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("the program had run ", CountText(facts.scope.first_step, "step"),
+               " before, so it may be one slow step instead of warm-up");
+  }
   return result;
 }
 

@@ -12,6 +12,7 @@ constexpr size_t kFewestForFirst = 3;
 // A step that takes less than this share of the GPU time that it launched runs ahead of the GPU.
 constexpr double kKeepsPace = 0.9;
 constexpr size_t kFewestInPace = 2;
+constexpr size_t kFewestAfterEarlierWork = 3;
 // Times in a file may be anything; within this, sums of differences cannot overflow.
 constexpr int64_t kFarthestNs = int64_t{1} << 60;
 
@@ -91,6 +92,18 @@ void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& sc
   }
   scope.queue_filling_count = static_cast<int64_t>(filling);
   stretches.erase(stretches.begin(), stretches.begin() + static_cast<ptrdiff_t>(filling));
+  scope.total_ns = 0;
+  Finish(scope);
+}
+
+void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope) {
+  auto& stretches = scope.stretches;
+  const auto first = std::find_if(stretches.begin(), stretches.end(), [&](const auto& stretch) {
+    return stretch.start_ns >= first_work_ns;
+  });
+  if (static_cast<size_t>(stretches.end() - first) < kFewestAfterEarlierWork) return;
+  scope.earlier_work_count = first - stretches.begin();
+  stretches.erase(stretches.begin(), first);
   scope.total_ns = 0;
   Finish(scope);
 }

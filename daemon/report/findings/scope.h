@@ -26,6 +26,7 @@ struct FindingScope {
   int64_t first_ns = 0;
   int64_t median_other_ns = 0;
   int64_t queue_filling_count = 0;  // Steps that LeaveOutQueueFilling() left out.
+  int64_t earlier_work_count = 0;   // Steps that LeaveOutEarlierWork() left out.
   std::vector<Stretch> stretches;   // By start, apart from each other.
   int64_t count = 0;                // Steps, or 1.
   int64_t total_ns = 0;
@@ -44,6 +45,9 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
 // shorter than any later step can be. Does nothing unless the steps after them keep pace with the
 // GPU. `launched_ns`: by stretch, how long the GPU was busy with what it launched.
 void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& scope);
+// Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what
+// was launched before the capture, of which nothing is known. Does nothing unless three remain.
+void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope);
 // Of a capture without steps.
 FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns);
 

@@ -42,7 +42,7 @@ constexpr std::array kKeys = {
     ThresholdKey{"gpu.busy_share", &F::gpu_busy_share, ValueKind::kShare, 0, 1,
                  "GPU_UNDERUSED: of a step, the GPU is busy for less than this"},
     ThresholdKey{"gap.p95_share", &F::gap_p95_share, ValueKind::kShare, 0, 1,
-                 "GPU_GAP: of a step, the 95th percentile of gaps"},
+                 "GPU_GAP: of a step, the 95th percentile of gaps, and all long gaps together"},
     ThresholdKey{"gap.shortest", &F::gap_shortest_ns, ValueKind::kTime, 1e3, kHour,
                  "GPU_GAP: one gap that is this long is enough"},
     ThresholdKey{"idle.host_wait_share", &F::host_wait_share, ValueKind::kShare, 0, 1,

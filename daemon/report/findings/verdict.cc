@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kComputeBound = 0.80;  // Of a step.
 constexpr double kInputOfIdle = 0.5;
+// A cause that explains at least this part of the gaps is named instead of the gaps.
+constexpr double kExplainedGaps = 0.5;
 
 std::string_view Describe(BoundBy bound) {
   switch (bound) {
@@ -51,15 +53,20 @@ std::string WhereTheHostTimeGoes(const HostFacts& host) {
   return text;
 }
 
+// "; 2 steps that only filled the launch queue left out"; empty for none.
+std::string LeftOut(int64_t count, std::string_view which) {
+  return count == 0 ? std::string()
+                    : StrCat("; ", CountText(count, "step"), " ", which, " left out");
+}
+
 std::string WhereTheTimeGoes(const Facts& facts) {
   std::string text;
   if (facts.scope.has_steps) {
     text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
                   CountText(facts.scope.count, "step"),
-                  facts.scope.queue_filling_count == 0
-                      ? ""
-                      : StrCat("; ", CountText(facts.scope.queue_filling_count, "step"),
-                               " that only filled the launch queue left out"),
+                  LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
+                  LeftOut(facts.scope.earlier_work_count,
+                          "in which the GPU did what was launched before the capture"),
                   ")");
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
@@ -86,19 +93,34 @@ std::string FirstSentence(std::string_view text) {
   return std::string(end == std::string_view::npos ? text : text.substr(0, end + 1));
 }
 
-std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
-  const auto worth = [](const Finding& finding) { return finding.saving_ns_per_step > 0; };
-  // Prefer a finding that says what to do over one that only measures the potential.
-  auto first =
-      std::find_if(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
-        return worth(finding) && finding.rule != "GPU_UNDERUSED" && finding.rule != "IDLE_OTHER";
-      });
-  if (first == report.findings.end()) {
-    first = std::find_if(report.findings.begin(), report.findings.end(), worth);
+bool IsWorthATry(const Finding& finding) { return finding.saving_ns_per_step > 0; }
+
+// Prefers a finding that names a cause, and is sure of it, to one that only measures how much time
+// is lost.
+std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings) {
+  const auto names_a_cause = [](const Finding& finding) {
+    return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
+           finding.rule != "GPU_UNDERUSED" && finding.rule != "IDLE_OTHER" &&
+           finding.rule != "GPU_GAP";
+  };
+  const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
+  const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return IsWorthATry(finding) && finding.rule == "GPU_GAP";
+  });
+  if (gaps != findings.end()) {
+    const double explained_ns =
+        cause == findings.end() ? 0 : static_cast<double>(cause->saving_ns_per_step);
+    if (explained_ns < kExplainedGaps * static_cast<double>(gaps->saving_ns_per_step)) return gaps;
   }
+  if (cause != findings.end()) return cause;
+  return std::find_if(findings.begin(), findings.end(), IsWorthATry);
+}
+
+std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
+  const auto first = FirstChange(report.findings);
   std::string text;
   for (const Finding& finding : report.findings) {
-    if (finding.severity == Severity::kCritical && !worth(finding)) {
+    if (finding.severity == Severity::kCritical && !IsWorthATry(finding)) {
       StrAppend(&text, finding.measured, " ");
     }
   }

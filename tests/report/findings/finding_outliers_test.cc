@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "daemon/report/findings/outliers.h"
 #include "tests/report/findings/findings_fixture.h"
 
@@ -14,7 +16,19 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
-class FindingOutliersTest : public FindingsFixture {};
+class FindingOutliersTest : public FindingsFixture {
+ protected:
+  // Steps one after the other, each with an operator of all but its last 2 ms.
+  void StepsOf(std::initializer_list<int64_t> durations_ms) {
+    int64_t at = 0;
+    int64_t step = 0;
+    for (const int64_t ms : durations_ms) {
+      reader_.Step(step++, at, ms * kMs);
+      reader_.Range(main_, "aten::forward", at, at + (ms - 2) * kMs);
+      at += ms * kMs;
+    }
+  }
+};
 
 TEST_F(FindingOutliersTest, AStepThatIsFarSlowerThanTheOthersIsFound) {
   int64_t at = 0;
@@ -96,6 +110,62 @@ TEST_F(FindingOutliersTest, AnOutlierThatNothingExplainsSaysSo) {
     reader_.Step(step, step * 100 * kMs, step == 6 ? 2 * kStepNs : kStepNs);
   }
   EXPECT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("Nothing that was recorded explains"));
+}
+
+TEST_F(FindingOutliersTest, AStepThatTheStepsNextToItMakeUpForIsNoOutlier) {
+  StepsOf({10, 10, 10, 10, 16, 4, 10, 10, 10, 10});
+  EXPECT_THAT(Fired(), Not(Contains("STEP_OUTLIER")));
+}
+
+TEST_F(FindingOutliersTest, ADrainedQueueThatSeveralStepsRefillIsNotPartOfTheOutlier) {
+  StepsOf({10, 10, 10, 10, 74, 2, 2, 2, 10, 10, 10});
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_DOUBLE_EQ(finding.value, 50e6);
+  EXPECT_EQ(finding.saving_ns_per_step, 40 * kMs / 11);
+}
+
+TEST_F(FindingOutliersTest, TheSameCallsThatTakeLongerAreWeakEvidence) {
+  StepsOf({10, 10, 10, 10, 30, 10, 10, 30, 10, 10});
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("the same calls as its neighbors"));
+}
+
+TEST_F(FindingOutliersTest, MoreCallsAreStrongEvidence) {
+  int64_t at = 0;
+  for (int step = 0; step < 10; ++step) {
+    const int64_t length_ns = step == 4 || step == 7 ? 30 * kMs : kStepNs;
+    reader_.Step(step, at, length_ns);
+    for (int64_t call = 0; call < length_ns / (10 * kMs); ++call) {
+      const int64_t start_ns = at + call * 10 * kMs;
+      reader_.Range(main_, "aten::mm", start_ns, start_ns + 9 * kMs);
+    }
+    at += length_ns;
+  }
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kHigh);
+}
+
+TEST_F(FindingOutliersTest, OneStepThatCostsLittleMayBeChance) {
+  int64_t at = 0;
+  for (int step = 0; step < 20; ++step) {
+    const int64_t length_ns = step == 6 ? 16 * kMs : kStepNs;
+    reader_.Step(step, at, length_ns);
+    at += length_ns;
+  }
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("one slow step of 20 may be chance"));
+}
+
+TEST_F(FindingOutliersTest, ASlowFirstStepOfAProgramThatHadRunLongBeforeIsHardlyWarmUp) {
+  for (int step = 0; step < 6; ++step) {
+    const int64_t at = step == 0 ? 0 : 40 * kMs + step * kStepNs;
+    reader_.Step(100 + step, at, step == 0 ? 50 * kMs : kStepNs);
+    Launch({.start_ns = at, .count = step == 0 ? 500 : 100});
+  }
+  const Finding finding = Find("WARMUP_INCLUDED");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("had run 100 steps before"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -63,6 +64,21 @@ TEST_F(FindingsTest, StepsThatOnlyFillTheLaunchQueueAreNotAveraged) {
                         "queue left out)"));
 }
 
+TEST_F(FindingsTest, WorkLaunchedBeforeTheCaptureIsNotTakenForAnIdleGpu) {
+  // The host is two steps ahead, so the first 20 ms of the GPU's work are not recorded.
+  Steps(8);
+  for (int step = 0; step < 8; ++step) {
+    Launch({.start_ns = (step + 2) * kStepNs, .count = 100, .lead_ns = 2 * kStepNs});
+    // Another stream is not behind.
+    Launch({.start_ns = step * kStepNs + kMs, .kernel_ns = 10 * kUs, .gpu = {.stream = 20}});
+  }
+  const FindingsReport report = Report();
+  EXPECT_THAT(report.findings, IsEmpty());
+  EXPECT_EQ(report.step_count, 6);
+  EXPECT_THAT(report.verdict, HasSubstr("2 steps in which the GPU did what was launched before the "
+                                        "capture left out"));
+}
+
 TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {
@@ -94,6 +110,39 @@ TEST_F(FindingsTest, HostMemoryThatGrowsWithEveryStepIsFound) {
   const Finding finding = Find("MEM_LEAK");
   EXPECT_DOUBLE_EQ(finding.value, 16 << 20);
   EXPECT_THAT(finding.measured, HasSubstr("Memory on cpu:0 grows"));
+}
+
+TEST_F(FindingsTest, OneGapThatCostsLittleIsNoFinding) {
+  Steps(20);
+  for (int step = 0; step < 20; ++step) {
+    const int missing = step == 7 ? 8 : 0;  // 0.8 ms: 8 % of this step, 0.4 % of all.
+    Launch({.start_ns = step * kStepNs + missing * 100 * kUs, .count = 100 - missing});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("GPU_GAP")));
+}
+
+TEST_F(FindingsTest, TheVerdictNamesTheCauseOfGapsInsteadOfTheGaps) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    // The gaps are longer than the waits for data.
+    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + 3 * kMs);
+    Launch({.start_ns = step * kStepNs + 4 * kMs, .count = 60});
+  }
+  const FindingsReport report = Report();
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, "GPU_GAP");
+  EXPECT_THAT(report.verdict, HasSubstr("First change (INPUT_BOUND)"));
+}
+
+TEST_F(FindingsTest, TheVerdictNamesGapsThatNoCauseExplains) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + kMs);
+    reader_.Range(main_, "forward", step * kStepNs + kMs, (step + 1) * kStepNs);
+    // Launched before the gap began: another stream or rank is late.
+    Launch({.start_ns = step * kStepNs + 4 * kMs, .count = 60, .lead_ns = 5 * kMs});
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (GPU_GAP)"));
 }
 
 TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
