@@ -1,0 +1,126 @@
+"""The table of known causes. To add a case, add a row, and where needed a cause to a program.
+
+Each row: its name, the program with its arguments, the findings of which one has to be first, how to
+read the size of the cause per step from that finding, and what else is true of the program.
+"""
+
+import dataclasses
+from typing import Callable, Tuple
+
+
+def saving(finding):
+    return finding['saving_ns_per_step']
+
+
+def value(finding):
+    return finding['value']
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    program: str                            # A file of programs/, and its arguments.
+    finds: Tuple[str, ...] = ()             # Empty: a healthy program.
+    size: Callable[[dict], float] = saving  # Of the finding: ns or bytes per step.
+    allowed: Tuple[str, ...] = ()           # Findings that are true as well.
+    trace: str = '--steps 20'               # Flags of `profctl trace`.
+    ranks: int = 0                          # Not 0: judged by `profctl stragglers`.
+    slow: Tuple[int, ...] = ()              # The ranks that have the cause; empty: none.
+    bytes: bool = False                     # The size is in bytes.
+    short: bool = False                     # Also in the short form.
+    known_miss: str = ''                    # What is reported instead of what is right.
+
+    @property
+    def is_control(self):
+        return not self.finds and not self.slow
+
+    @property
+    def needs_torch(self):
+        return not self.program.startswith('gpu.py')
+
+
+OUTSIDE = ('HOST_BOUND',)
+INPUT = ('INPUT_BOUND',)
+# Also true of a program whose cause takes far longer in some steps, as other load makes it.
+OUTLIER = ('STEP_OUTLIER',)
+LAUNCHES = ('SMALL_KERNELS', 'IDLE_HOST_WAIT', 'CUDA_GRAPH')
+# What follows from an idle GPU: how much, in which pieces, and that the host launches late.
+IDLE = ('GPU_UNDERUSED', 'GPU_GAP', 'IDLE_OTHER', 'IDLE_HOST_WAIT')
+# The host is some steps ahead of the GPU: work launched before the window runs in it.
+AHEAD = ('QUALITY_ORPHANS',)
+
+CASES = (
+    # ---- healthy programs ----
+    Case('healthy: MLP', 'training.py none', short=True),
+    Case('healthy: convolutions', 'training.py none --model convnet'),
+    Case('healthy: attention', 'training.py none --model attention'),
+    Case('healthy: Adam', 'training.py none --optimizer adam'),
+    Case('healthy: with memory', 'training.py none', trace='--steps 20 --with memory'),
+    Case('healthy: fast DataLoader', 'training.py fast-loader'),
+    Case('healthy: enough workers', 'training.py enough-workers --ms 1'),
+    Case('healthy: GPU saturated', 'gpu.py saturated', allowed=AHEAD, short=True),
+    Case('healthy: GPU, graph replay', 'gpu.py replay',
+         allowed=AHEAD + ('QUALITY_LOSS',), short=True),
+    Case('healthy: GPU, hidden communication', 'gpu.py hidden-communication', allowed=AHEAD),
+    Case('healthy: GPU, hidden copies', 'gpu.py hidden-copies', allowed=AHEAD),
+    Case('healthy: GPU, steady memory', 'gpu.py steady-memory', trace='--steps 20 --with memory',
+         allowed=AHEAD),
+    # ---- between operators, on the CPU ----
+    Case('Python between operators', 'training.py python --ms 40', OUTSIDE,
+         allowed=OUTLIER, short=True),
+    Case('sleep between operators', 'training.py sleep --ms 40', OUTSIDE,
+         allowed=OUTLIER, short=True),
+    Case('metrics in Python', 'training.py metrics --ms 60', OUTSIDE, allowed=OUTLIER),
+    Case('lock contention', 'training.py lock --ms 40', OUTSIDE, allowed=OUTLIER),
+    Case('slow disk in the step', 'training.py disk --ms 40', OUTSIDE, allowed=OUTLIER),
+    # ---- data loading ----
+    Case('decoding in the training process', 'training.py decode --ms 20', INPUT,
+         allowed=OUTLIER, short=True),
+    Case('slow storage', 'training.py slow-storage --ms 20', INPUT, allowed=OUTLIER, short=True),
+    Case('slow collate', 'training.py collate --ms 20', INPUT, allowed=OUTLIER, short=True),
+    Case('too few workers', 'training.py too-few-workers --ms 40', INPUT,
+         allowed=OUTLIER, short=True),
+    Case('GPU waits for data', 'gpu.py slow-loader --ms 14', INPUT, allowed=IDLE + AHEAD + OUTLIER,
+         short=True),
+    # ---- single slow steps ----
+    Case('garbage collection', 'training.py gc --every 8 --ms 100', OUTLIER, allowed=OUTSIDE),
+    Case('checkpoints', 'training.py checkpoint --every 8 --ms 200', OUTLIER, allowed=OUTSIDE),
+    Case('evaluation', 'training.py evaluation --every 8 --ms 40', OUTLIER),
+    Case('logging', 'training.py logging --every 8 --ms 200', OUTLIER, allowed=OUTSIDE),
+    Case('GPU, checkpoints', 'gpu.py checkpoint --every 16 --ms 100', OUTLIER, trace='--steps 40',
+         allowed=IDLE + AHEAD + OUTSIDE + ('SYNC_API',)),
+    # ---- the host and the GPU ----
+    Case('synchronization per layer', 'gpu.py sync --ms 0.6', ('SYNC_API',),
+         allowed=IDLE + OUTSIDE + OUTLIER, short=True),
+    Case('launch-bound', 'gpu.py launch-bound --ms 5', LAUNCHES,
+         allowed=IDLE + LAUNCHES + ('TINY_KERNELS_OF_OP', 'IDLE_KERNEL_WAIT') + OUTSIDE +
+         OUTLIER, short=True),
+    Case('Python before launches', 'gpu.py slow-launches --ms 2.5', ('IDLE_HOST_WAIT',),
+         allowed=IDLE + AHEAD + OUTSIDE + OUTLIER, short=True),
+    # ---- copies and communication ----
+    Case('blocking copies', 'gpu.py blocking-copies --ms 2', ('MEMCPY_SYNC', 'COPY_EXPOSED'),
+         allowed=IDLE + ('MEMCPY_SYNC', 'COPY_EXPOSED', 'SYNC_API'), short=True),
+    Case('exposed copies', 'gpu.py exposed-copies --ms 1', ('COPY_EXPOSED',), allowed=AHEAD,
+         short=True),
+    Case('exposed communication', 'gpu.py exposed-communication --ms 1', ('COMM_EXPOSED',),
+         allowed=AHEAD, short=True),
+    # ---- memory ----
+    Case('GPU memory leak', 'gpu.py leak --ms 8', ('MEM_LEAK',), size=value, bytes=True,
+         trace='--steps 20 --with memory', allowed=AHEAD, short=True),
+    Case('CPU memory leak', 'training.py leak --ms 2', ('MEM_LEAK',), size=value, bytes=True,
+         trace='--steps 20 --with memory'),
+    # ---- other processes ----
+    Case('CPU shared with another process', 'training.py contention', ('CPU_CONTENTION',),
+         known_miss='no finding: the capture does not hold how long a thread waited for a CPU'),
+    # ---- ranks ----
+    Case('2 ranks, balanced', 'ranks.py none --ranks 2', ranks=2),
+    Case('3 ranks, balanced', 'ranks.py none --ranks 3', ranks=3),
+    Case('4 ranks, balanced', 'ranks.py none --ranks 4', ranks=4),
+    Case('3 ranks, late start', 'ranks.py late-start --ranks 3 --slow 1', ranks=3),
+    Case('3 ranks, alternating', 'ranks.py alternating --ranks 3', ranks=3),
+    Case('2 ranks, 1 slow by compute', 'ranks.py compute --ranks 2 --slow 1', ranks=2, slow=(1,)),
+    Case('3 ranks, 1 slow by compute', 'ranks.py compute --ranks 3 --slow 1', ranks=3, slow=(1,)),
+    Case('3 ranks, 1 slow by data', 'ranks.py data --ranks 3 --slow 2', ranks=3, slow=(2,)),
+    Case('4 ranks, 1 slow by compute', 'ranks.py compute --ranks 4 --slow 2', ranks=4, slow=(2,)),
+    Case('4 ranks, 1 slow by data', 'ranks.py data --ranks 4 --slow 0', ranks=4, slow=(0,)),
+)

@@ -1,0 +1,298 @@
+"""Trains on the simulated GPU (tests/cupti_standin), with one injected cause.
+
+    gpu.py CAUSE --truth FILE [--ms MS] [--every N]
+
+The host and the GPU run in real time: calls take as long as they say, and waits wait. The program
+marks its steps with the Python package; the environment names the stand-in (PROFD_CUPTI_LIB).
+"""
+
+import argparse
+import ctypes
+import os
+import time
+
+import profd
+
+import measuring
+
+MS = 1_000_000
+HTOD, DTOH = 1, 2
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [('x', ctypes.c_uint32), ('y', ctypes.c_uint32), ('z', ctypes.c_uint32)]
+
+
+class Gpu:
+    """The functions of sgpu.h that the programs use."""
+
+    def __init__(self):
+        u32, u64, i32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
+        pointer = ctypes.POINTER
+        library = ctypes.CDLL(os.environ['PROFD_CUPTI_LIB'])
+        self._functions = {}
+        for name, types in {
+                'init': [ctypes.c_void_p], 'default_stream': [u32, pointer(u32)],
+                'stream_create': [u32, ctypes.c_int32, u32, pointer(u32)],
+                'launch': [u32, ctypes.c_char_p, Dim3, Dim3, u64, u64, u32],
+                'memcpy': [u32, u32, u64, i32, i32],
+                'malloc': [u32, u64, i32, pointer(u64)], 'free': [u32, u64, i32],
+                'event_record': [u32, pointer(u32)], 'event_sync': [u32],
+                'stream_wait_event': [u32, u32], 'stream_sync': [u32],
+                'graph_begin': [u32], 'graph_end': [u32, pointer(u32)],
+                'graph_instantiate': [u32, pointer(u32)], 'graph_launch': [u32, u32, u64]}.items():
+            function = library['sgpu_' + name]
+            function.argtypes = types
+            self._functions[name] = function
+        self.call('init', None)
+        self.stream = self.made('default_stream', 1)
+        self.second_stream = self.made('stream_create', 1, 0, 1)
+
+    def call(self, name, *arguments):
+        result = self._functions[name](*arguments)
+        if result != 0:
+            raise RuntimeError('sgpu_%s gave %d' % (name, result))
+
+    def made(self, name, *arguments, integer=ctypes.c_uint32):
+        out = integer(0)
+        self.call(name, *arguments, ctypes.byref(out))
+        return out.value
+
+    def launch(self, kernel, device_ns, api_ns=0, stream=None):
+        self.call('launch', self.stream if stream is None else stream, kernel.encode(),
+                  Dim3(1024, 1, 1), Dim3(256, 1, 1), int(device_ns), int(api_ns), 0)
+
+    def sync(self):
+        self.call('stream_sync', self.stream)
+
+
+class Training:
+    """Four layers of 2 ms. The host is some steps ahead of the GPU, as in a job that never waits."""
+
+    LAYERS = 4
+    LAYER_NS = 2 * MS
+    STEPS_AHEAD = 4
+
+    def __init__(self, arguments, measurement):
+        self.arguments = arguments
+        self.measurement = measurement
+        self.gpu = Gpu()
+        self._events = []
+
+    def is_due(self, step):
+        return step % self.arguments.every == self.arguments.every - 1
+
+    def layer(self, name):
+        self.gpu.launch(name, self.LAYER_NS)
+
+    def step(self, step):
+        for i in range(self.LAYERS):
+            with profd.annotate('layer'):
+                self.layer('layer_kernel')
+
+    def stay_ahead(self):
+        self._events.append(self.gpu.made('event_record', self.gpu.stream))
+        if len(self._events) > self.STEPS_AHEAD:
+            self.gpu.call('event_sync', self._events.pop(0))
+
+    def run(self):
+        profd.init()
+        step = 0
+        while True:
+            profd.step()
+            self.step(step)
+            self.stay_ahead()
+            step += 1
+
+
+class Saturated(Training):
+    """The GPU always has work."""
+
+
+class Replay(Training):
+    """One CUDA graph for each step."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.gpu.call('graph_begin', self.gpu.stream)
+        super().step(0)
+        graph = self.gpu.made('graph_end', self.gpu.stream)
+        self._graph = self.gpu.made('graph_instantiate', graph)
+
+    def step(self, step):
+        self.gpu.call('graph_launch', self._graph, self.gpu.stream, 0)
+
+
+class HiddenCommunication(Training):
+    """All-reduces on a second stream, while the GPU computes."""
+
+    def layer(self, name):
+        super().layer(name)
+        self.gpu.launch('ncclDevKernel_AllReduce_Sum_f32_RING_LL', self.LAYER_NS // 2,
+                        stream=self.gpu.second_stream)
+
+
+class HiddenCopies(Training):
+    """Copies of pinned memory on a second stream, while the GPU computes."""
+
+    def layer(self, name):
+        super().layer(name)
+        self.gpu.call('memcpy', self.gpu.second_stream, HTOD, 16 << 20, 1, 1)
+
+
+class Sync(Training):
+    """Waits for the GPU after each layer and computes in Python before it launches the next. The
+    cause is the time beyond the layer's kernel, in which the GPU has nothing to do."""
+
+    def layer(self, name):
+        start_ns = time.time_ns()
+        super().layer(name)
+        self.gpu.sync()
+        measuring.spin(self.arguments.ms)
+        self.measurement.add(start_ns, max(0, time.time_ns() - start_ns - self.LAYER_NS))
+
+
+class LaunchBound(Training):
+    """Kernels of 5 us that take 25 us to launch; --ms of them. The cause is what the launches take
+    beyond the kernels."""
+
+    def step(self, step):
+        start_ns = time.time_ns()
+        count = int(self.arguments.ms * MS / 25_000)
+        with profd.annotate('optimizer'):
+            for _ in range(count):
+                self.gpu.launch('tiny_kernel', 5_000, api_ns=25_000)
+        self.measurement.add(start_ns, time.time_ns() - start_ns - count * 5_000)
+
+
+class Slowly(Training):
+    """Launches each layer --ms of Python after the one before; a layer takes 1 ms."""
+
+    LAYER_NS = MS
+
+    def layer(self, name):
+        start_ns = time.time_ns()
+        measuring.spin(self.arguments.ms)
+        super().layer(name)
+        self.measurement.add(start_ns, max(0, time.time_ns() - start_ns - self.LAYER_NS))
+
+
+class BlockingCopies(Training):
+    """Copies from pageable memory and waits for each. The cause is the copies' time, which follows
+    from their size."""
+
+    def layer(self, name):
+        start_ns = time.time_ns()
+        self.gpu.call('memcpy', self.gpu.stream, HTOD, int(self.arguments.ms * 25_000_000), 0, 0)
+        self.measurement.add(start_ns, self.arguments.ms * MS)
+        super().layer(name)
+        self.gpu.sync()
+
+
+class ExposedCopies(Training):
+    """Copies pinned memory in the stream that computes. The cause is the copies' time, which follows
+    from their size."""
+
+    def layer(self, name):
+        start_ns = time.time_ns()
+        self.gpu.call('memcpy', self.gpu.stream, HTOD, int(self.arguments.ms * 25_000_000), 1, 1)
+        self.measurement.add(start_ns, self.arguments.ms * MS)
+        super().layer(name)
+
+
+class ExposedCommunication(Training):
+    """All-reduces in the stream that computes; --ms each."""
+
+    def layer(self, name):
+        super().layer(name)
+        start_ns = time.time_ns()
+        self.gpu.launch('ncclDevKernel_AllReduce_Sum_f32_RING_LL', self.arguments.ms * MS)
+        self.measurement.add(start_ns, self.arguments.ms * MS)
+
+
+class SlowLoader(Training):
+    """Waits for the next batch for longer than the GPU has work. The cause is the time beyond."""
+
+    def step(self, step):
+        start_ns = time.time_ns()
+        with profd.annotate('enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__'):
+            measuring.sleep(self.arguments.ms)
+        waited_ns = time.time_ns() - start_ns
+        self.measurement.add(start_ns, max(0, waited_ns - self.LAYERS * self.LAYER_NS))
+        super().step(step)
+
+
+class Checkpoint(Training):
+    """Waits for the GPU and writes a checkpoint in some steps."""
+
+    def step(self, step):
+        super().step(step)
+        if self.is_due(step):
+            self.gpu.sync()
+            with profd.annotate('checkpoint'), self.measurement.cause():
+                measuring.sleep(self.arguments.ms)
+
+
+class AllocationChurn(Training):
+    """Allocates and frees device memory in each layer; freeing waits for the GPU."""
+
+    def layer(self, name):
+        with self.measurement.cause():
+            address = self.gpu.made('malloc', self.gpu.stream, 64 << 20, 0, integer=ctypes.c_uint64)
+        super().layer(name)
+        with self.measurement.cause():
+            self.gpu.call('free', self.gpu.stream, address, 0)
+
+
+class Leak(Training):
+    """Keeps one block of each step. --ms is its size in MiB."""
+
+    _allocated = 1 << 30
+    _address = 1 << 32
+
+    def step(self, step):
+        super().step(step)
+        size = int(self.arguments.ms * (1 << 20))
+        self._allocated += size
+        self._address += size
+        start_ns = time.time_ns()
+        profd.alloc(self._address, size, device='cuda:0', category='activation',
+                    total_allocated=self._allocated, total_reserved=self._allocated)
+        self.measurement.add(start_ns, size)
+
+
+class Steady(Leak):
+    """Frees in each step what it allocated."""
+
+    def step(self, step):
+        size = 256 << 20
+        self._address += size
+        profd.alloc(self._address, size, device='cuda:0', category='activation',
+                    total_allocated=self._allocated + size, total_reserved=2 * self._allocated)
+        Training.step(self, step)
+        profd.free(self._address, size, device='cuda:0', category='activation',
+                   total_allocated=self._allocated, total_reserved=2 * self._allocated)
+
+
+CAUSES = {
+    'saturated': Saturated, 'replay': Replay, 'hidden-communication': HiddenCommunication,
+    'hidden-copies': HiddenCopies, 'steady-memory': Steady, 'sync': Sync,
+    'launch-bound': LaunchBound, 'slow-launches': Slowly,
+    'blocking-copies': BlockingCopies, 'exposed-copies': ExposedCopies,
+    'exposed-communication': ExposedCommunication, 'slow-loader': SlowLoader,
+    'checkpoint': Checkpoint, 'allocation-churn': AllocationChurn, 'leak': Leak,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('cause', choices=CAUSES)
+    parser.add_argument('--truth', required=True)
+    parser.add_argument('--ms', type=float, default=2)
+    parser.add_argument('--every', type=int, default=1)
+    arguments = parser.parse_args()
+    CAUSES[arguments.cause](arguments, measuring.Measurement(arguments.truth)).run()
+
+
+if __name__ == '__main__':
+    main()

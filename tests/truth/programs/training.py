@@ -1,0 +1,346 @@
+"""Trains a small network on the CPU, with one injected cause.
+
+    training.py CAUSE --truth FILE [--ms MS] [--every N]
+
+--ms is about how long the cause takes each time; the program measures how long it took. --every:
+only in each Nth step.
+"""
+
+import argparse
+import gc
+import os
+import tempfile
+import threading
+import time
+
+import torch
+
+import measuring
+
+WIDTH = 256
+BATCH = 48
+
+
+class Dataset(torch.utils.data.Dataset):
+    """Batches that exist already; `work` is done for each item."""
+
+    def __init__(self, work=None):
+        self._work = work
+
+    def __len__(self):
+        return 1 << 30
+
+    def __getitem__(self, index):
+        if self._work is not None:
+            self._work()
+        return BATCHES[index % len(BATCHES)]
+
+
+BATCHES = [torch.randn(BATCH, WIDTH) for _ in range(4)]
+
+
+class Training:
+
+    PASSES = 1  # Forward and backward passes of a step.
+
+    def __init__(self, arguments, measurement):
+        self.arguments = arguments
+        self.measurement = measurement
+        self.model = network(arguments.model)
+        adam = arguments.optimizer == 'adam'
+        self.optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(
+            self.model.parameters(), lr=1e-3)
+
+    def loader(self, work=None, workers=0, collate=None):
+        return torch.utils.data.DataLoader(Dataset(work), batch_size=None if not collate else 2,
+                                           num_workers=workers, collate_fn=collate)
+
+    def batches(self):
+        """Yields batches; overridden by causes that are in the loader."""
+        while True:
+            yield from BATCHES
+
+    def between(self, step):
+        """Between the forward and the backward pass."""
+
+    def after(self, step):
+        """After the optimizer's step."""
+
+    def is_due(self, step):
+        return step % self.arguments.every == self.arguments.every - 1
+
+    def run(self):
+        for step, x in enumerate(self.batches()):
+            self.optimizer.zero_grad()
+            for _ in range(self.PASSES - 1):
+                (self.model(x) - x).square().mean().backward()
+            loss = (self.model(x) - x).square().mean()
+            self.loss = loss
+            if self.is_due(step):
+                self.between(step)
+            loss.backward()
+            self.optimizer.step()
+            if self.is_due(step):
+                self.after(step)
+
+
+def network(kind):
+    nn = torch.nn
+    if kind == 'convnet':
+        return nn.Sequential(nn.Unflatten(1, (1, 16, 16)), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(),
+                             nn.Conv2d(16, 1, 3, padding=1), nn.Flatten())
+    if kind == 'attention':
+        return nn.Sequential(nn.Unflatten(1, (4, 64)),
+                             nn.TransformerEncoderLayer(64, 4, 64, batch_first=True), nn.Flatten())
+    return nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH))
+
+
+class None_(Training):
+    """A healthy program."""
+
+
+class HealthyLoader(Training):
+    """Its loader is fast."""
+
+    def batches(self):
+        return iter(self.loader())
+
+
+class Python(Training):
+    """Computes in Python between operators."""
+
+    def between(self, step):
+        with self.measurement.cause():
+            measuring.spin(self.arguments.ms)
+
+
+class Sleep(Training):
+    """Waits between operators, as for a lock server or a rate limit."""
+
+    def between(self, step):
+        with self.measurement.cause():
+            measuring.sleep(self.arguments.ms)
+
+
+class Metrics(Training):
+    """Reads every element of a small tensor into Python, in a loop."""
+
+    def after(self, step):
+        with self.measurement.cause():
+            sum(abs(value) for row in self.model[0].bias.view(2, -1).tolist() for value in row
+                for _ in range(int(self.arguments.ms * 20)))
+
+
+class Lock(Training):
+    """Waits for a lock that another thread holds most of the time."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._lock = threading.Lock()
+        self._asked = threading.Event()
+        self._held = threading.Event()
+        threading.Thread(target=self._hold, daemon=True).start()
+
+    def _hold(self):
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            with self._lock:
+                self._held.set()
+                measuring.sleep(self.arguments.ms)
+
+    def between(self, step):
+        with self.measurement.cause():
+            self._asked.set()
+            self._held.wait()
+            self._held.clear()
+            with self._lock:
+                pass
+
+
+class Disk(Training):
+    """Writes to disk in each step and waits for it, for at least --ms."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._file = tempfile.TemporaryFile()
+
+    def between(self, step):
+        with self.measurement.cause():
+            end = time.perf_counter() + self.arguments.ms / 1000
+            while time.perf_counter() < end:
+                self._file.seek(0)
+                self._file.write(bytes(1 << 16))
+                self._file.flush()
+                os.fsync(self._file.fileno())
+
+
+class Decode(Training):
+    """Decodes each batch in the training process."""
+
+    def batches(self):
+        loader = iter(self.loader(work=lambda: measuring.spin(self.arguments.ms)))
+        while True:
+            with self.measurement.cause():
+                batch = next(loader)
+            yield batch
+
+
+class SlowStorage(Decode):
+    """Reads each batch from slow storage in the training process."""
+
+    def batches(self):
+        loader = iter(self.loader(work=lambda: measuring.sleep(self.arguments.ms)))
+        while True:
+            with self.measurement.cause():
+                batch = next(loader)
+            yield batch
+
+
+class Collate(Training):
+    """Collates slowly."""
+
+    def batches(self):
+        def collate(items):
+            measuring.spin(self.arguments.ms)
+            return items[0]
+        loader = iter(self.loader(collate=collate))
+        while True:
+            with self.measurement.cause():
+                batch = next(loader)
+            yield batch
+
+
+class TooFewWorkers(Training):
+    """One worker, which needs longer for a batch than a step takes."""
+
+    def batches(self):
+        loader = iter(self.loader(work=lambda: measuring.sleep(self.arguments.ms), workers=1))
+        while True:
+            with self.measurement.cause():
+                batch = next(loader)
+            yield batch
+
+
+class EnoughWorkers(Training):
+    """Workers that are ahead of the training, which accumulates gradients."""
+
+    PASSES = 6
+
+    def batches(self):
+        # File descriptors would be asked for from the workers, which takes a turn of the CPU each.
+        torch.multiprocessing.set_sharing_strategy('file_system')
+        return iter(self.loader(work=lambda: measuring.sleep(self.arguments.ms), workers=2))
+
+
+class GarbageCollection(Training):
+    """Collects a large heap in some steps."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._heap = [[i] for i in range(int(self.arguments.ms * 25_000))]
+
+    def between(self, step):
+        with self.measurement.cause():
+            gc.collect()
+
+
+class Checkpoint(Training):
+    """Saves the model in some steps."""
+
+    def after(self, step):
+        with self.measurement.cause(), tempfile.TemporaryFile() as out:
+            end = time.perf_counter() + self.arguments.ms / 1000
+            while time.perf_counter() < end:
+                torch.save(self.model.state_dict(), out)
+                out.flush()
+                os.fsync(out.fileno())
+
+
+class Evaluation(Training):
+    """Evaluates the model in some steps."""
+
+    def after(self, step):
+        with self.measurement.cause(), torch.no_grad():
+            for _ in range(int(self.arguments.ms)):
+                self.model(BATCHES[0])
+
+
+class Logging(Training):
+    """Sends metrics to a slow server in some steps."""
+
+    def after(self, step):
+        with self.measurement.cause():
+            self.loss.item()
+            measuring.sleep(self.arguments.ms)
+
+
+class Leak(Training):
+    """Keeps one tensor of each step. --ms is its size in MiB."""
+
+    kept = []
+
+    def after(self, step):
+        start_ns = time.time_ns()
+        kept = torch.zeros(int(self.arguments.ms * (1 << 18)))
+        self.kept.append(kept)
+        if len(self.kept) > 400:
+            self.kept.clear()
+        self.measurement.add(start_ns, kept.numel() * 4)
+
+
+class Contention(Training):
+    """Shares one CPU with another process that computes. Measures how long the training thread was
+    ready to run and did not run."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        cpu = min(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cpu})
+        parent = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == parent:
+                measuring.spin(100)
+            os._exit(0)
+
+    @staticmethod
+    def waited_ns():
+        with open('/proc/thread-self/schedstat') as stat:
+            return int(stat.read().split()[1])
+
+    def run(self):
+        self._waited_ns, self._start_ns = self.waited_ns(), time.time_ns()
+        super().run()
+
+    def after(self, step):
+        waited_ns = self.waited_ns()
+        self.measurement.add(self._start_ns, waited_ns - self._waited_ns)
+        self._waited_ns, self._start_ns = waited_ns, time.time_ns()
+
+
+CAUSES = {
+    'none': None_, 'fast-loader': HealthyLoader, 'enough-workers': EnoughWorkers,
+    'python': Python, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
+    'decode': Decode, 'slow-storage': SlowStorage, 'collate': Collate,
+    'too-few-workers': TooFewWorkers, 'gc': GarbageCollection, 'checkpoint': Checkpoint,
+    'evaluation': Evaluation, 'logging': Logging, 'leak': Leak, 'contention': Contention,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('cause', choices=CAUSES)
+    parser.add_argument('--truth', required=True)
+    parser.add_argument('--ms', type=float, default=10)
+    parser.add_argument('--every', type=int, default=1)
+    parser.add_argument('--model', choices=('mlp', 'convnet', 'attention'), default='mlp')
+    parser.add_argument('--optimizer', choices=('sgd', 'adam'), default='sgd')
+    parser.add_argument('--threads', type=int, default=1)
+    arguments = parser.parse_args()
+    torch.manual_seed(1)
+    torch.set_num_threads(arguments.threads)
+    CAUSES[arguments.cause](arguments, measuring.Measurement(arguments.truth)).run()
+
+
+if __name__ == '__main__':
+    main()
