@@ -7,6 +7,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/outliers.h"
+#include "daemon/report/index/median.h"
 
 namespace profd::report {
 namespace {
@@ -77,6 +78,7 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
   const CountedTime counted(scope, busy);
   const std::vector<int64_t> outside_ns = counted.OfStretches(time.host_gaps);
   facts.outliers = OutliersOf(scope, thresholds, outside_ns);
+  std::vector<double> shares;
   absl::flat_hash_map<int64_t, const HostSplit*> splits;
   for (const TimeStep& step : time.steps) splits[step.index] = &step.host;
   for (size_t i = 0; i < scope.stretches.size(); ++i) {
@@ -85,9 +87,12 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
     ++facts.usual_count;
     facts.usual_total_ns += stretch.end_ns - stretch.start_ns;
     facts.outside_ns += outside_ns[i];
+    const int64_t stretch_ns = std::max<int64_t>(stretch.end_ns - stretch.start_ns, 1);
+    shares.push_back(static_cast<double>(outside_ns[i]) / static_cast<double>(stretch_ns));
     const auto split = splits.find(stretch.step);
     if (scope.has_steps && split != splits.end()) AddSplit(*split->second, facts.usual);
   }
+  if (!shares.empty()) facts.median_share = Median(shares);
   ASSIGN_OR_RETURN(facts.gaps,
                    SumHostGaps(reader, time.host_gaps, [&](int64_t start_ns, int64_t end_ns) {
                      return counted.In(start_ns, end_ns, facts.outliers);

@@ -28,6 +28,7 @@ struct HostFacts {
   int64_t usual_count = 0;     // Of them; without steps 1.
   int64_t usual_total_ns = 0;  // Their time.
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
+  double median_share = 0;     // Of that in a step: the median of the steps.
   HostGapTable gaps;           // Of that.
 
   int64_t PerStep(int64_t ns) const { return usual_count <= 0 ? ns : ns / usual_count; }

@@ -302,6 +302,12 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "recording itself takes part of such short gaps";
   }
+  if (facts.scope.has_steps && host.median_share <= finding.threshold) {
+    // Seen of healthy programs on busy machines: a thread that another process kept from its core.
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "most steps have little of it; another process may have had the CPU";
+  }
   if (!facts.scope.has_steps) {
     // A server without requests looks the same.
     finding.confidence = Confidence::kLow;

@@ -53,6 +53,25 @@ TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
 }
 
+TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
+  Steps(10);
+  for (int step = 0; step < 10; ++step) {
+    const int64_t begin = step * kStepNs;
+    const int64_t end = begin + kStepNs;
+    if (step == 3 || step == 7) {
+      reader_.Range(main_, "aten::linear", begin, begin + kStepNs / 20, {.category = kOperator});
+      reader_.Range(main_, "aten::relu", end - kStepNs / 20, end, {.category = kOperator});
+    } else {
+      reader_.Range(main_, "aten::linear", begin, end, {.category = kOperator});
+    }
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_DOUBLE_EQ(finding.value, 0.18);
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("most steps have little of it"));
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("First change (HOST_BOUND)")));
+}
+
 TEST_F(HostRulesTest, HostTimeThatTheGpuHidesIsNotHostBound) {
   Healthy();  // 100 operators a step, 90 us apart, while the GPU never idles.
   EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
