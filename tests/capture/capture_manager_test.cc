@@ -595,9 +595,9 @@ TEST_F(CaptureManagerTest, AGroupStartsAtOneStepThatNoneHasReached) {
   targets_.Armed((*records)[1].id);
   manager_.DrainForTesting();
   ASSERT_THAT(targets_.fires(), SizeIs(2));
-  // 50 ms at 100 steps/s is a lead of 5.
-  EXPECT_EQ(targets_.fires()[0].plan.base_step, 136);
-  EXPECT_EQ(targets_.fires()[1].plan.base_step, 136);
+  // 250 ms at 100 steps/s is a lead of 25.
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, 156);
+  EXPECT_EQ(targets_.fires()[1].plan.base_step, 156);
 }
 
 TEST_F(CaptureManagerTest, AGroupGoesOnWithoutAMemberThatCannotArm) {

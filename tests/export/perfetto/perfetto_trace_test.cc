@@ -147,7 +147,7 @@ TEST_F(PerfettoTraceTest, MemoryIsACounterInBytes) {
   EXPECT_EQ(track->unit, 3U);
   std::vector<double> levels;
   for (const PerfettoSample& sample : trace.samples) levels.push_back(sample.value);
-  EXPECT_THAT(levels, ElementsAre(0, 100, 0, -40));
+  EXPECT_THAT(levels, ElementsAre(40, 140, 40, 0));
 }
 
 TEST_F(PerfettoTraceTest, HostileNamesEverywhereMakeAGoodTrace) {
