@@ -33,21 +33,24 @@ bool IsOfTable(const ColumnDoc& doc, std::string_view table) {
 }
 
 std::span<const ColumnDoc> DescribedColumnDocs() {
-  // Never destroyed, as the documentation of the other columns is not.
-  static const auto* const docs = [] {
-    auto* const shapes = new std::vector<table::Report>();
-    auto* const all = new std::vector<ColumnDoc>();
-    for (const report::ReportKind& kind : report::ReportKinds()) shapes->push_back(kind.shape());
-    for (const table::Report& shape : *shapes) {
+  static const std::vector<table::Report> shapes = [] {
+    std::vector<table::Report> all;
+    for (const report::ReportKind& kind : report::ReportKinds()) all.push_back(kind.shape());
+    return all;
+  }();
+  // The texts are those of `shapes`.
+  static const std::vector<ColumnDoc> docs = [] {
+    std::vector<ColumnDoc> all;
+    for (const table::Report& shape : shapes) {
       for (const table::Table& table : shape.tables) {
         for (const table::Column& column : table.columns) {
-          all->push_back({shape.name, column.title, column.doc, column.formula});
+          all.push_back({shape.name, column.title, column.doc, column.formula});
         }
       }
     }
     return all;
   }();
-  return *docs;
+  return docs;
 }
 
 std::vector<const ColumnDoc*> AllColumnDocs() {
