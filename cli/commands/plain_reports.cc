@@ -84,13 +84,13 @@ absl::StatusOr<int> RunPlainReport(Invocation& invocation, const PlainReport& pl
 }
 
 template <const PlainReport& kPlain>
-Command CommandOf(std::vector<Example> examples) {
+Command CommandOf(const std::vector<Example>& examples) {
   return {.name = kPlain.name,
           .summary = kPlain.summary,
           .arguments = "ID|FILE.profd",
           .description = kPlain.description,
           .flags = ReportFlags(kPlain.name, kPlain.rows_for_people),
-          .examples = std::move(examples),
+          .examples = examples,
           .min_arguments = 1,
           .max_arguments = 1,
           .completes = Completes::kCapture,
