@@ -88,7 +88,7 @@ absl::StatusOr<table::Cells> CellsFromProto(const v1::Cells& message, v1::Column
       return SizesOf(message);
     default:
       return absl::FailedPreconditionError(
-          "the daemon's report has a column of a type that this profctl does not know; install the "
+          "the daemon's report has a column type that this profctl does not know; install the "
           "daemon's version");
   }
 }

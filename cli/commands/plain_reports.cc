@@ -33,7 +33,7 @@ struct PlainReport {
 
 constexpr PlainReport kKernelsReport = {
     .name = "kernels",
-    .summary = "Show the GPU kernels: times, launch configuration, who launched them",
+    .summary = "Show GPU kernels: times, launch configurations, launching ranges",
     .description =
         "Shows what ran on GPUs, by the kernel's name: times with exact percentiles, the launch "
         "configuration that took most of the time, and how many warps of it fit a multiprocessor "
@@ -55,7 +55,7 @@ constexpr PlainReport kSyncsReport = {
         "call. With Stream Wait Event, a stream waits, not the host."};
 constexpr PlainReport kIdleReport = {
     .name = "idle",
-    .summary = "Show what each GPU did in each step, and why it did nothing",
+    .summary = "Show busy and idle time of each GPU per step, with idle causes",
     .description =
         "Shows, for the whole capture and for each step, how long each GPU was busy, with what, "
         "and why it was idle. Idle time before a kernel, copy or memset is host wait if that was "
@@ -65,7 +65,7 @@ constexpr PlainReport kIdleReport = {
         "by itself."};
 constexpr PlainReport kCompileReport = {
     .name = "compile",
-    .summary = "Show what torch.compile did: regions, graph breaks, recompilations",
+    .summary = "Show torch.compile activity: regions, graph breaks, recompilations",
     .description =
         "Shows which compiled regions ran, what kept torch.compile from compiling more (graph "
         "breaks), and what caused recompilation. For each step: how many regions ran, how many "

@@ -47,7 +47,7 @@ std::vector<report::StepLabel> StepLabelsOf(Invocation& invocation, CaptureSourc
   }();
   if (labels.ok()) return *labels;
   invocation.Note(
-      StrCat("What a framework called the steps is not shown: ", labels.status().message(), "\n"));
+      StrCat("Framework step labels are not available: ", labels.status().message(), "\n"));
   return {};
 }
 

@@ -1,9 +1,14 @@
 #include "cli/render/time.h"
 
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 
+#include "cli/captures/capture_source.h"
 #include "cli/commands/command.h"
-#include "cli/commands/show_report.h"
+#include "cli/render/capture.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/time/time_report.h"
 
@@ -17,11 +22,21 @@ absl::StatusOr<int> RunTime(Invocation& invocation) {
   report::TimeOptions options = {.as_hta = flags.Get("as") == "hta"};
   options.launched_only = flags.Has("launched-only");
   ASSIGN_OR_RETURN(options.device, flags.Int("device", 0, std::numeric_limits<uint16_t>::max()));
-  const auto get = [&](CaptureSource& source) -> absl::StatusOr<report::TimeReport> {
-    ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
-    return report::SummarizeTime(*reader, options);
-  };
-  return ShowReport(invocation, kTimeRowsForPeople, get, &WriteTimeJson, &RenderTime);
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
+                   OpenCaptureSource(invocation, invocation.arguments().front()));
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
+  ASSIGN_OR_RETURN(const report::TimeReport time, report::SummarizeTime(*reader, options));
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteTimeJson(source->view(), time, limit.value_or(0), json);
+    invocation.Print(json.TakeLine());
+  } else {
+    const Style style = StyleFor(source->view(), invocation.style());
+    invocation.Print(RenderReportHeader(source->view(), invocation.style()));
+    invocation.Print(RenderTime(time, limit.value_or(kTimeRowsForPeople), style));
+  }
+  return 0;
 }
 
 }  // namespace

@@ -165,10 +165,10 @@ constexpr ColumnDoc kReportDocs[] = {
     {"time", "Per step", "Those begun in steps, over the steps", ""},
     {"time", "Regions|after breaks", "Compiled regions run, and those after a graph break", ""},
     {"time", "Operators|Collectives|Data loading|GPU wait",
-     "Part of the step in which the training threads were in these; the first that applies of data "
-     "loading, GPU wait, collectives, operators",
+     "Part of the step that the training threads spent in this activity; overlaps count once, in the "
+     "order data loading, GPU wait, collectives, operators",
      "time / duration of the step"},
-    {"time", "Outside operators", "Part of the step in which nothing of these was recorded: Python",
+    {"time", "Outside operators", "Part of the step with no recorded activity: Python, sleeping, or waiting",
      "time / duration of the step"},
     {"time", "After|Before", "The operators around a gap on the host", ""},
     {"time", "Median", "Median length of the gaps", ""},
@@ -184,7 +184,7 @@ constexpr ColumnDoc kReportDocs[] = {
     {"memory", "Peak", "Maximum at one time", ""},
     {"memory", "Start|End", "Bytes at the start and end of the step", ""},
     {"memory", "Left behind",
-     "Allocated in the step and still alive at the window end; unknown of the last step", ""},
+     "Allocated in the step and still alive at the window end; unknown for the last step", ""},
     {"memory", "Lived", "Time from allocation to free", ""},
     {"memory", "Step", "The step", ""},
     {"memory", "Largest blocks at the peak, by operator",

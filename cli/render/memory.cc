@@ -211,9 +211,9 @@ std::string RenderDeviceFacts(const CaptureView& view, const DeviceMemoryReport&
             " frees\n");
   if (device.relative) {
     StrAppend(&text,
-              "Relative to the window start: no total of the process was recorded. Of what was "
-              "allocated before, only blocks of known size count (",
-              FormatBytes(device.start_bytes), "); the rest is in no number.\n");
+              "Relative to the window start: the total of the process was not recorded. Of earlier "
+              "allocations, only blocks of known size count (",
+              FormatBytes(device.start_bytes), "); the rest is not included.\n");
   }
   if (device.unknown_free_count > 0) {
     StrAppend(&text, FormatCount(device.unknown_free_count), " frees (",

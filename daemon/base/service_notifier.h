@@ -20,8 +20,8 @@ class ServiceNotifier {
  public:
   static constexpr size_t kMaxWaiting = 16;
 
-  // `address` as in NOTIFY_SOCKET: a path, or "@" and an abstract name. Any other, or an empty
-  // one: nobody is told.
+  // `address` as in NOTIFY_SOCKET: a path, or "@" and an abstract name. With an empty or any other
+  // address, states are discarded.
   explicit ServiceNotifier(std::string_view address);
 
   // Sends a state: "READY=1". Returns false if it waits.

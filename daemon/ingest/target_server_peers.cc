@@ -169,8 +169,8 @@ void TargetServer::Admit(UniqueFd socket) {
   peers_.emplace(id, std::move(peer));
 }
 
-// A library says HELLO as soon as it is connected, so the oldest connection of whoever has the most
-// is the one that least needs its place. Whoever holds places for long cannot lock others out.
+// A library sends HELLO as soon as it is connected. So the oldest connection of the user with the
+// most connections needs its place least, and no user can lock others out by holding places.
 bool TargetServer::MakePendingPlace(int64_t uid) {
   struct Holder {
     int64_t count = 0;

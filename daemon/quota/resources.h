@@ -28,7 +28,7 @@ enum class Resource {
   kReportMilliseconds,  // Run time of reports and exports.
   kAuditRows,
   kConnections,        // To the control socket.
-  kRemoteConnections,  // Over TCP, from the first call on: before it nobody is known.
+  kRemoteConnections,  // Over TCP, from the first call on. The caller is unknown before.
 };
 inline constexpr int kResourceCount = 12;
 

@@ -18,7 +18,7 @@
 namespace profd::report {
 namespace {
 
-constexpr ReportOption kStepOption = {"step", "K", "Only what step K began, whenever it ran"};
+constexpr ReportOption kStepOption = {"step", "K", "Only kernels that were launched in step K"};
 constexpr ReportOption kKernelOptions[] = {kStepOption};
 
 std::string_view OptionOf(const ReportRequest& request, std::string_view name) {
@@ -68,7 +68,7 @@ absl::StatusOr<table::Report> MakeCollectives(store::CaptureReader& reader,
 
 constexpr ReportKind kKinds[] = {
     {.name = "steps",
-     .doc = "The duration of every step, and which are outliers",
+     .doc = "Step durations and outliers",
      .shape = &ShapeOf<StepTable>,
      .make = &MakePlain<&SummarizeSteps>},
     {.name = "kernels",
@@ -81,19 +81,19 @@ constexpr ReportKind kKinds[] = {
      .shape = &ShapeOf<CopyTable>,
      .make = &MakePlain<&SummarizeCopies>},
     {.name = "syncs",
-     .doc = "Waits of the host for the GPU, by caller",
+     .doc = "Host waits for the GPU, by caller",
      .shape = &ShapeOf<SyncTable>,
      .make = &MakePlain<&SummarizeSyncs>},
     {.name = "idle",
-     .doc = "What each GPU did in each step, and why it did nothing",
+     .doc = "Busy and idle time of each GPU per step, with idle causes",
      .shape = &ShapeOf<IdleTable>,
      .make = &MakePlain<&SummarizeIdle>},
     {.name = "compile",
-     .doc = "What torch.compile did: regions, graph breaks, recompilations, by step",
+     .doc = "torch.compile activity: regions, graph breaks, recompilations, per step",
      .shape = &ShapeOf<CompileReport>,
      .make = &MakePlain<&SummarizeCompile>},
     {.name = "collectives",
-     .doc = "Collective operations, and how much of each step they took",
+     .doc = "Collective operations, and their share of each step",
      .limits_itself = true,
      .shape = &ShapeOf<CollectiveTable>,
      .make = &MakeCollectives},

@@ -69,7 +69,7 @@ class ScheduleRunner {
   struct Options {
     std::string node_name;
     // Decides who may have more schedules; must outlive the runner. The store charges them there,
-    // deleted ones included. nullptr: nobody counts.
+    // deleted ones included. nullptr: no limit.
     quota::Ledger* ledger = nullptr;
     // Of one principal's records, deleted ones included. Root has no such bound.
     int64_t max_record_bytes = int64_t{2} << 20;

@@ -456,15 +456,15 @@ absl::Status CaptureStore::NoRoomFor(std::string_view principal, const Shortage&
   if (shortage.disk_short_bytes >= shortage.over_cap_bytes) {
     return WithReason(
         absl::ResourceExhaustedError(StrCat(
-            "the disk of profd's captures is ", shortage.disk_short_bytes,
-            " bytes short of what stays free, and removing captures that ", principal,
-            " may displace would not be enough: free space on that disk, or ask the administrator "
-            "of profd for another --data-dir")),
+            "profd's disk needs ", shortage.disk_short_bytes, " more free bytes, and removing every ",
+            "capture that ", principal,
+            " may replace would not free them: free space on that disk, or ask the administrator "
+            "for another --data-dir")),
         "DISK_FULL");
   }
   constexpr std::string_view kAdvice =
-      "nothing more that it may displace can be removed: delete or unpin captures (`profctl delete "
-      "ID`, `profctl unpin ID`), or ask the administrator for a larger --max-storage";
+      "no capture can be removed automatically: delete or unpin captures (`profctl delete ID`, "
+      "`profctl unpin ID`), or ask the administrator for a larger --max-storage";
   if (options_.ledger != nullptr) {
     const absl::Status refusal =
         options_.ledger->Refusal(quota::PrincipalFromName(principal, geteuid()),

@@ -114,8 +114,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;
     StoreOwner owner = StoreOwner::kDaemon;
-    // Is told what principals hold (catalog/holdings.h), and refuses for the store; must outlive
-    // it. nullptr: nobody counts.
+    // Charges principals for what they store (catalog/holdings.h), and words the store's refusals;
+    // must outlive the store. nullptr: no quotas.
     quota::Ledger* ledger = nullptr;
     // Returns the space of a path's file system; replaced in tests.
     std::function<absl::StatusOr<DiskSpace>(const std::filesystem::path&)> measure_disk;

@@ -106,18 +106,19 @@ TEST_F(LifecycleTest, SubscribingAndEnablingTakeAsLongAsTheyAreToldTo) {
   EXPECT_EQ(Enable(kDriver), CUPTI_SUCCESS);
 }
 
-TEST_F(LifecycleTest, ASubscribeThatIsHeldWaitsUntilItIsLetGo) {
+TEST_F(LifecycleTest, ASubscribeThatIsHeldReturnsAfterItsRelease) {
   Set("hold_subscribe", 1);
-  std::atomic<bool> done{false};
+  std::atomic<bool> released{false};
+  bool returned_after_release = false;
   std::thread subscribing([&] {
     Subscribe();
-    done = true;
+    returned_after_release = released;
   });
-  std::this_thread::sleep_for(milliseconds(20));  // A subscribe that does not wait ends here.
-  EXPECT_FALSE(done);
+  while (Stats().subscribed == 0) std::this_thread::yield();
+  released = true;
   Set("hold_subscribe", 0);
   subscribing.join();
-  EXPECT_TRUE(done);
+  EXPECT_TRUE(returned_after_release);
 }
 
 TEST_F(LifecycleTest, AFlushTakesAsLongAsItIsToldTo) {

@@ -539,7 +539,7 @@ TEST_F(ServerTest, GpuReportsOfACaptureWithoutGpuAreEmpty) {
 TEST_F(ServerTest, ACaptureWithoutTorchCompiledNothingAndHasNoInputs) {
   const std::string name = NameOf(StoreCapture(uid_));
   const v1::Report compile = ReportOf(name, "compile");
-  EXPECT_THAT(compile.notes(0), HasSubstr("Nothing of torch.compile was seen"));
+  EXPECT_THAT(compile.notes(0), HasSubstr("No torch.compile activity was recorded"));
   v1::GetOperatorsRequest ops_request;
   ops_request.set_capture(name);
   ops_request.set_by_inputs(true);

@@ -1,4 +1,4 @@
-// Column: what every user of a table needs to know of one column. Text tables, --json, --csv,
+// Column: the description of one column of a table. Text tables, --json, --csv,
 // `profctl explain`, `profctl schema`, and the gRPC answer are made from it.
 //
 // How do I add a column?  A member of the row's struct, and a line in the description next to the
@@ -53,8 +53,8 @@ struct Column {
   std::string formula;     // Empty: the cell is as it was recorded.
   Type type = Type::kInt;  // Set by Description from the member's type.
   Unit unit = Unit::kNone;
-  // Which columns a narrow terminal leaves out: the highest first; 0: none of these, they identify
-  // the row or are what the table is for. kOnlyInData: in JSON and CSV, in no text table.
+  // The order in which a narrow terminal drops columns: highest first. 0: never dropped, because the
+  // column identifies the row or is its main figure. kOnlyInData: in JSON and CSV, not in text.
   int priority = 0;
   static constexpr int kOnlyInData = -1;
   std::string unknown_text = "-";  // What people see of a figure that is not known.

@@ -1,5 +1,5 @@
-// Table: columns and their cells, whatever the rows were made from. Report: the tables and totals
-// that one question is answered with. Both are values that can be sent (rpc/convert/report.h).
+// Table: columns and their cells, independent of the struct that the rows came from. Report: the
+// tables and totals of one report. Both are values that can be sent (rpc/convert/report.h).
 //
 //   rows of a struct ──Description──> Table ──> text, JSON, CSV, HTML, gRPC
 //
@@ -50,7 +50,7 @@ bool IsUnknown(const Column& column, const Cells& cells, size_t row);
 // Whether every cell of the column is empty, 0, false, or not known.
 bool IsUnset(const Column& column, const Cells& cells);
 
-// What every table can be asked for, whatever it shows.
+// Options that every table supports.
 struct ViewOptions {
   std::string sort;   // A column's key, with or without its unit ("total" for "total_ns"); empty:
                       // as the report has its rows.
@@ -68,7 +68,7 @@ struct Report {
   std::string name;  // "kernels"
   // Grows when a column changes its meaning or goes away; new columns leave it as it is.
   int64_t version = 1;
-  Table totals;               // One row; its fields are beside the tables in JSON.
+  Table totals;               // One row. In JSON its fields are next to the tables.
   std::vector<Table> tables;  // In the order in which people read them.
   // Sentences below the tables: totals in words, and what the tables cannot show.
   std::vector<std::string> notes;

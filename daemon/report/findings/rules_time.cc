@@ -306,7 +306,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     // Seen of healthy programs on busy machines: a thread that another process kept from its core.
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
-        "most steps have little of it; another process may have had the CPU";
+        "most steps are below the threshold; another process may have used the CPU";
   }
   if (!facts.scope.has_steps) {
     // A server without requests looks the same.

@@ -15,14 +15,96 @@ using table::Column;
 using table::OverRanks;
 using table::Unit;
 
-constexpr char kP50[] = "The duration that half of all do not exceed";
-constexpr char kP95[] = "The duration that 95 % of all do not exceed";
-constexpr char kP99[] = "The duration that 99 % of all do not exceed";
-constexpr char kP99Formula[] = "the ceil(0.99 n)th of the n durations, shortest first";
-constexpr char kP50Formula[] = "the ceil(0.50 n)th of the n durations, shortest first";
-constexpr char kP95Formula[] = "the ceil(0.95 n)th of the n durations, shortest first";
-constexpr char kOp[] = "The range around the CUDA calls that launched most of it";
-constexpr int kOpWidth = 32;  // Beside a name that is already as wide as can be.
+// ---- columns that several tables have ----
+
+template <typename Row>
+table::Field<Row> TotalColumn() {
+  return {&Row::total_ns,
+          {.key = "total_ns",
+           .title = "Total",
+           .doc = "Sum of durations",
+           .formula = "sum of end - start",
+           .unit = Unit::kNs}};
+}
+
+template <typename Row>
+table::Field<Row> CountColumn(const char* doc) {
+  return {&Row::count, {.key = "count", .title = "Count", .doc = doc, .unit = Unit::kCount}};
+}
+
+template <typename Row>
+table::Field<Row> MeanColumn(int priority) {
+  return {&Row::mean_ns,
+          {.key = "mean_ns",
+           .title = "Mean",
+           .doc = "Mean duration",
+           .formula = "Total / Count",
+           .unit = Unit::kNs,
+           .priority = priority}};
+}
+
+template <typename Row>
+table::Field<Row> PercentileColumn(int64_t Row::*member, int percent, int priority) {
+  return {member,
+          {.key = StrCat("p", percent, "_ns"),
+           .title = StrCat("p", percent),
+           .doc = StrCat("The duration that ", percent, " % of the durations do not exceed"),
+           .formula = StrCat("the ceil(0.", percent, " n)th of the n durations, shortest first"),
+           .unit = Unit::kNs,
+           .priority = priority}};
+}
+
+template <typename Row>
+table::Field<Row> MaxColumn(int priority) {
+  return {&Row::max_ns,
+          {.key = "max_ns",
+           .title = "Max",
+           .doc = "The longest duration",
+           .unit = Unit::kNs,
+           .priority = priority}};
+}
+
+template <typename Row>
+table::Field<Row> OpColumn(int priority) {
+  return {&Row::op,
+          {.key = "op",
+           .title = "Op",
+           .doc = "The range around the CUDA calls that launched most of it",
+           .priority = priority,
+           .max_width = 32}};  // The name next to it needs the width.
+}
+
+template <typename Row>
+table::Field<Row> DeviceColumn() {
+  return {&Row::device,
+          {.key = "device", .title = "GPU", .doc = "Device number", .over_ranks = OverRanks::kKey}};
+}
+
+template <typename Row>
+table::Field<Row> HostWaitColumn() {
+  return {&Row::host_wait_ns,
+          {.key = "host_wait_ns",
+           .title = "Host wait",
+           .doc = "Idle time before work whose CUDA call began after the previous work had ended",
+           .unit = Unit::kNs}};
+}
+
+template <typename Row>
+table::Field<Row> KernelWaitColumn() {
+  return {&Row::kernel_wait_ns,
+          {.key = "kernel_wait_ns",
+           .title = "Kernel wait",
+           .doc = "Other idle time in gaps below 30 us: the launch overhead",
+           .unit = Unit::kNs}};
+}
+
+template <typename Row>
+table::Field<Row> OtherIdleColumn() {
+  return {&Row::other_ns,
+          {.key = "other_ns", .title = "Other", .doc = "All other idle time", .unit = Unit::kNs}};
+}
+
+// ---- totals ----
 
 const table::Description<KernelTable>& KernelTotals() {
   static const table::Description<KernelTable> totals = {
@@ -52,12 +134,12 @@ const table::Description<KernelTable>& KernelTotals() {
       {&KernelTable::graph_launch_count,
        {.key = "graph_launch_count",
         .title = "Graphs",
-        .doc = "Launches of CUDA graphs whose kernels were not recorded and are in no row",
+        .doc = "Launches of CUDA graphs whose kernels were not recorded",
         .unit = Unit::kCount}},
       {&KernelTable::graph_launch_ns,
        {.key = "graph_launch_ns",
         .title = "Graph time",
-        .doc = "Sum of the durations of these graphs",
+        .doc = "Sum of the durations of CUDA graphs whose kernels were not recorded",
         .formula = "sum of end - start",
         .unit = Unit::kNs}}};
   return totals;
@@ -114,57 +196,27 @@ const table::Description<KernelRow>& KernelColumns() {
         .doc = "The kernel's name, as it was recorded",
         .priority = Column::kOnlyInData,
         .over_ranks = OverRanks::kKey}},
-      {&KernelRow::total_ns,
-       {.key = "total_ns",
-        .title = "Total",
-        .doc = "Sum of durations",
-        .formula = "sum of end - start",
-        .unit = Unit::kNs}},
+      TotalColumn<KernelRow>(),
       {&KernelRow::share,
        {.key = "share",
         .title = "%",
-        .doc = "Its total as a share of that of all rows; ~12% where more than 0.1 % of the events "
-               "were lost, and - from 10 % on, here and in all tables",
+        .doc =
+            "Total as a share of the total of all rows. In all tables, shares are marked (~12%) if "
+            "more than 0.1 % of the events were lost, and withheld (-) from 10 % on",
         .formula = "Total / sum of Total",
         .unit = Unit::kShare}},
-      {&KernelRow::count,
-       {.key = "count", .title = "Count", .doc = "Number of launches", .unit = Unit::kCount}},
-      {&KernelRow::mean_ns,
-       {.key = "mean_ns",
-        .title = "Mean",
-        .doc = "Mean duration",
-        .formula = "Total / Count",
-        .unit = Unit::kNs,
-        .priority = 1}},
+      CountColumn<KernelRow>("Number of launches"),
+      MeanColumn<KernelRow>(1),
       {&KernelRow::min_ns,
        {.key = "min_ns",
         .title = "Min",
-        .doc = "The shortest",
+        .doc = "The shortest duration",
         .unit = Unit::kNs,
         .priority = Column::kOnlyInData}},
-      {&KernelRow::p50_ns,
-       {.key = "p50_ns",
-        .title = "p50",
-        .doc = kP50,
-        .formula = kP50Formula,
-        .unit = Unit::kNs,
-        .priority = 6}},
-      {&KernelRow::p95_ns,
-       {.key = "p95_ns",
-        .title = "p95",
-        .doc = kP95,
-        .formula = kP95Formula,
-        .unit = Unit::kNs,
-        .priority = 4}},
-      {&KernelRow::p99_ns,
-       {.key = "p99_ns",
-        .title = "p99",
-        .doc = kP99,
-        .formula = kP99Formula,
-        .unit = Unit::kNs,
-        .priority = 7}},
-      {&KernelRow::max_ns,
-       {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 5}},
+      PercentileColumn(&KernelRow::p50_ns, 50, 6),
+      PercentileColumn(&KernelRow::p95_ns, 95, 4),
+      PercentileColumn(&KernelRow::p99_ns, 99, 7),
+      MaxColumn<KernelRow>(5),
       {&KernelRow::mean_launch_latency_ns,
        {.key = "mean_launch_latency_ns",
         .title = "Latency",
@@ -176,7 +228,7 @@ const table::Description<KernelRow>& KernelColumns() {
       {&KernelRow::mean_queue_ns,
        {.key = "mean_queue_ns",
         .title = "Queue",
-        .doc = "Mean time in which it was ready but did not run",
+        .doc = "Mean time in which the kernel was ready but did not run",
         .formula = "mean of kernel start - max(end of the call, end of what its stream ran before)",
         .unit = Unit::kNs,
         .priority = 9,
@@ -223,7 +275,7 @@ const table::Description<KernelRow>& KernelColumns() {
       {&KernelRow::occupancy,
        {.key = "occupancy",
         .title = "Occupancy",
-        .doc = "An estimate: warps that fit an SM at once, over those that it can hold",
+        .doc = "Estimate: resident warps per SM over the maximum",
         .formula = "by registers, shared memory, threads, and blocks, as NVIDIA's occupancy "
                    "calculator has it",
         .unit = Unit::kRatio,
@@ -237,19 +289,18 @@ const table::Description<KernelRow>& KernelColumns() {
       {&KernelRow::uses_tensor_cores,
        {.key = "uses_tensor_cores",
         .title = "Tensor",
-        .doc = "Whether it uses tensor cores, judged by known families of kernel names",
+        .doc = "Whether the kernel uses tensor cores, inferred from its name",
         .priority = 7}},
       {&KernelRow::is_communication,
        {.key = "is_communication",
         .title = "Communication",
-        .doc = "Whether it is a kernel of NCCL or RCCL",
+        .doc = "Whether the kernel is from NCCL or RCCL",
         .priority = Column::kOnlyInData}},
-      {&KernelRow::op,
-       {.key = "op", .title = "Op", .doc = kOp, .priority = 2, .max_width = kOpWidth}},
+      OpColumn<KernelRow>(2),
       {&KernelRow::orphan_count,
        {.key = "orphan_count",
         .title = "Orphans",
-        .doc = "Launches without a CUDA call in the capture",
+        .doc = "Launches whose CUDA call is not in the capture",
         .unit = Unit::kCount,
         .priority = Column::kOnlyInData}},
       {&KernelRow::graph_count,
@@ -276,13 +327,13 @@ table::Report ToReport(const KernelTable& kernels) {
     report.notes.push_back(
         StrCat(FormatCountOf(kernels.graph_launch_count, "CUDA graph", "CUDA graphs"), " took ",
                FormatNs(kernels.graph_launch_ns),
-               "; their kernels are in no row (--gpu full records them)"));
+               "; their kernels are not in the table (--gpu full records them)"));
   }
   int64_t orphans = 0;
   for (const KernelRow& row : kernels.rows) orphans += row.orphan_count;
   if (orphans > 0) {
-    report.notes.push_back(StrCat(FormatCountOf(orphans, "kernel was", "kernels were"),
-                                  " launched by no call in the capture"));
+    report.notes.push_back(StrCat(FormatCountOf(orphans, "kernel has", "kernels have"),
+                                  " no launch call in the capture"));
   }
   return report;
 }
@@ -297,56 +348,25 @@ const table::Description<CopyRow>& CopyColumns() {
         .doc = "Direction and kinds of memory of a copy or memset",
         .flexible = true,
         .over_ranks = OverRanks::kKey}},
-      {&CopyRow::total_ns,
-       {.key = "total_ns",
-        .title = "Total",
-        .doc = "Sum of durations",
-        .formula = "sum of end - start",
-        .unit = Unit::kNs}},
-      {&CopyRow::count,
-       {.key = "count", .title = "Count", .doc = "Number of copies", .unit = Unit::kCount}},
-      {&CopyRow::mean_ns,
-       {.key = "mean_ns",
-        .title = "Mean",
-        .doc = "Mean duration",
-        .formula = "Total / Count",
-        .unit = Unit::kNs,
-        .priority = 3}},
-      {&CopyRow::p50_ns,
-       {.key = "p50_ns",
-        .title = "p50",
-        .doc = kP50,
-        .formula = kP50Formula,
-        .unit = Unit::kNs,
-        .priority = 6}},
-      {&CopyRow::p95_ns,
-       {.key = "p95_ns",
-        .title = "p95",
-        .doc = kP95,
-        .formula = kP95Formula,
-        .unit = Unit::kNs,
-        .priority = 5}},
-      {&CopyRow::p99_ns,
-       {.key = "p99_ns",
-        .title = "p99",
-        .doc = kP99,
-        .formula = kP99Formula,
-        .unit = Unit::kNs,
-        .priority = 7}},
-      {&CopyRow::max_ns,
-       {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 4}},
+      TotalColumn<CopyRow>(),
+      CountColumn<CopyRow>("Number of copies"),
+      MeanColumn<CopyRow>(3),
+      PercentileColumn(&CopyRow::p50_ns, 50, 6),
+      PercentileColumn(&CopyRow::p95_ns, 95, 5),
+      PercentileColumn(&CopyRow::p99_ns, 99, 7),
+      MaxColumn<CopyRow>(4),
       {&CopyRow::bytes,
        {.key = "bytes", .title = "Bytes", .doc = "Total bytes", .unit = Unit::kBytes}},
       {&CopyRow::min_bytes,
        {.key = "min_bytes",
         .title = "Min bytes",
-        .doc = "Bytes of the smallest",
+        .doc = "Size of the smallest copy",
         .unit = Unit::kBytes,
         .priority = Column::kOnlyInData}},
       {&CopyRow::max_bytes,
        {.key = "max_bytes",
         .title = "Max bytes",
-        .doc = "Bytes of the largest",
+        .doc = "Size of the largest copy",
         .unit = Unit::kBytes,
         .priority = Column::kOnlyInData}},
       {&CopyRow::bandwidth_gb_per_s,
@@ -358,11 +378,10 @@ const table::Description<CopyRow>& CopyColumns() {
       {&CopyRow::async_count,
        {.key = "async_count",
         .title = "Async",
-        .doc = "Number of asynchronous ones",
+        .doc = "Number of asynchronous copies",
         .unit = Unit::kCount,
         .priority = 2}},
-      {&CopyRow::op,
-       {.key = "op", .title = "Op", .doc = kOp, .priority = 1, .max_width = kOpWidth}}};
+      OpColumn<CopyRow>(1)};
   return columns;
 }
 
@@ -397,23 +416,10 @@ const table::Description<SyncRow>& SyncColumns() {
         .doc = "The innermost range around the call",
         .flexible = true,
         .over_ranks = OverRanks::kKey}},
-      {&SyncRow::total_ns,
-       {.key = "total_ns",
-        .title = "Total",
-        .doc = "Sum of durations",
-        .formula = "sum of end - start",
-        .unit = Unit::kNs}},
-      {&SyncRow::count,
-       {.key = "count", .title = "Count", .doc = "Number of waits", .unit = Unit::kCount}},
-      {&SyncRow::mean_ns,
-       {.key = "mean_ns",
-        .title = "Mean",
-        .doc = "Mean duration",
-        .formula = "Total / Count",
-        .unit = Unit::kNs,
-        .priority = 3}},
-      {&SyncRow::max_ns,
-       {.key = "max_ns", .title = "Max", .doc = "The longest", .unit = Unit::kNs, .priority = 2}}};
+      TotalColumn<SyncRow>(),
+      CountColumn<SyncRow>("Number of waits"),
+      MeanColumn<SyncRow>(3),
+      MaxColumn<SyncRow>(2)};
   return columns;
 }
 
@@ -430,11 +436,7 @@ table::Report ToReport(const SyncTable& syncs) {
 
 const table::Description<IdleRow>& IdleColumns() {
   static const table::Description<IdleRow> columns = {
-      {&IdleRow::device,
-       {.key = "device",
-        .title = "GPU",
-        .doc = "The device's number",
-        .over_ranks = OverRanks::kKey}},
+      DeviceColumn<IdleRow>(),
       {&IdleRow::step,
        {.key = "step",
         .title = "Step",
@@ -445,7 +447,7 @@ const table::Description<IdleRow>& IdleColumns() {
       {&IdleRow::duration_ns,
        {.key = "duration_ns",
         .title = "Duration",
-        .doc = "Of the step, on the host",
+        .doc = "Duration of the step on the host",
         .unit = Unit::kNs}},
       {&IdleRow::busy_ns,
        {.key = "busy_ns",
@@ -480,7 +482,7 @@ const table::Description<IdleRow>& IdleColumns() {
       {&IdleRow::exposed_communication_ns,
        {.key = "exposed_communication_ns",
         .title = "Comm exposed",
-        .doc = "Part of it while no compute ran",
+        .doc = "Communication time while no compute ran",
         .unit = Unit::kNs,
         .priority = 2}},
       {&IdleRow::copy_ns,
@@ -493,7 +495,7 @@ const table::Description<IdleRow>& IdleColumns() {
       {&IdleRow::exposed_copy_ns,
        {.key = "exposed_copy_ns",
         .title = "Copies exposed",
-        .doc = "Part of it while no kernel ran",
+        .doc = "Copy time while no kernel ran",
         .unit = Unit::kNs,
         .priority = 4}},
       {&IdleRow::idle_ns,
@@ -503,36 +505,19 @@ const table::Description<IdleRow>& IdleColumns() {
         .formula = "Duration - Busy",
         .unit = Unit::kNs,
         .priority = 1}},
-      {&IdleRow::host_wait_ns,
-       {.key = "host_wait_ns",
-        .title = "Host wait",
-        .doc = "Idle time before work whose CUDA call began only after the work before it had "
-               "ended",
-        .unit = Unit::kNs}},
-      {&IdleRow::kernel_wait_ns,
-       {.key = "kernel_wait_ns",
-        .title = "Kernel wait",
-        .doc = "Other idle time in gaps below 30 us: the cost of launching",
-        .unit = Unit::kNs}},
-      {&IdleRow::other_ns,
-       {.key = "other_ns",
-        .title = "Other",
-        .doc = "Idle time that is neither",
-        .unit = Unit::kNs}}};
+      HostWaitColumn<IdleRow>(),
+      KernelWaitColumn<IdleRow>(),
+      OtherIdleColumn<IdleRow>()};
   return columns;
 }
 
 const table::Description<StreamIdleRow>& StreamIdleColumns() {
   static const table::Description<StreamIdleRow> columns = {
-      {&StreamIdleRow::device,
-       {.key = "device",
-        .title = "GPU",
-        .doc = "The device's number",
-        .over_ranks = OverRanks::kKey}},
+      DeviceColumn<StreamIdleRow>(),
       {&StreamIdleRow::context,
        {.key = "context",
         .title = "Context",
-        .doc = "The CUDA context that the stream is of",
+        .doc = "CUDA context of the stream",
         .priority = Column::kOnlyInData,
         .over_ranks = OverRanks::kKey}},
       {&StreamIdleRow::stream,
@@ -543,7 +528,7 @@ const table::Description<StreamIdleRow>& StreamIdleColumns() {
       {&StreamIdleRow::activity_count,
        {.key = "activity_count",
         .title = "Ran",
-        .doc = "Number of kernels, copies, memsets, and graphs that it ran",
+        .doc = "Kernels, copies, memsets, and graphs that ran on the stream",
         .unit = Unit::kCount,
         .priority = 2}},
       {&StreamIdleRow::busy_ns,
@@ -554,30 +539,17 @@ const table::Description<StreamIdleRow>& StreamIdleColumns() {
       {&StreamIdleRow::gap_count,
        {.key = "gap_count",
         .title = "Gaps",
-        .doc = "How often it then ran nothing",
+        .doc = "Number of idle gaps",
         .unit = Unit::kCount,
         .priority = 1}},
       {&StreamIdleRow::idle_ns,
        {.key = "idle_ns",
         .title = "Idle",
-        .doc = "Time between its first and last activity in which it ran nothing",
+        .doc = "Idle time between the first and the last activity of the stream",
         .unit = Unit::kNs}},
-      {&StreamIdleRow::host_wait_ns,
-       {.key = "host_wait_ns",
-        .title = "Host wait",
-        .doc = "Idle time before work whose CUDA call began only after the work before it had "
-               "ended",
-        .unit = Unit::kNs}},
-      {&StreamIdleRow::kernel_wait_ns,
-       {.key = "kernel_wait_ns",
-        .title = "Kernel wait",
-        .doc = "Other idle time in gaps below 30 us: the cost of launching",
-        .unit = Unit::kNs}},
-      {&StreamIdleRow::other_ns,
-       {.key = "other_ns",
-        .title = "Other",
-        .doc = "Idle time that is neither",
-        .unit = Unit::kNs}}};
+      HostWaitColumn<StreamIdleRow>(),
+      KernelWaitColumn<StreamIdleRow>(),
+      OtherIdleColumn<StreamIdleRow>()};
   return columns;
 }
 

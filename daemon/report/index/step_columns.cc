@@ -39,7 +39,7 @@ const table::Description<StepLabel>& LabelColumns() {
       {&StepLabel::name,
        {.key = "name",
         .title = "Label",
-        .doc = "What a framework counts: epoch, global_step",
+        .doc = "Name of a framework's counter: epoch, global_step",
         .priority = Column::kOnlyInData}},
       {&StepLabel::value,
        {.key = "value",
@@ -84,20 +84,20 @@ const table::Description<StepTableRow>& StepColumns() {
       {&StepTableRow::duration_ns,
        {.key = "duration_ns",
         .title = "Duration",
-        .doc = "Time from its mark to the next one",
+        .doc = "Time from the step's mark to the next mark",
         .formula = "end - start",
         .unit = Unit::kNs}},
       {&StepTableRow::vs_median,
        {.key = "vs_median",
         .title = "vs median",
-        .doc = "Its duration relative to the median of all steps",
+        .doc = "Duration relative to the median of all steps",
         .formula = "duration / median duration",
         .unit = Unit::kRatio,
         .priority = 1}},
       {&StepTableRow::outlier,
        {.key = "outlier",
         .title = "Outlier",
-        .doc = "Whether it is far longer than the others",
+        .doc = "Whether the step is much longer than the others",
         .formula = "duration > median + 3 x 1.4826 x the median absolute deviation, and > 1.05 x "
                    "the median",
         .only_if_set = true,
@@ -112,7 +112,7 @@ table::Report ToReport(const StepTable& steps) {
                                      LabelColumns().ToTable("labels", steps.labels)}};
   if (steps.rows.empty()) {
     report.notes.emplace_back(
-        "No whole step was covered: the capture was taken by time, or ended before one.");
+        "No complete step was captured: the capture was limited by time, or ended too early.");
   } else {
     report.notes.push_back(
         StrCat(FormatCountOf(static_cast<int64_t>(steps.rows.size()), "step", "steps"), ": min ",

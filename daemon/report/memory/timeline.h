@@ -59,7 +59,7 @@ struct DeviceMemory {
   std::string device;
   // Relative to the window's start: no event had a total, or the totals count from when recording
   // began. Of what is older than the window, only blocks of known size are included: those that
-  // were freed in the window, and those whose owner told their size. The rest is in no number.
+  // were freed in the window, and those whose owner told their size. The rest is not included.
   bool relative = false;
   int64_t peak_bytes = 0;
   int64_t peak_time_ns = 0;

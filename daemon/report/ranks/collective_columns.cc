@@ -1,4 +1,4 @@
-// The columns of the collectives of one capture. They travel to whoever compares ranks.
+// The columns of the collectives of one capture. profctl reads them to compare ranks.
 #include <algorithm>
 #include <string>
 
@@ -16,7 +16,7 @@ const table::Description<CollectiveTable>& CollectiveTotals() {
       {&CollectiveTable::left_out_count,
        {.key = "left_out_count",
         .title = "Left out",
-        .doc = "Later collectives, beyond the limit",
+        .doc = "Later collectives, left out by the limit",
         .unit = Unit::kCount}}};
   return totals;
 }
@@ -26,11 +26,11 @@ const table::Description<Communicator>& CommunicatorColumns() {
       {&Communicator::size,
        {.key = "size", .title = "Ranks", .doc = "Ranks that take part; 0: not known"}},
       {&Communicator::first_rank,
-       {.key = "first_rank", .title = "First rank", .doc = "The lowest of them", .nullable = true}},
+       {.key = "first_rank", .title = "First rank", .doc = "Lowest rank that takes part", .nullable = true}},
       {&Communicator::rank_stride,
        {.key = "rank_stride",
         .title = "Stride",
-        .doc = "From one of them to the next",
+        .doc = "Distance between consecutive ranks",
         .nullable = true}}};
   return columns;
 }
@@ -38,7 +38,7 @@ const table::Description<Communicator>& CommunicatorColumns() {
 const table::Description<CollectiveRow>& CollectiveColumns() {
   static const table::Description<CollectiveRow> columns = {
       {[](const CollectiveRow& row) { return std::string(ToString(row.kind)); },
-       {.key = "kind", .title = "Collective", .doc = "The operation; other: not known"}},
+       {.key = "kind", .title = "Collective", .doc = "Operation; other: unknown"}},
       {&CollectiveRow::communicator,
        {.key = "communicator",
         .title = "Communicator",
@@ -46,7 +46,7 @@ const table::Description<CollectiveRow>& CollectiveColumns() {
       {&CollectiveRow::sequence,
        {.key = "sequence",
         .title = "Sequence",
-        .doc = "Its number in its communicator",
+        .doc = "Sequence number in the communicator",
         .nullable = true}},
       {&CollectiveRow::step,
        {.key = "step",
@@ -67,18 +67,18 @@ const table::Description<CollectiveRow>& CollectiveColumns() {
       {&CollectiveRow::exposed_ns,
        {.key = "exposed_ns",
         .title = "Exposed",
-        .doc = "Part of it that no compute overlapped",
+        .doc = "Part that no compute overlapped",
         .unit = Unit::kNs}},
       {&CollectiveRow::elements,
        {.key = "elements",
         .title = "Elements",
-        .doc = "Elements of its first input",
+        .doc = "Elements of the first input",
         .unit = Unit::kCount,
         .nullable = true}},
       {&CollectiveRow::bytes,
        {.key = "bytes",
         .title = "Bytes",
-        .doc = "Bytes of its first input",
+        .doc = "Bytes of the first input",
         .unit = Unit::kBytes,
         .nullable = true}},
       {&CollectiveRow::on_device,
@@ -102,7 +102,7 @@ const table::Description<StepWorkRow>& StepWorkColumns() {
       {&StepWorkRow::exposed_ns,
        {.key = "exposed_ns",
         .title = "Exposed",
-        .doc = "Part of it in collectives that nothing overlapped",
+        .doc = "Part of the step in collectives that nothing overlapped",
         .unit = Unit::kNs}}};
   return columns;
 }

@@ -15,11 +15,11 @@ const table::Description<CompileReport>& CompileTotals() {
       {&CompileReport::has_compiled,
        {.key = "has_compiled",
         .title = "Compiled",
-        .doc = "Whether anything of torch.compile was seen"}},
+        .doc = "Whether torch.compile activity was recorded"}},
       {&CompileReport::folded_event_count,
        {.key = "folded_event_count",
         .title = "Left out",
-        .doc = "Events inside compilations, which are left out",
+        .doc = "Events inside compilations, which are counted but not kept",
         .unit = Unit::kCount}}};
   return totals;
 }
@@ -44,7 +44,7 @@ const table::Description<CompiledRegionRow>& RegionColumns() {
       {&CompiledRegionRow::after_graph_break,
        {.key = "after_graph_break",
         .title = "After break",
-        .doc = "Whether it is the rest of a function after a graph break",
+        .doc = "Whether the region continues a function after a graph break",
         .priority = 1,
         .only_if_set = true}}};
   return columns;
@@ -66,7 +66,7 @@ const table::Description<GraphBreakRow>& GraphBreakColumns() {
       {&GraphBreakRow::count,
        {.key = "count",
         .title = "Compilations",
-        .doc = "Number of compilations in the window that met it",
+        .doc = "Compilations in the window that had this graph break",
         .unit = Unit::kCount}}};
   return columns;
 }
@@ -112,13 +112,13 @@ const table::Description<CompileStepRow>& CompileStepColumns() {
       {&CompileStepRow::after_breaks,
        {.key = "after_breaks",
         .title = "After breaks",
-        .doc = "Regions run that continue after a graph break",
+        .doc = "Executed regions that continue after a graph break",
         .unit = Unit::kCount,
         .priority = 2}},
       {&CompileStepRow::compilations,
        {.key = "compilations",
         .title = "Compilations",
-        .doc = "Number of compilations; where torch hides them, of recompilations",
+        .doc = "Number of compilations; only recompilations if torch hides the others",
         .unit = Unit::kCount}},
       {&CompileStepRow::compile_ns,
        {.key = "compile_ns",
@@ -152,12 +152,12 @@ table::Report ToReport(const CompileReport& compiled) {
                  CompileStepColumns().ToTable("steps", compiled.steps)}};
   if (!compiled.has_compiled) {
     report.notes.emplace_back(
-        "Nothing of torch.compile was seen: the program compiled nothing in the window, or "
+        "No torch.compile activity was recorded: the program compiled nothing in the window, or "
         "operators were not recorded (--ops off, or no torch).");
   }
   if (compiled.folded_event_count > 0) {
     report.notes.push_back(StrCat(FormatCount(compiled.folded_event_count),
-                                  " events inside of compilations were left out."));
+                                  " events inside compilations were left out."));
   }
   return report;
 }

@@ -114,7 +114,7 @@ TEST(RenderKernelsTest, OneLineEachAndTheTotals) {
             "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B "
             "0 B - - -");
   EXPECT_EQ(lines[4], "3 kernels, 40.000us; GPU busy 39.000us, with kernels 35.000us");
-  EXPECT_EQ(lines[5], "1 kernel was launched by no call in the capture");
+  EXPECT_EQ(lines[5], "1 kernel has no launch call in the capture");
 }
 
 TEST(RenderKernelsTest, WhatIsInNoRowIsSaid) {

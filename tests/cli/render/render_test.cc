@@ -409,7 +409,7 @@ TEST(RenderStepsTest, WithoutAFrameworkNothingIsSaidOfOne) {
 
 TEST(RenderStepsTest, ACaptureByTimeHasNone) {
   EXPECT_THAT(RenderReport(report::ToReport(report::StepTable()), Style{}),
-              HasSubstr("No whole step"));
+              HasSubstr("No complete step"));
 }
 
 // ---- compiled code ----
@@ -443,7 +443,7 @@ TEST(RenderCompileTest, HasATableForEachPart) {
   EXPECT_THAT(lines, Contains("train.py:10 in f size mismatch 1 -"));
   EXPECT_THAT(lines, Contains("- 1 0 0 0.000us 0 0.000us"));
   EXPECT_THAT(lines, Contains("7 2 1 1 9.000ms 3 4.000us"));
-  EXPECT_EQ(lines.back(), "1,700 events inside of compilations were left out.");
+  EXPECT_EQ(lines.back(), "1,700 events inside compilations were left out.");
   table::Report report = report::ToReport(ACompileReport());
   ASSERT_THAT(table::Apply({.limit = 1}, report.tables[0]), IsOk());
   EXPECT_THAT(RenderReport(report, Style{}), HasSubstr("(1 more row: --limit 0)"));
@@ -451,7 +451,7 @@ TEST(RenderCompileTest, HasATableForEachPart) {
 
 TEST(RenderCompileTest, WhereNothingWasCompiledItSaysSo) {
   EXPECT_THAT(RenderReport(report::ToReport(report::CompileReport()), Style{}),
-              HasSubstr("Nothing of torch.compile was seen"));
+              HasSubstr("No torch.compile activity was recorded"));
 }
 
 // ---- captures ----

@@ -68,7 +68,7 @@ TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
   const Finding finding = Find("HOST_BOUND");
   EXPECT_DOUBLE_EQ(finding.value, 0.18);
   EXPECT_EQ(finding.confidence, Confidence::kLow);
-  EXPECT_THAT(finding.confidence_reason, HasSubstr("most steps have little of it"));
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("most steps are below the threshold"));
   EXPECT_THAT(Report().verdict, HasSubstr("with low confidence"));
 }
 
