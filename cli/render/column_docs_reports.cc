@@ -165,10 +165,12 @@ constexpr ColumnDoc kReportDocs[] = {
     {"time", "Per step", "Those begun in steps, over the steps", ""},
     {"time", "Regions|after breaks", "Compiled regions run, and those after a graph break", ""},
     {"time", "Operators|Collectives|Data loading|GPU wait",
-     "Part of the step that the training threads spent in this activity; overlaps count once, in the "
+     "Part of the step that the training threads spent in this activity; overlaps count once, in "
+     "the "
      "order data loading, GPU wait, collectives, operators",
      "time / duration of the step"},
-    {"time", "Outside operators", "Part of the step with no recorded activity: Python, sleeping, or waiting",
+    {"time", "Outside operators",
+     "Part of the step with no recorded activity: Python, sleeping, or waiting",
      "time / duration of the step"},
     {"time", "After|Before", "The operators around a gap on the host", ""},
     {"time", "Median", "Median length of the gaps", ""},

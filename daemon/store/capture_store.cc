@@ -456,8 +456,8 @@ absl::Status CaptureStore::NoRoomFor(std::string_view principal, const Shortage&
   if (shortage.disk_short_bytes >= shortage.over_cap_bytes) {
     return WithReason(
         absl::ResourceExhaustedError(StrCat(
-            "profd's disk needs ", shortage.disk_short_bytes, " more free bytes, and removing every ",
-            "capture that ", principal,
+            "profd's disk needs ", shortage.disk_short_bytes,
+            " more free bytes, and removing every ", "capture that ", principal,
             " may replace would not free them: free space on that disk, or ask the administrator "
             "for another --data-dir")),
         "DISK_FULL");

@@ -53,8 +53,8 @@ struct Column {
   std::string formula;     // Empty: the cell is as it was recorded.
   Type type = Type::kInt;  // Set by Description from the member's type.
   Unit unit = Unit::kNone;
-  // The order in which a narrow terminal drops columns: highest first. 0: never dropped, because the
-  // column identifies the row or is its main figure. kOnlyInData: in JSON and CSV, not in text.
+  // The order in which a narrow terminal drops columns: highest first. 0: never dropped, because
+  // the column identifies the row or is its main figure. kOnlyInData: in JSON and CSV, not in text.
   int priority = 0;
   static constexpr int kOnlyInData = -1;
   std::string unknown_text = "-";  // What people see of a figure that is not known.
