@@ -228,7 +228,8 @@ absl::Status ColumnDecoder::UnpackPlanes(std::string_view bytes, size_t width, s
     --varying_planes;
     constant |= uint64_t{planes[varying_planes].value & 0xff} << (8 * varying_planes);
   }
-  planes_.resize(std::max(planes_.size(), varying_planes * size));
+  // Never empty: memset() and memcpy() may not get nullptr, not even for no bytes.
+  planes_.resize(std::max(planes_.size(), varying_planes * size + 1));
   for (size_t k = 0; k < varying_planes; ++k) {
     const PlaneHeader& plane = planes[k];
     uint8_t* out = planes_.data() + k * size;
