@@ -35,6 +35,8 @@ enum class Completes {
   kCaptureFile,  // *.profd
   kCapture,      // the id of a capture, or a *.profd file
   kPid,          // of a target
+  kSchedule,     // one of the choices, or the id of a schedule
+  kContext,      // one of the choices, or a name of `profctl context`
   kChoice,       // one of Flag::choices
   kCommand,      // a command of profctl
   kProgram,      // a program, and behind it files

@@ -22,7 +22,7 @@ struct Command {
   std::string_view summary = {};      // For the list of commands, without a full stop.
   std::string_view arguments = {};    // "ID|FILE", "[COMMAND]"; empty: none
   std::string_view description = {};  // Paragraphs, parted by an empty line.
-  std::vector<Flag> flags = {};       // Its own; CommonFlags() come behind.
+  std::vector<Flag> flags = {};       // Its own; OwnFlags() and ConnectionFlags() add more.
   std::vector<Example> examples = {};
   size_t min_arguments = 0;
   size_t max_arguments = 0;
@@ -45,8 +45,12 @@ struct Command {
 };
 
 bool TakesDataDir(const Command& command);
-// --json, --address, --data-dir, --nodes, --job, --node-timeout, --help; those that it has.
-std::vector<Flag> CommonFlags(const Command& command);
+// Those of its row, --json, --help, and --help-all.
+std::vector<Flag> OwnFlags(const Command& command);
+// Which daemon, nodes, or store it asks: --address, --context, --data-dir, --nodes, --job,
+// --node-timeout; those that it has.
+std::vector<Flag> ConnectionFlags(const Command& command);
+// Both. A flag of its row replaces the connection flag of that name.
 std::vector<Flag> AllFlags(const Command& command);
 
 // All commands, in the order in which they are listed.

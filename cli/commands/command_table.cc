@@ -40,11 +40,8 @@ bool TakesDataDir(const Command& command) {
   return command.takes_data_dir || command.completes == Completes::kCapture;
 }
 
-std::vector<Flag> CommonFlags(const Command& command) {
+std::vector<Flag> ConnectionFlags(const Command& command) {
   std::vector<Flag> flags;
-  if (!command.hidden && !command.is_launcher) {
-    flags.push_back({.name = "json", .help = "Print JSON on stdout, for scripts"});
-  }
   if (command.uses_daemon) {
     flags.push_back({.name = "address",
                      .value_name = "ADDRESS",
@@ -54,7 +51,8 @@ std::vector<Flag> CommonFlags(const Command& command) {
     flags.push_back({.name = "context",
                      .value_name = "NAME",
                      .help = "The daemon of this name in `profctl context` (default: "
-                             "PROFD_CONTEXT, then the current one)"});
+                             "PROFD_CONTEXT, then the current one)",
+                     .completes = Completes::kContext});
   }
   if (TakesDataDir(command)) {
     flags.push_back({.name = "data-dir",
@@ -76,17 +74,28 @@ std::vector<Flag> CommonFlags(const Command& command) {
                      .value_name = "TIME",
                      .help = "How long to wait for the nodes (default: 10s)"});
   }
+  return flags;
+}
+
+std::vector<Flag> OwnFlags(const Command& command) {
+  std::vector<Flag> flags = command.flags;
+  if (!command.hidden && !command.is_launcher) {
+    flags.push_back({.name = "json", .help = "Print JSON on stdout, for scripts"});
+  }
   flags.push_back({.name = "help", .letter = 'h', .help = "Show this help"});
+  flags.push_back({.name = "help-all", .help = "Show this help with all flags"});
   return flags;
 }
 
 std::vector<Flag> AllFlags(const Command& command) {
-  std::vector<Flag> flags = command.flags;
-  for (Flag& flag : CommonFlags(command)) {
+  std::vector<Flag> flags = OwnFlags(command);
+  const auto is_own = [&](const Flag& flag) {
     // What a command says of a flag itself is closer to the point.
-    const bool is_own = std::any_of(command.flags.begin(), command.flags.end(),
-                                    [&](const Flag& own) { return own.name == flag.name; });
-    if (!is_own) flags.push_back(std::move(flag));
+    return std::ranges::any_of(command.flags,
+                               [&](const Flag& own) { return own.name == flag.name; });
+  };
+  for (Flag& flag : ConnectionFlags(command)) {
+    if (!is_own(flag)) flags.push_back(std::move(flag));
   }
   return flags;
 }

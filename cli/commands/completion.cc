@@ -1,3 +1,6 @@
+#include <cstdlib>
+
+#include "cli/client/contexts.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/help_text.h"
@@ -23,10 +26,18 @@ absl::StatusOr<int> RunCompletion(Invocation& invocation) {
   return 0;
 }
 
+absl::StatusOr<int> PrintContexts(Invocation& invocation) {
+  const absl::StatusOr<ContextFile> file = ReadContexts(ContextsPath(&std::getenv));
+  if (!file.ok()) return 0;
+  for (const Context& context : file->contexts) invocation.Print(StrCat(context.name, "\n"));
+  return 0;
+}
+
 // What a completion script asks at the press of a key: it prints candidates or, if there is
 // no daemon, nothing, and never complains into the user's prompt.
 absl::StatusOr<int> RunCandidates(Invocation& invocation) {
   constexpr int64_t kMostIds = 100;
+  if (invocation.arguments().front() == "contexts") return PrintContexts(invocation);
   const absl::StatusOr<DaemonClient*> daemon = invocation.Daemon();
   if (!daemon.ok()) return 0;
   if (invocation.arguments().front() == "ids") {
@@ -37,6 +48,12 @@ absl::StatusOr<int> RunCandidates(Invocation& invocation) {
     const auto targets = (*daemon)->ListTargets();
     if (!targets.ok()) return 0;
     for (const TargetInfo& target : *targets) invocation.Print(StrCat(target.pid, "\n"));
+  } else if (invocation.arguments().front() == "schedules") {
+    const auto schedules = (*daemon)->ListSchedules(/*include_deleted=*/false);
+    if (!schedules.ok()) return 0;
+    for (const ScheduleView& view : *schedules) {
+      invocation.Print(StrCat(view.id, "\n"));
+    }
   }
   return 0;
 }
@@ -48,7 +65,8 @@ Command CompletionCommand() {
           .summary = "Print the completion script of a shell",
           .arguments = "bash|zsh|fish",
           .description =
-              "Prints what makes the shell complete commands, flags, ids and pids. Installed "
+              "Prints what makes the shell complete commands, flags, IDs of captures and "
+              "schedules, PIDs, and contexts. Installed "
               "packages bring it along; without one:\n\n"
               "bash: . <(profctl completion bash)\n\n"
               "zsh: profctl completion zsh > \"${fpath[1]}/_profctl\"\n\n"
@@ -65,7 +83,7 @@ Command CompletionCommand() {
 Command CandidatesCommand() {
   return {.name = "__candidates",
           .summary = "What the completion scripts call",
-          .arguments = "ids|pids",
+          .arguments = "ids|pids|schedules|contexts",
           .description = "Prints candidates for completion, one a line.",
           .min_arguments = 1,
           .max_arguments = 1,

@@ -1,5 +1,5 @@
-// Completion scripts, made from the command table. They ask `profctl __candidates` for ids
-// and pids, so that what they offer is what is there.
+// Completion scripts, made from the command table. They ask `profctl __candidates` for IDs, PIDs,
+// and contexts, so that what they offer is what is there.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +44,20 @@ std::string Replaced(std::string_view text, char from, std::string_view to) {
   return out;
 }
 
+// What `profctl __candidates` is asked for; empty: nothing.
+std::string_view CandidatesOf(Completes completes) {
+  switch (completes) {
+    case Completes::kPid:
+      return "pids";
+    case Completes::kSchedule:
+      return "schedules";
+    case Completes::kContext:
+      return "contexts";
+    default:
+      return "";
+  }
+}
+
 // ---- bash ----
 
 // A call of one of the functions of kBashFunctions.
@@ -58,7 +72,10 @@ std::string BashOffer(Completes completes, const std::vector<std::string_view>& 
     case Completes::kCapture:
       return "_profctl_captures \"$1\"";
     case Completes::kPid:
-      return "_profctl_words \"$(\"$1\" __candidates pids 2>/dev/null)\"";
+    case Completes::kSchedule:
+    case Completes::kContext:
+      return StrCat("_profctl_words \"", Joined(choices), " $(\"$1\" __candidates ",
+                    CandidatesOf(completes), " 2>/dev/null)\"");
     case Completes::kChoice:
       return StrCat("_profctl_words '", Joined(choices), "'");
     case Completes::kCommand:
@@ -160,7 +177,10 @@ std::string ZshAction(Completes completes, const std::vector<std::string_view>& 
     case Completes::kCapture:
       return "_profctl_captures";
     case Completes::kPid:
-      return "_profctl_pids";
+    case Completes::kSchedule:
+    case Completes::kContext:
+      return StrCat("_profctl_live ", CandidatesOf(completes), choices.empty() ? "" : " ",
+                    Joined(choices));
     case Completes::kChoice:
       return StrCat("(", Joined(choices), ")");
     case Completes::kCommand:
@@ -203,10 +223,10 @@ constexpr std::string_view kZshFunctions = R"SH(_profctl_captures() {
   _alternative 'captures:capture:compadd -a ids' 'files:capture file:_files -g "*.profd"'
 }
 
-_profctl_pids() {
-  local -a pids
-  pids=(${(f)"$(_call_program pids profctl __candidates pids 2>/dev/null)"})
-  compadd -a pids
+_profctl_live() {
+  local -a found
+  found=(${(f)"$(_call_program $1 profctl __candidates $1 2>/dev/null)"} ${@:2})
+  compadd -a found
 }
 
 _profctl() {
@@ -240,7 +260,10 @@ std::string FishOffer(Completes completes, const std::vector<std::string_view>& 
       return StrCat(" -k -a '(profctl __candidates ids 2>/dev/null; __fish_complete_suffix ",
                     ".profd)'");
     case Completes::kPid:
-      return " -a '(profctl __candidates pids 2>/dev/null)'";
+    case Completes::kSchedule:
+    case Completes::kContext:
+      return StrCat(" -a '", Joined(choices), " (profctl __candidates ", CandidatesOf(completes),
+                    " 2>/dev/null)'");
     case Completes::kChoice:
       return StrCat(" -a '", Joined(choices), "'");
     case Completes::kCommand:

@@ -270,7 +270,7 @@ Command ContextCommand() {
                    {"profctl context use none", "Back to the daemon of this machine"}},
       .min_arguments = 1,
       .max_arguments = 2,
-      .completes = Completes::kChoice,
+      .completes = Completes::kContext,
       .choices = {"add", "use", "list", "show", "remove"},
       .uses_daemon = false,
       .run = &RunContext};

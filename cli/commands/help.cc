@@ -50,7 +50,7 @@ absl::StatusOr<int> RunHelp(Invocation& invocation) {
     return UsageError(
         StrCat("there is no command '", ForDisplay(name, 80), "'; `profctl help` lists them"));
   }
-  invocation.Print(CommandHelp(*command));
+  invocation.Print(CommandHelp(*command, HelpDetail::kOwnFlags));
   return 0;
 }
 

@@ -48,6 +48,36 @@ std::string FlagHelp(const std::vector<Flag>& flags) {
   return out;
 }
 
+// What stands for a capture in the usage line.
+std::string ArgumentHelp(const Command& command) {
+  if (command.completes != Completes::kCapture) return "";
+  std::string text;
+  if (command.arguments.find("ID") != std::string_view::npos) {
+    StrAppend(&text, "  ID     a capture: its ID, or a start of it that no other has\n");
+  }
+  if (command.arguments.find("GROUP") != std::string_view::npos) {
+    StrAppend(&text, "  GROUP  the captures of one job: groups/ID, as `captures` lists it\n");
+  }
+  if (command.arguments.find("FILE") != std::string_view::npos) {
+    StrAppend(&text, "  FILE   a fetched or imported capture, *.profd",
+              command.arguments.find("FILES") != std::string_view::npos
+                  ? "; several are the ranks of one job\n"
+                  : "\n");
+  }
+  return text;
+}
+
+// "Connection flags: --address, --context."
+std::string ConnectionLine(const Command& command) {
+  std::string names;
+  const std::vector<Flag> all = AllFlags(command);
+  for (size_t i = OwnFlags(command).size(); i < all.size(); ++i) {
+    StrAppend(&names, names.empty() ? "--" : ", --", all[i].name);
+  }
+  if (names.empty()) return "";
+  return StrCat("\nConnection flags: ", names, ".\n`--help-all` explains them.\n");
+}
+
 }  // namespace
 
 std::string UsageLine(const Command& command) {
@@ -77,10 +107,14 @@ std::string OverviewHelp() {
   return text;
 }
 
-std::string CommandHelp(const Command& command) {
-  std::string text =
-      StrCat(command.summary, ".\n\nUsage: ", UsageLine(command), "\n\n",
-             WrappedParagraphs(command.description), "\nFlags:\n", FlagHelp(AllFlags(command)));
+std::string CommandHelp(const Command& command, HelpDetail detail) {
+  std::string text = StrCat(command.summary, ".\n\nUsage: ", UsageLine(command), "\n",
+                            ArgumentHelp(command), "\n", WrappedParagraphs(command.description));
+  if (detail == HelpDetail::kAllFlags) {
+    StrAppend(&text, "\nFlags:\n", FlagHelp(AllFlags(command)));
+  } else {
+    StrAppend(&text, "\nFlags:\n", FlagHelp(OwnFlags(command)), ConnectionLine(command));
+  }
   if (!command.examples.empty()) {
     StrAppend(&text, "\nExamples:\n");
     for (const Example& example : command.examples) {

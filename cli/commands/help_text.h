@@ -8,9 +8,15 @@
 
 namespace profd::cli {
 
-std::string OverviewHelp();                       // `profctl help`
-std::string CommandHelp(const Command& command);  // `profctl help COMMAND`
-std::string UsageLine(const Command& command);    // "profctl ops ID|FILE.profd [FLAGS]"
+enum class HelpDetail {
+  kOwnFlags,  // Connection flags are one line.
+  kAllFlags,
+};
+
+std::string OverviewHelp();  // `profctl help`
+// `profctl COMMAND --help` and --help-all
+std::string CommandHelp(const Command& command, HelpDetail detail);
+std::string UsageLine(const Command& command);  // "profctl ops ID|FILE.profd [FLAGS]"
 
 std::string BashCompletion();
 std::string ZshCompletion();

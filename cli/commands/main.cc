@@ -1,6 +1,7 @@
 // profctl: the command line of profd. What its commands are is in command_table.cc.
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,13 +94,14 @@ absl::StatusOr<CommandLine> SplitCommandLine(const std::vector<std::string>& wor
   return line;
 }
 
-// Also where something else is wrong with the line.
-bool AsksForHelp(const std::vector<std::string>& words) {
+// Also where something else is wrong with the line. nullopt: it does not.
+std::optional<HelpDetail> AsksForHelp(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    if (word == "--") return false;
-    if (word == "--help" || word == "-h") return true;
+    if (word == "--") return std::nullopt;
+    if (word == "--help" || word == "-h") return HelpDetail::kOwnFlags;
+    if (word == "--help-all") return HelpDetail::kAllFlags;
   }
-  return false;
+  return std::nullopt;
 }
 
 absl::Status CheckArgumentCount(const Command& command, size_t count) {
@@ -112,9 +114,9 @@ absl::Status CheckArgumentCount(const Command& command, size_t count) {
              "; usage: ", UsageLine(command)));
 }
 
-int PrintHelp(const Command& command) {
+int PrintHelp(const Command& command, HelpDetail detail) {
   const bool written =
-      std::fputs(CommandHelp(command).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+      std::fputs(CommandHelp(command, detail).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? kExitDone : ExitCodeOf(StdoutError(errno));
 }
 
@@ -122,7 +124,8 @@ absl::StatusOr<int> Execute(const CommandLine& line) {
   const Command& command = *line.command;
   ASSIGN_OR_RETURN(ParsedFlags flags,
                    ParseFlags(AllFlags(command), line.words, command.is_launcher));
-  if (flags.Has("help")) return PrintHelp(command);
+  if (flags.Has("help-all")) return PrintHelp(command, HelpDetail::kAllFlags);
+  if (flags.Has("help")) return PrintHelp(command, HelpDetail::kOwnFlags);
   RETURN_IF_ERROR(CheckArgumentCount(command, flags.arguments().size()));
   Invocation invocation(std::move(flags));
   const absl::StatusOr<int> result = command.run(invocation);
@@ -143,7 +146,10 @@ int Fail(const absl::Status& status, const Command* command) {
 int Main(const std::vector<std::string>& words) {
   const absl::StatusOr<CommandLine> line = SplitCommandLine(words);
   if (!line.ok()) return Fail(line.status(), nullptr);
-  if (!line->command->is_launcher && AsksForHelp(line->words)) return PrintHelp(*line->command);
+  if (!line->command->is_launcher) {
+    const std::optional<HelpDetail> detail = AsksForHelp(line->words);
+    if (detail.has_value()) return PrintHelp(*line->command, *detail);
+  }
   const absl::StatusOr<int> result = Execute(*line);
   return result.ok() ? *result : Fail(result.status(), line->command);
 }

@@ -286,7 +286,7 @@ Command ScheduleCommand() {
                    {"profctl captures --since 24h", "What it captured"}},
       .min_arguments = 1,
       .max_arguments = 2,
-      .completes = Completes::kChoice,
+      .completes = Completes::kSchedule,
       .choices = {"create", "list", "show", "pause", "resume", "delete", "history"},
       .takes_nodes = true,
       .run = &RunSchedule};

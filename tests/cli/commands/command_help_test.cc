@@ -15,6 +15,7 @@ namespace profd::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<Command> ListedCommands() {
   std::vector<Command> listed;
@@ -58,7 +59,7 @@ TEST(CommandTableTest, TheCommandsOfTheContractAreThere) {
 TEST(HelpTest, EveryFlagIsExplainedWithinEightyColumns) {
   for (const Command& command : ListedCommands()) {
     EXPECT_THAT(OverviewHelp(), HasSubstr(std::string(command.summary)));
-    const std::string help = CommandHelp(command);
+    const std::string help = CommandHelp(command, HelpDetail::kAllFlags);
     for (const Flag& flag : AllFlags(command)) {
       EXPECT_THAT(help, HasSubstr(StrCat("--", flag.name))) << command.name;
     }
@@ -67,6 +68,20 @@ TEST(HelpTest, EveryFlagIsExplainedWithinEightyColumns) {
       EXPECT_LE(end - start, 82U) << help.substr(start, end - start);
     }
   }
+}
+
+TEST(HelpTest, ConnectionFlagsAreOneLineUntilAllAreAskedFor) {
+  const Command& ops = *FindCommand("ops");
+  const std::string own = CommandHelp(ops, HelpDetail::kOwnFlags);
+  EXPECT_THAT(own, HasSubstr("--group-by"));
+  EXPECT_THAT(own, HasSubstr("Connection flags: --address, --context, --data-dir, --nodes, --job, "
+                             "--node-timeout.\n"));
+  EXPECT_THAT(own, Not(HasSubstr("PROFD_ADDRESS")));
+  EXPECT_THAT(own, HasSubstr("GROUP  the captures of one job"));
+  EXPECT_THAT(CommandHelp(ops, HelpDetail::kAllFlags), HasSubstr("PROFD_ADDRESS"));
+  // Of a command that asks no daemon there is nothing to add.
+  EXPECT_THAT(CommandHelp(*FindCommand("explain"), HelpDetail::kOwnFlags),
+              Not(HasSubstr("Connection flags")));
 }
 
 TEST(GeneratedTextTest, NamesEveryCommandAndFlag) {
@@ -123,6 +138,12 @@ offer profctl help ver
 offer profctl trace --gpu li
 offer profctl run --socket
 offer profctl run /bin/fals
+profctl() { [[ $1 == __candidates ]] && echo "$2-1"; }
+offer profctl trace --pid pid
+offer profctl ps --context c
+offer profctl history --schedule s
+offer profctl schedule pause sch
+offer profctl schedule pa
 )SH";
   const std::string command =
       "bash -u '" + (folder / "script").string() + "' > '" + (folder / "out").string() + "'";
@@ -132,7 +153,8 @@ offer profctl run /bin/fals
   EXPECT_EQ(text,
             "trace \ntrace \n--steps --step-marker --step-source \nflops_per_s \nflops_per_s "
             "\nversion \nlight \n"
-            "--socket-dir \n/bin/false \n");
+            "--socket-dir \n/bin/false \n"
+            "pids-1 \ncontexts-1 \nschedules-1 \nschedules-1 \npause \n");
 }
 
 }  // namespace
