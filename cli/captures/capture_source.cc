@@ -47,10 +47,6 @@ class FileSource final : public CaptureSource {
   const CaptureView& view() const override { return view_; }
   const std::string& shown_name() const override { return shown_name_; }
 
-  absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
-    RETURN_IF_ERROR(reader_.status());
-    return report::SummarizeOps(**reader_, options);
-  }
   absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
     RETURN_IF_ERROR(reader_.status());
     return report::MakeReport(**reader_, request);
@@ -88,9 +84,6 @@ class DaemonSource final : public CaptureSource {
   const CaptureView& view() const override { return view_; }
   const std::string& shown_name() const override { return view_.record.id; }
 
-  absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) override {
-    return daemon_.GetOperators(view_.record.id, options);
-  }
   absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
     return daemon_.GetReport(view_.record.id, request);
   }

@@ -18,7 +18,6 @@
 #include "daemon/base/table/table.h"
 #include "daemon/export/sink/byte_sink.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/ops/op_table.h"
 #include "daemon/report/reports.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -31,7 +30,6 @@ class CaptureSource {
   // What a user would type to name it: its id, or its file.
   virtual const std::string& shown_name() const = 0;
 
-  virtual absl::StatusOr<report::OpTable> Ops(const report::OpOptions& options) = 0;
   virtual absl::StatusOr<table::Report> Report(const report::ReportRequest& request) = 0;
   // Writes the trace, or what else the format is, and calls sink.Finish().
   virtual absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) = 0;

@@ -30,7 +30,6 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/group_types.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/ops/op_table.h"
 #include "daemon/report/reports.h"
 
 namespace profd::cli {
@@ -222,8 +221,6 @@ class DaemonClient {
   absl::StatusOr<CaptureView> ImportCapture(const std::string& path, const std::string& request_id,
                                             absl::FunctionRef<void(int64_t, int64_t)> on_bytes);
 
-  absl::StatusOr<report::OpTable> GetOperators(const std::string& id,
-                                               const report::OpOptions& options);
   // DATA_LOSS: also a report that does not fit together.
   absl::StatusOr<table::Report> GetReport(const std::string& id,
                                           const report::ReportRequest& wanted);

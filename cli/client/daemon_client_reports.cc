@@ -6,16 +6,6 @@
 
 namespace profd::cli {
 
-absl::StatusOr<report::OpTable> DaemonClient::GetOperators(const std::string& id,
-                                                           const report::OpOptions& options) {
-  v1::GetOperatorsRequest request = ToProto(options);
-  request.set_capture(CaptureName(id));
-  ASSIGN_OR_RETURN(v1::GetOperatorsResponse response,
-                   impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetOperators, request,
-                                kReportDeadline));
-  return FromProto(std::move(response));
-}
-
 absl::StatusOr<table::Report> DaemonClient::GetReport(const std::string& id,
                                                       const report::ReportRequest& wanted) {
   v1::GetReportRequest request;

@@ -335,36 +335,6 @@ NodeInfo FromProto(const v1::Node& message) {
   return node;
 }
 
-report::OpTable FromProto(v1::GetOperatorsResponse message) {
-  report::OpTable table;
-  table.rows.reserve(static_cast<size_t>(message.rows_size()));
-  for (v1::OperatorRow& row : *message.mutable_rows()) {
-    table.rows.push_back({.name = std::move(*row.mutable_name()),
-                          .step = row.step(),
-                          .calls = row.calls(),
-                          .self_cpu_ns = row.self_cpu_ns(),
-                          .cpu_total_ns = row.cpu_total_ns(),
-                          .min_ns = row.min_ns(),
-                          .max_ns = row.max_ns(),
-                          .self_device_ns = row.self_device_ns(),
-                          .device_total_ns = row.device_total_ns(),
-                          .busy_device_ns = row.busy_device_ns(),
-                          .dims = std::move(*row.mutable_dims()),
-                          .types = std::move(*row.mutable_types()),
-                          .cpu_memory_bytes = row.cpu_memory_bytes(),
-                          .self_cpu_memory_bytes = row.self_cpu_memory_bytes(),
-                          .device_memory_bytes = row.device_memory_bytes(),
-                          .self_device_memory_bytes = row.self_device_memory_bytes()});
-  }
-  table.self_cpu_total_ns = message.self_cpu_total_ns();
-  table.has_memory = message.has_memory();
-  table.has_device = message.has_device();
-  table.self_device_total_ns = message.self_device_total_ns();
-  table.unattributed_device_ns = message.unattributed_device_ns();
-  table.row_count = message.row_count();
-  return table;
-}
-
 static_assert(static_cast<int>(GpuMode::kAuto) == v1::GpuSpec::AUTO);
 static_assert(static_cast<int>(GpuMode::kOff) == v1::GpuSpec::OFF);
 static_assert(static_cast<int>(GpuMode::kLight) == v1::GpuSpec::LIGHT);
@@ -411,44 +381,6 @@ v1::CaptureSpec ToProto(const CaptureSpec& spec) {
   message.set_step_marker(spec.step_marker);
   message.set_display_name(spec.display_name);
   message.mutable_labels()->insert(spec.labels.begin(), spec.labels.end());
-  return message;
-}
-
-v1::GetOperatorsRequest ToProto(const report::OpOptions& options) {
-  v1::GetOperatorsRequest message;
-  switch (options.sort) {
-    case report::OpSort::kSelfCpu:
-      message.set_sort(v1::GetOperatorsRequest::SELF_CPU);
-      break;
-    case report::OpSort::kCpuTotal:
-      message.set_sort(v1::GetOperatorsRequest::CPU_TOTAL);
-      break;
-    case report::OpSort::kCalls:
-      message.set_sort(v1::GetOperatorsRequest::CALLS);
-      break;
-    case report::OpSort::kAverage:
-      message.set_sort(v1::GetOperatorsRequest::AVERAGE);
-      break;
-    case report::OpSort::kMax:
-      message.set_sort(v1::GetOperatorsRequest::MAX);
-      break;
-    case report::OpSort::kName:
-      message.set_sort(v1::GetOperatorsRequest::NAME);
-      break;
-    case report::OpSort::kSelfDevice:
-      message.set_sort(v1::GetOperatorsRequest::SELF_DEVICE);
-      break;
-    case report::OpSort::kDeviceTotal:
-      message.set_sort(v1::GetOperatorsRequest::DEVICE_TOTAL);
-      break;
-    case report::OpSort::kBusyDevice:
-      message.set_sort(v1::GetOperatorsRequest::BUSY_DEVICE);
-      break;
-  }
-  message.set_limit(options.limit);
-  message.set_by_step(options.by_step);
-  message.set_by_inputs(options.by_inputs);
-  if (options.step.has_value()) message.set_step(*options.step);
   return message;
 }
 

@@ -8,7 +8,6 @@
 #include "cli/client/capture_view.h"
 #include "cli/client/daemon_client.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/report/ops/op_table.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/export.pb.h"
 #include "profd/v1/node.pb.h"
@@ -21,7 +20,6 @@ TargetInfo FromProto(const v1::Target& message);
 CaptureSpec FromProto(const v1::CaptureSpec& message);
 CaptureView FromProto(const v1::Capture& message);
 NodeInfo FromProto(const v1::Node& message);
-report::OpTable FromProto(v1::GetOperatorsResponse message);
 // In from_proto_report.cc. DATA_LOSS: parts that do not fit together.
 absl::StatusOr<table::Report> FromProto(const v1::Report& message);
 
@@ -35,7 +33,6 @@ v1::GroupMember ToProto(const GroupMember& member);
 
 v1::GpuSpec ToProto(const GpuSpec& spec);
 v1::CaptureSpec ToProto(const CaptureSpec& spec);
-v1::GetOperatorsRequest ToProto(const report::OpOptions& options);
 v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter);
 v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format);
 

@@ -6,15 +6,18 @@
 #include "cli/captures/capture_set.h"
 #include "cli/captures/one_run.h"
 #include "cli/commands/command.h"
+#include "cli/commands/plain_report.h"
 #include "cli/commands/torch_ops.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_reports.h"
-#include "cli/render/op_profile.h"
+#include "cli/render/report_tables.h"
 #include "cli/render/torch.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
 #include "daemon/report/ops/profile.h"
+#include "daemon/report/reports.h"
 
 namespace profd::cli {
 namespace {
@@ -22,137 +25,122 @@ namespace {
 constexpr std::string_view kByRank = "rank";
 
 struct OpsRequest {
-  report::OpProfileOptions options;
+  report::ReportRequest report;  // Sorted and limited as --sort and --limit say.
   bool by_rank = false;
+
+  std::string_view Option(std::string_view name) const {
+    const auto found = report.options.find(name);
+    return found == report.options.end() ? std::string_view() : std::string_view(found->second);
+  }
+  // Of one rank of several: what is a small row of one may be a large one of all.
+  report::ReportRequest Whole() const {
+    report::ReportRequest whole = report;
+    whole.options.erase("sort");
+    whole.options.erase("limit");
+    return whole;
+  }
 };
 
 absl::StatusOr<OpsRequest> ParseOpsRequest(const Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
-  OpsRequest wanted;
-  report::OpProfileOptions& options = wanted.options;
+  OpsRequest wanted = {.report = {.report = "ops"}};
+  auto& options = wanted.report.options;
   if (const auto sort = flags.Get("sort")) {
     const std::string_view own = OwnSortKey(*sort);
-    options.sort = own.empty() ? *sort : std::string(own);
+    options["sort"] = own.empty() ? *sort : std::string(own);
   }
   if (const auto by = flags.Get("group-by")) {
     wanted.by_rank = *by == kByRank;
-    options.group = report::OpGroupFromString(*by).value_or(report::OpGroup::kName);
+    if (!wanted.by_rank) options["group_by"] = *by;
   }
-  options.by_step = flags.Has("by-step") || options.group == report::OpGroup::kStep;
-  ASSIGN_OR_RETURN(options.step, flags.Int("step", 0));
+  if (flags.Has("by-step")) options["by_step"] = "1";
+  ASSIGN_OR_RETURN(const std::optional<int64_t> step, flags.Int("step", 0));
+  if (step.has_value()) options["step"] = StrCat(*step);
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
   const bool is_for_people = !invocation.json() && !flags.Has("csv");
-  options.limit = limit.value_or(is_for_people ? kRowsForPeople : 0);
+  options["limit"] = StrCat(limit.value_or(is_for_people ? kRowsForPeople : 0));
   return wanted;
 }
 
-OpProfileView OpProfileViewOf(const report::OpProfile& profile, const OpsRequest& wanted,
-                              bool is_simulated) {
-  const report::OpGroup group = wanted.options.group;
-  const bool is_grouped = group == report::OpGroup::kModule || group == report::OpGroup::kThread;
-  return {.profile = profile,
-          .group = wanted.by_rank ? kByRank
-                   : is_grouped   ? report::ToString(group)
-                                  : "",
-          .by_step = wanted.options.by_step,
-          .by_inputs = group == report::OpGroup::kInputs,
-          .is_simulated = is_simulated};
-}
-
 // Says on stderr why a column of groups is empty.
-void NoteMissingModules(Invocation& invocation, const report::OpProfile& profile,
+void NoteMissingModules(Invocation& invocation, const table::Report& report,
                         const OpsRequest& wanted) {
-  if (wanted.options.group != report::OpGroup::kModule) return;
-  for (const report::OpProfileRow& row : profile.rows) {
-    if (!row.group.empty()) return;
+  if (wanted.Option("group_by") != report::ToString(report::OpGroup::kModule)) return;
+  const table::Table& rows = report.tables.front();
+  const size_t module = rows.Find("module");
+  if (module != table::Table::npos && !table::IsUnset(rows.columns[module], rows.cells[module])) {
+    return;
   }
   invocation.Note(
       "No modules are in this capture: torch.profiler records them with with_stack=True.\n");
 }
 
-absl::StatusOr<report::OpProfile> ProfileOf(CaptureSource& source, const OpsRequest& wanted) {
-  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
-  return report::SummarizeOpProfile(*reader, wanted.options);
-}
-
 absl::StatusOr<int> ShowOpsOfOne(Invocation& invocation, const OpsRequest& wanted,
                                  CaptureSource& source) {
-  ASSIGN_OR_RETURN(const report::OpProfile profile, ProfileOf(source, wanted));
-  const OpProfileView view = OpProfileViewOf(profile, wanted, source.view().record.gpu.simulated);
-  if (invocation.json()) {
-    JsonWriter json;
-    json.BeginObject();
-    WriteReportHeaderJson(source.view(), json);
-    WriteOpProfileJson(view, json);
-    json.EndObject();
-    invocation.Print(json.TakeLine());
-  } else if (invocation.flags().Has("csv")) {
-    invocation.Note(RenderReportHeader(source.view(), invocation.error_style()));
-    invocation.Print(OpProfileCsv(view));
-  } else {
-    invocation.Print(RenderReportHeader(source.view(), invocation.style()));
-    invocation.Print(RenderOpProfile(view, StyleFor(source.view(), invocation.style())));
-  }
-  NoteMissingModules(invocation, profile, wanted);
+  ASSIGN_OR_RETURN(const table::Report report, source.Report(wanted.report));
+  PrintReport(invocation, source.view(), report);
+  NoteMissingModules(invocation, report, wanted);
   return 0;
 }
 
-// The rows of `part`, as those of `label`, go behind those of `all`.
-void AppendProfile(report::OpProfile part, const std::string& label, report::OpProfile& all) {
+// The rows of `part`, as those of `rank`, go behind those of `all`.
+void AppendProfile(report::OpProfile part, const std::string& rank, report::OpProfile& all) {
   for (report::OpProfileRow& row : part.rows) {
-    row.group = label;
+    row.rank = rank;
     all.rows.push_back(std::move(row));
   }
-  report::OpTable& totals = all.totals;
-  totals.has_memory |= part.totals.has_memory;
-  totals.has_device |= part.totals.has_device;
-  totals.self_cpu_total_ns += part.totals.self_cpu_total_ns;
-  totals.self_device_total_ns += part.totals.self_device_total_ns;
-  totals.unattributed_device_ns += part.totals.unattributed_device_ns;
-  totals.row_count += part.totals.row_count;
+  all.has_memory |= part.has_memory;
+  all.has_device |= part.has_device;
+  all.is_simulated |= part.is_simulated;
+  all.self_cpu_total_ns += part.self_cpu_total_ns;
+  all.self_device_total_ns += part.self_device_total_ns;
+  all.unattributed_device_ns += part.unattributed_device_ns;
   all.busy_device_ns += part.busy_device_ns;
   all.step_count = std::max(all.step_count, part.step_count);
   all.frame_row_count += part.frame_row_count;
-  all.has_flops |= part.has_flops;
-  all.has_peak |= part.has_peak;
+}
+
+// Those of members that cannot be had stay empty.
+absl::StatusOr<std::vector<report::OpProfile>> ProfilesOf(Invocation& invocation, CaptureSet& set,
+                                                          const report::ReportRequest& request) {
+  std::vector<report::OpProfile> profiles(set.members().size());
+  const absl::Status status =
+      set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
+        ASSIGN_OR_RETURN(const table::Report report, source.Report(request));
+        ASSIGN_OR_RETURN(profiles[member], report::OpProfileOf(report));
+        return absl::OkStatus();
+      });
+  invocation.Note(RenderMissing(set));
+  RETURN_IF_ERROR(status);
+  return profiles;
 }
 
 // One row for each name and rank.
 absl::StatusOr<int> ShowOpsByRank(Invocation& invocation, const OpsRequest& wanted,
                                   CaptureSet& set) {
-  OpsRequest whole = wanted;
-  whole.options.limit = 0;
-  std::vector<report::OpProfile> profiles(set.members().size());
-  const absl::Status status =
-      set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
-        ASSIGN_OR_RETURN(profiles[member], ProfileOf(source, whole));
-        return absl::OkStatus();
-      });
-  invocation.Note(RenderMissing(set));
-  RETURN_IF_ERROR(status);
-  report::OpProfile all;
-  bool is_simulated = false;
+  ASSIGN_OR_RETURN(std::vector<report::OpProfile> profiles,
+                   ProfilesOf(invocation, set, wanted.Whole()));
+  report::OpProfile all = {.busy_device_ns = 0};
   for (size_t i = 0; i < profiles.size(); ++i) {
     const CaptureSet::Member& member = set.members()[i];
-    if (!member.missing.empty()) continue;
-    is_simulated |= member.view.record.gpu.simulated;
-    AppendProfile(std::move(profiles[i]), LabelOf(member), all);
+    if (member.missing.empty()) AppendProfile(std::move(profiles[i]), LabelOf(member), all);
   }
-  report::SortAndCut(wanted.options, all);
-  const OpProfileView view = OpProfileViewOf(all, wanted, is_simulated);
+  report::SortBySelfTime(all);
+  table::Report report = report::ToReport(all);
+  RETURN_IF_ERROR(report::ApplyView(wanted.report, report));
   if (invocation.json()) {
     JsonWriter json;
     json.BeginObject();
     WriteMembersJson(set, json);
-    WriteOpProfileJson(view, json);
+    table::WriteReport(report, json);
     json.EndObject();
     invocation.Print(json.TakeLine());
   } else if (invocation.flags().Has("csv")) {
-    invocation.Print(OpProfileCsv(view));
+    invocation.Print(table::ToCsv(report.tables.front()));
   } else {
     invocation.Print(RenderSetHeader(set, invocation.style()));
-    invocation.Print(RenderOpProfile(view, StyleFor(set, invocation.style())));
+    invocation.Print(RenderReport(report, StyleFor(set, invocation.style())));
   }
   return ExitCodeOf(set);
 }
@@ -160,46 +148,53 @@ absl::StatusOr<int> ShowOpsByRank(Invocation& invocation, const OpsRequest& want
 // The options of the report that compares ranks: it knows fewer columns and groups.
 absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
                                                const OpsRequest& wanted) {
-  if (invocation.flags().Has("csv")) return UsageError("--csv of a group needs --group-by rank");
-  report::OpOptions options = {.limit = wanted.options.limit, .step = wanted.options.step};
-  options.by_step = wanted.options.by_step;
-  switch (wanted.options.group) {
-    case report::OpGroup::kName:
-    case report::OpGroup::kStep:
-      break;
-    case report::OpGroup::kInputs:
-      options.by_inputs = true;
-      break;
-    case report::OpGroup::kModule:
-    case report::OpGroup::kThread:
-      return UsageError(
-          "a group is compared by name, inputs or step, or shown by rank; name one "
-          "of its captures for the rest");
+  const ParsedFlags& flags = invocation.flags();
+  if (flags.Has("csv")) return UsageError("--csv of a group needs --group-by rank");
+  report::OpOptions options;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
+  options.limit = limit.value_or(invocation.json() ? 0 : kRowsForPeople);
+  const report::OpGroup group =
+      report::OpGroupFromString(wanted.Option("group_by")).value_or(report::OpGroup::kName);
+  if (group == report::OpGroup::kModule || group == report::OpGroup::kThread) {
+    return UsageError(
+        "a group is compared by name, inputs or step, or shown by rank; name one of its captures "
+        "for the rest");
   }
-  if (wanted.options.sort.empty()) return options;
-  const std::optional<report::OpSort> sort = report::OpSortFromString(wanted.options.sort);
+  options.by_step = flags.Has("by-step") || group == report::OpGroup::kStep;
+  options.by_inputs = group == report::OpGroup::kInputs;
+  const std::string_view key = wanted.Option("sort");
+  if (key.empty()) return options;
+  const std::optional<report::OpSort> sort = report::OpSortFromString(key);
   if (!sort.has_value()) {
-    return UsageError(StrCat("ranks are not compared by ", wanted.options.sort,
+    return UsageError(StrCat("ranks are not compared by ", ForDisplay(key, 80),
                              "; --group-by rank shows it for each"));
   }
   options.sort = *sort;
   return options;
 }
 
+// What the comparison of ranks needs of a report.
+report::OpTable TableOf(report::OpProfile profile) {
+  report::OpTable table = {.has_memory = profile.has_memory,
+                           .self_cpu_total_ns = profile.self_cpu_total_ns,
+                           .has_device = profile.has_device,
+                           .self_device_total_ns = profile.self_device_total_ns,
+                           .unattributed_device_ns = profile.unattributed_device_ns,
+                           .row_count = static_cast<int64_t>(profile.rows.size())};
+  for (report::OpProfileRow& row : profile.rows) {
+    table.rows.push_back(std::move(static_cast<report::OpRow&>(row)));
+  }
+  return table;
+}
+
 absl::StatusOr<int> ShowOpsOfGroup(Invocation& invocation, const OpsRequest& wanted,
                                    CaptureSet& set) {
   ASSIGN_OR_RETURN(const report::OpOptions options, GroupOptions(invocation, wanted));
-  // What is a small row of one rank may be a large one of all.
-  report::OpOptions whole = options;
-  whole.limit = 0;
-  std::vector<report::OpTable> tables(set.members().size());
-  const absl::Status status =
-      set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
-        ASSIGN_OR_RETURN(tables[member], source.Ops(whole));
-        return absl::OkStatus();
-      });
-  invocation.Note(RenderMissing(set));
-  RETURN_IF_ERROR(status);
+  report::ReportRequest whole = wanted.Whole();
+  whole.options["sums_only"] = "1";
+  ASSIGN_OR_RETURN(std::vector<report::OpProfile> profiles, ProfilesOf(invocation, set, whole));
+  std::vector<report::OpTable> tables;
+  for (report::OpProfile& profile : profiles) tables.push_back(TableOf(std::move(profile)));
   std::vector<const report::OpTable*> present;
   for (size_t i = 0; i < tables.size(); ++i) {
     present.push_back(set.members()[i].missing.empty() ? &tables[i] : nullptr);
@@ -231,8 +226,7 @@ absl::StatusOr<int> RunOps(Invocation& invocation) {
 }
 
 std::vector<std::string_view> SortChoices() {
-  const std::span<const std::string_view> own = report::OpProfileSortKeys();
-  std::vector<std::string_view> choices(own.begin(), own.end());
+  std::vector<std::string_view> choices = SortChoicesOf("ops");
   const std::vector<std::string_view>& torch = TorchSortKeys();
   choices.insert(choices.end(), torch.begin(), torch.end());
   return choices;
@@ -265,10 +259,8 @@ Command OpsCommand() {
           {{.name = "sort",
             .value_name = "KEY",
             .help = "Order rows by a column (default: self_device where there is a GPU, else "
-                    "self_cpu): name, share, self_cpu, cpu_total, average, min, p50, p95, max, "
-                    "calls, calls_per_step, self_device, device_total, device_average, "
-                    "busy_device, flops, flops_per_s, peak_share, cpu_memory, self_cpu_memory, "
-                    "device_memory or self_device_memory; torch.profiler's names do, too",
+                    "self_cpu); `profctl explain --table ops` has the columns. torch.profiler's "
+                    "names do, too",
             .completes = Completes::kChoice,
             .choices = SortChoices()},
            {.name = "limit",
@@ -278,8 +270,8 @@ Command OpsCommand() {
            {.name = "group-by",
             .value_name = "WHAT",
             .help = "One row for each name (default), or for each name and the shapes and types "
-                    "of its inputs, the module that it ran in, the step, thread or rank: name, "
-                    "inputs, module, step, thread or rank",
+                    "of its inputs, the module that it ran in, the step, thread, or rank: name, "
+                    "input_shape, module, step, thread, or rank",
             .completes = Completes::kChoice,
             .choices = {"name", "input_shape", "module", "step", "thread", "rank"}},
            {.name = "by-step",

@@ -19,6 +19,8 @@ namespace profd::cli {
 
 // --sort, --limit, --csv, and the report's own options. `report` is one of ReportKinds().
 std::vector<Flag> ReportFlags(std::string_view report, int64_t rows_for_people);
+// What --sort accepts, for help and completion.
+std::vector<std::string_view> SortChoicesOf(std::string_view report);
 // Without --limit people see `rows_for_people` rows of a table, and scripts all.
 absl::StatusOr<report::ReportRequest> ParseReportRequest(const Invocation& invocation,
                                                          std::string_view report,

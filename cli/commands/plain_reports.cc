@@ -107,18 +107,19 @@ std::string_view LimitHelp(int64_t rows_for_people) {
   return "At most N rows of each table; 0 is all (default: 50, all with --json and --csv)";
 }
 
-// Strings that live as long as the program, for --sort's choices.
-std::vector<std::string_view> SortChoicesOf(const report::ReportKind& kind) {
+}  // namespace
+
+// The strings live as long as the program.
+std::vector<std::string_view> SortChoicesOf(std::string_view report) {
   static auto* const keys = new std::vector<std::unique_ptr<std::string>>();
+  const table::Report shape = report::FindReportKind(report)->shape();
   std::vector<std::string_view> choices;
-  for (std::string& key : table::SortKeys(kind.shape().tables.front().columns)) {
+  for (std::string& key : table::SortKeys(shape.tables.front().columns)) {
     keys->push_back(std::make_unique<std::string>(std::move(key)));
     choices.emplace_back(*keys->back());
   }
   return choices;
 }
-
-}  // namespace
 
 std::vector<Flag> ReportFlags(std::string_view report, int64_t rows_for_people) {
   const report::ReportKind& kind = *report::FindReportKind(report);
@@ -128,7 +129,7 @@ std::vector<Flag> ReportFlags(std::string_view report, int64_t rows_for_people) 
        .help = "Order rows by a column: numbers descending, names "
                "ascending; `profctl explain` has the columns",
        .completes = Completes::kChoice,
-       .choices = SortChoicesOf(kind)},
+       .choices = SortChoicesOf(report)},
       {.name = "limit", .value_name = "N", .help = LimitHelp(rows_for_people)}};
   for (const report::ReportOption& option : kind.options) {
     flags.push_back({.name = option.name, .value_name = option.value, .help = option.doc});

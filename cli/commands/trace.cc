@@ -19,7 +19,7 @@
 #include "cli/commands/trace_group.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_view.h"
-#include "cli/render/reports.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -359,11 +359,11 @@ class TraceOnNode {
   }
 
   absl::Status PrintOperators(const CaptureView& view) {
-    report::OpOptions options;
-    options.limit = kTopRows;
-    ASSIGN_OR_RETURN(const report::OpTable table, daemon_.GetOperators(view.record.id, options));
+    const report::ReportRequest request = {
+        .report = "ops", .options = {{"limit", StrCat(kTopRows)}, {"sums_only", "1"}}};
+    ASSIGN_OR_RETURN(const table::Report report, daemon_.GetReport(view.record.id, request));
     invocation_.Print("\n");
-    invocation_.Print(RenderOps(view, table, {}, invocation_.style()));
+    invocation_.Print(RenderReport(report, StyleFor(view, invocation_.style())));
     return absl::OkStatus();
   }
 

@@ -8,7 +8,6 @@
 #include "cli/base/short_names.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
-#include "cli/render/reports.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
@@ -477,8 +476,15 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
   WriteCaptureTargetJson(record.target, json);
   if (!path.empty()) json.Field("path", path);
   if (!step_labels.empty()) {
-    json.Key("step_labels");
-    WriteStepLabelsJson(step_labels, json);
+    json.Key("step_labels").BeginArray();
+    for (const report::StepLabel& label : step_labels) {
+      json.BeginObject();
+      json.Field("name", label.name);
+      json.Field("value", label.value);
+      json.Field("step", label.step);
+      json.EndObject();
+    }
+    json.EndArray();
   }
   json.EndObject();
 }

@@ -12,6 +12,7 @@
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/ops/profile.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
 
@@ -20,6 +21,13 @@ namespace {
 
 constexpr ReportOption kStepOption = {"step", "K", "Only kernels that were launched in step K"};
 constexpr ReportOption kKernelOptions[] = {kStepOption};
+
+constexpr ReportOption kOpOptions[] = {
+    {"group_by", "WHAT", "One row for each name, or by input_shape, module, step, or thread, too"},
+    {"by_step", "0|1", "One row for each step, too"},
+    {"step", "K", "Only ranges that begin inside step K"},
+    {"sums_only", "0|1", "Only sums: no percentiles, FLOPs, or figures by step; faster"},
+};
 
 std::string_view OptionOf(const ReportRequest& request, std::string_view name) {
   const auto found = request.options.find(name);
@@ -39,6 +47,14 @@ absl::StatusOr<std::optional<int64_t>> NumberOf(const ReportRequest& request,
       StrCat(name, " must be a number, 0 or more, and is '", ForDisplay(text, 80), "'"));
 }
 
+absl::StatusOr<bool> FlagOf(const ReportRequest& request, std::string_view name) {
+  const std::string_view text = OptionOf(request, name);
+  if (text.empty() || text == "0") return false;
+  if (text == "1") return true;
+  return absl::InvalidArgumentError(
+      StrCat(name, " must be 0 or 1, and is '", ForDisplay(text, 80), "'"));
+}
+
 template <auto kSummarize>
 absl::StatusOr<table::Report> MakePlain(store::CaptureReader& reader,
                                         const ReportRequest& /*request*/) {
@@ -49,6 +65,29 @@ absl::StatusOr<table::Report> MakePlain(store::CaptureReader& reader,
 template <typename Table>
 table::Report ShapeOf() {
   return ToReport(Table());
+}
+
+absl::StatusOr<OpProfileOptions> OpOptionsOf(const ReportRequest& request) {
+  OpProfileOptions options;
+  if (const std::string_view by = OptionOf(request, "group_by"); !by.empty()) {
+    const std::optional<OpGroup> group = OpGroupFromString(by);
+    if (!group.has_value()) {
+      return absl::InvalidArgumentError(
+          StrCat("group_by must be name, input_shape, module, step, or thread, and is '",
+                 ForDisplay(by, 80), "'"));
+    }
+    options.group = *group;
+  }
+  ASSIGN_OR_RETURN(options.by_step, FlagOf(request, "by_step"));
+  ASSIGN_OR_RETURN(options.step, NumberOf(request, "step"));
+  ASSIGN_OR_RETURN(options.sums_only, FlagOf(request, "sums_only"));
+  return options;
+}
+
+absl::StatusOr<table::Report> MakeOps(store::CaptureReader& reader, const ReportRequest& request) {
+  ASSIGN_OR_RETURN(const OpProfileOptions options, OpOptionsOf(request));
+  ASSIGN_OR_RETURN(const OpProfile profile, SummarizeOpProfile(reader, options));
+  return ToReport(profile);
 }
 
 absl::StatusOr<table::Report> MakeKernels(store::CaptureReader& reader,
@@ -67,6 +106,11 @@ absl::StatusOr<table::Report> MakeCollectives(store::CaptureReader& reader,
 }
 
 constexpr ReportKind kKinds[] = {
+    {.name = "ops",
+     .doc = "Operators, ranges, and CUDA calls: calls, self and total time on CPU and GPU",
+     .options = kOpOptions,
+     .shape = &ShapeOf<OpProfile>,
+     .make = &MakeOps},
     {.name = "steps",
      .doc = "Step durations and outliers",
      .shape = &ShapeOf<StepTable>,
@@ -123,6 +167,18 @@ const ReportKind* FindReportKind(std::string_view name) {
   return found == std::end(kKinds) ? nullptr : found;
 }
 
+absl::Status ApplyView(const ReportRequest& request, table::Report& report) {
+  const ReportKind* const kind = FindReportKind(request.report);
+  table::ViewOptions view = {.sort = std::string(OptionOf(request, "sort"))};
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, NumberOf(request, "limit"));
+  if (kind == nullptr || !kind->limits_itself) view.limit = limit.value_or(0);
+  for (table::Table& rows : report.tables) {
+    RETURN_IF_ERROR(table::Apply(view, rows));
+    view.sort.clear();  // The others have columns of their own.
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<table::Report> MakeReport(store::CaptureReader& reader,
                                          const ReportRequest& request) {
   const ReportKind* const kind = FindReportKind(request.report);
@@ -130,17 +186,11 @@ absl::StatusOr<table::Report> MakeReport(store::CaptureReader& reader,
     return absl::InvalidArgumentError(StrCat("no report '", ForDisplay(request.report, 80), "'"));
   }
   RETURN_IF_ERROR(CheckOptions(*kind, request));
-  table::ViewOptions view = {.sort = std::string(OptionOf(request, "sort"))};
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, NumberOf(request, "limit"));
-  if (!kind->limits_itself) view.limit = limit.value_or(0);
   // Before the work: a sort key that does not exist costs nothing.
   table::Report shape = kind->shape();
-  RETURN_IF_ERROR(table::Apply(view, shape.tables.front()));
+  RETURN_IF_ERROR(ApplyView(request, shape));
   ASSIGN_OR_RETURN(table::Report report, kind->make(reader, request));
-  for (table::Table& rows : report.tables) {
-    RETURN_IF_ERROR(table::Apply(view, rows));
-    view.sort.clear();  // The others have columns of their own.
-  }
+  RETURN_IF_ERROR(ApplyView(request, report));
   return report;
 }
 

@@ -47,6 +47,10 @@ struct ReportKind {
 std::span<const ReportKind> ReportKinds();
 const ReportKind* FindReportKind(std::string_view name);  // nullptr: there is none.
 
+// Sorts the first table and limits all tables as the options "sort" and "limit" say, as
+// MakeReport() does at its end. For a report that was put together from several captures.
+absl::Status ApplyView(const ReportRequest& request, table::Report& report);
+
 absl::StatusOr<table::Report> MakeReport(store::CaptureReader& reader,
                                          const ReportRequest& request);
 

@@ -12,7 +12,6 @@
 #include "daemon/base/text.h"
 #include "daemon/export/trace_export.h"
 #include "daemon/report/memory/timeline.h"
-#include "daemon/report/ops/op_table.h"
 #include "daemon/report/reports.h"
 #include "daemon/report_worker/abandonable_reader.h"
 #include "daemon/rpc/convert/convert.h"
@@ -70,16 +69,6 @@ absl::StatusOr<Message> Parse(std::string_view bytes) {
   return absl::InternalError("the options of the report cannot be read");
 }
 
-absl::Status Operators(store::CaptureReader& reader, std::string_view options, Answer& answer) {
-  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetOperatorsRequest>(options));
-  ASSIGN_OR_RETURN(const report::OpOptions parsed, rpc::OpOptionsFromProto(request));
-  ASSIGN_OR_RETURN(const report::OpTable table, report::SummarizeOps(reader, parsed));
-  v1::GetOperatorsResponse response;
-  rpc::OpTableToProto(table, response);
-  response.set_simulated(reader.record().gpu.simulated);
-  return Send(response, "limit the rows", answer);
-}
-
 absl::Status Memory(store::CaptureReader& reader, std::string_view options, Answer& answer) {
   ASSIGN_OR_RETURN(const auto request, Parse<v1::GetMemoryTimelineRequest>(options));
   ASSIGN_OR_RETURN(const report::MemoryOptions parsed, rpc::MemoryOptionsFromProto(request));
@@ -110,7 +99,6 @@ struct Table {
 };
 constexpr Table kTables[] = {
     {"GetReport", AnyReport},
-    {"GetOperators", Operators},
     {"GetMemoryTimeline", Memory},
     {"ExportTrace", Export},
 };

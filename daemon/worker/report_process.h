@@ -42,7 +42,7 @@ inline constexpr int kExitOutOfMemory = 97;
 // What of which capture, and how. `table` and `options` are the name of the RPC and its serialized
 // request today; profd passes both on unread.
 struct ReportRequest {
-  std::string table;    // "GetOperators"
+  std::string table;    // "GetReport"
   std::string options;  // At most 1 MiB.
   int capture = -1;     // Read-only descriptor of the file; borrowed.
 };

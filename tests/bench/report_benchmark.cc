@@ -18,6 +18,7 @@
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/memory/timeline.h"
 #include "daemon/report/ops/op_table.h"
+#include "daemon/report/ops/profile.h"
 #include "tests/bench/bench_capture.h"
 #include "tests/fakes/empty_capture_reader.h"
 #include "tests/store/file/capture_file_builder.h"
@@ -216,6 +217,15 @@ int Main(int64_t ranges, int rounds) {
   Print("operator table, file open, page cache dropped", cold.wall_s, "s");
   Print("... its CPU time", cold.cpu_s, "s");
   Print("operator table, warm", Best(rounds, [&] { SummarizeOnce(capture, {}); }).wall_s, "s");
+  const auto report = [&](const char* what, const report::OpProfileOptions& options) {
+    const Timing timing = Best(rounds, [&] {
+      result = Must(report::SummarizeOpProfile(*OpenCapture(capture), options)).step_count;
+    });
+    Print(what, timing.wall_s, "s");
+    Print("... its CPU time", timing.cpu_s, "s");
+  };
+  report("report of operators, only sums, warm", {.sums_only = true});
+  report("report of operators, all columns, warm", {});
   const Timing by_step = Best(rounds, [&] { SummarizeOnce(capture, {.by_step = true}); });
   Print("operator table by step, warm", by_step.wall_s, "s");
   Print("... its CPU time", by_step.cpu_s, "s");

@@ -206,15 +206,6 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     return grpc::Status::OK;
   }
 
-  grpc::Status GetOperators(grpc::ServerContext* context, const v1::GetOperatorsRequest* request,
-                            v1::GetOperatorsResponse* response) override {
-    {
-      const absl::MutexLock lock(&mu_);
-      operator_calls.push_back(*request);
-    }
-    *response = fake_.operators;
-    return Answer(context, fake_.on_report);
-  }
   grpc::Status GetMemoryTimeline(grpc::ServerContext* context, const v1::GetMemoryTimelineRequest*,
                                  v1::GetMemoryTimelineResponse* response) override {
     *response = fake_.memory;
@@ -266,7 +257,6 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   std::vector<v1::CreateCaptureRequest> creates;
   std::vector<v1::CreateCaptureGroupRequest> group_creates;
   std::vector<v1::ListCapturesRequest> lists;
-  std::vector<v1::GetOperatorsRequest> operator_calls;
   std::vector<v1::GetReportRequest> report_calls;
   std::vector<v1::ExportTraceRequest> exports;
   std::vector<v1::GetHistoryRequest> history_calls;
@@ -379,10 +369,6 @@ std::vector<v1::CreateCaptureGroupRequest> FakeProfd::group_creates() {
 std::vector<v1::ListCapturesRequest> FakeProfd::lists() {
   const absl::MutexLock lock(&services_->mu_);
   return services_->lists;
-}
-std::vector<v1::GetOperatorsRequest> FakeProfd::operator_calls() {
-  const absl::MutexLock lock(&services_->mu_);
-  return services_->operator_calls;
 }
 std::vector<v1::GetReportRequest> FakeProfd::report_calls() {
   const absl::MutexLock lock(&services_->mu_);

@@ -62,7 +62,6 @@ class FakeProfd {
 
   std::map<std::string, v1::Capture> captures;  // By id; created ones are added.
   std::vector<std::string> newest_first;        // Their ids, as ListCaptures gives them.
-  v1::GetOperatorsResponse operators;
   v1::GetMemoryTimelineResponse memory;
   // What GetReport answers, by the report's name; others are empty.
   std::map<std::string, table::Report, std::less<>> reports;
@@ -82,7 +81,6 @@ class FakeProfd {
   std::vector<v1::CreateCaptureRequest> creates();
   std::vector<v1::CreateCaptureGroupRequest> group_creates();
   std::vector<v1::ListCapturesRequest> lists();
-  std::vector<v1::GetOperatorsRequest> operator_calls();
   std::vector<v1::GetReportRequest> report_calls();
   std::vector<v1::ExportTraceRequest> exports();
   std::vector<v1::GetHistoryRequest> history_calls();

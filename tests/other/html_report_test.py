@@ -144,11 +144,10 @@ class HtmlReportTest(unittest.TestCase):
 
     def test_tables_sort_by_any_column_both_ways(self):
         self.open('full')
-        calls = '#operators thead th:nth-child(4) button'
-        self.assertIn('Calls', self.texts(calls)[0] + self.texts('#operators thead')[0])
         column = self.run_script('''
             return [...document.querySelectorAll("#operators thead button")]
-                .findIndex((button) => button.textContent === "Calls") + 1''')
+                .findIndex((button) => button.textContent === "# of Calls") + 1''')
+        self.assertGreater(column, 0)
         button = f'#operators thead th:nth-child({column}) button'
         cells = f'#operators tbody tr > :nth-child({column})'
         self.click(button)

@@ -163,10 +163,6 @@ class AccessTest : public RpcTest {
            return AskStream(*me_->captures, &Captures::DownloadCapture,
                             Naming<v1::DownloadCaptureRequest>(stored));
          }},
-        {"GetOperators", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetOperators, Of<v1::GetOperatorsRequest>(stored));
-         }},
         {"GetMemoryTimeline", Verb::kRead,
          [=, this] {
            return Ask(*me_->reports, &Reports::GetMemoryTimeline,
@@ -301,7 +297,7 @@ TEST_F(AccessTest, TheTableHasEveryRpcOfTheApi) {
   for (const google::protobuf::FileDescriptor* file :
        {v1::Capture::descriptor()->file(), v1::Node::descriptor()->file(),
         v1::Target::descriptor()->file(), v1::Schedule::descriptor()->file(),
-        v1::OperatorRow::descriptor()->file(), v1::ExportTraceRequest::descriptor()->file()}) {
+        v1::Report::descriptor()->file(), v1::ExportTraceRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {
         served.push_back(file->service(i)->method(j)->name());

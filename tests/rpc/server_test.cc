@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -408,19 +409,19 @@ TEST_F(ServerTest, TheStartOfAnIdIsEnoughWhereItIsUnique) {
 
 TEST_F(ServerTest, OperatorsOfAStoredCapture) {
   const CaptureRecord record = StoreCapture(uid_, 100);
-  v1::GetOperatorsRequest request;
+  v1::GetReportRequest request;
   request.set_capture(NameOf(record));
-  v1::GetOperatorsResponse response;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetOperators, request, &response), Succeeds());
-  ASSERT_EQ(response.rows_size(), 1);
-  EXPECT_EQ(response.rows(0).name(), "op");
-  EXPECT_EQ(response.rows(0).calls(), 100);
-  EXPECT_GT(response.rows(0).cpu_total_ns(), 100'000);
-  request.set_step(100);
-  EXPECT_THAT(Do(*me_->reports, &Reports::GetOperators, request, &response), Succeeds());
-  request.set_step(7);
-  EXPECT_THAT(Do(*me_->reports, &Reports::GetOperators, request, &response),
-              Fails(grpc::INVALID_ARGUMENT));
+  request.set_report("ops");
+  v1::Report ops;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetReport, request, &ops), Succeeds());
+  EXPECT_THAT(TextsOf(TableOf(ops, "rows"), "name"), ElementsAre("op"));
+  EXPECT_THAT(IntsOf(TableOf(ops, "rows"), "calls"), ElementsAre(100));
+  EXPECT_THAT(IntsOf(TableOf(ops, "rows"), "cpu_total_ns"), ElementsAre(Gt(100'000)));
+  EXPECT_THAT(IntsOf(TableOf(ops, "rows"), "p50_ns"), ElementsAre(Gt(0)));
+  (*request.mutable_options())["step"] = "100";
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, request, &ops), Succeeds());
+  (*request.mutable_options())["step"] = "7";
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, request, &ops), Fails(grpc::INVALID_ARGUMENT));
 }
 
 TEST_F(ServerTest, AUserWithoutReportTimeKeepsNobodyElseFromReports) {
@@ -466,16 +467,14 @@ TEST_F(ServerTest, MemoryOfAStoredCapture) {
 
 TEST_F(ServerTest, GpuReportsOfAStoredCapture) {
   const std::string name = NameOf(StoreCapture(uid_, 100, {.steps = 1}, /*gpu=*/true));
-  v1::GetOperatorsRequest operators;
-  operators.set_capture(name);
-  v1::GetOperatorsResponse ops;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetOperators, operators, &ops), Succeeds());
-  EXPECT_TRUE(ops.has_device());
+  const v1::Report ops = ReportOf(name, "ops");
   EXPECT_TRUE(ops.simulated());
-  EXPECT_EQ(ops.self_device_total_ns(), 700);
-  EXPECT_EQ(ops.unattributed_device_ns(), 200);
+  EXPECT_THAT(IntsOf(ops.totals(), "self_device_total_ns"), ElementsAre(700));
+  EXPECT_THAT(IntsOf(ops.totals(), "unattributed_device_ns"), ElementsAre(200));
   int64_t self_device_ns = 0;
-  for (const v1::OperatorRow& row : ops.rows()) self_device_ns += row.self_device_ns();
+  for (const int64_t row_ns : IntsOf(TableOf(ops, "rows"), "self_device_ns")) {
+    self_device_ns += row_ns;
+  }
   EXPECT_EQ(self_device_ns, 500);
 
   const v1::Report kernels = ReportOf(name, "kernels");
@@ -540,13 +539,13 @@ TEST_F(ServerTest, ACaptureWithoutTorchCompiledNothingAndHasNoInputs) {
   const std::string name = NameOf(StoreCapture(uid_));
   const v1::Report compile = ReportOf(name, "compile");
   EXPECT_THAT(compile.notes(0), HasSubstr("No torch.compile activity was recorded"));
-  v1::GetOperatorsRequest ops_request;
-  ops_request.set_capture(name);
-  ops_request.set_by_inputs(true);
-  v1::GetOperatorsResponse ops;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetOperators, ops_request, &ops), Succeeds());
-  ASSERT_EQ(ops.rows_size(), 1);
-  EXPECT_EQ(ops.rows(0).dims(), "");
+  v1::GetReportRequest request;
+  request.set_capture(name);
+  request.set_report("ops");
+  (*request.mutable_options())["group_by"] = "input_shape";
+  v1::Report ops;
+  ASSERT_THAT(Do(*me_->reports, &Reports::GetReport, request, &ops), Succeeds());
+  EXPECT_THAT(TextsOf(TableOf(ops, "rows"), "dims"), ElementsAre(""));
 }
 
 TEST_F(ServerTest, CollectivesOfACaptureWithoutAnyAreItsSteps) {
@@ -557,10 +556,11 @@ TEST_F(ServerTest, CollectivesOfACaptureWithoutAnyAreItsSteps) {
 
 TEST_F(ServerTest, ReportsSayWhyThereIsNone) {
   const auto operators = [this](const std::string& name) {
-    v1::GetOperatorsRequest request;
+    v1::GetReportRequest request;
     request.set_capture(name);
-    v1::GetOperatorsResponse response;
-    return Do(*me_->reports, &Reports::GetOperators, request, &response);
+    request.set_report("ops");
+    v1::Report response;
+    return Do(*me_->reports, &Reports::GetReport, request, &response);
   };
   EXPECT_THAT(operators("captures/00000000000000000000000000"), Fails(grpc::NOT_FOUND));
   EXPECT_THAT(operators(NameOf(StoreFailedCapture(uid_))), Fails(grpc::NOT_FOUND, "NO_EVENTS"));
@@ -577,11 +577,11 @@ TEST_F(ServerTest, ADamagedFileIsDataLoss) {
   const std::filesystem::path file = folder_.path() / "data/captures" / (record.id + ".profd");
   ASSERT_TRUE(std::filesystem::exists(file));
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
-  v1::GetOperatorsRequest request;
+  v1::GetReportRequest request;
   request.set_capture(NameOf(record));
-  v1::GetOperatorsResponse response;
-  EXPECT_THAT(Do(*me_->reports, &Reports::GetOperators, request, &response),
-              Fails(grpc::DATA_LOSS));
+  request.set_report("ops");
+  v1::Report response;
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, request, &response), Fails(grpc::DATA_LOSS));
   v1::Capture capture;
   EXPECT_THAT(Get(*me_, NameOf(record), &capture), Succeeds()) << "the record is still right";
   EXPECT_EQ(capture.steps_size(), 0);
@@ -693,11 +693,11 @@ TEST_F(ServerTest, OthersTargetsAndCapturesAreNotThere) {
   cancel.set_name(NameOf(their_capture));
   EXPECT_THAT(Do(*nobody->captures, &Captures::CancelCapture, cancel, &capture),
               Fails(grpc::NOT_FOUND));
-  v1::GetOperatorsRequest operators;
+  v1::GetReportRequest operators;
   operators.set_capture(NameOf(their_capture));
-  v1::GetOperatorsResponse table;
-  EXPECT_THAT(Do(*nobody->reports, &Reports::GetOperators, operators, &table),
-              Fails(grpc::NOT_FOUND));
+  operators.set_report("ops");
+  v1::Report table;
+  EXPECT_THAT(Do(*nobody->reports, &Reports::GetReport, operators, &table), Fails(grpc::NOT_FOUND));
   v1::Node node;
   ASSERT_THAT(Do(*nobody->node, &v1::NodeService::Stub::GetNode, v1::GetNodeRequest(), &node),
               Succeeds());

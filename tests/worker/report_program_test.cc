@@ -110,16 +110,14 @@ TEST_F(ReportProgramTest, ReadsACaptureThroughItsDescriptorAlsoAfterItsRemoval) 
   ASSERT_TRUE(response.ParseFromString(*answer));
   ASSERT_EQ(response.devices_size(), 1);
   const pid_t first = process.pid();
-  EXPECT_THAT(Ask(process, "GetOperators", "", capture.get()), IsOk());
+  EXPECT_THAT(Ask(process, "CheckImport", "", capture.get()), IsOk());
   EXPECT_EQ(process.pid(), first);
 }
 
 TEST_F(ReportProgramTest, EveryTableAndFormatIsMadeInsideTheSandbox) {
   const UniqueFd capture = OpenReadOnly(MakeCapture(1, 100));
   SpawnedProcess process({.program = Program()}, real_clock_);
-  for (const char* table : {"GetOperators", "GetMemoryTimeline"}) {
-    EXPECT_THAT(Ask(process, table, "", capture.get()), IsOk()) << table;
-  }
+  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", capture.get()), IsOk());
   for (const report::ReportKind& kind : report::ReportKinds()) {
     v1::GetReportRequest request;
     request.set_report(std::string(kind.name));
@@ -160,7 +158,8 @@ TEST_F(ReportProgramTest, HostileFilesAreRefusedAndTheProgramLives) {
   }
   EXPECT_EQ(process.pid(), pid);
   const UniqueFd nothing = OpenReadOnly("/dev/null");
-  EXPECT_THAT(Ask(process, "GetOperators", "", nothing.get()), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", nothing.get()),
+              StatusIs(StatusCode::kDataLoss));
 }
 
 TEST_F(ReportProgramTest, AReportThatNeedsTooMuchMemorySaysSo) {
@@ -180,7 +179,7 @@ TEST_F(ReportProgramTest, AProgramThatIsKilledEndsItsRequestOnly) {
   SpawnedProcess process({.program = Program()}, real_clock_);
   ASSERT_THAT(process.EnsureStarted(), IsOk());
   process.Pause();
-  ASSERT_THAT(process.Send({.table = "GetOperators", .options = "", .capture = capture.get()}),
+  ASSERT_THAT(process.Send({.table = "GetMemoryTimeline", .options = "", .capture = capture.get()}),
               IsOk());
   kill(process.pid(), SIGKILL);
   const absl::Status status = process.Receive(absl::InfiniteDuration()).status();

@@ -17,7 +17,7 @@ import uuid
 from collections import namedtuple
 from dataclasses import dataclass, fields
 from itertools import accumulate
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar,
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Type,
                     Union)
 
 from profd import _library
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OPERATORS = {"auto": 0, "off": 1, "names": 2, "shapes": 3}
 _GPU_MODES = {"auto": 0, "off": 1, "light": 2, "default": 3, "full": 4}
 _FORMATS = {"chrome": 1, "chrome.gz": 2, "perfetto": 3}
-_GROUPINGS = ("name", "step", "input_shape")
+_GROUPINGS = ("name", "step", "input_shape", "module", "thread")
 _TERMINAL = {"COMPLETE", "PARTIAL", "FAILED", "CANCELLED"}
 _NOT_ARMED = {"PENDING", "ARMING"}
 # How long capture() waits for this process to be known to the daemon.
@@ -52,27 +52,6 @@ class Target:
 
 
 @dataclass(frozen=True)
-class OperatorRow:
-    """What ran under one name: calls, self and total time, as torch.profiler defines them."""
-
-    name: str
-    step: int  # With by="step"; -1: in none.
-    dims: str  # With by="input_shape": JSON, one item per input.
-    types: str
-    calls: int
-    self_cpu_ns: int
-    cpu_total_ns: int
-    min_ns: int
-    max_ns: int
-    self_device_ns: int
-    device_total_ns: int
-    cpu_memory_bytes: int
-    self_cpu_memory_bytes: int
-    device_memory_bytes: int
-    self_device_memory_bytes: int
-
-
-@dataclass(frozen=True)
 class MemoryRow:
     """What the blocks of one category took of one device over the window."""
 
@@ -83,8 +62,7 @@ class MemoryRow:
     block_count: int
 
 
-Row = TypeVar("Row", OperatorRow, MemoryRow)
-Table = Union["pandas.DataFrame", List[Row]]
+Table = Union["pandas.DataFrame", List[MemoryRow]]
 # Of a report that describes its own columns: the rows are named tuples.
 DescribedTable = Union["pandas.DataFrame", List[Any]]
 
@@ -160,24 +138,22 @@ class Report:
         return self.wait()
 
     def ops(self, by: str = "name", *, step: Optional[int] = None,
-            limit: int = 0) -> "Table[OperatorRow]":
-        """The operator table, most self time first.
+            limit: int = 0) -> "DescribedTable":
+        """The operator table, most self time first: of the GPU, where there is one.
 
-        by      "name", "step" (a row per name and step) or "input_shape" (a row per name and inputs).
+        by      "name", or a row for each name and "step", "input_shape", "module" or "thread".
         step    only what begins inside this step.
         limit   rows; 0: all.
         """
         if by not in _GROUPINGS:
             raise ValueError("by must be one of %s, not %r" % (", ".join(_GROUPINGS), by))
         only = {} if step is None else {"step": step}
-        answer = self._report("GetOperators", limit=limit, by_step=by == "step",
-                              by_inputs=by == "input_shape", **only)
-        return _table(OperatorRow, answer.rows)
+        return self.table("ops", group_by=by, limit=limit, **only)
 
     def table(self, report: str, part: str = "", **options: Any) -> "DescribedTable":
         """A report by its name, with the columns of `profctl REPORT ID --json`.
 
-        report   "steps", "kernels", "copies", "syncs", "idle", "compile", "collectives".
+        report   "ops", "steps", "kernels", "copies", "syncs", "idle", "compile", "collectives".
         part     which of its tables: "streams" of "idle", "graph_breaks" of "compile"; default:
                  its first.
         options  "sort", "limit", and the report's own: step=120.
@@ -202,7 +178,7 @@ class Report:
         only = {} if step is None else {"step": step}
         return self.table("kernels", limit=limit, **only)
 
-    def memory(self) -> "Table[MemoryRow]":
+    def memory(self) -> "Table":
         """Memory by device and category. Empty if the capture did not record memory."""
         devices = self._report("GetMemoryTimeline", max_points=4).devices
         return _frame(MemoryRow, [
@@ -466,25 +442,12 @@ def _target(message: Any) -> Target:
                   message.steps_per_second, message.step_source or "none", message.state == 2)
 
 
-def _table(kind: Type[Row], messages: Iterable[Any]) -> "Table[Row]":
-    def value(message: Any, name: str) -> Any:
-        raw = getattr(message, name)
-        return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-
-    names = _names_of(kind)
-    return _frame(kind, [kind(*(value(message, name) for name in names)) for message in messages])
-
-
-def _frame(kind: Type[Row], rows: List[Row]) -> "Table[Row]":
+def _frame(kind: Type[MemoryRow], rows: List[MemoryRow]) -> "Table":
     try:
         import pandas
     except ImportError:
         return rows
-    return pandas.DataFrame(rows, columns=_names_of(kind))
-
-
-def _names_of(kind: Type[Row]) -> List[str]:
-    return [field.name for field in fields(kind)]
+    return pandas.DataFrame(rows, columns=[field.name for field in fields(kind)])
 
 
 def _cells(column: Any, cells: Any) -> List[Any]:

@@ -9,54 +9,10 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/table.h"
 #include "daemon/export/html/data.h"
-#include "daemon/report/ops/op_table.h"
 #include "daemon/report/reports.h"
 
 namespace profd::exporter {
 namespace {
-
-using report::OpRow;
-
-void WriteOpColumns(const report::OpTable& table, JsonWriter& json) {
-  const std::vector<OpRow>& rows = table.rows;
-  json.Field("row_count", table.row_count);
-  json.Field("has_device", table.has_device);
-  json.Field("has_memory", table.has_memory);
-  json.Field("self_cpu_total_ns", table.self_cpu_total_ns);
-  json.Field("self_device_total_ns", table.self_device_total_ns);
-  json.Field("unattributed_device_ns", table.unattributed_device_ns);
-  json.Key("rows").BeginObject();
-  WriteColumn(json, "name", rows, &OpRow::name);
-  WriteColumn(json, "calls", rows, &OpRow::calls);
-  WriteColumn(json, "self_cpu_ns", rows, &OpRow::self_cpu_ns);
-  WriteColumn(json, "cpu_total_ns", rows, &OpRow::cpu_total_ns);
-  WriteColumn(json, "max_ns", rows, &OpRow::max_ns);
-  if (table.has_device) {
-    WriteColumn(json, "self_device_ns", rows, &OpRow::self_device_ns);
-    WriteColumn(json, "device_total_ns", rows, &OpRow::device_total_ns);
-    WriteColumn(json, "busy_device_ns", rows, &OpRow::busy_device_ns);
-  }
-  if (table.has_memory) {
-    WriteColumn(json, "self_cpu_memory_bytes", rows, &OpRow::self_cpu_memory_bytes);
-    WriteColumn(json, "self_device_memory_bytes", rows, &OpRow::self_device_memory_bytes);
-  }
-}
-
-absl::Status WriteOps(store::CaptureReader& reader, bool by_inputs, JsonWriter& json) {
-  const report::OpOptions options = {
-      .sort = reader.gpu_row_count() > 0 ? report::OpSort::kBusyDevice : report::OpSort::kSelfCpu,
-      .limit = by_inputs ? kMostInputRows : kMostTableRows,
-      .by_inputs = by_inputs};
-  ASSIGN_OR_RETURN(const report::OpTable table, report::SummarizeOps(reader, options));
-  json.Key(by_inputs ? "ops_by_inputs" : "ops").BeginObject();
-  WriteOpColumns(table, json);
-  if (by_inputs) {
-    WriteColumn(json, "dims", table.rows, &OpRow::dims);
-    WriteColumn(json, "types", table.rows, &OpRow::types);
-  }
-  json.EndObject().EndObject();
-  return absl::OkStatus();
-}
 
 void WriteCell(int64_t value, JsonWriter& json) { json.Int(value); }
 void WriteCell(double value, JsonWriter& json) { json.Double(value); }
@@ -110,14 +66,16 @@ void WriteTitle(const table::Column& column, std::string_view key, JsonWriter& j
   json.EndObject();
 }
 
-// The columns that a text table has, too; the flexible one is the rows' name.
+// The columns that the text table has; the flexible one is the rows' name.
 void WriteTable(const table::Table& table, JsonWriter& json) {
   const auto key_of = [&](size_t i) -> std::string_view {
     return table.columns[i].flexible ? "name" : std::string_view(table.columns[i].key);
   };
   const auto is_shown = [&](size_t i) {
+    const table::Column& column = table.columns[i];
     // The page has no cell for three numbers.
-    return table.columns[i].priority >= 0 && table.columns[i].type != table::Type::kSizes;
+    return column.priority >= 0 && column.type != table::Type::kSizes &&
+           !(column.only_if_set && table::IsUnset(column, table.cells[i]));
   };
   json.Field("row_count", table.row_count);
   json.Key("columns").BeginArray();
@@ -136,18 +94,31 @@ void WriteTable(const table::Table& table, JsonWriter& json) {
   json.EndObject();
 }
 
-// A report of one table, under its own name.
-absl::Status WriteReportTable(store::CaptureReader& reader, std::string_view name,
-                              JsonWriter& json) {
-  ASSIGN_OR_RETURN(const table::Report report,
-                   report::MakeReport(reader, {.report = std::string(name),
-                                               .options = {{"limit", StrCat(kMostTableRows)}}}));
-  json.Key(name).BeginObject();
+// The report's first table, as `key`.
+absl::Status WriteReportTable(store::CaptureReader& reader, const report::ReportRequest& request,
+                              std::string_view key, JsonWriter& json) {
+  ASSIGN_OR_RETURN(const table::Report report, report::MakeReport(reader, request));
+  json.Key(key).BeginObject();
   WriteTable(report.tables.front(), json);
   json.Key("notes").BeginArray();
   for (const std::string& note : report.notes) json.String(note);
   json.EndArray().EndObject();
   return absl::OkStatus();
+}
+
+absl::Status WriteOps(store::CaptureReader& reader, bool by_inputs, JsonWriter& json) {
+  const report::ReportRequest request = {
+      .report = "ops",
+      .options = {{"sort", reader.gpu_row_count() > 0 ? "busy_device" : "self_cpu"},
+                  {"limit", StrCat(by_inputs ? kMostInputRows : kMostTableRows)},
+                  {"group_by", by_inputs ? "input_shape" : "name"}}};
+  return WriteReportTable(reader, request, by_inputs ? "ops_by_inputs" : "ops", json);
+}
+
+absl::Status WriteGpuTable(store::CaptureReader& reader, std::string_view name, JsonWriter& json) {
+  return WriteReportTable(
+      reader, {.report = std::string(name), .options = {{"limit", StrCat(kMostTableRows)}}}, name,
+      json);
 }
 
 }  // namespace
@@ -157,8 +128,8 @@ absl::Status WriteTableData(store::CaptureReader& reader, JsonWriter& json) {
   // Index 0 is no inputs.
   if (reader.inputs().size() > 1) RETURN_IF_ERROR(WriteOps(reader, /*by_inputs=*/true, json));
   if (reader.gpu_row_count() == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(WriteReportTable(reader, "kernels", json));
-  return WriteReportTable(reader, "copies", json);
+  RETURN_IF_ERROR(WriteGpuTable(reader, "kernels", json));
+  return WriteGpuTable(reader, "copies", json);
 }
 
 }  // namespace profd::exporter

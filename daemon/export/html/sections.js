@@ -157,31 +157,31 @@ const Sections = (() => {
 
   // ---- tables ----
 
-  const OP_COLUMNS = [NAME,
-    { key: "dims", label: "Input sizes", kind: "text" },
-    { key: "types", label: "Types", kind: "text" },
-    { key: "calls", label: "Calls", kind: "count" },
-    { key: "busy_device_ns", label: "Device busy", kind: "ns", bar: true, help: "Union over streams of what it and its children launched" },
-    { key: "self_device_ns", label: "Self device", kind: "ns", bar: true, help: "Kernels and copies launched by itself, as torch.profiler counts them" },
-    { key: "device_total_ns", label: "Device total", kind: "ns", help: "Its own and its children's; streams that overlap count twice" },
-    { key: "self_cpu_ns", label: "Self CPU", kind: "ns", bar: true, help: "CPU total less that of its children" },
-    { key: "cpu_total_ns", label: "CPU total", kind: "ns" },
-    { key: "mean_ns", label: "CPU mean", kind: "ns" },
-    { key: "max_ns", label: "CPU longest", kind: "ns" },
-    { key: "self_device_memory_bytes", label: "Self device memory", kind: "bytes", help: "Allocated less freed" },
-    { key: "self_cpu_memory_bytes", label: "Self CPU memory", kind: "bytes", help: "Allocated less freed" },
-  ];
+  // Columns with a bar. The first of them that a table has sorts it.
+  const BARS = ["busy_device_ns", "self_device_ns", "total_ns", "self_cpu_ns"];
 
-  const withMean = (rows) => rows.map((row) => ({ ...row, mean_ns: row.calls > 0 ? row.cpu_total_ns / row.calls : 0 }));
+  // Shares are withheld, or marked, where events were lost.
+  function describedColumns(data, columns) {
+    return columns.filter((column) => column.kind !== "share" || Format.saysShares()).map((column) => ({
+      ...column,
+      kind: column.kind === "share" ? "percent" : column.kind,
+      label: column.kind === "share" && data.quality.shares === "marked" ? `≈ ${column.label}` : column.label,
+      bar: BARS.includes(column.key),
+    }));
+  }
 
-  function opTable(name, table) {
-    return tableOf({ name, rows: withMean(rowsOf(table.rows)), columns: OP_COLUMNS, total: table.row_count,
-      sort: table.has_device ? "busy_device_ns" : "self_cpu_ns" });
+  // A table that comes with its columns described.
+  function describedTable(data, name, source) {
+    return tableOf({
+      name, rows: rowsOf(source.rows), total: source.row_count, note: source.notes.join(". "),
+      sort: BARS.find((key) => source.columns.some((column) => column.key === key)),
+      columns: describedColumns(data, source.columns),
+    });
   }
 
   function ops(data) {
-    const byName = opTable("operators", data.ops);
-    const byInputs = data.ops_by_inputs ? opTable("operators by inputs", data.ops_by_inputs) : null;
+    const byName = describedTable(data, "operators", data.ops);
+    const byInputs = data.ops_by_inputs ? describedTable(data, "operators by inputs", data.ops_by_inputs) : null;
     const node = el("div", {}, byName.element);
     if (!byInputs) return { tables: { ops: byName }, content: [node] };
     const views = [{ value: false, label: "By name" }, { value: true, label: "By inputs" }];
@@ -190,23 +190,8 @@ const Sections = (() => {
     return { tables: { ops: byName, ops_by_inputs: byInputs }, content: [el("div", { class: "toolbar" }, chooser), node] };
   }
 
-  // Shares are withheld, or marked, where events were lost.
-  function describedColumns(data, columns) {
-    return columns.filter((column) => column.kind !== "share" || Format.saysShares()).map((column) => ({
-      ...column,
-      kind: column.kind === "share" ? "percent" : column.kind,
-      label: column.kind === "share" && data.quality.shares === "marked" ? `≈ ${column.label}` : column.label,
-      bar: column.key === "total_ns",
-    }));
-  }
-
-  // A table that comes with its columns described.
   function described(data, name) {
-    const source = data[name];
-    const table = tableOf({
-      name, rows: rowsOf(source.rows), total: source.row_count, sort: "total_ns",
-      note: source.notes.join(". "), columns: describedColumns(data, source.columns),
-    });
+    const table = describedTable(data, name, data[name]);
     return { tables: { [name]: table }, content: [table.element] };
   }
 

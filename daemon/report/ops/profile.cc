@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -33,41 +34,6 @@ double AsDouble(Int value) {
   return static_cast<double>(value);
 }
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
-double Average(int64_t total, int64_t calls) {
-  return calls == 0 ? 0 : static_cast<double>(total) / static_cast<double>(calls);
-}
-
-struct SortKey {
-  std::string_view name;
-  double (*value)(const OpProfileRow&);
-};
-constexpr std::array<SortKey, 22> kSortKeys = {{
-    {"share", [](const OpProfileRow& row) { return row.share; }},
-    {"self_cpu", [](const OpProfileRow& row) { return AsDouble(row.op.self_cpu_ns); }},
-    {"cpu_total", [](const OpProfileRow& row) { return AsDouble(row.op.cpu_total_ns); }},
-    {"average", [](const OpProfileRow& row) { return Average(row.op.cpu_total_ns, row.op.calls); }},
-    {"min", [](const OpProfileRow& row) { return AsDouble(row.op.min_ns); }},
-    {"p50", [](const OpProfileRow& row) { return AsDouble(row.p50_ns); }},
-    {"p95", [](const OpProfileRow& row) { return AsDouble(row.p95_ns); }},
-    {"max", [](const OpProfileRow& row) { return AsDouble(row.op.max_ns); }},
-    {"calls", [](const OpProfileRow& row) { return AsDouble(row.op.calls); }},
-    {"calls_per_step", [](const OpProfileRow& row) { return row.calls_per_step; }},
-    {"name", nullptr},
-    {"self_device", [](const OpProfileRow& row) { return AsDouble(row.op.self_device_ns); }},
-    {"device_total", [](const OpProfileRow& row) { return AsDouble(row.op.device_total_ns); }},
-    {"device_average",
-     [](const OpProfileRow& row) { return Average(row.op.device_total_ns, row.op.calls); }},
-    {"busy_device", [](const OpProfileRow& row) { return AsDouble(row.op.busy_device_ns); }},
-    {"cpu_memory", [](const OpProfileRow& row) { return AsDouble(row.op.cpu_memory_bytes); }},
-    {"self_cpu_memory",
-     [](const OpProfileRow& row) { return AsDouble(row.op.self_cpu_memory_bytes); }},
-    {"device_memory", [](const OpProfileRow& row) { return AsDouble(row.op.device_memory_bytes); }},
-    {"self_device_memory",
-     [](const OpProfileRow& row) { return AsDouble(row.op.self_device_memory_bytes); }},
-    {"flops", [](const OpProfileRow& row) { return row.flops; }},
-    {"flops_per_s", [](const OpProfileRow& row) { return row.flops_per_s; }},
-    {"peak_share", [](const OpProfileRow& row) { return row.peak_share; }},
-}};
 
 // What of a row's calls is where, beside their sums.
 struct Calls {
@@ -137,6 +103,8 @@ class OpProfiler {
       : reader_(reader),
         options_(options),
         by_step_(options.by_step || options.group == OpGroup::kStep),
+        // Functions of Python, which only imports have, are told by their category.
+        sums_only_(options.sums_only && reader.record().imported.source.empty()),
         kinds_(kinds),
         lookup_(reader.steps()),
         is_python_(reader.names().size()) {}
@@ -147,15 +115,22 @@ class OpProfiler {
     if (options_.step.has_value()) {
       ASSIGN_OR_RETURN(only_, lookup_.WithIndex(*options_.step));
     }
-    FindPeaks();
-    RETURN_IF_ERROR(ReadRanges());
-    RETURN_IF_ERROR(ReadCalls());
-    OpProfile profile;
+    if (!sums_only_) {
+      FindPeaks();
+      RETURN_IF_ERROR(ReadRanges());
+      RETURN_IF_ERROR(ReadCalls());
+    }
+    OpProfile profile = {.self_cpu_total_ns = summary.table.self_cpu_total_ns,
+                         .has_memory = summary.table.has_memory,
+                         .has_device = summary.table.has_device,
+                         .self_device_total_ns = summary.table.self_device_total_ns,
+                         .unattributed_device_ns = summary.table.unattributed_device_ns,
+                         .is_simulated = reader_.record().gpu.simulated};
     profile.step_count = only_.has_value() ? 1 : static_cast<int64_t>(lookup_.steps().size());
-    ASSIGN_OR_RETURN(profile.busy_device_ns, BusyDeviceTime());
+    if (!sums_only_) {
+      ASSIGN_OR_RETURN(profile.busy_device_ns, BusyDeviceTime());
+    }
     AddRows(summary, profile);
-    summary.table.rows.clear();
-    profile.totals = std::move(summary.table);
     return profile;
   }
 
@@ -216,13 +191,12 @@ class OpProfiler {
     if (!devices.empty()) peaks_ = PeaksOf(devices.front().name);
   }
 
-  void AddFlops(const Calls& calls, bool has_device, OpProfile& profile, OpProfileRow& row) const {
-    row.flops = calls.flops;
+  void AddFlops(const Calls& calls, bool has_device, OpProfileRow& row) const {
     if (calls.flops == 0) return;
-    profile.has_flops = true;
+    row.flops = calls.flops;
     // A rate of calls of which some are not known would be too low.
-    if (calls.with_flops != static_cast<uint64_t>(row.op.calls)) return;
-    const int64_t took_ns = has_device ? row.op.busy_device_ns : row.op.cpu_total_ns;
+    if (calls.with_flops != static_cast<uint64_t>(row.calls)) return;
+    const int64_t took_ns = has_device ? row.busy_device_ns : row.cpu_total_ns;
     if (took_ns <= 0) return;
     row.flops_per_s = calls.flops / (AsDouble(took_ns) / 1e9);
     const NumberType type = calls.type.value_or(NumberType::kUnknown);
@@ -234,8 +208,7 @@ class OpProfiler {
       peak = peaks_->tf32 * 1e12;
       row.dtype = "tf32";
     }
-    row.peak_share = Ratio(row.flops_per_s, peak);
-    profile.has_peak |= row.peak_share > 0;
+    if (peak > 0) row.peak_share = row.flops_per_s / peak;
   }
 
   // Of the launches of one step, as the table's other columns: their work, whenever it ran.
@@ -280,40 +253,49 @@ class OpProfiler {
     const std::vector<DurationStatistics> statistics = durations_.Take(calls_.size());
     for (size_t i = 0; i < summary.table.rows.size(); ++i) {
       if (IsFrame(kinds_.NameOf(summary.kinds[i]))) {
-        --summary.table.row_count;
         ++profile.frame_row_count;
         continue;
       }
       OpProfileRow& row = profile.rows.emplace_back();
-      row.op = std::move(summary.table.rows[i]);
-      row.group = GroupText(summary.kinds[i]);
-      row.share =
-          profile.busy_device_ns > 0
-              ? Ratio(AsDouble(row.op.busy_device_ns), AsDouble(profile.busy_device_ns))
-              : Ratio(AsDouble(row.op.self_cpu_ns), AsDouble(summary.table.self_cpu_total_ns));
-      const auto found = number_of_.find({summary.kinds[i], by_step_ ? row.op.step : -1});
+      static_cast<OpRow&>(row) = std::move(summary.table.rows[i]);
+      SetGroup(summary.kinds[i], row);
+      SetShares(profile, row);
+      const auto found = number_of_.find({summary.kinds[i], by_step_ ? row.step : -1});
       if (found == number_of_.end()) continue;  // Only its work on the GPU is in this step.
       row.p50_ns = statistics[found->second].p50_ns;
       row.p95_ns = statistics[found->second].p95_ns;
       AddSteps(calls_[found->second], profile.step_count, row);
-      AddFlops(calls_[found->second], summary.table.has_device, profile, row);
+      AddFlops(calls_[found->second], profile.has_device, row);
     }
+  }
+
+  static void SetShares(const OpProfile& profile, OpProfileRow& row) {
+    row.self_cpu_share = Ratio(AsDouble(row.self_cpu_ns), AsDouble(profile.self_cpu_total_ns));
+    row.share = row.self_cpu_share;
+    if (!profile.has_device) return;
+    if (profile.busy_device_ns < 0) {
+      row.share = -1;
+    } else if (profile.busy_device_ns > 0) {
+      row.share = Ratio(AsDouble(row.busy_device_ns), AsDouble(profile.busy_device_ns));
+    }
+    row.self_device_share =
+        Ratio(AsDouble(row.self_device_ns), AsDouble(profile.self_device_total_ns));
   }
 
   void AddSteps(const Calls& calls, int64_t step_count, OpProfileRow& row) const {
     if (step_count == 0) return;
     const uint64_t in_steps = calls.in_first_step + calls.in_later_steps;
     if (by_step_) {
-      row.calls_per_step = row.op.step < 0 ? -1 : AsDouble(row.op.calls);
+      if (row.step >= 0) row.calls_per_step = AsDouble(row.calls);
       return;
     }
     row.calls_per_step = AsDouble(in_steps) / AsDouble(step_count);
     if (only_.has_value() || step_count < 2 || calls.in_first_step == 0) return;
     if (calls.in_later_steps == 0) {
-      row.first_step = FirstStep::kOnly;
+      row.first_step = kOnlyInFirstStep;
     } else if (AsDouble(calls.first_step_ns) * AsDouble(step_count - 1) >
                2 * AsDouble(calls.later_steps_ns)) {
-      row.first_step = FirstStep::kSlower;
+      row.first_step = kSlowerInFirstStep;
     }
   }
 
@@ -322,26 +304,20 @@ class OpProfiler {
     return is_python_[name] && !std::string_view(reader_.names()[name]).starts_with(kModulePrefix);
   }
 
-  std::string GroupText(uint32_t kind) const {
-    switch (options_.group) {
-      case OpGroup::kModule:
-        return kinds_.modules().NameOf(kinds_.GroupOf(kind));
-      case OpGroup::kThread: {
-        const store::ReaderThread& thread = reader_.threads()[kinds_.GroupOf(kind)];
-        return thread.name.empty() ? StrCat(thread.os_thread)
-                                   : StrCat(thread.os_thread, " ", thread.name);
-      }
-      case OpGroup::kName:
-      case OpGroup::kInputs:
-      case OpGroup::kStep:
-        break;
+  void SetGroup(uint32_t kind, OpProfileRow& row) const {
+    if (options_.group == OpGroup::kModule) {
+      row.module = kinds_.modules().NameOf(kinds_.GroupOf(kind));
+    } else if (options_.group == OpGroup::kThread) {
+      const store::ReaderThread& thread = reader_.threads()[kinds_.GroupOf(kind)];
+      row.thread = thread.name.empty() ? StrCat(thread.os_thread)
+                                       : StrCat(thread.os_thread, " ", thread.name);
     }
-    return "";
   }
 
   store::CaptureReader& reader_;
   const OpProfileOptions& options_;
   const bool by_step_;
+  const bool sums_only_;
   OpKinds& kinds_;
   StepLookup lookup_;
   std::optional<StepRecord> only_;
@@ -366,25 +342,6 @@ OpKinds::Group KindsGroupOf(OpGroup group) {
   return OpKinds::Group::kNone;
 }
 
-const SortKey* FindSortKey(std::string_view name) {
-  const auto* const key = std::find_if(kSortKeys.begin(), kSortKeys.end(),
-                                       [&](const SortKey& one) { return one.name == name; });
-  return key == kSortKeys.end() ? nullptr : key;
-}
-
-void SortRows(const SortKey& key, std::vector<OpProfileRow>& rows) {
-  std::sort(rows.begin(), rows.end(), [&](const OpProfileRow& a, const OpProfileRow& b) {
-    if (key.value != nullptr) {
-      const double value_a = key.value(a);
-      const double value_b = key.value(b);
-      if (value_a != value_b) return value_a > value_b;
-      if (a.op.self_cpu_ns != b.op.self_cpu_ns) return a.op.self_cpu_ns > b.op.self_cpu_ns;
-    }
-    return std::tie(a.op.name, a.op.step, a.op.dims, a.op.types, a.group) <
-           std::tie(b.op.name, b.op.step, b.op.dims, b.op.types, b.group);
-  });
-}
-
 }  // namespace
 
 std::string_view ToString(OpGroup group) {
@@ -401,46 +358,22 @@ std::optional<OpGroup> OpGroupFromString(std::string_view text) {
   return std::nullopt;
 }
 
-std::string_view ToString(FirstStep first) {
-  switch (first) {
-    case FirstStep::kUsual:
-      return "";
-    case FirstStep::kOnly:
-      return "only";
-    case FirstStep::kSlower:
-      return "slower";
-  }
-  return "";
-}
-
-std::span<const std::string_view> OpProfileSortKeys() {
-  static const std::array<std::string_view, kSortKeys.size()> names = [] {
-    std::array<std::string_view, kSortKeys.size()> all;
-    for (size_t i = 0; i < all.size(); ++i) all[i] = kSortKeys[i].name;
-    return all;
-  }();
-  return names;
-}
-
-void SortAndCut(const OpProfileOptions& options, OpProfile& profile) {
-  const std::string_view natural = profile.totals.has_device ? "self_device" : "self_cpu";
-  const SortKey* const key = FindSortKey(options.sort.empty() ? natural : options.sort);
-  if (key != nullptr) SortRows(*key, profile.rows);
-  if (options.limit > 0 && profile.rows.size() > static_cast<size_t>(options.limit)) {
-    profile.rows.resize(static_cast<size_t>(options.limit));
-  }
+void SortBySelfTime(OpProfile& profile) {
+  const auto key = [&](const OpProfileRow& row) {
+    // Negative: more time comes first.
+    return std::tuple(
+        profile.has_device ? -row.self_device_ns : 0, -row.self_cpu_ns,
+        std::tie(row.name, row.step, row.dims, row.types, row.module, row.thread, row.rank));
+  };
+  std::ranges::sort(profile.rows, std::less<>(), key);
 }
 
 absl::StatusOr<OpProfile> SummarizeOpProfile(store::CaptureReader& reader,
                                              const OpProfileOptions& options) {
-  if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
-  if (!options.sort.empty() && FindSortKey(options.sort) == nullptr) {
-    return absl::InvalidArgumentError(StrCat("nothing to sort by is called ", options.sort));
-  }
   ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.group == OpGroup::kInputs,
                                                  KindsGroupOf(options.group)));
   ASSIGN_OR_RETURN(OpProfile profile, OpProfiler(reader, options, kinds).Build());
-  SortAndCut(options, profile);
+  SortBySelfTime(profile);
   return profile;
 }
 

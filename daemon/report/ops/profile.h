@@ -1,23 +1,24 @@
-// The operator table of `profctl ops`: the columns of op_table.h and, for each row, percentiles of
-// its calls, the steps that it ran in, and the FLOPs that it computed. A row is a name, or a name
-// by inputs, step, thread, or module.
+// The operator table of `profctl ops` and `trace`, Python, and the report "ops": the figures of
+// op_table.h and, for each row, percentiles of its calls, the steps that it ran in, and the FLOPs
+// that it computed. A row is a name, or a name by inputs, step, thread, or module. Its columns are
+// in columns.cc.
 //
 // Threads: any, one reader each.
 // Memory:  that of the operator table (op_table.h), plus 12 bytes per range and API call, 32 per
 //          GPU row, and, with FLOPs or by inputs, 24 per operator; up to twice that as vectors
-//          grow.
-// Errors:  the reader's; INVALID_ARGUMENT for an unknown sort key or step.
+//          grow. With `sums_only` that of the operator table.
+// Errors:  the reader's; INVALID_ARGUMENT for an unknown step.
 #ifndef PROFD_DAEMON_REPORT_OPS_PROFILE_H_
 #define PROFD_DAEMON_REPORT_OPS_PROFILE_H_
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/report/ops/op_table.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -33,63 +34,69 @@ enum class OpGroup {
 std::string_view ToString(OpGroup group);  // "input_shape", torch.profiler's word
 std::optional<OpGroup> OpGroupFromString(std::string_view text);
 
-// Whether a row shows warm-up: it runs only in the window's first step, or longer there.
-enum class FirstStep {
-  kUsual,
-  kOnly,    // All of its calls in steps are in the first step, and the window has more steps.
-  kSlower,  // It took more than twice its average in later steps.
-};
-std::string_view ToString(FirstStep first);  // "", "only", "slower"
+// What shows warm-up in a row's first_step.
+inline constexpr std::string_view kOnlyInFirstStep = "only";  // And the window has more steps.
+inline constexpr std::string_view kSlowerInFirstStep =
+    "slower";  // Twice its average of later ones.
 
 struct OpProfileOptions {
   OpGroup group = OpGroup::kName;
-  bool by_step = false;  // One row per step, too.
-  // Of OpProfileSortKeys(); empty: "self_device" where there is a GPU, else "self_cpu".
-  std::string sort;
-  int64_t limit = 0;            // Rows kept; 0: all.
+  bool by_step = false;         // One row per step, too.
   std::optional<int64_t> step;  // Only ranges that begin inside this step.
+  // Only figures that are sums over calls: the others (percentiles, FLOPs, steps) are not known.
+  // Of large captures that takes a fifth of the time. Imports have all figures nevertheless.
+  bool sums_only = false;
 };
 
-struct OpProfileRow {
-  OpRow op;
-  std::string group;  // Module or thread; empty: of none, or not grouped so.
+// A negative figure is not known.
+struct OpProfileRow : OpRow {
+  std::string module;  // With OpGroup::kModule; empty: in none.
+  std::string thread;  // With OpGroup::kThread: "4711 autograd".
+  std::string rank;    // In a table of several captures.
   // Of CPU total, over calls: durations that occurred (nearest rank).
-  int64_t p50_ns = 0;
-  int64_t p95_ns = 0;
+  int64_t p50_ns = -1;
+  int64_t p95_ns = -1;
   // The row's part of the time that the GPUs were busy; without GPU rows, its part of all self
-  // CPU time. 0..1.
+  // CPU time. 0..1, like all shares.
   double share = 0;
-  double calls_per_step = -1;  // Calls inside steps; -1: there are no steps.
-  FirstStep first_step = FirstStep::kUsual;
-  // Operations of its calls, from the sizes of their inputs (flops.h); 0: unknown.
-  double flops = 0;
-  // FLOPs of the calls with known FLOPs, divided by their GPU time (without a GPU, CPU time);
-  // 0: unknown.
-  double flops_per_s = 0;
-  double peak_share = 0;  // flops_per_s over the GPU's peak for `dtype`; 0: unknown.
-  std::string dtype;      // The type of that peak: "bf16", "tf32"; empty: unknown, or several.
+  double self_cpu_share = 0;      // Of the self CPU time of all rows.
+  double self_device_share = -1;  // Of all GPU work.
+  double calls_per_step = -1;     // Calls inside steps.
+  std::string first_step;         // kOnlyInFirstStep, kSlowerInFirstStep, or empty: as the others.
+  // Operations of its calls, from the sizes of their inputs (flops.h).
+  double flops = -1;
+  // FLOPs divided by the row's GPU time (without a GPU, CPU time), if those of every call are
+  // known.
+  double flops_per_s = -1;
+  double peak_share = -1;  // flops_per_s over the GPU's peak for `dtype`.
+  std::string dtype;       // The type of that peak: "bf16", "tf32"; empty: unknown, or several.
 };
 
 struct OpProfile {
   std::vector<OpProfileRow> rows;
-  OpTable totals;              // Without rows.
-  int64_t step_count = 0;      // In the window, or 1 of one.
-  int64_t busy_device_ns = 0;  // Union over streams, devices added.
+  int64_t self_cpu_total_ns = 0;
+  bool has_memory = false;  // The capture holds events of allocators.
+  bool has_device = false;  // The capture holds GPU rows.
+  // All GPU work, including that of no row; with `step`, only launches in that step.
+  int64_t self_device_total_ns = 0;
+  int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
+  int64_t busy_device_ns = -1;         // Union over streams, devices added; negative: not known.
+  int64_t step_count = 0;              // In the window, or 1 of one.
   // Python functions (RangeCategory::kPython) are not rows, except by module.
   int64_t frame_row_count = 0;
-  bool has_flops = false;
-  bool has_peak = false;
+  bool is_simulated = false;  // The GPU is.
 };
 
-// "share", "self_cpu", ...; all except "name" sort descending.
-std::span<const std::string_view> OpProfileSortKeys();
-
-// Sorts the rows and keeps `limit` of them, as SummarizeOpProfile() does at its end. For rows that
-// were combined from several captures.
-void SortAndCut(const OpProfileOptions& options, OpProfile& profile);
+// Most self time first: of the GPU, where there is one. As SummarizeOpProfile() leaves the rows.
+void SortBySelfTime(OpProfile& profile);
 
 absl::StatusOr<OpProfile> SummarizeOpProfile(store::CaptureReader& reader,
                                              const OpProfileOptions& options);
+
+table::Report ToReport(const OpProfile& profile);
+// The rows and totals of such a report. DATA_LOSS: it is another one, or of a version that this
+// one does not read.
+absl::StatusOr<OpProfile> OpProfileOf(const table::Report& report);
 
 }  // namespace profd::report
 

@@ -16,7 +16,6 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/export/trace_export.h"
 #include "daemon/report/memory/timeline.h"
-#include "daemon/report/ops/op_table.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "profd/v1/captures.pb.h"
@@ -53,8 +52,6 @@ absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state);
 
 // ---- reports and exports ----
 
-absl::StatusOr<report::OpOptions> OpOptionsFromProto(const v1::GetOperatorsRequest& request);
-void OpTableToProto(const report::OpTable& table, v1::GetOperatorsResponse& out);
 absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(
     const v1::GetMemoryTimelineRequest& request);
 void MemoryTimelineToProto(const report::MemoryTimeline& timeline,

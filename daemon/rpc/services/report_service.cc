@@ -53,7 +53,6 @@ class ReportService final : public RpcService {
   grpc::Service& grpc_service() override { return service_; }
 
   void Serve() override {
-    ServeReport<v1::GetOperatorsRequest>("GetOperators");
     ServeReport<v1::GetMemoryTimelineRequest>("GetMemoryTimeline");
     ServeReport<v1::GetReportRequest>("GetReport");
     ServeUnary(parts_.door, parts_.door.work(), service_,

@@ -1,6 +1,7 @@
 // profctl trace against a fake profd: what it asks, how it ends, what it prints.
 #include <signal.h>
 
+#include "daemon/report/ops/profile.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -15,13 +16,13 @@ class TraceTest : public CliTest {
  protected:
   TraceTest() {
     profd_.targets = {ATarget(4711)};
-    v1::OperatorRow* row = profd_.operators.add_rows();
-    row->set_name("forward");
-    row->set_calls(5);
-    row->set_self_cpu_ns(30'000'000);
-    row->set_cpu_total_ns(40'000'000);
-    profd_.operators.set_self_cpu_total_ns(40'000'000);
-    profd_.operators.set_row_count(1);
+    report::OpProfile ops = {.self_cpu_total_ns = 40'000'000};
+    report::OpProfileRow& row = ops.rows.emplace_back();
+    row.name = "forward";
+    row.calls = 5;
+    row.self_cpu_ns = 30'000'000;
+    row.cpu_total_ns = 40'000'000;
+    profd_.Set(report::ToReport(ops));
   }
   void EndAs(v1::Capture::State state, const std::string& ended_by) {
     profd_.ends_as.set_state(state);

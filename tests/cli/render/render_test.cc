@@ -17,11 +17,11 @@
 #include "cli/render/capture.h"
 #include "cli/render/group_view.h"
 #include "cli/render/report_tables.h"
-#include "cli/render/reports.h"
 #include "cli/render/targets.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/units.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/ops/profile.h"
 #include "daemon/report/time/compile_report.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -221,52 +221,54 @@ TEST(ShortNamesTest, DifferentNamesStayDifferent) {
 
 // ---- operators ----
 
-report::OpTable TwoOps() {
-  report::OpTable table;
-  table.rows = {{.name = "aten::mm",
-                 .step = -1,
-                 .calls = 3,
-                 .self_cpu_ns = 75'000,
-                 .cpu_total_ns = 90'000,
-                 .min_ns = 20'000,
-                 .max_ns = 40'000},
-                {.name = "loss",
-                 .step = -1,
-                 .calls = 1,
-                 .self_cpu_ns = 25'000,
-                 .cpu_total_ns = 25'000,
-                 .min_ns = 25'000,
-                 .max_ns = 25'000}};
-  table.self_cpu_total_ns = 100'000;
-  table.row_count = 2;
-  return table;
+report::OpProfile TwoOps() {
+  report::OpProfile ops = {.self_cpu_total_ns = 100'000};
+  ops.rows.resize(2);
+  report::OpProfileRow& mm = ops.rows[0];
+  mm.name = "aten::mm";
+  mm.calls = 3;
+  mm.self_cpu_ns = 75'000;
+  mm.self_cpu_share = 0.75;
+  mm.cpu_total_ns = 90'000;
+  mm.min_ns = 20'000;
+  mm.max_ns = 40'000;
+  report::OpProfileRow& loss = ops.rows[1];
+  loss.name = "loss";
+  loss.calls = 1;
+  loss.self_cpu_ns = loss.cpu_total_ns = loss.min_ns = loss.max_ns = 25'000;
+  loss.self_cpu_share = 0.25;
+  return ops;
+}
+
+std::string Rendered(const report::OpProfile& ops, const Style& style = Style{}) {
+  return RenderReport(report::ToReport(ops), style);
 }
 
 TEST(RenderOpsTest, HasTheColumnsAndTheFooterOfTorch) {
-  const std::vector<std::string> lines = Squeezed(RenderOps(AView(), TwoOps(), {}, Style{}));
+  const std::vector<std::string> lines = Squeezed(Rendered(TwoOps()));
   ASSERT_EQ(lines.size(), 5);
-  EXPECT_EQ(lines[0], "Name Self CPU % Self CPU CPU total % CPU total CPU time avg # of Calls");
-  EXPECT_EQ(lines[2], "aten::mm 75.00% 75.000us 90.00% 90.000us 30.000us 3");
-  EXPECT_EQ(lines[3], "loss 25.00% 25.000us 25.00% 25.000us 25.000us 1");
+  EXPECT_EQ(lines[0], "Name Self CPU % Self CPU CPU total CPU time avg CPU max # of Calls");
+  EXPECT_EQ(lines[2], "aten::mm 75.00% 75.000us 90.000us 30.000us 40.000us 3");
+  EXPECT_EQ(lines[3], "loss 25.00% 25.000us 25.000us 25.000us 25.000us 1");
   EXPECT_EQ(lines[4], "Self CPU time total: 100.000us");
 }
 
 TEST(RenderOpsTest, RowsThatALimitLeftOutAreCounted) {
-  report::OpTable table = TwoOps();
-  table.row_count = 1002;
-  EXPECT_THAT(RenderOps(AView(), table, {}, Style{}), HasSubstr("1,000 more rows"));
+  table::Report report = report::ToReport(TwoOps());
+  report.tables[0].row_count = 1002;
+  EXPECT_THAT(RenderReport(report, Style{}), HasSubstr("1,000 more rows"));
 }
 
 TEST(RenderOpsTest, SharesAreMarkedAndThenWithheldAsMoreIsLost) {
   CaptureView view = AView();
   view.record.event_count = 1'000;
   view.dropped_event_count = 0;
-  EXPECT_THAT(RenderOps(view, TwoOps(), {}, Style{}), Not(HasSubstr("~")));
+  EXPECT_THAT(Rendered(TwoOps(), StyleFor(view, Style{})), Not(HasSubstr("~")));
   view.dropped_event_count = 20;
-  EXPECT_THAT(RenderOps(view, TwoOps(), {}, Style{}), HasSubstr("~"));
+  EXPECT_THAT(Rendered(TwoOps(), StyleFor(view, Style{})), HasSubstr("~"));
   EXPECT_THAT(RenderReportHeader(view, Style{}), HasSubstr("begin with ~"));
   view.dropped_event_count = 200;
-  const std::string text = RenderOps(view, TwoOps(), {}, Style{});
+  const std::string text = Rendered(TwoOps(), StyleFor(view, Style{}));
   EXPECT_THAT(text.substr(text.find('\n')), Not(HasSubstr("%")));  // But for the titles.
   JsonWriter json;
   json.BeginObject();
@@ -286,75 +288,75 @@ TEST(StyleTest, AShareOfNothingIsNoneHoweverMuchWasLost) {
 }
 
 TEST(RenderOpsTest, WithoutRangesItSaysHowToGetSome) {
-  const std::string text = RenderOps(AView(), {}, {}, Style{});
-  EXPECT_THAT(text, HasSubstr("Self CPU"));
+  const std::string text = Rendered({});
   EXPECT_THAT(text, HasSubstr("annotate"));
 }
 
-report::OpTable TwoOpsOfAGpu() {
-  report::OpTable table = TwoOps();
-  table.has_device = true;
-  table.self_device_total_ns = 400'000;
-  table.unattributed_device_ns = 100'000;
-  table.rows[0].self_device_ns = 200'000;
-  table.rows[0].device_total_ns = 300'000;
-  table.rows[0].busy_device_ns = 250'000;
-  return table;
+report::OpProfile TwoOpsOfAGpu() {
+  report::OpProfile ops = TwoOps();
+  ops.has_device = true;
+  ops.self_device_total_ns = 400'000;
+  ops.unattributed_device_ns = 100'000;
+  ops.busy_device_ns = 350'000;
+  ops.rows[0].share = 0.625;
+  ops.rows[0].self_device_ns = 200'000;
+  ops.rows[0].self_device_share = 0.5;
+  ops.rows[0].device_total_ns = 300'000;
+  ops.rows[0].busy_device_ns = 250'000;
+  return ops;
 }
 
 TEST(RenderOpsTest, GpuColumnsAreThereWhereThereWasAGpu) {
-  CaptureView view = AView();
-  const std::vector<std::string> lines = Squeezed(RenderOps(view, TwoOpsOfAGpu(), {}, Style{}));
+  report::OpProfile ops = TwoOpsOfAGpu();
+  const std::vector<std::string> lines = Squeezed(Rendered(ops));
   ASSERT_EQ(lines.size(), 6);
   EXPECT_EQ(lines[0],
-            "Name Self CPU % Self CPU CPU total % CPU total CPU time avg Self CUDA Self CUDA % "
-            "CUDA total CUDA busy # of Calls");
+            "Name CUDA busy Busy % Self CUDA Self CUDA % CUDA total Self CPU % Self CPU CPU total "
+            "CPU time avg CPU max # of Calls");
   EXPECT_EQ(lines[2],
-            "aten::mm 75.00% 75.000us 90.00% 90.000us 30.000us 200.000us 50.00% 300.000us "
-            "250.000us 3");
+            "aten::mm 250.000us 62.50% 200.000us 50.00% 300.000us 75.00% 75.000us 90.000us "
+            "30.000us 40.000us 3");
   EXPECT_EQ(lines[5],
             "Self CUDA time total: 400.000us, of which 100.000us launched outside any range or by "
-            "no call in the capture");
-  view.record.gpu.simulated = true;
-  EXPECT_THAT(RenderOps(view, TwoOpsOfAGpu(), {}, Style{}),
-              HasSubstr("Self CUDA time total: 400.000us (simulated)"));
+            "no call in the capture; CUDA busy: 350.000us");
+  ops.is_simulated = true;
+  EXPECT_THAT(Rendered(ops), HasSubstr("Self CUDA time total: 400.000us (simulated)"));
 }
 
 TEST(RenderOpsTest, ByInputsTheyStandBesideTheName) {
-  report::OpTable table = TwoOps();
-  table.rows[0].dims = "[[64,64],[64,64]]";
-  table.rows[0].types = R"(["float","float"])";
-  const std::vector<std::string> lines =
-      Squeezed(RenderOps(AView(), table, {.by_inputs = true}, Style{}));
+  report::OpProfile ops = TwoOps();
+  ops.rows[0].dims = "[[64,64],[64,64]]";
+  ops.rows[0].types = R"(["float","float"])";
+  const std::vector<std::string> lines = Squeezed(Rendered(ops));
   EXPECT_THAT(lines[0], StartsWith("Name Input shapes Input types Self CPU %"));
   EXPECT_THAT(lines[2], StartsWith(R"(aten::mm [[64,64],[64,64]] ["float","float"] 75.00%)"));
   EXPECT_THAT(lines[3], StartsWith("loss - - 25.00%"));
 }
 
 TEST(RenderOpsTest, OnATerminalLongInputsAreCutAndCleaned) {
-  report::OpTable table = TwoOps();
-  table.rows[0].dims = "\x1b[31m" + std::string(5000, '7');
-  const std::string text = RenderOps(AView(), table, {.by_inputs = true},
-                                     Style{.is_terminal = true, .width = 400, .colour = false});
+  report::OpProfile ops = TwoOps();
+  ops.rows[0].dims = "\x1b[31m" + std::string(5000, '7');
+  const std::string text = Rendered(ops, Style{.is_terminal = true, .width = 400, .colour = false});
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr(std::string(60, '7'))));
   EXPECT_THAT(text, HasSubstr(std::string(20, '7')));
 }
 
 TEST(RenderOpsTest, MemoryColumnsAreThereWhereAllocatorsWereRecorded) {
-  report::OpTable table = TwoOps();
-  table.has_memory = true;
-  table.rows[0].cpu_memory_bytes = 4096;
-  table.rows[0].self_cpu_memory_bytes = -1024;
-  std::vector<std::string> lines = Squeezed(RenderOps(AView(), table, {}, Style{}));
+  report::OpProfile ops = TwoOps();
+  ops.has_memory = true;
+  ops.rows[0].cpu_memory_bytes = 4096;
+  ops.rows[0].self_cpu_memory_bytes = -1024;
+  std::vector<std::string> lines = Squeezed(Rendered(ops));
   EXPECT_EQ(lines[0],
-            "Name Self CPU % Self CPU CPU total % CPU total CPU time avg CPU Mem Self CPU Mem "
+            "Name Self CPU % Self CPU CPU total CPU time avg CPU max CPU Mem Self CPU Mem "
             "# of Calls");
-  EXPECT_THAT(lines[2], EndsWith("30.000us 4.00 KiB -1.00 KiB 3"));
-  table.rows[1].self_device_memory_bytes = 512;
-  lines = Squeezed(RenderOps(AView(), table, {}, Style{}));
+  EXPECT_THAT(lines[2], EndsWith("40.000us 4.00 KiB -1.00 KiB 3"));
+  ops.rows[1].device_memory_bytes = 1024;
+  ops.rows[1].self_device_memory_bytes = 512;
+  lines = Squeezed(Rendered(ops));
   EXPECT_THAT(lines[0], EndsWith("CPU Mem Self CPU Mem CUDA Mem Self CUDA Mem # of Calls"));
-  EXPECT_THAT(lines[3], EndsWith("0 B 0 B 0 B 512 B 1"));
+  EXPECT_THAT(lines[3], EndsWith("0 B 0 B 1.00 KiB 512 B 1"));
 }
 
 TEST(ReportHeaderTest, ASimulatedGpuIsCalledSo) {

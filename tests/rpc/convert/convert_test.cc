@@ -375,9 +375,6 @@ TEST(CaptureTest, TextThatIsNotUtf8CanStillBeSent) {
 }
 
 TEST(ReportTest, UnknownValuesOfEnumsAreRefused) {
-  v1::GetOperatorsRequest request;
-  request.set_sort(static_cast<v1::GetOperatorsRequest::Sort>(99));
-  EXPECT_THAT(OpOptionsFromProto(request), StatusIs(Code::kInvalidArgument, HasSubstr("sort")));
   EXPECT_THAT(FormatFromProto(v1::ExportTraceRequest::FORMAT_UNSPECIFIED),
               StatusIs(Code::kInvalidArgument));
   EXPECT_THAT(FormatFromProto(static_cast<v1::ExportTraceRequest::Format>(-3)),
@@ -389,9 +386,6 @@ TEST(ReportTest, UnknownValuesOfEnumsAreRefused) {
 }
 
 TEST(ReportTest, OptionsOutOfRangeAreRefused) {
-  v1::GetOperatorsRequest operators;
-  operators.set_limit(-1);
-  EXPECT_THAT(OpOptionsFromProto(operators), StatusIs(Code::kInvalidArgument, HasSubstr("limit")));
   v1::GetMemoryTimelineRequest memory;
   for (const int64_t points : {-1, 1, 3}) {
     memory.set_max_points(points);
@@ -399,31 +393,6 @@ TEST(ReportTest, OptionsOutOfRangeAreRefused) {
   }
   memory.set_max_points(4);
   EXPECT_THAT(MemoryOptionsFromProto(memory), IsOk());
-}
-
-TEST(ReportTest, OperatorsByInputsGoThere) {
-  v1::GetOperatorsRequest request;
-  EXPECT_FALSE(OpOptionsFromProto(request)->by_inputs);
-  request.set_by_inputs(true);
-  EXPECT_TRUE(OpOptionsFromProto(request)->by_inputs);
-  report::OpTable table;
-  table.has_memory = true;
-  table.rows.push_back({.name = "aten::mm",
-                        .dims = "[[1]\xff",
-                        .types = "[\"float\"]",
-                        .cpu_memory_bytes = 1,
-                        .self_cpu_memory_bytes = -2,
-                        .device_memory_bytes = 3,
-                        .self_device_memory_bytes = -4});
-  v1::GetOperatorsResponse message;
-  OpTableToProto(table, message);
-  EXPECT_TRUE(message.has_memory());
-  EXPECT_EQ(message.rows(0).dims(), "[[1]\xEF\xBF\xBD");
-  EXPECT_EQ(message.rows(0).types(), "[\"float\"]");
-  EXPECT_EQ(message.rows(0).cpu_memory_bytes(), 1);
-  EXPECT_EQ(message.rows(0).self_cpu_memory_bytes(), -2);
-  EXPECT_EQ(message.rows(0).device_memory_bytes(), 3);
-  EXPECT_EQ(message.rows(0).self_device_memory_bytes(), -4);
 }
 
 TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
@@ -442,14 +411,6 @@ TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
   EXPECT_EQ(message.out_of_memory(0).time_ns(), 7);
   EXPECT_EQ(message.out_of_memory(0).device(), "cuda:\xEF\xBF\xBD");
   EXPECT_EQ(message.out_of_memory(0).bytes(), 9);
-}
-
-TEST(ReportTest, RowsKeepBytesThatAreNotText) {
-  report::OpTable table;
-  table.rows.push_back({.name = std::string("\xff\0x", 3), .calls = 2});
-  v1::GetOperatorsResponse message;
-  OpTableToProto(table, message);
-  EXPECT_EQ(message.rows(0).name(), std::string("\xff\0x", 3));
 }
 
 // ---- names ----

@@ -129,11 +129,12 @@ TEST_F(ImportTest, IsACaptureOfTheCallersLikeAnyOther) {
   EXPECT_EQ(capture.requested_by_uid(), uid_);
   EXPECT_EQ(capture.event_count(), 100);
 
-  v1::GetOperatorsRequest ops;
+  v1::GetReportRequest ops;
   ops.set_capture(capture.name());
-  v1::GetOperatorsResponse table;
-  EXPECT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetOperators, ops, &table), Succeeds());
-  EXPECT_THAT(table.rows(), SizeIs(1));
+  ops.set_report("ops");
+  v1::Report table;
+  EXPECT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetReport, ops, &table), Succeeds());
+  EXPECT_EQ(table.tables(0).row_count(), 1);
   v1::DeleteCaptureRequest remove;
   remove.set_name(capture.name());
   v1::Capture removed;
