@@ -187,6 +187,7 @@ const table::Description<OpProfileRow>& OpColumns() {
         .over_ranks = OverRanks::kMin}},
       PercentileColumn(&OpProfileRow::p50_ns, 50, 8),
       PercentileColumn(&OpProfileRow::p95_ns, 95, 9),
+      PercentileColumn(&OpProfileRow::p99_ns, 99, 11),
       {&OpProfileRow::max_ns,
        {.key = "max_ns",
         .title = "CPU max",

@@ -264,6 +264,7 @@ class OpProfiler {
       if (found == number_of_.end()) continue;  // Only its work on the GPU is in this step.
       row.p50_ns = statistics[found->second].p50_ns;
       row.p95_ns = statistics[found->second].p95_ns;
+      row.p99_ns = statistics[found->second].p99_ns;
       AddSteps(calls_[found->second], profile.step_count, row);
       AddFlops(calls_[found->second], profile.has_device, row);
     }

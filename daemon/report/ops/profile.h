@@ -56,6 +56,7 @@ struct OpProfileRow : OpRow {
   // Of CPU total, over calls: durations that occurred (nearest rank).
   int64_t p50_ns = -1;
   int64_t p95_ns = -1;
+  int64_t p99_ns = -1;
   // The row's part of the time that the GPUs were busy; without GPU rows, its part of all self
   // CPU time. 0..1, like all shares.
   double share = 0;

@@ -47,6 +47,7 @@ TEST_F(OpProfileTest, PercentilesAreDurationsThatOccurred) {
   const OpProfileRow row = RowOf(Profile(), "f");
   EXPECT_EQ(row.p50_ns, 50);
   EXPECT_EQ(row.p95_ns, 95);
+  EXPECT_EQ(row.p99_ns, 99);
   EXPECT_EQ(row.max_ns, 100);
   EXPECT_EQ(row.calls, 100);
 }
