@@ -12,6 +12,7 @@
 #include "cli/base/table.h"
 #include "cli/base/units.h"
 #include "daemon/base/csv.h"
+#include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
@@ -21,14 +22,6 @@ namespace {
 
 constexpr int kTrendColumns = 30;
 constexpr double kSmallestSpread = 0.1;  // Of the lowest value, that takes the full height.
-
-double MedianOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
-}
 
 // What one row is of: a rank of a job, which outlives its processes, else a process.
 struct SeriesKey {
@@ -103,8 +96,10 @@ void AddSeries(const SeriesKey& key, std::vector<TimedValue> values, int64_t beg
   for (const TimedValue& value : values) all.push_back(value.value);
   // A quarter at each end: one odd window is then no trend.
   const size_t quarter = std::max<size_t>(1, all.size() / 4);
-  const double early = MedianOf({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(quarter)});
-  const double late = MedianOf({all.end() - static_cast<std::ptrdiff_t>(quarter), all.end()});
+  const double early =
+      Median(std::vector(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(quarter)));
+  const double late =
+      Median(std::vector(all.end() - static_cast<std::ptrdiff_t>(quarter), all.end()));
   std::vector<std::string> cells;
   if (several_nodes) cells.push_back(key.node);
   cells.push_back(key.job.empty() ? "-" : key.job);
@@ -112,7 +107,7 @@ void AddSeries(const SeriesKey& key, std::vector<TimedValue> values, int64_t beg
   cells.push_back(key.pid == 0 ? "-" : StrCat(key.pid));
   cells.push_back(FormatCount(static_cast<int64_t>(all.size())));
   cells.push_back(Ns(*std::ranges::min_element(all)));
-  cells.push_back(Ns(MedianOf(all)));
+  cells.push_back(Ns(Median(all)));
   cells.push_back(Ns(*std::ranges::max_element(all)));
   cells.push_back(Ns(early));
   cells.push_back(Ns(late));
@@ -154,7 +149,7 @@ std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
   for (std::vector<double>& bucket : buckets) {
     medians.emplace_back();
     if (bucket.empty()) continue;
-    medians.back() = MedianOf(std::move(bucket));
+    medians.back() = Median(std::move(bucket));
     lowest = std::min(lowest, *medians.back());
     highest = std::max(highest, *medians.back());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd {
@@ -9,13 +10,6 @@ namespace {
 
 // Steps are 16 bytes of a map each. MeasureSlowdown() looks at no more than a few hundred.
 constexpr size_t kMostWatchedSteps = 4096;
-
-int64_t MedianOf(std::vector<int64_t> times) {
-  if (times.empty()) return 0;
-  const auto middle = times.begin() + std::ssize(times) / 2;
-  std::ranges::nth_element(times, middle);
-  return *middle;
-}
 
 }  // namespace
 
@@ -81,7 +75,7 @@ StepTimes StepWatch::Times() const {
   return times;
 }
 
-int64_t StepWatch::during_ns() const { return source_changed_ ? 0 : MedianOf(Times().during); }
+int64_t StepWatch::during_ns() const { return source_changed_ ? 0 : Median(Times().during); }
 
 size_t StepWatch::missing_steps() const {
   return kEnoughSteps - std::min(kEnoughSteps, Times().after.size());
@@ -98,11 +92,11 @@ void StepWatch::Describe(CaptureRecord& record) const {
         "the steps of the process were of another kind before (now: ", ToString(source_), ")");
     return;
   }
-  const StepTimes times = Times();
+  StepTimes times = Times();
   record.slowdown = MeasureSlowdown(times);
-  record.step_before_ns = MedianOf(times.before);
-  record.step_after_ns = MedianOf(times.after);
-  if (!times.during.empty()) record.step_during_ns = MedianOf(times.during);
+  record.step_before_ns = Median(times.before);
+  record.step_after_ns = Median(times.after);
+  if (!times.during.empty()) record.step_during_ns = Median(times.during);
 }
 
 }  // namespace profd

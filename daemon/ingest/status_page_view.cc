@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/ingest/untrusted_values.h"
 
@@ -43,13 +44,6 @@ std::vector<int64_t> LengthsOf(double ns_per_tick, const std::vector<Mark>& mark
     lengths.push_back(LengthNs(ns_per_tick, start.ticks, marks[i].ticks));
   }
   return lengths;
-}
-
-// REQUIRES: there is one.
-int64_t MedianOf(std::vector<int64_t>& lengths) {
-  const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return *middle;
 }
 
 }  // namespace
@@ -111,7 +105,7 @@ void StatusPageView::ReadPace(double ns_per_tick, TargetInfo& info) const {
   info.since_last_step_ns = llrint(idle_ns);
   std::vector<int64_t> lengths = LengthsOf(ns_per_tick, marks, 0, INT64_MAX);
   if (lengths.empty()) return;
-  info.median_step_ns = MedianOf(lengths);
+  info.median_step_ns = Median(lengths);
   const double span_ns =
       static_cast<double>(marks.back().ticks - marks.front().ticks) * ns_per_tick;
   if (span_ns <= 0) return;
@@ -123,7 +117,7 @@ void StatusPageView::ReadPace(double ns_per_tick, TargetInfo& info) const {
 int64_t StatusPageView::MedianStepNs(double ns_per_tick, int64_t first_step,
                                      int64_t end_step) const {
   std::vector<int64_t> lengths = LengthsOf(ns_per_tick, ReadMarks(), first_step, end_step);
-  return lengths.empty() ? 0 : MedianOf(lengths);
+  return lengths.empty() ? 0 : Median(lengths);
 }
 
 RecentSteps StatusPageView::GetRecentSteps(double ns_per_tick) const {

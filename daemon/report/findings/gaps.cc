@@ -2,6 +2,7 @@
 #include <limits>
 #include <optional>
 
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/evidence_sums.h"
@@ -23,14 +24,6 @@ struct Gap {
 
 // Allocations wait as well, but have rules of their own.
 bool Waits(std::string_view call) { return IsSyncCall(call) && !IsAllocationCall(call); }
-
-// By nearest rank; `values` is reordered.
-int64_t Percentile95(std::vector<int64_t>& values) {
-  if (values.empty()) return 0;
-  const size_t rank = (values.size() * 95 + 99) / 100 - 1;
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(rank), values.end());
-  return values[rank];
-}
 
 class GapSweep {
  public:
@@ -157,7 +150,7 @@ class GapSweep {
   void TakeLongest(int64_t mean_step_ns) {
     std::vector<int64_t> durations;
     for (const Gap& gap : gaps_) durations.push_back(gap.counted_ns);
-    facts_.p95_ns = Percentile95(durations);
+    facts_.p95_ns = Percentile(durations, 95);
     const double long_ns =
         std::min(sources_.thresholds.gap_shortest_ns,
                  sources_.thresholds.gap_p95_share * static_cast<double>(mean_step_ns));

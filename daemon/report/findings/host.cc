@@ -7,7 +7,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/outliers.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -11,7 +11,7 @@
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/gpu/occupancy.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -12,7 +12,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/host.h"
 #include "daemon/report/findings/rules.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "daemon/report/index/end_of.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -4,15 +4,10 @@
 #include <limits>
 #include <numeric>
 
+#include "daemon/base/median.h"
+
 namespace profd::report {
 namespace {
-
-int64_t NearestRank(std::span<int64_t> values, size_t percent) {
-  const size_t rank = (values.size() * percent + 99) / 100;
-  const auto at = values.begin() + static_cast<ptrdiff_t>(std::max<size_t>(rank, 1) - 1);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 DurationStatistics StatisticsOf(std::span<int64_t> durations) {
   if (durations.empty()) return {};
@@ -25,9 +20,9 @@ DurationStatistics StatisticsOf(std::span<int64_t> durations) {
   const auto [min, max] = std::minmax_element(durations.begin(), durations.end());
   statistics.min_ns = *min;
   statistics.max_ns = *max;
-  statistics.p50_ns = NearestRank(durations, 50);
-  statistics.p95_ns = NearestRank(durations, 95);
-  statistics.p99_ns = NearestRank(durations, 99);
+  statistics.p50_ns = Percentile(durations, 50);
+  statistics.p95_ns = Percentile(durations, 95);
+  statistics.p99_ns = Percentile(durations, 99);
   return statistics;
 }
 

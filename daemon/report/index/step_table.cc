@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 #include "daemon/report/index/step_labels.h"
 
 namespace profd::report {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "daemon/report/index/end_of.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/wrapping_math.h"
 

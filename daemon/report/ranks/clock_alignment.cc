@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {
@@ -40,7 +40,7 @@ struct Line {
 };
 
 // Returns -1 if there are no values.
-int64_t RoundedPercentile(std::vector<double>& values, double percent) {
+int64_t RoundedPercentile(std::vector<double>& values, int percent) {
   if (values.empty()) return -1;
   return std::llround(std::min(Percentile(values, percent), 9.2e18));
 }

@@ -3,7 +3,7 @@
 #include <tuple>
 #include <utility>
 
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 #include "daemon/report/ranks/group_reports.h"
 
 namespace profd::report {

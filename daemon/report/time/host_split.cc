@@ -14,7 +14,7 @@
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
-#include "daemon/report/index/median.h"
+#include "daemon/base/median.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/data_loader_time.h"

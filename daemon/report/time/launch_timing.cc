@@ -4,22 +4,13 @@
 #include <cmath>
 #include <functional>
 
+#include "daemon/base/median.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
-
-// Not rounded, unlike Median(). Reorders `values`.
-double ExactMedian(std::vector<int64_t>& values) {
-  if (values.empty()) return 0;
-  const auto above = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), above, values.end());
-  if (values.size() % 2 == 1) return static_cast<double>(*above);
-  const auto low = static_cast<double>(*std::max_element(values.begin(), above));
-  return low + 0.5 * (static_cast<double>(*above) - low);
-}
 
 // Lengths that a queue had, each with how often; they lie close together, as one change makes one
 // more or one less.
