@@ -7,6 +7,7 @@
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/ops/profile.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/time/compile_report.h"
 #include "tests/cli/cli_fixture.h"
@@ -101,7 +102,12 @@ TEST_F(SchemaTest, TheReportsThatTheDaemonAnswersKeepToTheirSchema) {
   steps.rows = {{.index = 3, .vs_median = 1.5, .outlier = true}};
   steps.labels = {{.name = "epoch", .step = -1}};
   profd_.Set(report::ToReport(steps));
-  for (const std::string report : {"kernels", "copies", "syncs", "idle", "compile", "steps"}) {
+  report::OpProfile ops = {.self_cpu_total_ns = 5};
+  ops.rows.resize(2);
+  ops.rows[0].p50_ns = 5;
+  profd_.Set(report::ToReport(ops));
+  for (const std::string report :
+       {"ops", "kernels", "copies", "syncs", "idle", "compile", "steps"}) {
     EXPECT_THAT(ViolationsOf(report), IsEmpty());
   }
 }
