@@ -44,7 +44,7 @@
 #include "daemon/report/findings/quality.h"
 #include "daemon/rpc/admission/control_listener.h"
 #include "daemon/rpc/control_server.h"
-#include "daemon/rpc/services/target_news.h"
+#include "daemon/rpc/services/target_events.h"
 #include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
 #include "daemon/store/data_dir.h"
@@ -253,7 +253,7 @@ class Daemon {
   std::unique_ptr<TargetServer> targets_;
   std::unique_ptr<CaptureManager> manager_;
   std::unique_ptr<ScheduleRunner> schedules_;
-  std::unique_ptr<rpc::TargetNews> news_;
+  std::unique_ptr<rpc::TargetEvents> news_;
   std::unique_ptr<rpc::ControlServer> server_;
 };
 
@@ -326,7 +326,7 @@ absl::Status Daemon::Run() {
   schedules_ = std::make_unique<ScheduleRunner>(std::move(schedule_options), *store_, *manager_,
                                                 *targets_, clock_);
   RETURN_IF_ERROR(schedules_->Start());
-  news_ = std::make_unique<rpc::TargetNews>(*manager_);
+  news_ = std::make_unique<rpc::TargetEvents>(*manager_);
 
   rpc::ControlServerOptions server_options;
   server_options.socket_dir = config_.socket_dir;
@@ -349,12 +349,12 @@ absl::Status Daemon::Run() {
                                              .targets = *targets_,
                                              .store = *store_,
                                              .schedules = *schedules_,
-                                             .target_news = *news_,
+                                             .target_events = *news_,
                                              .ledger = ledger_,
                                              .clock = clock_,
                                              .ingest_facts = [this] { return IngestFactsNow(); },
-                                             .on_call_end =
-                                                 [this](const rpc::CallEnd& end) {
+                                             .on_call =
+                                                 [this](const rpc::CallStats& end) {
                                                    exporter_->counters().CallEnded(
                                                        end.method, end.code, end.reason, end.took,
                                                        end.sent_bytes);
@@ -430,7 +430,7 @@ rpc::IngestFacts Daemon::IngestFactsNow() {
           .refused_target_count = targets_->counters().refused_connections};
 }
 
-// Who asks for these captures is not at the door, where all other calls are written down.
+// Who asks for these captures is not at admission, where all other calls are written down.
 void Daemon::Audit(const ScheduledAttempt& attempt) {
   store::AuditEntry entry;
   entry.time = clock_.Now();

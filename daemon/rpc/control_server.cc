@@ -18,8 +18,8 @@
 #include "daemon/rpc/admission/control_listener.h"
 #include "daemon/rpc/admission/peer_table.h"
 #include "daemon/rpc/admission/work_queue.h"
-#include "daemon/rpc/server/front.h"
 #include "daemon/rpc/server/remote_server.h"
+#include "daemon/rpc/server/server.h"
 #include "daemon/rpc/services/services.h"
 #include "daemon/worker/report_pool.h"
 #include "daemon/worker/report_process.h"
@@ -91,7 +91,7 @@ class ControlServer::Impl {
   RemoteServer* remote() { return remote_.get(); }
 
  private:
-  Door::Limits LimitsOfCalls() const {
+  Admission::Limits LimitsOfCalls() const {
     return {.max_calls_per_principal = options_.max_calls_per_principal,
             .max_call_rate_per_principal = options_.max_call_rate_per_principal,
             .max_call_burst_per_principal = options_.max_call_burst_per_principal,
@@ -103,7 +103,7 @@ class ControlServer::Impl {
   absl::Status StartLocal();
   absl::Status StartRemote();
   void SetLimits(grpc::ServerBuilder& builder) const;
-  std::vector<std::unique_ptr<RpcService>> MakeServices(Door& door) const;
+  std::vector<std::unique_ptr<RpcService>> MakeServices(Admission& admission) const;
   absl::StatusOr<Peer> IdentifyLocal(const grpc::ServerContext& context) const;
   void RemoveSocketFile();
 
@@ -113,7 +113,7 @@ class ControlServer::Impl {
   WorkQueue work_;
   worker::ReportPool reports_;
   AuditLog audit_;
-  Front local_;
+  Server local_;
   std::unique_ptr<ControlListener> listener_;
   std::unique_ptr<RemoteServer> remote_;
   std::filesystem::path socket_path_;  // Empty: inherited, or not made.
@@ -155,17 +155,18 @@ absl::Status ControlServer::Impl::Start() {
 
 absl::Status ControlServer::Impl::StartRemote() {
   if (!options_.remote.enabled()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(remote_,
-                   RemoteServer::Start(
-                       options_.remote,
-                       {.limits = LimitsOfCalls(),
-                        .rules = parts_.access_rules,
-                        .audit = audit_,
-                        .work = work_,
-                        .reports = reports_,
-                        .set_limits = [this](grpc::ServerBuilder& builder) { SetLimits(builder); },
-                        .make_services = [this](Door& door) { return MakeServices(door); },
-                        .watchdog = parts_.watchdog}));
+  ASSIGN_OR_RETURN(
+      remote_,
+      RemoteServer::Start(
+          options_.remote,
+          {.limits = LimitsOfCalls(),
+           .rules = parts_.access_rules,
+           .audit = audit_,
+           .work = work_,
+           .reports = reports_,
+           .set_limits = [this](grpc::ServerBuilder& builder) { SetLimits(builder); },
+           .make_services = [this](Admission& admission) { return MakeServices(admission); },
+           .watchdog = parts_.watchdog}));
   return absl::OkStatus();
 }
 
@@ -186,7 +187,7 @@ absl::Status ControlServer::Impl::StartLocal() {
   SetLimits(builder);
   // A local socket has no bandwidth to probe for, and probing takes timers.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  return local_.Start(builder, [this](Door& door) { return MakeServices(door); });
+  return local_.Start(builder, [this](Admission& admission) { return MakeServices(admission); });
 }
 
 void ControlServer::Impl::SetLimits(grpc::ServerBuilder& builder) const {
@@ -198,15 +199,16 @@ void ControlServer::Impl::SetLimits(grpc::ServerBuilder& builder) const {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
 }
 
-std::vector<std::unique_ptr<RpcService>> ControlServer::Impl::MakeServices(Door& door) const {
-  door.SetCallObserver(parts_.on_call_end);
-  door.HidePath(options_.data_dir.string());
-  const ServiceParts parts{.door = door,
+std::vector<std::unique_ptr<RpcService>> ControlServer::Impl::MakeServices(
+    Admission& admission) const {
+  admission.SetCallObserver(parts_.on_call);
+  admission.HidePath(options_.data_dir.string());
+  const ServiceParts parts{.admission = admission,
                            .manager = parts_.manager,
                            .targets = parts_.targets,
                            .store = parts_.store,
                            .schedules = parts_.schedules,
-                           .target_news = parts_.target_news,
+                           .target_events = parts_.target_events,
                            .ledger = parts_.ledger,
                            .clock = parts_.clock,
                            .options = options_,

@@ -33,9 +33,9 @@
 #include "daemon/capture/capture_manager.h"
 #include "daemon/capture/ports.h"
 #include "daemon/quota/ledger.h"
-#include "daemon/rpc/admission/call_end.h"
+#include "daemon/rpc/admission/call_stats.h"
 #include "daemon/rpc/server/control_server_options.h"
-#include "daemon/rpc/services/target_news.h"
+#include "daemon/rpc/services/target_events.h"
 
 namespace profd {
 class ScheduleRunner;
@@ -53,11 +53,11 @@ class ControlServer {
     TargetPort& targets;
     store::CaptureStore& store;
     ScheduleRunner& schedules;
-    TargetNews& target_news;
+    TargetEvents& target_events;
     quota::Ledger& ledger;
     Clock& clock;
     std::function<IngestFacts()> ingest_facts;  // Any thread.
-    CallObserver on_call_end = nullptr;         // nullptr: nobody counts.
+    CallObserver on_call = nullptr;             // nullptr: nobody counts.
     // The rules that hold now; any thread. Unset: an owner's and root's.
     std::function<std::shared_ptr<const AccessRules>()> access_rules;
     Watchdog* watchdog = nullptr;  // Watches the server's threads; nullptr: nobody does.

@@ -142,7 +142,7 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   schedules_ = std::make_unique<ScheduleRunner>(ScheduleRunner::Options{.node_name = "node1"},
                                                 *store_, *manager_, targets_, clock_);
   EXPECT_THAT(schedules_->Start(), IsOk());
-  news_ = std::make_unique<TargetNews>(*manager_);
+  news_ = std::make_unique<TargetEvents>(*manager_);
   targets_.SetObserver(news_.get());
   options_.socket_dir = folder_.path();
   options_.node_name = "node1";
@@ -169,7 +169,7 @@ void RpcTest::StartServer() {
                                                            .targets = targets_,
                                                            .store = *store_,
                                                            .schedules = *schedules_,
-                                                           .target_news = *news_,
+                                                           .target_events = *news_,
                                                            .ledger = ledger_,
                                                            .clock = clock_,
                                                            .ingest_facts =

@@ -22,7 +22,7 @@
 #include "daemon/capture/capture_manager.h"
 #include "daemon/quota/ledger.h"
 #include "daemon/rpc/control_server.h"
-#include "daemon/rpc/services/target_news.h"
+#include "daemon/rpc/services/target_events.h"
 #include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
 #include "profd/v1/captures.grpc.pb.h"
@@ -159,7 +159,7 @@ class RpcTest : public testing::Test {
   std::unique_ptr<store::CaptureStore> store_;
   std::unique_ptr<CaptureManager> manager_;
   std::unique_ptr<ScheduleRunner> schedules_;
-  std::unique_ptr<TargetNews> news_;
+  std::unique_ptr<TargetEvents> news_;
   ControlServerOptions options_;
   std::function<std::shared_ptr<const AccessRules>()> access_rules_;  // Unset: owners and root.
   std::vector<store::OpSummaryRow> op_summaries_;  // Of captures stored from now on.

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/services/capture_report.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/fakes/report_messages.h"
@@ -596,17 +596,17 @@ TEST_F(ServerTest, AReportIsNotWantedOnceItsCallerWentAwayOrProfdStops) {
         worker::SpawnOptions{.program = report_program_}, clock_);
   });
   AuditLog audit(*store_, targets_, clock_);
-  Door door(
-      Door::Limits(), [](const grpc::ServerContext&) { return Peer(); }, nullptr, audit,
+  Admission admission(
+      Admission::Limits(), [](const grpc::ServerContext&) { return Peer(); }, nullptr, audit,
       *completions, queue, reports);
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   const CallInfo info{.caller = {.uid = uid_}, .cancelled = cancelled};
-  EXPECT_THAT(StillWanted(door, info), IsOk());
+  EXPECT_THAT(StillWanted(admission, info), IsOk());
   cancelled->store(true);
-  EXPECT_THAT(StillWanted(door, info), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(StillWanted(admission, info), StatusIs(absl::StatusCode::kCancelled));
   cancelled->store(false);
-  door.Close();
-  EXPECT_THAT(StillWanted(door, info), StatusIs(absl::StatusCode::kUnavailable));
+  admission.Close();
+  EXPECT_THAT(StillWanted(admission, info), StatusIs(absl::StatusCode::kUnavailable));
   completions->Shutdown();
 }
 
@@ -734,7 +734,7 @@ TEST_F(ServerTest, WhoIsInAnotherNamespaceMayNotCall) {
               Fails(grpc::PERMISSION_DENIED, "OUTSIDE"));
 }
 
-TEST(DoorTest, WhoIsOutsideIsToldWhetherThatIsKnownOrCannotBe) {
+TEST(AdmissionTest, WhoIsOutsideIsToldWhetherThatIsKnownOrCannotBe) {
   Peer peer;
   peer.principal.uid = 0;
   EXPECT_THAT(WhyOutside(peer, 1000), HasSubstr("run profctl as uid 1000"));

@@ -584,7 +584,7 @@ TEST_F(StreamsTest, ASecondServerOnTheSameSocketIsRefused) {
                                                                 .targets = targets_,
                                                                 .store = *store_,
                                                                 .schedules = *schedules_,
-                                                                .target_news = *news_,
+                                                                .target_events = *news_,
                                                                 .ledger = ledger_,
                                                                 .clock = clock_,
                                                                 .ingest_facts = {}});

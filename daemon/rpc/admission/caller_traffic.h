@@ -7,10 +7,9 @@
 //
 //   kind                               per second    at once
 //   new connections                           200        400
-//   calls begun (HEADERS)                   2,500     12,000   more than the limit of calls (Door)
-//   resets (RST_STREAM)                       500      1,000
-//   SETTINGS, PING, CONTINUATION, ...         500      1,000
-//   DATA of less than 256 bytes             5,000     24,000
+//   calls begun (HEADERS)                   2,500     12,000   more than the limit of calls
+//   (Admission) resets (RST_STREAM)                       500      1,000 SETTINGS, PING,
+//   CONTINUATION, ...         500      1,000 DATA of less than 256 bytes             5,000 24,000
 //
 // A connection may begin kMaxCallsBeforeSettings calls before it acknowledges gRPC's SETTINGS:
 // until then gRPC does not hold it to the limit of streams per connection.

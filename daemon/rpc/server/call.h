@@ -1,7 +1,7 @@
 // How one RPC runs, over gRPC's completion queue: from waiting for it to come, through the
-// door, its work on a queue of ours, to its end. Services only give the work.
+// admission, its work on a queue of ours, to its end. Services only give the work.
 //
-//   wait ──arrived──► door ──► work queue: handler ──► Finish ──finished──► gone
+//   wait ──arrived──► admission ──► work queue: handler ──► Finish ──finished──► gone
 //
 // Why not gRPC's callback API: on Linux it polls from 2 to 16 threads that wake up all the
 // time, for good. The one thread that waits here (control_server.cc) does not.
@@ -24,7 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/server/status.h"
 
 namespace profd::rpc {
@@ -46,10 +46,10 @@ class CompletionTag {
 
 class Call : public std::enable_shared_from_this<Call> {
  public:
-  explicit Call(Door& door) : door_(door) { door_.CallBegins(); }
+  explicit Call(Admission& admission) : admission_(admission) { admission_.CallBegins(); }
   virtual ~Call() {
-    if (entered_) door_.Leave(info_.principal);
-    door_.CallEnds();
+    if (entered_) admission_.Leave(info_.principal);
+    admission_.CallEnds();
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -99,21 +99,21 @@ class Call : public std::enable_shared_from_this<Call> {
   // What the call is answered with; once, at its end.
   grpc::Status GrpcStatus(const absl::Status& outcome) {
     const absl::Status status =
-        door_.WithoutPaths(gate_ == nullptr ? outcome : gate_->Explain(outcome));
+        admission_.WithoutPaths(gate_ == nullptr ? outcome : gate_->Explain(outcome));
     const std::string reason = ReasonMetadata(status);
     if (!reason.empty()) context_.AddTrailingMetadata(kReasonMetadataKey, reason);
-    door_.CallEnded({.method = MethodOf(request()),
-                     .code = status.code(),
-                     .reason = reason,
-                     .took = door_.audit().clock().Monotonic() - arrived_monotonic_,
-                     .sent_bytes = sent_bytes()});
+    admission_.CallEnded({.method = MethodOf(request()),
+                          .code = status.code(),
+                          .reason = reason,
+                          .took = admission_.audit().clock().Monotonic() - arrived_monotonic_,
+                          .sent_bytes = sent_bytes()});
     return ToGrpcStatus(status);
   }
 
   // The call's line of the audit log, if it is to have one. On a thread that may wait for the disk.
   void Audit(const absl::Status& status, const google::protobuf::Message* response, int64_t bytes) {
     if (auto entry = AuditEntryFor(status, response, bytes)) {
-      door_.audit().Write(*std::move(entry), status);
+      admission_.audit().Write(*std::move(entry), status);
     }
   }
   // The same on a thread that must not wait.
@@ -122,8 +122,8 @@ class Call : public std::enable_shared_from_this<Call> {
     if (!IsRefusal(status)) return;
     auto entry = AuditEntryFor(status, nullptr, 0);
     if (!entry.has_value()) return;
-    AuditLog& audit = door_.audit();
-    const bool posted = door_.work().TryPost(
+    AuditLog& audit = admission_.audit();
+    const bool posted = admission_.work().TryPost(
         "audit", [&audit, entry = *std::move(entry), status] { audit.Write(entry, status); });
     if (!posted) audit.CountUnwritten();
   }
@@ -132,16 +132,16 @@ class Call : public std::enable_shared_from_this<Call> {
   // EndWaiting(), which the work calls first. Errors: as the call is to end.
   template <typename Queue, typename Work>
   absl::Status PostToWait(Queue& queue, Work work) {
-    absl::StatusOr<quota::Reservation> waiting = door_.ReserveWaiting(info_);
+    absl::StatusOr<quota::Reservation> waiting = admission_.ReserveWaiting(info_);
     if (!waiting.ok()) return waiting.status();
     waiting_ = *std::move(waiting);
     if (queue.TryPost(info_.principal, std::move(work))) return absl::OkStatus();
     waiting_.Release();
-    return door_.TurnedAway();
+    return admission_.TurnedAway();
   }
   void EndWaiting() { waiting_.Release(); }
 
-  Door& door_;
+  Admission& admission_;
   grpc::ServerContext context_;
   CallInfo info_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
@@ -153,23 +153,23 @@ class Call : public std::enable_shared_from_this<Call> {
       return;
     }
     StartSuccessor();
-    arrived_at_ = door_.audit().clock().Now();
-    arrived_monotonic_ = door_.audit().clock().Monotonic();
+    arrived_at_ = admission_.audit().clock().Now();
+    arrived_monotonic_ = admission_.audit().clock().Monotonic();
     if (!IsGuarded()) return OnAdmitted();
-    absl::StatusOr<Peer> peer = door_.Identify(context_);
+    absl::StatusOr<Peer> peer = admission_.Identify(context_);
     if (!peer.ok()) return OnRefused(peer.status());
     info_ = {.peer = *peer,
-             .caller = door_.CallerOf(*peer),
+             .caller = admission_.CallerOf(*peer),
              .principal = PrincipalName(peer->principal),
              .holder = QuotaPrincipalOf(peer->principal),
              .cancelled = cancelled_};
     if (*needs() != Verb::kList) {
       const bool is_root = peer->principal.IsLocal() && peer->principal.uid == 0;
-      gate_ =
-          std::make_shared<AuditGate>(door_.audit(), is_root && IsEmergency(MethodOf(request())));
+      gate_ = std::make_shared<AuditGate>(admission_.audit(),
+                                          is_root && IsEmergency(MethodOf(request())));
       info_.caller.others = gate_;
     }
-    if (absl::Status entered = door_.Enter(info_, *needs()); !entered.ok()) {
+    if (absl::Status entered = admission_.Enter(info_, *needs()); !entered.ok()) {
       return OnRefused(entered);
     }
     entered_ = true;
@@ -186,17 +186,18 @@ class Call : public std::enable_shared_from_this<Call> {
                                                  int64_t bytes) {
     if (!IsGuarded()) return std::nullopt;
     const std::string principal = info_.principal.empty() ? "unknown" : info_.principal;
-    if (!door_.audit().Wants(*needs(), status, principal)) return std::nullopt;
+    if (!admission_.audit().Wants(*needs(), status, principal)) return std::nullopt;
     std::string resource = status.ok() && response != nullptr ? ResourceOf(*response) : "";
     if (resource.empty()) resource = ResourceOf(request());
-    return store::AuditEntry{.time = arrived_at_,
-                             .principal = principal,
-                             .peer = info_.peer.address,
-                             .method = MethodOf(request()),
-                             .resource = std::move(resource),
-                             .duration = door_.audit().clock().Monotonic() - arrived_monotonic_,
-                             .bytes = bytes,
-                             .kind = KindOfCall()};
+    return store::AuditEntry{
+        .time = arrived_at_,
+        .principal = principal,
+        .peer = info_.peer.address,
+        .method = MethodOf(request()),
+        .resource = std::move(resource),
+        .duration = admission_.audit().clock().Monotonic() - arrived_monotonic_,
+        .bytes = bytes,
+        .kind = KindOfCall()};
   }
   store::AuditKind KindOfCall() const {
     const bool apart = *needs() == Verb::kAdmin || *needs() == Verb::kDelete ||
@@ -219,7 +220,7 @@ template <typename Request, typename Response>
 struct UnaryMethod {
   using Responder = grpc::ServerAsyncResponseWriter<Response>;
 
-  Door* door;
+  Admission* admission;
   Needs needs;
   WorkQueue* queue;
   std::function<void(grpc::ServerContext*, Request*, Responder*, void* tag)> request;
@@ -231,7 +232,7 @@ class UnaryCall final : public Call {
  public:
   using Method = UnaryMethod<RequestMessage, Response>;
   explicit UnaryCall(std::shared_ptr<const Method> method)
-      : Call(*method->door), method_(std::move(method)) {}
+      : Call(*method->admission), method_(std::move(method)) {}
 
  private:
   Needs needs() const override { return method_->needs; }
@@ -256,7 +257,7 @@ class UnaryCall final : public Call {
       return Finish(absl::CancelledError("the caller went away"));
     }
     // What waits when the daemon stops is not begun any more.
-    if (IsGuarded() && door_.closed()) return Finish(door_.TurnedAway());
+    if (IsGuarded() && admission_.closed()) return Finish(admission_.TurnedAway());
     const absl::Status status = method_->handle(info_, request_, response_);
     Audit(status, &response_, /*bytes=*/0);
     Finish(status);
@@ -278,7 +279,7 @@ class UnaryCall final : public Call {
 // `&v1::XService::AsyncService::RequestMethod`; `needs` the verb of the RPC.
 template <typename Service, typename Base, typename Request, typename Response>
 void ServeUnary(
-    Door& door, WorkQueue& queue, Service& service,
+    Admission& admission, WorkQueue& queue, Service& service,
     void (Base::*requester)(grpc::ServerContext*, Request*,
                             grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
                             grpc::ServerCompletionQueue*, void*),
@@ -288,14 +289,14 @@ void ServeUnary(
   // The audit log names calls by it; built now, by one thread, not by the first calls.
   (void)Request::descriptor();
   auto method = std::make_shared<UnaryMethod<Request, Response>>();
-  method->door = &door;
+  method->admission = &admission;
   method->needs = needs;
   method->queue = &queue;
-  method->request = [&door, &service, requester](
+  method->request = [&admission, &service, requester](
                         grpc::ServerContext* context, Request* request,
                         grpc::ServerAsyncResponseWriter<Response>* responder, void* tag) {
-    (service.*requester)(context, request, responder, &door.completions(), &door.completions(),
-                         tag);
+    (service.*requester)(context, request, responder, &admission.completions(),
+                         &admission.completions(), tag);
   };
   method->handle = std::move(handle);
   std::make_shared<UnaryCall<Request, Response>>(std::move(method))->Start();

@@ -1,8 +1,8 @@
 // Calls with many requests and one answer, without a thread each. What such a call does is an
 // UploadHandler.
 //
-//   wait ──arrived──► door ──► read ─► work queue: Take ─┐      ┌─► report pool: End ──► Finish ──►
-//   gone
+//   wait ──arrived──► admission ──► read ─► work queue: Take ─┐      ┌─► report pool: End ──►
+//   Finish ──► gone
 //                               ▲────────────────────────┘ ─────┘ (no more)
 //
 // One message is read while none is worked on: that is what a caller can make the daemon hold. A
@@ -45,7 +45,7 @@ struct UploadMethod {
   using MakeHandler =
       std::function<std::unique_ptr<UploadHandler<Request, Response>>(const CallInfo&)>;
 
-  Door* door;
+  Admission* admission;
   Needs needs;
   absl::Duration idle_timeout;
   std::function<void(grpc::ServerContext*, Reader*, void* tag)> request;
@@ -57,7 +57,7 @@ class UploadCall final : public Call {
  public:
   using Method = UploadMethod<RequestMessage, Response>;
   explicit UploadCall(std::shared_ptr<const Method> method)
-      : Call(*method->door), method_(std::move(method)) {}
+      : Call(*method->admission), method_(std::move(method)) {}
 
  private:
   Needs needs() const override { return method_->needs; }
@@ -86,10 +86,10 @@ class UploadCall final : public Call {
     progressed_.store(true, std::memory_order_release);
     absl::Status posted;
     if (!ok) {
-      posted = PostToWait(door_.reports(),
+      posted = PostToWait(admission_.reports(),
                           [self = Self()](worker::ReportTurn& turn) { self->End(turn); });
-    } else if (!door_.work().Post(info_.principal, [self = Self()] { self->Take(); })) {
-      posted = door_.TurnedAway();
+    } else if (!admission_.work().Post(info_.principal, [self = Self()] { self->Take(); })) {
+      posted = admission_.TurnedAway();
     }
     if (posted.ok()) return;
     AuditLater(posted);
@@ -97,7 +97,7 @@ class UploadCall final : public Call {
   }
 
   void Take() {
-    if (door_.closed()) return FinishAudited(door_.TurnedAway());
+    if (admission_.closed()) return FinishAudited(admission_.TurnedAway());
     received_bytes_ += static_cast<int64_t>(message_.ByteSizeLong());
     if (absl::Status status = handler_->Take(message_); !status.ok()) return FinishAudited(status);
     Read();
@@ -108,7 +108,7 @@ class UploadCall final : public Call {
     if (cancelled_->load(std::memory_order_acquire)) {
       return FinishAudited(absl::CancelledError("the caller went away"));
     }
-    if (door_.closed()) return FinishAudited(door_.TurnedAway());
+    if (admission_.closed()) return FinishAudited(admission_.TurnedAway());
     FinishAudited(handler_->End(turn, response_));
   }
 
@@ -138,7 +138,7 @@ class UploadCall final : public Call {
   void ExpectProgress() {
     const absl::MutexLock lock(&mu_);
     if (over_) return;
-    alarm_.Set(&door_.completions(), absl::ToChronoTime(absl::Now() + method_->idle_timeout),
+    alarm_.Set(&admission_.completions(), absl::ToChronoTime(absl::Now() + method_->idle_timeout),
                idle_.Expect());
   }
   void OnIdle(bool expired) {
@@ -172,7 +172,7 @@ class UploadCall final : public Call {
 
 // As ServeUnary(), for a method with a stream of requests.
 template <typename Service, typename Base, typename Request, typename Response>
-void ServeUpload(Door& door, Service& service,
+void ServeUpload(Admission& admission, Service& service,
                  void (Base::*requester)(grpc::ServerContext*,
                                          grpc::ServerAsyncReader<Response, Request>*,
                                          grpc::CompletionQueue*, grpc::ServerCompletionQueue*,
@@ -181,13 +181,13 @@ void ServeUpload(Door& door, Service& service,
                  typename UploadMethod<Request, Response>::MakeHandler make_handler) {
   (void)Request::descriptor();  // As ServeUnary() does.
   auto method = std::make_shared<UploadMethod<Request, Response>>();
-  method->door = &door;
+  method->admission = &admission;
   method->needs = needs;
   method->idle_timeout = idle_timeout;
-  method->request = [&door, &service, requester](grpc::ServerContext* context,
-                                                 grpc::ServerAsyncReader<Response, Request>* reader,
-                                                 void* tag) {
-    (service.*requester)(context, reader, &door.completions(), &door.completions(), tag);
+  method->request = [&admission, &service, requester](
+                        grpc::ServerContext* context,
+                        grpc::ServerAsyncReader<Response, Request>* reader, void* tag) {
+    (service.*requester)(context, reader, &admission.completions(), &admission.completions(), tag);
   };
   method->make_handler = std::move(make_handler);
   std::make_shared<UploadCall<Request, Response>>(std::move(method))->Start();

@@ -48,7 +48,7 @@ absl::Status CheckTlsPaths(const TlsPaths& tls) {
 RemoteServer::RemoteServer(RemoteOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(std::move(parts)),
-      front_(
+      server_(
           parts_.limits, [this](const grpc::ServerContext& context) { return Identify(context); },
           parts_.rules, parts_.audit, parts_.work, parts_.reports, parts_.watchdog) {}
 
@@ -79,7 +79,7 @@ absl::Status RemoteServer::Open() {
     LogInfo(StrCat("listening on ", plaintext_.listener->address(),
                    " (plaintext, callers are \"unknown\")"));
   }
-  RETURN_IF_ERROR(front_.Start(builder, parts_.make_services));
+  RETURN_IF_ERROR(server_.Start(builder, parts_.make_services));
   for (Port* port : {&tls_, &plaintext_}) {
     if (port->listener != nullptr) {
       port->listener->Start([port](UniqueFd connection) { port->HandOver(std::move(connection)); },
@@ -195,12 +195,12 @@ void RemoteServer::Close() {
   for (Port* port : {&tls_, &plaintext_}) {
     if (port->listener != nullptr) port->listener->Stop();
   }
-  front_.Close();
+  server_.Close();
 }
 
 void RemoteServer::Shutdown(absl::Time deadline) {
   Close();
-  front_.Shutdown(deadline);
+  server_.Shutdown(deadline);
 }
 
 }  // namespace profd::rpc

@@ -11,7 +11,7 @@
 // that a caller whose certificate or authority is gone falls off.
 //
 // Threads:   Start(), Close() and Shutdown() by the owner; what is of certificates anyone. Its own:
-//            profd-remote for each port, profd-certs, and those of its Front.
+//            profd-remote for each port, profd-certs, and those of its Server.
 // Ownership: the queues, the watchdog, and what the services refer to, must outlive it.
 #ifndef PROFD_DAEMON_RPC_SERVER_REMOTE_SERVER_H_
 #define PROFD_DAEMON_RPC_SERVER_REMOTE_SERVER_H_
@@ -28,21 +28,21 @@
 #include "absl/time/time.h"
 #include "daemon/rpc/admission/tcp_listener.h"
 #include "daemon/rpc/admission/tls_files.h"
-#include "daemon/rpc/server/front.h"
 #include "daemon/rpc/server/remote_options.h"
+#include "daemon/rpc/server/server.h"
 
 namespace profd::rpc {
 
 class RemoteServer {
  public:
   struct Parts {
-    Door::Limits limits;
-    Door::RulesSource rules;
+    Admission::Limits limits;
+    Admission::RulesSource rules;
     AuditLog& audit;
     WorkQueue& work;
     worker::ReportPool& reports;
     std::function<void(grpc::ServerBuilder&)> set_limits;  // Of messages, streams and memory.
-    Front::MakeServices make_services;
+    Server::MakeServices make_services;
     Watchdog* watchdog = nullptr;  // nullptr: nobody watches.
   };
 
@@ -86,7 +86,7 @@ class RemoteServer {
   std::unique_ptr<TlsFiles> tls_files_;
   Port tls_;
   Port plaintext_;
-  Front front_;
+  Server server_;
 };
 
 }  // namespace profd::rpc

@@ -58,7 +58,7 @@ struct StreamMethod {
   using MakeHandler = std::function<std::unique_ptr<StreamHandler>(const CallInfo&, const Request&,
                                                                    ServerStream<Response>&)>;
 
-  Door* door;
+  Admission* admission;
   Needs needs;
   std::function<void(grpc::ServerContext*, Request*, Responder*, void* tag)> request;
   MakeHandler make_handler;
@@ -69,10 +69,10 @@ class StreamCall final : public Call, public ServerStream<Response> {
  public:
   using Method = StreamMethod<RequestMessage, Response>;
   explicit StreamCall(std::shared_ptr<const Method> method)
-      : Call(*method->door), method_(std::move(method)) {}
+      : Call(*method->admission), method_(std::move(method)) {}
 
   bool cancelled() const override { return cancelled_->load(std::memory_order_acquire); }
-  bool closing() const override { return door_.closed(); }
+  bool closing() const override { return admission_.closed(); }
 
   bool can_write() const override {
     absl::MutexLock lock(&mu_);
@@ -147,8 +147,9 @@ class StreamCall final : public Call, public ServerStream<Response> {
       pump_pending_ = true;
       until_finished_ = Self();
     }
-    if (absl::Status posted = PostToWait(door_.work(), begin); !posted.ok()) return Finish(posted);
-    door_.WakeOnClose(Self(), Waker());
+    if (absl::Status posted = PostToWait(admission_.work(), begin); !posted.ok())
+      return Finish(posted);
+    admission_.WakeOnClose(Self(), Waker());
   }
 
   // One pump at a time: whoever comes while it runs makes it go round again.
@@ -161,7 +162,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       }
       pump_pending_ = true;
     }
-    door_.work().Post(info_.principal, [self = Self()] { self->RunPump(); });
+    admission_.work().Post(info_.principal, [self = Self()] { self->RunPump(); });
   }
 
   void RunPump() {
@@ -251,20 +252,20 @@ class StreamCall final : public Call, public ServerStream<Response> {
 
 // As ServeUnary(), for a method with a stream of answers.
 template <typename Service, typename Base, typename Request, typename Response>
-void ServeStream(Door& door, Service& service,
+void ServeStream(Admission& admission, Service& service,
                  void (Base::*requester)(grpc::ServerContext*, Request*,
                                          grpc::ServerAsyncWriter<Response>*, grpc::CompletionQueue*,
                                          grpc::ServerCompletionQueue*, void*),
                  Needs needs, typename StreamMethod<Request, Response>::MakeHandler make_handler) {
   (void)Request::descriptor();  // As ServeUnary() does.
   auto method = std::make_shared<StreamMethod<Request, Response>>();
-  method->door = &door;
+  method->admission = &admission;
   method->needs = needs;
-  method->request = [&door, &service, requester](grpc::ServerContext* context, Request* request,
-                                                 grpc::ServerAsyncWriter<Response>* responder,
-                                                 void* tag) {
-    (service.*requester)(context, request, responder, &door.completions(), &door.completions(),
-                         tag);
+  method->request = [&admission, &service, requester](
+                        grpc::ServerContext* context, Request* request,
+                        grpc::ServerAsyncWriter<Response>* responder, void* tag) {
+    (service.*requester)(context, request, responder, &admission.completions(),
+                         &admission.completions(), tag);
   };
   method->make_handler = std::move(make_handler);
   std::make_shared<StreamCall<Request, Response>>(std::move(method))->Start();

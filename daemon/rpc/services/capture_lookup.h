@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_manager.h"
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/store/capture_store.h"
 
 namespace profd::rpc {

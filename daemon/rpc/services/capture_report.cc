@@ -27,11 +27,11 @@ absl::Status WithRemedy(const absl::Status& status, std::string_view id) {
 
 }  // namespace
 
-absl::Status StillWanted(const Door& door, const CallInfo& info) {
+absl::Status StillWanted(const Admission& admission, const CallInfo& info) {
   if (info.cancelled->load(std::memory_order_acquire)) {
     return absl::CancelledError("the caller went away");
   }
-  return door.closed() ? door.TurnedAway() : absl::OkStatus();
+  return admission.closed() ? admission.TurnedAway() : absl::OkStatus();
 }
 
 absl::Status RunCharged(const ServiceParts& parts, const CallInfo& info,

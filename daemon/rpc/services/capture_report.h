@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/services/services.h"
 #include "daemon/worker/report_pool.h"
 
@@ -32,7 +32,7 @@ absl::Status RunCharged(const ServiceParts& parts, const CallInfo& info,
                         worker::ReportSink& sink);
 
 // CANCELLED: the caller went away. UNAVAILABLE: profd is stopping.
-absl::Status StillWanted(const Door& door, const CallInfo& info);
+absl::Status StillWanted(const Admission& admission, const CallInfo& info);
 
 }  // namespace profd::rpc
 

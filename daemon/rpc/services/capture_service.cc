@@ -46,18 +46,18 @@ class CaptureService final : public RpcService {
                                                     &CaptureService::SetPinned);
     Unary<v1::PurgeCapturesRequest, v1::PurgeCapturesResponse>(
         &Async::RequestPurgeCaptures, Verb::kDelete, &CaptureService::Purge);
-    ServeStream(parts_.door, service_, &Async::RequestWatchCapture, Verb::kList,
+    ServeStream(parts_.admission, service_, &Async::RequestWatchCapture, Verb::kList,
                 [this](const CallInfo& info, const v1::WatchCaptureRequest& request,
                        ServerStream<v1::Capture>& stream) {
                   return std::make_unique<CaptureWatch>(parts_, info, request.name(), stream);
                 });
-    ServeStream(parts_.door, service_, &Async::RequestDownloadCapture, Verb::kRead,
+    ServeStream(parts_.admission, service_, &Async::RequestDownloadCapture, Verb::kRead,
                 [this](const CallInfo& info, const v1::DownloadCaptureRequest& request,
                        ServerStream<v1::DownloadCaptureResponse>& stream) {
                   return std::make_unique<Download>(parts_, info, request, stream);
                 });
     ServeUpload<v1::CaptureService::AsyncService, Async, v1::ImportCaptureRequest, v1::Capture>(
-        parts_.door, service_, &Async::RequestImportCapture, Verb::kCapture,
+        parts_.admission, service_, &Async::RequestImportCapture, Verb::kCapture,
         parts_.options.stalled_sender_timeout,
         [this](const CallInfo& info) { return std::make_unique<ImportCapture>(parts_, info); });
     ServeGroups();
@@ -68,7 +68,7 @@ class CaptureService final : public RpcService {
     using Async = v1::CaptureService::AsyncService;
     OfGroup<v1::CreateCaptureGroupRequest, v1::CaptureGroup>(&Async::RequestCreateCaptureGroup,
                                                              Verb::kCapture, &GroupCalls::Create);
-    ServeStream(parts_.door, service_, &Async::RequestPrepareGroup, Verb::kCapture,
+    ServeStream(parts_.admission, service_, &Async::RequestPrepareGroup, Verb::kCapture,
                 [this](const CallInfo& info, const v1::PrepareGroupRequest& request,
                        ServerStream<v1::GroupPreparation>& stream) {
                   return std::make_unique<GroupPrepare>(parts_, info, request, stream);
@@ -86,7 +86,7 @@ class CaptureService final : public RpcService {
   template <typename Request, typename Response, typename Requester>
   void OfGroup(Requester requester, Verb verb,
                absl::Status (GroupCalls::*handle)(const CallInfo&, const Request&, Response&)) {
-    ServeUnary(parts_.door, parts_.door.work(), service_, requester, verb,
+    ServeUnary(parts_.admission, parts_.admission.work(), service_, requester, verb,
                [this, handle](const CallInfo& info, const Request& request, Response& response) {
                  return (groups_.*handle)(info, request, response);
                });
@@ -95,7 +95,7 @@ class CaptureService final : public RpcService {
   template <typename Request, typename Response, typename Requester>
   void Unary(Requester requester, Verb verb,
              absl::Status (CaptureService::*handle)(const CallInfo&, const Request&, Response&)) {
-    ServeUnary(parts_.door, parts_.door.work(), service_, requester, verb,
+    ServeUnary(parts_.admission, parts_.admission.work(), service_, requester, verb,
                [this, handle](const CallInfo& info, const Request& request, Response& response) {
                  return (this->*handle)(info, request, response);
                });

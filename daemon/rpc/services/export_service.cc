@@ -25,8 +25,8 @@ class Export final : public StreamHandler {
     job_->sink.OnReady();
     if (std::exchange(posted_, true)) return;
     const auto run = [job = job_](worker::ReportTurn& turn) { job->stream.Finish(job->Run(turn)); };
-    if (!job_->parts.door.reports().TryPost(job_->info.principal, run)) {
-      job_->stream.Finish(job_->parts.door.TurnedAway());
+    if (!job_->parts.admission.reports().TryPost(job_->info.principal, run)) {
+      job_->stream.Finish(job_->parts.admission.TurnedAway());
     }
   }
 
@@ -67,7 +67,7 @@ class ExportService final : public RpcService {
   grpc::Service& grpc_service() override { return service_; }
 
   void Serve() override {
-    ServeStream(parts_.door, service_, &v1::ExportService::AsyncService::RequestExportTrace,
+    ServeStream(parts_.admission, service_, &v1::ExportService::AsyncService::RequestExportTrace,
                 Verb::kRead,
                 [this](const CallInfo& info, const v1::ExportTraceRequest& request,
                        ServerStream<v1::ExportTraceResponse>& stream) {

@@ -54,23 +54,23 @@ class HealthWatch final : public StreamHandler {
 
 class HealthService final : public RpcService {
  public:
-  explicit HealthService(const ServiceParts& parts) : door_(parts.door) {}
+  explicit HealthService(const ServiceParts& parts) : admission_(parts.admission) {}
   grpc::Service& grpc_service() override { return service_; }
 
   void Serve() override {
     using Async = health::Health::AsyncService;
     ServeUnary(
-        door_, door_.work(), service_, &Async::RequestCheck, kNothing,
+        admission_, admission_.work(), service_, &Async::RequestCheck, kNothing,
         [this](const CallInfo&, const health::HealthCheckRequest& request,
                health::HealthCheckResponse& response) -> absl::Status {
-          const auto status = StatusOf(request.service(), door_.closed());
+          const auto status = StatusOf(request.service(), admission_.closed());
           if (!status.has_value()) {
             return absl::NotFoundError(StrCat("no service ", ForDisplay(request.service(), 80)));
           }
           response.set_status(*status);
           return absl::OkStatus();
         });
-    ServeStream(door_, service_, &Async::RequestWatch, kNothing,
+    ServeStream(admission_, service_, &Async::RequestWatch, kNothing,
                 [](const CallInfo&, const health::HealthCheckRequest& request,
                    ServerStream<health::HealthCheckResponse>& stream) {
                   return std::make_unique<HealthWatch>(request.service(), stream);
@@ -78,7 +78,7 @@ class HealthService final : public RpcService {
   }
 
  private:
-  Door& door_;
+  Admission& admission_;
   health::Health::AsyncService service_;
 };
 

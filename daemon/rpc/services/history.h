@@ -6,7 +6,7 @@
 #define PROFD_DAEMON_RPC_SERVICES_HISTORY_H_
 
 #include "absl/status/status.h"
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/store/capture_store.h"
 #include "profd/v1/reports.pb.h"
 

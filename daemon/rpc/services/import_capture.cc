@@ -119,7 +119,7 @@ absl::StatusOr<int64_t> ImportCapture::Check(worker::ReportTurn& turn) {
   CountSink count;
   const absl::Status checked = RunCharged(
       parts_, info_, {.table = "CheckImport", .options = "", .capture = file.get()},
-      [this] { return StillWanted(parts_.door, info_); }, turn, count);
+      [this] { return StillWanted(parts_.admission, info_); }, turn, count);
   turn.GiveUp();  // profd-report has done its part.
   if (!checked.ok()) return ImportError(checked);
   return count.Take();

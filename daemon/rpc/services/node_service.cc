@@ -40,29 +40,30 @@ class NodeService final : public RpcService {
   grpc::Service& grpc_service() override { return service_; }
 
   void Serve() override {
-    Door& door = parts_.door;
-    ServeUnary(door, door.work(), service_, &v1::NodeService::AsyncService::RequestGetNode,
-               Verb::kList,
+    Admission& admission = parts_.admission;
+    ServeUnary(admission, admission.work(), service_,
+               &v1::NodeService::AsyncService::RequestGetNode, Verb::kList,
                [this](const CallInfo& info, const v1::GetNodeRequest&, v1::Node& response) {
                  return Get(info, response);
                });
-    ServeUnary(door, door.work(), service_, &v1::NodeService::AsyncService::RequestGetClock,
-               Verb::kList,
+    ServeUnary(admission, admission.work(), service_,
+               &v1::NodeService::AsyncService::RequestGetClock, Verb::kList,
                [this](const CallInfo&, const v1::GetClockRequest&, v1::Node::Clock& response) {
                  ClockToProto(parts_, response);
                  return absl::OkStatus();
                });
-    ServeUnary(door, door.work(), service_, &v1::NodeService::AsyncService::RequestGetQuotas,
-               Verb::kList,
+    ServeUnary(admission, admission.work(), service_,
+               &v1::NodeService::AsyncService::RequestGetQuotas, Verb::kList,
                [this](const CallInfo& info, const v1::GetQuotasRequest&, v1::Quotas& response) {
                  GetQuotas(info, response);
                  return absl::OkStatus();
                });
     ServeUnary(
-        door, door.work(), service_, &v1::NodeService::AsyncService::RequestListAudit, Verb::kList,
+        admission, admission.work(), service_, &v1::NodeService::AsyncService::RequestListAudit,
+        Verb::kList,
         [this](const CallInfo& info, const v1::ListAuditRequest& request,
                v1::ListAuditResponse& response) { return ListAudit(info, request, response); });
-    ServeUnary(door, door.work(), service_,
+    ServeUnary(admission, admission.work(), service_,
                &v1::NodeService::AsyncService::RequestSetCapturesAllowed, Verb::kAdmin,
                [this](const CallInfo& info, const v1::SetCapturesAllowedRequest& request,
                       v1::Node& response) { return SetCapturesAllowed(info, request, response); });
@@ -129,7 +130,7 @@ class NodeService final : public RpcService {
     }
     ASSIGN_OR_RETURN(const store::AuditPage page,
                      parts_.store.ListAudit(filter, page_size, before,
-                                            [&] { return StillWanted(parts_.door, info); }));
+                                            [&] { return StillWanted(parts_.admission, info); }));
     for (const store::AuditEntry& entry : page.entries) {
       AuditEntryToProto(entry, *response.add_entries());
     }

@@ -1,7 +1,8 @@
 // How an RPC that reports on a capture file runs: its place in the report pool instead of a work
 // queue, and an answer of bytes that profd-report made and profd does not look into.
 //
-//   wait ──arrived──► door ──► report pool: handler ──► profd-report ──► bytes ──► Finish ──► gone
+//   wait ──arrived──► admission ──► report pool: handler ──► profd-report ──► bytes ──► Finish ──►
+//   gone
 #ifndef PROFD_DAEMON_RPC_SERVICES_REPORT_CALL_H_
 #define PROFD_DAEMON_RPC_SERVICES_REPORT_CALL_H_
 
@@ -22,7 +23,7 @@ template <typename Request>
 struct ReportMethod {
   using Responder = grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>;
 
-  Door* door;
+  Admission* admission;
   std::function<void(grpc::ServerContext*, Request*, Responder*, void* tag)> request;
   std::function<absl::Status(const CallInfo&, const Request&, worker::ReportTurn&,
                              grpc::ByteBuffer&)>
@@ -34,7 +35,7 @@ class ReportCall final : public Call {
  public:
   using Method = ReportMethod<RequestMessage>;
   explicit ReportCall(std::shared_ptr<const Method> method)
-      : Call(*method->door), method_(std::move(method)) {}
+      : Call(*method->admission), method_(std::move(method)) {}
 
  private:
   Needs needs() const override { return Verb::kRead; }
@@ -45,7 +46,7 @@ class ReportCall final : public Call {
   void OnAdmitted() override {
     auto self = std::static_pointer_cast<ReportCall>(shared_from_this());
     const auto run = [self](worker::ReportTurn& turn) { self->Run(turn); };
-    if (absl::Status posted = PostToWait(door_.reports(), run); !posted.ok()) Finish(posted);
+    if (absl::Status posted = PostToWait(admission_.reports(), run); !posted.ok()) Finish(posted);
   }
   void OnRefused(const absl::Status& why) override {
     AuditLater(why);
@@ -58,7 +59,7 @@ class ReportCall final : public Call {
       return Finish(absl::CancelledError("the caller went away"));
     }
     // What waits when the daemon stops is not begun anymore.
-    if (door_.closed()) return Finish(door_.TurnedAway());
+    if (admission_.closed()) return Finish(admission_.TurnedAway());
     const absl::Status status = method_->handle(info_, request_, turn, response_);
     Audit(status, nullptr, /*bytes=*/0);
     Finish(status);

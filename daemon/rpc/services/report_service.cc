@@ -55,7 +55,7 @@ class ReportService final : public RpcService {
   void Serve() override {
     ServeReport<v1::GetMemoryTimelineRequest>("GetMemoryTimeline");
     ServeReport<v1::GetReportRequest>("GetReport");
-    ServeUnary(parts_.door, parts_.door.work(), service_,
+    ServeUnary(parts_.admission, parts_.admission.work(), service_,
                &v1::ReportService::AsyncService::RequestGetHistory, Verb::kRead,
                [this](const CallInfo& info, const v1::GetHistoryRequest& request,
                       v1::GetHistoryResponse& response) {
@@ -70,18 +70,19 @@ class ReportService final : public RpcService {
     const auto* service = Request::descriptor()->file()->FindServiceByName("ReportService");
     const int index = service->FindMethodByName(table)->index();
     auto method = std::make_shared<ReportMethod<Request>>();
-    method->door = &parts_.door;
+    method->admission = &parts_.admission;
     method->request = [this, index](grpc::ServerContext* context, Request* request,
                                     typename ReportMethod<Request>::Responder* responder,
                                     void* tag) {
-      service_.RequestReport(index, context, request, responder, parts_.door.completions(), tag);
+      service_.RequestReport(index, context, request, responder, parts_.admission.completions(),
+                             tag);
     };
     method->handle = [this, table](const CallInfo& info, const Request& request,
                                    worker::ReportTurn& turn, grpc::ByteBuffer& response) {
       AnswerSink sink;
       RETURN_IF_ERROR(ReportOnCapture(
           parts_, info, request.capture(), table, request.SerializeAsString(),
-          [this, &info] { return StillWanted(parts_.door, info); }, turn, sink));
+          [this, &info] { return StillWanted(parts_.admission, info); }, turn, sink));
       response = sink.Take();
       return absl::OkStatus();
     };

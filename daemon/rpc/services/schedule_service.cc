@@ -66,7 +66,7 @@ class ScheduleService final : public RpcService {
   template <typename Request, typename Response, typename Requester>
   void Unary(Requester requester, Verb verb,
              absl::Status (ScheduleService::*handle)(const CallInfo&, const Request&, Response&)) {
-    ServeUnary(parts_.door, parts_.door.work(), service_, requester, verb,
+    ServeUnary(parts_.admission, parts_.admission.work(), service_, requester, verb,
                [this, handle](const CallInfo& info, const Request& request, Response& response) {
                  return (this->*handle)(info, request, response);
                });

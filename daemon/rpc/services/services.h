@@ -2,8 +2,9 @@
 //
 // How do I add an RPC?  The method in the .proto; a line in Serve() of its service's .cc and
 // the handler it names, with the verb it needs; its row in tests/rpc/access_test.cc. ServeUnary's
-// handler runs on the queue it is given: door.work() for what waits for the manager or the disk,
-// a report on a capture file is a line in report_service.cc and a row of report_worker/tables.cc.
+// handler runs on the queue it is given: admission.work() for what waits for the manager or the
+// disk, a report on a capture file is a line in report_service.cc and a row of
+// report_worker/tables.cc.
 #ifndef PROFD_DAEMON_RPC_SERVICES_SERVICES_H_
 #define PROFD_DAEMON_RPC_SERVICES_SERVICES_H_
 
@@ -13,10 +14,10 @@
 #include "daemon/base/clock.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/quota/ledger.h"
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/server/control_server_options.h"
 #include "daemon/rpc/server/rpc_service.h"
-#include "daemon/rpc/services/target_news.h"
+#include "daemon/rpc/services/target_events.h"
 #include "daemon/store/capture_store.h"
 #include "profd/v1/node.pb.h"
 
@@ -27,12 +28,12 @@ class ScheduleRunner;
 namespace profd::rpc {
 
 struct ServiceParts {
-  Door& door;
+  Admission& admission;
   CaptureManager& manager;
   TargetPort& targets;
   store::CaptureStore& store;
   ScheduleRunner& schedules;
-  TargetNews& target_news;
+  TargetEvents& target_events;
   quota::Ledger& ledger;
   Clock& clock;
   const ControlServerOptions& options;

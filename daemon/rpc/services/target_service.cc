@@ -14,7 +14,7 @@
 #include "daemon/rpc/server/call.h"
 #include "daemon/rpc/server/server_stream.h"
 #include "daemon/rpc/services/services.h"
-#include "daemon/rpc/services/target_news.h"
+#include "daemon/rpc/services/target_events.h"
 #include "daemon/rpc/services/target_resolver.h"
 #include "profd/v1/targets.grpc.pb.h"
 
@@ -57,7 +57,7 @@ class TargetWatch final : public StreamHandler {
   TargetWatch(const ServiceParts& parts, const Caller& caller,
               ServerStream<v1::WatchTargetsResponse>& stream)
       : targets_(parts.targets),
-        news_(parts.target_news),
+        news_(parts.target_events),
         caller_(caller),
         stream_(stream),
         subscription_(news_.Subscribe(stream.Waker())) {}
@@ -82,12 +82,12 @@ class TargetWatch final : public StreamHandler {
 
  private:
   const TargetPort& targets_;
-  TargetNews& news_;
+  TargetEvents& news_;
   const Caller caller_;
   ServerStream<v1::WatchTargetsResponse>& stream_;
   bool sent_ = false;
   std::vector<std::pair<TargetNumber, TargetState>> last_;
-  const TargetNews::SubscriptionId subscription_;
+  const TargetEvents::SubscriptionId subscription_;
 };
 
 class TargetService final : public RpcService {
@@ -97,15 +97,15 @@ class TargetService final : public RpcService {
 
   void Serve() override {
     using Async = v1::TargetService::AsyncService;
-    Door& door = parts_.door;
-    ServeUnary(door, door.work(), service_, &Async::RequestListTargets, Verb::kList,
+    Admission& admission = parts_.admission;
+    ServeUnary(admission, admission.work(), service_, &Async::RequestListTargets, Verb::kList,
                [this](const CallInfo& info, const v1::ListTargetsRequest& request,
                       v1::ListTargetsResponse& response) { return List(info, request, response); });
     ServeUnary(
-        door, door.work(), service_, &Async::RequestResolveTargets, Verb::kList,
+        admission, admission.work(), service_, &Async::RequestResolveTargets, Verb::kList,
         [this](const CallInfo& info, const v1::ResolveTargetsRequest& request,
                v1::ResolveTargetsResponse& response) { return Resolve(info, request, response); });
-    ServeStream(door, service_, &Async::RequestWatchTargets, Verb::kList,
+    ServeStream(admission, service_, &Async::RequestWatchTargets, Verb::kList,
                 [this](const CallInfo& info, const v1::WatchTargetsRequest&,
                        ServerStream<v1::WatchTargetsResponse>& stream) {
                   return std::make_unique<TargetWatch>(parts_, info.caller, stream);

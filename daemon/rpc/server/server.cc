@@ -1,4 +1,4 @@
-#include "daemon/rpc/server/front.h"
+#include "daemon/rpc/server/server.h"
 
 #include <pthread.h>
 
@@ -9,8 +9,9 @@
 
 namespace profd::rpc {
 
-Front::Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules,
-             AuditLog& audit, WorkQueue& work, worker::ReportPool& reports, Watchdog* watchdog)
+Server::Server(Admission::Limits limits, Admission::Identifier identifier,
+               Admission::RulesSource rules, AuditLog& audit, WorkQueue& work,
+               worker::ReportPool& reports, Watchdog* watchdog)
     : limits_(limits),
       identifier_(std::move(identifier)),
       rules_(std::move(rules)),
@@ -19,13 +20,13 @@ Front::Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource
       reports_(reports),
       watchdog_(watchdog) {}
 
-Front::~Front() { Shutdown(absl::InfinitePast()); }
+Server::~Server() { Shutdown(absl::InfinitePast()); }
 
-absl::Status Front::Start(grpc::ServerBuilder& builder, const MakeServices& make_services) {
+absl::Status Server::Start(grpc::ServerBuilder& builder, const MakeServices& make_services) {
   completions_ = builder.AddCompletionQueue();
-  door_ =
-      std::make_unique<Door>(limits_, identifier_, rules_, audit_, *completions_, work_, reports_);
-  services_ = make_services(*door_);
+  admission_ = std::make_unique<Admission>(limits_, identifier_, rules_, audit_, *completions_,
+                                           work_, reports_);
+  services_ = make_services(*admission_);
   for (const auto& service : services_) builder.RegisterService(&service->grpc_service());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("gRPC's server cannot be started");
@@ -34,7 +35,7 @@ absl::Status Front::Start(grpc::ServerBuilder& builder, const MakeServices& make
   return absl::OkStatus();
 }
 
-void Front::CompletionLoop() {
+void Server::CompletionLoop() {
   pthread_setname_np(pthread_self(), "profd-grpc");
   // Within Next() this thread also does gRPC's own work: it reads connections and parses frames.
   // So it is asked by a completion: whoever gets that is not stuck in there.
@@ -50,21 +51,21 @@ void Front::CompletionLoop() {
 }
 
 // Its tag is nullptr. Not called once completions_ is shut down: the watchdog's owner does that.
-void Front::WakeCompletionLoop() {
+void Server::WakeCompletionLoop() {
   question_ = std::make_unique<grpc::Alarm>();
   question_->Set(completions_.get(), std::chrono::system_clock::now(), nullptr);
 }
 
-void Front::Close() {
-  if (door_ != nullptr) door_->Close();
+void Server::Close() {
+  if (admission_ != nullptr) admission_->Close();
 }
 
-void Front::Shutdown(absl::Time deadline) {
+void Server::Shutdown(absl::Time deadline) {
   Close();
   if (server_ != nullptr) {
     server_->Shutdown(absl::ToChronoTime(deadline));
     // Only when no call object is left may nothing more be put into the completion queue.
-    door_->AwaitNoCalls();
+    admission_->AwaitNoCalls();
     question_.reset();
     completions_->Shutdown();
     completion_thread_.join();

@@ -1,4 +1,4 @@
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 
 #include <unistd.h>
 
@@ -21,8 +21,9 @@ std::string WhyOutside(const Peer& peer, uid_t own_uid) {
          "register as targets; run profctl on the host, as the user who owns the process";
 }
 
-Door::Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
-           grpc::ServerCompletionQueue& completions, WorkQueue& work, worker::ReportPool& reports)
+Admission::Admission(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
+                     grpc::ServerCompletionQueue& completions, WorkQueue& work,
+                     worker::ReportPool& reports)
     : limits_(limits),
       identifier_(std::move(identifier)),
       rules_(std::move(rules)),
@@ -32,12 +33,12 @@ Door::Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& au
       audit_(audit),
       call_rate_(limits.max_call_rate_per_principal, limits.max_call_burst_per_principal) {}
 
-Caller Door::CallerOf(const Peer& peer) const {
+Caller Admission::CallerOf(const Peer& peer) const {
   return {
       .uid = peer.principal.uid, .principal = peer.principal, .rules = rules_ ? rules_() : nullptr};
 }
 
-absl::Status Door::Enter(const CallInfo& info, Verb verb) {
+absl::Status Admission::Enter(const CallInfo& info, Verb verb) {
   if (closed()) return TurnedAway();
   if (info.peer.outside) {
     return WithReason(absl::PermissionDeniedError(WhyOutside(info.peer, geteuid())), "OUTSIDE");
@@ -57,23 +58,23 @@ absl::Status Door::Enter(const CallInfo& info, Verb verb) {
   return absl::OkStatus();
 }
 
-void Door::Leave(std::string_view principal) {
+void Admission::Leave(std::string_view principal) {
   absl::MutexLock lock(&mu_);
   const auto calls = calls_by_principal_.find(principal);
   if (--calls->second == 0) calls_by_principal_.erase(calls);
 }
 
-absl::StatusOr<quota::Reservation> Door::ReserveWaiting(const CallInfo& info) {
+absl::StatusOr<quota::Reservation> Admission::ReserveWaiting(const CallInfo& info) {
   if (limits_.ledger == nullptr || info.principal.empty()) return quota::Reservation();
   return limits_.ledger->Reserve(info.holder, quota::Resource::kWaitingCalls, 1);
 }
 
-absl::Status Door::TurnedAway() const {
+absl::Status Admission::TurnedAway() const {
   if (closed()) return absl::UnavailableError("profd is stopping; retry once it is back");
   return absl::ResourceExhaustedError("too much is waiting to be answered; retry later");
 }
 
-absl::Status Door::WithoutPaths(const absl::Status& status) const {
+absl::Status Admission::WithoutPaths(const absl::Status& status) const {
   std::string text(status.message());
   if (hidden_path_.empty() || text.find(hidden_path_) == std::string::npos) return status;
   LogWarning(StrCat("a call failed: ", status.ToString()));
@@ -89,7 +90,7 @@ absl::Status Door::WithoutPaths(const absl::Status& status) const {
   return cleaned;
 }
 
-void Door::Close() {
+void Admission::Close() {
   std::vector<Waker> wakers;
   {
     absl::MutexLock lock(&mu_);
@@ -101,22 +102,22 @@ void Door::Close() {
   }
 }
 
-void Door::CallBegins() {
+void Admission::CallBegins() {
   absl::MutexLock lock(&mu_);
   ++calls_;
 }
 
-void Door::CallEnds() {
+void Admission::CallEnds() {
   absl::MutexLock lock(&mu_);
   --calls_;
 }
 
-void Door::AwaitNoCalls() {
+void Admission::AwaitNoCalls() {
   absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(this, &Door::NoCalls));
+  mu_.Await(absl::Condition(this, &Admission::NoCalls));
 }
 
-void Door::WakeOnClose(std::weak_ptr<void> owner, const std::function<void()>& wake) {
+void Admission::WakeOnClose(std::weak_ptr<void> owner, const std::function<void()>& wake) {
   bool now = false;
   {
     absl::MutexLock lock(&mu_);

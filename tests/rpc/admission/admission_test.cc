@@ -9,7 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/rpc/admission/work_queue.h"
-#include "daemon/rpc/services/target_news.h"
+#include "daemon/rpc/services/target_events.h"
 
 namespace profd::rpc {
 namespace {
@@ -117,9 +117,9 @@ class RecordingObserver final : public TargetPort::Observer {
   std::vector<std::string> calls;
 };
 
-TEST(TargetNewsTest, PassesEverythingOnAndTellsOfChanges) {
+TEST(TargetEventsTest, PassesEverythingOnAndTellsOfChanges) {
   RecordingObserver next;
-  TargetNews news(next);
+  TargetEvents news(next);
   int told = 0;
   const auto id = news.Subscribe([&told] { ++told; });
   news.OnTargetAdded(1);

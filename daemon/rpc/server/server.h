@@ -1,15 +1,16 @@
-// Front: a gRPC server with all the services of profd, for callers of one kind: those of the
+// Server: a gRPC server with all the services of profd, for callers of one kind: those of the
 // local socket have one, remote ones another. So they share no limit of gRPC's (memory,
 // streams, ages of connections): what remote callers use up is not what local ones need.
 //
-//   connection ──► Front ──► gRPC ──► Door (identify: who is it?) ──► services ──► work queues
+//   connection ──► Server ──► gRPC ──► Admission (identify: who is it?) ──► services ──► work
+//   queues
 //
 // Threads:   Start(), Close() and Shutdown() by the owner. One thread of its own ("profd-grpc"),
 //            which moves completions; and gRPC's.
 // Ownership: the queues, the watchdog, and what the services refer to, must outlive it.
-// Shutdown:  Close() of all fronts, then Shutdown(); only then may the queues be stopped.
-#ifndef PROFD_DAEMON_RPC_SERVER_FRONT_H_
-#define PROFD_DAEMON_RPC_SERVER_FRONT_H_
+// Shutdown:  Close() of all servers, then Shutdown(); only then may the queues be stopped.
+#ifndef PROFD_DAEMON_RPC_SERVER_SERVER_H_
+#define PROFD_DAEMON_RPC_SERVER_SERVER_H_
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
@@ -22,19 +23,21 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "daemon/base/watchdog.h"
-#include "daemon/rpc/admission/door.h"
+#include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/server/rpc_service.h"
 
 namespace profd::rpc {
 
-class Front {
+class Server {
  public:
-  // Makes the services behind `door`; called once, within Start().
-  using MakeServices = std::function<std::vector<std::unique_ptr<RpcService>>(Door& door)>;
+  // Makes the services behind `admission`; called once, within Start().
+  using MakeServices =
+      std::function<std::vector<std::unique_ptr<RpcService>>(Admission& admission)>;
 
-  Front(Door::Limits limits, Door::Identifier identifier, Door::RulesSource rules, AuditLog& audit,
-        WorkQueue& work, worker::ReportPool& reports, Watchdog* watchdog = nullptr);
-  ~Front();  // Shutdown(0), if that has not happened.
+  Server(Admission::Limits limits, Admission::Identifier identifier, Admission::RulesSource rules,
+         AuditLog& audit, WorkQueue& work, worker::ReportPool& reports,
+         Watchdog* watchdog = nullptr);
+  ~Server();  // Shutdown(0), if that has not happened.
 
   // Completes `builder`, which has its limits and, if it listens by gRPC's means, its
   // credentials, and serves from when it returns.
@@ -51,16 +54,16 @@ class Front {
   void CompletionLoop();
   void WakeCompletionLoop();
 
-  const Door::Limits limits_;
-  const Door::Identifier identifier_;
-  const Door::RulesSource rules_;
+  const Admission::Limits limits_;
+  const Admission::Identifier identifier_;
+  const Admission::RulesSource rules_;
   AuditLog& audit_;
   WorkQueue& work_;
   worker::ReportPool& reports_;
   Watchdog* const watchdog_;  // nullptr: nobody watches.
   // In the order of their start.
   std::unique_ptr<grpc::ServerCompletionQueue> completions_;
-  std::unique_ptr<Door> door_;
+  std::unique_ptr<Admission> admission_;
   std::vector<std::unique_ptr<RpcService>> services_;
   std::unique_ptr<grpc::Server> server_;
   // Of the watchdog's last question, which it has while it asks.
@@ -70,4 +73,4 @@ class Front {
 
 }  // namespace profd::rpc
 
-#endif  // PROFD_DAEMON_RPC_SERVER_FRONT_H_
+#endif  // PROFD_DAEMON_RPC_SERVER_SERVER_H_

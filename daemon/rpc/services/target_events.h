@@ -1,13 +1,13 @@
-// TargetNews stands between ingest and the capture manager and lets others know when the
+// TargetEvents stands between ingest and the capture manager and lets others know when the
 // list of targets, or the state of one of them, has changed. It passes everything on.
 //
-//   ingest ──► TargetNews ──► CaptureManager
+//   ingest ──► TargetEvents ──► CaptureManager
 //                  └────────► WatchTargets streams (daemon/rpc/services/target_service.cc)
 //
 // Threads:   any. Subscribers are called on ingest's threads: hand over and return.
 // Ownership: `next` must outlive it.
-#ifndef PROFD_DAEMON_RPC_SERVICES_TARGET_NEWS_H_
-#define PROFD_DAEMON_RPC_SERVICES_TARGET_NEWS_H_
+#ifndef PROFD_DAEMON_RPC_SERVICES_TARGET_EVENTS_H_
+#define PROFD_DAEMON_RPC_SERVICES_TARGET_EVENTS_H_
 
 #include <cstdint>
 #include <functional>
@@ -21,12 +21,12 @@
 
 namespace profd::rpc {
 
-class TargetNews final : public TargetPort::Observer {
+class TargetEvents final : public TargetPort::Observer {
  public:
-  explicit TargetNews(TargetPort::Observer& next) : next_(next) {}
+  explicit TargetEvents(TargetPort::Observer& next) : next_(next) {}
 
   // Calls `on_change` after every change until Unsubscribe() has returned. It must not
-  // call back into TargetNews.
+  // call back into TargetEvents.
   using SubscriptionId = int64_t;
   SubscriptionId Subscribe(std::function<void()> on_change);
   // Waits for a running call.
@@ -51,4 +51,4 @@ class TargetNews final : public TargetPort::Observer {
 
 }  // namespace profd::rpc
 
-#endif  // PROFD_DAEMON_RPC_SERVICES_TARGET_NEWS_H_
+#endif  // PROFD_DAEMON_RPC_SERVICES_TARGET_EVENTS_H_

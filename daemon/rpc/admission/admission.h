@@ -1,13 +1,13 @@
-// Door: what every call passes on its way in. It tells who calls and by which rules, counts, and
-// turns away; behind it stand the services. Limits are per principal: nobody uses up what is
+// Admission: what every call passes on its way in. It tells who calls and by which rules, counts,
+// and turns away; behind it stand the services. Limits are per principal: nobody uses up what is
 // there for all.
 //
 // Threads:   any.
 // Ownership: everything it refers to must outlive it, and it all calls.
 // Shutdown:  Close() turns new calls away and wakes streams, so that those that never end
 //            by themselves do. AwaitNoCalls() returns once every call object is gone.
-#ifndef PROFD_DAEMON_RPC_ADMISSION_DOOR_H_
-#define PROFD_DAEMON_RPC_ADMISSION_DOOR_H_
+#ifndef PROFD_DAEMON_RPC_ADMISSION_ADMISSION_H_
+#define PROFD_DAEMON_RPC_ADMISSION_ADMISSION_H_
 
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/server_context.h>
@@ -29,7 +29,7 @@
 #include "daemon/capture/access.h"
 #include "daemon/quota/ledger.h"
 #include "daemon/rpc/admission/audit.h"
-#include "daemon/rpc/admission/call_end.h"
+#include "daemon/rpc/admission/call_stats.h"
 #include "daemon/rpc/admission/peer.h"
 #include "daemon/rpc/admission/rate_limit.h"
 #include "daemon/rpc/admission/work_queue.h"
@@ -53,22 +53,22 @@ struct CallInfo {
 // What a peer that is `outside` is told by a profd that runs as `own_uid`.
 std::string WhyOutside(const Peer& peer, uid_t own_uid);
 
-class Door {
+class Admission {
  public:
   struct Limits {
     int64_t max_calls_per_principal = 1024;  // At once; streams are calls, too.
     // Calls begun per second, and as many as this at once after a pause.
     double max_call_rate_per_principal = 2000;
     double max_call_burst_per_principal = 10'000;
-    // Limits the calls that wait; must outlive the door. nullptr: only the queues do.
+    // Limits the calls that wait; must outlive admission. nullptr: only the queues do.
     quota::Ledger* ledger = nullptr;
   };
   // The rules that hold now; any thread. nullptr: an owner's and root's.
   using RulesSource = std::function<std::shared_ptr<const AccessRules>()>;
   // Who is at the other end of a call's connection; UNAUTHENTICATED if that cannot be told.
   using Identifier = std::function<absl::StatusOr<Peer>(const grpc::ServerContext&)>;
-  Door(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
-       grpc::ServerCompletionQueue& completions, WorkQueue& work, worker::ReportPool& reports);
+  Admission(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
+            grpc::ServerCompletionQueue& completions, WorkQueue& work, worker::ReportPool& reports);
 
   grpc::ServerCompletionQueue& completions() { return completions_; }
   WorkQueue& work() { return work_; }  // "profd-rpc"
@@ -97,7 +97,7 @@ class Door {
 
   // Who hears of every call's end. Before the first call.
   void SetCallObserver(CallObserver observer) { call_observer_ = std::move(observer); }
-  void CallEnded(const CallEnd& end) const {
+  void CallEnded(const CallStats& end) const {
     if (call_observer_) call_observer_(end);
   }
 
@@ -141,4 +141,4 @@ class Door {
 
 }  // namespace profd::rpc
 
-#endif  // PROFD_DAEMON_RPC_ADMISSION_DOOR_H_
+#endif  // PROFD_DAEMON_RPC_ADMISSION_ADMISSION_H_

@@ -1,6 +1,6 @@
-// CallEnd: what is to be counted of a call that was answered.
-#ifndef PROFD_DAEMON_RPC_ADMISSION_CALL_END_H_
-#define PROFD_DAEMON_RPC_ADMISSION_CALL_END_H_
+// CallStats: what is to be counted of a call that was answered.
+#ifndef PROFD_DAEMON_RPC_ADMISSION_CALL_STATS_H_
+#define PROFD_DAEMON_RPC_ADMISSION_CALL_STATS_H_
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace profd::rpc {
 
-struct CallEnd {
+struct CallStats {
   std::string_view method;  // "CreateCapture"
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string_view reason;  // Ours, "NOT_ALLOWED"; empty: none.
@@ -20,8 +20,8 @@ struct CallEnd {
 };
 
 // Called for every call, on any thread: count and return.
-using CallObserver = std::function<void(const CallEnd&)>;
+using CallObserver = std::function<void(const CallStats&)>;
 
 }  // namespace profd::rpc
 
-#endif  // PROFD_DAEMON_RPC_ADMISSION_CALL_END_H_
+#endif  // PROFD_DAEMON_RPC_ADMISSION_CALL_STATS_H_
