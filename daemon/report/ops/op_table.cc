@@ -231,7 +231,7 @@ class OpSummary {
   OpSummary(store::CaptureReader& reader, const OpOptions& options, OpKinds& kinds)
       : reader_(reader),
         by_step_(options.by_step),
-        exact_(TotalDrops(reader.record().drops) > 0),
+        has_losses_(TotalDrops(reader.record().drops) > 0),
         lookup_(reader.steps()),
         kinds_(kinds),
         by_step_totals_(kinds) {
@@ -250,7 +250,7 @@ class OpSummary {
     if (only.has_value()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
-    if (exact_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= store::kRangeStart;
+    if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= store::kRangeStart;
     return reader_.ForEachRange(columns, filter, [&](const RangeBatch& batch) {
       AddBatch(batch);
       return absl::OkStatus();
@@ -427,7 +427,7 @@ class OpSummary {
     if (thread >= threads_.size()) threads_.resize(thread + 1);
     std::unique_ptr<SelfTimes>& times = threads_[thread];
     if (times == nullptr) {
-      if (exact_) {
+      if (has_losses_) {
         times = std::make_unique<SelfTimesByTime>();
       } else {
         times = std::make_unique<SelfTimesByDepth>();
@@ -445,7 +445,7 @@ class OpSummary {
 
   store::CaptureReader& reader_;
   const bool by_step_;
-  const bool exact_;
+  const bool has_losses_;
   std::optional<StepRecord> only_;
   StepLookup lookup_;
   std::vector<std::unique_ptr<SelfTimes>> threads_;
