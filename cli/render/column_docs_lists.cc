@@ -65,7 +65,7 @@ constexpr ColumnDoc kListDocs[] = {
     {"node", "FOR ROOT|REFUSED", "What is reserved for root; number of refused requests", ""},
     {"history", "Windows", "Captures that are counted", ""},
     {"history", "Min|Median|Max", "Of the figure over the windows", ""},
-    {"history", "Early|Late", "The median of the first and of the last third of the windows", ""},
+    {"history", "Early|Late", "The median of the first and of the last quarter of the windows", ""},
     {"history", "Change", "How far the late windows are above the early ones", "Late / Early - 1"},
     {"history", "Trend", "The figure over time, oldest left", ""},
 };

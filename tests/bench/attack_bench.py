@@ -49,11 +49,12 @@ while True:
         held.pop(number).close()
 '''
 
-# Asks again and again.
+# Asks again and again, each time for another number of rows: profd keeps its answers.
 REPORTS = r'''
-import subprocess, sys
-while True:
-    subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+import itertools, os, subprocess, sys
+for rows in itertools.count(1 + 1_000_000 * os.getpid()):
+    subprocess.run([*sys.argv[1:], '--limit', str(rows)], stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
 '''
 
 
@@ -65,6 +66,7 @@ class Stage:
     """A daemon, and one stored capture of EVENTS events for each user."""
 
     def __enter__(self):
+        self.rows = 0
         self.stack = contextlib.ExitStack()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_bench_'))
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -112,7 +114,7 @@ class Stage:
             'resets': [[*python, RAPID_RESET, str(socket_dir / 'control.sock'), FOREVER_S]] * 6,
             'calls': [[harness.BUILD_DIR / 'tests/bin/greedy_caller', 'calls', '300', '6']],
             'silent': [[*python, SILENT, str(socket_dir / 'agent/agent.sock')]] * 2,
-            'reports': [[*python, REPORTS, str(harness.PROFCTL), 'time',
+            'reports': [[*python, REPORTS, str(harness.PROFCTL), 'ops',
                          self.captures[ATTACKER]]] * 6,
         }[name]
         last_cpu = str(max(os.sched_getaffinity(0)))
@@ -131,6 +133,11 @@ class Stage:
         if result.status != harness.DONE:
             raise Failed(f'{arguments[0]}: {result.status}: {result.err}')
         return time.perf_counter() - begin, result
+
+    def ops_s(self):
+        """Of another number of rows each time: profd keeps its answers."""
+        self.rows += 1
+        return self.timed('ops', self.captures[USER], '--limit', str(self.rows))[0]
 
     def arming_s(self):
         begin_ns = time.time_ns()
@@ -177,7 +184,7 @@ def main():
                 for name_of_call, call in (
                         ('node', lambda: stage.timed('node')[0]),
                         ('arming', stage.arming_s),
-                        ('ops', lambda: stage.timed('ops', stage.captures[USER])[0])):
+                        ('ops', stage.ops_s)):
                     times, errors = measure(call, arguments.calls)
                     if not times:
                         sys.exit(f'{name_of_call}: none succeeded: {errors[0]}')

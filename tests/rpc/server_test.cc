@@ -435,6 +435,7 @@ TEST_F(ServerTest, AUserWithoutReportTimeKeepsNobodyElseFromReports) {
   ASSERT_THAT(Do(*me_->reports, &Reports::GetReport, request, &steps), Succeeds());
 
   ledger_.Charge(quota::LocalPrincipal(uid_, uid_), kReportTime, limit.capacity);
+  request.set_report("kernels");  // What was answered before costs nothing.
   const Outcome refused = Do(*me_->reports, &Reports::GetReport, request, &steps);
   EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
   EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
@@ -585,6 +586,25 @@ TEST_F(ServerTest, ADamagedFileIsDataLoss) {
   v1::Capture capture;
   EXPECT_THAT(Get(*me_, NameOf(record), &capture), Succeeds()) << "the record is still right";
   EXPECT_EQ(capture.steps_size(), 0);
+}
+
+TEST_F(ServerTest, TheSameReportIsNotMadeAgain) {
+  const CaptureRecord record = StoreCapture(uid_);
+  const v1::Report first = ReportOf(NameOf(record), "ops");
+  // Shows that the file is not read again; a capture file does not change by itself.
+  const std::filesystem::path file = folder_.path() / "data/captures" / (record.id + ".profd");
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  const v1::Report second = ReportOf(NameOf(record), "ops");
+  EXPECT_EQ(second.SerializeAsString(), first.SerializeAsString());
+  v1::GetReportRequest other;
+  other.set_capture(NameOf(record));
+  other.set_report("steps");
+  v1::Report steps;
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, other, &steps), Fails(grpc::DATA_LOSS));
+  ASSERT_THAT(store_->DeleteCapture(record.id), IsOk());
+  other.set_report("ops");
+  EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, other, &steps),
+              Fails(grpc::NOT_FOUND, "NO_EVENTS"));
 }
 
 TEST_F(ServerTest, AReportIsNotWantedOnceItsCallerWentAwayOrProfdStops) {

@@ -6,7 +6,6 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/quota/ledger.h"
-#include "daemon/rpc/services/capture_lookup.h"
 
 namespace profd::rpc {
 namespace {
@@ -49,15 +48,13 @@ absl::Status RunCharged(const ServiceParts& parts, const CallInfo& info,
 }
 
 absl::Status ReportOnCapture(const ServiceParts& parts, const CallInfo& info,
-                             std::string_view capture, std::string_view table, std::string options,
-                             absl::FunctionRef<absl::Status()> still_wanted,
+                             const CaptureRecord& capture, std::string_view table,
+                             std::string options, absl::FunctionRef<absl::Status()> still_wanted,
                              worker::ReportTurn& turn, worker::ReportSink& sink) {
-  ASSIGN_OR_RETURN(const CaptureRecord record,
-                   FindStoredCapture(parts.manager, parts.store, info.caller, capture));
-  ASSIGN_OR_RETURN(const store::CaptureDownload file, parts.store.OpenForDownload(record.id));
+  ASSIGN_OR_RETURN(const store::CaptureDownload file, parts.store.OpenForDownload(capture.id));
   const worker::ReportRequest request = {
       .table = std::string(table), .options = std::move(options), .capture = file.file.get()};
-  return WithRemedy(RunCharged(parts, info, request, still_wanted, turn, sink), record.id);
+  return WithRemedy(RunCharged(parts, info, request, still_wanted, turn, sink), capture.id);
 }
 
 }  // namespace profd::rpc

@@ -1,5 +1,5 @@
-// A report over a stored capture: looks the capture up for the caller, and has profd-report make
-// the report. All RPCs that read a capture file come by here.
+// A report over a stored capture, made by profd-report. All RPCs that read a capture file come by
+// here.
 //
 // Threads: those of the report pool.
 #ifndef PROFD_DAEMON_RPC_SERVICES_CAPTURE_REPORT_H_
@@ -16,12 +16,12 @@
 
 namespace profd::rpc {
 
-// Makes `table` of `capture`, a name or the start of an ID, with `options`, the serialized request.
-// Errors: of FindStoredCapture(), of profd-report, and of its end (worker/report_process.h), with
-// the remedy.
+// Makes `table` of `capture`, which the caller may read (FindStoredCapture()), with `options`, the
+// serialized request. Errors: of profd-report, and of its end (worker/report_process.h), with the
+// remedy.
 absl::Status ReportOnCapture(const ServiceParts& parts, const CallInfo& info,
-                             std::string_view capture, std::string_view table, std::string options,
-                             absl::FunctionRef<absl::Status()> still_wanted,
+                             const CaptureRecord& capture, std::string_view table,
+                             std::string options, absl::FunctionRef<absl::Status()> still_wanted,
                              worker::ReportTurn& turn, worker::ReportSink& sink);
 
 // Runs `request`, and charges its run time to the caller's quota of report time. RESOURCE_EXHAUSTED

@@ -5,6 +5,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/rpc/server/call.h"
 #include "daemon/rpc/server/server_stream.h"
+#include "daemon/rpc/services/capture_lookup.h"
 #include "daemon/rpc/services/capture_report.h"
 #include "daemon/rpc/services/export_sink.h"
 #include "daemon/rpc/services/services.h"
@@ -43,8 +44,11 @@ class Export final : public StreamHandler {
 
     absl::Status Run(worker::ReportTurn& turn) {
       RETURN_IF_ERROR(sink.CheckReader());
+      ASSIGN_OR_RETURN(
+          const CaptureRecord capture,
+          FindStoredCapture(parts.manager, parts.store, info.caller, request.capture()));
       RETURN_IF_ERROR(ReportOnCapture(
-          parts, info, request.capture(), "ExportTrace", request.SerializeAsString(),
+          parts, info, capture, "ExportTrace", request.SerializeAsString(),
           [this] { return sink.CheckReader(); }, turn, sink));
       turn.GiveUp();  // The rest waits for the reader only.
       return sink.Finish();

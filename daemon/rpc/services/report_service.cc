@@ -1,5 +1,6 @@
 // ReportService: reports over stored captures, made by profd-report, one at a time. GetHistory
 // reads the catalog only and is answered by profd itself.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +8,8 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/rpc/server/call.h"
+#include "daemon/rpc/services/answer_cache.h"
+#include "daemon/rpc/services/capture_lookup.h"
 #include "daemon/rpc/services/capture_report.h"
 #include "daemon/rpc/services/history.h"
 #include "daemon/rpc/services/report_call.h"
@@ -79,17 +82,34 @@ class ReportService final : public RpcService {
     };
     method->handle = [this, table](const CallInfo& info, const Request& request,
                                    worker::ReportTurn& turn, grpc::ByteBuffer& response) {
-      AnswerSink sink;
-      RETURN_IF_ERROR(ReportOnCapture(
-          parts_, info, request.capture(), table, request.SerializeAsString(),
-          [this, &info] { return StillWanted(parts_.admission, info); }, turn, sink));
-      response = sink.Take();
-      return absl::OkStatus();
+      return Answer(info, table, request, turn, response);
     };
     std::make_shared<ReportCall<Request>>(std::move(method))->Start();
   }
 
+  template <typename Request>
+  absl::Status Answer(const CallInfo& info, const char* table, Request request,
+                      worker::ReportTurn& turn, grpc::ByteBuffer& response) {
+    ASSIGN_OR_RETURN(
+        const CaptureRecord capture,
+        FindStoredCapture(parts_.manager, parts_.store, info.caller, request.capture()));
+    request.clear_capture();
+    const std::string key = AnswerCache::KeyOf(capture.file_sha256, table, request);
+    if (std::optional<grpc::ByteBuffer> known = answers_.Find(key)) {
+      response = *std::move(known);
+      return absl::OkStatus();
+    }
+    AnswerSink sink;
+    RETURN_IF_ERROR(ReportOnCapture(
+        parts_, info, capture, table, request.SerializeAsString(),
+        [this, &info] { return StillWanted(parts_.admission, info); }, turn, sink));
+    response = sink.Take();
+    answers_.Put(key, response);
+    return absl::OkStatus();
+  }
+
   const ServiceParts parts_;
+  AnswerCache answers_;
   RawService service_;
 };
 
