@@ -443,7 +443,10 @@ inline constexpr size_t kOldSubscriberNameBytes = 64;
   X(ActivityEnableAndDump, (Kind))                                           \
   X(ActivityEnableRuntimeApi, (uint32_t, uint8_t))                           \
   X(ActivityEnableDriverApi, (uint32_t, uint8_t))                            \
-  X(ActivityEnableLatencyTimestamps, (uint8_t))
+  X(ActivityEnableLatencyTimestamps, (uint8_t))                              \
+  X(ActivityEnableAllSyncRecords, (uint8_t))                                 \
+  X(ActivityGetAttribute, (uint32_t, size_t*, void*))                        \
+  X(GetThreadIdType, (uint32_t*))
 
 struct Functions {
 #define PROFD_CUPTI_POINTER(name, arguments) Result(*name) arguments;

@@ -15,9 +15,6 @@ using wire::ArmFailedReason;
 using wire::GpuMode;
 
 constexpr char kOurName[] = "profd";
-// Activity buffers on the device that CUPTI may make: 3.2 MB each. Its own limit, 250, is
-// enough to run a trainer out of memory.
-constexpr size_t kDeviceBufferLimit = 32;
 constexpr uint32_t kFirstWithNames = 130000;
 // From here on a named subscriber is one of the second interface, which ours is not.
 constexpr uint32_t kFirstWithManySubscribers = 130200;
@@ -144,11 +141,7 @@ bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferComplete
     return false;
   }
   is_attached_ = true;
-  // Before any kind: records carry whatever was chosen when their thread made its first.
-  if (library_->SetThreadIdType(cupti::kThreadIdSystem) != cupti::kSuccess) {
-    Log(LogLevel::kWarning, "CUPTI does not give system thread ids; API calls have no thread");
-  }
-  SetAttributes();
+  settings_.Apply(*library_, (arm_flags_ & wire::kArmGpuLatency) != 0);
   library_->EnableCallback(1, subscriber_, cupti::kDomainState, cupti::kCallbackFatalError);
   result = library_->ActivityRegisterCallbacks(requested, completed);
   if (result != cupti::kSuccess) {
@@ -157,19 +150,6 @@ bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferComplete
     return false;
   }
   return true;
-}
-
-void CuptiTracer::SetAttributes() {
-  uint8_t zeroed = 1;
-  size_t size = sizeof(zeroed);
-  library_->ActivitySetAttribute(cupti::kAttributeZeroedBuffers, &size, &zeroed);
-  size_t limit = kDeviceBufferLimit;
-  size = sizeof(limit);
-  library_->ActivitySetAttribute(cupti::kAttributePoolLimit, &size, &limit);
-  if ((arm_flags_ & wire::kArmGpuLatency) != 0 &&
-      library_->ActivityEnableLatencyTimestamps != nullptr) {
-    library_->ActivityEnableLatencyTimestamps(1);
-  }
 }
 
 void CuptiTracer::NoteResult(cupti::Kind kind, cupti::Result result) {
@@ -345,10 +325,7 @@ void CuptiTracer::Detach(bool finalize) {
   described_kinds_ = 0;
   // Having said that it is dead it has also ended the subscription.
   if (is_dead()) return;
-  if ((arm_flags_ & wire::kArmGpuLatency) != 0 &&
-      library_->ActivityEnableLatencyTimestamps != nullptr) {
-    library_->ActivityEnableLatencyTimestamps(0);
-  }
+  settings_.Restore(*library_);
   if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
   if (finalize) Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, or idle");
   library_->Unsubscribe(subscriber_);

@@ -21,6 +21,7 @@
 
 #include "client_lib/cupti/cupti_abi.h"
 #include "client_lib/cupti/cupti_library.h"
+#include "client_lib/cupti/cupti_settings.h"
 #include "client_lib/cupti/record_decoder.h"
 #include "proto/wire/event.h"
 #include "proto/wire/frame.h"
@@ -58,7 +59,8 @@ class CuptiTracer {
   void Flush(bool forced);
   uint64_t TakeDropCount();
 
-  // Unsubscribes; `finalize`: takes CUPTI out of the process, if it will.
+  // Restores CUPTI's settings and unsubscribes. `finalize`: takes CUPTI out of the process, if it
+  // will.
   void Detach(bool finalize);
 
   // CUPTI said that it cannot go on.
@@ -79,7 +81,6 @@ class CuptiTracer {
 
   static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
   cupti::Result Subscribe(char* rival, size_t rival_bytes);
-  void SetAttributes();
   cupti::Result EnableKind(cupti::Kind kind);
   cupti::Result EnableRuntimeCalls();
   cupti::Result EnableDriverCalls();
@@ -91,6 +92,7 @@ class CuptiTracer {
   wire::GpuMode mode_ = wire::GpuMode::kOff;
   uint32_t arm_flags_ = 0;
   cupti::Subscriber subscriber_ = nullptr;
+  CuptiSettings settings_;
   bool is_attached_ = false;
   bool is_enabled_ = false;
   bool driver_calls_one_by_one_ = false;

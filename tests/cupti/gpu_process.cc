@@ -142,6 +142,17 @@ void Program::Run(const std::string& command) {
     uint32_t event = 0;
     Check(Call(sgpu_event_record)(stream_, &event), what);
     Check(Call(sgpu_event_sync)(event), what);
+  } else if (what == "queries") {
+    words >> number;
+    uint32_t event = 0;
+    Check(Call(sgpu_event_record)(stream_, &event), what);
+    for (int64_t i = 0; i < number; ++i) Call(sgpu_event_query)(event);
+  } else if (what == "attribute") {
+    words >> number >> second;
+    // Little-endian: the low bytes are an attribute of fewer bytes.
+    size_t bytes = sizeof(second);
+    auto* set = Find<int(uint32_t, size_t*, void*)>("cuptiActivitySetAttribute");
+    Check(set(static_cast<uint32_t>(number), &bytes, &second), command);
   } else if (what == "graph") {
     words >> number;
     LaunchGraph(number);

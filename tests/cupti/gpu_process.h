@@ -18,6 +18,8 @@
 //   load NAME, run N, unload HOW     a module of one kernel, launches of it, sgpu_unload
 //   set KEY VALUE, fail SPEC, rival NAME, rival-gone, steal, clock-step NS, settle,
 //   return-lost, truth-clear
+//   queries N            N times whether an event is done
+//   attribute ID VALUE   another tool sets an activity attribute of CUPTI
 //   fork                 a child that uses the GPU and the library, and ends well or not
 //   exit                 the process ends by exit()
 //

@@ -169,6 +169,7 @@ CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
   if (sgpu::ThisThread().in_buffer_callback != 0) {
     return entry.Return(CUPTI_ERROR_INVALID_OPERATION);
   }
+  while (sgpu::settings().hold_flush != 0) sgpu::Clock::SleepMs(1);
   sgpu::Clock::SleepMs(sgpu::settings().flush_ms);
   tracer().Flush((flag & 1) != 0);
   return entry.Return();
@@ -245,6 +246,13 @@ CUptiResult CUPTIAPI cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t enable
   const Entry entry(__func__);
   if (entry.is_refused()) return entry.Return();
   tracer().event_device_timestamps = enable != 0;
+  return entry.Return();
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableAllSyncRecords(uint8_t enable) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  tracer().all_sync_records = enable != 0;
   return entry.Return();
 }
 

@@ -311,6 +311,19 @@ TEST_F(RecordsTest, WaitsAreRecordedByWhatWasWaitedFor) {
   EXPECT_EQ(recorded.event_sync, wait_event.event_sync);
 }
 
+TEST_F(RecordsTest, QueriesAreRecordedAsWaitsUnlessTheClientTurnsThatOff) {
+  Trace({kSynchronization});
+  uint32_t event = 0;
+  ASSERT_EQ(Launch("long", 1'000'000), 0);
+  ASSERT_EQ(cupti_.sgpu_event_record(stream_, &event), 0);
+  EXPECT_EQ(cupti_.sgpu_event_query(event), 600) << "not ready";
+  ASSERT_EQ(cupti_.cuptiActivityEnableAllSyncRecords(0), CUPTI_SUCCESS);
+  EXPECT_EQ(Stats().all_sync_records, 0U);
+  cupti_.sgpu_event_query(event);
+  FlushAll();
+  EXPECT_EQ(Only<SynchronizationRecord>(kSynchronization).return_value, 600U);
+}
+
 TEST_F(RecordsTest, CopiesSayWhatTheyMoved) {
   uint32_t context = 0;
   ASSERT_EQ(cupti_.sgpu_ctx_create(1, &context), 0);

@@ -20,6 +20,7 @@ namespace sgpu {
   X(hold_subscribe, 0)    \
   X(enable_ms, 0)         \
   X(flush_ms, 0)          \
+  X(hold_flush, 0)        \
   X(stall_api, 0)         \
   X(delay_min_us, 1000)   \
   X(delay_max_us, 5000)   \

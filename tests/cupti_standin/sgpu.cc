@@ -17,6 +17,7 @@
 #include "tests/cupti_standin/settings.h"
 #include "tests/cupti_standin/subscriber.h"
 #include "tests/cupti_standin/tracer.h"
+#include "tests/cupti_standin/versions.h"
 #include "tests/cupti_standin/work.h"
 
 namespace sgpu {
@@ -427,6 +428,31 @@ int sgpu_event_sync(uint32_t event) {
   where.event_sync = recorded->sync_id;
   return sgpu::Synchronize(call, recorded->time_ns, sgpu::kEventSync, where,
                            recorded->stream.device);
+}
+
+int sgpu_event_query(uint32_t event) {
+  constexpr uint32_t kCudaErrorNotReady = 600;
+  ApiCall call(SGPU_DOMAIN_RUNTIME, sgpu::kCudaEventQuery);
+  if (call.error() != 0) return call.error();
+  const auto recorded = gpu().Event(event);
+  if (!recorded) return kInvalid;
+  const uint64_t now = Clock::Now();
+  const uint32_t result = recorded->time_ns <= now ? 0 : kCudaErrorNotReady;
+  if (sgpu::VersionIsAtLeast(26) && tracer().all_sync_records) {
+    sgpu::SynchronizationRecord record{};
+    record.kind = sgpu::kSynchronization;
+    record.type = sgpu::kEventSync;
+    record.start = Clock::Stamp(call.began());
+    record.end = Clock::Stamp(std::max(now, call.began()));
+    record.correlation = call.correlation();
+    record.context = recorded->stream.context;
+    record.stream = sgpu::kNoStream;
+    record.event = event;
+    record.event_sync = recorded->sync_id;
+    record.return_value = result;
+    call.RecordNow(sgpu::kSynchronization, record, call.TruthOf(sgpu::kSynchronization));
+  }
+  return call.Finish(0, result);
 }
 
 int sgpu_stream_sync(uint32_t stream) {

@@ -117,6 +117,9 @@ SGPU_API int sgpu_pool_trim(uint32_t stream, uint64_t min_bytes_to_keep);
 SGPU_API int sgpu_event_record(uint32_t stream, uint32_t* event);
 SGPU_API int sgpu_stream_wait_event(uint32_t stream, uint32_t event);
 SGPU_API int sgpu_event_sync(uint32_t event);
+/* Asks whether `event` is done, and does not wait. Records that as a synchronization, from CUPTI
+ * 12.8 on, unless cuptiActivityEnableAllSyncRecords(0) was called. Returns 600 if it is not. */
+SGPU_API int sgpu_event_query(uint32_t event);
 SGPU_API int sgpu_stream_sync(uint32_t stream);
 SGPU_API int sgpu_device_sync(uint32_t context);
 
@@ -249,6 +252,12 @@ typedef struct sgpu_stats_rec {
   uint64_t enabled_kinds; /* bit k: kind k is on */
   uint64_t finalized;     /* calls of cuptiFinalize */
   uint64_t api_stalls;    /* API calls that waited for an enable */
+  /* Settings of CUPTI that hold for the whole process, as they are now. */
+  uint64_t device_buffer_pool_limit;
+  uint32_t zeroed_out_activity_buffer;
+  uint32_t thread_id_type;
+  uint32_t latency_timestamps;
+  uint32_t all_sync_records;
 } sgpu_stats_rec;
 
 SGPU_API int sgpu_stats(sgpu_stats_rec* stats);

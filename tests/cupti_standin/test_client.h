@@ -64,7 +64,7 @@ namespace sgpu {
   X(sgpu_stream_create) X(sgpu_stream_id) X(sgpu_launch) X(sgpu_kernel_attributes) \
   X(sgpu_memcpy) X(sgpu_memset) X(sgpu_memcpy_peer) X(sgpu_malloc) X(sgpu_free) \
   X(sgpu_pool_trim) X(sgpu_event_record) X(sgpu_stream_wait_event) X(sgpu_event_sync) \
-  X(sgpu_stream_sync) X(sgpu_device_sync) X(sgpu_graph_begin) X(sgpu_graph_end) \
+  X(sgpu_event_query) X(sgpu_stream_sync) X(sgpu_device_sync) X(sgpu_graph_begin) X(sgpu_graph_end) \
   X(sgpu_graph_instantiate) X(sgpu_graph_launch) X(sgpu_api_call) X(sgpu_module_load) \
   X(sgpu_function) X(sgpu_module_unload) X(sgpu_now_ns) X(sgpu_advance) X(sgpu_clock_step) \
   X(sgpu_fail) X(sgpu_set) X(sgpu_rival_subscribe) X(sgpu_rival_unsubscribe) \

@@ -24,19 +24,12 @@ const bool fork_handler_is_set = pthread_atfork(nullptr, nullptr, [] { forked = 
 
 constexpr uint64_t Bit(uint32_t kind) { return 1ULL << kind; }
 
-// CUpti_ActivityAttribute: what each holds at first, and since when there is one.
+// What each attribute holds at first, and since when there is one.
 struct Attribute {
   uint32_t id;
   size_t bytes;
   uint64_t value;
   uint32_t since;
-};
-enum AttributeId : uint32_t {
-  kDeviceBufferSize = 0,
-  kDeviceBufferPoolLimit = 2,
-  kZeroedOutBuffer = 5,
-  kDeviceBufferPreallocated = 6,
-  kPerThreadBuffer = 9,
 };
 constexpr Attribute kAttributes[] = {
     {kDeviceBufferSize, sizeof(size_t), 3'200'000, 0},
@@ -182,6 +175,7 @@ void Tracer::Reset() {
   system_thread_ids = false;
   latency_timestamps = false;
   event_device_timestamps = false;
+  all_sync_records = true;
   client_zeroes_ = false;
   device_buffer_records_ = 0;
   {

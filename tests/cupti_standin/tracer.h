@@ -41,6 +41,15 @@ namespace sgpu {
 constexpr uint32_t kCallbackIds = 1024;
 constexpr uint32_t kExternalKinds = 8;
 
+// CUpti_ActivityAttribute
+enum AttributeId : uint32_t {
+  kDeviceBufferSize = 0,
+  kDeviceBufferPoolLimit = 2,
+  kZeroedOutBuffer = 5,
+  kDeviceBufferPreallocated = 6,
+  kPerThreadBuffer = 9,
+};
+
 // A buffer of the client.
 struct Buffer {
   uint8_t* data;
@@ -139,6 +148,7 @@ class Tracer {
   std::atomic<bool> system_thread_ids{false};
   std::atomic<bool> latency_timestamps{false};
   std::atomic<bool> event_device_timestamps{false};
+  std::atomic<bool> all_sync_records{true};
   uint32_t ThreadIdOf(const ThreadState& thread) const {
     return system_thread_ids.load(std::memory_order_relaxed) ? thread.system_id : thread.pthread_id;
   }

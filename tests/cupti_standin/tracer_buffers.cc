@@ -400,6 +400,14 @@ void Tracer::AddTo(sgpu_stats_rec& stats) {
   stats.enabled_kinds = kinds_;
   stats.finalized = finalized_;
   stats.api_stalls = api_stalls_;
+  {
+    const std::lock_guard lock(attributes_mu_);
+    stats.zeroed_out_activity_buffer = static_cast<uint32_t>(attributes_[kZeroedOutBuffer]);
+    stats.device_buffer_pool_limit = attributes_[kDeviceBufferPoolLimit];
+  }
+  stats.thread_id_type = system_thread_ids ? 1 : 0;
+  stats.latency_timestamps = latency_timestamps ? 1 : 0;
+  stats.all_sync_records = all_sync_records ? 1 : 0;
 }
 
 // --- The rival -----------------------------------------------------------------------------
