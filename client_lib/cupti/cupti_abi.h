@@ -421,7 +421,6 @@ inline constexpr size_t kOldSubscriberNameBytes = 64;
 #define PROFD_CUPTI_REQUIRED(X)                                    \
   X(GetVersion, (uint32_t*))                                       \
   X(GetTimestamp, (uint64_t*))                                     \
-  X(GetResultString, (Result, const char**))                       \
   X(Subscribe, (Subscriber*, CallbackFunction, void*))             \
   X(Unsubscribe, (Subscriber))                                     \
   X(EnableDomain, (uint32_t, Subscriber, uint32_t))                \
@@ -448,10 +447,14 @@ inline constexpr size_t kOldSubscriberNameBytes = 64;
   X(ActivityGetAttribute, (uint32_t, size_t*, void*))                        \
   X(GetThreadIdType, (uint32_t*))
 
+// The same, of versions later than the headers that the test compares with.
+#define PROFD_CUPTI_SINCE_13_2(X) X(ActivityGetStructSize, (Kind, uint32_t, size_t*))
+
 struct Functions {
 #define PROFD_CUPTI_POINTER(name, arguments) Result(*name) arguments;
   PROFD_CUPTI_REQUIRED(PROFD_CUPTI_POINTER)
   PROFD_CUPTI_OPTIONAL(PROFD_CUPTI_POINTER)
+  PROFD_CUPTI_SINCE_13_2(PROFD_CUPTI_POINTER)
 #undef PROFD_CUPTI_POINTER
 };
 

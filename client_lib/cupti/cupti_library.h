@@ -9,9 +9,13 @@
 //   4. by the name that goes with the driver, then by older ones;
 //   5. the folders where wheels, conda and the toolkit put it.
 //
+// A libcupti of a later CUDA major than the driver's is not used. Nor is 13.2, unless the driver is
+// as new: without a driver that it can work with, each of its functions calls itself until the
+// stack ends. Later ones answer 999 then.
+//
 // Threads:   the GPU thread's. What was found is constant from then on.
 // Ownership: the loader's, for ever.
-// Errors:    FindCupti() says what is missing, in words for people.
+// Errors:    FindCupti() gives the reason and the remedy.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_LIBRARY_H_
 #define PROFD_CLIENT_LIB_CUPTI_CUPTI_LIBRARY_H_
 
@@ -19,6 +23,7 @@
 #include <cstdint>
 
 #include "client_lib/cupti/cupti_abi.h"
+#include "client_lib/cupti/cupti_errors.h"
 
 namespace profd::client {
 
@@ -45,14 +50,15 @@ struct CudaDriver {
 // Whether this process uses CUDA: libcuda is mapped and was initialised. Loads nothing.
 bool FindCudaDriver(CudaDriver* driver);
 
-// Finds and loads libcupti. False: there is none that we can use; `why` says so.
-bool FindCupti(const CudaDriver& driver, CuptiLibrary* library, char* why, size_t why_bytes);
+// Finds and loads libcupti. False: there is none that works now; `failure` says why:
+//   kNoCupti    none is found, or it is too old or too new
+//   kNoDriver   it finds no driver that it can work with
+//   kCuptiBusy  another tool uses it
+bool FindCupti(const CudaDriver& driver, CuptiLibrary* library, ArmFailure* failure);
 
-// Asks `library` itself, without a driver, how large its records are.
-void ProbeRecordSizes(CuptiLibrary* library);
-
-// "CUPTI_ERROR_NOT_SUPPORTED", by the loaded library.
-const char* ResultName(const CuptiLibrary& library, cupti::Result result);
+// Asks `library` how large its records are. Returns its answer for kernels; kSuccess means that
+// their size is known.
+cupti::Result ProbeRecordSizes(CuptiLibrary* library);
 
 }  // namespace profd::client
 

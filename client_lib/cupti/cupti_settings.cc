@@ -46,9 +46,8 @@ void CuptiSettings::Apply(const CuptiLibrary& library, bool latency_timestamps) 
   uint32_t type = 0;
   if (ReadThreadIdType(library, &type)) {
     thread_id_type_.value = type;
-    thread_id_type_.is_changed =
-        type != cupti::kThreadIdSystem &&
-        library.SetThreadIdType(cupti::kThreadIdSystem) == cupti::kSuccess;
+    thread_id_type_.is_changed = type != cupti::kThreadIdSystem &&
+                                 library.SetThreadIdType(cupti::kThreadIdSystem) == cupti::kSuccess;
   }
   if (type != cupti::kThreadIdSystem && !thread_id_type_.is_changed) {
     Log(LogLevel::kWarning, "CUPTI does not give system thread IDs; API calls have no thread");

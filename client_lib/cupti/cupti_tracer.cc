@@ -1,7 +1,5 @@
 #include "client_lib/cupti/cupti_tracer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,7 +9,6 @@
 namespace profd::client {
 namespace {
 
-using wire::ArmFailedReason;
 using wire::GpuMode;
 
 constexpr char kOurName[] = "profd";
@@ -24,52 +21,6 @@ constexpr int kFinalizeGraceMs = 50;
 void PauseMs(int ms) {
   const timespec pause{ms / 1000, (ms % 1000) * 1'000'000L};
   nanosleep(&pause, nullptr);
-}
-
-// Who may hold CUPTI, where CUPTI itself does not say.
-const char* GuessRival() {
-  const char* injected = getenv("CUDA_INJECTION64_PATH");
-  if (injected != nullptr && strstr(injected, "profd") == nullptr && injected[0] != '\0') {
-    return injected;
-  }
-  if (getenv("NSYS_PROFILING_SESSION_ID") != nullptr) return "Nsight Systems";
-  return "another profiler, such as Nsight Systems, Nsight Compute, torch.profiler or a debugger";
-}
-
-void Explain(const CuptiLibrary& library, cupti::Result result, const char* call, const char* rival,
-             ArmFailure* failure) {
-  const auto say = [&](ArmFailedReason reason, const char* what, const char* remedy) {
-    failure->reason = reason;
-    snprintf(failure->text, sizeof(failure->text), "%s (%s: %d, %s); %s", what, call, result,
-             ResultName(library, result), remedy);
-  };
-  switch (result) {
-    case cupti::kErrorMultipleSubscribers: {
-      char what[192];
-      snprintf(what, sizeof(what), "CUPTI is held by %s", rival);
-      return say(ArmFailedReason::kCuptiBusy, what, "stop it, or wait for its end, and try again");
-    }
-    case cupti::kErrorNotInitialized:
-    case cupti::kErrorUnknown:
-      return say(ArmFailedReason::kNoDriver, "CUPTI finds no driver that it can work with",
-                 "see that the driver is as new as this libcupti, and that this process has not "
-                 "been forked from one that uses CUDA");
-    case cupti::kErrorInsufficientPrivileges:
-    case cupti::kErrorVirtualizedInsufficientPrivileges:
-      return say(ArmFailedReason::kGpuRefused, "the driver does not allow this user to profile",
-                 "set NVreg_RestrictProfilingToAdminUsers=0, or profile as an administrator");
-    case cupti::kErrorConfidentialComputing:
-      return say(ArmFailedReason::kGpuRefused, "the GPU is in confidential computing mode",
-                 "switch on its developer tools mode");
-    case cupti::kErrorMigDevice:
-    case cupti::kErrorCmpDevice:
-    case cupti::kErrorWslDevice:
-    case cupti::kErrorLegacyProfilerNotSupported:
-      return say(ArmFailedReason::kGpuRefused, "this GPU cannot be traced",
-                 "capture with --gpu off");
-    default:
-      return say(ArmFailedReason::kGpuRefused, "CUPTI refuses", "capture with --gpu off");
-  }
 }
 
 }  // namespace
@@ -137,7 +88,7 @@ bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferComplete
   set_stage("attaching to CUPTI");
   cupti::Result result = Subscribe(rival, sizeof(rival));
   if (result != cupti::kSuccess) {
-    Explain(*library_, result, "cuptiSubscribe", rival[0] != '\0' ? rival : GuessRival(), failure);
+    ExplainResult(result, "cuptiSubscribe", rival, failure);
     return false;
   }
   is_attached_ = true;
@@ -145,7 +96,7 @@ bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferComplete
   library_->EnableCallback(1, subscriber_, cupti::kDomainState, cupti::kCallbackFatalError);
   result = library_->ActivityRegisterCallbacks(requested, completed);
   if (result != cupti::kSuccess) {
-    Explain(*library_, result, "cuptiActivityRegisterCallbacks", "", failure);
+    ExplainResult(result, "cuptiActivityRegisterCallbacks", "", failure);
     Detach(false);
     return false;
   }
@@ -157,7 +108,7 @@ void CuptiTracer::NoteResult(cupti::Kind kind, cupti::Result result) {
     enabled_kinds_ |= uint64_t{1} << kind;
     return;
   }
-  Log(LogLevel::kInfo, "CUPTI does not turn on kind %u: %s", kind, ResultName(*library_, result));
+  Log(LogLevel::kInfo, "CUPTI does not turn on kind %u: %s", kind, ResultName(result));
   for (uint32_t i = 0; i < result_count_; ++i) {
     if (results_[i].kind == kind) return;
   }
@@ -238,7 +189,7 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   // It takes the place of the records of nodes.
   if (mode_ != GpuMode::kFull) EnableKind(cupti::kKindGraphTrace);
   if (enabled_kinds_ != 0) return true;
-  Explain(*library_, last, "cuptiActivityEnable", "", failure);
+  ExplainResult(last, "cuptiActivityEnable", "", failure);
   return false;
 }
 

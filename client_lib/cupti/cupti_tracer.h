@@ -1,6 +1,5 @@
 // CuptiTracer makes the calls of CUPTI that a capture takes: attach, kinds on and off, flush,
-// detach. What they answer is translated here, into words and reasons that a person can act
-// on.
+// detach. cupti_errors.h turns what they answer into words and reasons.
 //
 // Success of Attach() is a lock: only one subscriber is let in, and everybody who profiles
 // subscribes first.
@@ -20,6 +19,7 @@
 #include <cstdint>
 
 #include "client_lib/cupti/cupti_abi.h"
+#include "client_lib/cupti/cupti_errors.h"
 #include "client_lib/cupti/cupti_library.h"
 #include "client_lib/cupti/cupti_settings.h"
 #include "client_lib/cupti/record_decoder.h"
@@ -27,11 +27,6 @@
 #include "proto/wire/frame.h"
 
 namespace profd::client {
-
-struct ArmFailure {
-  wire::ArmFailedReason reason;
-  char text[384];
-};
 
 class CuptiTracer {
  public:

@@ -377,10 +377,7 @@ bool Arm(Work* work) {
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
   g_tracer.set_stage("loading CUPTI");
-  char why[256];
-  if (!FindCupti(work->driver, &work->library, why, sizeof(why))) {
-    return FailArm(ArmFailedReason::kNoCupti, why);
-  }
+  if (!FindCupti(work->driver, &work->library, &g_failure)) return false;
   g_cupti_touched.store(true, std::memory_order_relaxed);
   g_library = work->library;
   if (!AttachAndEnable(work)) return false;

@@ -185,10 +185,10 @@ class Bench {
 
 int Run(uint64_t record_count, int rounds) {
   client::CuptiLibrary library;
-  char why[256];
+  client::ArmFailure failure;
   setenv("PROFD_CUPTI_LIB", PROFD_BENCH_CUPTI, 0);
-  if (!client::FindCupti({.version = 13000}, &library, why, sizeof(why))) {
-    fprintf(stderr, "%s\n", why);
+  if (!client::FindCupti({.version = 13000}, &library, &failure)) {
+    fprintf(stderr, "%s\n", failure.text);
     return 1;
   }
   std::vector<std::string> names;

@@ -194,9 +194,9 @@ int Run(int launches, size_t samples) {
   setenv("PROFD_CUPTI_LIB", PROFD_BENCH_STANDIN, 1);
   setenv("SGPU_TRUTH", "0", 1);
   client::CuptiLibrary library;
-  char why[256];
-  if (!client::FindCupti({.version = 13000}, &library, why, sizeof(why))) {
-    fprintf(stderr, "%s\n", why);
+  client::ArmFailure failure;
+  if (!client::FindCupti({.version = 13000}, &library, &failure)) {
+    fprintf(stderr, "%s\n", failure.text);
     return 1;
   }
   void* standin = dlopen(PROFD_BENCH_STANDIN, RTLD_NOW);

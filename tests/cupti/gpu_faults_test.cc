@@ -85,8 +85,22 @@ TEST(NoCuptiTest, ALibraryThatCannotBeLoadedIsNamed) {
   ExpectGoesOn(process);
 }
 
+TEST(NoCuptiTest, AProcessWithoutOneIsToldThePackageOfItsCuda) {
+  for (const auto& [driver, package] : {std::pair{"11080", "install nvidia-cuda-cupti-cu11 or"},
+                                        std::pair{"12080", "install nvidia-cuda-cupti-cu12 or"}}) {
+    GpuProcess process({.version = "", .environment = {{"SGPU_DRIVER_VERSION", driver}}});
+    process.Run("load-cuda");
+    const Refusal refusal = ArmThatFails(process, GpuArm(GpuMode::kDefault));
+    if (refusal.reason == ArmFailedReason::kNoDriver) {
+      GTEST_SKIP() << "this machine has a CUPTI of CUDA 11 or 12, which needs a driver";
+    }
+    EXPECT_EQ(refusal.reason, ArmFailedReason::kNoCupti);
+    EXPECT_THAT(refusal.text, HasSubstr(package));
+  }
+}
+
 TEST(NoDriverTest, CuptiWithoutADriverIsRefusedAsThat) {
-  for (const char* version : {"11.8", "12.4", "13.0"}) {
+  for (const char* version : {"11.8", "12.4", "13.0", "13.2", "future"}) {
     GpuProcess process({.version = version});
     process.Run("set no_driver 1");
     const Refusal refusal = ArmThatFails(process);
@@ -117,6 +131,30 @@ TEST(RivalTest, AnOlderCuptiThatDoesNotSayWhoIsRefusedAllTheSame) {
   const Refusal refusal = ArmThatFails(process);
   EXPECT_EQ(refusal.reason, ArmFailedReason::kCuptiBusy);
   EXPECT_THAT(refusal.text, HasSubstr("another profiler"));
+}
+
+TEST(RivalTest, AToolThatUsesTheInterfaceForSeveralSubscribersHoldsCupti) {
+  GpuProcess process({.version = "future"});
+  process.Run("set v2_in_use 1");
+  const Refusal refusal = ArmThatFails(process);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kCuptiBusy);
+  EXPECT_THAT(refusal.text, HasSubstr("try again"));
+  EXPECT_EQ(process.Stats().subscribed, 0u);
+  process.Run("set v2_in_use 0");
+  EXPECT_EQ(StartRecording(process)->Finish().gpu_status().flags, wire::kGpuStatusSimulated);
+}
+
+TEST(RivalTest, ASecondCopyOfCuptiThatTheDriverRefusesIsRefusedAsBusy) {
+  GpuProcess process({.version = "future"});
+  process.Run("fail cuptiActivityGetStructSize=39");
+  EXPECT_EQ(ArmThatFails(process).reason, ArmFailedReason::kCuptiBusy);
+}
+
+TEST(VersionTest, ThirteenTwoIsUsedWithADriverThatIsAsNew) {
+  GpuProcess process({.version = "13.2", .environment = {{"SGPU_DRIVER_VERSION", "13020"}}});
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync");
+  EXPECT_EQ(capture->Finish().kernels.size(), 10u);
 }
 
 TEST(RivalTest, OneThatTakesTheCallbacksIsNoticed) {

@@ -210,6 +210,13 @@ void Program::Run(const std::string& command) {
     Call(sgpu_return_lost_buffers)();
   } else if (what == "truth-clear") {
     Call(sgpu_truth_clear)();
+  } else if (what == "load-cuda") {
+    const std::string driver =
+        std::filesystem::path(StandinPath("13.0")).parent_path().parent_path();
+    void* loaded = dlopen((driver + "/libcuda.so.1").c_str(), RTLD_NOW);
+    if (loaded == nullptr) Die(dlerror());
+    auto* init = reinterpret_cast<int (*)(unsigned)>(dlsym(loaded, "cuInit"));
+    Check(init(0), what);
   } else if (what == "fork") {
     Fork();
   } else if (what == "exit") {

@@ -20,6 +20,7 @@
 //   return-lost, truth-clear
 //   queries N            N times whether an event is done
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
+//   load-cuda            the driver, and no CUPTI
 //   fork                 a child that uses the GPU and the library, and ends well or not
 //   exit                 the process ends by exit()
 //

@@ -1,4 +1,5 @@
-// CUPTI's settings hold for the whole process. After a capture they are as before, however it ended.
+// CUPTI's settings hold for the whole process. After a capture they are as before, however it
+// ended.
 #include <gtest/gtest.h>
 
 #include <memory>

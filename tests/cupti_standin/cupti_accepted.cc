@@ -18,7 +18,6 @@ CUptiResult CUPTIAPI cuptiActivityEnableAllocationSource(uint8_t) {
   return Entry(__func__).Return();
 }
 
-
 // As on Hopper and before.
 CUptiResult CUPTIAPI cuptiActivityEnableHWTrace(uint8_t) {
   return Entry(__func__).Return(CUPTI_ERROR_NOT_SUPPORTED);

@@ -1,5 +1,10 @@
 // CUPTI's activity functions: each checks what it was given and asks Tracer.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "tests/cupti_standin/clock.h"
@@ -27,13 +32,55 @@ CUptiResult CheckKindFirst(uint32_t kind) {
   return is_looked_at && RecordSize(kind) == 0 ? CUPTI_ERROR_INVALID_KIND : CUPTI_SUCCESS;
 }
 
+// Behind the guard that keeps the two interfaces apart; the others serve both.
+bool IsOfTheFirstInterface(std::string_view function) {
+  constexpr std::string_view kGuarded[] = {
+      "cuptiActivityDisableContext",
+      "cuptiActivityEnableAllSyncRecords",
+      "cuptiActivityEnableAllocationSource",
+      "cuptiActivityEnableAndDump",
+      "cuptiActivityEnableContext",
+      "cuptiActivityEnableCudaEventDeviceTimestamps",
+      "cuptiActivityEnableDeviceGraph",
+      "cuptiActivityEnableDriverApi",
+      "cuptiActivityEnableHWTrace",
+      "cuptiActivityEnableLatencyTimestamps",
+      "cuptiActivityEnableLaunchAttributes",
+      "cuptiActivityEnableRuntimeApi",
+      "cuptiActivityGetAttribute",
+      "cuptiActivityGetNextRecord",
+      "cuptiActivityGetNumDroppedRecords",
+      "cuptiActivityPopExternalCorrelationId",
+      "cuptiActivityPushExternalCorrelationId",
+      "cuptiActivityRegisterCallbacks",
+      "cuptiActivityRegisterTimestampCallback",
+      "cuptiActivitySetAttribute",
+      "cuptiGetThreadIdType",
+      "cuptiGetTimestamp",
+      "cuptiSetThreadIdType",
+  };
+  return std::find(std::begin(kGuarded), std::end(kGuarded), function) != std::end(kGuarded);
+}
+
 bool IsExternalKind(uint32_t kind) { return kind > 0 && kind < kExternalKinds; }
 
 }  // namespace
 
+CUptiResult Dispatch(const char* function) {
+  if (!VersionIsAtLeast(kCupti13_2)) return CUPTI_SUCCESS;
+  if (settings().no_driver != 0) {
+    if (VersionIsAtLeast(kCuptiFuture)) return CUPTI_ERROR_UNKNOWN;
+    std::fprintf(stderr, "sgpu: %s without a driver: CUPTI 13.2 crashes then\n", function);
+    std::abort();
+  }
+  const bool is_locked_out = settings().v2_in_use != 0 && IsOfTheFirstInterface(function);
+  return is_locked_out ? CUPTI_ERROR_NOT_COMPATIBLE : CUPTI_SUCCESS;
+}
+
 CUptiResult Entry::Refusal(const char* function, uint32_t argument) {
   if (Forked()) return CUPTI_ERROR_UNKNOWN;
   ++cupti_calls;
+  if (const CUptiResult failure = Dispatch(function); failure != CUPTI_SUCCESS) return failure;
   if (settings().no_driver != 0) return WithoutDriver();
   return FailureOf(function, argument);
 }
@@ -68,6 +115,9 @@ extern "C" {
 CUptiResult CUPTIAPI cuptiGetLastError() { return Entry::TakeLastError(); }
 
 CUptiResult CUPTIAPI cuptiGetTimestamp(uint64_t* timestamp) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   if (timestamp == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
     return failure;
@@ -80,6 +130,9 @@ CUptiResult CUPTIAPI cuptiGetTimestamp(uint64_t* timestamp) {
 // Arithmetic on the kinds it finds, which needs no driver.
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_bytes,
                                                 CUpti_Activity** record) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   if (buffer == nullptr || record == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
     return failure;
@@ -106,7 +159,33 @@ CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_by
   return CUPTI_SUCCESS;
 }
 
+CUptiResult CUPTIAPI cuptiActivityGetStructSize(CUpti_ActivityKind kind, uint32_t version,
+                                                size_t* size) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
+  if (const CUptiResult failure = sgpu::FailureOf(__func__, kind); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
+  if (size == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (version != 0 && version != sgpu::Version()) return CUPTI_ERROR_NOT_SUPPORTED;
+  if (sgpu::RecordSize(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
+  *size = sgpu::RecordSize(kind);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiIsTracingSessionRunning(uint8_t* is_running) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  if (is_running == nullptr) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  *is_running = tracer().kinds() != 0 ? 1 : 0;
+  return entry.Return();
+}
+
 CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropped) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   const sgpu::StrictLock strict(__func__);
   if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
@@ -118,6 +197,9 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size
 
 CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                                     CUpti_BuffersCallbackCompleteFunc completed) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
     return failure;

@@ -28,6 +28,7 @@ enum CUptiResult {
   CUPTI_ERROR_INVALID_OPERATION = 7,
   CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT = 10,
   CUPTI_ERROR_MAX_LIMIT_REACHED = 12,
+  CUPTI_ERROR_NOT_COMPATIBLE = 14,
   CUPTI_ERROR_NOT_INITIALIZED = 15,
   CUPTI_ERROR_QUEUE_EMPTY = 18,
   CUPTI_ERROR_INVALID_STREAM = 20,
@@ -141,5 +142,12 @@ struct CUpti_SubscriberParams {
 #define CUPTIAPI
 
 #endif  // SGPU_HAVE_CUPTI_HEADERS
+
+// Functions that came after 13.0, whose headers do not have them.
+extern "C" {
+CUptiResult CUPTIAPI cuptiActivityGetStructSize(CUpti_ActivityKind kind, uint32_t version,
+                                                size_t* size);
+CUptiResult CUPTIAPI cuptiIsTracingSessionRunning(uint8_t* is_running);
+}
 
 #endif  // PROFD_TESTS_CUPTI_STANDIN_CUPTI_API_H_

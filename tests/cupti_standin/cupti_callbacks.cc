@@ -86,21 +86,36 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 CUptiResult CUPTIAPI cuptiGetVersion(uint32_t* version) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   if (version == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (const CUptiResult failure = sgpu::FailureOf(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   *version = sgpu::Version();
   return CUPTI_SUCCESS;
 }
 
 CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult result, const char** text) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   return sgpu::ResultText(result, text);
 }
 
 CUptiResult CUPTIAPI cuptiGetErrorMessage(CUptiResult result, const char** text) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   return sgpu::ResultText(result, text);
 }
 
 CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t cbid,
                                           const char** name) {
+  if (const CUptiResult failure = sgpu::Dispatch(__func__); failure != CUPTI_SUCCESS) {
+    return failure;
+  }
   if (name == nullptr ||
       (domain != CUPTI_CB_DOMAIN_DRIVER_API && domain != CUPTI_CB_DOMAIN_RUNTIME_API)) {
     return CUPTI_ERROR_INVALID_PARAMETER;

@@ -10,6 +10,11 @@
 
 namespace sgpu {
 
+// From 13.2 on, each function first asks the driver for its implementation. Without a driver, 13.2
+// crashes then, and later ones answer 999. While another tool uses the interface for several
+// subscribers (the setting v2_in_use), functions of the first interface answer 14.
+CUptiResult Dispatch(const char* function);
+
 // Counts the call, and knows whether it is to fail whatever it asks for: in a forked child, without
 // a driver, or because a test said so.
 class Entry {

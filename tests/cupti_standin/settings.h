@@ -15,6 +15,7 @@ namespace sgpu {
 #define SGPU_SETTINGS(X)  \
   X(cupti_version, 0)     \
   X(no_driver, 0)         \
+  X(v2_in_use, 0)         \
   X(subscribe_ms, 0)      \
   X(resubscribe_ms, 0)    \
   X(hold_subscribe, 0)    \

@@ -41,6 +41,8 @@ namespace sgpu {
   X(cuptiActivityEnableDriverApi, CUptiResult(CUpti_CallbackId, uint8_t))                         \
   X(cuptiActivityEnableLatencyTimestamps, CUptiResult(uint8_t))                                   \
   X(cuptiActivityEnableHWTrace, CUptiResult(uint8_t))                                             \
+  X(cuptiActivityEnableAllSyncRecords, CUptiResult(uint8_t))                                      \
+  X(cuptiActivityGetStructSize, CUptiResult(CUpti_ActivityKind, uint32_t, size_t*))               \
   X(cuptiActivityRegisterCallbacks,                                                               \
     CUptiResult(CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc))             \
   X(cuptiActivityRegisterTimestampCallback, CUptiResult(CUpti_TimestampCallbackFunc))             \

@@ -19,4 +19,5 @@ target_compile_definitions(cupti_standin_test PRIVATE
   SGPU_REAL_CUPTI="$<$<BOOL:${PROFD_REAL_CUPTI}>:${PROFD_REAL_CUPTI}>")
 add_dependencies(cupti_standin_test real_cupti_probe injection_probe profd_fake_libcuda
   profd_cupti_standin_11.2 profd_cupti_standin_11.8 profd_cupti_standin_12.4
-  profd_cupti_standin_12.9 profd_cupti_standin_13.0 profd_cupti_standin_future)
+  profd_cupti_standin_12.9 profd_cupti_standin_13.0
+  profd_cupti_standin_13.2 profd_cupti_standin_future)

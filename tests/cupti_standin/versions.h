@@ -13,6 +13,7 @@ enum CuptiVersion : uint32_t {
   kCupti12_4 = 22,
   kCupti12_9 = 27,
   kCupti13_0 = 130001,
+  kCupti13_2 = 130200,
   kCuptiFuture = 130300,
 };
 
