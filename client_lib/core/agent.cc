@@ -55,7 +55,7 @@ constexpr uint64_t kNsPerMs = 1'000'000;
 constexpr uint64_t kGpuArmTimeoutMs = 60'000;
 constexpr uint64_t kArmingPeriodNs = 1'000'000'000;
 // The GPU thread's own limits add up to less, so only a CUPTI that hangs takes this long.
-constexpr uint64_t kGpuDrainTimeoutNs = 8'000'000'000;
+constexpr uint64_t kGpuDrainTimeoutNs = 12'000'000'000;
 // Python looks through the program's objects for some tenths of a second, once it has the GIL.
 constexpr uint64_t kTorchDrainTimeoutNs = 3'000'000'000;
 

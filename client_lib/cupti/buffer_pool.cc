@@ -38,6 +38,7 @@ struct BufferPool::Arena {
   struct Slot {
     std::atomic<uint32_t> next;  // Index + 1 on a list; 0: last.
     std::atomic<uint32_t> is_out;
+    bool is_marked;  // The GPU thread's.
     uint64_t valid_bytes;
   };
 
@@ -183,6 +184,7 @@ bool BufferPool::Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may
   peak_bytes_.store(0, std::memory_order_relaxed);
   foreign_.store(0, std::memory_order_relaxed);
   discarded_.store(0, std::memory_order_relaxed);
+  marked_ = 0;
   current_.store(arena, std::memory_order_seq_cst);
   PopulateAhead();
   return true;
@@ -317,6 +319,10 @@ bool BufferPool::PopReturned(Arena* arena, Returned* returned) {
   if (arena->taken == 0) return false;
   const uint32_t slot = arena->taken - 1;
   arena->taken = arena->slots()[slot].next.load(std::memory_order_relaxed);
+  if (arena->slots()[slot].is_marked) {
+    arena->slots()[slot].is_marked = false;
+    --marked_;
+  }
   *returned = {arena, slot, arena->BytesOf(slot), arena->SizeOf(slot),
                arena->slots()[slot].valid_bytes};
   return true;
@@ -341,6 +347,19 @@ void BufferPool::Recycle(const Returned& returned) {
   returned.arena->Push(&returned.arena->free_buffers, returned.slot);
 }
 
+void BufferPool::MarkOutstanding() {
+  Arena* arena = current_.load(std::memory_order_relaxed);
+  if (arena == nullptr) return;
+  for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
+    Arena::Slot& entry = arena->slots()[slot];
+    if (entry.is_marked || entry.is_out.load(std::memory_order_acquire) == 0) continue;
+    entry.is_marked = true;
+    ++marked_;
+  }
+  // One that is being given back is not out any more, and not on the list yet.
+  WaitForUsers();
+}
+
 uint32_t BufferPool::outstanding() const {
   const Arena* arena = current_.load(std::memory_order_relaxed);
   return arena != nullptr ? arena->out.load(std::memory_order_acquire) : 0;
@@ -359,6 +378,7 @@ bool BufferPool::WaitForUsers() const {
 bool BufferPool::Close() {
   Arena* arena = current_.exchange(nullptr, std::memory_order_seq_cst);
   if (arena == nullptr) return true;
+  marked_ = 0;
   const bool is_quiet = WaitForUsers();
   Arena* reserve = reserve_.load(std::memory_order_relaxed);
   if (is_quiet && reserve->out.load(std::memory_order_acquire) == 0) {

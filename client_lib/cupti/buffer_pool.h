@@ -67,6 +67,11 @@ class BufferPool {
   // Touches buffers ahead of need.
   void PopulateAhead();
 
+  // Marks the buffers that CUPTI has now. What was recorded so far is in them, or has been taken.
+  void MarkOutstanding();
+  // Marked buffers that have not been taken yet.
+  uint32_t marked() const { return marked_; }
+
   // Buffers in CUPTI's hands.
   uint32_t outstanding() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
@@ -89,7 +94,7 @@ class BufferPool {
   void* TryRequest(Arena* current, Arena* reserve, size_t* size_bytes);
   void Discard(Arena* arena, uint32_t slot, uint64_t valid_bytes);
   bool CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes);
-  static bool PopReturned(Arena* arena, Returned* returned);
+  bool PopReturned(Arena* arena, Returned* returned);
   bool WaitForUsers() const;
   void SweepLeftBehind();
   void NotePeak(uint64_t bytes);
@@ -107,6 +112,7 @@ class BufferPool {
   std::atomic<uint64_t> peak_bytes_{0};
   std::atomic<uint64_t> foreign_{0};
   std::atomic<uint64_t> strays_{0};  // Buffers lent out that belong to no arena.
+  uint32_t marked_ = 0;              // The GPU thread's.
 };
 
 }  // namespace profd::client

@@ -31,6 +31,7 @@ void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_
   arm_flags_ = arm_flags;
   is_attached_ = false;
   is_enabled_ = false;
+  calls_are_enabled_ = false;
   enabled_kinds_ = 0;
   described_kinds_ = 0;
   result_count_ = 0;
@@ -161,18 +162,26 @@ cupti::Result CuptiTracer::EnableDriverCalls() {
   return result;
 }
 
+void CuptiTracer::EnableCalls() {
+  if (calls_are_enabled_) return;
+  calls_are_enabled_ = true;
+  if (mode_ < GpuMode::kDefault) return;
+  set_stage("turning on API calls");
+  EnableRuntimeCalls();
+  EnableDriverCalls();
+}
+
 bool CuptiTracer::EnableKinds(ArmFailure* failure) {
+  // API calls before the GPU's work, so that no work has a launch that is not there.
+  EnableCalls();
+  if (is_enabled_) return true;
+  is_enabled_ = true;
   cupti::Result last = cupti::kSuccess;
   const auto enable = [&](cupti::Kind kind) {
     const cupti::Result result = EnableKind(kind);
     if (result != cupti::kSuccess) last = result;
   };
-  is_enabled_ = true;
   if (mode_ >= GpuMode::kDefault) {
-    // API calls before the GPU's work, so that no work has a launch that is not there.
-    set_stage("turning on API calls");
-    EnableRuntimeCalls();
-    EnableDriverCalls();
     enable(cupti::kKindSynchronization);
     enable(cupti::kKindOverhead);
   }
@@ -193,18 +202,25 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   return false;
 }
 
-void CuptiTracer::DisableKinds() {
-  if (!is_enabled_) return;
-  is_enabled_ = false;
-  set_stage("turning CUPTI's records off");
+void CuptiTracer::DisableCalls() {
+  if (!calls_are_enabled_) return;
+  calls_are_enabled_ = false;
+  set_stage("turning off API calls");
   if (mode_ >= GpuMode::kDefault && driver_calls_one_by_one_) {
     SwitchApis(cupti::kDomainDriverApi, true, false);
   }
-  constexpr cupti::Kind kFirst[] = {cupti::kKindRuntime, cupti::kKindDriver};
-  for (const cupti::Kind kind : kFirst) {
+  constexpr cupti::Kind kCallKinds[] = {cupti::kKindRuntime, cupti::kKindDriver};
+  for (const cupti::Kind kind : kCallKinds) {
     if ((enabled_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
     enabled_kinds_ &= ~(uint64_t{1} << kind);
   }
+}
+
+void CuptiTracer::DisableKinds() {
+  DisableCalls();
+  if (!is_enabled_) return;
+  is_enabled_ = false;
+  set_stage("turning CUPTI's records off");
   for (cupti::Kind kind = 0; kind < 64; ++kind) {
     if ((enabled_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
   }

@@ -39,11 +39,15 @@ class CuptiTracer {
   bool Attach(cupti::BufferRequested requested, cupti::BufferCompleted completed,
               ArmFailure* failure);
 
-  // Turns the mode's kinds on. False: not one of them would be turned on.
+  // Turns on those of the mode's kinds that are off. False: CUPTI turned on none of them.
   bool EnableKinds(ArmFailure* failure);
-  // Off again, API calls first.
+  // Turns off records of API calls. Work of the GPU is still recorded.
+  void DisableCalls();
+  // Turns off the rest, too.
   void DisableKinds();
+  // Whether work of the GPU is recorded.
   bool is_enabled() const { return is_enabled_; }
+  bool calls_are_enabled() const { return calls_are_enabled_; }
 
   // Has CUPTI describe the devices, contexts and streams that there are.
   void DescribeDevices();
@@ -77,6 +81,7 @@ class CuptiTracer {
   static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
   cupti::Result Subscribe(char* rival, size_t rival_bytes);
   cupti::Result EnableKind(cupti::Kind kind);
+  void EnableCalls();
   cupti::Result EnableRuntimeCalls();
   cupti::Result EnableDriverCalls();
   void SwitchApis(uint32_t domain, bool kept, bool on);
@@ -90,6 +95,7 @@ class CuptiTracer {
   CuptiSettings settings_;
   bool is_attached_ = false;
   bool is_enabled_ = false;
+  bool calls_are_enabled_ = false;
   bool driver_calls_one_by_one_ = false;
   uint64_t enabled_kinds_ = 0;  // Bit k: kind k.
   uint64_t described_kinds_ = 0;

@@ -3,14 +3,22 @@
 //
 //   Arm()     find CUDA and CUPTI, attach, turn the kinds on, have the devices described
 //   Record()  until STOP: decode what comes back; have the kinds on only while the plan is near
-//   Drain()   kinds off, flush, wait (within bounds) for what is out, count what is lost
+//   Drain()   API calls off; wait (within bounds) for the work that calls of the window launched;
+//             kinds off, flush, count what is lost
 //   Leave()   detach, last status, memory back
 //
 // When kinds are on. Turning them on for the first time is the slow part, so it is done at
 // ARM, at once. With them on every CUDA call costs, so they go off again if no plan comes
 // within kPlanPatienceNs, or the plan begins later than in kFarNs; and on again kNearNs (by the
 // pace of the last steps), or one step, before the first warm-up step. They go off between the
-// windows of a plan by the same rule, and when its last window is over.
+// windows of a plan by the same rule, and when its last window is over. Then records of API calls
+// go first. Those of GPU work stay on until what the window launched has run, kLaunchTimeoutNs at
+// most: a program may be seconds ahead of its GPU, and no CUPTI promises records of work that was
+// under way when its kind went off.
+//
+// Records of the window's calls have come when the buffers that CUPTI had at its end are back
+// (BufferPool::MarkOutstanding()). From 13.0 on CUPTI may keep such a buffer for as long as the
+// program goes on launching, so a busy program makes the drain take its whole time.
 //
 // CUPTI may hang in any call. Then this thread hangs, and nobody else: the agent gives up by
 // its own clock (LeaveSession()), threads of the program only ever meet the lists of
@@ -64,10 +72,13 @@ constexpr uint64_t kClockPeriodNs = kNsPerSecond;
 constexpr uint64_t kWatchPeriodNs = 20 * kNsPerMs;
 constexpr uint64_t kFarWatchPeriodNs = 200 * kNsPerMs;
 
-// The drain: for GPU work to end, for buffers to come back, between looks.
+// The drain: for work of the window to end, for what may make no record, for buffers to come back;
+// between looks. The agent's kGpuDrainTimeoutNs has room for all.
+constexpr uint64_t kLaunchTimeoutNs = 7 * kNsPerSecond;
 constexpr uint64_t kGraceNs = 500 * kNsPerMs;
 constexpr uint64_t kReturnTimeoutNs = 2 * kNsPerSecond;
 constexpr uint64_t kFlushPauseNs = 10 * kNsPerMs;
+constexpr uint64_t kLongestFlushPauseNs = 100 * kNsPerMs;
 constexpr uint64_t kProbeTimeoutNs = 100 * kNsPerMs;
 constexpr uint64_t kLastStatusTimeoutNs = kNsPerSecond;
 
@@ -93,6 +104,9 @@ struct Work {
   uint64_t enabled_since_ns;
   uint64_t last_flush_ns;
   uint64_t plan_deadline_ns;
+  uint64_t calls_off_ns;  // When records of API calls went off.
+  uint64_t seen_work_count;
+  uint64_t last_work_ns;  // When records of work were last seen, since then.
   uint64_t no_chunk_reported;
   Nearness nearness;
   bool is_tracing;
@@ -168,16 +182,21 @@ void ReportDrops(Work* work, Session* session) {
   work->no_chunk_reported = count;
 }
 
-uint64_t WindowStartTicks(const Session* session) {
-  if (session->header->window_count.load(std::memory_order_acquire) == 0) return UINT64_MAX;
-  return session->header->windows[0].start_ticks.load(std::memory_order_acquire);
+// From the start of the first window to the end of the last that has begun.
+void SetWindow(RecordDecoder* decoder, const Session* session) {
+  const uint32_t count = session->header->window_count.load(std::memory_order_acquire);
+  if (count == 0 || count > wire::kMaxWindows) return;
+  const wire::Window* windows = session->header->windows;
+  const uint64_t end_ticks = windows[count - 1].end_ticks.load(std::memory_order_acquire);
+  decoder->set_window(windows[0].start_ticks.load(std::memory_order_acquire),
+                      end_ticks != 0 ? end_ticks : UINT64_MAX);
 }
 
 void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
   RecordDecoder& decoder = work->decoder;
   CaptureWriter::Turn turn(&g_writer);
   if (!turn.is_open()) return;
-  decoder.set_window_start(WindowStartTicks(turn.session()));
+  SetWindow(&decoder, turn.session());
   decoder.Decode(buffer.bytes, buffer.valid_bytes, g_writer.sink());
   if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }
@@ -428,17 +447,47 @@ bool WantsKinds(Work* work, uint64_t now_ns) {
   return nearness == Nearness::kNear || (nearness == Nearness::kBetween && g_tracer.is_enabled());
 }
 
+void DisableCalls(Work* work) {
+  if (!g_tracer.calls_are_enabled()) return;
+  g_tracer.DisableCalls();
+  g_pool.MarkOutstanding();
+  work->calls_off_ns = NowNs();
+}
+
+bool CannotGoOn(Work* work) { return g_tracer.is_dead() || work->decoder.over_cap(); }
+
+// Whether work that calls of the window launched is still to come, or may be.
+bool AwaitsLaunches(Work* work, uint64_t now_ns) {
+  const uint64_t waited_ns = now_ns - work->calls_off_ns;
+  if (CannotGoOn(work) || !g_writer.has_session() || waited_ns >= kLaunchTimeoutNs) return false;
+  if (g_pool.marked() != 0) {
+    // Without records of calls nobody can tell what is of the window.
+    return work->decoder.knows_calls() || waited_ns < kGraceNs;
+  }
+  if (work->decoder.work_count() != work->seen_work_count) {
+    work->seen_work_count = work->decoder.work_count();
+    work->last_work_ns = now_ns;
+  }
+  const LaunchTracker::Missing missing = work->decoder.MissingWork();
+  if (missing.launches != 0) return true;
+  const uint64_t quiet_since_ns =
+      work->last_work_ns > work->calls_off_ns ? work->last_work_ns : work->calls_off_ns;
+  return (missing.copies != 0 || work->decoder.may_miss_nodes()) &&
+         now_ns - quiet_since_ns < kGraceNs;
+}
+
 void SwitchKinds(Work* work, uint64_t now_ns) {
-  const bool wanted = WantsKinds(work, now_ns);
-  if (wanted == g_tracer.is_enabled()) return;
-  if (wanted) {
+  if (WantsKinds(work, now_ns)) {
+    if (g_tracer.is_enabled() && g_tracer.calls_are_enabled()) return;
     ArmFailure ignored;
     g_tracer.EnableKinds(&ignored);
     work->enabled_since_ns = NowNs();
     SampleClock(work);
-  } else {
-    g_tracer.DisableKinds();
+    return;
   }
+  if (!g_tracer.is_enabled()) return;
+  DisableCalls(work);
+  if (!AwaitsLaunches(work, NowNs())) g_tracer.DisableKinds();
 }
 
 // In a long window CUPTI is asked for what it has now and then, or its buffers on the GPU grow.
@@ -488,18 +537,27 @@ bool CallbacksAreStolen(Work* work, uint32_t lost_buffers) {
   return !asked;
 }
 
+// Has CUPTI hand over records until the window's launches have run. Later and later, as CUPTI's
+// locks are the program's, too.
+void AwaitLaunches(Work* work) {
+  uint64_t pause_ns = kFlushPauseNs;
+  for (;;) {
+    const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+    g_tracer.Flush(false);
+    DecodeUntil(work, kFlushPauseNs, [] { return g_pool.outstanding() == 0; });
+    if (g_pool.marked() == 0) work->decoder.set_leaves_out_later_work();
+    if (!AwaitsLaunches(work, NowNs())) return;
+    Sleep(seen, pause_ns);
+    pause_ns = pause_ns * 2 < kLongestFlushPauseNs ? pause_ns * 2 : kLongestFlushPauseNs;
+  }
+}
+
 void Drain(Work* work) {
   if (!g_tracer.is_dead()) {
+    DisableCalls(work);
+    if (g_tracer.is_enabled()) AwaitLaunches(work);
     g_tracer.DisableKinds();
-    const uint64_t grace_end_ns = NowNs() + kGraceNs;
-    for (;;) {
-      const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
-      g_tracer.Flush(false);
-      DecodeUntil(work, kFlushPauseNs, [] { return g_pool.outstanding() == 0; });
-      if (g_pool.outstanding() == 0 && !work->decoder.has_work_in_flight()) break;
-      if (NowNs() >= grace_end_ns) break;
-      Sleep(seen, kFlushPauseNs);
-    }
+    work->decoder.set_is_last_flush();
     g_tracer.Flush(true);
     DecodeUntil(work, kReturnTimeoutNs, [] { return g_pool.outstanding() == 0; });
     const uint32_t lost_buffers = g_pool.outstanding();
@@ -509,11 +567,12 @@ void Drain(Work* work) {
     work->decoder.counts()[wire::kGpuLostBuffers] += lost_buffers;
   }
   DecodeReturned(work);
+  work->decoder.SettleUntimed();
   // What came with the last buffers may be what went over it.
   if (work->decoder.over_cap()) work->status.flags |= wire::kGpuStatusEndedByCap;
   CaptureWriter::Turn turn(&g_writer);
   if (!turn.is_open()) return;
-  work->decoder.set_window_start(WindowStartTicks(turn.session()));
+  SetWindow(&work->decoder, turn.session());
   work->decoder.Flush(g_writer.sink());
   if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }

@@ -72,6 +72,29 @@ constexpr const char* kDriverWork[] = {
     "cuGraphInstantiate",
 };
 
+// Calls that make work of the GPU, by how their names begin.
+constexpr const char* kLaunches[] = {"cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cuLaunch",
+                                     "cudaGraphLaunch", "cuGraphLaunch"};
+constexpr const char* kCopies[] = {"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset"};
+constexpr const char* kCaptureBegins[] = {"cudaStreamBeginCapture", "cuStreamBeginCapture"};
+constexpr const char* kCaptureEnds[] = {"cudaStreamEndCapture", "cuStreamEndCapture"};
+
+template <size_t kCount>
+bool StartsWithOneOf(const char* const (&starts)[kCount], const char* name) {
+  for (const char* start : starts) {
+    if (strncmp(name, start, strlen(start)) == 0) return true;
+  }
+  return false;
+}
+
+// The flags of LaunchTracker for calls of `name`. cuLaunchHostFunc() runs on the host.
+uint8_t LaunchesOf(const char* name) {
+  if (strncmp(name, "cuLaunchHostFunc", 16) == 0) return 0;
+  if (StartsWithOneOf(kLaunches, name)) return LaunchTracker::kIsAwaited;
+  if (StartsWithOneOf(kCopies, name)) return LaunchTracker::kMayBeSilent;
+  return 0;
+}
+
 // The length of CUPTI's name of a function without what CUPTI adds: "_v7000", "_ptsz".
 // "cuMemcpyHtoD_v2" is the function's own name.
 size_t ApiNameLength(const char* name) {
@@ -115,16 +138,14 @@ bool KeepsApi(ApiFilter filter, bool is_driver, const char* name) {
   if (filter == ApiFilter::kNone) return false;
   if (IsOneOf(kNoise, name, ApiNameLength(name))) return false;
   if (!is_driver || filter == ApiFilter::kAll) return true;
-  for (const char* start : kDriverWork) {
-    if (strncmp(name, start, strlen(start)) == 0) return true;
-  }
-  return false;
+  return StartsWithOneOf(kDriverWork, name);
 }
 
 void RecordDecoder::Begin(const Setup& setup) {
   memset(static_cast<void*>(this), 0, sizeof(*this));
   setup_ = setup;
   window_start_ticks_ = UINT64_MAX;
+  window_end_ticks_ = UINT64_MAX;
   for (cupti::Kind kind = 0; kind < cupti::kKindLimit; ++kind) {
     is_known_[kind] = CanDecode(kind, setup.record_bytes[kind]);
   }
@@ -251,11 +272,146 @@ PROFD_ALWAYS_INLINE bool RecordDecoder::TakeSpan(uint64_t start_ns, uint64_t end
   return true;
 }
 
+PROFD_ALWAYS_INLINE bool RecordDecoder::TakeWork(uint32_t correlation, uint64_t start_ns,
+                                                 uint64_t end_ns, Span* span, EventSink* sink) {
+  if (PROFD_UNLIKELY(start_ns == 0 && end_ns == 0)) {
+    TakeUntimedWork(correlation);
+    return false;
+  }
+  if (!TakeSpan(start_ns, end_ns, span)) return false;
+  ++work_count_;
+  uint8_t* launch = launches_.At(correlation);
+  if (PROFD_UNLIKELY(launch == nullptr || (*launch & LaunchTracker::kOfWindow) == 0)) {
+    return TakeOtherWork(correlation, launch, span, sink);
+  }
+  *launch |= LaunchTracker::kHasWork;
+  return true;
+}
+
+// Work that no call of the window launched, as far as calls have been decoded.
+PROFD_NOINLINE bool RecordDecoder::TakeOtherWork(uint32_t correlation, uint8_t* launch, Span* span,
+                                                 EventSink* sink) {
+  const bool is_later = span->start_ticks >= window_end_ticks_;
+  if (is_later && leaves_out_later_work_) {
+    --work_count_;
+    ++counts_[wire::kGpuLaterLaunch];
+    if ((span->flags & wire::kGpuFlagUnfinished) != 0) --counts_[wire::kGpuUnfinished];
+    return false;
+  }
+  if (launch == nullptr) return true;
+  if (!is_later) {
+    if ((*launch & LaunchTracker::kCallIsHeld) == 0) {
+      *launch |= LaunchTracker::kWantsCall;
+    } else {
+      *launch &= static_cast<uint8_t>(~LaunchTracker::kCallIsHeld);
+      const cupti::ApiRecord& call = early_[correlation % kEarlySlots];
+      if (call.correlation == correlation) {
+        --counts_[wire::kGpuBeforeWindow];
+        WriteEarlyLaunch(call, sink);
+      }
+    }
+  }
+  *launch |= LaunchTracker::kHasWork;
+  return true;
+}
+
+PROFD_NOINLINE void RecordDecoder::TakeUntimedWork(uint32_t correlation) {
+  if (!is_last_flush_ || untimed_count_ == kUntimedSlots) {
+    ++counts_[wire::kGpuUntimed];
+    if (uint8_t* launch = launches_.At(correlation)) *launch |= LaunchTracker::kHasWork;
+    return;
+  }
+  // Its call may come after it, in the same buffer.
+  untimed_[untimed_count_++] = correlation;
+}
+
+void RecordDecoder::SettleUntimed() {
+  for (uint32_t i = 0; i < untimed_count_; ++i) {
+    const uint8_t* launch = launches_.At(untimed_[i]);
+    const bool is_of_window = launch != nullptr && (*launch & LaunchTracker::kOfWindow) != 0;
+    ++counts_[is_of_window ? wire::kGpuStillRunning : wire::kGpuLaterLaunch];
+  }
+  untimed_count_ = 0;
+}
+
+LaunchTracker::Missing RecordDecoder::MissingWork() {
+  for (const HeldCall& held : held_) {
+    if (!held.is_held || held.record.return_value != 0) continue;
+    const ApiName& name = apis_[1][held.record.cbid < kApiSlots ? held.record.cbid : kApiSlots - 1];
+    const uint64_t start_ticks = setup_.clock->ToTicks(held.record.start_ns);
+    if (name.launches != 0) NoteLaunch(held.record, name.launches, start_ticks);
+  }
+  return launches_.CountMissing();
+}
+
+// A call that launches something, with its start.
+PROFD_ALWAYS_INLINE void RecordDecoder::NoteLaunch(const cupti::ApiRecord& record, uint8_t launches,
+                                                   uint64_t start_ticks) {
+  if (start_ticks < window_start_ticks_ || start_ticks >= window_end_ticks_) return;
+  uint8_t* launch = launches_.At(record.correlation);
+  if (launch == nullptr) return;
+  *launch |= LaunchTracker::kOfWindow;
+  // What becomes a node of a graph has no work of its own.
+  if (PROFD_LIKELY(capturing_count_ == 0) || !IsCapturing(record.thread)) *launch |= launches;
+}
+
+// Keeps a launch before the window, which is counted as kGpuBeforeWindow, until its work shows
+// whether it ran in the window.
+PROFD_NOINLINE void RecordDecoder::HoldEarlyLaunch(const cupti::ApiRecord& record,
+                                                   EventSink* sink) {
+  if (record.end_ns == 0 || setup_.clock->ToTicks(record.end_ns) < setup_.begin_ticks) return;
+  uint8_t* launch = launches_.At(record.correlation);
+  if (launch == nullptr) return;
+  if ((*launch & LaunchTracker::kWantsCall) != 0) {
+    *launch &= static_cast<uint8_t>(~LaunchTracker::kWantsCall);
+    --counts_[wire::kGpuBeforeWindow];
+    WriteEarlyLaunch(record, sink);
+    return;
+  }
+  *launch |= LaunchTracker::kCallIsHeld;
+  early_[record.correlation % kEarlySlots] = record;
+}
+
+PROFD_NOINLINE void RecordDecoder::WriteEarlyLaunch(const cupti::ApiRecord& record,
+                                                    EventSink* sink) {
+  const uint8_t flags = wire::kGpuFlagEarlyLaunch |
+                        (record.kind == cupti::kKindDriver ? wire::kGpuFlagDriverApi : uint8_t{0});
+  auto* event = NewEvent<wire::ApiCallEvent>(sink, EventKind::kApiCall, flags, record.thread);
+  if (event == nullptr) return;
+  const uint64_t start = setup_.clock->ToTicks(record.start_ns);
+  const uint64_t end = setup_.clock->ToTicks(record.end_ns);
+  event->start_ticks = start;
+  event->duration_ticks = end > start ? end - start : 0;
+  event->name_id = ApiNameOf(record, sink).name_id;
+  event->correlation = record.correlation;
+  event->cbid = record.cbid;
+  event->result = static_cast<int32_t>(record.return_value);
+}
+
+PROFD_NOINLINE void RecordDecoder::NoteGraphCapture(const ApiName& name, uint32_t thread) {
+  uint32_t at = 0;
+  while (at < capturing_count_ && capturing_threads_[at] != thread) ++at;
+  if (name.begins_capture) {
+    if (at == capturing_count_ && at < kCapturingThreads) {
+      capturing_threads_[capturing_count_++] = thread;
+    }
+  } else if (at < capturing_count_) {
+    capturing_threads_[at] = capturing_threads_[--capturing_count_];
+  }
+}
+
+bool RecordDecoder::IsCapturing(uint32_t thread) const {
+  for (uint32_t i = 0; i < capturing_count_; ++i) {
+    if (capturing_threads_[i] == thread) return true;
+  }
+  return false;
+}
+
 void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes,
                                  EventSink* sink) {
-  kernel_count_ += record.graph_node_id == 0 ? 1 : 0;
+  has_nodes_ |= record.graph_node_id != 0;
   Span span;
-  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   const uint32_t name_id = KernelNameId(record.name, sink);
   auto* event = NewEvent<wire::KernelEvent>(sink, EventKind::kKernel, span.flags, 0);
   if (event == nullptr) return;
@@ -291,7 +447,7 @@ void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t byt
 void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes,
                                  EventSink* sink) {
   Span span;
-  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   if ((record.flags & cupti::kFlagMemcpyAsync) != 0) span.flags |= wire::kGpuFlagAsync;
   // Before CUPTI 12.8 the byte was padding.
   if (PROFD_HAS(bytes, cupti::MemcpyRecord, copy_count) && record.is_device_launched != 0) {
@@ -316,7 +472,7 @@ void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t byt
 void RecordDecoder::DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint32_t bytes,
                                      EventSink* sink) {
   Span span;
-  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   if ((record.flags & cupti::kFlagMemcpyAsync) != 0) span.flags |= wire::kGpuFlagAsync;
   auto* event = NewEvent<wire::MemcpyEvent>(sink, EventKind::kMemcpy, span.flags, 0);
   if (event == nullptr) return;
@@ -337,7 +493,7 @@ void RecordDecoder::DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint
 void RecordDecoder::DecodeMemset(const cupti::MemsetRecord& record, uint32_t bytes,
                                  EventSink* sink) {
   Span span;
-  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   if ((record.flags & cupti::kFlagMemsetAsync) != 0) span.flags |= wire::kGpuFlagAsync;
   auto* event = NewEvent<wire::MemsetEvent>(sink, EventKind::kMemset, span.flags, 0);
   if (event == nullptr) return;
@@ -410,9 +566,22 @@ void RecordDecoder::Flush(EventSink* sink) {
 
 void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
   const ApiName& name = ApiNameOf(record, sink);
-  launch_count_ += name.is_launch && record.return_value == 0 ? 1 : 0;
+  if (PROFD_UNLIKELY(name.begins_capture || name.ends_capture) && record.return_value == 0) {
+    NoteGraphCapture(name, record.thread);
+  }
+  const bool launches = name.launches != 0 && record.return_value == 0;
   Span span;
-  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) {
+    if (launches) HoldEarlyLaunch(record, sink);
+    return;
+  }
+  if (launches) {
+    if (PROFD_UNLIKELY(span.start_ticks < window_start_ticks_)) {
+      ++counts_[wire::kGpuBeforeWindow];
+      return HoldEarlyLaunch(record, sink);
+    }
+    NoteLaunch(record, name.launches, span.start_ticks);
+  }
   if (record.kind == cupti::kKindDriver) span.flags |= wire::kGpuFlagDriverApi;
   auto* event = NewEvent<wire::ApiCallEvent>(sink, EventKind::kApiCall, span.flags, record.thread);
   if (event == nullptr) return;
@@ -453,7 +622,7 @@ void RecordDecoder::DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32
 
 void RecordDecoder::DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink) {
   Span span;
-  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   auto* event = NewEvent<wire::GraphLaunchEvent>(sink, EventKind::kGraphLaunch, span.flags, 0);
   if (event == nullptr) return;
   event->start_ticks = span.start_ticks;
@@ -662,9 +831,9 @@ PROFD_NOINLINE void RecordDecoder::ReadApiName(const cupti::ApiRecord& record, A
   }
   name->name_id = sink->intern(sink, text, ApiNameLength(text));
   name->is_kept = KeepsApi(setup_.api_filter, is_driver, text);
-  name->is_launch = strncmp(text, "cudaLaunchKernel", 16) == 0 ||
-                    strncmp(text, "cudaLaunchCooperativeKernel", 27) == 0 ||
-                    strncmp(text, "cuLaunch", 8) == 0;
+  name->launches = LaunchesOf(text);
+  name->begins_capture = StartsWithOneOf(kCaptureBegins, text);
+  name->ends_capture = StartsWithOneOf(kCaptureEnds, text);
 }
 
 }  // namespace profd::client

@@ -13,6 +13,10 @@
 // Pages are read by way of the operating system, which refuses where there is nothing left to
 // read, and each once in a batch.
 //
+// The window is the time between set_window()'s bounds. A launch before it is held until work of it
+// shows up in the window, and is written then; only so has that work a launch in the capture. Work
+// that a call after the window launched is left out once set_leaves_out_later_work().
+//
 // Driver calls inside runtime calls have the same correlation id. The driver call ends first,
 // so the last one of each thread is held back until what follows shows whether it was inside.
 //
@@ -28,6 +32,7 @@
 
 #include "client_lib/cupti/cupti_abi.h"
 #include "client_lib/cupti/gpu_clock.h"
+#include "client_lib/cupti/launch_tracker.h"
 #include "proto/wire/event.h"
 
 namespace profd::client {
@@ -75,8 +80,24 @@ class RecordDecoder {
   // A new batch: names are read again.
   void BeginBatch() { ++batch_; }
 
-  // What ends before `ticks` is kGpuBeforeWindow, and no loss. UINT64_MAX: no window yet.
-  void set_window_start(uint64_t ticks) { window_start_ticks_ = ticks; }
+  // What ends before `start_ticks` is kGpuBeforeWindow, and no loss. UINT64_MAX: no window yet. And
+  // for `end_ticks`: it has not ended.
+  void set_window(uint64_t start_ticks, uint64_t end_ticks) {
+    window_start_ticks_ = start_ticks;
+    window_end_ticks_ = end_ticks;
+  }
+
+  // Every record of the window's calls has been decoded. From here on work that begins behind the
+  // window is kGpuLaterLaunch unless one of them launched it.
+  void set_leaves_out_later_work() { leaves_out_later_work_ = true; }
+
+  // The flush that hands over also what has not ended has been asked for. Work without times is
+  // what had not begun from here on; SettleUntimed() tells whose.
+  void set_is_last_flush() { is_last_flush_ = true; }
+
+  // After the last record: work without times is kGpuStillRunning if a call of the window launched
+  // it, else kGpuLaterLaunch.
+  void SettleUntimed();
 
   // Decodes the `bytes` of records at `buffer`, which is 8-aligned.
   void Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink);
@@ -88,9 +109,15 @@ class RecordDecoder {
   uint64_t event_count() const { return event_count_; }
   bool over_cap() const { return setup_.max_records != 0 && event_count_ >= setup_.max_records; }
   bool has_device() const { return devices_seen_ != 0; }
-  // Whether kernels are to come of launches that were seen. A guess: it knows launches one by
-  // one, not of graphs.
-  bool has_work_in_flight() const { return launch_count_ > kernel_count_; }
+  // Launches of the window, as far as their calls have been decoded, whose work has not come.
+  LaunchTracker::Missing MissingWork();
+
+  // Whether records of calls say what the window launched.
+  bool knows_calls() const { return setup_.api_filter != ApiFilter::kNone; }
+  // Whether a launch of the window may have more records of work than the first: nodes of a graph.
+  bool may_miss_nodes() const { return has_nodes_; }
+  // Records of work so far, without what was left out.
+  uint64_t work_count() const { return work_count_; }
 
   // Writes the event of a device that CUPTI did not describe. False: it was already.
   bool WriteDevice(const wire::DeviceEvent& device, EventSink* sink);
@@ -100,6 +127,10 @@ class RecordDecoder {
   static constexpr uint32_t kApiSlots = 2048;
   static constexpr uint32_t kHeldSlots = 256;
   static constexpr uint32_t kPageSlots = 64;
+  // The driver queues some thousand launches.
+  static constexpr uint32_t kEarlySlots = 8192;
+  static constexpr uint32_t kUntimedSlots = 65'536;
+  static constexpr uint32_t kCapturingThreads = 16;
 
   struct KernelName {
     const char* text;
@@ -109,7 +140,9 @@ class RecordDecoder {
   struct ApiName {
     uint32_t name_id;  // 0: not met yet.
     bool is_kept;
-    bool is_launch;
+    uint8_t launches;  // LaunchTracker's flags for a call of this name; 0: it launches nothing.
+    bool begins_capture;
+    bool ends_capture;
   };
   struct HeldCall {
     cupti::ApiRecord record;
@@ -125,6 +158,16 @@ class RecordDecoder {
   template <typename Event>
   Event* NewEvent(EventSink* sink, wire::EventKind kind, uint8_t flags, uint32_t thread);
   bool TakeSpan(uint64_t start_ns, uint64_t end_ns, Span* span);
+  // The same for work of the GPU that call `correlation` launched.
+  bool TakeWork(uint32_t correlation, uint64_t start_ns, uint64_t end_ns, Span* span,
+                EventSink* sink);
+  bool TakeOtherWork(uint32_t correlation, uint8_t* launch, Span* span, EventSink* sink);
+  void TakeUntimedWork(uint32_t correlation);
+  void NoteLaunch(const cupti::ApiRecord& record, uint8_t launches, uint64_t start_ticks);
+  void HoldEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
+  void WriteEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
+  void NoteGraphCapture(const ApiName& name, uint32_t thread);
+  bool IsCapturing(uint32_t thread) const;
   bool IsInTime(uint64_t end_ticks);
   void DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink);
   void DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes, EventSink* sink);
@@ -163,17 +206,26 @@ class RecordDecoder {
 
   Setup setup_;
   uint64_t window_start_ticks_;
+  uint64_t window_end_ticks_;
+  uint64_t work_count_;
+  bool has_nodes_;
+  bool leaves_out_later_work_;
+  bool is_last_flush_;
   uint64_t event_count_;
   uint64_t devices_seen_;  // Bit n: device n is described.
-  uint64_t launch_count_;
-  uint64_t kernel_count_;
   uint32_t batch_;
+  uint32_t untimed_count_;
+  uint32_t capturing_count_;
+  uint32_t capturing_threads_[kCapturingThreads];
   bool is_known_[cupti::kKindLimit];
   uint64_t counts_[wire::kGpuCountCount];
   KernelName kernels_[kKernelSlots];
   ApiName apis_[2][kApiSlots];  // Runtime, driver; by cbid.
   HeldCall held_[kHeldSlots];   // By thread.
   PageCopy pages_[kPageSlots];  // By address.
+  LaunchTracker launches_;
+  cupti::ApiRecord early_[kEarlySlots];  // kCallIsHeld; by correlation.
+  uint32_t untimed_[kUntimedSlots];      // Correlation IDs of work without times.
 };
 
 }  // namespace profd::client

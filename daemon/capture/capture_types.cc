@@ -67,6 +67,7 @@ constexpr NameTable<DropReason, kDropReasonCount> kDropNames = {{
     {DropReason::kGpuCorrupt, "gpu_corrupt"},
     {DropReason::kGpuRecordCap, "gpu_record_cap"},
     {DropReason::kGpuLostBuffer, "gpu_lost_buffer"},
+    {DropReason::kGpuStillRunning, "gpu_still_running"},
 }};
 
 constexpr NameTable<GpuMode, 5> kGpuModeNames = {{

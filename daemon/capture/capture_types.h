@@ -85,15 +85,16 @@ enum class DropReason {
   kDisk = 8,           // could not be written
   kStuckWriter = 9,    // a thread never finished its write
   // GPU records, counted by the target's GPU thread.
-  kCuptiDropped = 10,   // CUPTI itself had no room
-  kGpuNoBuffer = 11,    // the target's buffers for CUPTI were at their cap
-  kGpuLate = 12,        // in buffers that came back after the drain's time was over
-  kGpuUntimed = 13,     // CUPTI gave no times
-  kGpuCorrupt = 14,     // unreadable
-  kGpuRecordCap = 15,   // behind the cap on records
-  kGpuLostBuffer = 16,  // buffers that CUPTI never gave back, each counted as one
+  kCuptiDropped = 10,     // CUPTI itself had no room
+  kGpuNoBuffer = 11,      // the target's buffers for CUPTI were at their cap
+  kGpuLate = 12,          // in buffers that came back after the drain's time was over
+  kGpuUntimed = 13,       // CUPTI gave no times
+  kGpuCorrupt = 14,       // unreadable
+  kGpuRecordCap = 15,     // behind the cap on records
+  kGpuLostBuffer = 16,    // buffers that CUPTI never gave back, each counted as one
+  kGpuStillRunning = 17,  // launched in the window, and not begun when the drain's time was over
 };
-inline constexpr int kDropReasonCount = 17;
+inline constexpr int kDropReasonCount = 18;
 std::string_view ToString(DropReason reason);  // "no_chunk"
 using DropCounts = std::array<int64_t, kDropReasonCount>;
 int64_t TotalDrops(const DropCounts& drops);

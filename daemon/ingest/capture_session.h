@@ -43,7 +43,7 @@ class CaptureSession {
     // its GPU. (The library gives its GPU 5 s, and 3 s to Python.)
     absl::Duration drain_timeout = absl::Seconds(2);
     absl::Duration torch_drain_timeout = absl::Seconds(6);
-    absl::Duration gpu_drain_timeout = absl::Seconds(10);
+    absl::Duration gpu_drain_timeout = absl::Seconds(14);
     // How long CUPTI may take to begin: the first time in a process it may be 15 s and more.
     absl::Duration gpu_arm_timeout = absl::Seconds(60);
     // What arming is busy with is passed on no more often than this.

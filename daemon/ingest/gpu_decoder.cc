@@ -115,8 +115,12 @@ bool GpuDecoder::DecodeApiCall(const wire::EventHeader& header, const std::byte*
   if (name == NameTable::kNoName || !TakeSpan(event.start_ticks, event.duration_ticks, span)) {
     return false;
   }
-  // Where it begins is what counts.
-  if (!Keep({span.start, span.start})) {
+  // Where it begins is what counts. The target sends an earlier launch only if work of it ran in
+  // the window.
+  const Span begin = {span.start, span.start};
+  const bool is_early_launch =
+      (header.flags & wire::kGpuFlagEarlyLaunch) != 0 && PlaceOf(begin).place == Place::kBefore;
+  if (!is_early_launch && !Keep(begin)) {
     calls_seen_.Add(event.correlation, CorrelationSet::Call::kLeftOut);
     return true;
   }

@@ -7,7 +7,8 @@
 // make no sense are only "not known".
 //
 // Windows, with [start, end):
-//   - an API call belongs to the window it begins in;
+//   - an API call belongs to the window it begins in; a launch before the first window that the
+//     target marks as one whose work ran in it (kGpuFlagEarlyLaunch) is kept, too;
 //   - GPU work, synchronisation and overhead are kept if they overlap a window. GPU work that
 //     begins behind a window's end is kept if an API call that is kept launched it. (Mode
 //     light records no calls: then it is not.)

@@ -160,6 +160,13 @@ std::string ProblemOf(const wire::GpuStatusEvent& status) {
     return "recording the GPU stopped at its cap, before the window ended; capture fewer steps, "
            "or raise the cap on GPU records";
   }
+  if (status.counts[wire::kGpuStillRunning] != 0) {
+    return StrCat(
+        status.counts[wire::kGpuStillRunning],
+        " GPU activities that the window launched had not begun 7 s after it, and are "
+        "missing: the program runs that far ahead of its GPU; capture more steps, so that "
+        "they are a smaller share");
+  }
   return "";
 }
 
@@ -261,6 +268,7 @@ void GpuInventory::Describe(GpuMode mode, GpuRecord& record) const {
   record.record_count = Count(wire::kGpuRecords);
   record.stale_count = Count(wire::kGpuStale);
   record.before_window_count += Count(wire::kGpuBeforeWindow);
+  record.after_window_count += Count(wire::kGpuLaterLaunch);
   record.filtered_api_count = Count(wire::kGpuFilteredApi);
 }
 
@@ -276,6 +284,7 @@ void GpuInventory::AddDrops(DropCounts& drops) const {
   add(DropReason::kGpuCorrupt, wire::kGpuCorrupt);
   add(DropReason::kGpuRecordCap, wire::kGpuOverCap);
   add(DropReason::kGpuLostBuffer, wire::kGpuLostBuffers);
+  add(DropReason::kGpuStillRunning, wire::kGpuStillRunning);
 }
 
 }  // namespace profd

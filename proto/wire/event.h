@@ -195,6 +195,8 @@ inline constexpr uint8_t kGpuFlagAsync = 1 << 1;      // MemcpyEvent, MemsetEven
 inline constexpr uint8_t kGpuFlagUnfinished = 1 << 2;      // Still running when flushed: no end.
 inline constexpr uint8_t kGpuFlagDeviceLaunched = 1 << 3;  // By another kernel.
 inline constexpr uint8_t kGpuFlagPool = 1 << 4;  // DeviceMemoryEvent: of a memory pool itself.
+// ApiCallEvent: a launch before the window whose work ran in the window.
+inline constexpr uint8_t kGpuFlagEarlyLaunch = 1 << 5;
 
 // Where GPU work ran and which API call asked for it.
 struct GpuPlace {
@@ -385,6 +387,8 @@ enum GpuCount : uint32_t {
   kGpuUnfinished = 11,     // Kept, flagged.
   kGpuLostBuffers = 12,    // Buffers that CUPTI never gave back; what was in them is unknown.
   kGpuFilteredApi = 13,    // API calls left out on purpose (nested, or of the noise list).
+  kGpuStillRunning = 14,   // Work of the window that had not begun when the drain's time was over.
+  kGpuLaterLaunch = 15,    // Work of calls after the window. No loss.
   kGpuCountCount = 16,
 };
 

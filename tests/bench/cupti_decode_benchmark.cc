@@ -166,7 +166,7 @@ class Bench {
                      .clock = clock_.get(),
                      .callback_name = CallbackName,
                      .api_filter = client::ApiFilter::kMost});
-    decoder_->set_window_start(0);
+    decoder_->set_window(0, UINT64_MAX);
     const uint64_t start_ns = ThreadCpuNs();
     for (size_t i = 0; i < buffers_.words.size(); ++i) {
       decoder_->BeginBatch();

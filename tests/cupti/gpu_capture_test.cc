@@ -41,9 +41,10 @@ uint64_t CountCalls(const CaptureContents& contents, const std::string& name) {
 void ExpectEveryRecordAccountedFor(const CaptureContents& contents) {
   const wire::GpuStatusEvent& status = contents.gpu_status();
   uint64_t lost = 0;
-  for (const auto cause : {wire::kGpuNoBuffer, wire::kGpuStale, wire::kGpuUntimed,
-                           wire::kGpuCorrupt, wire::kGpuUnknownKind, wire::kGpuOverCap,
-                           wire::kGpuNoChunk, wire::kGpuBeforeWindow, wire::kGpuFilteredApi}) {
+  for (const auto cause :
+       {wire::kGpuNoBuffer, wire::kGpuStale, wire::kGpuUntimed, wire::kGpuCorrupt,
+        wire::kGpuUnknownKind, wire::kGpuOverCap, wire::kGpuNoChunk, wire::kGpuBeforeWindow,
+        wire::kGpuFilteredApi, wire::kGpuStillRunning, wire::kGpuLaterLaunch}) {
     lost += status.counts[cause];
   }
   const uint64_t described =

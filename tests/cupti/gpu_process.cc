@@ -70,10 +70,11 @@ class Program {
   static void Check(int result, const std::string& what) {
     if (result != 0) Die(what + " gave " + std::to_string(result));
   }
-  void Launch(int64_t count, uint64_t us, const char* name, uint32_t cbid = 0) {
+  void Launch(int64_t count, uint64_t us, const char* name, uint32_t cbid = 0,
+              uint64_t api_ns = 0) {
     auto* launch = Call(sgpu_launch);
     for (int64_t i = 0; i < count; ++i) {
-      Check(launch(stream_, name, kGrid, kBlock, us * 1000, 0, cbid), "launch");
+      Check(launch(stream_, name, kGrid, kBlock, us * 1000, api_ns, cbid), "launch");
     }
   }
   void LaunchGraph(int64_t count);
@@ -121,6 +122,10 @@ void Program::Run(const std::string& command) {
     words >> number >> second;
     if (!(words >> text)) text = "kernel";
     Launch(number, static_cast<uint64_t>(second), text.c_str());
+  } else if (what == "paced-launch") {
+    words >> number >> second >> text;
+    const auto us = static_cast<uint64_t>(second);
+    Launch(number, us, text.c_str(), 0, us * 1000);
   } else if (what == "driver-launch") {
     words >> number;
     Launch(number, 1, "driver_kernel", SGPU_DRIVER_CBID | kLaunchKernelEx);

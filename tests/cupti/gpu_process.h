@@ -10,6 +10,7 @@
 //
 // Commands, separated by ';':
 //   launch N US [NAME]   N launches by cudaLaunchKernel of US microseconds each
+//   paced-launch N US [NAME]         the same, by calls that take as long as the kernels
 //   driver-launch N      by cuLaunchKernelEx, with no runtime call around it
 //   noise N              calls of cudaGetDevice and cuCtxGetCurrent
 //   copy BYTES, memset BYTES, sync, events, graph N (launches of one of 3 kernels),

@@ -93,7 +93,7 @@ class RecordDecoderTest : public ::testing::Test {
                      .max_records = max_records,
                      .begin_ticks = Ticks(kOriginNs)});
     decoder_->BeginBatch();
-    decoder_->set_window_start(0);
+    decoder_->set_window(0, UINT64_MAX);
   }
   RecordBuffer Buffer() const { return RecordBuffer(sizes_); }
   void Decode(const RecordBuffer& buffer) {
@@ -106,7 +106,8 @@ class RecordDecoderTest : public ::testing::Test {
     uint64_t lost = 0;
     for (const auto cause :
          {wire::kGpuStale, wire::kGpuUntimed, wire::kGpuCorrupt, wire::kGpuUnknownKind,
-          wire::kGpuOverCap, wire::kGpuNoChunk, wire::kGpuBeforeWindow, wire::kGpuFilteredApi}) {
+          wire::kGpuOverCap, wire::kGpuNoChunk, wire::kGpuBeforeWindow, wire::kGpuFilteredApi,
+          wire::kGpuStillRunning, wire::kGpuLaterLaunch}) {
       lost += Count(cause);
     }
     EXPECT_EQ(Count(wire::kGpuRecords), lost + events_.count());
@@ -377,8 +378,61 @@ TEST_F(RecordDecoderTest, WithNoTimesItIsUntimedAndWithNoEndUnfinished) {
   EXPECT_EQ(Count(wire::kGpuUnfinished), 1u);
 }
 
+// The window of these tests: [+500, +1000).
+TEST_F(RecordDecoderTest, ALaunchBeforeTheWindowIsWrittenIfItsWorkRanInTheWindow) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  const auto launch = [](uint32_t correlation) {
+    return Call(cupti::kKindRuntime, kLaunchCbid, 5, correlation, kOriginNs + 100, kOriginNs + 110);
+  };
+  // In either order; 3 ran before the window, and 4 after it.
+  Decode(Buffer().Add(launch(1)).Add(Kernel("a", 1, kOriginNs + 600, kOriginNs + 700)));
+  Decode(Buffer().Add(Kernel("b", 2, kOriginNs + 700, kOriginNs + 800)).Add(launch(2)));
+  Decode(Buffer().Add(launch(3)).Add(Kernel("c", 3, kOriginNs + 200, kOriginNs + 300)));
+  Decode(Buffer().Add(launch(4)).Add(Kernel("d", 4, kOriginNs + 1200, kOriginNs + 1300)));
+  const auto calls = events_.Of<wire::ApiCallEvent>(EventKind::kApiCall);
+  ASSERT_EQ(calls.size(), 2u);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(calls[i].correlation, i + 1);
+    EXPECT_EQ(calls[i].header.flags, wire::kGpuFlagEarlyLaunch);
+    EXPECT_EQ(calls[i].header.thread, 5u);
+    EXPECT_EQ(calls[i].start_ticks, Ticks(kOriginNs + 100));
+  }
+  ExpectEveryRecordAccountedFor();
+}
+
+TEST_F(RecordDecoderTest, WorkOfLaterLaunchesIsLeftOutOnceAllCallsOfTheWindowAreKnown) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  Decode(Buffer()
+             .Add(Call(cupti::kKindRuntime, kLaunchCbid, 5, 1, kOriginNs + 600, kOriginNs + 610))
+             .Add(Kernel("unknown", 9, kOriginNs + 1100, kOriginNs + 1200)));
+  decoder_->set_leaves_out_later_work();
+  Decode(Buffer()
+             .Add(Kernel("later", 10, kOriginNs + 1200, kOriginNs + 1300))
+             .Add(Kernel("of the window", 1, kOriginNs + 1300, kOriginNs + 1400))
+             .Add(Kernel("under way at the end", 11, kOriginNs + 900, kOriginNs + 1300)));
+  EXPECT_EQ(events_.Of<wire::KernelEvent>(EventKind::kKernel).size(), 3u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 1u);
+  ExpectEveryRecordAccountedFor();
+}
+
+TEST_F(RecordDecoderTest, WorkThatTheLastFlushFindsNotBegunIsALossOnlyIfTheWindowLaunchedIt) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  Decode(Buffer().Add(Kernel("short of buffers", 8, 0, 0)));
+  decoder_->set_is_last_flush();
+  // The call comes after its work.
+  Decode(Buffer()
+             .Add(Kernel("of the window", 1, 0, 0))
+             .Add(Kernel("later", 2, 0, 0))
+             .Add(Call(cupti::kKindRuntime, kLaunchCbid, 5, 1, kOriginNs + 600, kOriginNs + 610)));
+  decoder_->SettleUntimed();
+  EXPECT_EQ(Count(wire::kGpuUntimed), 1u);
+  EXPECT_EQ(Count(wire::kGpuStillRunning), 1u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 1u);
+  ExpectEveryRecordAccountedFor();
+}
+
 TEST_F(RecordDecoderTest, WhatEndedBeforeTheWindowIsCountedByWhatItBelongsTo) {
-  decoder_->set_window_start(Ticks(kOriginNs + 500));
+  decoder_->set_window(Ticks(kOriginNs + 500), UINT64_MAX);
   Decode(Buffer()
              .Add(Kernel("of the last capture", 1, kOriginNs - 50, kOriginNs - 10))
              .Add(Kernel("before", 2, kOriginNs + 100, kOriginNs + 200))
@@ -570,7 +624,7 @@ TEST_F(RecordDecoderHostileTest, RandomFieldsAreDecodedOrCounted) {
   std::mt19937_64 random(20261120);
   for (int round = 0; round < 300; ++round) {
     Begin(round % 2 == 0 ? SizesOf13() : SizesOf11(), 0, ApiFilter::kAll);
-    decoder_->set_window_start(random());
+    decoder_->set_window(random(), random());
     events_.Clear();
     RecordBuffer buffer = Buffer();
     for (int i = 0; i < 60; ++i) {

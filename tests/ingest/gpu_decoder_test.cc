@@ -282,6 +282,30 @@ TEST_F(GpuDecoderTest, ACallMayComeAfterWhatItLaunched) {
   EXPECT_EQ(record.after_window_count, 1);
 }
 
+TEST_F(GpuDecoderTest, WorkOfALaunchBeforeTheWindowHasItsCallIfTheTargetSendsIt) {
+  // Marked, but not before the window: calls like any other.
+  constexpr uint8_t kEarly = wire::kGpuFlagEarlyLaunch;
+  DecodeAll(GpuChunk()
+                .Add(Kernel(kStart + 1, kStart + 2, 1), EventKind::kKernel)
+                .Add(Call(kStart - 9, kStart - 5, 1), EventKind::kApiCall, kEarly, 501)
+                .Add(Call(kStart - 4, kStart - 3, 2), EventKind::kApiCall, kEarly, 501)
+                .Add(Kernel(kStart - 1, kStart + 5, 2), EventKind::kKernel)
+                .Add(Call(kStart + 1, kStart + 2, 3), EventKind::kApiCall, kEarly, 501)
+                .Add(Call(kEnd + 1, kEnd + 2, 4), EventKind::kApiCall, kEarly, 501));
+  ASSERT_THAT(sink_.gpu(), SizeIs(2));
+  EXPECT_THAT(sink_.gpu(), testing::UnorderedElementsAre(
+                               AllOf(Field(&GpuRow::correlation, 1), Field(&GpuRow::flags, 0)),
+                               AllOf(Field(&GpuRow::correlation, 2),
+                                     Field(&GpuRow::flags, kGpuStraddlesStart))));
+  ASSERT_THAT(sink_.api_calls(), SizeIs(3));
+  EXPECT_EQ(sink_.api_calls()[0].row.correlation, 1u);
+  EXPECT_EQ(sink_.api_calls()[0].row.start_ns, 999'991);
+  const GpuRecord record = Record();
+  EXPECT_EQ(record.orphan_count, 0);
+  EXPECT_EQ(record.before_window_count, 0);
+  EXPECT_EQ(record.after_window_count, 1);
+}
+
 TEST_F(GpuDecoderTest, WorkWithoutItsLaunchIsAnOrphan) {
   DecodeAll(GpuChunk()
                 .Add(Call(kStart - 9, kStart - 5, 1), EventKind::kApiCall, 0, 501)
@@ -540,6 +564,7 @@ TEST_F(GpuDecoderTest, TheLastStatusCounts) {
   drained.kind_results[0] = {51, 27};
   drained.kind_results[1] = {999, 998};
   for (uint32_t i = 0; i < wire::kGpuCountCount; ++i) drained.counts[i] = 100 + i;
+  drained.counts[wire::kGpuStillRunning] = 0;  // Which is a problem.
   DecodeAll(GpuChunk()
                 .Add(armed, EventKind::kGpuStatus)
                 .Add(drained, EventKind::kGpuStatus)
@@ -563,6 +588,7 @@ TEST_F(GpuDecoderTest, TheLastStatusCounts) {
   EXPECT_EQ(record.record_count, 100);
   EXPECT_EQ(record.stale_count, 104);
   EXPECT_EQ(record.before_window_count, 110 + 1);
+  EXPECT_EQ(record.after_window_count, 115);
   EXPECT_EQ(record.filtered_api_count, 113);
   EXPECT_EQ(record.unfinished_count, 0);  // What we keep, not what they sent.
   EXPECT_EQ(drops(DropReason::kCuptiDropped), 101);
@@ -574,6 +600,17 @@ TEST_F(GpuDecoderTest, TheLastStatusCounts) {
   EXPECT_EQ(drops(DropReason::kGpuRecordCap), 108);
   EXPECT_EQ(drops(DropReason::kNoChunk), 0);  // The header has them.
   EXPECT_EQ(drops(DropReason::kGpuLostBuffer), 112);
+}
+
+TEST_F(GpuDecoderTest, WorkThatStillRanWhenTheDrainEndedIsALossWithTheRemedy) {
+  wire::GpuStatusEvent drained{};
+  drained.counts[wire::kGpuStillRunning] = 12;
+  DecodeAll(GpuChunk().Add(drained, EventKind::kGpuStatus));
+  const GpuRecord record = Record();
+  EXPECT_EQ(record.outcome, GpuOutcome::kRecorded);
+  EXPECT_THAT(record.problem, HasSubstr("12 GPU activities"));
+  EXPECT_THAT(record.problem, HasSubstr("capture more steps"));
+  EXPECT_EQ(drops(DropReason::kGpuStillRunning), 12);
 }
 
 TEST_F(GpuDecoderTest, EveryWayToLoseTheGpuHasItsProblem) {

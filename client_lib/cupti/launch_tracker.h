@@ -1,0 +1,62 @@
+// LaunchTracker knows, by correlation ID, which calls launched GPU work in the window, and whether
+// a record of that work has come. So the drain waits for exactly these, and not for what the
+// program has launched since.
+//
+// IDs grow with time, so a table of the most recent 2^20 is enough: a byte of flags for each, in
+// blocks of 64. A block that a later ID takes over forgets what it had.
+//
+//   ID  ┌ block (14 bits) ┬ place (6 bits) ┐      tags_[block] = ID / 64 + 1; 0: not used yet
+//
+// Threads:  the GPU thread's.
+// Hot path: At() for each launch and each record of work: about 1 ns, as neighbors share a line.
+#ifndef PROFD_CLIENT_LIB_CUPTI_LAUNCH_TRACKER_H_
+#define PROFD_CLIENT_LIB_CUPTI_LAUNCH_TRACKER_H_
+
+#include <cstdint>
+
+namespace profd::client {
+
+class LaunchTracker {
+ public:
+  enum Flag : uint8_t {
+    kOfWindow = 1 << 0,     // The call began in the window.
+    kIsAwaited = 1 << 1,    // Work of it has to come: a kernel's or a graph's launch.
+    kMayBeSilent = 1 << 2,  // A copy or memset; some make no record.
+    kHasWork = 1 << 3,      // A record of its work has come.
+    kCallIsHeld = 1 << 4,   // The call began before the window, and its record is kept for now.
+    kWantsCall = 1 << 5,    // Work that ran in the window has come, and no call yet.
+  };
+
+  // All zero is an empty one.
+  constexpr LaunchTracker() = default;
+
+  // The flags of `correlation`. Null: 0 is no ID, and an ID whose place a later one has is too old.
+  uint8_t* At(uint32_t correlation) {
+    if (correlation == 0) return nullptr;
+    const uint32_t tag = correlation / kBlockIds + 1;
+    uint32_t& there = tags_[correlation / kBlockIds % kBlocks];
+    if (__builtin_expect(there != tag, 0) && !TakeBlock(&there, tag)) return nullptr;
+    return &flags_[correlation % kIds];
+  }
+
+  struct Missing {
+    uint64_t launches;  // kIsAwaited, and no work yet.
+    uint64_t copies;    // kMayBeSilent, and no work yet.
+  };
+  // Looks through the whole table: some 50 us.
+  Missing CountMissing() const;
+
+ private:
+  static constexpr uint32_t kBlockIds = 64;
+  static constexpr uint32_t kIds = 1u << 20;
+  static constexpr uint32_t kBlocks = kIds / kBlockIds;
+
+  bool TakeBlock(uint32_t* there, uint32_t tag);
+
+  uint32_t tags_[kBlocks];
+  uint8_t flags_[kIds];
+};
+
+}  // namespace profd::client
+
+#endif  // PROFD_CLIENT_LIB_CUPTI_LAUNCH_TRACKER_H_
