@@ -30,6 +30,29 @@ bool WasCalledOff(EndedBy cause) {
   return cause == EndedBy::kCancel || cause == EndedBy::kPreempted;
 }
 
+// What a capture with steps of its own waited for in vain.
+std::string MissingSteps(const CaptureSpec& spec, std::string_view target) {
+  if (!spec.step_marker.empty()) {
+    return StrCat("no range '", spec.step_marker, "' began in ", target,
+                  "; check the name, which is case-sensitive (a capture with --duration 2s shows "
+                  "the ranges of the program)");
+  }
+  switch (spec.torch.step_source) {
+    case StepSource::kOptimizer:
+      return StrCat("no optimizer of PyTorch ended a step in ", target);
+    case StepSource::kProfiler:
+      return StrCat("torch.profiler began no step in ", target);
+    case StepSource::kDataLoader:
+      return StrCat("no DataLoader of PyTorch began a batch in ", target);
+    case StepSource::kPeriodicity:
+      return StrCat("the operators of PyTorch in ", target, " show no repeated rounds");
+    case StepSource::kNone:
+    case StepSource::kMarks:
+      break;
+  }
+  return StrCat(target, " marked no step");
+}
+
 }  // namespace
 
 absl::StatusOr<FirePlan> PlanFor(const CaptureSpec& spec) {
@@ -137,6 +160,11 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
                                        "anything was recorded; retry once `profctl ps` "
                                        "lists it again"));
     case EndedBy::kDeadline:
+      if (CountsOwnSteps(record.spec) && record.current_step < 0) {
+        return set("DEADLINE",
+                   StrCat("nothing was recorded within ", absl::FormatDuration(record.spec.timeout),
+                          ": ", MissingSteps(record.spec, target)));
+      }
       return set(
           "DEADLINE",
           StrCat(target, " recorded nothing within ", absl::FormatDuration(record.spec.timeout),

@@ -30,6 +30,24 @@ absl::Status CheckRequestId(std::string_view request_id) {
   return absl::InvalidArgumentError("request_id must be at most 64 printable ASCII characters");
 }
 
+// Whether the target says that no optimizer of PyTorch has ended a step. Steps that the program
+// marks itself hide its optimizers.
+bool LacksOptimizer(const TargetInfo& target) {
+  return target.step_source != StepSource::kOptimizer && target.step_source != StepSource::kMarks;
+}
+
+absl::Status NoOptimizer(const TargetInfo& target) {
+  const std::string_view source = target.step_source == StepSource::kNone
+                                      ? "it has no steps"
+                                      : "its steps come from another source";
+  return WithReason(
+      absl::FailedPreconditionError(
+          StrCat("no optimizer of PyTorch has ended a step in target ", target.pid, " (", source,
+                 "); retry once it trains, or count other steps: --step-source dataloader, "
+                 "--step-source periodicity, --step-marker NAME")),
+      "NO_STEPS");
+}
+
 }  // namespace
 
 // ---- creating ----
@@ -86,6 +104,9 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
             "rounds of PyTorch's operators with --step-source periodicity, or capture by time with "
             "--duration 2s")),
         "NO_STEPS");
+  }
+  if (spec.torch.step_source == StepSource::kOptimizer && LacksOptimizer(*target)) {
+    return NoOptimizer(*target);
   }
   if (spec.start_step >= 0 && spec.start_step <= target->current_step) {
     return WithReason(

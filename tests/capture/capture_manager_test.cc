@@ -405,6 +405,53 @@ TEST_F(CaptureManagerTest, StepsOfASourceAskedForNeedNoneOfTheTargets) {
   EXPECT_EQ(CreateOrDie(target, spec).current_step, -1);
 }
 
+TEST_F(CaptureManagerTest, StepsOfAnOptimizerNeedOneThatEndedAStep) {
+  CaptureSpec spec = Steps(5);
+  spec.torch.step_source = StepSource::kOptimizer;
+  for (const StepSource source :
+       {StepSource::kNone, StepSource::kProfiler, StepSource::kDataLoader}) {
+    TargetInfo info = Training(10);
+    info.step_source = source;
+    const auto refused = manager_.Create(kAlice, targets_.Add(info), spec, "");
+    ASSERT_THAT(refused, StatusIs(Code::kFailedPrecondition));
+    EXPECT_EQ(ReasonOf(refused.status()), "NO_STEPS");
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("no optimizer"));
+  }
+  EXPECT_TRUE(targets_.arms().empty());
+  for (const StepSource source : {StepSource::kOptimizer, StepSource::kMarks}) {
+    TargetInfo info = Training(10);
+    info.step_source = source;
+    CreateOrDie(targets_.Add(info), spec);
+  }
+}
+
+TEST_F(CaptureManagerTest, AStepMarkerThatNeverBeganIsNamed) {
+  CaptureSpec spec = Steps(5);
+  spec.step_marker = "train_stpe";
+  spec.timeout = absl::Seconds(60);
+  const CaptureRecord created = CreateOrDie(targets_.Add(Training(10)), spec);
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kWaiting);
+  Advance(absl::Seconds(60));
+  targets_.Drained(created.id, DrainResult());
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_EQ(done.error_reason, "DEADLINE");
+  EXPECT_THAT(done.error_message, HasSubstr("no range 'train_stpe' began"));
+}
+
+TEST_F(CaptureManagerTest, AStepSourceThatNeverMarkedIsNamed) {
+  CaptureSpec spec = Steps(5);
+  spec.torch.step_source = StepSource::kDataLoader;
+  spec.timeout = absl::Seconds(60);
+  const CaptureRecord created = CreateOrDie(targets_.Add(Training(10)), spec);
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kWaiting);
+  Advance(absl::Seconds(60));
+  targets_.Drained(created.id, DrainResult());
+  EXPECT_THAT(GetOrDie(created.id).error_message, HasSubstr("no DataLoader"));
+}
+
 TEST_F(CaptureManagerTest, ARecordSaysWhoseStepsItCounts) {
   TargetInfo info = Training(10);
   info.step_source = StepSource::kOptimizer;
