@@ -143,6 +143,7 @@ std::string_view AdviceForDrop(std::string_view drop_reason) {
     return "the capture file's cap was reached: raise --max-bytes (at most profd's --max-storage)";
   }
   if (drop_reason == "disk") return "the disk was full or failed";
+  if (drop_reason == "thinned") return "removed from the trace before its import";
   return {};
 }
 

@@ -68,6 +68,7 @@ constexpr NameTable<DropReason, kDropReasonCount> kDropNames = {{
     {DropReason::kGpuRecordCap, "gpu_record_cap"},
     {DropReason::kGpuLostBuffer, "gpu_lost_buffer"},
     {DropReason::kGpuStillRunning, "gpu_still_running"},
+    {DropReason::kThinned, "thinned"},
 }};
 
 constexpr NameTable<GpuMode, 5> kGpuModeNames = {{

@@ -93,8 +93,9 @@ enum class DropReason {
   kGpuRecordCap = 15,     // behind the cap on records
   kGpuLostBuffer = 16,    // buffers that CUPTI never gave back, each counted as one
   kGpuStillRunning = 17,  // launched in the window, and not begun when the drain's time was over
+  kThinned = 18,          // removed from a trace before its import
 };
-inline constexpr int kDropReasonCount = 18;
+inline constexpr int kDropReasonCount = 19;
 std::string_view ToString(DropReason reason);  // "no_chunk"
 using DropCounts = std::array<int64_t, kDropReasonCount>;
 int64_t TotalDrops(const DropCounts& drops);

@@ -47,20 +47,31 @@ char GradeOf(double value, double bound, double worse, double worst) {
 }
 constexpr double kNever = 1e300;
 
+// What the importer left out is known; what the tracer lost is not, unless the numbers of operators
+// show that events were removed.
+std::string ImportLossSentence(const CaptureRecord& record, int64_t lost) {
+  if (lost == 0) return "imported trace: event loss unknown";
+  const int64_t thinned = record.drops[static_cast<size_t>(DropReason::kThinned)];
+  if (thinned > 0) {
+    return StrCat(
+        "the trace was thinned before its import: by the numbers of its operators, at "
+        "least ",
+        Of(lost, lost + record.event_count), " events are missing");
+  }
+  return StrCat("the import left out ", Of(lost, lost + record.event_count),
+                " events; loss in the trace itself is unknown");
+}
+
 QualityCheck Loss(const Subject& subject) {
   const CaptureRecord& record = subject.record;
   const int64_t lost = TotalDrops(record.drops);
   const double share = LostShare(lost, record.event_count);
   if (subject.imported()) {
-    // What the importer left out is known; what the tracer lost is not.
     return {.grade = std::max('B', GradeOf(share, 0, kSomeLost, kWithholdSharesFrom)),
             .known = lost > 0,
             .is_share = true,
             .value = share,
-            .sentence = lost == 0
-                            ? std::string("imported trace: event loss unknown")
-                            : StrCat("the import left out ", Of(lost, lost + record.event_count),
-                                     " events; loss in the trace itself is unknown")};
+            .sentence = ImportLossSentence(record, lost)};
   }
   return {.grade = GradeOf(share, 0, kSomeLost, kWithholdSharesFrom),
           .is_share = true,

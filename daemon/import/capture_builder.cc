@@ -10,6 +10,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/import/thinning.h"
 #include "daemon/import/trace_category.h"
 #include "daemon/report/index/collective_names.h"
 #include "proto/wire/event.h"
@@ -184,7 +185,10 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (!span.has_value()) return absl::OkStatus();
   const std::optional<uint32_t> thread = ThreadOf(event, category == kPythonRange);
   if (!thread.has_value()) return absl::OkStatus();
-  if (category == kUserRange && AddStep(event, *span, *thread)) return absl::OkStatus();
+  if (category != kPythonRange) NoteIds(event);
+  // torch 1.8 and 1.9 call steps operators.
+  const bool may_be_step = category == kUserRange || event.category == "Operator";
+  if (may_be_step && AddStep(event, *span, *thread)) return absl::OkStatus();
   Cover(*span);
   ImportedRange range = {.start_ns = span->start_ns,
                          .duration_ns = span->duration_ns,
@@ -203,6 +207,22 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   }
   rows_[*thread].ranges.push_back(range);
   return Hold();
+}
+
+// Exports of profd number operators anew.
+void CaptureBuilder::NoteIds(const TraceEvent& event) {
+  if (is_ours_) return;
+  if (event.Has(Number::kExternalId)) {
+    external_ids_.push_back(event.Get(Number::kExternalId, 0));
+  } else if (event.Has(Number::kEventIndex)) {
+    event_indices_.push_back(event.Get(Number::kEventIndex, 0));
+  }
+}
+
+void CaptureBuilder::CountMissingIds() {
+  const bool has_external_ids = external_ids_.size() >= event_indices_.size();
+  contents_.thinned_count =
+      MissingIds(std::move(has_external_ids ? external_ids_ : event_indices_)).value_or(0);
 }
 
 // Of ranges with equal times torch writes the outer one first; profd, which writes them by their
@@ -264,9 +284,13 @@ bool CaptureBuilder::AddStep(const TraceEvent& event, const Span& span, uint32_t
   text.remove_prefix(kStepPrefix.size());
   int64_t index = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+  if (error == std::errc::result_out_of_range) {
+    not_understood_.Count("ProfilerStep with a number beyond 64 bits");
+  }
   if (error != std::errc() || end != text.data() + text.size() || index < 0) return false;
   const auto [at, inserted] = steps_.try_emplace(index, Step{span.start_ns, span.end_ns(), thread});
   if (!inserted) {
+    not_understood_.Count("ProfilerStep with the number of another");
     if (at->second.start_ns <= span.start_ns) return false;
     at->second = {span.start_ns, span.end_ns(), thread};
   }
@@ -390,6 +414,7 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   for (const auto& [device, context, stream] : streams_) {
     contents_.streams.push_back({.context = context, .stream = stream, .device = device});
   }
+  CountMissingIds();
   contents_.other_name_count = names_.other_count();
   contents_.cut_input_count = texts_.left_out_count();
   contents_.process = threads_.MainProcess();

@@ -64,6 +64,7 @@ class CaptureBuilder {
     int64_t gpu_count = 0;  // GPU rows and API calls.
     int64_t orphan_count = 0;
     int64_t too_deep_count = 0;
+    int64_t thinned_count = 0;  // Operators that the trace lacks, by the numbers of the others.
     int64_t other_name_count = 0;
     int64_t cut_input_count = 0;
     bool whole_us = true;  // No time has a fraction of a microsecond.
@@ -115,6 +116,7 @@ class CaptureBuilder {
   absl::StatusOr<uint32_t> AddOperator(const TraceEvent& event, uint32_t thread);
   absl::Status AddCollective(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
+  uint32_t CorrelationOf(const TraceEvent& event);
   absl::Status AddWork(const TraceEvent& event, GpuRowKind kind);
   absl::Status AddSync(const TraceEvent& event);
   absl::Status AddOverhead(const TraceEvent& event);
@@ -126,6 +128,8 @@ class CaptureBuilder {
   absl::Status AddCounter(const TraceEvent& event);
   absl::Status NoteCudaEvent(const CudaEventRow& row);
 
+  void NoteIds(const TraceEvent& event);
+  void CountMissingIds();
   void FindTorchThreads();
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
   absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
@@ -153,6 +157,9 @@ class CaptureBuilder {
   std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
   absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.
   absl::flat_hash_map<int64_t, Step> steps_;
+  // Of operators and annotations; the second for events that lack the first.
+  std::vector<int64_t> external_ids_;
+  std::vector<int64_t> event_indices_;
 };
 
 }  // namespace profd::importer

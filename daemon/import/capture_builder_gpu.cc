@@ -4,6 +4,7 @@
 #include <charconv>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -32,6 +33,14 @@ std::array<Side, 3> Sides(std::string_view json, Side otherwise) {
 
 }  // namespace
 
+// 0, which links nothing, for one that no row can have.
+uint32_t CaptureBuilder::CorrelationOf(const TraceEvent& event) {
+  const int64_t correlation = event.Get(Number::kCorrelation, 0);
+  if (std::in_range<uint32_t>(correlation)) return static_cast<uint32_t>(correlation);
+  CountNotUnderstood(event, " with a correlation beyond 32 bits");
+  return 0;
+}
+
 absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
@@ -42,7 +51,7 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
   ApiRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,
                 .name = 0,
-                .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
+                .correlation = CorrelationOf(event),
                 .cbid = NumberOr<uint32_t>(event, Number::kCbid, 0),
                 .result = NumberOr<int32_t>(event, Number::kResult, 0),
                 .is_driver = is_driver};
@@ -54,10 +63,14 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
 absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
-  Cover(*span);
-  ++contents_.gpu_count;
   // Some releases say where only by the row that the event stands in.
   const int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(0));
+  if (event.Has(Number::kDevice) && !std::in_range<uint16_t>(device)) {
+    CountNotUnderstood(event, " of an impossible device");
+    return absl::OkStatus();
+  }
+  Cover(*span);
+  ++contents_.gpu_count;
   const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
   GpuRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,
@@ -66,7 +79,7 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
                 .device = Narrow<uint16_t>(device, 0),
                 .context = NumberOr<uint32_t>(event, Number::kContext, 0),
                 .stream = Narrow<uint32_t>(stream, 0),
-                .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
+                .correlation = CorrelationOf(event),
                 .name = 0,
                 .graph_id = NumberOr<uint32_t>(event, Number::kGraph, 0),
                 .graph_node_id = static_cast<uint64_t>(event.Get(Number::kGraphNode, 0)),

@@ -20,6 +20,7 @@ namespace profd::importer {
 namespace {
 
 constexpr size_t kInputBytes = size_t{256} << 10;
+constexpr uint8_t kGzipMagic[] = {0x1F, 0x8B};
 constexpr size_t kMostOutputBytes = size_t{1} << 30;  // ISA-L counts in 32 bits.
 
 absl::Status ErrnoStatus(int error, std::string_view what) {
@@ -55,7 +56,8 @@ class PlainFile : public TraceFile {
   int64_t done_bytes_ = 0;
 };
 
-// One or more gzip members, one after the other.
+// One or more gzip members, one after the other. Bytes after the last that begin no member are
+// ignored, as gzip(1) does.
 class GzipFile : public TraceFile {
  public:
   GzipFile(UniqueFd fd, int64_t total_bytes)
@@ -68,7 +70,7 @@ class GzipFile : public TraceFile {
     while (filled < size) {
       if (state_.avail_in == 0) RETURN_IF_ERROR(Refill());
       if (state_.block_state == ISAL_BLOCK_FINISH) {
-        if (state_.avail_in == 0) break;
+        if (state_.avail_in == 0 || !MayStartMember()) break;
         StartMember();
       } else if (state_.avail_in == 0 && at_end_) {
         if (IsAtStartOfMember()) break;
@@ -92,6 +94,12 @@ class GzipFile : public TraceFile {
 
  private:
   bool IsAtStartOfMember() const { return !member_has_begun_; }
+
+  // Of a header that straddles the buffer only the first byte is there.
+  bool MayStartMember() const {
+    if (state_.next_in[0] != kGzipMagic[0]) return false;
+    return state_.avail_in == 1 || state_.next_in[1] == kGzipMagic[1];
+  }
 
   void StartMember() {
     uint8_t* const next_in = state_.next_in;
@@ -134,7 +142,7 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Open(const std::filesystem
   uint8_t magic[2] = {};
   const ssize_t got = pread(fd.get(), magic, sizeof magic, 0);
   if (got < 0) return ErrnoStatus(errno, "read it");
-  const bool is_gzip = got == 2 && magic[0] == 0x1F && magic[1] == 0x8B;
+  const bool is_gzip = got == 2 && magic[0] == kGzipMagic[0] && magic[1] == kGzipMagic[1];
   if (is_gzip) return std::make_unique<GzipFile>(std::move(fd), about.st_size);
   return std::make_unique<PlainFile>(std::move(fd), about.st_size);
 }

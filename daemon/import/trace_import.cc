@@ -1,6 +1,9 @@
 #include "daemon/import/trace_import.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -45,6 +48,19 @@ class Import : public TraceSplitter::Handler {
         [this](const TraceEvent& event, std::string_view key) {
           builder_.AddUnknownArgument(event, key);
         });
+  }
+
+  // Says of what kinds the events are of which profd understands none.
+  absl::Status NoEvents() const {
+    const std::map<std::string, int64_t>& counts = not_understood_.counts();
+    const auto most = std::ranges::max_element(
+        counts, [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::string text = "there is no event in it that profd understands";
+    if (most != counts.end()) {
+      StrAppend(&text, ": it has ", most->second, " of kind '", most->first,
+                "', which torch.profiler does not write; https://ui.perfetto.dev may read it");
+    }
+    return absl::InvalidArgumentError(text);
   }
 
   absl::StatusOr<CaptureBuilder::Contents> Finish() {
@@ -97,6 +113,7 @@ void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& r
   record.state = CaptureState::kComplete;
   record.event_count = contents.event_count;
   record.drops[static_cast<size_t>(DropReason::kTooDeep)] = contents.too_deep_count;
+  record.drops[static_cast<size_t>(DropReason::kThinned)] = contents.thinned_count;
   record.other_name_event_count = contents.other_name_count;
   record.imported.not_understood = not_understood_.counts();
   record.imported.time_unit_ns = contents.whole_us ? 1000 : 1;
@@ -145,7 +162,7 @@ absl::Status Fill(TraceFile& file, store::CaptureFileWriter& writer, const Impor
   RETURN_IF_ERROR(import.Read());
   ASSIGN_OR_RETURN(CaptureBuilder::Contents contents, import.Finish());
   if (contents.event_count == 0) {
-    return absl::InvalidArgumentError("there is no event in it that profd understands");
+    return import.NoEvents();
   }
   import.Describe(contents, record);
   writer.SetSteps(std::move(contents.steps));

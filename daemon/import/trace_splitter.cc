@@ -5,6 +5,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/import/foreign_format.h"
 #include "daemon/import/json_elements.h"
 #include "daemon/import/json_skip.h"
 
@@ -100,6 +101,11 @@ absl::Status TraceSplitter::Run() {
   ASSIGN_OR_RETURN(const char first, Peek());
   if (first == '\0' && begin_ == end_) return absl::InvalidArgumentError("no trace: it is empty");
   if (first != '{' && first != '[') {
+    // A line break, as which some of those begin, was skipped.
+    const std::string_view start(window_.data() + kFront, end_ - kFront);
+    const std::string_view format = ForeignFormat(start);
+    if (!format.empty())
+      return absl::InvalidArgumentError(StrCat("no torch.profiler trace: ", format));
     return absl::InvalidArgumentError(StrCat("no trace: no JSON begins at byte ", Offset()));
   }
   RETURN_IF_ERROR(first == '{' ? ReadMembers() : ReadEvents());

@@ -213,6 +213,15 @@ TEST_F(QualityTest, WhatAnImportLeftOutIsLoss) {
   EXPECT_EQ(ComputeQuality(record_, nullptr).shares, ShareTrust::kWithheld);
 }
 
+TEST_F(QualityTest, AThinnedTraceHasNoSharesAndIsAD) {
+  record_.imported.source = "trace.json";
+  record_.event_count = 4'855;
+  record_.drops[static_cast<size_t>(DropReason::kThinned)] = 167'754;
+  EXPECT_EQ(Grade(), "D");
+  EXPECT_EQ(ComputeQuality(record_, &events_).shares, ShareTrust::kWithheld);
+  EXPECT_THAT(Check("loss").sentence, HasSubstr("thinned before its import"));
+}
+
 TEST_F(QualityTest, AnyNumbersAreSafe) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   record_.spec.steps = kMost;

@@ -14,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
+using testing::UnorderedElementsAre;
 
 constexpr std::string_view kOp =
     R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":100.5,"dur":2.25,"args":{)"
@@ -101,6 +102,34 @@ TEST_F(ImportTest, StepsHaveTheirOwnEnds) {
   EXPECT_EQ(reader->step_thread(), 0);
   EXPECT_EQ(reader->record().covered_steps, 2);
   EXPECT_THAT(LinesOf(*reader), testing::Contains(HasSubstr("ProfilerStep#x")));
+}
+
+TEST_F(ImportTest, StepsOfTorch18AreOperators) {
+  const auto reader = ReadEvents(
+      R"({"ph":"X","cat":"Operator","name":"ProfilerStep#7","pid":1,"tid":1,"ts":1,"dur":9})");
+  ASSERT_NE(reader, nullptr);
+  ASSERT_EQ(reader->steps().size(), 1u);
+  EXPECT_EQ(reader->steps()[0].index, 7);
+  EXPECT_EQ(reader->steps()[0].duration_ns, 9'000);
+}
+
+TEST_F(ImportTest, WhatDoesNotFitIntoRowsIsCounted) {
+  const auto reader = ReadEvents(
+      R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":90},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":1,"dur":9},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":11,"dur":9},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#99999999999999999999","pid":1,)"
+      R"("tid":1,"ts":21,"dur":9},)"
+      R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":31,"dur":1,)"
+      R"("args":{"correlation":4294967297}},)"
+      R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":41,"dur":1,)"
+      R"("args":{"device":1099511627776,"stream":7,"correlation":2}})");
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              UnorderedElementsAre(Pair("ProfilerStep with the number of another", 1),
+                                   Pair("ProfilerStep with a number beyond 64 bits", 1),
+                                   Pair("cuda_runtime with a correlation beyond 32 bits", 1),
+                                   Pair("kernel of an impossible device", 1)));
 }
 
 TEST_F(ImportTest, FunctionsOfPythonStandBesideTheirThread) {
@@ -202,6 +231,24 @@ TEST_F(ImportTest, BytesThatAreNoTextDoNotSpoilTheRest) {
 
 // ---- damaged and foreign files ----
 
+TEST_F(ImportTest, ATraceThatWasThinnedLostEvents) {
+  const auto trace_of = [this](int64_t id_step) {
+    std::string events;
+    for (int64_t i = 0; i < 200; ++i) {
+      StrAppend(&events, i == 0 ? "" : ",",
+                R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"dur":1,"ts":)", 10 * i,
+                R"(,"args":{"External id":)", 1 + i * id_step, "}}");
+    }
+    return ReadEvents(events);
+  };
+  const auto whole = trace_of(1);
+  EXPECT_EQ(TotalDrops(whole->record().drops), 0);
+  EXPECT_EQ(whole->record().graded.grade, "B");
+  const auto thinned = trace_of(50);
+  EXPECT_GT(thinned->record().drops[static_cast<size_t>(DropReason::kThinned)], 9'000);
+  EXPECT_EQ(thinned->record().graded.grade, "D");
+}
+
 TEST_F(ImportTest, ACutOffTraceIsRefusedAtItsEnd) {
   const std::string text = StrCat(R"({"traceEvents":[)", kOp, ",", kOp, "]}");
   for (size_t size = 1; size < text.size(); ++size) {
@@ -243,6 +290,37 @@ TEST_F(ImportTest, DamagedGzipIsToldFromDamagedText) {
   EXPECT_THAT(ImportText("\x1f\x8b\x08"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gzip")));
   EXPECT_THAT(ImportText("\x1f\x8bnothing of the kind, nothing of the kind"),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gzip")));
+}
+
+// One operator.
+constexpr std::string_view kGzippedTrace(
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\x2a\x29\x4a\x4c\x4e\x75\x2d\x4b"
+    "\xcd\x2b\x29\x56\xb2\x8a\xae\x56\x2a\xc8\x50\xb2\x52\x8a\x50\xd2\x51\x4a\x4e\x2c"
+    "\x01\xb2\x92\x0b\x4a\xe3\xf3\x0b\x80\xdc\xbc\xc4\xdc\x54\x20\x3f\x11\xc8\x2c\xc8"
+    "\x4c\x51\xb2\x32\xd4\x51\x2a\x81\xd1\xc5\x60\x2a\xa5\xb4\x08\x48\xd7\xc6\xd6\x02"
+    "\x00\x12\xb4\xc1\x1f\x55\x00\x00\x00",
+    89);
+
+TEST_F(ImportTest, BytesAfterGzipAreIgnored) {
+  for (const std::string& behind :
+       {std::string(), std::string(512, '\0'), std::string("\x1fnoise")}) {
+    const auto imported = ImportText(StrCat(kGzippedTrace, behind));
+    ASSERT_THAT(imported, IsOk());
+    EXPECT_EQ(imported->record.event_count, 1);
+  }
+}
+
+TEST_F(ImportTest, AnotherProfilersFileIsNamed) {
+  using enum absl::StatusCode;
+  EXPECT_THAT(ImportText(std::string("SQLite format 3\0\x10", 17)),
+              StatusIs(kInvalidArgument, HasSubstr("nsys stats")));
+  EXPECT_THAT(ImportText(std::string("\n\x9d\xb2\x08\x12\x0e/host:metadata", 20)),
+              StatusIs(kInvalidArgument, HasSubstr("XSpace")));
+  EXPECT_THAT(ImportText(std::string("\n\x06\x40\x01\x50\x01\x68\x01", 8)),
+              StatusIs(kInvalidArgument, HasSubstr("Perfetto")));
+  EXPECT_THAT(ImportText(R"([{"ph":"B","name":"a","pid":1,"tid":1,"ts":1},)"
+                         R"({"ph":"E","pid":1,"tid":1,"ts":2},{"ph":"E","pid":1,"tid":1,"ts":2}])"),
+              StatusIs(kInvalidArgument, HasSubstr("it has 2 of kind 'ph:E'")));
 }
 
 TEST_F(ImportTest, NothingIsLeftOfAnImportThatFailed) {

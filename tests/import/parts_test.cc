@@ -1,5 +1,7 @@
 // The parts of the importer, each by itself.
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "daemon/import/not_understood.h"
 #include "daemon/import/range_nesting.h"
 #include "daemon/import/row_spool.h"
+#include "daemon/import/thinning.h"
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_threads.h"
 #include "daemon/report/index/gpu_names.h"
@@ -169,6 +172,36 @@ TEST(RangeNestingTest, WhatIsTooDeepIsTakenOutAndCounted) {
   EXPECT_EQ(ranges.size(), 128u);
   EXPECT_EQ(lost.other_count, 2);
   EXPECT_EQ(lost.python_count, 0);
+}
+
+std::vector<int64_t> EveryNth(int64_t n, int64_t count) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < count; ++i) ids.push_back(1'000 + i * n);
+  return ids;
+}
+
+TEST(MissingIdsTest, ThinnedTracesLackMostNumbers) {
+  EXPECT_THAT(MissingIds(EveryNth(1, 1'000)), Optional(0));
+  // Counted from the first to the last percent.
+  EXPECT_THAT(MissingIds(EveryNth(10, 1'000)), Optional(979 * 9));
+  EXPECT_EQ(MissingIds(EveryNth(10, 99)), std::nullopt);
+}
+
+TEST(MissingIdsTest, AFewGapsAndDamagedNumbersAreNoThinning) {
+  std::vector<int64_t> ids = EveryNth(1, 1'000);
+  ids.erase(ids.begin() + 400, ids.begin() + 440);
+  ids.push_back(INT64_MAX);
+  ids.push_back(INT64_MIN);
+  ids.insert(ids.end(), 500, 1'000);
+  EXPECT_THAT(MissingIds(ids), Optional(0));
+}
+
+TEST(MissingIdsTest, AnyNumbersAreSafe) {
+  std::vector<int64_t> ids;
+  for (uint64_t i = 0; i < 1'000; ++i) {
+    ids.push_back(static_cast<int64_t>((uint64_t{1} << 63) + i * (UINT64_MAX / 1'000)));
+  }
+  EXPECT_THAT(MissingIds(ids), Optional(1'000'000'000'000));
 }
 
 TEST(RowSpoolTest, RowsComeBackInOrderWhereverTheyWere) {

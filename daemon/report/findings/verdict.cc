@@ -125,6 +125,9 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
     }
   }
   if (first == report.findings.end()) {
+    if (facts.quality.shares == ShareTrust::kWithheld) {
+      return StrCat(text, "Too few events were kept to recommend a change.");
+    }
     // Only a rule that was checked can have found nothing.
     return text + (facts.host.needs.empty()
                        ? std::string("No rule found a way to save time.")

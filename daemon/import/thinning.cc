@@ -1,0 +1,29 @@
+#include "daemon/import/thinning.h"
+
+#include <algorithm>
+
+namespace profd::importer {
+namespace {
+
+constexpr size_t kFewestIds = 100;
+// Complete traces have 97 % of the numbers and more; thinned ones that were seen, 1 %.
+constexpr double kCompleteShare = 0.9;
+// A damaged number may lie anywhere, so one in this many on each side is left out.
+constexpr size_t kOutlierShare = 100;
+constexpr uint64_t kMostMissing = 1'000'000'000'000;
+
+}  // namespace
+
+std::optional<int64_t> MissingIds(std::vector<int64_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  if (ids.size() < kFewestIds) return std::nullopt;
+  const size_t first = ids.size() / kOutlierShare;
+  const size_t last = ids.size() - 1 - first;
+  const uint64_t present = last - first;
+  const uint64_t numbers = static_cast<uint64_t>(ids[last]) - static_cast<uint64_t>(ids[first]);
+  if (static_cast<double>(present) >= kCompleteShare * static_cast<double>(numbers)) return 0;
+  return static_cast<int64_t>(std::min(numbers - present, kMostMissing));
+}
+
+}  // namespace profd::importer
