@@ -12,7 +12,6 @@ constexpr uint32_t kMostMemoryKinds = 16;
 constexpr uint32_t kMostSyncKinds = 8;
 constexpr uint32_t kMostDriverOverheads = 2;
 constexpr uint32_t kMostCuptiOverheads = 16;
-constexpr uint8_t kPageable = 1;  // CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
 
 // The number below `count` whose name is `word`; 0 is "not known".
 template <typename NameOf>
@@ -24,8 +23,6 @@ uint32_t NumberOf(std::string_view word, uint32_t count, NameOf name_of) {
 }
 
 uint8_t MemoryKindOf(std::string_view word) {
-  // HIP's word for memory of the host, of which it does not say more.
-  if (word == "Host") return kPageable;
   return static_cast<uint8_t>(NumberOf(word, kMostMemoryKinds, report::MemoryKindName));
 }
 

@@ -94,6 +94,13 @@ TEST(GpuWordsTest, WordsAreTheReportsOwn) {
   }
 }
 
+TEST(GpuWordsTest, HostMemoryOfHipIsNotCalledPageable) {
+  const CopyKinds kinds = CopyKindsOf("Memcpy HtoD (Host -> Device)");
+  EXPECT_EQ(kinds.source, report::kHostMemory);
+  EXPECT_EQ(report::CopyName(kinds.copy, kinds.source, kinds.destination),
+            "Memcpy HtoD (Host -> Device)");
+}
+
 TEST(GpuWordsTest, OthersAreNotKnown) {
   EXPECT_EQ(CopyKindsOf("Memcpy").copy, 0);
   EXPECT_EQ(CopyKindsOf("").copy, 0);

@@ -7,7 +7,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
-#include "daemon/report/time/sync_calls.h"
+#include "daemon/report/index/waiting_calls.h"
 
 namespace profd::report {
 namespace {
@@ -31,7 +31,7 @@ class GapSweep {
 
   absl::StatusOr<GapFacts> Sweep(int64_t mean_step_ns) {
     RETURN_IF_ERROR(ReadOverhead());
-    FindSyncs();
+    RETURN_IF_ERROR(FindSyncs());
     for (const HostTime& wait : sources_.loader_waits) loader_.Add(wait.start_ns, wait.end_ns);
     int64_t until_ns = std::numeric_limits<int64_t>::min();
     for (const Activity& activity : sources_.work.activities()) {
@@ -68,15 +68,19 @@ class GapSweep {
     return absl::OkStatus();
   }
 
-  void FindSyncs() {
+  absl::Status FindSyncs() {
+    ASSIGN_OR_RETURN(const std::vector<bool> blocking_copies,
+                     FindBlockingCopies(sources_.reader, sources_.attribution));
     std::vector<std::optional<bool>> known(sources_.reader.names().size());
     for (const GpuAttribution::Call& call : sources_.attribution.calls()) {
       std::optional<bool>& is_sync = known[call.name];
       if (!is_sync.has_value()) is_sync = Waits(sources_.Name(call.name));
-      if (*is_sync) syncs_.push_back(&call);
+      const auto position = static_cast<size_t>(&call - sources_.attribution.calls().data());
+      if (*is_sync || blocking_copies[position]) syncs_.push_back(&call);
     }
     std::sort(syncs_.begin(), syncs_.end(),
               [](const auto* a, const auto* b) { return a->end_ns < b->end_ns; });
+    return absl::OkStatus();
   }
 
   // The call that kept the host from launching `next` before the device had nothing left to do: it

@@ -427,7 +427,16 @@ table::Report ToReport(const SyncTable& syncs) {
   table::Report report = {.name = "syncs",
                           .totals = SyncTotals().ToTable("totals", std::span(&syncs, 1)),
                           .tables = {SyncColumns().ToTable("rows", syncs.rows)}};
-  if (syncs.rows.empty()) report.notes.emplace_back("No waits for the GPU were recorded.");
+  if (!syncs.has_records && !syncs.has_calls) {
+    report.notes.emplace_back(
+        "Waits for the GPU are unknown: the capture has neither synchronization records nor CUDA "
+        "API calls.");
+  } else if (syncs.rows.empty()) {
+    report.notes.emplace_back("No waits for the GPU were recorded.");
+  } else if (!syncs.has_records) {
+    report.notes.emplace_back(
+        "The capture has no synchronization records. Times are those of the calls.");
+  }
   report.notes.push_back(StrCat("Total ", FormatNs(syncs.total_ns)));
   return report;
 }

@@ -109,6 +109,7 @@ std::string CopyKindName(uint32_t kind) {
 }
 
 std::string MemoryKindName(uint32_t kind) {
+  if (kind == kHostMemory) return "Host";
   static constexpr std::array kWords = {"Unknown"sv,       "Pageable"sv,      "Pinned"sv,
                                         "Device"sv,        "Array"sv,         "Managed"sv,
                                         "Device Static"sv, "Managed Static"sv};

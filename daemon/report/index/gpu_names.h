@@ -14,7 +14,9 @@ namespace profd::report {
 
 // CUpti_ActivityMemcpyKind: "HtoD"; "Kind 42".
 std::string CopyKindName(uint32_t kind);
-// CUpti_ActivityMemoryKind: "Pageable", "Device"; "Kind 42".
+// HIP's "Host", which may be pageable or pinned; CUPTI has no such kind.
+inline constexpr uint32_t kHostMemory = 15;
+// CUpti_ActivityMemoryKind, or the above: "Pageable", "Device"; "Kind 42".
 std::string MemoryKindName(uint32_t kind);
 // "Memcpy HtoD (Pageable -> Device)"
 std::string CopyName(uint32_t copy_kind, uint32_t source_kind, uint32_t destination_kind);

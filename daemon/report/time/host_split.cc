@@ -16,9 +16,9 @@
 #include "daemon/report/index/first_ids.h"
 #include "daemon/base/median.h"
 #include "daemon/report/index/step_lookup.h"
+#include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/data_loader_time.h"
-#include "daemon/report/time/sync_calls.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {
@@ -86,10 +86,11 @@ struct HostExtent {
 class HostSplitter {
  public:
   HostSplitter(store::CaptureReader& reader, const GpuAttribution& attribution,
-               const IntervalSet& collectives)
+               const IntervalSet& collectives, const std::vector<bool>& blocking_copies)
       : reader_(reader),
         attribution_(attribution),
         collectives_(collectives),
+        blocking_copies_(blocking_copies),
         first_ids_(FirstIds(reader.names())),
         threads_(reader.threads().size()) {}
 
@@ -267,12 +268,14 @@ class HostSplitter {
         if (call.end_ns <= call.start_ns) continue;
         std::optional<bool>& is_wait = waits[call.name];
         if (!is_wait.has_value()) is_wait = WaitsForGpu(reader_.names()[call.name]);
+        const auto position = static_cast<size_t>(&call - attribution_.calls().data());
+        const bool waited = *is_wait || blocking_copies_[position];
         while (around != thread.operators.end() && around->end_ns <= call.start_ns) ++around;
         const bool is_inside =
             around != thread.operators.end() && around->start_ns <= call.start_ns;
-        if (is_inside && !*is_wait) continue;
+        if (is_inside && !waited) continue;
         pieces_.push_back({call.start_ns, call.end_ns, first_ids_[call.name],
-                           *is_wait ? HostPart::kGpuWait : HostPart::kOperator});
+                           waited ? HostPart::kGpuWait : HostPart::kOperator});
       }
     }
   }
@@ -340,6 +343,7 @@ class HostSplitter {
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const IntervalSet& collectives_;
+  const std::vector<bool>& blocking_copies_;
   const std::vector<uint32_t> first_ids_;
   std::vector<Thread> threads_;
   HostExtent extent_;
@@ -396,8 +400,9 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
 
 absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
                                          const GpuAttribution& attribution,
-                                         const IntervalSet& collectives) {
-  return HostSplitter(reader, attribution, collectives).Split();
+                                         const IntervalSet& collectives,
+                                         const std::vector<bool>& blocking_copies) {
+  return HostSplitter(reader, attribution, collectives, blocking_copies).Split();
 }
 
 absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,

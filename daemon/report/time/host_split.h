@@ -66,10 +66,11 @@ struct HostSplits {
   std::vector<HostGap> gaps;     // By start, from the first step or window to the last.
 };
 
-// `collectives`: CollectiveTable::exposed_on_host.
+// `collectives`: CollectiveTable::exposed_on_host. `blocking_copies`: FindBlockingCopies().
 absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
                                          const GpuAttribution& attribution,
-                                         const IntervalSet& collectives);
+                                         const IntervalSet& collectives,
+                                         const std::vector<bool>& blocking_copies);
 
 // Gaps between the same two operators.
 struct HostGapRow {

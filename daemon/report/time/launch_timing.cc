@@ -67,7 +67,7 @@ struct Queue {
   std::vector<int64_t> begun_ns;  // As many.
 };
 
-QueueRow RowOf(int64_t stream, Queue& queue) {
+QueueRow RowOf(int64_t stream, Queue& queue, IntervalSet& full) {
   MergeRuns(queue.launched_ns, std::less<>());
   MergeRuns(queue.begun_ns, std::less<>());
   const size_t count = queue.launched_ns.size();
@@ -83,6 +83,7 @@ QueueRow RowOf(int64_t stream, Queue& queue) {
     const int64_t now_ns = is_launch ? queue.launched_ns[launched++] : queue.begun_ns[begun++];
     if (length >= kFullLaunchQueue) {
       AddTo(row.full_ns, static_cast<int64_t>(Distance(since_ns, now_ns)));
+      full.Add(since_ns, now_ns);
     }
     since_ns = now_ns;
     length += is_launch ? 1 : -1;
@@ -100,6 +101,11 @@ QueueRow RowOf(int64_t stream, Queue& queue) {
 }
 
 }  // namespace
+
+int64_t TimedLaunch::work_ns() const {
+  const auto call_ns = static_cast<int64_t>(Distance(call_start_ns, call_end_ns));
+  return call_ns <= 0 ? call_ns : call_ns - std::clamp<int64_t>(wait_ns, 0, call_ns);
+}
 
 std::vector<TimedLaunch> MergeByCall(std::vector<TimedLaunch> launches) {
   MergeRuns(launches, [](const TimedLaunch& a, const TimedLaunch& b) {
@@ -120,7 +126,7 @@ void AddLaunches(const std::vector<TimedLaunch>& launches, LaunchStatistics& sta
   std::vector<int64_t> delays;
   delays.reserve(launches.size());
   for (const TimedLaunch& launch : launches) {
-    const auto call_ns = static_cast<int64_t>(Distance(launch.call_start_ns, launch.call_end_ns));
+    const int64_t call_ns = launch.work_ns();
     const int64_t delay_ns =
         launch.start_ns > launch.call_end_ns
             ? static_cast<int64_t>(Distance(launch.call_end_ns, launch.start_ns))
@@ -138,16 +144,19 @@ void AddLaunches(const std::vector<TimedLaunch>& launches, LaunchStatistics& sta
 }
 
 std::vector<QueueRow> QueueLengths(const std::vector<TimedLaunch>& launches,
-                                   const std::vector<int64_t>& streams) {
+                                   const std::vector<int64_t>& streams,
+                                   std::vector<IntervalSet>* full) {
   std::vector<Queue> queues(streams.size());
   for (const TimedLaunch& launch : launches) {
     queues[launch.stream].launched_ns.push_back(launch.call_start_ns);
     queues[launch.stream].begun_ns.push_back(launch.start_ns);
   }
   std::vector<QueueRow> rows;
+  std::vector<IntervalSet> full_times(streams.size());
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (!queues[i].begun_ns.empty()) rows.push_back(RowOf(streams[i], queues[i]));
+    if (!queues[i].begun_ns.empty()) rows.push_back(RowOf(streams[i], queues[i], full_times[i]));
   }
+  if (full != nullptr) *full = std::move(full_times);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const QueueRow& a, const QueueRow& b) { return a.stream < b.stream; });
   return rows;

@@ -7,26 +7,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/waiting_calls.h"
 
 namespace profd::report {
 namespace {
-
-// "cuda" or "hip" of the runtime, "cu" of the driver; empty: none of them.
-std::string_view WithoutPrefix(std::string_view name) {
-  for (const std::string_view prefix : {"cuda", "hip", "cu"}) {
-    if (name.starts_with(prefix)) return name.substr(prefix.size());
-  }
-  return {};
-}
-
-bool IsAllocatorCall(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kCalls = {
-      "Malloc", "Free", "HostAlloc", "HostFree", "FreeHost", "MemAlloc", "MemFree", "MallocHost"};
-  const std::string_view call = WithoutPrefix(name);
-  return std::any_of(kCalls.begin(), kCalls.end(), [&](std::string_view known) {
-    return call == known || (call.starts_with(known) && call.substr(known.size()) == "_v2");
-  });
-}
 
 // An operator of a framework: "aten::item", "autograd::engine::evaluate_function: MulBackward0".
 bool IsOperator(std::string_view name) {
@@ -95,18 +79,8 @@ std::string_view ToString(SyncCause cause) {
   return "unknown";
 }
 
-bool IsSyncCall(std::string_view name) {
-  const std::string_view call = WithoutPrefix(name);
-  if (call.empty()) return false;
-  if (call.find("Synchronize") != std::string_view::npos) return true;
-  // Copies that return when they are done: cudaMemcpy, cudaMemcpy2D, cuMemcpyDtoH_v2.
-  if (call.starts_with("Memcpy") && call.find("Async") == std::string_view::npos) return true;
-  return IsAllocatorCall(name);
-}
-
-bool WaitsForGpu(std::string_view name) { return IsSyncCall(name) && !IsAllocatorCall(name); }
-
-SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names) {
+SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names,
+                       const std::vector<bool>& blocking_copies) {
   SyncCalls result;
   result.steps.resize(attribution.steps().size());
   const std::vector<uint32_t> first_ids = FirstIds(names);
@@ -117,12 +91,13 @@ SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::s
   for (const GpuAttribution::Call& call : attribution.calls()) {
     std::optional<bool>& known = is_sync[call.name];
     if (!known.has_value()) known = IsSyncCall(names[call.name]);
-    if (!*known) continue;
+    const bool is_copy = blocking_copies[static_cast<size_t>(&call - attribution.calls().data())];
+    if (!*known && !is_copy) continue;
     const auto [at, inserted] = around_path.try_emplace(call.path);
     if (inserted) at->second = Look(attribution.paths(), call.path, names);
     const Around& around = at->second;
-    const SyncCause cause =
-        IsAllocatorCall(names[call.name]) ? SyncCause::kAllocator : around.cause;
+    SyncCause cause = IsAllocatorCall(names[call.name]) ? SyncCause::kAllocator : around.cause;
+    if (is_copy && cause == SyncCause::kExplicit) cause = SyncCause::kCopy;
     SyncSum& sum =
         sums[{first_ids[call.name], cause, first_ids[around.op], first_ids[around.where]}];
     const auto duration_ns = static_cast<int64_t>(static_cast<uint64_t>(call.end_ns) -

@@ -1,5 +1,6 @@
 // Host calls that wait for a GPU, with the ranges of the program around each. The calls are
-// recognized by name, so a capture needs no synchronization records.
+// recognized by name, or by a copy that ended inside them (index/waiting_calls.h), so a capture
+// needs no synchronization records.
 //
 // Threads: one. Memory: per name of calls and ranges.
 #ifndef PROFD_DAEMON_REPORT_TIME_SYNC_CALLS_H_
@@ -8,19 +9,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/time/time_report.h"
 
 namespace profd::report {
-
-// True for "cudaStreamSynchronize", "cudaMemcpy", "hipDeviceSynchronize", "cudaFree"; false for
-// calls that only order streams ("cudaStreamWaitEvent").
-bool IsSyncCall(std::string_view name);
-// The same without those that allocate or free memory.
-bool WaitsForGpu(std::string_view name);
 
 struct SyncCalls {
   struct Step {
@@ -30,8 +24,9 @@ struct SyncCalls {
   std::vector<SyncCallRow> rows;  // Most time first.
   std::vector<Step> steps;        // By position in attribution.steps(): calls that began in it.
 };
-// `attribution` must be built without kinds.
-SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names);
+// `attribution` must be built without kinds. `blocking_copies`: FindBlockingCopies().
+SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names,
+                       const std::vector<bool>& blocking_copies);
 
 }  // namespace profd::report
 

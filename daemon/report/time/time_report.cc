@@ -14,6 +14,7 @@
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/merge_runs.h"
+#include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/collective_sums.h"
 #include "daemon/report/time/data_loader_time.h"
@@ -76,6 +77,9 @@ class TimeSummary {
     report_.as_hta = options_.as_hta;
     ASSIGN_OR_RETURN(attribution_, options_.as_hta ? GpuAttribution::BuildCalls(reader_)
                                                    : GpuAttribution::Build(reader_));
+    if (!options_.as_hta) {
+      ASSIGN_OR_RETURN(blocking_copies_, FindBlockingCopies(reader_, attribution_));
+    }
     ASSIGN_OR_RETURN(DeviceWork work, DeviceWork::Read(reader_, attribution_));
     if (options_.as_hta) {
       work.KeepOnly([&](const Activity& activity) { return window_.Holds(activity.call); });
@@ -259,8 +263,16 @@ class TimeSummary {
   void FillLaunches(std::vector<TimedLaunch>& launches, const DeviceWork& work) {
     std::vector<int64_t> numbers;
     for (const DeviceWork::Stream& stream : work.streams()) numbers.push_back(stream.stream);
-    report_.queues = QueueLengths(launches, numbers);
-    const std::vector<TimedLaunch> calls = MergeByCall(std::move(launches));
+    std::vector<IntervalSet> full;
+    report_.queues = QueueLengths(launches, numbers, &full);
+    std::vector<TimedLaunch> calls = MergeByCall(std::move(launches));
+    for (TimedLaunch& launch : calls) {
+      const uint64_t wait_ns =
+          blocking_copies_[launch.call]
+              ? Distance(launch.call_start_ns, launch.call_end_ns)
+              : full[launch.stream].MeasureIn(launch.call_start_ns, launch.call_end_ns);
+      launch.wait_ns = static_cast<int64_t>(wait_ns);
+    }
     AddLaunches(calls, report_.launches);
     for (const TimedLaunch& launch : calls) AddCall(launch);
     for (auto& [name, op] : ops_) {
@@ -277,7 +289,7 @@ class TimeSummary {
 
   void AddCall(const TimedLaunch& launch) {
     const GpuAttribution::Call& call = attribution_.calls()[launch.call];
-    const auto call_ns = static_cast<int64_t>(Distance(call.start_ns, call.end_ns));
+    const int64_t call_ns = launch.work_ns();
     LaunchingOpRow& op = OpOf(call);
     ++op.launch_count;
     AddTo(op.call_ns, call_ns);
@@ -289,7 +301,7 @@ class TimeSummary {
   }
 
   absl::Status AddHost() {
-    SyncCalls syncs = SumSyncCalls(attribution_, reader_.names());
+    SyncCalls syncs = SumSyncCalls(attribution_, reader_.names(), blocking_copies_);
     report_.syncs = std::move(syncs.rows);
     ASSIGN_OR_RETURN(const DataLoaderWaits waits, ReadDataLoaderWaits(reader_));
     report_.data_loader = waits.sum;
@@ -314,7 +326,8 @@ class TimeSummary {
   }
 
   absl::Status AddHostSplit(const IntervalSet& collectives) {
-    ASSIGN_OR_RETURN(HostSplits host, SplitHostTime(reader_, attribution_, collectives));
+    ASSIGN_OR_RETURN(HostSplits host,
+                     SplitHostTime(reader_, attribution_, collectives, blocking_copies_));
     report_.host_needs = std::move(host.needs);
     report_.host_gaps = std::move(host.gaps);
     for (size_t i = 0; i < host.steps.size(); ++i) report_.steps[i].host = host.steps[i];
@@ -339,6 +352,7 @@ class TimeSummary {
   const HtaWindow window_;
   const std::vector<uint32_t> first_ids_;
   GpuAttribution attribution_;
+  std::vector<bool> blocking_copies_;                  // By position of the call.
   absl::flat_hash_map<uint32_t, LaunchingOpRow> ops_;  // By name.
   TimeReport report_;
 };

@@ -101,7 +101,8 @@ inline constexpr int64_t kLateLaunchNs = 100'000;     // HTA's launch_delay_cuto
 inline constexpr int64_t kShortKernelNs = 10'000;
 struct LaunchStatistics {
   int64_t count = 0;
-  int64_t call_ns = 0;    // Time in the calls, summed.
+  // Time in the calls, summed; without waits for a full launch queue, and for copies.
+  int64_t call_ns = 0;
   int64_t device_ns = 0;  // Time of the launched work, summed.
   // Start of the work minus the end of its call; 0 if it began before that.
   int64_t delay_ns = 0;  // Summed.

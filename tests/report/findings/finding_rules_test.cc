@@ -201,6 +201,23 @@ TEST_F(FindingRulesTest, ACallThatDrainsTheGpuIsFoundWithItsOperator) {
   EXPECT_THAT(finding.evidence[0].detail, HasSubstr("aten::item"));
 }
 
+TEST_F(FindingRulesTest, ACopyThatItsCallWaitsForIsASynchronization) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    const int64_t at = step * kStepNs;
+    Launch({.start_ns = at + kMs, .count = 88, .lead_ns = 900 * kUs});
+    const int64_t call_ns = at + kStepNs - 1200 * kUs;
+    ++correlation_;
+    reader_.Range(main_, "aten::item", call_ns - 50 * kUs, at + kStepNs + 20 * kUs)
+        .ApiCall(main_, "cudaMemcpyAsync", call_ns, at + kStepNs + 10 * kUs, correlation_)
+        .Copy(at + kStepNs - 20 * kUs, at + kStepNs - 18 * kUs, correlation_,
+              {.bytes = 4, .copy_kind = 2, .source_kind = 3, .destination_kind = 1});
+  }
+  const Finding finding = Find("SYNC_API");
+  EXPECT_EQ(finding.evidence.at(0).name, "cudaMemcpyAsync");
+  EXPECT_THAT(finding.evidence[0].detail, HasSubstr("aten::item"));
+}
+
 TEST_F(FindingRulesTest, ACallIsNotBlamedForTheHostWorkAfterIt) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {

@@ -14,6 +14,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -331,6 +332,46 @@ TEST_F(KernelTableTest, SyncsAreByKindCallAndRange) {
   EXPECT_EQ(table->rows[1].max_ns, 36);
   EXPECT_EQ(table->rows[2].name, "Stream Wait Event");
   EXPECT_EQ(table->rows[2].api, "");
+}
+
+TEST_F(KernelTableTest, WithoutSyncRecordsTheCallsAreTheWaits) {
+  reader_.Range(main_, "loss.item", 0, 100)
+      .ApiCall(main_, "cudaStreamSynchronize", 10, 50, 1)
+      .ApiCall(main_, "cudaLaunchKernel", 60, 90, 2);
+  absl::StatusOr<SyncTable> table = SummarizeSyncs(reader_);
+  ASSERT_THAT(table, IsOk());
+  ASSERT_EQ(table->rows.size(), 1u);
+  EXPECT_EQ(table->rows[0].name, "Call");
+  EXPECT_EQ(table->rows[0].api, "cudaStreamSynchronize");
+  EXPECT_EQ(table->rows[0].op, "loss.item");
+  EXPECT_EQ(table->rows[0].total_ns, 40);
+  EXPECT_THAT(ToReport(*table).notes, Contains(HasSubstr("no synchronization records")));
+}
+
+TEST_F(KernelTableTest, WithoutCallsItIsNotSaidThatNothingWaited) {
+  reader_.Kernel("gemm", 0, 10, 1);
+  absl::StatusOr<SyncTable> table = SummarizeSyncs(reader_);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_THAT(ToReport(*table).notes, Contains(HasSubstr("unknown")));
+  reader_.ApiCall(main_, "cudaLaunchKernel", 0, 5, 1);
+  table = SummarizeSyncs(reader_);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_THAT(ToReport(*table).notes, Contains(HasSubstr("No waits")));
+}
+
+TEST_F(KernelTableTest, CopiesThatTheirCallWaitsForAreWaits) {
+  reader_.ApiCall(main_, "cudaDeviceSynchronize", 200, 300, 1).Sync(4, 210, 300, 1);
+  const FakeGpu staged = {.bytes = 65'536, .copy_kind = 1, .source_kind = 1, .destination_kind = 3};
+  FakeGpu large = staged;
+  ++large.bytes;
+  reader_.ApiCall(main_, "cudaMemcpyAsync", 400, 480, 2).Copy(420, 470, 2, staged);
+  reader_.ApiCall(main_, "cudaMemcpyAsync", 500, 580, 3).Copy(520, 570, 3, large);
+  absl::StatusOr<SyncTable> table = SummarizeSyncs(reader_);
+  ASSERT_THAT(table, IsOk());
+  ASSERT_EQ(table->rows.size(), 2u);
+  EXPECT_EQ(table->rows[1].name, "Blocking Copy");
+  EXPECT_EQ(table->rows[1].count, 1);
+  EXPECT_EQ(table->rows[1].total_ns, 80);
 }
 
 }  // namespace

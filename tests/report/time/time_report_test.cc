@@ -6,8 +6,8 @@
 #include <limits>
 #include <string_view>
 
+#include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/time/collective_sums.h"
-#include "daemon/report/time/sync_calls.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -239,7 +239,44 @@ TEST_F(TimeReportTest, AFullQueueIsTimed) {
   EXPECT_EQ(queue.full_ns, 5000 - (kFullLaunchQueue - 1));
 }
 
+TEST_F(TimeReportTest, ALaunchThatWaitsForRoomInTheQueueIsNotSlow) {
+  for (int64_t i = 0; i < kFullLaunchQueue; ++i) Launch(i, 5000 + i, 5001 + i);
+  reader_.Range(main_, "aten::mul", 1900, 4950);
+  reader_.Kernel("gemm", 9000, 9001, Call("cudaLaunchKernel", 2000, 4900));
+  const TimeReport report = Report();
+  EXPECT_EQ(report.launches.count, kFullLaunchQueue + 1);
+  EXPECT_EQ(report.launches.call_ns, kFullLaunchQueue - 1);  // The last of them filled the queue.
+  ASSERT_THAT(report.launching_ops, SizeIs(2));
+  for (const LaunchingOpRow& op : report.launching_ops) {
+    if (op.name != "aten::mul") continue;
+    EXPECT_EQ(op.launch_count, 1);
+    EXPECT_EQ(op.call_ns, 0);
+    EXPECT_FALSE(op.launch_bound);
+  }
+}
+
 // ---- the host ----
+
+TEST_F(TimeReportTest, ACopyThatItsCallWaitsForIsAWaitAndNoSlowLaunch) {
+  reader_.Step(0, 0, 1000);
+  reader_.Range(main_, "aten::to", 90, 400).Range(main_, "aten::copy_", 95, 390);
+  const FakeGpu to_host = {.bytes = 704, .copy_kind = 2, .source_kind = 3, .destination_kind = 1};
+  reader_.Copy(370, 378, Call("cudaMemcpyAsync", 100, 380), to_host);
+  FakeGpu to_pinned = to_host;
+  to_pinned.destination_kind = 2;
+  reader_.Copy(510, 520, Call("cudaMemcpyAsync", 500, 600), to_pinned);
+  reader_.Copy(710, 720, Call("cudaMemcpyAsync", 700, 705), to_host);  // Ends after its call.
+  const TimeReport report = Report();
+  ASSERT_THAT(report.syncs, SizeIs(1));
+  EXPECT_EQ(report.syncs[0].call, "cudaMemcpyAsync");
+  EXPECT_EQ(report.syncs[0].cause, SyncCause::kCopy);
+  EXPECT_EQ(report.syncs[0].op, "aten::to");
+  EXPECT_EQ(report.syncs[0].total_ns, 280);
+  EXPECT_EQ(report.steps.at(0).sync_ns, 280);
+  EXPECT_EQ(report.steps[0].launch_count, 3);
+  EXPECT_EQ(report.steps[0].launch_ns, 105);
+  EXPECT_EQ(report.launches.call_ns, 105);
+}
 
 TEST_F(TimeReportTest, WaitsOfTheHostHaveTheirCause) {
   reader_.Step(4, 0, 500).Step(5, 500, 500);

@@ -1,0 +1,78 @@
+#include "daemon/report/index/waiting_calls.h"
+
+#include <algorithm>
+#include <array>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/report/index/end_of.h"
+
+namespace profd::report {
+namespace {
+
+// CUpti_ActivityMemcpyKind, CUpti_ActivityMemoryKind
+constexpr uint8_t kToDevice = 1;
+constexpr uint8_t kToHost = 2;
+constexpr uint8_t kPinnedMemory = 2;
+constexpr uint64_t kMostStagedBytes = 64 << 10;
+
+// "cuda" or "hip" of the runtime, "cu" of the driver; empty: none of them.
+std::string_view WithoutPrefix(std::string_view name) {
+  for (const std::string_view prefix : {"cuda", "hip", "cu"}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return {};
+}
+
+bool MayBlock(const store::GpuBatch& batch, size_t i) {
+  if (static_cast<GpuRowKind>(batch.kind[i]) != GpuRowKind::kMemcpy) return false;
+  if (batch.copy_kind[i] == kToHost) return batch.destination_kind[i] != kPinnedMemory;
+  return batch.copy_kind[i] == kToDevice && batch.source_kind[i] != kPinnedMemory &&
+         batch.bytes[i] > kMostStagedBytes;
+}
+
+}  // namespace
+
+bool IsAllocatorCall(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kCalls = {
+      "Malloc", "Free", "HostAlloc", "HostFree", "FreeHost", "MemAlloc", "MemFree", "MallocHost"};
+  const std::string_view call = WithoutPrefix(name);
+  return std::any_of(kCalls.begin(), kCalls.end(), [&](std::string_view known) {
+    return call == known || (call.starts_with(known) && call.substr(known.size()) == "_v2");
+  });
+}
+
+bool IsSyncCall(std::string_view name) {
+  const std::string_view call = WithoutPrefix(name);
+  if (call.empty()) return false;
+  if (call.find("Synchronize") != std::string_view::npos) return true;
+  // Copies that return when they are done: cudaMemcpy, cudaMemcpy2D, cuMemcpyDtoH_v2.
+  if (call.starts_with("Memcpy") && call.find("Async") == std::string_view::npos) return true;
+  return IsAllocatorCall(name);
+}
+
+bool WaitsForGpu(std::string_view name) { return IsSyncCall(name) && !IsAllocatorCall(name); }
+
+absl::StatusOr<std::vector<bool>> FindBlockingCopies(store::CaptureReader& reader,
+                                                     const GpuAttribution& attribution) {
+  std::vector<bool> blocking(attribution.calls().size());
+  if (blocking.empty()) return blocking;
+  constexpr uint32_t kColumns =
+      store::kGpuTime | store::kGpuWhat | store::kGpuCause | store::kGpuCopy;
+  RETURN_IF_ERROR(reader.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (!MayBlock(batch, i)) continue;
+      const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
+      // A graph's launch has copies, too, and waits for none of them.
+      if (call == nullptr || reader.names()[call->name].find("Memcpy") == std::string::npos) {
+        continue;
+      }
+      const bool waited = batch.start_ns[i] >= call->start_ns &&
+                          EndOf(batch.start_ns[i], batch.duration_ns[i]) <= call->end_ns;
+      if (waited) blocking[static_cast<size_t>(call - attribution.calls().data())] = true;
+    }
+    return absl::OkStatus();
+  }));
+  return blocking;
+}
+
+}  // namespace profd::report
