@@ -116,16 +116,22 @@ QualityCheck Orphans(const Subject& subject) {
   const int64_t rows = events != nullptr ? events->gpu_row_count : subject.record.gpu.record_count;
   const int64_t orphans =
       std::min(events != nullptr ? events->orphan_count : subject.record.gpu.orphan_count, rows);
-  const double share = Share(orphans, rows);
-  const std::string amount = events != nullptr ? Of(orphans, rows) : StrCat(orphans);
+  // Work that was launched before the window lacks no launch of the window.
+  const int64_t earlier =
+      events != nullptr ? std::clamp<int64_t>(events->earlier_work_count, 0, orphans) : 0;
+  const double share = Share(orphans - earlier, rows);
+  const std::string amount =
+      events != nullptr ? Of(orphans - earlier, rows) : StrCat(orphans - earlier);
+  std::string sentence =
+      rows == 0 ? std::string("no GPU work was recorded")
+                : StrCat("the capture lacks the launches of ", amount, " GPU activities");
+  if (earlier > 0) StrAppend(&sentence, "; ", earlier, " more were launched before the window");
   return {.grade = share > kFewOrphans ? 'B' : 'A',
           .known = rows > 0,
           .is_share = true,
           .value = share,
           .bound = kFewOrphans,
-          .sentence =
-              rows == 0 ? std::string("no GPU work was recorded")
-                        : StrCat("the capture lacks the launches of ", amount, " GPU activities")};
+          .sentence = std::move(sentence)};
 }
 
 QualityCheck SilentLaunches(const Subject& subject) {

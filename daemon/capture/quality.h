@@ -48,6 +48,7 @@ double LostShare(int64_t lost_event_count, int64_t kept_event_count);
 struct EventChecks {
   int64_t gpu_row_count = 0;
   int64_t orphan_count = 0;         // Of those: no call in the capture launched them.
+  int64_t earlier_work_count = 0;   // Of the orphans: launched before the window.
   int64_t launch_count = 0;         // Calls that launch work.
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
   bool captures_graphs = false;     // Some are made for a CUDA graph, and run later or never.

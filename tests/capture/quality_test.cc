@@ -122,6 +122,15 @@ TEST_F(QualityTest, AFewOrphansAreNoLossAndManyHideWhoLaunched) {
   EXPECT_EQ(Grade(), "B");
 }
 
+TEST_F(QualityTest, WorkThatWasLaunchedBeforeTheWindowIsNoOrphan) {
+  events_.orphan_count = 400;
+  events_.earlier_work_count = 390;
+  EXPECT_EQ(Grade(), "A");
+  EXPECT_THAT(Check("orphans").sentence, HasSubstr("390 more were launched before the window"));
+  events_.earlier_work_count = 389;
+  EXPECT_EQ(Grade(), "B");
+}
+
 TEST_F(QualityTest, LaunchesWithoutWorkAreMissed) {
   events_.silent_launch_count = 11;
   EXPECT_EQ(Grade(), "B");

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_rows.h"
 
@@ -37,6 +39,7 @@ class EventCheck {
                                          return absl::OkStatus();
                                        }));
     if (checks_.gpu_row_count > 0) CountLaunches();
+    if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
     RETURN_IF_ERROR(
         reader_.ForEachRange(store::kRangeFlags, {}, [&](const store::RangeBatch& batch) {
           checks_.range_count += static_cast<int64_t>(batch.size);
@@ -68,6 +71,43 @@ class EventCheck {
     }
     ++checks_.inversion_count;
     checks_.worst_inversion_ns = std::max(checks_.worst_inversion_ns, before_ns);
+  }
+
+  // A stream does its work in the order of its launches: what it does before the first work that
+  // was launched in the window was launched before the window, by a host that runs ahead.
+  absl::Status CountEarlierWork() {
+    constexpr uint32_t kColumns = store::kGpuTime | store::kGpuWhere | store::kGpuCause;
+    absl::flat_hash_map<StreamInWindow, int64_t> first_launched_ns;
+    RETURN_IF_ERROR(reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (attribution_.Find(batch.correlation[i]) == nullptr) continue;
+        const auto [at, is_new] =
+            first_launched_ns.try_emplace(StreamOf(batch, i), batch.start_ns[i]);
+        if (!is_new) at->second = std::min(at->second, batch.start_ns[i]);
+      }
+      return absl::OkStatus();
+    }));
+    return reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (attribution_.Find(batch.correlation[i]) != nullptr) continue;
+        const auto first = first_launched_ns.find(StreamOf(batch, i));
+        if (first == first_launched_ns.end()) continue;
+        if (batch.start_ns[i] < first->second) ++checks_.earlier_work_count;
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  // Device, context, stream, and the number of windows that began before.
+  using StreamInWindow = std::tuple<uint32_t, uint32_t, uint32_t, size_t>;
+  StreamInWindow StreamOf(const store::GpuBatch& batch, size_t i) const {
+    const std::vector<WindowRecord>& windows = reader_.record().windows;
+    const auto next = std::upper_bound(
+        windows.begin(), windows.end(), batch.start_ns[i],
+        [](int64_t time_ns, const WindowRecord& window) { return time_ns < window.start_ns; });
+    // Work of the first window may have begun before it.
+    const auto window = static_cast<size_t>(next - windows.begin());
+    return {batch.device[i], batch.context[i], batch.stream[i], std::max<size_t>(window, 1)};
   }
 
   void CountLaunches() {

@@ -51,8 +51,8 @@ RuleResult QualityLoss(const Facts& facts, const FindingThresholds& thresholds) 
 
 RuleResult QualityOrphans(const Facts& facts, const FindingThresholds& thresholds) {
   return Judge(facts, "orphans", thresholds.orphan_share, FindingUnit::kShare,
-               "Operators show less device time than they caused. Record more steps, so that fewer "
-               "launches fall before the window.");
+               "Operators show less device time than they caused: no API call in the capture "
+               "launched this work.");
 }
 
 RuleResult QualityInversions(const Facts& facts, const FindingThresholds&) {

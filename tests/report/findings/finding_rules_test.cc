@@ -764,6 +764,20 @@ TEST_F(FindingRulesTest, WorkWithoutItsLaunchIsFoundWhereItIsMuch) {
   EXPECT_THAT(Fired(), Contains("QUALITY_ORPHANS"));
 }
 
+TEST_F(FindingRulesTest, WorkOfAHostThatRunsAheadIsNoOrphan) {
+  Healthy();
+  for (int i = 0; i < 100; ++i) {
+    reader_.Kernel(kTensorKernel, -kMs + i * kUs, -kMs + (i + 1) * kUs, 0);
+  }
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_ORPHANS")));
+  EXPECT_EQ(Report().quality.grade, "A");
+  // On another stream nothing was launched in the window that it could have waited for.
+  for (int i = 0; i < 100; ++i) {
+    reader_.Kernel(kTensorKernel, -kMs + i * kUs, -kMs + (i + 1) * kUs, 0, {.stream = 8});
+  }
+  EXPECT_THAT(Fired(), Contains("QUALITY_ORPHANS"));
+}
+
 TEST_F(FindingRulesTest, AWindowThatEndedEarlyIsFound) {
   Healthy();
   CaptureRecord& record = reader_.mutable_record();
