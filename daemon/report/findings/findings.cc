@@ -59,6 +59,22 @@ void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresho
   }
 }
 
+// By saving; but symptoms after the cause that explains them.
+void OrderFindings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tie(a.saving_ns_per_step, a.severity) > std::tie(b.saving_ns_per_step, b.severity);
+  });
+  const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return !IsSymptom(finding.rule) && finding.confidence > Confidence::kLow;
+  });
+  if (cause == findings.end()) return;
+  const auto explained_ns = static_cast<double>(cause->saving_ns_per_step);
+  std::stable_partition(findings.begin(), cause + 1, [&](const Finding& finding) {
+    return !IsSymptom(finding.rule) ||
+           explained_ns < kExplainedSymptom * static_cast<double>(finding.saving_ns_per_step);
+  });
+}
+
 }  // namespace
 
 std::string_view ToString(Severity severity) {
@@ -156,11 +172,7 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
   facts.ranks = ranks;
   FindingsReport report;
   for (const Rule& rule : Rules()) Look(rule, facts, thresholds, report);
-  std::stable_sort(report.findings.begin(), report.findings.end(),
-                   [](const Finding& a, const Finding& b) {
-                     return std::tie(a.saving_ns_per_step, a.severity) >
-                            std::tie(b.saving_ns_per_step, b.severity);
-                   });
+  OrderFindings(report.findings);
   report.quality = facts.quality;
   report.step_count = facts.scope.has_steps ? facts.scope.count : 0;
   report.mean_step_ns = facts.scope.mean_ns;

@@ -2,7 +2,7 @@
 //
 //   verdict    one paragraph: where the time goes, what to change first, the estimated saving, and
 //              whether the numbers can be trusted
-//   findings   by estimated saving
+//   findings   by estimated saving; symptoms after the cause that explains them
 //   skipped    rules that could not be checked, and the data that they need
 //   passed     rules that were checked and found nothing
 //
@@ -127,7 +127,7 @@ struct FindingsReport {
   Quality quality;
   int64_t step_count = 0;         // Steps in averages; 0: no steps, the window counts as one.
   int64_t mean_step_ns = 0;       // Of these steps, or of the window.
-  std::vector<Finding> findings;  // By saving, then by severity, then by rule.
+  std::vector<Finding> findings;  // Ordered by saving, severity, rule; see above.
   std::vector<SkippedRule> skipped;
   std::vector<PassedRule> passed;
 };

@@ -81,6 +81,10 @@ bool IsRule(std::string_view id) {
   return std::any_of(kRules.begin(), kRules.end(), [&](const Rule& rule) { return rule.id == id; });
 }
 
+bool IsSymptom(std::string_view id) {
+  return id == "GPU_UNDERUSED" || id == "IDLE_OTHER" || id == "GPU_GAP";
+}
+
 std::vector<std::string_view> RuleIds() {
   std::vector<std::string_view> ids;
   ids.reserve(kRules.size());

@@ -40,6 +40,10 @@ struct Rule {
 std::span<const Rule> Rules();
 bool IsRule(std::string_view id);
 std::vector<std::string_view> RuleIds();
+// True for rules that measure how much time is lost without naming a cause.
+bool IsSymptom(std::string_view id);
+// A cause that explains at least this share of a symptom comes before it.
+inline constexpr double kExplainedSymptom = 0.5;
 
 // Sets the saving of a change that shortens the device's own work: none while the device waits for
 // the program anyway. Says so in `finding`.

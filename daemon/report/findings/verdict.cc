@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kComputeBound = 0.80;  // Of a step.
 constexpr double kInputOfIdle = 0.5;
-// A cause that explains at least this part of the gaps is named instead of the gaps.
-constexpr double kExplainedGaps = 0.5;
 
 std::string_view Describe(BoundBy bound) {
   switch (bound) {
@@ -100,8 +98,7 @@ bool IsWorthATry(const Finding& finding) { return finding.saving_ns_per_step > 0
 std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings) {
   const auto names_a_cause = [](const Finding& finding) {
     return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
-           finding.rule != "GPU_UNDERUSED" && finding.rule != "IDLE_OTHER" &&
-           finding.rule != "GPU_GAP";
+           !IsSymptom(finding.rule);
   };
   const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
   const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -110,7 +107,8 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
   if (gaps != findings.end()) {
     const double explained_ns =
         cause == findings.end() ? 0 : static_cast<double>(cause->saving_ns_per_step);
-    if (explained_ns < kExplainedGaps * static_cast<double>(gaps->saving_ns_per_step)) return gaps;
+    if (explained_ns < kExplainedSymptom * static_cast<double>(gaps->saving_ns_per_step))
+      return gaps;
   }
   if (cause != findings.end()) return cause;
   return std::find_if(findings.begin(), findings.end(), IsWorthATry);

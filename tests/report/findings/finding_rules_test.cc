@@ -69,6 +69,15 @@ TEST_F(FindingRulesTest, WaitingForDataIsFoundWhereTheGpuWaitsToo) {
   EXPECT_EQ(Report().bound, BoundBy::kInput);
 }
 
+TEST_F(FindingRulesTest, ACauseComesBeforeTheSymptomsThatItExplains) {
+  IdleFirst(6 * kMs);
+  for (int step = 0; step < 5; ++step) {
+    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + 5 * kMs);
+  }
+  EXPECT_GT(Find("GPU_UNDERUSED").saving_ns_per_step, Find("INPUT_BOUND").saving_ns_per_step);
+  EXPECT_EQ(Report().findings.front().rule, "INPUT_BOUND");
+}
+
 TEST_F(FindingRulesTest, WaitingForDataBehindABusyGpuIsNoFinding) {
   Healthy();
   for (int step = 0; step < 5; ++step) {

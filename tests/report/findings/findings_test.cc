@@ -79,7 +79,7 @@ TEST_F(FindingsTest, WorkLaunchedBeforeTheCaptureIsNotTakenForAnIdleGpu) {
                                         "capture left out"));
 }
 
-TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) {
+TEST_F(FindingsTest, FindingsComeBySavingAndSymptomsAfterTheirCause) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {
     Launch({.start_ns = step * kStepNs + 100 * kUs,
@@ -91,10 +91,11 @@ TEST_F(FindingsTest, FindingsComeBySavingAndTheVerdictNamesTheFirstThatSaysHow) 
   }
   const FindingsReport report = Report();
   ASSERT_GT(report.findings.size(), 2u);
-  for (size_t i = 1; i < report.findings.size(); ++i) {
+  EXPECT_EQ(report.findings[0].rule, "IDLE_HOST_WAIT");
+  EXPECT_EQ(report.findings[1].rule, "GPU_UNDERUSED");
+  for (size_t i = 2; i < report.findings.size(); ++i) {
     EXPECT_GE(report.findings[i - 1].saving_ns_per_step, report.findings[i].saving_ns_per_step);
   }
-  EXPECT_EQ(report.findings[0].rule, "GPU_UNDERUSED");
   EXPECT_THAT(
       report.verdict,
       HasSubstr("First change (IDLE_HOST_WAIT): The GPU waits for kernel launches. Launch fewer "
@@ -130,7 +131,8 @@ TEST_F(FindingsTest, TheVerdictNamesTheCauseOfGapsInsteadOfTheGaps) {
   }
   const FindingsReport report = Report();
   ASSERT_FALSE(report.findings.empty());
-  EXPECT_EQ(report.findings[0].rule, "GPU_GAP");
+  EXPECT_EQ(report.findings[0].rule, "INPUT_BOUND");
+  EXPECT_GT(Find("GPU_GAP").saving_ns_per_step, report.findings[0].saving_ns_per_step);
   EXPECT_THAT(report.verdict, HasSubstr("First change (INPUT_BOUND)"));
 }
 
