@@ -30,7 +30,8 @@ struct Setting {
 };
 
 bool SetPath(std::string_view value, std::filesystem::path& path) {
-  if (value.empty() || value[0] != '/') return false;
+  // The system would read a path up to its first NUL byte: another one than we show.
+  if (value.empty() || value[0] != '/' || value.find('\0') != std::string_view::npos) return false;
   path = std::filesystem::path(value).lexically_normal();
   return true;
 }
@@ -361,6 +362,8 @@ absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config) 
       return absl::InvalidArgumentError(StrCat(where, FromAbsl(status.message())));
     }
   }
+  // A folder opens like a file.
+  if (file.bad()) return absl::NotFoundError(StrCat("cannot read ", path.string()));
   config = std::move(changed);
   return absl::OkStatus();
 }

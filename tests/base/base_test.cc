@@ -453,6 +453,18 @@ TEST_F(ConfigFileTest, AnErrorNamesTheLineAndChangesNothing) {
   EXPECT_THAT(ApplyConfigFile(directory_ / "none", config), StatusIs(Code::kNotFound));
 }
 
+TEST_F(ConfigFileTest, AFolderIsNoEmptyFile) {
+  Config config;
+  EXPECT_THAT(ApplyConfigFile(directory_, config), StatusIs(Code::kNotFound));
+}
+
+TEST_F(ConfigFileTest, APathWithANulByteIsRefused) {
+  const auto path = Write(std::string_view("data-dir = /a\0b\n", 16));
+  Config config;
+  EXPECT_THAT(ApplyConfigFile(path, config), StatusIs(Code::kInvalidArgument, HasSubstr(":1: ")));
+  EXPECT_EQ(config.data_dir, Config().data_dir);
+}
+
 TEST(ConfigTest, TellsWhatNeedsARestart) {
   Config from;
   Config to = from;
