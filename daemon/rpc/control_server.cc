@@ -1,6 +1,7 @@
 #include "daemon/rpc/control_server.h"
 
 #include <dlfcn.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
@@ -48,6 +49,16 @@ void LogForGrpc(gpr_log_func_args* args) {
   static auto* const limiter = new RateLimiter(absl::Seconds(1));
   if (const auto more = limiter->Allow()) {
     LogWarning(StrCat("gRPC: ", args->message, " (", *more, " more)"));
+  }
+}
+
+// The same of protobuf, for every request with text that is not UTF-8.
+void LogForProtobuf(google::protobuf::LogLevel level, const char* /*file*/, int /*line*/,
+                    const std::string& message) {
+  if (level < google::protobuf::LOGLEVEL_ERROR) return;
+  static auto* const limiter = new RateLimiter(absl::Seconds(1));
+  if (const auto more = limiter->Allow()) {
+    LogWarning(StrCat("protobuf: ", message, " (", *more, " more)"));
   }
 }
 
@@ -139,6 +150,7 @@ std::unique_ptr<worker::ReportProcess> ControlServer::Impl::MakeReportProcess() 
 
 absl::Status ControlServer::Impl::Start() {
   gpr_set_log_function(&LogForGrpc);
+  google::protobuf::SetLogHandler(&LogForProtobuf);
   // First of all: if another daemon answers, this one touches nothing.
   ASSIGN_OR_RETURN(UniqueFd listener, OpenListener());
   RETURN_IF_ERROR(StartLocal());

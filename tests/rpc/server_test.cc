@@ -727,6 +727,15 @@ TEST_F(ServerTest, OthersTargetsAndCapturesAreNotThere) {
   EXPECT_THAT(List(*me_, {}), SizeIs(2));
 }
 
+TEST_F(ServerTest, ProtobufWritesNothingToStderrItself) {
+  v1::Capture capture;
+  testing::internal::CaptureStderr();
+  const Outcome outcome = Get(*me_, "captures/\xff", &capture);
+  const std::string written = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(outcome.status.ok());
+  EXPECT_THAT(written, testing::Not(HasSubstr("libprotobuf"))) << "would wait for its reader";
+}
+
 TEST_F(ServerTest, WhatWasDoneAndRefusedIsInTheAuditLog) {
   const std::string target = "targets/" + std::to_string(targets_.Add(MyTarget(10)));
   v1::Capture capture;
