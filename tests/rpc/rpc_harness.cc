@@ -90,11 +90,13 @@ ForeignPeer::ForeignPeer(const std::filesystem::path& socket, const std::functio
   if (pid_ == 0) {
     // Nothing of gRPC's may run here: its threads were not forked.
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (change()) {
+      // After change(): it is cleared when a process changes its uid.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       // A new pid namespace holds the next child only.
       const pid_t inner = fork();
       if (inner == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         const UniqueFd connection = ConnectTo(socket);
         if (connection.valid()) SendFd(theirs.get(), connection.get());
         shutdown(theirs.get(), SHUT_RDWR);
