@@ -20,6 +20,7 @@ namespace profd {
 
 void FuzzCgroup(std::span<const uint8_t> data);
 void FuzzCheck(std::span<const uint8_t> data);
+void FuzzConfig(std::span<const uint8_t> data);
 void FuzzCron(std::span<const uint8_t> data);
 void FuzzColumnCodec(std::span<const uint8_t> data);
 void FuzzCaptureFile(std::span<const uint8_t> data);
@@ -29,6 +30,7 @@ void FuzzHttp2Frames(std::span<const uint8_t> data);
 void FuzzPolicy(std::span<const uint8_t> data);
 void FuzzContexts(std::span<const uint8_t> data);
 void FuzzNodeList(std::span<const uint8_t> data);
+void FuzzRpc(std::span<const uint8_t> data);
 void FuzzTraceImport(std::span<const uint8_t> data);
 
 namespace {
@@ -44,6 +46,7 @@ constexpr std::pair<std::string_view, void (*)(std::span<const uint8_t>)> kTarge
     {"cgroup", &FuzzCgroup},
     {"check", &FuzzCheck},
     {"column_codec", &FuzzColumnCodec},
+    {"config", &FuzzConfig},
     {"contexts", &FuzzContexts},
     {"cron", &FuzzCron},
     {"event_decoder", &FuzzEventDecoder},
@@ -51,6 +54,7 @@ constexpr std::pair<std::string_view, void (*)(std::span<const uint8_t>)> kTarge
     {"http2_frames", &FuzzHttp2Frames},
     {"node_list", &FuzzNodeList},
     {"policy", &FuzzPolicy},
+    {"rpc", &FuzzRpc},
     {"trace_import", &FuzzTraceImport}};
 
 TEST(FuzzReplayTest, EveryTargetSurvivesItsCorpus) {
@@ -293,6 +297,41 @@ TEST(FuzzReplayTest, EventDecoderSurvivesNoiseAndMutations) {
     FuzzEventDecoder(NearlyChunks(random));
     FuzzEventDecoder(NearlyGpuChunks(random));
     FuzzEventDecoder(NearlyTorchChunks(random));
+  }
+}
+
+TEST(FuzzReplayTest, SettingsSurviveNoiseAndMutations) {
+  constexpr std::string_view kNames[] = {"data-dir",   "node-name",  "max-storage", "arm-timeout",
+                                         "tls-reload", "reflection", "listen",      "max-targets"};
+  constexpr std::string_view kValues[] = {"/a/../b", "gpu001", "20 GiB",  "30s",  "1ms", "true",
+                                          "*:7411",  "[::]:1", "1048576", "1024", "-1",  ""};
+  std::mt19937 random(13);
+  for (int round = 0; round < 3'000; ++round) {
+    FuzzConfig(Bytes(random, 60));
+    const bool as_flags = random() % 2 == 0;
+    std::string text = as_flags ? "1" : "0";
+    for (size_t i = 1 + random() % 4; i > 0; --i) {
+      text += as_flags ? "--" : "";
+      text += kNames[random() % std::size(kNames)];
+      text += "=";
+      text += kValues[random() % std::size(kValues)];
+      text += as_flags ? '\0' : '\n';
+    }
+    if (random() % 4 == 0) text[1 + random() % (text.size() - 1)] = static_cast<char>(random());
+    FuzzConfig({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+}
+
+TEST(FuzzReplayTest, CallsSurviveNoiseAndMutations) {
+  std::mt19937 random(14);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(PROFD_FUZZ_CORPUS) / "rpc")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    std::vector<uint8_t> data(std::istreambuf_iterator<char>(in), {});
+    ASSERT_FALSE(data.empty());
+    data[random() % data.size()] = static_cast<uint8_t>(random());
+    FuzzRpc(data);
+    FuzzRpc(Bytes(random, 40));
   }
 }
 
