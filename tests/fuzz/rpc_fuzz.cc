@@ -66,7 +66,7 @@ std::vector<const MethodDescriptor*> AllMethods() {
   for (const FileDescriptor* file :
        {v1::Capture::descriptor()->file(), v1::Node::descriptor()->file(),
         v1::Target::descriptor()->file(), v1::Schedule::descriptor()->file(),
-        v1::OperatorRow::descriptor()->file(), v1::ExportTraceRequest::descriptor()->file()}) {
+        v1::Report::descriptor()->file(), v1::ExportTraceRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {
         methods.push_back(file->service(i)->method(j));

@@ -6,7 +6,7 @@ set -euo pipefail
 need clang clang++
 
 readonly build=build/fuzz
-readonly runs=${PROFD_FUZZ_RUNS:-20000}
+readonly runs=${PROFD_FUZZ_RUNS:-5000}
 cmake --preset fuzz >/dev/null
 mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
   sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | grep -v '^cmake_' | sort -u)
@@ -21,7 +21,7 @@ for fuzzer in "${fuzzers[@]}"; do
   corpus=tests/fuzz/corpus/${fuzzer%_fuzzer}
   [[ ! -d $corpus ]] || cp "$corpus"/* "$scratch/$fuzzer"
   echo "== $fuzzer"
-  "$binary" -runs="$runs" -seed=1 -max_total_time=60 -timeout=10 -rss_limit_mb=2048 \
+  "$binary" -runs="$runs" -seed=1 -max_total_time=15 -timeout=10 -rss_limit_mb=2048 \
     -print_final_stats=1 -artifact_prefix="$scratch/" "$scratch/$fuzzer" 2>"$scratch/log" ||
     { tail -n 60 "$scratch/log"; exit 1; }
   grep 'number_of_executed_units' "$scratch/log"
