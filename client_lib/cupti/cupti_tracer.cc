@@ -109,6 +109,10 @@ void CuptiTracer::NoteResult(cupti::Kind kind, cupti::Result result) {
     enabled_kinds_ |= uint64_t{1} << kind;
     return;
   }
+  NoteFailure(kind, result);
+}
+
+void CuptiTracer::NoteFailure(cupti::Kind kind, cupti::Result result) {
   Log(LogLevel::kInfo, "CUPTI does not turn on kind %u: %s", kind, ResultName(result));
   for (uint32_t i = 0; i < result_count_; ++i) {
     if (results_[i].kind == kind) return;
@@ -126,21 +130,33 @@ cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
   return result;
 }
 
-// For each function of `domain` that we keep (or do not): turns its records on or off.
-void CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
+// For each function of `domain` that we keep (or do not): turns its records on or off. Returns the
+// first failure, if CUPTI does that for none of them; it does not know all functions that have
+// names.
+cupti::Result CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
   const bool is_driver = domain == cupti::kDomainDriverApi;
   const auto switch_one =
       is_driver ? library_->ActivityEnableDriverApi : library_->ActivityEnableRuntimeApi;
-  if (switch_one == nullptr) return;
+  if (switch_one == nullptr) return cupti::kSuccess;
+  cupti::Result failure = cupti::kSuccess;
+  bool has_switched = false;
   for (uint32_t cbid = 1; cbid < kMaxApis; ++cbid) {
     const char* name = nullptr;
     if (library_->GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
       continue;
     }
-    if (KeepsApi(api_filter(), is_driver, name) == kept) switch_one(cbid, on ? 1 : 0);
+    if (KeepsApi(api_filter(), is_driver, name) != kept) continue;
+    const cupti::Result result = switch_one(cbid, on ? 1 : 0);
+    if (result == cupti::kSuccess) {
+      has_switched = true;
+    } else if (failure == cupti::kSuccess) {
+      failure = result;
+    }
   }
+  return has_switched ? cupti::kSuccess : failure;
 }
 
+// Functions that cannot be left out cost buffers and no truth: the decoder leaves them out.
 cupti::Result CuptiTracer::EnableRuntimeCalls() {
   const cupti::Result result = EnableKind(cupti::kKindRuntime);
   // Behind the kind, which turns all of them on.
@@ -154,8 +170,9 @@ cupti::Result CuptiTracer::EnableDriverCalls() {
       CanDecode(cupti::kKindDriver, library_->record_bytes[cupti::kKindDriver]);
   if (driver_calls_one_by_one_) {
     // A few of many: without the kind, which would turn on all first.
-    SwitchApis(cupti::kDomainDriverApi, true, true);
-    return cupti::kSuccess;
+    const cupti::Result result = SwitchApis(cupti::kDomainDriverApi, true, true);
+    if (result != cupti::kSuccess) NoteFailure(cupti::kKindDriver, result);
+    return result;
   }
   const cupti::Result result = EnableKind(cupti::kKindDriver);
   if (result == cupti::kSuccess) SwitchApis(cupti::kDomainDriverApi, false, false);

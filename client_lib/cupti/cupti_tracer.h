@@ -84,8 +84,9 @@ class CuptiTracer {
   void EnableCalls();
   cupti::Result EnableRuntimeCalls();
   cupti::Result EnableDriverCalls();
-  void SwitchApis(uint32_t domain, bool kept, bool on);
+  cupti::Result SwitchApis(uint32_t domain, bool kept, bool on);
   void NoteResult(cupti::Kind kind, cupti::Result result);
+  void NoteFailure(cupti::Kind kind, cupti::Result result);
   bool FinalizeInCallback();
 
   const CuptiLibrary* library_ = nullptr;

@@ -469,10 +469,14 @@ bool AwaitsLaunches(Work* work, uint64_t now_ns) {
     work->last_work_ns = now_ns;
   }
   const LaunchTracker::Missing missing = work->decoder.MissingWork();
-  if (missing.launches != 0) return true;
+  // Where records have been lost, these may be the ones that are missing.
+  uint64_t* counts = work->decoder.counts();
+  counts[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
+  const bool has_losses = counts[wire::kGpuDroppedByCupti] + g_pool.discarded_count() != 0;
+  if (missing.launches != 0 && !has_losses) return true;
   const uint64_t quiet_since_ns =
       work->last_work_ns > work->calls_off_ns ? work->last_work_ns : work->calls_off_ns;
-  return (missing.copies != 0 || work->decoder.may_miss_nodes()) &&
+  return (missing.launches != 0 || missing.copies != 0 || work->decoder.may_miss_nodes()) &&
          now_ns - quiet_since_ns < kGraceNs;
 }
 
@@ -579,8 +583,17 @@ void Drain(Work* work) {
 
 // ---- The thread
 
+// After arming: the threads that CUPTI makes meanwhile inherit this one's niceness, and stay. On a
+// busy node they would fall behind, and CUPTI's buffers on the GPU run out.
+void BeNice() {
+  const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+  if (getpriority(PRIO_PROCESS, thread) < kNiceness) setpriority(PRIO_PROCESS, thread, kNiceness);
+}
+
 void Run(Work* work) {
-  if (!Arm(work)) {
+  const bool is_armed = Arm(work);
+  BeNice();
+  if (!is_armed) {
     g_pool.Close();
     SetState(State::kFailed);
     return;
@@ -605,8 +618,6 @@ void Run(Work* work) {
 
 void* RunThread(void*) {
   prctl(PR_SET_NAME, "profd-gpu", 0, 0, 0);
-  const auto thread = static_cast<id_t>(syscall(SYS_gettid));
-  if (getpriority(PRIO_PROCESS, thread) < kNiceness) setpriority(PRIO_PROCESS, thread, kNiceness);
   void* memory = mmap(nullptr, sizeof(Work), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {

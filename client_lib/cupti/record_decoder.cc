@@ -54,7 +54,7 @@ constexpr const char* kNoise[] = {
     "cuStreamIsCapturing",
 };
 
-// Driver calls that put work on the GPU, or wait for it, begin so.
+// Driver calls that put work on the GPU, wait for it, or take long, begin so.
 constexpr const char* kDriverWork[] = {
     "cuLaunch",
     "cuGraphLaunch",
@@ -62,13 +62,28 @@ constexpr const char* kDriverWork[] = {
     "cuMemset",
     "cuMemAlloc",
     "cuMemFree",
+    // Memory of expandable segments.
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
+    "cuMemPrefetchAsync",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuStreamWaitValue",
+    "cuStreamWriteValue",
+    "cuStreamBeginCapture",
+    "cuStreamEndCapture",
     "cuCtxSynchronize",
     "cuEventSynchronize",
     "cuEventRecord",
     "cuModuleLoad",
     "cuLibraryLoad",
+    // Lazy loading happens in these.
+    "cuLibraryGetKernel",
+    "cuModuleGetFunction",
+    "cuTensorMapEncode",
     "cuGraphInstantiate",
 };
 
@@ -217,7 +232,7 @@ void RecordDecoder::DecodeOne(const std::byte* record, uint32_t bytes, EventSink
     case cupti::kKindMemoryPool:
       return DecodePool(*reinterpret_cast<const cupti::MemoryPoolRecord*>(record), bytes, sink);
     case cupti::kKindDevice:
-      return DecodeDevice(*reinterpret_cast<const cupti::DeviceRecord*>(record), sink);
+      return DecodeDevice(*reinterpret_cast<const cupti::DeviceRecord*>(record), bytes, sink);
     case cupti::kKindContext:
       return DecodeContext(*reinterpret_cast<const cupti::ContextRecord*>(record), sink);
     case cupti::kKindStream:
@@ -695,13 +710,16 @@ void RecordDecoder::DecodePool(const cupti::MemoryPoolRecord& record, uint32_t b
   event->reserved = 0;
 }
 
-void RecordDecoder::DecodeDevice(const cupti::DeviceRecord& record, EventSink* sink) {
+void RecordDecoder::DecodeDevice(const cupti::DeviceRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
   char name[256];
   ptrdiff_t length = -1;
   if (record.name != nullptr) {
     length = CopyText(record.name, name, sizeof(name));
     if (length >= 0) free(const_cast<char*>(record.name));
   }
+  // CUPTI describes all GPUs of the node, also those that CUDA_VISIBLE_DEVICES hides.
+  if (PROFD_HAS(bytes, cupti::DeviceRecord, is_visible) && record.is_visible == 0) return;
   wire::DeviceEvent device{};
   device.device = record.id;
   device.name_id = length > 0 ? sink->intern(sink, name, static_cast<size_t>(length))

@@ -183,7 +183,7 @@ class RecordDecoder {
   void DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeMemory(const cupti::MemoryRecord& record, EventSink* sink);
   void DecodePool(const cupti::MemoryPoolRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeDevice(const cupti::DeviceRecord& record, EventSink* sink);
+  void DecodeDevice(const cupti::DeviceRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeContext(const cupti::ContextRecord& record, EventSink* sink);
   void DecodeStream(const cupti::StreamRecord& record, EventSink* sink);
 

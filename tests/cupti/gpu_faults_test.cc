@@ -2,6 +2,7 @@
 // a later capture without a GPU part works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -260,6 +261,19 @@ TEST(FailingCallsTest, AKindThatIsNotTurnedOnCostsThatKindOnly) {
   EXPECT_EQ(status.kind_results[0].result, 27u);
 }
 
+TEST(FailingCallsTest, DriverCallsThatCannotBeTurnedOnAreReported) {
+  GpuProcess process;
+  process.Run("fail cuptiActivityEnableDriverApi=27");
+  auto capture = StartRecording(process);
+  process.Run("driver-launch 5; sync");
+  const CaptureContents contents = capture->Finish();
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  ASSERT_EQ(status.kind_result_count, 1u);
+  EXPECT_EQ(status.kind_results[0].kind, client::cupti::kKindDriver);
+  EXPECT_EQ(status.kind_results[0].result, 27u);
+  EXPECT_EQ(contents.kernels.size(), 5u);
+}
+
 TEST(FailingCallsTest, NoKindAtAllIsARefusalWithTheReason) {
   GpuProcess process;
   process.Run("fail cuptiActivityEnable=35");
@@ -403,6 +417,17 @@ TEST(ProcessTest, AChildOfAProcessThatIsRecordedLeavesCuptiAlone) {
   auto capture = StartRecording(process);
   process.Run("launch 10 1; fork; launch 10 1; sync");
   EXPECT_EQ(capture->Finish().kernels.size(), 20u);
+}
+
+// CUPTI makes its threads while it is attached, and they stay in the process.
+TEST(ProcessTest, ThreadsOfCuptiAreAsNiceAsTheProgram) {
+  const int own = getpriority(PRIO_PROCESS, 0);
+  if (own >= 5) GTEST_SKIP() << "this test runs at niceness " << own << ", as profd-gpu does";
+  GpuProcess process;
+  auto capture = StartRecording(process);
+  EXPECT_THAT(process.NicenessOf("profd-gpu"), ElementsAre(5));
+  EXPECT_THAT(process.NicenessOf("sgpu-worker"), ElementsAre(own));
+  capture->Finish();
 }
 
 TEST(ProcessTest, TheProcessMayEndInTheMiddle) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -334,6 +335,19 @@ sgpu_stats_rec GpuProcess::Stats() {
   child_->Tell('s');
   Wait();
   return shared_->stats;
+}
+
+std::vector<int> GpuProcess::NicenessOf(const std::string& name) {
+  std::vector<int> found;
+  const std::string tasks = "/proc/" + std::to_string(child_->pid()) + "/task";
+  for (const auto& entry : std::filesystem::directory_iterator(tasks)) {
+    std::string comm;
+    std::ifstream(entry.path() / "comm") >> comm;
+    if (comm != name) continue;
+    found.push_back(
+        getpriority(PRIO_PROCESS, static_cast<id_t>(std::stoul(entry.path().filename()))));
+  }
+  return found;
 }
 
 int GpuProcess::CountThreads(const std::string& name) {

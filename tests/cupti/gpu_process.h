@@ -80,6 +80,8 @@ class GpuProcess {
   sgpu_stats_rec Stats();
   // Threads of the process called `name`.
   int CountThreads(const std::string& name);
+  // The niceness of each.
+  std::vector<int> NicenessOf(const std::string& name);
 
  private:
   struct Shared;

@@ -285,6 +285,7 @@ TEST_F(RecordDecoderTest, ADeviceIsDescribedOnceAndItsNameGivenBack) {
   device.sm_count = 132;
   device.warp_threads = 32;
   device.max_warps_per_sm = 64;
+  device.is_visible = 1;
   // AddressSanitizer sees to it that both are freed.
   device.name = strdup("Some GPU");
   RecordBuffer first = Buffer();
@@ -295,6 +296,26 @@ TEST_F(RecordDecoderTest, ADeviceIsDescribedOnceAndItsNameGivenBack) {
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(events_.NameOf(devices[0].name_id), "Some GPU");
   EXPECT_EQ(devices[0].max_threads_per_sm, 2048u);
+}
+
+TEST_F(RecordDecoderTest, DevicesThatTheProcessCannotSeeAreNotDescribed) {
+  cupti::DeviceRecord device{};
+  device.kind = cupti::kKindDevice;
+  device.id = 1;
+  device.name = strdup("A hidden GPU");  // Given back all the same.
+  Decode(Buffer().Add(device));
+  EXPECT_TRUE(events_.Of<wire::DeviceEvent>(EventKind::kDevice).empty());
+  EXPECT_FALSE(decoder_->has_device());
+}
+
+TEST(KeepsApiTest, DriverCallsOfExpandableSegmentsAndLazyLoadingAreKept) {
+  for (const char* name :
+       {"cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuMemSetAccess",
+        "cuMemPrefetchAsync_ptsz", "cuStreamWaitValue32_v2", "cuStreamWriteValue64",
+        "cuTensorMapEncodeTiled", "cuLibraryGetKernel", "cuModuleGetFunction"}) {
+    EXPECT_TRUE(KeepsApi(ApiFilter::kMost, /*is_driver=*/true, name)) << name;
+  }
+  EXPECT_FALSE(KeepsApi(ApiFilter::kMost, /*is_driver=*/true, "cuCtxPushCurrent_v2"));
 }
 
 TEST_F(RecordDecoderTest, ApiCallsCarryTheFunctionsOwnName) {
