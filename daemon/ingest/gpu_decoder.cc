@@ -261,7 +261,8 @@ bool GpuDecoder::DecodeOverhead(uint32_t os_thread, const std::byte* record) {
 
 bool GpuDecoder::DecodeCudaEvent(const std::byte* record) {
   const auto event = LoadUnaligned<wire::CudaEventEvent>(record);
-  if (event.place.device >= kFirstBadDevice) return false;
+  // CUPTI before 12.8 does not name the device.
+  if (event.place.device >= kFirstBadDevice && event.place.device != wire::kNoDevice) return false;
   cuda_events_.push_back({.correlation = event.place.correlation,
                           .context = event.place.context,
                           .stream = event.place.stream,

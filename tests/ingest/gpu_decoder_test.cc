@@ -146,6 +146,15 @@ TEST_F(GpuDecoderTest, OverheadAndCudaEventsAreKept) {
   EXPECT_EQ(counts().event_count, 2);
 }
 
+// As CUPTI before 12.8 records it.
+TEST_F(GpuDecoderTest, ACudaEventMayComeWithoutItsDevice) {
+  wire::CudaEventEvent event{};
+  event.place = {.device = wire::kNoDevice, .context = 1, .stream = 7, .correlation = 4};
+  DecodeAll(GpuChunk().Add(event, EventKind::kCudaEvent));
+  EXPECT_THAT(sink_.cuda_events(), SizeIs(1));
+  EXPECT_EQ(TotalDrops(drops_), 0);
+}
+
 TEST_F(GpuDecoderTest, QueueTimesThatMakeNoSenseAreNotKnown) {
   wire::KernelEvent event = Kernel(kStart + 100, kStart + 300, 0);
   event.queued_ticks = kStart + 101;  // Behind its start.
