@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "client_lib/cupti/api_names.h"
 #include "client_lib/cupti/cupti_abi.h"
 #include "client_lib/cupti/gpu_clock.h"
 #include "client_lib/cupti/launch_tracker.h"
@@ -47,22 +48,12 @@ struct EventSink {
   uint32_t (*intern)(EventSink* sink, const char* text, size_t length);
 };
 
-// Which API calls are kept.
-enum class ApiFilter : uint8_t {
-  kNone,  // None.
-  kMost,  // The runtime's, and those of the driver that put work on the GPU or wait for it.
-  kAll,   // All but those that only ask (cudaGetDevice and the like).
-};
-
 // How many records are in the `bytes` at `buffer`, by the sizes `record_bytes`. What cannot be
 // read counts as one.
 uint64_t CountRecords(const uint16_t* record_bytes, const std::byte* buffer, uint64_t bytes);
 
 // Whether records of `kind` can be read if they are of `bytes`.
 bool CanDecode(cupti::Kind kind, uint16_t bytes);
-
-// Whether calls of `name`, CUPTI's name of an API function, are kept.
-bool KeepsApi(ApiFilter filter, bool is_driver, const char* name);
 
 class RecordDecoder {
  public:
