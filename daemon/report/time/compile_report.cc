@@ -5,6 +5,9 @@
 //     Torch-Compiled Region: 1/0 ───────┤             │   what is left behind a graph break
 //   _compile.compile_inner (dynamo_timed) ─────────┤      a compilation; its inside is folded
 //
+// Traces without such regions (of older torch, or with part of the program) may still show compiled
+// code by the autograd function or the Inductor graph around it; these are regions then.
+//
 // Newer torch shows compilations to its own profiler only. In a capture without any, those are
 // counted that notes tell of: the ones that compiled code again.
 #include "daemon/report/time/compile_report.h"
@@ -28,6 +31,10 @@ namespace profd::report {
 namespace {
 
 constexpr std::string_view kRegionPrefix = "Torch-Compiled Region: ";
+// In the order in which they lie in each other; the names of the first that a capture has are
+// regions.
+constexpr std::string_view kRegionPrefixes[] = {kRegionPrefix, "CompiledFunction",
+                                                "## Call CompiledFxGraph "};
 constexpr std::string_view kCacheLookupName = "TorchDynamo Cache Lookup";
 // How Dynamo names the rest of a function: torch_dynamo_resume_in_forward_at_19.
 constexpr std::string_view kResumedPrefix = "torch_dynamo_resume_in_";
@@ -36,8 +43,8 @@ enum class RangeKind : uint8_t { kOther, kRegion, kCacheLookup, kCompilation };
 
 // Compilations are "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner ..."
 // or, in torch 2.0, "_compile (dynamo_timed)".
-RangeKind KindOf(std::string_view name) {
-  if (name.starts_with(kRegionPrefix)) return RangeKind::kRegion;
+RangeKind KindOf(std::string_view name, std::string_view region_prefix) {
+  if (name.starts_with(region_prefix)) return RangeKind::kRegion;
   if (name == kCacheLookupName) return RangeKind::kCacheLookup;
   const bool is_compilation = name.starts_with("_compile.compile_inner") ||
                               name.starts_with("_compile.<locals>.compile_inner") ||
@@ -130,11 +137,21 @@ class CompileSummary {
     }
   }
 
+  std::string_view RegionPrefix() const {
+    for (const std::string_view prefix : kRegionPrefixes) {
+      for (const std::string& name : reader_.names()) {
+        if (name.starts_with(prefix)) return prefix;
+      }
+    }
+    return kRegionPrefix;
+  }
+
   absl::Status ReadRanges() {
     std::vector<RangeKind> kinds;  // By name.
     bool has_any = false;
+    const std::string_view region_prefix = RegionPrefix();
     for (const std::string& name : reader_.names()) {
-      kinds.push_back(KindOf(name));
+      kinds.push_back(KindOf(name, region_prefix));
       has_any = has_any || kinds.back() != RangeKind::kOther;
     }
     if (!has_any) return absl::OkStatus();
@@ -180,8 +197,8 @@ class CompileSummary {
   }
 
   void AddRegion(uint32_t name, int64_t start_ns, int64_t duration_ns) {
-    const std::string_view id =
-        std::string_view(reader_.names()[name]).substr(kRegionPrefix.size());
+    std::string_view id = reader_.names()[name];
+    if (id.starts_with(kRegionPrefix)) id.remove_prefix(kRegionPrefix.size());
     const auto [at, inserted] = regions_.try_emplace(id);
     CompiledRegionRow& region = at->second;
     if (inserted) {

@@ -14,7 +14,8 @@
 
 namespace profd::report {
 
-// One region of torch.compile. `id` is "frame/compilation" as in `Torch-Compiled Region: 0/1`.
+// One region of torch.compile. `id` is "frame/compilation" as in `Torch-Compiled Region: 0/1`. In
+// captures without those, it is the range around compiled code: "CompiledFunctionBackward".
 struct CompiledRegionRow {
   std::string id;
   std::string code;                // "train.py:19 in forward"; empty: not known.

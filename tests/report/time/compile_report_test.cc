@@ -68,6 +68,19 @@ class CompileReportTest : public testing::Test {
   const uint32_t main_;
 };
 
+TEST_F(CompileReportTest, WithoutRegionsCompiledFunctionsAreRegions) {
+  reader_.Range(main_, "## Call CompiledFxGraph fab3 ##", 10, 20);
+  EXPECT_TRUE(Report().has_compiled);
+  EXPECT_THAT(Report().regions,
+              ElementsAre(CompiledRegionRow{"## Call CompiledFxGraph fab3 ##", "", false, 1, 10}));
+  reader_.Range(main_, "CompiledFunction", 5, 25).Range(main_, "CompiledFunctionBackward", 30, 60);
+  EXPECT_THAT(Report().regions,
+              ElementsAre(CompiledRegionRow{"CompiledFunctionBackward", "", false, 1, 30},
+                          CompiledRegionRow{"CompiledFunction", "", false, 1, 20}));
+  reader_.Range(main_, "Torch-Compiled Region: 0/0", 0, 70);
+  EXPECT_THAT(Report().regions, ElementsAre(CompiledRegionRow{"0/0", "", false, 1, 70}));
+}
+
 TEST_F(CompileReportTest, RegionsAreCountedByTheirIdWithTheCodeThatNotesTell) {
   reader_.Note(main_, kNoNoteTime, kCompiledRegion, "0/0", "train.py:10 in forward", 3)
       .Note(main_, kNoNoteTime, kCompiledRegion, "1/0",
