@@ -49,7 +49,6 @@ absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   table.max_ns = *max;
   table.mean_ns = std::llround(std::min(sum / static_cast<double>(durations.size()), 9.2e18));
   table.median_ns = Median(durations);
-  table.p99_ns = Percentile(durations, 99);
   table.outlier_threshold_ns = OutlierThreshold(durations, table.median_ns);
   for (StepTableRow& row : table.rows) {
     if (table.median_ns > 0) {
