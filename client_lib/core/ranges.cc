@@ -29,6 +29,8 @@ static_assert(offsetof(wire::RangeEvent, name_id) == 24 && offsetof(wire::RangeE
 
 constexpr uint64_t kRangeHeaderWord =
     sizeof(wire::RangeEvent) | uint64_t{static_cast<uint8_t>(wire::EventKind::kRange)} << 16;
+constexpr uint64_t kUnendedHeaderWord = kRangeHeaderWord | uint64_t{wire::kEventFlagUnended} << 24;
+static_assert(offsetof(wire::EventHeader, flags) == 3);
 constexpr uint32_t kStackShift = 48;  // OpenRange.reserved
 static_assert(offsetof(wire::OpenRange, reserved) == 8 + kStackShift / 8);
 constexpr uint32_t kLastRoomForAnyEvent = wire::kChunkDataBytes - wire::kMaxEventBytes;
@@ -48,13 +50,14 @@ typedef uint64_t __attribute__((may_alias)) Word;
 
 // The record first, then the depth: after a kill the range may stand twice, never nowhere.
 [[gnu::always_inline]] inline void Pop(ThreadState* thread, uint32_t depth, uint32_t used,
-                                       uint64_t end_ticks) {
+                                       uint64_t end_ticks,
+                                       uint64_t header_word = kRangeHeaderWord) {
   const auto* open = reinterpret_cast<const Word*>(&thread->stack[depth]);
   const uint64_t start_ticks = open[0];
   const uint64_t name = static_cast<uint32_t>(open[1]);
   const uint64_t category = open[1] >> 32;
   auto* record = reinterpret_cast<Word*>(thread->data + used);
-  record[0] = kRangeHeaderWord;
+  record[0] = header_word;
   record[1] = start_ticks;
   record[2] = end_ticks > start_ticks ? end_ticks - start_ticks : 0;
   record[3] = name | uint64_t{depth} << 32 | category << 48;
@@ -278,6 +281,17 @@ void FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory 
            uint64_t{kOperatorStack} << kStackShift,
        start_ticks);
   thread->LeaveWrite();
+}
+
+void EndRangesWithThread(Session* session, ThreadState* thread) {
+  const uint64_t end_ticks = ReadTicks();
+  // Deeper ones are not on the stack; they were counted as dropped when they began.
+  if (thread->depth > wire::kMaxRangeDepth) thread->depth = wire::kMaxRangeDepth;
+  while (thread->depth > 0) {
+    // Without a chunk, FinishChunk() counts the rest as dropped.
+    if (thread->used_bytes > kLastRoomForRange && !session->TakeChunk(thread)) return;
+    Pop(thread, thread->depth - 1, thread->used_bytes, end_ticks, kUnendedHeaderWord);
+  }
 }
 
 void BeginRangeOn(uint16_t stack, uint32_t name_id) {

@@ -322,9 +322,15 @@ void WriteBehindWindow(Session* session, const void* event, uint32_t bytes) {
 }
 
 void LeaveCapture(ThreadState* state) {
+  // Cancelled inside a write, the thread may have left a range half ended.
+  const bool was_writing = state->busy.load(std::memory_order_relaxed) != 0;
   WriteGuard guard(state);
   Session* session = g_hot.session.load(std::memory_order_acquire);
-  if (session != nullptr && session->serial == state->session_serial) session->FinishChunk(state);
+  if (session != nullptr && session->serial == state->session_serial) {
+    const bool in_cycle = g_hot.flag.load(std::memory_order_relaxed) == state->epoch;
+    if (in_cycle && !was_writing) EndRangesWithThread(session, state);
+    session->FinishChunk(state);
+  }
   state->ForgetChunk();
   state->epoch = kNoEpoch;
 }

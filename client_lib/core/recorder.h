@@ -139,6 +139,10 @@ class LateWriter {
 // One event.
 void WriteBehindWindow(Session* session, const void* event, uint32_t bytes);
 
+// Ends the open ranges of a thread that is about to end, which would seem to run on to the end of
+// the window. Inside a write in `session`, at the thread's epoch. (ranges.cc)
+void EndRangesWithThread(Session* session, ThreadState* thread);
+
 // The thread of `state` ends.
 void LeaveCapture(ThreadState* state);
 

@@ -14,6 +14,7 @@ namespace profd {
 
 inline constexpr uint8_t kRangeOpen = 1 << 0;       // Still open at the window's end.
 inline constexpr uint8_t kRangeTruncated = 1 << 1;  // Began before the window.
+inline constexpr uint8_t kRangeUnended = 1 << 2;    // Ended only because its thread did.
 
 struct RangeRow {
   int64_t start_ns;

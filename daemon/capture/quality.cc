@@ -184,6 +184,21 @@ QualityCheck Truncation(const Subject& subject) {
                              Of(events->cut_range_count, events->range_count), " ranges")};
 }
 
+QualityCheck Unended(const Subject& subject) {
+  const EventChecks* events = subject.events;
+  if (events == nullptr) {
+    return {.known = false, .sentence = "ranges that threads left open were not checked"};
+  }
+  const int64_t count = events->unended_range_count;
+  if (count == 0) return {.sentence = "no thread ended inside a range"};
+  return {.grade = 'B',
+          .value = static_cast<double>(count),
+          .sentence = StrCat("threads ended inside ", count, count == 1 ? " range" : " ranges",
+                             count == 1 ? "" : ", most often", " '", events->unended_range_name,
+                             "': the program lacks the end of each, which is taken to be that of "
+                             "its thread")};
+}
+
 QualityCheck Clock(const Subject& subject) {
   const auto error_ns = static_cast<double>(
       std::max(subject.record.clock_error_ns, subject.record.gpu.clock_error_ns));
@@ -271,13 +286,14 @@ QualityCheck Understood(const Subject& subject) {
 }
 
 using Check = QualityCheck (*)(const Subject&);
-constexpr std::array<std::pair<std::string_view, Check>, 11> kChecks = {{
+constexpr std::array<std::pair<std::string_view, Check>, 12> kChecks = {{
     {"loss", &Loss},
     {"coverage", &Coverage},
     {"orphans", &Orphans},
     {"silent_launches", &SilentLaunches},
     {"inversions", &Inversions},
     {"truncation", &Truncation},
+    {"unended_ranges", &Unended},
     {"clock_error_ns", &Clock},
     {"perturbation", &Perturbation},
     {"activity", &Activity},

@@ -57,6 +57,8 @@ struct EventChecks {
   int64_t range_count = 0;
   int64_t cut_range_count = 0;       // Of those: they straddle the begin or the end of a window.
   int64_t spanning_range_count = 0;  // Of those: they straddle both.
+  int64_t unended_range_count = 0;   // Ranges that a thread left open when it ended.
+  std::string unended_range_name;    // That of most of those.
 };
 
 struct Quality {

@@ -202,6 +202,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   const std::string_view finished = event.Get(Text::kFinished);
   if (finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
   if (!event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
+  if (!event.Get(Text::kEndedWithThread).empty()) range.flags |= kRangeUnended;
   if (category == kOperatorRange) {
     ASSIGN_OR_RETURN(range.op, AddOperator(event, *thread));
   }

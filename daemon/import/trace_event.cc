@@ -70,6 +70,7 @@ const absl::flat_hash_map<std::string_view, Argument>& Arguments() {
       {"finished", Text::kFinished},
       {"began_before_window", Text::kBegan},
       {"ended_after_window", Text::kEnded},
+      {"ended_with_thread", Text::kEndedWithThread},
       {"launched_by_device", Text::kLaunchedByDevice},
       {"value", Text::kValue},
       {"", Text::kUnnamed},

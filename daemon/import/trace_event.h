@@ -95,8 +95,9 @@ enum class Text : uint8_t {
   kRank,
   kFirstRank,
   kRankStride,
+  kEndedWithThread,
 };
-inline constexpr size_t kTextCount = static_cast<size_t>(Text::kRankStride) + 1;
+inline constexpr size_t kTextCount = static_cast<size_t>(Text::kEndedWithThread) + 1;
 
 // Views end with the next event.
 struct TraceEvent {

@@ -205,13 +205,14 @@ bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
   }
   last_range_ = {event.start_ticks, event.name_id, event.depth};
   const bool cut = (flags & wire::kEventFlagTruncated) != 0 || start < window_.start;
+  const uint8_t unended = (flags & wire::kEventFlagUnended) != 0 ? kRangeUnended : 0;
   switch (PlaceOf(end, end > start)) {
     case Place::kWarmup:
       ++counts_.warmup_event_count;
       break;
     case Place::kInside:
       AppendRange(event.start_ticks, start, end, name, event.depth, event.category,
-                  cut ? kRangeTruncated : 0);
+                  (cut ? kRangeTruncated : 0) | unended);
       break;
     case Place::kPastEnd:
       if (start >= window_.end) {

@@ -72,6 +72,8 @@ enum class EventKind : uint8_t {
 // EventHeader.flags. Bits not named are ignored by readers and zero from writers.
 inline constexpr uint8_t kEventFlagFree = 1 << 0;       // MemoryEvent: a free, not an allocation.
 inline constexpr uint8_t kEventFlagTruncated = 1 << 1;  // RangeEvent: cut at the window's edge.
+// RangeEvent: open when its thread ended, which ended it.
+inline constexpr uint8_t kEventFlagUnended = 1 << 2;
 
 // From here on EventHeader.thread is no thread but a lane: a track of its own for ranges that
 // would not nest on a thread, such as one begun on one thread and ended on another. Those of

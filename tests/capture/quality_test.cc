@@ -141,6 +141,13 @@ TEST_F(QualityTest, ManyCutRangesAreMissed) {
   EXPECT_EQ(Grade(), "B");
 }
 
+TEST_F(QualityTest, RangesThatThreadsLeftOpenAreNamed) {
+  events_.unended_range_count = 1;
+  events_.unended_range_name = "fetch";
+  EXPECT_EQ(Grade(), "B");
+  EXPECT_THAT(Check("unended_ranges").sentence, HasSubstr("1 range 'fetch'"));
+}
+
 TEST_F(QualityTest, ClocksThatAreOffLowerTheGrade) {
   record_.gpu.clock_error_ns = 1'001;
   EXPECT_EQ(Grade(), "B");

@@ -351,7 +351,8 @@ void FakeCapture::ReadChunk(uint32_t index, CaptureContents* into) const {
       case wire::EventKind::kRange: {
         const auto event = RecordAs<wire::RangeEvent>(record, header.size_bytes);
         into->ranges.push_back({NameOf(event.name_id), event.start_ticks, event.duration_ticks,
-                                event.depth, event.category, serial, chunk.window, header.thread});
+                                event.depth, event.category, serial, chunk.window, header.thread,
+                                header.flags});
         break;
       }
       case wire::EventKind::kStep: {

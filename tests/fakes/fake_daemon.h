@@ -42,6 +42,7 @@ struct CaptureContents {
     uint32_t thread_serial;
     uint32_t window;
     uint32_t lane;  // EventHeader.thread; 0: on the thread itself.
+    uint8_t flags;  // EventHeader.flags
   };
   struct Step {
     uint64_t step;

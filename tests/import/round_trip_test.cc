@@ -75,6 +75,14 @@ TEST_F(RoundTripTest, ACollectiveKeepsTheInputsThatItHas) {
   EXPECT_NE(exported_.find(kInputs), std::string::npos);
 }
 
+TEST_F(RoundTripTest, ARangeThatEndedWithItsThreadStaysMarked) {
+  ExpectSameAgain(
+      Write("unended.json",
+            R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"user_annotation","name":"a",)"
+            R"("pid":1,"tid":1,"ts":1,"dur":2,"args":{"ended_with_thread":"true"}}]})"));
+  EXPECT_NE(exported_.find(R"("ended_with_thread":"true")"), std::string::npos);
+}
+
 TEST_F(RoundTripTest, AKeptTrace) {
   ExpectSameAgain(std::filesystem::path(std::getenv("PROFD_SOURCE_DIR")) /
                   "tests/data/alexnet_train.json.gz");

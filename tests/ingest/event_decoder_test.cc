@@ -110,6 +110,17 @@ TEST_F(EventDecoderTest, ARangeOverTheEndIsCutThereAndOpen) {
   EXPECT_EQ(counts().open_range_count, 1);
 }
 
+TEST_F(EventDecoderTest, ARangeThatEndedWithItsThreadIsMarked) {
+  wire::RangeEvent event{};
+  event.start_ticks = kStart + 10;
+  event.duration_ticks = 30;
+  event.name_id = 2;
+  Decode(ChunkBuilder().Head(1).Add(event, wire::EventKind::kRange, wire::kEventFlagUnended));
+  ASSERT_EQ(sink_.ranges().size(), 1u);
+  EXPECT_EQ(sink_.ranges()[0].row.flags, kRangeUnended);
+  EXPECT_EQ(sink_.ranges()[0].row.duration_ns, 30);
+}
+
 TEST_F(EventDecoderTest, WhatBeginsBehindTheWindowIsNoPartOfIt) {
   Decode(ChunkBuilder().Head(1).Instant(kEnd + 1, 2).Range(kEnd + 5, kEnd + 9, 2));
   EXPECT_EQ(counts().event_count, 0);

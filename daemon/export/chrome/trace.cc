@@ -58,6 +58,7 @@ class RangeEnd {
   void Flags(uint8_t flags) {
     if (flags & kRangeOpen) Key(R"("finished":"false")");
     if (flags & kRangeTruncated) Key(R"("began_before_window":"true")");
+    if (flags & kRangeUnended) Key(R"("ended_with_thread":"true")");
   }
   // Behind an argument.
   char*& more() { return at_; }

@@ -48,9 +48,11 @@ class EventCheck {
             const bool truncated = (flags & kRangeTruncated) != 0;
             if (open || truncated) ++checks_.cut_range_count;
             if (open && truncated) ++checks_.spanning_range_count;
+            if ((flags & kRangeUnended) != 0) ++checks_.unended_range_count;
           }
           return absl::OkStatus();
         }));
+    if (checks_.unended_range_count > 0) RETURN_IF_ERROR(NameUnendedRanges());
     return checks_;
   }
 
@@ -108,6 +110,24 @@ class EventCheck {
     // Work of the first window may have begun before it.
     const auto window = static_cast<size_t>(next - windows.begin());
     return {batch.device[i], batch.context[i], batch.stream[i], std::max<size_t>(window, 1)};
+  }
+
+  absl::Status NameUnendedRanges() {
+    absl::flat_hash_map<std::string_view, int64_t> counts;
+    RETURN_IF_ERROR(reader_.ForEachRange(store::kRangeFlags | store::kRangeName, {},
+                                         [&](const store::RangeBatch& batch) {
+                                           for (size_t i = 0; i < batch.size; ++i) {
+                                             if ((batch.flags[i] & kRangeUnended) != 0)
+                                               ++counts[reader_.names()[batch.name[i]]];
+                                           }
+                                           return absl::OkStatus();
+                                         }));
+    const auto most =
+        std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+          return std::tie(a.second, b.first) < std::tie(b.second, a.first);
+        });
+    if (most != counts.end()) checks_.unended_range_name = most->first;
+    return absl::OkStatus();
   }
 
   void CountLaunches() {

@@ -54,6 +54,7 @@ RuleResult QualityOrphans(const Facts&, const FindingThresholds&);
 RuleResult QualityInversions(const Facts&, const FindingThresholds&);
 RuleResult QualityCoverage(const Facts&, const FindingThresholds&);
 RuleResult QualityTruncation(const Facts&, const FindingThresholds&);
+RuleResult QualityUnended(const Facts&, const FindingThresholds&);
 RuleResult QualityClock(const Facts&, const FindingThresholds&);
 RuleResult QualityPerturbation(const Facts&, const FindingThresholds&);
 

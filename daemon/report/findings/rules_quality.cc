@@ -71,6 +71,12 @@ RuleResult QualityTruncation(const Facts& facts, const FindingThresholds&) {
                "These ranges appear shorter than they were: record more steps.");
 }
 
+RuleResult QualityUnended(const Facts& facts, const FindingThresholds&) {
+  return Judge(facts, "unended_ranges", 0, FindingUnit::kCount,
+               "End each range on the thread that began it, also when it returns early or throws "
+               "(PROFD_RANGE in C++, `with profd.annotate()` in Python).");
+}
+
 RuleResult QualityClock(const Facts& facts, const FindingThresholds&) {
   const QualityCheck* check = Check(facts, "clock_error_ns");
   return Judge(facts, "clock_error_ns", check == nullptr ? 0 : check->bound, FindingUnit::kNs,

@@ -205,6 +205,32 @@ TEST_F(RangesTest, RangesOpenAtTheEndStayInTheChunk) {
   EXPECT_EQ(contents.dropped(), 0u);
 }
 
+TEST_F(RangesTest, RangesThatAThreadLeavesOpenEndWithIt) {
+  const CaptureContents contents = Capture([] {
+    profd_range_begin(&g_outer);  // Of a thread that goes on.
+    std::thread([] {
+      profd_range_begin(&g_outer);
+      profd_range_begin(&g_inner);
+    }).join();
+    EmptyRange(&g_inner);
+  });
+  // The first thread's chunk comes first.
+  ASSERT_THAT(NamesOf(contents), ElementsAre("inner", "inner", "outer"));
+  const auto& later = contents.ranges[0];
+  const auto& inner = contents.ranges[1];
+  const auto& outer = contents.ranges[2];
+  EXPECT_EQ(inner.flags, wire::kEventFlagUnended);
+  EXPECT_EQ(inner.depth, 1u);
+  EXPECT_EQ(outer.flags, wire::kEventFlagUnended);
+  EXPECT_EQ(outer.depth, 0u);
+  EXPECT_EQ(inner.start_ticks + inner.duration_ticks, outer.start_ticks + outer.duration_ticks);
+  EXPECT_EQ(later.flags, 0);
+  EXPECT_LE(outer.start_ticks + outer.duration_ticks, later.start_ticks);
+  ASSERT_EQ(contents.open_ranges.size(), 1u);
+  EXPECT_EQ(contents.open_ranges[0].name, "outer");
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
 TEST_F(RangesTest, OpenRangesMoveOnToTheNextChunk) {
   const CaptureContents contents = Capture([] {
     profd_range_begin(&g_outer);

@@ -65,7 +65,7 @@ TEST_F(PerfettoTraceTest, AnInstantTellsHowFarToTrustTheCapture) {
 
 TEST_F(PerfettoTraceTest, RangesAreSlicesAtTheirTrueTimes) {
   reader_.Range(main_, "forward", -100, 900, {.flags = 2})
-      .Range(main_, "aten::mm", 0, 900, {.category = 1, .flags = 1});
+      .Range(main_, "aten::mm", 0, 900, {.category = 1, .flags = 1 | kRangeUnended});
   const PerfettoTrace trace = PerfettoTraceOf(reader_);
   ASSERT_THAT(trace.slices, SizeIs(2));
   const PerfettoSlice& forward = SliceNamed(trace, "forward");
@@ -77,6 +77,7 @@ TEST_F(PerfettoTraceTest, RangesAreSlicesAtTheirTrueTimes) {
   EXPECT_EQ(mm.depth, 1U);
   EXPECT_EQ(mm.category, "cpu_op");
   EXPECT_EQ(mm.annotations.at("finished"), "false");
+  EXPECT_EQ(mm.annotations.at("ended_with_thread"), "true");
 }
 
 TEST_F(PerfettoTraceTest, StepsHaveATrackOfTheirOwn) {

@@ -821,5 +821,17 @@ TEST_F(FindingRulesTest, ManyCutRangesAreFound) {
   EXPECT_THAT(Fired(), Contains("QUALITY_TRUNCATION"));
 }
 
+TEST_F(FindingRulesTest, RangesThatThreadsLeftOpenAreCountedAndNamed) {
+  Healthy();
+  reader_.Range(main_, "rare", 0, kMs, {.depth = 0, .flags = kRangeUnended});
+  for (int i = 2; i < 4; ++i) {
+    reader_.Range(main_, "often", i * kMs, i * kMs + kUs, {.depth = 0, .flags = kRangeUnended});
+  }
+  const Finding finding = Find("QUALITY_UNENDED");
+  EXPECT_DOUBLE_EQ(finding.value, 3);
+  EXPECT_THAT(finding.measured, HasSubstr("3 ranges, most often 'often'"));
+  EXPECT_EQ(Report().quality.grade, "B");
+}
+
 }  // namespace
 }  // namespace profd::report
