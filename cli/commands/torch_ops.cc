@@ -50,9 +50,12 @@ absl::StatusOr<report::TorchVersion> VersionOf(const std::string& asked,
     return report::TorchVersionFromString(record.torch.version).value_or(report::kNewestTorch);
   }
   const std::optional<report::TorchVersion> version = report::TorchVersionFromString(asked);
-  if (version.has_value()) return *version;
+  constexpr report::TorchVersion kNewest = report::kNewestTorch;
+  const bool is_newer = version.has_value() && version->IsAtLeast(kNewest.major, kNewest.minor + 1);
+  if (version.has_value() && !is_newer) return *version;
   return UsageError(StrCat("--torch=", ForDisplay(asked, 80),
-                           ": not a release of PyTorch from 1.13 on, such as 2.6"));
+                           ": not a known release of PyTorch (1.13 to ", kNewest.major, ".",
+                           kNewest.minor, ", such as 2.6)"));
 }
 
 struct TorchRequest {

@@ -54,9 +54,11 @@ void OpDevice::SumDevice(size_t device, std::vector<Work>& work) {
     rows_[RowOf(paths[piece.path].name, piece.step)].self_ns += duration_ns;
     for (uint32_t path = piece.path; path != RangePaths::kNone; path = paths[path].parent) {
       const size_t at = RowOf(paths[path].name, piece.step);
-      rows_[at].total_ns += duration_ns;
       Covered& covered = covered_[at];
-      if (covered.device != device) covered = {device, piece.start_ns};
+      if (covered.last == &piece) continue;
+      covered.last = &piece;
+      rows_[at].total_ns += duration_ns;
+      if (covered.device != device) covered = {device, piece.start_ns, &piece};
       if (piece.end_ns <= covered.until_ns) continue;
       rows_[at].busy_ns += static_cast<uint64_t>(piece.end_ns) -
                            static_cast<uint64_t>(std::max(piece.start_ns, covered.until_ns));

@@ -56,6 +56,7 @@ class OpDevice {
   struct Covered {  // Of one row: its last device, and the end of its busy time there.
     size_t device = std::numeric_limits<size_t>::max();
     int64_t until_ns = 0;
+    const Work* last = nullptr;  // That was added: in a recursive range it would count again.
   };
 
   void AddBatch(const store::GpuBatch& batch);

@@ -76,6 +76,8 @@ struct OpCall {
   bool IsTrue(size_t i) const {
     return i < scalars.size() && (scalars[i] == "True" || scalars[i] == "1");
   }
+  // A flag, or the kind of a mask: 1 is causal from the top left, 2 from the bottom right.
+  bool IsCausal(size_t i) const { return IsTrue(i) || (i < scalars.size() && scalars[i] == "2"); }
 };
 
 // ---- matrix products ----
@@ -252,6 +254,7 @@ struct Known {
   std::string_view name;
   double (*flops)(const OpCall&);
   size_t typed_input;  // Whose type is that of the arithmetic.
+  size_t causal = 0;   // The input that says that the mask is causal; 0: none.
 };
 constexpr std::array<Known, 40> kKnown = {{
     {"aten::mm", MmOf, 0},
@@ -281,19 +284,19 @@ constexpr std::array<Known, 40> kKnown = {{
     {"aten::miopen_convolution", OneDnnConvolutionOf, 0},
     {"aten::mkldnn_convolution", OneDnnConvolutionOf, 0},
     {"aten::convolution_backward", ConvolutionBackward, 0},
-    {"aten::scaled_dot_product_attention", SdpaOf, 0},
-    {"aten::_scaled_dot_product_flash_attention", SdpaOf, 0},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu", SdpaOf, 0},
-    {"aten::_scaled_dot_product_efficient_attention", SdpaOf, 0},
-    {"aten::_scaled_dot_product_cudnn_attention", SdpaOf, 0},
-    {"aten::_scaled_dot_product_flash_attention_backward", SdpaBackwardOf, 0},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", SdpaBackwardOf, 0},
-    {"aten::_scaled_dot_product_efficient_attention_backward", SdpaBackwardOf, 0},
-    {"aten::_scaled_dot_product_cudnn_attention_backward", SdpaBackwardOf, 0},
-    {"aten::_flash_attention_forward", FlashOf, 0},
-    {"aten::_efficient_attention_forward", FlashOf, 0},
-    {"aten::_flash_attention_backward", FlashBackwardOf, 0},
-    {"aten::_efficient_attention_backward", FlashBackwardOf, 0},
+    {"aten::scaled_dot_product_attention", SdpaOf, 0, 5},
+    {"aten::_scaled_dot_product_flash_attention", SdpaOf, 0, 4},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", SdpaOf, 0, 4},
+    {"aten::_scaled_dot_product_efficient_attention", SdpaOf, 0, 6},
+    {"aten::_scaled_dot_product_cudnn_attention", SdpaOf, 0, 6},
+    {"aten::_scaled_dot_product_flash_attention_backward", SdpaBackwardOf, 0, 11},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", SdpaBackwardOf, 0, 7},
+    {"aten::_scaled_dot_product_efficient_attention_backward", SdpaBackwardOf, 0, 11},
+    {"aten::_scaled_dot_product_cudnn_attention_backward", SdpaBackwardOf, 0, 14},
+    {"aten::_flash_attention_forward", FlashOf, 0, 8},
+    {"aten::_efficient_attention_forward", FlashOf, 0, 9},
+    {"aten::_flash_attention_backward", FlashBackwardOf, 0, 11},
+    {"aten::_efficient_attention_backward", FlashBackwardOf, 0, 14},
 }};
 
 const Known* FindKnown(std::string_view name) {
@@ -341,6 +344,7 @@ OpFlops FlopsOf(std::string_view name, const OperatorInputs& inputs, std::string
   call.scalars = Texts(scalars);
   const std::vector<std::string_view> types = Texts(inputs.types);
   OpFlops flops = {.count = known->flops(call)};
+  if (known->causal != 0 && call.IsCausal(known->causal)) flops.count /= 2;
   if (known->typed_input < types.size()) flops.type = TypeOf(types[known->typed_input]);
   return flops;
 }

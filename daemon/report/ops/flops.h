@@ -6,7 +6,8 @@
 //   convolutions     2 x outputs x weights of one output channel; backward the same for each
 //                    gradient that it computes (of input and of weight)
 //   attention        2 b h q k (d + dv); backward 2 b h q k (3 d + 2 dv), because it computes
-//                    scores again. The half that a causal mask saves is not subtracted.
+//                    scores again. A causal mask halves both, which torch's counter does not.
+// The addition of a bias (addmm, linear, convolutions) is not counted.
 //
 // Threads: any. Errors: none; other operators, and inputs that do not fit, have no FLOPs.
 #ifndef PROFD_DAEMON_REPORT_OPS_FLOPS_H_

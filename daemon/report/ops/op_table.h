@@ -26,9 +26,10 @@ namespace profd::report {
 //
 // Device time also follows torch.profiler: a kernel, copy, or memset belongs to the innermost
 // range around its API call, on the calling thread, whenever it ran. Self = the work that belongs
-// to the row itself, total = self + the totals of its children. Concurrent work on several streams
-// counts several times, so sums may exceed wall time. busy_device_ns corrects that: it is the
-// union over streams of all work that belongs to the row or its children.
+// to the row itself, total = self + the totals of its children; work of a recursive range counts
+// once, unlike in torch.profiler's table. Concurrent work on several streams counts several times,
+// so sums may exceed wall time. busy_device_ns corrects that: it is the union over streams of all
+// work that belongs to the row or its children.
 enum class OpSort {
   kSelfCpu,
   kCpuTotal,

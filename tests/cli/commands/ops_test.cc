@@ -179,6 +179,7 @@ TEST_F(OpsTest, TorchsTableIsAllOfStdout) {
 TEST_F(OpsTest, TorchsTableSaysWhatItDoesNotHave) {
   for (const std::vector<std::string>& more :
        std::vector<std::vector<std::string>>{{"--torch=1.12"},
+                                             {"--torch=9.9"},
                                              {"--torch=x"},
                                              {"--torch", "--sort", "p95"},
                                              {"--torch", "--step", "7"},

@@ -65,6 +65,22 @@ TEST(OpFlopsTest, AttentionIsTwoProductsAndFiveBackward) {
       134217728);
 }
 
+TEST(OpFlopsTest, ACausalMaskHalvesAttention) {
+  const std::string query = "[2,8,128,64],[2,8,128,64],[2,8,128,64]";
+  const double whole = Flops("aten::scaled_dot_product_attention", "[" + query + "]",
+                             R"(["","","","","0.","False","",""])");
+  EXPECT_GT(whole, 0);
+  EXPECT_EQ(Flops("aten::scaled_dot_product_attention", "[" + query + "]",
+                  R"(["","","","","0.","True","",""])"),
+            whole / 2);
+  EXPECT_EQ(Flops("aten::_scaled_dot_product_flash_attention", "[" + query + "]",
+                  R"(["","","","0.","True","False",""])"),
+            whole / 2);
+  EXPECT_EQ(Flops("aten::_efficient_attention_forward", "[[2,128,8,64],[2,128,8,64],[2,128,8,64]]",
+                  R"(["","","","","","","","","0.","2"])"),
+            whole / 2);
+}
+
 TEST(OpFlopsTest, WhatIsNotKnownHasNone) {
   EXPECT_EQ(Flops("aten::add", "[[16],[16]]"), 0);
   EXPECT_FALSE(MayHaveFlops("aten::add"));
