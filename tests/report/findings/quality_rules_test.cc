@@ -1,0 +1,108 @@
+// How well a capture was recorded, as findings.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+using QualityRulesTest = FindingsFixture;
+
+TEST_F(QualityRulesTest, LossesAreFoundAndManyWithholdShares) {
+  Healthy();
+  auto& lost = reader_.mutable_record().drops[static_cast<size_t>(DropReason::kNoChunk)];
+  lost = 50;
+  EXPECT_THAT(Fired(), IsEmpty());
+  lost = 2'000;
+  EXPECT_THAT(Fired(), testing::ElementsAre("QUALITY_LOSS"));
+  EXPECT_THAT(Report().verdict, HasSubstr("Percentages refer to the events that were kept"));
+  lost = 50'000;
+  EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("lost less than 10%"));
+  EXPECT_THAT(Report().verdict, HasSubstr("Too many events are missing to show percentages"));
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("computes")));
+}
+
+TEST_F(QualityRulesTest, WorkBeforeItsLaunchIsFound) {
+  Healthy();
+  EXPECT_THAT(Fired(), IsEmpty());
+  Launch({.start_ns = kMs, .lead_ns = -50 * kUs});
+  EXPECT_THAT(Fired(), Contains("QUALITY_INVERSIONS"));
+  EXPECT_EQ(Report().quality.grade, "B");
+}
+
+TEST_F(QualityRulesTest, WorkWithoutItsLaunchIsFoundWhereItIsMuch) {
+  Healthy();
+  for (int i = 0; i < 4; ++i) reader_.Kernel(kTensorKernel, i * kMs, i * kMs + kUs, 0);
+  EXPECT_THAT(Fired(), IsEmpty());  // Of 500.
+  for (int i = 0; i < 10; ++i) reader_.Kernel(kTensorKernel, i * kMs, i * kMs + kUs, 0);
+  EXPECT_THAT(Fired(), Contains("QUALITY_ORPHANS"));
+}
+
+TEST_F(QualityRulesTest, WorkOfAHostThatRunsAheadIsNoOrphan) {
+  Healthy();
+  for (int i = 0; i < 100; ++i) {
+    reader_.Kernel(kTensorKernel, -kMs + i * kUs, -kMs + (i + 1) * kUs, 0);
+  }
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_ORPHANS")));
+  EXPECT_EQ(Report().quality.grade, "A");
+  // On another stream nothing was launched in the window that it could have waited for.
+  for (int i = 0; i < 100; ++i) {
+    reader_.Kernel(kTensorKernel, -kMs + i * kUs, -kMs + (i + 1) * kUs, 0, {.stream = 8});
+  }
+  EXPECT_THAT(Fired(), Contains("QUALITY_ORPHANS"));
+}
+
+TEST_F(QualityRulesTest, AWindowThatEndedEarlyIsFound) {
+  Healthy();
+  CaptureRecord& record = reader_.mutable_record();
+  record.spec.steps = 20;
+  record.state = CaptureState::kPartial;
+  record.ended_by = EndedBy::kByteCap;
+  EXPECT_DOUBLE_EQ(Find("QUALITY_COVERAGE").value, 0.75);
+}
+
+TEST_F(QualityRulesTest, RecordingThatSlowsStepsDownIsFound) {
+  Healthy();
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {.known = true, .estimate = 0.3, .low = 0.04, .high = 0.6};
+  EXPECT_THAT(Fired(), IsEmpty());
+  record.slowdown.low = 0.2;
+  EXPECT_NEAR(Find("QUALITY_PERTURBATION").value, 0.2, 0.001);
+}
+
+TEST_F(QualityRulesTest, ClocksThatAreOffAreFound) {
+  Healthy();
+  reader_.mutable_record().gpu.clock_error_ns = 900;
+  EXPECT_THAT(Fired(), IsEmpty());
+  reader_.mutable_record().gpu.clock_error_ns = 5'000;
+  EXPECT_DOUBLE_EQ(Find("QUALITY_CLOCK").value, 5'000);
+}
+
+TEST_F(QualityRulesTest, ManyCutRangesAreFound) {
+  Healthy();
+  for (int i = 0; i < 20; ++i) {
+    reader_.Range(main_, "cut", 0, 51 * kMs, {.depth = 0, .flags = kRangeOpen});
+  }
+  EXPECT_THAT(Fired(), Contains("QUALITY_TRUNCATION"));
+}
+
+TEST_F(QualityRulesTest, RangesThatThreadsLeftOpenAreCountedAndNamed) {
+  Healthy();
+  reader_.Range(main_, "rare", 0, kMs, {.depth = 0, .flags = kRangeUnended});
+  for (int i = 2; i < 4; ++i) {
+    reader_.Range(main_, "often", i * kMs, i * kMs + kUs, {.depth = 0, .flags = kRangeUnended});
+  }
+  const Finding finding = Find("QUALITY_UNENDED");
+  EXPECT_DOUBLE_EQ(finding.value, 3);
+  EXPECT_THAT(finding.measured, HasSubstr("3 ranges, most often 'often'"));
+  EXPECT_EQ(Report().quality.grade, "B");
+}
+
+}  // namespace
+}  // namespace profd::report
