@@ -22,6 +22,16 @@ const table::Description<StepTable>& StepTotals() {
        {.key = "median_ns", .title = "Median", .doc = "The median step", .unit = Unit::kNs}},
       {&StepTable::mean_ns,
        {.key = "mean_ns", .title = "Mean", .doc = "The mean step", .unit = Unit::kNs}},
+      {&StepTable::p95_ns,
+       {.key = "p95_ns",
+        .title = "p95",
+        .doc = "The 95th percentile of steps, by nearest rank",
+        .unit = Unit::kNs}},
+      {&StepTable::p99_ns,
+       {.key = "p99_ns",
+        .title = "p99",
+        .doc = "The 99th percentile of steps, by nearest rank",
+        .unit = Unit::kNs}},
       {&StepTable::max_ns,
        {.key = "max_ns", .title = "Max", .doc = "The longest step", .unit = Unit::kNs}},
       {&StepTable::outlier_threshold_ns,
@@ -59,6 +69,17 @@ std::string OutlierNote(const StepTable& steps) {
   const int64_t outliers = std::ranges::count(steps.rows, true, &StepTableRow::outlier);
   return StrCat(FormatCountOf(outliers, "outlier", "outliers"), " (above ",
                 FormatNs(steps.outlier_threshold_ns), ")");
+}
+
+// Of fewer steps, a percentile is the longest.
+constexpr size_t kFewestForP95 = 20;
+constexpr size_t kFewestForP99 = 100;
+
+std::string PercentilesText(const StepTable& steps) {
+  std::string text;
+  if (steps.rows.size() >= kFewestForP95) StrAppend(&text, ", p95 ", FormatNs(steps.p95_ns));
+  if (steps.rows.size() >= kFewestForP99) StrAppend(&text, ", p99 ", FormatNs(steps.p99_ns));
+  return text;
 }
 
 }  // namespace
@@ -117,7 +138,7 @@ table::Report ToReport(const StepTable& steps) {
     report.notes.push_back(
         StrCat(FormatCountOf(static_cast<int64_t>(steps.rows.size()), "step", "steps"), ": min ",
                FormatNs(steps.min_ns), ", median ", FormatNs(steps.median_ns), ", mean ",
-               FormatNs(steps.mean_ns), ", max ", FormatNs(steps.max_ns)));
+               FormatNs(steps.mean_ns), PercentilesText(steps), ", max ", FormatNs(steps.max_ns)));
     report.notes.push_back(OutlierNote(steps));
   }
   if (!steps.labels.empty()) {

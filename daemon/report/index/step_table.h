@@ -31,6 +31,9 @@ struct StepTable {
   int64_t min_ns = 0;
   int64_t median_ns = 0;
   int64_t mean_ns = 0;
+  // By nearest rank.
+  int64_t p95_ns = 0;
+  int64_t p99_ns = 0;
   int64_t max_ns = 0;
   int64_t outlier_threshold_ns = 0;  // 0: too few steps.
   std::vector<StepLabel> labels;     // A framework's step numbers, if any.

@@ -17,7 +17,9 @@ namespace profd::report {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 StepTable TableOf(std::initializer_list<int64_t> durations) {
   FakeCaptureReader reader;
@@ -48,6 +50,19 @@ TEST(StepTableTest, FiguresOfAnOddAndAnEvenNumber) {
   EXPECT_EQ(odd.max_ns, 300);
   EXPECT_EQ(odd.rows.at(1).index, 11);
   EXPECT_EQ(TableOf({400, 100, 200, 301}).median_ns, 250);
+}
+
+TEST(StepTableTest, PercentilesAreByNearestRankAndShownOfManySteps) {
+  FakeCaptureReader reader;
+  for (int64_t i = 0; i < 200; ++i) reader.Step(i, i * 1'000, i + 1);
+  absl::StatusOr<StepTable> table = SummarizeSteps(reader);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(table->p95_ns, 190);
+  EXPECT_EQ(table->p99_ns, 198);
+  EXPECT_THAT(ToReport(*table).notes.at(0), HasSubstr(", p95 0.190us, p99 0.198us, max "));
+  const StepTable few = TableOf({300, 100, 200});
+  EXPECT_EQ(few.p99_ns, 300);
+  EXPECT_THAT(ToReport(few).notes.at(0), Not(HasSubstr("p9")));
 }
 
 constexpr auto kStepLabel = static_cast<uint16_t>(wire::NoteKind::kStepLabel);
