@@ -261,19 +261,20 @@ absl::StatusOr<absl::Duration> ParseDuration(std::string_view text) {
 }
 
 absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
-  constexpr std::pair<std::string_view, int> kUnits[] = {
-      {"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
-      {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},         {"B", 1},      {"K", 0x1p10},   {"KiB", 0x1p10}, {"KB", 1e3},
+      {"kB", 1e3},     {"M", 0x1p20}, {"MiB", 0x1p20}, {"MB", 1e6},     {"G", 0x1p30},
+      {"GiB", 0x1p30}, {"GB", 1e9},   {"T", 0x1p40},   {"TiB", 0x1p40}, {"TB", 1e12}};
   double number = 0;
   const std::optional<std::string_view> rest = SplitUnit(text, &number);
   if (rest.has_value() && number >= 0) {
-    for (const auto& [unit, shift] : kUnits) {
-      const double bytes = std::ldexp(number, shift);
+    for (const auto& [unit, factor] : kUnits) {
+      const double bytes = number * factor;
       if (*rest == unit && bytes < 9.2e18) return static_cast<int64_t>(bytes);
     }
   }
   return UsageError(
-      StrCat("'", ShownWord(text), "' is not a size such as 1048576, 512KiB, 64MiB, 2GiB"));
+      StrCat("'", ShownWord(text), "' is not a size such as 1048576, 512KiB, 64MiB, 10MB, 2GiB"));
 }
 
 std::string_view NearestMatch(std::string_view word, std::span<const std::string_view> candidates) {

@@ -10,8 +10,8 @@
 
 namespace profd::cli {
 
-// "2026-11-20T10:00:00Z", or how long before `now`: "90s", "2h", "3d". INVALID_ARGUMENT (USAGE)
-// naming `flag` ("since") for anything else.
+// "2026-11-20T10:00:00Z", "2026-11-20" and "2026-11-20 10:00" (local time), or how long before
+// `now`: "90s", "2h", "3d". INVALID_ARGUMENT (USAGE) naming `flag` ("since") for anything else.
 absl::StatusOr<absl::Time> ParseWhen(std::string_view flag, const std::string& text,
                                      absl::Time now);
 

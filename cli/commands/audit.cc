@@ -144,7 +144,7 @@ Command AuditCommand() {
       .flags = {{.name = "since",
                  .value_name = "WHEN",
                  .help = "Only what came since then: an age (90s, 2h, 3d) or a time "
-                         "(2026-11-20T10:00:00Z)"},
+                         "(2026-11-20, 2026-11-20T10:00:00Z)"},
                 {.name = "who",
                  .value_name = "PRINCIPAL",
                  .help = "Only calls of this principal: uid:1000, cn:alice"},

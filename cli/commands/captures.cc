@@ -204,7 +204,7 @@ Command CapturesCommand() {
                 {.name = "since",
                  .value_name = "WHEN",
                  .help = "Only captures made since then: an age (90s, 2h, 3d) or a time "
-                         "(2026-11-20T10:00:00Z)"},
+                         "(2026-11-20, 2026-11-20T10:00:00Z)"},
                 {.name = "state",
                  .value_name = "STATE",
                  .help = "Only captures in these states (comma-separated)",

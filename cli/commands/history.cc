@@ -129,7 +129,8 @@ Command HistoryCommand() {
                  .choices = {"self_cpu", "cpu_total", "self_device", "call"}},
                 {.name = "since",
                  .value_name = "WHEN",
-                 .help = "From then on: an age (90s, 2h, 3d) or a time (2026-11-20T10:00:00Z); "
+                 .help = "From then on: an age (90s, 2h, 3d) or a time (2026-11-20, "
+                         "2026-11-20T10:00:00Z); "
                          "default: 30d"},
                 {.name = "until", .value_name = "WHEN", .help = "Up to then (default: now)"},
                 {.name = "job",

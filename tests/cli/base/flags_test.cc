@@ -107,7 +107,10 @@ TEST(ParseDurationTest, WhatIsNoTimeSpanIsRefused) {
   }
 }
 
-TEST(ParseBytesTest, UnitsAreOf1024) {
+TEST(ParseBytesTest, UnitsAreOf1024AndDecimalOnesOf1000) {
+  EXPECT_EQ(*ParseBytes("10MB"), 10'000'000);
+  EXPECT_EQ(*ParseBytes("1.5kB"), 1'500);
+  EXPECT_EQ(*ParseBytes("2GB"), 2'000'000'000);
   EXPECT_EQ(*ParseBytes("1048576"), 1 << 20);
   EXPECT_EQ(*ParseBytes("64MiB"), 64 << 20);
   EXPECT_EQ(*ParseBytes("64M"), 64 << 20);

@@ -190,6 +190,11 @@ TEST(WhenTest, AnAgeOrATime) {
   EXPECT_THAT(ParseWhen("since", "2h", now), IsOkAndHolds(now - absl::Hours(2)));
   EXPECT_THAT(ParseWhen("since", "1970-01-01T00:00:09Z", now),
               IsOkAndHolds(absl::FromUnixSeconds(9)));
+  const absl::TimeZone here = absl::LocalTimeZone();
+  const absl::Time day = absl::FromCivil(absl::CivilDay(2026, 11, 20), here);
+  EXPECT_THAT(ParseWhen("since", "2026-11-20", now), IsOkAndHolds(day));
+  const absl::Time morning = absl::FromCivil(absl::CivilSecond(2026, 11, 20, 10, 30), here);
+  EXPECT_THAT(ParseWhen("since", "2026-11-20 10:30", now), IsOkAndHolds(morning));
   EXPECT_THAT(ParseWhen("until", "soon", now),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--until 'soon'")));
 }
