@@ -101,6 +101,31 @@ class PassedFilesTest(EndToEndTest):
         self.assertEqual(self.daemon.terminate(), 0)
 
 
+def frame(kind, flags, stream, payload):
+    return (struct.pack('>I', len(payload))[1:] + bytes([kind, flags]) +
+            struct.pack('>I', stream) + payload)
+
+
+def call(method, request):
+    """HTTP/2 of a connection that makes one call, of a request as it is on the wire."""
+    headers = b''.join(
+        b'\0' + b''.join(bytes([len(text)]) + text.encode() for text in pair) for pair in (
+            (':method', 'POST'), (':scheme', 'http'), (':path', method), (':authority', 'x'),
+            ('te', 'trailers'), ('content-type', 'application/grpc')))
+    return (b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b'') + frame(1, 4, 1, headers) +
+            frame(0, 1, 1, b'\0' + struct.pack('>I', len(request)) + request))
+
+
+def has_answer(data):
+    """Whether the server's frames end the call: END_STREAM of HEADERS, or RST_STREAM."""
+    while len(data) >= 9:
+        length, kind, flags = int.from_bytes(data[:3], 'big'), data[3], data[4]
+        if kind == 3 or kind == 1 and flags & 1:
+            return True
+        data = data[9 + length:]
+    return False
+
+
 class UnreadLogTest(EndToEndTest):
     """The daemon's stderr is a pipe that is full from the start."""
 
@@ -125,6 +150,17 @@ class UnreadLogTest(EndToEndTest):
             self.assertEqual(
                 self.daemon.ctl('trace', '--pid', target.pid, '--duration', '10ms').status, DONE)
             target.end()
+        self.assertEqual(self.daemon.terminate(), 0)
+
+    def test_a_request_that_is_not_utf8_is_answered(self):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(harness.PATIENCE_S)
+            caller.connect(str(self.daemon.socket_dir / 'control.sock'))
+            caller.sendall(call('/profd.v1.CaptureService/GetCapture', b'\x0a\x01\xff'))
+            answer = b''
+            while not has_answer(answer):
+                answer += caller.recv(4096)
+        self.assertEqual(self.daemon.ctl('node').status, DONE)
         self.assertEqual(self.daemon.terminate(), 0)
 
 
