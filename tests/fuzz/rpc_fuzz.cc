@@ -166,7 +166,7 @@ class FuzzedServer final : public RpcTest {
  public:
   static std::unique_ptr<FuzzedServer> Make() {
     SetLogLevel(LogLevel::kError);
-    setenv("PROFD_BUILD_DIR", PROFD_FUZZ_BUILD_DIR, /*overwrite=*/0);
+    setenv("PROFD_BUILD_DIR", PROFD_FUZZ_BUILD_DIR, /*overwrite=*/1);
     return std::make_unique<FuzzedServer>();
   }
 
