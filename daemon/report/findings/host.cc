@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/outliers.h"
-#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -5,13 +5,13 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/copies.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/gpu/occupancy.h"
-#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

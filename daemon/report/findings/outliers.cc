@@ -8,11 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/host.h"
 #include "daemon/report/findings/rules.h"
-#include "daemon/base/median.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {

@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
-#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
-#include "daemon/base/median.h"
 
 namespace profd::report {
 namespace {

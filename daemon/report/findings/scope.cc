@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "daemon/report/index/end_of.h"
 #include "daemon/base/median.h"
+#include "daemon/report/index/end_of.h"
 
 namespace profd::report {
 namespace {

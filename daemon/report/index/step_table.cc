@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "daemon/base/status_macros.h"
 #include "daemon/base/median.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/report/index/step_labels.h"
 
 namespace profd::report {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "daemon/report/index/end_of.h"
 #include "daemon/base/median.h"
+#include "daemon/report/index/end_of.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/wrapping_math.h"
 

@@ -250,7 +250,8 @@ class OpSummary {
     if (only.has_value()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
-    if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= store::kRangeStart;
+    if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value())
+      columns |= store::kRangeStart;
     return reader_.ForEachRange(columns, filter, [&](const RangeBatch& batch) {
       AddBatch(batch);
       return absl::OkStatus();

@@ -44,7 +44,8 @@ struct OpProfileOptions {
   bool by_step = false;         // One row per step, too.
   std::optional<int64_t> step;  // Only ranges that begin inside this step.
   // Only figures that are sums over calls: the others (percentiles, FLOPs, steps) are not known.
-  // Of large captures that takes an eighth of the time (tests/bench/README.md). Imports have all figures nevertheless.
+  // Of large captures that takes an eighth of the time (tests/bench/README.md). Imports have all
+  // figures nevertheless.
   bool sums_only = false;
 };
 

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
-#include "daemon/base/median.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
