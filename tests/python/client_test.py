@@ -183,8 +183,10 @@ class ClientTest(ProgramTest):
                         {"steps": 1, "gpu": "yes"}):
             with self.assertRaises(ValueError):
                 client.trace(1, **options)
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(TypeError, "colour.*valid: .*step_marker"):
             client.trace(1, steps=1, colour="red")
+        with self.assertRaisesRegex(ValueError, "not a duration"):
+            client.trace(1, duration="soon")
         self.assertEqual(client.captures(), [])
 
     def test_a_capture_by_time_ends_when_it_is_stopped_and_keeps_what_it_has(self):
@@ -196,6 +198,30 @@ class ClientTest(ProgramTest):
             say([report.state, list(report.ops()["name"])])
         """, **self.env)
         self.assertEqual(said, [["CANCELLED", ["inside"]]])
+
+    def test_without_recorded_memory_it_is_said_how_to_record_it(self):
+        said = self.run_program("""
+            import profd
+            with profd.capture() as report:
+                with profd.annotate("inside"):
+                    pass
+            try:
+                report.memory()
+            except profd.ProfdError as error:
+                say([error.reason, "memory=True" in str(error)])
+        """, **self.env)
+        self.assertEqual(said, [["NO_MEMORY", True]])
+
+    def test_waits_end_after_their_timeout_and_the_capture_goes_on(self):
+        said = self.run_program("""
+            import profd
+            with profd.capture(duration="1h") as report:
+                try:
+                    report.wait(timeout="20ms")
+                except TimeoutError as error:
+                    say([report.id in str(error), report.state])
+        """, **self.env)
+        self.assertEqual(said, [[True, "RECORDING"]])
 
     def test_a_deleted_capture_has_no_tables(self):
         program = self.training()
@@ -296,6 +322,18 @@ class WithoutDaemonTest(ProgramTest):
             say(sorted({"grpc", "google.protobuf", "pandas", "profd._client"} & set(sys.modules)))
         """, PROFD_CLIENT_LIB=LIBRARY)
         self.assertEqual(said, [[]])
+
+    def test_the_package_lists_what_it_offers_and_nothing_else(self):
+        self.assertEqual(dir(profd), sorted(profd.__all__))
+        self.assertIn("capture", dir(profd))
+
+    def test_durations_are_seconds_or_texts(self):
+        for length, seconds in ((2, 2), (0.5, 0.5), ("1s", 1), ("500ms", 0.5), ("20us", 2e-5),
+                                ("2m", 120), ("1.5h", 5400)):
+            self.assertAlmostEqual(_api.seconds_of(length), seconds)
+        for wrong in ("", "s", "1", "1 day", "xms"):
+            with self.assertRaises(ValueError):
+                _api.seconds_of(wrong)
 
     def test_addresses_are_found_as_profctl_finds_them(self):
         kept = dict(os.environ)

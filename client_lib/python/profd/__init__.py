@@ -39,7 +39,7 @@ Fork:    a child is silent until it marks a step or begins a range; then it is a
          fork in a process with several threads; init() starts the library's one.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 from profd._library import (Status, init, is_recording, library_version, set_metadata, status,
                             step, step_count, thread_name)
@@ -57,6 +57,10 @@ __all__ = [
     "init", "is_recording", "library_version", "mark", "set_metadata", "status", "step",
     "step_count", "thread_name", "__version__",
 ]
+
+
+def __dir__() -> List[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

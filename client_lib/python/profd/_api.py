@@ -8,7 +8,7 @@ build, beside the library. gRPC and protobuf are imported when a Client is made,
 import ipaddress
 import os
 import socket
-from typing import Any, Generator, List, NamedTuple, Optional, Tuple
+from typing import Any, Generator, List, NamedTuple, Optional, Tuple, Union
 
 from profd import _library
 
@@ -34,6 +34,24 @@ class ProfdError(Exception):
 
 
 ProfdError.__module__ = "profd"  # Where users know it.
+
+
+# The longest first: "1ms" ends with "s", too.
+_UNITS = (("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
+
+
+def seconds_of(length: Union[float, str]) -> float:
+    """A number of seconds, or a text such as "500ms", "2m". Raises ValueError for others."""
+    if not isinstance(length, str):
+        return float(length)
+    for unit, seconds in _UNITS:
+        if length.endswith(unit):
+            try:
+                return float(length[:-len(unit)]) * seconds
+            except ValueError:
+                break
+    raise ValueError("%r is not a duration: give seconds, or a text such as '500ms', '1s', '2m'" %
+                     length)
 
 
 class Tls(NamedTuple):
@@ -96,7 +114,9 @@ class Api:
         """A message of profd.v1."""
         return self._class_of(self._pool.FindMessageTypeByName("profd.v1." + name))(**fields)
 
-    def duration(self, seconds: float) -> Any:
+    def duration(self, length: Union[float, str]) -> Any:
+        """Of a number of seconds, or a text such as "500ms"."""
+        seconds = seconds_of(length)
         whole = int(seconds)
         kind = self._pool.FindMessageTypeByName("google.protobuf.Duration")
         return self._class_of(kind)(seconds=whole, nanos=int(round((seconds - whole) * 1e9)))
@@ -113,13 +133,14 @@ class Api:
         except self._grpc.RpcError as error:
             raise self._translated(error) from None
 
-    def stream(self, service: str, method: str, **fields: Any) -> Generator[Any, None, None]:
+    def stream(self, service: str, method: str, timeout_s: Optional[float] = None,
+               **fields: Any) -> Generator[Any, None, None]:
         """The answers of a call that has many; ends the call when it is closed."""
         described, path = self._method(service, method)
         function = self._channel.unary_stream(
             path, request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=self._class_of(described.output_type).FromString)
-        answers = function(self._class_of(described.input_type)(**fields))
+        answers = function(self._class_of(described.input_type)(**fields), timeout=timeout_s)
         try:
             yield from answers
         except self._grpc.RpcError as error:

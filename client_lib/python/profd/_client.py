@@ -11,6 +11,7 @@ Threads: any, but one Report on one thread at a time. Fork: a child makes its ow
 Errors:  ProfdError for what the daemon refuses; ImportError without gRPC, when a Client is made.
 """
 
+import inspect
 import os
 import time
 import uuid
@@ -21,7 +22,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional,
                     Union)
 
 from profd import _library
-from profd._api import Api, ProfdError, make_tls
+from profd._api import Api, ProfdError, make_tls, seconds_of
 
 if TYPE_CHECKING:
     import pandas
@@ -126,9 +127,12 @@ class Report:
         """What of PyTorch was asked for and is not in it, and why."""
         return {item.feature: item.reason for item in self._capture.torch.missing}
 
-    def wait(self) -> "Report":
-        """Returns when it has ended, however it did. Returns itself."""
-        self._watch(_TERMINAL)
+    def wait(self, timeout: Union[float, str, None] = None) -> "Report":
+        """Returns when it has ended, however it did. Returns itself.
+
+        Raises TimeoutError after `timeout`, seconds or a text such as "90s"; the capture goes on.
+        """
+        self._watch(_TERMINAL, None if timeout is None else seconds_of(timeout))
         return self
 
     def stop(self) -> "Report":
@@ -179,8 +183,12 @@ class Report:
         return self.table("kernels", limit=limit, **only)
 
     def memory(self) -> "Table":
-        """Memory by device and category. Empty if the capture did not record memory."""
+        """Memory by device and category. Raises ProfdError, reason NO_MEMORY, without any."""
         devices = self._report("GetMemoryTimeline", max_points=4).devices
+        if not devices:
+            raise ProfdError("FAILED_PRECONDITION", "capture %s recorded no memory; record it with "
+                             "profd.capture(memory=True) or `profctl trace --with memory`" %
+                             self.id, "NO_MEMORY")
         return _frame(MemoryRow, [
             MemoryRow(device.device, use.name, use.peak_bytes, use.byte_seconds, use.block_count)
             for device in devices for use in device.categories])
@@ -228,14 +236,19 @@ class Report:
         self.wait()
         return self._api.call("ReportService", method, capture=self._name(), **fields)
 
-    def _watch(self, until: Iterable[str]) -> None:
+    def _watch(self, until: Iterable[str], timeout_s: Optional[float] = None) -> None:
         if self._state() in until:
             return
-        watch = self._api.stream("CaptureService", "WatchCapture", name=self._name())
+        watch = self._api.stream("CaptureService", "WatchCapture", timeout_s, name=self._name())
         try:
             for self._capture in watch:
                 if self._state() in until:
                     return
+        except ProfdError as error:
+            if timeout_s is None or error.code != "DEADLINE_EXCEEDED":
+                raise
+            raise TimeoutError("capture %s has not ended within %g s: it is %s" %
+                               (self.id, timeout_s, self._state())) from None
         finally:
             watch.close()
 
@@ -302,11 +315,11 @@ class Client:
                                                 name="captures/" + id))
 
     def trace(self, pid: Optional[int] = None, *, steps: Optional[int] = None,
-              duration: Optional[float] = None, **options: Any) -> Report:
+              duration: Union[float, str, None] = None, **options: Any) -> Report:
         """Captures a process and waits for the end, as `profctl trace`.
 
         pid       the process, or a launcher above it; None: the only target there is.
-        steps     complete steps; or `duration`, seconds.
+        steps     complete steps; or `duration`, seconds or a text such as "500ms" or "2m".
         options   as for capture().
 
         Raises ProfdError if it could not be begun, or failed. When interrupted, so is the capture.
@@ -330,8 +343,9 @@ class Client:
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         self.close()
 
-    def _start(self, pids: List[int], steps: Optional[int], duration: Optional[float],
+    def _start(self, pids: List[int], steps: Optional[int], duration: Union[float, str, None],
                options: Mapping[str, Any]) -> Report:
+        _check_options(options)
         spec = _spec(self._api, steps, duration, **options)
         targets = self._api.call("TargetService", "ResolveTargets", pids=pids).targets
         if len(targets) != 1:
@@ -355,13 +369,14 @@ class Client:
         return items
 
 
-def capture(*, steps: Optional[int] = None, duration: Optional[float] = None,
+def capture(*, steps: Optional[int] = None, duration: Union[float, str, None] = None,
             **options: Any) -> Report:
     """Begins a capture of this very process and returns at once when it is armed.
 
     steps       complete steps from the next on; the loop goes on marking them (PyTorch's
                 optimizers do).
-    duration    seconds, from now on. With neither: until Report.stop(), at most an hour.
+    duration    seconds, or a text such as "500ms", from now on. With neither: until Report.stop(),
+                at most an hour.
     ops         what of PyTorch's operators: "auto", "off", "names", "shapes".
     memory, strides   also events of torch's allocators; also strides of inputs.
     gpu         "auto", "off", "light", "default", "full".
@@ -408,11 +423,20 @@ def _wait_connected() -> None:
         time.sleep(0.001)
 
 
-def _spec(api: Api, steps: Optional[int], duration: Optional[float], *, ops: str = "auto",
+def _check_options(options: Mapping[str, Any]) -> None:
+    valid = [name for name, parameter in inspect.signature(_spec).parameters.items()
+             if parameter.kind == parameter.KEYWORD_ONLY]
+    wrong = [name for name in options if name not in valid]
+    if wrong:
+        raise TypeError("unknown option %r; valid: steps, duration, %s" %
+                        (wrong[0], ", ".join(valid)))
+
+
+def _spec(api: Api, steps: Optional[int], duration: Union[float, str, None], *, ops: str = "auto",
           memory: bool = False, strides: bool = False, gpu: str = "auto",
           warmup: Optional[int] = None, step_marker: str = "", step_source: str = "",
           name: str = "", labels: Optional[Mapping[str, str]] = None,
-          timeout: Optional[float] = None) -> Any:
+          timeout: Union[float, str, None] = None) -> Any:
     if (steps is None) == (duration is None):
         raise ValueError("say either steps or duration")
     given: Dict[str, Any] = {}
