@@ -1,6 +1,6 @@
 /* Included first in every file of the library (see CMakeLists.txt): binds the functions
- * that newer glibc releases moved into libc.so under a new symbol version to the version
- * they have had since the architecture began, so that the library also loads where glibc
+ * that newer glibc releases moved into libc.so under a new symbol version to the first
+ * version they have had, so that the library also loads where glibc
  * is older than on the build machine (2.28 and up; tests/client_lib/elf_test.py checks).
  *
  * How do I use a libc function that fails that test?  Add it here if it has an older
@@ -12,11 +12,14 @@
 #if defined(__linux__) && defined(PROFD_PIN_GLIBC)
 #if defined(__x86_64__)
 #define PROFD_GLIBC_BASE "GLIBC_2.2.5"
+#define PROFD_GLIBC_DLINFO "GLIBC_2.3.3"
 #elif defined(__aarch64__)
 #define PROFD_GLIBC_BASE "GLIBC_2.17"
+#define PROFD_GLIBC_DLINFO PROFD_GLIBC_BASE
 #endif
 #ifdef PROFD_GLIBC_BASE
-#define PROFD_PIN(function) __asm__(".symver " #function "," #function "@" PROFD_GLIBC_BASE)
+#define PROFD_PIN_TO(function, version) __asm__(".symver " #function "," #function "@" version)
+#define PROFD_PIN(function) PROFD_PIN_TO(function, PROFD_GLIBC_BASE)
 PROFD_PIN(pthread_create);
 PROFD_PIN(pthread_join);
 PROFD_PIN(pthread_key_create);
@@ -27,7 +30,9 @@ PROFD_PIN(dlopen);
 PROFD_PIN(dlsym);
 PROFD_PIN(dlerror);
 PROFD_PIN(dladdr);
+PROFD_PIN_TO(dlinfo, PROFD_GLIBC_DLINFO);
 #undef PROFD_PIN
+#undef PROFD_PIN_TO
 #endif
 #endif
 
