@@ -376,9 +376,11 @@ TEST(OperatorsTest, AThreadThatDiesInsideAnOperatorHarmsNobody) {
     std::thread([&] { program.torch.begin({.name = "aten::dies"}); }).join();
     program.Run({.name = "aten::relu"});
   });
-  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu"));
-  ASSERT_THAT(contents.open_ranges, SizeIs(1));
-  EXPECT_EQ(contents.open_ranges[0].name, "aten::dies");
+  // The thread's end is that of its operator.
+  ASSERT_THAT(NamesOf(contents.ranges), ElementsAre("aten::dies", "aten::relu"));
+  EXPECT_EQ(contents.ranges[0].flags, wire::kEventFlagUnended);
+  EXPECT_EQ(contents.ranges[1].flags, 0);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
 }
 
 TEST(OperatorsTest, ThreadsHaveTorchsNumbers) {
