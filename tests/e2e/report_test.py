@@ -15,6 +15,7 @@ from harness import (DONE, FAILED, NOBODY, PROFCTL, EndToEndTest, as_user, envir
 class ReportTest(EndToEndTest):
     def setUp(self):
         super().setUp()
+        self.rows = 1000
         target = self.target()
         target.do('train 1')
         self.capture = self.trace_five_steps(target)['id']
@@ -34,6 +35,11 @@ class ReportTest(EndToEndTest):
                 found.append(int(status.parent.name))
         return found
 
+    def steps(self, capture=None):
+        """What to ask for: another number of rows each time, as profd keeps its answers."""
+        self.rows += 1
+        return 'steps', capture or self.capture, '--limit', str(self.rows)
+
     def stop_worker(self):
         os.kill(self.worker, signal.SIGSTOP)
 
@@ -49,7 +55,7 @@ class ReportTest(EndToEndTest):
 
     def steps_process(self, as_uid=None, capture=None):
         process = subprocess.Popen(
-            [PROFCTL, 'steps', capture or self.capture], stdin=subprocess.DEVNULL,
+            [PROFCTL, *self.steps(capture)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=environment(self.daemon.socket_dir), **as_user(as_uid))
 
@@ -60,7 +66,7 @@ class ReportTest(EndToEndTest):
         return process
 
     def assert_reports(self):
-        self.assertEqual(self.daemon.ctl('steps', self.capture).status, DONE)
+        self.assertEqual(self.daemon.ctl(*self.steps()).status, DONE)
 
     def test_a_killed_program_ends_its_report_only(self):
         self.stop_worker()
@@ -100,7 +106,7 @@ class ReportTest(EndToEndTest):
         path = self.daemon.data_dir / 'captures' / f'{self.capture}.profd'
         whole = path.read_bytes()
         path.write_bytes(whole[:4096] + bytes(b ^ 0x55 for b in whole[4096:]))
-        result = self.daemon.ctl('steps', self.capture)
+        result = self.daemon.ctl(*self.steps())
         self.assertEqual(result.status, FAILED)
         self.assertNotIn(str(self.daemon.data_dir), result.err)
         path.write_bytes(whole)
