@@ -200,9 +200,13 @@ const table::Description<OpProfileRow>& OpColumns() {
        {.key = "flops",
         .title = "GFLOP",
         .doc = "Floating-point operations, in 1e9, of matrix products, convolutions and "
-               "attention, by the sizes of their inputs; a multiplication and an addition are two",
-        .formula = "m x k by k x n: 2 m n k; convolution: 2 outputs x weights of an output "
-                   "channel; attention: 2 b h q k (d + dv), backward 2 b h q k (3 d + 2 dv)",
+               "attention, by the sizes of their inputs; a multiplication and an addition are two. "
+               "The "
+               "addition of a bias is not counted",
+        .formula =
+            "m x k by k x n: 2 m n k; convolution: 2 outputs x weights of an output "
+            "channel; attention: 2 b h q k (d + dv), backward 2 b h q k (3 d + 2 dv), with a "
+            "causal mask half of both",
         .unit = Unit::kOperations,
         .priority = 13,
         .nullable = true,
