@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -305,18 +306,29 @@ class FuzzedServer final : public RpcTest {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
+FuzzedServer* g_server = nullptr;
+
+void EndServer() {
+  delete g_server;
+  g_server = nullptr;
+}
+
+FuzzedServer& RunningServer() {
+  if (g_server != nullptr && g_server->call_count() < kCallsPerServer) return *g_server;
+  EndServer();
+  g_server = FuzzedServer::Make().release();
+  // Registered after the server made what it uses (Clock::Real()), so it ends before that does.
+  [[maybe_unused]] static const int registered = std::atexit(&EndServer);
+  return *g_server;
+}
+
 }  // namespace
 }  // namespace profd::rpc
 
 PROFD_FUZZ_TARGET(FuzzRpc)(std::span<const uint8_t> data) {
-  using profd::rpc::FuzzedServer;
   if (data.empty()) return;
   static const auto methods = profd::rpc::AllMethods();
-  static std::unique_ptr<FuzzedServer> server;
-  if (server == nullptr || server->call_count() >= profd::rpc::kCallsPerServer) {
-    server.reset();
-    server = FuzzedServer::Make();
-  }
-  server->Try(*methods[data[0] % methods.size()],
-              std::string(reinterpret_cast<const char*>(data.data()) + 1, data.size() - 1));
+  profd::rpc::RunningServer().Try(
+      *methods[data[0] % methods.size()],
+      std::string(reinterpret_cast<const char*>(data.data()) + 1, data.size() - 1));
 }
