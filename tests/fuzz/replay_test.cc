@@ -323,6 +323,11 @@ TEST(FuzzReplayTest, SettingsSurviveNoiseAndMutations) {
 }
 
 TEST(FuzzReplayTest, CallsSurviveNoiseAndMutations) {
+#ifdef __SANITIZE_THREAD__
+  // map_field.h adds members there. The library that is installed lacks them, and looks at the maps
+  // of a request that it could not parse.
+  GTEST_SKIP() << "protobuf's maps have another layout under ThreadSanitizer than in its library";
+#endif
   std::mt19937 random(14);
   for (const auto& entry :
        std::filesystem::directory_iterator(std::filesystem::path(PROFD_FUZZ_CORPUS) / "rpc")) {
