@@ -194,6 +194,7 @@ absl::StatusOr<int> ShowOpsOfGroup(Invocation& invocation, const OpsRequest& wan
   whole.options["sums_only"] = "1";
   ASSIGN_OR_RETURN(std::vector<report::OpProfile> profiles, ProfilesOf(invocation, set, whole));
   std::vector<report::OpTable> tables;
+  tables.reserve(profiles.size());
   for (report::OpProfile& profile : profiles) tables.push_back(TableOf(std::move(profile)));
   std::vector<const report::OpTable*> present;
   for (size_t i = 0; i < tables.size(); ++i) {

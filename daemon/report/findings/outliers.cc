@@ -187,7 +187,7 @@ class Explanation {
 
  private:
   // Returns whether it is a cause.
-  bool Add(EvidenceKind kind, std::string name, int64_t more_ns, std::string detail) {
+  bool Add(EvidenceKind kind, std::string name, int64_t more_ns, const std::string& detail) {
     const auto excess_ns = static_cast<double>(result_.duration_ns - result_.usual_ns);
     if (static_cast<double>(more_ns) < kLeastCauseShare * excess_ns) return false;
     Evidence evidence;
