@@ -103,6 +103,7 @@ PolicyFile::State PolicyFile::state() const {
 }
 
 void PolicyFile::Reload() {
+  absl::MutexLock reload_lock(&reload_mu_);
   absl::StatusOr<std::string> text = ReadTrusted(path_);
   absl::StatusOr<Policy> policy =
       text.ok() ? ParsePolicy(*text, path_.string(), AccountNames::OfThisMachine())

@@ -41,8 +41,8 @@ class PolicyFile {
 
   std::shared_ptr<const AccessRules> rules() const;
   State state() const;
-  // Reads it now; what comes of it is in the log and in state().
-  void Reload();
+  // Reads the file now. The result is in the log and in state().
+  void Reload() ABSL_LOCKS_EXCLUDED(reload_mu_);
 
  private:
   PolicyFile(std::filesystem::path path, Clock& clock, Policy policy, UniqueFd watch,
@@ -53,6 +53,9 @@ class PolicyFile {
   Clock& clock_;
   const UniqueFd watch_;  // inotify, of the folder.
   const UniqueFd stop_event_;
+  // Held from reading the file until its rules hold: otherwise, of two threads that reload, the one
+  // that read the older text could be the last to set the rules. Taken before mu_.
+  absl::Mutex reload_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   mutable absl::Mutex mu_;
   Policy policy_ ABSL_GUARDED_BY(mu_);
   State state_ ABSL_GUARDED_BY(mu_);
