@@ -3,15 +3,15 @@
     PROFD_BUILD_DIR=build/release /usr/bin/python3 tests/bench/attack_bench.py [--calls N] [NAME...]
 
 Per attack: N calls each (default 100) of a user who is not the attacker: `profctl node`, arming
-(start of `profctl trace` to armed), and `profctl ops` of a capture of 1 million events. All
-attackers are one user's and share the last CPU of this machine; profd has 512 MiB, where a memory
-cgroup can be made. Ends with 1 if profd did.
+(start of `profctl trace` to armed), and `profctl ops` of a capture of 1 million events (--events).
+All attackers are one user's and share the last CPU of this machine. profd has 512 MiB, where a
+memory cgroup can be made and profd is built without a sanitizer. Ends with 1 if profd did.
 
   none        for comparison
   resets      6 processes begin HTTP/2 calls on control.sock and reset them
   calls       300 ListAudit calls in flight
   silent      2 processes open connections to agent.sock and say nothing
-  reports     6 processes ask for reports of the attacker's capture of 1 million events
+  reports     6 processes ask for reports of the attacker's capture, which is as large
 """
 
 import argparse
@@ -30,7 +30,6 @@ import harness  # noqa: E402
 from hostile_socket_test import RAPID_RESET  # noqa: E402
 
 ATTACKER, USER = harness.NOBODY, 65533
-EVENTS = 1_000_000
 FOREVER_S = '86400'
 
 # Opens connections and replaces those that are closed.
@@ -63,7 +62,10 @@ class Failed(Exception):
 
 
 class Stage:
-    """A daemon, and one stored capture of EVENTS events for each user."""
+    """A daemon, and one stored capture of `event_count` events for each user."""
+
+    def __init__(self, event_count):
+        self.event_count = event_count
 
     def __enter__(self):
         self.rows = 0
@@ -71,13 +73,8 @@ class Stage:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_bench_'))
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
-        self.memory = harness.MemoryGroup(512 << 20)
         self.daemon = harness.Daemon(self.folder)
-        if self.memory.why_not:
-            print('profd has no limit of memory:', self.memory.why_not)
-        else:
-            self.stack.callback(self.memory.remove)
-            self.daemon.memory = self.memory
+        self.memory = self._limit_memory()
         self.stack.callback(self.daemon.stop)
         self.daemon.start()
         self.target = self._target(USER)
@@ -87,6 +84,19 @@ class Stage:
 
     def __exit__(self, *_):
         self.stack.close()
+
+    def _limit_memory(self):
+        """The daemon's MemoryGroup; None if it has no limit."""
+        if harness.is_sanitized():
+            print('profd has no limit of memory: a sanitizer needs several times as much')
+            return None
+        memory = harness.MemoryGroup(512 << 20)
+        if memory.why_not:
+            print('profd has no limit of memory:', memory.why_not)
+            return None
+        self.stack.callback(memory.remove)
+        self.daemon.memory = memory
+        return memory
 
     def _target(self, uid):
         target = harness.Target(self.daemon, as_uid=uid)
@@ -99,7 +109,7 @@ class Stage:
             [harness.PROFCTL, 'trace', '--pid', str(target.pid), '--duration', '10s', '--json'],
             stdout=subprocess.PIPE, env=harness.environment(self.daemon.socket_dir),
             **harness.as_user(uid))
-        target.do('await-recording', f'busy 5 {EVENTS // 5}')
+        target.do('await-recording', f'busy 5 {self.event_count // 5}')
         capture = self.daemon.ctl('captures', '--json', '--limit', '1').json['captures'][0]['id']
         self.daemon.ctl('cancel', capture, as_uid=uid)
         tracing.communicate()
@@ -167,6 +177,7 @@ ATTACKS = ('none', 'resets', 'calls', 'silent', 'reports')
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--calls', type=int, default=100)
+    parser.add_argument('--events', type=int, default=1_000_000)
     parser.add_argument('names', nargs='*')
     arguments = parser.parse_args()
     for name in arguments.names:
@@ -176,7 +187,7 @@ def main():
         print('SKIP: only root can act as two other users')
         sys.exit(77)
     print(f'load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs')
-    with Stage() as stage:
+    with Stage(arguments.events) as stage:
         print(f"{'attack':<10}{'call':<8}{'median':>9}{'p99':>9}{'max':>9}{'failed':>8}{'load':>7}")
         for name in arguments.names or ATTACKS:
             with contextlib.ExitStack() as stack:
@@ -195,9 +206,11 @@ def main():
                         print('  the first that failed:', errors[0])
             if stage.daemon.process.poll() is not None:
                 sys.exit('profd has ended')
-        if not stage.memory.why_not:
-            print(f'peak of the cgroup: {stage.memory.peak_bytes() >> 20} MiB, with files in the '
-                  f'page cache; killed for memory: {stage.memory.oom_kill_count()}')
+        if stage.memory:
+            peak = stage.memory.peak_bytes()
+            print('peak of the cgroup:', 'unknown' if peak is None else f'{peak >> 20} MiB',
+                  'with files in the page cache; killed for memory:',
+                  stage.memory.oom_kill_count())
 
 
 if __name__ == '__main__':
