@@ -95,7 +95,9 @@ class ReportService final : public RpcService {
         FindStoredCapture(parts_.manager, parts_.store, info.caller, request.capture()));
     request.clear_capture();
     const std::string key = AnswerCache::KeyOf(capture.file_sha256, table, request);
-    if (std::optional<grpc::ByteBuffer> known = answers_.Find(key)) {
+    // Without a hash, nothing says that two files are equal.
+    const bool is_hashed = !capture.file_sha256.empty();
+    if (std::optional<grpc::ByteBuffer> known = is_hashed ? answers_.Find(key) : std::nullopt) {
       response = *std::move(known);
       return absl::OkStatus();
     }
@@ -104,7 +106,7 @@ class ReportService final : public RpcService {
         parts_, info, capture, table, request.SerializeAsString(),
         [this, &info] { return StillWanted(parts_.admission, info); }, turn, sink));
     response = sink.Take();
-    answers_.Put(key, response);
+    if (is_hashed) answers_.Put(key, response);
     return absl::OkStatus();
   }
 
