@@ -189,17 +189,17 @@ QualityCheck Unended(const Subject& subject) {
   if (events == nullptr) {
     return {.known = false, .sentence = "ranges that threads left open were not checked"};
   }
-  if (subject.imported()) {
+  const int64_t count = events->unended_range_count;
+  // Only profd's own exports mark such ranges.
+  if (count == 0 && subject.imported()) {
     return {.known = false, .sentence = "a trace does not say which ranges threads left open"};
   }
-  const int64_t count = events->unended_range_count;
   if (count == 0) return {.sentence = "no thread ended inside a range"};
   return {.grade = 'B',
           .value = static_cast<double>(count),
           .sentence = StrCat("threads ended inside ", count, count == 1 ? " range" : " ranges",
                              count == 1 ? "" : ", most often", " '", events->unended_range_name,
-                             "': the program lacks the end of each, which is taken to be that of "
-                             "its thread")};
+                             "'; each is taken to end with its thread")};
 }
 
 QualityCheck Clock(const Subject& subject) {
