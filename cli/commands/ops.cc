@@ -157,7 +157,8 @@ absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
       report::OpGroupFromString(wanted.Option("group_by")).value_or(report::OpGroup::kName);
   if (group == report::OpGroup::kModule || group == report::OpGroup::kThread) {
     return UsageError(
-        "a group is compared by name, inputs or step, or shown by rank; name one of its captures "
+        "a group is compared by name, input_shape, or step, or shown by rank; name one of its "
+        "captures "
         "for the rest");
   }
   options.by_step = flags.Has("by-step") || group == report::OpGroup::kStep;
@@ -263,7 +264,7 @@ Command OpsCommand() {
             .value_name = "KEY",
             .help = "Order rows by a column (default: self_device where there is a GPU, else "
                     "self_cpu); `profctl explain --table ops` has the columns. torch.profiler's "
-                    "names do, too",
+                    "names work as well",
             .completes = Completes::kChoice,
             .choices = SortChoices()},
            {.name = "limit",

@@ -461,7 +461,7 @@ bool AwaitsLaunches(Work* work, uint64_t now_ns) {
   const uint64_t waited_ns = now_ns - work->calls_off_ns;
   if (CannotGoOn(work) || !g_writer.has_session() || waited_ns >= kLaunchTimeoutNs) return false;
   if (g_pool.marked() != 0) {
-    // Without records of calls nobody can tell what is of the window.
+    // Without records of calls it is unknown which work the window launched.
     return work->decoder.knows_calls() || waited_ns < kGraceNs;
   }
   if (work->decoder.work_count() != work->seen_work_count) {

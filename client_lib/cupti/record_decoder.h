@@ -13,9 +13,9 @@
 // Pages are read by way of the operating system, which refuses where there is nothing left to
 // read, and each once in a batch.
 //
-// The window is the time between set_window()'s bounds. A launch before it is held until work of it
-// shows up in the window, and is written then; only so has that work a launch in the capture. Work
-// that a call after the window launched is left out once set_leaves_out_later_work().
+// The window is the time between set_window()'s bounds. A launch before it is kept back, and
+// written only if its work runs in the window, so that this work has a launch in the capture. Work
+// that a call after the window launched is left out after set_leaves_out_later_work().
 //
 // Driver calls inside runtime calls have the same correlation id. The driver call ends first,
 // so the last one of each thread is held back until what follows shows whether it was inside.
@@ -78,12 +78,12 @@ class RecordDecoder {
     window_end_ticks_ = end_ticks;
   }
 
-  // Every record of the window's calls has been decoded. From here on work that begins behind the
-  // window is kGpuLaterLaunch unless one of them launched it.
+  // Every record of the window's calls has been decoded. From now on, work that begins after the
+  // window counts as kGpuLaterLaunch unless one of these calls launched it.
   void set_leaves_out_later_work() { leaves_out_later_work_ = true; }
 
-  // The flush that hands over also what has not ended has been asked for. Work without times is
-  // what had not begun from here on; SettleUntimed() tells whose.
+  // CUPTI has been asked to hand over unfinished work, too. From now on, work without times is work
+  // that had not begun; SettleUntimed() counts it by its launch.
   void set_is_last_flush() { is_last_flush_ = true; }
 
   // After the last record: work without times is kGpuStillRunning if a call of the window launched

@@ -1,4 +1,4 @@
-// Finds out whether somebody removed events from a trace before it was imported.
+// Detects that events were removed from a trace before its import.
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_IMPORT_THINNING_H_

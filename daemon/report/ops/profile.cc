@@ -103,7 +103,7 @@ class OpProfiler {
       : reader_(reader),
         options_(options),
         by_step_(options.by_step || options.group == OpGroup::kStep),
-        // Functions of Python, which only imports have, are told by their category.
+        // Only imports have Python functions, which ReadRanges() recognizes by their category.
         sums_only_(options.sums_only && reader.record().imported.source.empty()),
         kinds_(kinds),
         lookup_(reader.steps()),

@@ -1,6 +1,6 @@
-// Admission: what every call passes on its way in. It tells who calls and by which rules, counts,
-// and turns away; behind it stand the services. Limits are per principal: nobody uses up what is
-// there for all.
+// Admission: the checks that every call passes before its service sees it. It identifies the
+// caller, applies the access rules, counts calls, and refuses those above the limits. Limits are
+// per principal, so no caller can use up what others need.
 //
 // Threads:   any.
 // Ownership: everything it refers to must outlive it, and it all calls.

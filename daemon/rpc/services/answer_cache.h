@@ -1,6 +1,6 @@
 // AnswerCache keeps the newest answers of reports, so that the same report on the same file is not
-// made again. A capture file never changes, and profd that knows more tables is another process, so
-// an answer stays right as long as it is kept.
+// made again. Answers never become outdated: a capture file does not change, and the cache ends
+// with the process, so another version of profd does not see it.
 //
 // Threads: any. Memory: kMostBytes and a little per answer; the answers used least recently go
 // first. Larger answers than kMostAnswerBytes are not kept.
