@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "client_lib/core/agent_wake.h"
 #include "client_lib/core/capture_listener.h"
 #include "client_lib/core/connection.h"
+#include "client_lib/core/direct_calls.h"
 #include "client_lib/core/gpu_part.h"
 #include "client_lib/core/helper.h"
 #include "client_lib/core/lifecycle.h"
@@ -581,7 +581,7 @@ void WaitToConnect(int backoff_ms) {
 }
 
 void SetUpThread() {
-  prctl(PR_SET_NAME, "profd", 0, 0, 0);
+  direct::SetThreadName("profd");
   const auto thread = static_cast<id_t>(syscall(SYS_gettid));
   if (getpriority(PRIO_PROCESS, thread) < kNiceness) setpriority(PRIO_PROCESS, thread, kNiceness);
   PrepareQuiescence();

@@ -1,8 +1,9 @@
 // The agent: the library's thread. It alone talks to the daemon, maps and unmaps
 // memory, and does whatever else may take time; application threads never wait for it.
 //
-// It has a descriptor table of its own (own_files.h). So it calls no code but the library's, and
-// makes no thread: the helper, which keeps the program's table, does that for it (helper.h).
+// It has a descriptor table of its own (own_files.h). So it calls no code but the library's, and no
+// function of libc that tools replace (direct_calls.h). It makes no thread: the helper, which keeps
+// the program's table, does that for it (helper.h).
 //
 // It sleeps in poll() while connected and nothing is asked of it. Without a daemon it
 // tries again with back-off up to 30 s.

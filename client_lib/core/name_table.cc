@@ -1,7 +1,8 @@
 #include "client_lib/core/name_table.h"
 
 #include <string.h>
-#include <sys/mman.h>
+
+#include "client_lib/core/direct_calls.h"
 
 namespace profd::client {
 namespace {
@@ -44,12 +45,11 @@ constinit NameTable g_names;
 NameTable::Storage* NameTable::GetStorage() {
   Storage* storage = storage_.load(std::memory_order_acquire);
   if (storage != nullptr) return storage;
-  void* memory = mmap(nullptr, sizeof(Storage), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = direct::Map(sizeof(Storage), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (memory == MAP_FAILED) return nullptr;
   auto* fresh = static_cast<Storage*>(memory);
   if (!storage_.compare_exchange_strong(storage, fresh, std::memory_order_acq_rel)) {
-    munmap(memory, sizeof(Storage));
+    direct::Unmap(memory, sizeof(Storage));
   }
   return storage_.load(std::memory_order_acquire);
 }

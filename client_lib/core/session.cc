@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client_lib/core/direct_calls.h"
 #include "client_lib/core/given_names.h"
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/status_page.h"
@@ -49,7 +50,7 @@ bool FileIsAsExpected(int fd, uint64_t bytes) {
 }
 
 void Touch(std::byte* from, uint64_t bytes) {
-  if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0) return;
+  if (direct::Advise(from, bytes, MADV_POPULATE_WRITE)) return;
   // Kernels before 5.14. A read maps a page of shared memory for writing, too.
   for (uint64_t at = 0; at < bytes; at += kPrefaultStepBytes) {
     static_cast<void>(__atomic_load_n(reinterpret_cast<char*>(from + at), __ATOMIC_RELAXED));
@@ -122,9 +123,9 @@ bool Session::Open(int fd, const wire::ArmBody& arm) {
       arm.memory_bytes % wire::kChunkBytes != 0 || !FileIsAsExpected(fd, arm.memory_bytes)) {
     return false;
   }
-  void* mapped = mmap(nullptr, arm.memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* mapped = direct::Map(arm.memory_bytes, MAP_SHARED, fd);
   if (mapped == MAP_FAILED) return false;
-  madvise(mapped, arm.memory_bytes, MADV_DONTFORK);
+  direct::Advise(mapped, arm.memory_bytes, MADV_DONTFORK);
   layout = wire::LayoutFor(arm.memory_bytes);
   memory = static_cast<std::byte*>(mapped);
   header = reinterpret_cast<wire::CaptureMemoryHeader*>(memory);
@@ -167,7 +168,7 @@ void Session::Abandon(const StuckWriters& writers) {
 }
 
 void Session::Unmap() {
-  munmap(memory, layout.total_bytes);
+  direct::Unmap(memory, layout.total_bytes);
   memory = nullptr;
   is_abandoned = false;
 }

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client_lib/core/direct_calls.h"
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/session.h"
 
@@ -127,14 +128,14 @@ void RecordNameCounts(uint64_t interned, uint64_t other) {
 
 bool ShareStatusPage(int fd) {
   if (!IsSealedPage(fd)) return false;
-  void* mapped = mmap(nullptr, wire::kStatusPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* mapped = direct::Map(wire::kStatusPageBytes, MAP_SHARED, fd);
   if (mapped == MAP_FAILED) return false;
   auto* page = static_cast<wire::StatusPage*>(mapped);
   const bool good =
       page->magic == wire::kStatusPageMagic && page->version == wire::kStatusPageVersion;
   const uint64_t marks = StepMarkCount();
   if (good) StoreHistory(*page, marks);
-  munmap(mapped, wire::kStatusPageBytes);
+  direct::Unmap(mapped, wire::kStatusPageBytes);
   if (!good || !ReplacePage(MAP_SHARED, fd)) return false;
   // A mark between the two went to the page that is gone.
   const uint64_t marks_now = StepMarkCount();

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client_lib/core/direct_calls.h"
 #include "client_lib/core/recorder.h"
 
 namespace profd::client {
@@ -23,14 +24,13 @@ constinit bool g_have_key = false;
 ThreadState* MapStates() {
   for (uint32_t capacity = kMaxThreads; capacity >= 64; capacity /= 4) {
     const size_t bytes = size_t{capacity} * sizeof(ThreadState);
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory = direct::Map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
     if (memory == MAP_FAILED) continue;
     ThreadState* states = nullptr;
     if (g_states.compare_exchange_strong(states, static_cast<ThreadState*>(memory))) {
       g_capacity.store(capacity, std::memory_order_release);
     } else {
-      munmap(memory, bytes);
+      direct::Unmap(memory, bytes);
     }
     break;
   }

@@ -243,13 +243,13 @@ def need_program(name):
 _BUILT = {}
 
 
-def built(name, *compiler):
-    """The host program as another compiler makes it."""
+def built(name, *compiler, source='host_program.c'):
+    """The host program, or another source file, as this compiler makes it."""
     if name not in _BUILT:
         need_program(compiler[0])
         folder = tempfile.mkdtemp(prefix='profd_campaign_')
         os.chmod(folder, 0o755)
-        done = subprocess.run([*compiler, '-O1', HERE / 'host_program.c', '-o', f'{folder}/{name}',
+        done = subprocess.run([*compiler, '-O1', HERE / source, '-o', f'{folder}/{name}',
                                '-pthread'], capture_output=True, text=True)
         if done.returncode != 0:
             raise Unavailable(f'{compiler[0]} cannot build it: {done.stderr[-200:]}')
@@ -295,6 +295,11 @@ def preloaded(library, package):
             raise Unavailable(f'{package} is not installed')
         return Program([HOST, 'allocations', '{folder}'], env={'LD_PRELOAD': str(found[0])})
     return make
+
+
+def memory_tool():
+    tool = built('memory_tool.so', 'cc', '-shared', '-fPIC', source='memory_tool.c')
+    return Program([HOST, 'allocations', '{folder}'], env={'LD_PRELOAD': tool})
 
 
 def preloaded_address_sanitizer():
@@ -375,6 +380,7 @@ PROGRAMS = {
     'jemalloc': preloaded('libjemalloc.so.2', 'libjemalloc2'),
     'tcmalloc': preloaded('libtcmalloc_minimal.so.4', 'libtcmalloc-minimal4'),
     'mimalloc': preloaded('libmimalloc.so.2*', 'libmimalloc2.0'),
+    'memory_tool': memory_tool,
     'address_sanitizer_preloaded': preloaded_address_sanitizer,
     'address_sanitizer_built_in': address_sanitizer_program,
     'musl': musl,
