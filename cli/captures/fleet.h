@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cli/base/object.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/endpoints.h"
 #include "daemon/base/json_writer.h"
@@ -81,7 +82,8 @@ struct NodeOutcome {
   std::string node;
   absl::Status status;
 };
-// "nodes": [{"node","ok","error"}]
+const ObjectDescription<NodeOutcome>& NodeOutcomeObject();
+// "nodes": [...], a field of an open object.
 void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
 std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);  // Empty: none failed.
 // 0: all ok; 4: some failed; else the code of the error they share (5 refused, 6 no daemon), or 1.

@@ -82,15 +82,19 @@ absl::StatusOr<absl::Duration> NodeTimeoutOf(const Invocation& invocation) {
   return timeout.value_or(kDefaultNodeTimeout);
 }
 
+const ObjectDescription<NodeOutcome>& NodeOutcomeObject() {
+  static const ObjectDescription<NodeOutcome> object(
+      {{&NodeOutcome::node, {.key = "node", .doc = "The node, as it was named"}},
+       {[](const NodeOutcome& outcome) { return outcome.status.ok(); },
+        {.key = "ok", .doc = "Whether it answered"}},
+       {[](const NodeOutcome& outcome) { return std::string(FromAbsl(outcome.status.message())); },
+        {.key = "error", .doc = "Why it did not answer; empty if it did"}}});
+  return object;
+}
+
 void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json) {
   json.Key("nodes").BeginArray();
-  for (const NodeOutcome& outcome : outcomes) {
-    json.BeginObject();
-    json.Field("node", outcome.node);
-    json.Field("ok", outcome.status.ok());
-    json.Field("error", FromAbsl(outcome.status.message()));
-    json.EndObject();
-  }
+  for (const NodeOutcome& outcome : outcomes) NodeOutcomeObject().Write(outcome, json);
   json.EndArray();
 }
 

@@ -1,11 +1,11 @@
+#include "cli/render/audit.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/base/row_limit.h"
-#include "cli/base/table.h"
-#include "cli/base/units.h"
 #include "cli/base/when.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/daemon_client.h"
@@ -13,74 +13,11 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/base/str_cat.h"
-#include "daemon/base/text.h"
-#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {
 
 constexpr int64_t kMaxAuditRows = 1'000'000;
-constexpr size_t kMaxCellBytes = 300;
-
-struct NodeLine {
-  std::string node;
-  AuditLine line;
-};
-
-std::string RenderAudit(const std::vector<NodeLine>& lines, bool many, const Style& style) {
-  std::vector<Column> columns;
-  if (many) columns.push_back({.title = "NODE", .right = false});
-  columns.insert(columns.end(), {{.title = "TIME", .right = false},
-                                 {.title = "WHO", .right = false},
-                                 {.title = "CALL", .right = false},
-                                 {.title = "RESULT", .right = false},
-                                 {.title = "TOOK", .drop_order = 2},
-                                 {.title = "SENT", .drop_order = 3},
-                                 {.title = "FROM", .right = false, .drop_order = 1},
-                                 {.title = "WHAT", .right = false, .flexible = true}});
-  Table table(std::move(columns));
-  for (const auto& [node, line] : lines) {
-    std::vector<std::string> cells;
-    if (many) cells.push_back(node);
-    std::string result = line.reason.empty() ? line.outcome : line.reason;
-    if (line.repeat_count > 0) result += StrCat(" (", line.repeat_count, " more)");
-    for (const std::string& cell :
-         {FormatLocalTime(line.time), line.principal, line.method, result,
-          FormatNs(line.duration_ns), line.bytes > 0 ? FormatBytes(line.bytes) : "-", line.peer,
-          line.resource}) {
-      cells.push_back(ForDisplay(cell, kMaxCellBytes));
-    }
-    table.AddRow(std::move(cells));
-  }
-  return table.Render(style);
-}
-
-void PrintAuditJson(Invocation& invocation, const std::vector<NodeLine>& lines,
-                    const std::optional<std::vector<NodeOutcome>>& outcomes) {
-  JsonWriter json;
-  json.BeginObject().Key("entries").BeginArray();
-  for (const auto& [node, line] : lines) {
-    json.BeginObject();
-    json.Field("node", node);
-    json.Field("time_unix_ns", absl::ToUnixNanos(line.time));
-    json.Field("principal", line.principal);
-    json.Field("peer", line.peer);
-    json.Field("method", line.method);
-    json.Field("resource", line.resource);
-    json.Field("outcome", line.outcome);
-    json.Field("reason", line.reason);
-    json.Field("repeat_count", line.repeat_count);
-    json.Field("last_unix_ns", absl::ToUnixNanos(line.last_time));
-    json.Field("duration_ns", line.duration_ns);
-    json.Field("bytes", line.bytes);
-    json.EndObject();
-  }
-  json.EndArray();
-  if (outcomes.has_value()) WriteNodeOutcomesJson(*outcomes, json);
-  json.EndObject();
-  invocation.Print(json.TakeLine());
-}
 
 absl::StatusOr<int> RunAudit(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
@@ -93,7 +30,7 @@ absl::StatusOr<int> RunAudit(Invocation& invocation) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> given, flags.Int("limit", 0, kMaxAuditRows));
   const int64_t limit = given.value_or(invocation.json() ? 0 : kRowsForPeople);
 
-  std::vector<NodeLine> lines;
+  std::vector<AuditRow> rows;
   std::optional<std::vector<NodeOutcome>> outcomes;
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (fleet.has_value()) {
@@ -106,23 +43,25 @@ absl::StatusOr<int> RunAudit(Invocation& invocation) {
                         });
     for (size_t member = 0; member < by_member.size(); ++member) {
       for (AuditLine& line : by_member[member]) {
-        lines.push_back({fleet->members()[member].node, std::move(line)});
+        rows.push_back({fleet->members()[member].node, std::move(line)});
       }
     }
     std::ranges::stable_sort(
-        lines, [](const NodeLine& a, const NodeLine& b) { return a.line.time > b.line.time; });
-    if (limit > 0 && std::ssize(lines) > limit) lines.resize(static_cast<size_t>(limit));
+        rows, [](const AuditRow& a, const AuditRow& b) { return a.line.time > b.line.time; });
+    if (limit > 0 && std::ssize(rows) > limit) rows.resize(static_cast<size_t>(limit));
   } else {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
     ASSIGN_OR_RETURN(std::vector<AuditLine> found, daemon->ListAudit(query, limit));
-    for (AuditLine& line : found) lines.push_back({daemon->node().name, std::move(line)});
+    for (AuditLine& line : found) rows.push_back({daemon->node().name, std::move(line)});
   }
   if (invocation.json()) {
-    PrintAuditJson(invocation, lines, outcomes);
-  } else if (lines.empty()) {
+    JsonWriter json;
+    WriteAuditJson(rows, outcomes.has_value() ? &*outcomes : nullptr, json);
+    invocation.Print(json.TakeLine());
+  } else if (rows.empty()) {
     invocation.Print("Nothing matches.\n");
   } else {
-    invocation.Print(RenderAudit(lines, fleet.has_value(), invocation.style()));
+    invocation.Print(RenderAudit(rows, fleet.has_value(), invocation.style()));
   }
   if (!outcomes.has_value()) return 0;
   invocation.Note(RenderNodeFailures(*outcomes));

@@ -135,11 +135,7 @@ absl::StatusOr<Listing> FindListing(Invocation& invocation, const Query& query) 
 
 void PrintListingJson(Invocation& invocation, const Listing& listing) {
   JsonWriter json;
-  json.BeginObject().Key("captures").BeginArray();
-  for (const CaptureView& view : listing.views) WriteCaptureJson(view, "", json);
-  json.EndArray();
-  if (listing.nodes.has_value()) WriteNodeOutcomesJson(*listing.nodes, json);
-  json.EndObject();
+  WriteCaptureListJson(listing.views, listing.nodes.has_value() ? &*listing.nodes : nullptr, json);
   invocation.Print(json.TakeLine());
 }
 

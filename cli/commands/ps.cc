@@ -33,8 +33,7 @@ absl::StatusOr<Look> LookAtFleet(Invocation& invocation, Fleet& fleet, const std
   }
   JsonWriter json;
   json.BeginObject();
-  WriteNodeTargetsJson(nodes, json);
-  WriteNodeOutcomesJson(outcomes, json);
+  WriteNodeTargetsJson(nodes, outcomes, json);
   json.EndObject();
   look.text = json.TakeLine();
   return look;

@@ -49,9 +49,8 @@ class Daemons {
 
   // Of the last Run().
   bool Reached(size_t member) const { return !IsFleet() || outcomes_[member].status.ok(); }
-  void WriteJson(JsonWriter& json) const {
-    if (IsFleet()) WriteNodeOutcomesJson(outcomes_, json);
-  }
+  // nullptr: it is one daemon.
+  const std::vector<NodeOutcome>* outcomes() const { return IsFleet() ? &outcomes_ : nullptr; }
   int Finish() {
     if (!IsFleet()) return kExitDone;
     invocation_.Note(RenderNodeFailures(outcomes_));
@@ -94,12 +93,7 @@ void PrintSchedules(Invocation& invocation, const Daemons& daemons, const std::s
                     const std::vector<ScheduleView>& views) {
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject().Field("id", id);
-    json.Key("schedules").BeginArray();
-    for (const ScheduleView& view : views) WriteScheduleJson(view, json);
-    json.EndArray();
-    daemons.WriteJson(json);
-    json.EndObject();
+    WriteOneScheduleJson({.id = id, .schedules = views, .outcomes = daemons.outcomes()}, json);
     invocation.Print(json.TakeLine());
   } else if (!views.empty()) {
     invocation.Print(RenderSchedule(views.front(), invocation.style()));
@@ -160,16 +154,7 @@ absl::StatusOr<int> ListSchedules(Invocation& invocation, Daemons& daemons) {
   const std::vector<ScheduleDrift> drift = FindDrift(asked);
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject().Key("schedules").BeginArray();
-    for (const ScheduleView& view : all) WriteScheduleJson(view, json);
-    json.EndArray().Key("drift").BeginArray();
-    for (const ScheduleDrift& one : drift) {
-      json.BeginObject().Field("id", one.id).Field("node", one.node);
-      json.Field("problem", one.problem).EndObject();
-    }
-    json.EndArray();
-    daemons.WriteJson(json);
-    json.EndObject();
+    WriteScheduleListJson({.schedules = all, .drift = drift, .outcomes = daemons.outcomes()}, json);
     invocation.Print(json.TakeLine());
   } else if (all.empty()) {
     invocation.Print("No schedules. `profctl schedule create --every 30m` makes one.\n");
@@ -207,11 +192,7 @@ absl::StatusOr<int> ShowScheduleHistory(Invocation& invocation, Daemons& daemons
                            [](const WindowView& view) { return view.window.time; });
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject().Field("id", id).Key("windows").BeginArray();
-    for (const WindowView& view : windows) WriteWindowJson(view, json);
-    json.EndArray();
-    daemons.WriteJson(json);
-    json.EndObject();
+    WriteWindowListJson({.id = id, .windows = windows, .outcomes = daemons.outcomes()}, json);
     invocation.Print(json.TakeLine());
   } else if (windows.empty()) {
     invocation.Print("No windows yet; `profctl schedule show` says when the next one is.\n");

@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/base/errors.h"
 #include "cli/commands/command.h"
 #include "cli/commands/commands.h"
+#include "cli/render/lists.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/str_cat.h"
@@ -13,15 +16,28 @@
 namespace profd::cli {
 namespace {
 
-std::vector<std::string_view> ReportNames() {
+std::vector<std::string_view> Names() {
   std::vector<std::string_view> names;
   for (const report::ReportKind& kind : report::ReportKinds()) names.push_back(kind.name);
+  for (const ListKind& kind : ListKinds()) names.push_back(kind.name);
   return names;
+}
+
+// False: it has none.
+bool WriteSchemaOf(std::string_view name, JsonWriter& json) {
+  if (const report::ReportKind* const kind = report::FindReportKind(name)) {
+    WriteReportSchema(kind->shape(), json);
+    return true;
+  }
+  const auto kind = std::ranges::find(ListKinds(), name, &ListKind::name);
+  if (kind == ListKinds().end()) return false;
+  WriteListSchema(*kind, json);
+  return true;
 }
 
 absl::Status NoSchema(const std::string& name) {
   std::string known;
-  for (const std::string_view each : ReportNames()) {
+  for (const std::string_view each : Names()) {
     StrAppend(&known, known.empty() ? "" : ", ", each);
   }
   return UsageError(
@@ -30,18 +46,16 @@ absl::Status NoSchema(const std::string& name) {
 
 absl::StatusOr<int> RunSchema(Invocation& invocation) {
   JsonWriter json;
-  if (invocation.arguments().empty()) {
+  if (!invocation.arguments().empty()) {
+    const std::string& name = invocation.arguments().front();
+    if (!WriteSchemaOf(name, json)) return NoSchema(name);
+  } else {
     json.BeginObject();
-    for (const report::ReportKind& kind : report::ReportKinds()) {
-      json.Key(kind.name);
-      WriteReportSchema(kind.shape(), json);
+    for (const std::string_view name : Names()) {
+      json.Key(name);
+      WriteSchemaOf(name, json);
     }
     json.EndObject();
-  } else {
-    const std::string& name = invocation.arguments().front();
-    const report::ReportKind* const kind = report::FindReportKind(name);
-    if (kind == nullptr) return NoSchema(name);
-    WriteReportSchema(kind->shape(), json);
   }
   invocation.Print(json.TakeLine());
   return 0;
@@ -51,17 +65,19 @@ absl::StatusOr<int> RunSchema(Invocation& invocation) {
 
 Command SchemaCommand() {
   return {.name = "schema",
-          .summary = "Print the JSON Schema of a report's --json output",
-          .arguments = "[REPORT]",
+          .summary = "Print the JSON Schema of a --json output",
+          .arguments = "[NAME]",
           .description =
-              "Prints the JSON Schema (draft 2020-12) of what a report prints with --json: every "
-              "field with its type, unit, meaning, and formula. Without an argument it prints an "
-              "object with the schema of every report that has one. The schema is made from the "
-              "same description as the report.",
-          .examples = {{"profctl schema kernels", "What a script can rely on"}},
+              "Prints the JSON Schema (draft 2020-12) of what a report or a list prints with "
+              "--json: every field with its type, unit, meaning, and formula. NAME is the command, "
+              "`nodes` for `--nodes NODES node`, or `quotas` for `node --quotas`. Without NAME it "
+              "prints an object with all schemas. They are made from the same descriptions as the "
+              "output.",
+          .examples = {{"profctl schema kernels", "What a script can rely on"},
+                       {"profctl schema schedule_list", "The same of `profctl schedule list`"}},
           .max_arguments = 1,
           .completes = Completes::kChoice,
-          .choices = ReportNames(),
+          .choices = Names(),
           .uses_daemon = false,
           .run = &RunSchema};
 }

@@ -82,8 +82,7 @@ class Top {
     JsonWriter json;
     json.BeginObject();
     if (fleet_.has_value()) {
-      WriteNodeTargetsJson(seen.nodes, json);
-      WriteNodeOutcomesJson(outcomes, json);
+      WriteNodeTargetsJson(seen.nodes, outcomes, json);
     } else {
       WriteTargetsJson(seen.nodes[0].targets, json);
     }

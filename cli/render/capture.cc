@@ -6,10 +6,9 @@
 #include "absl/strings/str_format.h"
 #include "cli/base/errors.h"
 #include "cli/base/short_names.h"
-#include "cli/base/table.h"
 #include "cli/base/units.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
 #include "daemon/capture/quality.h"
@@ -20,191 +19,6 @@ namespace profd::cli {
 namespace {
 
 constexpr int64_t kTellingClockErrorNs = 1000;
-
-int64_t UnixNanosOrZero(absl::Time time) {
-  const bool finite = time != absl::InfinitePast() && time != absl::InfiniteFuture();
-  return finite ? absl::ToUnixNanos(time) : 0;
-}
-
-void WriteSpecJson(const CaptureSpec& spec, JsonWriter& json) {
-  json.Key("spec").BeginObject();
-  json.Field("steps", spec.steps);
-  json.Field("warmup_steps", spec.warmup_steps);
-  json.Field("wait_steps", spec.wait_steps);
-  json.Field("repeat", spec.repeat);
-  json.Field("start_step", spec.start_step);
-  json.Field("duration_ns", absl::ToInt64Nanoseconds(spec.duration));
-  json.Field("timeout_ns", absl::ToInt64Nanoseconds(spec.timeout));
-  json.Field("memory_bytes", spec.memory_bytes);
-  json.Field("allow_less_memory", spec.allow_less_memory);
-  json.Field("max_bytes", spec.max_bytes);
-  json.Field("step_marker", spec.step_marker);
-  json.Key("gpu").BeginObject();
-  json.Field("mode", ToString(spec.gpu.mode));
-  json.Field("buffer_bytes", spec.gpu.buffer_bytes);
-  json.Field("max_records", spec.gpu.max_records);
-  json.Field("detach", spec.gpu.detach);
-  json.Field("latency", spec.gpu.latency);
-  json.EndObject();
-  json.Key("torch").BeginObject();
-  json.Field("operators", ToString(spec.torch.operators));
-  json.Field("strides", spec.torch.strides);
-  json.Field("memory", spec.torch.memory);
-  json.Field("step_source", ToString(spec.torch.step_source));
-  json.EndObject();
-  json.EndObject();
-}
-
-void WriteTorchRecordJson(const TorchRecord& torch, JsonWriter& json) {
-  json.Key("torch").BeginObject();
-  json.Field("outcome", ToString(torch.outcome));
-  json.Field("operators", ToString(torch.operators));
-  json.Field("memory", torch.memory);
-  json.Field("version", torch.version);
-  json.Key("missing").BeginArray();
-  for (const TorchMissing& missing : torch.missing) {
-    json.BeginObject();
-    json.Field("feature", missing.feature);
-    json.Field("reason", missing.reason);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Field("step_source", ToString(torch.step_source));
-  json.Field("operator_count", torch.operator_count);
-  json.Field("tensor_use_count", torch.tensor_use_count);
-  json.Field("note_count", torch.note_count);
-  json.Field("block_count", torch.block_count);
-  json.Field("folded_count", torch.folded_count);
-  json.Field("cut_input_count", torch.cut_input_count);
-  json.Field("odd_tensor_count", torch.odd_tensor_count);
-  json.Field("lost_note_count", torch.lost_note_count);
-  json.Field("missed_memory_count", torch.missed_memory_count);
-  json.EndObject();
-}
-
-void WriteGpuJson(const GpuRecord& gpu, JsonWriter& json) {
-  json.Key("gpu").BeginObject();
-  json.Field("outcome", ToString(gpu.outcome));
-  json.Field("mode", ToString(gpu.mode));
-  json.Field("problem", gpu.problem);
-  json.Field("simulated", gpu.simulated);
-  json.Field("cupti_version", gpu.cupti_version);
-  json.Field("driver_version", gpu.driver_version);
-  json.Field("arm_ns", gpu.arm_ns);
-  json.Field("clock_error_ns", gpu.clock_error_ns);
-  json.Field("clock_step_count", gpu.clock_step_count);
-  json.Field("peak_pool_bytes", gpu.peak_pool_bytes);
-  json.Key("devices").BeginArray();
-  for (const GpuDevice& device : gpu.devices) {
-    json.BeginObject();
-    json.Field("number", device.number);
-    json.Field("name", device.name);
-    json.Field("uuid", device.uuid);
-    json.Field("memory_bytes", device.memory_bytes);
-    json.Field("compute_major", device.compute_major);
-    json.Field("compute_minor", device.compute_minor);
-    json.Field("sm_count", device.sm_count);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("kind_failures").BeginArray();
-  for (const GpuKindFailure& failure : gpu.kind_failures) {
-    json.BeginObject();
-    json.Field("kind", failure.kind);
-    json.Field("result", failure.result);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Field("record_count", gpu.record_count);
-  json.Field("stale_count", gpu.stale_count);
-  json.Field("before_window_count", gpu.before_window_count);
-  json.Field("after_window_count", gpu.after_window_count);
-  json.Field("filtered_api_count", gpu.filtered_api_count);
-  json.Field("orphan_count", gpu.orphan_count);
-  json.Field("straddling_count", gpu.straddling_count);
-  json.Field("unfinished_count", gpu.unfinished_count);
-  json.EndObject();
-}
-
-// Nothing of a capture that profd recorded.
-void WriteImportJson(const ImportRecord& imported, JsonWriter& json) {
-  if (imported.source.empty()) return;
-  json.Key("imported").BeginObject();
-  json.Field("source", imported.source);
-  json.Field("producer", imported.producer);
-  json.Field("time_unit_ns", imported.time_unit_ns);
-  json.Field("not_understood", imported.not_understood);
-  json.EndObject();
-}
-
-void WriteCaptureTargetJson(const TargetInfo& target, JsonWriter& json) {
-  json.Key("target").BeginObject();
-  json.Field("pid", target.pid);
-  json.Field("namespace_pid", target.namespace_pid);
-  json.Field("uid", target.uid);
-  json.Field("command", target.command);
-  json.Field("cgroup", target.cgroup);
-  json.Field("metadata", target.metadata);
-  json.Field("library_version", target.library_version);
-  json.EndObject();
-}
-
-void WriteWindowsJson(const CaptureView& view, JsonWriter& json) {
-  json.Key("windows").BeginArray();
-  for (const WindowRecord& window : view.record.windows) {
-    json.BeginObject();
-    json.Field("start_ns", window.start_ns);
-    json.Field("end_ns", window.end_ns);
-    json.Field("first_step", window.first_step);
-    json.Field("end_step", window.end_step);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("steps").BeginArray();
-  for (const StepRecord& step : view.steps) {
-    json.BeginObject();
-    json.Field("index", step.index);
-    json.Field("window", step.window);
-    json.Field("start_ns", step.start_ns);
-    json.Field("duration_ns", step.duration_ns);
-    json.EndObject();
-  }
-  json.EndArray();
-}
-
-void WriteSlowdownJson(const SlowdownRecord& slowdown, JsonWriter& json) {
-  json.Key("slowdown").BeginObject();
-  json.Field("known", slowdown.known);
-  json.Field("unknown_reason", slowdown.unknown_reason);
-  json.Field("estimate", slowdown.estimate);
-  json.Field("low", slowdown.low);
-  json.Field("high", slowdown.high);
-  json.Field("before_step_count", slowdown.before_step_count);
-  json.Field("during_step_count", slowdown.during_step_count);
-  json.Field("after_step_count", slowdown.after_step_count);
-  json.EndObject();
-}
-
-void WriteCountsJson(const CaptureView& view, JsonWriter& json) {
-  const CaptureRecord& record = view.record;
-  json.Field("event_count", record.event_count);
-  json.Field("dropped_event_count", view.dropped_event_count);
-  json.Field("dropped_by_reason", view.dropped_by_reason);
-  json.Field("warmup_event_count", record.warmup_event_count);
-  json.Field("open_range_count", record.open_range_count);
-  json.Field("truncated_range_count", record.truncated_range_count);
-  json.Field("other_name_event_count", record.other_name_event_count);
-  json.Field("foreign_step_mark_count", record.foreign_step_mark_count);
-  json.Field("clock_error_ns", record.clock_error_ns);
-  json.Field("step_before_ns", record.step_before_ns);
-  json.Field("step_during_ns", record.step_during_ns);
-  json.Field("step_after_ns", record.step_after_ns);
-  WriteSlowdownJson(record.slowdown, json);
-  json.Field("quality", view.quality);
-  const Quality quality = QualityOf(record);
-  json.Field("quality_stored", quality.stored);
-  WriteQualityChecksJson(quality, json);
-}
 
 // "steps 120 to 124", "3 windows of 5 steps", "2.000s", "nothing".
 std::string Covered(const CaptureView& view) {
@@ -435,99 +249,6 @@ Colour ColourOf(CaptureState state) {
   }
 }
 
-void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json,
-                      std::span<const report::StepLabel> step_labels) {
-  const CaptureRecord& record = view.record;
-  json.BeginObject();
-  json.Field("id", record.id);
-  json.Field("group", record.group_id);
-  json.Field("state", view.state);
-  json.Field("ended_by", view.ended_by);
-  json.Field("error_reason", record.error_reason);
-  json.Field("error_message", record.error_message);
-  json.Field("display_name", record.spec.display_name);
-  json.Field("labels", record.spec.labels);
-  json.Field("node", record.node);
-  json.Field("requested_by_uid", record.requested_by_uid);
-  json.Field("requested_by", record.requested_by);
-  json.Field("schedule", record.schedule_id);
-  json.Field("schedule_window_unix_ns", record.schedule_window_unix_ns);
-  json.Field("sampling_weight", record.sampling_weight);
-  json.Field("request_id", record.request_id);
-  json.Field("create_unix_ns", UnixNanosOrZero(record.create_time));
-  json.Field("armed_unix_ns", UnixNanosOrZero(record.armed_time));
-  json.Field("end_unix_ns", UnixNanosOrZero(record.end_time));
-  json.Field("start_unix_ns", record.start_unix_ns);
-  json.Field("covered_ns", record.covered_ns);
-  json.Field("covered_steps", record.covered_steps);
-  json.Field("current_step", record.current_step);
-  WriteWindowsJson(view, json);
-  WriteCountsJson(view, json);
-  json.Field("file_bytes", record.file_bytes);
-  json.Field("file_sha256", record.file_sha256);
-  json.Field("deleted", record.deleted);
-  json.Field("pinned", view.pinned);
-  json.Field("activity", record.activity);
-  json.Field("simulated", record.gpu.simulated);
-  WriteGpuJson(record.gpu, json);
-  WriteTorchRecordJson(record.torch, json);
-  WriteImportJson(record.imported, json);
-  WriteSpecJson(record.spec, json);
-  WriteCaptureTargetJson(record.target, json);
-  if (!path.empty()) json.Field("path", path);
-  if (!step_labels.empty()) {
-    json.Key("step_labels").BeginArray();
-    for (const report::StepLabel& label : step_labels) {
-      json.BeginObject();
-      json.Field("name", label.name);
-      json.Field("value", label.value);
-      json.Field("step", label.step);
-      json.EndObject();
-    }
-    json.EndArray();
-  }
-  json.EndObject();
-}
-
-const table::Description<CaptureView>& ReportHeaderColumns() {
-  static const table::Description<CaptureView> columns = {
-      {[](const CaptureView& view) { return view.record.id; },
-       {.key = "id", .title = "Capture", .doc = "The capture's ULID"}},
-      {&CaptureView::state,
-       {.key = "state", .title = "State", .doc = "COMPLETE, PARTIAL, FAILED, or CANCELLED"}},
-      {&CaptureView::ended_by, {.key = "ended_by", .title = "Ended by", .doc = "What ended it"}},
-      {[](const CaptureView& view) { return view.record.start_unix_ns; },
-       {.key = "start_unix_ns",
-        .title = "Start",
-        .doc = "When the window began, ns since 1970-01-01 UTC",
-        .unit = table::Unit::kNs}},
-      {&CaptureView::quality,
-       {.key = "quality", .title = "Quality", .doc = "The grade, A to D; -: none"}},
-      {[](const CaptureView& view) { return view.record.event_count; },
-       {.key = "event_count",
-        .title = "Events",
-        .doc = "Events that were kept",
-        .unit = table::Unit::kCount}},
-      {&CaptureView::dropped_event_count,
-       {.key = "dropped_event_count",
-        .title = "Lost",
-        .doc = "Events that were lost",
-        .unit = table::Unit::kCount}},
-      {[](const CaptureView& view) { return std::string(ToString(SharesOf(view))); },
-       {.key = "shares",
-        .title = "Shares",
-        .doc = "How far shares of a whole can be trusted: whole, marked, or withheld"}},
-      {[](const CaptureView& view) { return view.record.gpu.simulated; },
-       {.key = "simulated",
-        .title = "Simulated",
-        .doc = "Whether the GPU was simulated by software"}}};
-  return columns;
-}
-
-void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json) {
-  table::WriteFields(ReportHeaderColumns().ToTable("header", std::span(&view, 1)), 0, json);
-}
-
 std::string RenderCapture(const CaptureView& view, const Style& style,
                           std::span<const report::StepLabel> step_labels) {
   const CaptureRecord& record = view.record;
@@ -615,21 +336,6 @@ void AddShareTrust(const CaptureView& view, std::string* text) {
 
 }  // namespace
 
-void WriteQualityChecksJson(const Quality& quality, JsonWriter& json) {
-  json.Key("quality_checks").BeginArray();
-  for (const QualityCheck& check : quality.checks) {
-    json.BeginObject();
-    json.Field("check", check.name);
-    json.Field("grade", std::string(1, check.grade));
-    json.Field("known", check.known);
-    json.Field("value", check.value);
-    json.Field("bound", check.bound);
-    json.Field("sentence", check.sentence);
-    json.EndObject();
-  }
-  json.EndArray();
-}
-
 std::string RenderQuality(const CaptureView& view, const Style& style) {
   const CaptureRecord& record = view.record;
   const int64_t lost = view.dropped_event_count;
@@ -681,46 +387,112 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
 
 namespace {
 
+struct CaptureRow {
+  const CaptureView* view = nullptr;
+  absl::Time now;
+};
+
+// Its name, labels, and what is special about it.
+std::string NameCell(const CaptureView& view) {
+  const CaptureRecord& record = view.record;
+  std::string name =
+      record.spec.display_name.empty() ? record.imported.source : record.spec.display_name;
+  if (name.empty()) name = ShortCommand(record.target.command);
+  const auto add = [&name](const std::string& more) {
+    if (!more.empty()) StrAppend(&name, name.empty() ? "" : "  ", more);
+  };
+  add(Labels(record.spec.labels));
+  if (view.pinned) add("(pinned)");
+  if (record.gpu.simulated) add("(simulated GPU)");
+  return name;
+}
+
+std::string SizeCell(const CaptureRecord& record) {
+  if (record.deleted) return "deleted";
+  return record.file_bytes == 0 ? std::string() : FormatBytes(record.file_bytes);
+}
+
+const table::Description<CaptureRow>& CaptureRowColumns() {
+  using Row = CaptureRow;
+  static const table::Description<Row> columns = {
+      {[](const Row& row) { return row.view->record.node; },
+       {.title = "NODE", .doc = "The machine whose daemon it is"}},
+      {[](const Row& row) { return row.view->record.id; },
+       {.title = "ID", .doc = "Its ID. The first characters are enough if no other begins so"}},
+      {[](const Row& row) { return FormatAge(row.now - row.view->record.create_time); },
+       {.title = "AGE", .doc = "How long ago it was asked for", .priority = 4, .right = true}},
+      {[](const Row& row) { return row.view->state; },
+       {.title = "STATE", .doc = "How far it is, or how it ended"}},
+      {[](const Row& row) { return row.view->record.target.pid; },
+       {.title = "PID", .doc = "The process, as the daemon's node numbers it"}},
+      {[](const Row& row) { return StepsCell(row.view->record); },
+       {.title = "STEPS", .doc = "Complete steps recorded", .priority = 3, .right = true}},
+      {[](const Row& row) { return row.view->record.event_count; },
+       {.title = "EVENTS", .doc = "Events kept", .unit = table::Unit::kCount, .priority = 5}},
+      {[](const Row& row) { return row.view->dropped_event_count; },
+       {.title = "LOST",
+        .doc = "Events that could not be kept",
+        .unit = table::Unit::kCount,
+        .priority = 2}},
+      {[](const Row& row) { return row.view->quality; },
+       {.title = "GRADE",
+        .doc = "How far its numbers can be trusted, A to D; `profctl show` says why",
+        .priority = 1}},
+      {[](const Row& row) { return SizeCell(row.view->record); },
+       {.title = "SIZE", .doc = "Bytes of the capture file", .priority = 6, .right = true}},
+      {[](const Row& row) { return NameCell(*row.view); },
+       {.title = "NAME",
+        .doc = "Name given by its creator; without one, the file of an import, or the command of "
+               "the target",
+        .priority = 7,
+        .flexible = true}}};
+  return columns;
+}
+
+const table::Description<CaptureView>& GroupRowColumns() {
+  using Row = CaptureView;
+  static const table::Description<Row> columns = {
+      {[](const Row& row) { return row.record.target.pid; },
+       {.title = "PID", .doc = "The process, as the daemon's node numbers it"}},
+      {[](const Row& row) {
+         const auto& metadata = row.record.target.metadata;
+         const auto rank = metadata.find("rank");
+         return rank == metadata.end() ? std::string() : rank->second;
+       },
+       {.title = "RANK",
+        .doc = "The rank, from the program's metadata",
+        .priority = 2,
+        .right = true}},
+      {&Row::state, {.title = "STATE", .doc = "How far it is, or how it ended"}},
+      {&Row::ended_by, {.title = "ENDED BY", .doc = "Why it ended", .priority = 3}},
+      {[](const Row& row) { return StepsCell(row.record); },
+       {.title = "STEPS", .doc = "Complete steps recorded", .right = true}},
+      {[](const Row& row) {
+         const int64_t ns = row.record.step_during_ns;
+         return ns > 0 ? FormatNs(ns) : std::string();
+       },
+       {.title = "STEP TIME", .doc = "Median time of its steps", .priority = 1, .right = true}},
+      {[](const Row& row) { return row.record.event_count; },
+       {.title = "EVENTS", .doc = "Events kept", .unit = table::Unit::kCount, .priority = 4}},
+      {&Row::dropped_event_count,
+       {.title = "LOST", .doc = "Events that could not be kept", .unit = table::Unit::kCount}},
+      {&Row::quality,
+       {.title = "GRADE",
+        .doc = "How far its numbers can be trusted, A to D; `profctl show ID` says why"}},
+      {[](const Row& row) {
+         return StrCat(row.record.id, row.record.gpu.simulated ? " (simulated GPU)" : "");
+       },
+       {.title = "CAPTURE", .doc = "The capture's ID"}}};
+  return columns;
+}
+
 std::string CaptureTable(std::span<const CaptureView> views, bool has_nodes, absl::Time now,
                          const Style& style) {
-  std::vector<Column> columns = {
-      {.title = "ID", .right = false},
-      {.title = "AGE", .drop_order = 4},
-      {.title = "STATE", .right = false},
-      {.title = "PID"},
-      {.title = "STEPS", .drop_order = 3},
-      {.title = "EVENTS", .drop_order = 5},
-      {.title = "LOST", .drop_order = 2},
-      {.title = "GRADE", .right = false, .drop_order = 1},
-      {.title = "SIZE", .drop_order = 6},
-      {.title = "NAME", .right = false, .flexible = true, .drop_order = 7}};
-  if (has_nodes) columns.insert(columns.begin(), {.title = "NODE", .right = false});
-  Table table(std::move(columns));
-  for (const CaptureView& view : views) {
-    const CaptureRecord& record = view.record;
-    std::string name =
-        record.spec.display_name.empty() ? record.imported.source : record.spec.display_name;
-    if (name.empty()) name = ShortCommand(record.target.command);
-    const std::string labels = Labels(record.spec.labels);
-    if (!labels.empty()) StrAppend(&name, name.empty() ? "" : "  ", labels);
-    if (view.pinned) StrAppend(&name, name.empty() ? "" : "  ", "(pinned)");
-    if (record.gpu.simulated) StrAppend(&name, name.empty() ? "" : "  ", "(simulated GPU)");
-    std::vector<std::string> cells = {record.id,
-                                      FormatAge(now - record.create_time),
-                                      view.state,
-                                      StrCat(record.target.pid),
-                                      StepsCell(record),
-                                      FormatCount(record.event_count),
-                                      FormatCount(view.dropped_event_count),
-                                      view.quality,
-                                      record.deleted           ? "deleted"
-                                      : record.file_bytes == 0 ? "-"
-                                                               : FormatBytes(record.file_bytes),
-                                      name};
-    if (has_nodes) cells.insert(cells.begin(), record.node);
-    table.AddRow(std::move(cells), ColourOf(record.state));
-  }
-  return table.Render(style);
+  std::vector<CaptureRow> rows;
+  for (const CaptureView& view : views) rows.push_back({&view, now});
+  table::Table table = CaptureRowColumns().ToTable("captures", rows);
+  if (!has_nodes) table.columns.front().priority = kOnlyInData;
+  return RenderTable(table, style, [&](size_t row) { return ColourOf(views[row].record.state); });
 }
 
 }  // namespace
@@ -736,28 +508,11 @@ std::string RenderNodeCaptureTable(std::span<const CaptureView> views, absl::Tim
 }
 
 std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style) {
-  Table table({{.title = "PID"},
-               {.title = "RANK", .drop_order = 2},
-               {.title = "STATE", .right = false},
-               {.title = "ENDED BY", .right = false, .drop_order = 3},
-               {.title = "STEPS"},
-               {.title = "STEP TIME", .drop_order = 1},
-               {.title = "EVENTS", .drop_order = 4},
-               {.title = "LOST"},
-               {.title = "GRADE", .right = false},
-               {.title = "CAPTURE", .right = false}});
-  for (const CaptureView& view : views) {
-    const CaptureRecord& record = view.record;
-    const auto rank = record.target.metadata.find("rank");
-    table.AddRow(
-        {StrCat(record.target.pid), rank == record.target.metadata.end() ? "-" : rank->second,
-         view.state, view.ended_by, StepsCell(record),
-         record.step_during_ns > 0 ? FormatNs(record.step_during_ns) : "-",
-         FormatCount(record.event_count), FormatCount(view.dropped_event_count), view.quality,
-         StrCat(record.id, record.gpu.simulated ? " (simulated GPU)" : "")},
-        ColourOf(record.state));
-  }
-  return table.Render(style);
+  return RenderTable(GroupRowColumns().ToTable("captures", views), style,
+                     [&](size_t row) { return ColourOf(views[row].record.state); });
 }
+
+std::vector<table::Column> CaptureColumns() { return CaptureRowColumns().columns(); }
+std::vector<table::Column> GroupColumns() { return GroupRowColumns().columns(); }
 
 }  // namespace profd::cli

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "cli/base/style.h"
+#include "cli/captures/fleet.h"
 #include "cli/client/capture_view.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/table/description.h"
@@ -20,6 +21,11 @@ namespace profd::cli {
 // it was fetched to; `step_labels`, if any, is what a framework called the steps.
 void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json,
                       std::span<const report::StepLabel> step_labels = {});
+void WriteCaptureSchema(JsonWriter& json);
+// {"captures": [...], "nodes": [...]}; `outcomes` nullptr: one daemon or store was asked.
+void WriteCaptureListJson(std::span<const CaptureView> views,
+                          const std::vector<NodeOutcome>* outcomes, JsonWriter& json);
+void WriteCaptureListSchema(JsonWriter& json);
 // As fields of an open object: what a report says of the capture it is over.
 void WriteReportHeaderJson(const CaptureView& view, JsonWriter& json);
 // Its fields.
@@ -48,6 +54,9 @@ std::string RenderNodeCaptureTable(std::span<const CaptureView> views, absl::Tim
                                    const Style& style);
 // One row for each target of a group.
 std::string RenderGroupTable(std::span<const CaptureView> views, const Style& style);
+
+std::vector<table::Column> CaptureColumns();
+std::vector<table::Column> GroupColumns();
 
 Colour ColourOf(CaptureState state);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/render/lists.h"
 #include "daemon/base/table/table.h"
 #include "daemon/report/reports.h"
 
@@ -38,9 +39,22 @@ std::span<const ColumnDoc> DescribedColumnDocs() {
     for (const report::ReportKind& kind : report::ReportKinds()) all.push_back(kind.shape());
     return all;
   }();
-  // The texts are those of `shapes`.
+  static const std::vector<std::vector<table::Column>> lists = [] {
+    std::vector<std::vector<table::Column>> all;
+    for (const ListKind& kind : ListKinds()) {
+      all.push_back(kind.columns == nullptr ? std::vector<table::Column>() : kind.columns());
+    }
+    return all;
+  }();
+  // The texts are those of `shapes` and `lists`.
   static const std::vector<ColumnDoc> docs = [] {
     std::vector<ColumnDoc> all;
+    for (size_t i = 0; i < lists.size(); ++i) {
+      for (const table::Column& column : lists[i]) {
+        if (column.title.empty()) continue;
+        all.push_back({ListKinds()[i].command, column.title, column.doc, column.formula});
+      }
+    }
     for (const table::Report& shape : shapes) {
       for (const table::Table& table : shape.tables) {
         for (const table::Column& column : table.columns) {

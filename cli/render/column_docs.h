@@ -23,7 +23,7 @@ struct ColumnDoc {
 
 std::span<const ColumnDoc> ReportColumnDocs();
 std::span<const ColumnDoc> ListColumnDocs();
-// Those of reports.h.
+// Those of reports.h and lists.h.
 std::span<const ColumnDoc> DescribedColumnDocs();
 
 std::vector<const ColumnDoc*> AllColumnDocs();

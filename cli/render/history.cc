@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "cli/base/object.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
-#include "daemon/base/csv.h"
 #include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -225,58 +225,104 @@ std::string RenderHistory(const History& history, const HistoryQuery& query, His
   return text;
 }
 
-void WriteHistoryJson(const History& history, const HistoryQuery& query,
-                      const std::vector<NodeOutcome>* nodes, JsonWriter& json) {
-  json.BeginObject();
-  if (query.operator_name.empty()) {
-    json.Field("step_time", true);
-  } else {
-    json.Field("operator", query.operator_name);
-  }
-  json.Key("points").BeginArray();
-  for (const HistoryPoint& point : history.points) {
-    json.BeginObject();
-    json.Field("time_unix_ns", point.time_unix_ns);
-    json.Field("node", point.node);
-    json.Field("capture", point.capture);
-    json.Field("pid", point.pid);
-    json.Field("rank", point.rank);
-    json.Field("job", point.job);
-    json.Field("schedule", point.schedule);
-    json.Field("sampling_weight", point.sampling_weight);
-    json.Field("quality", point.quality);
-    json.Field("steps", point.steps);
-    json.Field("min_ns", point.min_ns);
-    json.Field("median_ns", point.median_ns);
-    json.Field("mean_ns", point.mean_ns);
-    json.Field("max_ns", point.max_ns);
-    if (!query.operator_name.empty()) {
-      json.Field("calls", point.calls);
-      json.Field("self_cpu_ns", point.self_cpu_ns);
-      json.Field("cpu_total_ns", point.cpu_total_ns);
-      json.Field("self_device_ns", point.self_device_ns);
-    }
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Field("left_out", history.left_out_count);
-  json.Field("without_operator", history.without_operator_count);
-  if (nodes != nullptr) WriteNodeOutcomesJson(*nodes, json);
-  json.EndObject();
+namespace {
+
+const ObjectDescription<HistoryPoint>& PointObject() {
+  static const ObjectDescription<HistoryPoint> object(
+      {{[](const HistoryPoint& point) { return Rfc3339(point.time_unix_ns); },
+        {.key = "time", .doc = "When the window began, in UTC, as RFC 3339 has it"}},
+       {&HistoryPoint::time_unix_ns,
+        {.key = "time_unix_ns",
+         .doc = "When the window began, since 1970-01-01 UTC",
+         .unit = table::Unit::kNs}},
+       {&HistoryPoint::node, {.key = "node", .doc = "The machine whose daemon it is"}},
+       {&HistoryPoint::capture, {.key = "capture", .doc = "The capture's ID"}},
+       {&HistoryPoint::pid, {.key = "pid", .doc = "The process"}},
+       {&HistoryPoint::rank,
+        {.key = "rank", .doc = "The rank, from the program's metadata; -1: none"}},
+       {&HistoryPoint::job, {.key = "job", .doc = "The job that it is part of"}},
+       {&HistoryPoint::schedule,
+        {.key = "schedule", .doc = "The schedule that made the capture; empty: none"}},
+       {&HistoryPoint::sampling_weight,
+        {.key = "sampling_weight",
+         .doc = "What the window stands for: 1 / the chance of choosing the target"}},
+       {&HistoryPoint::quality, {.key = "quality", .doc = "The capture's grade, A to D"}},
+       {&HistoryPoint::steps,
+        {.key = "steps",
+         .doc = "Steps in the window; of an operator, in the capture",
+         .unit = table::Unit::kCount}},
+       {&HistoryPoint::min_ns,
+        {.key = "min_ns",
+         .doc = "Shortest step, or call of the operator",
+         .unit = table::Unit::kNs}},
+       {&HistoryPoint::median_ns,
+        {.key = "median_ns", .doc = "Median step; of an operator, 0", .unit = table::Unit::kNs}},
+       {&HistoryPoint::mean_ns,
+        {.key = "mean_ns", .doc = "Mean step, or call of the operator", .unit = table::Unit::kNs}},
+       {&HistoryPoint::max_ns,
+        {.key = "max_ns",
+         .doc = "Longest step, or call of the operator",
+         .unit = table::Unit::kNs}},
+       {&HistoryPoint::calls,
+        {.key = "calls",
+         .doc = "Calls of the operator; of step times, 0",
+         .unit = table::Unit::kCount}},
+       {&HistoryPoint::self_cpu_ns,
+        {.key = "self_cpu_ns",
+         .doc = "Its time on the CPU without what it called; of step times, 0",
+         .unit = table::Unit::kNs}},
+       {&HistoryPoint::cpu_total_ns,
+        {.key = "cpu_total_ns",
+         .doc = "Its time on the CPU; of step times, 0",
+         .unit = table::Unit::kNs}},
+       {&HistoryPoint::self_device_ns,
+        {.key = "self_device_ns",
+         .doc = "Time on GPUs of what it launched itself; of step times, 0",
+         .unit = table::Unit::kNs}}});
+  return object;
 }
 
+struct HistoryAnswer {
+  const History& history;
+  const HistoryQuery& query;
+  const std::vector<NodeOutcome>* outcomes;
+};
+
+const ObjectDescription<HistoryAnswer>& HistoryAnswerObject() {
+  using Row = HistoryAnswer;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return row.query.operator_name; },
+        {.key = "operator", .doc = "The operator; empty: step times"}},
+       {[](const Row& row) { return row.query.operator_name.empty(); },
+        {.key = "step_time", .doc = "Whether these are step times"}},
+       {[](const Row& row) { return row.history.left_out_count; },
+        {.key = "left_out",
+         .doc = "Older windows for which there was no room in the answer",
+         .unit = table::Unit::kCount}},
+       {[](const Row& row) { return row.history.without_operator_count; },
+        {.key = "without_operator",
+         .doc = "Captures that do not have the operator among their largest",
+         .unit = table::Unit::kCount}}},
+      {ListOf<Row>(
+           "points", "The windows, oldest first", &PointObject,
+           [](const Row& row) -> const auto& { return row.history.points; }),
+       Optional<Row>([](const Row& row) { return row.outcomes != nullptr; },
+                     ListOf<Row>(
+                         "nodes", "The nodes that were asked, with --nodes", &NodeOutcomeObject,
+                         [](const Row& row) -> const auto& { return *row.outcomes; }))});
+  return object;
+}
+
+}  // namespace
+
+void WriteHistoryJson(const History& history, const HistoryQuery& query,
+                      const std::vector<NodeOutcome>* nodes, JsonWriter& json) {
+  HistoryAnswerObject().Write({history, query, nodes}, json);
+}
+void WriteHistorySchema(JsonWriter& json) { HistoryAnswerObject().WriteSchema(json); }
+
 std::string HistoryCsv(const History& history) {
-  std::string text =
-      "time,time_unix_ns,node,capture,pid,rank,job,schedule,sampling_weight,quality,steps,min_ns,"
-      "median_ns,mean_ns,max_ns,calls,self_cpu_ns,cpu_total_ns,self_device_ns\r\n";
-  for (const HistoryPoint& p : history.points) {
-    StrAppend(&text, Rfc3339(p.time_unix_ns), ",", p.time_unix_ns, ",", CsvCell(p.node), ",",
-              CsvCell(p.capture), ",", p.pid, ",", p.rank, ",", CsvCell(p.job), ",",
-              CsvCell(p.schedule), ",", CsvNumber(p.sampling_weight), ",", CsvCell(p.quality), ",");
-    StrAppend(&text, p.steps, ",", p.min_ns, ",", p.median_ns, ",", p.mean_ns, ",", p.max_ns, ",",
-              p.calls, ",", p.self_cpu_ns, ",", p.cpu_total_ns, ",", p.self_device_ns, "\r\n");
-  }
-  return text;
+  return table::ToCsv(PointObject().columns().ToTable("points", history.points));
 }
 
 }  // namespace profd::cli

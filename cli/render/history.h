@@ -42,11 +42,12 @@ std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
 // a column for the node.
 std::string RenderHistory(const History& history, const HistoryQuery& query, HistoryMeasure measure,
                           bool several_nodes, const Style& style);
-// {"step_time" or "operator", "points": [...], "left_out", "without_operator", "nodes"}; `nodes`
+// {"operator", "step_time", "points": [...], "left_out", "without_operator", "nodes"}; `nodes`
 // nullptr: one daemon was asked.
 void WriteHistoryJson(const History& history, const HistoryQuery& query,
                       const std::vector<NodeOutcome>* nodes, JsonWriter& json);
-// As RFC 4180 has it, with a header line; times as in --json and as RFC 3339.
+void WriteHistorySchema(JsonWriter& json);
+// The points, with a header line.
 std::string HistoryCsv(const History& history);
 
 }  // namespace profd::cli

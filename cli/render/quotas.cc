@@ -1,7 +1,8 @@
 #include "cli/render/quotas.h"
 
 #include "absl/strings/str_format.h"
-#include "cli/base/table.h"
+#include "cli/base/object.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/units.h"
 
@@ -32,50 +33,106 @@ std::string_view UnitName(QuotaView::Unit unit) {
   return "count";
 }
 
+struct QuotaRow {
+  const QuotaView* quota = nullptr;
+  const QuotaView::Holding* holding = nullptr;  // nullptr: the row of all.
+
+  std::string Amount(int64_t amount) const { return cli::Amount(quota->unit, amount); }
+};
+
+const table::Description<QuotaRow>& QuotaRowColumns() {
+  using Row = QuotaRow;
+  static const table::Description<Row> columns = {
+      {[](const Row& row) { return row.holding == nullptr ? row.quota->name : std::string(); },
+       {.title = "QUOTA", .doc = "What is limited", .unknown_text = ""}},
+      {[](const Row& row) {
+         return row.holding == nullptr ? std::string("all") : row.holding->principal;
+       },
+       {.title = "PRINCIPAL", .doc = "The user, job, or pod that holds it", .flexible = true}},
+      {[](const Row& row) {
+         return row.Amount(row.holding == nullptr ? row.quota->used : row.holding->used);
+       },
+       {.title = "USED", .doc = "How much the principal holds", .right = true}},
+      {[](const Row& row) {
+         return row.Amount(row.holding == nullptr ? row.quota->capacity : row.holding->share);
+       },
+       {.title = "MAY USE", .doc = "How much it may hold now", .right = true}},
+      {[](const Row& row) {
+         return row.holding == nullptr ? row.Amount(row.quota->reserve) : std::string();
+       },
+       {.title = "FOR ROOT",
+        .doc = "What is reserved for root",
+        .priority = 2,
+        .unknown_text = "",
+        .right = true}},
+      {[](const Row& row) {
+         return row.holding == nullptr ? FormatCount(row.quota->refused_count) : std::string();
+       },
+       {.title = "REFUSED",
+        .doc = "Number of refused requests",
+        .priority = 1,
+        .unknown_text = "",
+        .right = true}}};
+  return columns;
+}
+
+const ObjectDescription<QuotaView::Holding>& HoldingObject() {
+  using Row = QuotaView::Holding;
+  static const ObjectDescription<Row> object(
+      {{&Row::principal, {.key = "principal", .doc = "The user, job, or pod"}},
+       {&Row::used, {.key = "used", .doc = "How much it holds, in the unit of the quota"}},
+       {&Row::share, {.key = "share", .doc = "How much it may hold now"}},
+       {&Row::active, {.key = "active", .doc = "Whether it uses the quota at present"}}});
+  return object;
+}
+
+const ObjectDescription<QuotaView>& QuotaObject() {
+  using Row = QuotaView;
+  static const ObjectDescription<Row> object(
+      {{&Row::name, {.key = "name", .doc = "What is limited"}},
+       {[](const Row& row) { return std::string(UnitName(row.unit)); },
+        {.key = "unit", .doc = "Of its amounts: count, bytes, or milliseconds"}},
+       {&Row::used, {.key = "used", .doc = "How much all hold"}},
+       {&Row::capacity, {.key = "capacity", .doc = "How much all may hold"}},
+       {&Row::reserve, {.key = "reserve", .doc = "How much of it is reserved for root"}},
+       {&Row::per_principal, {.key = "per_principal", .doc = "Most that one principal may hold"}},
+       {&Row::refused_count,
+        {.key = "refused_count", .doc = "Requests that it refused", .unit = table::Unit::kCount}}},
+      {ListOf<Row>(
+          "holdings", "Who holds how much, as far as the caller may see", &HoldingObject,
+          [](const Row& row) -> const auto& { return row.holdings; })});
+  return object;
+}
+
+struct QuotasAnswer {
+  std::string node;
+  std::span<const QuotaView> quotas;
+};
+
+const ObjectDescription<QuotasAnswer>& QuotasAnswerObject() {
+  using Row = QuotasAnswer;
+  static const ObjectDescription<Row> object(
+      {{&Row::node, {.key = "name", .doc = "What the daemon calls its node"}}},
+      {ListOf<Row>("quotas", "The quotas", &QuotaObject,
+                   [](const Row& row) { return row.quotas; })});
+  return object;
+}
+
 }  // namespace
 
 std::string RenderQuotas(std::span<const QuotaView> quotas, const Style& style) {
-  Table table({{.title = "QUOTA", .right = false},
-               {.title = "PRINCIPAL", .right = false, .flexible = true},
-               {.title = "USED"},
-               {.title = "MAY USE"},
-               {.title = "FOR ROOT", .drop_order = 2},
-               {.title = "REFUSED", .drop_order = 1}});
+  std::vector<QuotaRow> rows;
   for (const QuotaView& quota : quotas) {
-    const auto amount = [&](int64_t of) { return Amount(quota.unit, of); };
-    table.AddRow({quota.name, "all", amount(quota.used), amount(quota.capacity),
-                  amount(quota.reserve), FormatCount(quota.refused_count)});
-    for (const QuotaView::Holding& holding : quota.holdings) {
-      table.AddRow({"", holding.principal, amount(holding.used), amount(holding.share), "", ""});
-    }
+    rows.push_back({.quota = &quota});
+    for (const QuotaView::Holding& holding : quota.holdings) rows.push_back({&quota, &holding});
   }
-  return table.Render(style);
+  return RenderTable(QuotaRowColumns().ToTable("quotas", rows), style);
 }
 
-void WriteQuotasJson(std::span<const QuotaView> quotas, JsonWriter& json) {
-  json.Key("quotas").BeginArray();
-  for (const QuotaView& quota : quotas) {
-    json.BeginObject();
-    json.Field("name", quota.name);
-    json.Field("unit", UnitName(quota.unit));
-    json.Field("used", quota.used);
-    json.Field("capacity", quota.capacity);
-    json.Field("reserve", quota.reserve);
-    json.Field("per_principal", quota.per_principal);
-    json.Field("refused_count", quota.refused_count);
-    json.Key("holdings").BeginArray();
-    for (const QuotaView::Holding& holding : quota.holdings) {
-      json.BeginObject();
-      json.Field("principal", holding.principal);
-      json.Field("used", holding.used);
-      json.Field("share", holding.share);
-      json.Field("active", holding.active);
-      json.EndObject();
-    }
-    json.EndArray();
-    json.EndObject();
-  }
-  json.EndArray();
+void WriteQuotasJson(const std::string& node, std::span<const QuotaView> quotas, JsonWriter& json) {
+  QuotasAnswerObject().Write({node, quotas}, json);
 }
+void WriteQuotasSchema(JsonWriter& json) { QuotasAnswerObject().WriteSchema(json); }
+std::vector<table::Column> QuotaColumns() { return QuotaRowColumns().columns(); }
 
 }  // namespace profd::cli

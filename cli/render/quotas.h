@@ -4,17 +4,21 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cli/base/style.h"
 #include "cli/client/daemon_client.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/column.h"
 
 namespace profd::cli {
 
 // A row per resource with its total, then one per principal that uses some.
 std::string RenderQuotas(std::span<const QuotaView> quotas, const Style& style);
-// As field "quotas" of an open object.
-void WriteQuotasJson(std::span<const QuotaView> quotas, JsonWriter& json);
+// {"name", "quotas": [...]}; `node` is what the daemon calls its node.
+void WriteQuotasJson(const std::string& node, std::span<const QuotaView> quotas, JsonWriter& json);
+void WriteQuotasSchema(JsonWriter& json);
+std::vector<table::Column> QuotaColumns();
 
 }  // namespace profd::cli
 

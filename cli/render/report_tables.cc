@@ -62,7 +62,7 @@ std::string SizesCell(const table::Sizes& sizes) {
 }
 
 std::string TextCell(const std::string& text, const table::Column& column, const Style& style) {
-  if (text.empty()) return kNothing;
+  if (text.empty()) return column.unknown_text;
   if (column.max_width <= 0 || !style.is_terminal) return text;
   return CutToWidth(ForDisplay(text, kLongestText), static_cast<size_t>(column.max_width));
 }
@@ -112,14 +112,15 @@ bool IsHighlighted(const table::Table& table, size_t row) {
 
 }  // namespace
 
-std::string RenderTable(const table::Table& table, const Style& style) {
+std::string RenderTable(const table::Table& table, const Style& style,
+                        const std::function<Colour(size_t row)>& colour_of) {
   const std::vector<size_t> shown = ShownColumns(table);
   std::vector<Column> titles;
   for (const size_t i : shown) {
     const table::Column& column = table.columns[i];
     const bool is_number = column.type != table::Type::kText && column.type != table::Type::kBool;
     titles.push_back({.title = column.title,
-                      .right = is_number,
+                      .right = is_number || column.right,
                       .flexible = column.flexible,
                       .drop_order = column.priority});
   }
@@ -132,7 +133,8 @@ std::string RenderTable(const table::Table& table, const Style& style) {
                           ? column.unknown_text
                           : std::visit(CellText{column, style, row}, table.cells[i]));
     }
-    out.AddRow(std::move(cells), IsHighlighted(table, row) ? Colour::kYellow : Colour::kNone);
+    const Colour usual = IsHighlighted(table, row) ? Colour::kYellow : Colour::kNone;
+    out.AddRow(std::move(cells), colour_of ? colour_of(row) : usual);
   }
   std::string text = out.Render(style);
   const int64_t more = table.row_count - static_cast<int64_t>(table.size());

@@ -5,6 +5,7 @@
 #ifndef PROFD_CLI_RENDER_REPORT_TABLES_H_
 #define PROFD_CLI_RENDER_REPORT_TABLES_H_
 
+#include <functional>
 #include <string>
 
 #include "cli/base/style.h"
@@ -14,8 +15,10 @@
 
 namespace profd::cli {
 
-// The table as people read it: titles, units, and as many columns as fit.
-std::string RenderTable(const table::Table& table, const Style& style);
+// The table as people read it: titles, units, and as many columns as fit. `colour_of` gives the
+// colour of a row by its index; without it, rows of a highlighted column stand out.
+std::string RenderTable(const table::Table& table, const Style& style,
+                        const std::function<Colour(size_t row)>& colour_of = nullptr);
 // The tables that have rows, and the notes below them.
 std::string RenderReport(const table::Report& report, const Style& style);
 // An object: the capture's header, the totals, the tables.

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "cli/base/object.h"
 #include "cli/base/table.h"
 #include "cli/base/units.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
@@ -54,7 +56,7 @@ Colour WindowColour(WindowOutcome outcome) {
   return Colour::kNone;
 }
 
-std::string NsOrDash(int64_t ns) { return ns == 0 ? "-" : FormatNs(ns); }
+std::string TextOfNs(int64_t ns) { return ns == 0 ? std::string() : FormatNs(ns); }
 
 // What its selector says; "all" if nothing.
 std::string SelectorText(const TargetSelector& selector) {
@@ -130,49 +132,216 @@ std::vector<ScheduleDrift> FindDrift(
   return drift;
 }
 
-void WriteScheduleJson(const ScheduleView& view, JsonWriter& json) {
-  const ScheduleSpec& spec = view.spec;
-  json.BeginObject();
-  json.Field("id", view.id).Field("node", view.node).Field("state", ToString(view.state));
-  json.Field("name", spec.display_name).Field("created_by", view.created_by);
-  json.Field("create_time_unix_ns", absl::ToUnixNanos(view.create_time));
-  json.Field("every_ns", absl::ToInt64Nanoseconds(spec.every)).Field("cron", spec.cron);
-  json.Field("align", spec.align).Field("jitter_ns", absl::ToInt64Nanoseconds(spec.jitter));
-  json.Field("steps", spec.capture.steps);
-  json.Field("duration_ns", absl::ToInt64Nanoseconds(spec.capture.duration));
-  json.Field("job", spec.selector.job).Field("command", spec.selector.command);
-  json.Field("sample_of", ToString(spec.sample.unit)).Field("fraction", spec.sample.fraction);
-  json.Field("count", spec.sample.count);
-  json.Field("captures_per_hour", spec.budget.captures_per_hour);
-  json.Field("bytes_per_day", spec.budget.bytes_per_day);
-  json.Field("time_share", spec.budget.time_share).Field("max_slowdown", spec.max_slowdown);
-  json.Key("nodes").BeginArray();
-  for (const std::string& node : spec.nodes) json.String(node);
-  json.EndArray();
-  json.Field("spec_hash", view.spec_hash);
-  json.Key("next_window_unix_ns");
-  if (view.next_window == absl::InfiniteFuture()) {
-    json.Null();
-  } else {
-    json.Int(absl::ToUnixNanos(view.next_window));
-  }
-  json.Field("windows", view.window_count).Field("captures", view.capture_count);
-  json.Field("bytes", view.capture_bytes);
-  json.EndObject();
+namespace {
+
+const ObjectDescription<ScheduleView>& ScheduleObject() {
+  using Row = ScheduleView;
+  static const ObjectDescription<Row> object(
+      {{&Row::id, {.key = "id", .doc = "Its ULID, the same on all nodes"}},
+       {&Row::node, {.key = "node", .doc = "The node, as it calls itself"}},
+       {[](const Row& row) { return std::string(ToString(row.state)); },
+        {.key = "state", .doc = "ACTIVE, PAUSED, ENDED, or DELETED"}},
+       {[](const Row& row) { return row.spec.display_name; },
+        {.key = "name", .doc = "Name given by its creator"}},
+       {&Row::created_by, {.key = "created_by", .doc = "Who created it, and as whom it captures"}},
+       {[](const Row& row) { return absl::ToUnixNanos(row.create_time); },
+        {.key = "create_time_unix_ns",
+         .doc = "When it was created, since 1970-01-01 UTC",
+         .unit = table::Unit::kNs}},
+       {[](const Row& row) { return absl::ToInt64Nanoseconds(row.spec.every); },
+        {.key = "every_ns",
+         .doc = "Time from window to window; 0: `cron` says when",
+         .unit = table::Unit::kNs}},
+       {[](const Row& row) { return row.spec.cron; },
+        {.key = "cron", .doc = "Cron expression, in UTC; empty: `every_ns` says when"}},
+       {[](const Row& row) { return row.spec.align; },
+        {.key = "align", .doc = "Whether windows are at multiples of `every_ns`"}},
+       {[](const Row& row) { return absl::ToInt64Nanoseconds(row.spec.jitter); },
+        {.key = "jitter_ns", .doc = "Most random delay of a window", .unit = table::Unit::kNs}},
+       {[](const Row& row) { return row.spec.capture.steps; },
+        {.key = "steps", .doc = "Steps of a capture; 0: by `duration_ns`"}},
+       {[](const Row& row) { return absl::ToInt64Nanoseconds(row.spec.capture.duration); },
+        {.key = "duration_ns",
+         .doc = "Length of a capture; 0: by `steps`",
+         .unit = table::Unit::kNs}},
+       {[](const Row& row) { return row.spec.selector.job; },
+        {.key = "job", .doc = "Only targets of this job; empty: any"}},
+       {[](const Row& row) { return row.spec.selector.command; },
+        {.key = "command", .doc = "Only targets with this in their command; empty: any"}},
+       {[](const Row& row) { return std::string(ToString(row.spec.sample.unit)); },
+        {.key = "sample_of", .doc = "What is sampled: nodes, targets, or jobs"}},
+       {[](const Row& row) { return row.spec.sample.fraction; },
+        {.key = "fraction", .doc = "Share of them, 0 to 1; 0: by `count`"}},
+       {[](const Row& row) { return row.spec.sample.count; },
+        {.key = "count", .doc = "Number of them; 0 with a `fraction` of 0: all"}},
+       {[](const Row& row) { return row.spec.budget.captures_per_hour; },
+        {.key = "captures_per_hour", .doc = "Most captures per hour and node; 0: no limit"}},
+       {[](const Row& row) { return row.spec.budget.bytes_per_day; },
+        {.key = "bytes_per_day",
+         .doc = "Most bytes of capture files per day and node; 0: no limit",
+         .unit = table::Unit::kBytes}},
+       {[](const Row& row) { return row.spec.budget.time_share; },
+        {.key = "time_share",
+         .doc = "Most of a target's time that is captured, 0 to 1; 0: no limit",
+         .unit = table::Unit::kShare}},
+       {[](const Row& row) { return row.spec.max_slowdown; },
+        {.key = "max_slowdown",
+         .doc = "Slow-down above which the schedule captures less often; 0: off",
+         .unit = table::Unit::kShare}},
+       {&Row::spec_hash, {.key = "spec_hash", .doc = "Equal where the specs are equal"}},
+       {[](const Row& row) {
+          const bool is_known = row.next_window != absl::InfiniteFuture();
+          return is_known ? absl::ToUnixNanos(row.next_window) : -1;
+        },
+        {.key = "next_window_unix_ns",
+         .doc = "When its next window is, since 1970-01-01 UTC; null: there is none",
+         .unit = table::Unit::kNs,
+         .nullable = true}},
+       {&Row::window_count,
+        {.key = "windows", .doc = "Windows that it had", .unit = table::Unit::kCount}},
+       {&Row::capture_count,
+        {.key = "captures", .doc = "Captures that it made", .unit = table::Unit::kCount}},
+       {&Row::capture_bytes,
+        {.key = "bytes", .doc = "Bytes of their files", .unit = table::Unit::kBytes}}},
+      {TextsOf<Row>(
+          "nodes", "The nodes that it was placed on; empty: one",
+          [](const Row& row) -> const auto& { return row.spec.nodes; })});
+  return object;
 }
 
-void WriteWindowJson(const WindowView& view, JsonWriter& json) {
-  const ScheduleWindow& window = view.window;
-  json.BeginObject();
-  json.Field("time_unix_ns", absl::ToUnixNanos(window.time)).Field("node", view.node);
-  json.Field("outcome", view.outcome).Field("detail", window.detail);
-  json.Field("capture", window.capture_id).Field("pid", window.pid);
-  json.Field("sampling_weight", window.sampling_weight);
-  json.Field("step_before_ns", window.step_before_ns);
-  json.Field("step_during_ns", window.step_during_ns);
-  json.Field("step_after_ns", window.step_after_ns);
-  json.EndObject();
+const ObjectDescription<ScheduleDrift>& DriftObject() {
+  using Row = ScheduleDrift;
+  static const ObjectDescription<Row> object(
+      {{&Row::id, {.key = "id", .doc = "The schedule"}},
+       {&Row::node, {.key = "node", .doc = "The node that has not what it should have"}},
+       {&Row::problem, {.key = "problem", .doc = "What is wrong there"}}});
+  return object;
 }
+
+Member<ScheduleAnswer> ScheduleOutcomes() {
+  using Row = ScheduleAnswer;
+  return Optional<Row>([](const Row& row) { return row.outcomes != nullptr; },
+                       ListOf<Row>(
+                           "nodes", "The nodes that were asked, with --nodes", &NodeOutcomeObject,
+                           [](const Row& row) -> const auto& { return *row.outcomes; }));
+}
+
+Member<ScheduleAnswer> ScheduleRows() {
+  using Row = ScheduleAnswer;
+  return ListOf<Row>("schedules", "A row for each schedule and node", &ScheduleObject,
+                     [](const Row& row) { return row.schedules; });
+}
+
+const ObjectDescription<ScheduleAnswer>& ScheduleListObject() {
+  using Row = ScheduleAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {ScheduleRows(),
+           ListOf<Row>("drift", "Nodes on which a schedule is missing or differs", &DriftObject,
+                       [](const Row& row) { return row.drift; }),
+           ScheduleOutcomes()});
+  return object;
+}
+
+const ObjectDescription<ScheduleAnswer>& OneScheduleObject() {
+  static const ObjectDescription<ScheduleAnswer> object(
+      {{&ScheduleAnswer::id, {.key = "id", .doc = "The schedule"}}},
+      {ScheduleRows(), ScheduleOutcomes()});
+  return object;
+}
+
+const ObjectDescription<WindowView>& WindowObject() {
+  using Row = WindowView;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return FormatLocalTime(row.window.time); },
+        {.title = "TIME", .doc = "When the window was"}},
+       {&Row::node, {.key = "node", .title = "NODE", .doc = "The machine whose daemon it is"}},
+       {[](const Row& row) { return row.window.pid == 0 ? std::string() : StrCat(row.window.pid); },
+        {.title = "PID", .doc = "The process that was chosen", .right = true}},
+       {&Row::outcome, {.key = "outcome", .title = "OUTCOME", .doc = "What became of the window"}},
+       {[](const Row& row) { return row.window.capture_id; },
+        {.key = "capture", .title = "CAPTURE", .doc = "The capture's ID"}},
+       {[](const Row& row) {
+          return row.window.pid == 0
+                     ? std::string()
+                     : std::string(absl::StrFormat("%.3g", row.window.sampling_weight));
+        },
+        {.title = "WEIGHT",
+         .doc = "What the window stands for",
+         .formula = "1 / the chance of choosing the target",
+         .priority = 4,
+         .right = true}},
+       {[](const Row& row) { return TextOfNs(row.window.step_before_ns); },
+        {.title = "BEFORE",
+         .doc = "Median step time before the window",
+         .priority = 3,
+         .right = true}},
+       {[](const Row& row) { return TextOfNs(row.window.step_during_ns); },
+        {.title = "IN", .doc = "Median step time in the window", .priority = 2, .right = true}},
+       {[](const Row& row) { return TextOfNs(row.window.step_after_ns); },
+        {.title = "AFTER",
+         .doc = "Median step time after the window",
+         .priority = 1,
+         .right = true}},
+       {[](const Row& row) { return ForDisplay(row.window.detail, kMaxDetailBytes); },
+        {.title = "DETAIL", .doc = "Why there is no capture", .priority = 5, .flexible = true}},
+       // ---- For programs.
+       {[](const Row& row) { return absl::ToUnixNanos(row.window.time); },
+        {.key = "time_unix_ns",
+         .doc = "When the window was, since 1970-01-01 UTC",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.detail; },
+        {.key = "detail", .doc = "Why there is no capture", .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.pid; },
+        {.key = "pid", .doc = "The process that was chosen; 0: none", .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.sampling_weight; },
+        {.key = "sampling_weight",
+         .doc = "What the window stands for; 0: no process was chosen",
+         .formula = "1 / the chance of choosing the target",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.step_before_ns; },
+        {.key = "step_before_ns",
+         .doc = "Median step time before the window; 0: not known",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.step_during_ns; },
+        {.key = "step_during_ns",
+         .doc = "Median step time in the window; 0: not known",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.step_after_ns; },
+        {.key = "step_after_ns",
+         .doc = "Median step time after the window; 0: not known",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}}});
+  return object;
+}
+
+const ObjectDescription<ScheduleAnswer>& WindowListObject() {
+  using Row = ScheduleAnswer;
+  static const ObjectDescription<Row> object(
+      {{&Row::id, {.key = "id", .doc = "The schedule"}}},
+      {ListOf<Row>("windows", "What became of its windows, newest first", &WindowObject,
+                   [](const Row& row) { return row.windows; }),
+       ScheduleOutcomes()});
+  return object;
+}
+
+}  // namespace
+
+void WriteScheduleListJson(const ScheduleAnswer& answer, JsonWriter& json) {
+  ScheduleListObject().Write(answer, json);
+}
+void WriteOneScheduleJson(const ScheduleAnswer& answer, JsonWriter& json) {
+  OneScheduleObject().Write(answer, json);
+}
+void WriteWindowListJson(const ScheduleAnswer& answer, JsonWriter& json) {
+  WindowListObject().Write(answer, json);
+}
+void WriteScheduleListSchema(JsonWriter& json) { ScheduleListObject().WriteSchema(json); }
+void WriteOneScheduleSchema(JsonWriter& json) { OneScheduleObject().WriteSchema(json); }
+void WriteWindowListSchema(JsonWriter& json) { WindowListObject().WriteSchema(json); }
+std::vector<table::Column> WindowColumns() { return WindowObject().columns().columns(); }
 
 std::string RenderScheduleTable(std::span<const ScheduleView> views, const Style& style) {
   Table table({{.title = "ID", .right = false},
@@ -247,27 +416,8 @@ std::string RenderSchedule(const ScheduleView& view, const Style& /*style*/) {
 }
 
 std::string RenderWindows(std::span<const WindowView> views, const Style& style) {
-  Table table({{.title = "TIME", .right = false},
-               {.title = "NODE", .right = false},
-               {.title = "PID"},
-               {.title = "OUTCOME", .right = false},
-               {.title = "CAPTURE", .right = false},
-               {.title = "WEIGHT", .drop_order = 4},
-               {.title = "BEFORE", .drop_order = 3},
-               {.title = "IN", .drop_order = 2},
-               {.title = "AFTER", .drop_order = 1},
-               {.title = "DETAIL", .right = false, .flexible = true, .drop_order = 5}});
-  for (const WindowView& view : views) {
-    const ScheduleWindow& window = view.window;
-    table.AddRow(
-        {FormatLocalTime(window.time), view.node, window.pid == 0 ? "-" : StrCat(window.pid),
-         view.outcome, window.capture_id.empty() ? "-" : window.capture_id,
-         window.pid == 0 ? "-" : absl::StrFormat("%.3g", window.sampling_weight),
-         NsOrDash(window.step_before_ns), NsOrDash(window.step_during_ns),
-         NsOrDash(window.step_after_ns), ForDisplay(window.detail, kMaxDetailBytes)},
-        WindowColour(window.outcome));
-  }
-  return table.Render(style);
+  return RenderTable(WindowObject().columns().ToTable("windows", views), style,
+                     [&](size_t row) { return WindowColour(views[row].window.outcome); });
 }
 
 }  // namespace profd::cli

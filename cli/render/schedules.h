@@ -9,8 +9,10 @@
 
 #include "absl/time/time.h"
 #include "cli/base/style.h"
+#include "cli/captures/fleet.h"
 #include "cli/client/schedule_view.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/column.h"
 
 namespace profd::cli {
 
@@ -24,8 +26,24 @@ struct ScheduleDrift {
 // said to have drifted.
 std::vector<ScheduleDrift> FindDrift(const std::map<std::string, std::vector<ScheduleView>>& asked);
 
-void WriteScheduleJson(const ScheduleView& view, JsonWriter& json);
-void WriteWindowJson(const WindowView& view, JsonWriter& json);
+// What the subcommands answer, each with some of these.
+struct ScheduleAnswer {
+  std::string id;
+  std::span<const ScheduleView> schedules;
+  std::span<const ScheduleDrift> drift;
+  std::span<const WindowView> windows;
+  const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
+};
+// {"schedules", "drift", "nodes"}: `schedule list`.
+void WriteScheduleListJson(const ScheduleAnswer& answer, JsonWriter& json);
+void WriteScheduleListSchema(JsonWriter& json);
+// {"id", "schedules", "nodes"}: `schedule create`, `show`, and those that change one.
+void WriteOneScheduleJson(const ScheduleAnswer& answer, JsonWriter& json);
+void WriteOneScheduleSchema(JsonWriter& json);
+// {"id", "windows", "nodes"}: `schedule history`.
+void WriteWindowListJson(const ScheduleAnswer& answer, JsonWriter& json);
+void WriteWindowListSchema(JsonWriter& json);
+std::vector<table::Column> WindowColumns();
 
 // "every 30m", "cron 0 3 * * *"
 std::string WhenOf(const ScheduleSpec& spec);

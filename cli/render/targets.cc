@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cli/base/object.h"
 #include "cli/base/short_names.h"
-#include "cli/base/table.h"
 #include "cli/base/units.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
@@ -64,77 +65,191 @@ std::string StepCell(const TargetInfo& target) {
                 seconds < 120 ? StrCat(seconds, " s") : FormatAge(absl::Seconds(seconds)), " ago");
 }
 
-// One table for the targets of one node or many. Which columns it has depends on what there is
-// to show, over all nodes.
-class TargetTable {
- public:
-  TargetTable(bool has_nodes, bool has_jobs, bool has_containers)
-      : has_nodes_(has_nodes),
-        has_jobs_(has_jobs),
-        has_containers_(has_containers),
-        table_(Columns()) {}
-
-  void Add(const std::string& node, std::span<const TargetInfo> targets) {
-    const Forest forest(targets);
-    for (const Placed& placed : forest.placed()) AddRow(node, placed);
-  }
-  std::string Render(const Style& style) const { return table_.Render(style); }
-
- private:
-  std::vector<Column> Columns() const {
-    std::vector<Column> columns;
-    if (has_nodes_) columns.push_back({.title = "NODE", .right = false});
-    columns.push_back({.title = "PID"});
-    if (has_containers_) columns.push_back({.title = "NSPID"});
-    columns.insert(columns.end(), {{.title = "UID", .drop_order = 2},
-                                   {.title = "STATE", .right = false},
-                                   {.title = "STEP"},
-                                   {.title = "STEPS/S", .drop_order = 3},
-                                   {.title = "STEPS FROM", .right = false, .drop_order = 4}});
-    if (has_jobs_) columns.push_back({.title = "JOB", .right = false, .drop_order = 1});
-    columns.push_back({.title = "RANK", .drop_order = 1});
-    columns.push_back({.title = "COMMAND", .right = false, .flexible = true});
-    return columns;
-  }
-
-  void AddRow(const std::string& node, const Placed& placed) {
-    const TargetInfo& target = *placed.target;
-    std::vector<std::string> cells;
-    if (has_nodes_) cells.push_back(node);
-    cells.push_back(StrCat(target.pid));
-    if (has_containers_) {
-      const bool has_other_pid = target.foreign_namespace && target.namespace_pid > 0;
-      cells.push_back(has_other_pid ? StrCat(target.namespace_pid) : "-");
-    }
-    cells.push_back(StrCat(target.uid));
-    cells.emplace_back(target.opted_out ? "opted out" : ToString(target.state));
-    cells.push_back(StepCell(target));
-    cells.push_back(target.steps_per_second > 0 ? absl::StrFormat("%.2f", target.steps_per_second)
-                                                : "-");
-    cells.emplace_back(target.step_source == StepSource::kNone ? "-"
-                                                               : ToString(target.step_source));
-    if (has_jobs_) cells.push_back(JobOf(target).empty() ? "-" : JobOf(target));
-    cells.push_back(RankOf(target) < 0 ? "-" : StrCat(RankOf(target)));
-    cells.push_back(StrCat(std::string(2 * placed.depth, ' '), ShortCommand(target.command)));
-    table_.AddRow(std::move(cells), MissesSteps(target)                       ? Colour::kYellow
-                                    : target.state == TargetState::kCapturing ? Colour::kGreen
-                                                                              : Colour::kNone);
-  }
-
-  const bool has_nodes_;
-  const bool has_jobs_;
-  const bool has_containers_;
-  Table table_;
+// One row of the list. `node` is nullptr where one daemon was asked.
+struct TargetRow {
+  const std::string* node = nullptr;
+  const TargetInfo* target = nullptr;
+  size_t depth = 0;  // Below its parent.
 };
 
-bool HasJobs(std::span<const TargetInfo> targets) {
-  return std::any_of(targets.begin(), targets.end(),
-                     [](const TargetInfo& target) { return !JobOf(target).empty(); });
+const ObjectDescription<TargetRow>& TargetObject() {
+  using Row = TargetRow;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return row.node == nullptr ? std::string() : *row.node; },
+        {.title = "NODE", .doc = "The machine whose daemon it is", .only_if_set = true}},
+       {[](const Row& row) { return row.target->pid; },
+        {.key = "pid", .title = "PID", .doc = "The process, as the daemon's node numbers it"}},
+       {[](const Row& row) {
+          const bool has_other = row.target->foreign_namespace && row.target->namespace_pid > 0;
+          return has_other ? StrCat(row.target->namespace_pid) : std::string();
+        },
+        {.title = "NSPID",
+         .doc = "The process, as its own namespace numbers it",
+         .only_if_set = true,
+         .right = true}},
+       {[](const Row& row) { return row.target->uid; },
+        {.key = "uid", .title = "UID", .doc = "The user who runs it", .priority = 2}},
+       {[](const Row& row) {
+          return row.target->opted_out ? std::string("opted out")
+                                       : std::string(ToString(row.target->state));
+        },
+        {.title = "STATE", .doc = "What it is doing"}},
+       {[](const Row& row) { return StepCell(*row.target); },
+        {.title = "STEP",
+         .doc = "The number of the step that it is in. From the second missed step on, also the "
+                "time since its last step: it may hang",
+         .formula = "missed: no step for twice the median step time, and for 1 s",
+         .right = true}},
+       {[](const Row& row) {
+          const double rate = row.target->steps_per_second;
+          return rate > 0 ? std::string(absl::StrFormat("%.2f", rate)) : std::string();
+        },
+        {.title = "STEPS/S",
+         .doc = "Steps per second, over the last marks",
+         .formula = "marks / time between them",
+         .priority = 3,
+         .right = true}},
+       {[](const Row& row) {
+          const StepSource source = row.target->step_source;
+          return source == StepSource::kNone ? std::string() : std::string(ToString(source));
+        },
+        {.title = "STEPS FROM",
+         .doc = "Where steps come from: marks, an optimizer, torch.profiler, a data loader",
+         .priority = 4}},
+       {[](const Row& row) { return JobOf(*row.target); },
+        {.key = "job",
+         .title = "JOB",
+         .doc = "The job that it is part of, from its cgroup or environment",
+         .priority = 1,
+         .only_if_set = true}},
+       {[](const Row& row) {
+          const int64_t rank = RankOf(*row.target);
+          return rank < 0 ? std::string() : StrCat(rank);
+        },
+        {.title = "RANK",
+         .doc = "The rank, from the program's metadata",
+         .priority = 1,
+         .right = true}},
+       {[](const Row& row) {
+          return StrCat(std::string(2 * row.depth, ' '), ShortCommand(row.target->command));
+        },
+        {.title = "COMMAND",
+         .doc = "Its command, without folders and without the Python that runs it",
+         .flexible = true}},
+       // ---- For programs.
+       {[](const Row& row) { return row.target->namespace_pid; },
+        {.key = "namespace_pid",
+         .doc = "The process, as its own namespace numbers it",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->foreign_namespace; },
+        {.key = "foreign_namespace",
+         .doc = "Whether it is in another PID or user namespace than the daemon",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->gid; },
+        {.key = "gid", .doc = "The group that it runs as", .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->parent_pid; },
+        {.key = "parent_pid", .doc = "Its parent process", .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->command; },
+        {.key = "command",
+         .doc = "Its arguments, separated by blanks, at most 4 KiB",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->cgroup; },
+        {.key = "cgroup", .doc = "Its cgroup", .priority = kOnlyInData}},
+       {[](const Row& row) { return std::string(ToString(row.target->state)); },
+        {.key = "state", .doc = "RUNNING, CAPTURING, or GONE", .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->step_mark_count; },
+        {.key = "step_mark_count",
+         .doc = "Steps that it has begun; 0: it marks none",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->current_step; },
+        {.key = "current_step",
+         .doc = "The number of the step that it is in; -1: none",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->steps_per_second; },
+        {.key = "steps_per_second",
+         .doc = "Steps per second, over the last marks; 0: not known",
+         .formula = "marks / time between them",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->library_version; },
+        {.key = "library_version",
+         .doc = "Version of the client library in it",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return int64_t{row.target->protocol_version}; },
+        {.key = "protocol_version",
+         .doc = "Version of the protocol that it speaks with the daemon",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return absl::ToUnixNanos(row.target->registered_time); },
+        {.key = "register_unix_ns",
+         .doc = "When it registered, since 1970-01-01 UTC",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->dropped_event_count; },
+        {.key = "dropped_event_count",
+         .doc = "Events that its captures lost",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->foreign_step_mark_count; },
+        {.key = "foreign_step_mark_count",
+         .doc = "Step marks of threads whose steps do not count",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return std::string(ToString(row.target->step_source)); },
+        {.key = "step_source",
+         .doc = "Where steps come from: none, marks, optimizer, profiler, dataloader, periodicity",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->batch_count; },
+        {.key = "batch_count",
+         .doc = "Batches taken from torch's DataLoaders",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->since_last_step_ns; },
+        {.key = "since_last_step_ns",
+         .doc = "Time since its newest step began; -1: not known",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->median_step_ns; },
+        {.key = "median_step_ns",
+         .doc = "Median time of its last steps; -1: not known",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return MissesSteps(*row.target); },
+        {.key = "misses_steps",
+         .doc = "Whether at least two steps are overdue: it may hang",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return RankOf(*row.target); },
+        {.key = "rank",
+         .doc = "The rank, from the program's metadata; -1: none",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->workload.pod_namespace; },
+        {.key = "pod_namespace",
+         .doc = "Kubernetes namespace of its pod; empty: none",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->workload.pod_name; },
+        {.key = "pod_name",
+         .doc = "Kubernetes name of its pod; empty: none",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.target->opted_out; },
+        {.key = "opted_out",
+         .doc = "Whether it asked not to be captured",
+         .priority = kOnlyInData}}},
+      {Optional<Row>([](const Row& row) { return row.node != nullptr; },
+                     TextOf<Row>("node", "The machine, as it was named with --nodes",
+                                 [](const Row& row) { return *row.node; })),
+       MapOf<Row>("metadata", "What the program says of itself, such as rank and job", "string",
+                  [](const Row& row) { return row.target->metadata; })});
+  return object;
 }
 
-bool HasContainers(std::span<const TargetInfo> targets) {
-  return std::any_of(targets.begin(), targets.end(),
-                     [](const TargetInfo& target) { return target.foreign_namespace; });
+std::vector<TargetRow> RowsOf(std::span<const NodeTargets> nodes, bool names_nodes) {
+  std::vector<TargetRow> rows;
+  for (const NodeTargets& node : nodes) {
+    const Forest forest(node.targets);
+    for (const Placed& placed : forest.placed()) {
+      rows.push_back({names_nodes ? &node.node : nullptr, placed.target, placed.depth});
+    }
+  }
+  return rows;
 }
 
 constexpr std::string_view kNoTargets =
@@ -142,76 +257,63 @@ constexpr std::string_view kNoTargets =
     "as `profctl run -- CMD`; `import profd; profd.init()` in Python, or libprofd_client linked, "
     "make any other show up here.\n";
 
-void WriteTargetJson(const std::string* node, const TargetInfo& target, JsonWriter& json) {
-  json.BeginObject();
-  if (node != nullptr) json.Field("node", *node);
-  json.Field("pid", target.pid);
-  json.Field("namespace_pid", target.namespace_pid);
-  json.Field("foreign_namespace", target.foreign_namespace);
-  json.Field("uid", target.uid);
-  json.Field("gid", target.gid);
-  json.Field("parent_pid", target.parent_pid);
-  json.Field("command", target.command);
-  json.Field("cgroup", target.cgroup);
-  json.Field("metadata", target.metadata);
-  json.Field("state", ToString(target.state));
-  json.Field("step_mark_count", target.step_mark_count);
-  json.Field("current_step", target.current_step);
-  json.Field("steps_per_second", target.steps_per_second);
-  json.Field("library_version", target.library_version);
-  json.Field("protocol_version", target.protocol_version);
-  json.Field("register_unix_ns", absl::ToUnixNanos(target.registered_time));
-  json.Field("dropped_event_count", target.dropped_event_count);
-  json.Field("foreign_step_mark_count", target.foreign_step_mark_count);
-  json.Field("step_source", ToString(target.step_source));
-  json.Field("batch_count", target.batch_count);
-  json.Field("since_last_step_ns", target.since_last_step_ns);
-  json.Field("median_step_ns", target.median_step_ns);
-  json.Field("misses_steps", MissesSteps(target));
-  json.Field("job", JobOf(target));
-  json.Field("rank", RankOf(target));
-  json.Field("pod_namespace", target.workload.pod_namespace);
-  json.Field("pod_name", target.workload.pod_name);
-  json.Field("opted_out", target.opted_out);
-  json.EndObject();
+Colour ColourOfTarget(const TargetInfo& target) {
+  if (MissesSteps(target)) return Colour::kYellow;
+  return target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone;
+}
+
+std::string Render(const std::vector<TargetRow>& rows, const Style& style) {
+  if (rows.empty()) return std::string(kNoTargets);
+  return RenderTable(TargetObject().columns().ToTable("targets", rows), style,
+                     [&](size_t row) { return ColourOfTarget(*rows[row].target); });
+}
+
+// The whole answer of `ps`.
+struct TargetsAnswer {
+  std::vector<TargetRow> targets;
+  const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
+};
+
+const ObjectDescription<TargetsAnswer>& TargetsAnswerObject() {
+  using Row = TargetsAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {ListOf<Row>(
+               "targets", "The processes that can be captured", &TargetObject,
+               [](const Row& row) -> const auto& { return row.targets; }),
+           Optional<Row>([](const Row& row) { return row.outcomes != nullptr; },
+                         ListOf<Row>(
+                             "nodes", "The nodes that were asked, with --nodes", &NodeOutcomeObject,
+                             [](const Row& row) -> const auto& { return *row.outcomes; }))});
+  return object;
 }
 
 }  // namespace
 
 std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style) {
-  if (targets.empty()) return std::string(kNoTargets);
-  TargetTable table(/*has_nodes=*/false, HasJobs(targets), HasContainers(targets));
-  table.Add("", targets);
-  return table.Render(style);
+  const NodeTargets node = {.node = "", .targets = {targets.begin(), targets.end()}};
+  return Render(RowsOf(std::span(&node, 1), /*names_nodes=*/false), style);
 }
 
 std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style) {
-  bool has_any = false;
-  bool has_jobs = false;
-  bool has_containers = false;
-  for (const NodeTargets& node : nodes) {
-    has_any |= !node.targets.empty();
-    has_jobs |= HasJobs(node.targets);
-    has_containers |= HasContainers(node.targets);
-  }
-  if (!has_any) return std::string(kNoTargets);
-  TargetTable table(/*has_nodes=*/true, has_jobs, has_containers);
-  for (const NodeTargets& node : nodes) table.Add(node.node, node.targets);
-  return table.Render(style);
+  return Render(RowsOf(nodes, /*names_nodes=*/true), style);
 }
 
 void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json) {
-  json.Key("targets").BeginArray();
-  for (const TargetInfo& target : targets) WriteTargetJson(nullptr, target, json);
-  json.EndArray();
+  TargetsAnswer answer;
+  for (const TargetInfo& target : targets) answer.targets.push_back({.target = &target});
+  TargetsAnswerObject().WriteFields(answer, json);
 }
 
-void WriteNodeTargetsJson(std::span<const NodeTargets> nodes, JsonWriter& json) {
-  json.Key("targets").BeginArray();
+void WriteNodeTargetsJson(std::span<const NodeTargets> nodes,
+                          const std::vector<NodeOutcome>& outcomes, JsonWriter& json) {
+  TargetsAnswer answer = {.outcomes = &outcomes};
   for (const NodeTargets& node : nodes) {
-    for (const TargetInfo& target : node.targets) WriteTargetJson(&node.node, target, json);
+    for (const TargetInfo& target : node.targets) answer.targets.push_back({&node.node, &target});
   }
-  json.EndArray();
+  TargetsAnswerObject().WriteFields(answer, json);
 }
+
+std::vector<table::Column> TargetColumns() { return TargetObject().columns().columns(); }
+void WriteTargetsSchema(JsonWriter& json) { TargetsAnswerObject().WriteSchema(json); }
 
 }  // namespace profd::cli

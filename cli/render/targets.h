@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "cli/base/style.h"
+#include "cli/captures/fleet.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/column.h"
 #include "daemon/capture/capture_types.h"
 
 namespace profd::cli {
@@ -20,9 +22,14 @@ struct NodeTargets {
 // Children stand below their parents, further in.
 std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style);
 std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style);
-// "targets": [...], a field of an open object; rows of nodes have a "node".
+// "targets": [...], a field of an open object.
 void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json);
-void WriteNodeTargetsJson(std::span<const NodeTargets> nodes, JsonWriter& json);
+// The same, each with its "node", and "nodes": [...].
+void WriteNodeTargetsJson(std::span<const NodeTargets> nodes,
+                          const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
+
+std::vector<table::Column> TargetColumns();
+void WriteTargetsSchema(JsonWriter& json);
 
 }  // namespace profd::cli
 

@@ -47,7 +47,9 @@ enum class OverRanks : uint8_t {
 };
 
 struct Column {
-  std::string key;         // In JSON, CSV, --sort: "p95_ns". Times end in _ns, sizes in _bytes.
+  // In JSON, CSV, --sort: "p95_ns". Times end in _ns, sizes in _bytes. Empty: only people see the
+  // column, as text that was made of others; tables that are sent have none such.
+  std::string key;
   std::string title;       // Above the text table: "p95".
   std::string doc;         // A sentence without its full stop.
   std::string formula;     // Empty: the cell is as it was recorded.
@@ -57,11 +59,13 @@ struct Column {
   // the column identifies the row or is its main figure. kOnlyInData: in JSON and CSV, not in text.
   int priority = 0;
   static constexpr int kOnlyInData = -1;
-  std::string unknown_text = "-";  // What people see of a figure that is not known.
+  std::string unknown_text =
+      "-";                   // What people see of a figure that is not known, or an empty text.
   bool nullable = false;     // A negative number means that the figure is not known: "-", null.
   bool only_if_set = false;  // The text table omits it if every cell is empty, 0, or not known.
   bool flexible = false;     // May be shortened in its middle; one per table.
   int max_width = 0;         // On a terminal; 0: as wide as its cells.
+  bool right = false;        // Of a text: aligned like a number.
   bool highlight = false;    // Of a bool: rows with it stand out.
   OverRanks over_ranks = OverRanks::kNone;
 

@@ -87,6 +87,15 @@ class Description {
     return columns;
   }
 
+  // Calls `visitor(column, cell)` for each column of one row.
+  template <typename Visitor>
+  void Visit(const Row& row, Visitor&& visitor) const {
+    for (const Field<Row>& field : fields_) {
+      std::visit([&](auto source) { visitor(field.column, std::invoke(source, row)); },
+                 field.source);
+    }
+  }
+
   Table ToTable(std::string key, std::span<const Row> rows) const {
     Table table = {.key = std::move(key), .row_count = static_cast<int64_t>(rows.size())};
     for (const Field<Row>& field : fields_) {

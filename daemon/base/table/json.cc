@@ -68,6 +68,7 @@ std::string_view UnitName(Unit unit) {
 
 void WriteFields(const Table& table, size_t row, JsonWriter& json) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].key.empty()) continue;
     json.Key(table.columns[i].key);
     if (IsUnknown(table.columns[i], table.cells[i], row)) {
       json.Null();
@@ -97,14 +98,18 @@ void WriteReport(const Report& report, JsonWriter& json) {
 }
 
 std::string ToCsv(const Table& table) {
-  std::string text;
+  std::vector<size_t> shown;
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    StrAppend(&text, i == 0 ? "" : ",", table.columns[i].key);
+    if (!table.columns[i].key.empty()) shown.push_back(i);
+  }
+  std::string text;
+  for (const size_t i : shown) {
+    StrAppend(&text, text.empty() ? "" : ",", table.columns[i].key);
   }
   text.push_back('\n');
   for (size_t row = 0; row < table.size(); ++row) {
-    for (size_t i = 0; i < table.columns.size(); ++i) {
-      if (i > 0) text.push_back(',');
+    for (const size_t i : shown) {
+      if (i != shown.front()) text.push_back(',');
       if (IsUnknown(table.columns[i], table.cells[i], row)) continue;
       text += std::visit([&](const auto& values) { return CsvOf(values[row]); }, table.cells[i]);
     }
@@ -115,6 +120,7 @@ std::string ToCsv(const Table& table) {
 
 void WriteProperties(const std::vector<Column>& columns, JsonWriter& json) {
   for (const Column& column : columns) {
+    if (column.key.empty()) continue;
     json.Key(column.key).BeginObject();
     json.Key("type");
     if (column.nullable) {
@@ -126,7 +132,8 @@ void WriteProperties(const std::vector<Column>& columns, JsonWriter& json) {
       json.Key("items").BeginObject().Field("type", "integer").EndObject();
       json.Field("minItems", int64_t{3}).Field("maxItems", int64_t{3});
     }
-    json.Field("title", column.title).Field("description", column.doc);
+    if (!column.title.empty()) json.Field("title", column.title);
+    json.Field("description", column.doc);
     if (!column.formula.empty()) json.Field("x-formula", column.formula);
     if (column.unit != Unit::kNone) json.Field("x-unit", UnitName(column.unit));
     json.EndObject();
@@ -135,7 +142,9 @@ void WriteProperties(const std::vector<Column>& columns, JsonWriter& json) {
 
 void WriteRequired(const std::vector<Column>& columns, JsonWriter& json) {
   json.Key("required").BeginArray();
-  for (const Column& column : columns) json.String(column.key);
+  for (const Column& column : columns) {
+    if (!column.key.empty()) json.String(column.key);
+  }
   json.EndArray();
 }
 

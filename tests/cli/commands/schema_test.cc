@@ -1,7 +1,12 @@
 // Every report's --json keeps to the schema that `profctl schema` prints.
+#include <functional>
 #include <set>
 
+#include "cli/render/audit.h"
+#include "cli/render/lists.h"
+#include "cli/render/quotas.h"
 #include "cli/render/report_tables.h"
+#include "cli/render/schedules.h"
 #include "daemon/report/gpu/copy_table.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
@@ -37,7 +42,7 @@ bool HasOneOfTypes(const Json& value, const Json& types) {
 }
 
 // What of `value` does not keep to `schema`, which uses type, properties, required,
-// additionalProperties, items, minItems, and maxItems.
+// additionalProperties (false, or the schema of every value), items, minItems, and maxItems.
 std::vector<std::string> Violations(const Json& value, const Json& schema, const std::string& at) {
   std::vector<std::string> found;
   const auto add = [&](std::vector<std::string> more) {
@@ -46,14 +51,18 @@ std::vector<std::string> Violations(const Json& value, const Json& schema, const
   if (!HasOneOfTypes(value, schema.at("type"))) {
     return {at + " is " + value.dump() + " and not of type " + schema.at("type").dump()};
   }
-  if (value.is_object()) {
+  const Json& more =
+      schema.contains("additionalProperties") ? schema["additionalProperties"] : Json();
+  if (value.is_object() && more.is_object()) {
+    for (const auto& [key, member] : value.items()) add(Violations(member, more, at + "." + key));
+  } else if (value.is_object()) {
     for (const Json& key : schema.at("required")) {
       if (!value.contains(key)) found.push_back(at + " lacks " + key.get<std::string>());
     }
     for (const auto& [key, member] : value.items()) {
       if (schema.at("properties").contains(key)) {
         add(Violations(member, schema.at("properties").at(key), at + "." + key));
-      } else if (schema.at("additionalProperties") == false) {
+      } else if (more == false) {
         found.push_back(at + " has " + key);
       }
     }
@@ -124,7 +133,7 @@ TEST_F(SchemaTest, AnAnswerThatDoesNotKeepToItIsFound) {
 
 TEST_F(SchemaTest, EveryColumnSaysWhatItMeans) {
   const Json all = Json::parse(Run({"schema"}).out);
-  EXPECT_EQ(all.size(), report::ReportKinds().size());
+  EXPECT_EQ(all.size(), report::ReportKinds().size() + ListKinds().size());
   for (const report::ReportKind& kind : report::ReportKinds()) {
     const table::Report shape = kind.shape();
     EXPECT_EQ(shape.name, kind.name);
@@ -141,6 +150,96 @@ TEST_F(SchemaTest, EveryColumnSaysWhatItMeans) {
       }
       EXPECT_LE(flexible, 1U) << kind.name;
     }
+  }
+}
+
+// Every field has a description that is a sentence without its full stop, and every object closes.
+void ExpectDescribed(const Json& schema, const std::string& at) {
+  if (schema.contains("properties")) {
+    EXPECT_EQ(schema.at("additionalProperties"), false) << at;
+    for (const auto& [key, member] : schema.at("properties").items()) {
+      const std::string inner = at + "." + key;
+      const std::string doc = member.value("description", "");
+      EXPECT_GT(doc.size(), 5U) << inner;
+      EXPECT_FALSE(doc.ends_with('.')) << inner;
+      ExpectDescribed(member, inner);
+    }
+  }
+  if (schema.contains("items")) ExpectDescribed(schema.at("items"), at + "[]");
+}
+
+TEST_F(SchemaTest, EveryFieldOfAListSaysWhatItMeans) {
+  for (const ListKind& kind : ListKinds()) {
+    ExpectDescribed(SchemaOf(std::string(kind.name)), std::string(kind.name));
+  }
+}
+
+TEST_F(SchemaTest, TheListsOfADaemonKeepToTheirSchema) {
+  profd_.targets = {ATarget(4711)};
+  (*profd_.targets[0].mutable_metadata())["rank"] = "3";
+  profd_.history.add_points()->set_node("n");
+  v1::Capture& capture = profd_.captures[TestId(1)];
+  (*capture.mutable_spec()->mutable_labels())["k"] = "v";
+  capture.mutable_gpu()->add_devices()->set_name("GPU");
+  profd_.newest_first = {TestId(1)};
+  EXPECT_THAT(Violations(RunJson({"ps"}), SchemaOf("ps"), "ps"), IsEmpty());
+  EXPECT_THAT(Violations(RunJson({"captures"}), SchemaOf("captures"), "captures"), IsEmpty());
+  EXPECT_THAT(Violations(RunJson({"show", "01J"}), SchemaOf("show"), "show"), IsEmpty());
+  EXPECT_THAT(Violations(RunJson({"node"}), SchemaOf("node"), "node"), IsEmpty());
+  EXPECT_THAT(Violations(RunJson({"history", "--step-time"}), SchemaOf("history"), "history"),
+              IsEmpty());
+}
+
+TEST_F(SchemaTest, TheListsOfManyNodesKeepToTheirSchema) {
+  profd_.targets = {ATarget(4711)};
+  profd_.newest_first = {TestId(1)};
+  const auto of_nodes = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--nodes", StrCat("a=", profd_.socket_dir(), "/control.sock")});
+    return RunJson(words);
+  };
+  EXPECT_THAT(Violations(of_nodes({"ps"}), SchemaOf("ps"), "ps"), IsEmpty());
+  EXPECT_THAT(Violations(of_nodes({"captures"}), SchemaOf("captures"), "captures"), IsEmpty());
+  EXPECT_THAT(Violations(of_nodes({"node"}), SchemaOf("nodes"), "nodes"), IsEmpty());
+}
+
+Json Written(const std::function<void(JsonWriter&)>& write) {
+  JsonWriter json;
+  write(json);
+  return Json::parse(json.TakeLine());
+}
+
+TEST_F(SchemaTest, QuotasKeepToTheirSchema) {
+  const std::vector<QuotaView> quotas = {{.name = "targets", .holdings = {{"uid:7", 1, 2, true}}}};
+  EXPECT_THAT(Violations(Written([&](JsonWriter& json) { WriteQuotasJson("n", quotas, json); }),
+                         SchemaOf("quotas"), "quotas"),
+              IsEmpty());
+}
+
+TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
+  const std::vector<NodeOutcome> outcomes = {{"n", absl::UnavailableError("down")}};
+  const std::vector<AuditRow> calls = {{"n", {.principal = "uid:7", .method = "ListTargets"}}};
+  for (const std::vector<NodeOutcome>* asked : {&outcomes, decltype(&outcomes)(nullptr)}) {
+    EXPECT_THAT(Violations(Written([&](JsonWriter& json) { WriteAuditJson(calls, asked, json); }),
+                           SchemaOf("audit"), "audit"),
+                IsEmpty());
+    std::vector<ScheduleView> schedules(2);
+    schedules[0].spec.nodes = {"n", "m"};
+    schedules[1].next_window = absl::FromUnixSeconds(7);
+    const std::vector<ScheduleDrift> drift = {{"01J", "n", "is missing"}};
+    const std::vector<WindowView> windows(1);
+    const ScheduleAnswer answer = {
+        .id = "01J", .schedules = schedules, .drift = drift, .windows = windows, .outcomes = asked};
+    const auto written = [&](void (*write)(const ScheduleAnswer&, JsonWriter&)) {
+      return Written([&](JsonWriter& json) { write(answer, json); });
+    };
+    const Json list = written(&WriteScheduleListJson);
+    EXPECT_THAT(Violations(list, SchemaOf("schedule_list"), "list"), IsEmpty());
+    EXPECT_EQ(list["schedules"][0]["next_window_unix_ns"], nullptr);
+    EXPECT_EQ(list["schedules"][1]["next_window_unix_ns"], 7'000'000'000);
+    EXPECT_THAT(Violations(written(&WriteOneScheduleJson), SchemaOf("schedule_show"), "show"),
+                IsEmpty());
+    EXPECT_THAT(Violations(written(&WriteWindowListJson), SchemaOf("schedule_history"), "history"),
+                IsEmpty());
   }
 }
 

@@ -1,0 +1,47 @@
+#include "cli/render/lists.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "cli/render/audit.h"
+#include "cli/render/capture.h"
+#include "cli/render/history.h"
+#include "cli/render/nodes.h"
+#include "cli/render/quotas.h"
+#include "cli/render/schedules.h"
+#include "cli/render/targets.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::cli {
+
+std::span<const ListKind> ListKinds() {
+  static constexpr std::array<ListKind, 11> kKinds = {{
+      {"ps", "ps", &TargetColumns, &WriteTargetsSchema},
+      {"captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
+      {"show", "show", &GroupColumns, &WriteCaptureSchema},
+      {"node", "node", nullptr, &WriteNodeSchema},
+      {"nodes", "node", &NodeColumns, &WriteNodesSchema},
+      {"quotas", "node", &QuotaColumns, &WriteQuotasSchema},
+      {"schedule_list", "schedule", nullptr, &WriteScheduleListSchema},
+      {"schedule_show", "schedule", nullptr, &WriteOneScheduleSchema},
+      {"schedule_history", "schedule", &WindowColumns, &WriteWindowListSchema},
+      {"audit", "audit", &AuditColumns, &WriteAuditSchema},
+      {"history", "history", nullptr, &WriteHistorySchema},
+  }};
+  return kKinds;
+}
+
+void WriteListSchema(const ListKind& kind, JsonWriter& json) {
+  std::string words(kind.name);
+  std::ranges::replace(words, '_', ' ');
+  if (kind.name == "nodes") words = "--nodes NODES node";
+  if (kind.name == "quotas") words = "node --quotas";
+  json.BeginObject();
+  json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
+  json.Field("title", StrCat("profctl ", words, " --json"));
+  kind.write_schema(json);
+  json.EndObject();
+}
+
+}  // namespace profd::cli

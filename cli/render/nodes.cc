@@ -1,0 +1,251 @@
+#include "cli/render/nodes.h"
+
+#include "absl/strings/str_format.h"
+#include "cli/base/object.h"
+#include "cli/base/units.h"
+#include "cli/render/report_tables.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/units.h"
+
+namespace profd::cli {
+namespace {
+
+const NodeInfo& Info(const NodeAnswer& row) { return *row.info; }
+
+const ObjectDescription<NodeInfo>& ClockObject() {
+  static const ObjectDescription<NodeInfo> object(
+      {{&NodeInfo::clock_unix_ns,
+        {.key = "unix_ns", .doc = "Its time, since 1970-01-01 UTC", .unit = table::Unit::kNs}},
+       {&NodeInfo::clock_monotonic_ns,
+        {.key = "monotonic_ns", .doc = "CLOCK_MONOTONIC at that time", .unit = table::Unit::kNs}},
+       {&NodeInfo::event_clock,
+        {.key = "event_clock", .doc = "The clock that events are timed with"}},
+       {&NodeInfo::ticks_per_second,
+        {.key = "ticks_per_second", .doc = "Its rate; 0: not known"}}});
+  return object;
+}
+
+const ObjectDescription<NodeInfo>& StorageObject() {
+  static const ObjectDescription<NodeInfo> object(
+      {{&NodeInfo::data_dir,
+        {.key = "data_dir", .doc = "Where captures are kept; empty: the caller may not know"}},
+       {&NodeInfo::capture_count,
+        {.key = "capture_count", .doc = "Captures that are kept", .unit = table::Unit::kCount}},
+       {&NodeInfo::capture_bytes,
+        {.key = "capture_bytes", .doc = "Bytes of their files", .unit = table::Unit::kBytes}},
+       {&NodeInfo::catalog_bytes,
+        {.key = "catalog_bytes", .doc = "Bytes of the catalog", .unit = table::Unit::kBytes}},
+       {&NodeInfo::max_bytes,
+        {.key = "max_bytes", .doc = "Most bytes of both", .unit = table::Unit::kBytes}},
+       {&NodeInfo::free_bytes,
+        {.key = "free_bytes", .doc = "Free space on the file system", .unit = table::Unit::kBytes}},
+       {&NodeInfo::evicted_count,
+        {.key = "evicted_count",
+         .doc = "Captures whose events were removed to make room",
+         .unit = table::Unit::kCount}},
+       {&NodeInfo::pinned_bytes,
+        {.key = "pinned_bytes",
+         .doc = "Bytes of captures that are never removed",
+         .unit = table::Unit::kBytes}}});
+  return object;
+}
+
+// Of a node that answered.
+const ObjectDescription<NodeAnswer>& NodeObject() {
+  using Row = NodeAnswer;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return row.node; },
+        {.title = "NODE", .doc = "The machine whose daemon it is"}},
+       {[](const Row& row) { return Info(row).version; },
+        {.title = "PROFD", .doc = "The daemon's version"}},
+       {[](const Row& row) { return FormatAge(absl::Nanoseconds(Info(row).uptime_ns)); },
+        {.title = "UP", .doc = "How long the daemon has run", .right = true}},
+       {[](const Row& row) { return FormatCount(Info(row).target_count); },
+        {.title = "TARGETS", .doc = "Processes that can be captured", .right = true}},
+       {[](const Row& row) { return FormatCount(Info(row).live_capture_count); },
+        {.title = "CAPTURING", .doc = "Captures that run", .right = true}},
+       {[](const Row& row) { return FormatCount(Info(row).capture_count); },
+        {.title = "STORED", .doc = "Captures that are kept", .priority = 1, .right = true}},
+       {[](const Row& row) { return FormatBytes(Info(row).capture_bytes); },
+        {.title = "BYTES", .doc = "Bytes of their files", .priority = 2, .right = true}},
+       {[](const Row& row) { return FormatBytes(Info(row).free_bytes); },
+        {.title = "DISK FREE",
+         .doc = "Free space where captures are kept",
+         .priority = 3,
+         .right = true}},
+       {[](const Row& row) { return FormatBytes(Info(row).resident_bytes); },
+        {.title = "MEMORY", .doc = "Resident memory of the daemon", .priority = 4, .right = true}},
+       {[](const Row& row) { return Info(row).name; },
+        {.title = "NAMES ITSELF",
+         .doc = "What the daemon calls its node",
+         .priority = 5,
+         .flexible = true}},
+       // ---- For programs.
+       {[](const Row& row) { return Info(row).name; },
+        {.key = "name", .doc = "What it calls its node", .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).version; },
+        {.key = "version", .doc = "The daemon's version", .priority = kOnlyInData}},
+       {[](const Row& row) { return int64_t{Info(row).api_version}; },
+        {.key = "api_version", .doc = "Version of its gRPC interface", .priority = kOnlyInData}},
+       {[](const Row& row) { return row.address; },
+        {.key = "address", .doc = "Where it was reached", .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).pid; },
+        {.key = "pid", .doc = "Its process", .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).uid; },
+        {.key = "uid", .doc = "The user that it runs as", .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).start_unix_ns; },
+        {.key = "start_unix_ns",
+         .doc = "When it started, since 1970-01-01 UTC",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).uptime_ns; },
+        {.key = "uptime_ns",
+         .doc = "How long it has run",
+         .unit = table::Unit::kNs,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).resident_bytes; },
+        {.key = "resident_bytes",
+         .doc = "Its resident memory",
+         .unit = table::Unit::kBytes,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).captures_allowed; },
+        {.key = "captures_allowed",
+         .doc = "Whether captures may be made on the node",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).captures_forbidden_reason; },
+        {.key = "captures_forbidden_reason",
+         .doc = "Why not; empty: they may",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).caller; },
+        {.key = "caller",
+         .doc = "Whom it takes the caller for: uid:1000, cn:alice",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).target_count; },
+        {.key = "target_count",
+         .doc = "Processes that can be captured",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).live_capture_count; },
+        {.key = "live_capture_count",
+         .doc = "Captures that run",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).capture_memory_bytes; },
+        {.key = "capture_memory_bytes",
+         .doc = "Capture memory in use",
+         .unit = table::Unit::kBytes,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).max_capture_memory_bytes; },
+        {.key = "max_capture_memory_bytes",
+         .doc = "Most capture memory",
+         .unit = table::Unit::kBytes,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).unknown_frame_count; },
+        {.key = "unknown_frame_count",
+         .doc = "Messages of targets that it did not know, and skipped",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).refused_target_count; },
+        {.key = "refused_target_count",
+         .doc = "Targets that it refused",
+         .unit = table::Unit::kCount,
+         .priority = kOnlyInData}}},
+      {Optional<Row>([](const Row& row) { return !row.node.empty(); },
+                     TextOf<Row>("node", "The machine, as it was named with --nodes",
+                                 [](const Row& row) { return row.node; })),
+       ObjectOf<Row>("clock", "Its clocks, read together", &ClockObject, &Info),
+       ObjectOf<Row>("storage", "Where captures are kept, and how full it is", &StorageObject,
+                     &Info)});
+  return object;
+}
+
+struct NodesAnswer {
+  std::vector<NodeAnswer> daemons;  // Those that answered.
+  const std::vector<NodeOutcome>* outcomes = nullptr;
+};
+
+const ObjectDescription<NodesAnswer>& NodesAnswerObject() {
+  using Row = NodesAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {ListOf<Row>(
+               "daemons", "The daemons that answered", &NodeObject,
+               [](const Row& row) -> const auto& { return row.daemons; }),
+           ListOf<Row>(
+               "nodes", "The nodes that were asked", &NodeOutcomeObject,
+               [](const Row& row) -> const auto& { return *row.outcomes; })});
+  return object;
+}
+
+std::vector<NodeAnswer> Answered(std::span<const NodeAnswer> answers) {
+  std::vector<NodeAnswer> answered;
+  for (const NodeAnswer& answer : answers) {
+    if (answer.info.has_value()) answered.push_back(answer);
+  }
+  return answered;
+}
+
+std::string FieldLine(std::string_view name, std::string_view value) {
+  return absl::StrFormat("  %-10s%s\n", ToAbsl(name), ForDisplay(value, 1000));
+}
+
+}  // namespace
+
+std::string RenderNode(const NodeInfo& node, const std::string& address, const Style& style) {
+  std::string text =
+      StrCat(style.Paint(Colour::kBold, StrCat("Node ", ForDisplay(node.name, 255))), "\n");
+  text += FieldLine("profd",
+                    StrCat(node.version, " (pid ", node.pid, ", uid ", node.uid, ") at ", address));
+  text += FieldLine("up", StrCat(FormatAge(absl::Nanoseconds(node.uptime_ns)), ", since ",
+                                 FormatLocalTime(absl::FromUnixNanos(node.start_unix_ns))));
+  text +=
+      FieldLine("targets", StrCat(FormatCount(node.target_count),
+                                  ", captures running: ", FormatCount(node.live_capture_count)));
+  if (!node.captures_allowed) {
+    text += FieldLine("captures", StrCat("switched off: ", node.captures_forbidden_reason));
+  }
+  text += FieldLine("memory", StrCat(FormatBytes(node.resident_bytes), " resident; capture memory ",
+                                     FormatBytes(node.capture_memory_bytes), " of at most ",
+                                     FormatBytes(node.max_capture_memory_bytes)));
+  text += FieldLine(
+      "storage",
+      StrCat(FormatCount(node.capture_count), " captures, ", FormatBytes(node.capture_bytes),
+             "; catalog ", FormatBytes(node.catalog_bytes), "; together at most ",
+             FormatBytes(node.max_bytes), "; ", FormatBytes(node.free_bytes), " free on the disk"));
+  if (node.pinned_bytes > 0) text += FieldLine("pinned", FormatBytes(node.pinned_bytes));
+  if (!node.data_dir.empty()) text += FieldLine("data", node.data_dir);
+  std::string clock = node.event_clock;
+  if (node.ticks_per_second > 0) {
+    StrAppend(&clock, absl::StrFormat(" at %.6g MHz", node.ticks_per_second / 1e6));
+  }
+  text += FieldLine("clock", clock);
+  if (node.evicted_count > 0) {
+    text += FieldLine("removed", StrCat(FormatCount(node.evicted_count),
+                                        " captures lost their events to make room"));
+  }
+  if (node.refused_target_count > 0 || node.unknown_frame_count > 0) {
+    text +=
+        FieldLine("refused", StrCat(FormatCount(node.refused_target_count), " targets; ",
+                                    FormatCount(node.unknown_frame_count),
+                                    " unknown frames were skipped (a library newer than profd?)"));
+  }
+  return text;
+}
+
+void WriteNodeJson(const NodeAnswer& answer, JsonWriter& json) { NodeObject().Write(answer, json); }
+void WriteNodeSchema(JsonWriter& json) { NodeObject().WriteSchema(json); }
+
+std::string RenderNodes(std::span<const NodeAnswer> answers, const Style& style) {
+  const std::vector<NodeAnswer> rows = Answered(answers);
+  return rows.empty() ? "" : RenderTable(NodeObject().columns().ToTable("daemons", rows), style);
+}
+
+void WriteNodesJson(std::span<const NodeAnswer> answers, const std::vector<NodeOutcome>& outcomes,
+                    JsonWriter& json) {
+  NodesAnswerObject().Write({Answered(answers), &outcomes}, json);
+}
+void WriteNodesSchema(JsonWriter& json) { NodesAnswerObject().WriteSchema(json); }
+
+std::vector<table::Column> NodeColumns() { return NodeObject().columns().columns(); }
+
+}  // namespace profd::cli

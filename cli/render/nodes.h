@@ -1,0 +1,41 @@
+// A daemon and its machine, or those of many nodes, as text and as JSON.
+//
+// Threads: pure functions.
+#ifndef PROFD_CLI_RENDER_NODES_H_
+#define PROFD_CLI_RENDER_NODES_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/base/style.h"
+#include "cli/captures/fleet.h"
+#include "cli/client/daemon_client.h"
+#include "daemon/base/json_writer.h"
+#include "daemon/base/table/column.h"
+
+namespace profd::cli {
+
+// What a daemon says of itself.
+struct NodeAnswer {
+  std::string node;  // As it was named with --nodes; empty: it was not.
+  std::string address;
+  std::optional<NodeInfo> info;  // nullopt: it did not answer.
+};
+
+std::string RenderNode(const NodeInfo& node, const std::string& address, const Style& style);
+void WriteNodeJson(const NodeAnswer& answer, JsonWriter& json);
+void WriteNodeSchema(JsonWriter& json);
+
+// A row for each node that answered; empty: none did.
+std::string RenderNodes(std::span<const NodeAnswer> answers, const Style& style);
+// {"daemons": [...], "nodes": [...]}
+void WriteNodesJson(std::span<const NodeAnswer> answers, const std::vector<NodeOutcome>& outcomes,
+                    JsonWriter& json);
+void WriteNodesSchema(JsonWriter& json);
+std::vector<table::Column> NodeColumns();
+
+}  // namespace profd::cli
+
+#endif  // PROFD_CLI_RENDER_NODES_H_
