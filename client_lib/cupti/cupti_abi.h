@@ -34,6 +34,7 @@ inline constexpr Result kErrorMaxLimitReached = 12;
 inline constexpr Result kErrorNotCompatible = 14;
 inline constexpr Result kErrorNotInitialized = 15;
 inline constexpr Result kErrorInvalidKind = 21;
+inline constexpr Result kErrorDisabled = 23;
 inline constexpr Result kErrorHardwareBusy = 26;
 inline constexpr Result kErrorNotSupported = 27;
 inline constexpr Result kErrorInsufficientPrivileges = 35;

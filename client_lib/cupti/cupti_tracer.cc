@@ -74,13 +74,13 @@ cupti::Result CuptiTracer::Subscribe(char* rival, size_t rival_bytes) {
   if (library_->Subscribe_v2 != nullptr && library_->version >= kFirstWithNames &&
       library_->version < kFirstWithManySubscribers) {
     cupti::SubscriberParams params{sizeof(params), kOurName, rival, rival_bytes};
-    const cupti::Result result = library_->Subscribe_v2(&subscriber_, OnCallback, this, &params);
+    const cupti::Result result = Cupti().Subscribe_v2(&subscriber_, OnCallback, this, &params);
     rival[rival_bytes - 1] = '\0';
     if (result != cupti::kErrorInvalidParameter && result != cupti::kErrorNotSupported) {
       return result;
     }
   }
-  return library_->Subscribe(&subscriber_, OnCallback, this);
+  return Cupti().Subscribe(&subscriber_, OnCallback, this);
 }
 
 bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferCompleted completed,
@@ -93,9 +93,9 @@ bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferComplete
     return false;
   }
   is_attached_ = true;
-  settings_.Apply(*library_, (arm_flags_ & wire::kArmGpuLatency) != 0);
-  library_->EnableCallback(1, subscriber_, cupti::kDomainState, cupti::kCallbackFatalError);
-  result = library_->ActivityRegisterCallbacks(requested, completed);
+  settings_.Apply(Cupti(), (arm_flags_ & wire::kArmGpuLatency) != 0);
+  Cupti().EnableCallback(1, subscriber_, cupti::kDomainState, cupti::kCallbackFatalError);
+  result = Cupti().ActivityRegisterCallbacks(requested, completed);
   if (result != cupti::kSuccess) {
     ExplainResult(result, "cuptiActivityRegisterCallbacks", "", failure);
     Detach(false);
@@ -122,9 +122,10 @@ void CuptiTracer::NoteFailure(cupti::Kind kind, cupti::Result result) {
 }
 
 cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
+  if (gate_->is_leaving()) return cupti::kErrorDisabled;
   // One that we could not read would only fill the buffers.
   const cupti::Result result = CanDecode(kind, library_->record_bytes[kind])
-                                   ? library_->ActivityEnable(kind)
+                                   ? Cupti().ActivityEnable(kind)
                                    : cupti::kErrorInvalidKind;
   NoteResult(kind, result);
   return result;
@@ -140,9 +141,9 @@ cupti::Result CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
   if (switch_one == nullptr) return cupti::kSuccess;
   cupti::Result failure = cupti::kSuccess;
   bool has_switched = false;
-  for (uint32_t cbid = 1; cbid < kMaxApis; ++cbid) {
+  for (uint32_t cbid = 1; cbid < kMaxApis && !(on && gate_->is_leaving()); ++cbid) {
     const char* name = nullptr;
-    if (library_->GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
+    if (Cupti().GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
       continue;
     }
     if (KeepsApi(api_filter(), is_driver, name) != kept) continue;
@@ -228,7 +229,7 @@ void CuptiTracer::DisableCalls() {
   }
   constexpr cupti::Kind kCallKinds[] = {cupti::kKindRuntime, cupti::kKindDriver};
   for (const cupti::Kind kind : kCallKinds) {
-    if ((enabled_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
+    if ((enabled_kinds_ >> kind & 1) != 0) Cupti().ActivityDisable(kind);
     enabled_kinds_ &= ~(uint64_t{1} << kind);
   }
 }
@@ -239,7 +240,7 @@ void CuptiTracer::DisableKinds() {
   is_enabled_ = false;
   set_stage("turning CUPTI's records off");
   for (cupti::Kind kind = 0; kind < 64; ++kind) {
-    if ((enabled_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
+    if ((enabled_kinds_ >> kind & 1) != 0) Cupti().ActivityDisable(kind);
   }
   enabled_kinds_ = 0;
 }
@@ -252,8 +253,8 @@ void CuptiTracer::DescribeDevices() {
     if (!CanDecode(kind, library_->record_bytes[kind])) continue;
     // Before 11.7 only those that are made from now on are described.
     const cupti::Result result = library_->ActivityEnableAndDump != nullptr
-                                     ? library_->ActivityEnableAndDump(kind)
-                                     : library_->ActivityEnable(kind);
+                                     ? Cupti().ActivityEnableAndDump(kind)
+                                     : Cupti().ActivityEnable(kind);
     if (result == cupti::kSuccess) described_kinds_ |= uint64_t{1} << kind;
   }
 }
@@ -264,34 +265,35 @@ bool CuptiTracer::DescribeDevicesAgain() {
     return false;
   }
   set_stage("asking CUPTI whether it is still ours");
-  library_->ActivityDisable(cupti::kKindDevice);
-  return library_->ActivityEnableAndDump(cupti::kKindDevice) == cupti::kSuccess;
+  Cupti().ActivityDisable(cupti::kKindDevice);
+  return Cupti().ActivityEnableAndDump(cupti::kKindDevice) == cupti::kSuccess;
 }
 
 void CuptiTracer::Flush(bool forced) {
   set_stage(forced ? "having CUPTI hand over what still runs" : "having CUPTI hand over records");
-  library_->ActivityFlushAll(forced ? 1 : 0);
+  Cupti().ActivityFlushAll(forced ? 1 : 0);
 }
 
 uint64_t CuptiTracer::TakeDropCount() {
   size_t dropped = 0;
-  if (library_->ActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess) return 0;
+  if (Cupti().ActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess) return 0;
   return dropped;
 }
 
 // CUPTI wants to be taken out from within the last callback of a CUDA call. False: no call came.
 bool CuptiTracer::FinalizeInCallback() {
   finalizing_.store(Finalizing::kWanted, std::memory_order_seq_cst);
-  library_->EnableDomain(1, subscriber_, cupti::kDomainRuntimeApi);
-  library_->EnableDomain(1, subscriber_, cupti::kDomainDriverApi);
+  Cupti().EnableDomain(1, subscriber_, cupti::kDomainRuntimeApi);
+  Cupti().EnableDomain(1, subscriber_, cupti::kDomainDriverApi);
   for (int waited_ms = 0; waited_ms < kFinalizeTimeoutMs; ++waited_ms) {
     if (finalizing_.load(std::memory_order_acquire) == Finalizing::kDone) break;
+    if (gate_->is_leaving()) break;
     PauseMs(1);
   }
   auto wanted = Finalizing::kWanted;
   if (finalizing_.compare_exchange_strong(wanted, Finalizing::kNo)) {
-    library_->EnableDomain(0, subscriber_, cupti::kDomainRuntimeApi);
-    library_->EnableDomain(0, subscriber_, cupti::kDomainDriverApi);
+    Cupti().EnableDomain(0, subscriber_, cupti::kDomainRuntimeApi);
+    Cupti().EnableDomain(0, subscriber_, cupti::kDomainDriverApi);
     return false;
   }
   // Begun, if not done: it is that thread's. Others may be on their way out of the callback.
@@ -304,15 +306,15 @@ void CuptiTracer::Detach(bool finalize) {
   is_attached_ = false;
   set_stage("detaching from CUPTI");
   for (cupti::Kind kind = 0; kind < 64; ++kind) {
-    if ((described_kinds_ >> kind & 1) != 0) library_->ActivityDisable(kind);
+    if ((described_kinds_ >> kind & 1) != 0) Cupti().ActivityDisable(kind);
   }
   described_kinds_ = 0;
   // Having said that it is dead it has also ended the subscription.
   if (is_dead()) return;
-  settings_.Restore(*library_);
+  settings_.Restore(Cupti());
   if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
   if (finalize) Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, or idle");
-  library_->Unsubscribe(subscriber_);
+  Cupti().Unsubscribe(subscriber_);
 }
 
 void CuptiTracer::ReportKinds(wire::GpuStatusEvent* status) const {

@@ -11,6 +11,7 @@
 //   full     and each node of a graph, all driver calls, device memory, pools, CUDA events
 //
 // Threads:   the GPU thread's; any call may take seconds, or hang. stage() from any thread.
+// Exit:      while the process exits, nothing more is turned on.
 // Errors:    a kind that cannot be turned on costs that kind only, and is reported.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_TRACER_H_
 #define PROFD_CLIENT_LIB_CUPTI_CUPTI_TRACER_H_
@@ -22,6 +23,7 @@
 #include "client_lib/cupti/cupti_errors.h"
 #include "client_lib/cupti/cupti_library.h"
 #include "client_lib/cupti/cupti_settings.h"
+#include "client_lib/cupti/exit_gate.h"
 #include "client_lib/cupti/record_decoder.h"
 #include "proto/wire/event.h"
 #include "proto/wire/frame.h"
@@ -30,7 +32,8 @@ namespace profd::client {
 
 class CuptiTracer {
  public:
-  constexpr CuptiTracer() = default;
+  // Every call of CUPTI passes `gate`.
+  constexpr explicit CuptiTracer(const ExitGate* gate) : gate_(gate) {}
 
   // `library` and the callbacks are used from here on, also after Detach().
   void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags);
@@ -89,6 +92,12 @@ class CuptiTracer {
   void NoteFailure(cupti::Kind kind, cupti::Result result);
   bool FinalizeInCallback();
 
+  const CuptiLibrary& Cupti() const {
+    gate_->Pass();
+    return *library_;
+  }
+
+  const ExitGate* const gate_;
   const CuptiLibrary* library_ = nullptr;
   wire::GpuMode mode_ = wire::GpuMode::kOff;
   uint32_t arm_flags_ = 0;

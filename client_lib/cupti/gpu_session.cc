@@ -24,6 +24,9 @@
 // its own clock (LeaveSession()), threads of the program only ever meet the lists of
 // BufferPool. When CUPTI comes back the thread puts things in order and ends; until then the
 // GPU part of further captures is refused.
+//
+// If the process exits, Record() and Drain() end at once, with what came (exit_gate.h). CUPTI is
+// not put back in order then.
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -50,6 +53,7 @@
 #include "client_lib/cupti/capture_writer.h"
 #include "client_lib/cupti/cupti_library.h"
 #include "client_lib/cupti/cupti_tracer.h"
+#include "client_lib/cupti/exit_gate.h"
 #include "client_lib/cupti/gpu_clock.h"
 #include "client_lib/cupti/record_decoder.h"
 
@@ -113,12 +117,14 @@ struct Work {
 };
 
 void OnPoolWake();
+void OnLeaving();
 
 // What is shared between the GPU thread, the agent and CUPTI's callbacks. Static: CUPTI keeps
 // the callbacks, and calls them, for as long as the process lives.
 constinit BufferPool g_pool(OnPoolWake);
 constinit CaptureWriter g_writer;
-constinit CuptiTracer g_tracer;
+constinit ExitGate g_exit_gate(OnLeaving);
+constinit CuptiTracer g_tracer(&g_exit_gate);
 constinit std::atomic<State> g_state{State::kNone};
 constinit std::atomic<bool> g_is_running{false};   // The thread.
 constinit std::atomic<bool> g_stop{false};         // The capture is over.
@@ -130,6 +136,8 @@ constinit ArmFailure g_failure{};
 // CUPTI was loaded in this process, or in the one that it was forked from.
 constinit std::atomic<bool> g_cupti_touched{false};
 constinit bool g_is_forked_child = false;
+// The exit handler runs before what CUPTI has registered when it was attached.
+constinit bool g_exit_is_covered = false;
 // The library that was found, kept for callbacks that come after the capture.
 constinit CuptiLibrary g_library{};
 
@@ -144,6 +152,10 @@ void WakeThread() {
 }
 
 void OnPoolWake() { WakeThread(); }
+
+void OnLeaving() { WakeThread(); }
+
+void OnExit() { g_exit_gate.RunHandler(); }
 
 // `seen` is what g_wake was when there was last nothing to do.
 void Sleep(uint32_t seen, uint64_t timeout_ns) {
@@ -163,14 +175,17 @@ void OnBufferCompleted(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_by
   g_pool.Complete(buffer, valid_bytes);
 }
 
-bool ShouldStop() { return g_stop.load(std::memory_order_acquire); }
+bool ShouldStop() { return g_stop.load(std::memory_order_acquire) || g_exit_gate.is_leaving(); }
 
 void SetState(State state) {
   g_state.store(state, std::memory_order_release);
   WakeAgentForGpu();
 }
 
-void SampleClock(Work* work) { work->clock.Add(ReadClocks(work->library.GetTimestamp)); }
+void SampleClock(Work* work) {
+  g_exit_gate.Pass();
+  work->clock.Add(ReadClocks(work->library.GetTimestamp));
+}
 
 // ---- What came back
 
@@ -212,6 +227,8 @@ bool DecodeReturned(Work* work) {
       // As late as can be, so that every record lies before it.
       SampleClock(work);
     }
+    // It asks CUPTI for names of functions.
+    g_exit_gate.Pass();
     DecodeBuffer(work, buffer);
     g_pool.Recycle(buffer);
   }
@@ -396,10 +413,15 @@ bool Arm(Work* work) {
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
   g_tracer.set_stage("loading CUPTI");
+  const bool is_covered = g_exit_is_covered;
+  if (!is_covered) g_exit_gate.Register(OnExit);
   if (!FindCupti(work->driver, &work->library, &g_failure)) return false;
   g_cupti_touched.store(true, std::memory_order_relaxed);
   g_library = work->library;
   if (!AttachAndEnable(work)) return false;
+  // Again, before the handlers that CUPTI has registered meanwhile.
+  if (!is_covered) g_exit_gate.Register(OnExit);
+  g_exit_is_covered = true;
   work->is_tracing = true;
   const uint64_t now_ns = NowNs();
   work->enabled_since_ns = now_ns;
@@ -459,7 +481,10 @@ bool CannotGoOn(Work* work) { return g_tracer.is_dead() || work->decoder.over_ca
 // Whether work that calls of the window launched is still to come, or may be.
 bool AwaitsLaunches(Work* work, uint64_t now_ns) {
   const uint64_t waited_ns = now_ns - work->calls_off_ns;
-  if (CannotGoOn(work) || !g_writer.has_session() || waited_ns >= kLaunchTimeoutNs) return false;
+  if (CannotGoOn(work) || !g_writer.has_session() || waited_ns >= kLaunchTimeoutNs ||
+      g_exit_gate.is_leaving()) {
+    return false;
+  }
   if (g_pool.marked() != 0) {
     // Without records of calls it is unknown which work the window launched.
     return work->decoder.knows_calls() || waited_ns < kGraceNs;
@@ -563,11 +588,17 @@ void Drain(Work* work) {
     g_tracer.DisableKinds();
     work->decoder.set_is_last_flush();
     g_tracer.Flush(true);
-    DecodeUntil(work, kReturnTimeoutNs, [] { return g_pool.outstanding() == 0; });
+    const uint64_t timeout_ns =
+        g_exit_gate.is_leaving() ? g_exit_gate.wait_ms() * kNsPerMs / 2 : kReturnTimeoutNs;
+    DecodeUntil(work, timeout_ns, [] { return g_pool.outstanding() == 0; });
     const uint32_t lost_buffers = g_pool.outstanding();
     g_tracer.set_stage("counting what CUPTI dropped");
     work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
-    if (CallbacksAreStolen(work, lost_buffers)) work->status.flags |= wire::kGpuStatusStolen;
+    if (g_exit_gate.is_leaving()) {
+      work->status.flags |= wire::kGpuStatusExited;
+    } else if (CallbacksAreStolen(work, lost_buffers)) {
+      work->status.flags |= wire::kGpuStatusStolen;
+    }
     work->decoder.counts()[wire::kGpuLostBuffers] += lost_buffers;
   }
   DecodeReturned(work);
@@ -608,8 +639,10 @@ void Run(Work* work) {
   }
   WriteLastStatus(work);
   SetState(State::kDrained);
-  if (!work->is_tracing) return;
-  g_tracer.Detach((g_arm.flags & wire::kArmGpuDetach) != 0);
+  if (!work->is_tracing || g_exit_gate.is_leaving()) return;
+  const bool finalize = (g_arm.flags & wire::kArmGpuDetach) != 0;
+  g_tracer.Detach(finalize);
+  if (finalize) g_exit_is_covered = false;
   // What came back meanwhile is nobody's.
   BufferPool::Returned buffer;
   while (g_pool.TakeReturned(&buffer)) g_pool.Recycle(buffer);
@@ -629,6 +662,7 @@ void* RunThread(void*) {
     munmap(memory, sizeof(Work));
   }
   g_tracer.set_stage("idle");
+  g_exit_gate.Leave();
   g_is_running.store(false, std::memory_order_release);
   WakeAgentForGpu();
   return nullptr;
@@ -652,7 +686,7 @@ bool StartThread() {
 namespace gpu_part {
 
 bool Start(Session* session, const wire::ArmBody& arm) {
-  if (g_is_running.load(std::memory_order_acquire)) return false;
+  if (g_is_running.load(std::memory_order_acquire) || g_exit_gate.is_leaving()) return false;
   g_arm = arm;
   g_failure = {};
   g_stop.store(false, std::memory_order_relaxed);
@@ -661,7 +695,9 @@ bool Start(Session* session, const wire::ArmBody& arm) {
   g_state.store(State::kArming, std::memory_order_relaxed);
   g_tracer.set_stage("starting");
   g_is_running.store(true, std::memory_order_release);
+  g_exit_gate.Enter();
   if (StartThread()) return true;
+  g_exit_gate.Leave();
   g_writer.Leave();
   g_is_running.store(false, std::memory_order_relaxed);
   g_state.store(State::kNone, std::memory_order_relaxed);
@@ -697,6 +733,7 @@ bool IsStuck() {
 
 void ResetInChild() {
   if (g_cupti_touched.load(std::memory_order_relaxed)) g_is_forked_child = true;
+  g_exit_gate.Leave();
   g_writer.Leave();
   g_pool.ResetInChild();
   g_state.store(State::kNone, std::memory_order_relaxed);

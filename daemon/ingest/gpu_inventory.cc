@@ -156,6 +156,10 @@ std::string ProblemOf(const wire::GpuStatusEvent& status) {
     return "CUPTI met a fatal error while recording: what came after that is missing; restart "
            "the process before its GPU is recorded again";
   }
+  if ((status.flags & wire::kGpuStatusExited) != 0) {
+    return "the process exited while its GPU was recorded: GPU work that had not ended by then is "
+           "missing";
+  }
   if ((status.flags & wire::kGpuStatusEndedByCap) != 0) {
     return "recording the GPU stopped at its cap, before the window ended; capture fewer steps, "
            "or raise the cap on GPU records";

@@ -400,6 +400,7 @@ inline constexpr uint32_t kGpuStatusAbandoned = 1 << 2;   // CUPTI hung: given u
 inline constexpr uint32_t kGpuStatusFatal = 1 << 3;       // CUPTI said FATAL_ERROR.
 inline constexpr uint32_t kGpuStatusNoCuda = 1 << 4;      // No CUDA in this process: no GPU part.
 inline constexpr uint32_t kGpuStatusEndedByCap = 1 << 5;  // Stopped early by time or record cap.
+inline constexpr uint32_t kGpuStatusExited = 1 << 6;      // The process exited while recording.
 
 struct GpuKindResult {
   uint16_t kind;    // CUpti_ActivityKind

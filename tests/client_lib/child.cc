@@ -92,6 +92,12 @@ void Child::ExpectSuccess() {
   pid_ = -1;
 }
 
+int Child::WaitForEnd() {
+  const int status = WaitForExit(pid_);
+  pid_ = -1;
+  return status;
+}
+
 void Child::Signal(int number) { kill(pid_, number); }
 
 void ExpectInChild(bool condition, const char* text, const char* file, int line) {

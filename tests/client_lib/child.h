@@ -54,6 +54,8 @@ class Child {
 
   // Waits for the end of the child, and holds it against exit code 0.
   void ExpectSuccess();
+  // Waits for it, and returns what WaitForExit() does.
+  int WaitForEnd();
   void Signal(int number);
   pid_t pid() const { return pid_; }
 

@@ -430,14 +430,6 @@ TEST(ProcessTest, ThreadsOfCuptiAreAsNiceAsTheProgram) {
   capture->Finish();
 }
 
-TEST(ProcessTest, TheProcessMayEndInTheMiddle) {
-  GpuProcess process;
-  auto capture = StartRecording(process);
-  process.Run("launch 10 1; sync");
-  process.Begin("exit");
-  process.child().ExpectSuccess();
-}
-
 TEST(ProcessTest, ADaemonThatGoesAwayLeavesNothingBehind) {
   GpuProcess process;
   {

@@ -1,6 +1,7 @@
 #include "tests/cupti/gpu_process.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,16 @@ void Program::Fork() {
     _exit(0);
   }
   if (WaitForExit(child) != 0) Die("the forked child did not end well");
+}
+
+// The end of the process, with exit code 7 where there is one.
+[[noreturn]] void Exit(const std::string& how) {
+  constexpr int kExitCode = 7;
+  if (how == "thread") std::thread([] { exit(kExitCode); }).join();
+  if (how == "quick_exit") quick_exit(kExitCode);
+  if (how == "_exit") _exit(kExitCode);
+  if (how == "SIGTERM") raise(SIGTERM);
+  exit(kExitCode);
 }
 
 void Program::Run(const std::string& command) {
@@ -225,8 +236,13 @@ void Program::Run(const std::string& command) {
     Check(init(0), what);
   } else if (what == "fork") {
     Fork();
+  } else if (what == "print") {
+    words >> text >> value;
+    if (freopen(text.c_str(), "w", stdout) == nullptr) Die("freopen");
+    printf("%s", value.c_str());
   } else if (what == "exit") {
-    exit(0);
+    words >> text;
+    Exit(text);
   } else {
     Die("no command " + command);
   }

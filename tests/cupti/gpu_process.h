@@ -23,7 +23,8 @@
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
 //   load-cuda            the driver, and no CUPTI
 //   fork                 a child that uses the GPU and the library, and ends well or not
-//   exit                 the process ends by exit()
+//   exit HOW             exit, thread, quick_exit, _exit, or SIGTERM; with code 7 where it has one
+//   print FILE TEXT      to FILE by way of stdout, which is flushed at exit
 //
 // Errors: a command that fails ends the test process.
 #ifndef PROFD_TESTS_CUPTI_GPU_PROCESS_H_

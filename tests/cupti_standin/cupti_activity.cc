@@ -67,6 +67,10 @@ bool IsExternalKind(uint32_t kind) { return kind > 0 && kind < kExternalKinds; }
 }  // namespace
 
 CUptiResult Dispatch(const char* function) {
+  if (tracer().IsTornDown()) {
+    std::fprintf(stderr, "sgpu: %s called after CUPTI's teardown at exit\n", function);
+    std::abort();
+  }
   if (!VersionIsAtLeast(kCupti13_2)) return CUPTI_SUCCESS;
   if (settings().no_driver != 0) {
     if (VersionIsAtLeast(kCuptiFuture)) return CUPTI_ERROR_UNKNOWN;

@@ -91,8 +91,18 @@ void Tracer::AddThread(ThreadState& thread) {
 
 // --- Kinds ---------------------------------------------------------------------------------
 
+void Tracer::RegisterTeardown() {
+  if (has_teardown_.exchange(true)) return;
+  std::atexit([] {
+    if (Forked()) return;
+    tracer().is_torn_down_ = true;
+    Clock::SleepMs(settings().teardown_ms);
+  });
+}
+
 CUptiResult Tracer::Enable(uint32_t kind) {
   if (RecordSize(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
+  RegisterTeardown();
   if (!was_enabled_.exchange(true)) {
     stalled_ = settings().stall_api != 0;
     Clock::SleepMs(settings().enable_ms);

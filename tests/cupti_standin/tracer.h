@@ -138,6 +138,9 @@ class Tracer {
   uint64_t TakeDropped() { return dropped_.exchange(0); }
   // Kinds off; every buffer back to the client.
   void Finalize();
+  // As exit() does, in the order of its handlers: from its begin on, no function may be called.
+  void RegisterTeardown();
+  bool IsTornDown() const { return is_torn_down_.load(std::memory_order_seq_cst); }
   uint32_t ReturnLostBuffers();
   // As it was at first. The client's buffers are forgotten, as at the end of a process.
   void Reset();
@@ -195,6 +198,8 @@ class Tracer {
   std::atomic<bool> any_api_{false};
   std::atomic<bool> stalled_{false};
   std::atomic<bool> was_enabled_{false};
+  std::atomic<bool> has_teardown_{false};
+  std::atomic<bool> is_torn_down_{false};
   std::atomic<bool> is_poisoned_{false};
   std::atomic<uint32_t> next_correlation_{1};
 
