@@ -26,6 +26,8 @@ constexpr uint32_t kReserveCount = 16'384;
 constexpr uint64_t kReserveShare = 8;
 constexpr uint32_t kBuffersAhead = 4;
 constexpr uint64_t kSmallestCapBytes = 2u << 20;
+// However much CUPTI has of other arenas.
+constexpr uint32_t kLeastBuffers = 8;
 // CUPTI may have begun a record behind the last whole one.
 constexpr uint64_t kZeroBeyondBytes = 4096;
 constexpr int kWaitForUsersMs = 200;
@@ -38,11 +40,13 @@ struct BufferPool::Arena {
   struct Slot {
     std::atomic<uint32_t> next;  // Index + 1 on a list; 0: last.
     std::atomic<uint32_t> is_out;
-    bool is_marked;  // The GPU thread's.
+    bool is_marked;  // The GPU thread's, as is the next.
+    bool is_kept;
     uint64_t valid_bytes;
   };
 
-  std::atomic<Arena*> next_left;
+  std::atomic<Arena*> next_arena;
+  uint64_t cap_bytes;  // Of the capture that it was made for.
   uint64_t total_bytes;
   uint64_t buffers_offset;
   uint64_t buffer_bytes;
@@ -50,6 +54,7 @@ struct BufferPool::Arena {
   uint32_t discard_count;
   // (tag << 32) | (slot + 1); low half 0: empty. Pops race, so the tag guards against ABA.
   alignas(64) std::atomic<uint64_t> free_buffers;
+  std::atomic<uint64_t> cold_buffers;  // Free, too; their pages have gone back to the system.
   std::atomic<uint64_t> free_discards;
   std::atomic<uint32_t> fresh;  // Buffers from here on were never lent nor touched.
   std::atomic<uint32_t> fresh_discards;
@@ -144,6 +149,12 @@ struct BufferPool::Arena {
 
 namespace {
 
+// Whether a buffer that is out holds records. It was lent as zeros, and records begin with a kind,
+// which is not 0. CUPTI may be writing to it.
+__attribute__((noinline, no_sanitize("thread"))) bool HoldsRecords(const std::byte* buffer) {
+  return *reinterpret_cast<const volatile uint32_t*>(buffer) != 0;
+}
+
 void Touch(std::byte* from, uint64_t bytes) {
   madvise(from, bytes, MADV_HUGEPAGE);
   if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0) return;
@@ -157,7 +168,7 @@ void Touch(std::byte* from, uint64_t bytes) {
 
 bool BufferPool::Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may_refuse) {
   record_bytes_.store(record_bytes, std::memory_order_relaxed);
-  SweepLeftBehind();
+  UnmapReturned();
   if (reserve_.load(std::memory_order_relaxed) == nullptr) {
     Arena* reserve = Arena::Map(kPage, 0, kReserveCount, /*keep_in_child=*/true);
     if (reserve == nullptr) return false;
@@ -177,9 +188,19 @@ bool BufferPool::Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may
   const uint64_t most = cap_bytes / buffer_bytes;
   const uint64_t beside =
       RoundUp(sizeof(Arena) + most * sizeof(Arena::Slot), kPage) + cap_bytes / kReserveShare;
-  const auto count = static_cast<uint32_t>((cap_bytes - beside) / buffer_bytes);
-  Arena* arena = Arena::Map(buffer_bytes, count, 0, /*keep_in_child=*/false);
-  if (arena == nullptr) return false;
+  Arena* arena = FindKept(cap_bytes);
+  const uint64_t kept_bytes = KeptBytes() - (arena != nullptr ? arena->out_bytes.load() : 0);
+  if (arena == nullptr) {
+    const uint64_t room = cap_bytes - beside;
+    auto count = static_cast<uint32_t>((room > kept_bytes ? room - kept_bytes : 0) / buffer_bytes);
+    if (count < kLeastBuffers) count = kLeastBuffers;
+    arena = Arena::Map(buffer_bytes, count, 0, /*keep_in_child=*/false);
+    if (arena == nullptr) return false;
+    arena->cap_bytes = cap_bytes;
+    arena->next_arena.store(arenas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    arenas_.store(arena, std::memory_order_release);
+  }
+  kept_bytes_.store(kept_bytes, std::memory_order_relaxed);
   requests_.store(0, std::memory_order_relaxed);
   peak_bytes_.store(0, std::memory_order_relaxed);
   foreign_.store(0, std::memory_order_relaxed);
@@ -194,7 +215,8 @@ void BufferPool::PopulateAhead() {
   Arena* arena = current_.load(std::memory_order_relaxed);
   uint32_t slot;
   while (arena != nullptr && arena->free_count.load(std::memory_order_relaxed) < kBuffersAhead &&
-         Arena::TakeFresh(&arena->fresh, arena->buffer_count, &slot)) {
+         (arena->Pop(&arena->cold_buffers, &slot) ||
+          Arena::TakeFresh(&arena->fresh, arena->buffer_count, &slot))) {
     Touch(arena->BytesOf(slot), arena->buffer_bytes);
     arena->free_count.fetch_add(1, std::memory_order_relaxed);
     arena->Push(&arena->free_buffers, slot);
@@ -219,7 +241,8 @@ void* BufferPool::TryRequest(Arena* current, Arena* reserve, size_t* size_bytes)
       }
       return Lend(current, slot, size_bytes);
     }
-    if (Arena::TakeFresh(&current->fresh, current->buffer_count, &slot)) {
+    if (current->Pop(&current->cold_buffers, &slot) ||
+        Arena::TakeFresh(&current->fresh, current->buffer_count, &slot)) {
       return Lend(current, slot, size_bytes);
     }
   }
@@ -245,7 +268,8 @@ void BufferPool::Request(uint8_t** buffer, size_t* size_bytes) {
     strays_.fetch_add(1, std::memory_order_relaxed);
   }
   if (current != nullptr && reserve != nullptr) {
-    NotePeak(current->out_bytes.load(std::memory_order_relaxed) +
+    NotePeak(kept_bytes_.load(std::memory_order_relaxed) +
+             current->out_bytes.load(std::memory_order_relaxed) +
              reserve->out_bytes.load(std::memory_order_relaxed));
   }
   users_.fetch_sub(1, std::memory_order_release);
@@ -294,8 +318,8 @@ void BufferPool::Complete(uint8_t* buffer, size_t valid_bytes) {
   Arena* current = current_.load(std::memory_order_seq_cst);
   bool known = CompleteIn(current, buffer, valid_bytes) ||
                CompleteIn(reserve_.load(std::memory_order_acquire), buffer, valid_bytes);
-  for (Arena* arena = left_.load(std::memory_order_acquire); !known && arena != nullptr;
-       arena = arena->next_left.load(std::memory_order_acquire)) {
+  for (Arena* arena = arenas_.load(std::memory_order_acquire); !known && arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_acquire)) {
     known = CompleteIn(arena, buffer, valid_bytes);
   }
   if (!known && strays_.load(std::memory_order_relaxed) == 0) {
@@ -319,22 +343,24 @@ bool BufferPool::PopReturned(Arena* arena, Returned* returned) {
   if (arena->taken == 0) return false;
   const uint32_t slot = arena->taken - 1;
   arena->taken = arena->slots()[slot].next.load(std::memory_order_relaxed);
-  if (arena->slots()[slot].is_marked) {
-    arena->slots()[slot].is_marked = false;
+  Arena::Slot& entry = arena->slots()[slot];
+  if (entry.is_marked) {
+    entry.is_marked = false;
     --marked_;
   }
-  *returned = {arena, slot, arena->BytesOf(slot), arena->SizeOf(slot),
-               arena->slots()[slot].valid_bytes};
+  *returned = {.arena = arena,
+               .slot = slot,
+               .bytes = arena->BytesOf(slot),
+               .size_bytes = arena->SizeOf(slot),
+               .valid_bytes = entry.valid_bytes,
+               .is_kept = entry.is_kept};
+  entry.is_kept = false;
   return true;
 }
 
 bool BufferPool::TakeReturned(Returned* returned) {
-  return PopReturned(current_.load(std::memory_order_relaxed), returned);
-}
-
-bool BufferPool::TakeStale(Returned* returned) {
-  for (Arena* arena = left_.load(std::memory_order_relaxed); arena != nullptr;
-       arena = arena->next_left.load(std::memory_order_acquire)) {
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
     if (PopReturned(arena, returned)) return true;
   }
   return false;
@@ -348,21 +374,42 @@ void BufferPool::Recycle(const Returned& returned) {
 }
 
 void BufferPool::MarkOutstanding() {
-  Arena* arena = current_.load(std::memory_order_relaxed);
-  if (arena == nullptr) return;
-  for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
-    Arena::Slot& entry = arena->slots()[slot];
-    if (entry.is_marked || entry.is_out.load(std::memory_order_acquire) == 0) continue;
-    entry.is_marked = true;
-    ++marked_;
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
+      Arena::Slot& entry = arena->slots()[slot];
+      if (entry.is_marked || entry.is_out.load(std::memory_order_acquire) == 0 ||
+          !HoldsRecords(arena->BytesOf(slot))) {
+        continue;
+      }
+      entry.is_marked = true;
+      ++marked_;
+    }
   }
   // One that is being given back is not out any more, and not on the list yet.
   WaitForUsers();
 }
 
 uint32_t BufferPool::outstanding() const {
-  const Arena* arena = current_.load(std::memory_order_relaxed);
-  return arena != nullptr ? arena->out.load(std::memory_order_acquire) : 0;
+  uint32_t count = 0;
+  for (const Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    count += arena->out.load(std::memory_order_acquire);
+  }
+  return count;
+}
+
+uint32_t BufferPool::CountHoldingRecords() const {
+  uint32_t count = 0;
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    if (arena->out.load(std::memory_order_acquire) == 0) continue;
+    for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
+      if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
+      count += HoldsRecords(arena->BytesOf(slot)) ? 1 : 0;
+    }
+  }
+  return count;
 }
 
 // Whether all that were inside when the arena was taken from them have left it.
@@ -385,37 +432,68 @@ bool BufferPool::Close() {
     // What was lent of it goes back to being address space.
     madvise(reserve->BytesOf(0), kReserveCount * kDiscardBytes, MADV_DONTNEED);
   }
+  for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
+    Arena::Slot& entry = arena->slots()[slot];
+    entry.is_marked = false;
+    entry.is_kept = entry.is_out.load(std::memory_order_acquire) != 0;
+  }
   if (is_quiet && arena->out.load(std::memory_order_acquire) == 0) {
-    munmap(arena, arena->total_bytes);
+    UnmapReturned();
     return true;
   }
-  arena->next_left.store(left_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  left_.store(arena, std::memory_order_release);
-  Log(LogLevel::kWarning, "CUPTI has kept %u buffers; %llu bytes stay mapped",
+  ReleasePages(arena);
+  Log(LogLevel::kInfo, "CUPTI has kept %u buffers of %llu bytes in all",
       arena->out.load(std::memory_order_relaxed),
-      static_cast<unsigned long long>(arena->total_bytes));
+      static_cast<unsigned long long>(arena->out_bytes.load(std::memory_order_relaxed)));
   return false;
 }
 
-uint32_t BufferPool::left_behind() const {
+// Of the buffers that CUPTI does not have.
+void BufferPool::ReleasePages(Arena* arena) {
+  uint32_t slot;
+  while (arena->Pop(&arena->free_buffers, &slot)) {
+    madvise(arena->BytesOf(slot), arena->buffer_bytes, MADV_DONTNEED);
+    arena->Push(&arena->cold_buffers, slot);
+  }
+  arena->free_count.store(0, std::memory_order_relaxed);
+}
+
+BufferPool::Arena* BufferPool::FindKept(uint64_t cap_bytes) const {
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    if (arena->cap_bytes == cap_bytes) return arena;
+  }
+  return nullptr;
+}
+
+uint64_t BufferPool::KeptBytes() const {
+  uint64_t bytes = 0;
+  for (const Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    bytes += arena->out_bytes.load(std::memory_order_relaxed);
+  }
+  return bytes;
+}
+
+uint32_t BufferPool::CountKept() const {
   uint32_t count = 0;
-  for (const Arena* arena = left_.load(std::memory_order_relaxed); arena != nullptr;
-       arena = arena->next_left.load(std::memory_order_acquire)) {
-    ++count;
+  for (const Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    count += arena != current_.load(std::memory_order_relaxed) ? 1 : 0;
   }
   return count;
 }
 
-// Unmaps the arenas that have got everything back. Who is inside Complete() may be looking
-// through the list, and is waited for once they are off it.
-void BufferPool::SweepLeftBehind() {
-  std::atomic<Arena*>* link = &left_;
+// Unmaps the arenas that have got everything back, while none is in use. Who is inside Complete()
+// may be looking through the list, and is waited for once they are off it.
+void BufferPool::UnmapReturned() {
+  std::atomic<Arena*>* link = &arenas_;
   while (Arena* arena = link->load(std::memory_order_relaxed)) {
     if (arena->out.load(std::memory_order_acquire) != 0) {
-      link = &arena->next_left;
+      link = &arena->next_arena;
       continue;
     }
-    link->store(arena->next_left.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    link->store(arena->next_arena.load(std::memory_order_relaxed), std::memory_order_seq_cst);
     if (WaitForUsers()) munmap(arena, arena->total_bytes);
   }
 }
@@ -429,7 +507,7 @@ void BufferPool::NotePeak(uint64_t bytes) {
 
 void BufferPool::ResetInChild() {
   current_.store(nullptr, std::memory_order_relaxed);
-  left_.store(nullptr, std::memory_order_relaxed);
+  arenas_.store(nullptr, std::memory_order_relaxed);
   users_.store(0, std::memory_order_relaxed);
 }
 

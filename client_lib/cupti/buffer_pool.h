@@ -12,8 +12,10 @@
 // counted and lost, at once, on the thread that gives it back. CUPTI before 12.9 crashes
 // without a buffer, so there the discards have no end; later ones are refused (null) when
 // theirs are out, and count what they drop. When a capture is over its arena is unmapped,
-// unless CUPTI still has buffers of it: then it is left behind, for CUPTI may write there
-// whenever it likes.
+// unless CUPTI still has buffers of it: then it is kept, for CUPTI may write there whenever it
+// likes. Pages of its other buffers go back to the system. The next capture of the same size uses
+// it again; for another size, what CUPTI has of it counts as that capture's. A kept buffer may
+// return with records of several captures in it.
 //
 // Threads:   Request(), Complete() any, also none of ours. The rest on the GPU thread.
 // Hot path:  Request(), Complete(): lock-free; no system call but a wake-up of the GPU thread.
@@ -39,6 +41,7 @@ class BufferPool {
     std::byte* bytes;
     uint64_t size_bytes;
     uint64_t valid_bytes;  // As CUPTI said, no more than the buffer has.
+    bool is_kept;          // CUPTI has had it since an earlier capture.
   };
 
   // `on_wake` is called, on any thread, when a buffer came back or few are left.
@@ -60,20 +63,18 @@ class BufferPool {
   // Zeroes it and lends it again.
   void Recycle(const Returned& returned);
 
-  // Buffers that an earlier capture's arena got back since. What is in them is of no use; the
-  // arena goes when it has all.
-  bool TakeStale(Returned* returned);
-
   // Touches buffers ahead of need.
   void PopulateAhead();
 
-  // Marks the buffers that CUPTI has now. What was recorded so far is in them, or has been taken.
+  // Marks the buffers with records that CUPTI has now. What was recorded so far is in them, or has
+  // been taken.
   void MarkOutstanding();
   // Marked buffers that have not been taken yet.
   uint32_t marked() const { return marked_; }
 
-  // Buffers in CUPTI's hands.
+  // Buffers in CUPTI's hands, and how many of them hold records, as far as memory shows.
   uint32_t outstanding() const;
+  uint32_t CountHoldingRecords() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
   uint64_t request_count() const { return requests_.load(std::memory_order_relaxed); }
   // Records in discard buffers that came back since Open().
@@ -81,11 +82,11 @@ class BufferPool {
   // Buffers that came back and were none of ours: another tool's callbacks are mixed with ours.
   uint64_t foreign_count() const { return foreign_.load(std::memory_order_relaxed); }
 
-  // Ends the capture's arena. False: CUPTI still has buffers of it, so it was left behind.
+  // Ends the capture's arena. False: CUPTI still has buffers of it, so it was kept.
   bool Close();
 
-  // Arenas left behind that are still there.
-  uint32_t left_behind() const;
+  // Arenas kept that are not in use.
+  uint32_t CountKept() const;
 
   void ResetInChild();
 
@@ -96,13 +97,16 @@ class BufferPool {
   bool CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes);
   bool PopReturned(Arena* arena, Returned* returned);
   bool WaitForUsers() const;
-  void SweepLeftBehind();
+  void UnmapReturned();
+  Arena* FindKept(uint64_t cap_bytes) const;
+  uint64_t KeptBytes() const;
+  static void ReleasePages(Arena* arena);
   void NotePeak(uint64_t bytes);
 
   void (*const on_wake_)();
   std::atomic<Arena*> current_{nullptr};
   std::atomic<Arena*> reserve_{nullptr};
-  std::atomic<Arena*> left_{nullptr};  // A list; the GPU thread alone changes it.
+  std::atomic<Arena*> arenas_{nullptr};  // All but the reserve; the GPU thread changes the list.
   std::atomic<const uint16_t*> record_bytes_{nullptr};
   std::atomic<uint64_t> discarded_{0};
   std::atomic<uint32_t> reserve_limit_{0};
@@ -110,6 +114,7 @@ class BufferPool {
   std::atomic<uint32_t> users_{0};  // Threads inside Request() or Complete().
   std::atomic<uint64_t> requests_{0};
   std::atomic<uint64_t> peak_bytes_{0};
+  std::atomic<uint64_t> kept_bytes_{0};  // What CUPTI had of other arenas at Open().
   std::atomic<uint64_t> foreign_{0};
   std::atomic<uint64_t> strays_{0};  // Buffers lent out that belong to no arena.
   uint32_t marked_ = 0;              // The GPU thread's.

@@ -76,11 +76,13 @@ constexpr uint64_t kClockPeriodNs = kNsPerSecond;
 constexpr uint64_t kWatchPeriodNs = 20 * kNsPerMs;
 constexpr uint64_t kFarWatchPeriodNs = 200 * kNsPerMs;
 
-// The drain: for work of the window to end, for what may make no record, for buffers to come back;
-// between looks. The agent's kGpuDrainTimeoutNs has room for all.
+// The drain: for work of the window to end, for what may make no record, for buffers to come back,
+// for CUPTI's worker to write to empty ones; between looks. The agent's kGpuDrainTimeoutNs has room
+// for all.
 constexpr uint64_t kLaunchTimeoutNs = 7 * kNsPerSecond;
 constexpr uint64_t kGraceNs = 500 * kNsPerMs;
 constexpr uint64_t kReturnTimeoutNs = 2 * kNsPerSecond;
+constexpr uint64_t kWriteTimeoutNs = 100 * kNsPerMs;
 constexpr uint64_t kFlushPauseNs = 10 * kNsPerMs;
 constexpr uint64_t kLongestFlushPauseNs = 100 * kNsPerMs;
 constexpr uint64_t kProbeTimeoutNs = 100 * kNsPerMs;
@@ -212,6 +214,7 @@ void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
   CaptureWriter::Turn turn(&g_writer);
   if (!turn.is_open()) return;
   SetWindow(&decoder, turn.session());
+  decoder.set_is_kept_buffer(buffer.is_kept);
   decoder.Decode(buffer.bytes, buffer.valid_bytes, g_writer.sink());
   if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }
@@ -368,10 +371,11 @@ bool GoOnWithoutCuda(Work* work) {
 // What buffers of earlier captures brought since: of no use to anybody.
 void CountStale(Work* work) {
   BufferPool::Returned buffer;
-  while (g_pool.TakeStale(&buffer)) {
+  while (g_pool.TakeReturned(&buffer)) {
     const uint64_t count = CountRecords(g_library.record_bytes, buffer.bytes, buffer.valid_bytes);
     work->decoder.counts()[wire::kGpuRecords] += count;
     work->decoder.counts()[wire::kGpuStale] += count;
+    g_pool.Recycle(buffer);
   }
 }
 
@@ -401,7 +405,7 @@ bool AttachAndEnable(Work* work) {
   }
   g_tracer.DescribeDevices();
   g_tracer.Flush(false);
-  DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.outstanding() == 0; });
+  DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
   if (!work->decoder.has_device()) DescribeByDriver(work);
   return true;
 }
@@ -562,7 +566,7 @@ bool CallbacksAreStolen(Work* work, uint32_t lost_buffers) {
   g_tracer.Flush(true);
   const bool asked =
       DecodeUntil(work, kProbeTimeoutNs, [&] { return g_pool.request_count() != requests; });
-  if (asked) DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.outstanding() == 0; });
+  if (asked) DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
   return !asked;
 }
 
@@ -573,7 +577,7 @@ void AwaitLaunches(Work* work) {
   for (;;) {
     const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
     g_tracer.Flush(false);
-    DecodeUntil(work, kFlushPauseNs, [] { return g_pool.outstanding() == 0; });
+    DecodeUntil(work, kFlushPauseNs, [] { return g_pool.CountHoldingRecords() == 0; });
     if (g_pool.marked() == 0) work->decoder.set_leaves_out_later_work();
     if (!AwaitsLaunches(work, NowNs())) return;
     Sleep(seen, pause_ns);
@@ -590,8 +594,13 @@ void Drain(Work* work) {
     g_tracer.Flush(true);
     const uint64_t timeout_ns =
         g_exit_gate.is_leaving() ? g_exit_gate.wait_ms() * kNsPerMs / 2 : kReturnTimeoutNs;
-    DecodeUntil(work, timeout_ns, [] { return g_pool.outstanding() == 0; });
-    const uint32_t lost_buffers = g_pool.outstanding();
+    const uint64_t begin_ns = NowNs();
+    DecodeUntil(work, timeout_ns, [begin_ns] {
+      // CUPTI may keep a buffer for each thread, and is no longer about to write to it.
+      return g_pool.outstanding() == 0 ||
+             (g_pool.CountHoldingRecords() == 0 && NowNs() - begin_ns > kWriteTimeoutNs);
+    });
+    const uint32_t lost_buffers = g_pool.CountHoldingRecords();
     g_tracer.set_stage("counting what CUPTI dropped");
     work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
     if (g_exit_gate.is_leaving()) {

@@ -164,9 +164,14 @@ PROFD_ALWAYS_INLINE bool RecordDecoder::TakeSpan(uint64_t start_ns, uint64_t end
       ++counts_[wire::kGpuUntimed];
       return false;
     }
+    const uint64_t start = setup_.clock->ToTicks(start_ns);
+    if (is_kept_buffer_ && start < setup_.begin_ticks) {
+      ++counts_[wire::kGpuStale];
+      return false;
+    }
     // It runs still, so it is in every window.
     ++counts_[wire::kGpuUnfinished];
-    *span = {setup_.clock->ToTicks(start_ns), 0, wire::kGpuFlagUnfinished};
+    *span = {start, 0, wire::kGpuFlagUnfinished};
     return true;
   }
   const uint64_t start = setup_.clock->ToTicks(start_ns);
@@ -220,6 +225,13 @@ PROFD_NOINLINE bool RecordDecoder::TakeOtherWork(uint32_t correlation, uint8_t* 
 }
 
 PROFD_NOINLINE void RecordDecoder::TakeUntimedWork(uint32_t correlation) {
+  if (is_kept_buffer_ && !is_last_flush_) {
+    const uint8_t* launch = launches_.At(correlation);
+    if (launch == nullptr || *launch == 0) {
+      ++counts_[wire::kGpuStale];
+      return;
+    }
+  }
   if (!is_last_flush_ || untimed_count_ == kUntimedSlots) {
     ++counts_[wire::kGpuUntimed];
     if (uint8_t* launch = launches_.At(correlation)) *launch |= LaunchTracker::kHasWork;

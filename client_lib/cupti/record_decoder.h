@@ -90,6 +90,10 @@ class RecordDecoder {
   // it, else kGpuLaterLaunch.
   void SettleUntimed();
 
+  // Whether CUPTI has had the buffers that follow since an earlier capture. Work without an end is
+  // of that capture, then, unless it began in this one.
+  void set_is_kept_buffer(bool is_kept) { is_kept_buffer_ = is_kept; }
+
   // Decodes the `bytes` of records at `buffer`, which is 8-aligned.
   void Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink);
 
@@ -202,6 +206,7 @@ class RecordDecoder {
   bool has_nodes_;
   bool leaves_out_later_work_;
   bool is_last_flush_;
+  bool is_kept_buffer_;
   uint64_t event_count_;
   uint64_t devices_seen_;  // Bit n: device n is described.
   uint32_t batch_;

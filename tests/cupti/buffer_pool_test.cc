@@ -171,26 +171,87 @@ TEST_F(BufferPoolTest, TheThreadIsWokenWhenABufferComesBack) {
   EXPECT_GT(g_wakes, before);
 }
 
-TEST_F(BufferPoolTest, AnArenaWithBuffersOutIsLeftBehindUntilTheyAreBack) {
+TEST_F(BufferPoolTest, AnArenaWithBuffersOutIsKeptUntilTheyAreBack) {
   const Lent lent = Request();
   held_.erase(lent.bytes);
   EXPECT_FALSE(pool_.Close());
-  EXPECT_EQ(pool_.left_behind(), 1u);
+  EXPECT_EQ(pool_.CountKept(), 1u);
   memset(lent.bytes, 0x11, 64);  // CUPTI may still write there.
 
-  ASSERT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/false));
-  EXPECT_EQ(pool_.left_behind(), 1u);
+  ASSERT_TRUE(pool_.Open(2 * kCap, sizes_.data(), /*may_refuse=*/false));
+  EXPECT_EQ(pool_.CountKept(), 1u);
   pool_.Complete(lent.bytes, 64);
   BufferPool::Returned returned;
-  EXPECT_FALSE(pool_.TakeReturned(&returned));  // It is of the capture before.
-  ASSERT_TRUE(pool_.TakeStale(&returned));
+  ASSERT_TRUE(pool_.TakeReturned(&returned));
   EXPECT_EQ(returned.valid_bytes, 64u);
-  EXPECT_FALSE(pool_.TakeStale(&returned));
+  EXPECT_TRUE(returned.is_kept);
+  pool_.Recycle(returned);
+  EXPECT_FALSE(pool_.TakeReturned(&returned));
   EXPECT_EQ(pool_.foreign_count(), 0u);
 
   EXPECT_TRUE(pool_.Close());
-  ASSERT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/false));
-  EXPECT_EQ(pool_.left_behind(), 0u);
+  EXPECT_EQ(pool_.CountKept(), 0u);
+}
+
+TEST_F(BufferPoolTest, TheNextCaptureUsesAKeptArena) {
+  const std::vector<Lent> all = TakeAll();
+  for (size_t i = 1; i < all.size(); ++i) {
+    memset(all[i].bytes, 0x11, all[i].size);
+    Complete(all[i].bytes, all[i].size);
+  }
+  held_.erase(all[0].bytes);
+  for (int capture = 0; capture < 5; ++capture) {
+    BufferPool::Returned returned;
+    while (pool_.TakeReturned(&returned)) pool_.Recycle(returned);
+    EXPECT_FALSE(pool_.Close());
+    EXPECT_EQ(pool_.CountKept(), 1u);
+    ASSERT_TRUE(pool_.Open(kCap, sizes_.data(), /*may_refuse=*/false));
+    EXPECT_EQ(pool_.CountKept(), 0u);
+    const std::vector<Lent> again = TakeAll();
+    EXPECT_EQ(again.size(), all.size() - 1) << "all but the kept one";
+    for (const Lent& lent : again) {
+      EXPECT_NE(lent.bytes, all[0].bytes);
+      EXPECT_TRUE(
+          std::all_of(lent.bytes, lent.bytes + lent.size, [](uint8_t b) { return b == 0; }));
+      Complete(lent.bytes, 0);
+    }
+  }
+  pool_.Complete(all[0].bytes, 0);
+}
+
+TEST_F(BufferPoolTest, WhatCuptiKeepsOfAnotherCaptureCountsInTheCap) {
+  const std::vector<Lent> all = TakeAll();
+  uint64_t kept_bytes = 0;
+  for (size_t i = 0; i < all.size() / 2; ++i) {
+    held_.erase(all[i].bytes);
+    kept_bytes += all[i].size;
+  }
+  for (size_t i = all.size() / 2; i < all.size(); ++i) Complete(all[i].bytes, 0);
+  BufferPool::Returned returned;
+  while (pool_.TakeReturned(&returned)) pool_.Recycle(returned);
+  EXPECT_FALSE(pool_.Close());
+  constexpr uint64_t kOtherCap = kCap + (1u << 20);
+  ASSERT_TRUE(pool_.Open(kOtherCap, sizes_.data(), /*may_refuse=*/true));
+  uint64_t lent_bytes = 0;
+  for (Lent lent = Request(); lent.bytes != nullptr; lent = Request()) lent_bytes += lent.size;
+  held_.erase(nullptr);
+  EXPECT_EQ(pool_.peak_bytes(), lent_bytes + kept_bytes);
+  EXPECT_LE(pool_.peak_bytes(), kOtherCap);
+  for (size_t i = 0; i < all.size() / 2; ++i) pool_.Complete(all[i].bytes, 0);
+}
+
+TEST_F(BufferPoolTest, ABufferThatIsOutAndEmptyHoldsNoRecords) {
+  const Lent empty = Request();
+  const Lent used = Request();
+  EXPECT_EQ(pool_.CountHoldingRecords(), 0u);
+  used.bytes[0] = cupti::kKindRuntime;
+  EXPECT_EQ(pool_.outstanding(), 2u);
+  EXPECT_EQ(pool_.CountHoldingRecords(), 1u);
+  pool_.MarkOutstanding();
+  EXPECT_EQ(pool_.marked(), 1u);
+  Complete(used.bytes, 40);
+  EXPECT_EQ(pool_.CountHoldingRecords(), 0u);
+  Complete(empty.bytes, 0);
 }
 
 TEST_F(BufferPoolTest, BetweenCapturesSmallBuffersAreLentAndTakenBack) {

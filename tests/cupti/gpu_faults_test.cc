@@ -315,6 +315,22 @@ TEST(BuffersTest, OnesThatNeverComeBackAreCountedAndLeftAlone) {
   EXPECT_EQ(after.gpu_status().counts[wire::kGpuLostBuffers], 0u);
 }
 
+// CUPTI goes on writing to it in the next capture, and asks for no other.
+TEST(BuffersTest, EmptyOnesThatCuptiKeepsAreNoLossAndUsedByTheNextCapture) {
+  for (const char* version : {"11.8", "12.4", "13.0", "future"}) {
+    GpuProcess process({.version = version, .environment = {{"SGPU_KEEP_BUFFERS", "1"}}});
+    for (int round = 0; round < 3; ++round) {
+      auto capture = StartRecording(process);
+      process.Run("launch 10 1; sync");
+      const CaptureContents contents = capture->Finish();
+      EXPECT_EQ(contents.kernels.size(), 10u) << version << " " << round;
+      EXPECT_EQ(contents.gpu_status().flags, wire::kGpuStatusSimulated);
+      EXPECT_EQ(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+      EXPECT_GT(process.Stats().buffers_out, 0u) << "else none is kept";
+    }
+  }
+}
+
 TEST(BuffersTest, OnesThatComeAfterTheFlushReturnedAreWaitedFor) {
   GpuProcess process;
   process.Run("set late_ms 20");

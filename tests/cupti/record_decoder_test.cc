@@ -465,6 +465,21 @@ TEST_F(RecordDecoderTest, WhatEndedBeforeTheWindowIsCountedByWhatItBelongsTo) {
   ExpectEveryRecordAccountedFor();
 }
 
+TEST_F(RecordDecoderTest, UnfinishedWorkInABufferOfAnEarlierCaptureIsThatCaptures) {
+  RecordBuffer buffer = Buffer();
+  buffer.Add(Kernel("began_before", 1, kOriginNs - 50, 0));
+  buffer.Add(Kernel("had_not_begun", 2, 0, 0));
+  buffer.Add(Kernel("began_now", 3, kOriginNs + 50, 0));
+  buffer.Add(Kernel("ran_now", 4, kOriginNs + 60, kOriginNs + 70));
+  decoder_->set_is_kept_buffer(true);
+  Decode(buffer);
+  EXPECT_EQ(Count(wire::kGpuStale), 2u);
+  EXPECT_EQ(Count(wire::kGpuUntimed), 0u);
+  EXPECT_EQ(Count(wire::kGpuUnfinished), 1u);
+  EXPECT_EQ(events_.count(), 2u);
+  ExpectEveryRecordAccountedFor();
+}
+
 TEST_F(RecordDecoderTest, EventsBehindTheCapAreCounted) {
   Begin(SizesOf13(), 3);
   RecordBuffer buffer = Buffer();

@@ -42,6 +42,7 @@ namespace sgpu {
   X(finalize_hang_ms, 0)  \
   X(always_correlate, 0)  \
   X(keep_file, 0)         \
+  X(keep_buffers, 0)      \
   X(teardown_ms, 0)       \
   X(truth, 1)
 

@@ -331,11 +331,15 @@ void Tracer::Flush(bool forced) {
     Emit(0, forced);
   }
   std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<Lane*> emptied;
+  const bool keeps = settings().keep_buffers != 0;
   const auto take = [&](Lane& lane) {
     const std::lock_guard lock(lane.mu);
     const Buffer* const buffer = lane.current.get();
     if (buffer == nullptr || buffer->reserved.load(std::memory_order_acquire) != 0) return;
-    if (buffer->used != 0 || forced) buffers.push_back(std::move(lane.current));
+    if (buffer->used == 0 && (!forced || keeps)) return;
+    buffers.push_back(std::move(lane.current));
+    if (keeps) emptied.push_back(&lane);
   };
   {
     const std::lock_guard lock(threads_mu_);
@@ -354,6 +358,15 @@ void Tracer::Flush(bool forced) {
   }
   CompleteFull();
   for (std::unique_ptr<Buffer>& buffer : buffers) Complete(std::move(buffer));
+  for (Lane* const lane : emptied) {
+    std::unique_ptr<Buffer> fresh = RequestBuffer(*lane);
+    const std::lock_guard lock(lane->mu);
+    if (fresh != nullptr && lane->current == nullptr) {
+      lane->current = std::move(fresh);
+    } else if (fresh != nullptr) {
+      Retire(std::move(fresh));
+    }
+  }
 }
 
 void Tracer::SetFlushPeriod(uint32_t period_ms) {
