@@ -149,6 +149,7 @@ std::string_view AdviceForDrop(std::string_view drop_reason) {
 
 std::string_view AdviceForEnd(std::string_view ended_by) {
   if (ended_by == "target_exit") return "the process ended inside the window";
+  if (ended_by == "cupti_taken") return "another tool took CUPTI over";
   if (ended_by == "target_lost") return "the process replaced itself or its library went away";
   if (ended_by == "byte_cap") {
     return "the capture file reached its cap: raise --max-bytes (at most profd's --max-storage)";

@@ -155,6 +155,19 @@ __attribute__((noinline, no_sanitize("thread"))) bool HoldsRecords(const std::by
   return *reinterpret_cast<const volatile uint32_t*>(buffer) != 0;
 }
 
+// The records in a buffer that is out, up to the first that cannot be read. The same holds.
+__attribute__((noinline, no_sanitize("thread"))) uint64_t CountWritten(const uint16_t* record_bytes,
+                                                                       const std::byte* buffer,
+                                                                       uint64_t size) {
+  uint64_t count = 0;
+  for (uint64_t at = 0; at + sizeof(uint32_t) <= size; ++count) {
+    const uint32_t kind = *reinterpret_cast<const volatile uint32_t*>(buffer + at);
+    if (kind == 0 || kind >= cupti::kKindLimit || record_bytes[kind] == 0) break;
+    at += record_bytes[kind];
+  }
+  return count;
+}
+
 void Touch(std::byte* from, uint64_t bytes) {
   madvise(from, bytes, MADV_HUGEPAGE);
   if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0) return;
@@ -322,6 +335,7 @@ void BufferPool::Complete(uint8_t* buffer, size_t valid_bytes) {
        arena = arena->next_arena.load(std::memory_order_acquire)) {
     known = CompleteIn(arena, buffer, valid_bytes);
   }
+  completions_.fetch_add(1, std::memory_order_relaxed);
   if (!known && strays_.load(std::memory_order_relaxed) == 0) {
     foreign_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -407,6 +421,20 @@ uint32_t BufferPool::CountHoldingRecords() const {
     for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
       if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
       count += HoldsRecords(arena->BytesOf(slot)) ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+uint64_t BufferPool::CountSignsOfLife() const {
+  uint64_t count =
+      requests_.load(std::memory_order_relaxed) + completions_.load(std::memory_order_relaxed);
+  const uint16_t* record_bytes = record_bytes_.load(std::memory_order_relaxed);
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
+      if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
+      count += CountWritten(record_bytes, arena->BytesOf(slot), arena->buffer_bytes);
     }
   }
   return count;

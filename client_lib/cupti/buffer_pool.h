@@ -76,7 +76,9 @@ class BufferPool {
   uint32_t outstanding() const;
   uint32_t CountHoldingRecords() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
-  uint64_t request_count() const { return requests_.load(std::memory_order_relaxed); }
+  // A number that changes whenever CUPTI asks for a buffer, gives one back, or writes a record to
+  // one that it has.
+  uint64_t CountSignsOfLife() const;
   // Records in discard buffers that came back since Open().
   uint64_t discarded_count() const { return discarded_.load(std::memory_order_relaxed); }
   // Buffers that came back and were none of ours: another tool's callbacks are mixed with ours.
@@ -113,6 +115,7 @@ class BufferPool {
   std::atomic<bool> may_refuse_{false};
   std::atomic<uint32_t> users_{0};  // Threads inside Request() or Complete().
   std::atomic<uint64_t> requests_{0};
+  std::atomic<uint64_t> completions_{0};
   std::atomic<uint64_t> peak_bytes_{0};
   std::atomic<uint64_t> kept_bytes_{0};  // What CUPTI had of other arenas at Open().
   std::atomic<uint64_t> foreign_{0};

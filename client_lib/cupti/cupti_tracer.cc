@@ -30,6 +30,7 @@ void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_
   mode_ = mode;
   arm_flags_ = arm_flags;
   is_attached_ = false;
+  is_taken_ = false;
   is_enabled_ = false;
   calls_are_enabled_ = false;
   enabled_kinds_ = 0;
@@ -301,6 +302,15 @@ bool CuptiTracer::FinalizeInCallback() {
   return true;
 }
 
+void CuptiTracer::Abandon() {
+  is_taken_ = true;
+  is_enabled_ = false;
+  calls_are_enabled_ = false;
+  enabled_kinds_ = 0;
+  described_kinds_ = 0;
+  settings_.Forget();
+}
+
 void CuptiTracer::Detach(bool finalize) {
   if (!is_attached_) return;
   is_attached_ = false;
@@ -312,6 +322,7 @@ void CuptiTracer::Detach(bool finalize) {
   // Having said that it is dead it has also ended the subscription.
   if (is_dead()) return;
   settings_.Restore(Cupti());
+  if (is_taken()) finalize = false;
   if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
   if (finalize) Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, or idle");
   Cupti().Unsubscribe(subscriber_);

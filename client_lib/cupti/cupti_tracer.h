@@ -65,6 +65,12 @@ class CuptiTracer {
   // will.
   void Detach(bool finalize);
 
+  // Another tool has put its callbacks in place of ours. Leaves everything as it is: nothing is
+  // turned off, and no setting restored, because it may be the other tool's. Detach() only
+  // unsubscribes then.
+  void Abandon();
+  bool is_taken() const { return is_taken_; }
+
   // CUPTI said that it cannot go on.
   bool is_dead() const { return is_dead_.load(std::memory_order_relaxed); }
 
@@ -104,6 +110,7 @@ class CuptiTracer {
   cupti::Subscriber subscriber_ = nullptr;
   CuptiSettings settings_;
   bool is_attached_ = false;
+  bool is_taken_ = false;
   bool is_enabled_ = false;
   bool calls_are_enabled_ = false;
   bool driver_calls_one_by_one_ = false;

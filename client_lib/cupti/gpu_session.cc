@@ -25,6 +25,10 @@
 // BufferPool. When CUPTI comes back the thread puts things in order and ends; until then the
 // GPU part of further captures is refused.
 //
+// Another tool may put its callbacks in place of ours. Then the session ends at once, and CUPTI
+// stays as it is (CuptiTracer::Abandon()). Signs of that are a buffer that is not ours, and a
+// record of which nothing is seen here (HasLostCupti()).
+//
 // If the process exits, Record() and Drain() end at once, with what came (exit_gate.h). CUPTI is
 // not put back in order then.
 #include <errno.h>
@@ -115,6 +119,8 @@ struct Work {
   uint64_t last_work_ns;  // When records of work were last seen, since then.
   uint64_t no_chunk_reported;
   Nearness nearness;
+  bool answers;  // A device that is described again is seen, so silence means something.
+  uint64_t seen_signs_of_life;
   bool is_tracing;
 };
 
@@ -254,6 +260,40 @@ bool DecodeUntil(Work* work, uint64_t timeout_ns, const Done& done) {
   }
 }
 
+// ---- Other tools
+
+// Has CUPTI write a record. True: something of it is seen here, or CUPTI cannot be asked.
+bool IsAnswered(Work* work) {
+  const uint64_t before = g_pool.CountSignsOfLife();
+  const auto is_alive = [before] { return g_pool.CountSignsOfLife() != before; };
+  if (!g_tracer.DescribeDevicesAgain() || is_alive()) return true;
+  g_tracer.Flush(false);
+  return DecodeUntil(work, kProbeTimeoutNs, is_alive);
+}
+
+// Whether another tool has CUPTI now; then the session is over. `is_silent`: nothing has been seen
+// of CUPTI where something was to be expected.
+bool HasLostCupti(Work* work, bool is_silent) {
+  if (g_tracer.is_taken()) return true;
+  const bool is_taken =
+      g_pool.foreign_count() != 0 || (is_silent && work->answers && !IsAnswered(work));
+  if (!is_taken) return false;
+  Log(LogLevel::kWarning, "another tool has taken CUPTI over; the capture goes on without the GPU");
+  g_tracer.Abandon();
+  work->status.flags |= wire::kGpuStatusStolen;
+  return true;
+}
+
+// Asks for what is complete first, which most programs have.
+bool HasLostCuptiAfterFlush(Work* work) {
+  if (HasLostCupti(work, false)) return true;
+  const uint64_t before = g_pool.CountSignsOfLife();
+  g_tracer.Flush(false);
+  const bool is_alive =
+      DecodeUntil(work, kFlushPauseNs, [before] { return g_pool.CountSignsOfLife() != before; });
+  return HasLostCupti(work, !is_alive);
+}
+
 // ---- Status
 
 void FillStatus(Work* work) {
@@ -379,6 +419,14 @@ void CountStale(Work* work) {
   }
 }
 
+// A tool that uses CUPTI without a subscription, which would have been refused to us.
+bool FailForOtherTool() {
+  g_tracer.Detach(false);
+  return FailArm(ArmFailedReason::kCuptiBusy,
+                 "another tool in this process has buffers in CUPTI, without a subscription; stop "
+                 "it, or wait for its end, and try again");
+}
+
 bool AttachAndEnable(Work* work) {
   // A mode of a newer daemon's is more than the most that we have.
   constexpr auto kMost = static_cast<uint32_t>(wire::GpuMode::kFull);
@@ -398,6 +446,9 @@ bool AttachAndEnable(Work* work) {
                    "no memory for CUPTI's buffers; capture with less, or with --gpu off");
   }
   if (!g_tracer.Attach(OnBufferRequested, OnBufferCompleted, &g_failure)) return false;
+  // Before a kind is on, so that none has to be turned off again.
+  g_tracer.Flush(false);
+  if (g_pool.foreign_count() != 0) return FailForOtherTool();
   SampleClock(work);
   if (!g_tracer.EnableKinds(&g_failure)) {
     g_tracer.Detach(false);
@@ -406,6 +457,11 @@ bool AttachAndEnable(Work* work) {
   g_tracer.DescribeDevices();
   g_tracer.Flush(false);
   DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
+  if (g_pool.foreign_count() != 0) {
+    g_tracer.Abandon();
+    return FailForOtherTool();
+  }
+  work->answers = work->decoder.has_device() && IsAnswered(work);
   if (!work->decoder.has_device()) DescribeByDriver(work);
   return true;
 }
@@ -466,7 +522,10 @@ Nearness LookAtPlan(Work* work, const Session* session, uint64_t now_ns) {
 
 // Whether kinds are to be on. Between near and far they stay as they are.
 bool WantsKinds(Work* work, uint64_t now_ns) {
-  if ((work->status.flags & wire::kGpuStatusEndedByCap) != 0 || g_tracer.is_dead()) return false;
+  if ((work->status.flags & wire::kGpuStatusEndedByCap) != 0 || g_tracer.is_dead() ||
+      g_tracer.is_taken()) {
+    return false;
+  }
   CaptureWriter::Turn turn(&g_writer);
   if (!turn.is_open()) return false;
   const Nearness nearness = LookAtPlan(work, turn.session(), now_ns);
@@ -480,7 +539,9 @@ void DisableCalls(Work* work) {
   work->calls_off_ns = NowNs();
 }
 
-bool CannotGoOn(Work* work) { return g_tracer.is_dead() || work->decoder.over_cap(); }
+bool CannotGoOn(Work* work) {
+  return g_tracer.is_dead() || HasLostCupti(work, false) || work->decoder.over_cap();
+}
 
 // Whether work that calls of the window launched is still to come, or may be.
 bool AwaitsLaunches(Work* work, uint64_t now_ns) {
@@ -529,7 +590,13 @@ void FlushIfDue(Work* work, uint64_t now_ns) {
       now_ns - work->last_flush_ns < kFlushPeriodNs) {
     return;
   }
+  // Records that do not come back, and no request for a buffer since the last flush.
+  const uint64_t signs_of_life = g_pool.CountSignsOfLife();
+  const bool is_silent =
+      signs_of_life == work->seen_signs_of_life && g_pool.CountHoldingRecords() != 0;
+  if (HasLostCupti(work, is_silent)) return;
   g_tracer.Flush(false);
+  work->seen_signs_of_life = signs_of_life;
   work->last_flush_ns = NowNs();
 }
 
@@ -537,6 +604,7 @@ void Record(Work* work) {
   while (!ShouldStop()) {
     const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
     const uint64_t now_ns = NowNs();
+    HasLostCupti(work, false);
     SwitchKinds(work, now_ns);
     FlushIfDue(work, now_ns);
     if (now_ns - work->clock.last_sample_ns() >= kClockPeriodNs) SampleClock(work);
@@ -556,20 +624,6 @@ void Record(Work* work) {
 
 // ---- Drain
 
-// Whether another tool has put its callbacks in place of ours: buffers went there, and CUPTI,
-// which holds none of ours any more and is asked for a record, wants none of us.
-bool CallbacksAreStolen(Work* work, uint32_t lost_buffers) {
-  if (g_pool.foreign_count() != 0) return true;
-  if (lost_buffers == 0 || !work->decoder.has_device()) return false;
-  const uint64_t requests = g_pool.request_count();
-  if (!g_tracer.DescribeDevicesAgain()) return false;
-  g_tracer.Flush(true);
-  const bool asked =
-      DecodeUntil(work, kProbeTimeoutNs, [&] { return g_pool.request_count() != requests; });
-  if (asked) DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
-  return !asked;
-}
-
 // Has CUPTI hand over records until the window's launches have run. Later and later, as CUPTI's
 // locks are the program's, too.
 void AwaitLaunches(Work* work) {
@@ -585,30 +639,51 @@ void AwaitLaunches(Work* work) {
   }
 }
 
+// What CUPTI has not returned; it may write there whenever it likes.
+void CountLostBuffers(Work* work) {
+  work->decoder.counts()[wire::kGpuLostBuffers] += g_pool.CountHoldingRecords();
+}
+
+// Has CUPTI hand over everything, and turns the kinds off.
+void DrainCupti(Work* work) {
+  const bool is_exiting = g_exit_gate.is_leaving();
+  const uint64_t begin_ns = NowNs();
+  if (!is_exiting && HasLostCuptiAfterFlush(work)) return CountLostBuffers(work);
+  DisableCalls(work);
+  if (g_tracer.is_enabled()) AwaitLaunches(work);
+  // Again, if another tool had time to come.
+  const bool has_waited = NowNs() - begin_ns > kProbeTimeoutNs;
+  if (HasLostCupti(work, has_waited && !g_exit_gate.is_leaving())) return CountLostBuffers(work);
+  g_tracer.DisableKinds();
+  work->decoder.set_is_last_flush();
+  g_tracer.Flush(true);
+  const uint64_t timeout_ns =
+      g_exit_gate.is_leaving() ? g_exit_gate.wait_ms() * kNsPerMs / 2 : kReturnTimeoutNs;
+  const uint64_t flush_ns = NowNs();
+  DecodeUntil(work, timeout_ns, [flush_ns] {
+    // CUPTI may keep a buffer for each thread, and is no longer about to write to it.
+    return g_pool.outstanding() == 0 ||
+           (g_pool.CountHoldingRecords() == 0 && NowNs() - flush_ns > kWriteTimeoutNs);
+  });
+  CountLostBuffers(work);
+  g_tracer.set_stage("counting what CUPTI dropped");
+  work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
+  if (g_exit_gate.is_leaving()) {
+    work->status.flags |= wire::kGpuStatusExited;
+    return;
+  }
+  const bool is_silent = g_pool.CountHoldingRecords() != 0;
+  if (!HasLostCupti(work, is_silent) && is_silent) {
+    // The answer came with a flush.
+    DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
+  }
+}
+
 void Drain(Work* work) {
-  if (!g_tracer.is_dead()) {
-    DisableCalls(work);
-    if (g_tracer.is_enabled()) AwaitLaunches(work);
-    g_tracer.DisableKinds();
-    work->decoder.set_is_last_flush();
-    g_tracer.Flush(true);
-    const uint64_t timeout_ns =
-        g_exit_gate.is_leaving() ? g_exit_gate.wait_ms() * kNsPerMs / 2 : kReturnTimeoutNs;
-    const uint64_t begin_ns = NowNs();
-    DecodeUntil(work, timeout_ns, [begin_ns] {
-      // CUPTI may keep a buffer for each thread, and is no longer about to write to it.
-      return g_pool.outstanding() == 0 ||
-             (g_pool.CountHoldingRecords() == 0 && NowNs() - begin_ns > kWriteTimeoutNs);
-    });
-    const uint32_t lost_buffers = g_pool.CountHoldingRecords();
-    g_tracer.set_stage("counting what CUPTI dropped");
-    work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
-    if (g_exit_gate.is_leaving()) {
-      work->status.flags |= wire::kGpuStatusExited;
-    } else if (CallbacksAreStolen(work, lost_buffers)) {
-      work->status.flags |= wire::kGpuStatusStolen;
-    }
-    work->decoder.counts()[wire::kGpuLostBuffers] += lost_buffers;
+  if (g_tracer.is_taken()) {
+    CountLostBuffers(work);
+  } else if (!g_tracer.is_dead()) {
+    DrainCupti(work);
   }
   DecodeReturned(work);
   work->decoder.SettleUntimed();

@@ -134,6 +134,11 @@ void Conclude(EndedBy cause, CaptureRecord& record) {
     return;
   }
   if (CoversAll(record) && !LosesEvents(cause)) {
+    if (record.gpu.cupti_taken) {
+      record.state = CaptureState::kPartial;
+      record.ended_by = EndedBy::kCuptiTaken;
+      return;
+    }
     record.state = CaptureState::kComplete;
     record.ended_by = record.spec.steps > 0 ? EndedBy::kSteps : EndedBy::kDuration;
     return;
@@ -208,6 +213,7 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
     case EndedBy::kDuration:
     case EndedBy::kCancel:
     case EndedBy::kPreempted:
+    case EndedBy::kCuptiTaken:
     case EndedBy::kStorage:
       if (record.error_reason.empty()) record.error_reason = "STORAGE";
       if (record.error_message.empty()) {

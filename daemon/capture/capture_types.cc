@@ -29,7 +29,7 @@ constexpr NameTable<CaptureState, 11> kStateNames = {{
     {CaptureState::kCancelled, "CANCELLED"},
 }};
 
-constexpr NameTable<EndedBy, 17> kEndedByNames = {{
+constexpr NameTable<EndedBy, 18> kEndedByNames = {{
     {EndedBy::kNone, ""},
     {EndedBy::kSteps, "steps"},
     {EndedBy::kDuration, "duration"},
@@ -47,6 +47,7 @@ constexpr NameTable<EndedBy, 17> kEndedByNames = {{
     {EndedBy::kLeaseExpired, "lease_expired"},
     {EndedBy::kPreempted, "preempted"},
     {EndedBy::kOptOut, "opt_out"},
+    {EndedBy::kCuptiTaken, "cupti_taken"},
 }};
 
 constexpr NameTable<DropReason, kDropReasonCount> kDropNames = {{

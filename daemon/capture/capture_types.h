@@ -68,6 +68,7 @@ enum class EndedBy {
   kLeaseExpired = 15,  // Prepared, and nobody committed in time.
   kPreempted = 16,     // A schedule's; somebody asked for the target.
   kOptOut = 17,        // Captures of the target, or of the node, were switched off.
+  kCuptiTaken = 18,    // Another tool took the target's CUPTI over: the GPU's part is incomplete.
 };
 std::string_view ToString(EndedBy ended_by);  // "target_exit"
 std::optional<EndedBy> EndedByFromString(std::string_view text);
@@ -301,6 +302,7 @@ struct GpuRecord {
   GpuOutcome outcome = GpuOutcome::kOff;
   GpuMode mode = GpuMode::kOff;  // What was recorded; never kAuto.
   std::string problem;           // For people; empty: none.
+  bool cupti_taken = false;      // By another tool. Not kept in files: `ended_by` says it.
   // From the stand-in for CUPTI, not from a GPU: every output says so.
   bool simulated = false;
   int64_t cupti_version = 0;   // 130001

@@ -204,6 +204,22 @@ TEST_F(CaptureManagerTest, ATargetThatDiesInTheWindowLeavesAPartialCapture) {
   EXPECT_EQ(QualityGrade(done), "D");
 }
 
+TEST_F(CaptureManagerTest, ACaptureWhoseCuptiWasTakenIsPartial) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(2));
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  Reach(created.id, RecordingPhase::kEnded, 104);
+  manager_.DrainForTesting();
+  DrainResult result = Window(102, 104, /*complete=*/true);
+  result.gpu.outcome = GpuOutcome::kBroken;
+  result.gpu.cupti_taken = true;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kPartial);
+  EXPECT_EQ(ToString(done.ended_by), "cupti_taken");
+}
+
 TEST_F(CaptureManagerTest, ALibraryThatGoesAwayIsToldFromATargetThatEnds) {
   const TargetNumber target = targets_.Add(Training(10));
   const CaptureRecord created = CreateOrDie(target, Steps(5));

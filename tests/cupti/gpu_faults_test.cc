@@ -158,13 +158,81 @@ TEST(VersionTest, ThirteenTwoIsUsedWithADriverThatIsAsNew) {
   EXPECT_EQ(capture->Finish().kernels.size(), 10u);
 }
 
-TEST(RivalTest, OneThatTakesTheCallbacksIsNoticed) {
-  GpuProcess process;
-  auto capture = StartRecording(process);
-  process.Run("launch 10 1; steal; launch 10 1; sync; settle");
-  const CaptureContents contents = capture->Finish();
-  EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
-  ExpectGoesOn(process);
+constexpr char kRivalVersions[][8] = {"11.8", "12.4", "13.0", "future"};
+constexpr uint64_t kKernelBit = uint64_t{1} << kKindConcurrentKernel;
+
+// What a session leaves as it is once another tool may rely on it.
+void ExpectCuptiIsLeftAlone(GpuProcess& process) {
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  const sgpu_stats_rec stats = process.Stats();
+  EXPECT_NE(stats.enabled_kinds & kKernelBit, 0u);
+  EXPECT_EQ(stats.device_buffer_pool_limit, 32u);
+  EXPECT_EQ(stats.subscribed, 0u);
+}
+
+TEST(RivalTest, OneWithoutASubscriptionThatHasBuffersInCuptiIsNotDisturbed) {
+  for (const char* version : kRivalVersions) {
+    GpuProcess process({.version = version});
+    process.Run("steal; enable 10; launch 10 1; sync; settle");
+    const Refusal refusal = ArmThatFails(process);
+    EXPECT_EQ(refusal.reason, ArmFailedReason::kCuptiBusy) << version;
+    EXPECT_THAT(refusal.text, HasSubstr("another tool")) << version;
+    EXPECT_EQ(process.Stats().enabled_kinds, kKernelBit) << version;
+    EXPECT_EQ(process.Stats().subscribed, 0u) << version;
+    ExpectGoesOn(process);
+  }
+}
+
+TEST(RivalTest, OneThatTakesTheCallbacksWhileRecordingIsLeftAlone) {
+  for (const char* version : kRivalVersions) {
+    GpuProcess process({.version = version});
+    auto capture = StartRecording(process);
+    process.Run("launch 10 1; steal; launch 10 1; sync; settle");
+    const CaptureContents contents = capture->Finish();
+    EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u) << version;
+    ExpectCuptiIsLeftAlone(process);
+    // It goes on, and has buffers in CUPTI.
+    process.Run("launch 10 1; sync; settle");
+    EXPECT_EQ(ArmThatFails(process).reason, ArmFailedReason::kCuptiBusy) << version;
+    ExpectGoesOn(process);
+  }
+}
+
+// Nothing of ours is in CUPTI, and nothing comes.
+TEST(RivalTest, OneThatTakesTheCallbacksBeforeTheFirstLaunchIsNoticed) {
+  for (const char* version : kRivalVersions) {
+    GpuProcess process({.version = version});
+    auto capture = StartRecording(process);
+    process.Run("steal; launch 10 1; sync; settle");
+    const CaptureContents contents = capture->Finish();
+    EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u) << version;
+    ExpectCuptiIsLeftAlone(process);
+  }
+}
+
+TEST(RivalTest, OneThatTakesTheCallbacksWhileDrainingIsLeftAlone) {
+  for (const char* version : {"13.0", "future"}) {
+    GpuProcess process({.version = version});
+    auto capture = StartRecording(process);
+    process.Run("launch 1 30000000 long");
+    process.target().Send(wire::FrameType::kStop, wire::StopBody{capture->number()});
+    // Calls are off: the drain waits for the work.
+    WaitUntil("the drain", [&] { return (process.Stats().enabled_kinds >> 5 & 1) == 0; });
+    process.Run("steal");
+    process.target().Expect(wire::FrameType::kDrained);
+    const CaptureContents contents = capture->Read();
+    capture->Release();
+    EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u) << version;
+    ExpectCuptiIsLeftAlone(process);
+  }
+}
+
+TEST(RivalTest, AProgramThatLaunchesNothingIsNotTakenForARival) {
+  for (const char* version : kRivalVersions) {
+    GpuProcess process({.version = version});
+    EXPECT_EQ(StartRecording(process)->Finish().gpu_status().flags, wire::kGpuStatusSimulated)
+        << version;
+  }
 }
 
 // ---- CUPTI is slow, or does not come back

@@ -218,6 +218,9 @@ void Program::Run(const std::string& command) {
     Check(Call(sgpu_rival_unsubscribe)(), what);
   } else if (what == "steal") {
     Check(Call(sgpu_rival_steal_callbacks)(), what);
+  } else if (what == "enable") {
+    words >> number;
+    Check(Find<int(uint32_t)>("cuptiActivityEnable")(static_cast<uint32_t>(number)), command);
   } else if (what == "clock-step") {
     words >> number;
     Call(sgpu_clock_step)(number);

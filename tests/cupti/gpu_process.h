@@ -19,6 +19,7 @@
 //   load NAME, run N, unload HOW     a module of one kernel, launches of it, sgpu_unload
 //   set KEY VALUE, fail SPEC, rival NAME, rival-gone, steal, clock-step NS, settle,
 //   return-lost, truth-clear
+//   enable KIND          another tool turns on a kind, without subscribing
 //   queries N            N times whether an event is done
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
 //   load-cuda            the driver, and no CUPTI

@@ -646,6 +646,7 @@ TEST_F(GpuDecoderTest, EveryWayToLoseTheGpuHasItsProblem) {
     inventory.Describe(GpuMode::kDefault, record);
     EXPECT_EQ(record.outcome, each.outcome) << each.flags;
     EXPECT_EQ(record.mode, each.mode) << each.flags;
+    EXPECT_EQ(record.cupti_taken, each.flags == wire::kGpuStatusStolen);
     EXPECT_THAT(record.problem, HasSubstr(each.problem));
     EXPECT_EQ(record.problem.empty(), each.problem[0] == '\0');
   }

@@ -536,7 +536,7 @@ class Decoder {
              static_cast<int>(CaptureState::kCancelled), value);
   }
   void FromJson(const Json& json, EndedBy& value) {
-    FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kOptOut), value);
+    FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kCuptiTaken), value);
   }
   void FromJson(const Json& json, TargetState& value) {
     FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kGone),
