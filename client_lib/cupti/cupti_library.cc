@@ -264,6 +264,12 @@ bool FindCudaDriver(CudaDriver* driver) {
   Resolve(handle, "cuDeviceGetName", &driver->cuDeviceGetName);
   Resolve(handle, "cuDeviceGetAttribute", &driver->cuDeviceGetAttribute);
   Resolve(handle, "cuDeviceTotalMem_v2", &driver->cuDeviceTotalMem);
+  Resolve(handle, "cuDevicePrimaryCtxGetState", &driver->cuDevicePrimaryCtxGetState);
+  Resolve(handle, "cuDevicePrimaryCtxRetain", &driver->cuDevicePrimaryCtxRetain);
+  Resolve(handle, "cuDevicePrimaryCtxRelease_v2", &driver->cuDevicePrimaryCtxRelease);
+  Resolve(handle, "cuCtxPushCurrent_v2", &driver->cuCtxPushCurrent);
+  Resolve(handle, "cuCtxPopCurrent_v2", &driver->cuCtxPopCurrent);
+  Resolve(handle, "cuMemGetInfo_v2", &driver->cuMemGetInfo);
   int version = 0;
   if (driver->cuDriverGetVersion(&version) != 0 || version <= 0) return false;
   driver->version = static_cast<uint32_t>(version);

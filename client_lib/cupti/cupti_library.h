@@ -34,7 +34,7 @@ struct CuptiLibrary : cupti::Functions {
   uint16_t record_bytes[cupti::kKindLimit];
 };
 
-// What we ask of libcuda, all of which may be called before a context exists.
+// What we ask of libcuda. The first may be called before a context exists.
 struct CudaDriver {
   int (*cuDriverGetVersion)(int* version);
   // Null where the driver is not a whole one.
@@ -44,6 +44,13 @@ struct CudaDriver {
   int (*cuDeviceGetName)(char* name, int bytes, int device);
   int (*cuDeviceGetAttribute)(int* value, int attribute, int device);
   int (*cuDeviceTotalMem)(size_t* bytes, int device);
+  // Of contexts that exist (device_memory.h).
+  int (*cuDevicePrimaryCtxGetState)(int device, unsigned* flags, int* is_active);
+  int (*cuDevicePrimaryCtxRetain)(void** context, int device);
+  int (*cuDevicePrimaryCtxRelease)(int device);
+  int (*cuCtxPushCurrent)(void* context);
+  int (*cuCtxPopCurrent)(void** context);
+  int (*cuMemGetInfo)(size_t* free_bytes, size_t* total_bytes);
   uint32_t version;
 };
 

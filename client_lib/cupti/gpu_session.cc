@@ -57,6 +57,8 @@
 #include "client_lib/cupti/capture_writer.h"
 #include "client_lib/cupti/cupti_library.h"
 #include "client_lib/cupti/cupti_tracer.h"
+#include "client_lib/cupti/device_memory.h"
+#include "client_lib/cupti/driver_devices.h"
 #include "client_lib/cupti/exit_gate.h"
 #include "client_lib/cupti/gpu_clock.h"
 #include "client_lib/cupti/record_decoder.h"
@@ -336,60 +338,6 @@ void WriteLastStatus(Work* work) {
   if (turn.is_open()) g_writer.Finish();
 }
 
-// ---- Devices that CUPTI cannot describe
-
-int DriverAttribute(const CudaDriver& driver, int attribute, int device) {
-  int value = 0;
-  if (driver.cuDeviceGetAttribute(&value, attribute, device) != 0) return 0;
-  return value;
-}
-
-// Numbers of CUdevice_attribute.
-constexpr int kSharedBytesPerBlockOptin = 97;
-
-void DescribeByDriver(Work* work) {
-  const CudaDriver& driver = work->driver;
-  int count = 0;
-  if (driver.cuDeviceGetCount == nullptr || driver.cuDeviceGet == nullptr ||
-      driver.cuDeviceGetName == nullptr || driver.cuDeviceGetAttribute == nullptr ||
-      driver.cuDeviceGetCount(&count) != 0) {
-    return;
-  }
-  CaptureWriter::Turn turn(&g_writer);
-  if (!turn.is_open()) return;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    int handle = 0;
-    char name[256] = {};
-    if (driver.cuDeviceGet(&handle, ordinal) != 0 ||
-        driver.cuDeviceGetName(name, sizeof(name), handle) != 0) {
-      continue;
-    }
-    const auto attribute = [&](int number) {
-      return static_cast<uint32_t>(DriverAttribute(driver, number, handle));
-    };
-    wire::DeviceEvent device{};
-    device.device = static_cast<uint32_t>(ordinal);
-    device.name_id = g_writer.sink()->intern(g_writer.sink(), name, strlen(name));
-    size_t bytes = 0;
-    if (driver.cuDeviceTotalMem != nullptr && driver.cuDeviceTotalMem(&bytes, handle) == 0) {
-      device.memory_bytes = bytes;
-    }
-    device.max_threads_per_block = attribute(1);
-    device.shared_bytes_per_block = attribute(8);
-    device.warp_threads = attribute(10);
-    device.registers_per_block = attribute(12);
-    device.sm_count = attribute(16);
-    device.max_threads_per_sm = attribute(39);
-    device.compute_major = attribute(75);
-    device.compute_minor = attribute(76);
-    device.shared_bytes_per_sm = attribute(81);
-    device.registers_per_sm = attribute(82);
-    device.shared_bytes_per_block_optin = attribute(kSharedBytesPerBlockOptin);
-    device.max_blocks_per_sm = attribute(106);
-    work->decoder.WriteDevice(device, g_writer.sink());
-  }
-}
-
 // ---- Arm
 
 bool FailArm(ArmFailedReason reason, const char* text) {
@@ -462,7 +410,7 @@ bool AttachAndEnable(Work* work) {
     return FailForOtherTool();
   }
   work->answers = work->decoder.has_device() && IsAnswered(work);
-  if (!work->decoder.has_device()) DescribeByDriver(work);
+  if (!work->decoder.has_device()) DescribeByDriver(work->driver, &g_writer, &work->decoder);
   return true;
 }
 
@@ -472,6 +420,8 @@ bool Arm(Work* work) {
   g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0);
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
+  g_tracer.set_stage("asking for free memory on the GPUs");
+  if (!DevicesHaveRoom(work->driver, &g_failure)) return false;
   g_tracer.set_stage("loading CUPTI");
   const bool is_covered = g_exit_is_covered;
   if (!is_covered) g_exit_gate.Register(OnExit);

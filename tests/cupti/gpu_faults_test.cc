@@ -111,6 +111,33 @@ TEST(NoDriverTest, CuptiWithoutADriverIsRefusedAsThat) {
   }
 }
 
+// ---- Memory of the device
+
+TEST(DeviceMemoryTest, ADeviceWithoutRoomIsRefusedWithTheRemedy) {
+  GpuProcess process({.environment = {{"SGPU_FREE_MIB", "63"}}});
+  const Refusal refusal = ArmThatFails(process);
+  EXPECT_EQ(refusal.reason, ArmFailedReason::kGpuRefused);
+  EXPECT_THAT(refusal.text, HasSubstr("GPU 0 has 63 MiB of free memory"));
+  EXPECT_THAT(refusal.text, HasSubstr("empty_cache"));
+  EXPECT_EQ(process.Stats().cupti_calls, 0u);
+  process.Run("contexts");
+  ExpectGoesOn(process);
+}
+
+TEST(DeviceMemoryTest, ADeviceWithRoomIsRecordedAndNoContextIsKept) {
+  GpuProcess process({.environment = {{"SGPU_FREE_MIB", "64"}}});
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync; contexts");
+  EXPECT_EQ(capture->Finish().kernels.size(), 10u);
+}
+
+TEST(DeviceMemoryTest, ADeviceThatTheProcessHasNoContextOnIsNotLookedAt) {
+  GpuProcess process({.environment = {{"SGPU_FREE_MIB", "1"}, {"SGPU_PRIMARY_CONTEXT", "0"}}});
+  auto capture = StartRecording(process);
+  process.Run("launch 10 1; sync; contexts");
+  EXPECT_EQ(capture->Finish().kernels.size(), 10u);
+}
+
 // ---- Others
 
 TEST(RivalTest, WhoHoldsCuptiIsNamedWithTheRemedy) {

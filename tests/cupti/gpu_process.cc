@@ -237,6 +237,11 @@ void Program::Run(const std::string& command) {
     if (loaded == nullptr) Die(dlerror());
     auto* init = reinterpret_cast<int (*)(unsigned)>(dlsym(loaded, "cuInit"));
     Check(init(0), what);
+  } else if (what == "contexts") {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    for (const char* count : {"sgpu_context_references", "sgpu_contexts_pushed"}) {
+      if (reinterpret_cast<int (*)()>(dlsym(driver, count))() != 0) Die(count);
+    }
   } else if (what == "fork") {
     Fork();
   } else if (what == "print") {

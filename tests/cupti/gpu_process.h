@@ -23,6 +23,7 @@
 //   queries N            N times whether an event is done
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
 //   load-cuda            the driver, and no CUPTI
+//   contexts             fails if the library holds a context, or has left one current
 //   fork                 a child that uses the GPU and the library, and ends well or not
 //   exit HOW             exit, thread, quick_exit, _exit, or SIGTERM; with code 7 where it has one
 //   print FILE TEXT      to FILE by way of stdout, which is flushed at exit

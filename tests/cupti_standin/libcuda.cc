@@ -19,6 +19,17 @@ constexpr int kDriverVersion = 13000;
 
 std::once_flag inject_once;
 std::atomic<bool> initialized{false};
+std::atomic<int> context_references{0};
+std::atomic<int> contexts_pushed{0};
+
+// The number in the environment variable `name`, or `otherwise`.
+size_t Number(const char* name, size_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+// The program's own context, which has been there since cuInit().
+bool HasPrimaryContext() { return initialized && Number("SGPU_PRIMARY_CONTEXT", 1) != 0; }
 
 // Loads what CUDA_INJECTION64_PATH names, as the driver does at its first cuInit().
 void Inject() {
@@ -40,6 +51,16 @@ EXPORT int cuDriverGetVersion(int* version);
 EXPORT int cuGetErrorString(int error, const char** text);
 EXPORT int cuCtxGetCurrent(void** context);
 EXPORT int cuDeviceGetCount(int* count);
+EXPORT int cuDeviceGet(int* device, int ordinal);
+EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* is_active);
+EXPORT int cuDevicePrimaryCtxRetain(void** context, int device);
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device);
+EXPORT int cuCtxPushCurrent_v2(void* context);
+EXPORT int cuCtxPopCurrent_v2(void** context);
+EXPORT int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes);
+// How many references to the primary context clients hold, and contexts they have pushed.
+EXPORT int sgpu_context_references();
+EXPORT int sgpu_contexts_pushed();
 
 int cuInit(unsigned flags) {
   if (flags != 0) return kInvalidValue;
@@ -78,3 +99,58 @@ int cuDeviceGetCount(int* count) {
   *count = 1;
   return kSuccess;
 }
+
+int cuDeviceGet(int* device, int ordinal) {
+  if (device == nullptr || ordinal != 0) return kInvalidValue;
+  if (!initialized) return kNotInitialized;
+  *device = ordinal;
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* is_active) {
+  if (device != 0 || flags == nullptr || is_active == nullptr) return kInvalidValue;
+  if (!initialized) return kNotInitialized;
+  *flags = 0;
+  *is_active = HasPrimaryContext() ? 1 : 0;
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  if (device != 0 || context == nullptr) return kInvalidValue;
+  if (!HasPrimaryContext()) {
+    std::fputs("libcuda: cuDevicePrimaryCtxRetain() would create a context\n", stderr);
+    std::abort();
+  }
+  ++context_references;
+  *context = reinterpret_cast<void*>(1);
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  if (device != 0 || context_references.fetch_sub(1) <= 0) return kInvalidValue;
+  return kSuccess;
+}
+
+int cuCtxPushCurrent_v2(void* context) {
+  if (context == nullptr) return kInvalidValue;
+  ++contexts_pushed;
+  return kSuccess;
+}
+
+int cuCtxPopCurrent_v2(void** context) {
+  if (context == nullptr || contexts_pushed.fetch_sub(1) <= 0) return kInvalidValue;
+  *context = reinterpret_cast<void*>(1);
+  return kSuccess;
+}
+
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  if (free_bytes == nullptr || total_bytes == nullptr) return kInvalidValue;
+  if (contexts_pushed == 0) return kNotInitialized;
+  constexpr size_t kMiB = size_t{1} << 20;
+  *free_bytes = Number("SGPU_FREE_MIB", 40'000) * kMiB;
+  *total_bytes = 80'000 * kMiB;
+  return kSuccess;
+}
+
+int sgpu_context_references() { return context_references; }
+int sgpu_contexts_pushed() { return contexts_pushed; }
