@@ -53,6 +53,10 @@ void RecordDecoder::Begin(const Setup& setup) {
   for (cupti::Kind kind = 0; kind < cupti::kKindLimit; ++kind) {
     is_known_[kind] = CanDecode(kind, setup.record_bytes[kind]);
   }
+  // Before 13.0, whose kernel records are longer than those of 12.9, the byte was padding.
+  copies_tell_launcher_ =
+      setup.record_bytes[cupti::kKindMemcpy] >= sizeof(cupti::MemcpyRecord) &&
+      setup.record_bytes[cupti::kKindConcurrentKernel] >= sizeof(cupti::KernelRecord);
 }
 
 void RecordDecoder::Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink) {
@@ -365,8 +369,7 @@ void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t byt
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   if ((record.flags & cupti::kFlagMemcpyAsync) != 0) span.flags |= wire::kGpuFlagAsync;
-  // Before CUPTI 12.8 the byte was padding.
-  if (PROFD_HAS(bytes, cupti::MemcpyRecord, copy_count) && record.is_device_launched != 0) {
+  if (copies_tell_launcher_ && record.is_device_launched != 0) {
     span.flags |= wire::kGpuFlagDeviceLaunched;
   }
   auto* event = NewEvent<wire::MemcpyEvent>(sink, EventKind::kMemcpy, span.flags, 0);

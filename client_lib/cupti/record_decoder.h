@@ -207,6 +207,7 @@ class RecordDecoder {
   bool leaves_out_later_work_;
   bool is_last_flush_;
   bool is_kept_buffer_;
+  bool copies_tell_launcher_;  // MemcpyRecord.is_device_launched
   uint64_t event_count_;
   uint64_t devices_seen_;  // Bit n: device n is described.
   uint32_t batch_;

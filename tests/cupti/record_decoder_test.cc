@@ -246,6 +246,27 @@ TEST_F(RecordDecoderTest, CopiesSaySpeedAndBetweenWhichDevices) {
   EXPECT_EQ(sets[0].header.flags, wire::kGpuFlagAsync);
 }
 
+// CUPTI 12.8 and 12.9 have padding there, in records of the same size.
+TEST_F(RecordDecoderTest, WhetherTheDeviceLaunchedACopyIsReadFrom13On) {
+  for (const uint16_t kernel_bytes : {208, 216}) {
+    RecordSizes sizes = SizesOf13();
+    sizes[cupti::kKindConcurrentKernel] = kernel_bytes;
+    Begin(sizes);
+    cupti::MemcpyRecord record{};
+    record.kind = cupti::kKindMemcpy;
+    record.start_ns = kOriginNs + 100;
+    record.end_ns = kOriginNs + 200;
+    record.is_device_launched = 0xa5;
+    RecordBuffer buffer = Buffer();
+    buffer.Add(record);
+    EventList events;
+    decoder_->Decode(buffer.data(), buffer.size(), &events);
+    const auto copies = events.Of<wire::MemcpyEvent>(EventKind::kMemcpy);
+    ASSERT_EQ(copies.size(), 1u);
+    EXPECT_EQ((copies[0].header.flags & wire::kGpuFlagDeviceLaunched) != 0, kernel_bytes == 216);
+  }
+}
+
 TEST_F(RecordDecoderTest, WaitsMemoryAndPoolsAreEvents) {
   cupti::SynchronizationRecord sync{};
   sync.kind = cupti::kKindSynchronization;
