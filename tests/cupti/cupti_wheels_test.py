@@ -188,7 +188,7 @@ class WheelsTest(unittest.TestCase):
         if release in STANDINS:
             self.assertEqual({kind: standin_size(release, kind) for kind in sizes}, sizes)
         print(f"CUPTI {release}: {len(same)} fields at our offsets, "
-              f"{len(fields) - len(same)} beyond its structs")
+              f"{len(fields) - len(same)} not in its structs")
 
 
 for each in RELEASES:
