@@ -277,14 +277,18 @@ TEST(SlowCuptiTest, WhatTakesLongIsReportedOnTheWay) {
 
 TEST(SlowCuptiTest, BehindItsTimeLimitTheCaptureIsRefusedAndTheNextOneWaits) {
   GpuProcess process;
-  process.Run("set subscribe_ms 3000");
+  process.Run("set hold_subscribe 1");
   wire::ArmBody arm = GpuArm(GpuMode::kDefault);
-  arm.gpu_arm_timeout_ms = 300;
+  arm.gpu_arm_timeout_ms = 1500;  // Enough to come to the attach on a busy machine.
   const Refusal refusal = ArmThatFails(process, arm);
   EXPECT_EQ(refusal.reason, ArmFailedReason::kGpuTimeout);
   EXPECT_THAT(refusal.text, HasSubstr("attaching to CUPTI"));
   // CUPTI comes back while the next capture is armed, which then has it for itself.
-  auto capture = StartRecording(process);
+  auto capture = process.target().SendArm(GpuArm(GpuMode::kDefault));
+  process.Run("set hold_subscribe 0");
+  process.target().ExpectArmed(*capture);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
   process.Run("launch 7 1; sync");
   EXPECT_EQ(capture->Finish().kernels.size(), 7u);
 }
