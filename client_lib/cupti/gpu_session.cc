@@ -53,6 +53,7 @@
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
+#include "client_lib/cupti/buffer_dump.h"
 #include "client_lib/cupti/buffer_pool.h"
 #include "client_lib/cupti/capture_writer.h"
 #include "client_lib/cupti/cupti_library.h"
@@ -110,6 +111,7 @@ struct Work {
   CudaDriver driver;
   GpuClock clock;
   RecordDecoder decoder;
+  BufferDump dump;
   wire::GpuStatusEvent status;
   uint64_t arm_begin_ns;
   uint64_t arm_begin_ticks;
@@ -194,7 +196,9 @@ void SetState(State state) {
 
 void SampleClock(Work* work) {
   g_exit_gate.Pass();
-  work->clock.Add(ReadClocks(work->library.GetTimestamp));
+  const ClockSample sample = ReadClocks(work->library.GetTimestamp);
+  work->clock.Add(sample);
+  work->dump.AddClock(sample);
 }
 
 // ---- What came back
@@ -223,7 +227,9 @@ void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
   if (!turn.is_open()) return;
   SetWindow(&decoder, turn.session());
   decoder.set_is_kept_buffer(buffer.is_kept);
+  work->dump.AddBuffer(decoder, buffer.bytes, buffer.valid_bytes);
   decoder.Decode(buffer.bytes, buffer.valid_bytes, g_writer.sink());
+  work->dump.AddResult(&decoder);
   if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }
 
@@ -380,12 +386,14 @@ bool AttachAndEnable(Work* work) {
   constexpr auto kMost = static_cast<uint32_t>(wire::GpuMode::kFull);
   const uint32_t mode = g_arm.gpu_mode < kMost ? g_arm.gpu_mode : kMost;
   g_tracer.Begin(&g_library, static_cast<wire::GpuMode>(mode), g_arm.flags);
-  work->decoder.Begin({.record_bytes = g_library.record_bytes,
-                       .clock = &work->clock,
-                       .callback_name = g_library.GetCallbackName,
-                       .api_filter = g_tracer.api_filter(),
-                       .max_records = g_arm.gpu_max_records,
-                       .begin_ticks = work->arm_begin_ticks});
+  const RecordDecoder::Setup setup{.record_bytes = g_library.record_bytes,
+                                   .clock = &work->clock,
+                                   .callback_name = g_library.GetCallbackName,
+                                   .api_filter = g_tracer.api_filter(),
+                                   .max_records = g_arm.gpu_max_records,
+                                   .begin_ticks = work->arm_begin_ticks};
+  work->decoder.Begin(setup);
+  work->dump.Begin(g_library, work->driver.version, setup);
   CountStale(work);
   g_tracer.set_stage("making buffers for CUPTI");
   if (!g_pool.Open(g_arm.gpu_buffer_bytes, g_library.record_bytes,
@@ -659,6 +667,7 @@ void Run(Work* work) {
   const bool is_armed = Arm(work);
   BeNice();
   if (!is_armed) {
+    work->dump.Finish();
     g_pool.Close();
     SetState(State::kFailed);
     return;
@@ -672,6 +681,7 @@ void Run(Work* work) {
     while (!ShouldStop()) Sleep(g_wake.load(std::memory_order_seq_cst), kNsPerSecond);
   }
   WriteLastStatus(work);
+  work->dump.Finish();
   SetState(State::kDrained);
   if (!work->is_tracing || g_exit_gate.is_leaving()) return;
   const bool finalize = (g_arm.flags & wire::kArmGpuDetach) != 0;

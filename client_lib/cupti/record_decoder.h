@@ -114,6 +114,20 @@ class RecordDecoder {
   // Records of work so far, without what was left out.
   uint64_t work_count() const { return work_count_; }
 
+  // What set_window() and the like have told, for a replay of the same buffers.
+  struct Told {
+    uint64_t window_start_ticks;
+    uint64_t window_end_ticks;
+    uint32_t leaves_out_later_work;
+    uint32_t is_last_flush;
+    uint32_t is_kept_buffer;
+    uint32_t padding;
+  };
+  Told told() const {
+    return {window_start_ticks_, window_end_ticks_, leaves_out_later_work_,
+            is_last_flush_,      is_kept_buffer_,   0};
+  }
+
   // Writes the event of a device that CUPTI did not describe. False: it was already.
   bool WriteDevice(const wire::DeviceEvent& device, EventSink* sink);
 
