@@ -6,8 +6,8 @@
  *       N launches (1000) of a kernel that ends at once, then a sync; a line per batch:
  *       {"at_ns": CLOCK_MONOTONIC, "launch_ns": mean of the batch}. Until SIGTERM
  *   gpu_job ... end HOW --steps N
- *       N short steps, then HOW: exit, _exit, abort, term (SIGTERM to itself), kill (SIGKILL),
- *       fork (a child in the middle that ends by _exit(0); then exit)
+ *       N short steps (0: until SIGUSR1), then HOW: exit, _exit, abort, term (SIGTERM to itself),
+ * kill (SIGKILL), fork (a child in the middle that ends by _exit(0); then exit)
  *
  * --profd: the client library, which is initialized and gets a mark per step. Without it the
  * program has nothing of profd. --standin: a libcupti of tests/cupti_standin, whose GPU is
@@ -30,13 +30,18 @@
 
 enum { kSkipped = 77, kMostAhead = 64 };
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, end_now;
 static int (*profd_init)(void);
 static void (*profd_step)(void);
 
 static void on_term(int signal_number) {
   (void)signal_number;
   stop = 1;
+}
+
+static void on_user(int signal_number) {
+  (void)signal_number;
+  end_now = 1;
 }
 
 static void check(int result, const char* what) {
@@ -140,12 +145,13 @@ static void fork_child(void) {
 static int run_end(const char* how, int steps) {
   ready();
   uint64_t launches = 0;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; steps == 0 ? !end_now : step < steps; ++step) {
     launch_step(10, 100000);
     launches += 10;
     if (step % 4 == 3) check(gw_sync(gw_stream_of(0)), "sync");
-    if (strcmp(how, "fork") == 0 && step == steps / 2) fork_child();
+    if (strcmp(how, "fork") == 0 && steps != 0 && step == steps / 2) fork_child();
   }
+  if (strcmp(how, "fork") == 0 && steps == 0) fork_child();
   /* Work is still under way when it ends. */
   if (strcmp(how, "_exit") == 0) _exit(0);
   if (strcmp(how, "abort") == 0) abort();
@@ -193,6 +199,7 @@ int main(int argc, char** argv) {
   }
   check(gw_start(), "start");
   if (strcmp(mode, "end") != 0) signal(SIGTERM, on_term);
+  signal(SIGUSR1, on_user);
   if (strcmp(mode, "busy") == 0) {
     return run_busy(number(argc, argv, "--lead-ms", 0), number(argc, argv, "--step-ms", 200),
                     number(argc, argv, "--kernels", 10));

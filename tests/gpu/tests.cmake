@@ -33,3 +33,10 @@ foreach(program cupti_facts gpu_job)
   set_target_properties(${program} PROPERTIES C_STANDARD 11
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
 endforeach()
+profd_python_test(NAME gpu_replay_test SCRIPT ${CMAKE_CURRENT_LIST_DIR}/replay_test.py NO_PRELOAD)
+# The script that runs on a machine with a GPU, on the simulated one. Its phases have limits of time
+# that a sanitizer does not keep.
+if(NOT PROFD_SANITIZE)
+  profd_python_test(NAME gpu_run_on_gpu_test SCRIPT ${CMAKE_CURRENT_LIST_DIR}/run_on_gpu_test.py
+    LABELS other TIMEOUT 600)
+endif()

@@ -1,0 +1,57 @@
+"""Turns facts.jsonl into summary.md: `gpu_summary.py facts.jsonl`. Exits with the number of broken
+invariants, at most 100."""
+
+import json
+import sys
+
+import gpu_assumptions
+
+
+def short(value, limit=300):
+    text = value if isinstance(value, str) else json.dumps(value)
+    text = ' '.join(text.split()).replace('|', '\\|')
+    return text if len(text) <= limit else text[:limit] + ' ...'
+
+
+def labels(fact):
+    return ', '.join(f'{key}={short(value, 60)}' for key, value in fact.items()
+                     if key not in ('phase', 'fact', 'value', 'holds'))
+
+
+def main():
+    facts = gpu_assumptions.read(sys.argv[1])
+    invariants = [f for f in facts if 'holds' in f]
+    broken = [f for f in invariants if not f['holds']]
+    print('# Validation on a GPU\n')
+    if gpu_assumptions.is_simulated(facts):
+        print('**The GPU is simulated: this tests the script and says nothing of a real GPU.**\n')
+    for fact in facts:
+        if fact['phase'] == 'inventory' and fact['fact'] in ('machine', 'nvidia_smi', 'packages'):
+            print(f"- {fact['fact']}: {short(fact['value'])}")
+    print('\n| Phase | Seconds |\n| --- | --- |')
+    for fact in facts:
+        if fact['fact'] in ('phase_ended', 'phase_completes'):
+            print(f"| {fact['phase']} | {short(fact['value'])} |")
+    print(f'\n## Broken invariants: {len(broken)} of {len(invariants)}\n')
+    for fact in broken:
+        print(f"- **{fact['phase']}: {fact['fact']}** ({labels(fact)}): {short(fact['value'])}")
+    print('\n## Assumptions\n\n| Assumption | Held | Refuted | Stand-in |\n| --- | --- | --- | --- |')
+    for assumption, verdicts in gpu_assumptions.judged(facts):
+        held = ', '.join(sorted(str(v) for v, is_held in verdicts.items() if is_held))
+        refuted = ', '.join(sorted(str(v) for v, is_held in verdicts.items() if not is_held))
+        print(f"| {assumption.id}: {assumption.text} | {held or '-'} | "
+              f"{f'**{refuted}**' if refuted else '-'} | {assumption.standin} |")
+    print('\n## Overhead\n\n| State | Value |\n| --- | --- |')
+    for fact in facts:
+        if fact['fact'] in ('launch_ns', 'step_p50_ns'):
+            print(f"| {fact.get('state') or fact.get('mode')} {fact['fact']} | {short(fact['value'])} |")
+    print('\n## Skipped\n')
+    for fact in facts:
+        if fact['fact'] == 'skipped':
+            print(f"- {fact['phase']}: {fact.get('what')}: {short(fact['value'])}")
+    print(f'\n{len(broken)} of {len(invariants)} invariants are broken.')
+    return min(len(broken), 100)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
