@@ -192,6 +192,7 @@ pack captures captures
 pack logs logs
 broken=0
 "$python" "$scripts/gpu_summary.py" "$facts" >"$out/summary.md" || broken=$?
-tail -n 3 "$out/summary.md"
+tail -n 1 "$out/summary.md" | grep -q 'invariants are broken' || fail "no summary: see $facts"
+tail -n 1 "$out/summary.md"
 ls -l "$out"
 exit "$broken"
