@@ -82,10 +82,14 @@ def main_cupti():
 
 
 def run(command, limit_s, env=None, **kwargs):
-    """Returns (status, stdout, stderr); status None: it took longer than `limit_s`."""
-    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors='replace',
-                               env={**os.environ, **(env or {})}, **kwargs)
+    """Returns (status, stdout, stderr); status None: it took longer than `limit_s`; 127: the program
+    cannot be started."""
+    try:
+        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, errors='replace',
+                                   env={**os.environ, **(env or {})}, **kwargs)
+    except OSError as error:
+        return 127, '', str(error)
     try:
         out, err = process.communicate(timeout=limit_s)
         return process.returncode, out, err
