@@ -93,21 +93,26 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::SpanOf(const TraceEvent& eve
     CountNotUnderstood(event, " without dur");
     return std::nullopt;
   }
-  if (!epoch_ns_.has_value()) epoch_ns_ = event.start->ns;
-  Span span = {.start_ns = 0, .duration_ns = 0};
   const int64_t duration_ns = needs_duration ? event.duration->ns : 0;
-  const bool fits = !__builtin_sub_overflow(event.start->ns, *epoch_ns_, &span.start_ns) &&
-                    std::abs(span.start_ns) <= kMostReachNs && duration_ns <= kMostReachNs;
-  if (!fits) {
+  const std::optional<Span> span = Place(event.start->ns, duration_ns);
+  if (!span.has_value()) {
     CountNotUnderstood(event, " more than a year away");
     return std::nullopt;
   }
   // Clocks that step make durations negative: it is known when, not how long.
   if (duration_ns < 0) CountNotUnderstood(event, " with a negative dur, taken as 0");
-  span.duration_ns = std::max<int64_t>(duration_ns, 0);
   contents_.whole_us &=
       event.start->is_whole_us && (!event.duration.has_value() || event.duration->is_whole_us);
   return span;
+}
+
+std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int64_t duration_ns) {
+  if (!epoch_ns_.has_value()) epoch_ns_ = start_ns;
+  Span span = {.start_ns = 0, .duration_ns = std::max<int64_t>(duration_ns, 0)};
+  const bool fits = !__builtin_sub_overflow(start_ns, *epoch_ns_, &span.start_ns) &&
+                    span.start_ns >= -kMostReachNs && span.start_ns <= kMostReachNs &&
+                    duration_ns <= kMostReachNs;
+  return fits ? std::optional(span) : std::nullopt;
 }
 
 void CaptureBuilder::Cover(const Span& span) {
@@ -188,8 +193,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (category != kPythonRange) NoteIds(event);
   // torch 1.8 and 1.9 call steps operators.
   const bool may_be_step = category == kUserRange || event.category == "Operator";
-  if (may_be_step && AddStep(event, *span, *thread)) return absl::OkStatus();
-  Cover(*span);
+  if (may_be_step && AddStep(event.name, *span, *thread)) return absl::OkStatus();
   ImportedRange range = {.start_ns = span->start_ns,
                          .duration_ns = span->duration_ns,
                          .name = 0,
@@ -206,7 +210,12 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (category == kOperatorRange) {
     ASSIGN_OR_RETURN(range.op, AddOperator(event, *thread));
   }
-  rows_[*thread].ranges.push_back(range);
+  return Keep(*thread, *span, range);
+}
+
+absl::Status CaptureBuilder::Keep(uint32_t thread, const Span& span, const ImportedRange& range) {
+  Cover(span);
+  rows_[thread].ranges.push_back(range);
   return Hold();
 }
 
@@ -279,8 +288,7 @@ absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo
 }
 
 // Of steps that are numbered twice the first is kept.
-bool CaptureBuilder::AddStep(const TraceEvent& event, const Span& span, uint32_t thread) {
-  std::string_view text = event.name;
+bool CaptureBuilder::AddStep(std::string_view text, const Span& span, uint32_t thread) {
   if (!text.starts_with(kStepPrefix)) return false;
   text.remove_prefix(kStepPrefix.size());
   int64_t index = -1;

@@ -49,6 +49,37 @@ class CaptureBuilder {
   // The trace says that profd wrote it; before its events.
   void SetIsOurs() { is_ours_ = true; }
 
+  // Rows of formats that are no Chrome traces, with times since those formats' own time 0, and
+  // names as NameId() gives them. Each returns false, and keeps nothing, if the time is too far
+  // from that of the first row.
+  //
+  // A thread, which may be added again; nullopt: there are too many.
+  std::optional<uint32_t> AddThread(int64_t pid, int64_t tid);
+  void NameThread(int64_t pid, int64_t tid, std::string_view name);
+  absl::StatusOr<uint32_t> NameId(std::string_view text) { return names_.IdOf(text); }
+  struct RangeEvent {
+    uint32_t thread = 0;
+    int64_t start_ns = 0;
+    int64_t duration_ns = 0;
+    std::string_view name;  // "ProfilerStep#N" is step N.
+    uint8_t flags = 0;      // kRange*
+    // Of operators of torch:
+    bool is_operator = false;
+    int64_t sequence = -1;
+    std::string_view dims;  // A JSON array; empty: not known.
+  };
+  absl::StatusOr<bool> AddRangeEvent(const RangeEvent& range);
+  absl::StatusOr<bool> AddMark(uint32_t thread, int64_t time_ns, std::string_view name);
+  absl::StatusOr<bool> AddRow(uint32_t thread, ApiRow row);
+  absl::StatusOr<bool> AddRow(uint32_t thread, MemoryRow row);
+  absl::StatusOr<bool> AddRow(GpuRow row);
+  absl::StatusOr<bool> AddRow(SyncRow row);
+  absl::StatusOr<bool> AddRow(OverheadRow row);
+  // False: it is there already. It has no time.
+  absl::StatusOr<bool> AddRow(const CudaEventRow& row);
+  // The end of the last row so far; nullopt: there is none.
+  std::optional<int64_t> last_ns() const;
+
   // What the trace holds, once all its events are there.
   struct Contents {
     int64_t epoch_ns = 0;  // Of the trace's own time.
@@ -102,6 +133,8 @@ class CaptureBuilder {
     int64_t end_ns() const { return start_ns + duration_ns; }
   };
   std::optional<Span> SpanOf(const TraceEvent& event, bool needs_duration);
+  // The same for times of the trace; nothing where they are out of reach.
+  std::optional<Span> Place(int64_t start_ns, int64_t duration_ns);
   void Cover(const Span& span);
   void CountNotUnderstood(const TraceEvent& event, std::string_view why);
   // Of Python's functions a thread has rows of their own. Nothing: there are too many threads.
@@ -112,7 +145,7 @@ class CaptureBuilder {
   absl::Status AddSlice(const TraceEvent& event);
   absl::Status AddRange(const TraceEvent& event, uint8_t category);
   uint32_t OrderOf(size_t position) const;
-  bool AddStep(const TraceEvent& event, const Span& span, uint32_t thread);
+  bool AddStep(std::string_view name, const Span& span, uint32_t thread);
   absl::StatusOr<uint32_t> AddOperator(const TraceEvent& event, uint32_t thread);
   absl::Status AddCollective(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
@@ -126,7 +159,16 @@ class CaptureBuilder {
   absl::StatusOr<bool> AddNote(const TraceEvent& event, const Span& span);
   absl::StatusOr<uint32_t> NameOf(const TraceEvent& event, Text text);
   absl::Status AddCounter(const TraceEvent& event);
-  absl::Status NoteCudaEvent(const CudaEventRow& row);
+  // False: it is there already.
+  absl::StatusOr<bool> NoteCudaEvent(const CudaEventRow& row);
+
+  // Keep rows whose times are since the epoch.
+  absl::Status Keep(uint32_t thread, const Span& span, const ImportedRange& range);
+  absl::Status Keep(uint32_t thread, const ApiRow& row);
+  absl::Status Keep(uint32_t thread, const MemoryRow& row);
+  absl::Status Keep(const GpuRow& row);
+  absl::Status Keep(const SyncRow& row);
+  absl::Status Keep(const OverheadRow& row);
 
   void NoteIds(const TraceEvent& event);
   void CountMissingIds();

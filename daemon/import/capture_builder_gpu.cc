@@ -46,8 +46,6 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
   if (!span.has_value()) return absl::OkStatus();
   const std::optional<uint32_t> thread = ThreadOf(event);
   if (!thread.has_value()) return absl::OkStatus();
-  Cover(*span);
-  ++contents_.gpu_count;
   ApiRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,
                 .name = 0,
@@ -56,8 +54,14 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
                 .result = NumberOr<int32_t>(event, Number::kResult, 0),
                 .is_driver = is_driver};
   ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
+  return Keep(*thread, row);
+}
+
+absl::Status CaptureBuilder::Keep(uint32_t thread, const ApiRow& row) {
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
+  ++contents_.gpu_count;
   if (row.correlation != 0) calls_.insert(row.correlation);
-  return sink_.AppendApiCalls(*thread, {&row, 1});
+  return sink_.AppendApiCalls(thread, {&row, 1});
 }
 
 absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
@@ -69,8 +73,6 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     CountNotUnderstood(event, " of an impossible device");
     return absl::OkStatus();
   }
-  Cover(*span);
-  ++contents_.gpu_count;
   const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
   GpuRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,
@@ -120,6 +122,12 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   } else {
     row.destination_kind = MemsetKindOf(event.name);
   }
+  return Keep(row);
+}
+
+absl::Status CaptureBuilder::Keep(const GpuRow& row) {
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
+  ++contents_.gpu_count;
   streams_.emplace(row.device, row.context, row.stream);
   return gpu_.Add(row);
 }
@@ -134,7 +142,6 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
     CountNotUnderstood(event, " of an unknown kind");
     return absl::OkStatus();
   }
-  Cover(*span);
   const int64_t stream = event.Get(Number::kStream, -1);
   const SyncRow row = {.start_ns = span->start_ns,
                        .duration_ns = span->duration_ns,
@@ -144,29 +151,37 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
                        .stream = Narrow<uint32_t>(stream, wire::kNoStream),
                        .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
                        .event_id = NumberOr<uint32_t>(event, Number::kWaitEvent, 0)};
-  RETURN_IF_ERROR(sink_.AppendSyncs({&row, 1}));
+  RETURN_IF_ERROR(Keep(row));
   // What it waits for tells of an event that was recorded.
   const int64_t recorded = event.Get(Number::kWaitCorrelation, -1);
   if (recorded <= 0) return absl::OkStatus();
   return NoteCudaEvent({.correlation = Narrow<uint32_t>(recorded, 0),
                         .context = row.context,
                         .stream = NumberOr<uint32_t>(event, Number::kWaitStream, wire::kNoStream),
-                        .event_id = row.event_id});
+                        .event_id = row.event_id})
+      .status();
+}
+
+absl::Status CaptureBuilder::Keep(const SyncRow& row) {
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
+  return sink_.AppendSyncs({&row, 1});
 }
 
 absl::Status CaptureBuilder::AddCudaEvent(const TraceEvent& event) {
   return NoteCudaEvent({.correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
                         .context = NumberOr<uint32_t>(event, Number::kContext, 0),
                         .stream = NumberOr<uint32_t>(event, Number::kStream, wire::kNoStream),
-                        .event_id = NumberOr<uint32_t>(event, Number::kEvent, 0)});
+                        .event_id = NumberOr<uint32_t>(event, Number::kEvent, 0)})
+      .status();
 }
 
-absl::Status CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
+absl::StatusOr<bool> CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
   const bool is_new =
       cuda_events_.emplace(row.correlation, row.context, row.stream, row.event_id).second;
-  if (!is_new) return absl::OkStatus();
+  if (!is_new) return false;
   ++contents_.event_count;
-  return sink_.AppendCudaEvents({&row, 1});
+  RETURN_IF_ERROR(sink_.AppendCudaEvents({&row, 1}));
+  return true;
 }
 
 absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
@@ -177,12 +192,16 @@ absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
     not_understood_.Count(StrCat("overhead:", event.name));
     return absl::OkStatus();
   }
-  Cover(*span);
   const OverheadRow row = {.start_ns = span->start_ns,
                            .duration_ns = span->duration_ns,
                            .kind = *kind,
                            .os_thread = Narrow<uint32_t>(ParseInteger(event.tid).value_or(0), 0),
                            .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0)};
+  return Keep(row);
+}
+
+absl::Status CaptureBuilder::Keep(const OverheadRow& row) {
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
   return sink_.AppendOverheads({&row, 1});
 }
 

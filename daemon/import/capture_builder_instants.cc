@@ -90,8 +90,6 @@ absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span
   }
   const std::optional<uint32_t> thread = ThreadOf(event);
   if (!thread.has_value()) return absl::OkStatus();
-  Cover(span);
-  ++contents_.memory_count;
   const int64_t bytes = event.Get(Number::kBytes, 0);
   const int64_t type = event.Get(Number::kDeviceType, 0);
   const bool is_cpu = type == static_cast<int64_t>(wire::DeviceType::kCpu);
@@ -101,7 +99,8 @@ absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span
       is_cuda_own ? Narrow<uint8_t>(type, static_cast<uint8_t>(wire::DeviceType::kCudaDriver))
       : is_cpu    ? static_cast<uint8_t>(wire::DeviceType::kCpu)
                   : static_cast<uint8_t>(wire::DeviceType::kCuda);
-  rows_[*thread].memory.push_back(
+  return Keep(
+      *thread,
       {.time_ns = span.start_ns,
        .address = static_cast<uint64_t>(event.Get(Number::kAddress, 0)),
        .bytes = std::abs(std::max(bytes, -std::numeric_limits<int64_t>::max())),
@@ -111,6 +110,12 @@ absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span
        .device_index = NumberOr<int16_t>(event, Number::kDeviceId, -1),
        .category = 0,
        .is_free = bytes < 0});
+}
+
+absl::Status CaptureBuilder::Keep(uint32_t thread, const MemoryRow& row) {
+  Cover({.start_ns = row.time_ns, .duration_ns = 0});
+  ++contents_.memory_count;
+  rows_[thread].memory.push_back(row);
   return Hold();
 }
 

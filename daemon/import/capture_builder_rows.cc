@@ -1,0 +1,117 @@
+// What CaptureBuilder takes of formats that are no Chrome traces: rows, with times of the format.
+#include <string>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/import/capture_builder.h"
+#include "proto/wire/event.h"
+
+namespace profd::importer {
+
+std::optional<uint32_t> CaptureBuilder::AddThread(int64_t pid, int64_t tid) {
+  const std::optional<uint32_t> thread =
+      threads_.IndexOf(StrCat(pid), StrCat(tid), /*is_python=*/false);
+  if (thread.has_value() && *thread >= rows_.size()) rows_.resize(*thread + 1);
+  return thread;
+}
+
+void CaptureBuilder::NameThread(int64_t pid, int64_t tid, std::string_view name) {
+  // As traces label threads: a name may begin as one of those labels does.
+  threads_.NameThread(StrCat(pid), StrCat(tid), StrCat("thread ", tid, " (", name, ")"));
+}
+
+std::optional<int64_t> CaptureBuilder::last_ns() const {
+  if (contents_.event_count == 0 || !epoch_ns_.has_value()) return std::nullopt;
+  int64_t last_ns = 0;
+  if (__builtin_add_overflow(*epoch_ns_, last_ns_, &last_ns)) return std::nullopt;
+  return last_ns;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRangeEvent(const RangeEvent& range) {
+  const std::optional<Span> span = Place(range.start_ns, range.duration_ns);
+  if (!span.has_value()) return false;
+  if (AddStep(range.name, *span, range.thread)) return true;
+  std::vector<OperatorInfo>& operators = rows_[range.thread].operators;
+  ImportedRange row = {
+      .start_ns = span->start_ns,
+      .duration_ns = span->duration_ns,
+      .name = 0,
+      .op = 0,
+      .order = OrderOf(rows_[range.thread].ranges.size()),
+      .depth = 0,
+      .category = static_cast<uint8_t>(range.is_operator ? wire::RangeCategory::kOperator
+                                                         : wire::RangeCategory::kUser),
+      .flags = range.flags};
+  ASSIGN_OR_RETURN(row.name, names_.IdOf(range.name));
+  if (range.is_operator) {
+    OperatorInfo op = {.sequence = range.sequence};
+    op.scope = static_cast<uint8_t>(wire::OperatorScope::kFunction);
+    ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(range.dims, {}, {}));
+    ++contents_.operator_count;
+    if (op.inputs != 0) ++contents_.input_count;
+    operators.push_back(op);
+    row.op = static_cast<uint32_t>(operators.size());
+  }
+  RETURN_IF_ERROR(Keep(range.thread, *span, row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddMark(uint32_t thread, int64_t time_ns,
+                                             std::string_view name) {
+  const std::optional<Span> span = Place(time_ns, 0);
+  if (!span.has_value()) return false;
+  InstantRow row = {.time_ns = span->start_ns, .name = 0};
+  ASSIGN_OR_RETURN(row.name, names_.IdOf(name));
+  Cover(*span);
+  rows_[thread].instants.push_back(row);
+  RETURN_IF_ERROR(Hold());
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(uint32_t thread, ApiRow row) {
+  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
+  if (!span.has_value()) return false;
+  row.start_ns = span->start_ns;
+  row.duration_ns = span->duration_ns;
+  RETURN_IF_ERROR(Keep(thread, row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(uint32_t thread, MemoryRow row) {
+  const std::optional<Span> span = Place(row.time_ns, 0);
+  if (!span.has_value()) return false;
+  row.time_ns = span->start_ns;
+  RETURN_IF_ERROR(Keep(thread, row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(GpuRow row) {
+  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
+  if (!span.has_value()) return false;
+  row.start_ns = span->start_ns;
+  row.duration_ns = span->duration_ns;
+  RETURN_IF_ERROR(Keep(row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(SyncRow row) {
+  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
+  if (!span.has_value()) return false;
+  row.start_ns = span->start_ns;
+  row.duration_ns = span->duration_ns;
+  RETURN_IF_ERROR(Keep(row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(OverheadRow row) {
+  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
+  if (!span.has_value()) return false;
+  row.start_ns = span->start_ns;
+  row.duration_ns = span->duration_ns;
+  RETURN_IF_ERROR(Keep(row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(const CudaEventRow& row) { return NoteCudaEvent(row); }
+
+}  // namespace profd::importer
