@@ -183,6 +183,12 @@ int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement
 bool Statement::IsInt(int column) const {
   return sqlite3_column_type(statement_, column) == SQLITE_INTEGER;
 }
+bool Statement::IsText(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_TEXT;
+}
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
 std::string_view Statement::Bytes(int column) const {
   const void* data = sqlite3_column_blob(statement_, column);
   const int size = sqlite3_column_bytes(statement_, column);

@@ -53,6 +53,8 @@ class Statement {
   // Of the current row; columns count from 0. Views live until the next Step() or Reset().
   int64_t Int(int column) const;
   bool IsInt(int column) const;
+  bool IsText(int column) const;
+  bool IsNull(int column) const;
   std::string_view Bytes(int column) const;  // Text or blob.
   std::string Text(int column) const { return std::string(Bytes(column)); }
 
