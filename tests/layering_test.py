@@ -96,6 +96,9 @@ ARROWS = {
     # The other way: rows of what others wrote, into the store's files.
     "daemon/import": ["proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
                       "daemon/report/findings", TYPES, EVENTS, PORTS],
+    # Exports of Nsight Systems, by the same builder.
+    "daemon/import/nsys": ["proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
+                           "daemon/report/findings", "daemon/import", TYPES, EVENTS],
     # Trace files of anyone, captures of nobody.
     "daemon/check": ["daemon/base"],
     "daemon/metrics": ["daemon/base", "daemon/quota", "daemon/store", TYPES, PORTS],
@@ -142,7 +145,8 @@ ARROWS = {
                    "cli/base", "cli/client", "cli/captures"],
     "cli/commands": ["daemon/base", SCHEDULE_TYPES, "daemon/report/index", "daemon/report/ops",
                      "daemon/report/ranks", "daemon/report/time", "daemon/report/findings",
-                     "daemon/report", "daemon/export/html", "daemon/import", "cli/base",
+                     "daemon/report", "daemon/export/html", "daemon/import",
+                     "daemon/import/nsys", "cli/base",
                      "cli/client", "cli/captures", "cli/render"],
     # The demo of a machine without a GPU runs on the stand-in's; it is loaded, not linked.
     SIMULATED_GPU: [],

@@ -1,0 +1,73 @@
+// The tables of an export of Nsight Systems whose rows are imported.
+//
+// How do I import another table?  A line below, and a function in gpu_rows.cc or nvtx_rows.cc that
+// is called in events.cc. Tables that have no line, and do not describe others (survey.cc), are
+// counted as not understood.
+#ifndef PROFD_DAEMON_IMPORT_NSYS_TABLES_H_
+#define PROFD_DAEMON_IMPORT_NSYS_TABLES_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace profd::importer {
+
+inline constexpr std::string_view kKernelTable = "CUPTI_ACTIVITY_KIND_KERNEL";
+inline constexpr std::string_view kCopyTable = "CUPTI_ACTIVITY_KIND_MEMCPY";
+inline constexpr std::string_view kMemsetTable = "CUPTI_ACTIVITY_KIND_MEMSET";
+inline constexpr std::string_view kGraphTable = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
+inline constexpr std::string_view kRuntimeTable = "CUPTI_ACTIVITY_KIND_RUNTIME";
+inline constexpr std::string_view kDriverTable = "CUPTI_ACTIVITY_KIND_DRIVER";
+inline constexpr std::string_view kSyncTable = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
+inline constexpr std::string_view kCudaEventTable = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
+inline constexpr std::string_view kOverheadTable = "CUPTI_ACTIVITY_KIND_OVERHEAD";
+inline constexpr std::string_view kProfilerOverheadTable = "PROFILER_OVERHEAD";
+inline constexpr std::string_view kMemoryTable = "CUDA_GPU_MEMORY_USAGE_EVENTS";
+inline constexpr std::string_view kNvtxTable = "NVTX_EVENTS";
+
+struct ImportedTable {
+  std::string_view name;
+  std::string_view id_column;  // Says whose a row is.
+  bool is_gpu_work = false;
+};
+inline constexpr std::array<ImportedTable, 12> kImportedTables = {{
+    {kKernelTable, "globalPid", true},
+    {kCopyTable, "globalPid", true},
+    {kMemsetTable, "globalPid", true},
+    {kGraphTable, "globalPid", true},
+    {kRuntimeTable, "globalTid"},
+    {kDriverTable, "globalTid"},
+    {kSyncTable, "globalPid"},
+    {kCudaEventTable, "globalPid"},
+    {kOverheadTable, "globalTid"},
+    {kProfilerOverheadTable, "globalTid"},
+    {kMemoryTable, "globalPid"},
+    {kNvtxTable, "globalTid"},
+}};
+
+// Numbers of NVTX_EVENTS.eventType, which are the same in all schemas.
+enum class NvtxType : int64_t {
+  kMark = 34,
+  kThreadName = 39,
+  kPushPopRange = 59,
+  kStartEndRange = 60,
+  kTextMark = 65,  // From NVTXT files.
+  kTextPushPopRange = 70,
+  kTextStartEndRange = 71,
+  kDomain = 75,
+};
+constexpr bool IsNvtxMark(int64_t type) {
+  return type == static_cast<int64_t>(NvtxType::kMark) ||
+         type == static_cast<int64_t>(NvtxType::kTextMark);
+}
+constexpr bool IsNvtxRange(int64_t type) {
+  return type == static_cast<int64_t>(NvtxType::kPushPopRange) ||
+         type == static_cast<int64_t>(NvtxType::kStartEndRange) ||
+         type == static_cast<int64_t>(NvtxType::kTextPushPopRange) ||
+         type == static_cast<int64_t>(NvtxType::kTextStartEndRange);
+}
+constexpr bool IsNvtxEvent(int64_t type) { return IsNvtxMark(type) || IsNvtxRange(type); }
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_NSYS_TABLES_H_
