@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
+#include "daemon/import/nsys/nsys_import.h"
 #include "daemon/import/trace_import.h"
 #include "daemon/import/trace_set.h"
 
@@ -62,7 +64,7 @@ absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation)
   } else {
     for (const std::string& trace : traces) {
       std::string name = std::filesystem::path(trace).filename().string();
-      for (const std::string_view suffix : {".gz", ".json", ".trace", ".pt"}) {
+      for (const std::string_view suffix : {".gz", ".json", ".sqlite", ".trace", ".pt"}) {
         if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
       }
       outputs.push_back((std::filesystem::path(*folder) / StrCat(name, ".profd")).string());
@@ -113,9 +115,64 @@ void NoteIfNotOneRun(Invocation& invocation, const std::vector<CaptureRecord>& r
   invocation.Note(StrCat("Reports will not compare them: ", FromAbsl(status.message()), "\n"));
 }
 
-absl::StatusOr<ImportedTrace> ImportOne(Invocation& invocation, Interrupts& interrupts,
-                                        const std::string& trace, const std::string& path,
-                                        const std::string& group_id) {
+// Where the captures of several processes go: "FOLDER/report-4711.profd". Processes of different
+// machines may have one ID.
+std::vector<std::string> PathsOfProcesses(const std::string& path,
+                                          const std::vector<importer::ImportedCapture>& captures) {
+  const std::filesystem::path whole = path;
+  std::map<int64_t, int> seen;
+  std::vector<std::string> paths;
+  for (const importer::ImportedCapture& capture : captures) {
+    const int64_t pid = capture.record.target.pid;
+    std::string name = StrCat(whole.stem().string(), "-", pid);
+    if (const int earlier = seen[pid]++; earlier > 0) StrAppend(&name, "-", earlier + 1);
+    paths.push_back((whole.parent_path() / StrCat(name, ".profd")).string());
+  }
+  return paths;
+}
+
+// Processes of one file are a group of their own, unless they are not to be.
+absl::StatusOr<std::vector<importer::ImportedCapture>> ReadTrace(const std::string& trace,
+                                                                 importer::ImportOptions options,
+                                                                 bool groups_processes) {
+  if (importer::IsSqliteDatabase(trace)) {
+    if (groups_processes) options.group_id = NewUlid(Clock::Real().Now());
+    return importer::ImportNsys(trace, Clock::Real(), options);
+  }
+  std::vector<importer::ImportedCapture> captures;
+  ASSIGN_OR_RETURN(captures.emplace_back(), importer::ImportTrace(trace, Clock::Real(), options));
+  return captures;
+}
+
+// Puts a capture that was made of a trace where it belongs: to `path`; empty: into a daemon, or a
+// store.
+absl::StatusOr<ImportedTrace> PutAway(Invocation& invocation, Interrupts& interrupts,
+                                      ProgressLine& progress, const std::string& path,
+                                      importer::ImportedCapture imported) {
+  if (path.empty()) {
+    ASSIGN_OR_RETURN(
+        const StoredImport stored,
+        StoreImported(invocation, interrupts, imported.file, [&](int64_t done, int64_t total) {
+          progress.Show(TransferProgress("storing", done, total));
+        }));
+    imported.record.id = stored.id;
+    imported.record.group_id = stored.group_id;
+    return ImportedTrace{.record = std::move(imported.record)};
+  }
+  std::error_code error;
+  std::filesystem::rename(imported.file, path, error);
+  if (error) {
+    return LocalFailure(absl::InternalError(
+        StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
+  }
+  return ImportedTrace{.record = std::move(imported.record), .path = path};
+}
+
+// One trace; an export of Nsight Systems may hold several processes, each of which is a capture.
+absl::StatusOr<std::vector<ImportedTrace>> ImportOne(Invocation& invocation, Interrupts& interrupts,
+                                                     const std::string& trace,
+                                                     const std::string& path,
+                                                     const std::string& group_id) {
   ProgressLine progress(invocation.error_style());
   ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
                    path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
@@ -126,26 +183,39 @@ absl::StatusOr<ImportedTrace> ImportOne(Invocation& invocation, Interrupts& inte
     progress.Show(TransferProgress("reading", done, total));
   };
   options.is_cancelled = [&] { return interrupts.interrupted(); };
-  absl::StatusOr<importer::ImportedCapture> imported =
-      importer::ImportTrace(trace, Clock::Real(), options);
-  if (!imported.ok()) return LocalFailure(imported.status());
-  if (path.empty()) {
-    ASSIGN_OR_RETURN(
-        const StoredImport stored,
-        StoreImported(invocation, interrupts, imported->file, [&](int64_t done, int64_t total) {
-          progress.Show(TransferProgress("storing", done, total));
-        }));
-    imported->record.id = stored.id;
-    imported->record.group_id = stored.group_id;
-    return ImportedTrace{.record = std::move(imported->record)};
+  absl::StatusOr<std::vector<importer::ImportedCapture>> captures =
+      ReadTrace(trace, options, !invocation.flags().Has("no-group"));
+  if (!captures.ok()) return LocalFailure(captures.status());
+  const bool is_one = captures->size() == 1;
+  if (!is_one && invocation.flags().Has("output")) {
+    return UsageError(StrCat("'", ForDisplay(trace, kMostPathBytes), "' holds ", captures->size(),
+                             " processes, each a capture; use --output-dir in place of -o"));
   }
-  std::error_code error;
-  std::filesystem::rename(imported->file, path, error);
-  if (error) {
-    return LocalFailure(absl::InternalError(
-        StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
+  std::vector<std::string> paths(captures->size(), path);
+  if (!path.empty() && !is_one) {
+    paths = PathsOfProcesses(path, *captures);
+    for (const std::string& to : paths) RETURN_IF_ERROR(CheckWritable(to));
   }
-  return ImportedTrace{.record = std::move(imported->record), .path = path};
+  std::vector<ImportedTrace> stored;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    ASSIGN_OR_RETURN(stored.emplace_back(), PutAway(invocation, interrupts, progress, paths[i],
+                                                    std::move((*captures)[i])));
+  }
+  return stored;
+}
+
+// The group that the captures of one file have, and what people are told of it.
+void NoteGroupOfProcesses(Invocation& invocation, const std::vector<ImportedTrace>& captures) {
+  std::string group_id;
+  size_t count = 0;
+  for (const ImportedTrace& capture : captures) {
+    if (capture.record.group_id.empty()) continue;
+    group_id = capture.record.group_id;
+    ++count;
+  }
+  if (count < 2) return;
+  invocation.Note(StrCat("Group ", group_id, ": ", count, " processes of ",
+                         ForDisplay(captures.front().record.imported.source, 255), "\n"));
 }
 
 void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
@@ -180,6 +250,15 @@ std::string NotUnderstoodNote(const CaptureRecord& record) {
   return note + "\n";
 }
 
+// The group of those that are in one. Empty: there is none, or more than one.
+std::string CommonGroup(const std::vector<CaptureRecord>& records) {
+  std::set<std::string> groups;
+  for (const CaptureRecord& record : records) {
+    if (!record.group_id.empty()) groups.insert(record.group_id);
+  }
+  return groups.size() == 1 ? *groups.begin() : "";
+}
+
 absl::StatusOr<int> RunImport(Invocation& invocation) {
   Interrupts interrupts;
   ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
@@ -189,19 +268,23 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    ASSIGN_OR_RETURN(
-        const ImportedTrace imported,
-        ImportOne(invocation, interrupts, invocation.arguments()[i], outputs[i], group_id));
-    // Where it is stored they may know no groups.
-    if (imported.record.group_id != group_id) group_id.clear();
-    records.push_back(imported.record);
-    WriteImportedJson(imported, json);
-    if (invocation.json()) continue;
-    invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
-    invocation.Note(NotUnderstoodNote(imported.record));
+    const std::string& trace = invocation.arguments()[i];
+    ASSIGN_OR_RETURN(const std::vector<ImportedTrace> captures,
+                     ImportOne(invocation, interrupts, trace, outputs[i], group_id));
+    for (const ImportedTrace& imported : captures) {
+      // Where it is stored they may know no groups.
+      if (set.is_job && imported.record.group_id != group_id) group_id.clear();
+      records.push_back(imported.record);
+      WriteImportedJson(imported, json);
+      if (invocation.json()) continue;
+      invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
+      invocation.Note(NotUnderstoodNote(imported.record));
+    }
+    if (!set.is_job) NoteGroupOfProcesses(invocation, captures);
   }
   json.EndArray().Key("group");
-  group_id.empty() ? json.Null() : json.String(group_id);
+  const std::string shown_group = set.is_job ? group_id : CommonGroup(records);
+  shown_group.empty() ? json.Null() : json.String(shown_group);
   json.Key("missing_ranks").BeginArray();
   if (!group_id.empty()) {
     for (const int64_t rank : set.absent_ranks) json.Int(rank);
@@ -222,7 +305,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
 Command ImportCommand() {
   return {
       .name = "import",
-      .summary = "Make captures of traces that torch.profiler wrote",
+      .summary = "Make captures of traces of torch.profiler or Nsight Systems",
       .arguments = "FILE...",
       .description =
           "Reads Chrome traces as torch.profiler (Kineto) writes them, .json or .json.gz, of "
@@ -234,7 +317,10 @@ Command ImportCommand() {
           "number) are one group: `ops`, `steps`, `stragglers` and `export` of its id compare "
           "the ranks. Clock offsets between their hosts are unknown, so clocks are "
           "aligned on collectives that all ranks took part in.\n\n"
-          "What of a trace is not understood is counted by its kind, and is not in the "
+          "Exports of Nsight Systems (`nsys export -t sqlite`), .sqlite or .sqlite.gz, become a "
+          "capture per process with GPU work or NVTX ranges. Processes with GPU work are one "
+          "group. Host, user, paths, and command lines are left out.\n\n"
+          "What of a trace is not understood is counted by its kind or table, and is not in the "
           "capture. A damaged file is refused, with the byte at which it shows.",
       .flags = {{.name = "output",
                  .letter = 'o',
@@ -244,11 +330,13 @@ Command ImportCommand() {
                 {.name = "output-dir",
                  .value_name = "DIR",
                  .help = "Folder for the capture files, each named after its trace"},
-                {.name = "no-group", .help = "Do not group the ranks of one job"}},
+                {.name = "no-group",
+                 .help = "Do not group ranks of one job, or processes of one file"}},
       .examples = {{"profctl import trace.json.gz", "Read a trace"},
                    {"profctl import trace.json.gz -o run.profd", "Into a file; no daemon"},
                    {"profctl import rank*.json", "All ranks of a job: a group, too"},
-                   {"profctl import rank*.json --output-dir runs", "The same, into files"}},
+                   {"profctl import rank*.json --output-dir runs", "The same, into files"},
+                   {"profctl import report.sqlite", "Read an export of Nsight Systems"}},
       .min_arguments = 1,
       .max_arguments = 4096,
       .completes = Completes::kFile,

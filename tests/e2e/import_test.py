@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -53,6 +54,31 @@ def write_rank(path, rank, world_size=WORLD_SIZE, clock_us=0):
         'schemaVersion': 1, 'host_name': f'host{rank}',
         'distributedInfo': {'backend': 'nccl', 'rank': rank, 'world_size': world_size},
         'baseTimeNanoseconds': 1_790_000_000 * 10**9 + clock_us * 1000, 'traceEvents': events}))
+    return path
+
+
+def write_nsys(path, pids=(41, 42)):
+    """An export of Nsight Systems: processes with a kernel and its launch each, and calls of the C
+    library, which are not imported."""
+    connection = sqlite3.connect(path)
+    connection.executescript("""
+        CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER,
+          contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,
+          demangledName INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,
+          globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);
+        CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER);
+        INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel_v7000'), (2, 'add(float *)');""")
+    for pid in pids:
+        global_pid = (1 << 48) + (pid << 24)
+        connection.execute('INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 4000, 0, 1, 7, 5, '
+                           '?, 2)', (global_pid,))
+        connection.execute('INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (500, 600, 0, ?, 5, 1, 0)',
+                           (global_pid + pid,))
+        connection.execute('INSERT INTO OSRT_API VALUES (1, 2, ?)', (global_pid + pid,))
+    connection.commit()
+    connection.close()
     return path
 
 
@@ -271,6 +297,43 @@ class ImportIntoADaemonTest(harness.EndToEndTest):
             self.assertEqual(result.status, FAILED, command)
             self.assertIn(f'in use by pid {self.daemon.process.pid}', result.err)
         self.assertEqual(len(self.captures()), 1)
+
+
+class NsysImportTest(harness.EndToEndTest):
+
+    def test_each_process_is_a_capture_of_a_group(self):
+        report = write_nsys(self.folder / 'report.sqlite')
+        result = self.daemon.ctl('import', report, '--json')
+        self.assertEqual(result.status, DONE, result.err)
+        group = result.json['group']
+        self.assertIn(f'Group {group}: 2 processes of report.sqlite', result.err)
+        self.assertEqual([c['not_understood'] for c in result.json['captures']],
+                         [{'OSRT_API': 1}] * 2)
+        for capture, pid in zip(result.json['captures'], (41, 42)):
+            shown = self.show(capture['id'])
+            self.assertEqual(shown['target']['pid'], pid)
+            self.assertEqual(shown['group'], group)
+            self.assertIn('1 OSRT_API', self.daemon.ctl('show', capture['id']).out)
+            kernels = self.daemon.ctl('kernels', capture['id'], '--json')
+            self.assertEqual(kernels.status, DONE, kernels.err)
+            self.assertIn('add(float *)', kernels.out)
+        self.assertEqual(self.daemon.ctl('report', group).status, DONE)
+        apart = self.daemon.ctl('import', report, '--no-group', '--json')
+        self.assertIsNone(apart.json['group'])
+
+    def test_files_are_named_after_the_process(self):
+        report = write_nsys(self.folder / 'report.sqlite')
+        result = self.daemon.ctl('import', report, '--output-dir', self.folder)
+        self.assertEqual(result.status, DONE, result.err)
+        self.assertEqual([pathlib.Path(line).name for line in result.out.split()],
+                         ['report-41.profd', 'report-42.profd'])
+        refused = self.daemon.ctl('import', report, '-o', self.folder / 'one.profd')
+        self.assertEqual(refused.status, USAGE)
+        self.assertIn('holds 2 processes', refused.err)
+        single = write_nsys(self.folder / 'single.sqlite', pids=(7,))
+        result = self.daemon.ctl('import', single, '-o', self.folder / 'one.profd', '--json')
+        self.assertEqual(result.status, DONE, result.err)
+        self.assertIsNone(result.json['group'])
 
 
 class ImportWithoutRoomTest(harness.EndToEndTest):
