@@ -30,6 +30,7 @@ void FuzzHttp2Frames(std::span<const uint8_t> data);
 void FuzzPolicy(std::span<const uint8_t> data);
 void FuzzContexts(std::span<const uint8_t> data);
 void FuzzNodeList(std::span<const uint8_t> data);
+void FuzzNsysImport(std::span<const uint8_t> data);
 void FuzzRpc(std::span<const uint8_t> data);
 void FuzzTraceImport(std::span<const uint8_t> data);
 
@@ -53,6 +54,7 @@ constexpr std::pair<std::string_view, void (*)(std::span<const uint8_t>)> kTarge
     {"frame", &FuzzFrame},
     {"http2_frames", &FuzzHttp2Frames},
     {"node_list", &FuzzNodeList},
+    {"nsys_import", &FuzzNsysImport},
     {"policy", &FuzzPolicy},
     {"rpc", &FuzzRpc},
     {"trace_import", &FuzzTraceImport}};
@@ -155,6 +157,17 @@ TEST(FuzzReplayTest, TraceImportSurvivesMutations) {
     }
     FuzzTraceImport(data);
     FuzzTraceImport(Bytes(random, 60));
+  }
+}
+
+// A database with a few bytes changed; see nsys_import_fuzz.cc.
+TEST(FuzzReplayTest, NsysImportSurvivesMutations) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<uint8_t> data = {1};
+    const size_t changes = random() % 20;
+    for (size_t j = 0; j < 4 * changes; ++j) data.push_back(static_cast<uint8_t>(random()));
+    FuzzNsysImport(data);
   }
 }
 
