@@ -26,7 +26,7 @@ std::string_view InFirstMessage(std::string_view start) {
 std::string_view ForeignFormat(std::string_view untrusted_start) {
   using std::string_view_literals::operator""sv;
   if (untrusted_start.starts_with("SQLite format 3\0"sv)) {
-    return "it is an SQLite database, such as Nsight Systems exports; `nsys stats FILE` reads it";
+    return "it is an SQLite database; `profctl import FILE` reads those of Nsight Systems";
   }
   const std::string_view message = InFirstMessage(untrusted_start);
   if (message.empty()) return {};

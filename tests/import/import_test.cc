@@ -313,7 +313,7 @@ TEST_F(ImportTest, BytesAfterGzipAreIgnored) {
 TEST_F(ImportTest, AnotherProfilersFileIsNamed) {
   using enum absl::StatusCode;
   EXPECT_THAT(ImportText(std::string("SQLite format 3\0\x10", 17)),
-              StatusIs(kInvalidArgument, HasSubstr("nsys stats")));
+              StatusIs(kInvalidArgument, HasSubstr("those of Nsight Systems")));
   EXPECT_THAT(ImportText(std::string("\n\x9d\xb2\x08\x12\x0e/host:metadata", 20)),
               StatusIs(kInvalidArgument, HasSubstr("XSpace")));
   EXPECT_THAT(ImportText(std::string("\n\x06\x40\x01\x50\x01\x68\x01", 8)),
