@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
 
@@ -26,7 +27,8 @@ BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", SOURCE / "build/release")
 CACHE = pathlib.Path(os.environ.get("PROFD_CUPTI_WHEELS") or
                      pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) /
                      "profd/cupti_wheels")
-DOWNLOAD_TIMEOUT_S = 120
+# Of all downloads together: what has not come by then is skipped.
+DOWNLOADS_TIMEOUT_S = 120
 
 # Release -> packages of its CUPTI, and of a cuda.h that fits.
 RELEASES = {
@@ -89,17 +91,22 @@ def field_pairs():
     return [match.groups() for match in PAIR.finditer(text)]
 
 
+GIVE_UP = time.monotonic() + DOWNLOADS_TIMEOUT_S
+
+
 def download(package):
     """The folder with the package's headers; None: it cannot be had."""
     folder = CACHE / package.replace("==", "-")
     if not folder.is_dir():
+        if time.monotonic() >= GIVE_UP:
+            return None
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
-                       "--only-binary", ":all:", "--dest", temporary, package]
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries",
+                       "1", "--only-binary", ":all:", "--dest", temporary, package]
             try:
                 subprocess.run(command, check=True, capture_output=True,
-                               timeout=DOWNLOAD_TIMEOUT_S)
+                               timeout=GIVE_UP - time.monotonic())
             except (subprocess.SubprocessError, OSError):
                 return None
             wheel = next(pathlib.Path(temporary).glob("*.whl"))
