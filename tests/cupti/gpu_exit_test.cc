@@ -24,6 +24,16 @@ constexpr char kTeardown[] = "set teardown_ms 1500;";
 // The handler waits until the capture is written, however busy this machine is.
 const std::pair<std::string, std::string> kPatientHandler = {"PROFD_TEST_EXIT_WAIT_MS", "60000"};
 
+// Records that nobody has read at the end of the process own their names, which looks like a leak.
+const std::pair<std::string, std::string> kUnreadRecords = {"ASAN_OPTIONS", "detect_leaks=0"};
+
+// ThreadSanitizer's _exit() writes what stdio has.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kExitFlushes = true;
+#else
+constexpr bool kExitFlushes = false;
+#endif
+
 std::unique_ptr<FakeCapture> RecordUntilTheEnd(GpuProcess& process) {
   auto capture = process.target().ArmGpu(GpuMode::kDefault);
   capture->Fire(ByTime());
@@ -61,7 +71,9 @@ TEST_P(ExitTest, TheProcessEndsAsWithoutACaptureWhichHasWhatCame) {
   const std::string output = process.daemon().directory() + "/output";
   process.Begin("print " + output + " text; exit " + end.how);
   EXPECT_EQ(process.child().WaitForEnd(), end.status);
-  EXPECT_EQ(ReadAll(output), end.runs_handlers ? "text" : "");
+  if (end.runs_handlers || !kExitFlushes) {
+    EXPECT_EQ(ReadAll(output), end.runs_handlers ? "text" : "");
+  }
   const CaptureContents contents = capture->Read();
   if (!end.runs_handlers) return;
   EXPECT_EQ(contents.kernels.size(), 10u);
@@ -80,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Ends, ExitTest,
                          });
 
 TEST(ExitWithWorkTest, WorkThatHasNotEndedIsCountedAndNotWaitedFor) {
-  GpuProcess process({.environment = {kPatientHandler}});
+  GpuProcess process({.environment = {kPatientHandler, kUnreadRecords}});
   auto capture = RecordUntilTheEnd(process);
   process.Begin("launch 1 600000000 for_ever; launch 2 1; exit exit");
   EXPECT_EQ(process.child().WaitForEnd(), 7);
@@ -91,7 +103,7 @@ TEST(ExitWithWorkTest, WorkThatHasNotEndedIsCountedAndNotWaitedFor) {
 
 // The handler gives up: nothing of these waits for a CUPTI that hangs.
 TEST(ExitWhileCuptiHangsTest, TheProcessEnds) {
-  GpuProcess process;
+  GpuProcess process({.environment = {kUnreadRecords}});
   auto capture = RecordUntilTheEnd(process);
   process.Begin("set hold_flush 1; exit exit");
   EXPECT_EQ(process.child().WaitForEnd(), 7);
@@ -99,7 +111,7 @@ TEST(ExitWhileCuptiHangsTest, TheProcessEnds) {
 }
 
 TEST(ExitWhileCuptiHangsTest, TheProcessEndsWhileItIsArmed) {
-  GpuProcess process;
+  GpuProcess process({.environment = {kUnreadRecords}});
   process.Run("set hold_subscribe 1");
   auto capture = process.target().SendArm(GpuArm(GpuMode::kDefault));
   WaitUntil("the GPU thread", [&] { return process.CountThreads("profd-gpu") == 1; });
