@@ -44,7 +44,7 @@ struct Member {
 template <typename Row>
 class ObjectDescription {
  public:
-  ObjectDescription(table::Description<Row> columns, std::vector<Member<Row>> members = {})
+  explicit ObjectDescription(table::Description<Row> columns, std::vector<Member<Row>> members = {})
       : columns_(std::move(columns)), members_(std::move(members)) {}
 
   const table::Description<Row>& columns() const { return columns_; }
@@ -87,20 +87,20 @@ class ObjectDescription {
 
 // A member that is an object. `get(row)` is what `describe()` describes.
 template <typename Row, typename Inner, typename Get>
-Member<Row> ObjectOf(std::string key, std::string doc,
+Member<Row> ObjectOf(const std::string& key, const std::string& doc,
                      const ObjectDescription<Inner>& (*describe)(), Get get) {
-  return {.key = std::move(key),
-          .doc = std::move(doc),
+  return {.key = key,
+          .doc = doc,
           .write = [=](const Row& row, JsonWriter& json) { describe().Write(get(row), json); },
           .write_schema = [=](JsonWriter& json) { describe().WriteSchema(json); }};
 }
 
 // A member that is a list of objects; `get(row)` is a range of them.
 template <typename Row, typename Inner, typename Get>
-Member<Row> ListOf(std::string key, std::string doc, const ObjectDescription<Inner>& (*describe)(),
-                   Get get) {
-  return {.key = std::move(key),
-          .doc = std::move(doc),
+Member<Row> ListOf(const std::string& key, const std::string& doc,
+                   const ObjectDescription<Inner>& (*describe)(), Get get) {
+  return {.key = key,
+          .doc = doc,
           .write =
               [=](const Row& row, JsonWriter& json) {
                 json.BeginArray();
@@ -117,18 +117,18 @@ Member<Row> ListOf(std::string key, std::string doc, const ObjectDescription<Inn
 
 // A member that is a text, for those that only some rows have.
 template <typename Row, typename Get>
-Member<Row> TextOf(std::string key, std::string doc, Get get) {
-  return {.key = std::move(key),
-          .doc = std::move(doc),
+Member<Row> TextOf(const std::string& key, const std::string& doc, Get get) {
+  return {.key = key,
+          .doc = doc,
           .write = [=](const Row& row, JsonWriter& json) { json.String(get(row)); },
           .write_schema = [](JsonWriter& json) { json.Field("type", "string"); }};
 }
 
 // A member that is a list of texts; `get(row)` is a range of them.
 template <typename Row, typename Get>
-Member<Row> TextsOf(std::string key, std::string doc, Get get) {
-  return {.key = std::move(key),
-          .doc = std::move(doc),
+Member<Row> TextsOf(const std::string& key, const std::string& doc, Get get) {
+  return {.key = key,
+          .doc = doc,
           .write =
               [=](const Row& row, JsonWriter& json) {
                 json.BeginArray();
@@ -145,9 +145,10 @@ Member<Row> TextsOf(std::string key, std::string doc, Get get) {
 // A member whose keys are not known in advance. `get(row)` is a map to texts ("string") or to
 // int64_t ("integer").
 template <typename Row, typename Get>
-Member<Row> MapOf(std::string key, std::string doc, std::string_view value_type, Get get) {
-  return {.key = std::move(key),
-          .doc = std::move(doc),
+Member<Row> MapOf(const std::string& key, const std::string& doc, std::string_view value_type,
+                  Get get) {
+  return {.key = key,
+          .doc = doc,
           .write =
               [=](const Row& row, JsonWriter& json) {
                 json.BeginObject();

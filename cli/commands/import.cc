@@ -109,6 +109,7 @@ std::string GroupNote(const std::string& group_id, const importer::TraceSet& set
 
 void NoteIfNotOneRun(Invocation& invocation, const std::vector<CaptureRecord>& records) {
   std::vector<const CaptureRecord*> captures;
+  captures.reserve(records.size());
   for (const CaptureRecord& record : records) captures.push_back(&record);
   const absl::Status status = CheckOneRun(captures);
   if (status.ok()) return;
