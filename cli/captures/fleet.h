@@ -83,6 +83,15 @@ struct NodeOutcome {
   absl::Status status;
 };
 const ObjectDescription<NodeOutcome>& NodeOutcomeObject();
+// The member "nodes" of an answer, which has `const std::vector<NodeOutcome>* outcomes`; nullptr:
+// one daemon was asked, and there is no such member.
+template <typename Answer>
+Member<Answer> NodeOutcomesMember() {
+  return Optional<Answer>([](const Answer& answer) { return answer.outcomes != nullptr; },
+                          ListOf<Answer>(
+                              "nodes", "Result per node, with --nodes", &NodeOutcomeObject, [
+                              ](const Answer& answer) -> const auto& { return *answer.outcomes; }));
+}
 // "nodes": [...], a field of an open object.
 void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
 std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);  // Empty: none failed.

@@ -84,11 +84,11 @@ absl::StatusOr<absl::Duration> NodeTimeoutOf(const Invocation& invocation) {
 
 const ObjectDescription<NodeOutcome>& NodeOutcomeObject() {
   static const ObjectDescription<NodeOutcome> object(
-      {{&NodeOutcome::node, {.key = "node", .doc = "The node, as it was named"}},
+      {{&NodeOutcome::node, {.key = "node", .doc = "Node name given with --nodes"}},
        {[](const NodeOutcome& outcome) { return outcome.status.ok(); },
-        {.key = "ok", .doc = "Whether it answered"}},
+        {.key = "ok", .doc = "Whether the node answered"}},
        {[](const NodeOutcome& outcome) { return std::string(FromAbsl(outcome.status.message())); },
-        {.key = "error", .doc = "Why it did not answer; empty if it did"}}});
+        {.key = "error", .doc = "Error; empty: the node answered"}}});
   return object;
 }
 

@@ -17,19 +17,19 @@ std::string ResultOf(const AuditLine& line) {
 const ObjectDescription<AuditRow>& AuditObject() {
   using Row = AuditRow;
   static const ObjectDescription<Row> object(
-      {{&Row::node, {.key = "node", .title = "NODE", .doc = "The machine whose daemon it is"}},
+      {{&Row::node, {.key = "node", .title = "NODE", .doc = "Node of the daemon"}},
        {[](const Row& row) { return FormatLocalTime(row.line.time); },
-        {.title = "TIME", .doc = "When it was asked"}},
+        {.title = "TIME", .doc = "Time of the call"}},
        {[](const Row& row) { return row.line.principal; },
-        {.key = "principal", .title = "WHO", .doc = "Who asked"}},
+        {.key = "principal", .title = "WHO", .doc = "Caller, such as uid:1000 or cn:alice"}},
        {[](const Row& row) { return row.line.method; },
-        {.key = "method", .title = "CALL", .doc = "What was asked for"}},
+        {.key = "method", .title = "CALL", .doc = "Options of the capture"}},
        {[](const Row& row) { return ResultOf(row.line); },
-        {.title = "RESULT", .doc = "The answer, or why it was refused"}},
+        {.title = "RESULT", .doc = "Status of the answer, or the reason for the refusal"}},
        {[](const Row& row) { return row.line.duration_ns; },
         {.key = "duration_ns",
          .title = "TOOK",
-         .doc = "How long the answer took",
+         .doc = "Duration of the call",
          .unit = table::Unit::kNs,
          .priority = 2}},
        {[](const Row& row) {
@@ -37,30 +37,32 @@ const ObjectDescription<AuditRow>& AuditObject() {
         },
         {.title = "SENT", .doc = "Size of the answer", .priority = 3, .right = true}},
        {[](const Row& row) { return row.line.peer; },
-        {.key = "peer", .title = "FROM", .doc = "Where the call came from", .priority = 1}},
+        {.key = "peer", .title = "FROM", .doc = "Address of the caller", .priority = 1}},
        {[](const Row& row) { return row.line.resource; },
         {.key = "resource",
          .title = "WHAT",
-         .doc = "The capture, target, or schedule that it was about",
+         .doc = "Capture, target, or schedule concerned",
          .flexible = true}},
        // ---- For programs.
        {[](const Row& row) { return absl::ToUnixNanos(row.line.time); },
         {.key = "time_unix_ns",
-         .doc = "When it was asked, since 1970-01-01 UTC",
+         .doc = "Time of the call, since 1970-01-01 UTC",
          .unit = table::Unit::kNs,
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.line.outcome; },
         {.key = "outcome", .doc = "The gRPC status of the answer", .priority = kOnlyInData}},
        {[](const Row& row) { return row.line.reason; },
-        {.key = "reason", .doc = "Why it was refused; empty: it was not", .priority = kOnlyInData}},
+        {.key = "reason",
+         .doc = "Reason for the refusal; empty: not refused",
+         .priority = kOnlyInData}},
        {[](const Row& row) { return row.line.repeat_count; },
         {.key = "repeat_count",
-         .doc = "Equal calls that followed",
+         .doc = "Identical calls that followed",
          .unit = table::Unit::kCount,
          .priority = kOnlyInData}},
        {[](const Row& row) { return absl::ToUnixNanos(row.line.last_time); },
         {.key = "last_unix_ns",
-         .doc = "When the last of them was, since 1970-01-01 UTC",
+         .doc = "Time of the last of them, since 1970-01-01 UTC",
          .unit = table::Unit::kNs,
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.line.bytes; },
@@ -79,12 +81,9 @@ struct AuditAnswer {
 const ObjectDescription<AuditAnswer>& AuditAnswerObject() {
   using Row = AuditAnswer;
   static const ObjectDescription<Row> object(
-      {}, {ListOf<Row>("entries", "The calls, newest first", &AuditObject,
+      {}, {ListOf<Row>("entries", "Calls, newest first", &AuditObject,
                        [](const Row& row) { return row.entries; }),
-           Optional<Row>([](const Row& row) { return row.outcomes != nullptr; },
-                         ListOf<Row>(
-                             "nodes", "The nodes that were asked, with --nodes", &NodeOutcomeObject,
-                             [](const Row& row) -> const auto& { return *row.outcomes; }))});
+           NodeOutcomesMember<Row>()});
   return object;
 }
 

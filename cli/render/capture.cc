@@ -416,30 +416,26 @@ const table::Description<CaptureRow>& CaptureRowColumns() {
   using Row = CaptureRow;
   static const table::Description<Row> columns = {
       {[](const Row& row) { return row.view->record.node; },
-       {.title = "NODE", .doc = "The machine whose daemon it is"}},
+       {.title = "NODE", .doc = "Node of the daemon"}},
       {[](const Row& row) { return row.view->record.id; },
-       {.title = "ID", .doc = "Its ID. The first characters are enough if no other begins so"}},
+       {.title = "ID", .doc = "Capture ID; a unique prefix is enough"}},
       {[](const Row& row) { return FormatAge(row.now - row.view->record.create_time); },
-       {.title = "AGE", .doc = "How long ago it was asked for", .priority = 4, .right = true}},
-      {[](const Row& row) { return row.view->state; },
-       {.title = "STATE", .doc = "How far it is, or how it ended"}},
+       {.title = "AGE", .doc = "Time since it was requested", .priority = 4, .right = true}},
+      {[](const Row& row) { return row.view->state; }, {.title = "STATE", .doc = "Capture state"}},
       {[](const Row& row) { return row.view->record.target.pid; },
-       {.title = "PID", .doc = "The process, as the daemon's node numbers it"}},
+       {.title = "PID", .doc = "Process ID on the daemon's node"}},
       {[](const Row& row) { return StepsCell(row.view->record); },
        {.title = "STEPS", .doc = "Complete steps recorded", .priority = 3, .right = true}},
       {[](const Row& row) { return row.view->record.event_count; },
        {.title = "EVENTS", .doc = "Events kept", .unit = table::Unit::kCount, .priority = 5}},
       {[](const Row& row) { return row.view->dropped_event_count; },
-       {.title = "LOST",
-        .doc = "Events that could not be kept",
-        .unit = table::Unit::kCount,
-        .priority = 2}},
+       {.title = "LOST", .doc = "Lost events", .unit = table::Unit::kCount, .priority = 2}},
       {[](const Row& row) { return row.view->quality; },
        {.title = "GRADE",
-        .doc = "How far its numbers can be trusted, A to D; `profctl show` says why",
+        .doc = "Quality grade, A to D; `profctl show ID` has the reasons",
         .priority = 1}},
       {[](const Row& row) { return SizeCell(row.view->record); },
-       {.title = "SIZE", .doc = "Bytes of the capture file", .priority = 6, .right = true}},
+       {.title = "SIZE", .doc = "Size of the capture file", .priority = 6, .right = true}},
       {[](const Row& row) { return NameCell(*row.view); },
        {.title = "NAME",
         .doc = "Name given by its creator; without one, the file of an import, or the command of "
@@ -453,18 +449,15 @@ const table::Description<CaptureView>& GroupRowColumns() {
   using Row = CaptureView;
   static const table::Description<Row> columns = {
       {[](const Row& row) { return row.record.target.pid; },
-       {.title = "PID", .doc = "The process, as the daemon's node numbers it"}},
+       {.title = "PID", .doc = "Process ID on the daemon's node"}},
       {[](const Row& row) {
          const auto& metadata = row.record.target.metadata;
          const auto rank = metadata.find("rank");
          return rank == metadata.end() ? std::string() : rank->second;
        },
-       {.title = "RANK",
-        .doc = "The rank, from the program's metadata",
-        .priority = 2,
-        .right = true}},
-      {&Row::state, {.title = "STATE", .doc = "How far it is, or how it ended"}},
-      {&Row::ended_by, {.title = "ENDED BY", .doc = "Why it ended", .priority = 3}},
+       {.title = "RANK", .doc = "Rank, from the program's metadata", .priority = 2, .right = true}},
+      {&Row::state, {.title = "STATE", .doc = "Capture state"}},
+      {&Row::ended_by, {.title = "ENDED BY", .doc = "Reason for the end", .priority = 3}},
       {[](const Row& row) { return StepsCell(row.record); },
        {.title = "STEPS", .doc = "Complete steps recorded", .right = true}},
       {[](const Row& row) {
@@ -475,10 +468,9 @@ const table::Description<CaptureView>& GroupRowColumns() {
       {[](const Row& row) { return row.record.event_count; },
        {.title = "EVENTS", .doc = "Events kept", .unit = table::Unit::kCount, .priority = 4}},
       {&Row::dropped_event_count,
-       {.title = "LOST", .doc = "Events that could not be kept", .unit = table::Unit::kCount}},
+       {.title = "LOST", .doc = "Lost events", .unit = table::Unit::kCount}},
       {&Row::quality,
-       {.title = "GRADE",
-        .doc = "How far its numbers can be trusted, A to D; `profctl show ID` says why"}},
+       {.title = "GRADE", .doc = "Quality grade, A to D; `profctl show ID` has the reasons"}},
       {[](const Row& row) {
          return StrCat(row.record.id, row.record.gpu.simulated ? " (simulated GPU)" : "");
        },

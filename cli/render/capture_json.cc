@@ -17,65 +17,67 @@ int64_t UnixNanosOrZero(absl::Time time) {
 const ObjectDescription<GpuSpec>& GpuSpecObject() {
   static const ObjectDescription<GpuSpec> object(
       {{[](const GpuSpec& row) { return std::string(ToString(row.mode)); },
-        {.key = "mode", .doc = "What of the GPU to record: auto, off, light, default, full"}},
+        {.key = "mode", .doc = "GPU recording mode: auto, off, light, default, full"}},
        {&GpuSpec::buffer_bytes,
         {.key = "buffer_bytes",
-         .doc = "Most memory for CUPTI's buffers in the target",
+         .doc = "Limit of CUPTI's buffers in the target",
          .unit = table::Unit::kBytes}},
        {&GpuSpec::max_records,
         {.key = "max_records",
-         .doc = "Records at which recording the GPU stops",
+         .doc = "Maximum number of GPU records",
          .unit = table::Unit::kCount}},
        {&GpuSpec::detach, {.key = "detach", .doc = "Whether to detach from CUPTI afterwards"}},
        {&GpuSpec::latency,
-        {.key = "latency", .doc = "Whether to record when kernels were queued and submitted"}}});
+        {.key = "latency", .doc = "Whether to record queue and submit times of kernels"}}});
   return object;
 }
 
 const ObjectDescription<TorchSpec>& TorchSpecObject() {
   static const ObjectDescription<TorchSpec> object(
       {{[](const TorchSpec& row) { return std::string(ToString(row.operators)); },
-        {.key = "operators", .doc = "What of operators to record: auto, off, names, shapes"}},
+        {.key = "operators", .doc = "Operator recording mode: auto, off, names, shapes"}},
        {&TorchSpec::strides, {.key = "strides", .doc = "Whether to record strides of inputs"}},
        {&TorchSpec::memory, {.key = "memory", .doc = "Whether to record allocations"}},
        {[](const TorchSpec& row) { return std::string(ToString(row.step_source)); },
-        {.key = "step_source", .doc = "Whose steps to count; none: the target's own"}}});
+        {.key = "step_source", .doc = "Step source to use; none: the target's own"}}});
   return object;
 }
 
 const ObjectDescription<CaptureSpec>& SpecObject() {
   static const ObjectDescription<CaptureSpec> object(
       {{&CaptureSpec::steps,
-        {.key = "steps", .doc = "Complete steps of a window; 0: by `duration_ns`"}},
+        {.key = "steps", .doc = "Complete steps per window; 0: `duration_ns` applies"}},
        {&CaptureSpec::warmup_steps,
         {.key = "warmup_steps", .doc = "Discarded steps before each window"}},
        {&CaptureSpec::wait_steps,
         {.key = "wait_steps", .doc = "Steps without recording before each warm-up"}},
        {&CaptureSpec::repeat, {.key = "repeat", .doc = "Number of windows"}},
        {&CaptureSpec::start_step,
-        {.key = "start_step", .doc = "The first recorded step; -1: the next"}},
+        {.key = "start_step", .doc = "First recorded step; -1: the next step"}},
        {[](const CaptureSpec& row) { return absl::ToInt64Nanoseconds(row.duration); },
         {.key = "duration_ns",
-         .doc = "Length of the window; 0: by `steps`",
+         .doc = "Length of the window; 0: `steps` applies",
          .unit = table::Unit::kNs}},
        {[](const CaptureSpec& row) { return absl::ToInt64Nanoseconds(row.timeout); },
         {.key = "timeout_ns",
-         .doc = "Most time from creation to the end of the window",
+         .doc = "Maximum time from creation to the window end",
          .unit = table::Unit::kNs}},
        {&CaptureSpec::memory_bytes,
         {.key = "memory_bytes", .doc = "Capture memory", .unit = table::Unit::kBytes}},
        {&CaptureSpec::allow_less_memory,
         {.key = "allow_less_memory",
-         .doc = "Whether less memory is enough where the node is at its limit"}},
+         .doc = "Whether to accept less memory if the node is at its limit"}},
        {&CaptureSpec::max_bytes,
-        {.key = "max_bytes", .doc = "Most bytes of the capture file", .unit = table::Unit::kBytes}},
+        {.key = "max_bytes",
+         .doc = "Maximum size of the capture file",
+         .unit = table::Unit::kBytes}},
        {&CaptureSpec::step_marker,
-        {.key = "step_marker", .doc = "The range whose every begin is a step; empty: none"}}},
+        {.key = "step_marker", .doc = "Name of the range that marks steps; empty: none"}}},
       {ObjectOf<CaptureSpec>(
-           "gpu", "What of the GPU", &GpuSpecObject,
+           "gpu", "GPU options", &GpuSpecObject,
            [](const CaptureSpec& row) -> const auto& { return row.gpu; }),
        ObjectOf<CaptureSpec>(
-           "torch", "What of PyTorch", &TorchSpecObject,
+           "torch", "PyTorch options", &TorchSpecObject,
            [](const CaptureSpec& row) -> const auto& { return row.torch; })});
   return object;
 }
@@ -84,8 +86,8 @@ const ObjectDescription<CaptureSpec>& SpecObject() {
 
 const ObjectDescription<TorchMissing>& TorchMissingObject() {
   static const ObjectDescription<TorchMissing> object(
-      {{&TorchMissing::feature, {.key = "feature", .doc = "What was not recorded"}},
-       {&TorchMissing::reason, {.key = "reason", .doc = "Why it was not recorded"}}});
+      {{&TorchMissing::feature, {.key = "feature", .doc = "Feature that was not recorded"}},
+       {&TorchMissing::reason, {.key = "reason", .doc = "Reason"}}});
   return object;
 }
 
@@ -93,13 +95,13 @@ const ObjectDescription<TorchRecord>& TorchRecordObject() {
   static const ObjectDescription<TorchRecord> object(
       {{[](const TorchRecord& row) { return std::string(ToString(row.outcome)); },
         {.key = "outcome",
-         .doc = "How recording PyTorch went: off, no_torch, recorded, limited, unknown"}},
+         .doc = "Result of recording PyTorch: off, no_torch, recorded, limited, unknown"}},
        {[](const TorchRecord& row) { return std::string(ToString(row.operators)); },
-        {.key = "operators", .doc = "What of operators was recorded: off, names, shapes"}},
+        {.key = "operators", .doc = "Operator recording mode in effect: off, names, shapes"}},
        {&TorchRecord::memory, {.key = "memory", .doc = "Whether allocations were recorded"}},
-       {&TorchRecord::version, {.key = "version", .doc = "Version of torch; empty: not known"}},
+       {&TorchRecord::version, {.key = "version", .doc = "Version of torch; empty: unknown"}},
        {[](const TorchRecord& row) { return std::string(ToString(row.step_source)); },
-        {.key = "step_source", .doc = "Whose steps were counted"}},
+        {.key = "step_source", .doc = "Step source in effect"}},
        {&TorchRecord::operator_count,
         {.key = "operator_count", .doc = "Operators kept", .unit = table::Unit::kCount}},
        {&TorchRecord::tensor_use_count,
@@ -110,54 +112,52 @@ const ObjectDescription<TorchRecord>& TorchRecordObject() {
          .unit = table::Unit::kCount}},
        {&TorchRecord::block_count,
         {.key = "block_count",
-         .doc = "Blocks of memory whose owner is known",
+         .doc = "Memory blocks with a known owner",
          .unit = table::Unit::kCount}},
        {&TorchRecord::folded_count,
         {.key = "folded_count",
-         .doc = "Operators inside of compilations, left out on purpose",
+         .doc = "Operators inside compilations, not kept",
          .unit = table::Unit::kCount}},
        {&TorchRecord::cut_input_count,
         {.key = "cut_input_count",
-         .doc = "Operators of which not all inputs were kept",
+         .doc = "Operators with missing inputs",
          .unit = table::Unit::kCount}},
        {&TorchRecord::odd_tensor_count,
         {.key = "odd_tensor_count",
-         .doc = "Inputs that did not look like tensors",
+         .doc = "Inputs that are not valid tensors",
          .unit = table::Unit::kCount}},
        {&TorchRecord::lost_note_count,
         {.key = "lost_note_count",
-         .doc = "Notes and blocks for which there was no room",
+         .doc = "Notes and blocks lost for lack of room",
          .unit = table::Unit::kCount}},
        {&TorchRecord::missed_memory_count,
         {.key = "missed_memory_count",
-         .doc = "Allocations that came while the library recorded",
+         .doc = "Allocations missed while the library was recording another one",
          .unit = table::Unit::kCount}}},
       {ListOf<TorchRecord>(
-          "missing", "What was asked for and not recorded", &TorchMissingObject,
+          "missing", "Requested features that were not recorded", &TorchMissingObject,
           [](const TorchRecord& row) -> const auto& { return row.missing; })});
   return object;
 }
 
 const ObjectDescription<GpuDevice>& GpuDeviceObject() {
   static const ObjectDescription<GpuDevice> object(
-      {{&GpuDevice::number, {.key = "number", .doc = "Its number in the target, as CUDA counts"}},
-       {&GpuDevice::name, {.key = "name", .doc = "Its product name"}},
-       {&GpuDevice::uuid, {.key = "uuid", .doc = "Its UUID; empty: not known"}},
+      {{&GpuDevice::number, {.key = "number", .doc = "CUDA device number in the target"}},
+       {&GpuDevice::name, {.key = "name", .doc = "Product name"}},
+       {&GpuDevice::uuid, {.key = "uuid", .doc = "UUID; empty: unknown"}},
        {&GpuDevice::memory_bytes,
-        {.key = "memory_bytes", .doc = "Its memory", .unit = table::Unit::kBytes}},
-       {&GpuDevice::compute_major,
-        {.key = "compute_major", .doc = "Compute capability, before the point"}},
-       {&GpuDevice::compute_minor,
-        {.key = "compute_minor", .doc = "Compute capability, behind the point"}},
+        {.key = "memory_bytes", .doc = "Device memory", .unit = table::Unit::kBytes}},
+       {&GpuDevice::compute_major, {.key = "compute_major", .doc = "Major compute capability"}},
+       {&GpuDevice::compute_minor, {.key = "compute_minor", .doc = "Minor compute capability"}},
        {&GpuDevice::sm_count,
-        {.key = "sm_count", .doc = "Its multiprocessors", .unit = table::Unit::kCount}}});
+        {.key = "sm_count", .doc = "Number of multiprocessors", .unit = table::Unit::kCount}}});
   return object;
 }
 
 const ObjectDescription<GpuKindFailure>& GpuKindFailureObject() {
   static const ObjectDescription<GpuKindFailure> object(
       {{&GpuKindFailure::kind, {.key = "kind", .doc = "The kind of record"}},
-       {&GpuKindFailure::result, {.key = "result", .doc = "What CUPTI answered"}}});
+       {&GpuKindFailure::result, {.key = "result", .doc = "Result returned by CUPTI"}}});
   return object;
 }
 
@@ -165,33 +165,32 @@ const ObjectDescription<GpuRecord>& GpuRecordObject() {
   static const ObjectDescription<GpuRecord> object(
       {{[](const GpuRecord& row) { return std::string(ToString(row.outcome)); },
         {.key = "outcome",
-         .doc = "How recording the GPU went: off, no_cuda, recorded, broken, unknown"}},
+         .doc = "Result of recording the GPU: off, no_cuda, recorded, broken, unknown"}},
        {[](const GpuRecord& row) { return std::string(ToString(row.mode)); },
-        {.key = "mode", .doc = "What was recorded: off, light, default, full"}},
-       {&GpuRecord::problem, {.key = "problem", .doc = "What went wrong; empty: nothing"}},
+        {.key = "mode", .doc = "GPU recording mode in effect: off, light, default, full"}},
+       {&GpuRecord::problem, {.key = "problem", .doc = "Problem; empty: none"}},
        {&GpuRecord::simulated,
         {.key = "simulated", .doc = "Whether the GPU was simulated by software"}},
        {&GpuRecord::cupti_version,
-        {.key = "cupti_version", .doc = "Version of CUPTI, 130001 for 13.0 update 1"}},
+        {.key = "cupti_version", .doc = "CUPTI version; 130001 is 13.0 update 1"}},
        {&GpuRecord::driver_version,
-        {.key = "driver_version",
-         .doc = "CUDA version of the driver, 13000 for 13.0; 0: not known"}},
+        {.key = "driver_version", .doc = "CUDA version of the driver; 13000 is 13.0; 0: unknown"}},
        {&GpuRecord::arm_ns,
-        {.key = "arm_ns", .doc = "Time until CUPTI was recording", .unit = table::Unit::kNs}},
-       {&GpuRecord::clock_error_ns,
-        {.key = "clock_error_ns",
-         .doc = "Most error of times on the GPU",
+        {.key = "arm_ns",
+         .doc = "Time from arming until CUPTI was recording",
          .unit = table::Unit::kNs}},
+       {&GpuRecord::clock_error_ns,
+        {.key = "clock_error_ns", .doc = "Maximum error of GPU times", .unit = table::Unit::kNs}},
        {&GpuRecord::clock_step_count,
         {.key = "clock_step_count",
-         .doc = "How often the GPU's clock was corrected",
+         .doc = "Number of corrections of the GPU clock",
          .unit = table::Unit::kCount}},
        {&GpuRecord::peak_pool_bytes,
         {.key = "peak_pool_bytes",
-         .doc = "Most memory that CUPTI's buffers took in the target",
+         .doc = "Peak size of CUPTI's buffers in the target",
          .unit = table::Unit::kBytes}},
        {&GpuRecord::record_count,
-        {.key = "record_count", .doc = "Records that CUPTI gave", .unit = table::Unit::kCount}},
+        {.key = "record_count", .doc = "Records delivered by CUPTI", .unit = table::Unit::kCount}},
        {&GpuRecord::stale_count,
         {.key = "stale_count",
          .doc = "Records of an earlier capture",
@@ -206,25 +205,25 @@ const ObjectDescription<GpuRecord>& GpuRecordObject() {
          .unit = table::Unit::kCount}},
        {&GpuRecord::filtered_api_count,
         {.key = "filtered_api_count",
-         .doc = "Calls left out, because they are too many and say nothing",
+         .doc = "High-frequency API calls, not kept",
          .unit = table::Unit::kCount}},
        {&GpuRecord::orphan_count,
         {.key = "orphan_count",
-         .doc = "Records kept although their launch is not in the capture",
+         .doc = "Records kept whose launch is not in the capture",
          .unit = table::Unit::kCount}},
        {&GpuRecord::straddling_count,
         {.key = "straddling_count",
-         .doc = "Records of work across an end of the window",
+         .doc = "Records of work across the window start or end",
          .unit = table::Unit::kCount}},
        {&GpuRecord::unfinished_count,
         {.key = "unfinished_count",
          .doc = "Records of work that had not ended",
          .unit = table::Unit::kCount}}},
       {ListOf<GpuRecord>(
-           "devices", "The GPUs that the target could use", &GpuDeviceObject,
+           "devices", "GPUs visible to the target", &GpuDeviceObject,
            [](const GpuRecord& row) -> const auto& { return row.devices; }),
        ListOf<GpuRecord>(
-           "kind_failures", "Kinds of records that CUPTI refused", &GpuKindFailureObject,
+           "kind_failures", "Record kinds refused by CUPTI", &GpuKindFailureObject,
            [](const GpuRecord& row) -> const auto& { return row.kind_failures; })});
   return object;
 }
@@ -233,9 +232,9 @@ const ObjectDescription<ImportRecord>& ImportObject() {
   static const ObjectDescription<ImportRecord> object(
       {{&ImportRecord::source, {.key = "source", .doc = "The file's name without its folder"}},
        {&ImportRecord::producer,
-        {.key = "producer", .doc = "What wrote it; empty: it does not say"}},
+        {.key = "producer", .doc = "Program that wrote the trace; empty: unknown"}},
        {&ImportRecord::time_unit_ns,
-        {.key = "time_unit_ns", .doc = "How fine its times are", .unit = table::Unit::kNs}}},
+        {.key = "time_unit_ns", .doc = "Resolution of its times", .unit = table::Unit::kNs}}},
       {MapOf<ImportRecord>(
           "not_understood", "Events that were not imported, by kind", "integer",
           [](const ImportRecord& row) -> const auto& { return row.not_understood; })});
@@ -244,17 +243,16 @@ const ObjectDescription<ImportRecord>& ImportObject() {
 
 const ObjectDescription<TargetInfo>& CapturedTargetObject() {
   static const ObjectDescription<TargetInfo> object(
-      {{&TargetInfo::pid, {.key = "pid", .doc = "The process, as the daemon's node numbers it"}},
+      {{&TargetInfo::pid, {.key = "pid", .doc = "Process ID on the daemon's node"}},
        {&TargetInfo::namespace_pid,
-        {.key = "namespace_pid", .doc = "The process, as its own namespace numbers it"}},
-       {&TargetInfo::uid, {.key = "uid", .doc = "The user who runs it"}},
-       {&TargetInfo::command,
-        {.key = "command", .doc = "Its arguments, separated by blanks, at most 4 KiB"}},
-       {&TargetInfo::cgroup, {.key = "cgroup", .doc = "Its cgroup"}},
+        {.key = "namespace_pid", .doc = "Process ID in the process's own PID namespace"}},
+       {&TargetInfo::uid, {.key = "uid", .doc = "User ID of the process"}},
+       {&TargetInfo::command, {.key = "command", .doc = "Command line, at most 4 KiB"}},
+       {&TargetInfo::cgroup, {.key = "cgroup", .doc = "cgroup of the process"}},
        {&TargetInfo::library_version,
-        {.key = "library_version", .doc = "Version of the client library in it"}}},
+        {.key = "library_version", .doc = "Version of the client library in the process"}}},
       {MapOf<TargetInfo>(
-          "metadata", "What the program says of itself, such as rank and job", "string",
+          "metadata", "Metadata set by the program, such as rank and job", "string",
           [](const TargetInfo& row) -> const auto& { return row.metadata; })});
   return object;
 }
@@ -263,49 +261,50 @@ const ObjectDescription<WindowRecord>& CaptureWindowObject() {
   static const ObjectDescription<WindowRecord> object(
       {{&WindowRecord::start_ns,
         {.key = "start_ns",
-         .doc = "Its begin, since that of the first window",
+         .doc = "Start, relative to the start of the first window",
          .unit = table::Unit::kNs}},
        {&WindowRecord::end_ns,
         {.key = "end_ns",
-         .doc = "Its end, since the begin of the first window",
+         .doc = "End, relative to the start of the first window",
          .unit = table::Unit::kNs}},
-       {&WindowRecord::first_step, {.key = "first_step", .doc = "Its first step; -1: it has none"}},
+       {&WindowRecord::first_step,
+        {.key = "first_step", .doc = "Number of the first step; -1: no steps"}},
        {&WindowRecord::end_step,
-        {.key = "end_step", .doc = "The number after its last step; -1: it has none"}}});
+        {.key = "end_step", .doc = "Number of the last step plus one; -1: no steps"}}});
   return object;
 }
 
 const ObjectDescription<StepRecord>& StepObject() {
   static const ObjectDescription<StepRecord> object(
-      {{&StepRecord::index, {.key = "index", .doc = "Its number, as the program counts"}},
-       {&StepRecord::window, {.key = "window", .doc = "The window that it is in, from 0"}},
+      {{&StepRecord::index, {.key = "index", .doc = "Step number of the program"}},
+       {&StepRecord::window, {.key = "window", .doc = "Window of the step, from 0"}},
        {&StepRecord::start_ns,
         {.key = "start_ns",
-         .doc = "Its begin, since that of the first window",
+         .doc = "Start, relative to the start of the first window",
          .unit = table::Unit::kNs}},
        {&StepRecord::duration_ns,
-        {.key = "duration_ns", .doc = "Its duration", .unit = table::Unit::kNs}}});
+        {.key = "duration_ns", .doc = "Duration of the step", .unit = table::Unit::kNs}}});
   return object;
 }
 
 const ObjectDescription<report::StepLabel>& StepLabelObject() {
   static const ObjectDescription<report::StepLabel> object(
       {{&report::StepLabel::name,
-        {.key = "name", .doc = "What the framework counts, such as epoch or global_step"}},
-       {&report::StepLabel::value, {.key = "value", .doc = "Its count"}},
+        {.key = "name", .doc = "Counter of the framework, such as epoch or global_step"}},
+       {&report::StepLabel::value, {.key = "value", .doc = "Value of the counter"}},
        {&report::StepLabel::step,
-        {.key = "step", .doc = "The last step that had begun; -1: none had"}}});
+        {.key = "step", .doc = "Last step started before the label; -1: none"}}});
   return object;
 }
 
 const ObjectDescription<SlowdownRecord>& SlowdownObject() {
   static const ObjectDescription<SlowdownRecord> object(
-      {{&SlowdownRecord::known, {.key = "known", .doc = "Whether it could be measured"}},
+      {{&SlowdownRecord::known, {.key = "known", .doc = "Whether the slow-down was measured"}},
        {&SlowdownRecord::unknown_reason,
-        {.key = "unknown_reason", .doc = "Why not; empty: it could"}},
+        {.key = "unknown_reason", .doc = "Reason why it was not measured; empty: measured"}},
        {&SlowdownRecord::estimate,
         {.key = "estimate",
-         .doc = "How much longer steps took because of the capture; 0.05 is 5 %",
+         .doc = "Estimated slow-down of steps by the capture; 0.05 is 5 %",
          .unit = table::Unit::kRatio}},
        {&SlowdownRecord::low,
         {.key = "low", .doc = "Lower end of the 95 % interval", .unit = table::Unit::kRatio}},
@@ -313,28 +312,29 @@ const ObjectDescription<SlowdownRecord>& SlowdownObject() {
         {.key = "high", .doc = "Upper end of the 95 % interval", .unit = table::Unit::kRatio}},
        {&SlowdownRecord::before_step_count,
         {.key = "before_step_count",
-         .doc = "Steps compared, before the window",
+         .doc = "Steps compared before the window",
          .unit = table::Unit::kCount}},
        {&SlowdownRecord::during_step_count,
         {.key = "during_step_count",
-         .doc = "Steps compared, in the window",
+         .doc = "Steps compared in the window",
          .unit = table::Unit::kCount}},
        {&SlowdownRecord::after_step_count,
         {.key = "after_step_count",
-         .doc = "Steps compared, after the window",
+         .doc = "Steps compared after the window",
          .unit = table::Unit::kCount}}});
   return object;
 }
 
 const ObjectDescription<QualityCheck>& QualityCheckObject() {
   static const ObjectDescription<QualityCheck> object(
-      {{&QualityCheck::name, {.key = "check", .doc = "Its name"}},
+      {{&QualityCheck::name, {.key = "check", .doc = "Name of the check"}},
        {[](const QualityCheck& row) { return std::string(1, row.grade); },
-        {.key = "grade", .doc = "The best grade that it allows, A to D"}},
-       {&QualityCheck::known, {.key = "known", .doc = "Whether the capture shows it"}},
-       {&QualityCheck::value, {.key = "value", .doc = "What was found"}},
-       {&QualityCheck::bound, {.key = "bound", .doc = "The value above which the check fails"}},
-       {&QualityCheck::sentence, {.key = "sentence", .doc = "What was found, in words"}}});
+        {.key = "grade", .doc = "Best grade that the check allows, A to D"}},
+       {&QualityCheck::known,
+        {.key = "known", .doc = "Whether the capture has the data for the check"}},
+       {&QualityCheck::value, {.key = "value", .doc = "Measured value"}},
+       {&QualityCheck::bound, {.key = "bound", .doc = "Threshold above which the check fails"}},
+       {&QualityCheck::sentence, {.key = "sentence", .doc = "Result of the check, in words"}}});
   return object;
 }
 
@@ -351,84 +351,82 @@ const CaptureRecord& Record(const CaptureJson& row) { return row.view->record; }
 const ObjectDescription<CaptureJson>& CaptureObject() {
   using Row = CaptureJson;
   static const ObjectDescription<Row> object(
-      {{[](const Row& row) { return Record(row).id; }, {.key = "id", .doc = "Its ULID"}},
+      {{[](const Row& row) { return Record(row).id; }, {.key = "id", .doc = "Capture ID, a ULID"}},
        {[](const Row& row) { return Record(row).group_id; },
-        {.key = "group", .doc = "The group that it is part of; empty: none"}},
+        {.key = "group", .doc = "Group of the capture; empty: none"}},
        {[](const Row& row) { return row.view->state; },
         {.key = "state", .doc = "PENDING to COMPLETE, PARTIAL, FAILED, or CANCELLED"}},
        {[](const Row& row) { return row.view->ended_by; },
-        {.key = "ended_by", .doc = "Why it ended; empty: it has not"}},
+        {.key = "ended_by", .doc = "Reason for the end; empty: not ended"}},
        {[](const Row& row) { return Record(row).error_reason; },
-        {.key = "error_reason", .doc = "Why it failed, as a constant; empty: it did not"}},
+        {.key = "error_reason", .doc = "Stable error reason; empty: no error"}},
        {[](const Row& row) { return Record(row).error_message; },
-        {.key = "error_message", .doc = "Why it failed, in words"}},
+        {.key = "error_message", .doc = "Error message"}},
        {[](const Row& row) { return Record(row).spec.display_name; },
         {.key = "display_name", .doc = "Name given by its creator"}},
        {[](const Row& row) { return Record(row).node; },
-        {.key = "node", .doc = "The machine that it was made on"}},
+        {.key = "node", .doc = "Node of the capture"}},
        {[](const Row& row) { return Record(row).requested_by_uid; },
-        {.key = "requested_by_uid", .doc = "The user who asked for it; -1: no user of the node"}},
+        {.key = "requested_by_uid", .doc = "User ID of the requester; -1: not a user of the node"}},
        {[](const Row& row) { return Record(row).requested_by; },
-        {.key = "requested_by", .doc = "Who asked for it: uid:1000, cn:alice"}},
+        {.key = "requested_by", .doc = "Requester, such as uid:1000 or cn:alice"}},
        {[](const Row& row) { return Record(row).schedule_id; },
-        {.key = "schedule", .doc = "The schedule that made it; empty: none"}},
+        {.key = "schedule", .doc = "Schedule that made the capture; empty: none"}},
        {[](const Row& row) { return Record(row).schedule_window_unix_ns; },
         {.key = "schedule_window_unix_ns",
-         .doc = "The window of the schedule, since 1970-01-01 UTC",
+         .doc = "Schedule window, since 1970-01-01 UTC",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).sampling_weight; },
         {.key = "sampling_weight",
-         .doc = "What it stands for: 1 / the chance of choosing the target"}},
+         .doc = "Sampling weight: 1 / probability of choosing the target"}},
        {[](const Row& row) { return Record(row).request_id; },
-        {.key = "request_id", .doc = "The caller's ID of the request"}},
+        {.key = "request_id", .doc = "Request ID given by the caller"}},
        {[](const Row& row) { return UnixNanosOrZero(Record(row).create_time); },
         {.key = "create_unix_ns",
-         .doc = "When it was asked for, since 1970-01-01 UTC",
+         .doc = "Time of the request, since 1970-01-01 UTC",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return UnixNanosOrZero(Record(row).armed_time); },
         {.key = "armed_unix_ns",
-         .doc = "When the target was ready; 0: it was not",
+         .doc = "Time when the target was armed, since 1970-01-01 UTC; 0: not armed",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return UnixNanosOrZero(Record(row).end_time); },
-        {.key = "end_unix_ns", .doc = "When it ended; 0: it has not", .unit = table::Unit::kNs}},
+        {.key = "end_unix_ns", .doc = "Time of the end; 0: not ended", .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).start_unix_ns; },
         {.key = "start_unix_ns",
-         .doc = "When the first window began; 0: nothing was recorded",
+         .doc = "Start of the first window, since 1970-01-01 UTC; 0: nothing was recorded",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).covered_ns; },
-        {.key = "covered_ns", .doc = "Length of its windows", .unit = table::Unit::kNs}},
+        {.key = "covered_ns", .doc = "Total length of its windows", .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).covered_steps; },
         {.key = "covered_steps", .doc = "Complete steps recorded", .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).current_step; },
-        {.key = "current_step", .doc = "The step that it records; -1: none"}},
+        {.key = "current_step", .doc = "Step being recorded; -1: none"}},
        {[](const Row& row) { return Record(row).event_count; },
         {.key = "event_count", .doc = "Events kept", .unit = table::Unit::kCount}},
        {[](const Row& row) { return row.view->dropped_event_count; },
-        {.key = "dropped_event_count",
-         .doc = "Events that could not be kept",
-         .unit = table::Unit::kCount}},
+        {.key = "dropped_event_count", .doc = "Lost events", .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).warmup_event_count; },
         {.key = "warmup_event_count",
          .doc = "Events before the window, discarded",
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).open_range_count; },
         {.key = "open_range_count",
-         .doc = "Ranges that were open at the end of the window",
+         .doc = "Ranges open at the window end",
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).truncated_range_count; },
         {.key = "truncated_range_count",
-         .doc = "Ranges that were open at the begin of the window",
+         .doc = "Ranges open at the window start",
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).other_name_event_count; },
         {.key = "other_name_event_count",
-         .doc = "Events whose name became (other), because there were too many names",
+         .doc = "Events named (other), because the program uses too many distinct names",
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).foreign_step_mark_count; },
         {.key = "foreign_step_mark_count",
-         .doc = "Step marks of threads whose steps do not count",
+         .doc = "Step marks of other threads, not counted as steps",
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).clock_error_ns; },
-        {.key = "clock_error_ns", .doc = "Most error of any time", .unit = table::Unit::kNs}},
+        {.key = "clock_error_ns", .doc = "Maximum error of any time", .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).step_before_ns; },
         {.key = "step_before_ns",
          .doc = "Median step time before the window; 0: not known",
@@ -442,64 +440,62 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
          .doc = "Median step time after the window; 0: not known",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return row.view->quality; },
-        {.key = "quality",
-         .doc = "How far its numbers can be trusted, A to D; -: it has not ended"}},
+        {.key = "quality", .doc = "Quality grade, A to D; -: not ended"}},
        {[](const Row& row) { return QualityOf(Record(row)).stored; },
-        {.key = "quality_stored", .doc = "Whether the grade is the one stored at its end"}},
+        {.key = "quality_stored", .doc = "Whether the grade was stored when the capture ended"}},
        {[](const Row& row) { return Record(row).file_bytes; },
         {.key = "file_bytes",
-         .doc = "Bytes of the capture file; 0: there is none",
+         .doc = "Size of the capture file; 0: no file",
          .unit = table::Unit::kBytes}},
        {[](const Row& row) { return Record(row).file_sha256; },
-        {.key = "file_sha256", .doc = "Hash of the capture file; empty: there is none"}},
+        {.key = "file_sha256", .doc = "SHA-256 of the capture file; empty: no file"}},
        {[](const Row& row) { return Record(row).deleted; },
         {.key = "deleted", .doc = "Whether its events were removed"}},
        {[](const Row& row) { return row.view->pinned; },
-        {.key = "pinned", .doc = "Whether its events are never removed to make room"}},
+        {.key = "pinned", .doc = "Whether the capture is pinned: never removed to make room"}},
        {[](const Row& row) { return Record(row).activity; },
-        {.key = "activity", .doc = "What the target is doing while it arms"}},
+        {.key = "activity", .doc = "Progress of arming"}},
        {[](const Row& row) { return Record(row).gpu.simulated; },
         {.key = "simulated", .doc = "Whether the GPU was simulated by software"}}},
       {MapOf<Row>(
            "labels", "Labels given by its creator", "string",
            [](const Row& row) -> const auto& { return Record(row).spec.labels; }),
        ListOf<Row>(
-           "windows", "Its windows", &CaptureWindowObject,
+           "windows", "Windows of the capture", &CaptureWindowObject,
            [](const Row& row) -> const auto& { return Record(row).windows; }),
        ListOf<Row>(
-           "steps", "Its steps, where they were asked for", &StepObject,
+           "steps", "Steps of the capture, if requested", &StepObject,
            [](const Row& row) -> const auto& { return row.view->steps; }),
        MapOf<Row>(
-           "dropped_by_reason", "Events that could not be kept, by reason", "integer",
+           "dropped_by_reason", "Lost events, by reason", "integer",
            [](const Row& row) -> const auto& { return row.view->dropped_by_reason; }),
        ObjectOf<Row>(
-           "slowdown", "How much the capture slowed the target down", &SlowdownObject,
+           "slowdown", "Slow-down of the target by the capture", &SlowdownObject,
            [](const Row& row) -> const auto& { return Record(row).slowdown; }),
-       ListOf<Row>("quality_checks", "Why the grade is what it is", &QualityCheckObject,
+       ListOf<Row>("quality_checks", "Checks behind the grade", &QualityCheckObject,
                    [](const Row& row) { return QualityOf(Record(row)).checks; }),
        ObjectOf<Row>(
-           "gpu", "How recording the GPU went", &GpuRecordObject,
+           "gpu", "Result of recording the GPU", &GpuRecordObject,
            [](const Row& row) -> const auto& { return Record(row).gpu; }),
        ObjectOf<Row>(
-           "torch", "How recording PyTorch went", &TorchRecordObject,
+           "torch", "Result of recording PyTorch", &TorchRecordObject,
            [](const Row& row) -> const auto& { return Record(row).torch; }),
        Optional<Row>([](const Row& row) { return !Record(row).imported.source.empty(); },
                      ObjectOf<Row>(
-                         "imported", "The trace that it was imported from", &ImportObject,
+                         "imported", "Imported trace", &ImportObject,
                          [](const Row& row) -> const auto& { return Record(row).imported; })),
        ObjectOf<Row>(
-           "spec", "What was asked for", &SpecObject,
+           "spec", "Options of the capture", &SpecObject,
            [](const Row& row) -> const auto& { return Record(row).spec; }),
        ObjectOf<Row>(
-           "target", "The process", &CapturedTargetObject,
+           "target", "Captured process", &CapturedTargetObject,
            [](const Row& row) -> const auto& { return Record(row).target; }),
        Optional<Row>([](const Row& row) { return !row.path.empty(); },
-                     TextOf<Row>("path", "The file that it was fetched to",
+                     TextOf<Row>("path", "File to which the capture was fetched",
                                  [](const Row& row) { return row.path; })),
-       Optional<Row>(
-           [](const Row& row) { return !row.step_labels.empty(); },
-           ListOf<Row>("step_labels", "What a framework calls the steps", &StepLabelObject,
-                       [](const Row& row) { return row.step_labels; }))});
+       Optional<Row>([](const Row& row) { return !row.step_labels.empty(); },
+                     ListOf<Row>("step_labels", "Step labels of a framework", &StepLabelObject,
+                                 [](const Row& row) { return row.step_labels; }))});
   return object;
 }
 
@@ -512,12 +508,9 @@ const ObjectDescription<CaptureList>& CaptureListObject() {
   using Row = CaptureList;
   static const ObjectDescription<Row> object(
       {}, {ListOf<Row>(
-               "captures", "The captures, newest first", &CaptureObject,
+               "captures", "Captures, newest first", &CaptureObject,
                [](const Row& row) -> const auto& { return row.captures; }),
-           Optional<Row>([](const Row& row) { return row.outcomes != nullptr; },
-                         ListOf<Row>(
-                             "nodes", "The nodes that were asked, with --nodes", &NodeOutcomeObject,
-                             [](const Row& row) -> const auto& { return *row.outcomes; }))});
+           NodeOutcomesMember<Row>()});
   return object;
 }
 
@@ -549,28 +542,29 @@ const table::Description<CaptureView>& ReportHeaderColumns() {
        {.key = "id", .title = "Capture", .doc = "The capture's ULID"}},
       {&CaptureView::state,
        {.key = "state", .title = "State", .doc = "COMPLETE, PARTIAL, FAILED, or CANCELLED"}},
-      {&CaptureView::ended_by, {.key = "ended_by", .title = "Ended by", .doc = "What ended it"}},
+      {&CaptureView::ended_by,
+       {.key = "ended_by", .title = "Ended by", .doc = "Reason for the end"}},
       {[](const CaptureView& view) { return view.record.start_unix_ns; },
        {.key = "start_unix_ns",
         .title = "Start",
-        .doc = "When the window began, ns since 1970-01-01 UTC",
+        .doc = "Start of the window, since 1970-01-01 UTC",
         .unit = table::Unit::kNs}},
       {&CaptureView::quality,
        {.key = "quality", .title = "Quality", .doc = "The grade, A to D; -: none"}},
       {[](const CaptureView& view) { return view.record.event_count; },
        {.key = "event_count",
         .title = "Events",
-        .doc = "Events that were kept",
+        .doc = "Events kept",
         .unit = table::Unit::kCount}},
       {&CaptureView::dropped_event_count,
        {.key = "dropped_event_count",
         .title = "Lost",
-        .doc = "Events that were lost",
+        .doc = "Lost events",
         .unit = table::Unit::kCount}},
       {[](const CaptureView& view) { return std::string(ToString(SharesOf(view))); },
        {.key = "shares",
         .title = "Shares",
-        .doc = "How far shares of a whole can be trusted: whole, marked, or withheld"}},
+        .doc = "Reliability of percentages: whole, marked, or withheld"}},
       {[](const CaptureView& view) { return view.record.gpu.simulated; },
        {.key = "simulated",
         .title = "Simulated",

@@ -44,24 +44,24 @@ const table::Description<QuotaRow>& QuotaRowColumns() {
   using Row = QuotaRow;
   static const table::Description<Row> columns = {
       {[](const Row& row) { return row.holding == nullptr ? row.quota->name : std::string(); },
-       {.title = "QUOTA", .doc = "What is limited", .unknown_text = ""}},
+       {.title = "QUOTA", .doc = "Limited resource", .unknown_text = ""}},
       {[](const Row& row) {
          return row.holding == nullptr ? std::string("all") : row.holding->principal;
        },
-       {.title = "PRINCIPAL", .doc = "The user, job, or pod that holds it", .flexible = true}},
+       {.title = "PRINCIPAL", .doc = "User, job, or pod", .flexible = true}},
       {[](const Row& row) {
          return row.Amount(row.holding == nullptr ? row.quota->used : row.holding->used);
        },
-       {.title = "USED", .doc = "How much the principal holds", .right = true}},
+       {.title = "USED", .doc = "Amount in use", .right = true}},
       {[](const Row& row) {
          return row.Amount(row.holding == nullptr ? row.quota->capacity : row.holding->share);
        },
-       {.title = "MAY USE", .doc = "How much it may hold now", .right = true}},
+       {.title = "MAY USE", .doc = "Current limit of the principal", .right = true}},
       {[](const Row& row) {
          return row.holding == nullptr ? row.Amount(row.quota->reserve) : std::string();
        },
        {.title = "FOR ROOT",
-        .doc = "What is reserved for root",
+        .doc = "Amount reserved for root",
         .priority = 2,
         .unknown_text = "",
         .right = true}},
@@ -79,27 +79,27 @@ const table::Description<QuotaRow>& QuotaRowColumns() {
 const ObjectDescription<QuotaView::Holding>& HoldingObject() {
   using Row = QuotaView::Holding;
   static const ObjectDescription<Row> object(
-      {{&Row::principal, {.key = "principal", .doc = "The user, job, or pod"}},
-       {&Row::used, {.key = "used", .doc = "How much it holds, in the unit of the quota"}},
-       {&Row::share, {.key = "share", .doc = "How much it may hold now"}},
-       {&Row::active, {.key = "active", .doc = "Whether it uses the quota at present"}}});
+      {{&Row::principal, {.key = "principal", .doc = "User, job, or pod"}},
+       {&Row::used, {.key = "used", .doc = "Amount in use, in the unit of the quota"}},
+       {&Row::share, {.key = "share", .doc = "Current limit of the principal"}},
+       {&Row::active, {.key = "active", .doc = "Whether the principal is using the quota"}}});
   return object;
 }
 
 const ObjectDescription<QuotaView>& QuotaObject() {
   using Row = QuotaView;
   static const ObjectDescription<Row> object(
-      {{&Row::name, {.key = "name", .doc = "What is limited"}},
+      {{&Row::name, {.key = "name", .doc = "Limited resource"}},
        {[](const Row& row) { return std::string(UnitName(row.unit)); },
-        {.key = "unit", .doc = "Of its amounts: count, bytes, or milliseconds"}},
-       {&Row::used, {.key = "used", .doc = "How much all hold"}},
-       {&Row::capacity, {.key = "capacity", .doc = "How much all may hold"}},
-       {&Row::reserve, {.key = "reserve", .doc = "How much of it is reserved for root"}},
-       {&Row::per_principal, {.key = "per_principal", .doc = "Most that one principal may hold"}},
+        {.key = "unit", .doc = "Unit of the amounts: count, bytes, or milliseconds"}},
+       {&Row::used, {.key = "used", .doc = "Total in use"}},
+       {&Row::capacity, {.key = "capacity", .doc = "Total limit"}},
+       {&Row::reserve, {.key = "reserve", .doc = "Amount reserved for root"}},
+       {&Row::per_principal, {.key = "per_principal", .doc = "Limit per principal"}},
        {&Row::refused_count,
-        {.key = "refused_count", .doc = "Requests that it refused", .unit = table::Unit::kCount}}},
+        {.key = "refused_count", .doc = "Refused requests", .unit = table::Unit::kCount}}},
       {ListOf<Row>(
-          "holdings", "Who holds how much, as far as the caller may see", &HoldingObject,
+          "holdings", "Use per principal, as far as the caller may see it", &HoldingObject,
           [](const Row& row) -> const auto& { return row.holdings; })});
   return object;
 }
@@ -112,7 +112,7 @@ struct QuotasAnswer {
 const ObjectDescription<QuotasAnswer>& QuotasAnswerObject() {
   using Row = QuotasAnswer;
   static const ObjectDescription<Row> object(
-      {{&Row::node, {.key = "name", .doc = "What the daemon calls its node"}}},
+      {{&Row::node, {.key = "name", .doc = "Node name configured in the daemon"}}},
       {ListOf<Row>("quotas", "The quotas", &QuotaObject,
                    [](const Row& row) { return row.quotas; })});
   return object;

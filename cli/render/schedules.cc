@@ -137,74 +137,76 @@ namespace {
 const ObjectDescription<ScheduleView>& ScheduleObject() {
   using Row = ScheduleView;
   static const ObjectDescription<Row> object(
-      {{&Row::id, {.key = "id", .doc = "Its ULID, the same on all nodes"}},
-       {&Row::node, {.key = "node", .doc = "The node, as it calls itself"}},
+      {{&Row::id, {.key = "id", .doc = "Schedule ID, a ULID; the same on all nodes"}},
+       {&Row::node, {.key = "node", .doc = "Node name configured in the daemon"}},
        {[](const Row& row) { return std::string(ToString(row.state)); },
         {.key = "state", .doc = "ACTIVE, PAUSED, ENDED, or DELETED"}},
        {[](const Row& row) { return row.spec.display_name; },
         {.key = "name", .doc = "Name given by its creator"}},
-       {&Row::created_by, {.key = "created_by", .doc = "Who created it, and as whom it captures"}},
+       {&Row::created_by,
+        {.key = "created_by", .doc = "Creator; captures have the creator's rights"}},
        {[](const Row& row) { return absl::ToUnixNanos(row.create_time); },
         {.key = "create_time_unix_ns",
-         .doc = "When it was created, since 1970-01-01 UTC",
+         .doc = "Creation time, since 1970-01-01 UTC",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return absl::ToInt64Nanoseconds(row.spec.every); },
         {.key = "every_ns",
-         .doc = "Time from window to window; 0: `cron` says when",
+         .doc = "Interval between windows; 0: `cron` applies",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return row.spec.cron; },
-        {.key = "cron", .doc = "Cron expression, in UTC; empty: `every_ns` says when"}},
+        {.key = "cron", .doc = "Cron expression, in UTC; empty: `every_ns` applies"}},
        {[](const Row& row) { return row.spec.align; },
         {.key = "align", .doc = "Whether windows are at multiples of `every_ns`"}},
        {[](const Row& row) { return absl::ToInt64Nanoseconds(row.spec.jitter); },
-        {.key = "jitter_ns", .doc = "Most random delay of a window", .unit = table::Unit::kNs}},
+        {.key = "jitter_ns", .doc = "Maximum random delay of a window", .unit = table::Unit::kNs}},
        {[](const Row& row) { return row.spec.capture.steps; },
-        {.key = "steps", .doc = "Steps of a capture; 0: by `duration_ns`"}},
+        {.key = "steps", .doc = "Steps per capture; 0: `duration_ns` applies"}},
        {[](const Row& row) { return absl::ToInt64Nanoseconds(row.spec.capture.duration); },
         {.key = "duration_ns",
-         .doc = "Length of a capture; 0: by `steps`",
+         .doc = "Length of a capture; 0: `steps` applies",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return row.spec.selector.job; },
         {.key = "job", .doc = "Only targets of this job; empty: any"}},
        {[](const Row& row) { return row.spec.selector.command; },
-        {.key = "command", .doc = "Only targets with this in their command; empty: any"}},
+        {.key = "command", .doc = "Only targets whose command contains this; empty: any"}},
        {[](const Row& row) { return std::string(ToString(row.spec.sample.unit)); },
-        {.key = "sample_of", .doc = "What is sampled: nodes, targets, or jobs"}},
+        {.key = "sample_of", .doc = "Sampled units: nodes, targets, or jobs"}},
        {[](const Row& row) { return row.spec.sample.fraction; },
-        {.key = "fraction", .doc = "Share of them, 0 to 1; 0: by `count`"}},
+        {.key = "fraction", .doc = "Share of units sampled, 0 to 1; 0: `count` applies"}},
        {[](const Row& row) { return row.spec.sample.count; },
-        {.key = "count", .doc = "Number of them; 0 with a `fraction` of 0: all"}},
+        {.key = "count", .doc = "Number of units sampled; 0 with a `fraction` of 0: all"}},
        {[](const Row& row) { return row.spec.budget.captures_per_hour; },
-        {.key = "captures_per_hour", .doc = "Most captures per hour and node; 0: no limit"}},
+        {.key = "captures_per_hour", .doc = "Maximum captures per hour and node; 0: no limit"}},
        {[](const Row& row) { return row.spec.budget.bytes_per_day; },
         {.key = "bytes_per_day",
-         .doc = "Most bytes of capture files per day and node; 0: no limit",
+         .doc = "Limit of capture files per day and node; 0: no limit",
          .unit = table::Unit::kBytes}},
        {[](const Row& row) { return row.spec.budget.time_share; },
         {.key = "time_share",
-         .doc = "Most of a target's time that is captured, 0 to 1; 0: no limit",
+         .doc = "Maximum share of a target's time that is captured, 0 to 1; 0: no limit",
          .unit = table::Unit::kShare}},
        {[](const Row& row) { return row.spec.max_slowdown; },
         {.key = "max_slowdown",
-         .doc = "Slow-down above which the schedule captures less often; 0: off",
+         .doc = "Slow-down above which captures become less frequent; 0: off",
          .unit = table::Unit::kShare}},
-       {&Row::spec_hash, {.key = "spec_hash", .doc = "Equal where the specs are equal"}},
+       {&Row::spec_hash,
+        {.key = "spec_hash", .doc = "Hash of the spec; equal specs have equal hashes"}},
        {[](const Row& row) {
           const bool is_known = row.next_window != absl::InfiniteFuture();
           return is_known ? absl::ToUnixNanos(row.next_window) : -1;
         },
         {.key = "next_window_unix_ns",
-         .doc = "When its next window is, since 1970-01-01 UTC; null: there is none",
+         .doc = "Time of the next window, since 1970-01-01 UTC; null: none",
          .unit = table::Unit::kNs,
          .nullable = true}},
        {&Row::window_count,
-        {.key = "windows", .doc = "Windows that it had", .unit = table::Unit::kCount}},
+        {.key = "windows", .doc = "Windows so far", .unit = table::Unit::kCount}},
        {&Row::capture_count,
-        {.key = "captures", .doc = "Captures that it made", .unit = table::Unit::kCount}},
+        {.key = "captures", .doc = "Captures made by the schedule", .unit = table::Unit::kCount}},
        {&Row::capture_bytes,
-        {.key = "bytes", .doc = "Bytes of their files", .unit = table::Unit::kBytes}}},
+        {.key = "bytes", .doc = "Size of the capture files", .unit = table::Unit::kBytes}}},
       {TextsOf<Row>(
-          "nodes", "The nodes that it was placed on; empty: one",
+          "nodes", "Nodes on which the schedule was placed; empty: one node",
           [](const Row& row) -> const auto& { return row.spec.nodes; })});
   return object;
 }
@@ -213,22 +215,14 @@ const ObjectDescription<ScheduleDrift>& DriftObject() {
   using Row = ScheduleDrift;
   static const ObjectDescription<Row> object(
       {{&Row::id, {.key = "id", .doc = "The schedule"}},
-       {&Row::node, {.key = "node", .doc = "The node that has not what it should have"}},
-       {&Row::problem, {.key = "problem", .doc = "What is wrong there"}}});
+       {&Row::node, {.key = "node", .doc = "Node with the problem"}},
+       {&Row::problem, {.key = "problem", .doc = "Problem on the node"}}});
   return object;
-}
-
-Member<ScheduleAnswer> ScheduleOutcomes() {
-  using Row = ScheduleAnswer;
-  return Optional<Row>([](const Row& row) { return row.outcomes != nullptr; },
-                       ListOf<Row>(
-                           "nodes", "The nodes that were asked, with --nodes", &NodeOutcomeObject,
-                           [](const Row& row) -> const auto& { return *row.outcomes; }));
 }
 
 Member<ScheduleAnswer> ScheduleRows() {
   using Row = ScheduleAnswer;
-  return ListOf<Row>("schedules", "A row for each schedule and node", &ScheduleObject,
+  return ListOf<Row>("schedules", "One row per schedule and node", &ScheduleObject,
                      [](const Row& row) { return row.schedules; });
 }
 
@@ -238,14 +232,14 @@ const ObjectDescription<ScheduleAnswer>& ScheduleListObject() {
       {}, {ScheduleRows(),
            ListOf<Row>("drift", "Nodes on which a schedule is missing or differs", &DriftObject,
                        [](const Row& row) { return row.drift; }),
-           ScheduleOutcomes()});
+           NodeOutcomesMember<ScheduleAnswer>()});
   return object;
 }
 
 const ObjectDescription<ScheduleAnswer>& OneScheduleObject() {
   static const ObjectDescription<ScheduleAnswer> object(
       {{&ScheduleAnswer::id, {.key = "id", .doc = "The schedule"}}},
-      {ScheduleRows(), ScheduleOutcomes()});
+      {ScheduleRows(), NodeOutcomesMember<ScheduleAnswer>()});
   return object;
 }
 
@@ -253,11 +247,11 @@ const ObjectDescription<WindowView>& WindowObject() {
   using Row = WindowView;
   static const ObjectDescription<Row> object(
       {{[](const Row& row) { return FormatLocalTime(row.window.time); },
-        {.title = "TIME", .doc = "When the window was"}},
-       {&Row::node, {.key = "node", .title = "NODE", .doc = "The machine whose daemon it is"}},
+        {.title = "TIME", .doc = "Time of the window"}},
+       {&Row::node, {.key = "node", .title = "NODE", .doc = "Node of the daemon"}},
        {[](const Row& row) { return row.window.pid == 0 ? std::string() : StrCat(row.window.pid); },
-        {.title = "PID", .doc = "The process that was chosen", .right = true}},
-       {&Row::outcome, {.key = "outcome", .title = "OUTCOME", .doc = "What became of the window"}},
+        {.title = "PID", .doc = "Process ID of the sampled target", .right = true}},
+       {&Row::outcome, {.key = "outcome", .title = "OUTCOME", .doc = "Outcome of the window"}},
        {[](const Row& row) { return row.window.capture_id; },
         {.key = "capture", .title = "CAPTURE", .doc = "The capture's ID"}},
        {[](const Row& row) {
@@ -266,8 +260,8 @@ const ObjectDescription<WindowView>& WindowObject() {
                      : std::string(absl::StrFormat("%.3g", row.window.sampling_weight));
         },
         {.title = "WEIGHT",
-         .doc = "What the window stands for",
-         .formula = "1 / the chance of choosing the target",
+         .doc = "Sampling weight of the window",
+         .formula = "1 / probability of choosing the target",
          .priority = 4,
          .right = true}},
        {[](const Row& row) { return TextOfNs(row.window.step_before_ns); },
@@ -283,21 +277,26 @@ const ObjectDescription<WindowView>& WindowObject() {
          .priority = 1,
          .right = true}},
        {[](const Row& row) { return ForDisplay(row.window.detail, kMaxDetailBytes); },
-        {.title = "DETAIL", .doc = "Why there is no capture", .priority = 5, .flexible = true}},
+        {.title = "DETAIL",
+         .doc = "Reason why there is no capture",
+         .priority = 5,
+         .flexible = true}},
        // ---- For programs.
        {[](const Row& row) { return absl::ToUnixNanos(row.window.time); },
         {.key = "time_unix_ns",
-         .doc = "When the window was, since 1970-01-01 UTC",
+         .doc = "Time of the window, since 1970-01-01 UTC",
          .unit = table::Unit::kNs,
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.window.detail; },
-        {.key = "detail", .doc = "Why there is no capture", .priority = kOnlyInData}},
+        {.key = "detail", .doc = "Reason why there is no capture", .priority = kOnlyInData}},
        {[](const Row& row) { return row.window.pid; },
-        {.key = "pid", .doc = "The process that was chosen; 0: none", .priority = kOnlyInData}},
+        {.key = "pid",
+         .doc = "Process ID of the sampled target; 0: none",
+         .priority = kOnlyInData}},
        {[](const Row& row) { return row.window.sampling_weight; },
         {.key = "sampling_weight",
-         .doc = "What the window stands for; 0: no process was chosen",
-         .formula = "1 / the chance of choosing the target",
+         .doc = "Sampling weight of the window; 0: no target was sampled",
+         .formula = "1 / probability of choosing the target",
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.window.step_before_ns; },
         {.key = "step_before_ns",
@@ -321,9 +320,9 @@ const ObjectDescription<ScheduleAnswer>& WindowListObject() {
   using Row = ScheduleAnswer;
   static const ObjectDescription<Row> object(
       {{&Row::id, {.key = "id", .doc = "The schedule"}}},
-      {ListOf<Row>("windows", "What became of its windows, newest first", &WindowObject,
+      {ListOf<Row>("windows", "Windows and their outcomes, newest first", &WindowObject,
                    [](const Row& row) { return row.windows; }),
-       ScheduleOutcomes()});
+       NodeOutcomesMember<ScheduleAnswer>()});
   return object;
 }
 
