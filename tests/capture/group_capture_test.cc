@@ -5,6 +5,7 @@
 #include "daemon/base/reason.h"
 #include "daemon/base/ulid.h"
 #include "daemon/capture/capture_manager.h"
+#include "tests/fakes/callers.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_store.h"
 #include "tests/fakes/fake_target_port.h"
@@ -18,10 +19,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Code = absl::StatusCode;
-
-const Caller kAlice{.uid = 1000};
-const Caller kBob{.uid = 1001};
-const Caller kRoot{.uid = 0};
 
 class GroupCaptureTest : public testing::Test {
  protected:

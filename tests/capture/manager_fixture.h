@@ -6,16 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "daemon/capture/capture_manager.h"
+#include "tests/fakes/callers.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_store.h"
 #include "tests/fakes/fake_target_port.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd {
-
-inline const Caller kAlice{.uid = 1000};
-inline const Caller kBob{.uid = 1001};
-inline const Caller kRoot{.uid = 0};
 
 inline CaptureSpec Steps(int64_t steps) { return CaptureSpec{.steps = steps}; }
 

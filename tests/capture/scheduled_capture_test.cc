@@ -6,6 +6,7 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/capture/capture_manager.h"
+#include "tests/fakes/callers.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_store.h"
 #include "tests/fakes/fake_target_port.h"
@@ -17,9 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-const Caller kAlice{.uid = 1000};
-const Caller kRoot{.uid = 0};
 
 CaptureSpec Steps(int64_t steps) { return CaptureSpec{.steps = steps}; }
 

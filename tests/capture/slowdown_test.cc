@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kMs = 1e6;
+constexpr double kNsPerMs = 1e6;
 // One-sided: how often the lower end may exceed 0 although recording costs nothing.
 constexpr double kNominalFalseAlarms = 0.025;
 
@@ -49,7 +49,7 @@ class Noise {
 
 TEST(SlowdownTest, ATrueSlowDownIsFoundWithItsSize) {
   Noise noise(1);
-  const auto steady = [&](int) { return 100 * kMs * std::exp(0.01 * noise.Normal()); };
+  const auto steady = [&](int) { return 100 * kNsPerMs * std::exp(0.01 * noise.Normal()); };
   const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 43, 10, 20, 1.10));
   ASSERT_TRUE(slowdown.known);
   EXPECT_GT(slowdown.low, 0.05);
@@ -62,7 +62,7 @@ TEST(SlowdownTest, ATrueSlowDownIsFoundWithItsSize) {
 
 TEST(SlowdownTest, HeavyNoiseExplainsWhatItCan) {
   Noise noise(2);
-  const auto heavy = [&](int) { return 100 * kMs * std::exp(0.5 * noise.Normal()); };
+  const auto heavy = [&](int) { return 100 * kNsPerMs * std::exp(0.5 * noise.Normal()); };
   const SlowdownRecord slowdown = MeasureSlowdown(Cut(heavy, 43, 10, 20));
   ASSERT_TRUE(slowdown.known);
   EXPECT_LT(slowdown.low, 0);
@@ -82,7 +82,7 @@ TEST(SlowdownTest, TwoKindsOfStepsInOtherSharesAreNoSlowDown) {
 
 TEST(SlowdownTest, AnEvaluationStepInTheWindowIsNoSlowDown) {
   Noise noise(3);
-  const auto steady = [&](int) { return 100 * kMs * std::exp(0.02 * noise.Normal()); };
+  const auto steady = [&](int) { return 100 * kNsPerMs * std::exp(0.02 * noise.Normal()); };
   StepTimes times = Cut(steady, 43, 10, 20);
   times.during[4] = 15'000'000'000;
   const SlowdownRecord slowdown = MeasureSlowdown(times);
@@ -92,7 +92,7 @@ TEST(SlowdownTest, AnEvaluationStepInTheWindowIsNoSlowDown) {
 }
 
 TEST(SlowdownTest, AProgramThatBecomesSlowerByItselfIsNotSlowedByRecording) {
-  const auto drifting = [](int step) { return (100 + step) * kMs; };
+  const auto drifting = [](int step) { return (100 + step) * kNsPerMs; };
   const SlowdownRecord both = MeasureSlowdown(Cut(drifting, 43, 10, 20));
   EXPECT_TRUE(!both.known || both.low <= 0) << both.low;
   // Without steps after the window, the drift before it is what to expect.
@@ -105,7 +105,7 @@ TEST(SlowdownTest, AProgramThatBecomesSlowerByItselfIsNotSlowedByRecording) {
 TEST(SlowdownTest, ALevelThatChangesAtTheWindowAndStaysIsNotBlamedOnRecording) {
   Noise noise(4);
   const auto jump = [&](int step) {
-    return (step < 43 ? 100 : 150) * kMs * std::exp(0.01 * noise.Normal());
+    return (step < 43 ? 100 : 150) * kNsPerMs * std::exp(0.01 * noise.Normal());
   };
   const SlowdownRecord slowdown = MeasureSlowdown(Cut(jump, 43, 10, 20));
   ASSERT_TRUE(slowdown.known);
@@ -114,7 +114,7 @@ TEST(SlowdownTest, ALevelThatChangesAtTheWindowAndStaysIsNotBlamedOnRecording) {
 
 TEST(SlowdownTest, WithoutStepsAfterTheWindowALargeSlowDownIsStillFound) {
   Noise noise(5);
-  const auto steady = [&](int) { return 100 * kMs * std::exp(0.01 * noise.Normal()); };
+  const auto steady = [&](int) { return 100 * kNsPerMs * std::exp(0.01 * noise.Normal()); };
   const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 43, 10, 0, 1.5));
   ASSERT_TRUE(slowdown.known);
   EXPECT_GT(slowdown.low, 0.4);
@@ -122,7 +122,7 @@ TEST(SlowdownTest, WithoutStepsAfterTheWindowALargeSlowDownIsStillFound) {
 
 TEST(SlowdownTest, EqualStepsHaveAnExactAnswer) {
   const SlowdownRecord slowdown =
-      MeasureSlowdown(Cut([](int) { return 100 * kMs; }, 43, 5, 20, 1.25));
+      MeasureSlowdown(Cut([](int) { return 100 * kNsPerMs; }, 43, 5, 20, 1.25));
   ASSERT_TRUE(slowdown.known);
   EXPECT_NEAR(slowdown.low, 0.25, 1e-9);
   EXPECT_NEAR(slowdown.high, 0.25, 1e-9);
@@ -133,7 +133,7 @@ TEST(SlowdownTest, EqualStepsHaveAnExactAnswer) {
 // ---- withheld ----
 
 TEST(SlowdownTest, FewStepsAreNoMeasurement) {
-  const auto steady = [](int step) { return (100 + step % 3) * kMs; };
+  const auto steady = [](int step) { return (100 + step % 3) * kNsPerMs; };
   const SlowdownRecord none = MeasureSlowdown(Cut(steady, 43, 0, 20));
   EXPECT_FALSE(none.known);
   EXPECT_THAT(none.unknown_reason, HasSubstr("no complete step"));
@@ -184,36 +184,39 @@ struct Kind {
 std::vector<Kind> Harmless() {
   return {
       {"independent",
-       [](Noise& n) { return [&n](int) { return kMs * std::exp(0.3 * n.Normal()); }; }},
+       [](Noise& n) { return [&n](int) { return kNsPerMs * std::exp(0.3 * n.Normal()); }; }},
       {"two kinds",
        [](Noise& n) {
          return [&n](int) {
-           return (n.Uniform() < 0.5 ? 10 : 30) * kMs * std::exp(0.02 * n.Normal());
+           return (n.Uniform() < 0.5 ? 10 : 30) * kNsPerMs * std::exp(0.02 * n.Normal());
          };
        }},
       {"rare long steps",
        [](Noise& n) {
-         return
-             [&n](int) { return (n.Uniform() < 0.1 ? 50 : 1) * kMs * std::exp(0.05 * n.Normal()); };
+         return [&n](int) {
+           return (n.Uniform() < 0.1 ? 50 : 1) * kNsPerMs * std::exp(0.05 * n.Normal());
+         };
        }},
       {"neighbors alike",
        [](Noise& n) {
          return [&n, state = n.Normal()](int) mutable {
            state = 0.7 * state + std::sqrt(1 - 0.49) * n.Normal();
-           return kMs * std::exp(0.2 * state);
+           return kNsPerMs * std::exp(0.2 * state);
          };
        }},
       {"bursts of other load",
        [](Noise& n) {
          return [&n, busy = false](int) mutable {
            if (n.Uniform() < (busy ? 0.2 : 0.05)) busy = !busy;
-           return (busy ? 2 : 1) * kMs * std::exp(0.05 * n.Normal());
+           return (busy ? 2 : 1) * kNsPerMs * std::exp(0.05 * n.Normal());
          };
        }},
       {"drift",
        [](Noise& n) {
          const double slope = 0.02 * (n.Uniform() - 0.5);
-         return [&n, slope](int step) { return kMs * std::exp(slope * step + 0.05 * n.Normal()); };
+         return [&n, slope](int step) {
+           return kNsPerMs * std::exp(slope * step + 0.05 * n.Normal());
+         };
        }},
   };
 }
@@ -248,7 +251,7 @@ TEST(SlowdownSimulationTest, ATrueSlowDownIsMostlyFoundAndCovered) {
   int above_threshold = 0;
   int covered = 0;
   for (int i = 0; i < kCaptures; ++i) {
-    const auto steady = [&](int) { return kMs * std::exp(0.03 * noise.Normal()); };
+    const auto steady = [&](int) { return kNsPerMs * std::exp(0.03 * noise.Normal()); };
     const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 43, 20, 20, 1.20));
     if (slowdown.low > 0.05) ++above_threshold;
     if (slowdown.low <= 0.20 && slowdown.high >= 0.20) ++covered;

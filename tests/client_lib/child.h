@@ -90,6 +90,7 @@ int CountOpenFilesOf(const std::string& thread_directory);
 
 // A range around nothing.
 void EmptyRange(profd_name* name);
+inline profd_name g_range = PROFD_NAME_INIT("range");
 
 }  // namespace profd::testing
 

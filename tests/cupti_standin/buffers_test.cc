@@ -20,8 +20,6 @@ using ::testing::SizeIs;
 constexpr uint32_t kZeroedOutAttribute = 5;
 constexpr uint32_t kPerThreadAttribute = 9;
 
-uint32_t ThreadId() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
-
 class BuffersTest : public TestClient {};
 
 TEST_F(BuffersTest, TheThreadThatNeedsRoomAsksForIt) {

@@ -21,8 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-uint32_t ThreadId() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
-
 class RecordsTest : public TestClient {
  protected:
   uint32_t CreateStream(uint32_t context = 1) {

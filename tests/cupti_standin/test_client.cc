@@ -15,14 +15,14 @@ namespace {
 
 TestClient* current = nullptr;
 
-uint32_t ThreadId() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
-
 template <typename Function>
 void Find(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(dlsym(library, name));
 }
 
 }  // namespace
+
+uint32_t ThreadId() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
 
 std::string Standin::PathOf(const std::string& file) {
   const char* const build = std::getenv("PROFD_BUILD_DIR");

@@ -113,6 +113,9 @@ struct CompletedBuffer {
   uint32_t thread_id = 0;
 };
 
+// The calling thread's number, as the kernel counts.
+uint32_t ThreadId();
+
 // One client at a time: CUPTI's buffer callbacks know no user data.
 class TestClient : public ::testing::Test {
  protected:

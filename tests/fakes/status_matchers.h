@@ -26,8 +26,8 @@ MATCHER_P2(StatusIs, code, message_matcher,
            absl::StrCat("has code ", absl::StatusCodeToString(code), " and message")) {
   *result_listener << GetStatus(arg).ToString();
   return GetStatus(arg).code() == code &&
-         testing::ExplainMatchResult(message_matcher, std::string(GetStatus(arg).message()),
-                                     result_listener);
+         ::testing::ExplainMatchResult(message_matcher, std::string(GetStatus(arg).message()),
+                                       result_listener);
 }
 MATCHER(IsOk, "is OK") {
   *result_listener << GetStatus(arg).ToString();
@@ -38,8 +38,8 @@ MATCHER_P(IsOkAndHolds, value_matcher, "is OK and holds a value") {
     *result_listener << arg.status().ToString();
     return false;
   }
-  return testing::ExplainMatchResult(
-      testing::SafeMatcherCast<const typename std::decay_t<decltype(arg)>::value_type&>(
+  return ::testing::ExplainMatchResult(
+      ::testing::SafeMatcherCast<const typename std::decay_t<decltype(arg)>::value_type&>(
           value_matcher),
       *arg, result_listener);
 }

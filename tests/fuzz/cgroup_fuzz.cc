@@ -10,10 +10,6 @@
 namespace profd {
 namespace {
 
-void Require(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 bool IsHexOrDash(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || c == '-'; }
 
 void CheckWorkload(const Workload& workload) {

@@ -11,10 +11,6 @@
 namespace profd::check {
 namespace {
 
-void Require(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 void CheckFindings(const std::vector<Finding>& findings, bool are_notes) {
   for (const Finding& finding : findings) {
     Require(finding.rule != nullptr && finding.count > 0);
@@ -37,11 +33,11 @@ PROFD_FUZZ_TARGET(FuzzCheck)(std::span<const uint8_t> data) {
   }
   const auto report = profd::check::CheckTraceBytes(trace, {.name = "a.pt.trace.json"});
   if (!report.ok()) {
-    profd::check::Require(profd::IsPrintableUtf8(profd::FromAbsl(report.status().message())));
+    profd::Require(profd::IsPrintableUtf8(profd::FromAbsl(report.status().message())));
     return;
   }
-  profd::check::Require(report->event_count >= 0);
-  profd::check::Require(report->file_bytes <= trace.size());
+  profd::Require(report->event_count >= 0);
+  profd::Require(report->file_bytes <= trace.size());
   profd::check::CheckFindings(report->findings, /*are_notes=*/false);
   profd::check::CheckFindings(report->notes, /*are_notes=*/true);
 }

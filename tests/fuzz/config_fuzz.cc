@@ -26,10 +26,6 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-void Require(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 void RequireIn(int64_t value, int64_t low, int64_t high) { Require(low <= value && value <= high); }
 
 void RequireIn(const absl::Duration& value, const absl::Duration& low) {

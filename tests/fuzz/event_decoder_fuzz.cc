@@ -15,10 +15,6 @@ namespace {
 
 constexpr uint64_t kEpoch = 5'000'000'000'000;
 
-void Require(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 // Traps on a row that no reader may meet.
 class StrictSink final : public CaptureSink {
  public:

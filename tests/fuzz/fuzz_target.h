@@ -11,6 +11,15 @@
 #include <cstdint>
 #include <span>
 
+namespace profd {
+
+// A target's own claim about what it was given. Ends the process where it does not hold.
+inline void Require(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
+}  // namespace profd
+
 #ifdef PROFD_FUZZ
 #define PROFD_FUZZ_TARGET(name)                                             \
   namespace profd {                                                         \

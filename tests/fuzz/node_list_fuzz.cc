@@ -11,10 +11,6 @@
 namespace profd::cli {
 namespace {
 
-void Require(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 void CheckNodes(std::string_view text) {
   const auto nodes = ParseNodes(text);
   if (!nodes.ok()) return;

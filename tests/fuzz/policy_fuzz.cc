@@ -2,16 +2,6 @@
 #include "daemon/access/policy.h"
 #include "tests/fuzz/fuzz_target.h"
 
-namespace profd {
-namespace {
-
-void Require(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
-}  // namespace
-}  // namespace profd
-
 PROFD_FUZZ_TARGET(FuzzPolicy)(std::span<const uint8_t> data) {
   const access::AccountNames accounts = {
       .user = [](const std::string& name) { return std::optional<int64_t>(name.size()); },

@@ -137,18 +137,19 @@ ImportedRange Range(int64_t start_ns, int64_t end_ns, uint32_t name, uint8_t cat
           .category = category,
           .flags = 0};
 }
-std::vector<std::pair<uint32_t, int>> NamesAndDepths(const std::vector<ImportedRange>& ranges) {
-  std::vector<std::pair<uint32_t, int>> pairs;
+using NameAndDepth = std::pair<uint32_t, int>;
+std::vector<NameAndDepth> NamesAndDepths(const std::vector<ImportedRange>& ranges) {
+  std::vector<NameAndDepth> pairs;
   for (const ImportedRange& range : ranges) pairs.emplace_back(range.name, range.depth);
   return pairs;
 }
-using Pair = std::pair<uint32_t, int>;
 
 TEST(RangeNestingTest, RangesComeByTheirEndBehindAllTheyEnclose) {
   std::vector<ImportedRange> ranges = {Range(0, 100, 1), Range(10, 20, 2), Range(12, 20, 3),
                                        Range(30, 100, 4)};
   Nest(ranges);
-  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(3, 2), Pair(2, 1), Pair(4, 1), Pair(1, 0)));
+  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(NameAndDepth(3, 2), NameAndDepth(2, 1),
+                                                  NameAndDepth(4, 1), NameAndDepth(1, 0)));
 }
 
 // As torch.autograd.profiler_util builds its tree: what ends behind the range it began in is in the
@@ -157,19 +158,22 @@ TEST(RangeNestingTest, WhatOutlastsTheRangeItBeganInIsNotInIt) {
   std::vector<ImportedRange> ranges = {Range(0, 100, 1), Range(10, 20, 2), Range(15, 25, 3),
                                        Range(16, 18, 4)};
   Nest(ranges);
-  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(4, 2), Pair(2, 1), Pair(3, 1), Pair(1, 0)));
+  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(NameAndDepth(4, 2), NameAndDepth(2, 1),
+                                                  NameAndDepth(3, 1), NameAndDepth(1, 0)));
 }
 
 TEST(RangeNestingTest, OfEqualTimesTheFirstIsOutside) {
   std::vector<ImportedRange> ranges = {Range(0, 10, 1), Range(0, 10, 2), Range(0, 10, 3, 0)};
   Nest(ranges);
-  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(2, 2), Pair(1, 1), Pair(3, 0)));
+  EXPECT_THAT(NamesAndDepths(ranges),
+              ElementsAre(NameAndDepth(2, 2), NameAndDepth(1, 1), NameAndDepth(3, 0)));
 }
 
 TEST(RangeNestingTest, WhatBeginsWhereAnotherEndsIsBesideIt) {
   std::vector<ImportedRange> ranges = {Range(0, 10, 1), Range(10, 10, 2), Range(10, 20, 3)};
   Nest(ranges);
-  EXPECT_THAT(NamesAndDepths(ranges), ElementsAre(Pair(1, 0), Pair(2, 1), Pair(3, 0)));
+  EXPECT_THAT(NamesAndDepths(ranges),
+              ElementsAre(NameAndDepth(1, 0), NameAndDepth(2, 1), NameAndDepth(3, 0)));
 }
 
 TEST(RangeNestingTest, WhatIsTooDeepIsTakenOutAndCounted) {

@@ -9,18 +9,13 @@
 
 #include "tests/fakes/status_matchers.h"
 #include "tests/ingest/ingest_testing.h"
+#include "tests/ingest/window_times.h"
 
 namespace profd {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-// One tick is one nanosecond; the epoch is at kEpoch, the window from kStart to kEnd.
-constexpr uint64_t kEpoch = 10'000'000'000'000;
-constexpr uint64_t kStart = kEpoch + 1'000'000;
-constexpr uint64_t kEnd = kEpoch + 2'000'000;
-constexpr uint64_t kCopied = kEpoch + 3'000'000;
 
 class EventDecoderTest : public testing::Test {
  protected:

@@ -10,14 +10,10 @@
 
 #include "daemon/ingest/event_decoder.h"
 #include "tests/ingest/ingest_testing.h"
+#include "tests/ingest/window_times.h"
 
 namespace profd {
 
-// One tick is one nanosecond; the epoch is at kEpoch, the window from kStart to kEnd.
-inline constexpr uint64_t kEpoch = 10'000'000'000'000;
-inline constexpr uint64_t kStart = kEpoch + 1'000'000;
-inline constexpr uint64_t kEnd = kEpoch + 2'000'000;
-inline constexpr uint64_t kCopied = kEpoch + 3'000'000;
 inline constexpr uint32_t kGpuThread = 900;  // Of the library.
 
 inline wire::ApiCallEvent Call(uint64_t start, uint64_t end, uint32_t correlation,

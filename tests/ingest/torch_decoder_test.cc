@@ -12,6 +12,7 @@
 #include "tests/fakes/status_matchers.h"
 #include "tests/ingest/ingest_testing.h"
 #include "tests/ingest/torch_events.h"
+#include "tests/ingest/window_times.h"
 
 namespace profd {
 namespace {
@@ -21,11 +22,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using enum wire::InputKind;
 
-// One tick is one nanosecond; the epoch is at kEpoch, the window from kStart to kEnd.
-constexpr uint64_t kEpoch = 10'000'000'000'000;
-constexpr uint64_t kStart = kEpoch + 1'000'000;
-constexpr uint64_t kEnd = kEpoch + 2'000'000;
-constexpr uint64_t kCopied = kEpoch + 3'000'000;
 constexpr int8_t kFloat = OperatorBuilder::kFloat;
 
 class TorchDecoderTest : public testing::Test {

@@ -9,9 +9,8 @@
 namespace profd::quota {
 namespace {
 
+constexpr int64_t kMebibyte = 1 << 20;
 namespace fs = std::filesystem;
-
-constexpr int64_t kMiB = 1 << 20;
 
 class MemoryLimitTest : public ::testing::Test {
  protected:
@@ -50,22 +49,22 @@ TEST_F(MemoryLimitTest, OfVersion2TheSmallestOnTheWayUpCounts) {
   Write("cgroup", "0::/system.slice/profd.service\n");
   Write("v2/system.slice/profd.service/memory.max", "max\n");
   Write("v2/system.slice/memory.max", "536870912\n");
-  EXPECT_EQ(Find().bytes, 512 * kMiB);
+  EXPECT_EQ(Find().bytes, 512 * kMebibyte);
   Write("v2/system.slice/profd.service/memory.max", "268435456\n");
-  EXPECT_EQ(Find().bytes, 256 * kMiB);
+  EXPECT_EQ(Find().bytes, 256 * kMebibyte);
   EXPECT_EQ(Find().source, (root_ / "v2/system.slice/profd.service/memory.max").string());
 }
 
 TEST_F(MemoryLimitTest, AContainerSeesItsOwnCgroupAsTheRoot) {
   Write("cgroup", "0::/\n");
   Write("v2/memory.max", "2147483648\n");
-  EXPECT_EQ(Find().bytes, 2048 * kMiB);
+  EXPECT_EQ(Find().bytes, 2048 * kMebibyte);
 }
 
 TEST_F(MemoryLimitTest, APathOutsideOfWhatIsMountedLeavesTheRoot) {
   Write("cgroup", "0::/../../other.slice/x\n");
   Write("v2/memory.max", "1073741824\n");
-  EXPECT_EQ(Find().bytes, 1024 * kMiB);
+  EXPECT_EQ(Find().bytes, 1024 * kMebibyte);
 }
 
 TEST_F(MemoryLimitTest, OfVersion1TheHugeNumberIsNoLimit) {
@@ -73,7 +72,7 @@ TEST_F(MemoryLimitTest, OfVersion1TheHugeNumberIsNoLimit) {
   Write("v1/a/b:c/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(Find().bytes, int64_t{16} << 30);
   Write("v1/a/memory.limit_in_bytes", "134217728\n");
-  EXPECT_EQ(Find().bytes, 128 * kMiB);
+  EXPECT_EQ(Find().bytes, 128 * kMebibyte);
 }
 
 TEST_F(MemoryLimitTest, ALimitAboveTheMachinesMemoryIsNone) {
@@ -87,7 +86,7 @@ TEST_F(MemoryLimitTest, NonsenseIsSkipped) {
   Write("v2/a/memory.max", "-5\n");
   Write("v2/memory.max", "lots\n");
   Write("meminfo", "nothing\n");
-  EXPECT_EQ(Find().bytes, 512 * kMiB);
+  EXPECT_EQ(Find().bytes, 512 * kMebibyte);
   EXPECT_EQ(Find().source, "default");
 }
 

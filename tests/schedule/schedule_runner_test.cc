@@ -10,6 +10,7 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/schedule/governor.h"
+#include "tests/fakes/callers.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_schedule_store.h"
 #include "tests/fakes/fake_scheduled_captures.h"
@@ -25,10 +26,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Code = absl::StatusCode;
-
-const Caller kAlice{.uid = 1000};
-const Caller kBob{.uid = 1001};
-const Caller kRoot{.uid = 0};
 
 ScheduleSpec EveryMinute() {
   return {.every = absl::Minutes(1), .align = true, .capture = {.steps = 3}};

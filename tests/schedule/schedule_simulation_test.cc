@@ -17,6 +17,7 @@
 #include "daemon/base/stable_hash.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/schedule/schedule_runner.h"
+#include "tests/fakes/callers.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_schedule_store.h"
 #include "tests/fakes/fake_scheduled_captures.h"
@@ -34,7 +35,6 @@ absl::Duration SimulatedTime() {
   return absl::Hours(24) * (days == nullptr ? 1 : std::max(1, std::atoi(days)));
 }
 const absl::Duration kTime = SimulatedTime();
-const Caller kRoot{.uid = 0};
 
 // Ids as a coordinator would have made them.
 constexpr char kByNodes[] = "01HZZZZZZZZZZZZZZZZZZZZZZA";

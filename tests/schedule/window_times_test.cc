@@ -9,11 +9,11 @@
 namespace profd {
 namespace {
 
-constexpr char kId[] = "01HZZZZZZZZZZZZZZZZZZZZZZA";
+constexpr char kScheduleId[] = "01HZZZZZZZZZZZZZZZZZZZZZZA";
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'123);
 
 TEST(WindowTimesTest, AlignedWindowsLieOnMultiplesOfTheUnixClock) {
-  const WindowTimes times(kId, {.every = absl::Minutes(30), .align = true});
+  const WindowTimes times(kScheduleId, {.every = absl::Minutes(30), .align = true});
   const auto first = times.After(kNow);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(absl::ToUnixSeconds(first->due) % 1800, 0);
@@ -35,7 +35,7 @@ TEST(WindowTimesTest, ThePhaseIsOfTheScheduleAndTheSameEverywhere) {
 
 // What a running cluster does must not change with a new version of profd.
 TEST(WindowTimesTest, ThePhaseNeverChanges) {
-  const auto first = WindowTimes(kId, {.every = absl::Hours(1), .jitter = absl::Minutes(5)})
+  const auto first = WindowTimes(kScheduleId, {.every = absl::Hours(1), .jitter = absl::Minutes(5)})
                          .After(absl::UnixEpoch());
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(absl::ToUnixMillis(first->nominal), 1'510'275);
@@ -43,7 +43,7 @@ TEST(WindowTimesTest, ThePhaseNeverChanges) {
 }
 
 TEST(WindowTimesTest, JitterKeepsTheOrderAndStaysInItsBound) {
-  const WindowTimes times(kId, {.every = absl::Seconds(10), .jitter = absl::Seconds(4)});
+  const WindowTimes times(kScheduleId, {.every = absl::Seconds(10), .jitter = absl::Seconds(4)});
   absl::Time nominal = kNow;
   absl::Time last_due = absl::InfinitePast();
   std::set<absl::Duration> jitters;
@@ -61,7 +61,7 @@ TEST(WindowTimesTest, JitterKeepsTheOrderAndStaysInItsBound) {
 }
 
 TEST(WindowTimesTest, CronWindowsComeByTheirExpression) {
-  const WindowTimes times(kId, {.cron = "0 3 * * *"});
+  const WindowTimes times(kScheduleId, {.cron = "0 3 * * *"});
   const auto first = times.After(kNow);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(absl::ToUnixSeconds(first->due) % 86'400, 3 * 3600);
@@ -69,7 +69,8 @@ TEST(WindowTimesTest, CronWindowsComeByTheirExpression) {
 
 TEST(WindowTimesTest, NoWindowIsLaterThanTheEnd) {
   const WindowTimes times(
-      kId, {.every = absl::Minutes(30), .align = true, .end_time = kNow + absl::Minutes(31)});
+      kScheduleId,
+      {.every = absl::Minutes(30), .align = true, .end_time = kNow + absl::Minutes(31)});
   const auto only = times.After(kNow);
   ASSERT_TRUE(only.has_value());
   EXPECT_FALSE(times.After(only->nominal).has_value());

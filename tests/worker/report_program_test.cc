@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "profd/v1/reports.pb.h"
+#include "tests/fakes/sanitized.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/store/store_fixture.h"
 
@@ -26,12 +27,6 @@ namespace {
 
 using absl::StatusCode;
 using testing::HasSubstr;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 std::filesystem::path Program() {
   return std::filesystem::path(std::getenv("PROFD_BUILD_DIR")) / "bin/profd-report";

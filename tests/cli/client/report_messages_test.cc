@@ -27,7 +27,7 @@ v1::Report MessageOf(const table::Report& report) {
   return again;
 }
 
-table::Report AReport() {
+table::Report KernelReport() {
   report::KernelTable kernels = {.kernel_count = 7, .busy_ns = std::numeric_limits<int64_t>::max()};
   kernels.rows = {{.name = std::string("k\xff\0x", 4),
                    .display_name = "k",
@@ -41,9 +41,9 @@ table::Report AReport() {
 }
 
 TEST(ReportMessageTest, EveryReportComesOutAsItWentIn) {
-  const absl::StatusOr<table::Report> again = FromProto(MessageOf(AReport()));
+  const absl::StatusOr<table::Report> again = FromProto(MessageOf(KernelReport()));
   ASSERT_THAT(again, IsOk());
-  EXPECT_EQ(*again, AReport());
+  EXPECT_EQ(*again, KernelReport());
   for (const report::ReportKind& kind : report::ReportKinds()) {
     const absl::StatusOr<table::Report> shape = FromProto(MessageOf(kind.shape()));
     ASSERT_THAT(shape, IsOk()) << kind.name;
@@ -52,14 +52,14 @@ TEST(ReportMessageTest, EveryReportComesOutAsItWentIn) {
 }
 
 TEST(ReportMessageTest, EqualTextsAreSentOnce) {
-  const v1::Report message = MessageOf(AReport());
+  const v1::Report message = MessageOf(KernelReport());
   EXPECT_THAT(message.tables(0).cells(0).words(), ElementsAre("k"));
   EXPECT_THAT(message.tables(0).cells(0).texts(), ElementsAre(0, 0));
 }
 
 TEST(ReportMessageTest, PartsThatDoNotFitAreRefused) {
   const auto refused = [](const auto& spoil) {
-    v1::Report message = MessageOf(AReport());
+    v1::Report message = MessageOf(KernelReport());
     spoil(message);
     EXPECT_THAT(FromProto(message), StatusIs(absl::StatusCode::kDataLoss));
   };
@@ -83,14 +83,14 @@ TEST(ReportMessageTest, PartsThatDoNotFitAreRefused) {
 }
 
 TEST(ReportMessageTest, AColumnOfANewerTypeSaysWhatToDo) {
-  v1::Report message = MessageOf(AReport());
+  v1::Report message = MessageOf(KernelReport());
   message.mutable_tables(0)->mutable_columns(0)->set_type(static_cast<v1::Column::Type>(99));
   EXPECT_THAT(FromProto(message), StatusIs(absl::StatusCode::kFailedPrecondition,
                                            HasSubstr("install the daemon's version")));
 }
 
 TEST(ReportMessageTest, AColumnOfANewerUnitIsAPlainNumber) {
-  v1::Report message = MessageOf(AReport());
+  v1::Report message = MessageOf(KernelReport());
   message.mutable_tables(0)->mutable_columns(2)->set_unit(static_cast<v1::Column::Unit>(99));
   const absl::StatusOr<table::Report> report = FromProto(message);
   ASSERT_THAT(report, IsOk());

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kNsPerMs = 1'000'000;
 
 HistoryPoint AStep(int64_t time, int64_t median_ns, const std::string& job = "j",
                    int64_t rank = 0) {
@@ -56,7 +56,7 @@ TEST(SparklineTest, OneMomentIsOneColumn) {
 
 TEST(HistoryRenderTest, ARankIsOneRowAlsoWhenItsProcessWasStartedAgain) {
   History history;
-  for (int i = 0; i < 8; ++i) history.points.push_back(AStep(i, (i < 4 ? 100 : 150) * kMs));
+  for (int i = 0; i < 8; ++i) history.points.push_back(AStep(i, (i < 4 ? 100 : 150) * kNsPerMs));
   const std::string text = Shown(history, {});
   EXPECT_THAT(text, HasSubstr("Step time: median step, from "));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
@@ -72,10 +72,10 @@ TEST(HistoryRenderTest, ARankIsOneRowAlsoWhenItsProcessWasStartedAgain) {
 TEST(HistoryRenderTest, AnOperatorIsShownPerStepOrWhereThereIsNonePerCall) {
   HistoryPoint point = AStep(1, 0);
   point.median_ns = 0;
-  point.mean_ns = 3 * kMs;
+  point.mean_ns = 3 * kNsPerMs;
   point.calls = 6;
-  point.self_cpu_ns = 12 * kMs;
-  point.self_device_ns = 30 * kMs;
+  point.self_cpu_ns = 12 * kNsPerMs;
+  point.self_device_ns = 30 * kNsPerMs;
   const HistoryQuery query = {.operator_name = "aten::mm"};
   History history = {.points = {point}, .left_out_count = 5, .without_operator_count = 2};
   const std::string per_step = Shown(history, query, HistoryMeasure::kSelfDevice);
@@ -107,7 +107,7 @@ TEST(HistoryRenderTest, SeveralDaemonsPointsAreInTheOrderOfTime) {
 
 TEST(HistoryRenderTest, CsvQuotesWhatHasToBe) {
   History history;
-  history.points.push_back(AStep(1'790'000'000'000'000'000, 5 * kMs, "a,\"b\"\n", 2));
+  history.points.push_back(AStep(1'790'000'000'000'000'000, 5 * kNsPerMs, "a,\"b\"\n", 2));
   const std::string csv = HistoryCsv(history);
   EXPECT_THAT(csv, HasSubstr(",2,\"a,\"\"b\"\"\n\",,1,A,3,"));
   EXPECT_THAT(csv, HasSubstr("2026-09-21T14:13:20+00:00,1790000000000000000,gpu001,"));
@@ -126,7 +126,7 @@ class HistoryCommandTest : public CliTest {
     point.set_schedule("schedules/" + TestId(9));
     point.set_sampling_weight(20);
     point.set_steps(3);
-    point.set_median_ns(125 * kMs);
+    point.set_median_ns(125 * kNsPerMs);
     point.set_self_cpu_ns(9);
   }
 };
@@ -141,7 +141,7 @@ TEST_F(HistoryCommandTest, JsonHasThePointsAsTheyAre) {
   EXPECT_EQ(point["time_unix_ns"], 1'790'000'000'000'000'000);
   EXPECT_EQ(point["capture"], TestId(1));
   EXPECT_EQ(point["schedule"], TestId(9));
-  EXPECT_EQ(point["median_ns"], 125 * kMs);
+  EXPECT_EQ(point["median_ns"], 125 * kNsPerMs);
   EXPECT_FALSE(json.contains("nodes"));
 
   const auto calls = profd_.history_calls();

@@ -9,6 +9,7 @@
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
+#include "tests/cli/render/squeezed.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
@@ -17,19 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> Squeezed(const std::string& text) {
-  std::vector<std::string> lines(1);
-  for (const char c : text) {
-    if (c == '\n') {
-      lines.emplace_back();
-    } else if (c != ' ' || (!lines.back().empty() && lines.back().back() != ' ')) {
-      lines.back().push_back(c);
-    }
-  }
-  lines.pop_back();
-  return lines;
-}
 
 template <typename Write>
 nlohmann::json JsonOf(Write write) {
@@ -256,7 +244,7 @@ TEST(SyncsJsonTest, SaysWhoCalled) {
 
 // ---- idle time ----
 
-report::IdleTable OneDevice() {
+report::IdleTable IdleOfOneDevice() {
   report::IdleTable table;
   table.rows = {{.step = -1, .device = 1, .duration_ns = 200'000, .busy_ns = 50'000},
                 {.step = 7,
@@ -287,7 +275,7 @@ report::IdleTable OneDevice() {
 
 TEST(RenderIdleTest, StepsThenStreams) {
   EXPECT_THAT(
-      Squeezed(RenderReport(report::ToReport(OneDevice()), Style{})),
+      Squeezed(RenderReport(report::ToReport(IdleOfOneDevice()), Style{})),
       ElementsAre("GPU Step Duration Busy Busy % Compute Comm Comm exposed Copies Copies exposed "
                   "Idle Host wait Kernel wait Other",
                   HasSubstr("---"), HasSubstr("1 all 200.000us 50.000us 25.00%"),
@@ -295,7 +283,7 @@ TEST(RenderIdleTest, StepsThenStreams) {
                   "75.000us 60.000us 10.000us 5.000us",
                   "", "GPU Stream Ran Busy Gaps Idle Host wait Kernel wait Other", HasSubstr("---"),
                   "1 7 4 20.000us 3 6.000us 1.000us 2.000us 3.000us"));
-  EXPECT_THAT(RenderReport(FirstRow(report::ToReport(OneDevice())), Style{}),
+  EXPECT_THAT(RenderReport(FirstRow(report::ToReport(IdleOfOneDevice())), Style{}),
               HasSubstr("(1 more row"));
   EXPECT_THAT(RenderReport(report::ToReport(report::IdleTable()), Style{}),
               HasSubstr("No GPU work"));
@@ -303,7 +291,7 @@ TEST(RenderIdleTest, StepsThenStreams) {
 
 TEST(IdleJsonTest, TheWholeHasNoStep) {
   const nlohmann::json parsed = JsonOf([](JsonWriter& json) {
-    WriteReportJson(SimulatedView(), report::ToReport(OneDevice()), json);
+    WriteReportJson(SimulatedView(), report::ToReport(IdleOfOneDevice()), json);
   });
   EXPECT_EQ(parsed["simulated"], true);
   EXPECT_TRUE(parsed["rows"][0]["step"].is_null());

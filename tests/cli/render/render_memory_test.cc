@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 constexpr int64_t kMiB = 1 << 20;
 
-CaptureView AView() {
+CaptureView TwoStepsView() {
   CaptureRecord record;
   record.id = "01J00000000000000000000001";
   record.state = CaptureState::kComplete;
@@ -41,7 +41,7 @@ report::MemorySample Sample(int64_t time_ns, int64_t older, int64_t activation =
   return sample;
 }
 
-report::MemoryReport OneDevice() {
+report::MemoryReport MemoryOfOneDevice() {
   report::DeviceMemoryReport device;
   device.memory.device = "cuda:0";
   device.memory.peak_bytes = 3 * kMiB;
@@ -74,12 +74,12 @@ report::MemoryReport OneDevice() {
   return {{device}, {}};
 }
 
-std::string Rendered(const report::MemoryReport& report, int64_t limit = 0) {
-  return RenderMemory(AView(), report, limit, Style{});
+std::string RenderedMemory(const report::MemoryReport& report, int64_t limit = 0) {
+  return RenderMemory(TwoStepsView(), report, limit, Style{});
 }
 
 TEST(RenderMemoryTest, SaysThePeakItsStepAndWhatWasAlive) {
-  const std::string text = Rendered(OneDevice());
+  const std::string text = RenderedMemory(MemoryOfOneDevice());
   EXPECT_THAT(text, HasSubstr("Device cuda:0"));
   EXPECT_THAT(text, HasSubstr("Peak 3.00 MiB at 12.000ms (step 8), 25.00% of 12.0 MiB;"));
   EXPECT_THAT(text, HasSubstr("2 frees (2.00 KiB) were of blocks allocated before the window"));
@@ -92,64 +92,64 @@ TEST(RenderMemoryTest, SaysThePeakItsStepAndWhatWasAlive) {
 }
 
 TEST(RenderMemoryTest, SaysWhatTheAllocatorHeldInNoBlock) {
-  const std::string text = Rendered(OneDevice());
+  const std::string text = RenderedMemory(MemoryOfOneDevice());
   EXPECT_THAT(text, HasSubstr("At the peak: 4.00 MiB reserved then, 1.00 MiB (25.00%) of it in no "
                               "block."));
   EXPECT_THAT(text, HasSubstr("Reserved most at 15.000ms: 5.00 MiB reserved then, 5.00 MiB "
                               "(100.00%) of it in no block."));
-  report::MemoryReport cpu = OneDevice();
+  report::MemoryReport cpu = MemoryOfOneDevice();
   cpu.devices[0].memory.peak_reserved_bytes = 0;
-  EXPECT_THAT(Rendered(cpu), Not(HasSubstr("reserved then")));
+  EXPECT_THAT(RenderedMemory(cpu), Not(HasSubstr("reserved then")));
 }
 
 TEST(RenderMemoryTest, TheDeviceThatHeldMostComesFirst) {
-  report::MemoryReport report = OneDevice();
+  report::MemoryReport report = MemoryOfOneDevice();
   report.devices.insert(report.devices.begin(), report.devices.front());
   report.devices.front().memory.device = "cpu";
   report.devices.front().memory.peak_bytes = 16;
-  const std::string text = Rendered(report);
+  const std::string text = RenderedMemory(report);
   EXPECT_LT(text.find("Device cuda:0"), text.find("Device cpu"));
 }
 
 TEST(RenderMemoryTest, RelativeBytesAreCalledSo) {
-  report::MemoryReport report = OneDevice();
+  report::MemoryReport report = MemoryOfOneDevice();
   report.devices[0].memory.relative = true;
-  EXPECT_THAT(Rendered(report),
+  EXPECT_THAT(RenderedMemory(report),
               AllOf(HasSubstr("Relative to the window start:"), Not(HasSubstr("of 12.0 MiB"))));
 }
 
 TEST(RenderMemoryTest, GrowthIsToldFromThreeStepsOn) {
-  report::MemoryReport report = OneDevice();
-  EXPECT_THAT(Rendered(report), Not(HasSubstr("per step")));
+  report::MemoryReport report = MemoryOfOneDevice();
+  EXPECT_THAT(RenderedMemory(report), Not(HasSubstr("per step")));
   report.devices[0].growth = {.step_count = 5,
                               .rising_count = 4,
                               .bytes_per_step = 3 * kMiB,
                               .suspects_by_op = {{"aten::cat", 12 * kMiB, 4}}};
-  EXPECT_THAT(Rendered(report),
+  EXPECT_THAT(RenderedMemory(report),
               AllOf(HasSubstr("Grows by 3.00 MiB per step: 4 of 4 steps ended with more"),
                     HasSubstr("Left by all steps but the last"), HasSubstr("aten::cat")));
   report.devices[0].growth.bytes_per_step = -kMiB;
-  EXPECT_THAT(Rendered(report), HasSubstr("Shrinks by 1.00 MiB per step"));
+  EXPECT_THAT(RenderedMemory(report), HasSubstr("Shrinks by 1.00 MiB per step"));
   report.devices[0].growth.bytes_per_step = 0;
-  EXPECT_THAT(Rendered(report), HasSubstr("Steady from step to step"));
+  EXPECT_THAT(RenderedMemory(report), HasSubstr("Steady from step to step"));
 }
 
 TEST(RenderMemoryTest, CategoriesOverTheWindowAreThereWhereOneIsKnown) {
-  report::MemoryReport report = OneDevice();
+  report::MemoryReport report = MemoryOfOneDevice();
   auto& categories = report.devices[0].memory.categories;
   categories = {{.name = "unknown", .peak_bytes = 1, .byte_seconds = 1, .block_count = 1}};
-  EXPECT_THAT(Rendered(report), Not(HasSubstr("Over the window")));
+  EXPECT_THAT(RenderedMemory(report), Not(HasSubstr("Over the window")));
   categories.push_back(
       {.name = "parameter", .peak_bytes = 4096, .byte_seconds = 1024, .block_count = 1200});
-  EXPECT_THAT(Rendered(report), AllOf(HasSubstr("Over the window, by category"),
-                                      HasSubstr("99.90%"), HasSubstr("1,200")));
+  EXPECT_THAT(RenderedMemory(report), AllOf(HasSubstr("Over the window, by category"),
+                                            HasSubstr("99.90%"), HasSubstr("1,200")));
 }
 
 TEST(RenderMemoryTest, TablesKeepToTheirLimitAndSaySo) {
-  report::MemoryReport report = OneDevice();
+  report::MemoryReport report = MemoryOfOneDevice();
   report.devices[0].memory.peak_by_op = {{"a", 3, 1}, {"b", 2, 1}, {"c", 1, 1}};
-  EXPECT_THAT(Rendered(report, 2), HasSubstr("(2 more rows: --limit 0)"));
-  EXPECT_THAT(Rendered(report, 0), Not(HasSubstr("more row")));
+  EXPECT_THAT(RenderedMemory(report, 2), HasSubstr("(2 more rows: --limit 0)"));
+  EXPECT_THAT(RenderedMemory(report, 0), Not(HasSubstr("more row")));
 }
 
 TEST(RenderMemoryTest, FailedAllocationsComeFirstWithWhatTheDeviceHeld) {
@@ -167,18 +167,19 @@ TEST(RenderMemoryTest, FailedAllocationsComeFirstWithWhatTheDeviceHeld) {
   second.asked.time_ns = 99'000'000'000;
   second.asked.device = "cuda:1";
   second.asked.bytes = 5;
-  const std::string text = Rendered(report);
+  const std::string text = RenderedMemory(report);
   EXPECT_THAT(text, StartsWith("Out of memory: 2.00 MiB on cuda:"));
   EXPECT_THAT(text, HasSubstr("at 12.000ms (step 8), asked for in aten::conv2d; 7.00 MiB were "
                               "allocated, 9.00 MiB reserved of 10.0 MiB\n"));
   EXPECT_THAT(text, HasSubstr("5 B on cuda:1 at 99.000s\n"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("No memory events"));
-  EXPECT_THAT(Rendered(report, 1), HasSubstr("(1 more: --limit 0)"));
+  EXPECT_THAT(RenderedMemory(report, 1), HasSubstr("(1 more: --limit 0)"));
 }
 
 TEST(RenderMemoryTest, WithoutEventsItSaysHowToGetSome) {
-  EXPECT_THAT(Rendered({}), AllOf(HasSubstr("profd_alloc"), HasSubstr("profile_memory=True")));
+  EXPECT_THAT(RenderedMemory({}),
+              AllOf(HasSubstr("profd_alloc"), HasSubstr("profile_memory=True")));
 }
 
 // ---- the plot ----
@@ -232,12 +233,12 @@ TEST(PlotMemoryTest, NegativeAndHugeValuesDraw) {
 // ---- for scripts ----
 
 TEST(MemoryJsonTest, HasAllOfTheReport) {
-  report::MemoryReport report = OneDevice();
+  report::MemoryReport report = MemoryOfOneDevice();
   report::FailedAllocation& failed = report.out_of_memory.emplace_back();
   failed.asked.bytes = 9;
   failed.op = "f";
   JsonWriter json;
-  WriteMemoryJson(AView(), report, json);
+  WriteMemoryJson(TwoStepsView(), report, json);
   const auto document = nlohmann::json::parse(json.TakeLine());
   const auto& device = document["devices"][0];
   EXPECT_EQ(device["device"], "cuda:0");
@@ -259,7 +260,7 @@ TEST(MemoryJsonTest, HasAllOfTheReport) {
 
 TEST(MemoryCsvTest, HasARowPerSampleUnderTheNamesOfColumns) {
   std::string text;
-  WriteMemoryCsv(OneDevice(), [&](std::string_view piece) { text += piece; });
+  WriteMemoryCsv(MemoryOfOneDevice(), [&](std::string_view piece) { text += piece; });
   std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);

@@ -23,6 +23,7 @@
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/ops/profile.h"
 #include "daemon/report/time/compile_report.h"
+#include "tests/cli/render/squeezed.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
@@ -34,20 +35,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-// The words of each line: alignment is Table's business, content is the renderers'.
-std::vector<std::string> Squeezed(const std::string& text) {
-  std::vector<std::string> lines(1);
-  for (const char c : text) {
-    if (c == '\n') {
-      lines.emplace_back();
-    } else if (c != ' ' || (!lines.back().empty() && lines.back().back() != ' ')) {
-      lines.back().push_back(c);
-    }
-  }
-  lines.pop_back();
-  return lines;
-}
 
 CaptureView AView() {
   CaptureRecord record;

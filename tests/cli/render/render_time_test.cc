@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-report::TimeReport AReport() {
+report::TimeReport ATimeReport() {
   report::TimeReport report;
   report.has_device = true;
   report.device = 3;
@@ -90,7 +90,7 @@ report::TimeReport AReport() {
 }
 
 TEST(RenderTimeTest, SaysWhatTheDeviceDidAndWhatHeldItUp) {
-  const std::string text = RenderTime(AReport(), 0, Style{});
+  const std::string text = RenderTime(ATimeReport(), 0, Style{});
   EXPECT_THAT(text, HasSubstr("GPU 3 (of 2 with work; --device N shows another): 400.000us from "
                               "its first work to its last, busy 75.00%"));
   EXPECT_THAT(text, HasSubstr("Idle: host wait"));
@@ -109,13 +109,13 @@ TEST(RenderTimeTest, SaysWhatTheDeviceDidAndWhatHeldItUp) {
 }
 
 TEST(RenderTimeTest, TheHostsTimeIsSplitAndItsGapsAreNamed) {
-  const std::string text = RenderTime(AReport(), 0, Style{});
+  const std::string text = RenderTime(ATimeReport(), 0, Style{});
   EXPECT_THAT(text, HasSubstr("Host time of each step"));
   EXPECT_THAT(text, HasSubstr("64.50%"));
   EXPECT_THAT(text, HasSubstr("Gaps on the host, outside operators"));
   EXPECT_THAT(text, HasSubstr("39.000us"));
   EXPECT_THAT(text, HasSubstr("4 gaps below 100.000us add up to 9.000us"));
-  report::TimeReport unknown = AReport();
+  report::TimeReport unknown = ATimeReport();
   unknown.host_needs = "operators";
   unknown.host_gap_table = {};
   EXPECT_THAT(RenderTime(unknown, 0, Style{}),
@@ -125,13 +125,13 @@ TEST(RenderTimeTest, TheHostsTimeIsSplitAndItsGapsAreNamed) {
 }
 
 TEST(RenderTimeTest, StepsHaveColumnsOnlyForWhatThereIs) {
-  EXPECT_THAT(RenderTime(AReport(), 0, Style{}),
+  EXPECT_THAT(RenderTime(ATimeReport(), 0, Style{}),
               AllOf(HasSubstr("Data loader\n"), HasSubstr("Launches"), Not(HasSubstr("Copies ")),
                     Not(HasSubstr("Regions"))));
 }
 
 TEST(RenderTimeTest, RowsBeyondTheLimitAreCounted) {
-  EXPECT_THAT(RenderTime(AReport(), 1, Style{}), HasSubstr("(1 more row: --limit 0)"));
+  EXPECT_THAT(RenderTime(ATimeReport(), 1, Style{}), HasSubstr("(1 more row: --limit 0)"));
 }
 
 TEST(RenderTimeTest, WithoutGpuTheHostsPartsRemain) {
@@ -150,7 +150,7 @@ nlohmann::json Parsed(const report::TimeReport& report, int64_t limit = 0) {
 }
 
 TEST(TimeJsonTest, HasTheFieldsThatScriptsRelyOn) {
-  const nlohmann::json parsed = Parsed(AReport());
+  const nlohmann::json parsed = Parsed(ATimeReport());
   EXPECT_EQ(parsed["device"], 3);
   EXPECT_EQ(parsed["kernel_time_ns"], 400'000);
   EXPECT_EQ(parsed["busy_ns"], 300'000);
@@ -200,7 +200,7 @@ TEST(TimeJsonTest, WithoutGpuThereIsNoDeviceAndTheFieldsAreThere) {
 }
 
 TEST(TimeJsonTest, TheLimitHoldsForEveryTable) {
-  const nlohmann::json parsed = Parsed(AReport(), 1);
+  const nlohmann::json parsed = Parsed(ATimeReport(), 1);
   EXPECT_EQ(parsed["steps"].size(), 1);
   EXPECT_EQ(parsed["launching_ops"].size(), 1);
 }

@@ -15,7 +15,7 @@ using ::testing::Not;
 const absl::Time kStart = absl::FromUnixSeconds(1'700'000'000);
 const Style kWide{.is_terminal = true, .width = 160, .colour = false};
 
-TargetInfo ATarget(int64_t pid, int64_t steps, double per_second) {
+TargetInfo Training(int64_t pid, int64_t steps, double per_second) {
   TargetInfo target;
   target.pid = pid;
   target.process_start_ticks = 7;
@@ -40,10 +40,10 @@ class TopViewTest : public ::testing::Test {
 };
 
 TEST_F(TopViewTest, ShowsRateTimeAndTrend) {
-  LookAt(0, {ATarget(4711, 100, 10)});
-  LookAt(10, {ATarget(4711, 200, 10)});
-  LookAt(20, {ATarget(4711, 300, 10)});
-  const std::string text = LookAt(30, {ATarget(4711, 320, 2)});
+  LookAt(0, {Training(4711, 100, 10)});
+  LookAt(10, {Training(4711, 200, 10)});
+  LookAt(20, {Training(4711, 300, 10)});
+  const std::string text = LookAt(30, {Training(4711, 320, 2)});
   EXPECT_THAT(text, HasSubstr("1 target, 0 running captures; q quits"));
   EXPECT_THAT(text, HasSubstr("319"));
   EXPECT_THAT(text, HasSubstr("2.00"));
@@ -54,7 +54,7 @@ TEST_F(TopViewTest, ShowsRateTimeAndTrend) {
 }
 
 TEST_F(TopViewTest, SaysThatStepsAreMissing) {
-  TargetInfo target = ATarget(4711, 103, 1);
+  TargetInfo target = Training(4711, 103, 1);
   target.median_step_ns = 1'000'000'000;
   target.since_last_step_ns = 1'500'000'000;
   EXPECT_THAT(LookAt(0, {target}), AllOf(HasSubstr("1.000s"), Not(HasSubstr("none for"))));
@@ -63,9 +63,9 @@ TEST_F(TopViewTest, SaysThatStepsAreMissing) {
 }
 
 TEST_F(TopViewTest, AProcessThatTakesThePidOfAnotherStartsAnew) {
-  LookAt(0, {ATarget(4711, 100, 10)});
-  LookAt(1, {ATarget(4711, 110, 10)});
-  TargetInfo other = ATarget(4711, 3, 1);
+  LookAt(0, {Training(4711, 100, 10)});
+  LookAt(1, {Training(4711, 110, 10)});
+  TargetInfo other = Training(4711, 3, 1);
   other.process_start_ticks = 8;
   const std::string text = LookAt(2, {other});
   EXPECT_THAT(text, Not(HasSubstr("\u2581")));

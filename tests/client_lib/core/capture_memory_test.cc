@@ -21,7 +21,6 @@ namespace {
 constexpr uint64_t kSmallMemory = 1u << 20;
 constexpr uint64_t kChunkRanges = wire::kChunkDataBytes / sizeof(wire::RangeEvent);
 
-profd_name g_range = PROFD_NAME_INIT("range");
 profd_name g_late = PROFD_NAME_INIT("late");
 
 // A child that runs `body` once it records, and then waits for the test to read.

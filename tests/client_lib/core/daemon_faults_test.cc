@@ -19,8 +19,6 @@ namespace {
 using wire::FrameType;
 using wire::Phase;
 
-profd_name g_range = PROFD_NAME_INIT("range");
-
 void StepAndAnnotate(Parent& parent) {
   for (;;) {
     parent.Await('s');

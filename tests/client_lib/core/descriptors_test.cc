@@ -32,8 +32,6 @@ constexpr int kNumbersTaken = 24;
 constexpr char kFirstPart[] = "CHECKPOINT-DATA\n";
 constexpr char kSecondPart[] = "SECOND-PART\n";
 
-profd_name g_range = PROFD_NAME_INIT("range");
-
 void Write(int fd, const std::string& text) {
   CHILD_EXPECT(write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
 }

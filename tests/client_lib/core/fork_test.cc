@@ -19,7 +19,6 @@ extern char** environ;
 namespace profd::testing {
 namespace {
 
-profd_name g_range = PROFD_NAME_INIT("range");
 profd_name g_in_child = PROFD_NAME_INIT("in the child");
 
 // Forks, runs `body` in the child, and holds it against exit code 0.

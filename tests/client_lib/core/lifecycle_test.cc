@@ -26,8 +26,6 @@ using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
 
-profd_name g_range = PROFD_NAME_INIT("range");
-
 std::string LibraryPath() {
   Dl_info info{};
   dladdr(reinterpret_cast<void*>(&profd_init), &info);

@@ -15,6 +15,7 @@
 #include "daemon/report/memory/timeline.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
+#include "tests/report/memory/category_numbers.h"
 
 namespace profd::report {
 namespace {
@@ -23,10 +24,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr uint8_t kBackwardScope = 1;
-constexpr uint8_t kParameter = 1;
-constexpr uint8_t kGradient = 2;
-constexpr uint8_t kOptimizerState = 3;
-constexpr uint8_t kBuffer = 7;
 constexpr int64_t kWindowNs = 1'000'000'000;  // Byte-seconds are bytes that were there throughout.
 
 // name -> (peak, blocks)

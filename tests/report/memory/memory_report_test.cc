@@ -11,6 +11,7 @@
 #include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
+#include "tests/report/memory/category_numbers.h"
 #include "tests/report/memory/print_memory.h"
 
 namespace profd::report {
@@ -21,8 +22,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr uint8_t kCuda = 1;
-constexpr uint8_t kParameter = 1;
-constexpr uint8_t kActivation = 4;
 
 FakeMemory OnGpu(int64_t allocated, int64_t reserved, uint8_t category = 0) {
   return {.total_allocated_bytes = allocated,

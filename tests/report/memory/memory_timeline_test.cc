@@ -12,6 +12,7 @@
 #include "daemon/report/memory/timeline.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
+#include "tests/report/memory/category_numbers.h"
 #include "tests/report/memory/print_memory.h"
 
 namespace profd::report {
@@ -19,9 +20,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-constexpr uint8_t kParameter = 1;
-constexpr uint8_t kActivation = 4;
 
 class MemoryTimelineTest : public testing::Test {
  protected:

@@ -15,7 +15,7 @@ namespace profd::report {
 namespace {
 
 // name -> (self, total)
-using Sums = std::map<std::string, std::pair<int64_t, int64_t>>;
+using ByteSums = std::map<std::string, std::pair<int64_t, int64_t>>;
 
 class OpMemoryTest : public testing::Test {
  protected:
@@ -26,8 +26,8 @@ class OpMemoryTest : public testing::Test {
     EXPECT_THAT(table, IsOk());
     return table.ok() ? *std::move(table) : OpTable();
   }
-  Sums CpuSums(const OpOptions& options = {}) {
-    Sums sums;
+  ByteSums CpuSums(const OpOptions& options = {}) {
+    ByteSums sums;
     for (const OpRow& row : Table(options).rows) {
       sums[row.name] = {row.self_cpu_memory_bytes, row.cpu_memory_bytes};
     }
@@ -55,11 +55,11 @@ TEST_F(OpMemoryTest, TotalIsAllocatedLessFreedInsideAndSelfIsWithoutChildren) {
       .Allocate(main_, 2000, 0x5, 4);  // in none
   for (const size_t rows : {1, 2, 100}) {
     reader_.BatchRows(rows);
-    EXPECT_EQ(CpuSums(), (Sums{{"step", {-6, 2}},
-                               {"linear", {8, 72}},
-                               {"empty", {64, 64}},
-                               {"resize", {0, 0}},
-                               {"relu", {-64, -64}}}));
+    EXPECT_EQ(CpuSums(), (ByteSums{{"step", {-6, 2}},
+                                   {"linear", {8, 72}},
+                                   {"empty", {64, 64}},
+                                   {"resize", {0, 0}},
+                                   {"relu", {-64, -64}}}));
   }
 }
 
@@ -68,7 +68,7 @@ TEST_F(OpMemoryTest, ARangeHasWhatItsOwnThreadDidOnly) {
       .Range(other_, "backward", 0, 100)
       .Allocate(main_, 10, 0x1, 10)
       .Free(other_, 20, 0x1, 10);
-  EXPECT_EQ(CpuSums(), (Sums{{"forward", {10, 10}}, {"backward", {-10, -10}}}));
+  EXPECT_EQ(CpuSums(), (ByteSums{{"forward", {10, 10}}, {"backward", {-10, -10}}}));
 }
 
 TEST_F(OpMemoryTest, CallsOfOneNameAreSummed) {
@@ -76,7 +76,7 @@ TEST_F(OpMemoryTest, CallsOfOneNameAreSummed) {
     reader_.Range(main_, "mm", 10 * i, 10 * i + 5)
         .Allocate(main_, 10 * i + 1, static_cast<uint64_t>(i), 16);
   }
-  EXPECT_EQ(CpuSums(), (Sums{{"mm", {48, 48}}}));
+  EXPECT_EQ(CpuSums(), (ByteSums{{"mm", {48, 48}}}));
 }
 
 TEST_F(OpMemoryTest, GpusAreAnotherColumnAndCudasOwnAllocationsAreInNone) {
@@ -99,7 +99,7 @@ TEST_F(OpMemoryTest, AFreeThatDoesNotSayTakesTheBlocksSize) {
       .Range(other_, "drop", 20, 30)
       .Allocate(main_, 5, 0x1, 40)
       .Free(other_, 25, 0x1, 0);
-  EXPECT_EQ(CpuSums(), (Sums{{"make", {40, 40}}, {"drop", {-40, -40}}}));
+  EXPECT_EQ(CpuSums(), (ByteSums{{"make", {40, 40}}, {"drop", {-40, -40}}}));
 }
 
 TEST_F(OpMemoryTest, ByStepMemoryBelongsToTheStepItsRangeBeganIn) {
@@ -115,7 +115,7 @@ TEST_F(OpMemoryTest, ByStepMemoryBelongsToTheStepItsRangeBeganIn) {
   }
   EXPECT_EQ(bytes, (std::map<std::pair<std::string, int64_t>, int64_t>{
                        {{"mm", 1}, 3}, {{"mm", 2}, 4}, {{"quiet", 2}, 0}}));
-  EXPECT_EQ(CpuSums({.step = 2}), (Sums{{"mm", {4, 4}}, {"quiet", {0, 0}}}));
+  EXPECT_EQ(CpuSums({.step = 2}), (ByteSums{{"mm", {4, 4}}, {"quiet", {0, 0}}}));
 }
 
 TEST_F(OpMemoryTest, ACaptureWithoutAllocatorsEventsHasNoMemory) {

@@ -28,9 +28,9 @@ OpTable TableOf(store::CaptureReader& reader, const OpOptions& options = {}) {
 }
 
 // name -> (calls, self, total)
-using Sums = std::map<std::string, std::tuple<int64_t, int64_t, int64_t>>;
-Sums SumsOf(const OpTable& table) {
-  Sums sums;
+using TimeSums = std::map<std::string, std::tuple<int64_t, int64_t, int64_t>>;
+TimeSums SumsOf(const OpTable& table) {
+  TimeSums sums;
   for (const OpRow& row : table.rows) {
     const bool inserted =
         sums.emplace(row.name, std::tuple(row.calls, row.self_cpu_ns, row.cpu_total_ns)).second;
@@ -53,10 +53,10 @@ TEST(OpTableTest, SelfIsTotalLessTheDirectChildrenOnly) {
       .Range(main, "matmul", 20, 50)
       .Range(main, "optimizer", 70, 90);
   const OpTable table = TableOf(reader);
-  EXPECT_EQ(SumsOf(table), (Sums{{"step", {1, 30, 100}},
-                                 {"forward", {1, 20, 50}},
-                                 {"matmul", {1, 30, 30}},
-                                 {"optimizer", {1, 20, 20}}}));
+  EXPECT_EQ(SumsOf(table), (TimeSums{{"step", {1, 30, 100}},
+                                     {"forward", {1, 20, 50}},
+                                     {"matmul", {1, 30, 30}},
+                                     {"optimizer", {1, 20, 20}}}));
   EXPECT_EQ(table.self_cpu_total_ns, 100);
   EXPECT_EQ(table.row_count, 4);
 }
@@ -65,7 +65,7 @@ TEST(OpTableTest, ARecursiveRangeCountsAtEveryLevel) {
   FakeCaptureReader reader;
   const uint32_t main = reader.AddThread(1, "main");
   reader.Range(main, "f", 0, 100).Range(main, "f", 10, 90).Range(main, "f", 20, 30);
-  EXPECT_EQ(SumsOf(TableOf(reader)), (Sums{{"f", {3, 100, 190}}}));
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"f", {3, 100, 190}}}));
 }
 
 TEST(OpTableTest, ThreadsDoNotSubtractFromEachOther) {
@@ -77,10 +77,10 @@ TEST(OpTableTest, ThreadsDoNotSubtractFromEachOther) {
       .Range(loader, "load", 10, 60)
       .Range(loader, "read", 20, 30)
       .Range(main, "compute", 40, 90);
-  EXPECT_EQ(SumsOf(TableOf(reader)), (Sums{{"step", {1, 50, 100}},
-                                           {"compute", {1, 50, 50}},
-                                           {"load", {1, 40, 50}},
-                                           {"read", {1, 10, 10}}}));
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"step", {1, 50, 100}},
+                                               {"compute", {1, 50, 50}},
+                                               {"load", {1, 40, 50}},
+                                               {"read", {1, 10, 10}}}));
 }
 
 TEST(OpTableTest, BatchesDoNotCutATree) {
@@ -90,9 +90,9 @@ TEST(OpTableTest, BatchesDoNotCutATree) {
   for (int64_t i = 0; i < 9; ++i) {
     reader.Range(main, "child", 100 * i, 100 * i + 60).Range(main, "leaf", 100 * i, 100 * i + 20);
   }
-  EXPECT_EQ(SumsOf(TableOf(reader)), (Sums{{"root", {1, 1000 - 9 * 60, 1000}},
-                                           {"child", {9, 9 * 40, 9 * 60}},
-                                           {"leaf", {9, 9 * 20, 9 * 20}}}));
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"root", {1, 1000 - 9 * 60, 1000}},
+                                               {"child", {9, 9 * 40, 9 * 60}},
+                                               {"leaf", {9, 9 * 20, 9 * 20}}}));
 }
 
 TEST(OpTableTest, DecodesOnlyWhatItNeeds) {
@@ -108,7 +108,7 @@ TEST(OpTableTest, OpenAndTruncatedRangesCount) {
   FakeCaptureReader reader;
   const uint32_t main = reader.AddThread(1, "main");
   reader.Range(main, "epoch", -50, 100, {.flags = 3}).Range(main, "step", 0, 100, {.flags = 1});
-  EXPECT_EQ(SumsOf(TableOf(reader)), (Sums{{"epoch", {1, 50, 150}}, {"step", {1, 100, 100}}}));
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"epoch", {1, 50, 150}}, {"step", {1, 100, 100}}}));
 }
 
 TEST(OpTableTest, ChildrenOfADroppedRangeFallToTheRangeAroundIt) {
@@ -124,7 +124,7 @@ TEST(OpTableTest, ChildrenOfADroppedRangeFallToTheRangeAroundIt) {
       .Range(main, "step", 300, 400, {.depth = 0})
       .Range(main, "leaf", 310, 320, {.depth = 1});
   EXPECT_EQ(SumsOf(TableOf(reader)),
-            (Sums{{"orphan", {1, 40, 40}}, {"step", {2, 160, 200}}, {"leaf", {3, 40, 40}}}));
+            (TimeSums{{"orphan", {1, 40, 40}}, {"step", {2, 160, 200}}, {"leaf", {3, 40, 40}}}));
 }
 
 TEST(OpTableTest, ARangeWithVeryManyChildrenKeepsItsSelfTimeDespiteDrops) {
@@ -134,8 +134,9 @@ TEST(OpTableTest, ARangeWithVeryManyChildrenKeepsItsSelfTimeDespiteDrops) {
   constexpr int64_t kChildren = 50'000;
   reader.Range(main, "root", 0, kChildren * 10);
   for (int64_t i = 0; i < kChildren; ++i) reader.Range(main, "child", i * 10, i * 10 + 7);
-  EXPECT_EQ(SumsOf(TableOf(reader)), (Sums{{"root", {1, kChildren * 3, kChildren * 10}},
-                                           {"child", {kChildren, kChildren * 7, kChildren * 7}}}));
+  EXPECT_EQ(SumsOf(TableOf(reader)),
+            (TimeSums{{"root", {1, kChildren * 3, kChildren * 10}},
+                      {"child", {kChildren, kChildren * 7, kChildren * 7}}}));
 }
 
 TEST(OpTableTest, NamesThatReadTheSameShareARow) {
@@ -230,9 +231,9 @@ TEST_F(OpTableStepTest, ByStepARangeBelongsToTheStepItBeganIn) {
 
 TEST_F(OpTableStepTest, OneStepHasOnlyTheRangesThatBeganInItWithTheirWholeSelfTime) {
   EXPECT_EQ(SumsOf(TableOf(reader_, {.step = 10})),
-            (Sums{{"a", {1, 50, 50}}, {"straddles", {1, 20, 30}}}));
+            (TimeSums{{"a", {1, 50, 50}}, {"straddles", {1, 20, 30}}}));
   EXPECT_EQ(SumsOf(TableOf(reader_, {.step = 11})),
-            (Sums{{"a", {1, 20, 20}}, {"inner", {1, 10, 10}}}));
+            (TimeSums{{"a", {1, 20, 20}}, {"inner", {1, 10, 10}}}));
 }
 
 TEST_F(OpTableStepTest, OneStepByStepNamesItInEveryRow) {

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kNsPerMs = 1'000'000;
 
 class HostSplitTest : public testing::Test {
  protected:
@@ -131,63 +131,63 @@ TEST_F(HostSplitTest, AThreadThatWorksWheneverItLikesDoesNot) {
 // Five sleeps at known places, twice each.
 TEST_F(HostSplitTest, GapsSayBetweenWhichOperatorsHowLongAndHowOften) {
   const auto place = [&](int64_t at) {
-    Op(main_, "a", at, at + kMs);
-    Op(main_, "b", at + 11 * kMs, at + 12 * kMs);  // 10 ms
-    reader_.Range(main_, "validate", at + 12 * kMs, at + 17 * kMs);
-    Op(main_, "c", at + 17 * kMs, at + 18 * kMs);           // 5 ms
-    Op(main_, "d", at + 20 * kMs, at + 21 * kMs);           // 2 ms
-    Op(main_, "a", at + 22 * kMs, at + 23 * kMs);           // 1 ms
-    Op(main_, "e", at + 23 * kMs + 50'000, at + 30 * kMs);  // Short.
+    Op(main_, "a", at, at + kNsPerMs);
+    Op(main_, "b", at + 11 * kNsPerMs, at + 12 * kNsPerMs);  // 10 ms
+    reader_.Range(main_, "validate", at + 12 * kNsPerMs, at + 17 * kNsPerMs);
+    Op(main_, "c", at + 17 * kNsPerMs, at + 18 * kNsPerMs);           // 5 ms
+    Op(main_, "d", at + 20 * kNsPerMs, at + 21 * kNsPerMs);           // 2 ms
+    Op(main_, "a", at + 22 * kNsPerMs, at + 23 * kNsPerMs);           // 1 ms
+    Op(main_, "e", at + 23 * kNsPerMs + 50'000, at + 30 * kNsPerMs);  // Short.
   };
   for (int64_t step = 0; step < 2; ++step) {
-    reader_.Step(step + 7, step * 50 * kMs, 50 * kMs);
-    place(step * 50 * kMs);  // 20 ms from its end to the next step's begin.
+    reader_.Step(step + 7, step * 50 * kNsPerMs, 50 * kNsPerMs);
+    place(step * 50 * kNsPerMs);  // 20 ms from its end to the next step's begin.
   }
   const TimeReport report = Report();
   for (const TimeStep& step : report.steps) {
     EXPECT_EQ(step.host.total_ns(), step.duration_ns);
-    EXPECT_EQ(step.host.outside_ns, 38 * kMs + 50'000);
+    EXPECT_EQ(step.host.outside_ns, 38 * kNsPerMs + 50'000);
   }
   const HostGapTable& gaps = report.host_gap_table;
   EXPECT_EQ(gaps.short_count, 2);
   EXPECT_EQ(gaps.short_ns, 100'000);
-  EXPECT_EQ(gaps.long_ns, 76 * kMs);
+  EXPECT_EQ(gaps.long_ns, 76 * kNsPerMs);
   ASSERT_THAT(gaps.rows, SizeIs(6));  // The last ends with the window.
   EXPECT_EQ(gaps.rows[0].after, "a");
   EXPECT_EQ(gaps.rows[0].before, "b");
   EXPECT_EQ(gaps.rows[0].count, 2);
   EXPECT_EQ(gaps.rows[0].step_count, 2);
-  EXPECT_EQ(gaps.rows[0].median_ns, 10 * kMs);
+  EXPECT_EQ(gaps.rows[0].median_ns, 10 * kNsPerMs);
   EXPECT_EQ(gaps.rows[0].where, "");
   EXPECT_EQ(gaps.rows[1].before, "");
-  EXPECT_EQ(gaps.rows[1].total_ns, 20 * kMs);
+  EXPECT_EQ(gaps.rows[1].total_ns, 20 * kNsPerMs);
   EXPECT_EQ(gaps.rows[1].longest_step, 8);
   EXPECT_EQ(gaps.rows[2].after, "e");
   EXPECT_EQ(gaps.rows[2].before, "a");
-  EXPECT_EQ(gaps.rows[2].max_ns, 20 * kMs);
+  EXPECT_EQ(gaps.rows[2].max_ns, 20 * kNsPerMs);
   EXPECT_EQ(gaps.rows[3].where, "validate");
-  EXPECT_EQ(gaps.rows[3].median_ns, 5 * kMs);
-  EXPECT_EQ(gaps.rows[5].total_ns, 2 * kMs);
+  EXPECT_EQ(gaps.rows[3].median_ns, 5 * kNsPerMs);
+  EXPECT_EQ(gaps.rows[5].total_ns, 2 * kNsPerMs);
 }
 
 TEST_F(HostSplitTest, APythonFunctionAroundAGapIsItsPlace) {
-  reader_.Step(0, 0, 30 * kMs);
-  Op(main_, "a", 0, kMs);
-  reader_.Range(main_, "train.py(7): collate", 2 * kMs, 19 * kMs,
+  reader_.Step(0, 0, 30 * kNsPerMs);
+  Op(main_, "a", 0, kNsPerMs);
+  reader_.Range(main_, "train.py(7): collate", 2 * kNsPerMs, 19 * kNsPerMs,
                 {.category = static_cast<uint8_t>(wire::RangeCategory::kPython)});
-  reader_.Range(main_, "train.py(1): train", 0, 30 * kMs,
+  reader_.Range(main_, "train.py(1): train", 0, 30 * kNsPerMs,
                 {.category = static_cast<uint8_t>(wire::RangeCategory::kPython)});
-  Op(main_, "b", 20 * kMs, 30 * kMs);
+  Op(main_, "b", 20 * kNsPerMs, 30 * kNsPerMs);
   const TimeReport report = Report();
-  EXPECT_EQ(report.steps[0].host.operators_ns, 11 * kMs);
+  EXPECT_EQ(report.steps[0].host.operators_ns, 11 * kNsPerMs);
   EXPECT_THAT(report.host_gap_table.rows,
               ElementsAre(Field(&HostGapRow::where, "train.py(7): collate")));
 }
 
 TEST_F(HostSplitTest, GapsOutsideStepsDoNotCount) {
-  reader_.Step(0, 0, 10 * kMs).Step(1, 50 * kMs, 10 * kMs);
-  Op(main_, "a", 0, 10 * kMs);
-  Op(main_, "a", 50 * kMs, 60 * kMs);
+  reader_.Step(0, 0, 10 * kNsPerMs).Step(1, 50 * kNsPerMs, 10 * kNsPerMs);
+  Op(main_, "a", 0, 10 * kNsPerMs);
+  Op(main_, "a", 50 * kNsPerMs, 60 * kNsPerMs);
   EXPECT_THAT(Report().host_gap_table.rows, IsEmpty());
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "daemon/base/reason.h"
+#include "tests/fakes/callers.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::rpc {
@@ -16,9 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Code = absl::StatusCode;
-
-const Caller kAlice{.uid = 1000};
-const Caller kRoot{.uid = 0};
 
 class FakeProcessTable final : public ProcessTable {
  public:
@@ -84,7 +82,7 @@ class TargetResolverTest : public testing::Test {
   void ExpectFailure(const absl::StatusOr<std::vector<int64_t>>& result, Code code,
                      std::string_view reason) {
     EXPECT_THAT(result, StatusIs(code));
-    EXPECT_EQ(ReasonOf(result.status()), reason);
+    EXPECT_EQ(profd::ReasonOf(result.status()), reason);
   }
 
   FakeProcessTable processes_;

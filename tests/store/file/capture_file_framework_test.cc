@@ -6,6 +6,7 @@
 #include "daemon/store/file/chunk_codec.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/schema.h"
+#include "tests/store/file/lying_chunk.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {
@@ -240,13 +241,6 @@ TEST_F(CaptureFileFrameworkTest, OperatorsWithoutAnEventAreNoCapture) {
 
 // ---- files that lie, with every checksum right ----
 
-// A table whose chunk tells of a time that passes, whatever its rows say.
-template <typename Table>
-struct WithSpan : Table {
-  explicit WithSpan(const Table& table) : Table(table) {}
-  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 10'000}; }
-};
-
 class CaptureFileFrameworkHostileTest : public CaptureFileFrameworkTest {
  protected:
   // A sealed file with `table` as its only chunk.
@@ -257,21 +251,7 @@ class CaptureFileFrameworkHostileTest : public CaptureFileFrameworkTest {
     const RangeRow range = {0, 1, 1, 0, 0, 0};
     ASSERT_THAT(sink->AppendRanges(0, {&range, 1}), IsOk());
     Finish(*sink);
-    ColumnEncoder encoder;
-    std::string chunk;
-    const ChunkSummary summary = EncodeChunk(WithSpan<Table>(table), encoder, chunk);
-    auto db = Database::Open(File(id_, ".profd"), Database::Mode::kReadWrite);
-    ASSERT_THAT(db, IsOk());
-    StatementLease put = (*db)->Use(
-        "UPDATE chunks SET kind=?1, rows=?2, begin_ns=?3, end_ns=?4, data=?5 WHERE id = 1");
-    put->Bind(1, static_cast<int64_t>(summary.kind)).Bind(2, summary.rows);
-    put->Bind(3, summary.span.begin_ns).Bind(4, summary.span.end_ns).BindBorrowedBlob(5, chunk);
-    ASSERT_THAT(put->Run(), IsOk());
-    ASSERT_THAT(SetMeta(**db, kMetaSealed, 0), IsOk());
-    const auto contents = CaptureContents::Load(**db);
-    ASSERT_THAT(contents, IsOk());
-    ASSERT_THAT(SetMeta(**db, kMetaCrc, contents->crc), IsOk());
-    ASSERT_THAT(SetMeta(**db, kMetaSealed, 1), IsOk());
+    ReplaceFirstChunk(File(id_, ".profd"), table);
   }
   template <typename Table, typename Row>
   static Table TableOf(const Row& row) {
