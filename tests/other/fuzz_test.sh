@@ -7,11 +7,11 @@ need clang clang++
 
 readonly build=build/fuzz
 readonly runs=${PROFD_FUZZ_RUNS:-5000}
-cmake --preset fuzz >/dev/null
+cmake --preset fuzz -DPROFD_BUILD_TESTS=ON >/dev/null
 mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
   sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | grep -v '^cmake_' | sort -u)
 [[ ${#fuzzers[@]} -gt 0 ]] || { echo "no target is named *_fuzzer"; exit 1; }
-cmake --build "$build" -j 2 --target "${fuzzers[@]}"
+cmake --build "$build" -j 2 --target profd_fuzzers
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
