@@ -7,7 +7,8 @@
 #                  here, and each skips saying what it missed
 #   --preset P     build and test preset P of CMakePresets.json in build/P (default: release)
 #   -R REGEX       only tests whose name matches; may be repeated
-#   -j N           jobs for building and testing (default: what cores and memory allow)
+#   -j N           jobs for building and testing (default: what cores and memory allow, and one
+#                  test more, since tests wait more than they compute)
 #   --no-install   install nothing; a missing package is then an error of the build
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -59,13 +60,15 @@ main() {
   done
 
   [[ $install -eq 0 ]] || deploy/install_packages.sh build test
+  local test_jobs=$jobs
   [[ -n $jobs ]] || jobs=$(deploy/build_jobs.sh)
+  [[ -n $test_jobs ]] || test_jobs=$((jobs + 1))
   cmake --preset "$preset" -DPROFD_BUILD_TESTS=ON
   cmake --build "build/$preset" -j "$jobs"
 
   local excluded='^(gpu|other)$'
   [[ $all -eq 0 ]] || excluded='^gpu$'
-  local -a arguments=(--test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error
+  local -a arguments=(--test-dir "build/$preset" -j "$test_jobs" --output-on-failure --no-tests=error
     --label-exclude "$excluded")
   if [[ ${#filters[@]} -gt 0 ]]; then
     arguments+=(-R "$(IFS='|'; echo "${filters[*]}")")

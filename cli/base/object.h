@@ -1,6 +1,6 @@
-// ObjectDescription: what --json has of one thing (a target, a capture, a list of them): its
-// columns, and the members that are objects, maps, or lists. Both the JSON and its JSON Schema
-// (`profctl schema`) are made from it.
+// ObjectDescription describes one JSON object of --json (a target, a capture, a list of them): its
+// columns, and its members that are objects, maps, or lists. It produces both the JSON and its JSON
+// Schema (`profctl schema`).
 //
 //   const ObjectDescription<WindowRecord>& WindowObject() {
 //     static const ObjectDescription<WindowRecord> object(
@@ -10,8 +10,8 @@
 //   ... ListOf<CaptureView>("windows", "The windows", &WindowObject,
 //                           [](const CaptureView& view) { return view.record.windows; })
 //
-// How do I add a field?  A line in the description. A test (tests/cli/commands/schema_test.cc)
-// holds the output of the commands against their schemas.
+// How do I add a field?  Add a line to the description. tests/cli/commands/schema_test.cc checks
+// the output of each command against its schema.
 //
 // Threads: any, once made. Errors: none.
 #ifndef PROFD_CLI_BASE_OBJECT_H_
@@ -29,7 +29,7 @@
 
 namespace profd::cli {
 
-// The priority of a column that only programs see.
+// The priority of a column that is only in JSON.
 inline constexpr int kOnlyInData = table::Column::kOnlyInData;
 
 template <typename Row>
@@ -64,7 +64,7 @@ class ObjectDescription {
     json.EndObject();
   }
 
-  // Type, properties, and what is required, into the object that is open.
+  // Writes type, properties, and required members into the open object.
   void WriteSchema(JsonWriter& json) const {
     std::vector<table::Column> required = columns_.columns();
     json.Field("type", "object").Key("properties").BeginObject();
@@ -115,7 +115,7 @@ Member<Row> ListOf(const std::string& key, const std::string& doc,
               }};
 }
 
-// A member that is a text, for those that only some rows have.
+// A string member that only some rows have.
 template <typename Row, typename Get>
 Member<Row> TextOf(const std::string& key, const std::string& doc, Get get) {
   return {.key = key,
@@ -124,7 +124,7 @@ Member<Row> TextOf(const std::string& key, const std::string& doc, Get get) {
           .write_schema = [](JsonWriter& json) { json.Field("type", "string"); }};
 }
 
-// A member that is a list of texts; `get(row)` is a range of them.
+// A member that is a list of strings; `get(row)` is a range of them.
 template <typename Row, typename Get>
 Member<Row> TextsOf(const std::string& key, const std::string& doc, Get get) {
   return {.key = key,
@@ -142,7 +142,7 @@ Member<Row> TextsOf(const std::string& key, const std::string& doc, Get get) {
               }};
 }
 
-// A member whose keys are not known in advance. `get(row)` is a map to texts ("string") or to
+// A member whose keys are not known in advance. `get(row)` maps them to strings ("string") or to
 // int64_t ("integer").
 template <typename Row, typename Get>
 Member<Row> MapOf(const std::string& key, const std::string& doc, std::string_view value_type,
@@ -162,7 +162,7 @@ Member<Row> MapOf(const std::string& key, const std::string& doc, std::string_vi
               }};
 }
 
-// `member`, which only those rows have for which `is_present` is true.
+// `member`, but only in rows for which `is_present` is true.
 template <typename Row>
 Member<Row> Optional(bool (*is_present)(const Row&), Member<Row> member) {
   member.is_present = is_present;

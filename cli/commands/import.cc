@@ -99,7 +99,7 @@ importer::TraceSet FindSet(Invocation& invocation, Interrupts& interrupts) {
   return set;
 }
 
-// What people are told of the group when it is there.
+// The line about a complete or partial group.
 std::string GroupNote(const std::string& group_id, const importer::TraceSet& set, size_t count) {
   std::string note = StrCat("Group ", group_id, ": ", count, " of ", set.world_size, " ranks");
   if (set.absent_count == 0) return note + "\n";
@@ -205,7 +205,7 @@ absl::StatusOr<std::vector<ImportedTrace>> ImportOne(Invocation& invocation, Int
   return stored;
 }
 
-// The group that the captures of one file have, and what people are told of it.
+// Prints a line about the group that the captures of one file form.
 void NoteGroupOfProcesses(Invocation& invocation, const std::vector<ImportedTrace>& captures) {
   std::string group_id;
   size_t count = 0;
@@ -229,7 +229,7 @@ void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
   json.EndObject();
 }
 
-// What people are told beside the path.
+// The line about rows that were not imported.
 std::string NotUnderstoodNote(const CaptureRecord& record) {
   constexpr size_t kMostShown = 6;
   int64_t total = 0;

@@ -1,4 +1,4 @@
-// A daemon and its machine, or those of many nodes, as text and as JSON.
+// Formats the state of one daemon or of many nodes' daemons, as text and as JSON.
 //
 // Threads: pure functions.
 #ifndef PROFD_CLI_RENDER_NODES_H_
@@ -17,9 +17,9 @@
 
 namespace profd::cli {
 
-// What a daemon says of itself.
+// The answer of one daemon.
 struct NodeAnswer {
-  std::string node;  // As it was named with --nodes; empty: it was not.
+  std::string node;  // Its name in --nodes; empty: --nodes was not given.
   std::string address;
   std::optional<NodeInfo> info;  // nullopt: it did not answer.
 };

@@ -1,4 +1,4 @@
-// The quotas of a daemon: `profctl node --quotas`.
+// Formats the quotas of a daemon (`profctl node --quotas`).
 #ifndef PROFD_CLI_RENDER_QUOTAS_H_
 #define PROFD_CLI_RENDER_QUOTAS_H_
 
@@ -15,7 +15,7 @@ namespace profd::cli {
 
 // A row per resource with its total, then one per principal that uses some.
 std::string RenderQuotas(std::span<const QuotaView> quotas, const Style& style);
-// {"name", "quotas": [...]}; `node` is what the daemon calls its node.
+// {"name", "quotas": [...]}; `node` is the daemon's own name for its node.
 void WriteQuotasJson(const std::string& node, std::span<const QuotaView> quotas, JsonWriter& json);
 void WriteQuotasSchema(JsonWriter& json);
 std::vector<table::Column> QuotaColumns();

@@ -16,17 +16,17 @@
 
 namespace profd::cli {
 
-// A node that has not what it should have of a schedule.
+// A node whose copy of a schedule is missing or different.
 struct ScheduleDrift {
   std::string id;
   std::string node;
   std::string problem;  // "is missing", "differs in its spec"
 };
-// `asked`: what each node that answered has, by its own name. Nodes that did not answer are not
-// said to have drifted.
+// `asked` has the schedules of each node that answered, by the node's own name. A node that did not
+// answer has not drifted.
 std::vector<ScheduleDrift> FindDrift(const std::map<std::string, std::vector<ScheduleView>>& asked);
 
-// What the subcommands answer, each with some of these.
+// The answer of a subcommand; each fills some of these.
 struct ScheduleAnswer {
   std::string id;
   std::span<const ScheduleView> schedules;
@@ -50,7 +50,7 @@ std::string WhenOf(const ScheduleSpec& spec);
 // "5% of nodes"
 std::string SampleOf(const ScheduleSpec& spec);
 
-// One row for each schedule, whatever number of nodes has it.
+// One row for each schedule, even if several nodes have it.
 std::string RenderScheduleTable(std::span<const ScheduleView> views, const Style& style);
 // One row for each node that has it.
 std::string RenderScheduleNodes(std::span<const ScheduleView> views, const Style& style);

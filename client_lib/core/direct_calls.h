@@ -1,10 +1,10 @@
-// Calls of the kernel that no tool sees.
+// System calls that bypass libc, and with it every tool that replaces libc's functions.
 //
-// Memory profilers replace libc's mmap(), munmap(), and prctl() in every library, and run code of
-// their own in the thread that calls. The agent's descriptor table is not the program's
-// (own_files.h), so a descriptor that such code opens there has a number that means another file in
-// the program. With memray 1.20, libunwind opened its pipe there, and later closed the program's
-// standard output. What the agent may call has to go past the tools.
+// Memory profilers replace libc's mmap(), munmap(), and prctl() in every library, and run their own
+// code in the calling thread. The agent thread has its own descriptor table (own_files.h), so a
+// descriptor that such code opens there may have the number of another file of the program. With
+// memray 1.20, libunwind opened its pipe on the agent thread, and later closed the program's
+// standard output. Therefore the agent calls the kernel directly.
 //
 // Threads: any. Errors: as the functions of libc, errno included.
 #ifndef PROFD_CLIENT_LIB_CORE_DIRECT_CALLS_H_
@@ -19,14 +19,14 @@
 
 namespace profd::client::direct {
 
-// A sanitizer has to see memory come and go.
+// Sanitizers need to see memory being mapped and unmapped.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline void* Map(size_t bytes, int flags, int fd) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 }
 inline void Unmap(void* memory, size_t bytes) { munmap(memory, bytes); }
 #else
-// Readable and writable memory; MAP_FAILED: there is none.
+// Maps readable and writable memory. MAP_FAILED: out of memory.
 inline void* Map(size_t bytes, int flags, int fd) {
   const auto address =
       syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, off_t{0});
@@ -39,7 +39,7 @@ inline bool Advise(void* memory, size_t bytes, int advice) {
   return syscall(SYS_madvise, memory, bytes, advice) == 0;
 }
 
-// At most 15 bytes, and a NUL.
+// Names the calling thread: at most 15 bytes and a NUL.
 inline void SetThreadName(const char* name) {
   syscall(SYS_prctl, PR_SET_NAME, name, 0UL, 0UL, 0UL);
 }

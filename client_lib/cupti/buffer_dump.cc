@@ -170,8 +170,8 @@ void BufferDump::KeepBuffer(const RecordDecoder& decoder, const std::byte* buffe
     }
     at += size;
   }
-  const RecordDecoder::Told told = decoder.told();
-  Append(DumpBlockType::kState, &told, sizeof(told));
+  const RecordDecoder::Settings settings = decoder.settings();
+  Append(DumpBlockType::kState, &settings, sizeof(settings));
   Append(DumpBlockType::kBuffer, buffer, bytes);
   events_before_ = decoder.event_count();
 }

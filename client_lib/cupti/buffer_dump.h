@@ -10,7 +10,7 @@
 //   kClock    a ClockSample, as it was added to GpuClock
 //   kApiName  DumpApiName, then the name: before the first buffer with a call of it
 //   kText     the address of a string, then the string: what kernels of the next buffer point to
-//   kState    RecordDecoder::Told, as it was when the next buffer was decoded
+//   kState    RecordDecoder::Settings, as it was when the next buffer was decoded
 //   kBuffer   the records
 //   kResult   DumpResult: what the decoder had made of all buffers so far
 //

@@ -1,23 +1,23 @@
 // BufferPool lends CUPTI the memory that it writes records into.
 //
-// CUPTI asks on whatever thread of the program makes a CUDA call, so lending is a pop off a
-// list: no lock, no allocation, no page that was not touched before. The GPU thread decodes
-// what comes back, zeroes it and puts it on the list again. Seven eighths of what a capture
-// allows are one arena of buffers, one eighth are discard buffers:
+// CUPTI asks for buffers on the program's own threads, during CUDA calls. So lending pops a list:
+// no lock, no allocation, no page fault. The GPU thread decodes a returned buffer, zeroes it, and
+// puts it back on the list. Of the memory that a capture allows, seven eighths are one arena of
+// buffers, and one eighth are discard buffers:
 //
 //   arena    ┌ slots ┬ buffer 0 ┬ buffer 1 ┬ ... ┐   of one capture
 //   reserve  ┌ slots ┬ discard 0 ┬ discard 1 ┬ discard 2 ┬ ...   for ever; mostly never touched
 //
-// Where all buffers are out CUPTI gets a discard buffer, which is small: what falls into it is
-// counted and lost, at once, on the thread that gives it back. CUPTI before 12.9 crashes
-// without a buffer, so there the discards have no end; later ones are refused (null) when
-// theirs are out, and count what they drop. When a capture is over its arena is unmapped,
-// unless CUPTI still has buffers of it: then it is kept, for CUPTI may write there whenever it
-// likes. Pages of its other buffers go back to the system. The next capture of the same size uses
-// it again; for another size, what CUPTI has of it counts as that capture's. A kept buffer may
-// return with records of several captures in it.
+// When all buffers are lent, CUPTI gets a small discard buffer. Its records are counted as lost on
+// the thread that returns it. CUPTI before 12.9 crashes without a buffer, so it gets any number of
+// discard buffers. Later versions get null when the discard buffers are lent too, and count the
+// records that they drop. After the capture, the arena is unmapped, unless CUPTI still has some of
+// its buffers: CUPTI may write to them at any time, so the arena is kept, and the pages of the
+// other buffers are returned to the system. The next capture of the same size reuses it. In a
+// capture of another size, the buffers that CUPTI has count toward that capture's memory. A kept
+// buffer may return with records of several captures.
 //
-// Threads:   Request(), Complete() any, also none of ours. The rest on the GPU thread.
+// Threads:   Request(), Complete(): any, also the program's. The rest: the GPU thread.
 // Hot path:  Request(), Complete(): lock-free; no system call but a wake-up of the GPU thread.
 // Ownership: owns the arenas. No destructor: CUPTI may come back while the process exits.
 // Fork:      arenas are not in the child, which calls ResetInChild().
@@ -34,45 +34,45 @@ class BufferPool {
  public:
   struct Arena;
 
-  // A buffer that came back.
+  // A returned buffer.
   struct Returned {
     Arena* arena;
     uint32_t slot;
     std::byte* bytes;
     uint64_t size_bytes;
-    uint64_t valid_bytes;  // As CUPTI said, no more than the buffer has.
+    uint64_t valid_bytes;  // As CUPTI reported, at most the buffer's size.
     bool is_kept;          // CUPTI has had it since an earlier capture.
   };
 
   // `on_wake` is called, on any thread, when a buffer came back or few are left.
   constexpr explicit BufferPool(void (*on_wake)()) : on_wake_(on_wake) {}
 
-  // Makes an arena of `cap_bytes` at most (2 MiB at least) and touches its first buffers.
+  // Maps an arena of `cap_bytes` at most (2 MiB at least) and touches its first buffers.
   // `record_bytes`, which stays, are the sizes to count lost records by. False: no memory.
-  // `may_refuse`: CUPTI takes null for an answer (12.9 and later), and drops and counts itself.
+  // `may_refuse`: CUPTI accepts null (12.9 and later), and counts the records that it drops.
   bool Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may_refuse);
 
-  // CUPTI wants a buffer. It gets one, of `*size_bytes` zero bytes; null only if it may be
-  // refused and the cap is reached.
+  // Lends a buffer of `*size_bytes` zero bytes; null only if CUPTI accepts null and the cap is
+  // reached.
   void Request(uint8_t** buffer, size_t* size_bytes);
-  // CUPTI is done with `buffer`, `valid_bytes` of which are records.
+  // Accepts `buffer` from CUPTI; its first `valid_bytes` bytes are records.
   void Complete(uint8_t* buffer, size_t valid_bytes);
 
-  // Takes out the buffer that came back first. False: there is none.
+  // Takes the buffer that was returned first. False: there is none.
   bool TakeReturned(Returned* returned);
   // Zeroes it and lends it again.
   void Recycle(const Returned& returned);
 
-  // Touches buffers ahead of need.
+  // Touches the pages of the buffers that are lent next.
   void PopulateAhead();
 
-  // Marks the buffers with records that CUPTI has now. What was recorded so far is in them, or has
-  // been taken.
+  // Marks the buffers with records that CUPTI has now. All records so far are in marked buffers, or
+  // in buffers that were taken.
   void MarkOutstanding();
   // Marked buffers that have not been taken yet.
   uint32_t marked() const { return marked_; }
 
-  // Buffers in CUPTI's hands, and how many of them hold records, as far as memory shows.
+  // Counts the buffers that CUPTI has, and those of them whose memory shows records.
   uint32_t outstanding() const;
   uint32_t CountHoldingRecords() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
@@ -81,13 +81,13 @@ class BufferPool {
   uint64_t CountSignsOfLife() const;
   // Records in discard buffers that came back since Open().
   uint64_t discarded_count() const { return discarded_.load(std::memory_order_relaxed); }
-  // Buffers that came back and were none of ours: another tool's callbacks are mixed with ours.
+  // Returned buffers that are not ours: another tool's callbacks are mixed with ours.
   uint64_t foreign_count() const { return foreign_.load(std::memory_order_relaxed); }
 
   // Ends the capture's arena. False: CUPTI still has buffers of it, so it was kept.
   bool Close();
 
-  // Arenas kept that are not in use.
+  // Kept arenas that no capture uses.
   uint32_t CountKept() const;
 
   void ResetInChild();

@@ -1,12 +1,12 @@
-// Whether the GPUs that the process uses have room for CUPTI, which allocates some buffers of 3.2
-// MB on each when it is attached. Where there is no room it records no times, and the program's own
-// next allocation may fail.
+// Checks that the GPUs of the process have free memory for CUPTI, which allocates several buffers
+// of 3.2 MB on each device when it is attached. Without free memory CUPTI records no times, and the
+// program's next allocation may fail.
 //
 // Looks at devices with an active primary context, which PyTorch, JAX, and the CUDA runtime use. It
-// creates no context, and changes the current context of no thread but the caller's, which it
-// restores. A driver without the functions is not asked.
+// creates no context. It changes only the caller's current context, and restores it. It skips
+// drivers without the functions.
 //
-// Threads: the GPU thread's: the calls may wait for the context.
+// Threads: the GPU thread, because the calls may wait for the context.
 #ifndef PROFD_CLIENT_LIB_CUPTI_DEVICE_MEMORY_H_
 #define PROFD_CLIENT_LIB_CUPTI_DEVICE_MEMORY_H_
 
@@ -19,7 +19,7 @@ namespace profd::client {
 
 inline constexpr uint64_t kLeastFreeDeviceBytes = uint64_t{64} << 20;
 
-// False: a device has less than that; `failure` names it and the remedy.
+// Returns false if a device has less; `failure` then names the device and the remedy.
 bool DevicesHaveRoom(const CudaDriver& driver, ArmFailure* failure);
 
 }  // namespace profd::client

@@ -1,7 +1,7 @@
-// Describes the devices by what libcuda says of them, where CUPTI cannot: before 11.7 it describes
-// only those that are used from then on.
+// Describes devices with libcuda's functions. CUPTI before 11.7 describes a device only if the
+// program starts to use it later.
 //
-// Threads: the GPU thread's.
+// Threads: the GPU thread.
 #ifndef PROFD_CLIENT_LIB_CUPTI_DRIVER_DEVICES_H_
 #define PROFD_CLIENT_LIB_CUPTI_DRIVER_DEVICES_H_
 
@@ -11,7 +11,7 @@
 
 namespace profd::client {
 
-// Writes an event for each device that has none yet. A driver without the functions writes none.
+// Writes an event for each device that has none yet, and none if the driver lacks the functions.
 void DescribeByDriver(const CudaDriver& driver, CaptureWriter* writer, RecordDecoder* decoder);
 
 }  // namespace profd::client

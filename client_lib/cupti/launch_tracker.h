@@ -31,7 +31,7 @@ class LaunchTracker {
   // All zero is an empty one.
   constexpr LaunchTracker() = default;
 
-  // The flags of `correlation`. Null if it is 0, which is no ID, or so old that a later ID has its
+  // The flags of `correlation`. Null if it is 0 (not an ID), or so old that a later ID has its
   // block.
   uint8_t* At(uint32_t correlation) {
     if (correlation == 0) return nullptr;

@@ -114,8 +114,8 @@ class RecordDecoder {
   // Records of work so far, without what was left out.
   uint64_t work_count() const { return work_count_; }
 
-  // What set_window() and the like have told, for a replay of the same buffers.
-  struct Told {
+  // The settings of this decoder, for a replay of the same buffers.
+  struct Settings {
     uint64_t window_start_ticks;
     uint64_t window_end_ticks;
     uint32_t leaves_out_later_work;
@@ -123,7 +123,7 @@ class RecordDecoder {
     uint32_t is_kept_buffer;
     uint32_t padding;
   };
-  Told told() const {
+  Settings settings() const {
     return {window_start_ticks_, window_end_ticks_, leaves_out_later_work_,
             is_last_flush_,      is_kept_buffer_,   0};
   }

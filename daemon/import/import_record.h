@@ -1,4 +1,4 @@
-// What the records of all imported captures say alike, of whatever format the trace was.
+// The parts of a capture record that all importers fill in the same way.
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_IMPORT_IMPORT_RECORD_H_
@@ -15,7 +15,7 @@
 
 namespace profd::importer {
 
-// The record of a capture that is to be made of `trace`, before anything of it is read.
+// The record of a new capture of `trace`, before the trace is read.
 CaptureRecord BeginImport(const std::filesystem::path& trace, const ImportOptions& options,
                           absl::Time now);
 
@@ -23,7 +23,7 @@ CaptureRecord BeginImport(const std::filesystem::path& trace, const ImportOption
 void DescribeContents(const CaptureBuilder::Contents& contents, int64_t base_unix_ns,
                       CaptureRecord& record);
 
-// The same error, which says of which file it is.
+// The same error with the file's name.
 absl::Status WithPath(const absl::Status& status, const std::filesystem::path& path);
 
 }  // namespace profd::importer

@@ -147,13 +147,13 @@ class Replay {
         return true;
       }
       case DumpBlockType::kState: {
-        if (bytes != sizeof(client::RecordDecoder::Told))
+        if (bytes != sizeof(client::RecordDecoder::Settings))
           return Fail(why, "a state of another size");
-        const auto told = ReadAt<client::RecordDecoder::Told>(dump_, at);
-        decoder_->set_window(told.window_start_ticks, told.window_end_ticks);
-        if (told.leaves_out_later_work != 0) decoder_->set_leaves_out_later_work();
-        if (told.is_last_flush != 0) decoder_->set_is_last_flush();
-        decoder_->set_is_kept_buffer(told.is_kept_buffer != 0);
+        const auto settings = ReadAt<client::RecordDecoder::Settings>(dump_, at);
+        decoder_->set_window(settings.window_start_ticks, settings.window_end_ticks);
+        if (settings.leaves_out_later_work != 0) decoder_->set_leaves_out_later_work();
+        if (settings.is_last_flush != 0) decoder_->set_is_last_flush();
+        decoder_->set_is_kept_buffer(settings.is_kept_buffer != 0);
         return true;
       }
       case DumpBlockType::kBuffer:

@@ -1,4 +1,4 @@
-// What an export of Nsight Systems says of a process beside its events.
+// Reads the description of a process from an Nsight Systems export.
 //
 // Threads: one.
 // Errors:  those of store::ForeignDatabase.
@@ -18,10 +18,10 @@ namespace profd::importer {
 // Unix time of the export's time 0; 0: not known.
 absl::StatusOr<int64_t> BaseUnixNs(NsysSource& source);
 
-// The process's name and GPUs, and what wrote the export.
+// The process's name and GPUs, and the version of Nsight Systems.
 absl::Status DescribeProcess(NsysSource& source, ProcessKey process, CaptureRecord& record);
 
-// Priorities and flags of streams that are there.
+// Adds priorities and flags to known streams.
 absl::Status DescribeStreams(NsysSource& source, ProcessKey process,
                              std::vector<GpuStream>& streams);
 

@@ -1,7 +1,7 @@
-// NsysEvents gives a CaptureBuilder the rows of one process of an export.
+// NsysEvents adds the rows of one process of an export to a CaptureBuilder.
 //
-// Columns are found by name, because they differ between schemas. What a missing or an impossible
-// value says is not known; a row without a time or a place is counted, by its table.
+// Finds columns by name, because schemas differ. A missing or invalid value counts as unknown. A
+// row without a time or without a device is counted by table.
 //
 // Threads: one.
 // Memory:  a few bytes per thread, per distinct name, and per synchronizing call.
@@ -29,8 +29,8 @@
 
 namespace profd::importer {
 
-// A row's values in the types that captures have. What is there but cannot be is counted as a
-// detail: "arg:TABLE.column".
+// Converts a row's values to the types of captures. Counts invalid values as details:
+// "arg:TABLE.column".
 class NsysFields {
  public:
   NsysFields(const store::ForeignDatabase::Row& row, std::string_view table,
@@ -67,7 +67,7 @@ class NsysFields {
 
 class NsysEvents {
  public:
-  // All must outlive it. `takes_unknown`: rows that do not say whose they are are the process's.
+  // All arguments must outlive it. `takes_unknown`: rows without a process belong to this process.
   // `on_table` is called before each table.
   NsysEvents(NsysSource& source, ProcessKey process, bool takes_unknown, CaptureBuilder& builder,
              NotUnderstood& not_understood, std::function<void(int done, int total)> on_table)
@@ -83,7 +83,7 @@ class NsysEvents {
   int64_t open_range_count() const { return open_range_count_; }
 
  private:
-  // The first three columns of all tables: whose a row is, and when it was.
+  // The first three columns of all tables: process or thread, start, and end.
   static constexpr size_t kOwner = 0;
   static constexpr size_t kStart = 1;
   static constexpr size_t kEnd = 2;
@@ -116,7 +116,7 @@ class NsysEvents {
   absl::Status AddOverheads();
   absl::Status AddProfilerOverheads();
   absl::Status AddMemory();
-  // The row that all tables of GPU work fill; nullopt: it cannot be placed.
+  // The fields that all tables of GPU work have; nullopt: no time or no device.
   std::optional<GpuRow> WorkOf(const Fields& fields, std::string_view table, GpuRowKind kind);
 
   // nvtx_rows.cc
@@ -137,7 +137,7 @@ class NsysEvents {
   absl::flat_hash_map<int64_t, uint32_t> names_;    // By id of a text.
   struct ApiName {
     uint32_t name = 0;
-    uint32_t sync_kind = 0;  // Of calls that wait; 0: it does not.
+    uint32_t sync_kind = 0;  // For calls that wait; 0: the call does not wait.
   };
   absl::flat_hash_map<int64_t, ApiName> api_names_;
   absl::flat_hash_map<uint32_t, uint32_t> waiting_calls_;    // Their kinds, by correlation.

@@ -1,7 +1,7 @@
-// The file that an Nsight Systems export lies in, as a descriptor that SQLite can read.
+// Opens the file of an Nsight Systems export as a descriptor that SQLite can read.
 //
 // Threads: any.
-// Errors:  those of TraceFile; RESOURCE_EXHAUSTED for a disk that is full, or more than
+// Errors:  those of TraceFile; RESOURCE_EXHAUSTED for a full disk, or for more than
 //          kMaxInflatedBytes; CANCELLED.
 #ifndef PROFD_DAEMON_IMPORT_NSYS_EXPORT_FILE_H_
 #define PROFD_DAEMON_IMPORT_NSYS_EXPORT_FILE_H_
@@ -15,12 +15,11 @@
 
 namespace profd::importer {
 
-// A gzip file inflates to at most this. SQLite reads anywhere in a database, so it lies on the
-// disk as a whole; files that are not compressed have no limit.
+// The limit for an inflated gzip file. SQLite needs random access, so the whole database is written
+// to disk. Uncompressed files have no limit.
 inline constexpr int64_t kMaxInflatedBytes = int64_t{32} << 30;
 
-// Opens a database for reading. What gzip compressed is inflated to a file without a name in
-// options.directory.
+// Opens a database for reading. Inflates a gzip file to an unlinked file in options.directory.
 absl::StatusOr<UniqueFd> OpenNsysExport(const std::filesystem::path& path,
                                         const ImportOptions& options,
                                         int64_t max_inflated_bytes = kMaxInflatedBytes);

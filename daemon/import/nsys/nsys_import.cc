@@ -28,11 +28,11 @@ namespace {
 using std::string_view_literals::operator""sv;
 
 constexpr std::string_view kSqliteMagic = "SQLite format 3\0"sv;
-// Bytes of the file's header that say how it is written; 2: with a log beside it.
+// Offsets of the journal mode in the file's header; 2: write-ahead log.
 constexpr off_t kFormatBytes = 18;
 constexpr char kLogFormat = 2;
 
-// A log beside the file may hold what the file lacks.
+// Rows may be only in the write-ahead log, which is another file.
 absl::Status CheckIsClosed(int fd) {
   std::array<char, 2> formats = {};
   if (pread(fd, formats.data(), formats.size(), kFormatBytes) != ssize_t{formats.size()}) {
@@ -40,8 +40,8 @@ absl::Status CheckIsClosed(int fd) {
   }
   if (formats[0] != kLogFormat && formats[1] != kLogFormat) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "the database keeps a write-ahead log beside it; run `sqlite3 FILE 'PRAGMA "
-      "journal_mode=DELETE'` first");
+      "the database has a write-ahead log, which may hold rows that the file lacks; run "
+      "`sqlite3 FILE 'PRAGMA journal_mode=DELETE'` first");
 }
 
 void CountAll(const std::map<std::string, int64_t>& kinds, NotUnderstood& not_understood) {

@@ -1,8 +1,8 @@
-// NsysSource is an export of Nsight Systems as the import sees it: its tables, the texts that
-// other tables refer to, and whose each row is.
+// NsysSource reads an Nsight Systems export: its tables, the strings that other tables refer to,
+// and the process of each row.
 //
 // Threads: one.
-// Memory:  kMaxTextBytes of texts; further ones are read again.
+// Memory:  kMaxTextBytes of strings; others are read from the file each time.
 // Errors:  those of store::ForeignDatabase.
 #ifndef PROFD_DAEMON_IMPORT_NSYS_SOURCE_H_
 #define PROFD_DAEMON_IMPORT_NSYS_SOURCE_H_
@@ -22,8 +22,8 @@
 
 namespace profd::importer {
 
-// A process of an export: `globalPid` and `globalTid` without their low 24 bits, which are those
-// of the thread. It tells apart processes of several machines with one pid.
+// A process of an export: `globalPid` or `globalTid` without the low 24 bits, which are the thread.
+// Processes of different machines differ even if their PIDs are equal.
 using ProcessKey = int64_t;
 inline ProcessKey ProcessOf(int64_t global_id) { return global_id >> 24; }
 inline int64_t PidOf(ProcessKey process) { return process & 0xFFFFFF; }
@@ -38,10 +38,10 @@ class NsysSource {
 
   store::ForeignDatabase& database() { return *database_; }
 
-  // The text that StringIds has under `id`, at most 4 KiB of it; nullopt: none.
+  // The string of StringIds with this `id`, at most 4 KiB of it; nullopt: none.
   absl::StatusOr<std::optional<std::string>> TextOf(int64_t id);
 
-  // What ENUM_* tables call the numbers of other tables: "CUDA_MEMCPY_KIND_HTOD". Empty: unknown.
+  // The name of a number in an ENUM_* table: "CUDA_MEMCPY_KIND_HTOD". Empty: unknown.
   absl::StatusOr<std::map<int64_t, std::string>> NamesOf(std::string_view enum_table);
 
   // The value of a name in META_DATA_EXPORT.

@@ -1,5 +1,5 @@
-// Which processes an export of Nsight Systems holds, which of them become captures, and what of the
-// file does not get into any.
+// Lists the processes of an Nsight Systems export, selects those that become captures, and counts
+// the rows that no capture gets.
 //
 // Threads: one.
 // Errors:  those of store::ForeignDatabase; INVALID_ARGUMENT for a database without events of CUDA
@@ -31,10 +31,10 @@ struct NsysSurvey {
 
   // Those with GPU work or NVTX ranges; where none has any, those with calls of CUDA. By pid.
   std::vector<NsysProcess> captured;
-  // The one with most rows. What is of no captured process is counted in its capture.
+  // The one with the most rows. Its capture counts the rows that belong to no captured process.
   size_t main = 0;
   std::map<std::string, int64_t> left_out;
-  // Rows that do not say whose they are can only be of the single process that there is.
+  // Rows without a process belong to the only process of the file.
   bool is_single_process = false;
 };
 

@@ -1,8 +1,8 @@
 // The tables of an export of Nsight Systems whose rows are imported.
 //
-// How do I import another table?  A line below, and a function in gpu_rows.cc or nvtx_rows.cc that
-// is called in events.cc. Tables that have no line, and do not describe others (survey.cc), are
-// counted as not understood.
+// How do I import another table?  Add a line below, and a function in gpu_rows.cc or nvtx_rows.cc
+// that events.cc calls. The rows of tables without a line count as not imported, unless the table
+// describes other tables (survey.cc).
 #ifndef PROFD_DAEMON_IMPORT_NSYS_TABLES_H_
 #define PROFD_DAEMON_IMPORT_NSYS_TABLES_H_
 
@@ -27,7 +27,7 @@ inline constexpr std::string_view kNvtxTable = "NVTX_EVENTS";
 
 struct ImportedTable {
   std::string_view name;
-  std::string_view id_column;  // Says whose a row is.
+  std::string_view id_column;  // Has the process or the thread of a row.
   bool is_gpu_work = false;
 };
 inline constexpr std::array<ImportedTable, 12> kImportedTables = {{

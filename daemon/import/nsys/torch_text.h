@@ -1,5 +1,5 @@
-// What torch.autograd.profiler.emit_nvtx() writes as the text of a range: an operator's name, and
-// what is known of the call: "aten::mm, seq = 4, op_id = 17, sizes = [[2, 3], [3, 4]]".
+// Parses the range names of torch.autograd.profiler.emit_nvtx(): an operator's name and the details
+// of the call, such as "aten::mm, seq = 4, op_id = 17, sizes = [[2, 3], [3, 4]]".
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_IMPORT_NSYS_TORCH_TEXT_H_
@@ -16,7 +16,7 @@ struct TorchText {
   int64_t sequence = -1;  // Autograd's; -1: none.
   std::string_view dims;  // A JSON array of arrays of numbers; empty: not recorded.
 };
-// nullopt: torch did not write it.
+// nullopt: the text is not from torch.
 std::optional<TorchText> ParseTorchText(std::string_view text);
 
 }  // namespace profd::importer

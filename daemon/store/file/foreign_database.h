@@ -1,14 +1,13 @@
-// ForeignDatabase reads the tables of an SQLite database that another program wrote, and trusts
-// nothing in it.
+// ForeignDatabase reads tables of an untrusted SQLite database.
 //
-// Only ordinary tables are read, from first row to last or by the row's own number: no views,
-// virtual tables, generated columns, indexes, or triggers. An authorizer refuses everything else,
-// and a statement that takes more steps than the file's size explains is ended.
+// It reads ordinary tables only, either all rows or the row with a given ID: no views, virtual
+// tables, generated columns, indexes, or triggers. An authorizer refuses everything else. A
+// statement that takes more steps than the file's size explains is aborted.
 //
 // Threads:   one at a time.
 // Ownership: the descriptor must outlive it.
-// Errors:    DATA_LOSS for a damaged file, CANCELLED, RESOURCE_EXHAUSTED (memory); INTERNAL where
-//            it cannot be read. What a callback returns.
+// Errors:    DATA_LOSS for a damaged file, CANCELLED, RESOURCE_EXHAUSTED (memory); INTERNAL if
+//            the file cannot be read. Errors of a callback.
 #ifndef PROFD_DAEMON_STORE_FILE_FOREIGN_DATABASE_H_
 #define PROFD_DAEMON_STORE_FILE_FOREIGN_DATABASE_H_
 
@@ -38,7 +37,7 @@ class ForeignDatabase {
     std::string name;
     bool is_row_number = false;  // INTEGER PRIMARY KEY: rows are found by it.
   };
-  // By name, which is any text. Columns in the table's order.
+  // By name, which may be any string. Columns are in the table's order.
   using Tables = std::map<std::string, std::vector<Column>, std::less<>>;
 
   // `descriptor` is read-only. `is_cancelled` may be empty.
@@ -49,12 +48,12 @@ class ForeignDatabase {
   const Tables& tables() const { return tables_; }
   bool HasColumn(std::string_view table, std::string_view column) const;
 
-  // The row that a scan is at. Columns count from 0 in the order in which they were asked for;
-  // those that the table lacks are NULL.
+  // The current row of a scan. Columns count from 0 in the order of the request. A column that the
+  // table lacks is NULL.
   class Row {
    public:
     bool IsNull(size_t column) const;
-    // nullopt: it is none of this type.
+    // nullopt: the value has another type.
     std::optional<int64_t> Int(size_t column) const;
     std::optional<std::string_view> Text(size_t column) const;  // Until the next row.
 
@@ -67,13 +66,12 @@ class ForeignDatabase {
     std::span<const int> places_;  // In the statement; -1: the table lacks it.
   };
 
-  // All rows of a table in the order in which they lie in the file; none of a table that is not
-  // there.
+  // Reads all rows of a table in the order of the file; no rows if the table does not exist.
   absl::Status ForEach(std::string_view table, std::span<const std::string_view> columns,
                        absl::FunctionRef<absl::Status(const Row&)> fn);
   absl::StatusOr<int64_t> CountRows(std::string_view table);
-  // Calls `fn` for the row with this number, if there is one. The table must have `key` as its row
-  // number, and `column`.
+  // Calls `fn` for the row with this ID, if it exists. The table must have `column`, and `key` as
+  // its row ID.
   absl::Status Find(std::string_view table, std::string_view key, std::string_view column,
                     int64_t number, absl::FunctionRef<void(const Row&)> fn);
 
@@ -91,7 +89,7 @@ class ForeignDatabase {
   int64_t file_bytes_ = 0;
   Tables tables_;
   bool reads_schema_ = true;
-  int64_t periods_left_ = 0;  // Calls of the progress handler until a statement is ended.
+  int64_t periods_left_ = 0;  // Calls of the progress handler until the statement is aborted.
   std::map<std::string, Statement> lookups_;
 };
 
