@@ -268,9 +268,10 @@ TEST(SlowCuptiTest, WhatTakesLongIsReportedOnTheWay) {
   GpuProcess process;
   process.Run("set subscribe_ms 2500");
   auto capture = process.target().ArmGpu(GpuMode::kDefault);
-  ASSERT_GE(process.target().arming_texts().size(), 2u);
-  EXPECT_EQ(process.target().arming_texts()[0], "attaching to CUPTI, 1 s");
-  EXPECT_EQ(process.target().arming_texts()[1], "attaching to CUPTI, 2 s");
+  // On a busy machine what comes before may take a second, too.
+  EXPECT_THAT(
+      process.target().arming_texts(),
+      ::testing::Contains(::testing::StartsWith("attaching to CUPTI, ")).Times(::testing::Ge(2)));
   const CaptureContents contents = capture->Finish();
   EXPECT_GE(contents.gpu_status().arm_ms, 2500u);
 }
