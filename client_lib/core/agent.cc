@@ -35,7 +35,7 @@ using wire::FrameType;
 
 // Room for the thread's own frames and for the static TLS of every library in the
 // process, which glibc takes from the same piece of memory. Only touched pages count.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef PROFD_SANITIZED
 constexpr size_t kStackBytes = 2u << 20;
 #else
 constexpr size_t kStackBytes = 256u << 10;

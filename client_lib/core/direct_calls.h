@@ -20,7 +20,7 @@
 namespace profd::client::direct {
 
 // Sanitizers need to see memory being mapped and unmapped.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef PROFD_SANITIZED
 inline void* Map(size_t bytes, int flags, int fd) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 }

@@ -16,7 +16,7 @@ namespace profd::client {
 namespace {
 
 // PyTorch's functions run here, as they do on the program's threads. Only touched pages count.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef PROFD_SANITIZED
 constexpr size_t kStackBytes = 2u << 20;
 #else
 constexpr size_t kStackBytes = 512u << 10;

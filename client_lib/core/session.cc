@@ -95,6 +95,17 @@ void WriteThreadName(Session* session, ThreadState* thread) {
   thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
 }
 
+// Stores `length` bytes in words of 8, each at once: a hostile daemon that changes
+// name_area_used can make two threads write the same place.
+void StoreInWords(const char* from, size_t length, std::byte* to) {
+  for (size_t at = 0; at < length; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    memcpy(&word, from + at, length - at < sizeof(word) ? length - at : sizeof(word));
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(to + at))
+        .store(word, std::memory_order_relaxed);
+  }
+}
+
 }  // namespace
 
 Session* NewSession() {
@@ -185,11 +196,11 @@ bool Session::PublishName(uint32_t id) {
     if (fits(header->name_area_used.load(std::memory_order_relaxed))) {
       const uint64_t at =
           header->name_area_used.fetch_add(static_cast<uint32_t>(size), std::memory_order_relaxed);
-      if (fits(at)) {
+      if (at % alignof(uint64_t) == 0 && fits(at)) {
         const uint64_t offset = layout.name_area_offset + at;
         const wire::NameEntry entry{name.length, 0};
-        memcpy(memory + offset, &entry, sizeof(entry));
-        memcpy(memory + offset + sizeof(entry), name.bytes, name.length);
+        StoreInWords(reinterpret_cast<const char*>(&entry), sizeof(entry), memory + offset);
+        StoreInWords(name.bytes, name.length, memory + offset + sizeof(entry));
         uint32_t none = 0;
         name_index[id].compare_exchange_strong(none, static_cast<uint32_t>(offset),
                                                std::memory_order_acq_rel);

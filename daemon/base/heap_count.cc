@@ -9,20 +9,7 @@
 
 #include "daemon/base/budget.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PROFD_COUNTS_HEAP 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define PROFD_COUNTS_HEAP 0
-#else
-#define PROFD_COUNTS_HEAP 1
-#endif
-#else
-#define PROFD_COUNTS_HEAP 1
-#endif
-
-#if PROFD_COUNTS_HEAP
+#ifndef PROFD_SANITIZED
 namespace profd {
 namespace {
 

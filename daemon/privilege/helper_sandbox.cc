@@ -13,18 +13,11 @@
 
 #include <iterator>
 
-#if defined(__has_feature)
-#define PROFD_HAS_FEATURE(x) __has_feature(x)
-#else
-#define PROFD_HAS_FEATURE(x) 0
-#endif
-
 namespace profd {
 namespace {
 
 constexpr bool kSanitized =
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    PROFD_HAS_FEATURE(address_sanitizer) || PROFD_HAS_FEATURE(thread_sanitizer)
+#ifdef PROFD_SANITIZED
     true;
 #else
     false;

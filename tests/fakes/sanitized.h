@@ -1,11 +1,11 @@
-// Tests that do something very often do it less often with a sanitizer, which takes ten to thirty
-// times as long and sees what it looks for the first time.
+// Sanitizers make code ten to thirty times slower and find the same defects with fewer repetitions.
+// Tests that repeat something very often therefore repeat it less often with one.
 #ifndef PROFD_TESTS_FAKES_SANITIZED_H_
 #define PROFD_TESTS_FAKES_SANITIZED_H_
 
 namespace profd {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PROFD_SANITIZED
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;

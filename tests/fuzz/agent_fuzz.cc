@@ -129,11 +129,11 @@ class Memory {
 
   int fd() const { return fd_; }
 
-  // One word: of the header, the free list's head, a chunk's control or its header, or the names'
-  // index.
+  // Overwrites one word: of the header, the free list's head, a chunk's control or header, the
+  // index of the names, or the count of bytes that they use.
   void Patch(uint8_t what, uint16_t where, uint64_t value) {
     uint64_t at = 0;
-    switch (what % 6) {
+    switch (what % 7) {
       case 0:
         at = where % sizeof(wire::CaptureMemoryHeader);
         break;
@@ -150,6 +150,9 @@ class Memory {
         break;
       case 4:
         at = layout_.name_index_offset + where * sizeof(uint32_t) % 4096;
+        break;
+      case 5:
+        at = offsetof(wire::CaptureMemoryHeader, name_area_used);
         break;
       default:
         at = uint64_t{where} * 8 * 7 % kMemoryBytes;

@@ -220,7 +220,7 @@ TEST(RunTest, WithoutADaemonTheProgramRunsAsItWould) {
   EXPECT_EQ(result.err, "");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef PROFD_SANITIZED
 // (A sanitizer's runtime has to be in a program before a library that needs it.)
 TEST(RunTest, PreloadedEveryProcessIsATarget) {
   FakeDaemon daemon;

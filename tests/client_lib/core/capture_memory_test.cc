@@ -304,7 +304,7 @@ TEST_F(CaptureMemoryTest, WhatIsLostInWarmupIsCountedApart) {
   child.ExpectSuccess();
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef PROFD_SANITIZED
 // A sanitizer's runtime needs more address space than this leaves.
 TEST_F(CaptureMemoryTest, ThreadsBeyondTheLibrarysRoomAreCounted) {
   constexpr uint64_t kThreads = 400;
@@ -471,7 +471,7 @@ TEST(StuckWriterTest, StuckThreadsHoldEightCapturesUntilTheyGoOn) {
 
 // Runs `end_thread` for many threads that record, one after the other, during a capture.
 void ExpectEndedThreadsAreNotStuck(const std::function<void(pthread_t)>& end_thread) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PROFD_SANITIZED
   GTEST_SKIP() << "threads that end in the middle of anything confuse the sanitizer's runtime";
 #endif
   FakeDaemon daemon;

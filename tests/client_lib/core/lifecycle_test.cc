@@ -421,7 +421,7 @@ TEST_F(CopiesTest, ALaterCopyHandsOverToTheFirst) {
 }
 
 TEST_F(CopiesTest, ACopyThatIsPreloadedAndALinkedOneAreOneTarget) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PROFD_SANITIZED
   GTEST_SKIP() << "a sanitizer's runtime must be the first library that is loaded";
 #endif
   Child child(daemon_.directory(), [&](Parent&) {
