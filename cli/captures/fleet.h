@@ -87,10 +87,10 @@ const ObjectDescription<NodeOutcome>& NodeOutcomeObject();
 // one daemon was asked, and there is no such member.
 template <typename Answer>
 Member<Answer> NodeOutcomesMember() {
-  return Optional<Answer>([](const Answer& answer) { return answer.outcomes != nullptr; },
-                          ListOf<Answer>(
-                              "nodes", "Result per node, with --nodes", &NodeOutcomeObject, [
-                              ](const Answer& answer) -> const auto& { return *answer.outcomes; }));
+  const auto has_outcomes = [](const Answer& answer) { return answer.outcomes != nullptr; };
+  const auto outcomes = [](const Answer& answer) -> const auto& { return *answer.outcomes; };
+  return Optional<Answer>(has_outcomes, ListOf<Answer>("nodes", "Result per node, with --nodes",
+                                                       &NodeOutcomeObject, outcomes));
 }
 // "nodes": [...], a field of an open object.
 void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json);

@@ -23,7 +23,7 @@ const ObjectDescription<AuditRow>& AuditObject() {
        {[](const Row& row) { return row.line.principal; },
         {.key = "principal", .title = "WHO", .doc = "Caller, such as uid:1000 or cn:alice"}},
        {[](const Row& row) { return row.line.method; },
-        {.key = "method", .title = "CALL", .doc = "Options of the capture"}},
+        {.key = "method", .title = "CALL", .doc = "Called method"}},
        {[](const Row& row) { return ResultOf(row.line); },
         {.title = "RESULT", .doc = "Status of the answer, or the reason for the refusal"}},
        {[](const Row& row) { return row.line.duration_ns; },

@@ -472,7 +472,7 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
        ObjectOf<Row>(
            "slowdown", "Slow-down of the target by the capture", &SlowdownObject,
            [](const Row& row) -> const auto& { return Record(row).slowdown; }),
-       ListOf<Row>("quality_checks", "Checks behind the grade", &QualityCheckObject,
+       ListOf<Row>("quality_checks", "Checks that determine the grade", &QualityCheckObject,
                    [](const Row& row) { return QualityOf(Record(row)).checks; }),
        ObjectOf<Row>(
            "gpu", "Result of recording the GPU", &GpuRecordObject,

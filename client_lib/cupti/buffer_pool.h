@@ -1,9 +1,9 @@
 // BufferPool lends CUPTI the memory that it writes records into.
 //
 // CUPTI asks for buffers on the program's own threads, during CUDA calls. So lending pops a list:
-// no lock, no allocation, no page fault. The GPU thread decodes a returned buffer, zeroes it, and
-// puts it back on the list. Of the memory that a capture allows, seven eighths are one arena of
-// buffers, and one eighth are discard buffers:
+// no lock, no allocation, no first touch of a page. The GPU thread decodes a returned buffer,
+// zeroes it, and puts it back on the list. Of the memory that a capture allows, seven eighths are
+// one arena of buffers, and one eighth are discard buffers:
 //
 //   arena    ┌ slots ┬ buffer 0 ┬ buffer 1 ┬ ... ┐   of one capture
 //   reserve  ┌ slots ┬ discard 0 ┬ discard 1 ┬ discard 2 ┬ ...   for ever; mostly never touched

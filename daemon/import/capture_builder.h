@@ -135,6 +135,11 @@ class CaptureBuilder {
   std::optional<Span> SpanOf(const TraceEvent& event, bool needs_duration);
   // The same for times of the trace; nothing where they are out of reach.
   std::optional<Span> Place(int64_t start_ns, int64_t duration_ns);
+  // The same for a row with a start and a duration. False: it is out of reach.
+  template <typename Row>
+  bool PlaceRow(Row* row);
+  template <typename Row>
+  absl::StatusOr<bool> PlaceAndKeep(Row row);
   void Cover(const Span& span);
   void CountNotUnderstood(const TraceEvent& event, std::string_view why);
   // Of Python's functions a thread has rows of their own. Nothing: there are too many threads.

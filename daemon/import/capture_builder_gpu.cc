@@ -74,32 +74,21 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     return absl::OkStatus();
   }
   const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
+  // What is left out is zero.
   GpuRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,
                 .kind = kind,
-                .flags = 0,
                 .device = Narrow<uint16_t>(device, 0),
                 .context = NumberOr<uint32_t>(event, Number::kContext, 0),
                 .stream = Narrow<uint32_t>(stream, 0),
                 .correlation = CorrelationOf(event),
-                .name = 0,
                 .graph_id = NumberOr<uint32_t>(event, Number::kGraph, 0),
                 .graph_node_id = static_cast<uint64_t>(event.Get(Number::kGraphNode, 0)),
                 .bytes = static_cast<uint64_t>(std::max<int64_t>(event.Get(Number::kBytes, 0), 0)),
-                .copy_kind = 0,
-                .source_kind = 0,
-                .destination_kind = 0,
                 .source_device = NumberOr<uint16_t>(event, Number::kFromDevice, kNoGpuDevice),
                 .destination_device = NumberOr<uint16_t>(event, Number::kToDevice, kNoGpuDevice),
                 .queued_ns = kNoGpuTime,
-                .submitted_ns = kNoGpuTime,
-                .grid = {},
-                .block = {},
-                .cluster = {},
-                .registers_per_thread = 0,
-                .static_shared_bytes = 0,
-                .dynamic_shared_bytes = 0,
-                .local_bytes_per_thread = 0};
+                .submitted_ns = kNoGpuTime};
   if (!event.Get(Text::kFinished).empty()) row.flags |= kGpuUnfinished;
   if (!event.Get(Text::kBegan).empty()) row.flags |= kGpuStraddlesStart;
   if (!event.Get(Text::kEnded).empty()) row.flags |= kGpuStraddlesEnd;

@@ -68,11 +68,24 @@ absl::StatusOr<bool> CaptureBuilder::AddMark(uint32_t thread, int64_t time_ns,
   return true;
 }
 
-absl::StatusOr<bool> CaptureBuilder::AddRow(uint32_t thread, ApiRow row) {
-  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
+template <typename Row>
+bool CaptureBuilder::PlaceRow(Row* row) {
+  const std::optional<Span> span = Place(row->start_ns, row->duration_ns);
   if (!span.has_value()) return false;
-  row.start_ns = span->start_ns;
-  row.duration_ns = span->duration_ns;
+  row->start_ns = span->start_ns;
+  row->duration_ns = span->duration_ns;
+  return true;
+}
+
+template <typename Row>
+absl::StatusOr<bool> CaptureBuilder::PlaceAndKeep(Row row) {
+  if (!PlaceRow(&row)) return false;
+  RETURN_IF_ERROR(Keep(row));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureBuilder::AddRow(uint32_t thread, ApiRow row) {
+  if (!PlaceRow(&row)) return false;
   RETURN_IF_ERROR(Keep(thread, row));
   return true;
 }
@@ -85,33 +98,9 @@ absl::StatusOr<bool> CaptureBuilder::AddRow(uint32_t thread, MemoryRow row) {
   return true;
 }
 
-absl::StatusOr<bool> CaptureBuilder::AddRow(GpuRow row) {
-  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
-  if (!span.has_value()) return false;
-  row.start_ns = span->start_ns;
-  row.duration_ns = span->duration_ns;
-  RETURN_IF_ERROR(Keep(row));
-  return true;
-}
-
-absl::StatusOr<bool> CaptureBuilder::AddRow(SyncRow row) {
-  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
-  if (!span.has_value()) return false;
-  row.start_ns = span->start_ns;
-  row.duration_ns = span->duration_ns;
-  RETURN_IF_ERROR(Keep(row));
-  return true;
-}
-
-absl::StatusOr<bool> CaptureBuilder::AddRow(OverheadRow row) {
-  const std::optional<Span> span = Place(row.start_ns, row.duration_ns);
-  if (!span.has_value()) return false;
-  row.start_ns = span->start_ns;
-  row.duration_ns = span->duration_ns;
-  RETURN_IF_ERROR(Keep(row));
-  return true;
-}
-
+absl::StatusOr<bool> CaptureBuilder::AddRow(GpuRow row) { return PlaceAndKeep(row); }
+absl::StatusOr<bool> CaptureBuilder::AddRow(SyncRow row) { return PlaceAndKeep(row); }
+absl::StatusOr<bool> CaptureBuilder::AddRow(OverheadRow row) { return PlaceAndKeep(row); }
 absl::StatusOr<bool> CaptureBuilder::AddRow(const CudaEventRow& row) { return NoteCudaEvent(row); }
 
 }  // namespace profd::importer

@@ -7,7 +7,7 @@ need clang clang++
 
 readonly build=build/fuzz
 readonly runs=${PROFD_FUZZ_RUNS:-5000}
-cmake --preset fuzz -DPROFD_BUILD_TESTS=ON >/dev/null
+cmake --preset fuzz >/dev/null
 mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
   sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | grep -v '^cmake_' | sort -u)
 [[ ${#fuzzers[@]} -gt 0 ]] || { echo "no target is named *_fuzzer"; exit 1; }

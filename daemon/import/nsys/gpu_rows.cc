@@ -194,32 +194,18 @@ std::optional<GpuRow> NsysEvents::WorkOf(const Fields& fields, std::string_view 
     Count(table, "of an impossible device");
     return std::nullopt;
   }
+  // What is left out is zero.
   return GpuRow{.start_ns = times->start_ns,
                 .duration_ns = times->duration_ns,
                 .kind = kind,
-                .flags = 0,
                 .device = static_cast<uint16_t>(*device),
                 .context = fields.As<uint32_t>(kContext, 0),
                 .stream = fields.As<uint32_t>(kStream, 0),
                 .correlation = fields.As<uint32_t>(kCorrelation, 0),
-                .name = 0,
-                .graph_id = 0,
-                .graph_node_id = 0,
-                .bytes = 0,
-                .copy_kind = 0,
-                .source_kind = 0,
-                .destination_kind = 0,
                 .source_device = kNoGpuDevice,
                 .destination_device = kNoGpuDevice,
                 .queued_ns = kNoGpuTime,
-                .submitted_ns = kNoGpuTime,
-                .grid = {},
-                .block = {},
-                .cluster = {},
-                .registers_per_thread = 0,
-                .static_shared_bytes = 0,
-                .dynamic_shared_bytes = 0,
-                .local_bytes_per_thread = 0};
+                .submitted_ns = kNoGpuTime};
 }
 
 absl::Status NsysEvents::AddWork(std::string_view table, GpuRow row) {
