@@ -18,7 +18,7 @@ packages_of() {
     build) echo build-essential cmake ninja-build ccache pkg-config \
       protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev \
       libsqlite3-dev libzstd-dev zlib1g-dev libisal-dev libsimdjson-dev libssl-dev libsystemd-dev \
-      nlohmann-json3-dev prometheus-cpp-dev libmicrohttpd-dev libjs-chart.js ;;
+      nlohmann-json3-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev libexpat1-dev libjs-chart.js ;;
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev openssl python3 python3-numpy python3-yaml ;;
     lint) echo git clang clang-format clang-tidy ;;

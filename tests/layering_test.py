@@ -58,6 +58,8 @@ ARROWS = {
     # It tells the ledger what principals hold.
     "daemon/store": ["daemon/base", "daemon/quota", "daemon/store/file", "daemon/store/catalog", TYPES, PORTS,
                      SCHEDULE_STORE],
+    # Object storage, for profd and profctl: it reads capture files by ranges.
+    "daemon/archive/s3": ["daemon/base", "daemon/store/file"],
     # What several reports look up. Rows of events carry flags and categories with the numbers that
     # targets wrote.
     "daemon/report/index": ["proto/wire", "daemon/base", "daemon/store/file", TYPES, EVENTS],
@@ -160,6 +162,7 @@ KEPT_OUT = {
         "daemon/report_worker", "daemon/main.cc", "cli/client"},
     r"^sqlite3": {"daemon/store/file", "daemon/store/catalog"},
     r"^prometheus/": {"daemon/metrics"},
+    r"^(curl/|expat)": {"daemon/archive/s3"},
     # profctl serves one file to a browser.
     r"^microhttpd": {"daemon/metrics", "cli/commands"},
     r"^absl/": {row for row in ARROWS if row.startswith(("daemon", "cli"))},

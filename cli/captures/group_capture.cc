@@ -30,6 +30,9 @@ constexpr std::string_view kMissedStart = "MISSED_START";
 constexpr absl::Duration kMaxPrepare = absl::Seconds(80);
 // What is left of the lease when the last member was prepared.
 constexpr absl::Duration kLeaseRest = absl::Seconds(10);
+// How long committed members wait for their window without hearing from profctl. It renews the
+// lease three times as often, so that one lost call ends nothing.
+constexpr absl::Duration kCommitLease = absl::Seconds(15);
 // How long members may go on behind their timeout: draining and storing.
 constexpr absl::Duration kMaxAfterwards = absl::Minutes(2);
 
@@ -142,6 +145,7 @@ absl::Status GroupCapture::Resolve() {
     std::vector<TargetInfo> all;
     for (const JobMember& member : result_.members) all.push_back(member.target);
     result_.absent_ranks = AbsentRanks(all);
+    result_.world_size = WorldSizeOf(all);
   }
   std::ranges::stable_sort(result_.members, {}, [](const JobMember& member) {
     return std::tuple(RankOf(member.target), member.node, member.target.pid);
@@ -225,15 +229,18 @@ void GroupCapture::Take(const PreparedMember& prepared, size_t index) {
 
 absl::Status GroupCapture::CheckQuorum() {
   int64_t prepared = 0;
-  for (const JobMember& member : result_.members) prepared += CanStart(member) ? 1 : 0;
-  // A node that could not be asked has one process at least.
-  int64_t asked = std::ssize(result_.members);
-  for (size_t node = 0; node < result_.nodes.size(); ++node) {
-    const bool counted = std::ranges::any_of(
-        result_.members, [node](const JobMember& member) { return member.node == node; });
-    if (!counted && !result_.nodes[node].status.ok()) ++asked;
+  for (JobMember& member : result_.members) {
+    member.was_ready = CanStart(member);
+    prepared += member.was_ready ? 1 : 0;
   }
-  asked = std::max<int64_t>(asked, std::ssize(result_.members) + std::ssize(result_.absent_ranks));
+  int64_t unanswered_nodes = 0;
+  for (size_t node = 0; node < result_.nodes.size(); ++node) {
+    const bool has_members = std::ranges::any_of(
+        result_.members, [node](const JobMember& member) { return member.node == node; });
+    if (!has_members && !result_.nodes[node].status.ok()) ++unanswered_nodes;
+  }
+  const int64_t asked =
+      MembersAskedFor(std::ssize(result_.members), unanswered_nodes, result_.world_size);
   if (interrupts_.interrupted()) {
     CallOff();
     return absl::CancelledError("interrupted");
@@ -241,9 +248,12 @@ absl::Status GroupCapture::CheckQuorum() {
   if (IsMet(request_.quorum, prepared, asked)) return absl::OkStatus();
   CallOff();
   Show("");
-  std::string why = StrCat("only ", CountOf(prepared, asked, "processes could be prepared"));
+  std::string why = StrCat(
+      "only ",
+      CountOf(prepared, asked,
+              result_.world_size.has_value() ? "ranks are ready" : "processes could be prepared"));
   for (const JobMember& member : result_.members) {
-    if (CanStart(member)) continue;
+    if (member.was_ready) continue;
     StrAppend(&why, "; ", NameOf(result_, member), ": ", ForDisplay(member.error_message, 500));
     break;
   }
@@ -320,11 +330,8 @@ void GroupCapture::Commit() {
   const std::vector<GroupMember> members = Hearsay();
   Show("starting");
   OnNodes(request_.node_timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
-    GroupStart start{.first_step = result_.first_step, .members = members};
-    if (start_time_ != absl::InfinitePast()) {
-      start.time = start_time_ + absl::Nanoseconds(result_.clocks[node].offset_ns);
-    }
-    const absl::StatusOr<std::vector<MemberStart>> outcomes = daemon.CommitGroup(result_.id, start);
+    const absl::StatusOr<std::vector<MemberStart>> outcomes =
+        daemon.CommitGroup(result_.id, StartOf(node, members));
     // All that it held has ended meanwhile: watching tells how.
     if (absl::IsNotFound(outcomes.status())) return absl::OkStatus();
     RETURN_IF_ERROR(outcomes.status());
@@ -338,6 +345,15 @@ void GroupCapture::Commit() {
     }
     return absl::OkStatus();
   });
+}
+
+GroupStart GroupCapture::StartOf(size_t node, std::vector<GroupMember> members) const {
+  GroupStart start{.first_step = result_.first_step, .members = std::move(members)};
+  if (!request_.detach) start.lease = kCommitLease;
+  if (start_time_ != absl::InfinitePast()) {
+    start.time = start_time_ + absl::Nanoseconds(result_.clocks[node].offset_ns);
+  }
+  return start;
 }
 
 const JobMember* GroupCapture::MissedBeforeAnyRecorded() {
@@ -384,9 +400,23 @@ absl::Status GroupCapture::WatchNode(size_t node, DaemonClient& daemon, CaptureP
     (void)daemon.AbortGroup(result_.id);
   };
   absl::Time heard = Now();
+  absl::Time renewed = heard;
+  // A renewal that fails changes nothing: others follow, and on_idle notices a silent node.
+  const auto renew_lease = [&] {
+    if (request_.detach || Now() < renewed + kCommitLease / 3) return;
+    const bool any_waits = std::ranges::any_of(members, [this](size_t i) {
+      return result_.members[i].view.record.state < CaptureState::kRecording;
+    });
+    if (!any_waits) return;
+    renewed = Now();
+    // Short enough that the next one still comes in time.
+    (void)daemon.RenewGroup(result_.id, StartOf(node, {}),
+                            std::min(request_.node_timeout / 2, kCommitLease / 3));
+  };
   const auto on_change = [&](size_t index, const CaptureView& view) {
     heard = Now();
     heed_interrupt();
+    renew_lease();
     const absl::MutexLock lock(&mu_);
     result_.members[members[index]].view = view;
     progress.OnChange(members[index], view, heard);
@@ -395,6 +425,7 @@ absl::Status GroupCapture::WatchNode(size_t node, DaemonClient& daemon, CaptureP
   absl::Status no_answer;
   const auto on_idle = [&] {
     heed_interrupt();
+    renew_lease();
     if (Now() < heard + request_.node_timeout) return;
     // A rank that stands still has no news; a node that does not answer is another matter.
     heard = Now();

@@ -5,8 +5,9 @@
 //                   │ quorum not met                   │ a rank had passed it, and nothing was
 //                   └─► ABORT                          └─► recorded: ABORT, again with more lead
 //
-// Whatever happens to it, nothing stays armed: what is prepared and not committed lapses with its
-// lease, and what is committed ends with its steps or its timeout.
+// Whatever happens to it, nothing stays armed: what is prepared lapses with its lease, also after
+// the commit, until its window begins. Watching renews the lease. With `detach`, committed members
+// need no lease: they end with their steps or their timeout.
 //
 // Threads: one.
 #ifndef PROFD_CLI_CAPTURES_GROUP_CAPTURE_H_
@@ -36,6 +37,7 @@ struct GroupCaptureRequest {
   std::optional<Quorum> quorum;
   absl::Duration lead = absl::Milliseconds(500);    // From the decision to the first step.
   absl::Duration node_timeout = absl::Seconds(10);  // For a node to answer.
+  bool detach = false;  // Committed members record, even if profctl ends before their window.
 };
 
 // One process that was asked for.
@@ -45,6 +47,8 @@ struct JobMember {
   CaptureView view;          // Without an id: it could not be prepared.
   std::string error_reason;  // Why it did not take part; empty: it did, as far as `view` says.
   std::string error_message;
+
+  bool was_ready = false;  // It was prepared when the quorum was counted.
 
   bool HasCapture() const { return !view.record.id.empty(); }
   // All that was asked for was recorded.
@@ -59,8 +63,9 @@ struct GroupCaptureResult {
   // Ranks of the job that no process has on the nodes that answered (AbsentRanks()): they ended, or
   // are on other nodes. Only where a job is asked for.
   std::vector<int64_t> absent_ranks;
-  std::vector<NodeOutcome> nodes;   // As the fleet's members.
-  std::vector<ClockOffset> clocks;  // As the fleet's members.
+  std::optional<int64_t> world_size;  // Of the job; nullopt: its processes do not say.
+  std::vector<NodeOutcome> nodes;     // As the fleet's members.
+  std::vector<ClockOffset> clocks;    // As the fleet's members.
   bool interrupted = false;
 
   // The largest bound of any node's clock; -1: none was measured.
@@ -92,6 +97,8 @@ class GroupCapture {
   absl::Status ReadSteps(size_t node, DaemonClient& daemon);
   absl::Status ChooseStart();
   void Commit();
+  // What node `node` is asked to begin. The same for every renewal of the lease.
+  GroupStart StartOf(size_t node, std::vector<GroupMember> members) const;
   // Who had passed the step, if nobody records yet: then it may be tried again.
   const JobMember* MissedBeforeAnyRecorded();
   // The same once all have ended.

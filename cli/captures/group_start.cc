@@ -53,23 +53,32 @@ int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spe
   return furthest + kSpareSteps + spec.wait_steps + spec.warmup_steps;
 }
 
-std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets) {
-  std::set<int64_t> present;
+std::optional<int64_t> WorldSizeOf(std::span<const TargetInfo> targets) {
   int64_t world_size = 0;
   for (const TargetInfo& target : targets) {
-    const int64_t rank = RankOf(target);
-    if (rank < 0) return {};
-    present.insert(rank);
+    if (RankOf(target) < 0) return std::nullopt;
     const auto said = target.metadata.find("world_size");
     if (said == target.metadata.end()) continue;
     world_size = std::max(world_size, ParseInt(said->second).value_or(0));
   }
-  if (world_size > kMaxGroupMembers) return {};
+  if (world_size < 1 || world_size > kMaxGroupMembers) return std::nullopt;
+  return world_size;
+}
+
+std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets) {
+  const int64_t world_size = WorldSizeOf(targets).value_or(0);
+  std::set<int64_t> present;
+  for (const TargetInfo& target : targets) present.insert(RankOf(target));
   std::vector<int64_t> absent;
   for (int64_t rank = 0; rank < world_size; ++rank) {
     if (!present.contains(rank)) absent.push_back(rank);
   }
   return absent;
+}
+
+int64_t MembersAskedFor(int64_t members, int64_t unanswered_nodes,
+                        std::optional<int64_t> world_size) {
+  return world_size.has_value() ? std::max(members, *world_size) : members + unanswered_nodes;
 }
 
 absl::StatusOr<Quorum> QuorumFrom(std::string_view text) {

@@ -49,14 +49,20 @@ struct Quorum {
   int64_t count = 0;    // 0: not by count
   int64_t percent = 0;  // 0: not by percentage; 100: all
 };
-// The ranks of the job that `targets`, its processes, do not have: those below the largest number
-// of ranks that one of them speaks of (metadata "world_size"), in order. Empty where none says it
-// or it is more than a group may have, and where one of them says no rank: it may be any.
+// Returns the number of ranks of the job whose processes `targets` are: the largest one that a
+// process reports (metadata "world_size"). nullopt if none reports one, if it is more than a group
+// may have, or if a process reports no rank: it may be any.
+std::optional<int64_t> WorldSizeOf(std::span<const TargetInfo> targets);
+// Returns the ranks below WorldSizeOf() that no process of `targets` has, in order.
 std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets);
 
 // "all", "7", "90%". INVALID_ARGUMENT (USAGE).
 absl::StatusOr<Quorum> QuorumFrom(std::string_view text);
-// `asked`: how many there are, also where a node could not say, as one each.
+// Returns how many members a job has. The ranks know: a node without an answer adds none if
+// `world_size` is known. Otherwise it counts as one member, because it may have some.
+int64_t MembersAskedFor(int64_t members, int64_t unanswered_nodes,
+                        std::optional<int64_t> world_size);
+// `asked`: MembersAskedFor().
 bool IsMet(const std::optional<Quorum>& quorum, int64_t prepared, int64_t asked);
 
 }  // namespace profd::cli

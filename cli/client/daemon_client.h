@@ -204,6 +204,9 @@ class DaemonClient {
       const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting);
   absl::StatusOr<std::vector<MemberStart>> CommitGroup(const std::string& group_id,
                                                        const GroupStart& start);
+  // Repeats a commit: the members' lease begins anew. `start` is the one that was committed.
+  absl::Status RenewGroup(const std::string& group_id, const GroupStart& start,
+                          absl::Duration deadline);
   // As CancelCapture(): after Abort() too, and from any thread.
   absl::Status AbortGroup(const std::string& group_id);
   absl::Status CloseGroup(const std::string& group_id, const std::vector<GroupMember>& members);

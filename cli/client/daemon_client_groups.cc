@@ -69,6 +69,14 @@ absl::StatusOr<std::vector<MemberStart>> DaemonClient::CommitGroup(const std::st
   return FromProto(response);
 }
 
+absl::Status DaemonClient::RenewGroup(const std::string& group_id, const GroupStart& start,
+                                      absl::Duration deadline) {
+  return impl_
+      ->Unary(*impl_->captures_, &v1::CaptureService::Stub::CommitGroup, ToProto(group_id, start),
+              absl::ToChronoSeconds(absl::Ceil(deadline, absl::Seconds(1))))
+      .status();
+}
+
 absl::Status DaemonClient::AbortGroup(const std::string& group_id) {
   v1::AbortGroupRequest request;
   request.set_group(GroupName(group_id));

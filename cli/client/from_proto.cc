@@ -220,6 +220,21 @@ void CopyQuality(const v1::Capture& message, CaptureRecord& record) {
 
 }  // namespace
 
+namespace {
+
+TargetState StateOf(v1::Target::State state) {
+  switch (state) {
+    case v1::Target::CAPTURING:
+      return TargetState::kCapturing;
+    case v1::Target::STOPPED:
+      return TargetState::kStopped;
+    default:
+      return TargetState::kRunning;
+  }
+}
+
+}  // namespace
+
 TargetInfo FromProto(const v1::Target& message) {
   TargetInfo target;
   const std::string_view number = WithoutPrefix(message.name(), kTargetsPrefix);
@@ -236,8 +251,7 @@ TargetInfo FromProto(const v1::Target& message) {
   target.library_version = message.library_version();
   target.protocol_version = message.protocol_version();
   target.registered_time = TimeOf(message.register_time());
-  target.state =
-      message.state() == v1::Target::CAPTURING ? TargetState::kCapturing : TargetState::kRunning;
+  target.state = StateOf(message.state());
   target.step_mark_count = message.step_mark_count();
   target.current_step = message.step_mark_count() == 0 ? -1 : message.current_step();
   target.steps_per_second = message.steps_per_second();

@@ -92,6 +92,9 @@ v1::CommitGroupRequest ToProto(const std::string& group_id, const GroupStart& st
   if (start.first_step >= 0) message.set_first_step(start.first_step);
   if (start.time != absl::InfinitePast()) message.set_start_unix_ns(absl::ToUnixNanos(start.time));
   for (const GroupMember& member : start.members) *message.add_members() = ToProto(member);
+  if (start.lease != absl::InfiniteDuration()) {
+    message.mutable_lease()->set_seconds(absl::ToInt64Seconds(start.lease));
+  }
   return message;
 }
 

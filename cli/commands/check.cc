@@ -9,9 +9,12 @@
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
+
+constexpr size_t kMaxShownPath = 4096;
 
 struct Outcome {
   int unreadable = 0;
@@ -47,7 +50,11 @@ absl::StatusOr<int> RunCheck(Invocation& invocation) {
     if (!report.ok()) {
       ++outcome.unreadable;
       const std::string message(FromAbsl(report.status().message()));
-      invocation.Note(DescribeError(LocalFailure(absl::InternalError(message))));
+      const std::string shown = ForDisplay(path, kMaxShownPath);
+      // Errors of the system name the file already.
+      const bool is_named = message.find(shown) != std::string::npos;
+      invocation.Note(DescribeError(
+          LocalFailure(absl::InternalError(is_named ? message : StrCat(shown, ": ", message)))));
       json.BeginObject().Field("path", path).Field("error", message).EndObject();
       continue;
     }

@@ -52,6 +52,13 @@ absl::StatusOr<HistoryMeasure> ParseMeasure(const ParsedFlags& flags, const Hist
   return *measure;
 }
 
+// Whether captures were looked at and none has the operator: a wrong name, or one that takes
+// little.
+bool LacksOperator(const History& history, const HistoryQuery& query) {
+  return !query.operator_name.empty() && history.points.empty() &&
+         history.without_operator_count > 0;
+}
+
 struct NodesHistory {
   History history;
   std::vector<NodeOutcome> outcomes;
@@ -95,12 +102,17 @@ absl::StatusOr<int> RunHistory(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   } else if (flags.Has("csv")) {
     invocation.Print(HistoryCsv(history));
-  } else {
+  } else if (!LacksOperator(history, query)) {
     invocation.Print(RenderHistory(history, query, measure, fleet.has_value(), invocation.style()));
   }
-  if (!fleet.has_value()) return kExitDone;
-  invocation.Note(RenderNodeFailures(outcomes));
-  return ExitCodeOf(outcomes);
+  if (fleet.has_value()) invocation.Note(RenderNodeFailures(outcomes));
+  if (LacksOperator(history, query)) {
+    invocation.Note(
+        RenderHistory(history, query, measure, fleet.has_value(), invocation.error_style()));
+  }
+  // A node that did not answer may have it.
+  const int exit_code = fleet.has_value() ? ExitCodeOf(outcomes) : kExitDone;
+  return exit_code == kExitDone && LacksOperator(history, query) ? kExitFailed : exit_code;
 }
 
 }  // namespace
@@ -115,7 +127,9 @@ Command HistoryCommand() {
           "from summaries, which outlive a capture's events.\n\nEarly and Late are the medians of "
           "the first and last quarter of the windows; Change is from one to the other. A column of "
           "the trend is the same span of time in all rows, blank where there was no window. A "
-          "capture keeps the summaries of the 200 operators that took the most time.",
+          "capture keeps the summaries of the 200 operators that took the most time.\n\nExit code: "
+          "1 "
+          "if no capture of that time has the operator of --op.",
       .flags = {{.name = "step-time", .help = "Follow the step time (median per window)"},
                 {.name = "op",
                  .value_name = "NAME",

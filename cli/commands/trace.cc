@@ -43,6 +43,7 @@ struct TraceRequest {
   bool pin = false;
   std::string job;  // Empty: any.
   std::optional<Quorum> quorum;
+  bool detach = false;
   absl::Duration lead = kDefaultLead;
   std::string request_id;
   std::string output;  // Empty: none.
@@ -76,6 +77,7 @@ absl::Status ParseGroupStart(const ParsedFlags& flags, TraceRequest& request) {
   if (const auto quorum = flags.Get("quorum")) {
     ASSIGN_OR_RETURN(request.quorum, QuorumFrom(*quorum));
   }
+  request.detach = flags.Has("detach");
   ASSIGN_OR_RETURN(const auto lead, flags.Duration("lead"));
   request.lead = lead.value_or(kDefaultLead);
   if (request.lead <= absl::ZeroDuration() || request.lead > kMaxLead) {
@@ -435,7 +437,8 @@ absl::StatusOr<int> TraceFleet(Invocation& invocation, Fleet& fleet, Interrupts&
                      .job = request.job,
                      .quorum = request.quorum,
                      .lead = request.lead,
-                     .node_timeout = timeout},
+                     .node_timeout = timeout,
+                     .detach = request.detach},
                     request.output, request.output_kind);
 }
 
@@ -449,7 +452,7 @@ absl::StatusOr<int> RunTrace(Invocation& invocation) {
         "`profctl --nodes LIST pin ID...`");
   }
   if (fleet.has_value()) return TraceFleet(invocation, *fleet, interrupts, request);
-  for (const std::string_view flag : {"quorum", "lead"}) {
+  for (const std::string_view flag : {"quorum", "lead", "detach"}) {
     if (invocation.flags().Has(flag)) {
       return UsageError(StrCat("--", flag, " goes with several nodes: --nodes, or --job on Slurm"));
     }
@@ -485,6 +488,9 @@ std::vector<Flag> TraceFlags() {
        .value_name = "TIME",
        .help = "On several nodes: how far ahead to choose the first step; increase it for slow "
                "nodes (default: 500ms)"},
+      {.name = "detach",
+       .help = "On several nodes: record even if profctl ends before the first step. Default: "
+               "processes that still wait are released about 15 s after profctl ended"},
       {.name = "steps",
        .letter = 's',
        .value_name = "N",
@@ -572,8 +578,8 @@ std::vector<Flag> TraceFlags() {
        .repeated = true},
       {.name = "buffer",
        .value_name = "SIZE",
-       .help = "Size of the event buffer, 1MiB to 4GiB (default: 64MiB); a larger one loses fewer "
-               "events in bursts"},
+       .help = "Size of the event buffer, 1MiB to 4GiB (default: 64MiB, or an equal share if a "
+               "node has too many processes for that); a larger one loses fewer events in bursts"},
       {.name = "allow-smaller-buffer",
        .help = "Accept a smaller buffer if the node's capture memory is nearly used up, instead of "
                "failing"},

@@ -77,7 +77,8 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
   const GroupCaptureResult& result = capture.result();
   if (!status.ok()) {
     invocation.Note(RenderNodeFailures(result.nodes));
-    if (absl::IsFailedPrecondition(status)) invocation.Note(RenderMissed(result));
+    if (absl::IsFailedPrecondition(status))
+      invocation.Note(RenderMissed(result, /*called_off=*/true));
     return status;
   }
   std::vector<std::string> paths(result.members.size());
@@ -94,7 +95,7 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
     invocation.Print(RenderGroupCapture(result, invocation.style()));
   }
   RETURN_IF_ERROR(invocation.WriteStatus());
-  invocation.Note(RenderMissed(result));
+  invocation.Note(RenderMissed(result, /*called_off=*/false));
   invocation.Note(RenderNodeFailures(result.nodes));
   if (!invocation.json()) {
     for (const std::string& path : paths) {

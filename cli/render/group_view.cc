@@ -266,10 +266,15 @@ std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& st
   return text;
 }
 
-std::string RenderMissed(const GroupCaptureResult& result) {
+std::string RenderMissed(const GroupCaptureResult& result, bool called_off) {
   std::string text;
+  std::string ready;
   for (const JobMember& member : result.members) {
     if (member.IsComplete()) continue;
+    if (called_off && member.was_ready) {
+      StrAppend(&ready, ready.empty() ? "" : ", ", ForDisplay(NameOf(result, member), 300));
+      continue;
+    }
     const std::string_view why = member.error_message.empty()
                                      ? std::string_view(member.error_reason)
                                      : std::string_view(member.error_message);
@@ -279,6 +284,7 @@ std::string RenderMissed(const GroupCaptureResult& result) {
   for (const int64_t rank : result.absent_ranks) {
     StrAppend(&text, "profctl: rank ", rank, " missed it: ", kNoProcess, "\n");
   }
+  if (!ready.empty()) StrAppend(&text, "profctl: ready, and released again: ", ready, "\n");
   return text;
 }
 

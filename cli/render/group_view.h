@@ -37,8 +37,9 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style);
 void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
                            JsonWriter& json);
 std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style);
-// A line for each process that missed it, with its reason; empty: none.
-std::string RenderMissed(const GroupCaptureResult& result);
+// Returns a line for each process that missed it, with its reason; empty: none. `called_off`:
+// nothing was captured, because too few were ready. Those that were are then named as ready.
+std::string RenderMissed(const GroupCaptureResult& result, bool called_off);
 
 // Which commands to go on with, after a group was captured.
 std::string NextForGroup(const std::string& group_id);

@@ -93,7 +93,7 @@ const ObjectDescription<TargetRow>& TargetObject() {
           return row.target->opted_out ? std::string("opted out")
                                        : std::string(ToString(row.target->state));
         },
-        {.title = "STATE", .doc = "State of the target"}},
+        {.title = "STATE", .doc = "State of the target. STOPPED: by a signal (SIGSTOP)"}},
        {[](const Row& row) { return StepCell(*row.target); },
         {.title = "STEP",
          .doc = "The number of the step that it is in. From the second missed step on, also the "
@@ -154,7 +154,9 @@ const ObjectDescription<TargetRow>& TargetObject() {
        {[](const Row& row) { return row.target->cgroup; },
         {.key = "cgroup", .doc = "cgroup of the process", .priority = kOnlyInData}},
        {[](const Row& row) { return std::string(ToString(row.target->state)); },
-        {.key = "state", .doc = "RUNNING, CAPTURING, or GONE", .priority = kOnlyInData}},
+        {.key = "state",
+         .doc = "RUNNING, CAPTURING, STOPPED (by a signal), or GONE",
+         .priority = kOnlyInData}},
        {[](const Row& row) { return row.target->step_mark_count; },
         {.key = "step_mark_count",
          .doc = "Steps started; 0: the program marks no steps",
@@ -256,7 +258,7 @@ constexpr std::string_view kNoTargets =
     "make any other show up here.\n";
 
 Colour ColourOfTarget(const TargetInfo& target) {
-  if (MissesSteps(target)) return Colour::kYellow;
+  if (MissesSteps(target) || target.state == TargetState::kStopped) return Colour::kYellow;
   return target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone;
 }
 

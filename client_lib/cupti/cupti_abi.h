@@ -76,6 +76,10 @@ inline constexpr uint32_t kSiteExit = 1;            // CallbackData.site
 
 inline constexpr uint32_t kAttributePoolLimit = 2;
 inline constexpr uint32_t kAttributeZeroedBuffers = 5;
+// Of the second interface (13.2 and later), each subscriber's own but for the graph trace.
+inline constexpr uint32_t kAttributeLatencyTimestamps = 15;
+inline constexpr uint32_t kAttributeSharedGraphTrace = 20;
+inline constexpr uint32_t kAttributeThreadIdType = 21;
 inline constexpr uint32_t kThreadIdSystem = 1;
 
 inline constexpr uint8_t kFlagMemcpyAsync = 1 << 0;
@@ -90,6 +94,8 @@ inline constexpr uint32_t kSynchronizationNoStream = 0xffffffff;
 inline constexpr uint32_t kVersion11_0 = 13;
 inline constexpr uint32_t kVersion12_6 = 24;
 inline constexpr uint32_t kVersion12_9 = 27;
+inline constexpr uint32_t kVersion13_0 = 130000;
+inline constexpr uint32_t kVersion13_2 = 130200;
 
 // ---- Records
 
@@ -409,6 +415,10 @@ using BufferRequested = void (*)(uint8_t** buffer, size_t* size, size_t* max_rec
 using BufferCompleted = void (*)(void* context, uint32_t stream, uint8_t* buffer, size_t size,
                                  size_t valid_bytes);
 
+using BufferRequested_v2 = void (*)(uint8_t** buffer, size_t* size, size_t* max_records,
+                                    void* info);
+using BufferCompleted_v2 = void (*)(uint8_t* buffer, size_t size, size_t valid_bytes, void* info);
+
 struct SubscriberParams {
   size_t struct_size;
   const char* name;
@@ -416,6 +426,13 @@ struct SubscriberParams {
   size_t old_name_size;
 };
 static_assert(sizeof(SubscriberParams) == 32);
+// Since 13.2.
+struct SharedSubscriberParams {
+  SubscriberParams common;
+  uint8_t allows_others;
+  uint8_t padding[7];
+};
+static_assert(sizeof(SharedSubscriberParams) == 40);
 inline constexpr size_t kOldSubscriberNameBytes = 64;
 
 // Every version that we use has these.
@@ -448,14 +465,29 @@ inline constexpr size_t kOldSubscriberNameBytes = 64;
   X(ActivityGetAttribute, (uint32_t, size_t*, void*))                        \
   X(GetThreadIdType, (uint32_t*))
 
-// The same, of versions later than the headers that the test compares with.
-#define PROFD_CUPTI_SINCE_13_2(X) X(ActivityGetStructSize, (Kind, uint32_t, size_t*))
+// The same, of versions later than the headers that the test compares with. The last argument of
+// Enable_v2, Disable_v2, and EnableAndDump_v2 is a configuration, which may be null.
+#define PROFD_CUPTI_SINCE_13_2(X)                                                       \
+  X(ActivityGetStructSize, (Kind, uint32_t, size_t*))                                   \
+  X(ActivityGetEnabledKinds, (Subscriber, Kind*, uint32_t*, uint32_t*))                 \
+  X(ActivityRegisterCallbacks_v2, (Subscriber, BufferRequested_v2, BufferCompleted_v2)) \
+  X(ActivityEnable_v2, (Subscriber, Kind, void*))                                       \
+  X(ActivityEnableAndDump_v2, (Subscriber, Kind, void*))                                \
+  X(ActivityDisable_v2, (Subscriber, Kind, void*))                                      \
+  X(ActivityGetAttribute_v2, (Subscriber, uint32_t, size_t*, void*))                    \
+  X(ActivitySetAttribute_v2, (Subscriber, uint32_t, size_t*, void*))
+#define PROFD_CUPTI_SINCE_13_3(X)                                 \
+  X(GetTimestamp_v2, (Subscriber, uint64_t*))                     \
+  X(ActivityEnableRuntimeApi_v2, (Subscriber, uint32_t, uint8_t)) \
+  X(ActivityEnableDriverApi_v2, (Subscriber, uint32_t, uint8_t))  \
+  X(ActivityGetNumDroppedRecords_v2, (Subscriber, void*, uint32_t, size_t*))
 
 struct Functions {
 #define PROFD_CUPTI_POINTER(name, arguments) Result(*name) arguments;
   PROFD_CUPTI_REQUIRED(PROFD_CUPTI_POINTER)
   PROFD_CUPTI_OPTIONAL(PROFD_CUPTI_POINTER)
   PROFD_CUPTI_SINCE_13_2(PROFD_CUPTI_POINTER)
+  PROFD_CUPTI_SINCE_13_3(PROFD_CUPTI_POINTER)
 #undef PROFD_CUPTI_POINTER
 };
 

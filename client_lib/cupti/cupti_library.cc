@@ -225,6 +225,7 @@ bool ResolveAll(void* handle, CuptiLibrary* library, ArmFailure* failure) {
 #define PROFD_CUPTI_RESOLVE(name, arguments) Resolve(handle, "cupti" #name, &library->name);
   PROFD_CUPTI_OPTIONAL(PROFD_CUPTI_RESOLVE)
   PROFD_CUPTI_SINCE_13_2(PROFD_CUPTI_RESOLVE)
+  PROFD_CUPTI_SINCE_13_3(PROFD_CUPTI_RESOLVE)
 #undef PROFD_CUPTI_RESOLVE
   if (missing == nullptr) return true;
   return Fail(failure, ArmFailedReason::kNoCupti, "the loaded libcupti has no %s", missing);
@@ -282,6 +283,7 @@ bool FindCudaDriver(CudaDriver* driver) {
 
 bool FindCupti(const CudaDriver& driver, CuptiLibrary* library, ArmFailure* failure) {
   memset(library, 0, sizeof(*library));
+  library->driver_version = driver.version;
   void* handle = OpenCupti(driver, failure);
   if (handle == nullptr || !ResolveAll(handle, library, failure)) return false;
   if (IsTooNew(MajorOfHandle(handle), driver, failure)) return false;

@@ -29,6 +29,7 @@ namespace profd::client {
 
 struct CuptiLibrary : cupti::Functions {
   uint32_t version;
+  uint32_t driver_version;
   bool simulated;  // It is the stand-in, whose GPU is software.
   // Bytes of a record of each kind; 0: the library does not know the kind.
   uint16_t record_bytes[cupti::kKindLimit];

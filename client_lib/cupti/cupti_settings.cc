@@ -1,7 +1,5 @@
 #include "client_lib/cupti/cupti_settings.h"
 
-#include <string.h>
-
 #include "client_lib/core/log.h"
 
 namespace profd::client {
@@ -21,66 +19,80 @@ constexpr AttributeValue kOurAttributes[] = {
     {cupti::kAttributePoolLimit, sizeof(size_t), 32},
 };
 
-// Values are little-endian, so the low bytes of `value` are the attribute.
-bool ReadAttribute(const CuptiLibrary& library, const AttributeValue& attribute, uint64_t* value) {
-  *value = 0;
-  size_t bytes = attribute.bytes;
-  return library.ActivityGetAttribute != nullptr &&
-         library.ActivityGetAttribute(attribute.id, &bytes, value) == cupti::kSuccess;
+bool ReadThreadIdType(const CuptiInterface& cupti, uint64_t* type) {
+  if (cupti.is_shared()) {
+    return cupti.ReadAttribute(cupti::kAttributeThreadIdType, sizeof(uint32_t), type);
+  }
+  uint32_t read = 0;
+  if (cupti.Cupti().GetThreadIdType == nullptr ||
+      cupti.Cupti().GetThreadIdType(&read) != cupti::kSuccess) {
+    return false;
+  }
+  *type = read;
+  return true;
 }
 
-bool WriteAttribute(const CuptiLibrary& library, const AttributeValue& attribute, uint64_t value) {
-  size_t bytes = attribute.bytes;
-  return library.ActivitySetAttribute(attribute.id, &bytes, &value) == cupti::kSuccess;
+bool WriteThreadIdType(const CuptiInterface& cupti, uint64_t type) {
+  if (cupti.is_shared()) {
+    return cupti.WriteAttribute(cupti::kAttributeThreadIdType, sizeof(uint32_t), type);
+  }
+  return cupti.Cupti().SetThreadIdType(static_cast<uint32_t>(type)) == cupti::kSuccess;
 }
 
-bool ReadThreadIdType(const CuptiLibrary& library, uint32_t* type) {
-  return library.GetThreadIdType != nullptr && library.GetThreadIdType(type) == cupti::kSuccess;
+bool SwitchLatencyTimestamps(const CuptiInterface& cupti, bool on) {
+  const uint8_t enable = on ? 1 : 0;
+  if (cupti.is_shared()) {
+    return cupti.WriteAttribute(cupti::kAttributeLatencyTimestamps, sizeof(enable), enable);
+  }
+  return cupti.Cupti().ActivityEnableLatencyTimestamps != nullptr &&
+         cupti.Cupti().ActivityEnableLatencyTimestamps(enable) == cupti::kSuccess;
 }
 
 }  // namespace
 
-void CuptiSettings::Apply(const CuptiLibrary& library, bool latency_timestamps) {
+void CuptiSettings::Apply(const CuptiInterface& cupti, bool latency_timestamps) {
   Forget();
   static_assert(sizeof(kOurAttributes) / sizeof(kOurAttributes[0]) == kAttributeCount);
-  uint32_t type = 0;
-  if (ReadThreadIdType(library, &type)) {
+  uint64_t type = 0;
+  if (ReadThreadIdType(cupti, &type)) {
     thread_id_type_.value = type;
-    thread_id_type_.is_changed = type != cupti::kThreadIdSystem &&
-                                 library.SetThreadIdType(cupti::kThreadIdSystem) == cupti::kSuccess;
+    thread_id_type_.is_changed =
+        type != cupti::kThreadIdSystem && WriteThreadIdType(cupti, cupti::kThreadIdSystem);
   }
   if (type != cupti::kThreadIdSystem && !thread_id_type_.is_changed) {
     Log(LogLevel::kWarning, "CUPTI does not give system thread IDs; API calls have no thread");
   }
   for (int i = 0; i < kAttributeCount; ++i) {
+    const AttributeValue& attribute = kOurAttributes[i];
     uint64_t value;
-    if (!ReadAttribute(library, kOurAttributes[i], &value)) continue;
+    if (!cupti.ReadAttribute(attribute.id, attribute.bytes, &value)) continue;
     attributes_[i].value = value;
-    attributes_[i].is_changed = value != kOurAttributes[i].ours &&
-                                WriteAttribute(library, kOurAttributes[i], kOurAttributes[i].ours);
+    attributes_[i].is_changed = value != attribute.ours &&
+                                cupti.WriteAttribute(attribute.id, attribute.bytes, attribute.ours);
   }
-  latency_is_on_ = latency_timestamps && library.ActivityEnableLatencyTimestamps != nullptr &&
-                   library.ActivityEnableLatencyTimestamps(1) == cupti::kSuccess;
+  latency_is_on_ = latency_timestamps && SwitchLatencyTimestamps(cupti, true);
   // From 12.8 on, CUPTI records each cudaEventQuery() and cudaStreamQuery() as a synchronization.
   // NCCL and PyTorch's allocator make thousands of them, and none of them waits.
-  query_records_are_off_ = library.ActivityEnableAllSyncRecords != nullptr &&
-                           library.ActivityEnableAllSyncRecords(0) == cupti::kSuccess;
+  query_records_are_off_ = !cupti.is_shared() &&
+                           cupti.Cupti().ActivityEnableAllSyncRecords != nullptr &&
+                           cupti.Cupti().ActivityEnableAllSyncRecords(0) == cupti::kSuccess;
 }
 
-void CuptiSettings::Restore(const CuptiLibrary& library) {
-  if (query_records_are_off_) library.ActivityEnableAllSyncRecords(1);
-  if (latency_is_on_) library.ActivityEnableLatencyTimestamps(0);
+void CuptiSettings::Restore(const CuptiInterface& cupti) {
+  if (query_records_are_off_) cupti.Cupti().ActivityEnableAllSyncRecords(1);
+  if (latency_is_on_) SwitchLatencyTimestamps(cupti, false);
   for (int i = 0; i < kAttributeCount; ++i) {
+    const AttributeValue& attribute = kOurAttributes[i];
     uint64_t value;
-    if (attributes_[i].is_changed && ReadAttribute(library, kOurAttributes[i], &value) &&
-        value == kOurAttributes[i].ours) {
-      WriteAttribute(library, kOurAttributes[i], attributes_[i].value);
+    if (attributes_[i].is_changed && cupti.ReadAttribute(attribute.id, attribute.bytes, &value) &&
+        value == attribute.ours) {
+      cupti.WriteAttribute(attribute.id, attribute.bytes, attributes_[i].value);
     }
   }
-  uint32_t type;
-  if (thread_id_type_.is_changed && ReadThreadIdType(library, &type) &&
+  uint64_t type;
+  if (thread_id_type_.is_changed && ReadThreadIdType(cupti, &type) &&
       type == cupti::kThreadIdSystem) {
-    library.SetThreadIdType(static_cast<uint32_t>(thread_id_type_.value));
+    WriteThreadIdType(cupti, thread_id_type_.value);
   }
   Forget();
 }

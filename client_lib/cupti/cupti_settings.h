@@ -9,6 +9,9 @@
 // Two settings have no getter: latency timestamps, and records of event and stream queries. They
 // are set only while this process's one subscriber is ours, and go back to CUPTI's defaults.
 //
+// With several subscribers, settings are each subscriber's own, and end with it. Records of queries
+// are off by default then.
+//
 // Threads: the GPU thread's.
 // Errors:  a setting that CUPTI does not change is not restored either.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_SETTINGS_H_
@@ -17,7 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "client_lib/cupti/cupti_library.h"
+#include "client_lib/cupti/cupti_interface.h"
 
 namespace profd::client {
 
@@ -27,11 +30,11 @@ class CuptiSettings {
 
   // Changes what a capture needs. Call after subscribing, and before the first kind is enabled:
   // records have the thread ID type of the moment when their thread made its first record.
-  void Apply(const CuptiLibrary& library, bool latency_timestamps);
+  void Apply(const CuptiInterface& cupti, bool latency_timestamps);
 
   // Restores what Apply() changed. Call after CUPTI has returned the last buffer, and before
   // unsubscribing. A second call does nothing.
-  void Restore(const CuptiLibrary& library);
+  void Restore(const CuptiInterface& cupti);
 
   // Leaves all settings as they are, because another tool has taken CUPTI over.
   void Forget() { *this = CuptiSettings(); }

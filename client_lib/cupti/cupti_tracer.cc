@@ -11,10 +11,6 @@ namespace {
 
 using wire::GpuMode;
 
-constexpr char kOurName[] = "profd";
-constexpr uint32_t kFirstWithNames = 130000;
-// From here on a named subscriber is one of the second interface, which ours is not.
-constexpr uint32_t kFirstWithManySubscribers = 130200;
 constexpr int kFinalizeTimeoutMs = 2000;
 constexpr int kFinalizeGraceMs = 50;
 
@@ -27,6 +23,7 @@ void PauseMs(int ms) {
 
 void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_flags) {
   library_ = library;
+  interface_.Begin(library);
   mode_ = mode;
   arm_flags_ = arm_flags;
   is_attached_ = false;
@@ -70,38 +67,17 @@ void CuptiTracer::OnCallback(void* user, uint32_t domain, uint32_t cbid, const v
   tracer->finalizing_.store(Finalizing::kDone, std::memory_order_release);
 }
 
-cupti::Result CuptiTracer::Subscribe(char* rival, size_t rival_bytes) {
-  rival[0] = '\0';
-  if (library_->Subscribe_v2 != nullptr && library_->version >= kFirstWithNames &&
-      library_->version < kFirstWithManySubscribers) {
-    cupti::SubscriberParams params{sizeof(params), kOurName, rival, rival_bytes};
-    const cupti::Result result = Cupti().Subscribe_v2(&subscriber_, OnCallback, this, &params);
-    rival[rival_bytes - 1] = '\0';
-    if (result != cupti::kErrorInvalidParameter && result != cupti::kErrorNotSupported) {
-      return result;
-    }
-  }
-  return Cupti().Subscribe(&subscriber_, OnCallback, this);
-}
-
-bool CuptiTracer::Attach(cupti::BufferRequested requested, cupti::BufferCompleted completed,
-                         ArmFailure* failure) {
-  char rival[cupti::kOldSubscriberNameBytes + 1];
+bool CuptiTracer::Attach(const BufferCallbacks& buffers, ArmFailure* failure) {
   set_stage("attaching to CUPTI");
-  cupti::Result result = Subscribe(rival, sizeof(rival));
-  if (result != cupti::kSuccess) {
-    ExplainResult(result, "cuptiSubscribe", rival, failure);
+  CuptiInterface::Refusal refusal;
+  if (!interface_.Attach(OnCallback, this, buffers, &refusal)) {
+    ExplainResult(refusal.result, refusal.call, refusal.rival, failure);
     return false;
   }
   is_attached_ = true;
-  settings_.Apply(Cupti(), (arm_flags_ & wire::kArmGpuLatency) != 0);
-  Cupti().EnableCallback(1, subscriber_, cupti::kDomainState, cupti::kCallbackFatalError);
-  result = Cupti().ActivityRegisterCallbacks(requested, completed);
-  if (result != cupti::kSuccess) {
-    ExplainResult(result, "cuptiActivityRegisterCallbacks", "", failure);
-    Detach(false);
-    return false;
-  }
+  settings_.Apply(interface_, (arm_flags_ & wire::kArmGpuLatency) != 0);
+  Cupti().EnableCallback(1, interface_.subscriber(), cupti::kDomainState,
+                         cupti::kCallbackFatalError);
   return true;
 }
 
@@ -126,7 +102,7 @@ cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
   if (gate_->is_leaving()) return cupti::kErrorDisabled;
   // One that we could not read would only fill the buffers.
   const cupti::Result result = CanDecode(kind, library_->record_bytes[kind])
-                                   ? Cupti().ActivityEnable(kind)
+                                   ? interface_.Enable(kind)
                                    : cupti::kErrorInvalidKind;
   NoteResult(kind, result);
   return result;
@@ -137,9 +113,7 @@ cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
 // names.
 cupti::Result CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
   const bool is_driver = domain == cupti::kDomainDriverApi;
-  const auto switch_one =
-      is_driver ? library_->ActivityEnableDriverApi : library_->ActivityEnableRuntimeApi;
-  if (switch_one == nullptr) return cupti::kSuccess;
+  if (!interface_.can_switch_apis()) return cupti::kSuccess;
   cupti::Result failure = cupti::kSuccess;
   bool has_switched = false;
   for (uint32_t cbid = 1; cbid < kMaxApis && !(on && gate_->is_leaving()); ++cbid) {
@@ -148,7 +122,7 @@ cupti::Result CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
       continue;
     }
     if (KeepsApi(api_filter(), is_driver, name) != kept) continue;
-    const cupti::Result result = switch_one(cbid, on ? 1 : 0);
+    const cupti::Result result = interface_.SwitchApi(domain, cbid, on);
     if (result == cupti::kSuccess) {
       has_switched = true;
     } else if (failure == cupti::kSuccess) {
@@ -168,7 +142,7 @@ cupti::Result CuptiTracer::EnableRuntimeCalls() {
 
 cupti::Result CuptiTracer::EnableDriverCalls() {
   driver_calls_one_by_one_ =
-      mode_ != GpuMode::kFull && library_->ActivityEnableDriverApi != nullptr &&
+      mode_ != GpuMode::kFull && interface_.can_switch_apis() &&
       CanDecode(cupti::kKindDriver, library_->record_bytes[cupti::kKindDriver]);
   if (driver_calls_one_by_one_) {
     // A few of many: without the kind, which would turn on all first.
@@ -188,6 +162,15 @@ void CuptiTracer::EnableCalls() {
   set_stage("turning on API calls");
   EnableRuntimeCalls();
   EnableDriverCalls();
+}
+
+// Whether records of whole graphs take the place of those of their nodes.
+bool CuptiTracer::RecordsGraphsAsOne() const {
+  if (!interface_.is_shared()) return mode_ != GpuMode::kFull;
+  // One subscriber chooses for all, and for good. It is not us.
+  uint64_t is_chosen = 0;
+  return interface_.ReadAttribute(cupti::kAttributeSharedGraphTrace, sizeof(uint8_t), &is_chosen) &&
+         is_chosen == 1;
 }
 
 bool CuptiTracer::EnableKinds(ArmFailure* failure) {
@@ -214,8 +197,7 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   enable(cupti::kKindMemcpyPeer);
   enable(cupti::kKindMemset);
   enable(cupti::kKindConcurrentKernel);
-  // It takes the place of the records of nodes.
-  if (mode_ != GpuMode::kFull) EnableKind(cupti::kKindGraphTrace);
+  if (RecordsGraphsAsOne()) EnableKind(cupti::kKindGraphTrace);
   if (enabled_kinds_ != 0) return true;
   ExplainResult(last, "cuptiActivityEnable", "", failure);
   return false;
@@ -230,7 +212,7 @@ void CuptiTracer::DisableCalls() {
   }
   constexpr cupti::Kind kCallKinds[] = {cupti::kKindRuntime, cupti::kKindDriver};
   for (const cupti::Kind kind : kCallKinds) {
-    if ((enabled_kinds_ >> kind & 1) != 0) Cupti().ActivityDisable(kind);
+    if ((enabled_kinds_ >> kind & 1) != 0) interface_.Disable(kind);
     enabled_kinds_ &= ~(uint64_t{1} << kind);
   }
 }
@@ -241,7 +223,7 @@ void CuptiTracer::DisableKinds() {
   is_enabled_ = false;
   set_stage("turning CUPTI's records off");
   for (cupti::Kind kind = 0; kind < 64; ++kind) {
-    if ((enabled_kinds_ >> kind & 1) != 0) Cupti().ActivityDisable(kind);
+    if ((enabled_kinds_ >> kind & 1) != 0) interface_.Disable(kind);
   }
   enabled_kinds_ = 0;
 }
@@ -253,39 +235,33 @@ void CuptiTracer::DescribeDevices() {
   for (const cupti::Kind kind : kDescriptions) {
     if (!CanDecode(kind, library_->record_bytes[kind])) continue;
     // Before 11.7 only those that are made from now on are described.
-    const cupti::Result result = library_->ActivityEnableAndDump != nullptr
-                                     ? Cupti().ActivityEnableAndDump(kind)
-                                     : Cupti().ActivityEnable(kind);
+    const cupti::Result result =
+        interface_.can_dump() ? interface_.EnableAndDump(kind) : interface_.Enable(kind);
     if (result == cupti::kSuccess) described_kinds_ |= uint64_t{1} << kind;
   }
 }
 
 bool CuptiTracer::DescribeDevicesAgain() {
-  if (library_->ActivityEnableAndDump == nullptr ||
-      (described_kinds_ >> cupti::kKindDevice & 1) == 0) {
+  if (!interface_.can_dump() || (described_kinds_ >> cupti::kKindDevice & 1) == 0) {
     return false;
   }
   set_stage("asking CUPTI whether it is still ours");
-  Cupti().ActivityDisable(cupti::kKindDevice);
-  return Cupti().ActivityEnableAndDump(cupti::kKindDevice) == cupti::kSuccess;
+  interface_.Disable(cupti::kKindDevice);
+  return interface_.EnableAndDump(cupti::kKindDevice) == cupti::kSuccess;
 }
 
 void CuptiTracer::Flush(bool forced) {
   set_stage(forced ? "having CUPTI hand over what still runs" : "having CUPTI hand over records");
+  // A flush affects all subscribers, and a forced one takes the times from their records.
+  if (forced && interface_.OthersRecord(enabled_kinds_ | described_kinds_)) forced = false;
   Cupti().ActivityFlushAll(forced ? 1 : 0);
-}
-
-uint64_t CuptiTracer::TakeDropCount() {
-  size_t dropped = 0;
-  if (Cupti().ActivityGetNumDroppedRecords(nullptr, 0, &dropped) != cupti::kSuccess) return 0;
-  return dropped;
 }
 
 // CUPTI wants to be taken out from within the last callback of a CUDA call. False: no call came.
 bool CuptiTracer::FinalizeInCallback() {
   finalizing_.store(Finalizing::kWanted, std::memory_order_seq_cst);
-  Cupti().EnableDomain(1, subscriber_, cupti::kDomainRuntimeApi);
-  Cupti().EnableDomain(1, subscriber_, cupti::kDomainDriverApi);
+  Cupti().EnableDomain(1, interface_.subscriber(), cupti::kDomainRuntimeApi);
+  Cupti().EnableDomain(1, interface_.subscriber(), cupti::kDomainDriverApi);
   for (int waited_ms = 0; waited_ms < kFinalizeTimeoutMs; ++waited_ms) {
     if (finalizing_.load(std::memory_order_acquire) == Finalizing::kDone) break;
     if (gate_->is_leaving()) break;
@@ -293,8 +269,8 @@ bool CuptiTracer::FinalizeInCallback() {
   }
   auto wanted = Finalizing::kWanted;
   if (finalizing_.compare_exchange_strong(wanted, Finalizing::kNo)) {
-    Cupti().EnableDomain(0, subscriber_, cupti::kDomainRuntimeApi);
-    Cupti().EnableDomain(0, subscriber_, cupti::kDomainDriverApi);
+    Cupti().EnableDomain(0, interface_.subscriber(), cupti::kDomainRuntimeApi);
+    Cupti().EnableDomain(0, interface_.subscriber(), cupti::kDomainDriverApi);
     return false;
   }
   // Begun, if not done: it is that thread's. Others may be on their way out of the callback.
@@ -316,16 +292,19 @@ void CuptiTracer::Detach(bool finalize) {
   is_attached_ = false;
   set_stage("detaching from CUPTI");
   for (cupti::Kind kind = 0; kind < 64; ++kind) {
-    if ((described_kinds_ >> kind & 1) != 0) Cupti().ActivityDisable(kind);
+    if ((described_kinds_ >> kind & 1) != 0) interface_.Disable(kind);
   }
   described_kinds_ = 0;
   // Having said that it is dead it has also ended the subscription.
   if (is_dead()) return;
-  settings_.Restore(Cupti());
-  if (is_taken()) finalize = false;
+  settings_.Restore(interface_);
+  // With several subscribers, other tools may need it, and it may do nothing.
+  if (is_taken() || interface_.is_shared()) finalize = false;
   if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
-  if (finalize) Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, or idle");
-  Cupti().Unsubscribe(subscriber_);
+  if ((arm_flags_ & wire::kArmGpuDetach) != 0) {
+    Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, idle, or shared");
+  }
+  interface_.Unsubscribe();
 }
 
 void CuptiTracer::ReportKinds(wire::GpuStatusEvent* status) const {

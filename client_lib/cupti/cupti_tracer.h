@@ -1,8 +1,8 @@
 // CuptiTracer makes the calls of CUPTI that a capture takes: attach, kinds on and off, flush,
 // detach. cupti_errors.h turns what they answer into words and reasons.
 //
-// Success of Attach() is a lock: only one subscriber is let in, and everybody who profiles
-// subscribes first.
+// Success of Attach() is a lock unless other tools may have subscriptions, too (cupti_interface.h):
+// only one subscriber is let in, and every profiler subscribes first.
 //
 // What each mode records, and what that costs (see README.md):
 //
@@ -21,6 +21,7 @@
 
 #include "client_lib/cupti/cupti_abi.h"
 #include "client_lib/cupti/cupti_errors.h"
+#include "client_lib/cupti/cupti_interface.h"
 #include "client_lib/cupti/cupti_library.h"
 #include "client_lib/cupti/cupti_settings.h"
 #include "client_lib/cupti/exit_gate.h"
@@ -33,14 +34,13 @@ namespace profd::client {
 class CuptiTracer {
  public:
   // Every call of CUPTI passes `gate`.
-  constexpr explicit CuptiTracer(const ExitGate* gate) : gate_(gate) {}
+  constexpr explicit CuptiTracer(const ExitGate* gate) : gate_(gate), interface_(gate) {}
 
   // `library` and the callbacks are used from here on, also after Detach().
   void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags);
 
   // Subscribes and registers. False: `failure` says why; nothing is attached.
-  bool Attach(cupti::BufferRequested requested, cupti::BufferCompleted completed,
-              ArmFailure* failure);
+  bool Attach(const BufferCallbacks& buffers, ArmFailure* failure);
 
   // Turns on those of the mode's kinds that are off. False: CUPTI turned on none of them.
   bool EnableKinds(ArmFailure* failure);
@@ -57,9 +57,12 @@ class CuptiTracer {
   // The same for devices alone, if this CUPTI can do that at will.
   bool DescribeDevicesAgain();
 
-  // What is complete; `forced`: also what is not, which then never comes again.
+  // What is complete; `forced`: also what is not, which then never comes again. Not if another
+  // subscriber records, because a flush affects all of them.
   void Flush(bool forced);
-  uint64_t TakeDropCount();
+  uint64_t TakeDropCount() const { return interface_.TakeDropCount(); }
+  // CUPTI's clock. REQUIRES: attached.
+  cupti::Result GetTimestamp(uint64_t* ns) const { return interface_.GetTimestamp(ns); }
 
   // Restores CUPTI's settings and unsubscribes. `finalize`: takes CUPTI out of the process, if it
   // will.
@@ -88,8 +91,8 @@ class CuptiTracer {
   static constexpr uint32_t kMaxApis = 1536;
 
   static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
-  cupti::Result Subscribe(char* rival, size_t rival_bytes);
   cupti::Result EnableKind(cupti::Kind kind);
+  bool RecordsGraphsAsOne() const;
   void EnableCalls();
   cupti::Result EnableRuntimeCalls();
   cupti::Result EnableDriverCalls();
@@ -98,16 +101,13 @@ class CuptiTracer {
   void NoteFailure(cupti::Kind kind, cupti::Result result);
   bool FinalizeInCallback();
 
-  const CuptiLibrary& Cupti() const {
-    gate_->Pass();
-    return *library_;
-  }
+  const CuptiLibrary& Cupti() const { return interface_.Cupti(); }
 
   const ExitGate* const gate_;
+  CuptiInterface interface_;
   const CuptiLibrary* library_ = nullptr;
   wire::GpuMode mode_ = wire::GpuMode::kOff;
   uint32_t arm_flags_ = 0;
-  cupti::Subscriber subscriber_ = nullptr;
   CuptiSettings settings_;
   bool is_attached_ = false;
   bool is_taken_ = false;

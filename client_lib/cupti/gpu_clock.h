@@ -29,7 +29,7 @@ struct ClockSample {
   uint64_t width_ticks;  // Between the reads before and after: the most it may be wrong.
 };
 
-// Reads all clocks, some times, and takes the closest. `get_timestamp` is cuptiGetTimestamp.
+// Reads all clocks, some times, and takes the closest. `get_timestamp` reads CUPTI's clock.
 ClockSample ReadClocks(int (*get_timestamp)(uint64_t* ns));
 
 class GpuClock {

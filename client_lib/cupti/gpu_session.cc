@@ -26,8 +26,8 @@
 // GPU part of further captures is refused.
 //
 // Another tool may put its callbacks in place of ours. Then the session ends at once, and CUPTI
-// stays as it is (CuptiTracer::Abandon()). Signs of that are a buffer that is not ours, and a
-// record of which nothing is seen here (HasLostCupti()).
+// stays as it is (CuptiTracer::Abandon()). Signs are a foreign buffer, and silence
+// (HasLostCupti()).
 //
 // If the process exits, Record() and Drain() end at once, with what came (exit_gate.h). CUPTI is
 // not put back in order then.
@@ -164,9 +164,7 @@ void WakeThread() {
 }
 
 void OnPoolWake() { WakeThread(); }
-
 void OnLeaving() { WakeThread(); }
-
 void OnExit() { g_exit_gate.RunHandler(); }
 
 // `seen` is what g_wake was when there was last nothing to do.
@@ -187,6 +185,18 @@ void OnBufferCompleted(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_by
   g_pool.Complete(buffer, valid_bytes);
 }
 
+// The same for CUPTI with several subscribers.
+void OnSharedBufferRequested(uint8_t** buffer, size_t* size, size_t* max_records, void*) {
+  OnBufferRequested(buffer, size, max_records);
+}
+
+void OnSharedBufferCompleted(uint8_t* buffer, size_t size, size_t valid_bytes, void*) {
+  OnBufferCompleted(nullptr, 0, buffer, size, valid_bytes);
+}
+
+constexpr BufferCallbacks kBufferCallbacks{OnBufferRequested, OnBufferCompleted,
+                                           OnSharedBufferRequested, OnSharedBufferCompleted};
+
 bool ShouldStop() { return g_stop.load(std::memory_order_acquire) || g_exit_gate.is_leaving(); }
 
 void SetState(State state) {
@@ -195,8 +205,7 @@ void SetState(State state) {
 }
 
 void SampleClock(Work* work) {
-  g_exit_gate.Pass();
-  const ClockSample sample = ReadClocks(work->library.GetTimestamp);
+  const ClockSample sample = ReadClocks([](uint64_t* ns) { return g_tracer.GetTimestamp(ns); });
   work->clock.Add(sample);
   work->dump.AddClock(sample);
 }
@@ -401,7 +410,7 @@ bool AttachAndEnable(Work* work) {
     return FailArm(ArmFailedReason::kMemory,
                    "no memory for CUPTI's buffers; capture with less, or with --gpu off");
   }
-  if (!g_tracer.Attach(OnBufferRequested, OnBufferCompleted, &g_failure)) return false;
+  if (!g_tracer.Attach(kBufferCallbacks, &g_failure)) return false;
   // Before a kind is on, so that none has to be turned off again.
   g_tracer.Flush(false);
   if (g_pool.foreign_count() != 0) return FailForOtherTool();

@@ -136,7 +136,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      true,
      [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_capture_memory_bytes); },
      "at least 1MiB", [](const Config& c) { return ToText(c.max_capture_memory_bytes); }},
-    {"max-live-captures", "N", "captures at once (default: by profd's memory, at most 64)", false,
+    {"max-live-captures", "N", "captures at once (default: by profd's memory, at most 80)", false,
      [](std::string_view v, Config& c) { return SetNumber(v, 1, 1024, c.max_live_captures); },
      "1 to 1024", [](const Config& c) { return ToText(c.max_live_captures); }},
     {"max-targets", "N", "processes registered at once (default: by profd's memory, at most 1024)",

@@ -186,6 +186,7 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
         live->window_deadline = clock_.Monotonic() + record.spec.duration;
         Rearm();
       }
+      live->lease_end = absl::InfiniteDuration();
       SetState(*live, CaptureState::kRecording);
       break;
     case RecordingPhase::kEnded:
@@ -367,8 +368,8 @@ void CaptureManager::Actor::Rearm() {
     if (live->awaited.has_value()) next = std::min(next, live->awaited->next);
     if (live->cause != EndedBy::kNone) continue;
     if (!live->armed) next = std::min(next, live->arm_deadline);
-    if (!live->fired) next = std::min({next, live->fire_at, live->lease_end});
-    next = std::min({next, live->deadline, live->window_deadline});
+    if (!live->fired) next = std::min(next, live->fire_at);
+    next = std::min({next, live->lease_end, live->deadline, live->window_deadline});
   }
   for (const auto& [id, unsaved] : unsaved_) next = std::min(next, unsaved.next);
   queue_.SetTimer(next);

@@ -42,7 +42,9 @@ struct LiveCapture {
   bool fired = false;
   // Of a group that was prepared: it starts when that is committed, if by the end of the lease.
   bool held = false;
-  absl::Duration lease_end = absl::InfiniteDuration();        // Monotonic.
+  int64_t memory_bytes = 0;  // MemoryOfEach().
+  // Monotonic. Infinite: without a lease, or the window has begun.
+  absl::Duration lease_end = absl::InfiniteDuration();
   absl::Duration fire_at = absl::InfiniteDuration();          // Monotonic. Committed, by time.
   absl::Duration begun;                                       // Monotonic; arming.
   absl::Duration arm_deadline;                                // Monotonic.
@@ -159,9 +161,14 @@ class CaptureManager::Actor {
   // Counts a request for `count` captures.
   absl::Status CountRequest(const quota::Principal& holder, int64_t count);
   absl::StatusOr<quota::Reservation> ReservePlace(const quota::Principal& holder);
-  // How many captures of `count` the capture memory left for `holder` suffices for.
-  int64_t FittingInMemory(const quota::Principal& holder, const CaptureSpec& spec, int64_t count);
-  absl::Status MemoryShortage(const quota::Principal& holder, const CaptureSpec& spec,
+  // Returns the capture memory of each of `count` captures that are requested together: that of
+  // `spec`, or an equal share of what is left for `holder` if `spec` allows less.
+  int64_t MemoryOfEach(const quota::Principal& holder, const CaptureSpec& spec,
+                       int64_t count) const;
+  // Returns for how many captures of `count`, of `each_bytes`, the memory left for `holder`
+  // suffices.
+  int64_t FittingInMemory(const quota::Principal& holder, int64_t each_bytes, int64_t count) const;
+  absl::Status MemoryShortage(const quota::Principal& holder, int64_t each_bytes,
                               int64_t count) const;
   std::unique_ptr<LiveCapture> NewLive(const Caller& caller, TargetInfo target,
                                        const CaptureSpec& spec, const FirePlan& plan);
@@ -179,6 +186,7 @@ class CaptureManager::Actor {
   GroupPreparation PreparationOf(const HeldGroup& group) const;
   void TellPreparation(HeldGroup& group);
   void LeaveGroup(const CaptureRecord& record);
+  void RenewLease(const HeldGroup& group, absl::Duration lease);
   MemberStart StartMember(const HeldGroup::Member& member, const FirePlan& plan,
                           const GroupStart& start);
   LiveCapture* FindLive(std::string_view id);

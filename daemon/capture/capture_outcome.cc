@@ -98,6 +98,7 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
   record.clock_error_ns = result.clock_error_ns;
   record.gpu = result.gpu;
   record.torch = result.torch;
+  record.cpu = result.cpu;
   if (record.spec.steps > 0 && record.torch.step_source == StepSource::kNone) {
     // Only PyTorch's part says whose steps they were; any other's are the target's, or a marker's.
     record.torch.step_source =
@@ -204,8 +205,8 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
     case EndedBy::kLeaseExpired:
       return set("LEASE_EXPIRED",
                  StrCat(target,
-                        " was prepared for a capture on several nodes, but the caller did not "
-                        "choose its first step before the lease expired"));
+                        " was prepared for a capture on several nodes, but its caller ended or "
+                        "was not heard of until the lease expired, before the window began"));
     case EndedBy::kOptOut:
       return set("OPTED_OUT", StrCat("captures of ", target, " were switched off meanwhile"));
     case EndedBy::kNone:

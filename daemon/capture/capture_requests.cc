@@ -14,6 +14,9 @@
 namespace profd {
 namespace {
 
+constexpr int64_t kMinMemoryBytes = 1 << 20;     // As ValidateSpec() has it.
+constexpr int64_t kMemoryGrainBytes = 64 << 10;  // A chunk of capture memory.
+
 absl::Status NoSuchCapture(std::string_view id) {
   return absl::NotFoundError(
       StrCat("no capture ", ForDisplay(id, 40), "; `profctl captures` lists those there are"));
@@ -177,7 +180,10 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   for (int64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(places.emplace_back(), ReservePlace(holder));
   }
-  if (FittingInMemory(holder, spec, count) < count) return MemoryShortage(holder, spec, count);
+  const int64_t each_bytes = MemoryOfEach(holder, spec, count);
+  if (FittingInMemory(holder, each_bytes, count) < count) {
+    return MemoryShortage(holder, each_bytes, count);
+  }
   const std::string principal = PrincipalName(caller.principal);
   RETURN_IF_ERROR(store_.CheckRoom(principal));
 
@@ -185,6 +191,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   std::vector<CaptureRecord> records;
   for (TargetInfo& target : targets) {
     std::unique_ptr<LiveCapture> live = NewLive(caller, std::move(target), spec, plan);
+    live->memory_bytes = each_bytes;
     live->place = std::move(places.back());
     places.pop_back();
     live->record.group_id = group_id;
@@ -241,24 +248,37 @@ absl::StatusOr<quota::Reservation> CaptureManager::Actor::ReservePlace(
   return place;
 }
 
-int64_t CaptureManager::Actor::FittingInMemory(const quota::Principal& holder,
-                                               const CaptureSpec& spec, int64_t count) {
-  // A single capture that does not fit is refused when it is armed, with the same reason.
-  if (options_.ledger == nullptr || spec.allow_less_memory || count < 2) return count;
+int64_t CaptureManager::Actor::MemoryOfEach(const quota::Principal& holder, const CaptureSpec& spec,
+                                            int64_t count) const {
+  const bool is_default = spec.memory_bytes == kDefaultCaptureMemoryBytes;
+  if (options_.ledger == nullptr || count < 2 || (!is_default && !spec.allow_less_memory)) {
+    return spec.memory_bytes;
+  }
   const int64_t left = options_.ledger->Available(holder, quota::Resource::kCaptureMemory);
-  return std::min(count, left / spec.memory_bytes);
+  // Ingest rounds up to whole chunks: a share that is not whole would not fit for the last one.
+  const int64_t share = left / count / kMemoryGrainBytes * kMemoryGrainBytes;
+  const int64_t least = spec.allow_less_memory ? kMinMemoryBytes : kMinSharedMemoryBytes;
+  return std::clamp(share, std::min(least, spec.memory_bytes), spec.memory_bytes);
+}
+
+int64_t CaptureManager::Actor::FittingInMemory(const quota::Principal& holder, int64_t each_bytes,
+                                               int64_t count) const {
+  // A single capture that does not fit is refused when it is armed, with the same reason.
+  if (options_.ledger == nullptr || count < 2) return count;
+  const int64_t left = options_.ledger->Available(holder, quota::Resource::kCaptureMemory);
+  return std::min(count, left / each_bytes);
 }
 
 absl::Status CaptureManager::Actor::MemoryShortage(const quota::Principal& holder,
-                                                   const CaptureSpec& spec, int64_t count) const {
+                                                   int64_t each_bytes, int64_t count) const {
   constexpr auto kMemory = quota::Resource::kCaptureMemory;
   constexpr int64_t kMiB = 1 << 20;
   const int64_t left = options_.ledger->Available(holder, kMemory);
   const int64_t each_mib = left / count / kMiB;
   return WithReason(
       absl::ResourceExhaustedError(StrCat(
-          count, " captures of ", quota::FormatAmount(kMemory, spec.memory_bytes), " each need ",
-          quota::FormatAmount(kMemory, count * spec.memory_bytes), " of capture memory; ",
+          count, " captures of ", quota::FormatAmount(kMemory, each_bytes), " each need ",
+          quota::FormatAmount(kMemory, count * each_bytes), " of capture memory; ",
           quota::FormatAmount(kMemory, left), " of this node's ",
           quota::FormatAmount(kMemory, options_.ledger->limit(kMemory).capacity), " are left for ",
           holder.name, "; ",
@@ -275,6 +295,7 @@ std::unique_ptr<LiveCapture> CaptureManager::Actor::NewLive(const Caller& caller
   live->target = target.number;
   live->holder = QuotaPrincipalOf(caller.principal);
   live->plan = plan;
+  live->memory_bytes = spec.memory_bytes;
   CaptureRecord& record = live->record;
   record.id = NewUlid(clock_.Now());
   record.spec = spec;
@@ -316,7 +337,7 @@ absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
 absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
   const ArmRequest request{.capture_id = live.record.id,
                            .holder = live.holder,
-                           .memory_bytes = live.record.spec.memory_bytes,
+                           .memory_bytes = live.memory_bytes,
                            .allow_less_memory = live.record.spec.allow_less_memory,
                            .gpu = live.record.spec.gpu,
                            .torch = live.record.spec.torch,

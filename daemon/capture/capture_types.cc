@@ -107,10 +107,11 @@ constexpr NameTable<TorchOutcome, 5> kTorchOutcomeNames = {{
     {TorchOutcome::kLimited, "limited"},
     {TorchOutcome::kUnknown, "unknown"},
 }};
-constexpr NameTable<TargetState, 3> kTargetStateNames = {{
+constexpr NameTable<TargetState, 4> kTargetStateNames = {{
     {TargetState::kRunning, "RUNNING"},
     {TargetState::kCapturing, "CAPTURING"},
     {TargetState::kGone, "GONE"},
+    {TargetState::kStopped, "STOPPED"},
 }};
 
 template <typename T, size_t N>

@@ -158,6 +158,11 @@ struct TorchSpec {
 // Whether anything of PyTorch is asked for.
 bool WantsTorch(const TorchSpec& spec);
 
+inline constexpr int64_t kDefaultCaptureMemoryBytes = 64 << 20;
+// The least that a capture of the default size gets if several that were requested together share
+// the memory that is left.
+inline constexpr int64_t kMinSharedMemoryBytes = 4 << 20;
+
 // What is asked for. Exactly one of `steps` and `duration` is set.
 struct CaptureSpec {
   int64_t steps = 0;         // Complete steps per window, 1..1,000,000; 0: by `duration`.
@@ -167,7 +172,9 @@ struct CaptureSpec {
   int64_t start_step = -1;   // First recorded step; -1: as soon as can be.
   absl::Duration duration = absl::ZeroDuration();  // (0, 1h]
   absl::Duration timeout = absl::Minutes(5);       // From creation to the window's end; (0, 24h].
-  int64_t memory_bytes = 64 << 20;       // Capture memory, 1 MiB..4 GiB; rounded up to 64 KiB.
+  // Capture memory, 1 MiB..4 GiB; rounded up to 64 KiB. With the default, captures that are
+  // requested together and do not fit share the memory that is left, kMinSharedMemoryBytes or more.
+  int64_t memory_bytes = kDefaultCaptureMemoryBytes;
   bool allow_less_memory = false;        // Shrink instead of refuse when the node is at its cap.
   int64_t max_bytes = int64_t{2} << 30;  // Of the capture file, >= 1 MiB.
   GpuSpec gpu;
@@ -187,7 +194,9 @@ absl::Status ValidateSpec(const CaptureSpec& spec);
 // Keys match [a-z][a-z0-9_.-]{0,62}; values are at most 255 bytes of printable UTF-8.
 absl::Status ValidateLabel(std::string_view key, std::string_view value);
 
-enum class TargetState { kRunning = 1, kCapturing = 2, kGone = 3 };
+// kStopped: by a signal (SIGSTOP), or in a debugger that used one. Only lists of targets say so,
+// and only of those without a capture.
+enum class TargetState { kRunning = 1, kCapturing = 2, kGone = 3, kStopped = 4 };
 std::string_view ToString(TargetState state);  // "RUNNING"
 
 // The daemon's name for one registration of one process; never reused by this daemon.
@@ -358,6 +367,22 @@ struct TorchRecord {
   int64_t missed_memory_count = 0;  // Events of allocators that came while the library recorded.
 };
 
+// How long the threads of the target ran, and were ready to run but waited for a CPU, while its
+// windows were recorded, as the kernel counts it.
+struct ThreadCpuRecord {
+  int64_t os_thread = 0;  // In the target's namespace.
+  int64_t ran_ns = 0;
+  int64_t waited_ns = 0;
+};
+inline constexpr size_t kMostCpuThreads = 16;
+struct CpuRecord {
+  int64_t watched_ns = 0;  // How long they were watched; 0: it was not measured.
+  int64_t thread_count = 0;
+  int64_t ran_ns = 0;  // Summed over all threads, as is:
+  int64_t waited_ns = 0;
+  std::vector<ThreadCpuRecord> threads;  // The kMostCpuThreads that ran or waited longest.
+};
+
 // Where a capture comes from that profd did not record: a trace that `profctl import` read. Such a
 // capture has no target, and asked for nothing; its windows and steps are those of the trace.
 struct ImportRecord {
@@ -368,6 +393,8 @@ struct ImportRecord {
   // "cpu_op without dur". Kinds are the reader's own words and numbers, at most 64 of them, the
   // rest in "(other)".
   std::map<std::string, int64_t> not_understood;
+  // Members of the trace beside its events, as JSON, for exports. At most 64 KiB.
+  std::map<std::string, std::string> members;
 };
 
 // How much longer steps took in the window than around it, as shares: 0.05 is 5 % longer.
@@ -450,6 +477,7 @@ struct CaptureRecord {
   int64_t clock_error_ns = 0;  // Bound on the error of any time in the capture.
   GpuRecord gpu;
   TorchRecord torch;
+  CpuRecord cpu;
   ImportRecord imported;
   std::string activity;  // While ARMING: what the target is doing, for people.
   // Step time before, in and after the window, ns; 0: not known.

@@ -148,8 +148,8 @@ struct CudaEventRow {
 
 // ---- framework rows ----
 
-// What is known of an operator beside its RangeRow (category kOperator), which has the same
-// thread, start and depth. Comes with it, in the same order.
+// What is known of an operator, or of a user's range with inputs (scope kUserScope), beside its
+// RangeRow, which has the same thread, start and depth. Comes with it, in the same order.
 struct OperatorRow {
   int64_t start_ns;
   uint16_t depth;
@@ -211,6 +211,50 @@ struct BlockRow {
   int16_t device_index;
 
   friend bool operator==(const BlockRow&, const BlockRow&) = default;
+};
+
+// ---- rows of imported traces ----
+
+enum class ArgumentType : uint8_t {  // Kept in files: never change or reuse a number.
+  kAbsent = 0,  // The event has no such argument, so exports write none either.
+  kInteger = 1,
+  kReal = 2,           // The bits of an IEEE 754 double.
+  kJson = 3,           // A name: the JSON text of any other value.
+  kQuotedInteger = 4,  // A string with an integer in it.
+};
+
+// An argument of an event, as an imported trace has it, that does not follow from other rows. Only
+// exports use it. Captures without any are exported with numbers of profd's own.
+struct ArgumentRow {
+  uint8_t of;       // The kind of row, kArgumentOf*; files may hold others.
+  uint32_t thread;  // The row's; 0 for rows of no thread.
+  uint32_t row;     // Counts the rows of this kind and thread, from 0. Steps: their number.
+  uint32_t key;     // A name
+  ArgumentType type;
+  int64_t value;
+
+  friend bool operator==(const ArgumentRow&, const ArgumentRow&) = default;
+};
+// The numbers of the kinds of chunks that hold the rows.
+inline constexpr uint8_t kArgumentOfStep = 0;
+inline constexpr uint8_t kArgumentOfRange = 1;
+inline constexpr uint8_t kArgumentOfMemory = 4;
+inline constexpr uint8_t kArgumentOfApiCall = 6;
+inline constexpr uint8_t kArgumentOfGpu = 7;
+inline constexpr uint8_t kArgumentOfSync = 8;
+// A thread, whose row is its index: the `tid` of its events.
+inline constexpr uint8_t kArgumentOfThread = 32;
+
+// A range on the row of a stream (`gpu_user_annotation`), as an imported trace has it.
+struct GpuAnnotationRow {
+  int64_t start_ns;
+  int64_t duration_ns;  // >= 0
+  uint32_t name;
+  uint16_t device;
+  uint32_t stream;
+  int64_t external_id;  // 0: none
+
+  friend bool operator==(const GpuAnnotationRow&, const GpuAnnotationRow&) = default;
 };
 
 // A thread of the target. `index` counts 0, 1, 2, ... within a capture.

@@ -52,6 +52,12 @@ std::vector<GroupMember> Merge(std::vector<GroupMember> told, const std::vector<
   return told;
 }
 
+absl::Status BadLease(absl::Duration lease) {
+  return absl::InvalidArgumentError(StrCat("lease: ", absl::FormatDuration(lease),
+                                           " is out of range; it must be above 0 and at most ",
+                                           absl::FormatDuration(kMaxGroupLease)));
+}
+
 absl::Status CheckRequest(const GroupRequest& request) {
   if (!IsUlid(request.id)) {
     return absl::InvalidArgumentError(
@@ -63,9 +69,7 @@ absl::Status CheckRequest(const GroupRequest& request) {
         "spec.start_step: must not be set; CommitGroup gives the first step");
   }
   if (request.lease <= absl::ZeroDuration() || request.lease > kMaxGroupLease) {
-    return absl::InvalidArgumentError(StrCat("lease: ", absl::FormatDuration(request.lease),
-                                             " given; above 0 and at most ",
-                                             absl::FormatDuration(kMaxGroupLease), " go"));
+    return BadLease(request.lease);
   }
   if (request.targets.empty() ||
       std::set(request.targets.begin(), request.targets.end()).size() != request.targets.size()) {
@@ -128,7 +132,8 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
   const quota::Principal holder = QuotaPrincipalOf(caller.principal);
   const int64_t count = std::ssize(request.targets);
   RETURN_IF_ERROR(CountRequest(holder, count));
-  const int64_t fitting = FittingInMemory(holder, request.spec, count);
+  const int64_t each_bytes = MemoryOfEach(holder, request.spec, count);
+  const int64_t fitting = FittingInMemory(holder, each_bytes, count);
 
   HeldGroup group{.spec = request.spec,
                   .record = {.id = request.id,
@@ -140,7 +145,7 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
     HeldGroup::Member& member = group.members.emplace_back(HeldGroup::Member{.target = number});
     absl::StatusOr<TargetInfo> target = Admit(caller, number, request.spec, nullptr);
     if (target.ok() && std::ssize(admitted) >= fitting) {
-      target = MemoryShortage(holder, request.spec, count);
+      target = MemoryShortage(holder, each_bytes, count);
     }
     absl::StatusOr<quota::Reservation> place;
     if (target.ok()) place = ReservePlace(holder);
@@ -152,6 +157,7 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
     std::unique_ptr<LiveCapture>& live =
         admitted.emplace_back(NewLive(caller, *std::move(target), request.spec, plan));
     live->place = *std::move(place);
+    live->memory_bytes = each_bytes;
     live->record.group_id = request.id;
     live->held = true;
     live->lease_end = live->begun + request.lease;
@@ -254,6 +260,7 @@ absl::StatusOr<std::vector<MemberStart>> CaptureManager::Actor::CommitGroup(
   HeldGroup& group = held->second;
   if (group.start.has_value()) {
     if (group.start->first_step == start.first_step && group.start->time == start.time) {
+      RenewLease(group, start.lease);
       return group.started;
     }
     return WithReason(absl::FailedPreconditionError(StrCat(
@@ -271,6 +278,10 @@ absl::StatusOr<std::vector<MemberStart>> CaptureManager::Actor::CommitGroup(
     return absl::InvalidArgumentError(StrCat("start_unix_ns: more than ",
                                              absl::FormatDuration(kMaxStartAhead),
                                              " ahead by this node's clock"));
+  }
+  if (start.lease <= absl::ZeroDuration() ||
+      (start.lease > kMaxGroupLease && start.lease != absl::InfiniteDuration())) {
+    return BadLease(start.lease);
   }
   spec.start_step = start.first_step;
   ASSIGN_OR_RETURN(const FirePlan plan, PlanFor(spec));
@@ -292,6 +303,17 @@ absl::StatusOr<std::vector<MemberStart>> CaptureManager::Actor::CommitGroup(
   }
   Rearm();
   return started;
+}
+
+// Nothing that has begun or ended has a lease any more.
+void CaptureManager::Actor::RenewLease(const HeldGroup& group, absl::Duration lease) {
+  if (lease <= absl::ZeroDuration()) return;
+  for (const HeldGroup::Member& member : group.members) {
+    LiveCapture* const live = FindLive(member.capture_id);
+    if (live == nullptr || live->lease_end == absl::InfiniteDuration()) continue;
+    live->lease_end = clock_.Monotonic() + std::min(lease, kMaxGroupLease);
+  }
+  Rearm();
 }
 
 MemberStart CaptureManager::Actor::StartMember(const HeldGroup::Member& member,
@@ -324,7 +346,7 @@ MemberStart CaptureManager::Actor::StartMember(const HeldGroup::Member& member,
   } else {
     outcome.started = true;
     live->plan = plan;
-    live->lease_end = absl::InfiniteDuration();
+    live->lease_end = clock_.Monotonic() + start.lease;
     if (start.time == absl::InfinitePast()) {
       Fire(*live, plan.base_step);
     } else {

@@ -4,6 +4,8 @@
 //   CreateGroup ─────────────► all armed ─► the daemon itself chooses the step      one node
 //   PrepareGroup ─► held ────► CommitGroup: whoever asked has chosen the step ──┐   many nodes
 //                    └─ lease over, AbortGroup ─► nothing is armed              └─► CloseGroup
+//
+// A commit with a lease, too, holds only until the window begins: repeat it to renew the lease.
 #ifndef PROFD_DAEMON_CAPTURE_GROUP_TYPES_H_
 #define PROFD_DAEMON_CAPTURE_GROUP_TYPES_H_
 
@@ -78,6 +80,8 @@ struct GroupStart {
   int64_t first_step = -1;  // -1: by time, or of steps that each capture counts itself.
   absl::Time time = absl::InfinitePast();  // Without a step: when; InfinitePast: now.
   std::vector<GroupMember> members;        // All of all nodes, as whoever asked knows them.
+  // How long a member waits for its window to begin. Infinite: until its timeout.
+  absl::Duration lease = absl::InfiniteDuration();
 };
 struct MemberStart {
   std::string capture_id;

@@ -76,6 +76,11 @@ class CaptureSink {
   // In no order.
   virtual absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) = 0;
   virtual absl::Status AppendBlocks(std::span<const BlockRow> rows) = 0;
+  // Of imported traces only; a sink that no import writes to needs neither.
+  virtual absl::Status AppendArguments(std::span<const ArgumentRow>) { return absl::OkStatus(); }
+  virtual absl::Status AppendGpuAnnotations(std::span<const GpuAnnotationRow>) {
+    return absl::OkStatus();
+  }
 
   // Bytes written so far, approximately (not counting what is still in memory).
   virtual int64_t approx_bytes() const = 0;
@@ -174,6 +179,7 @@ struct DrainResult {
   int64_t clock_error_ns = 0;
   GpuRecord gpu;
   TorchRecord torch;
+  CpuRecord cpu;
   bool target_gone = false;  // It ended before it could say it was drained.
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;

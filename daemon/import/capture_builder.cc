@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,18 @@ std::string ScalarsOfMembers(const TraceEvent& event) {
                                 .out_splits = text(Text::kOutSplit, unsaid.out_splits)});
 }
 
+bool IsToldCollective(const TraceEvent& event) {
+  return event.name == report::kCollectiveOperator && !event.Get(Text::kCollectiveName).empty();
+}
+
+RestoredArguments RestoredOfRange(const TraceEvent& event, uint8_t category) {
+  if (category == kPythonRange) return RestoredArguments::kNone;
+  if (category == kUserRange) return RestoredArguments::kAnnotation;
+  if (IsToldCollective(event)) return RestoredArguments::kCollective;
+  return event.name.starts_with(kEngineFrame) ? RestoredArguments::kAutogradFrame
+                                              : RestoredArguments::kOperator;
+}
+
 }  // namespace
 
 CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
@@ -51,9 +64,11 @@ CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
       not_understood_(not_understood),
       names_(sink),
       texts_(sink),
+      arguments_(names_, not_understood, directory),
       gpu_(std::move(directory)) {}
 
 absl::Status CaptureBuilder::Add(const TraceEvent& event) {
+  keeps_arguments_ = true;
   switch (event.phase) {
     case 'X':
       return AddSlice(event);
@@ -173,6 +188,8 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
       return AddCudaEvent(event);
     case Category::kOverhead:
       return AddOverhead(event);
+    case Category::kGpuAnnotation:
+      return AddGpuAnnotation(event);
     case Category::kDerived:
       return absl::OkStatus();
     case Category::kPython:
@@ -193,12 +210,14 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (category != kPythonRange) NoteIds(event);
   // torch 1.8 and 1.9 call steps operators.
   const bool may_be_step = category == kUserRange || event.category == "Operator";
-  if (may_be_step && AddStep(event.name, *span, *thread)) return absl::OkStatus();
+  if (may_be_step && AddStep(event.name, *span, *thread)) return AddStepArguments(event);
+  const auto position = static_cast<uint32_t>(rows_[*thread].ranges.size());
   ImportedRange range = {.start_ns = span->start_ns,
                          .duration_ns = span->duration_ns,
                          .name = 0,
                          .op = 0,
-                         .order = OrderOf(rows_[*thread].ranges.size()),
+                         .order = OrderOf(position),
+                         .position = position,
                          .depth = 0,
                          .category = category,
                          .flags = 0};
@@ -209,8 +228,20 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (!event.Get(Text::kEndedWithThread).empty()) range.flags |= kRangeUnended;
   if (category == kOperatorRange) {
     ASSIGN_OR_RETURN(range.op, AddOperator(event, *thread));
+  } else if (category == kUserRange) {
+    ASSIGN_OR_RETURN(range.op, AddAnnotationInputs(event, *thread));
   }
+  RETURN_IF_ERROR(
+      arguments_.Add(event, RestoredOfRange(event, category), kArgumentOfRange, *thread, position));
   return Keep(*thread, *span, range);
+}
+
+absl::Status CaptureBuilder::AddStepArguments(const TraceEvent& event) {
+  const int64_t number =
+      ParseInteger(event.name.substr(std::min(event.name.size(), kStepPrefix.size()))).value_or(-1);
+  if (!std::in_range<uint32_t>(number)) return absl::OkStatus();
+  return arguments_.Add(event, RestoredArguments::kNone, kArgumentOfStep, 0,
+                        static_cast<uint32_t>(number));
 }
 
 absl::Status CaptureBuilder::Keep(uint32_t thread, const Span& span, const ImportedRange& range) {
@@ -252,7 +283,7 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, ui
         static_cast<uint8_t>(op.forward_thread == 0 ? wire::OperatorScope::kFunction
                                                     : wire::OperatorScope::kBackwardFunction);
   }
-  if (event.name == report::kCollectiveOperator && !event.Get(Text::kCollectiveName).empty()) {
+  if (IsToldCollective(event)) {
     RETURN_IF_ERROR(AddCollective(event, op));
   } else {
     ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(event.Get(Text::kDims), event.Get(Text::kTypes),
@@ -260,6 +291,19 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, ui
     ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
   }
   if (op.inputs != 0) ++contents_.input_count;
+  rows_[thread].operators.push_back(op);
+  return static_cast<uint32_t>(rows_[thread].operators.size());
+}
+
+// The inputs of a record_function(), which NCCL's ranges have: they tell the size of a collective.
+absl::StatusOr<uint32_t> CaptureBuilder::AddAnnotationInputs(const TraceEvent& event,
+                                                             uint32_t thread) {
+  OperatorInfo op;
+  op.scope = static_cast<uint8_t>(wire::OperatorScope::kUserScope);
+  ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(event.Get(Text::kDims), event.Get(Text::kTypes),
+                                            event.Get(Text::kStrides)));
+  ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
+  if (op.inputs == 0 && op.scalars == 0) return 0;
   rows_[thread].operators.push_back(op);
   return static_cast<uint32_t>(rows_[thread].operators.size());
 }
@@ -341,6 +385,13 @@ absl::Status CaptureBuilder::FinishRanges(uint32_t thread, ThreadRows& rows) {
   if (lost.python_count > 0) {
     not_understood_.Count("python_function nested too deep", lost.python_count);
   }
+  if (keeps_arguments_) {
+    rows.range_places.resize(
+        rows.ranges.size() + static_cast<size_t>(lost.other_count + lost.python_count), kLeftOut);
+    for (size_t i = 0; i < rows.ranges.size(); ++i) {
+      rows.range_places[rows.ranges[i].position] = static_cast<uint32_t>(i);
+    }
+  }
   std::vector<RangeRow> batch;
   for (size_t i = 0; i < rows.ranges.size(); ++i) {
     const ImportedRange& range = rows.ranges[i];
@@ -377,16 +428,50 @@ absl::Status CaptureBuilder::FinishOperators(uint32_t thread, const ThreadRows& 
   return sink_.AppendOperators(thread, batch);
 }
 
+absl::Status CaptureBuilder::FinishMemory(uint32_t thread, std::vector<MemoryRow>& rows) {
+  std::vector<uint32_t> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return rows[a].time_ns < rows[b].time_ns; });
+  std::vector<MemoryRow> batch;
+  if (keeps_arguments_) rows_[thread].memory_places.resize(rows.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (keeps_arguments_) rows_[thread].memory_places[order[i]] = static_cast<uint32_t>(i);
+    batch.push_back(rows[order[i]]);
+    if (batch.size() < kBatchRows && i + 1 < order.size()) continue;
+    RETURN_IF_ERROR(sink_.AppendMemory(thread, batch));
+    batch.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptureBuilder::FinishArguments() {
+  for (uint32_t thread = 0; keeps_arguments_ && thread < rows_.size(); ++thread) {
+    const std::optional<int64_t> tid = threads_.SourceTid(thread);
+    if (!tid.has_value()) continue;
+    RETURN_IF_ERROR(arguments_.AddNumber("tid", *tid, kArgumentOfThread, thread));
+  }
+  return arguments_.Finish(
+      [this](uint8_t of, uint32_t thread, uint32_t row) -> std::optional<uint32_t> {
+        if (of != kArgumentOfRange && of != kArgumentOfMemory) return row;
+        const ThreadRows& rows = rows_[thread];
+        const uint32_t place =
+            of == kArgumentOfRange ? rows.range_places[row] : rows.memory_places[row];
+        return place == kLeftOut ? std::nullopt : std::optional(place);
+      },
+      sink_);
+}
+
 absl::Status CaptureBuilder::FinishThread(uint32_t thread, ThreadRows& rows) {
   const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
   RETURN_IF_ERROR(FinishRanges(thread, rows));
-  std::stable_sort(rows.memory.begin(), rows.memory.end(), by_time);
   std::stable_sort(rows.instants.begin(), rows.instants.end(), by_time);
   std::stable_sort(rows.counters.begin(), rows.counters.end(), by_time);
-  RETURN_IF_ERROR(sink_.AppendMemory(thread, rows.memory));
+  RETURN_IF_ERROR(FinishMemory(thread, rows.memory));
   RETURN_IF_ERROR(sink_.AppendInstants(thread, rows.instants));
   RETURN_IF_ERROR(sink_.AppendCounters(thread, rows.counters));
-  rows = {};
+  rows = {.range_places = std::move(rows.range_places),
+          .memory_places = std::move(rows.memory_places)};
   return absl::OkStatus();
 }
 
@@ -420,6 +505,7 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   }
   RETURN_IF_ERROR(FinishGpu());
   RETURN_IF_ERROR(FinishSteps());
+  RETURN_IF_ERROR(FinishArguments());
   for (const auto& [device, context, stream] : streams_) {
     contents_.streams.push_back({.context = context, .stream = stream, .device = device});
   }

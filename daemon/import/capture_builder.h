@@ -3,8 +3,9 @@
 // Times: the first event with a time is the capture's epoch. What the trace calls time 0 may be
 //        said behind all events.
 // Threads: one.
-// Memory:  names, inputs and threads, as their tables say; 32 bytes per range, 24 more per
-//          operator, 64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes.
+// Memory:  names, inputs and threads, as their tables say; 44 bytes per range, 24 more per
+//          operator, 64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes;
+//          of arguments that exports need, as KeptArguments says.
 // Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows. What an event says that
 //          cannot be is counted as not understood.
 #ifndef PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
@@ -26,6 +27,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/capture/ports.h"
+#include "daemon/import/kept_arguments.h"
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
@@ -119,7 +121,13 @@ class CaptureBuilder {
     std::vector<MemoryRow> memory;
     std::vector<InstantRow> instants;
     std::vector<CounterRow> counters;
+    uint32_t call_count = 0;
+    // By the order in which the trace has them: where the file has them; kLeftOut: nowhere. Only
+    // for traces that have arguments to keep.
+    std::vector<uint32_t> range_places;
+    std::vector<uint32_t> memory_places;
   };
+  static constexpr uint32_t kLeftOut = std::numeric_limits<uint32_t>::max();
   struct Step {
     int64_t start_ns;
     int64_t end_ns;
@@ -149,14 +157,17 @@ class CaptureBuilder {
   absl::Status AddMetadata(const TraceEvent& event);
   absl::Status AddSlice(const TraceEvent& event);
   absl::Status AddRange(const TraceEvent& event, uint8_t category);
+  absl::Status AddStepArguments(const TraceEvent& event);
   uint32_t OrderOf(size_t position) const;
   bool AddStep(std::string_view name, const Span& span, uint32_t thread);
   absl::StatusOr<uint32_t> AddOperator(const TraceEvent& event, uint32_t thread);
+  absl::StatusOr<uint32_t> AddAnnotationInputs(const TraceEvent& event, uint32_t thread);
   absl::Status AddCollective(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
   uint32_t CorrelationOf(const TraceEvent& event);
   absl::Status AddWork(const TraceEvent& event, GpuRowKind kind);
   absl::Status AddSync(const TraceEvent& event);
+  absl::Status AddGpuAnnotation(const TraceEvent& event);
   absl::Status AddOverhead(const TraceEvent& event);
   absl::Status AddCudaEvent(const TraceEvent& event);
   absl::Status AddInstant(const TraceEvent& event);
@@ -180,7 +191,9 @@ class CaptureBuilder {
   void FindTorchThreads();
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
   absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
+  absl::Status FinishMemory(uint32_t thread, std::vector<MemoryRow>& rows);
   absl::Status FinishThread(uint32_t thread, ThreadRows& rows);
+  absl::Status FinishArguments();
   absl::Status FinishGpu();
   absl::Status FinishSteps();
 
@@ -189,7 +202,9 @@ class CaptureBuilder {
   NameTable names_;
   OperatorTexts texts_;
   TraceThreads threads_;
+  KeptArguments arguments_;
   bool is_ours_ = false;
+  bool keeps_arguments_ = false;
 
   std::optional<int64_t> epoch_ns_;
   int64_t first_ns_ = std::numeric_limits<int64_t>::max();
@@ -200,6 +215,8 @@ class CaptureBuilder {
   int64_t held_rows_ = 0;
   std::vector<uint32_t> torch_threads_;  // By thread; 0: not known.
   RowSpool<GpuRow> gpu_;
+  uint32_t gpu_row_count_ = 0;
+  uint32_t sync_count_ = 0;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
   absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.

@@ -54,12 +54,15 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
                 .result = NumberOr<int32_t>(event, Number::kResult, 0),
                 .is_driver = is_driver};
   ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
+  RETURN_IF_ERROR(arguments_.Add(event, RestoredArguments::kCall, kArgumentOfApiCall, *thread,
+                                 rows_[*thread].call_count));
   return Keep(*thread, row);
 }
 
 absl::Status CaptureBuilder::Keep(uint32_t thread, const ApiRow& row) {
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
   ++contents_.gpu_count;
+  ++rows_[thread].call_count;
   if (row.correlation != 0) calls_.insert(row.correlation);
   return sink_.AppendApiCalls(thread, {&row, 1});
 }
@@ -111,12 +114,17 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   } else {
     row.destination_kind = MemsetKindOf(event.name);
   }
+  const bool is_kernel = kind == GpuRowKind::kKernel;
+  RETURN_IF_ERROR(
+      arguments_.Add(event, is_kernel ? RestoredArguments::kKernel : RestoredArguments::kTransfer,
+                     kArgumentOfGpu, 0, gpu_row_count_));
   return Keep(row);
 }
 
 absl::Status CaptureBuilder::Keep(const GpuRow& row) {
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
   ++contents_.gpu_count;
+  ++gpu_row_count_;
   streams_.emplace(row.device, row.context, row.stream);
   return gpu_.Add(row);
 }
@@ -140,6 +148,7 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
                        .stream = Narrow<uint32_t>(stream, wire::kNoStream),
                        .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
                        .event_id = NumberOr<uint32_t>(event, Number::kWaitEvent, 0)};
+  RETURN_IF_ERROR(arguments_.Add(event, RestoredArguments::kSync, kArgumentOfSync, 0, sync_count_));
   RETURN_IF_ERROR(Keep(row));
   // What it waits for tells of an event that was recorded.
   const int64_t recorded = event.Get(Number::kWaitCorrelation, -1);
@@ -152,6 +161,7 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
 }
 
 absl::Status CaptureBuilder::Keep(const SyncRow& row) {
+  ++sync_count_;
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
   return sink_.AppendSyncs({&row, 1});
 }
@@ -171,6 +181,26 @@ absl::StatusOr<bool> CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
   ++contents_.event_count;
   RETURN_IF_ERROR(sink_.AppendCudaEvents({&row, 1}));
   return true;
+}
+
+// What the GPU did for a range: profd derives that itself, so it is for exports only.
+absl::Status CaptureBuilder::AddGpuAnnotation(const TraceEvent& event) {
+  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
+  if (!span.has_value()) return absl::OkStatus();
+  const int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(-1));
+  const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(-1));
+  if (!std::in_range<uint16_t>(device) || !std::in_range<uint32_t>(stream)) {
+    CountNotUnderstood(event, " of an impossible stream");
+    return absl::OkStatus();
+  }
+  GpuAnnotationRow row = {.start_ns = span->start_ns,
+                          .duration_ns = span->duration_ns,
+                          .name = 0,
+                          .device = static_cast<uint16_t>(device),
+                          .stream = static_cast<uint32_t>(stream),
+                          .external_id = event.Get(Number::kExternalId, 0)};
+  ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
+  return sink_.AppendGpuAnnotations({&row, 1});
 }
 
 absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {

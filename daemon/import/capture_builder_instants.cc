@@ -99,6 +99,10 @@ absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span
       is_cuda_own ? Narrow<uint8_t>(type, static_cast<uint8_t>(wire::DeviceType::kCudaDriver))
       : is_cpu    ? static_cast<uint8_t>(wire::DeviceType::kCpu)
                   : static_cast<uint8_t>(wire::DeviceType::kCuda);
+  const bool is_foreign = device_type != type;
+  RETURN_IF_ERROR(arguments_.Add(
+      event, is_foreign ? RestoredArguments::kForeignMemory : RestoredArguments::kMemory,
+      kArgumentOfMemory, *thread, static_cast<uint32_t>(rows_[*thread].memory.size())));
   return Keep(
       *thread,
       {.time_ns = span.start_ns,

@@ -14,15 +14,16 @@ struct ImportedRange {
   int64_t start_ns;
   int64_t duration_ns;
   uint32_t name;
-  uint32_t op;       // Index of what is known of the operator, plus 1; 0: nothing
-  uint32_t order;    // Of ranges with equal times, the outer one's is less.
-  uint16_t depth;    // Made by Nest().
-  uint8_t category;  // wire::RangeCategory
+  uint32_t op;        // Index of what is known of the operator, plus 1; 0: nothing
+  uint32_t order;     // Of ranges with equal times, the outer one's is less.
+  uint32_t position;  // How many ranges of the thread came before it.
+  uint16_t depth;     // Made by Nest().
+  uint8_t category;   // wire::RangeCategory
   uint8_t flags;
 
   int64_t end_ns() const { return start_ns + duration_ns; }
 };
-static_assert(sizeof(ImportedRange) == 32);
+static_assert(sizeof(ImportedRange) == 40);
 
 struct LostRanges {
   int64_t python_count = 0;  // Frames of Python.

@@ -22,7 +22,7 @@ Category CategoryOf(std::string_view text) {
       {"cuda_sync", Category::kSync},
       {"cuda_event", Category::kCudaEvent},
       {"overhead", Category::kOverhead},
-      {"gpu_user_annotation", Category::kDerived},
+      {"gpu_user_annotation", Category::kGpuAnnotation},
       {"Trace", Category::kDerived},
   };
   if (const auto found = kCategories->find(text); found != kCategories->end()) return found->second;

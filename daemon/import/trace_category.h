@@ -21,6 +21,7 @@ enum class Category {
   kSync,
   kCudaEvent,
   kOverhead,
+  kGpuAnnotation,
   kDerived,  // Follows from others.
 };
 Category CategoryOf(std::string_view text);

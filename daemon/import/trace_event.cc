@@ -17,12 +17,17 @@ namespace {
 namespace ondemand = simdjson::ondemand;
 static_assert(TraceSplitter::kPaddingBytes >= simdjson::SIMDJSON_PADDING);
 
-// What follows from others, or says nothing about the program.
+// What follows from others, or says nothing about the program: kept for exports only.
 struct Derived {};
 using Argument = std::variant<Derived, Number, Text>;
 
-const absl::flat_hash_map<std::string_view, Argument>& Arguments() {
-  static const auto* const kArguments = new absl::flat_hash_map<std::string_view, Argument>{
+struct KnownArgument {
+  Argument what;
+  uint8_t id;
+};
+
+const absl::flat_hash_map<std::string_view, KnownArgument>& Arguments() {
+  static const std::vector<std::pair<std::string_view, Argument>> kList = {
       {"External id", Number::kExternalId},
       {"external id", Number::kExternalId},
       {"correlation", Number::kCorrelation},
@@ -111,6 +116,13 @@ const absl::flat_hash_map<std::string_view, Argument>& Arguments() {
       {"sort_index", Derived()},
       {"Op count", Derived()},
   };
+  static const auto* const kArguments = [] {
+    auto* const arguments = new absl::flat_hash_map<std::string_view, KnownArgument>;
+    for (size_t i = 0; i < kList.size() && i < kMaxArgumentIds; ++i) {
+      arguments->emplace(kList[i].first, KnownArgument{kList[i].second, static_cast<uint8_t>(i)});
+    }
+    return arguments;
+  }();
   return *kArguments;
 }
 
@@ -174,16 +186,18 @@ struct EventParser::Impl {
         if (!value.raw_json_token().starts_with("\"\"")) unknown.push_back(key);
         continue;
       }
-      if (std::holds_alternative<Derived>(known->second)) continue;
       std::string_view raw;
       ondemand::value value;
       if (const Error error = field.value().get(value)) return error;
       if (const Error error = Raw(value, raw)) return error;
-      if (const Text* const text = std::get_if<Text>(&known->second)) {
+      raw_arguments.push_back({key, raw, known->second.id});
+      const Argument& what = known->second.what;
+      if (std::holds_alternative<Derived>(what)) continue;
+      if (const Text* const text = std::get_if<Text>(&what)) {
         event.texts[static_cast<size_t>(*text)] = raw;
         event.texts_present |= TraceEvent::Bit(*text);
       } else if (const std::optional<int64_t> number = ParseInteger(raw)) {
-        const Number which = std::get<Number>(known->second);
+        const Number which = std::get<Number>(what);
         event.numbers[static_cast<size_t>(which)] = *number;
         event.numbers_present |= TraceEvent::Bit(which);
       }
@@ -271,6 +285,7 @@ struct EventParser::Impl {
   ondemand::document document;
   TraceEvent event;
   std::vector<std::string_view> unknown;
+  std::vector<RawArgument> raw_arguments;
 };
 
 EventParser::EventParser() : impl_(std::make_unique<Impl>()) {}
@@ -298,16 +313,23 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
     ondemand::object object;
     impl.event = TraceEvent();
     impl.unknown.clear();
+    impl.raw_arguments.clear();
     if (const auto error = element.get_object().get(object)) {
       return impl.Damaged(error, array, offset);
     }
     if (const auto error = impl.ReadEvent(object)) {
       return impl.Damaged(error, array, offset);
     }
+    impl.event.arguments = impl.raw_arguments;
     for (const std::string_view key : impl.unknown) on_unknown(impl.event, key);
     if (absl::Status status = on_event(impl.event); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+std::optional<uint8_t> ArgumentId(std::string_view key) {
+  const auto found = Arguments().find(key);
+  return found == Arguments().end() ? std::nullopt : std::optional(found->second.id);
 }
 
 int64_t EventParser::replaced_bytes() const { return impl_->replaced_bytes; }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -99,6 +100,16 @@ enum class Text : uint8_t {
 };
 inline constexpr size_t kTextCount = static_cast<size_t>(Text::kEndedWithThread) + 1;
 
+// An argument that profd knows, as the event has it.
+struct RawArgument {
+  std::string_view key;
+  std::string_view json;
+  uint8_t id = 0;  // Of the key: ArgumentId().
+};
+// A number below kMaxArgumentIds for each key that profd knows; nullopt: it knows no such argument.
+inline constexpr size_t kMaxArgumentIds = 128;
+std::optional<uint8_t> ArgumentId(std::string_view key);
+
 // Views end with the next event.
 struct TraceEvent {
   char phase = 0;             // 0: none, or one of several letters.
@@ -128,6 +139,7 @@ struct TraceEvent {
   uint64_t texts_present = 0;
   std::array<int64_t, kNumberCount> numbers;
   std::array<std::string_view, kTextCount> texts;
+  std::span<const RawArgument> arguments;
 };
 static_assert(kNumberCount <= 64 && kTextCount <= 64);
 

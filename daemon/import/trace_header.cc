@@ -7,6 +7,8 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/import/json_skip.h"
+#include "daemon/import/trace_event.h"
 
 namespace profd::importer {
 namespace {
@@ -110,7 +112,10 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
   const Json json = Parse(value);
   if (json.is_discarded()) {
     not_understood.Count(StrCat("member:", key, " is not JSON"));
-  } else if (key == "schemaVersion") {
+    return;
+  }
+  Keep(key, value, not_understood);
+  if (key == "schemaVersion") {
     is_kineto_ = true;
   } else if (key == "baseTimeNanoseconds" && json.is_number_integer()) {
     base_unix_ns_ = json.get<int64_t>();
@@ -137,6 +142,20 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
   }
 }
 
+// For exports, which say themselves where times count from, and what profd knows.
+void TraceHeader::Keep(std::string_view key, std::string_view value,
+                       NotUnderstood& not_understood) {
+  if (key == "baseTimeNanoseconds" || key == "profd" || key == "simulated") return;
+  std::string json = CompactJson(value);
+  kept_bytes_ += key.size() + json.size();
+  if (kept_bytes_ > kMaxKeptBytes) {
+    kept_bytes_ -= key.size() + json.size();
+    not_understood.Count(StrCat("member:", key, " is too long"));
+    return;
+  }
+  known_.imported.members[Unescape(key)] = std::move(json);
+}
+
 void TraceHeader::FillIn(CaptureRecord& record) const {
   record.node = known_.node;
   record.target = known_.target;
@@ -146,6 +165,7 @@ void TraceHeader::FillIn(CaptureRecord& record) const {
   record.gpu.cupti_version = known_.gpu.cupti_version;
   record.gpu.driver_version = known_.gpu.driver_version;
   record.gpu.simulated = known_.gpu.simulated;
+  record.imported.members = known_.imported.members;
   record.imported.producer = is_ours_ ? "profd" : is_kineto_ ? "torch.profiler" : "";
 }
 

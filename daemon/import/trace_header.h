@@ -16,6 +16,8 @@ namespace profd::importer {
 class TraceHeader {
  public:
   static constexpr size_t kMaxMemberBytes = size_t{4} << 20;
+  // Of all that exports have again.
+  static constexpr size_t kMaxKeptBytes = size_t{64} << 10;
 
   // A member of the trace but its events. What is not as it should be is counted.
   void Add(std::string_view key, std::string_view value, NotUnderstood& not_understood);
@@ -28,10 +30,13 @@ class TraceHeader {
   void FillIn(CaptureRecord& record) const;
 
  private:
+  void Keep(std::string_view key, std::string_view value, NotUnderstood& not_understood);
+
   bool is_kineto_ = false;
   bool is_ours_ = false;
   bool is_merged_ = false;
   int64_t base_unix_ns_ = 0;
+  size_t kept_bytes_ = 0;
   CaptureRecord known_;
 };
 

@@ -89,6 +89,15 @@ TraceThreads::Process TraceThreads::MainProcess() const {
   return process;
 }
 
+std::optional<int64_t> TraceThreads::SourceTid(size_t index) const {
+  const Thread& thread = threads_[index];
+  std::string_view tid = thread.key;
+  tid.remove_prefix(thread.pid.size() + 1);
+  if (thread.is_python) tid.remove_suffix(kPythonRow.size());
+  const std::optional<int64_t> number = ParseInteger(tid);
+  return thread.is_python || number.value_or(0) < 0 ? number : std::nullopt;
+}
+
 std::vector<ThreadRow> TraceThreads::Rows() const {
   std::vector<ThreadRow> rows;
   for (const Thread& thread : threads_) {

@@ -37,6 +37,9 @@ class TraceThreads {
   // The one with most events.
   Process MainProcess() const;
   std::vector<ThreadRow> Rows() const;
+  // The `tid` of a thread, by index, that its row does not have: Python's functions share one with
+  // their thread, and Kineto's may be negative.
+  std::optional<int64_t> SourceTid(size_t index) const;
 
  private:
   struct Thread {

@@ -100,7 +100,7 @@ wire::ArmTorchField TorchField(const TorchSpec& torch) {
 }  // namespace
 
 CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
-                               std::unique_ptr<CaptureMemory> memory, TickClock& clock,
+                               int64_t pid, std::unique_ptr<CaptureMemory> memory, TickClock& clock,
                                CaptureSink& sink, const Options& options,
                                TargetPort::Observer& observer, DecodeWorker::Done done)
     : id_(request.capture_id),
@@ -114,6 +114,7 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       observer_(observer),
       memory_(std::move(memory)),
       longest_period_(LongestPeriod(memory_->size_bytes())),
+      cpu_watch_(pid),
       period_(longest_period_),
       worker_(*memory_, clock, sink, Resolved(gpu_.mode), torch_,
               std::min(options.queue_bytes, memory_->size_bytes()), options.settle, std::move(done),
@@ -193,6 +194,7 @@ void CaptureSession::Stop(absl::Duration now) {
   if (state_ > State::kFired) return;
   end_.cut_ticks = clock_.Now();
   state_ = State::kStopping;
+  cpu_watch_.End(now);
   drain_deadline_ = now + DrainTimeout();
   SendStop();
 }
@@ -227,6 +229,7 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
     CopyFullChunks();
     ReportProgress(now);
   }
+  if (state_ == State::kFired) WatchCpu(now);
   if (state_ == State::kStopping && now >= drain_deadline_) {
     LogWarning(StrCat("capture=", id_, " target did not answer STOP within ",
                       absl::FormatDuration(DrainTimeout()), "; keeping what it had published"));
@@ -302,6 +305,15 @@ void CaptureSession::ReportProgress(absl::Duration now) {
   observer_.OnProgress(id_, progress_);
 }
 
+// Follows the windows as far as the target has told of them.
+void CaptureSession::WatchCpu(absl::Duration now) {
+  if (progress_.phase == RecordingPhase::kRecording) {
+    cpu_watch_.Begin(now);
+  } else {
+    cpu_watch_.End(now);
+  }
+}
+
 // True: something that the observer hears of at once.
 bool CaptureSession::ReadProgress(Progress& progress) {
   const wire::CaptureMemoryHeader& header = memory_->untrusted_header();
@@ -349,6 +361,7 @@ void CaptureSession::PumpFinalChunks() {
     frame.Add(wire::ReleaseBody{number_});
     connection_->Send(frame.Finish());
   }
+  end_.cpu = cpu_watch_.Take();
   worker_.Finish(end_);
 }
 

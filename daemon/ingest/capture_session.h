@@ -25,6 +25,7 @@
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/connection.h"
+#include "daemon/ingest/cpu_watch.h"
 #include "daemon/ingest/decode_worker.h"
 #include "daemon/ingest/tick_clock.h"
 
@@ -51,8 +52,8 @@ class CaptureSession {
     Watchdog* watchdog = nullptr;  // Of the worker's thread; nullptr: nobody watches.
   };
 
-  // `done` runs on the worker's thread, last.
-  CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
+  // `done` runs on the worker's thread, last. `pid`: of the target; 0: not known.
+  CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target, int64_t pid,
                  std::unique_ptr<CaptureMemory> memory, TickClock& clock, CaptureSink& sink,
                  const Options& options, TargetPort::Observer& observer, DecodeWorker::Done done);
 
@@ -97,6 +98,7 @@ class CaptureSession {
   bool ReadProgress(Progress& progress);
   void BeginDraining();
   void PumpFinalChunks();
+  void WatchCpu(absl::Duration now);
 
   const std::string id_;
   const GpuSpec gpu_;
@@ -113,6 +115,7 @@ class CaptureSession {
   State state_ = State::kArming;
   Connection* connection_ = nullptr;
   FirePlan plan_;
+  CpuWatch cpu_watch_;
   bool let_go_ = false;
   DecodeWorker::End end_;
   absl::Duration drain_deadline_ = absl::InfiniteDuration();

@@ -172,6 +172,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
     result.torch.outcome = TorchOutcome::kUnknown;
   }
   result.clock_error_ns = line_->ErrorAt(clock_.Sample());
+  result.cpu = end.cpu;
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;
   result.sink_status = decoder.sink_status();

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <memory>
 #include <string_view>
@@ -104,6 +105,25 @@ absl::StatusOr<PeerProcess> IdentifyPeer(int socket) {
 bool HasEnded(int pidfd) {
   pollfd readable{.fd = pidfd, .events = POLLIN, .revents = 0};
   return poll(&readable, 1, 0) > 0;
+}
+
+bool IsStopped(int64_t pid, int64_t start_ticks) {
+  const UniqueFd fd(open(StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> buffer;
+  const ssize_t size = fd.get() < 0 ? -1 : read(fd.get(), buffer.data(), buffer.size());
+  if (size <= 0) return false;
+  std::string_view text(buffer.data(), static_cast<size_t>(size));
+  // "4711 (name) T 1 ...": the name may have any characters. Field 3 is the state, 22 the start.
+  const size_t name_end = text.rfind(") ");
+  if (name_end == std::string_view::npos) return false;
+  text.remove_prefix(name_end + 2);
+  if (!text.starts_with("T ")) return false;
+  for (int field = 3; field < 22; ++field) {
+    const size_t blank = text.find(' ');
+    if (blank == std::string_view::npos) return false;
+    text.remove_prefix(blank + 1);
+  }
+  return ToInt64(text) == start_ticks;
 }
 
 ProcessFacts ProcessFactsFrom(const ProcFacts& proc, const std::filesystem::path& self) {

@@ -30,6 +30,10 @@ absl::StatusOr<PeerProcess> IdentifyPeer(int socket);
 // True once the process of `pidfd` has ended.
 bool HasEnded(int pidfd);
 
+// True if a signal has stopped the process of that pid, which began at `start_ticks`. False: it
+// runs or waits, or cannot be seen. A thread that strace(1) holds for a moment is not stopped.
+bool IsStopped(int64_t pid, int64_t start_ticks);
+
 // What /proc says of a process. `command` and `cgroup` are cleaned for display.
 struct ProcessFacts {
   int64_t start_ticks = 0;  // With the pid, names the process.

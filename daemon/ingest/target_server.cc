@@ -121,6 +121,17 @@ void TargetServer::Wake() {
   [[maybe_unused]] const ssize_t written = write(wakeup_.get(), &one, sizeof(one));
 }
 
+std::vector<TargetInfo> TargetServer::List() const {
+  std::vector<TargetInfo> targets = registry_.List();
+  for (TargetInfo& target : targets) {
+    if (target.state == TargetState::kRunning &&
+        IsStopped(target.pid, target.process_start_ticks)) {
+      target.state = TargetState::kStopped;
+    }
+  }
+  return targets;
+}
+
 absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, CaptureSink& sink) {
   ASSIGN_OR_RETURN(const TargetRegistry::Reservation reserved, registry_.Reserve(target, request));
   const uint64_t number = last_capture_number_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -140,9 +151,10 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     if (!end.target_holds_memory) pages->FreePages();
     Post(FinishedCommand{id});
   };
-  auto session =
-      std::make_unique<CaptureSession>(request, number, target, *std::move(memory), *reserved.clock,
-                                       sink, options_.capture, *observer_, std::move(done));
+  const std::optional<TargetInfo> info = registry_.Find(target);
+  auto session = std::make_unique<CaptureSession>(
+      request, number, target, info.has_value() ? info->pid : 0, *std::move(memory),
+      *reserved.clock, sink, options_.capture, *observer_, std::move(done));
   if (!session->ok()) {
     return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
   }

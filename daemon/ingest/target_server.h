@@ -105,7 +105,7 @@ class TargetServer final : public TargetPort {
   TickClock& clock();
   const Counters& counters() const { return counters_; }
 
-  std::vector<TargetInfo> List() const override { return registry_.List(); }
+  std::vector<TargetInfo> List() const override;
   std::optional<TargetInfo> Find(TargetNumber target) const override {
     return registry_.Find(target);
   }

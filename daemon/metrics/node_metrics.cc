@@ -51,10 +51,11 @@ std::vector<MetricFamily> BuildMetrics(const std::string& version) {
 }
 
 std::vector<MetricFamily> TargetCounts(const std::vector<TargetInfo>& targets) {
-  std::map<std::string_view, int64_t> counts = {{"running", 0}, {"capturing", 0}};
+  std::map<std::string_view, int64_t> counts = {{"running", 0}, {"capturing", 0}, {"stopped", 0}};
   for (const TargetInfo& target : targets) {
     if (target.state == TargetState::kRunning) ++counts["running"];
     if (target.state == TargetState::kCapturing) ++counts["capturing"];
+    if (target.state == TargetState::kStopped) ++counts["stopped"];
   }
   MetricFamily family = Family("profd_targets", "Registered processes", MetricType::Gauge);
   for (const auto& [state, count] : counts) {

@@ -78,7 +78,7 @@ Limits Limits::ForMemory(int64_t memory_bytes) {
   Limits limits;
   limits.SetCapacity(Resource::kTargets, Fit(memory / 8, 64 * kKiB, 64, 1024));
   limits.SetCapacity(Resource::kCaptureMemory, CaptureMemoryFor(memory));
-  limits.SetCapacity(Resource::kLiveCaptures, Fit(memory / 8, 4 * kMiB, 4, 64));
+  limits.SetCapacity(Resource::kLiveCaptures, Fit(memory / 8, 3 * kMiB, 4, 80));
   limits.SetCapacity(Resource::kCaptureRequests, kCaptureRequestsPerMinute);
   limits.SetCapacity(Resource::kStoredBytes, kDefaultStorage);
   limits.SetCapacity(Resource::kSchedules, Fit(memory / 16, 128 * kKiB, 32, 256));

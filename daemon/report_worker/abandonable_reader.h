@@ -96,6 +96,14 @@ class AbandonableReader final : public store::CaptureReader {
   absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const store::BlockBatch&)> fn) override {
     return reader_->ForEachBlock(Asking(fn));
   }
+  absl::Status ForEachArgument(
+      absl::FunctionRef<absl::Status(const store::ArgumentBatch&)> fn) override {
+    return reader_->ForEachArgument(Asking(fn));
+  }
+  absl::Status ForEachGpuAnnotation(
+      absl::FunctionRef<absl::Status(const store::GpuAnnotationBatch&)> fn) override {
+    return reader_->ForEachGpuAnnotation(Asking(fn));
+  }
 
  private:
   const std::unique_ptr<store::CaptureReader> reader_;

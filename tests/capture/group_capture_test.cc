@@ -197,11 +197,20 @@ TEST_F(GroupCaptureTest, MembersThatTheCaptureMemoryDoesNotSufficeForAreRefused)
   ledger_.SetLimit(quota::Resource::kCaptureMemory, {.capacity = 200 << 20});
   std::vector<TargetNumber> targets;
   for (int64_t i = 0; i < 4; ++i) targets.push_back(AddTarget(10 + i, i));
-  Prepare(targets);
+  Prepare(targets, {.steps = 5, .memory_bytes = 60 << 20});
   EXPECT_THAT(targets_.arms(), SizeIs(3));
   EXPECT_EQ(heard_.back().members[3].error_reason, "MEMORY_CAP");
   EXPECT_THAT(heard_.back().members[3].error_message,
-              HasSubstr("4 captures of 64 MiB each need 256 MiB"));
+              HasSubstr("4 captures of 60 MiB each need 240 MiB"));
+}
+
+TEST_F(GroupCaptureTest, MembersShareTheCaptureMemoryByDefault) {
+  ledger_.SetLimit(quota::Resource::kCaptureMemory, {.capacity = 200 << 20});
+  std::vector<TargetNumber> targets;
+  for (int64_t i = 0; i < 4; ++i) targets.push_back(AddTarget(10 + i, i));
+  Prepare(targets);
+  ASSERT_THAT(targets_.arms(), SizeIs(4));
+  EXPECT_EQ(targets_.arms()[0].request.memory_bytes, 50 << 20);
 }
 
 TEST_F(GroupCaptureTest, AGroupsIdIsUsedOnce) {
@@ -245,6 +254,41 @@ TEST_F(GroupCaptureTest, CommitStartsEveryMemberAtTheStep) {
     EXPECT_EQ(fire.plan.base_step + fire.plan.warmup_steps, 110);
   }
   EXPECT_EQ(Kept().first_step, 110);
+}
+
+TEST_F(GroupCaptureTest, ACommittedMemberWhoseCallerIsGoneEndsBeforeItsWindow) {
+  PrepareBothAndArm();
+  const GroupStart start{.first_step = 110, .lease = absl::Seconds(15)};
+  ASSERT_THAT(manager_.CommitGroup(kAlice, id_, start), IsOk());
+  Advance(absl::Seconds(14));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
+  targets_.Reached(CaptureOf(0), {.phase = RecordingPhase::kRecording});
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(1));
+  // The one that records goes on; the other waits for nobody.
+  EXPECT_THAT(targets_.stops(), ElementsAre(CaptureOf(1)));
+  targets_.Drained(CaptureOf(1), DrainResult());
+  EXPECT_EQ(GetOrDie(CaptureOf(1)).error_reason, "LEASE_EXPIRED");
+}
+
+TEST_F(GroupCaptureTest, ARepeatedCommitRenewsTheLease) {
+  PrepareBothAndArm();
+  const GroupStart start{.first_step = 110, .lease = absl::Seconds(15)};
+  ASSERT_THAT(manager_.CommitGroup(kAlice, id_, start), IsOk());
+  Advance(absl::Seconds(14));
+  ASSERT_THAT(manager_.CommitGroup(kAlice, id_, start), IsOk());
+  Advance(absl::Seconds(14));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
+  EXPECT_THAT(targets_.fires(), SizeIs(2)) << "a renewal starts nothing again";
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(targets_.stops(), SizeIs(2));
+}
+
+TEST_F(GroupCaptureTest, WithoutALeaseACommittedMemberWaitsForItsStep) {
+  PrepareBothAndArm();
+  ASSERT_THAT(manager_.CommitGroup(kAlice, id_, {.first_step = 110}), IsOk());
+  Advance(absl::Minutes(4));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
 }
 
 TEST_F(GroupCaptureTest, AMemberPastTheStepIsNotStartedAndAnsweredSo) {

@@ -9,13 +9,37 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Code = absl::StatusCode;
 
+TEST_F(CaptureManagerTest, SixtyFourProcessesShareTheCaptureMemoryByDefault) {
+  std::vector<TargetNumber> targets;
+  for (int i = 0; i < 64; ++i) targets.push_back(targets_.Add(Training(10 + i)));
+  EXPECT_THAT(manager_.CreateGroup(kAlice, targets, Steps(5), ""), IsOk());
+  ASSERT_THAT(targets_.arms(), SizeIs(64));
+  for (const FakeTargetPort::ArmCall& arm : targets_.arms()) {
+    EXPECT_EQ(arm.request.memory_bytes, 8 << 20);
+  }
+}
+
+TEST_F(CaptureManagerTest, ASharedMemoryThatIsTooSmallIsRefused) {
+  ledger_.SetLimit(quota::Resource::kCaptureMemory, {.capacity = 31 << 20});
+  std::vector<TargetNumber> targets;
+  for (int i = 0; i < 8; ++i) targets.push_back(targets_.Add(Training(10 + i)));
+  const auto refused = manager_.CreateGroup(kAlice, targets, Steps(5), "");
+  EXPECT_THAT(refused, StatusIs(Code::kResourceExhausted,
+                                HasSubstr("8 captures of 4 MiB each need 32 MiB")));
+  CaptureSpec any = Steps(5);
+  any.allow_less_memory = true;
+  EXPECT_THAT(manager_.CreateGroup(kAlice, targets, any, ""), IsOk());
+}
+
 TEST_F(CaptureManagerTest, NineProcessesBeyondTheCaptureMemoryAreRefusedWithTheWholeNeed) {
   std::vector<TargetNumber> targets;
   for (int i = 0; i < 9; ++i) targets.push_back(targets_.Add(Training(10 + i)));
-  const auto refused = manager_.CreateGroup(kAlice, targets, Steps(5), "");
+  CaptureSpec stated = Steps(5);
+  stated.memory_bytes = 60 << 20;
+  const auto refused = manager_.CreateGroup(kAlice, targets, stated, "");
   EXPECT_THAT(refused,
               StatusIs(Code::kResourceExhausted,
-                       HasSubstr("9 captures of 64 MiB each need 576 MiB of capture memory; 512 "
+                       HasSubstr("9 captures of 60 MiB each need 540 MiB of capture memory; 512 "
                                  "MiB of this node's 576 MiB are left for uid:1000; ask for at "
                                  "most 56 MiB each")));
   EXPECT_EQ(ReasonOf(refused.status()), "MEMORY_CAP");

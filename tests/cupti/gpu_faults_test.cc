@@ -23,41 +23,6 @@ using ::testing::Not;
 using wire::ArmFailedReason;
 using wire::GpuMode;
 
-struct Refusal {
-  ArmFailedReason reason;
-  std::string text;
-};
-
-Refusal ArmThatFails(GpuProcess& process, wire::ArmBody arm) {
-  auto capture = process.target().SendArm(arm);
-  const Frame frame = process.target().Expect(wire::FrameType::kArmFailed);
-  const auto body = frame.As<wire::ArmFailedBody>();
-  EXPECT_EQ(body.capture_number, capture->number());
-  Refusal refusal{static_cast<ArmFailedReason>(body.reason), ""};
-  for (const auto& [tag, text] : frame.Fields(sizeof(body))) refusal.text = text;
-  return refusal;
-}
-Refusal ArmThatFails(GpuProcess& process) {
-  return ArmThatFails(process, GpuArm(GpuMode::kDefault));
-}
-
-// The process answers, and records what has no need of the GPU.
-void ExpectGoesOn(GpuProcess& process) {
-  auto capture = process.target().Arm();
-  capture->Fire(ByTime());
-  capture->WaitPhase(wire::Phase::kRecording);
-  process.Run("step 3");
-  EXPECT_EQ(capture->Finish().steps.size(), 3u);
-}
-
-std::unique_ptr<FakeCapture> StartRecording(GpuProcess& process, GpuMode mode = GpuMode::kDefault,
-                                            uint32_t flags = 0) {
-  auto capture = process.target().ArmGpu(mode, flags);
-  capture->Fire(ByTime());
-  capture->WaitPhase(wire::Phase::kRecording);
-  return capture;
-}
-
 // ---- No CUDA, no CUPTI
 
 TEST(NoCudaTest, ACaptureGoesOnWithoutItsGpuPartAndSaysSo) {

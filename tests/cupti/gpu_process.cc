@@ -1,6 +1,7 @@
 #include "tests/cupti/gpu_process.h"
 
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,11 @@ void Program::Run(const std::string& command) {
     Check(Call(sgpu_rival_subscribe)(text.c_str()), what);
   } else if (what == "rival-gone") {
     Check(Call(sgpu_rival_unsubscribe)(), what);
+  } else if (what == "join") {
+    words >> text;
+    Check(Call(sgpu_rival_join)(text.c_str()), what);
+  } else if (what == "leave") {
+    Check(Call(sgpu_rival_leave)(), what);
   } else if (what == "steal") {
     Check(Call(sgpu_rival_steal_callbacks)(), what);
   } else if (what == "enable") {
@@ -383,6 +389,32 @@ int GpuProcess::CountThreads(const std::string& name) {
     count += comm == name ? 1 : 0;
   }
   return count;
+}
+
+Refusal ArmThatFails(GpuProcess& process, wire::ArmBody arm) {
+  auto capture = process.target().SendArm(arm);
+  const Frame frame = process.target().Expect(wire::FrameType::kArmFailed);
+  const auto body = frame.As<wire::ArmFailedBody>();
+  EXPECT_EQ(body.capture_number, capture->number());
+  Refusal refusal{static_cast<wire::ArmFailedReason>(body.reason), ""};
+  for (const auto& [tag, text] : frame.Fields(sizeof(body))) refusal.text = text;
+  return refusal;
+}
+
+std::unique_ptr<FakeCapture> StartRecording(GpuProcess& process, wire::GpuMode mode,
+                                            uint32_t flags) {
+  auto capture = process.target().ArmGpu(mode, flags);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  return capture;
+}
+
+void ExpectGoesOn(GpuProcess& process) {
+  auto capture = process.target().Arm();
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("step 3");
+  EXPECT_EQ(capture->Finish().steps.size(), 3u);
 }
 
 }  // namespace profd::testing

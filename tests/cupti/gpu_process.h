@@ -19,6 +19,7 @@
 //   load NAME, run N, unload HOW     a module of one kernel, launches of it, sgpu_unload
 //   set KEY VALUE, fail SPEC, rival NAME, rival-gone, steal, clock-step NS, settle,
 //   return-lost, truth-clear
+//   join NAME, leave     another tool subscribes by CUPTI's interface for several subscribers
 //   enable KIND          another tool turns on a kind, without subscribing
 //   queries N            N times whether an event is done
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
@@ -94,6 +95,21 @@ class GpuProcess {
   std::unique_ptr<Child> child_;
   std::unique_ptr<FakeTarget> target_;
 };
+
+// What the process answers to an ARM that it refuses.
+struct Refusal {
+  wire::ArmFailedReason reason;
+  std::string text;
+};
+Refusal ArmThatFails(GpuProcess& process, wire::ArmBody arm = GpuArm(wire::GpuMode::kDefault));
+
+// A capture that has begun to record.
+std::unique_ptr<FakeCapture> StartRecording(GpuProcess& process,
+                                            wire::GpuMode mode = wire::GpuMode::kDefault,
+                                            uint32_t flags = 0);
+
+// The process answers, and records what has no need of the GPU.
+void ExpectGoesOn(GpuProcess& process);
 
 }  // namespace profd::testing
 

@@ -9,6 +9,7 @@
 #include "tests/cupti_standin/clock.h"
 #include "tests/cupti_standin/gpu.h"
 #include "tests/cupti_standin/settings.h"
+#include "tests/cupti_standin/shared_rival.h"
 #include "tests/cupti_standin/subscriber.h"
 #include "tests/cupti_standin/versions.h"
 
@@ -34,7 +35,7 @@ bool TruthIsKept() { return settings().truth.load(std::memory_order_relaxed) != 
 
 // Before 13.0 every call has an id; since, only while something records calls.
 bool CallsAreNumbered() {
-  return tracer().AnyApiIsOn() || subscriber().IsSubscribed() ||
+  return tracer().AnyApiIsOn() || subscriber().IsSubscribed() || shared_rival().IsJoined() ||
          settings().always_correlate.load(std::memory_order_relaxed) != 0 ||
          !VersionIsAtLeast(130000);
 }
@@ -101,7 +102,7 @@ int ApiCall::Submit(uint32_t stream, const Work& work) {
   const Gpu::Placed placed = gpu().Place(stream, work, began_, op);
   if (placed == Gpu::Placed::kNoSuchStream) return CUPTI_ERROR_INVALID_PARAMETER;
   if (placed == Gpu::Placed::kCaptured) return CUPTI_SUCCESS;
-  if (tracer().kinds() == 0 && !TruthIsKept()) return CUPTI_SUCCESS;
+  if (tracer().kinds() == 0 && !TruthIsKept() && !shared_rival().IsJoined()) return CUPTI_SUCCESS;
   op.work = work;
   Submit(op);
   return CUPTI_SUCCESS;
@@ -132,6 +133,7 @@ void ApiCall::Submit(Op& op) {
     happened.block[2] = work.block.z;
     op.truth = truth().Add(happened);
   }
+  shared_rival().NoteWork(op.work.kind, op.end);
   if (recorded_as == 0) return;
   op.work.kind = static_cast<Kind>(recorded_as);
   if (settings().reserve.load(std::memory_order_relaxed) != 0 && !tracer().Reserve(op)) {
@@ -159,6 +161,7 @@ void ApiCall::RecordCall(uint32_t domain, uint32_t cbid, uint64_t start, uint64_
     };
     fate = tracer().Append(kind, &record) ? SGPU_WRITTEN : SGPU_DROPPED;
   }
+  shared_rival().NoteCall(domain);
   if (!TruthIsKept()) return;
   sgpu_truth_rec happened = TruthOf(kind);
   happened.fate = fate;
@@ -188,7 +191,7 @@ void ApiCall::RecordExternalCorrelation() {
 
 int ApiCall::Finish(uint64_t api_ns, uint32_t return_value) {
   if (api_ns != 0 || Clock::IsVirtual()) Clock::Spend(api_ns);
-  if (tracer().AnyApiIsOn() || TruthIsKept()) {
+  if (tracer().AnyApiIsOn() || TruthIsKept() || shared_rival().IsJoined()) {
     const uint64_t end = std::max(Clock::Now(), began_);
     RecordExternalCorrelation();
     if (driver_cbid_ != 0) {

@@ -32,8 +32,8 @@ CUptiResult CheckKindFirst(uint32_t kind) {
   return is_looked_at && RecordSize(kind) == 0 ? CUPTI_ERROR_INVALID_KIND : CUPTI_SUCCESS;
 }
 
-// Behind the guard that keeps the two interfaces apart; the others serve both.
-bool IsOfTheFirstInterface(std::string_view function) {
+// kNone: it serves both.
+Interface InterfaceOf(std::string_view function) {
   constexpr std::string_view kGuarded[] = {
       "cuptiActivityDisableContext",
       "cuptiActivityEnableAllSyncRecords",
@@ -59,7 +59,11 @@ bool IsOfTheFirstInterface(std::string_view function) {
       "cuptiGetTimestamp",
       "cuptiSetThreadIdType",
   };
-  return std::find(std::begin(kGuarded), std::end(kGuarded), function) != std::end(kGuarded);
+  if (std::find(std::begin(kGuarded), std::end(kGuarded), function) != std::end(kGuarded)) {
+    return Interface::kFirst;
+  }
+  const bool is_second = function.ends_with("_v2") && function != "cuptiSubscribe_v2";
+  return is_second ? Interface::kSecond : Interface::kNone;
 }
 
 bool IsExternalKind(uint32_t kind) { return kind > 0 && kind < kExternalKinds; }
@@ -77,8 +81,9 @@ CUptiResult Dispatch(const char* function) {
     std::fprintf(stderr, "sgpu: %s without a driver: CUPTI 13.2 crashes then\n", function);
     std::abort();
   }
-  const bool is_locked_out = settings().v2_in_use != 0 && IsOfTheFirstInterface(function);
-  return is_locked_out ? CUPTI_ERROR_NOT_COMPATIBLE : CUPTI_SUCCESS;
+  const Interface wanted = InterfaceOf(function);
+  const bool is_free = wanted == Interface::kNone || subscriber().Take(wanted);
+  return is_free ? CUPTI_SUCCESS : CUPTI_ERROR_NOT_COMPATIBLE;
 }
 
 CUptiResult Entry::Refusal(const char* function, uint32_t argument) {
@@ -129,6 +134,17 @@ CUptiResult CUPTIAPI cuptiGetTimestamp(uint64_t* timestamp) {
   *timestamp = sgpu::Clock::Stamp(sgpu::Clock::Now()) +
                static_cast<uint64_t>(sgpu::settings().unsettled_ns.load());
   return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiGetTimestamp_v2(CUpti_SubscriberHandle handle, uint64_t* timestamp) {
+  const Entry entry(__func__);
+  if (entry.is_refused()) return entry.Return();
+  if (timestamp == nullptr || !sgpu::subscriber().IsCurrent(handle)) {
+    return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
+  }
+  *timestamp = sgpu::Clock::Stamp(sgpu::Clock::Now()) +
+               static_cast<uint64_t>(sgpu::settings().unsettled_ns.load());
+  return entry.Return();
 }
 
 // Arithmetic on the kinds it finds, which needs no driver.

@@ -148,6 +148,38 @@ extern "C" {
 CUptiResult CUPTIAPI cuptiActivityGetStructSize(CUpti_ActivityKind kind, uint32_t version,
                                                 size_t* size);
 CUptiResult CUPTIAPI cuptiIsTracingSessionRunning(uint8_t* is_running);
+
+// Of the second interface. The last argument of a callback is a struct that begins with its size;
+// that of Enable, Disable, and EnableAndDump is a configuration.
+using SgpuBufferRequested = void (*)(uint8_t** buffer, size_t* size, size_t* max_records,
+                                     void* info);
+using SgpuBufferCompleted = void (*)(uint8_t* buffer, size_t size, size_t valid_size, void* info);
+CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle handle,
+                                                       SgpuBufferRequested requested,
+                                                       SgpuBufferCompleted completed);
+CUptiResult CUPTIAPI cuptiActivityEnable_v2(CUpti_SubscriberHandle handle, CUpti_ActivityKind kind,
+                                            void* config);
+CUptiResult CUPTIAPI cuptiActivityEnableAndDump_v2(CUpti_SubscriberHandle handle,
+                                                   CUpti_ActivityKind kind, void* config);
+CUptiResult CUPTIAPI cuptiActivityDisable_v2(CUpti_SubscriberHandle handle, CUpti_ActivityKind kind,
+                                             void* config);
+CUptiResult CUPTIAPI cuptiActivityGetEnabledKinds(CUpti_SubscriberHandle handle,
+                                                  CUpti_ActivityKind* buffer, uint32_t* room,
+                                                  uint32_t* count);
+CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi_v2(CUpti_SubscriberHandle handle,
+                                                      CUpti_CallbackId cbid, uint8_t enable);
+CUptiResult CUPTIAPI cuptiActivityEnableDriverApi_v2(CUpti_SubscriberHandle handle,
+                                                     CUpti_CallbackId cbid, uint8_t enable);
+CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords_v2(CUpti_SubscriberHandle handle,
+                                                          CUcontext context, uint32_t stream_id,
+                                                          size_t* dropped);
+CUptiResult CUPTIAPI cuptiActivityGetAttribute_v2(CUpti_SubscriberHandle handle,
+                                                  CUpti_ActivityAttribute attribute, size_t* size,
+                                                  void* value);
+CUptiResult CUPTIAPI cuptiActivitySetAttribute_v2(CUpti_SubscriberHandle handle,
+                                                  CUpti_ActivityAttribute attribute, size_t* size,
+                                                  void* value);
+CUptiResult CUPTIAPI cuptiGetTimestamp_v2(CUpti_SubscriberHandle handle, uint64_t* timestamp);
 }
 
 #endif  // PROFD_TESTS_CUPTI_STANDIN_CUPTI_API_H_

@@ -70,6 +70,16 @@ CUpti_CallbackDomain domain_table[] = {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMA
 
 bool IsDomain(uint32_t domain) { return domain > 0 && domain < kDomains; }
 
+// allowMultipleSubscribers, which follows the fields that 13.0 knows.
+bool AllowsOthers(const CUpti_SubscriberParams* params) {
+  constexpr size_t kFieldsOf13_0 = 4 * sizeof(size_t);
+  uint8_t allows = 0;
+  if (VersionIsAtLeast(kCupti13_2) && params->structSize > kFieldsOf13_0) {
+    std::memcpy(&allows, reinterpret_cast<const uint8_t*>(params) + kFieldsOf13_0, sizeof(allows));
+  }
+  return allows != 0;
+}
+
 // The handles of contexts are their ids, as those of graphs are theirs.
 uint32_t IdOf(const void* handle) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle));
@@ -140,7 +150,7 @@ CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_Callba
   const Entry entry(__func__);
   if (entry.is_refused()) return entry.Return();
   if (handle == nullptr) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
-  return entry.Return(subscriber().Subscribe(callback, user_data, "", handle, nullptr));
+  return entry.Return(subscriber().Subscribe(callback, user_data, "", false, handle, nullptr));
 }
 
 CUptiResult CUPTIAPI cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
@@ -150,8 +160,8 @@ CUptiResult CUPTIAPI cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti_Cal
   if (handle == nullptr || params == nullptr) return entry.Return(CUPTI_ERROR_INVALID_PARAMETER);
   std::string holder;
   const CUptiResult result = subscriber().Subscribe(
-      callback, user_data, params->subscriberName == nullptr ? "" : params->subscriberName, handle,
-      &holder);
+      callback, user_data, params->subscriberName == nullptr ? "" : params->subscriberName,
+      sgpu::AllowsOthers(params), handle, &holder);
   if (params->oldSubscriberName != nullptr && params->oldSubscriberSize > holder.size()) {
     std::memcpy(params->oldSubscriberName, holder.c_str(), holder.size() + 1);
   }

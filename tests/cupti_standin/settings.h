@@ -12,38 +12,39 @@
 
 namespace sgpu {
 
-#define SGPU_SETTINGS(X)  \
-  X(cupti_version, 0)     \
-  X(no_driver, 0)         \
-  X(v2_in_use, 0)         \
-  X(subscribe_ms, 0)      \
-  X(resubscribe_ms, 0)    \
-  X(hold_subscribe, 0)    \
-  X(enable_ms, 0)         \
-  X(flush_ms, 0)          \
-  X(hold_flush, 0)        \
-  X(stall_api, 0)         \
-  X(delay_min_us, 1000)   \
-  X(delay_max_us, 5000)   \
-  X(late_ms, 0)           \
-  X(lock_strict, 0)       \
-  X(reserve, 0)           \
-  X(lose_buffers, 0)      \
-  X(corrupt, 0)           \
-  X(unknown_kind, 0)      \
-  X(check_zeroed, 0)      \
-  X(poison, 0)            \
-  X(jitter_ns, 0)         \
-  X(drift_ppm, 0)         \
-  X(unsettled_ns, 0)      \
-  X(grow_us, 0)           \
-  X(opaque_graphs, 0)     \
-  X(poisoned_finalize, 0) \
-  X(finalize_hang_ms, 0)  \
-  X(always_correlate, 0)  \
-  X(keep_file, 0)         \
-  X(keep_buffers, 0)      \
-  X(teardown_ms, 0)       \
+#define SGPU_SETTINGS(X)   \
+  X(cupti_version, 0)      \
+  X(no_driver, 0)          \
+  X(v2_in_use, 0)          \
+  X(shared_graph_trace, 0) \
+  X(subscribe_ms, 0)       \
+  X(resubscribe_ms, 0)     \
+  X(hold_subscribe, 0)     \
+  X(enable_ms, 0)          \
+  X(flush_ms, 0)           \
+  X(hold_flush, 0)         \
+  X(stall_api, 0)          \
+  X(delay_min_us, 1000)    \
+  X(delay_max_us, 5000)    \
+  X(late_ms, 0)            \
+  X(lock_strict, 0)        \
+  X(reserve, 0)            \
+  X(lose_buffers, 0)       \
+  X(corrupt, 0)            \
+  X(unknown_kind, 0)       \
+  X(check_zeroed, 0)       \
+  X(poison, 0)             \
+  X(jitter_ns, 0)          \
+  X(drift_ppm, 0)          \
+  X(unsettled_ns, 0)       \
+  X(grow_us, 0)            \
+  X(opaque_graphs, 0)      \
+  X(poisoned_finalize, 0)  \
+  X(finalize_hang_ms, 0)   \
+  X(always_correlate, 0)   \
+  X(keep_file, 0)          \
+  X(keep_buffers, 0)       \
+  X(teardown_ms, 0)        \
   X(truth, 1)
 
 struct Settings {

@@ -15,6 +15,7 @@
 #include "tests/cupti_standin/gpu.h"
 #include "tests/cupti_standin/names.h"
 #include "tests/cupti_standin/settings.h"
+#include "tests/cupti_standin/shared_rival.h"
 #include "tests/cupti_standin/subscriber.h"
 #include "tests/cupti_standin/tracer.h"
 #include "tests/cupti_standin/versions.h"
@@ -579,9 +580,15 @@ int sgpu_set(const char* key, const char* value) {
 
 int sgpu_rival_subscribe(const char* name) {
   if (name == nullptr) return kInvalid;
-  return sgpu::subscriber().Subscribe(&sgpu::RivalCallback, nullptr, name, &sgpu::rival_handle,
-                                      nullptr);
+  return sgpu::subscriber().Subscribe(&sgpu::RivalCallback, nullptr, name, false,
+                                      &sgpu::rival_handle, nullptr);
 }
+
+int sgpu_rival_join(const char* name) {
+  return name == nullptr ? kInvalid : sgpu::subscriber().Join(name);
+}
+
+int sgpu_rival_leave() { return sgpu::subscriber().Leave(); }
 
 int sgpu_rival_unsubscribe() { return sgpu::subscriber().Unsubscribe(sgpu::rival_handle); }
 
@@ -612,6 +619,7 @@ int sgpu_stats(sgpu_stats_rec* stats) {
   all.cupti_calls = sgpu::Entry::calls();
   all.callbacks = sgpu::subscriber().callbacks();
   tracer().AddTo(all);
+  sgpu::shared_rival().AddTo(all);
   std::memcpy(stats, &all, stats->size);
   return CUPTI_SUCCESS;
 }

@@ -178,6 +178,11 @@ SGPU_API int sgpu_set(const char* key, const char* value);
 /* Another profiler in the process. It subscribes under `name`: 39 if somebody has. */
 SGPU_API int sgpu_rival_subscribe(const char* name);
 SGPU_API int sgpu_rival_unsubscribe(void);
+/* The same by the interface for several subscribers, which CUPTI 13.3 and later have: it records
+ * calls of the runtime and kernels. 39 if a subscriber lets no others in, 14 if the interface for
+ * one subscriber is in use, 27 if this version has no other. */
+SGPU_API int sgpu_rival_join(const char* name);
+SGPU_API int sgpu_rival_leave(void);
 /* It registers its own buffer callbacks over those there are, and takes all records from then on.
  */
 SGPU_API int sgpu_rival_steal_callbacks(void);
@@ -258,6 +263,9 @@ typedef struct sgpu_stats_rec {
   uint32_t thread_id_type;
   uint32_t latency_timestamps;
   uint32_t all_sync_records;
+  /* Of the tool that joined: its records, and those whose times a forced flush took. */
+  uint64_t rival_records;
+  uint64_t rival_unfinished;
 } sgpu_stats_rec;
 
 SGPU_API int sgpu_stats(sgpu_stats_rec* stats);

@@ -7,6 +7,8 @@
 #include "tests/cupti_standin/api_ids.h"
 #include "tests/cupti_standin/clock.h"
 #include "tests/cupti_standin/settings.h"
+#include "tests/cupti_standin/shared_rival.h"
+#include "tests/cupti_standin/versions.h"
 
 namespace sgpu {
 namespace {
@@ -35,15 +37,17 @@ Subscriber& subscriber() {
 }
 
 CUptiResult Subscriber::Subscribe(CUpti_CallbackFunc callback, void* user_data,
-                                  const std::string& name, CUpti_SubscriberHandle* handle,
-                                  std::string* holder) {
+                                  const std::string& name, bool allows_others,
+                                  CUpti_SubscriberHandle* handle, std::string* holder) {
   bool is_first = false;
   {
     const std::lock_guard lock(mu_);
-    if (subscribed_) {
-      if (holder != nullptr) *holder = name_;
+    const bool is_rival_there = shared_rival().IsJoined();
+    if (holder != nullptr) *holder = subscribed_ ? name_ : is_rival_there ? rival_name_ : "";
+    if (subscribed_ || (is_rival_there && !allows_others)) {
       return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
+    allows_others_ = allows_others;
     is_first = !was_subscribed_;
     was_subscribed_ = true;
     subscribed_ = true;
@@ -65,8 +69,34 @@ bool Subscriber::IsCurrent(CUpti_SubscriberHandle handle) const {
 
 CUptiResult Subscriber::Unsubscribe(CUpti_SubscriberHandle handle) {
   if (!IsCurrent(handle)) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (interface_ == Interface::kSecond) tracer().EndSharedSubscription();
   Clear();
   return CUPTI_SUCCESS;
+}
+
+CUptiResult Subscriber::Join(const std::string& name) {
+  if (!VersionIsAtLeast(kCuptiFuture)) return CUPTI_ERROR_NOT_SUPPORTED;
+  const std::lock_guard lock(mu_);
+  if (subscribed_ && !allows_others_) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  if (!Take(Interface::kSecond)) return CUPTI_ERROR_NOT_COMPATIBLE;
+  rival_name_ = name;
+  shared_rival().Join();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult Subscriber::Leave() {
+  const std::lock_guard lock(mu_);
+  if (!shared_rival().IsJoined()) return CUPTI_ERROR_INVALID_PARAMETER;
+  shared_rival().Leave();
+  if (!subscribed_) interface_ = Interface::kNone;
+  return CUPTI_SUCCESS;
+}
+
+bool Subscriber::Take(Interface wanted) {
+  if (!VersionIsAtLeast(kCupti13_2)) return true;
+  if (settings().v2_in_use != 0) return wanted == Interface::kSecond;
+  auto in_use = Interface::kNone;
+  return interface_.compare_exchange_strong(in_use, wanted) || in_use == wanted;
 }
 
 void Subscriber::Clear() {
@@ -77,9 +107,11 @@ void Subscriber::Clear() {
   }
   callback_ = nullptr;
   subscribed_ = false;
+  if (!shared_rival().IsJoined()) interface_ = Interface::kNone;
 }
 
 void Subscriber::Reset() {
+  shared_rival().Reset();
   Clear();
   const std::lock_guard lock(mu_);
   was_subscribed_ = false;

@@ -1,4 +1,5 @@
-// The callback side of CUPTI: the one subscriber, and which API calls it wants to see.
+// The callback side of CUPTI: the subscriber, which API calls it wants to see, and whether it
+// lets others in.
 #ifndef PROFD_TESTS_CUPTI_STANDIN_SUBSCRIBER_H_
 #define PROFD_TESTS_CUPTI_STANDIN_SUBSCRIBER_H_
 
@@ -15,13 +16,24 @@ namespace sgpu {
 
 constexpr uint32_t kDomains = 7;  // CUpti_CallbackDomain's, with INVALID.
 
+// Which of CUPTI's two interfaces a function belongs to. From 13.2 on, the first call of one locks
+// the other out, until the last subscriber leaves.
+enum class Interface { kNone, kFirst, kSecond };
+
 // Threads: any. Call() reads the subscriber without a lock, as an unsubscribe may come from within
 //          the very callback.
 class Subscriber {
  public:
-  // 39 if there is one, whose name is then left in `holder`.
+  // 39 if there is one, whose name is then left in `holder`. `allows_others`: SharedRival may be
+  // subscribed, too, or come later.
   CUptiResult Subscribe(CUpti_CallbackFunc callback, void* user_data, const std::string& name,
-                        CUpti_SubscriberHandle* handle, std::string* holder);
+                        bool allows_others, CUpti_SubscriberHandle* handle, std::string* holder);
+  // SharedRival's subscription: 14 or 39 if the one there is locks it out.
+  CUptiResult Join(const std::string& name);
+  CUptiResult Leave();
+
+  // Before a function of `wanted`: false if the other interface is in use.
+  bool Take(Interface wanted);
   // 1 if `handle` is not the subscriber.
   CUptiResult Unsubscribe(CUpti_SubscriberHandle handle);
   bool IsCurrent(CUpti_SubscriberHandle handle) const;
@@ -47,7 +59,10 @@ class Subscriber {
  private:
   std::mutex mu_;
   std::string name_;             // Guarded by mu_.
+  std::string rival_name_;       // Guarded by mu_.
   bool was_subscribed_ = false;  // Guarded by mu_.
+  bool allows_others_ = false;   // Guarded by mu_.
+  std::atomic<Interface> interface_{Interface::kNone};
   std::atomic<bool> subscribed_{false};
   std::atomic<CUpti_CallbackFunc> callback_{nullptr};
   std::atomic<void*> user_data_{nullptr};

@@ -70,6 +70,7 @@ namespace sgpu {
   X(sgpu_graph_instantiate) X(sgpu_graph_launch) X(sgpu_api_call) X(sgpu_module_load) \
   X(sgpu_function) X(sgpu_module_unload) X(sgpu_now_ns) X(sgpu_advance) X(sgpu_clock_step) \
   X(sgpu_fail) X(sgpu_set) X(sgpu_rival_subscribe) X(sgpu_rival_unsubscribe) \
+  X(sgpu_rival_join) X(sgpu_rival_leave) \
   X(sgpu_rival_steal_callbacks) X(sgpu_return_lost_buffers) X(sgpu_settle) X(sgpu_truth) \
   X(sgpu_truth_clear) X(sgpu_stats)
 // clang-format on

@@ -13,7 +13,8 @@ set_target_properties(injection_probe PROPERTIES
 
 profd_test(NAME cupti_standin_test
   SOURCES ${dir}/buffers_test.cc ${dir}/conformance_test.cc ${dir}/libcuda_test.cc
-    ${dir}/lifecycle_test.cc ${dir}/records_test.cc ${dir}/test_client.cc ${dir}/versions_test.cc
+    ${dir}/lifecycle_test.cc ${dir}/records_test.cc ${dir}/shared_test.cc
+    ${dir}/test_client.cc ${dir}/versions_test.cc
   DEPS ${CMAKE_DL_LIBS})
 target_compile_definitions(cupti_standin_test PRIVATE
   SGPU_REAL_CUPTI="$<$<BOOL:${PROFD_REAL_CUPTI}>:${PROFD_REAL_CUPTI}>")

@@ -157,13 +157,24 @@ uint32_t Tracer::RecordedAs(Kind kind) const {
   }
 }
 
-void Tracer::Finalize() {
-  ++finalized_;
+void Tracer::TurnKindsOff() {
   kinds_ = 0;
   any_api_ = false;
   for (auto& cbids : api_on_) {
     for (auto& cbid : cbids) cbid = 0;
   }
+}
+
+void Tracer::EndSharedSubscription() {
+  TurnKindsOff();
+  system_thread_ids = false;
+  latency_timestamps = false;
+  all_sync_records = true;
+}
+
+void Tracer::Finalize() {
+  ++finalized_;
+  TurnKindsOff();
   Flush(true);
   was_enabled_ = false;
   requested_ = nullptr;
@@ -172,11 +183,7 @@ void Tracer::Finalize() {
 }
 
 void Tracer::Reset() {
-  kinds_ = 0;
-  any_api_ = false;
-  for (auto& cbids : api_on_) {
-    for (auto& cbid : cbids) cbid = 0;
-  }
+  TurnKindsOff();
   requested_ = nullptr;
   completed_ = nullptr;
   was_enabled_ = false;

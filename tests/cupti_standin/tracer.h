@@ -136,6 +136,10 @@ class Tracer {
   void Flush(bool forced);
   void SetFlushPeriod(uint32_t period_ms);
   uint64_t TakeDropped() { return dropped_.exchange(0); }
+  // The kinds and settings that the subscriber of the second interface had go with it.
+  void EndSharedSubscription();
+  // A subscriber of the second interface has settings of its own.
+  void BeginSharedSubscription() { all_sync_records = false; }
   // Kinds off; every buffer back to the client.
   void Finalize();
   // As exit() does, in the order of its handlers: from its begin on, no function may be called.
@@ -187,6 +191,7 @@ class Tracer {
   void Write(const Op& op, bool is_finished);
   void WriteRecord(const Op& op, uint32_t kind, const void* record);
 
+  void TurnKindsOff();
   void SettleAttributes();
   void ForgetCounts();
 

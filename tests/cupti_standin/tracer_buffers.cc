@@ -10,6 +10,7 @@
 
 #include "tests/cupti_standin/clock.h"
 #include "tests/cupti_standin/settings.h"
+#include "tests/cupti_standin/shared_rival.h"
 #include "tests/cupti_standin/tracer.h"
 #include "tests/cupti_standin/versions.h"
 
@@ -330,6 +331,7 @@ void Tracer::Flush(bool forced) {
     const std::lock_guard lock(emit_mu_);
     Emit(0, forced);
   }
+  shared_rival().Flush(forced, Clock::Now());
   std::vector<std::unique_ptr<Buffer>> buffers;
   std::vector<Lane*> emptied;
   const bool keeps = settings().keep_buffers != 0;

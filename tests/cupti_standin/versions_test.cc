@@ -86,6 +86,7 @@ TEST_P(VersionsTest, HasItsFunctionsAndNoOthers) {
   EXPECT_EQ(has("cuptiActivityEnableRuntimeApi"), release.has_api_filter);
   EXPECT_EQ(has("cuptiActivityEnableHWTrace"), release.has_api_filter);
   EXPECT_EQ(has("cuptiSubscribe_v2"), release.has_subscribe_v2);
+  EXPECT_EQ(has("cuptiGetTimestamp_v2"), release.version >= 130300);
 }
 
 TEST_P(VersionsTest, RefusesKindsItDoesNotHave) {

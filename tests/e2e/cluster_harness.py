@@ -177,16 +177,18 @@ class March(threading.Thread):
 
 
 class Cluster:
-    """`nodes` daemons with `ranks_per_node` ranks each; rank r is on node r // ranks_per_node."""
+    """`nodes` daemons with `ranks_per_node` ranks each, and `empty_nodes` more without any; rank r is
+    on node r // ranks_per_node."""
 
     def __init__(self, folder, nodes=4, ranks_per_node=2, step_ms=5, ranges_per_step=10, job=JOB,
-                 flags=(), env=None, rank_env=None, tls=False, wire=None):
+                 flags=(), env=None, rank_env=None, tls=False, wire=None, empty_nodes=0):
         self.job = job
+        self.world_size = nodes * ranks_per_node
         self.step_ms = step_ms
         self.ranges_per_step = ranges_per_step
         self.rank_env = rank_env
         self.ranks_per_node = ranks_per_node
-        names = [f'node{i}' for i in range(nodes)]
+        names = [f'node{i}' for i in range(nodes + empty_nodes)]
         hosts = [wire.attach(name) if wire else None for name in names]
         pki = None
         if tls or wire:
@@ -203,10 +205,9 @@ class Cluster:
         for node in self.nodes:
             node.folder.mkdir(parents=True, exist_ok=True)
             node.start()
-        world_size = len(self.nodes) * self.ranks_per_node
-        for rank in range(world_size):
+        for rank in range(self.world_size):
             node = self.nodes[rank // self.ranks_per_node]
-            self.ranks.append(Rank(rank, node, world_size, self.job, self.rank_env))
+            self.ranks.append(Rank(rank, node, self.world_size, self.job, self.rank_env))
         for rank in self.ranks:
             rank.target.send('init')
             rank.target.send('await-connected')

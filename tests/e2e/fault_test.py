@@ -58,6 +58,10 @@ class TargetFaultTest(harness.EndToEndTest):
         self.assertEqual(ops['inside']['calls'], 2)
         self.assertEqual(capture['open_range_count'], 1)
 
+    def state_in_list(self, target):
+        return next(t['state'] for t in self.daemon.ctl('ps', '--json').json['targets']
+                    if t['pid'] == target.pid)
+
     def test_a_stopped_target_fails_to_arm_in_bounded_time(self):
         self.daemon.stop()
         # Of the capture afterwards, too: time enough for a target that runs.
@@ -66,6 +70,7 @@ class TargetFaultTest(harness.EndToEndTest):
         target = self.target()
         target.do('step')
         target.process.send_signal(signal.SIGSTOP)
+        until(lambda: self.state_in_list(target) == 'STOPPED', 'ps says that it is stopped')
         result = self.trace('--pid', target.pid, '--steps', '3').result()
         self.assertEqual(result.status, FAILED)
         self.assertEqual(result.json['ended_by'], 'arm_timeout')

@@ -132,6 +132,18 @@ class GroupTest(ClusterTest):
         self.assertEqual(enough.status, PARTIAL, enough.err)
         self.assert_same_steps(enough.json, [0, 1])
 
+    def test_a_node_that_is_gone_is_no_rank_of_a_job_that_has_all_its_ranks(self):
+        cluster = self.cluster(nodes=3, ranks_per_node=1, empty_nodes=1)
+        cluster.nodes[3].kill()
+        result = cluster.ctl('trace', '--job', JOB, '--steps', 2, '--quorum', 'all', '--json')
+        self.assertEqual(result.status, PARTIAL, result.err)  # A node did not answer.
+        self.assert_same_steps(result.json, range(3))
+        cluster.ranks[2].kill()
+        refused = cluster.ctl('trace', '--job', JOB, '--steps', 2, '--quorum', 'all')
+        self.assertEqual(refused.status, FAILED, refused.err)
+        self.assertIn('2 of 3 ranks are ready', refused.err)
+        self.assertRegex(refused.err, r'ready, and released again: .*rank 0, .*rank 1')
+
     def test_a_rank_that_is_captured_already_is_named(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
         cluster.halt()
@@ -189,6 +201,15 @@ class GroupTest(ClusterTest):
         rows = harness.until(
             lambda: ended_of(cluster), 'the lease is over')
         self.assertIn('lease_expired', {row['ended_by'] for row in rows})
+
+    def test_a_coordinator_that_dies_after_the_commit_leaves_nothing_armed(self):
+        cluster = self.cluster(nodes=2, ranks_per_node=1)
+        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--wait', 100000, '--json')
+        await_waiting(cluster, 2)
+        process.kill()
+        process.communicate()
+        rows = harness.until(lambda: ended_of(cluster), 'the lease is over')
+        self.assertEqual({row['ended_by'] for row in rows}, {'lease_expired'})
 
     def test_a_cancel_by_the_groups_id_ends_it_on_every_node(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)

@@ -69,12 +69,11 @@ TEST_F(OperatorExportTest, AnOperatorHasKinetosArguments) {
   EXPECT_EQ(addmm["cat"].text, "cpu_op");
   std::vector<std::string> keys;
   for (const auto& [key, value] : addmm["args"].members) keys.push_back(key);
-  EXPECT_THAT(
-      keys, ElementsAre("External id", "Sequence number", "Fwd thread id", "Record function id",
-                        "Concrete Inputs", "Input type", "Input Strides", "Input Dims", "Ev Idx"));
+  EXPECT_THAT(keys,
+              ElementsAre("External id", "Sequence number", "Fwd thread id", "Concrete Inputs",
+                          "Input type", "Input Strides", "Input Dims", "Ev Idx"));
   EXPECT_EQ(addmm["args"]["Sequence number"].integer(), 9);
   EXPECT_EQ(addmm["args"]["Fwd thread id"].integer(), 0);
-  EXPECT_EQ(addmm["args"]["Record function id"].integer(), 0);
   EXPECT_EQ(addmm["args"]["Concrete Inputs"].items.at(3).text, "1");
   EXPECT_EQ(addmm["args"]["Input type"].items.at(0).text, "float");
   EXPECT_EQ(addmm["args"]["Input Strides"].items.at(1).items.at(0).integer(), 64);
@@ -109,7 +108,8 @@ TEST_F(OperatorExportTest, StepsAndRangesOfTheProgramAreEventsAsOperatorsAre) {
                                  "autograd::engine::evaluate_function: AddmmBackward0",
                                  "AddmmBackward0", "Optimizer.step#SGD.step"}) {
     const JsonValue& arguments = Named(root, name)["args"];
-    EXPECT_EQ(arguments["Record function id"].text, "0") << name;
+    // profd does not know it: 0 would be made up.
+    EXPECT_EQ(arguments.Find("Record function id"), nullptr) << name;
     EXPECT_EQ(arguments["External id"].integer(), arguments["Ev Idx"].integer() + 1) << name;
     ids.insert(arguments["External id"].integer());
     events.insert(arguments["Ev Idx"].integer());
@@ -132,7 +132,7 @@ TEST_F(OperatorExportTest, RecordFunctionsOfUsersAreAnnotations) {
   const JsonValue& step = Named(root, "Optimizer.step#SGD.step");
   EXPECT_EQ(step["cat"].text, "user_annotation");
   EXPECT_EQ(step["args"].Find("Sequence number"), nullptr);
-  EXPECT_EQ(step["args"]["Record function id"].integer(), 0);
+  EXPECT_NE(step["args"].Find("External id"), nullptr);
 }
 
 TEST_F(OperatorExportTest, AnArrowLeadsFromForwardToBackward) {

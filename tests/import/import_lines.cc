@@ -50,11 +50,13 @@ class Lines {
       for (size_t i = 0; i < batch.size; ++i) {
         const OperatorInputs& inputs = reader_.inputs()[batch.inputs[i]];
         std::deque<uint32_t>& waiting = names[{batch.thread, batch.start_ns[i], batch.depth[i]}];
-        if (waiting.empty()) return absl::DataLossError("an operator without a range");
-        const uint32_t name = waiting.front();
-        waiting.pop_front();
-        lines_.push_back(StrCat("operator", Of(batch.thread), Name(name), " ", batch.start_ns[i],
-                                " ", batch.depth[i], " seq ", batch.sequence[i], " fwd ",
+        const bool is_users =
+            batch.scope[i] == static_cast<uint8_t>(wire::OperatorScope::kUserScope);
+        if (waiting.empty() && !is_users) return absl::DataLossError("an operator without a range");
+        const std::string name = is_users ? "(of the program)" : Name(waiting.front());
+        if (!is_users) waiting.pop_front();
+        lines_.push_back(StrCat("operator", Of(batch.thread), name, " ", batch.start_ns[i], " ",
+                                batch.depth[i], " seq ", batch.sequence[i], " fwd ",
                                 batch.forward_thread[i], " ", inputs.dims, " ", inputs.types, " ",
                                 inputs.strides, " ", reader_.scalars()[batch.scalars[i]]));
       }

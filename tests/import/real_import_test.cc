@@ -1,6 +1,4 @@
 // Traces of real GPUs hold after import what a plain reading of their JSON counts in them.
-#include <zlib.h>
-
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,21 +9,10 @@
 #include "gmock/gmock.h"
 #include "tests/import/import_fixture.h"
 #include "tests/import/real_traces.h"
+#include "tests/import/unzip.h"
 
 namespace profd::importer {
 namespace {
-
-std::string Unzip(const std::filesystem::path& path) {
-  std::string text;
-  std::vector<char> buffer(1 << 20);
-  gzFile file = gzopen(path.c_str(), "rb");
-  int bytes = 0;
-  while ((bytes = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
-    text.append(buffer.data(), static_cast<size_t>(bytes));
-  }
-  gzclose(file);
-  return text;
-}
 
 // How many there are, and the sum of their durations.
 struct Sum {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/ingest/process_info.h"
 #include "tests/ingest/server_fixture.h"
 #include "tests/ingest/target_process.h"
 
@@ -49,6 +50,22 @@ TEST_F(RegistrationTest, ATargetIsWhoTheKernelSays) {
   EXPECT_EQ(info->state, TargetState::kRunning);
   EXPECT_EQ(info->step_mark_count, 12);
   EXPECT_EQ(info->current_step, 11);
+}
+
+TEST_F(RegistrationTest, AListSaysWhichTargetsASignalHasStopped) {
+  Start();
+  TargetProcess target(dir_.path());
+  ASSERT_TRUE(Eventually([&] { return server_->List().size() == 1; }));
+  EXPECT_EQ(server_->List()[0].state, TargetState::kRunning);
+  target.Kill(SIGSTOP);
+  EXPECT_TRUE(Eventually([&] { return server_->List()[0].state == TargetState::kStopped; }));
+  const TargetInfo info = server_->List()[0];
+  EXPECT_TRUE(IsStopped(info.pid, info.process_start_ticks));
+  // Of a process that had the pid before, or of none, nothing is said.
+  EXPECT_FALSE(IsStopped(info.pid, info.process_start_ticks + 1));
+  EXPECT_FALSE(IsStopped(-1, info.process_start_ticks));
+  target.Kill(SIGCONT);
+  EXPECT_TRUE(Eventually([&] { return server_->List()[0].state == TargetState::kRunning; }));
 }
 
 TEST_F(RegistrationTest, MetadataIsMergedByKey) {

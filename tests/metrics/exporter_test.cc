@@ -108,7 +108,8 @@ TEST_F(ExporterTest, AScrapeHasEverySourceInPrometheusText) {
   EXPECT_THAT(page, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
   for (const char* line :
        {"profd_build_info{version=\"1.2.3\"} 1\n", "profd_targets{state=\"running\"} 1\n",
-        "profd_captures_live{state=\"RECORDING\"} 1\n", "# TYPE profd_captures_total counter\n",
+        "profd_targets{state=\"stopped\"} 0\n", "profd_captures_live{state=\"RECORDING\"} 1\n",
+        "# TYPE profd_captures_total counter\n",
         "profd_captures_total{origin=\"request\",reason=\"steps\",state=\"COMPLETE\"} 1\n",
         "profd_targets_refused_total 3\n", "profd_store_captures 1\n", "process_threads ",
         "profd_series_left_out{of=\"targets\"} 0\n"}) {

@@ -16,7 +16,7 @@ TEST(LimitsTest, TheTableInTheHeaderHolds) {
   };
   expect(Resource::kTargets, 1024, 1024);
   expect(Resource::kCaptureMemory, 192 * kMiB, 576 * kMiB);
-  expect(Resource::kLiveCaptures, 16, 64);
+  expect(Resource::kLiveCaptures, 21, 80);
   expect(Resource::kCaptureRequests, 1200, 1200);
   expect(Resource::kSchedules, 256, 256);
   expect(Resource::kImports, 8, 8);

@@ -102,6 +102,7 @@ TEST_F(CaptureImportTest, BecomesACaptureOfTheImporters) {
     record.schedule_id = "01HZZZZZZZZZZZZZZZZZZZZZZA";
     record.target.metadata = {{"rank", "3"}};
     record.imported.not_understood = {{"ph:Q", 7}};
+    record.imported.members = {{"with_stack", "1"}};
   });
   const auto made = CaptureReader::Open(file);
   ASSERT_THAT(made, IsOk());
@@ -117,6 +118,7 @@ TEST_F(CaptureImportTest, BecomesACaptureOfTheImporters) {
   EXPECT_EQ(record->target.metadata.at("rank"), "3");
   EXPECT_EQ(record->imported.source, "trace.json");
   EXPECT_EQ(record->imported.not_understood.at("ph:Q"), 7);
+  EXPECT_EQ(record->imported.members, (std::map<std::string, std::string>{{"with_stack", "1"}}));
   EXPECT_EQ(record->state, CaptureState::kComplete);
   EXPECT_EQ(record->covered_steps, 2);
 

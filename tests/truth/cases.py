@@ -27,6 +27,7 @@ class Case:
     ranks: int = 0                          # Not 0: judged by `profctl stragglers`.
     slow: Tuple[int, ...] = ()              # The ranks that have the cause; empty: none.
     bytes: bool = False                     # The size is in bytes.
+    share: bool = False                     # The size is a share, 0..1.
     short: bool = False                     # Also in the short form.
     known_miss: str = ''                    # What is reported instead of what is right.
 
@@ -46,6 +47,9 @@ OUTLIER = ('STEP_OUTLIER',)
 LAUNCHES = ('SMALL_KERNELS', 'IDLE_HOST_WAIT', 'CUDA_GRAPH')
 # What follows from an idle GPU: how much, in which pieces, and that the host launches late.
 IDLE = ('GPU_UNDERUSED', 'GPU_GAP', 'IDLE_OTHER', 'IDLE_HOST_WAIT')
+# True of every program that runs next to busy processes.
+AROUND = ('CPU_CONTENTION',)
+PAGEABLE = ('MEMCPY_PAGEABLE_ASYNC', 'COPY_EXPOSED')
 # The host is some steps ahead of the GPU: work launched before the window runs in it.
 AHEAD = ('QUALITY_ORPHANS',)
 
@@ -65,11 +69,34 @@ CASES = (
     Case('healthy: GPU, hidden copies', 'gpu.py hidden-copies', allowed=AHEAD),
     Case('healthy: GPU, steady memory', 'gpu.py steady-memory', trace='--steps 20 --with memory',
          allowed=AHEAD),
+    Case('healthy: convolutions, Adam', 'training.py none --model convnet --optimizer adam'),
+    Case('healthy: attention, Adam', 'training.py none --model attention --optimizer adam'),
+    Case('healthy: gradient accumulation', 'training.py accumulation'),
+    Case('healthy: gradient clipping', 'training.py clipping'),
+    Case('healthy: GPU saturated, memory', 'gpu.py saturated', trace='--steps 20 --with memory',
+         allowed=AHEAD),
     # ---- between operators, on the CPU ----
     Case('Python between operators', 'training.py python --ms 40', OUTSIDE,
          allowed=OUTLIER, short=True),
     Case('sleep between operators', 'training.py sleep --ms 40', OUTSIDE,
          allowed=OUTLIER, short=True),
+    Case('Python before the forward pass', 'training.py python --ms 30 --place before', OUTSIDE,
+         allowed=OUTLIER),
+    Case('Python after the optimizer', 'training.py python --ms 30 --place after', OUTSIDE,
+         allowed=OUTLIER),
+    Case('Python, convolutions', 'training.py python --ms 60 --model convnet', OUTSIDE,
+         allowed=OUTLIER),
+    Case('Python, attention', 'training.py python --ms 60 --model attention', OUTSIDE,
+         allowed=OUTLIER),
+    Case('sleep before the forward pass', 'training.py sleep --ms 20 --place before', OUTSIDE,
+         allowed=OUTLIER),
+    Case('sleep after the optimizer', 'training.py sleep --ms 80 --place after', OUTSIDE,
+         allowed=OUTLIER),
+    Case('another program in each step', 'training.py child --ms 30 --place after', OUTSIDE,
+         allowed=OUTLIER),
+    Case('a slow server in each step', 'training.py server --ms 30', OUTSIDE, allowed=OUTLIER),
+    Case('metrics as JSON', 'training.py json --ms 30 --place after', OUTSIDE, allowed=OUTLIER),
+    Case('garbage collection in each step', 'training.py gc --ms 4', OUTSIDE, allowed=OUTLIER),
     Case('metrics in Python', 'training.py metrics --ms 60', OUTSIDE, allowed=OUTLIER),
     Case('lock contention', 'training.py lock --ms 40', OUTSIDE, allowed=OUTLIER),
     Case('slow disk in the step', 'training.py disk --ms 40', OUTSIDE, allowed=OUTLIER),
@@ -80,6 +107,14 @@ CASES = (
     Case('slow collate', 'training.py collate --ms 20', INPUT, allowed=OUTLIER, short=True),
     Case('too few workers', 'training.py too-few-workers --ms 40', INPUT,
          allowed=OUTLIER, short=True),
+    Case('decoding, convolutions', 'training.py decode --ms 40 --model convnet', INPUT,
+         allowed=OUTLIER),
+    Case('decoding, attention', 'training.py decode --ms 40 --model attention', INPUT,
+         allowed=OUTLIER),
+    Case('slower storage', 'training.py slow-storage --ms 60', INPUT, allowed=OUTLIER),
+    Case('slower collate', 'training.py collate --ms 40', INPUT, allowed=OUTLIER),
+    Case('GPU waits longer for data', 'gpu.py slow-loader --ms 30', INPUT,
+         allowed=IDLE + AHEAD + OUTLIER),
     Case('GPU waits for data', 'gpu.py slow-loader --ms 14', INPUT, allowed=IDLE + AHEAD + OUTLIER,
          short=True),
     # ---- single slow steps ----
@@ -87,6 +122,14 @@ CASES = (
     Case('checkpoints', 'training.py checkpoint --every 8 --ms 200', OUTLIER, allowed=OUTSIDE),
     Case('evaluation', 'training.py evaluation --every 8 --ms 40', OUTLIER),
     Case('logging', 'training.py logging --every 8 --ms 200', OUTLIER, allowed=OUTSIDE),
+    Case('slow server in some steps', 'training.py server --every 8 --ms 200', OUTLIER,
+         allowed=OUTSIDE),
+    Case('another program in some steps', 'training.py child --every 8 --ms 200', OUTLIER,
+         allowed=OUTSIDE),
+    Case('Python in some steps', 'training.py python --every 5 --ms 150', OUTLIER, allowed=OUTSIDE),
+    # With or without the loader's waits, these steps are slow.
+    Case('slow batches', 'training.py slow-batches --every 8 --ms 200', OUTLIER + INPUT,
+         allowed=OUTLIER + INPUT),
     Case('GPU, checkpoints', 'gpu.py checkpoint --every 16 --ms 100', OUTLIER, trace='--steps 40',
          allowed=IDLE + AHEAD + OUTSIDE + ('SYNC_API',)),
     # ---- the host and the GPU ----
@@ -97,7 +140,38 @@ CASES = (
          OUTLIER, short=True),
     Case('Python before launches', 'gpu.py slow-launches --ms 2.5', ('IDLE_HOST_WAIT',),
          allowed=IDLE + AHEAD + OUTSIDE + OUTLIER, short=True),
+    Case('synchronization per step', 'gpu.py step-sync --ms 4', ('SYNC_API',),
+         allowed=IDLE + OUTSIDE + OUTLIER),
+    Case('.item() per step', 'gpu.py item --ms 4', ('SYNC_API',),
+         allowed=IDLE + OUTSIDE + OUTLIER,
+         known_miss='HOST_BOUND first; SYNC_API, which is smaller, after it'),
+    Case('device synchronization per layer', 'gpu.py device-sync --ms 1', ('SYNC_API',),
+         allowed=IDLE + OUTSIDE + OUTLIER),
+    Case('sleep before launches', 'gpu.py sleep --ms 2.5', ('IDLE_HOST_WAIT',),
+         allowed=IDLE + AHEAD + OUTSIDE + OUTLIER),
+    Case('lock before launches', 'gpu.py lock --ms 2.5', ('IDLE_HOST_WAIT',),
+         allowed=IDLE + AHEAD + OUTSIDE + OUTLIER),
+    Case('Python before a graph replay', 'gpu.py slow-replay --ms 14',
+         ('IDLE_HOST_WAIT',) + OUTSIDE,
+         allowed=IDLE + AHEAD + OUTSIDE + OUTLIER + ('QUALITY_LOSS',)),
+    Case('graph replay waits for data', 'gpu.py replay-loader --ms 14', INPUT,
+         allowed=IDLE + AHEAD + OUTLIER + ('QUALITY_LOSS',)),
+    Case('unfused optimizer', 'gpu.py unfused --ms 5', LAUNCHES,
+         allowed=IDLE + LAUNCHES + ('TINY_KERNELS_OF_OP', 'IDLE_KERNEL_WAIT') + OUTSIDE + OUTLIER),
+    Case('launch-bound, long step', 'gpu.py launch-bound --ms 15', LAUNCHES,
+         allowed=IDLE + LAUNCHES + ('TINY_KERNELS_OF_OP', 'IDLE_KERNEL_WAIT') + OUTSIDE + OUTLIER),
     # ---- copies and communication ----
+    Case('blocking copies to the host', 'gpu.py blocking-dtoh --ms 1',
+         ('MEMCPY_SYNC', 'COPY_EXPOSED'), allowed=IDLE + ('MEMCPY_SYNC', 'COPY_EXPOSED', 'SYNC_API')),
+    Case('exposed copies to the host', 'gpu.py exposed-dtoh --ms 0.7', ('COPY_EXPOSED',),
+         allowed=AHEAD),
+    Case('asynchronous copies from pageable memory', 'gpu.py pageable --ms 1',
+         PAGEABLE, allowed=AHEAD + PAGEABLE + ('MEMCPY_SYNC',)),
+    Case('exposed all-gather', 'gpu.py all-gather --ms 1.5', ('COMM_EXPOSED',), allowed=AHEAD),
+    Case('exposed reduce-scatter', 'gpu.py reduce-scatter --ms 0.5', ('COMM_EXPOSED',),
+         allowed=AHEAD),
+    Case('all-reduce at the end of the step', 'gpu.py all-reduce-at-end --ms 5', ('COMM_EXPOSED',),
+         allowed=AHEAD),
     Case('blocking copies', 'gpu.py blocking-copies --ms 2', ('MEMCPY_SYNC', 'COPY_EXPOSED'),
          allowed=IDLE + ('MEMCPY_SYNC', 'COPY_EXPOSED', 'SYNC_API'), short=True),
     Case('exposed copies', 'gpu.py exposed-copies --ms 1', ('COPY_EXPOSED',), allowed=AHEAD,
@@ -105,17 +179,26 @@ CASES = (
     Case('exposed communication', 'gpu.py exposed-communication --ms 1', ('COMM_EXPOSED',),
          allowed=AHEAD, short=True),
     # ---- memory ----
+    Case('GPU memory, small leak', 'gpu.py leak --ms 2', ('MEM_LEAK',), size=value, bytes=True,
+         trace='--steps 20 --with memory', allowed=AHEAD),
+    Case('fragmentation', 'gpu.py fragmentation --ms 40', ('MEM_FRAG',), size=value, share=True,
+         trace='--steps 20 --with memory', allowed=AHEAD),
+    Case('memory near its limit', 'gpu.py near-limit --ms 95', ('MEM_NEAR_LIMIT',), size=value,
+         share=True, trace='--steps 20 --with memory', allowed=AHEAD),
     Case('GPU memory leak', 'gpu.py leak --ms 8', ('MEM_LEAK',), size=value, bytes=True,
          trace='--steps 20 --with memory', allowed=AHEAD, short=True),
     Case('CPU memory leak', 'training.py leak --ms 2', ('MEM_LEAK',), size=value, bytes=True,
          trace='--steps 20 --with memory'),
     # ---- other processes ----
     Case('CPU shared with another process', 'training.py contention', ('CPU_CONTENTION',),
-         known_miss='no finding: the capture does not hold how long a thread waited for a CPU'),
+         allowed=OUTLIER, short=True),
+    Case('CPU shared with three processes', 'training.py contention --others 3',
+         ('CPU_CONTENTION',), allowed=OUTLIER),
     # ---- ranks ----
     Case('2 ranks, balanced', 'ranks.py none --ranks 2', ranks=2),
     Case('3 ranks, balanced', 'ranks.py none --ranks 3', ranks=3),
     Case('4 ranks, balanced', 'ranks.py none --ranks 4', ranks=4),
+    Case('8 ranks, balanced', 'ranks.py none --ranks 8', ranks=8),
     Case('3 ranks, late start', 'ranks.py late-start --ranks 3 --slow 1', ranks=3),
     Case('3 ranks, alternating', 'ranks.py alternating --ranks 3', ranks=3),
     Case('2 ranks, 1 slow by compute', 'ranks.py compute --ranks 2 --slow 1', ranks=2, slow=(1,)),
@@ -123,4 +206,9 @@ CASES = (
     Case('3 ranks, 1 slow by data', 'ranks.py data --ranks 3 --slow 2', ranks=3, slow=(2,)),
     Case('4 ranks, 1 slow by compute', 'ranks.py compute --ranks 4 --slow 2', ranks=4, slow=(2,)),
     Case('4 ranks, 1 slow by data', 'ranks.py data --ranks 4 --slow 0', ranks=4, slow=(0,)),
+    Case('2 ranks, 0 slow by data', 'ranks.py data --ranks 2 --slow 0', ranks=2, slow=(0,)),
+    Case('3 ranks, 0 slow by compute', 'ranks.py compute --ranks 3 --slow 0', ranks=3, slow=(0,)),
+    Case('4 ranks, 3 slow by data', 'ranks.py data --ranks 4 --slow 3 --ms 60', ranks=4, slow=(3,)),
+    Case('8 ranks, 2 slow by data', 'ranks.py data --ranks 8 --slow 2 --slow 5 --ms 60', ranks=8,
+         slow=(2, 5)),
 )

@@ -56,10 +56,13 @@ def first_finding(report):
     return sure[0] if sure else None
 
 
-def judge_findings(report, expected, allowed, size, measured):
+def judge_findings(report, expected, allowed, size, measured, around=()):
     """`expected`: the rules of which one has to be first; empty for a healthy program. `allowed`:
-    rules that are true of the program as well. `size`: of a finding, the cause's size per step."""
-    findings = report['findings']
+    rules that are true of the program as well. `size`: of a finding, the cause's size per step.
+    `around`: rules that are true of what runs next to the program, and are left out of the report
+    unless they are expected."""
+    findings = [f for f in report['findings'] if f['rule'] in expected or f['rule'] not in around]
+    report = dict(report, findings=findings)
     alarms = tuple(f['rule'] for f in findings if f['confidence'] in SURE
                    and f['rule'] not in expected and f['rule'] not in allowed)
     first = first_finding(report)
@@ -67,6 +70,10 @@ def judge_findings(report, expected, allowed, size, measured):
     if expected:
         if first is None or first['rule'] not in expected:
             judgement.outcome = MISSED
+            # The program waited for a CPU for nearly as long as the cause took.
+            if any(f['rule'] in expected and rule in f.get('confidence_reason', '')
+                   for f in findings for rule in around):
+                judgement.outcome, judgement.detail = WITHHELD, 'contention'
             return judgement
         judgement.reported, judgement.measured = size(first), measured
         if not is_about(judgement.reported, measured):
@@ -98,7 +105,9 @@ def judge_ranks(stragglers, slow, measured):
         return judgement
     for row in stragglers['ranks']:
         if row['rank'] in slow:
-            judgement.reported, judgement.measured = row['late_ns'], measured[row['rank']]
+            # Of several slow ranks, the last one is late only by what it takes longer than the others.
+            size = row['late_ns'] if len(slow) == 1 else row['more_own_ns']
+            judgement.reported, judgement.measured = size, measured[row['rank']]
             if not is_about(judgement.reported, judgement.measured):
                 judgement.outcome = WRONG_SIZE
                 break

@@ -22,7 +22,7 @@ def judge(of, expected=('A',), allowed=(), measured=100):
 
 def stragglers(verdict, *ranks):
     return {'verdict': verdict, 'reason': 'within_noise', 'ranks': [
-        {'rank': rank, 'straggler': slow, 'late_ns': late} for rank, slow, late in ranks]}
+        {'rank': rank, 'straggler': slow, 'late_ns': late, 'more_own_ns': 2 * late} for rank, slow, late in ranks]}
 
 
 def judge_ranks(of, slow, measured):
@@ -57,6 +57,31 @@ class FindingsTest(unittest.TestCase):
     def test_a_healthy_program_has_no_finding(self):
         self.assertEqual(judge(report(), expected=()), FOUND)
         self.assertEqual(judge(report(('A', 'medium', 1), first='A'), expected=()), FALSE_ALARM)
+
+
+class AroundTest(unittest.TestCase):
+
+    @staticmethod
+    def judge(expected):
+        of = report(('CPU', 'high', 300), ('A', 'high', 100), first='CPU')
+        return judging.judge_findings(of, expected, (), cases.saving, 100, ('CPU',))
+
+    def test_what_is_true_of_the_machine_is_no_alarm_and_not_first(self):
+        self.assertEqual(self.judge(('A',)).outcome, FOUND)
+        self.assertEqual(self.judge(('B',)).outcome, MISSED)
+        self.assertEqual(self.judge(()).false_alarms, ('A',))
+
+    def test_a_cause_that_it_can_explain_is_withheld(self):
+        of = report(('CPU', 'high', 300), ('A', 'low', 100), first='CPU')
+        of['findings'][1]['confidence_reason'] = 'the thread waits for a CPU (CPU)'
+        judge = judging.judge_findings
+        self.assertEqual(judge(of, ('A',), (), cases.saving, 100, ('CPU',)).outcome, WITHHELD)
+        self.assertEqual(judge(of, ('A',), (), cases.saving, 100).outcome, MISSED)
+
+    def test_it_counts_where_it_is_the_cause(self):
+        judgement = self.judge(('CPU',))
+        self.assertEqual((judgement.first, judgement.outcome), ('CPU', WRONG_SIZE))
+        self.assertEqual(judgement.false_alarms, ('A',))
 
 
 class SizesTest(unittest.TestCase):

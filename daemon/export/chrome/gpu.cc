@@ -16,7 +16,8 @@ namespace profd::exporter {
 namespace {
 
 // Longest event: an escaped name and all arguments of a kernel.
-constexpr size_t kMostGpuEventBytes = 2 * kMostTraceNameBytes + 2048 + kMostCollectiveBytes;
+constexpr size_t kMostGpuEventBytes =
+    2 * kMostTraceNameBytes + 2048 + kMostCollectiveBytes + SourceArguments::kMostBytes;
 static_assert(kMostGpuEventBytes <= OutputBuffer::kMostReservedBytes);
 
 std::string RowText(int64_t pid, int64_t tid) {
@@ -45,28 +46,35 @@ char* PutTriple(char* at, std::string_view key_with_comma, const std::array<Numb
   return at;
 }
 
-char* PutTransferArguments(char* at, const GpuRow& transfer) {
-  at = PutArgument(at, R"(,"bytes":)", transfer.bytes);
-  if (transfer.duration_ns > 0) {
-    at = PutFigure(at, ",\"memory bandwidth (GB/s)\":", BandwidthOf(transfer));
-  }
-  if (transfer.source_device != kNoGpuDevice && transfer.destination_device != kNoGpuDevice) {
-    at = PutArgument(at, R"(,"fromDevice":)", transfer.source_device);
-    at = PutArgument(at, R"(,"inDevice":)", transfer.device);
-    at = PutArgument(at, R"(,"toDevice":)", transfer.destination_device);
-  }
-  return at;
-}
-
 // What makes a row of GPU work other than it seems.
-char* PutFlags(char* at, uint8_t flags) {
+char* PutFlags(char* at, uint8_t flags, bool may_mark_orphans) {
   if (flags & kGpuUnfinished) at = PutText(at, R"(,"finished":"false")");
   if (flags & kGpuStraddlesStart) at = PutText(at, R"(,"began_before_window":"true")");
   if (flags & kGpuStraddlesEnd) at = PutText(at, R"(,"ended_after_window":"true")");
-  if (flags & kGpuOrphan) at = PutText(at, R"(,"launch_not_recorded":"true")");
+  if (may_mark_orphans && (flags & kGpuOrphan) != 0) {
+    at = PutText(at, R"(,"launch_not_recorded":"true")");
+  }
   if (flags & kGpuDeviceLaunched) at = PutText(at, R"(,"launched_by_device":"true")");
   return at;
 }
+
+// The end of an event: `,"args":{`, what is put between, and what closes both.
+class ArgumentList {
+ public:
+  // Moves `at` to where the arguments begin, each with a comma before it.
+  explicit ArgumentList(char*& at) {
+    at = PutText(at, R"(,"args":)");
+    begin_ = at;
+  }
+  char* Close(char* at) {
+    if (at == begin_) ++at;
+    *begin_ = '{';  // In place of the first comma.
+    return PutText(at, "}}");
+  }
+
+ private:
+  char* begin_;
+};
 
 std::string Prefix(std::string_view category, std::string_view name) {
   std::string prefix = StrCat(",\n{\"ph\":\"X\",\"cat\":\"", category, "\",\"name\":");
@@ -78,12 +86,13 @@ std::string Prefix(std::string_view category, std::string_view name) {
 }  // namespace
 
 ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-                     const ChromeOperators& operators, TraceLayout& layout, TraceClock clock,
-                     OutputBuffer& out)
+                     const ChromeOperators& operators, SourceArguments& source, TraceLayout& layout,
+                     TraceClock clock, OutputBuffer& out)
     : reader_(reader),
       plan_(plan),
       nesting_(nesting),
       operators_(operators),
+      source_(source),
       layout_(layout),
       clock_(clock),
       out_(out) {
@@ -182,67 +191,94 @@ absl::Status ChromeGpu::WriteWork() {
   uint32_t ordinal = 0;
   return reader_.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
-      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal++));
-      WriteWorkRow(RowAt(batch, i), track);
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal));
+      WriteWorkRow(RowAt(batch, i), track, source_.Of(kArgumentOfGpu, 0, ordinal++));
     }
     return out_.status();
   });
 }
 
-void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track) {
+char* ChromeGpu::PutExternalId(char* at, int64_t external_id) const {
+  if (external_id == 0 || !source_.empty()) return at;
+  return PutArgument(at, R"(,"External id":)", external_id);
+}
+
+template <typename Number>
+char* ChromeGpu::PutUnless(char* at, const SourceArguments::Row& source, RowArgument argument,
+                           std::string_view key_with_comma, Number value) const {
+  return source_.Has(source, argument) ? at : PutArgument(at, key_with_comma, value);
+}
+
+void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track,
+                             const SourceArguments::Row& source) {
   const std::string_view row = track_rows_[track];
   const std::string_view prefix = WorkPrefix(work);
   const GpuLinks::Cause cause = plan_.links().CauseOf(work.correlation, work.start_ns);
 
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, prefix, row, work.start_ns, work.start_ns + work.duration_ns);
-  at = PutText(at, R"(,"args":{)");
-  if (cause.external_id != 0) {
-    at = PutArgument(at, R"("External id":)", cause.external_id);
-    *at++ = ',';
-  }
-  at = PutArgument(at, R"("device":)", work.device);
-  at = PutArgument(at, R"(,"context":)", work.context);
-  at = PutArgument(at, R"(,"stream":)", work.stream);
-  at = PutArgument(at, R"(,"correlation":)", work.correlation);
+  ArgumentList arguments(at);
+  at = PutExternalId(at, cause.external_id);
+  at = PutUnless(at, source, RowArgument::kDevice, R"(,"device":)", work.device);
+  at = PutUnless(at, source, RowArgument::kContext, R"(,"context":)", work.context);
+  at = PutUnless(at, source, RowArgument::kStream, R"(,"stream":)", work.stream);
+  at = PutUnless(at, source, RowArgument::kCorrelation, R"(,"correlation":)", work.correlation);
   switch (work.kind) {
     case GpuRowKind::kKernel:
-      at = PutKernelArguments(at, work);
-      if (cause.flow_from.has_value()) {
+      at = PutKernelArguments(at, work, source);
+      if (cause.flow_from.has_value() && source_.empty()) {
         const GpuLinks::Call& call = plan_.links().calls()[*cause.flow_from];
         at = operators_.PutCollectiveAt(at, call.thread, call.start_ns);
       }
       break;
     case GpuRowKind::kMemcpy:
     case GpuRowKind::kMemset:
-      at = PutTransferArguments(at, work);
+      at = PutTransferArguments(at, work, source);
       break;
     case GpuRowKind::kGraphLaunch:
       break;
   }
-  at = PutArgument(at, R"(,"graph id":)", work.graph_id);
-  at = PutArgument(at, R"(,"graph node id":)", work.graph_node_id);
-  at = PutFlags(at, work.flags);
-  at = PutText(at, "}}");
-  out_.Commit(at);
+  if (work.graph_id != 0) at = PutArgument(at, R"(,"graph id":)", work.graph_id);
+  if (work.graph_node_id != 0) at = PutArgument(at, R"(,"graph node id":)", work.graph_node_id);
+  at = PutFlags(at, work.flags, source_.empty());
+  at = source_.Put(at, source);
+  out_.Commit(arguments.Close(at));
   if (cause.flow_from.has_value()) WriteFlowEnd(work.correlation, row, work.start_ns);
 }
 
-char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel) const {
-  at = PutText(at, R"(,"queued":)");
-  at = PutInteger(at, kernel.queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(kernel.queued_ns));
-  at = PutArgument(at, R"(,"registers per thread":)", kernel.registers_per_thread);
-  at = PutArgument(at, R"(,"shared memory":)", SharedBytes(kernel));
-  const GpuDevice* const device = FindDevice(reader_.record(), kernel.device);
+char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel,
+                                    const SourceArguments::Row& source) const {
+  at = PutUnless(at, source, RowArgument::kQueued, R"(,"queued":)",
+                 kernel.queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(kernel.queued_ns));
+  at = PutUnless(at, source, RowArgument::kRegisters, R"(,"registers per thread":)",
+                 kernel.registers_per_thread);
+  at = PutUnless(at, source, RowArgument::kShared, R"(,"shared memory":)", SharedBytes(kernel));
+  // Figures of imported traces are those that were recorded.
+  const GpuDevice* const device =
+      source_.empty() ? FindDevice(reader_.record(), kernel.device) : nullptr;
   if (device != nullptr) {
     const KernelFigures figures = FiguresOf(kernel, *device);
     at = PutFigure(at, R"(,"blocks per SM":)", figures.blocks_per_sm);
     at = PutFigure(at, R"(,"warps per SM":)", figures.warps_per_sm);
     at = PutArgument(at, R"(,"est. achieved occupancy %":)", figures.occupancy_percent);
   }
-  at = PutTriple(at, R"(,"grid":[)", kernel.grid);
-  at = PutTriple(at, R"(,"block":[)", kernel.block);
+  if (!source_.Has(source, RowArgument::kGrid)) at = PutTriple(at, R"(,"grid":[)", kernel.grid);
+  if (!source_.Has(source, RowArgument::kBlock)) at = PutTriple(at, R"(,"block":[)", kernel.block);
   if (kernel.cluster[0] != 0) at = PutTriple(at, R"(,"cluster":[)", kernel.cluster);
+  return at;
+}
+
+char* ChromeGpu::PutTransferArguments(char* at, const GpuRow& transfer,
+                                      const SourceArguments::Row& source) const {
+  at = PutUnless(at, source, RowArgument::kBytes, R"(,"bytes":)", transfer.bytes);
+  if (transfer.duration_ns > 0 && source_.empty()) {
+    at = PutFigure(at, ",\"memory bandwidth (GB/s)\":", BandwidthOf(transfer));
+  }
+  if (transfer.source_device != kNoGpuDevice && transfer.destination_device != kNoGpuDevice) {
+    at = PutArgument(at, R"(,"fromDevice":)", transfer.source_device);
+    at = PutArgument(at, R"(,"inDevice":)", transfer.device);
+    at = PutArgument(at, R"(,"toDevice":)", transfer.destination_device);
+  }
   return at;
 }
 
@@ -282,36 +318,38 @@ absl::Status ChromeGpu::WriteSyncs() {
   uint32_t ordinal = 0;
   return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
-      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal++));
-      WriteSync(batch, i, track);
+      ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal));
+      WriteSync(batch, i, track, source_.Of(kArgumentOfSync, 0, ordinal++));
     }
     return out_.status();
   });
 }
 
-void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track) {
+void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track,
+                          const SourceArguments::Row& source) {
   const int64_t start_ns = batch.start_ns[i];
   const std::string_view row = track_rows_[track];
   const GpuLinks::Cause cause = plan_.links().CauseOf(batch.correlation[i], start_ns);
   const std::string name = report::SyncName(batch.kind[i]);
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, Prefix("cuda_sync", name), row, start_ns, start_ns + batch.duration_ns[i]);
-  at = PutText(at, R"(,"args":{)");
-  if (cause.external_id != 0) {
-    at = PutArgument(at, R"("External id":)", cause.external_id);
-    *at++ = ',';
+  ArgumentList arguments(at);
+  at = PutExternalId(at, cause.external_id);
+  if (!source_.Has(source, RowArgument::kSyncKind)) {
+    at = PutText(at, R"(,"cuda_sync_kind":")");
+    at = PutText(at, name);
+    *at++ = '"';
   }
-  at = PutText(at, R"("cuda_sync_kind":")");
-  at = PutText(at, name);
-  *at++ = '"';
   at = PutWaitedFor(at, batch, i);
-  at = PutArgument(at, R"(,"stream":)",
-                   batch.stream[i] == wire::kNoStream ? int64_t{-1} : batch.stream[i]);
-  at = PutArgument(at, R"(,"correlation":)", batch.correlation[i]);
-  if (batch.device[i] != kNoGpuDevice) at = PutArgument(at, R"(,"device":)", batch.device[i]);
-  at = PutArgument(at, R"(,"context":)", batch.context[i]);
-  at = PutText(at, "}}");
-  out_.Commit(at);
+  at = PutUnless(at, source, RowArgument::kStream, R"(,"stream":)",
+                 batch.stream[i] == wire::kNoStream ? int64_t{-1} : batch.stream[i]);
+  at = PutUnless(at, source, RowArgument::kCorrelation, R"(,"correlation":)", batch.correlation[i]);
+  if (batch.device[i] != kNoGpuDevice) {
+    at = PutUnless(at, source, RowArgument::kDevice, R"(,"device":)", batch.device[i]);
+  }
+  at = PutUnless(at, source, RowArgument::kContext, R"(,"context":)", batch.context[i]);
+  at = source_.Put(at, source);
+  out_.Commit(arguments.Close(at));
   if (cause.flow_from.has_value()) WriteFlowEnd(batch.correlation[i], row, start_ns);
 }
 
@@ -344,10 +382,12 @@ absl::Status ChromeGpu::WriteOverheads() {
 
 absl::Status ChromeGpu::WriteCalls() {
   next_call_.resize(layout_.threads.size());
+  call_counts_.resize(layout_.threads.size());
   return reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const size_t call, FindCall(batch, i));
-      WriteCall(batch, i, call);
+      WriteCall(batch, i, call,
+                source_.Of(kArgumentOfApiCall, batch.thread, call_counts_[batch.thread]++));
     }
     return out_.status();
   });
@@ -371,7 +411,8 @@ absl::StatusOr<size_t> ChromeGpu::FindCall(const store::ApiBatch& batch, size_t 
   return plan_.links().PositionOf(calls[next++]);
 }
 
-void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call) {
+void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call,
+                          const SourceArguments::Row& source) {
   const CallNesting::Place place = nesting_.PlaceOf(plan_.links(), call);
   const std::string_view row = call_rows_[batch.thread][place.sibling];
   const std::string_view prefix = CallPrefix(batch.is_driver[i] != 0, batch.name[i]);
@@ -380,15 +421,13 @@ void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call) {
 
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, prefix, row, place.start_ns, place.end_ns);
-  at = PutText(at, R"(,"args":{)");
-  if (external_id != 0) {
-    at = PutArgument(at, R"("External id":)", external_id);
-    *at++ = ',';
-  }
-  at = PutArgument(at, R"("cbid":)", batch.cbid[i]);
-  at = PutArgument(at, R"(,"correlation":)", correlation);
+  ArgumentList arguments(at);
+  at = PutExternalId(at, external_id);
+  at = PutUnless(at, source, RowArgument::kCbid, R"(,"cbid":)", batch.cbid[i]);
+  at = PutUnless(at, source, RowArgument::kCorrelation, R"(,"correlation":)", correlation);
   if (batch.result[i] != 0) at = PutArgument(at, R"(,"result":)", batch.result[i]);
-  at = PutText(at, "}}");
+  at = source_.Put(at, source);
+  at = arguments.Close(at);
   if (plan_.links().FlowCountOf(call) > 0) {
     at = PutText(at, ",\n{\"ph\":\"s\",\"id\":");
     at = PutInteger(at, layout_.place.FlowId(correlation));

@@ -24,6 +24,7 @@
 #include "daemon/export/trace/gpu_plan.h"
 #include "daemon/export/trace/json_text.h"
 #include "daemon/export/trace/layout.h"
+#include "daemon/export/trace/source_arguments.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -33,8 +34,8 @@ class ChromeGpu {
  public:
   // Borrows all; `layout` gives rows to calls that cannot stand on their thread's.
   ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-            const ChromeOperators& operators, TraceLayout& layout, TraceClock clock,
-            OutputBuffer& out);
+            const ChromeOperators& operators, SourceArguments& source, TraceLayout& layout,
+            TraceClock clock, OutputBuffer& out);
 
   void WriteRows();
   absl::Status WriteEvents();
@@ -46,15 +47,26 @@ class ChromeGpu {
                     std::string_view untrusted);
 
   absl::Status WriteWork();
-  void WriteWorkRow(const GpuRow& work, uint32_t track);
-  char* PutKernelArguments(char* at, const GpuRow& kernel) const;
+  void WriteWorkRow(const GpuRow& work, uint32_t track, const SourceArguments::Row& source);
+  char* PutKernelArguments(char* at, const GpuRow& kernel,
+                           const SourceArguments::Row& source) const;
+  char* PutTransferArguments(char* at, const GpuRow& transfer,
+                             const SourceArguments::Row& source) const;
+  // `,"External id":7`, where profd numbers events.
+  char* PutExternalId(char* at, int64_t external_id) const;
+  // `key_with_comma` and the value, unless the source has this argument.
+  template <typename Number>
+  char* PutUnless(char* at, const SourceArguments::Row& source, RowArgument argument,
+                  std::string_view key_with_comma, Number value) const;
   void WriteAnnotations();
   absl::Status WriteSyncs();
-  void WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track);
+  void WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track,
+                 const SourceArguments::Row& source);
   char* PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const;
   absl::Status WriteOverheads();
   absl::Status WriteCalls();
-  void WriteCall(const store::ApiBatch& batch, size_t i, size_t call);
+  void WriteCall(const store::ApiBatch& batch, size_t i, size_t call,
+                 const SourceArguments::Row& source);
   // The call's position in the plan's.
   absl::StatusOr<size_t> FindCall(const store::ApiBatch& batch, size_t i);
 
@@ -71,6 +83,7 @@ class ChromeGpu {
   const GpuPlan& plan_;
   const CallNesting& nesting_;
   const ChromeOperators& operators_;
+  SourceArguments& source_;
   const TraceLayout& layout_;
   const TraceClock clock_;
   OutputBuffer& out_;
@@ -80,7 +93,8 @@ class ChromeGpu {
   // The same by thread and, behind its own, its siblings; and what these are called.
   std::vector<std::vector<std::string>> call_rows_;
   std::vector<TraceRow> sibling_rows_;
-  std::vector<size_t> next_call_;  // By thread: where the plan's next one is likely to be.
+  std::vector<size_t> next_call_;      // By thread: where the plan's next one is likely to be.
+  std::vector<uint32_t> call_counts_;  // By thread: those written.
   report::Demangler demangler_;
   std::vector<std::string> kernel_prefixes_;      // By name.
   std::vector<std::string> annotation_prefixes_;  // By a range's name.

@@ -1,6 +1,9 @@
 #include "daemon/export/chrome/header.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "daemon/base/str_cat.h"
@@ -9,6 +12,8 @@
 
 namespace profd::exporter {
 namespace {
+
+using std::literals::string_view_literals::operator""sv;
 
 // An object of string and number members, without spaces.
 class JsonObject {
@@ -159,10 +164,54 @@ std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_
   return object.Take();
 }
 
+// The members of the trace that was imported, one to a line; what loaders find by the line is
+// written as without them.
+std::string SourceMembers(const CaptureRecord& record) {
+  std::string text;
+  for (const auto& [key, json] : record.imported.members) {
+    constexpr std::array kOwn = {"schemaVersion"sv, "distributedInfo"sv,     "profd"sv,
+                                 "simulated"sv,     "baseTimeNanoseconds"sv, "traceEvents"sv};
+    if (std::ranges::find(kOwn, key) != kOwn.end() || !IsPlainJson(json)) continue;
+    AppendJsonString(key, text);
+    StrAppend(&text, ": ", json, ",\n");
+  }
+  return text;
+}
+
+std::string DistributedInfo(const CaptureRecord& record, const TraceLayout& layout) {
+  std::string members;
+  if (layout.rank.has_value()) {
+    StrAppend(&members, ", \"rank\": ", *layout.rank);
+    if (layout.world_size.has_value())
+      StrAppend(&members, ", \"world_size\": ", *layout.world_size);
+  }
+  const auto found = record.imported.members.find("distributedInfo");
+  if (found != record.imported.members.end() && IsPlainJson(found->second)) {
+    const nlohmann::ordered_json source = nlohmann::ordered_json::parse(found->second);
+    if (!source.is_object()) return StrCat("\"distributedInfo\": ", found->second, ",\n");
+    for (const auto& [key, value] : source.items()) {
+      if (key == "rank" && layout.rank.has_value()) continue;
+      if (key == "world_size" && layout.world_size.has_value()) continue;
+      members += ", ";
+      AppendJsonString(key, members);
+      StrAppend(&members, ": ", value.dump());
+    }
+  }
+  if (members.empty()) return "";
+  return StrCat("\"distributedInfo\": {", members.substr(2), "},\n");
+}
+
 }  // namespace
 
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
                          int64_t base_unix_ns, const ChromeLeftOut& left_out) {
+  if (!record.imported.members.empty()) {
+    return StrCat("{\n\"schemaVersion\": 1,\n",
+                  record.gpu.simulated ? "\"simulated\": true,\n" : "",
+                  "\"profd\": ", AboutCapture(record, left_out), ",\n", SourceMembers(record),
+                  DistributedInfo(record, layout), "\"baseTimeNanoseconds\": ", base_unix_ns,
+                  ",\n\"traceEvents\": [\n");
+  }
   std::string header =
       StrCat("{\n\"schemaVersion\": 1,\n\"deviceProperties\": ", DeviceProperties(record.gpu),
              ",\n\"host_name\": ");
@@ -182,11 +231,7 @@ std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
     if (record.torch.memory) header += ",\n\"profile_memory\": 1";
   }
   StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, left_out), ",\n");
-  if (layout.rank.has_value()) {
-    StrAppend(&header, "\"distributedInfo\": {\"rank\": ", *layout.rank);
-    if (layout.world_size.has_value()) StrAppend(&header, ", \"world_size\": ", *layout.world_size);
-    header += "},\n";
-  }
+  header += DistributedInfo(record, layout);
   StrAppend(&header, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ", base_unix_ns,
             ",\n\"traceEvents\": [\n");
   return header;

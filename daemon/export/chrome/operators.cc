@@ -9,12 +9,6 @@ namespace profd::exporter {
 namespace {
 
 constexpr size_t kMostFlowBytes = 256;
-// Kineto's is of torch's execution traces; where none is taken it is 0.
-constexpr std::string_view kRecordFunctionId = R"(,"Record function id":0)";
-
-char* PutEventIndex(char* at, int64_t event) {
-  return PutInteger(PutText(at, R"(,"Ev Idx":)"), event);
-}
 
 char* PutMember(char* at, std::string_view key, std::string_view json) {
   return json.empty() ? at : PutText(PutText(at, key), json);
@@ -22,30 +16,33 @@ char* PutMember(char* at, std::string_view key, std::string_view json) {
 
 }  // namespace
 
-char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op, int64_t event) const {
+char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op,
+                                    const SourceArguments::Row& source) const {
   if (op.sequence >= 0) {
-    at = PutText(at, R"(,"Sequence number":)");
-    at = PutInteger(at, op.sequence);
-    at = PutText(at, R"(,"Fwd thread id":)");
-    at = PutInteger(at, op.forward_thread);
+    if (!source_.Has(source, RowArgument::kSequence)) {
+      at = PutInteger(PutText(at, R"(,"Sequence number":)"), op.sequence);
+    }
+    if (!source_.Has(source, RowArgument::kForwardThread)) {
+      at = PutInteger(PutText(at, R"(,"Fwd thread id":)"), op.forward_thread);
+    }
   }
-  at = PutText(at, kRecordFunctionId);
+  // What an imported trace says of a collective, it says in its own words.
+  if (op.is_collective && !source_.empty()) return PutInputs(at, op, source);
   const CollectiveText collective = op.is_collective ? CollectiveOf(op) : CollectiveText();
-  if (!collective.says_all) at = PutInputs(at, op);
-  at = PutMember(at, ",", collective.members);
-  return PutEventIndex(at, event);
+  if (!collective.says_all) at = PutInputs(at, op, source);
+  return PutMember(at, ",", collective.members);
 }
 
-char* ChromeOperators::PutAnnotationArguments(char* at, int64_t event) {
-  return PutEventIndex(PutText(at, kRecordFunctionId), event);
-}
-
-char* ChromeOperators::PutInputs(char* at, const PlannedOperator& op) const {
-  at = PutMember(at, R"(,"Concrete Inputs":)", texts_.ScalarsAt(op.scalars));
+char* ChromeOperators::PutInputs(char* at, const PlannedOperator& op,
+                                 const SourceArguments::Row& source) const {
+  const auto put = [&](RowArgument argument, std::string_view key, std::string_view json) {
+    if (!source_.Has(source, argument)) at = PutMember(at, key, json);
+  };
+  put(RowArgument::kScalars, R"(,"Concrete Inputs":)", texts_.ScalarsAt(op.scalars));
   if (const OperatorInputs* const inputs = texts_.InputsAt(op.inputs)) {
-    at = PutMember(at, R"(,"Input type":)", inputs->types);
-    at = PutMember(at, R"(,"Input Strides":)", inputs->strides);
-    at = PutMember(at, R"(,"Input Dims":)", inputs->dims);
+    put(RowArgument::kTypes, R"(,"Input type":)", inputs->types);
+    put(RowArgument::kStrides, R"(,"Input Strides":)", inputs->strides);
+    put(RowArgument::kDims, R"(,"Input Dims":)", inputs->dims);
   }
   return at;
 }

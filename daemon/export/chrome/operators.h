@@ -18,6 +18,7 @@
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/operator_plan.h"
 #include "daemon/export/trace/operator_texts.h"
+#include "daemon/export/trace/source_arguments.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::exporter {
@@ -26,13 +27,15 @@ class ChromeOperators {
  public:
   // What PutArguments() writes at most.
   static constexpr size_t kMostArgumentBytes =
-      2 * OperatorTexts::kMostBytes + 512 + kMostCollectiveBytes;
+      2 * OperatorTexts::kMostBytes + 512 + kMostCollectiveBytes + SourceArguments::kMostBytes;
 
   // Borrows all. `rows`: `17,"ts":`, by thread.
   ChromeOperators(store::CaptureReader& reader, const OperatorPlan& plan, const TraceLayout& layout,
-                  std::span<const std::string> rows, TraceClock clock, OutputBuffer& out)
+                  std::span<const std::string> rows, const SourceArguments& source,
+                  TraceClock clock, OutputBuffer& out)
       : reader_(reader),
         plan_(plan),
+        source_(source),
         texts_(reader),
         layout_(layout),
         rows_(rows),
@@ -42,11 +45,8 @@ class ChromeOperators {
   // Inputs that are not what they should be, and are not written.
   int64_t inputs_left_out() const { return texts_.left_out(); }
 
-  // `,"Sequence number":...`: what follows an operator's "External id". `event`: its number.
-  char* PutArguments(char* at, const PlannedOperator& op, int64_t event) const;
-  // The same of a range or step of the program, which torch.profiler has as a record_function()
-  // without inputs. At most 64 bytes.
-  static char* PutAnnotationArguments(char* at, int64_t event);
+  // `,"Sequence number":...`: what an operator's row restores, but what `source` has.
+  char* PutArguments(char* at, const PlannedOperator& op, const SourceArguments::Row& source) const;
   // `,"Collective name":...` of what a thread launched at a time, if that was in a collective.
   // At most kMostCollectiveBytes + 1.
   char* PutCollectiveAt(char* at, uint32_t thread, int64_t time_ns) const;
@@ -56,12 +56,13 @@ class ChromeOperators {
   absl::Status WriteNotes();
 
  private:
-  char* PutInputs(char* at, const PlannedOperator& op) const;
+  char* PutInputs(char* at, const PlannedOperator& op, const SourceArguments::Row& source) const;
   CollectiveText CollectiveOf(const PlannedOperator& op) const;
   void WriteNote(const store::NoteBatch& batch, size_t i);
 
   store::CaptureReader& reader_;
   const OperatorPlan& plan_;
+  const SourceArguments& source_;
   const OperatorTexts texts_;
   const TraceLayout& layout_;
   const std::span<const std::string> rows_;

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
@@ -22,6 +24,7 @@
 #include "daemon/export/trace/json_text.h"
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/operator_plan.h"
+#include "daemon/export/trace/source_arguments.h"
 #include "daemon/export/trace/writers.h"
 #include "daemon/report/memory/timeline.h"
 #include "proto/wire/event.h"
@@ -30,8 +33,9 @@ namespace profd::exporter {
 namespace {
 
 // Longest event: an escaped name, two ids, two times and arguments.
-constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024;
-constexpr size_t kMostOperatorEventBytes = kMostEventBytes + ChromeOperators::kMostArgumentBytes;
+constexpr size_t kMostEventBytes = 2 * kMostTraceNameBytes + 1024 + SourceArguments::kMostBytes;
+constexpr size_t kMostOperatorEventBytes =
+    kMostEventBytes - SourceArguments::kMostBytes + ChromeOperators::kMostArgumentBytes;
 static_assert(kMostOperatorEventBytes <= OutputBuffer::kMostReservedBytes);
 
 constexpr auto kPythonCategory = static_cast<uint8_t>(wire::RangeCategory::kPython);
@@ -51,17 +55,28 @@ class RangeEnd {
     at_ = PutText(at_, quoted_key_and_colon);
     return at_;
   }
-  void ExternalId(int64_t id) {
-    char*& at = Key(R"("External id":)");
-    at = PutInteger(at, id);
+  // profd's own numbers.
+  void ExternalId(int64_t id) { Number(R"("External id":)", id); }
+  void EventIndex(int64_t external_id) { Number(R"("Ev Idx":)", EventOf(external_id)); }
+  void Number(std::string_view quoted_key_and_colon, int64_t value) {
+    char*& at = Key(quoted_key_and_colon);
+    at = PutInteger(at, value);
+  }
+  // What `put` puts at its argument, each with a comma before it.
+  template <typename Put>
+  void Arguments(Put put) {
+    char* const begin = has_arguments_ ? at_ : PutText(at_, R"(,"args":)");
+    char* const end = put(begin);
+    if (end == begin) return;
+    if (!has_arguments_) *begin = '{';  // In place of the first comma.
+    has_arguments_ = true;
+    at_ = end;
   }
   void Flags(uint8_t flags) {
     if (flags & kRangeOpen) Key(R"("finished":"false")");
     if (flags & kRangeTruncated) Key(R"("began_before_window":"true")");
     if (flags & kRangeUnended) Key(R"("ended_with_thread":"true")");
   }
-  // Behind an argument.
-  char*& more() { return at_; }
   char* Close() {
     if (has_arguments_) *at_++ = '}';
     *at_++ = '}';
@@ -131,13 +146,17 @@ class StepNesting {
 class ChromeWriter {
  public:
   ChromeWriter(store::CaptureReader& reader, GpuPlan plan, OperatorPlan operators,
-               TraceLayout layout, OutputBuffer& out)
+               SourceArguments source, TraceLayout layout, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(std::move(layout)),
         plan_(std::move(plan)),
-        operators_(std::move(operators)) {
+        operators_(std::move(operators)),
+        source_(std::move(source)),
+        range_counts_(reader.threads().size()),
+        memory_counts_(reader.threads().size()) {
     for (auto& prefixes : range_prefixes_) prefixes.resize(reader.names().size());
+    TakeSourceTids();
     for (const TraceRow& row : layout_.threads) {
       thread_texts_.push_back(StrCat(row.tid, ",\"ts\":"));
     }
@@ -159,8 +178,8 @@ class ChromeWriter {
         CallNesting::Make(reader_, plan_.links(),
                           {.clock_error_ns = ClockErrorOfCalls(record),
                            .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
-    ChromeOperators operators(reader_, operators_, layout_, thread_texts_, clock_, out_);
-    ChromeGpu gpu(reader_, plan_, nesting, operators, layout_, clock_, out_);
+    ChromeOperators operators(reader_, operators_, layout_, thread_texts_, source_, clock_, out_);
+    ChromeGpu gpu(reader_, plan_, nesting, operators, source_, layout_, clock_, out_);
 
     if (!place.is_merged) {
       out_.Append(ChromeHeader(record, layout_, base_unix_ns,
@@ -194,6 +213,21 @@ class ChromeWriter {
     return nesting.nests();
   }
 
+  // Rows of imported traces are those of the source: Python's functions are on the row of their
+  // thread again.
+  void TakeSourceTids() {
+    has_source_tid_.resize(layout_.threads.size());
+    for (uint32_t thread = 0; thread < layout_.threads.size(); ++thread) {
+      const std::optional<int64_t> tid =
+          layout_.place.is_merged ? std::nullopt : source_.TidOf(thread);
+      if (!tid.has_value()) continue;
+      has_source_tid_[thread] = true;
+      TraceRow& row = layout_.threads[thread];
+      row.tid = *tid;
+      row.label = row.label.substr(0, row.label.rfind(", row "));
+    }
+  }
+
   uint64_t Timestamp(int64_t time_ns) const { return clock_.At(time_ns); }
 
   uint64_t Duration(int64_t start_ns, int64_t duration_ns) const {
@@ -215,10 +249,15 @@ class ChromeWriter {
     Metadata("process_labels", 0, "labels", labels);
     out_.Append(StrCat(",\n", R"({"ph":"M","name":"process_sort_index","pid":)", pid,
                        R"(,"tid":0,"args":{"sort_index":)", pid, "}}"));
-    for (const TraceRow& row : layout_.threads) {
-      Metadata("thread_name", row.tid, "name", row.label);
-      out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
-                         ",\"tid\":", row.tid, R"(,"args":{"sort_index":)", row.tid, "}}"));
+    absl::flat_hash_set<int64_t> tids;
+    for (const bool of_source : {false, true}) {
+      for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
+        const TraceRow& row = layout_.threads[thread];
+        if (has_source_tid_[thread] != of_source || !tids.insert(row.tid).second) continue;
+        Metadata("thread_name", row.tid, "name", row.label);
+        out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
+                           ",\"tid\":", row.tid, R"(,"args":{"sort_index":)", row.tid, "}}"));
+      }
     }
     if (!reader_.steps().empty() && !steps_on_thread_) {
       Metadata("thread_name", layout_.steps.tid, "name", layout_.steps.label);
@@ -262,9 +301,13 @@ class ChromeWriter {
       at = PutMicros(at, Duration(step.start_ns, step.duration_ns));
       RangeEnd end(at);
       const int64_t id = GpuLinks::StepId(i);
-      if (!operators_.empty() || !plan_.empty()) end.ExternalId(id);
-      if (!operators_.empty()) {
-        end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
+      if (source_.empty()) {
+        if (!operators_.empty() || !plan_.empty()) end.ExternalId(id);
+        if (!operators_.empty()) end.EventIndex(id);
+      } else if (std::in_range<uint32_t>(step.index)) {
+        const SourceArguments::Row source =
+            source_.Of(kArgumentOfStep, 0, static_cast<uint32_t>(step.index));
+        end.Arguments([&](char* to) { return source_.Put(to, source); });
       }
       out_.Commit(end.Close());
     }
@@ -300,12 +343,14 @@ class ChromeWriter {
       const int64_t id = plan_.links().RangeId(next_range_);
       const bool is_torchs =
           op != nullptr || (!operators_.empty() && batch.category[i] != kPythonCategory);
-      if (has_id || is_torchs) end.ExternalId(id);
+      const SourceArguments::Row source =
+          source_.Of(kArgumentOfRange, batch.thread, range_counts_[batch.thread]++);
+      if (source_.empty() && (has_id || is_torchs)) end.ExternalId(id);
       if (op != nullptr) {
-        end.more() = operators.PutArguments(end.more(), *op, EventOf(id));
-      } else if (is_torchs) {
-        end.more() = ChromeOperators::PutAnnotationArguments(end.more(), EventOf(id));
+        end.Arguments([&](char* to) { return operators.PutArguments(to, *op, source); });
       }
+      if (source_.empty() && is_torchs) end.EventIndex(id);
+      end.Arguments([&](char* to) { return source_.Put(to, source); });
       if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
       out_.Commit(end.Close());
       if (op != nullptr) operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
@@ -382,6 +427,8 @@ class ChromeWriter {
     char* at = out_.Reserve(kMostEventBytes);
     at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
                   is_allocators ? "[memory]" : "[cuda memory]", batch.thread, batch.time_ns[i]);
+    const SourceArguments::Row source =
+        source_.Of(kArgumentOfMemory, batch.thread, memory_counts_[batch.thread]++);
     at = PutText(at, R"(,"args":{)");
     if (batch.total_reserved_bytes[i] >= 0) {
       at = PutText(at, R"("Total Reserved":)");
@@ -396,13 +443,14 @@ class ChromeWriter {
     at = PutText(at, R"("Bytes":)");
     if (batch.is_free[i] != 0 && batch.bytes[i] > 0) *at++ = '-';
     at = PutInteger(at, batch.bytes[i]);
-    at = PutText(at, R"(,"Addr":)");
-    at = PutInteger(at, batch.address[i]);
-    at = PutText(at, R"(,"Device Id":)");
-    at = PutInteger(at, batch.device_index[i]);
-    at = PutText(at, R"(,"Device Type":)");
-    at = PutInteger(at, int{batch.device_type[i]});
-    if (!operators_.empty()) {
+    const auto put = [&](RowArgument argument, std::string_view key, auto value) {
+      if (!source_.Has(source, argument)) at = PutInteger(PutText(at, key), value);
+    };
+    put(RowArgument::kAddress, R"(,"Addr":)", batch.address[i]);
+    put(RowArgument::kDeviceId, R"(,"Device Id":)", batch.device_index[i]);
+    put(RowArgument::kDeviceType, R"(,"Device Type":)", int{batch.device_type[i]});
+    at = source_.Put(at, source);
+    if (source_.empty() && !operators_.empty()) {
       // Of the events that operators count among, too.
       at = PutText(at, R"(,"Ev Idx":)");
       at = PutInteger(at, EventOf(plan_.links().RangeId(next_range_)) + next_memory_++);
@@ -465,6 +513,11 @@ class ChromeWriter {
     *at++ = '}';
     out_.Commit(at);
     if (layout_.place.is_merged) return;
+    if (!reader_.record().imported.members.empty()) {
+      // Its name, if it had one, is one of them.
+      out_.Append("\n]\n}\n");
+      return;
+    }
     out_.Append("\n],\n\"traceName\": ");
     const bool simulated = reader_.record().gpu.simulated;
     AppendString(StrCat(reader_.record().id, simulated ? " (simulated GPU).json" : ".json"));
@@ -476,6 +529,10 @@ class ChromeWriter {
   TraceLayout layout_;
   const GpuPlan plan_;
   const OperatorPlan operators_;
+  SourceArguments source_;
+  std::vector<bool> has_source_tid_;     // By thread.
+  std::vector<uint32_t> range_counts_;   // By thread: those written.
+  std::vector<uint32_t> memory_counts_;  // Likewise.
   TraceClock clock_;
   uint32_t next_range_ = 0;  // Ranges written so far.
   int64_t next_memory_ = 0;  // Events of memory likewise.
@@ -503,7 +560,9 @@ absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& pl
   TraceLayout layout = MakeLayout(reader, place);
   ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
-  return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(layout), out)
+  ASSIGN_OR_RETURN(SourceArguments source, SourceArguments::Read(reader));
+  return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(source),
+                      std::move(layout), out)
       .Write();
 }
 

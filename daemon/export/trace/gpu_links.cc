@@ -70,12 +70,12 @@ class GpuLinksBuilder {
     links_.call_ids_.resize(links_.calls().size());
     RETURN_IF_ERROR(ReadWork());
     RETURN_IF_ERROR(ReadSyncs());
-    if (links_.calls().empty()) return absl::OkStatus();
+    if (links_.calls().empty()) return TakeRecordedAnnotations();
     std::sort(work_.begin(), work_.end(),
               [](const Work& a, const Work& b) { return a.call < b.call; });
     RETURN_IF_ERROR(SweepRanges());
     AnnotateSteps();
-    return absl::OkStatus();
+    return TakeRecordedAnnotations();
   }
 
  private:
@@ -203,6 +203,35 @@ class GpuLinksBuilder {
                                      .external_id = GpuLinks::StepId(step),
                                      .is_step = true});
     }
+  }
+
+  // A trace that had annotations keeps them, and only them.
+  absl::Status TakeRecordedAnnotations() {
+    absl::flat_hash_map<std::pair<uint16_t, uint32_t>, uint32_t> streams;
+    for (uint32_t track = 0; track < tracks_.tracks().size(); ++track) {
+      const GpuTrackKey& key = tracks_[track].key;
+      if (key.kind == GpuTrackKind::kWork) streams.try_emplace({key.device, key.stream}, track);
+    }
+    bool is_first = true;
+    return reader_.ForEachGpuAnnotation([&](const store::GpuAnnotationBatch& batch) {
+      if (std::exchange(is_first, false)) links_.annotations_.clear();
+      for (size_t i = 0; i < batch.size; ++i) {
+        const std::pair stream(batch.device[i], batch.stream[i]);
+        if (!streams.contains(stream)) {
+          ASSIGN_OR_RETURN(const uint32_t track, tracks_.Add({.kind = GpuTrackKind::kWork,
+                                                              .device = batch.device[i],
+                                                              .stream = batch.stream[i]}));
+          streams.emplace(stream, track);
+        }
+        links_.annotations_.push_back({.start_ns = batch.start_ns[i],
+                                       .end_ns = batch.start_ns[i] + batch.duration_ns[i],
+                                       .track = streams[stream],
+                                       .name = batch.name[i],
+                                       .external_id = batch.external_id[i],
+                                       .is_recorded = true});
+      }
+      return absl::OkStatus();
+    });
   }
 
   store::CaptureReader& reader_;

@@ -29,6 +29,7 @@ struct GpuAnnotation {
   uint32_t name = 0;   // Index into names(); of a step: into GpuLinks::steps().
   int64_t external_id = 0;
   bool is_step = false;
+  bool is_recorded = false;  // As an imported trace has it; external_id, too.
 };
 
 class GpuLinks {

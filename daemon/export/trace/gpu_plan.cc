@@ -202,10 +202,12 @@ class GpuPlanBuilder {
   }
 
   // Whether the annotation nests with the slices of its row; if so it is made longer by 1 ns
-  // where the gap to the next slice is at least 2, so that its neighbour can be, too.
+  // where the gap to the next slice is at least 2, so that its neighbour can be, too. One that was
+  // recorded stays as it is.
   static bool FitsAmong(std::span<const LaneSlice> row, GpuAnnotation& annotation) {
     const int64_t start_ns = annotation.start_ns;
     const int64_t end_ns = annotation.end_ns;
+    const bool grows = !annotation.is_recorded;
     const auto first_inside =
         std::lower_bound(row.begin(), row.end(), start_ns,
                          [](const LaneSlice& slice, int64_t ns) { return slice.start_ns < ns; });
@@ -215,8 +217,8 @@ class GpuPlanBuilder {
     if (first_inside != row.begin()) {
       const LaneSlice& before = *(first_inside - 1);
       if (Overlaps(before, start_ns, end_ns)) return Contains(before, start_ns, end_ns);
-      if (IsGap(before.end_ns, start_ns)) --annotation.start_ns;
-    } else if (start_ns > std::numeric_limits<int64_t>::min()) {
+      if (grows && IsGap(before.end_ns, start_ns)) --annotation.start_ns;
+    } else if (grows && start_ns > std::numeric_limits<int64_t>::min()) {
       --annotation.start_ns;
     }
     if (first_after != row.begin() && (first_after - 1)->end_ns > end_ns) {
@@ -225,7 +227,7 @@ class GpuPlanBuilder {
     }
     const int64_t next_ns =
         first_after == row.end() ? std::numeric_limits<int64_t>::max() : first_after->start_ns;
-    if (IsGap(end_ns, next_ns)) ++annotation.end_ns;
+    if (grows && IsGap(end_ns, next_ns)) ++annotation.end_ns;
     return true;
   }
 

@@ -81,6 +81,10 @@ class MicrosWriter {
   std::array<char, kMostNumberBytes> text_{};
 };
 
+// Whether it is JSON that any reader takes: valid, and not deep, since readers take their stack for
+// what is.
+bool IsPlainJson(std::string_view untrusted);
+
 // `untrusted` as a JSON string, with its quotes.
 inline void AppendJsonString(std::string_view untrusted, std::string& out) {
   out.push_back('"');

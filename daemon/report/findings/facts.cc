@@ -221,6 +221,27 @@ CallFacts GatherCalls(const FactSources& sources) {
   return facts;
 }
 
+CpuFacts CpuFactsOf(store::CaptureReader& reader) {
+  const CpuRecord& cpu = reader.record().cpu;
+  const std::vector<ThreadCpuRecord>& threads = cpu.threads;
+  if (cpu.watched_ns <= 0 || threads.empty()) return {};
+  CpuFacts facts = {
+      .thread_count = cpu.thread_count, .all_ran_ns = cpu.ran_ns, .all_waited_ns = cpu.waited_ns};
+  const int64_t step_thread = reader.step_thread();
+  auto found = threads.end();
+  if (step_thread >= 0 && step_thread < std::ssize(reader.threads())) {
+    found = std::ranges::find(threads, reader.threads()[static_cast<size_t>(step_thread)].os_thread,
+                              &ThreadCpuRecord::os_thread);
+    facts.of_step_thread = true;
+    if (found == threads.end()) return facts;
+  } else {
+    found = std::ranges::max_element(threads, {}, &ThreadCpuRecord::ran_ns);
+  }
+  facts.watched_ns = cpu.watched_ns;
+  facts.waited_ns = std::min(found->waited_ns, cpu.watched_ns);
+  return facts;
+}
+
 absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
                                   const FindingThresholds& thresholds) {
   Facts facts;
@@ -260,6 +281,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
                          .first_ids = FirstIds(reader.names()),
                          .loader_waits = {},
                          .launches = std::vector<PathLaunches>(attribution.paths().size())};
+  facts.cpu = CpuFactsOf(reader);
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
   facts.calls = GatherCalls(sources);
   ASSIGN_OR_RETURN(facts.host,

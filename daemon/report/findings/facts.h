@@ -98,6 +98,23 @@ struct CallFacts {
   std::vector<Evidence> allocations;
 };
 
+// How long the thread that marks the steps was ready to run but had no CPU; without steps, the one
+// that ran longest.
+struct CpuFacts {
+  int64_t watched_ns = 0;  // 0: not measured, or nothing of that thread.
+  int64_t waited_ns = 0;
+  bool of_step_thread = false;
+  // Of all threads of the process.
+  int64_t thread_count = 0;
+  int64_t all_ran_ns = 0;
+  int64_t all_waited_ns = 0;
+
+  double Share() const {
+    return watched_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(watched_ns);
+  }
+};
+CpuFacts CpuFactsOf(store::CaptureReader& reader);
+
 struct ProgramFacts {
   bool data_parallel = false;  // torch.nn.DataParallel
   bool gloo = false;           // Collectives of gloo, ...
@@ -119,6 +136,7 @@ struct Facts {
   KernelFacts kernels;
   CopyFacts copies;
   CallFacts calls;
+  CpuFacts cpu;
   ProgramFacts program;
   HostFacts host;
   SlowStep slowest;
@@ -134,6 +152,10 @@ struct Facts {
     return scope.total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(scope.total_ns);
   }
   int64_t PerStep(int64_t ns) const { return scope.count <= 0 ? ns : ns / scope.count; }
+  // Of a step, on average.
+  int64_t CpuWaitPerStep() const {
+    return PerStep(static_cast<int64_t>(cpu.Share() * static_cast<double>(scope.total_ns)));
+  }
   const GpuDevice* device() const;
 };
 

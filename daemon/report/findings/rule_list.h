@@ -16,6 +16,7 @@ RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle by HTA
 RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
 RuleResult IdleOther(const Facts&, const FindingThresholds&);
 RuleResult HostBound(const Facts&, const FindingThresholds&);       // host time outside operators
+RuleResult CpuContention(const Facts&, const FindingThresholds&);   // ready, but without a CPU
 RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle after waits
 RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
 RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up

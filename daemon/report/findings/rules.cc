@@ -21,6 +21,7 @@ constexpr std::array kRules = {
     Rule{"IDLE_KERNEL_WAIT", "Short gaps between kernels add up", true, &IdleKernelWait},
     Rule{"IDLE_OTHER", "The GPU is idle for other reasons", true, &IdleOther},
     Rule{"HOST_BOUND", "The host is busy or waits outside operators", true, &HostBound},
+    Rule{"CPU_CONTENTION", "The program waits for a CPU", false, &CpuContention},
     Rule{"SYNC_API", "Synchronization leaves the GPU idle", true, &SyncApi},
     Rule{"COPY_EXPOSED", "Copies are not overlapped by kernels", true, &CopyExposed},
     Rule{"MEMCPY_PAGEABLE_ASYNC", "Asynchronous copies use pageable memory", true, &MemcpyPageable},

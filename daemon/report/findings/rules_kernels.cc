@@ -102,6 +102,7 @@ RuleResult SmallKernels(const Facts& facts, const FindingThresholds& thresholds)
   finding.saving_ns_per_step = facts.PerStep(idle_ns);
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "the saving is at most the idle time between such launches";
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 
@@ -130,6 +131,7 @@ RuleResult TinyKernelsOfOp(const Facts& facts, const FindingThresholds& threshol
   finding.saving_ns_per_step = facts.PerStep(facts.kernels.tiny_idle_ns);
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "the saving is at most the idle time before these kernels";
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 
@@ -162,6 +164,7 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
   finding.saving_ns_per_step = facts.PerStep(ns);
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "gaps after waits, in data loading, or above 1 ms are not counted";
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 

@@ -15,6 +15,13 @@ constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu de
 constexpr std::string_view kNeedsWork =
     "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr size_t kMostCausesInText = 3;
+// Shorter times are too few to tell how long threads wait for a CPU.
+constexpr int64_t kShortestCpuWatchNs = 50'000'000;
+constexpr double kMuchCpuWait = 0.20;
+// Less waiting in a window may be one burst of another process, or the start of the recording.
+constexpr int64_t kLeastCpuWaitNs = 50'000'000;
+// The wait for a CPU explains a time if it is this share of it or more.
+constexpr double kExplainingShare = 0.8;
 // A single slow step that costs less than this share of all steps may be chance.
 constexpr double kChanceShare = 0.05;
 // Programs warm up (caches, autotuning, compilation) in their first steps.
@@ -90,6 +97,18 @@ std::string WhySlow(const SlowStep& slow) {
 }
 
 }  // namespace
+
+void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
+                       Finding& finding) {
+  if (facts.cpu.watched_ns < kShortestCpuWatchNs) return;
+  if (facts.cpu.waited_ns < kLeastCpuWaitNs) return;
+  if (facts.cpu.Share() <= thresholds.cpu_wait_share) return;
+  const int64_t waited_ns = facts.CpuWaitPerStep();
+  if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
+  finding.confidence = Confidence::kLow;
+  finding.confidence_reason = StrCat("the thread waits for a CPU for ", TimeText(waited_ns), " of ",
+                                     StepWord(facts), ", which can explain it (CPU_CONTENTION)");
+}
 
 RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.time.data_loader.count == 0) {
@@ -184,6 +203,7 @@ RuleResult GpuGap(const Facts& facts, const FindingThresholds& thresholds) {
       "launches.";
   finding.evidence = facts.gaps.longest;
   SetConfidence(facts, Confidence::kMedium, finding);
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 
@@ -203,6 +223,7 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
       "larger batches. If the gaps are long, move Python work and logging out of the step.";
   finding.evidence = LateLaunchers(facts);
   SetConfidence(facts, Confidence::kHigh, finding);
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 
@@ -313,6 +334,49 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "no steps: the program may have had nothing to do";
   }
+  DoubtIfWithoutCpu(facts, thresholds, host.PerStep(host.outside_ns), finding);
+  return result;
+}
+
+RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds) {
+  const CpuFacts& cpu = facts.cpu;
+  if (cpu.watched_ns < kShortestCpuWatchNs) {
+    return Needs(
+        "how long threads wait for a CPU, which profd reads from Linux in windows of 50 ms or "
+        "more");
+  }
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kShare;
+  finding.value = cpu.Share();
+  finding.threshold = thresholds.cpu_wait_share;
+  finding.saving_ns_per_step = facts.CpuWaitPerStep();
+  // What the GPU hides costs nothing.
+  const double idle_share = facts.has_gpu() ? facts.ShareOfSteps(facts.sum.idle_ns) : 1;
+  if (facts.has_gpu()) {
+    finding.saving_ns_per_step =
+        std::min(finding.saving_ns_per_step, facts.PerStep(facts.sum.idle_ns));
+  }
+  result.fired = std::min(finding.value, idle_share) > finding.threshold;
+  finding.measured =
+      StrCat(cpu.of_step_thread ? "The thread that marks the steps" : "The thread that runs most",
+             " is ready to run, but waits for a CPU for ", TimeText(facts.CpuWaitPerStep()), " of ",
+             StepWord(facts), " (", PercentText(finding.value), " of the time). All ",
+             CountText(cpu.thread_count, "thread"), " of the process together ran for ",
+             TimeText(cpu.all_ran_ns), " and waited for ", TimeText(cpu.all_waited_ns), " in ",
+             TimeText(cpu.watched_ns), ".");
+  finding.advice =
+      "Other processes, or too many threads of this one, use the CPUs. Give the process CPUs of "
+      "its "
+      "own (taskset, cpusets, --cpus-per-task of Slurm), or run fewer threads (OMP_NUM_THREADS, "
+      "torch.set_num_threads, num_workers).";
+  SetConfidence(facts, finding.value > kMuchCpuWait ? Confidence::kHigh : Confidence::kMedium,
+                finding);
+  if (cpu.waited_ns < kLeastCpuWaitNs) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("it waited for ", TimeText(cpu.waited_ns), " in all: one burst may explain that");
+  }
   return result;
 }
 
@@ -331,6 +395,7 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
       "non_blocking=True from pinned memory.";
   finding.evidence = facts.gaps.after_sync;
   SetConfidence(facts, Confidence::kHigh, finding);
+  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.after_sync_ns), finding);
   return result;
 }
 

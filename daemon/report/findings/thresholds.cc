@@ -53,6 +53,8 @@ constexpr std::array kKeys = {
                  "IDLE_OTHER: of a step, other gaps"},
     ThresholdKey{"host.outside_share", &F::host_outside_share, ValueKind::kShare, 0, 1,
                  "HOST_BOUND: of a step, host time outside operators while the GPU is idle"},
+    ThresholdKey{"cpu.wait_share", &F::cpu_wait_share, ValueKind::kShare, 0, 1,
+                 "CPU_CONTENTION: of the window, the thread that marks steps waits for a CPU"},
     ThresholdKey{"sync.idle_share", &F::sync_share, ValueKind::kShare, 0, 1,
                  "SYNC_API: of a step, the GPU idle after a call that waited for it"},
     ThresholdKey{"copies.exposed_share", &F::exposed_copy_share, ValueKind::kShare, 0, 1,

@@ -36,6 +36,7 @@ struct FindingThresholds {
   double kernel_wait_share = 0.10;
   double other_idle_share = 0.20;
   double host_outside_share = 0.10;  // Host time outside operators, while the GPU is idle.
+  double cpu_wait_share = 0.05;      // Ready to run, but without a CPU.
   double sync_share = 0.03;          // Idle time of the GPU after a call that waited for it.
   double exposed_copy_share = 0.05;
   double pageable_share = 0.01;

@@ -259,11 +259,18 @@ std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted
     collective.first_rank = numbers[0];
     collective.rank_stride = numbers[1];
   }
-  if (inputs != nullptr) collective.elements = ElementsOfFirst(*inputs);
-  if (collective.elements.has_value()) {
-    collective.bytes = BytesOfFirst(*inputs, *collective.elements);
+  if (inputs != nullptr) {
+    const FirstInputSize size = SizeOfFirstInput(*inputs);
+    collective.elements = size.elements;
+    collective.bytes = size.bytes;
   }
   return collective;
+}
+
+FirstInputSize SizeOfFirstInput(const OperatorInputs& untrusted_inputs) {
+  FirstInputSize size = {.elements = ElementsOfFirst(untrusted_inputs)};
+  if (size.elements.has_value()) size.bytes = BytesOfFirst(untrusted_inputs, *size.elements);
+  return size;
 }
 
 std::string ScalarsOfTold(const ToldCollective& untrusted_told) {

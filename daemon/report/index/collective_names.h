@@ -83,6 +83,13 @@ struct CollectiveInputs {
 std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted_scalars,
                                                       const OperatorInputs* inputs);
 
+// The size of the first input, which is what a collective sends; nullopt: not recorded, or unknown.
+struct FirstInputSize {
+  std::optional<int64_t> elements;
+  std::optional<int64_t> bytes;
+};
+FirstInputSize SizeOfFirstInput(const OperatorInputs& untrusted_inputs);
+
 // Facts about a collective that a trace has outside the inputs, if the inputs lack them; texts have
 // the form of CollectiveInputs.
 struct ToldCollective {

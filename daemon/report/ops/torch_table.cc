@@ -104,7 +104,7 @@ class TorchTableBuilder {
   void ReadNames() {
     for (const std::string& name : reader_.names()) {
       const bool is_step = std::string_view(name).starts_with(kStepPrefix);
-      has_step_ranges_ |= is_step;
+      is_step_.push_back(is_step);
       names_.push_back(IsLeftOut(name) ? kNoPosition : rows_.NameOf(is_step ? kStepRow : name));
     }
   }
@@ -156,6 +156,8 @@ class TorchTableBuilder {
   void AddRange(const store::RangeBatch& batch, size_t i, const OperatorIndex::Entry* op) {
     const uint32_t name = names_[batch.name[i]];
     if (name == kNoPosition) return;
+    // A name alone may be that of a range on a stream.
+    has_step_ranges_ |= is_step_[batch.name[i]];
     const bool is_python = batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kPython);
     const bool is_operator =
         batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kOperator) &&
@@ -398,6 +400,7 @@ class TorchTableBuilder {
   std::vector<uint32_t> names_;  // By name of the reader: of rows_; kNoPosition: left out.
   std::vector<std::string> shapes_texts_;  // By number.
   std::vector<uint32_t> shapes_of_;        // By inputs of the reader: such a number.
+  std::vector<bool> is_step_;              // By name.
   bool has_step_ranges_ = false;
   std::vector<uint32_t> python_threads_;  // By thread: whose frames of Python its row has.
   std::vector<std::vector<TorchEvent>> threads_;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_rows.h"
@@ -27,6 +28,7 @@ constexpr size_t kMostCommunicators = 4096;
 // Ranges of the threads that run the backward pass.
 constexpr std::string_view kAutogradPrefix = "autograd::engine::";
 
+constexpr auto kUserScope = static_cast<uint8_t>(wire::OperatorScope::kUserScope);
 constexpr auto kOperatorCategory = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 
 // What `record_param_comms` said of a collective.
@@ -46,6 +48,9 @@ class Notes {
     std::vector<std::optional<bool>> is_note(reader.scalars().size());
     RETURN_IF_ERROR(reader.ForEachOperator({}, [&](const store::OperatorBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.inputs[i] != 0 && batch.scope[i] == kUserScope) {
+          inputs_[{batch.thread, batch.start_ns[i], batch.depth[i]}] = batch.inputs[i];
+        }
         const uint32_t scalars = batch.scalars[i];
         if (scalars == 0) continue;
         if (!is_note[scalars].has_value()) {
@@ -88,6 +93,14 @@ class Notes {
     return note;
   }
 
+  // Of a range with inputs of its own, as NCCL's have in imported traces.
+  FirstInputSize SizeOf(const store::CaptureReader& reader, uint32_t thread, int64_t start_ns,
+                        uint16_t depth) const {
+    const auto found = inputs_.find({thread, start_ns, depth});
+    return found == inputs_.end() ? FirstInputSize()
+                                  : SizeOfFirstInput(reader.inputs()[found->second]);
+  }
+
  private:
   struct Entry {
     int64_t start_ns;
@@ -96,6 +109,8 @@ class Notes {
     uint32_t inputs;
   };
   std::vector<std::vector<Entry>> threads_;
+  // Of ranges of the program, by thread, start, and depth.
+  absl::flat_hash_map<std::tuple<uint32_t, int64_t, uint16_t>, uint32_t> inputs_;
 };
 
 struct HostCollective {
@@ -103,6 +118,7 @@ struct HostCollective {
   int64_t end_ns;  // Of its range.
   CollectiveKind kind;
   std::optional<Note> note;
+  FirstInputSize size;             // Where the note does not tell it.
   bool lasts_until_done = false;   // Its range does.
   std::optional<int64_t> done_ns;  // When a worker was done with what the range issued.
   // When the training threads waited for it, after the range; by time.
@@ -169,6 +185,8 @@ class CollectiveSummary {
                                          .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
                                          .kind = *kind,
                                          .lasts_until_done = LastsUntilDone(name)};
+            collective.size =
+                notes_.SizeOf(reader_, batch.thread, batch.start_ns[i], batch.depth[i]);
             if (EndsOnWorker(name)) {
               runs_.push_back(collective);
               continue;
@@ -189,6 +207,7 @@ class CollectiveSummary {
     while (!thread.empty() && thread.back().start_ns >= collective.start_ns) {
       HostCollective& inside = thread.back();
       if (!collective.note.has_value()) collective.note = inside.note;
+      if (!collective.size.elements.has_value()) collective.size = inside.size;
       if (collective.kind == CollectiveKind::kOther) collective.kind = inside.kind;
       thread.pop_back();
     }
@@ -290,7 +309,7 @@ class CollectiveSummary {
               .duration_ns = end_ns - start_ns,
               .kind = CollectiveKindOf(name),
               .on_device = true},
-             std::nullopt);
+             std::nullopt, {});
       return;
     }
     if (!around->on_device) {
@@ -331,14 +350,14 @@ class CollectiveSummary {
         for (const auto& [from_ns, to_ns] : call.waits) {
           AddExposedOnHost(std::max(from_ns, call.end_ns), to_ns, row);
         }
-        AddRow(row, call.note);
+        AddRow(row, call.note, call.size);
       }
     }
     for (const HostCollective& run : runs_) {
       CollectiveRow row = {.start_ns = run.start_ns, .kind = run.kind};
       if (__builtin_sub_overflow(run.end_ns, run.start_ns, &row.duration_ns)) continue;
       for (const auto& [from_ns, to_ns] : run.waits) AddExposedOnHost(from_ns, to_ns, row);
-      AddRow(row, std::nullopt);
+      AddRow(row, std::nullopt, run.size);
     }
   }
 
@@ -349,7 +368,7 @@ class CollectiveSummary {
     row.exposed_ns += std::min(exposed_ns, row.duration_ns - row.exposed_ns);
   }
 
-  void AddRow(CollectiveRow row, const std::optional<Note>& note) {
+  void AddRow(CollectiveRow row, const std::optional<Note>& note, const FirstInputSize& size) {
     Communicator communicator;
     if (note.has_value()) {
       communicator = note->communicator;
@@ -357,6 +376,8 @@ class CollectiveSummary {
       row.elements = note->elements;
       row.bytes = note->bytes;
     }
+    if (row.elements < 0) row.elements = size.elements.value_or(-1);
+    if (row.bytes < 0) row.bytes = size.bytes.value_or(-1);
     if (communicator_ids_.size() < kMostCommunicators || communicator_ids_.contains(communicator)) {
       const auto [at, inserted] = communicator_ids_.try_emplace(
           communicator, static_cast<uint32_t>(table_.communicators.size()));

@@ -368,6 +368,9 @@ void TargetToProto(const TargetInfo& target, v1::Target& out) {
     case TargetState::kCapturing:
       out.set_state(v1::Target::CAPTURING);
       break;
+    case TargetState::kStopped:
+      out.set_state(v1::Target::STOPPED);
+      break;
     case TargetState::kGone:
       break;  // In a capture's record of its target: the state says nothing any more.
   }

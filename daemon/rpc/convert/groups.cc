@@ -103,6 +103,9 @@ absl::StatusOr<GroupStart> GroupStartFromProto(const v1::CommitGroupRequest& req
     return absl::InvalidArgumentError("start_unix_ns: must not be negative");
   }
   if (request.start_unix_ns() > 0) start.time = absl::FromUnixNanos(request.start_unix_ns());
+  if (request.has_lease()) {
+    ASSIGN_OR_RETURN(start.lease, DurationFromProto(request.lease(), "lease"));
+  }
   ASSIGN_OR_RETURN(start.members, GroupMembersFromProto(request.members()));
   return start;
 }

@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/event_rows.h"
+#include "daemon/store/file/byte_file.h"
 
 namespace profd::store {
 
@@ -163,8 +164,8 @@ struct CudaEventBatch {
 
 // ---- framework rows ----
 
-// Operators of one thread, in the order of their ranges: each has the start and depth of a range of
-// category kOperator. A hostile file may have operators without a range.
+// Operators of one thread, in the order of their ranges, whose start and depth they have: torch's
+// and users' with inputs (scope kUserScope). A hostile file may have some without a range.
 struct OperatorBatch {
   uint32_t thread = 0;
   size_t size = 0;
@@ -205,6 +206,28 @@ struct BlockBatch {
   std::span<const int16_t> device_index;
 };
 
+// ---- rows of imported traces: see daemon/capture/event_rows.h ----
+
+// Rows that an argument belongs to may not be there in a hostile file.
+struct ArgumentBatch {
+  size_t size = 0;
+  std::span<const uint8_t> of;          // kArgumentOf*, or any other.
+  std::span<const uint32_t> of_thread;  // May be any number.
+  std::span<const uint32_t> row;
+  std::span<const uint32_t> key;   // Index into names(); always in bounds.
+  std::span<const uint8_t> type;   // profd::ArgumentType, always one of them.
+  std::span<const int64_t> value;  // kJson: index into names(); always in bounds.
+};
+struct GpuAnnotationBatch {
+  size_t size = 0;
+  std::span<const int64_t> start_ns;
+  std::span<const int64_t> duration_ns;  // >= 0; start + duration does not overflow.
+  std::span<const uint32_t> name;        // Index into names(); always in bounds.
+  std::span<const uint16_t> device;
+  std::span<const uint32_t> stream;
+  std::span<const int64_t> external_id;  // 0: none
+};
+
 struct ReaderThread {
   int64_t os_thread = 0;
   std::string name;  // Valid UTF-8; may be empty.
@@ -220,6 +243,10 @@ class CaptureReader {
  public:
   // Opens read-only and immutable; reads the record, names and threads.
   static absl::StatusOr<std::unique_ptr<CaptureReader>> Open(const std::filesystem::path& path);
+  // The same for a file that is elsewhere; errors of reading it are returned as they are. `name` is
+  // for messages.
+  static absl::StatusOr<std::unique_ptr<CaptureReader>> Open(std::unique_ptr<ByteFile> file,
+                                                             std::string_view name);
   virtual ~CaptureReader() = default;
 
   virtual const CaptureRecord& record() const = 0;
@@ -266,6 +293,15 @@ class CaptureReader {
       const TimeFilter& filter, absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) = 0;
   virtual absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) = 0;
   virtual absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) = 0;
+
+  // Only files of imported traces have these.
+  virtual absl::Status ForEachArgument(absl::FunctionRef<absl::Status(const ArgumentBatch&)>) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status ForEachGpuAnnotation(
+      absl::FunctionRef<absl::Status(const GpuAnnotationBatch&)>) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace profd::store

@@ -81,7 +81,7 @@ absl::StatusOr<int64_t> CountEvents(const CaptureContents& contents) {
   int64_t events = 0;
   int64_t step_marks = 0;
   for (const ChunkEntry& chunk : contents.chunks) {
-    if (chunk.summary.kind > ChunkKind::kBlock) {
+    if (chunk.summary.kind > ChunkKind::kLast) {
       return absl::DataLossError(StrCat("it has events of kind ",
                                         static_cast<int>(chunk.summary.kind),
                                         ", which this profd does not know"));
@@ -114,6 +114,8 @@ absl::Status ReadEveryRow(CaptureFileReader& reader,
   RETURN_IF_ERROR(reader.ForEachTensorUse({}, next));
   RETURN_IF_ERROR(reader.ForEachNote(next));
   RETURN_IF_ERROR(reader.ForEachBlock(next));
+  RETURN_IF_ERROR(reader.ForEachArgument(next));
+  RETURN_IF_ERROR(reader.ForEachGpuAnnotation(next));
   return reader.ForEachStepMark([](const StepRow&) {});
 }
 

@@ -335,4 +335,38 @@ bool BlockTable::AreValid(std::span<const BlockRow> rows) {
   return valid;
 }
 
+void ArgumentTable::Append(std::span<const ArgumentRow> rows) {
+  for (const ArgumentRow& argument : rows) {
+    of.push_back(argument.of);
+    of_thread.push_back(argument.thread);
+    row.push_back(argument.row);
+    key.push_back(argument.key);
+    type.push_back(static_cast<uint8_t>(argument.type));
+    value.push_back(argument.value);
+  }
+}
+bool ArgumentTable::AreValid(std::span<const ArgumentRow> rows) {
+  bool valid = true;
+  for (const ArgumentRow& row : rows) {
+    valid &= row.type <= ArgumentType::kQuotedInteger &&
+             (row.type != ArgumentType::kJson || (row.value >= 0 && row.value <= UINT32_MAX));
+  }
+  return valid;
+}
+
+void GpuAnnotationTable::Append(std::span<const GpuAnnotationRow> rows) {
+  for (const GpuAnnotationRow& row : rows) {
+    start_ns.push_back(row.start_ns);
+    duration_ns.push_back(row.duration_ns);
+    name.push_back(row.name);
+    device.push_back(row.device);
+    stream.push_back(row.stream);
+    external_id.push_back(row.external_id);
+  }
+}
+bool GpuAnnotationTable::AreValid(std::span<const GpuAnnotationRow> rows) {
+  return HaveValidSpans(rows);
+}
+TimeSpan GpuAnnotationTable::Span() const { return SpanFromStarts(*this); }
+
 }  // namespace profd::store

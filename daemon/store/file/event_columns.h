@@ -45,12 +45,18 @@ enum class ChunkKind : uint8_t {
   kTensorUse = 12,
   kNote = 13,
   kBlock = 14,
+  kArgument = 15,
+  kGpuAnnotation = 16,
+  kLast = kGpuAnnotation,
 };
 
-// Returns whether the rows of a kind count as events. (Framework rows belong to ranges and memory
-// events.)
+// Returns whether the rows of a kind are framework rows: they belong to ranges and memory events.
+constexpr bool AreFrameworkRows(ChunkKind kind) {
+  return kind >= ChunkKind::kOperator && kind <= ChunkKind::kBlock;
+}
+// Returns whether the rows of a kind count as events.
 constexpr bool AreEvents(ChunkKind kind) {
-  return kind < ChunkKind::kOperator || kind > ChunkKind::kBlock;
+  return kind < ChunkKind::kOperator || kind > ChunkKind::kLast;
 }
 
 inline constexpr size_t kMaxChunkRows = kMaxColumnValues;
@@ -537,6 +543,58 @@ struct BlockTable {
   void Append(std::span<const BlockRow> rows);
   static bool AreValid(std::span<const BlockRow> rows);
   TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
+};
+
+// ---- imported traces ----
+
+// Rows without a time, and of no thread of their own.
+struct ArgumentTable {
+  using Row = ArgumentRow;
+  static constexpr ChunkKind kKind = ChunkKind::kArgument;
+  enum Column : uint32_t { kOf, kOfThread, kRow, kKey, kType, kValue };
+
+  std::vector<uint8_t> of;
+  std::vector<uint32_t> of_thread;
+  std::vector<uint32_t> row;
+  std::vector<uint32_t> key;
+  std::vector<uint8_t> type;
+  std::vector<int64_t> value;
+
+  static constexpr ColumnTransform kTransforms[] = {kOffset, kOffset, kDelta,
+                                                    kOffset, kOffset, kDelta};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.of, self.of_thread, self.row, self.key, self.type, self.value);
+  }
+  size_t size() const { return row.size(); }
+  void Append(std::span<const ArgumentRow> rows);
+  static bool AreValid(std::span<const ArgumentRow> rows);
+  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
+};
+
+struct GpuAnnotationTable {
+  using Row = GpuAnnotationRow;
+  static constexpr ChunkKind kKind = ChunkKind::kGpuAnnotation;
+  enum Column : uint32_t { kStart, kDuration, kName, kDevice, kStream, kExternalId };
+
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<uint32_t> name;
+  std::vector<uint16_t> device;
+  std::vector<uint32_t> stream;
+  std::vector<int64_t> external_id;
+
+  static constexpr ColumnTransform kTransforms[] = {kDelta,  kOffset, kOffset,
+                                                    kOffset, kOffset, kDelta};
+  template <typename Self>
+  static auto Columns(Self& self) {
+    return std::tie(self.start_ns, self.duration_ns, self.name, self.device, self.stream,
+                    self.external_id);
+  }
+  size_t size() const { return start_ns.size(); }
+  void Append(std::span<const GpuAnnotationRow> rows);
+  static bool AreValid(std::span<const GpuAnnotationRow> rows);
+  TimeSpan Span() const;
 };
 
 // ---- for any table ----

@@ -18,7 +18,8 @@ constexpr size_t kMaxNameBytes = 255;
 constexpr size_t kMaxCommandBytes = 4096;
 constexpr size_t kMaxTextBytes = 1024;
 constexpr size_t kMaxMetadata = 64;
-constexpr size_t kMaxKinds = 65;  // ImportRecord's 64, and "(other)".
+constexpr size_t kMaxMemberBytes = size_t{64} << 10;  // ImportRecord::members
+constexpr size_t kMaxKinds = 65;                      // ImportRecord's 64, and "(other)".
 constexpr size_t kMaxLabels = 32;
 constexpr size_t kMaxDisplayNameBytes = 128;
 constexpr size_t kMaxWindows = 64;
@@ -173,6 +174,12 @@ absl::Status TakeImport(const ImportRecord& untrusted, ImportRecord& imported) {
   imported.time_unit_ns = untrusted.time_unit_ns;
   imported.not_understood = CleanMap(untrusted.not_understood, kMaxKinds,
                                      [](int64_t count) { return std::max<int64_t>(count, 0); });
+  size_t member_bytes = 0;
+  for (const auto& [key, json] : untrusted.members) {
+    member_bytes += key.size() + json.size();
+    if (member_bytes > kMaxMemberBytes) return Refused("has too many members of a trace");
+  }
+  imported.members = untrusted.members;  // Exports check that they are JSON.
   return absl::OkStatus();
 }
 

@@ -103,6 +103,10 @@ absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureReader::Open(
     const std::filesystem::path& path) {
   return CaptureFileReader::Open(path, CaptureFileReader::Accept::kSealed);
 }
+absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureReader::Open(std::unique_ptr<ByteFile> file,
+                                                                   std::string_view name) {
+  return CaptureFileReader::OpenBytes(std::move(file), name);
+}
 
 CaptureFileReader::CaptureFileReader(std::unique_ptr<Database> db, CaptureContents contents)
     : db_(std::move(db)), contents_(std::move(contents)) {}
@@ -125,6 +129,16 @@ absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::OpenDescri
   ASSIGN_OR_RETURN(auto reader, Load(std::move(db), Accept::kSealed));
   struct stat info;
   if (fstat(descriptor, &info) == 0) reader->contents_.record.file_bytes = info.st_size;
+  return reader;
+}
+
+absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::OpenBytes(
+    std::unique_ptr<ByteFile> file, std::string_view name) {
+  RETURN_IF_ERROR(CheckCaptureFileHeader(*file, name));
+  ASSIGN_OR_RETURN(const int64_t file_bytes, file->Size());
+  ASSIGN_OR_RETURN(auto db, Database::OpenBytes(std::move(file)));
+  ASSIGN_OR_RETURN(auto reader, Load(std::move(db), Accept::kSealed));
+  reader->contents_.record.file_bytes = file_bytes;
   return reader;
 }
 
@@ -494,7 +508,7 @@ absl::Status CaptureFileReader::ForEachCudaEvent(
 int64_t CaptureFileReader::framework_row_count() const {
   int64_t rows = 0;
   for (const ChunkEntry& chunk : contents_.chunks) {
-    if (!AreEvents(chunk.summary.kind)) rows += chunk.summary.rows;
+    if (AreFrameworkRows(chunk.summary.kind)) rows += chunk.summary.rows;
   }
   return rows;
 }
@@ -590,6 +604,52 @@ absl::Status CaptureFileReader::ForEachBlock(
                .device_index = table.device_index});
   };
   return Scan<BlockTable>(kAllColumns, {}, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachArgument(
+    absl::FunctionRef<absl::Status(const ArgumentBatch&)> fn) {
+  const auto prepare = [&](ArgumentTable& table) -> absl::Status {
+    if (!AllBelow(table.key, contents_.names.size())) return DamagedCapture("unknown name");
+    const auto name_count = static_cast<int64_t>(contents_.names.size());
+    for (size_t i = 0; i < table.size(); ++i) {
+      if (table.type[i] > static_cast<uint8_t>(ArgumentType::kQuotedInteger)) {
+        return DamagedCapture("unknown type of an argument");
+      }
+      if (table.type[i] != static_cast<uint8_t>(ArgumentType::kJson)) continue;
+      if (table.value[i] < 0 || table.value[i] >= name_count) return DamagedCapture("unknown name");
+    }
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const ArgumentTable& table, uint32_t, size_t, size_t end) {
+    return fn({.size = end,
+               .of = table.of,
+               .of_thread = table.of_thread,
+               .row = table.row,
+               .key = table.key,
+               .type = table.type,
+               .value = table.value});
+  };
+  return Scan<ArgumentTable>(kAllColumns, {}, prepare, emit);
+}
+
+absl::Status CaptureFileReader::ForEachGpuAnnotation(
+    absl::FunctionRef<absl::Status(const GpuAnnotationBatch&)> fn) {
+  const auto prepare = [&](GpuAnnotationTable& table) -> absl::Status {
+    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
+    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
+    Rebase(table.start_ns, contents_.epoch_offset_ns);
+    return absl::OkStatus();
+  };
+  const auto emit = [&](const GpuAnnotationTable& table, uint32_t, size_t, size_t end) {
+    return fn({.size = end,
+               .start_ns = table.start_ns,
+               .duration_ns = table.duration_ns,
+               .name = table.name,
+               .device = table.device,
+               .stream = table.stream,
+               .external_id = table.external_id});
+  };
+  return Scan<GpuAnnotationTable>(kAllColumns, {}, prepare, emit);
 }
 
 int64_t CaptureFileReader::step_thread() {

@@ -37,6 +37,9 @@ class CaptureFileReader final : public CaptureReader {
   // Reads a sealed file that is open already, read-only; the descriptor must outlive the reader.
   // Opens no file, so it works without access to any, and after the file was removed.
   static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenDescriptor(int descriptor);
+  // The same for bytes that are elsewhere. `name` is for messages.
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenBytes(
+      std::unique_ptr<ByteFile> file, std::string_view name);
   ~CaptureFileReader() override;
 
   const CaptureRecord& record() const override { return contents_.record; }
@@ -73,6 +76,9 @@ class CaptureFileReader final : public CaptureReader {
                                 absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) override;
   absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) override;
   absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) override;
+  absl::Status ForEachArgument(absl::FunctionRef<absl::Status(const ArgumentBatch&)> fn) override;
+  absl::Status ForEachGpuAnnotation(
+      absl::FunctionRef<absl::Status(const GpuAnnotationBatch&)> fn) override;
 
   // In written order; times count from the epoch of the file.
   absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);

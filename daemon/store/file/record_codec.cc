@@ -23,8 +23,9 @@ constexpr size_t kMaxRecordBytes = 8 << 20;
 constexpr size_t kMaxGroupBytes = 64 << 20;
 constexpr size_t kMaxArrayElements = 4096;
 constexpr size_t kMaxQualityChecks = 64;
-constexpr size_t kMaxCheckBytes = 1024;  // Of a check's name and sentence.
-constexpr size_t kMaxNames = 16'384;     // Of the nodes of a schedule.
+constexpr int64_t kMaxCpuNs = int64_t{1} << 60;  // Of all threads together.
+constexpr size_t kMaxCheckBytes = 1024;          // Of a check's name and sentence.
+constexpr size_t kMaxNames = 16'384;             // Of the nodes of a schedule.
 
 // Each Visit() names every field of its struct once: Archive is Encoder or Decoder.
 template <typename Archive, typename T>
@@ -206,12 +207,31 @@ void Visit(Archive& archive, T& torch) {
 }
 
 template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, ThreadCpuRecord>
+void Visit(Archive& archive, T& thread) {
+  archive("os_thread", thread.os_thread);
+  archive("ran_ns", thread.ran_ns);
+  archive("waited_ns", thread.waited_ns);
+}
+
+template <typename Archive, typename T>
+requires std::is_same_v<std::remove_const_t<T>, CpuRecord>
+void Visit(Archive& archive, T& cpu) {
+  archive("watched_ns", cpu.watched_ns);
+  archive("thread_count", cpu.thread_count);
+  archive("ran_ns", cpu.ran_ns);
+  archive("waited_ns", cpu.waited_ns);
+  archive("threads", cpu.threads);
+}
+
+template <typename Archive, typename T>
 requires std::is_same_v<std::remove_const_t<T>, ImportRecord>
 void Visit(Archive& archive, T& imported) {
   archive("source", imported.source);
   archive("producer", imported.producer);
   archive("time_unit_ns", imported.time_unit_ns);
   archive("not_understood", imported.not_understood);
+  archive("members", imported.members);
 }
 
 template <typename Archive, typename T>
@@ -283,6 +303,7 @@ void Visit(Archive& archive, T& record) {
   archive("clock_error_ns", record.clock_error_ns);
   archive("gpu", record.gpu);
   archive("torch", record.torch);
+  archive("cpu", record.cpu);
   archive("imported", record.imported);
   archive("activity", record.activity);
   archive("step_before_ns", record.step_before_ns);
@@ -539,7 +560,7 @@ class Decoder {
     FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kCuptiTaken), value);
   }
   void FromJson(const Json& json, TargetState& value) {
-    FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kGone),
+    FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kStopped),
              value);
   }
   void FromJson(const Json& json, GpuMode& value) {
@@ -615,6 +636,17 @@ void CheckGrade(GradeRecord& graded) {
   if (!known) graded = {};
 }
 
+// Times that cannot be are none.
+void CheckCpu(CpuRecord& cpu) {
+  const auto is_time = [](int64_t ns) { return ns >= 0 && ns <= kMaxCpuNs; };
+  bool possible = is_time(cpu.watched_ns) && is_time(cpu.ran_ns) && is_time(cpu.waited_ns) &&
+                  cpu.thread_count >= 0 && cpu.threads.size() <= kMostCpuThreads;
+  for (const ThreadCpuRecord& thread : cpu.threads) {
+    possible = possible && is_time(thread.ran_ns) && is_time(thread.waited_ns);
+  }
+  if (!possible) cpu = {};
+}
+
 }  // namespace
 
 std::string EncodeRecord(const CaptureRecord& record) { return Encode(record); }
@@ -622,6 +654,7 @@ absl::StatusOr<CaptureRecord> DecodeRecord(std::string_view untrusted) {
   ASSIGN_OR_RETURN(CaptureRecord record,
                    Decode<CaptureRecord>(untrusted, "capture", kMaxRecordBytes));
   CheckGrade(record.graded);
+  CheckCpu(record.cpu);
   record.slowdown.unknown_reason = ForDisplay(record.slowdown.unknown_reason, kMaxCheckBytes);
   return record;
 }

@@ -308,22 +308,32 @@ absl::Status CheckCaptureFileHeader(const std::filesystem::path& path) {
   return CheckCaptureFileHeader(file.get(), path);
 }
 
+namespace {
+
+absl::Status NotACapture(const std::filesystem::path& path, std::string_view why) {
+  return absl::InvalidArgumentError(StrCat(path.string(), " is not a profd capture: ", why));
+}
+
+}  // namespace
+
 absl::Status CheckCaptureFileHeader(int descriptor, const std::filesystem::path& path) {
   struct stat info;
   if (fstat(descriptor, &info) != 0) return FileStatus(path, errno);
-  const auto not_a_capture = [&path](std::string_view why) {
-    return absl::InvalidArgumentError(StrCat(path.string(), " is not a profd capture: ", why));
-  };
-  if (!S_ISREG(info.st_mode)) return not_a_capture("not a regular file");
+  if (!S_ISREG(info.st_mode)) return NotACapture(path, "not a regular file");
+  DescriptorFile file(descriptor);
+  return CheckCaptureFileHeader(file, path);
+}
+
+absl::Status CheckCaptureFileHeader(ByteFile& file, const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const int64_t file_bytes, file.Size());
   std::array<unsigned char, kSqliteHeaderBytes> header{};
-  const ssize_t got = pread(descriptor, header.data(), header.size(), 0);
-  if (got < 0) return FileStatus(path, errno);
-  if (static_cast<size_t>(got) < header.size() ||
-      std::memcmp(header.data(), kSqliteMagic, sizeof(kSqliteMagic)) != 0) {
-    return not_a_capture("it does not start like one");
+  ASSIGN_OR_RETURN(const size_t got,
+                   file.Read(0, {reinterpret_cast<char*>(header.data()), header.size()}));
+  if (got < header.size() || std::memcmp(header.data(), kSqliteMagic, sizeof(kSqliteMagic)) != 0) {
+    return NotACapture(path, "it does not start like one");
   }
   if (BigEndian(&header[68]) != kCaptureApplicationId) {
-    return not_a_capture("it is another program's SQLite file");
+    return NotACapture(path, "it is another program's SQLite file");
   }
   const uint32_t version = BigEndian(&header[60]);
   if (version > kFormatVersion) {
@@ -337,8 +347,8 @@ absl::Status CheckCaptureFileHeader(int descriptor, const std::filesystem::path&
   if (page_bytes != kFilePageBytes || header[18] != 1 || header[19] != 1) {
     return DamagedFile(StrCat(path.string(), " has a header that profd does not write"));
   }
-  if (info.st_size != expected_bytes) {
-    return DamagedFile(StrCat(path.string(), " has ", info.st_size, " bytes, its header says ",
+  if (file_bytes != expected_bytes) {
+    return DamagedFile(StrCat(path.string(), " has ", file_bytes, " bytes, its header says ",
                               expected_bytes, "; fetch it again"));
   }
   return absl::OkStatus();

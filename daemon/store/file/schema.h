@@ -49,6 +49,8 @@ absl::Status AddInputTables(Database& db);
 absl::Status CheckCaptureFileHeader(const std::filesystem::path& path);
 // The same for an open file; `path` is for messages.
 absl::Status CheckCaptureFileHeader(int descriptor, const std::filesystem::path& path);
+// The same for bytes; also an error of reading them.
+absl::Status CheckCaptureFileHeader(ByteFile& file, const std::filesystem::path& path);
 
 // Checks that the file has exactly the tables of its version. DATA_LOSS otherwise.
 absl::Status CheckCaptureSchema(Database& db);

@@ -9,7 +9,7 @@
 #include "absl/strings/cord.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/store/file/descriptor_vfs.h"
+#include "daemon/store/file/byte_vfs.h"
 
 namespace profd::store {
 namespace {
@@ -103,6 +103,9 @@ void Distrust(sqlite3* db) {
 }  // namespace
 
 absl::Status SqliteStatus(sqlite3* db, int code, std::string_view doing) {
+  if (db != nullptr && IsIoError(code)) {
+    if (absl::Status status = LastReadError(db); !status.ok()) return status;
+  }
   const int error = db == nullptr || !IsIoError(code) ? 0 : WriteErrno(db);
   std::string text = StrCat(doing, ": ", sqlite3_errstr(code), " (SQLite result ", code);
   if (error != 0) StrAppend(&text, ", errno ", error);
@@ -230,22 +233,31 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   return db;
 }
 
-absl::StatusOr<std::unique_ptr<Database>> Database::OpenDescriptor(int descriptor) {
-  static const int registered = RegisterDescriptorVfs();
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenBytes(std::unique_ptr<ByteFile> file) {
+  static const int registered = RegisterByteVfs();
   if (registered != SQLITE_OK) return SqliteStatus(nullptr, registered, "registering a VFS");
-  const std::string name = StrCat("file:", descriptor, "?mode=ro&immutable=1");
+  auto name = std::make_unique<ByteVfsName>(*file);
+  const std::string uri = StrCat("file:", name->text(), "?mode=ro&immutable=1");
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(
-      name.c_str(), &handle,
+      uri.c_str(), &handle,
       SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READONLY | SQLITE_OPEN_URI,
-      kDescriptorVfs);
+      kByteVfs);
   std::unique_ptr<Database> db(new Database(handle, "the capture file"));
+  db->bytes_ = std::move(file);
+  db->bytes_name_ = std::move(name);
   if (code != SQLITE_OK) return SqliteStatus(handle, code, "opening the capture file");
   Distrust(handle);
   RETURN_IF_ERROR(
       db->Exec("PRAGMA cell_size_check=ON; PRAGMA query_only=ON; PRAGMA temp_store=MEMORY"));
   return db;
 }
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenDescriptor(int descriptor) {
+  return OpenBytes(std::make_unique<DescriptorFile>(descriptor));
+}
+
+Database::Database(sqlite3* db, std::filesystem::path path) : db_(db), path_(std::move(path)) {}
 
 Database::~Database() {
   cache_.clear();

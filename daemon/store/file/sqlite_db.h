@@ -21,11 +21,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/store/file/byte_file.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace profd::store {
+
+class ByteVfsName;
 
 // A prepared statement. Bindings and preparation note their errors; Step() tells them.
 class Statement {
@@ -91,8 +94,10 @@ class Database {
   };
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& path,
                                                         Mode mode);
-  // As kImmutableUntrusted, over a descriptor that is read-only and outlives the database. Opens no
-  // file of any name.
+  // As kImmutableUntrusted, over bytes that do not change. Opens no file of any name. An error of
+  // the file is returned as it is.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenBytes(std::unique_ptr<ByteFile> file);
+  // The same over a descriptor that is read-only and outlives the database.
   static absl::StatusOr<std::unique_ptr<Database>> OpenDescriptor(int descriptor);
   ~Database();
 
@@ -113,8 +118,10 @@ class Database {
   absl::Status Close();
 
  private:
-  Database(sqlite3* db, std::filesystem::path path) : db_(db), path_(std::move(path)) {}
+  Database(sqlite3* db, std::filesystem::path path);
 
+  std::unique_ptr<ByteFile> bytes_;  // Of OpenBytes(); closed after the database.
+  std::unique_ptr<ByteVfsName> bytes_name_;
   sqlite3* db_;
   const std::filesystem::path path_;
   std::function<bool()> stop_;

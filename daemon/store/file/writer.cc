@@ -127,6 +127,13 @@ void CaptureFileWriter::NoteNames(std::span<const Row> rows) {
       largest_used_name_ = std::max({largest_used_name_, row.subject, row.text});
     }
   }
+  if constexpr (std::is_same_v<Row, ArgumentRow>) {
+    for (const Row& row : rows) {
+      largest_used_name_ = std::max(largest_used_name_, row.key);
+      if (row.type != ArgumentType::kJson || !std::in_range<uint32_t>(row.value)) continue;
+      largest_used_name_ = std::max(largest_used_name_, static_cast<uint32_t>(row.value));
+    }
+  }
 }
 
 absl::Status CaptureFileWriter::BeginInputs(uint32_t id, size_t bytes) {
@@ -227,6 +234,13 @@ absl::Status CaptureFileWriter::AppendBlocks(std::span<const BlockRow> rows) {
   return Append(blocks_, kNoThread, rows);
 }
 
+absl::Status CaptureFileWriter::AppendArguments(std::span<const ArgumentRow> rows) {
+  return Append(arguments_, kNoThread, rows);
+}
+absl::Status CaptureFileWriter::AppendGpuAnnotations(std::span<const GpuAnnotationRow> rows) {
+  return Append(gpu_annotations_, kNoThread, rows);
+}
+
 // Whatever can fail comes before the rows are taken, so that a refused batch is refused whole.
 template <typename Table>
 absl::Status CaptureFileWriter::Append(Buffers<Table>& buffers, uint32_t thread,
@@ -288,6 +302,8 @@ void CaptureFileWriter::VisitBuffers(Self& self, F&& f) {
   f(self.tensor_uses_);
   f(self.notes_);
   f(self.blocks_);
+  f(self.arguments_);
+  f(self.gpu_annotations_);
 }
 
 int64_t CaptureFileWriter::BufferedRows() const {

@@ -76,6 +76,8 @@ class CaptureFileWriter final : public CaptureFileSink {
   absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) override;
   absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override;
   absl::Status AppendBlocks(std::span<const BlockRow> rows) override;
+  absl::Status AppendArguments(std::span<const ArgumentRow> rows) override;
+  absl::Status AppendGpuAnnotations(std::span<const GpuAnnotationRow> rows) override;
   int64_t approx_bytes() const override;
 
   // Sets exact steps, if they are known, instead of the times between marks. Times count from the
@@ -157,6 +159,8 @@ class CaptureFileWriter final : public CaptureFileSink {
   Buffers<TensorUseTable> tensor_uses_;
   Buffers<NoteTable> notes_;
   Buffers<BlockTable> blocks_;
+  Buffers<ArgumentTable> arguments_;
+  Buffers<GpuAnnotationTable> gpu_annotations_;
   size_t buffered_bytes_ = 0;  // Size of the tables.
   absl::Duration oldest_buffered_;
 

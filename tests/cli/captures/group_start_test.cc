@@ -40,6 +40,21 @@ TEST(AbsentRanksTest, AreNotToldFromWhatIsNotSaid) {
   EXPECT_THAT(AbsentRanks({}), IsEmpty());
 }
 
+TEST(WorldSizeTest, IsTheLargestThatAProcessReports) {
+  EXPECT_EQ(WorldSizeOf(std::vector{Rank("0", "4"), Rank("1", "")}), 4);
+  EXPECT_EQ(WorldSizeOf(std::vector{Rank("0", "4"), Rank("", "4")}), std::nullopt) << "any rank";
+  for (const std::string lie : {"", "0", "-5", "many", "99999999999999999999", "1000000"}) {
+    EXPECT_EQ(WorldSizeOf(std::vector{Rank("0", lie)}), std::nullopt) << lie;
+  }
+}
+
+TEST(MembersAskedForTest, ANodeWithoutAnAnswerIsNoRankOfAWorldThatIsKnown) {
+  EXPECT_EQ(MembersAskedFor(12, 2, 12), 12);
+  EXPECT_EQ(MembersAskedFor(10, 1, 12), 12);
+  EXPECT_EQ(MembersAskedFor(12, 2, std::nullopt), 14);
+  EXPECT_EQ(MembersAskedFor(3, 0, 2), 3) << "a rank that was restarted";
+}
+
 TEST(ClockOffsetTest, IsOfTheShortestRoundTrip) {
   const std::vector<ClockProbe> probes = {
       {.sent_unix_ns = 1'000, .answered_unix_ns = 9'000, .node_unix_ns = 50'000},

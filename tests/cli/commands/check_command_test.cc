@@ -45,6 +45,7 @@ TEST_F(CheckCommandTest, AFileThatIsNoTraceIsAnErrorAndTheOthersAreChecked) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("neither a Chrome trace"), HasSubstr("No such file"),
                                 HasSubstr("Is a directory")));
+  EXPECT_THAT(result.err, HasSubstr(StrCat("profctl: ", Path("none.json"), ": this is neither")));
   EXPECT_THAT(result.out, HasSubstr("event-duration"));
 }
 

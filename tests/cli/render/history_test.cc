@@ -168,6 +168,17 @@ TEST_F(HistoryCommandTest, OfManyNodesEachThatFailedIsNamed) {
   EXPECT_EQ(json["nodes"][1]["ok"], false);
 }
 
+TEST_F(HistoryCommandTest, AnOperatorThatNoCaptureHasIsAFailure) {
+  profd_.history.clear_points();
+  profd_.history.set_without_operator_count(2);
+  const RunResult result = Run({"history", "--op", "nosuch"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              HasSubstr("'nosuch' is not among the largest operators of the 2 captures"));
+  EXPECT_EQ(RunJson({"history", "--op", "nosuch"}, /*exit_code=*/1)["without_operator"], 2);
+}
+
 TEST_F(HistoryCommandTest, WrongUsageIsNamed) {
   const auto wrong = [this](std::vector<std::string> arguments, std::string_view what) {
     arguments.insert(arguments.begin(), "history");

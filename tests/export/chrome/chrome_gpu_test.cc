@@ -82,11 +82,11 @@ TEST_F(ChromeGpuTest, AKernelHasKinetosArguments) {
   EXPECT_EQ(gemm["pid"].integer(), 0);
   EXPECT_EQ(gemm["tid"].integer(), 7);
   const JsonValue& arguments = gemm["args"];
-  EXPECT_THAT(KeysOf(arguments),
-              UnorderedElementsAre("External id", "queued", "device", "context", "stream",
-                                   "correlation", "registers per thread", "shared memory",
-                                   "blocks per SM", "warps per SM", "grid", "block",
-                                   "est. achieved occupancy %", "graph id", "graph node id"));
+  EXPECT_THAT(
+      KeysOf(arguments),
+      UnorderedElementsAre("External id", "queued", "device", "context", "stream", "correlation",
+                           "registers per thread", "shared memory", "blocks per SM", "warps per SM",
+                           "grid", "block", "est. achieved occupancy %"));
   EXPECT_EQ(arguments["context"].integer(), 1);
   EXPECT_EQ(arguments["correlation"].integer(), 2);
   EXPECT_EQ(arguments["queued"].integer(), 0);
@@ -105,10 +105,9 @@ TEST_F(ChromeGpuTest, ACopyHasItsBytesAndBandwidth) {
   const JsonValue root = TraceOf(reader_);
   const JsonValue& copy = Named(root, "Memcpy HtoD (Pageable -> Device)");
   EXPECT_EQ(copy["cat"].text, "gpu_memcpy");
-  EXPECT_THAT(
-      KeysOf(copy["args"]),
-      UnorderedElementsAre("External id", "device", "context", "stream", "correlation", "bytes",
-                           "memory bandwidth (GB/s)", "graph id", "graph node id"));
+  EXPECT_THAT(KeysOf(copy["args"]),
+              UnorderedElementsAre("External id", "device", "context", "stream", "correlation",
+                                   "bytes", "memory bandwidth (GB/s)"));
   EXPECT_EQ(copy["args"]["bytes"].integer(), 4096);
   EXPECT_DOUBLE_EQ(copy["args"]["memory bandwidth (GB/s)"].number(), 4.096);
 }

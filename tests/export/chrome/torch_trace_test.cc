@@ -52,11 +52,14 @@ std::string Text(const JsonValue& value) {
   return text + "]";
 }
 
-// What has to be equal of an operator; its numbers of events need not be.
+// What has to be equal of an operator; its numbers of events need not be. torch's is 0 where it
+// takes no execution trace, and profd knows none.
 std::map<std::string, std::string> Arguments(const JsonValue& event) {
   std::map<std::string, std::string> arguments;
   for (const auto& [key, value] : event["args"].members) {
-    if (key != "External id" && key != "Ev Idx") arguments.emplace(key, Text(value));
+    if (key != "External id" && key != "Ev Idx" && key != "Record function id") {
+      arguments.emplace(key, Text(value));
+    }
   }
   return arguments;
 }

@@ -123,6 +123,13 @@ TEST_F(TorchTableTest, StepsAreOneRow) {
   EXPECT_EQ(Row("ProfilerStep*").self_cpu_ns, 180);
 }
 
+// A step's range on a stream, which imported traces have, is only a name here.
+TEST_F(TorchTableTest, ANameOfAStepIsNoRangeOfOne) {
+  reader_.Name("ProfilerStep#7");
+  reader_.StepThread(main_).Step(7, 0, 100).Operator(main_, "mm", 10, 30);
+  EXPECT_EQ(Row("ProfilerStep*").calls, 1);
+}
+
 TEST_F(TorchTableTest, WhatTorchLeavesOutIsLeftOut) {
   reader_.Operator(main_, "aten::is_leaf", 0, 10).Operator(main_, "mm", 20, 30);
   EXPECT_THAT(Names(), ElementsAre("mm"));

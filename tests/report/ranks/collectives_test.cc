@@ -118,6 +118,37 @@ TEST_F(CollectiveTableTest, TheOutermostRangeCountsAndItsNoteSaysWhatItIs) {
               ElementsAre(StepWorkRow{.step = 3, .duration_ns = 100, .exposed_ns = 30}));
 }
 
+TEST_F(CollectiveTableTest, WithoutANoteTheInputsOfNcclsRangeTellTheSize) {
+  constexpr auto kUserScope = static_cast<uint8_t>(wire::OperatorScope::kUserScope);
+  reader_.Operator(
+      main_, "nccl:all_reduce", 10, 20,
+      {.scope = kUserScope, .inputs = reader_.Inputs("[[1000,3]]", R"(["c10::BFloat16"])")});
+  reader_.Operator(main_, "nccl:all_to_all", 30, 40,
+                   {.scope = kUserScope, .inputs = reader_.Inputs("[[8]]", R"(["unheard of"])")});
+  reader_.Range(main_, "nccl:broadcast", 50, 60);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(3));
+  EXPECT_EQ(table.rows[0].elements, 3000);
+  EXPECT_EQ(table.rows[0].bytes, 6000);
+  EXPECT_EQ(table.rows[1].elements, 8);
+  EXPECT_EQ(table.rows[1].bytes, -1);
+  EXPECT_EQ(table.rows[2].elements, -1);
+  EXPECT_EQ(table.rows[2].bytes, -1);
+}
+
+TEST_F(CollectiveTableTest, ANoteTellsTheSizeBeforeTheInputsOfTheRangeAroundIt) {
+  reader_.Operator(main_, "record_param_comms", 15, 18,
+                   {.inputs = reader_.Inputs("[[4,5],[]]", R"(["float",""])"),
+                    .scalars = reader_.Scalars(Scalars("allreduce", 12))});
+  reader_.Operator(main_, "nccl:all_reduce", 10, 20,
+                   {.scope = static_cast<uint8_t>(wire::OperatorScope::kUserScope),
+                    .inputs = reader_.Inputs("[[7]]", R"(["float"])")});
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0].elements, 20);
+  EXPECT_EQ(table.rows[0].bytes, 80);
+}
+
 TEST(CollectiveNamesTest, RangesOfWorkersAndOfUsersLastUntilTheCollectiveIsDone) {
   for (const std::string_view name : {"gloo:all_reduce", "ucc:all_reduce", "all_reduce"}) {
     EXPECT_TRUE(LastsUntilDone(name)) << name;

@@ -343,6 +343,20 @@ absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader) {
     }
     return absl::OkStatus();
   }));
+  RETURN_IF_ERROR(reader.ForEachArgument([&](const ArgumentBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      all.arguments.push_back({b.of[i], b.of_thread[i], b.row[i], b.key[i],
+                               static_cast<ArgumentType>(b.type[i]), b.value[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEachGpuAnnotation([&](const GpuAnnotationBatch& b) {
+    for (size_t i = 0; i < b.size; ++i) {
+      all.gpu_annotations.push_back(
+          {b.start_ns[i], b.duration_ns[i], b.name[i], b.device[i], b.stream[i], b.external_id[i]});
+    }
+    return absl::OkStatus();
+  }));
   return all;
 }
 

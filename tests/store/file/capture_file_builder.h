@@ -130,6 +130,9 @@ struct ReadBack {
   std::vector<std::vector<TensorUseRow>> tensor_uses;
   std::vector<std::vector<NoteRow>> notes;
   std::vector<BlockRow> blocks;
+  // Of imported traces.
+  std::vector<ArgumentRow> arguments;
+  std::vector<GpuAnnotationRow> gpu_annotations;
 };
 absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader);
 

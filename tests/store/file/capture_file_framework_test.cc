@@ -36,6 +36,19 @@ constexpr BlockRow kBlock = {.address = uint64_t{0xff} << 56,
                              .device_type = 1,
                              .device_index = 3};
 
+constexpr ArgumentRow kArgument = {.of = kArgumentOfRange,
+                                   .thread = 7,
+                                   .row = 0xffff'ffff,
+                                   .key = 1,
+                                   .type = ArgumentType::kJson,
+                                   .value = 2};
+constexpr GpuAnnotationRow kAnnotation = {.start_ns = 5'000,
+                                          .duration_ns = 200,
+                                          .name = 2,
+                                          .device = 1,
+                                          .stream = 7,
+                                          .external_id = INT64_MIN};
+
 class CaptureFileFrameworkTest : public StoreFixture {
  protected:
   std::unique_ptr<CaptureFileSink> CreateSink() {
@@ -105,6 +118,33 @@ TEST_F(CaptureFileFrameworkTest, GivesBackEveryFieldSinceTheCapturesStart) {
   note_since.time_ns -= 1'000;
   EXPECT_THAT(all.notes, ElementsAre(ElementsAre(note_since, timeless)));
   EXPECT_THAT(all.blocks, ElementsAre(kBlock));
+}
+
+TEST_F(CaptureFileFrameworkTest, RowsOfImportedTracesAreNeitherEventsNorFrameworkRows) {
+  auto sink = CreateSink();
+  const ArgumentRow number = {
+      .of = 0, .thread = 0, .row = 0, .key = 2, .type = ArgumentType::kInteger, .value = INT64_MIN};
+  const ArgumentRow arguments[] = {kArgument, number};
+  ASSERT_THAT(sink->AppendArguments(arguments), IsOk());
+  ASSERT_THAT(sink->AppendGpuAnnotations({&kAnnotation, 1}), IsOk());
+  Finish(*sink, /*start_ns=*/1'000);
+
+  const ReadBack all = ReadStored();
+  EXPECT_THAT(all.arguments, ElementsAre(kArgument, number));
+  GpuAnnotationRow since = kAnnotation;
+  since.start_ns -= 1'000;
+  EXPECT_THAT(all.gpu_annotations, ElementsAre(since));
+  EXPECT_EQ(OpenFile()->framework_row_count(), 0);
+  EXPECT_EQ(OpenFile()->gpu_row_count(), 0);
+  // Whoever cannot read them skips them.
+  EXPECT_EQ(StoredVersion(), 1);
+}
+
+TEST_F(CaptureFileFrameworkTest, AnArgumentOfNoNameIsRefused) {
+  auto sink = CreateSink();
+  ArgumentRow argument = kArgument;
+  argument.value = -1;
+  EXPECT_THAT(sink->AppendArguments({&argument, 1}), StatusIs(StatusCode::kInternal));
 }
 
 TEST_F(CaptureFileFrameworkTest, GivesBackInputsByTheirIds) {
@@ -315,6 +355,25 @@ TEST_F(CaptureFileFrameworkHostileTest, LiesInBlocksAreDataLoss) {
       [](BlockTable& table) { table.bytes[0] = -1; },
   };
   ExpectFound(kBlock, lies);
+}
+
+TEST_F(CaptureFileFrameworkHostileTest, LiesInArgumentsAreDataLoss) {
+  void (*const lies[])(ArgumentTable&) = {
+      [](ArgumentTable& table) { table.key[0] = 3; },
+      [](ArgumentTable& table) { table.value[0] = 3; },
+      [](ArgumentTable& table) { table.value[0] = -1; },
+      [](ArgumentTable& table) { table.type[0] = 5; },
+  };
+  ExpectFound(kArgument, lies);
+}
+
+TEST_F(CaptureFileFrameworkHostileTest, LiesInGpuAnnotationsAreDataLoss) {
+  void (*const lies[])(GpuAnnotationTable&) = {
+      [](GpuAnnotationTable& table) { table.name[0] = 3; },
+      [](GpuAnnotationTable& table) { table.duration_ns[0] = -1; },
+      [](GpuAnnotationTable& table) { table.start_ns[0] = kMaxTimeNs; },
+  };
+  ExpectFound(kAnnotation, lies);
 }
 
 }  // namespace

@@ -107,6 +107,10 @@ class CaptureFileHostileTest : public testing::Test {
     ASSERT_THAT((*writer)->AppendOperators(1, OperatorsOf(ranges)), IsOk());
     const BlockRow block = {0x1000, 4'096, 3, 1, 0, 0};
     ASSERT_THAT((*writer)->AppendBlocks({&block, 1}), IsOk());
+    const ArgumentRow argument = {kArgumentOfRange, 0, 5, 2, ArgumentType::kJson, 3};
+    ASSERT_THAT((*writer)->AppendArguments({&argument, 1}), IsOk());
+    const GpuAnnotationRow annotation = {100, 50, 3, 0, 7, 12};
+    ASSERT_THAT((*writer)->AppendGpuAnnotations({&annotation, 1}), IsOk());
     record =
         FinishedRecord(record, {.start_ns = 0, .end_ns = 1'000, .first_step = 7, .end_step = 8});
     ASSERT_THAT((*writer)->Finish(record, 0), IsOk());

@@ -152,10 +152,16 @@ CaptureRecord FullRecord() {
              .odd_tensor_count = 143,
              .lost_note_count = 144,
              .missed_memory_count = 145};
+  r.cpu = {.watched_ns = 156,
+           .thread_count = 157,
+           .ran_ns = 158,
+           .waited_ns = 159,
+           .threads = {{.os_thread = 160, .ran_ns = 161, .waited_ns = 162}}};
   r.imported = {.source = "source",
                 .producer = "producer",
                 .time_unit_ns = 146,
-                .not_understood = {{"kind", 147}}};
+                .not_understood = {{"kind", 147}},
+                .members = {{"key", "[155]"}}};
   r.activity = "activity";
   r.step_before_ns = 66;
   r.step_during_ns = 67;
@@ -200,7 +206,10 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["imported"], empty["imported"]);
   expect_all_differ(full["slowdown"], empty["slowdown"]);
   expect_all_differ(full["graded"], empty["graded"]);
-  EXPECT_THAT(full, SizeIs(44));
+  expect_all_differ(full["cpu"], empty["cpu"]);
+  EXPECT_THAT(full, SizeIs(45));
+  EXPECT_THAT(full["cpu"], SizeIs(5));
+  EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
   EXPECT_THAT(full["slowdown"], SizeIs(8));
   EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
   EXPECT_THAT(full["spec"], SizeIs(15));
@@ -235,6 +244,7 @@ TEST(RecordCodecTest, GivesBackEveryField) {
   EXPECT_EQ(back->torch.outcome, TorchOutcome::kLimited);
   EXPECT_EQ(back->torch.missing[0].reason, "reason");
   EXPECT_EQ(back->imported.not_understood.at("kind"), 147);
+  EXPECT_EQ(back->imported.members.at("key"), "[155]");
   EXPECT_EQ(back->target.step_source, StepSource::kDataLoader);
 }
 
@@ -383,6 +393,8 @@ TEST(RecordCodecHostileTest, OtherTypesAndValuesAreDataLoss) {
                            R"({"gpu": {"streams": [{"context": "1"}]}})",
                            R"({"gpu": {"kind_failures": [{"kind": 1}]}})",
                            R"({"spec": {"gpu": {"mode": 9}}})",
+                           R"({"cpu": []})",
+                           R"({"cpu": {"threads": [1]}})",
                            R"({"torch": []})",
                            R"({"torch": {"outcome": 5}})",
                            R"({"torch": {"operators": 4}})",

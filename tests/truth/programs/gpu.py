@@ -9,6 +9,7 @@ marks its steps with the Python package; the environment names the stand-in (PRO
 import argparse
 import ctypes
 import os
+import threading
 import time
 
 import profd
@@ -39,6 +40,7 @@ class Gpu:
                 'malloc': [u32, u64, i32, pointer(u64)], 'free': [u32, u64, i32],
                 'event_record': [u32, pointer(u32)], 'event_sync': [u32],
                 'stream_wait_event': [u32, u32], 'stream_sync': [u32],
+                'device_sync': [u32],
                 'graph_begin': [u32], 'graph_end': [u32, pointer(u32)],
                 'graph_instantiate': [u32, pointer(u32)], 'graph_launch': [u32, u32, u64]}.items():
             function = library['sgpu_' + name]
@@ -203,10 +205,12 @@ class ExposedCopies(Training):
 class ExposedCommunication(Training):
     """All-reduces in the stream that computes; --ms each."""
 
+    KERNEL = 'ncclDevKernel_AllReduce_Sum_f32_RING_LL'
+
     def layer(self, name):
         super().layer(name)
         start_ns = time.time_ns()
-        self.gpu.launch('ncclDevKernel_AllReduce_Sum_f32_RING_LL', self.arguments.ms * MS)
+        self.gpu.launch(self.KERNEL, self.arguments.ms * MS)
         self.measurement.add(start_ns, self.arguments.ms * MS)
 
 
@@ -220,6 +224,159 @@ class SlowLoader(Training):
         waited_ns = time.time_ns() - start_ns
         self.measurement.add(start_ns, max(0, waited_ns - self.LAYERS * self.LAYER_NS))
         super().step(step)
+
+
+class SyncOfStep(Training):
+    """Waits for the GPU once in each step, as for the loss's value, and computes in Python before it
+    launches the next step. The cause is the time after the wait, in which the GPU has nothing to do."""
+
+    def wait(self):
+        self.gpu.sync()
+
+    def step(self, step):
+        super().step(step)
+        self.wait()
+        with self.measurement.cause():
+            measuring.spin(self.arguments.ms)
+
+
+class ItemOfStep(SyncOfStep):
+    """As before, but waits in a copy of 4 bytes to pageable memory, as .item() does."""
+
+    def wait(self):
+        self.gpu.call('memcpy', self.gpu.stream, DTOH, 4, 1, 0)
+        self.gpu.sync()
+
+
+class DeviceSync(Sync):
+    """Waits for the whole device after each layer."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.gpu.sync = lambda: self.gpu.call('device_sync', 1)
+
+
+class Sleepily(Slowly):
+    """Waits without computing before each launch, as for a rate limit."""
+
+    def wait(self):
+        measuring.sleep(self.arguments.ms)
+
+    def layer(self, name):
+        start_ns = time.time_ns()
+        self.wait()
+        Training.layer(self, name)
+        self.measurement.add(start_ns, max(0, time.time_ns() - start_ns - self.LAYER_NS))
+
+
+class Locked(Sleepily):
+    """Waits before each launch for a lock that another thread holds."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._lock = threading.Lock()
+        self._asked, self._held = threading.Event(), threading.Event()
+        threading.Thread(target=self._hold, daemon=True).start()
+
+    def _hold(self):
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            with self._lock:
+                self._held.set()
+                measuring.sleep(self.arguments.ms)
+
+    def wait(self):
+        self._asked.set()
+        self._held.wait()
+        self._held.clear()
+        with self._lock:
+            pass
+
+
+class SlowReplay(Replay):
+    """Replays its graph, and computes in Python for longer than the GPU needs for it. The cause is
+    the time beyond the graph."""
+
+    def step(self, step):
+        start_ns = time.time_ns()
+        measuring.spin(self.arguments.ms)
+        super().step(step)
+        self.measurement.add(
+            start_ns, max(0, time.time_ns() - start_ns - self.LAYERS * self.LAYER_NS))
+
+
+class ReplayLoader(Replay):
+    """Replays its graph, and waits for the next batch for longer than the GPU needs for it."""
+
+    def step(self, step):
+        start_ns = time.time_ns()
+        with profd.annotate('enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__'):
+            measuring.spin(self.arguments.ms)
+        waited_ns = time.time_ns() - start_ns
+        self.measurement.add(start_ns, max(0, waited_ns - self.LAYERS * self.LAYER_NS))
+        super().step(step)
+
+
+class Unfused(Training):
+    """An optimizer that launches elementwise kernels of 4 us for each parameter; a launch takes
+    20 us. The cause is what the launches take beyond the kernels."""
+
+    def step(self, step):
+        start_ns = time.time_ns()
+        count = int(self.arguments.ms * MS / 20_000)
+        with profd.annotate('Optimizer.step#SGD.step'):
+            for _ in range(count):
+                self.gpu.launch('void at::native::vectorized_elementwise_kernel<4, '
+                                'at::native::CUDAFunctor_add<float>>', 4_000, api_ns=20_000)
+        self.measurement.add(start_ns, time.time_ns() - start_ns - count * 4_000)
+
+
+class BlockingDtoh(Training):
+    """Copies results to pageable memory and waits for each."""
+
+    KIND, ASYNC, PINNED = DTOH, 0, 0
+
+    def layer(self, name):
+        Training.layer(self, name)
+        start_ns = time.time_ns()
+        self.gpu.call('memcpy', self.gpu.stream, self.KIND, int(self.arguments.ms * 25_000_000),
+                      self.ASYNC, self.PINNED)
+        self.measurement.add(start_ns, self.arguments.ms * MS)
+
+
+class ExposedDtoh(BlockingDtoh):
+    """Copies results to pinned memory in the stream that computes."""
+
+    ASYNC, PINNED = 1, 1
+
+
+class PageableCopies(BlockingDtoh):
+    """Asynchronous copies from pageable memory in the stream that computes."""
+
+    KIND, ASYNC, PINNED = HTOD, 1, 0
+
+
+class ExposedAllGather(ExposedCommunication):
+    """All-gathers in the stream that computes."""
+
+    KERNEL = 'ncclDevKernel_AllGather_RING_LL'
+
+
+class ExposedReduceScatter(ExposedCommunication):
+    """Reduce-scatters in the stream that computes."""
+
+    KERNEL = 'ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL'
+
+
+class CommunicationAtEnd(Training):
+    """One all-reduce at the end of each step, which takes --ms."""
+
+    def step(self, step):
+        super().step(step)
+        start_ns = time.time_ns()
+        self.gpu.launch('ncclDevKernel_AllReduce_Sum_f32_RING_LL', self.arguments.ms * MS)
+        self.measurement.add(start_ns, self.arguments.ms * MS)
 
 
 class Checkpoint(Training):
@@ -274,6 +431,40 @@ class Steady(Leak):
                    total_allocated=self._allocated, total_reserved=2 * self._allocated)
 
 
+class Fragmentation(Training):
+    """The allocator has reserved most of the GPU's memory and uses --ms percent of that. The cause is
+    the part that it does not use."""
+
+    CAPACITY = 80 << 30
+    RESERVED_SHARE = 0.8
+    _address = 1 << 32
+
+    def step(self, step):
+        size = 64 << 20
+        reserved = int(self.CAPACITY * self.RESERVED_SHARE)
+        used = int(reserved * self.arguments.ms / 100)
+        self._address += size
+        start_ns = time.time_ns()
+        profd.alloc(self._address, size, device='cuda:0', category='activation',
+                    total_allocated=used, total_reserved=reserved)
+        self.measurement.add(start_ns, self.share(used, reserved))
+        super().step(step)
+        profd.free(self._address, size, device='cuda:0', category='activation',
+                   total_allocated=used - size, total_reserved=reserved)
+
+    def share(self, used, reserved):
+        return (reserved - used) / reserved
+
+
+class NearLimit(Fragmentation):
+    """Uses nearly all of the GPU's memory. The cause is the part of it that is reserved."""
+
+    RESERVED_SHARE = 0.96
+
+    def share(self, used, reserved):
+        return reserved / self.CAPACITY
+
+
 CAUSES = {
     'saturated': Saturated, 'replay': Replay, 'hidden-communication': HiddenCommunication,
     'hidden-copies': HiddenCopies, 'steady-memory': Steady, 'sync': Sync,
@@ -281,6 +472,12 @@ CAUSES = {
     'blocking-copies': BlockingCopies, 'exposed-copies': ExposedCopies,
     'exposed-communication': ExposedCommunication, 'slow-loader': SlowLoader,
     'checkpoint': Checkpoint, 'allocation-churn': AllocationChurn, 'leak': Leak,
+    'fragmentation': Fragmentation, 'near-limit': NearLimit, 'step-sync': SyncOfStep,
+    'item': ItemOfStep, 'device-sync': DeviceSync, 'sleep': Sleepily, 'lock': Locked,
+    'slow-replay': SlowReplay, 'replay-loader': ReplayLoader, 'unfused': Unfused,
+    'blocking-dtoh': BlockingDtoh, 'exposed-dtoh': ExposedDtoh, 'pageable': PageableCopies,
+    'all-gather': ExposedAllGather, 'reduce-scatter': ExposedReduceScatter,
+    'all-reduce-at-end': CommunicationAtEnd,
 }
 
 

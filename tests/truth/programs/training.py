@@ -1,14 +1,18 @@
 """Trains a small network on the CPU, with one injected cause.
 
-    training.py CAUSE --truth FILE [--ms MS] [--every N]
+    training.py CAUSE --truth FILE [--ms MS] [--every N] [--place PLACE]
 
 --ms is about how long the cause takes each time; the program measures how long it took. --every:
-only in each Nth step.
+only in each Nth step. --place: before the forward pass, between the passes, or after the optimizer,
+for causes that can be anywhere.
 """
 
 import argparse
 import gc
+import json
 import os
+import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -60,6 +64,9 @@ class Training:
         while True:
             yield from BATCHES
 
+    def before(self, step):
+        """Before the forward pass."""
+
     def between(self, step):
         """Between the forward and the backward pass."""
 
@@ -71,6 +78,8 @@ class Training:
 
     def run(self):
         for step, x in enumerate(self.batches()):
+            if self.is_due(step):
+                self.before(step)
             self.optimizer.zero_grad()
             for _ in range(self.PASSES - 1):
                 (self.model(x) - x).square().mean().backward()
@@ -106,20 +115,86 @@ class HealthyLoader(Training):
         return iter(self.loader())
 
 
-class Python(Training):
-    """Computes in Python between operators."""
+class Placed(Training):
+    """Does work() at --place."""
+
+    def work(self):
+        raise NotImplementedError
+
+    def _work_at(self, place):
+        if self.arguments.place == place:
+            with self.measurement.cause():
+                self.work()
+
+    def before(self, step):
+        self._work_at('before')
 
     def between(self, step):
-        with self.measurement.cause():
-            measuring.spin(self.arguments.ms)
+        self._work_at('between')
+
+    def after(self, step):
+        self._work_at('after')
 
 
-class Sleep(Training):
-    """Waits between operators, as for a lock server or a rate limit."""
+class Python(Placed):
+    """Computes in Python outside operators."""
 
-    def between(self, step):
-        with self.measurement.cause():
+    def work(self):
+        measuring.spin(self.arguments.ms)
+
+
+class Sleep(Placed):
+    """Waits outside operators, as for a lock server or a rate limit."""
+
+    def work(self):
+        measuring.sleep(self.arguments.ms)
+
+
+class Child(Placed):
+    """Runs another program and waits for it."""
+
+    def work(self):
+        subprocess.run(['sleep', str(self.arguments.ms / 1000)], check=True)
+
+
+class Server(Placed):
+    """Asks a server over a socket, which answers after --ms."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._socket, theirs = socket.socketpair()
+        threading.Thread(target=self._serve, args=(theirs,), daemon=True).start()
+
+    def _serve(self, theirs):
+        while theirs.recv(1):
             measuring.sleep(self.arguments.ms)
+            theirs.send(b'!')
+
+    def work(self):
+        self._socket.send(b'?')
+        self._socket.recv(1)
+
+
+class Json(Placed):
+    """Writes its metrics as JSON, again and again for --ms."""
+
+    METRICS = {'weight_%d' % i: [float(i)] * 20 for i in range(200)}
+
+    def work(self):
+        end = time.perf_counter() + self.arguments.ms / 1000
+        while time.perf_counter() < end:
+            json.dumps(self.METRICS)
+
+
+class Heap(Placed):
+    """Collects garbage in a large heap."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._heap = [[i] for i in range(int(self.arguments.ms * 25_000))]
+
+    def work(self):
+        gc.collect()
 
 
 class Metrics(Training):
@@ -222,6 +297,41 @@ class TooFewWorkers(Training):
             yield batch
 
 
+class SlowBatches(Training):
+    """Its storage is slow for some batches."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._read = 0
+
+    def _work(self):
+        if self.is_due(self._read):
+            measuring.sleep(self.arguments.ms)
+        self._read += 1
+
+    def batches(self):
+        loader = iter(self.loader(work=self._work))
+        while True:
+            with self.measurement.cause():
+                batch = next(loader)
+            yield batch
+
+
+class Accumulation(Training):
+    """A healthy program that accumulates gradients of several batches."""
+
+    PASSES = 4
+
+
+class Clipping(Training):
+    """A healthy program that clips its gradients and changes its learning rate."""
+
+    def between(self, step):
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for group in self.optimizer.param_groups:
+            group['lr'] *= 0.9999
+
+
 class EnoughWorkers(Training):
     """Workers that are ahead of the training, which accumulates gradients."""
 
@@ -231,18 +341,6 @@ class EnoughWorkers(Training):
         # File descriptors would be asked for from the workers, which takes a turn of the CPU each.
         torch.multiprocessing.set_sharing_strategy('file_system')
         return iter(self.loader(work=lambda: measuring.sleep(self.arguments.ms), workers=2))
-
-
-class GarbageCollection(Training):
-    """Collects a large heap in some steps."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self._heap = [[i] for i in range(int(self.arguments.ms * 25_000))]
-
-    def between(self, step):
-        with self.measurement.cause():
-            gc.collect()
 
 
 class Checkpoint(Training):
@@ -290,18 +388,19 @@ class Leak(Training):
 
 
 class Contention(Training):
-    """Shares one CPU with another process that computes. Measures how long the training thread was
-    ready to run and did not run."""
+    """Shares one CPU with other processes that compute, --others of them. Measures how long the
+    training thread was ready to run and did not run."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         cpu = min(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cpu})
         parent = os.getpid()
-        if os.fork() == 0:
-            while os.getppid() == parent:
-                measuring.spin(100)
-            os._exit(0)
+        for _ in range(self.arguments.others):
+            if os.fork() == 0:
+                while os.getppid() == parent:
+                    measuring.spin(100)
+                os._exit(0)
 
     @staticmethod
     def waited_ns():
@@ -321,8 +420,9 @@ class Contention(Training):
 CAUSES = {
     'none': None_, 'fast-loader': HealthyLoader, 'enough-workers': EnoughWorkers,
     'python': Python, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
-    'decode': Decode, 'slow-storage': SlowStorage, 'collate': Collate,
-    'too-few-workers': TooFewWorkers, 'gc': GarbageCollection, 'checkpoint': Checkpoint,
+    'decode': Decode, 'slow-storage': SlowStorage, 'collate': Collate, 'child': Child, 'server': Server, 'json': Json,
+    'slow-batches': SlowBatches, 'accumulation': Accumulation, 'clipping': Clipping,
+    'too-few-workers': TooFewWorkers, 'gc': Heap, 'checkpoint': Checkpoint,
     'evaluation': Evaluation, 'logging': Logging, 'leak': Leak, 'contention': Contention,
 }
 
@@ -333,6 +433,8 @@ def main():
     parser.add_argument('--truth', required=True)
     parser.add_argument('--ms', type=float, default=10)
     parser.add_argument('--every', type=int, default=1)
+    parser.add_argument('--place', choices=('before', 'between', 'after'), default='between')
+    parser.add_argument('--others', type=int, default=1)
     parser.add_argument('--model', choices=('mlp', 'convnet', 'attention'), default='mlp')
     parser.add_argument('--optimizer', choices=('sgd', 'adam'), default='sgd')
     parser.add_argument('--threads', type=int, default=1)

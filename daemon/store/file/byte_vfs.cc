@@ -1,51 +1,85 @@
-#include "daemon/store/file/descriptor_vfs.h"
+#include "daemon/store/file/byte_vfs.h"
 
 #include <sqlite3.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <map>
+#include <new>
 #include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "daemon/base/str_cat.h"
 
 namespace profd::store {
 namespace {
 
-// SQLite allocates one of these for each open file.
-struct DescriptorFile {
-  sqlite3_file base;
-  int descriptor;
+// The files that have a name, by number.
+class NamedFiles {
+ public:
+  static NamedFiles& Get() {
+    static NamedFiles& files = *new NamedFiles;  // Databases may be closed late.
+    return files;
+  }
+  int Add(ByteFile& file) {
+    absl::MutexLock lock(&mu_);
+    files_[++last_] = &file;
+    return last_;
+  }
+  void Remove(int number) {
+    absl::MutexLock lock(&mu_);
+    files_.erase(number);
+  }
+  ByteFile* Find(int number) {
+    absl::MutexLock lock(&mu_);
+    const auto found = files_.find(number);
+    return found == files_.end() ? nullptr : found->second;
+  }
+
+ private:
+  absl::Mutex mu_;
+  int last_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<int, ByteFile*> files_ ABSL_GUARDED_BY(mu_);
 };
 
-int DescriptorOf(sqlite3_file* file) { return reinterpret_cast<DescriptorFile*>(file)->descriptor; }
+// SQLite allocates one of these for each open file.
+struct OpenByteFile {
+  sqlite3_file base;
+  ByteFile* bytes;
+  absl::Status error;  // Of the last read that failed.
+};
 
-int Close(sqlite3_file* /*file*/) { return SQLITE_OK; }
+OpenByteFile& Opened(sqlite3_file* file) { return *reinterpret_cast<OpenByteFile*>(file); }
 
-// SQLite wants what lies beyond the end as zeros, and to know that it was short.
-int Read(sqlite3_file* file, void* to, int size, sqlite3_int64 offset) {
-  auto* out = static_cast<char*>(to);
-  size_t filled = 0;
-  while (filled < static_cast<size_t>(size)) {
-    const ssize_t got = pread(DescriptorOf(file), out + filled, static_cast<size_t>(size) - filled,
-                              offset + static_cast<off_t>(filled));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return SQLITE_IOERR_READ;
-    if (got == 0) {
-      std::memset(out + filled, 0, static_cast<size_t>(size) - filled);
-      return SQLITE_IOERR_SHORT_READ;
-    }
-    filled += static_cast<size_t>(got);
-  }
+int Close(sqlite3_file* file) {
+  Opened(file).error.~Status();
   return SQLITE_OK;
 }
 
+// SQLite wants what lies beyond the end as zeros, and to know that it was short.
+int Read(sqlite3_file* file, void* to, int size, sqlite3_int64 offset) {
+  auto* const out = static_cast<char*>(to);
+  const auto wanted = static_cast<size_t>(size);
+  const absl::StatusOr<size_t> got = Opened(file).bytes->Read(offset, {out, wanted});
+  if (!got.ok()) {
+    Opened(file).error = got.status();
+    return SQLITE_IOERR_READ;
+  }
+  if (*got == wanted) return SQLITE_OK;
+  std::memset(out + *got, 0, wanted - *got);
+  return SQLITE_IOERR_SHORT_READ;
+}
+
 int FileSize(sqlite3_file* file, sqlite3_int64* size) {
-  struct stat info {};
-  if (fstat(DescriptorOf(file), &info) != 0) return SQLITE_IOERR_FSTAT;
-  *size = info.st_size;
+  const absl::StatusOr<int64_t> bytes = Opened(file).bytes->Size();
+  if (!bytes.ok()) {
+    Opened(file).error = bytes.status();
+    return SQLITE_IOERR_FSTAT;
+  }
+  *size = *bytes;
   return SQLITE_OK;
 }
 
@@ -78,14 +112,13 @@ constexpr sqlite3_io_methods kMethods = {.iVersion = 1,
 int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;  // Or SQLite would close it.
   if (name == nullptr || (flags & SQLITE_OPEN_MAIN_DB) == 0) return SQLITE_CANTOPEN;
-  int descriptor = -1;
+  int number = 0;
   const std::string_view digits = name;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) return SQLITE_CANTOPEN;
-  auto* opened = reinterpret_cast<DescriptorFile*>(file);
-  opened->descriptor = descriptor;
-  opened->base.pMethods = &kMethods;
+  ByteFile* const bytes = NamedFiles::Get().Find(number);
+  if (bytes == nullptr) return SQLITE_CANTOPEN;
+  new (file) OpenByteFile{.base = {.pMethods = &kMethods}, .bytes = bytes, .error = {}};
   if (out_flags != nullptr) *out_flags = flags & ~SQLITE_OPEN_READWRITE;
   return SQLITE_OK;
 }
@@ -112,15 +145,15 @@ int CurrentTime(sqlite3_vfs*, sqlite3_int64* julian_ms) {
   *julian_ms = kUnixEpochJulianMs + now.tv_sec * sqlite3_int64{1000} + now.tv_nsec / 1'000'000;
   return SQLITE_OK;
 }
-int LastError(sqlite3_vfs*, int, char*) { return errno; }
+int LastError(sqlite3_vfs*, int, char*) { return 0; }
 
 }  // namespace
 
-int RegisterDescriptorVfs() {
+int RegisterByteVfs() {
   static sqlite3_vfs vfs = {.iVersion = 2,
-                            .szOsFile = sizeof(DescriptorFile),
+                            .szOsFile = sizeof(OpenByteFile),
                             .mxPathname = 32,
-                            .zName = kDescriptorVfs,
+                            .zName = kByteVfs,
                             .xOpen = Open,
                             .xDelete = Delete,
                             .xAccess = Access,
@@ -130,6 +163,17 @@ int RegisterDescriptorVfs() {
                             .xGetLastError = LastError,
                             .xCurrentTimeInt64 = CurrentTime};
   return sqlite3_vfs_register(&vfs, /*makeDflt=*/0);
+}
+
+ByteVfsName::ByteVfsName(ByteFile& file)
+    : number_(NamedFiles::Get().Add(file)), text_(StrCat(number_)) {}
+ByteVfsName::~ByteVfsName() { NamedFiles::Get().Remove(number_); }
+
+absl::Status LastReadError(sqlite3* db) {
+  sqlite3_file* file = nullptr;
+  const int code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (code != SQLITE_OK || file == nullptr || file->pMethods != &kMethods) return absl::OkStatus();
+  return Opened(file).error;
 }
 
 }  // namespace profd::store

@@ -1,0 +1,186 @@
+#include "daemon/export/trace/source_arguments.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+
+#include "absl/status/status.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/export/trace/json_text.h"
+
+namespace profd::exporter {
+namespace {
+
+constexpr size_t kMostKeyBytes = 80;
+constexpr size_t kMostValueBytes = 4096;
+enum Shown : uint8_t { kUnknown, kShown, kHidden };
+
+constexpr std::array<std::string_view, kRowArgumentCount> kRowArguments = {"Sequence number",
+                                                                           "Fwd thread id",
+                                                                           "Concrete Inputs",
+                                                                           "Input type",
+                                                                           "Input Strides",
+                                                                           "Input Dims",
+                                                                           "device",
+                                                                           "context",
+                                                                           "stream",
+                                                                           "correlation",
+                                                                           "cbid",
+                                                                           "queued",
+                                                                           "registers per thread",
+                                                                           "shared memory",
+                                                                           "grid",
+                                                                           "block",
+                                                                           "bytes",
+                                                                           "Addr",
+                                                                           "Device Id",
+                                                                           "Device Type",
+                                                                           "cuda_sync_kind"};
+
+}  // namespace
+
+absl::StatusOr<SourceArguments> SourceArguments::Read(store::CaptureReader& reader) {
+  SourceArguments source(reader.names());
+  RETURN_IF_ERROR(
+      reader.ForEachArgument([&](const store::ArgumentBatch& batch) { return source.Add(batch); }));
+  source.Sort();
+  return source;
+}
+
+absl::Status SourceArguments::Add(const store::ArgumentBatch& batch) {
+  count_ += batch.size;
+  if (count_ > kMostArguments) {
+    return absl::ResourceExhaustedError(
+        StrCat("the file has more than ", kMostArguments, " arguments"));
+  }
+  key_of_name_.resize(names_.size(), kMostKeys);
+  may_be_shown_.resize(names_.size(), kUnknown);
+  Table* table = nullptr;
+  std::pair<uint8_t, uint32_t> last;
+  for (size_t i = 0; i < batch.size; ++i) {
+    const uint8_t key = KeyOf(batch.key[i]);
+    if (key == kMostKeys) continue;
+    const std::pair place(batch.of[i], batch.of_thread[i]);
+    if (table == nullptr || place != last) {
+      table = &tables_[place];
+      last = place;
+    }
+    table->arguments.push_back({batch.value[i], batch.row[i], key, batch.type[i]});
+    if (batch.type[i] == static_cast<uint8_t>(ArgumentType::kJson) &&
+        !MayBeShown(static_cast<uint32_t>(batch.value[i]))) {
+      table->arguments.back().type = static_cast<uint8_t>(ArgumentType::kAbsent);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// kMostKeys: it cannot be one, or there are too many.
+uint8_t SourceArguments::KeyOf(uint32_t name) {
+  uint8_t& known = key_of_name_[name];
+  if (known != kMostKeys || names_[name].size() > kMostKeyBytes) return known;
+  std::string text = ",";
+  AppendJsonString(names_[name], text);
+  text += ":";
+  const auto found = std::ranges::find(keys_, text);
+  if (found == keys_.end() && keys_.size() == kMostKeys) return known;
+  known = static_cast<uint8_t>(found - keys_.begin());
+  if (found == keys_.end()) keys_.push_back(std::move(text));
+  for (size_t i = 0; i < kRowArgumentCount; ++i) {
+    if (names_[name] == kRowArguments[i]) bits_[i] = uint64_t{1} << known;
+  }
+  return known;
+}
+
+bool SourceArguments::MayBeShown(uint32_t name) {
+  uint8_t& known = may_be_shown_[name];
+  if (known == kUnknown) {
+    const std::string& json = names_[name];
+    known = json.size() <= kMostValueBytes && IsPlainJson(json) ? kShown : kHidden;
+  }
+  return known == kShown;
+}
+
+void SourceArguments::Sort() {
+  const auto by_row = [](const Argument& a, const Argument& b) {
+    return a.row != b.row ? a.row < b.row : a.key < b.key;
+  };
+  for (auto& [place, table] : tables_) {
+    std::stable_sort(table.arguments.begin(), table.arguments.end(), by_row);
+    // JSON has each key once.
+    const auto rest = std::unique(
+        table.arguments.begin(), table.arguments.end(),
+        [](const Argument& a, const Argument& b) { return a.row == b.row && a.key == b.key; });
+    table.arguments.erase(rest, table.arguments.end());
+  }
+}
+
+SourceArguments::Row SourceArguments::Of(uint8_t of, uint32_t thread, uint32_t row) {
+  const auto found = tables_.find({of, thread});
+  if (found == tables_.end()) return {};
+  Table& table = found->second;
+  const std::vector<Argument>& all = table.arguments;
+  const bool is_next = table.next < all.size() && all[table.next].row == row;
+  if (!is_next) {
+    const auto at =
+        std::lower_bound(all.begin(), all.end(), row,
+                         [](const Argument& a, uint32_t wanted) { return a.row < wanted; });
+    table.next = static_cast<size_t>(at - all.begin());
+  }
+  const size_t begin = table.next;
+  Row result;
+  while (table.next < all.size() && all[table.next].row == row) {
+    result.keys |= uint64_t{1} << all[table.next++].key;
+  }
+  result.arguments = std::span(all).subspan(begin, table.next - begin);
+  return result;
+}
+
+std::optional<int64_t> SourceArguments::TidOf(uint32_t thread) {
+  const Row row = Of(kArgumentOfThread, 0, thread);
+  // Threads have no other argument.
+  if (row.arguments.size() != 1) return std::nullopt;
+  const Argument& tid = row.arguments.front();
+  if (tid.type != static_cast<uint8_t>(ArgumentType::kInteger)) return std::nullopt;
+  return tid.value;
+}
+
+char* SourceArguments::Put(char* at, const Row& row) const {
+  const char* const end = at + kMostBytes;
+  for (const Argument& argument : row.arguments) {
+    const auto type = static_cast<ArgumentType>(argument.type);
+    if (type == ArgumentType::kAbsent) continue;
+    const std::string_view key = keys_[argument.key];
+    const std::string_view json =
+        type == ArgumentType::kJson ? std::string_view(names_[static_cast<size_t>(argument.value)])
+                                    : std::string_view();
+    if (static_cast<size_t>(end - at) < key.size() + json.size() + kMostNumberBytes + 2) continue;
+    at = PutText(at, key);
+    switch (type) {
+      case ArgumentType::kInteger:
+        at = PutInteger(at, argument.value);
+        break;
+      case ArgumentType::kQuotedInteger:
+        *at++ = '"';
+        at = PutInteger(at, argument.value);
+        *at++ = '"';
+        break;
+      case ArgumentType::kReal: {
+        // A hostile file's may be none.
+        const auto value = std::bit_cast<double>(argument.value);
+        at = std::isfinite(value) ? PutInteger(at, value) : PutText(at, "null");
+        break;
+      }
+      case ArgumentType::kJson:
+        at = PutText(at, json);
+        break;
+      case ArgumentType::kAbsent:
+        break;
+    }
+  }
+  return at;
+}
+
+}  // namespace profd::exporter

@@ -1,0 +1,262 @@
+#include "daemon/import/kept_arguments.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <bitset>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/import/exact_time.h"
+#include "daemon/import/json_skip.h"
+
+namespace profd::importer {
+namespace {
+
+using enum RestoredArguments;
+
+// Beyond any list that Kineto writes; names are cut there, and a list that is cut is none.
+constexpr size_t kMaxArgumentBytes = NameTable::kMaxNameBytes;
+
+constexpr uint16_t Of(RestoredArguments kind) {
+  return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
+}
+constexpr uint16_t kOfRanges = Of(kAnnotation) | Of(kOperator) | Of(kAutogradFrame);
+constexpr uint16_t kOfMemory = Of(kMemory) | Of(kForeignMemory);
+constexpr uint16_t kOfWork = Of(kKernel) | Of(kTransfer);
+
+struct Restored {
+  std::string_view key;
+  uint16_t by;      // The kinds whose rows restore it.
+  uint16_t always;  // Of these, those whose exports have it in any case.
+};
+constexpr auto kRestored = std::to_array<Restored>({
+    {"Input Dims", kOfRanges, Of(kCollective)},
+    {"Input dims", kOfRanges, 0},
+    {"Input type", kOfRanges, kOfRanges | Of(kCollective)},
+    {"Input Strides", kOfRanges, Of(kCollective)},
+    {"Concrete Inputs", kOfRanges, Of(kCollective)},
+    {"Sequence number", Of(kOperator), Of(kAutogradFrame)},
+    {"Fwd thread id", Of(kOperator), Of(kOperator) | Of(kAutogradFrame)},
+    {"began_before_window", kOfRanges | kOfWork | Of(kCollective) | Of(kNone), 0},
+    {"ended_after_window", kOfWork, 0},
+    {"ended_with_thread", kOfRanges | Of(kCollective) | Of(kNone), 0},
+    {"finished", kOfRanges | kOfWork | Of(kCollective) | Of(kNone), 0},
+    {"launched_by_device", kOfWork, 0},
+    {"Total Reserved", kOfMemory, 0},
+    {"Total Allocated", kOfMemory, 0},
+    {"Bytes", kOfMemory, 0},
+    {"Addr", kOfMemory, kOfMemory},
+    {"Device Id", kOfMemory, kOfMemory},
+    {"Device Type", Of(kMemory), kOfMemory},
+    {"cbid", Of(kCall), Of(kCall)},
+    {"correlation", Of(kCall) | kOfWork | Of(kSync), Of(kCall) | kOfWork | Of(kSync)},
+    {"device", kOfWork | Of(kSync), kOfWork},
+    {"context", kOfWork | Of(kSync), kOfWork | Of(kSync)},
+    {"stream", kOfWork | Of(kSync), kOfWork | Of(kSync)},
+    {"queued", Of(kKernel), Of(kKernel)},
+    {"registers per thread", Of(kKernel), Of(kKernel)},
+    {"shared memory", Of(kKernel), Of(kKernel)},
+    {"grid", Of(kKernel), Of(kKernel)},
+    {"block", Of(kKernel), Of(kKernel)},
+    {"cluster", Of(kKernel), 0},
+    {"bytes", Of(kTransfer), Of(kTransfer)},
+    {"fromDevice", Of(kTransfer), 0},
+    {"inDevice", Of(kTransfer), 0},
+    {"toDevice", Of(kTransfer), 0},
+    {"cuda_sync_kind", Of(kSync), Of(kSync)},
+    {"wait_on_stream", Of(kSync), 0},
+    {"wait_on_cuda_event_record_corr_id", Of(kSync), 0},
+    {"wait_on_cuda_event_id", Of(kSync), 0},
+});
+
+constexpr size_t kKindCount = static_cast<size_t>(kSync) + 1;
+
+// The same by the IDs of keys.
+struct RestoredById {
+  std::array<uint16_t, kMaxArgumentIds> by{};
+  struct Always {
+    uint8_t id;
+    std::string_view key;
+  };
+  std::array<std::vector<Always>, kKindCount> always;
+  uint8_t dims = 0;
+  uint8_t old_dims = 0;
+  uint8_t types = 0;
+  uint8_t sequence = 0;
+  uint8_t forward_thread = 0;
+  uint8_t graph = 0;
+  uint8_t graph_node = 0;
+  uint8_t result = 0;
+  uint8_t stream = 0;
+};
+
+uint8_t IdOfKnown(std::string_view key) { return ArgumentId(key).value_or(0); }
+
+const RestoredById& ById() {
+  static const auto* const kById = [] {
+    auto* const ids = new RestoredById;
+    for (const Restored& known : kRestored) {
+      const uint8_t id = IdOfKnown(known.key);
+      ids->by[id] = known.by;
+      for (size_t kind = 0; kind < kKindCount; ++kind) {
+        if ((known.always >> kind & 1) != 0) ids->always[kind].push_back({id, known.key});
+      }
+    }
+    ids->dims = IdOfKnown("Input Dims");
+    ids->old_dims = IdOfKnown("Input dims");
+    ids->types = IdOfKnown("Input type");
+    ids->sequence = IdOfKnown("Sequence number");
+    ids->forward_thread = IdOfKnown("Fwd thread id");
+    ids->graph = IdOfKnown("graph id");
+    ids->graph_node = IdOfKnown("graph node id");
+    ids->result = IdOfKnown("result");
+    ids->stream = IdOfKnown("stream");
+    return ids;
+  }();
+  return *kById;
+}
+
+bool IsRestored(const RestoredById& ids, const RawArgument& argument, RestoredArguments kind) {
+  const uint8_t id = argument.id;
+  // Rows have no zeros of these; exports have what rows have.
+  if (id == ids.graph || id == ids.graph_node) {
+    return (Of(kind) & kOfWork) != 0 && argument.json != "0";
+  }
+  if (id == ids.result) return kind == kCall && argument.json != "0";
+  // All of the context, which exports write as -1.
+  if (id == ids.stream && kind == kSync && argument.json == "4294967295") return false;
+  return (ids.by[id] & Of(kind)) != 0;
+}
+
+std::optional<int64_t> IntegerOf(std::string_view text) {
+  // As it will be written: no "-0", and no "007" in quotes.
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || (digits[0] == '0' && text.size() > 1)) return std::nullopt;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> RealOf(std::string_view text) {
+  if (text.empty() || !(text[0] == '-' || (text[0] >= '0' && text[0] <= '9'))) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+KeptArguments::KeptArguments(NameTable& names, NotUnderstood& not_understood,
+                             std::filesystem::path directory)
+    : names_(names), not_understood_(not_understood), directory_(std::move(directory)) {}
+
+absl::Status KeptArguments::Add(const TraceEvent& event, RestoredArguments restored, uint8_t of,
+                                uint32_t thread, uint32_t row) {
+  const RestoredById& ids = ById();
+  std::bitset<kMaxArgumentIds> has;
+  Kept kept = {.value = 0, .thread = thread, .row = row, .of = of, .type = {}};
+  for (const RawArgument& argument : event.arguments) {
+    has.set(argument.id);
+    if (IsRestored(ids, argument, restored)) continue;
+    ASSIGN_OR_RETURN(const bool has_room, Parse(event, argument, kept));
+    if (has_room) RETURN_IF_ERROR(Put(argument.id, argument.key, kept));
+  }
+  kept.value = 0;
+  kept.type = ArgumentType::kAbsent;
+  for (const auto& [id, key] : ids.always[static_cast<size_t>(restored)]) {
+    if (has[id]) continue;
+    // Without inputs there are no types either, and without a number no thread that counted it.
+    const bool is_range = (Of(restored) & kOfRanges) != 0;
+    if (is_range && id == ids.types && !has[ids.dims] && !has[ids.old_dims]) continue;
+    if (restored == kOperator && id == ids.forward_thread && !has[ids.sequence]) continue;
+    RETURN_IF_ERROR(Put(id, key, kept));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KeptArguments::AddNumber(std::string_view key, int64_t number, uint8_t of,
+                                      uint32_t row) {
+  return Put(ArgumentId(key).value_or(kMaxArgumentIds), key,
+             {.value = number, .thread = 0, .row = row, .of = of, .type = ArgumentType::kInteger});
+}
+
+absl::StatusOr<bool> KeptArguments::Parse(const TraceEvent& event, const RawArgument& argument,
+                                          Kept& kept) {
+  const std::string_view json = argument.json;
+  if (const std::optional<int64_t> integer = IntegerOf(json)) {
+    kept.type = ArgumentType::kInteger;
+    kept.value = *integer;
+    return true;
+  }
+  if (const std::optional<double> real = RealOf(json)) {
+    kept.type = ArgumentType::kReal;
+    kept.value = std::bit_cast<int64_t>(*real);
+    return true;
+  }
+  if (json.size() > 2 && json.front() == '"') {
+    if (const std::optional<int64_t> integer = IntegerOf(json.substr(1, json.size() - 2))) {
+      kept.type = ArgumentType::kQuotedInteger;
+      kept.value = *integer;
+      return true;
+    }
+  }
+  kept.type = ArgumentType::kJson;
+  std::string text = CompactJson(json);
+  if (const auto found = texts_.find(text); found != texts_.end()) {
+    kept.value = found->second;
+    return true;
+  }
+  if (text.size() > kMaxArgumentBytes || text_bytes_ + text.size() > kMaxTextBytes ||
+      texts_.size() >= kMaxTexts) {
+    not_understood_.Count(StrCat("arg:", event.category, ".", argument.key, " is too long"));
+    return false;
+  }
+  ASSIGN_OR_RETURN(const uint32_t name, names_.IdOf(text));
+  text_bytes_ += text.size();
+  texts_.emplace(std::move(text), name);
+  kept.value = name;
+  return true;
+}
+
+absl::Status KeptArguments::Put(uint8_t id, std::string_view key, const Kept& kept) {
+  OfKey& of_key = of_keys_[id];
+  if (of_key.spool == nullptr) {
+    of_key.key = key;
+    of_key.spool = std::make_unique<Spool>(directory_, kMemoryBytes);
+  }
+  return of_key.spool->Add(kept);
+}
+
+absl::Status KeptArguments::Finish(const PositionOf& position_of, CaptureSink& sink) {
+  std::vector<ArgumentRow> batch;
+  for (auto& [key, spool] : of_keys_) {
+    if (spool == nullptr) continue;
+    ASSIGN_OR_RETURN(const uint32_t name, names_.IdOf(key));
+    RETURN_IF_ERROR(spool->Drain([&](std::span<Kept> rows) -> absl::Status {
+      batch.clear();
+      for (const Kept& kept : rows) {
+        const std::optional<uint32_t> position = position_of(kept.of, kept.thread, kept.row);
+        if (!position.has_value()) continue;
+        batch.push_back({.of = kept.of,
+                         .thread = kept.thread,
+                         .row = *position,
+                         .key = name,
+                         .type = kept.type,
+                         .value = kept.value});
+      }
+      return sink.AppendArguments(batch);
+    }));
+    spool.reset();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace profd::importer

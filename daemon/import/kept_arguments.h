@@ -1,0 +1,105 @@
+// KeptArguments keeps the arguments of events that a capture has no column for, so that an export
+// has them again: torch's numbers of events, of modules and of Python's functions, figures as they
+// were recorded, and what the profiler said of a collective.
+//
+// Exports write what they make of rows themselves unless an argument of the same name is kept. So
+// those that rows restore are not kept, and those that an export would write and the event lacks
+// are kept as absent.
+//
+// Threads: one.
+// Memory:  kMemoryBytes per name of an argument; what is beyond is in a file without a name. Texts:
+//          kMaxTextBytes.
+// Errors:  RowSpool's and the sink's.
+#ifndef PROFD_DAEMON_IMPORT_KEPT_ARGUMENTS_H_
+#define PROFD_DAEMON_IMPORT_KEPT_ARGUMENTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/capture/event_rows.h"
+#include "daemon/capture/ports.h"
+#include "daemon/import/names.h"
+#include "daemon/import/not_understood.h"
+#include "daemon/import/row_spool.h"
+#include "daemon/import/trace_event.h"
+
+namespace profd::importer {
+
+// Which arguments the rows of an event restore.
+enum class RestoredArguments : uint8_t {
+  kNone,        // Of steps, and of Python's functions.
+  kAnnotation,  // A range of the program.
+  kOperator,
+  kAutogradFrame,  // An operator without a number of its own.
+  kCollective,     // An operator of which all is kept.
+  kMemory,
+  kForeignMemory,  // Of a device that torch numbers otherwise than profd.
+  kCall,
+  kKernel,
+  kTransfer,
+  kSync,
+};
+
+class KeptArguments {
+ public:
+  static constexpr size_t kMemoryBytes = size_t{2} << 20;
+  static constexpr size_t kMaxTextBytes = size_t{8} << 20;
+  static constexpr size_t kMaxTexts = 50'000;
+
+  // All must outlive it.
+  KeptArguments(NameTable& names, NotUnderstood& not_understood, std::filesystem::path directory);
+
+  // `of`: kArgumentOf*. `row`: the row's position, or a number that FinishRows() gives one for.
+  absl::Status Add(const TraceEvent& event, RestoredArguments restored, uint8_t of, uint32_t thread,
+                   uint32_t row);
+
+  // The same of a number that profd found elsewhere.
+  absl::Status AddNumber(std::string_view key, int64_t number, uint8_t of, uint32_t row);
+
+  // The position of a row in the file; nothing: it is not in the file.
+  using PositionOf =
+      std::function<std::optional<uint32_t>(uint8_t of, uint32_t thread, uint32_t row)>;
+  // Gives the sink all of them, by name. Call once, last.
+  absl::Status Finish(const PositionOf& position_of, CaptureSink& sink);
+
+ private:
+  struct Kept {
+    int64_t value;
+    uint32_t thread;
+    uint32_t row;
+    uint8_t of;
+    ArgumentType type;
+  };
+  using Spool = RowSpool<Kept>;
+
+  // Nothing: there is no room for its text.
+  absl::StatusOr<bool> Parse(const TraceEvent& event, const RawArgument& argument, Kept& kept);
+  absl::Status Put(uint8_t id, std::string_view key, const Kept& kept);
+
+  NameTable& names_;
+  NotUnderstood& not_understood_;
+  const std::filesystem::path directory_;
+  // By the key's ID; that of one that profd has from elsewhere is kMaxArgumentIds.
+  struct OfKey {
+    std::string key;
+    std::unique_ptr<Spool> spool;
+  };
+  std::array<OfKey, kMaxArgumentIds + 1> of_keys_;
+  absl::flat_hash_map<std::string, uint32_t> texts_;  // Names, by JSON.
+  size_t text_bytes_ = 0;
+};
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_KEPT_ARGUMENTS_H_

@@ -1,0 +1,127 @@
+// Waiting for a CPU, as a finding, and what it takes the blame from.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "proto/wire/event.h"
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class CpuRulesTest : public FindingsFixture {
+ protected:
+  // `busy` of each of ten steps is one operator; the rest is outside of operators.
+  void StepsWith(int64_t busy_ns) {
+    Steps(10);
+    for (int step = 0; step < 10; ++step) {
+      const int64_t begin = step * kStepNs;
+      reader_.Range(main_, "aten::linear", begin, begin + busy_ns / 2,
+                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+      reader_.Range(main_, "aten::relu", begin + kStepNs - busy_ns / 2, begin + kStepNs,
+                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+    }
+  }
+
+  // The thread that marks the steps waited for `share` of a window; another ran all the time.
+  void WaitedFor(double share, int64_t window_ns = 200 * kMs) {
+    const int64_t waited_ns = std::llround(share * static_cast<double>(window_ns));
+    reader_.mutable_record().cpu = {.watched_ns = window_ns,
+                                    .thread_count = 2,
+                                    .ran_ns = 150 * kMs,
+                                    .waited_ns = waited_ns,
+                                    .threads = {{.os_thread = 77, .ran_ns = 100 * kMs},
+                                                {.os_thread = reader_.threads()[main_].os_thread,
+                                                 .ran_ns = 50 * kMs,
+                                                 .waited_ns = waited_ns}}};
+  }
+};
+
+TEST_F(CpuRulesTest, WaitingForACpuIsFoundWithItsSize) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  const Finding finding = Find("CPU_CONTENTION");
+  EXPECT_DOUBLE_EQ(finding.value, 0.4);
+  EXPECT_EQ(finding.saving_ns_per_step, 4 * kMs);
+  EXPECT_EQ(finding.confidence, Confidence::kHigh);
+  EXPECT_THAT(finding.measured, HasSubstr("waits for a CPU for 4 ms of each step (40%"));
+  EXPECT_THAT(finding.measured, HasSubstr("All 2 threads"));
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
+}
+
+TEST_F(CpuRulesTest, OneBurstInAShortWindowIsWeakEvidence) {
+  StepsWith(6 * kMs);
+  WaitedFor(0.4, 100 * kMs);
+  EXPECT_EQ(Find("CPU_CONTENTION").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("CPU_CONTENTION").confidence_reason, HasSubstr("it waited for 40 ms in all"));
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
+}
+
+TEST_F(CpuRulesTest, AWaitBelowTheThresholdIsNone) {
+  StepsWith(kStepNs);
+  WaitedFor(0.04);
+  EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
+}
+
+TEST_F(CpuRulesTest, TheHostIsNotBlamedForTimeWithoutACpu) {
+  StepsWith(6 * kMs);
+  WaitedFor(0.4);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("HOST_BOUND").confidence_reason, HasSubstr("waits for a CPU for 4 ms"));
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
+}
+
+TEST_F(CpuRulesTest, TheHostIsBlamedForMoreThanTheWait) {
+  StepsWith(kMs);
+  WaitedFor(0.4);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
+}
+
+TEST_F(CpuRulesTest, LaunchesAreNotBlamedForTimeWithoutACpu) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    Launch({.start_ns = step * kStepNs + 100 * kUs,
+            .count = 400,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+  }
+  EXPECT_GT(Find("SMALL_KERNELS").confidence, Confidence::kLow);
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("CPU_CONTENTION")));
+  WaitedFor(0.95);
+  EXPECT_EQ(Find("SMALL_KERNELS").confidence, Confidence::kLow);
+  EXPECT_EQ(Find("IDLE_HOST_WAIT").confidence, Confidence::kLow);
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
+}
+
+TEST_F(CpuRulesTest, AWaitThatTheGpuHidesCostsNothing) {
+  Healthy();
+  WaitedFor(0.4);
+  EXPECT_THAT(Fired(), IsEmpty());
+}
+
+TEST_F(CpuRulesTest, WithoutAMeasurementTheRuleSaysSo) {
+  StepsWith(kStepNs);
+  EXPECT_THAT(NeedsOf("CPU_CONTENTION"), HasSubstr("wait for a CPU"));
+  WaitedFor(0.4);
+  reader_.mutable_record().cpu.watched_ns = 40 * kMs;
+  EXPECT_THAT(NeedsOf("CPU_CONTENTION"), HasSubstr("50 ms or more"));
+}
+
+TEST_F(CpuRulesTest, WithoutTheThreadOfTheStepsNothingIsClaimed) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  reader_.mutable_record().cpu.threads.pop_back();
+  EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
+}
+
+}  // namespace
+}  // namespace profd::report
