@@ -7,6 +7,7 @@
 #   quickstart   to run deploy/quickstart.sh
 #   test         to run tests/run.sh
 #   lint         clang, clang-format and clang-tidy, for .ci/run
+#   torch        to download a current PyTorch for tests/torch
 #   other        what tests/run.sh --all makes use of; a package that cannot be had is left out
 #
 # Runs apt-get as root, or through sudo. Does nothing, and asks for no right, when all is there.
@@ -22,12 +23,13 @@ packages_of() {
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev openssl python3 python3-numpy python3-yaml ;;
     lint) echo git clang clang-format clang-tidy ;;
+    torch) echo python3-venv python3-pip ;;
     other) echo shellcheck man-db mandoc zsh fish python3-torch python3-pandas python3-grpcio \
       python3-protobuf python3-venv python3-setuptools python3-wheel prometheus \
       slurmctld slurmd slurm-client munge chromium chromium-driver python3-selenium \
       musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 heaptrack ;;
     *)
-      echo "install_packages: no group '$1'; the groups are build, quickstart, test, lint, other" >&2
+      echo "install_packages: no group '$1'; the groups are build, quickstart, test, lint, torch, other" >&2
       exit 2
       ;;
   esac

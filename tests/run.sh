@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the tests. The last line is ctest's verdict.
 #
-#   tests/run.sh [--all] [--preset P] [-R REGEX]... [-j N] [--no-install]
+#   tests/run.sh [--all] [--preset P] [--folder F]... [--label L] [-R REGEX]... [-j N] [--no-install]
 #
 #   --all          also the tests labelled `other`: they need software that is not installed
 #                  here, and each skips saying what it missed
 #   --preset P     build and test preset P of CMakePresets.json in build/P (default: release)
+#   --folder F     build and run only the tests of the folder tests/F; may be repeated
+#   --label L      only tests with the label L (unit, other, torch_current, ...)
 #   -R REGEX       only tests whose name matches; may be repeated
 #   -j N           jobs for building and testing (default: what cores and memory allow, and one
 #                  test more, since tests wait more than they compute)
@@ -27,20 +29,40 @@ print_skip_reasons() {
   ' "$log"
 }
 
+# Prints the build targets that the tests of these folders need. Python tests start the programs.
+targets_of() {
+  local folder
+  echo client_lib/all
+  for folder in "$@"; do
+    echo "tests/$folder/all"
+    if grep -qs 'profd_python_test' "tests/$folder/CMakeLists.txt"; then
+      printf '%s\n' daemon/all cli/all deploy/all
+    fi
+  done
+}
+
 main() {
-  local preset=release all=0 install=1 jobs=
-  local -a filters=()
+  local preset=release all=0 install=1 jobs='' label=''
+  local -a filters=() folders=()
   while [[ $# -gt 0 ]]; do
     case $1 in
       --all) all=1 ;;
       --no-install) install=0 ;;
-      --preset | -R | -j)
+      --preset | --folder | --label | -R | -j)
         if [[ $# -lt 2 ]]; then
           echo "tests/run.sh: $1 needs a value" >&2
           exit 2
         fi
         case $1 in
           --preset) preset=$2 ;;
+          --folder)
+            if [[ ! -d tests/$2 ]]; then
+              echo "tests/run.sh: --folder: there is no folder 'tests/$2'" >&2
+              exit 2
+            fi
+            folders+=("$2")
+            ;;
+          --label) label=$2 ;;
           -R) filters+=("$2") ;;
           -j) jobs=$2 ;;
         esac
@@ -64,12 +86,24 @@ main() {
   [[ -n $jobs ]] || jobs=$(deploy/build_jobs.sh)
   [[ -n $test_jobs ]] || test_jobs=$((jobs + 1))
   cmake --preset "$preset" -DPROFD_BUILD_TESTS=ON
-  cmake --build "build/$preset" -j "$jobs"
+  local -a targets=()
+  if [[ ${#folders[@]} -gt 0 ]]; then
+    local target_list
+    target_list=$(targets_of "${folders[@]}")
+    mapfile -t targets <<<"$target_list"
+    targets=(--target "${targets[@]}")
+  fi
+  cmake --build "build/$preset" -j "$jobs" ${targets[@]+"${targets[@]}"}
 
   local excluded='^(gpu|other)$'
   [[ $all -eq 0 ]] || excluded='^gpu$'
   local -a arguments=(--test-dir "build/$preset" -j "$test_jobs" --output-on-failure --no-tests=error
     --label-exclude "$excluded")
+  # Several regexes of labels must all match.
+  [[ -z $label ]] || arguments+=(--label-regex "^$label\$")
+  if [[ ${#folders[@]} -gt 0 ]]; then
+    arguments+=(--label-regex "^in:($(IFS='|'; echo "${folders[*]}"))\$")
+  fi
   if [[ ${#filters[@]} -gt 0 ]]; then
     arguments+=(-R "$(IFS='|'; echo "${filters[*]}")")
   fi

@@ -29,6 +29,8 @@ CACHE = pathlib.Path(os.environ.get("PROFD_CUPTI_WHEELS") or
                      "profd/cupti_wheels")
 # Of all downloads together: what has not come by then is skipped.
 DOWNLOADS_TIMEOUT_S = 120
+# Of one. An index that does not answer once is not asked again.
+DOWNLOAD_TIMEOUT_S = 30
 
 # Release -> packages of its CUPTI, and of a cuda.h that fits.
 RELEASES = {
@@ -91,14 +93,15 @@ def field_pairs():
     return [match.groups() for match in PAIR.finditer(text)]
 
 
-GIVE_UP = time.monotonic() + DOWNLOADS_TIMEOUT_S
+give_up = time.monotonic() + DOWNLOADS_TIMEOUT_S
 
 
 def download(package):
     """The folder with the package's headers; None: it cannot be had."""
+    global give_up
     folder = CACHE / package.replace("==", "-")
     if not folder.is_dir():
-        if time.monotonic() >= GIVE_UP:
+        if time.monotonic() >= give_up:
             return None
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
@@ -106,7 +109,10 @@ def download(package):
                        "1", "--only-binary", ":all:", "--dest", temporary, package]
             try:
                 subprocess.run(command, check=True, capture_output=True,
-                               timeout=GIVE_UP - time.monotonic())
+                               timeout=min(DOWNLOAD_TIMEOUT_S, give_up - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                give_up = time.monotonic()
+                return None
             except (subprocess.SubprocessError, OSError):
                 return None
             wheel = next(pathlib.Path(temporary).glob("*.whl"))

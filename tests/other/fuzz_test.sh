@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Each fuzzer of tests/fuzz survives a bounded number of inputs, built by clang with libFuzzer.
+# Skips if there is no fuzz tree, since building one takes minutes.
+#
+# PROFD_FUZZ_SECONDS=S   instead of 5,000 inputs or 15 s: S seconds for each fuzzer
 set -euo pipefail
 . "$(dirname "$0")/skip.sh"
 [[ -e tests/fuzz/CMakeLists.txt ]] || skip "there are no fuzzers in the tree"
 need clang clang++
 
 readonly build=build/fuzz
-readonly runs=${PROFD_FUZZ_RUNS:-5000}
-cmake --preset fuzz >/dev/null
+bounds=(-runs=5000 -max_total_time=15)
+[[ -z ${PROFD_FUZZ_SECONDS:-} ]] || bounds=("-max_total_time=$PROFD_FUZZ_SECONDS")
+[[ -e $build/build.ninja ]] || skip "nothing is built with libFuzzer: cmake --preset fuzz && cmake --build $build"
 mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
   sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | grep -v '^cmake_' | sort -u)
 [[ ${#fuzzers[@]} -gt 0 ]] || { echo "no target is named *_fuzzer"; exit 1; }
@@ -21,7 +25,7 @@ for fuzzer in "${fuzzers[@]}"; do
   corpus=tests/fuzz/corpus/${fuzzer%_fuzzer}
   [[ ! -d $corpus ]] || cp "$corpus"/* "$scratch/$fuzzer"
   echo "== $fuzzer"
-  "$binary" -runs="$runs" -seed=1 -max_total_time=15 -timeout=10 -rss_limit_mb=2048 \
+  "$binary" "${bounds[@]}" -seed=1 -timeout=10 -rss_limit_mb=2048 \
     -print_final_stats=1 -artifact_prefix="$scratch/" "$scratch/$fuzzer" 2>"$scratch/log" ||
     { tail -n 60 "$scratch/log"; exit 1; }
   grep 'number_of_executed_units' "$scratch/log"

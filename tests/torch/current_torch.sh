@@ -17,6 +17,14 @@ if [[ $free_kib -lt $needed_kib ]]; then
   exit 1
 fi
 rm -rf "$place.new"
+# A registry that does not answer costs little.
+if ! timeout 30 /usr/bin/python3 -m pip index versions torch >/dev/null 2>&1; then
+  # pip index is experimental; without it the download itself tells.
+  if /usr/bin/python3 -m pip index --help >/dev/null 2>&1; then
+    echo "current_torch: the package index does not answer" >&2
+    exit 1
+  fi
+fi
 /usr/bin/python3 -m venv "$place.new"
 "$place.new/bin/pip" install --quiet --no-cache-dir "torch${1:+==$1}" numpy setuptools
 rm -rf "$place"

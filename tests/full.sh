@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Runs everything, without a limit of time: what a release needs. Takes hours on two cores. Writes
+# tests/FULL_RUN.md: commit, date, machine, and the table of phases.
+#
+#   tests/full.sh [--fuzz-seconds S]      S: CPU time for each fuzzer (default: 600)
+#
+#   format, style, tidy   the whole tree
+#   release               tests/run.sh --all, with a current PyTorch
+#   asan, tsan            all tests with sanitizers
+#   campaign, truth       the long forms of tests/e2e/target_campaign and tests/truth
+#   fuzz                  the clang build with its thread-safety analysis, then each fuzzer
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+exec </dev/null
+# shellcheck source=tests/phases.sh
+. tests/phases.sh
+logs=build/full
+
+fuzz_seconds=600
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --fuzz-seconds)
+      [[ ${2:-} =~ ^[0-9]+$ ]] || { echo "full.sh: --fuzz-seconds: invalid value '${2:-}'" >&2; exit 2; }
+      fuzz_seconds=$2
+      shift
+      ;;
+    -h | --help)
+      sed -n '2,/^set /s/^# \{0,1\}//p' tests/full.sh | sed '$d'
+      exit 0
+      ;;
+    *)
+      echo "full.sh: unknown argument '$1'" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+build_with_clang() {
+  cmake --preset fuzz && cmake --build build/fuzz -j "$(deploy/build_jobs.sh)" \
+    --target profd profctl profd_client profd_fuzzers
+}
+run_fuzzers() { PROFD_FUZZ_SECONDS=$fuzz_seconds tests/other/fuzz_test.sh; }
+empty_tree=$(git hash-object -t tree /dev/null)
+export PROFD_BUILD_DIR=$PWD/build/release PROFD_SOURCE_DIR=$PWD
+
+mkdir -p "$logs"
+: >"$logs/durations"
+deploy/install_packages.sh build test lint torch other || exit 1
+phase format check_format
+phase style check_style
+phase download-torch download_torch
+test_phase release --all
+test_phase asan --preset asan
+test_phase tsan --preset tsan
+phase tidy .ci/tidy "$empty_tree" 0
+phase campaign python3 tests/e2e/target_campaign/target_campaign_test.py --runs 1000
+phase truth python3 tests/truth/run.py
+phase clang build_with_clang
+phase fuzz run_fuzzers
+retry_failed_tests
+
+table=$(print_table)
+{
+  echo "# The last full run"
+  echo
+  echo "\`tests/full.sh --fuzz-seconds $fuzz_seconds\`, commit $(git rev-parse --short HEAD), $(date +%Y-%m-%d), $(nproc) cores" \
+    "of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)."
+  echo
+  echo '```'
+  echo "$table"
+  echo '```'
+} >tests/FULL_RUN.md
+echo "$table"
+# print_table ran in a subshell, so its last line is the verdict.
+[[ $(tail -n 1 <<<"$table") == *" 0 failed" ]]
