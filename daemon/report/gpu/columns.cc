@@ -129,7 +129,7 @@ const table::Description<KernelTable>& KernelTotals() {
       {&KernelTable::kernel_count,
        {.key = "kernel_count",
         .title = "Kernels",
-        .doc = "Number of kernels that ran",
+        .doc = "Number of kernels that the window launched; without launch calls, that ran",
         .unit = Unit::kCount}},
       {&KernelTable::graph_launch_count,
        {.key = "graph_launch_count",
@@ -140,6 +140,17 @@ const table::Description<KernelTable>& KernelTotals() {
        {.key = "graph_launch_ns",
         .title = "Graph time",
         .doc = "Sum of the durations of CUDA graphs whose kernels were not recorded",
+        .formula = "sum of end - start",
+        .unit = Unit::kNs}},
+      {&KernelTable::earlier_kernel_count,
+       {.key = "earlier_kernel_count",
+        .title = "Earlier",
+        .doc = "Kernels that ran in the window but were launched before it; in no row and no total",
+        .unit = Unit::kCount}},
+      {&KernelTable::earlier_kernel_ns,
+       {.key = "earlier_kernel_ns",
+        .title = "Earlier time",
+        .doc = "Sum of the durations of kernels that were launched before the window",
         .formula = "sum of end - start",
         .unit = Unit::kNs}}};
   return totals;
@@ -158,6 +169,17 @@ const table::Description<CopyTable>& CopyTotals() {
         .title = "Busy",
         .doc = "Time in which a copy or memset ran",
         .formula = "length of the union over streams; devices added",
+        .unit = Unit::kNs}},
+      {&CopyTable::earlier_count,
+       {.key = "earlier_count",
+        .title = "Earlier",
+        .doc = "Copies and memsets that ran in the window but were launched before it; in no row",
+        .unit = Unit::kCount}},
+      {&CopyTable::earlier_ns,
+       {.key = "earlier_ns",
+        .title = "Earlier time",
+        .doc = "Sum of the durations of copies and memsets that were launched before the window",
+        .formula = "sum of end - start",
         .unit = Unit::kNs}}};
   return totals;
 }
@@ -329,6 +351,12 @@ table::Report ToReport(const KernelTable& kernels) {
                FormatNs(kernels.graph_launch_ns),
                "; their kernels are not in the table (--gpu full records them)"));
   }
+  if (kernels.earlier_kernel_count > 0) {
+    report.notes.push_back(
+        StrCat(FormatCountOf(kernels.earlier_kernel_count, "kernel", "kernels"), " (",
+               FormatNs(kernels.earlier_kernel_ns),
+               ") ran in the window but were launched before it; they are not in the table"));
+  }
   int64_t orphans = 0;
   for (const KernelRow& row : kernels.rows) orphans += row.orphan_count;
   if (orphans > 0) {
@@ -392,6 +420,12 @@ table::Report ToReport(const CopyTable& copies) {
   if (copies.rows.empty()) report.notes.emplace_back("No copies and no memsets were recorded.");
   report.notes.push_back(StrCat("Total ", FormatNs(copies.total_ns), "; a copy or memset ran for ",
                                 FormatNs(copies.busy_ns)));
+  if (copies.earlier_count > 0) {
+    report.notes.push_back(
+        StrCat(FormatCountOf(copies.earlier_count, "copy or memset", "copies and memsets"), " (",
+               FormatNs(copies.earlier_ns),
+               ") ran in the window but were launched before it; they are not in the table"));
+  }
   return report;
 }
 

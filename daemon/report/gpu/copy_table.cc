@@ -52,12 +52,22 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
   GroupedDurations durations;
   LaunchingOps ops;
   std::vector<Span> spans;
+  int64_t earlier_count = 0;
+  uint64_t earlier_ns = 0;
   RETURN_IF_ERROR(reader.ForEachGpu(
       store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy, {},
       [&](const store::GpuBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i) {
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
           if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) continue;
+          spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
+                           devices.Of(batch.device[i])});
+          const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
+          if (call != nullptr && attribution.IsBeforeWindow(*call)) {
+            ++earlier_count;
+            earlier_ns += static_cast<uint64_t>(batch.duration_ns[i]);
+            continue;
+          }
           const uint32_t group =
               kind == GpuRowKind::kMemset
                   ? groups.Of(GroupKey(kind, 0, 0, batch.destination_kind[i]))
@@ -70,12 +80,9 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
           sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
           if ((batch.flags[i] & kGpuAsync) != 0) ++sum.async_count;
           durations.Add(group, batch.duration_ns[i]);
-          const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
           const bool has_op = call != nullptr && call->path != RangePaths::kNone;
           ops.Add(group, has_op ? first_ids[attribution.paths()[call->path].name] : 0,
                   batch.duration_ns[i]);
-          spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
-                           devices.Of(batch.device[i])});
         }
         return absl::OkStatus();
       }));
@@ -87,6 +94,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
 
   CopyTable table;
   table.busy_ns = busy.total_ns();
+  table.earlier_count = earlier_count;
+  table.earlier_ns = static_cast<int64_t>(earlier_ns);
   const std::vector<uint32_t> longest_op = ops.Longest(sums.size(), reader.names());
   const std::vector<DurationStatistics> statistics = durations.Take(sums.size());
   uint64_t total_ns = 0;

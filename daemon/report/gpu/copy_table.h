@@ -36,6 +36,10 @@ struct CopyTable {
   std::vector<CopyRow> rows;  // By total time.
   int64_t total_ns = 0;
   int64_t busy_ns = 0;  // Union over streams, devices added.
+  // Copies and memsets that ran in the window but were launched before it: in no row and no total,
+  // but in busy_ns.
+  int64_t earlier_count = 0;
+  int64_t earlier_ns = 0;
 };
 absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader);
 

@@ -98,6 +98,7 @@ class KernelSummary {
  private:
   static constexpr uint32_t kNotCounted = std::numeric_limits<uint32_t>::max();
   static constexpr uint32_t kNoKernel = kNotCounted - 1;  // A copy, a memset, a whole graph.
+  static constexpr uint32_t kEarlierKernel = kNotCounted - 2;  // Launched before the window.
 
   struct Activity {
     int64_t start_ns;
@@ -119,7 +120,11 @@ class KernelSummary {
     if (counted) {
       activity.kernel = kNoKernel;
       const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-      if (kind == GpuRowKind::kKernel) {
+      if (kind == GpuRowKind::kKernel && call != nullptr && attribution_.IsBeforeWindow(*call)) {
+        activity.kernel = kEarlierKernel;
+        ++table_.earlier_kernel_count;
+        earlier_kernel_ns_ += static_cast<uint64_t>(duration_ns);
+      } else if (kind == GpuRowKind::kKernel) {
         activity.kernel = AddKernel(batch, i, call);
       } else if (kind == GpuRowKind::kGraphLaunch) {
         ++table_.graph_launch_count;
@@ -165,7 +170,7 @@ class KernelSummary {
         busy_.Add(device, activity.start_ns, activity.end_ns);
         if (activity.kernel != kNoKernel) {
           kernel_busy_.Add(device, activity.start_ns, activity.end_ns);
-          AddWaiting(activity, stream_until_ns);
+          if (activity.kernel != kEarlierKernel) AddWaiting(activity, stream_until_ns);
         }
       }
       stream_until_ns = std::max(stream_until_ns, activity.end_ns);
@@ -202,6 +207,7 @@ class KernelSummary {
     }
     table_.total_ns = static_cast<int64_t>(total_ns);
     table_.graph_launch_ns = static_cast<int64_t>(graph_launch_ns_);
+    table_.earlier_kernel_ns = static_cast<int64_t>(earlier_kernel_ns_);
     table_.busy_ns = busy_.total_ns();
     table_.kernel_busy_ns = kernel_busy_.total_ns();
     for (uint32_t kernel = 0; kernel < sums_.size(); ++kernel) {
@@ -282,6 +288,7 @@ class KernelSummary {
   BusyTime busy_;
   BusyTime kernel_busy_;
   uint64_t graph_launch_ns_ = 0;
+  uint64_t earlier_kernel_ns_ = 0;
   KernelTable table_;
 };
 

@@ -62,13 +62,17 @@ struct KernelRow {
 
 struct KernelTable {
   std::vector<KernelRow> rows;  // By total time.
-  int64_t kernel_count = 0;
-  int64_t total_ns = 0;  // Over all rows.
+  int64_t kernel_count = 0;  // Launched in the window; in mode light, which has no calls: that ran.
+  int64_t total_ns = 0;      // Over all rows.
   // The union over streams of all kernels, copies, memsets, and whole graphs, summed over devices.
   int64_t busy_ns = 0;
   int64_t kernel_busy_ns = 0;      // The same for kernels only.
   int64_t graph_launch_count = 0;  // Graphs whose nodes were not recorded; in no row.
   int64_t graph_launch_ns = 0;
+  // Kernels that ran in the window but were launched before it, by a host that was ahead of its
+  // GPU. They are in no row and no total, but in the busy times. 0 with `step`.
+  int64_t earlier_kernel_count = 0;
+  int64_t earlier_kernel_ns = 0;
 };
 absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options);

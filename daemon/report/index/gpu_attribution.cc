@@ -99,6 +99,10 @@ uint32_t RangePaths::Child(uint32_t parent, uint32_t name) {
 
 absl::StatusOr<GpuAttribution> GpuAttribution::BuildCalls(store::CaptureReader& reader) {
   GpuAttribution attribution;
+  const CaptureRecord& record = reader.record();
+  if (record.imported.source.empty() && !record.windows.empty()) {
+    attribution.window_start_ns_ = record.windows.front().start_ns;
+  }
   RETURN_IF_ERROR(attribution.ReadCalls(reader));
   attribution.IndexCorrelations();
   attribution.FindSteps(reader);

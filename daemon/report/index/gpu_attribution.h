@@ -94,6 +94,10 @@ class GpuAttribution {
   std::span<const Call> calls() const { return calls_; }
   std::span<const Call> CallsOf(uint32_t thread) const;
   const RangePaths& paths() const { return paths_; }
+  // Whether a call began before the first window. Its work ran in the window, because the host was
+  // ahead of the GPU: timelines and busy time have that work, counts and totals of what the window
+  // launched do not. Imported traces have no such calls.
+  bool IsBeforeWindow(const Call& call) const { return call.start_ns < window_start_ns_; }
   // By start; what Call::step counts in.
   std::span<const StepRecord> steps() const { return steps_; }
   // The number of the step, as users count; -1: in none.
@@ -114,6 +118,7 @@ class GpuAttribution {
   std::vector<size_t> thread_begin_;  // Of thread i: calls_[thread_begin_[i], thread_begin_[i + 1])
   RangePaths paths_;
   std::vector<StepRecord> steps_;
+  int64_t window_start_ns_ = std::numeric_limits<int64_t>::min();
   // Correlation to call position. Dense correlations, as CUPTI assigns them, use
   // by_slot_[correlation - first_correlation_]; others use sparse_, sorted.
   uint64_t first_correlation_ = 0;

@@ -29,6 +29,7 @@ void OpDevice::AddBatch(const store::GpuBatch& batch) {
         (call == nullptr || call->step < 0 || attribution_.StepIndexOf(*call) != *options_.step)) {
       continue;
     }
+    if (call != nullptr && attribution_.IsBeforeWindow(*call)) continue;
     const auto duration_ns = static_cast<uint64_t>(batch.duration_ns[i]);
     total_ns_ += duration_ns;
     if (call == nullptr || call->path == RangePaths::kNone) {

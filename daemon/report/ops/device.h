@@ -1,5 +1,5 @@
 // OpDevice sums GPU work by the ranges that launched it: the device columns of the operator table,
-// as op_table.h defines them.
+// as op_table.h defines them. Work that was launched before the window is not in them.
 //
 // Threads: one.
 // Memory:  24 bytes per GPU row, plus the kinds (and steps).

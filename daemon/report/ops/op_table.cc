@@ -343,6 +343,7 @@ class OpSummary {
     ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_, &kinds_));
     for (const GpuAttribution::Call& call : gpu_->calls()) {
       if (only_.has_value() && !BeginsInOnly(call.start_ns)) continue;
+      if (gpu_->IsBeforeWindow(call)) continue;
       const int64_t duration_ns = ApiTimes::DurationOf(call);
       const auto self_ns = static_cast<uint64_t>(duration_ns);
       const size_t step = call.step < 0 ? StepLookup::kNone : static_cast<size_t>(call.step);

@@ -237,10 +237,12 @@ class TorchTableBuilder {
   void AddWork(const store::GpuBatch& batch, size_t i) {
     const int64_t start_ns = batch.start_ns[i];
     const int64_t end_ns = start_ns + batch.duration_ns[i];
+    const GpuCall* const call = gpu_->Find(batch.correlation[i]);
+    // torch.profiler has no work that was launched before it started.
+    if (call != nullptr && gpu_->IsBeforeWindow(*call)) return;
     const uint32_t row = RowOfWork(batch, i);
     rows_.AddDevice(row, start_ns, end_ns);
     device_total_ns_ += static_cast<uint64_t>(batch.duration_ns[i]);
-    const GpuCall* const call = gpu_->Find(batch.correlation[i]);
     if (call == nullptr) return;
     const Link& link = links_[PositionOf(*call)];
     if (link.op != kNoPosition) {
@@ -325,7 +327,7 @@ class TorchTableBuilder {
       std::vector<TorchEvent>& events = threads_[thread];
       for (const GpuCall& call : gpu_->CallsOf(thread)) {
         const uint32_t name = names_[call.name];
-        if (name == kNoPosition) continue;
+        if (name == kNoPosition || gpu_->IsBeforeWindow(call)) continue;
         const TorchEvent event = {.start_ns = call.start_ns,
                                   .end_ns = call.end_ns,
                                   .row = rows_.RowOf(name, Kind::kCpu),

@@ -91,6 +91,30 @@ TEST_F(KernelTableTest, WholeGraphsAreCountedApart) {
   EXPECT_EQ(table.kernel_busy_ns, 40);
 }
 
+TEST_F(KernelTableTest, WorkThatWasLaunchedBeforeTheWindowIsBusyTimeButCountedApart) {
+  reader_.mutable_record().windows = {{.start_ns = 100, .end_ns = 1000}};
+  Launch("k", 90, 150, 200);  // The host was ahead of the GPU.
+  Launch("k", 100, 200, 230);
+  Launch("k", 990, 1010, 1050);  // Runs after the window that launched it.
+  const KernelTable table = Table();
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0].count, 2);
+  EXPECT_EQ(table.rows[0].total_ns, 30 + 40);
+  EXPECT_EQ(table.kernel_count, 2);
+  EXPECT_EQ(table.earlier_kernel_count, 1);
+  EXPECT_EQ(table.earlier_kernel_ns, 50);
+  EXPECT_EQ(table.busy_ns, 50 + 30 + 40);
+}
+
+TEST_F(KernelTableTest, AnImportedTraceHasNoEarlierWork) {
+  reader_.mutable_record().windows = {{.start_ns = 100, .end_ns = 1000}};
+  reader_.mutable_record().imported.source = "torch.profiler";
+  Launch("k", 90, 150, 200);
+  const KernelTable table = Table();
+  EXPECT_EQ(table.kernel_count, 1);
+  EXPECT_EQ(table.earlier_kernel_count, 0);
+}
+
 TEST_F(KernelTableTest, TheConfigurationIsTheOneThatTookMostOfTheTime) {
   reader_.mutable_record().gpu.devices.push_back({.number = 0,
                                                   .compute_major = 9,
@@ -265,6 +289,22 @@ class CopyTableTest : public KernelTableTest {
     return table.ok() ? *std::move(table) : CopyTable();
   }
 };
+
+TEST_F(CopyTableTest, CopiesThatWereLaunchedBeforeTheWindowAreBusyTimeButCountedApart) {
+  reader_.mutable_record().windows = {{.start_ns = 100, .end_ns = 1000}};
+  const FakeGpu to_device = {
+      .bytes = 4000, .copy_kind = 1, .source_kind = 2, .destination_kind = 3};
+  reader_.ApiCall(main_, "cudaMemcpyAsync", 90, 95, 1).Copy(110, 150, 1, to_device);
+  reader_.ApiCall(main_, "cudaMemcpyAsync", 120, 125, 2).Copy(150, 160, 2, to_device);
+  const CopyTable table = Copies();
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0].count, 1);
+  EXPECT_EQ(table.rows[0].bytes, 4000);
+  EXPECT_EQ(table.total_ns, 10);
+  EXPECT_EQ(table.busy_ns, 50);
+  EXPECT_EQ(table.earlier_count, 1);
+  EXPECT_EQ(table.earlier_ns, 40);
+}
 
 TEST_F(CopyTableTest, RowsAreKindsOfCopiesWithTheirBandwidth) {
   reader_.Range(main_, "load", 0, 50).ApiCall(main_, "cudaMemcpyAsync", 10, 12, 1);

@@ -133,6 +133,17 @@ TEST_F(OpDeviceTest, AllNodesOfAGraphBelongToItsLaunch) {
   EXPECT_EQ(SumsOf(Table()).at("replay"), std::tuple(55, 55, 55));
 }
 
+TEST_F(OpDeviceTest, WorkLaunchedBeforeTheWindowIsInNoRow) {
+  reader_.mutable_record().windows = {{.start_ns = 100, .end_ns = 1000}};
+  reader_.Range(main_, "matmul", 50, 200);
+  reader_.ApiCall(main_, "cudaLaunchKernel", 90, 95, 1).Kernel("k", 110, 150, 1);
+  reader_.ApiCall(main_, "cudaLaunchKernel", 120, 125, 2).Kernel("k", 150, 160, 2);
+  const OpTable table = Table();
+  EXPECT_EQ(RowOf(table, "matmul").device_total_ns, 10);
+  EXPECT_EQ(RowOf(table, "cudaLaunchKernel").count, 1);
+  EXPECT_EQ(table.self_device_total_ns, 10);
+}
+
 TEST_F(OpDeviceTest, OrphansAndLaunchesOutsideRangesAreUnattributed) {
   reader_.Range(main_, "op", 0, 10);
   Launch(5, 20, 30);
