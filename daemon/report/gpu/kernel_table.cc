@@ -97,7 +97,7 @@ class KernelSummary {
 
  private:
   static constexpr uint32_t kNotCounted = std::numeric_limits<uint32_t>::max();
-  static constexpr uint32_t kNoKernel = kNotCounted - 1;  // A copy, a memset, a whole graph.
+  static constexpr uint32_t kNoKernel = kNotCounted - 1;       // A copy, a memset, a whole graph.
   static constexpr uint32_t kEarlierKernel = kNotCounted - 2;  // Launched before the window.
 
   struct Activity {
