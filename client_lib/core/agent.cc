@@ -548,6 +548,7 @@ void Serve() {
     if (waited[1].revents != 0) {
       agent_wake::Drain();
       if (g_connected.load(std::memory_order_relaxed)) next = SendMetadataIfChanged();
+      if (IsDisabled()) return;
       JoinTorch();
     }
     if (next == Next::kGoOn && waited[0].revents != 0) next = ReceiveAll();

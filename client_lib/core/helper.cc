@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "client_lib/core/agent_wake.h"
+#include "client_lib/core/lifecycle.h"
 
 namespace profd::client {
 namespace {
@@ -33,8 +34,13 @@ using Function = void (*)(void*);
 constinit Function g_function = nullptr;
 constinit void* g_argument = nullptr;
 
-void Wait(void* futex, uint32_t seen) {
-  syscall(SYS_futex, futex, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+// Of the main thread: the kernel writes 0 there when it ends. Null: not known.
+constinit std::atomic<int>* g_main_thread_id = nullptr;
+// How soon the library's threads end after the main thread. A wait that ends costs 2 us.
+constexpr timespec kMainThreadCheck{1, 0};
+
+void Wait(void* futex, uint32_t seen, const timespec* timeout = nullptr) {
+  syscall(SYS_futex, futex, FUTEX_WAIT_PRIVATE, seen, timeout, nullptr, 0);
 }
 
 void Wake(void* futex) {
@@ -46,6 +52,24 @@ void Wake(void* futex) {
 void RingBell() {
   g_bell.fetch_add(1, std::memory_order_seq_cst);
   Wake(&g_bell);
+}
+
+// A program whose main() ends in pthread_exit() or SYS_exit ends with its last thread, so ours must
+// not be that one. Reading the ID needs no system call, which a seccomp filter might punish. On
+// glibc it is a member of the thread's own structure, which the main thread keeps for ever.
+std::atomic<int>* FindMainThreadId() {
+  const auto thread = static_cast<int>(syscall(SYS_gettid));
+  if (thread != getpid()) return nullptr;
+  int* id = nullptr;
+  if (syscall(SYS_prctl, PR_GET_TID_ADDRESS, &id, 0UL, 0UL, 0UL) != 0 || id == nullptr) {
+    return nullptr;
+  }
+  static_assert(sizeof(std::atomic<int>) == sizeof(int));
+  return *id == thread ? reinterpret_cast<std::atomic<int>*>(id) : nullptr;
+}
+
+bool MainThreadHasEnded() {
+  return g_main_thread_id != nullptr && g_main_thread_id->load(std::memory_order_relaxed) == 0;
 }
 
 void DoJob() {
@@ -61,8 +85,13 @@ void* RunHelper(void*) {
     const uint32_t seen = g_bell.load(std::memory_order_seq_cst);
     if (g_should_stop.load(std::memory_order_seq_cst)) return nullptr;
     DoJob();
+    if (!IsDisabled() && MainThreadHasEnded()) {
+      EndWithMainThread();
+      // The agent ends, and stops this thread.
+      g_is_agent_wanted.store(true, std::memory_order_seq_cst);
+    }
     if (g_is_agent_wanted.exchange(false, std::memory_order_seq_cst)) agent_wake::Ring();
-    Wait(&g_bell, seen);
+    Wait(&g_bell, seen, g_main_thread_id != nullptr ? &kMainThreadCheck : nullptr);
   }
 }
 
@@ -70,6 +99,7 @@ void* RunHelper(void*) {
 
 bool StartHelper() {
   g_should_stop.store(false, std::memory_order_relaxed);
+  g_main_thread_id = FindMainThreadId();
   return StartLibraryThread(RunHelper, nullptr, kStackBytes);
 }
 
@@ -98,6 +128,7 @@ void HelperResetInChild() {
   g_job.store(Job::kNone, std::memory_order_relaxed);
   g_is_agent_wanted.store(false, std::memory_order_relaxed);
   g_should_stop.store(false, std::memory_order_relaxed);
+  g_main_thread_id = nullptr;
 }
 
 bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes) {

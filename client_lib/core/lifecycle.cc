@@ -134,6 +134,11 @@ void StayOff(const char* call, int error) {
   g_state.store(State::kDisabled, std::memory_order_release);
 }
 
+void EndWithMainThread() {
+  Log(LogLevel::kInfo, "the main thread has ended; profiling is off in this process");
+  g_state.store(State::kDisabled, std::memory_order_release);
+}
+
 bool IsDisabled() { return g_state.load(std::memory_order_relaxed) == State::kDisabled; }
 
 bool Start() {

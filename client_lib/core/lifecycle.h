@@ -30,6 +30,10 @@ bool IsDisabled();
 // Turns profiling off in this process, for the agent that cannot work: `call` failed with `error`.
 void StayOff(const char* call, int error);
 
+// Turns profiling off, because the main thread has ended: threads of the library must not keep the
+// process alive. The helper's.
+void EndWithMainThread();
+
 // Whether the agent runs, in this very process.
 inline bool IsStarted() { return PROFD_LIKELY(g_hot.alive.load(std::memory_order_acquire) != 0); }
 

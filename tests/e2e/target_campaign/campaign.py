@@ -6,6 +6,7 @@ A Program is one line of the campaign, a situation what its daemon does meanwhil
     killed     captures it and is killed while the program is at work
     hung       captures it and is stopped (SIGSTOP) while the program is at work
     hostile    sends garbage and writes nonsense into the memory that it handed over
+    absent     was never started
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from hostile_daemon import HostileDaemon  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 HOST = harness.BUILD_DIR / 'tests/bin/campaign_host'
-SITUATIONS = ('alive', 'killed', 'hung', 'hostile')
+SITUATIONS = ('alive', 'killed', 'hung', 'hostile', 'absent')
 
 
 class Unavailable(Exception):
@@ -142,6 +143,9 @@ class Campaign:
                 hostile.end()
                 self.hostile_session_count += hostile.session_count
             return outcome.differs_from(expected)
+        if situation == 'absent':
+            alone = dataclasses.replace(program, awaits=NONE_OF_OURS)
+            return self._run(alone, self.folder / 'absent').differs_from(expected)
         meddle = {'alive': None, 'killed': self.daemon.kill,
                   'hung': lambda: self.daemon.process.send_signal(signal.SIGSTOP)}[situation]
         try:
@@ -373,6 +377,10 @@ HOST_CASES = {
     'asynchronous_cancellation': host('captures_after_cancelled_writers', capture_after=True),
     'siglongjmp': host('jumps_out_of_writes'),
     'signal_storm': host('signal_storm'),
+    'strict_seccomp': host('strict_seccomp'),
+    'pthread_exit_in_main': host('pthread_exit_in_main'),
+    'raw_exit_in_main': host('raw_exit_in_main'),
+    'raw_exit_alone': host('raw_exit_alone'),
 }
 
 PROGRAMS = {

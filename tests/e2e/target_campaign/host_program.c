@@ -571,6 +571,56 @@ static int allocations(void) {
   return 21;
 }
 
+// ---- Programs that end with their last thread
+
+static void* work_and_leave(void* unused) {
+  for (int i = 0; i < 20; ++i) {
+    work();
+    pause_ms(10);
+  }
+  puts("the worker is done");
+  fflush(stdout);
+  return unused;
+}
+
+static void start_worker(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, work_and_leave, NULL) != 0) die("pthread_create");
+  pthread_detach(thread);
+  work();
+  puts("the main thread leaves");
+  fflush(stdout);
+}
+
+static int pthread_exit_in_main(void) {
+  start_worker();
+  pthread_exit(NULL);
+}
+
+static int raw_exit_in_main(void) {
+  start_worker();
+  syscall(SYS_exit, 7);
+  return 2;
+}
+
+static int raw_exit_alone(void) {
+  work();
+  syscall(SYS_exit, 8);
+  return 2;
+}
+
+#ifdef CAMPAIGN_HAS_SECCOMP
+static int strict_seccomp(void) {
+  work();
+  fflush(stdout);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) die("strict seccomp");
+  static const char text[] = "strict\n";
+  if (write(1, text, sizeof text - 1) < 0) syscall(SYS_exit, 98);
+  syscall(SYS_exit, 9);
+  return 2;
+}
+#endif
+
 // ----
 
 static const struct {
@@ -589,6 +639,7 @@ static const struct {
     {"seccomp_errno", seccomp_errno},
     {"seccomp_errno_from_the_start", seccomp_errno_from_the_start},
     {"seccomp_kill_from_the_start", seccomp_kill_from_the_start},
+    {"strict_seccomp", strict_seccomp},
 #endif
     {"vfork_children", vfork_children},
     {"clone_children", clone_children},
@@ -601,6 +652,9 @@ static const struct {
     {"jumps_out_of_writes", jumps_out_of_writes},
     {"signal_storm", signal_storm},
     {"allocations", allocations},
+    {"pthread_exit_in_main", pthread_exit_in_main},
+    {"raw_exit_in_main", raw_exit_in_main},
+    {"raw_exit_alone", raw_exit_alone},
 };
 
 int main(int argc, char** argv) {
