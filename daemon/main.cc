@@ -473,14 +473,14 @@ void Daemon::WaitForEnd() {
   for (;;) {
     siginfo_t info{};
     const int signal = sigtimedwait(&signals, &info, &interval);
-    // Whatever came: signals that keep coming must not keep it from being fed.
-    FeedWatchdog();
-    if (signal == SIGHUP) {
-      Reload();
-    } else if (signal > 0) {
+    if (signal > 0 && signal != SIGHUP) {
+      // No thread is asked anything any more: what an answer would need is about to go.
       LogInfo(StrCat("signal ", signal, " from pid ", info.si_pid, ": ending"));
       return;
     }
+    // Also after SIGHUP: signals that keep coming must not keep it from being fed.
+    FeedWatchdog();
+    if (signal == SIGHUP) Reload();
   }
 }
 

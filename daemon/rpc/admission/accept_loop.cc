@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "daemon/base/status_macros.h"
@@ -59,7 +61,7 @@ void AcceptLoop::Start(const char* thread_name, std::string place, Handlers hand
 
 void AcceptLoop::Stop() {
   if (!thread_.joinable()) return;
-  stop_.store(true, std::memory_order_relaxed);
+  stop_.store(true, std::memory_order_release);
   Wake();
   thread_.join();
 }
@@ -84,22 +86,28 @@ void AcceptLoop::Loop(const char* thread_name, Watchdog* watchdog) {
     watched.Waits();
     const int count = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
     watched.Works();
-    if (stop_.load(std::memory_order_relaxed)) return;
+    const bool is_woken = Drain(std::span(events).first(static_cast<size_t>(std::max(count, 0))));
+    // After the drain, which may have taken the wake of Stop() together with another one.
+    if (stop_.load(std::memory_order_acquire)) return;
+    if (is_woken && handlers_.on_wake) handlers_.on_wake();
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
-      if (fd == wake_event_.get()) {
-        uint64_t wakes;
-        [[maybe_unused]] const ssize_t got = read(fd, &wakes, sizeof wakes);
-        if (handlers_.on_wake) handlers_.on_wake();
-      } else if (fd != listener_.get()) {
-        handlers_.on_ended(fd);
-      }
+      if (fd != wake_event_.get() && fd != listener_.get()) handlers_.on_ended(fd);
     }
     // Last, so that the numbers of ended connections are not reused within one round.
     for (int i = 0; i < count; ++i) {
       if (events[i].data.fd == listener_.get()) AcceptAll();
     }
   }
+}
+
+bool AcceptLoop::Drain(std::span<const epoll_event> events) const {
+  const bool is_woken = std::ranges::any_of(
+      events, [this](const epoll_event& event) { return event.data.fd == wake_event_.get(); });
+  if (!is_woken) return false;
+  uint64_t wakes;
+  [[maybe_unused]] const ssize_t got = read(wake_event_.get(), &wakes, sizeof wakes);
+  return true;
 }
 
 void AcceptLoop::AcceptAll() {

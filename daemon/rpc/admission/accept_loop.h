@@ -8,9 +8,12 @@
 #ifndef PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_
 #define PROFD_DAEMON_RPC_ADMISSION_ACCEPT_LOOP_H_
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -59,6 +62,8 @@ class AcceptLoop {
  private:
   AcceptLoop(UniqueFd listener, UniqueFd epoll, UniqueFd wake_event);
   void Loop(const char* thread_name, Watchdog* watchdog);
+  // Takes the wakes that have come. False: there is none among `events`.
+  bool Drain(std::span<const epoll_event> events) const;
   void AcceptAll();
 
   const UniqueFd listener_;

@@ -45,15 +45,21 @@ void Server::CompletionLoop() {
   bool ok = false;
   while (completions_->Next(&tag, &ok)) {
     watched.Works();
-    if (tag != nullptr) static_cast<CompletionTag*>(tag)->OnCompletion(ok);
+    if (tag != nullptr) {
+      static_cast<CompletionTag*>(tag)->OnCompletion(ok);
+    } else {
+      is_asked_.store(false, std::memory_order_release);
+    }
     watched.Waits();
   }
 }
 
 // Its tag is nullptr. Not called once completions_ is shut down: the watchdog's owner does that.
+// gRPC frees an alarm's memory when it is destroyed or set again, also if its completion is still
+// to come, so it asks nothing new before the last question is answered.
 void Server::WakeCompletionLoop() {
-  question_ = std::make_unique<grpc::Alarm>();
-  question_->Set(completions_.get(), std::chrono::system_clock::now(), nullptr);
+  if (is_asked_.exchange(true, std::memory_order_acq_rel)) return;
+  question_.Set(completions_.get(), std::chrono::system_clock::now(), nullptr);
 }
 
 void Server::Close() {
@@ -66,7 +72,7 @@ void Server::Shutdown(absl::Time deadline) {
     server_->Shutdown(absl::ToChronoTime(deadline));
     // Only when no call object is left may nothing more be put into the completion queue.
     admission_->AwaitNoCalls();
-    question_.reset();
+    // The thread also takes the answer to the watchdog's last question, before it ends.
     completions_->Shutdown();
     completion_thread_.join();
     server_.reset();

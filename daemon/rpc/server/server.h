@@ -15,6 +15,7 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -66,8 +67,8 @@ class Server {
   std::unique_ptr<Admission> admission_;
   std::vector<std::unique_ptr<RpcService>> services_;
   std::unique_ptr<grpc::Server> server_;
-  // Of the watchdog's last question, which it has while it asks.
-  std::unique_ptr<grpc::Alarm> question_;
+  grpc::Alarm question_;               // The watchdog's.
+  std::atomic<bool> is_asked_{false};  // Its completion is still to come.
   std::jthread completion_thread_;
 };
 
