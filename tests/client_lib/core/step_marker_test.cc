@@ -15,11 +15,11 @@ using ::testing::IsEmpty;
 using wire::Phase;
 
 profd_name g_iteration = PROFD_NAME_INIT("iteration");
-profd_name g_work = PROFD_NAME_INIT("work");
+profd_name g_marked = PROFD_NAME_INIT("work");
 
 void Iterate() {
   profd_range_begin(&g_iteration);
-  EmptyRange(&g_work);
+  EmptyRange(&g_marked);
   profd_range_end();
 }
 
@@ -59,7 +59,7 @@ class StepMarkerTest : public ::testing::Test {
             profd_step();
             break;
           default:
-            EmptyRange(&g_work);
+            EmptyRange(&g_marked);
         }
         parent.Tell(command);
       }

@@ -140,7 +140,7 @@ TEST_F(OpDeviceTest, WorkLaunchedBeforeTheWindowIsInNoRow) {
   reader_.ApiCall(main_, "cudaLaunchKernel", 120, 125, 2).Kernel("k", 150, 160, 2);
   const OpTable table = Table();
   EXPECT_EQ(RowOf(table, "matmul").device_total_ns, 10);
-  EXPECT_EQ(RowOf(table, "cudaLaunchKernel").count, 1);
+  EXPECT_EQ(RowOf(table, "cudaLaunchKernel").calls, 1);
   EXPECT_EQ(table.self_device_total_ns, 10);
 }
 
