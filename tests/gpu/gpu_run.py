@@ -139,6 +139,10 @@ class Session:
         self.processes.append(process)
         return process
 
+    def start_below_profctl(self, command, env=None, **kwargs):
+        """As users start theirs: `profctl run -- COMMAND`, which becomes it and keeps its pid."""
+        return self.start([harness.PROFCTL, 'run', '--', *command], env=env, **kwargs)
+
     def job(self, *arguments, cupti=None, profd=True, env=None):
         """gpu_job on the GPU, or on the stand-in `cupti`; waits until it works."""
         command = [JOB]

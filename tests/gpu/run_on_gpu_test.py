@@ -11,8 +11,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD_DIR = pathlib.Path(os.environ['PROFD_BUILD_DIR'])
-STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'drain', 'endings', 'cupti_sessions',
-                  'overhead', 'clock')
+STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'drain', 'endings', 'sessions',
+                  'finalize', 'call_tax', 'cupti_sessions', 'overhead', 'clock')
 COULD_NOT_START = 125
 
 
