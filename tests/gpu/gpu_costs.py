@@ -13,7 +13,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import threading
+import time
 
 import gpu_frameworks
 import gpu_run
@@ -77,11 +77,13 @@ def call_tax(facts):
     """ns per call in each state: what CUPTI's hooks cost, and which state brings them."""
     cudart = find_cudart()
     facts.fact('cudart', cudart[1:] or None)
-    seconds = 1 if IS_STANDIN else 4
+    seconds = 1 if IS_STANDIN else 8
     versions = cupti_versions() if IS_STANDIN else chosen_versions(
         ('13.0', 'toolkit', '13.1'), ('12.6',), ('13.5', '13.3'))
-    for label, path in versions:
-        status, found = ask(label, path, 20, *cudart, 'call_tax', f'seconds={seconds}')
+
+    def one(version):
+        label, path = version
+        status, found = ask(label, path, 30, *cudart, 'call_tax', f'seconds={seconds}')
         facts.fact('ended_with', status, cupti=label)
         by_state, drops = collections.defaultdict(list), 0
         for row in values(found, 'call_ns'):
@@ -106,6 +108,9 @@ def call_tax(facts):
                 'results': sorted({r['entered'] for r in rows} | {r['failure'] for r in rows})},
                 state=state, rounds=len(rows), cupti=label)
         facts.invariant('states_were_measured', len(by_state) > 10, len(by_state), cupti=label)
+    # The most important one has the machine for itself; the others share it.
+    one(versions[0])
+    in_parallel(one, versions[1:], 2)
 
 
 # ---- sessions and finalize: no times
@@ -197,20 +202,17 @@ class TorchJob:
 
 def states_of(job, limit_s):
     """The lines of JSON of a job that measures states; it is killed after `limit_s`."""
-    timer = threading.Timer(limit_s, job.process.kill)
-    timer.start()
     found = []
     try:
-        job.tell('go')
-        for line in job.process.stdout:
-            if line.startswith('{'):
-                found.append(json.loads(line))
-            elif line.strip() == 'done':
-                break
+        with gpu_run.time_limit(limit_s, job.process):
+            job.tell('go')
+            for line in job.process.stdout:
+                if line.startswith('{'):
+                    found.append(json.loads(line))
+                elif line.strip() == 'done':
+                    break
     except (OSError, ValueError) as error:
         found.append({'fact': 'job_failed', 'value': str(error)})
-    finally:
-        timer.cancel()
     try:
         job.process.wait(10)
     except subprocess.TimeoutExpired:
@@ -244,7 +246,8 @@ def step_tax(facts):
     jobs = [(TorchJob(facts, name, 'states', '--helper', str(HELPER), '--steps', steps, '--seconds',
                       str(seconds), *arguments), seconds) for name, seconds, arguments in VARIANTS]
     try:
-        ready = [job.await_ready() for job, _ in jobs]
+        with gpu_run.time_limit(50, *(job.process for job, _ in jobs)):
+            ready = [job.await_ready() for job, _ in jobs]
         for (job, seconds), is_ready in zip(jobs, ready):
             if not is_ready:
                 facts.fact('did_not_start', job.log_path.read_text()[-400:], variant=job.name)
@@ -282,13 +285,13 @@ def judge_states(facts, variant, found):
 
 # ---- host_cost, detach: profd as a user starts it
 
-def traced(facts, session, job, steps, *arguments, **labels):
+def traced(facts, session, job, steps, *arguments, counts_kernels=False, **labels):
     """A capture of `steps` steps: {'state', 'p50_ns' of its steps, …}."""
     capture = session.trace(job.pid, '--steps', steps, '--timeout', '10s', *arguments)
     durations = [row['duration_ns'] for row in capture.get('steps') or [] if row.get('duration_ns')]
     dropped = capture.get('dropped_by_reason')
     kernels = None
-    if capture.get('state') == 'COMPLETE':
+    if counts_kernels and capture.get('state') == 'COMPLETE':
         kernels = sum(row[0] for row in session.kernels(capture).values())
     row = {'state': capture.get('state'), 'dropped': dropped, 'kernels': kernels,
            'p50_ns': statistics.median(durations) if durations else None, 'steps': len(durations),
@@ -308,22 +311,34 @@ def say_ratios(facts, times, base='loaded'):
 
 
 class HostCost:
-    """One process below `profctl run`, and what it did: {state: [step times in ns]}."""
+    """One process below `profctl run`, and what it did: {state: [step times in ns]}. It is killed
+    after `limit_s`; then what was found until there is lost, but for the captures."""
 
-    def __init__(self, facts, session, name):
+    def __init__(self, facts, session, name, limit_s):
         self.facts, self.session = facts, session
         self.job = TorchJob(facts, name, 'job', session=session)
         self.captured = collections.defaultdict(list)
+        self.limit = gpu_run.time_limit(limit_s, self.job.process)
 
-    def begin(self):
-        if not self.job.await_ready():
-            raise RuntimeError(f'did not start: {self.job.log_path.read_text()[-500:]}')
-        self.job.tell('go')
-        self.session.await_target(self.job.pid)
+    def __enter__(self):
+        self.limit.__enter__()
+        try:
+            if not self.job.await_ready():
+                raise RuntimeError(f'did not start: {self.job.log_path.read_text()[-500:]}')
+            self.job.tell('go')
+            self.session.await_target(self.job.pid)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.limit.__exit__(None, None, None)
+        self.job.kill()
 
     def rest(self, label, seconds):
         self.job.tell(f'mark {label}')
-        threading.Event().wait(seconds)
+        time.sleep(seconds)
         self.job.tell('mark ignored')
 
     def trace(self, name, steps, *arguments, **labels):
@@ -356,9 +371,7 @@ def host_cost(facts):
     if reason:
         return facts.skip('host_cost', reason)
     steps, rest_s = (40, 0.5) if IS_GPU else (3, 0.2)
-    with Session(facts) as session:
-        cost = HostCost(facts, session, 'all')
-        cost.begin()
+    with Session(facts) as session, HostCost(facts, session, 'all', 75) as cost:
         cost.rest('loaded', 2 * rest_s)
         cost.trace('off', steps, '--gpu', 'off')
         for number in range(3):
@@ -367,7 +380,7 @@ def host_cost(facts):
                 # Before torch.profiler has run, and after: its hooks stay, too.
                 cost.rest('between' if number == 0 else 'between_later', rest_s / 2)
             for name, flags in (('kineto', ()), ('kineto_shapes', ('shapes',))):
-                facts.fact('kineto', cost.kineto(name, steps, *flags), round=number)
+                facts.fact('kineto', cost.kineto(name, steps // 2, *flags), round=number)
         cost.trace('off_again', steps, '--gpu', 'off')
         cost.rest('after', rest_s)
         medians = say_ratios(facts, cost.end())
@@ -383,18 +396,16 @@ def detach(facts):
         return facts.skip('detach', reason)
     steps, rest_s = (40, 0.7) if IS_GPU else (3, 0.2)
     flags = ('--gpu-detach',) if IS_GPU else ()
-    with Session(facts) as session:
-        cost = HostCost(facts, session, 'detach')
-        cost.begin()
+    with Session(facts) as session, HostCost(facts, session, 'detach', 50) as cost:
         cost.rest('loaded', rest_s)
-        first = cost.trace('default', steps, *gpu_arguments('default'))
+        first = cost.trace('default', steps, *gpu_arguments('default'), counts_kernels=True)
         cost.rest('after_capture', rest_s)
         rows = []
         for number in range(2):
             rows.append(cost.trace('default_detached', steps, *gpu_arguments('default'), *flags,
-                                   round=number))
+                                   counts_kernels=True, round=number))
             cost.rest(f'after_detach_{number}', rest_s)
-        last = cost.trace('default_again', steps, *gpu_arguments('default'))
+        last = cost.trace('default_again', steps, *gpu_arguments('default'), counts_kernels=True)
         medians = say_ratios(facts, cost.end())
     facts.invariant('a_capture_after_detach_is_complete',
                     all(row['state'] == 'COMPLETE' for row in (first, *rows, last)),

@@ -158,7 +158,8 @@ def torch(facts):
         jobs = {case: start_pair(session, case) for case in cases}
         for case, pair in jobs.items():
             try:
-                one_case(facts, session, case, *pair)
+                with gpu_run.time_limit(60 if case == 'graphs' else 40, *(j.process for j in pair[1:])):
+                    one_case(facts, session, case, *pair)
             except (RuntimeError, AssertionError, OSError, ValueError,
                     subprocess.TimeoutExpired) as error:
                 facts.invariant('the_case_ran', False, str(error)[-800:], case=case)
@@ -247,11 +248,12 @@ def order_case(facts, name, profiles, extra, env):
     with Session(facts) as session:
         try:
             job = order_job(session, name, profiles, extra, env)
-            job.await_line('paused')
-            capture = capture_of(session, job)
-            job.await_line('paused')
-            job.go_on()
-            status = job.end()
+            with gpu_run.time_limit(60, job.process):
+                job.await_line('paused')
+                capture = capture_of(session, job)
+                job.await_line('paused')
+                job.go_on()
+                status = job.end()
         except (RuntimeError, AssertionError, OSError, ValueError,
                 subprocess.TimeoutExpired) as error:
             facts.invariant('the_program_goes_on', False, str(error)[-600:], order=name)
@@ -272,7 +274,8 @@ def order_reference(facts):
     with Session(facts) as session:
         job = order_job(session, 'reference', (BEFORE, AGAIN, DURING, AFTER, AFTER_AGAIN), (), None,
                         profd=False)
-        status = job.end()
+        with gpu_run.time_limit(60, job.process):
+            status = job.end()
         facts.invariant('the_program_goes_on', status == 0, status, order='reference')
         return profiled_counts(session.folder, 'reference'), job.losses()
 

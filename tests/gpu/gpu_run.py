@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / 'e2e'))
@@ -102,6 +103,17 @@ def run(command, limit_s, env=None, **kwargs):
 def in_parallel(function, items, workers):
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, items))
+
+
+@contextlib.contextmanager
+def time_limit(seconds, *processes):
+    """Kills `processes` after `seconds`: whoever reads from them goes on."""
+    timer = threading.Timer(seconds, lambda: [process.kill() for process in processes])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Session:
