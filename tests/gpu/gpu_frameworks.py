@@ -199,9 +199,8 @@ def one_case(facts, session, case, paths, profiled, job):
         'gpu', 'quality', 'dropped_by_reason', 'clock_error_ns', 'covered_steps')}, case=case)
     session.keep(capture, f'torch-{case}')
     ours = session.kernels(capture)
-    if DEVICE == 'cuda':
-        total = sum(row[0] for row in ours.values())
-        orphans = capture['gpu']['orphan_count']
+    total, orphans = sum(row[0] for row in ours.values()), capture['gpu']['orphan_count']
+    if case == 'sync' and DEVICE == 'cuda':  # Elsewhere work of earlier launches is in the window.
         facts.invariant('kernels_have_a_call', total and orphans <= 0.01 * total,
                         {'kernels': total, 'without_call': orphans}, case=case)
     compare(facts, case, ours, *(json.loads(path.read_text()) for path in paths))
