@@ -17,8 +17,8 @@ import time
 
 import gpu_frameworks
 import gpu_run
-from gpu_run import BIN, FACTS_PROGRAM, HERE, IS_STANDIN, OUT, Facts, Session, cupti_versions, harness
-from gpu_run import in_parallel, run
+from gpu_run import (BIN, FACTS_PROGRAM, HERE, IS_STANDIN, OUT, Facts, Session, cupti_versions,
+                     in_parallel, run)
 
 DEVICE, PYTHON = gpu_frameworks.DEVICE, gpu_frameworks.PYTHON
 IS_GPU = DEVICE == 'cuda'

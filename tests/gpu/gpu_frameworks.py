@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 import gpu_run
-from gpu_run import BUILD, HERE, IS_STANDIN, OUT, Facts, Session, harness
+from gpu_run import HERE, IS_STANDIN, OUT, Facts, Session, harness
 
 DEVICE = os.environ.get('PROFD_GPU_DEVICE', 'cuda')
 PYTHON = os.environ.get('PROFD_GPU_PYTHON', 'python3')
