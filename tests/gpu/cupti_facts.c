@@ -1,6 +1,6 @@
 /* Asks a libcupti what profd's code assumes of it. Without profd: only CUPTI, and work for the GPU.
  *
- *   cupti_facts --cupti FILE [--label TEXT] [--second FILE] GROUP [OPTION=0|1...]
+ *   cupti_facts --cupti FILE [--label TEXT] [--second FILE] [--cudart FILE] GROUP [OPTION=N...]
  *
  *   calls         what each function answers before cuInit(), after it, and with a context; record
  *                 sizes, settings
@@ -15,6 +15,11 @@
  *                 copies=1 copies and memsets in it; again=1 in a second session; capturing=1 kinds
  *                 are enabled while another thread captures a stream in global mode
  *   clock         timestamps of kernels against the GPU's timer and the host's clock
+ *   call_tax      ns per call in states of CUPTI (seconds=N; --cudart FILE: runtime calls, too)
+ *   sessions      kernels of count=N sessions while a thread launches (unsubscribed=1: without
+ *                 a subscription)
+ *   finalize      sessions=N, each ended by cuptiFinalize() (inside=1: in a callback); graph=1 made
+ *                 before the first, 2 after it
  *
  * Each fact is one line of JSON on stdout, flushed at once: a crash loses none. One group per
  * process, since CUPTI's state is the process's. Exits with 0, or 3: no GPU, no library.
@@ -30,10 +35,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cupti_cost.h"
 #include "cupti_rows.h"
 #include "gpu_work.h"
 
-static const char* second_path;
+static const char *second_path, *cudart_path;
 static handle library;
 
 static uint64_t now(void) { return gw_now_ns(CLOCK_MONOTONIC); }
@@ -572,9 +578,9 @@ static int option(int argc, char** argv, const char* name) {
 
 static int usage(void) {
   fprintf(stderr,
-          "usage: cupti_facts --cupti FILE [--label TEXT] [--second FILE] "
-          "calls|session|inflight|syncs|devices|unsubscribed|two|v1_under_v2|graph|clock "
-          "[OPTION=0|1...]\n");
+          "usage: cupti_facts --cupti FILE [--label TEXT] [--second FILE] [--cudart FILE] "
+          "calls|session|inflight|syncs|devices|unsubscribed|two|v1_under_v2|graph|clock|call_tax|"
+          "sessions|finalize [OPTION=N...]\n");
   return 2;
 }
 
@@ -588,6 +594,8 @@ int main(int argc, char** argv) {
       label = argv[at + 1];
     } else if (!strcmp(argv[at], "--second")) {
       second_path = argv[at + 1];
+    } else if (!strcmp(argv[at], "--cudart")) {
+      cudart_path = argv[at + 1];
     } else {
       return usage();
     }
@@ -630,6 +638,13 @@ int main(int argc, char** argv) {
     result = run_v1_under_v2();
   else if (!strcmp(group, "clock"))
     result = run_clock();
+  else if (!strcmp(group, "call_tax"))
+    result = run_call_tax(path, cudart_path, option(argc, argv, "seconds"));
+  else if (!strcmp(group, "sessions"))
+    result = run_sessions(option(argc, argv, "count"), option(argc, argv, "unsubscribed"));
+  else if (!strcmp(group, "finalize"))
+    result = run_finalize(option(argc, argv, "graph"), option(argc, argv, "inside"),
+                          option(argc, argv, "sessions"));
   else if (!strcmp(group, "graph")) {
     result = run_graph(option(argc, argv, "before"), option(argc, argv, "trace"),
                        option(argc, argv, "copies"), option(argc, argv, "again"),

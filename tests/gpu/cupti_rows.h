@@ -36,17 +36,21 @@ typedef struct {
   X(Subscribe, (handle*, on_callback, void*))                        \
   X(Subscribe_v2, (handle*, on_callback, void*, subscriber_params*)) \
   X(Unsubscribe, (handle))                                           \
+  X(EnableCallback, (uint32_t, handle, uint32_t, uint32_t))          \
+  X(EnableDomain, (uint32_t, handle, uint32_t))                      \
   X(ActivityRegisterCallbacks, (on_requested, on_completed))         \
   X(ActivityEnable, (uint32_t))                                      \
   X(ActivityDisable, (uint32_t))                                     \
   X(ActivityEnableAndDump, (uint32_t))                               \
   X(ActivityEnableDriverApi, (uint32_t, uint8_t))                    \
+  X(ActivityEnableRuntimeApi, (uint32_t, uint8_t))                   \
   X(ActivityEnableAllSyncRecords, (uint8_t))                         \
   X(ActivityFlushAll, (uint32_t))                                    \
   X(ActivityGetNextRecord, (uint8_t*, size_t, uint8_t**))            \
   X(ActivityGetNumDroppedRecords, (handle, uint32_t, size_t*))       \
   X(ActivityGetStructSize, (uint32_t, uint32_t, size_t*))            \
   X(ActivityGetAttribute, (uint32_t, size_t*, void*))                \
+  X(ActivitySetAttribute, (uint32_t, size_t*, void*))                \
   X(GetThreadIdType, (uint32_t*))                                    \
   X(SetThreadIdType, (uint32_t))                                     \
   X(Finalize, (void))

@@ -83,11 +83,11 @@ def later_enables(facts):
 
 
 def idle_kineto(facts):
-    for fact in facts:
-        if fact.get('phase') == 'order' and fact.get('fact') == 'capture' and fact.get(
-                'order') == 'before':
-            return {'torch': fact['value']['state'] == 'COMPLETE'}
-    return {}
+    """A resumed file may have several answers: the last one counts."""
+    found = [fact['value']['state'] == 'COMPLETE' for fact in facts
+             if fact.get('phase') == 'order' and fact.get('fact') == 'capture'
+             and fact.get('order') == 'before']
+    return {'torch': found[-1]} if found else {}
 
 
 Assumption = collections.namedtuple('Assumption', 'id text standin judge')
@@ -113,34 +113,31 @@ ASSUMPTIONS = [
                lambda f: each(of(f, 'came_after_forced_flush'), lambda r: r['rows'] == 0)),
     Assumption('outstanding', 'after a forced flush CUPTI keeps no buffer', 'forced flush returns all',
                lambda f: each(of(f, 'outstanding_2s_later'), lambda n: n == 0)),
-    Assumption('call_first', 'before 13.0 (one buffer for all threads), the record of a call is '
-               'delivered before its kernel\'s', 'order of records',
-               lambda f: {v: r['call_comes_first'] == r['with_call']
-                          for v, r in of(f, 'kernels', 'session') if number(v) < (13, 0)}),
-    Assumption('queries', 'each query of an event makes a synchronization record from 12.8 on, and none '
-               'before', 'sgpu_event_query()',
-               lambda f: {v: (r['rows'] >= 200) == (number(v) >= (12, 8))
+    Assumption('kernel_first', 'the record of a kernel is delivered before that of its call',
+               'reserve',
+               lambda f: {v: r['call_comes_first'] == 0
+                          for v, r in of(f, 'kernels', 'session') if r['with_call'] > 0}),
+    Assumption('queries', 'queries of unfinished events make synchronization records by default from '
+               '12.9 on, and not before', 'sgpu_event_query()',
+               lambda f: {v: (r['rows'] >= 200) == (number(v) >= (12, 9))
                           for v, r in of(f, 'sync_rows_by_default')}),
-    Assumption('queries_off', 'cuptiActivityEnableAllSyncRecords(0) turns them off',
-               'all_sync_records',
-               lambda f: each(of(f, 'sync_rows_when_off'), lambda r: r['rows'] < 100)),
+    Assumption('queries_off', 'cuptiActivityEnableAllSyncRecords(0) turns those of unfinished events '
+               'off, and no others', 'all_sync_records',
+               lambda f: each(of(f, 'sync_rows_when_off'), lambda r: 100 <= r['rows'] < 150)),
     Assumption('devices', 'only visible devices are described', 'no hidden devices',
                lambda f: each(of(f, 'device_rows'), lambda r: r['rows'] == r['is_visible'])),
     Assumption('unsubscribed', 'the activity interface works without a subscription', 'subscriber.cc',
                lambda f: each(of(f, 'kernels_without_a_subscriber'), lambda n: n == 10)),
     Assumption('beside_rival', 'and while another tool holds the subscription', 'sgpu_rival_subscribe()',
                lambda f: each(of(f, 'kernels_beside_a_rival'), lambda n: n == 10)),
-    Assumption('second_copy', 'a second copy of 13.2 or later answers 39; before, both work',
-               'one copy per process',
-               lambda f: results(f, 'Subscribe', 'second_copy',
-                                 lambda v, r: (r == 39) == (v >= (13, 2)))),
-    Assumption('v1_under_v2', 'under a subscriber of the second interface, cuptiGetTimestamp answers 14 '
-               'from 13.2 on', 'v2_in_use',
-               lambda f: results(f, 'GetTimestamp', 'v1_under_v2',
-                                 lambda v, r: (r == 14) == (v >= (13, 2)))),
-    Assumption('graph_trace', 'GRAPH_TRACE records launches of graphs made before the attach',
-               'GRAPH_TRACE always yields a row',
-               lambda f: graph_rows(f, lambda r: r['graph_traces'] == r['launches'], before=1, trace=1)),
+    Assumption('second_copy', 'a second copy answers 39, of every version', 'one copy per process',
+               lambda f: results(f, 'Subscribe', 'second_copy', lambda v, r: r == 39)),
+    Assumption('v1_under_v2', 'under a subscriber of the second interface, cuptiGetTimestamp works',
+               'v2_in_use',
+               lambda f: results(f, 'GetTimestamp', 'v1_under_v2', lambda v, r: r != 14)),
+    Assumption('graph_trace', 'GRAPH_TRACE makes no records of graphs made before the attach, if it '
+               'does not end the program', 'GRAPH_TRACE of older graphs',
+               lambda f: graph_rows(f, lambda r: r['graph_traces'] == 0, before=1, trace=1)),
     Assumption('old_nodes', 'nodes of graphs made before the attach have rows and names', 'opaque_graphs',
                lambda f: graph_rows(f, lambda r: r['named'] == r['nodes'], before=1, trace=0)),
     Assumption('graph_calls', 'nodes have the correlation ID of their launch, in a second session, too',

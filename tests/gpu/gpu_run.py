@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / 'e2e'))
@@ -104,6 +105,17 @@ def in_parallel(function, items, workers):
         return list(pool.map(function, items))
 
 
+@contextlib.contextmanager
+def time_limit(seconds, *processes):
+    """Kills `processes` after `seconds`: whoever reads from them goes on."""
+    timer = threading.Timer(seconds, lambda: [process.kill() for process in processes])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class Session:
     """A daemon of our own, and targets that end with it."""
 
@@ -138,6 +150,10 @@ class Session:
                                    env=environment, **kwargs)
         self.processes.append(process)
         return process
+
+    def start_below_profctl(self, command, env=None, **kwargs):
+        """As users start theirs: `profctl run -- COMMAND`, which becomes it and keeps its pid."""
+        return self.start([harness.PROFCTL, 'run', '--', *command], env=env, **kwargs)
 
     def job(self, *arguments, cupti=None, profd=True, env=None):
         """gpu_job on the GPU, or on the stand-in `cupti`; waits until it works."""

@@ -18,6 +18,22 @@ def labels(fact):
                      if key not in ('phase', 'fact', 'value', 'holds'))
 
 
+COSTS = {'call_tax': 'ns', 'step_tax': None, 'host_step': None, 'default_of_torch_profiler': None}
+
+
+def print_costs(facts):
+    """What the experiments of gpu_costs.py have found."""
+    rows = [f for f in facts if f['fact'] in COSTS and f['phase'] in ('call_tax', 'step_tax',
+                                                                      'host_cost', 'detach')]
+    if not rows:
+        return
+    print('\n## Costs\n\n| Phase | State | Value |\n| --- | --- | --- |')
+    for fact in rows:
+        key = COSTS[fact['fact']]
+        value = fact['value'][key] if key else fact['value']
+        print(f"| {fact['phase']} | {labels(fact)} | {short(value)} |")
+
+
 def main():
     facts = gpu_assumptions.read(sys.argv[1])
     invariants = [f for f in facts if 'holds' in f]
@@ -45,6 +61,7 @@ def main():
     for fact in facts:
         if fact['fact'] in ('launch_ns', 'step_p50_ns'):
             print(f"| {fact.get('state') or fact.get('mode')} {fact['fact']} | {short(fact['value'])} |")
+    print_costs(facts)
     print('\n## Skipped\n')
     for fact in facts:
         if fact['fact'] == 'skipped':

@@ -4,7 +4,10 @@
         CASE: eager, sync (a sync in each step), graphs (torch.compile, reduce-overhead), triton,
         nccl (DistributedDataParallel of one rank), jax
     --profd                 import profd; profd.step() before each step
-    --pause K               before step K: prints "paused", goes on with the next line of stdin
+    --pause K               before step K: prints "paused", goes on with the next line of stdin. May
+                            be repeated
+    --init-profiler         torch.profiler's _init_for_cuda_graphs() before anything else: it takes
+                            CUPTI's subscription and keeps it
     --profile FIRST:LAST:FILE   torch.profiler over these steps, after a sync and up to one; writes
                             {name: [count, total ns]} of the GPU's work. May be repeated
     --device cpu            for trying this script where there is no GPU
@@ -24,7 +27,8 @@ def parse():
     parser.add_argument('--steps', type=int, required=True)
     parser.add_argument('--losses', required=True)
     parser.add_argument('--profd', action='store_true')
-    parser.add_argument('--pause', type=int, default=-1)
+    parser.add_argument('--pause', type=int, action='append', default=[])
+    parser.add_argument('--init-profiler', action='store_true')
     parser.add_argument('--profile', action='append', default=[])
     parser.add_argument('--times')
     parser.add_argument('--device', default='cuda')
@@ -144,13 +148,16 @@ def main():
     if options.profd:
         import profd
         profd.init()
+    if options.init_profiler:
+        import torch
+        torch.profiler._utils._init_for_cuda_graphs()
     step, synchronize = jax_step() if options.case == 'jax' else torch_step(options.case, options.device)
     profiles = [TorchProfile(text) for text in options.profile]
     losses, times = [], []
     for index in range(options.steps + 1):
         for profile in profiles:
             profile.before(index, synchronize)
-        if index == options.pause:
+        if index in options.pause:
             synchronize()
             print('paused', flush=True)
             sys.stdin.readline()

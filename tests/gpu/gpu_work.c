@@ -25,6 +25,7 @@ typedef void* handle;
   X(DeviceGet, "cuDeviceGet", (int*, int))                                                         \
   X(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (handle*, int))                                  \
   X(CtxSetCurrent, "cuCtxSetCurrent", (handle))                                                    \
+  X(CtxGetCurrent, "cuCtxGetCurrent", (handle*))                                                   \
   X(ModuleLoadData, "cuModuleLoadData", (handle*, const void*))                                    \
   X(ModuleGetFunction, "cuModuleGetFunction", (handle*, handle, const char*))                      \
   X(MemAlloc, "cuMemAlloc_v2", (uint64_t*, size_t))                                                \
@@ -66,7 +67,8 @@ typedef struct {
   X(graph_begin, (uint32_t))                                                   \
   X(graph_end, (uint32_t, uint32_t*))                                          \
   X(graph_instantiate, (uint32_t, uint32_t*))                                  \
-  X(graph_launch, (uint32_t, uint32_t, uint64_t))
+  X(graph_launch, (uint32_t, uint32_t, uint64_t))                              \
+  X(api_call, (uint32_t, uint32_t, uint64_t, uint32_t))
 
 #define GW_POINTER(name, symbol, arguments) int(*name) arguments;
 static struct { GW_DRIVER(GW_POINTER) } cu;
@@ -181,6 +183,11 @@ int gw_launch(gw_stream stream, uint64_t ns) {
   return cu.LaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, (handle)stream, arguments, NULL);
 }
 
+int gw_call(void) {
+  handle current = NULL;
+  return is_standin ? sgpu.api_call(1 /* driver */, 304, 0, 0) : cu.CtxGetCurrent(&current);
+}
+
 int gw_copy(gw_stream stream) {
   if (is_standin) return sgpu.memcpy((uint32_t)stream, 1, kBytes, 1, 1);
   return cu.MemcpyHtoDAsync(device_x, host, kBytes, (handle)stream);
@@ -291,6 +298,8 @@ int gw_stamp(uint64_t* gpu_timer_ns, uint64_t* seen_ns) {
   *gpu_timer_ns = out[0];
   return out[1] == 0 ? 702 /* launch timeout */ : cu.StreamSynchronize((handle)streams[0]);
 }
+
+const char* gw_kernels(void) { return gw_ptx; }
 
 uint64_t gw_now_ns(int clock) {
   struct timespec now;

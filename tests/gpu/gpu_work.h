@@ -30,6 +30,7 @@ int gw_driver_version(void);
 gw_stream gw_stream_of(int which); /* 0 or 1 */
 /* A kernel of `ns`; 0: one that ends at once. */
 int gw_launch(gw_stream stream, uint64_t ns);
+int gw_call(void);               /* cuCtxGetCurrent(): a call that does nothing. */
 int gw_copy(gw_stream stream);   /* 1 MiB to the device. */
 int gw_memset(gw_stream stream); /* 1 MiB. */
 int gw_sync(gw_stream stream);
@@ -51,6 +52,7 @@ int gw_free_bytes(uint64_t* free_bytes); /* Of the device; 0 if unknown. */
  * time of CLOCK_REALTIME. Not on the stand-in: 801 (not supported). */
 int gw_stamp(uint64_t* gpu_timer_ns, uint64_t* seen_ns);
 
+const char* gw_kernels(void);  /* The text of kernels.ptx. */
 uint64_t gw_now_ns(int clock); /* CLOCK_REALTIME or CLOCK_MONOTONIC */
 
 #endif /* PROFD_TESTS_GPU_GPU_WORK_H_ */

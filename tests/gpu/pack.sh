@@ -60,6 +60,7 @@ tests=(gpu_program gpu_job cupti_facts replay_dump scripted_target)
 for program in "${programs[@]}" "${tests[@]/#/tests/bin/}"; do
   [[ -x $build/$program ]] || fail "'$build/$program' is not built: cmake --build $build"
 done
+[[ -r $build/tests/bin/libgpu_states.so ]] || fail "'$build/tests/bin/libgpu_states.so' is not built"
 for tool in xz strip unzip readelf; do
   command -v "$tool" >/dev/null || fail "$tool is not installed"
 done
@@ -109,6 +110,8 @@ for program in "${programs[@]}" "${tests[@]/#/tests/bin/}"; do
   cp -L "$build/$program" "$root/$program"
   strip "$root/$program"
 done
+cp -L "$build/tests/bin/libgpu_states.so" "$root/tests/bin/"
+strip --strip-unneeded "$root/tests/bin/libgpu_states.so"
 cp -L "$build/lib/libprofd_client.so" "$root/lib/libprofd_client.so"
 strip --strip-unneeded "$root/lib/libprofd_client.so"
 ln -s libprofd_client.so "$root/lib/libprofd_client.so.1"
@@ -132,6 +135,14 @@ find "$root" -type f \( -perm -u+x -o -name '*.so*' \) -exec readelf -V {} + 2>/
 
 cp -r client_lib/python "$root/client_lib/python"
 find "$root/client_lib" -name __pycache__ -prune -exec rm -rf {} +
+# Where `profctl run` looks for the package (cli/commands/run.cc): below its own prefix.
+pythondir=$(sed -n 's/^PROFD_INSTALL_PYTHONDIR:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+pythondir=${pythondir:-lib/python3/dist-packages}
+[[ $pythondir != /* ]] || fail "PROFD_INSTALL_PYTHONDIR is absolute: '$pythondir'"
+mkdir -p "$root/$pythondir"
+ln -s "$(realpath -m --relative-to="$root/$pythondir" "$root/client_lib/python/profd")" \
+  "$root/$pythondir/profd"
+[[ -r $root/$pythondir/profd/_inject/sitecustomize.py ]] || fail "profctl run would find no Python package"
 cp tests/gpu/*.py tests/gpu/*.sh "$root/tests/gpu/"
 cp tests/e2e/harness.py "$root/tests/e2e/"
 

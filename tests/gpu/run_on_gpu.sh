@@ -14,30 +14,40 @@
 #   --standin        use the simulated GPU and the programs in $PROFD_BUILD_DIR (default:
 #                    build/release): tests this script, and takes a minute
 #
-# Phases. Together, as none of them measures time:
-#   inventory      versions, libraries, the machine
-#   cupti_facts    what each libcupti answers, without profd
-#   graphs         CUDA graphs: before or after the attach, with and without GRAPH_TRACE, two sessions
-#   tests          tests/gpu/gpu_test.py
-#   smoke          captures with each libcupti in each mode; their raw buffers
-#   drain          captures of a program that is 0 to 5 s ahead of its GPU
-#   endings        exit, _exit, abort, SIGTERM, SIGKILL, fork: as without profd
-#   order          torch.profiler before, during, and after a capture
-#   jax            a JAX program
+# Phases, with seconds on an H200. Together, four at a time, as none of them measures time (95 s):
+#   inventory      versions, libraries, the machine (15)
+#   tests          tests/gpu/gpu_test.py (15)
+#   graphs         CUDA graphs: made before or after the attach, with and without GRAPH_TRACE, two
+#                  sessions (25)
+#   smoke          captures with each libcupti in each mode; their raw buffers (60)
+#   order          torch.profiler before, during, and after a capture, and without one (40)
+#   drain          captures of a program that is 0 to 5 s ahead of its GPU (45)
+#   endings        exit, _exit, abort, SIGTERM, SIGKILL, fork: as without profd (55)
+#   sessions       20 sessions of each libcupti while a thread launches: no kernel is lost (25)
+#   finalize       sessions after cuptiFinalize(), with graphs made before and after it (25)
+#   cupti_facts    what each libcupti answers, without profd (40)
+#   jax            a JAX program (12)
 # Then alone, one after another:
-#   torch          eager, sync, Triton, NCCL, CUDA graphs against torch.profiler; equal losses
-#   cupti_sessions times of CUPTI's calls, and how long they stall a thread that launches
-#   overhead       ns per launch: none, loaded, light, default, full, after
-#   torch_overhead step times with and without recording, and torch.profiler's
-#   clock          timestamps against %globaltimer and the host
+#   torch          eager, sync, Triton, NCCL, CUDA graphs against torch.profiler; equal losses (50)
+#   call_tax       ns per API call in each state of CUPTI: kinds, callbacks, finalized (20)
+#   step_tax       step times of a host-bound training in the same states; CUPTI's settings (60)
+#   host_cost      profd's modes and torch.profiler in one host-bound training (40)
+#   detach         its steps before, during, and after captures, and after --gpu-detach (20)
+#   cupti_sessions times of CUPTI's calls, and how long they stall a thread that launches (14)
+#   overhead       ns per launch: none, loaded, light, default, full, after (35)
+#   clock          timestamps against %globaltimer and the host (11)
+#   torch_overhead step times of a GPU-bound training, and torch.profiler's (60)
+#
+# The experiments alone, for a second call:
+#   --phases sessions,finalize,call_tax,step_tax,host_cost,detach
 #
 # Exits with the number of broken invariants (at most 100). 125: it could not start. A phase that
 # fails or runs out of time is a broken invariant, and does not stop the others.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-together="inventory cupti_facts graphs tests smoke drain endings order jax"
-alone="torch cupti_sessions overhead torch_overhead clock"
+together="inventory tests graphs smoke order drain endings sessions finalize cupti_facts jax"
+alone="torch call_tax step_tax host_cost detach cupti_sessions overhead clock torch_overhead"
 
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'; }
 fail() {
@@ -120,10 +130,10 @@ fact() { printf '{"phase": "%s", "fact": "%s", %s}\n' "$1" "$2" "$3" >>"$facts";
 # The most seconds that a phase may take.
 limit_of() {
   case $1 in
-    inventory) echo 80 ;;
-    cupti_facts | smoke | endings | order) echo 170 ;;
-    torch) echo 190 ;;
-    cupti_sessions | overhead | torch_overhead) echo 80 ;;
+    call_tax | detach) echo 60 ;;
+    inventory | host_cost | cupti_sessions | overhead | torch_overhead) echo 80 ;;
+    sessions | finalize) echo 100 ;;
+    smoke | endings) echo 150 ;;
     *) echo 120 ;;
   esac
 }
@@ -136,7 +146,10 @@ is_wanted() {
 
 run_phase() {
   local phase=$1 limit began status=0 script=gpu_phases.py
-  case $phase in torch | order | torch_overhead | jax) script=gpu_frameworks.py ;; esac
+  case $phase in
+    torch | order | torch_overhead | jax) script=gpu_frameworks.py ;;
+    call_tax | step_tax | host_cost | detach | sessions | finalize) script=gpu_costs.py ;;
+  esac
   limit=$(limit_of "$phase")
   if ((limit > deadline - SECONDS)); then limit=$((deadline - SECONDS)); fi
   if ((limit < 5)); then

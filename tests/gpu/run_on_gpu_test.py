@@ -9,10 +9,12 @@ import sys
 import tempfile
 import unittest
 
+import gpu_assumptions
+
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD_DIR = pathlib.Path(os.environ['PROFD_BUILD_DIR'])
-STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'drain', 'endings', 'cupti_sessions',
-                  'overhead', 'clock')
+STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'drain', 'endings', 'sessions',
+                  'finalize', 'call_tax', 'cupti_sessions', 'overhead', 'clock')
 COULD_NOT_START = 125
 
 
@@ -103,6 +105,33 @@ class RunOnGpuTest(unittest.TestCase):
             self.assertIn(arguments[-1], done.stderr)
         for name in ('run_on_gpu.sh', 'pack.sh'):
             self.assertIn('--out DIR', script(name, '--help').stdout)
+
+
+def verdicts(name, *facts):
+    judge = next(a.judge for a in gpu_assumptions.ASSUMPTIONS if a.id == name)
+    return judge(list(facts))
+
+
+class JudgesTest(unittest.TestCase):
+    """What the first run on a GPU has shown about the judges themselves."""
+
+    def test_the_last_answer_of_a_resumed_file_counts(self):
+        def answer(state):
+            return {'phase': 'order', 'fact': 'capture', 'order': 'before', 'value': {'state': state}}
+        self.assertEqual(verdicts('idle_kineto', answer('FAILED'), answer('COMPLETE')), {'torch': True})
+        self.assertEqual(verdicts('idle_kineto', answer('COMPLETE'), answer('FAILED')), {'torch': False})
+        self.assertEqual(verdicts('idle_kineto'), {})
+
+    def test_queries_are_judged_by_version_and_by_what_the_switch_turns_off(self):
+        def rows(name, version, count):
+            return {'phase': 'cupti_facts', 'group': 'syncs', 'fact': name, 'cupti': version,
+                    'value': {'rows': count}}
+        self.assertEqual(verdicts('queries', rows('sync_rows_by_default', '12.8', 102),
+                                  rows('sync_rows_by_default', '12.9', 202)),
+                         {'12.8': True, '12.9': True})
+        self.assertEqual(verdicts('queries_off', rows('sync_rows_when_off', '12.9', 102),
+                                  rows('sync_rows_when_off', '13.5', 202)),
+                         {'12.9': True, '13.5': False})
 
 
 if __name__ == '__main__':

@@ -26,13 +26,19 @@ add_library(gpu_work OBJECT ${CMAKE_CURRENT_LIST_DIR}/gpu_work.c)
 target_compile_definitions(gpu_work PRIVATE GW_PTX_FILE="${CMAKE_CURRENT_LIST_DIR}/kernels.ptx")
 set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/gpu_work.c APPEND PROPERTY
   OBJECT_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/kernels.ptx)
-add_executable(cupti_facts ${CMAKE_CURRENT_LIST_DIR}/cupti_facts.c ${CMAKE_CURRENT_LIST_DIR}/cupti_rows.c)
+add_executable(cupti_facts ${CMAKE_CURRENT_LIST_DIR}/cupti_facts.c ${CMAKE_CURRENT_LIST_DIR}/cupti_cost.c
+  ${CMAKE_CURRENT_LIST_DIR}/cupti_rows.c ${CMAKE_CURRENT_LIST_DIR}/cupti_states.c)
 add_executable(gpu_job ${CMAKE_CURRENT_LIST_DIR}/gpu_job.c)
 foreach(program cupti_facts gpu_job)
   target_link_libraries(${program} PRIVATE gpu_work Threads::Threads ${CMAKE_DL_LIBS})
   set_target_properties(${program} PROPERTIES C_STANDARD 11
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
 endforeach()
+# For ctypes in a torch process: the states of CUPTI whose cost gpu_costs.py measures.
+add_library(gpu_states SHARED ${CMAKE_CURRENT_LIST_DIR}/cupti_states.c ${CMAKE_CURRENT_LIST_DIR}/cupti_rows.c)
+target_link_libraries(gpu_states PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+set_target_properties(gpu_states PROPERTIES C_STANDARD 11
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
 profd_python_test(NAME gpu_replay_test SCRIPT ${CMAKE_CURRENT_LIST_DIR}/replay_test.py NO_PRELOAD)
 # The script that runs on a machine with a GPU, on the simulated one. Its phases have limits of time
 # that a sanitizer does not keep.
