@@ -30,7 +30,8 @@ class CuptiSettings {
 
   // Changes what a capture needs. Call after subscribing, and before the first kind is enabled:
   // records have the thread ID type of the moment when their thread made its first record.
-  void Apply(const CuptiInterface& cupti, bool latency_timestamps);
+  // `device_buffers` limits CUPTI's activity buffers on each device.
+  void Apply(const CuptiInterface& cupti, bool latency_timestamps, uint32_t device_buffers);
 
   // Restores what Apply() changed. Call after CUPTI has returned the last buffer, and before
   // unsubscribing. A second call does nothing.
@@ -45,6 +46,7 @@ class CuptiSettings {
   struct Saved {
     bool is_changed = false;
     uint64_t value = 0;  // Before the change.
+    uint64_t ours = 0;
   };
 
   Saved attributes_[kAttributeCount];

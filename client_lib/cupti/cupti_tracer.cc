@@ -21,11 +21,13 @@ void PauseMs(int ms) {
 
 }  // namespace
 
-void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_flags) {
+void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_flags,
+                        uint32_t device_buffers) {
   library_ = library;
   interface_.Begin(library);
   mode_ = mode;
   arm_flags_ = arm_flags;
+  device_buffers_ = device_buffers;
   is_attached_ = false;
   is_taken_ = false;
   is_enabled_ = false;
@@ -75,7 +77,7 @@ bool CuptiTracer::Attach(const BufferCallbacks& buffers, ArmFailure* failure) {
     return false;
   }
   is_attached_ = true;
-  settings_.Apply(interface_, (arm_flags_ & wire::kArmGpuLatency) != 0);
+  settings_.Apply(interface_, (arm_flags_ & wire::kArmGpuLatency) != 0, device_buffers_);
   Cupti().EnableCallback(1, interface_.subscriber(), cupti::kDomainState,
                          cupti::kCallbackFatalError);
   return true;
@@ -164,15 +166,6 @@ void CuptiTracer::EnableCalls() {
   EnableDriverCalls();
 }
 
-// Whether records of whole graphs take the place of those of their nodes.
-bool CuptiTracer::RecordsGraphsAsOne() const {
-  if (!interface_.is_shared()) return mode_ != GpuMode::kFull;
-  // One subscriber chooses for all, and for good. It is not us.
-  uint64_t is_chosen = 0;
-  return interface_.ReadAttribute(cupti::kAttributeSharedGraphTrace, sizeof(uint8_t), &is_chosen) &&
-         is_chosen == 1;
-}
-
 bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   // API calls before the GPU's work, so that no work has a launch that is not there.
   EnableCalls();
@@ -197,7 +190,8 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   enable(cupti::kKindMemcpyPeer);
   enable(cupti::kKindMemset);
   enable(cupti::kKindConcurrentKernel);
-  if (RecordsGraphsAsOne()) EnableKind(cupti::kKindGraphTrace);
+  // Never GRAPH_TRACE: the next launch of a graph that was instantiated before crashes (CUPTI 12.4
+  // to 13.1), or has no records at all (13.3 on), also after the kind is off again.
   if (enabled_kinds_ != 0) return true;
   ExplainResult(last, "cuptiActivityEnable", "", failure);
   return false;

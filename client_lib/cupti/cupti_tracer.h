@@ -6,9 +6,9 @@
 //
 // What each mode records, and what that costs (see README.md):
 //
-//   light    kernels, copies, memsets; a launched graph is one record
-//   default  and API calls (less those that only ask), synchronisation, overhead
-//   full     and each node of a graph, all driver calls, device memory, pools, CUDA events
+//   light    kernels, copies, and memsets, also as nodes of graphs
+//   default  and API calls (less those that only ask), synchronization, overhead
+//   full     and all driver calls, device memory, pools, CUDA events
 //
 // Threads:   the GPU thread's; any call may take seconds, or hang. stage() from any thread.
 // Exit:      while the process exits, nothing more is turned on.
@@ -36,8 +36,10 @@ class CuptiTracer {
   // Every call of CUPTI passes `gate`.
   constexpr explicit CuptiTracer(const ExitGate* gate) : gate_(gate), interface_(gate) {}
 
-  // `library` and the callbacks are used from here on, also after Detach().
-  void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags);
+  // `library` and the callbacks are used from here on, also after Detach(). CUPTI may allocate
+  // `device_buffers` on each device (device_memory.h).
+  void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags,
+             uint32_t device_buffers);
 
   // Subscribes and registers. False: `failure` says why; nothing is attached.
   bool Attach(const BufferCallbacks& buffers, ArmFailure* failure);
@@ -92,7 +94,6 @@ class CuptiTracer {
 
   static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
   cupti::Result EnableKind(cupti::Kind kind);
-  bool RecordsGraphsAsOne() const;
   void EnableCalls();
   cupti::Result EnableRuntimeCalls();
   cupti::Result EnableDriverCalls();
@@ -108,6 +109,7 @@ class CuptiTracer {
   const CuptiLibrary* library_ = nullptr;
   wire::GpuMode mode_ = wire::GpuMode::kOff;
   uint32_t arm_flags_ = 0;
+  uint32_t device_buffers_ = 0;
   CuptiSettings settings_;
   bool is_attached_ = false;
   bool is_taken_ = false;

@@ -122,6 +122,7 @@ struct Work {
   uint64_t seen_work_count;
   uint64_t last_work_ns;  // When records of work were last seen, since then.
   uint64_t no_chunk_reported;
+  uint32_t device_buffers;  // That CUPTI may allocate on each device.
   Nearness nearness;
   bool answers;  // A device that is described again is seen, so silence means something.
   uint64_t seen_signs_of_life;
@@ -394,7 +395,7 @@ bool AttachAndEnable(Work* work) {
   // A mode of a newer daemon's is more than the most that we have.
   constexpr auto kMost = static_cast<uint32_t>(wire::GpuMode::kFull);
   const uint32_t mode = g_arm.gpu_mode < kMost ? g_arm.gpu_mode : kMost;
-  g_tracer.Begin(&g_library, static_cast<wire::GpuMode>(mode), g_arm.flags);
+  g_tracer.Begin(&g_library, static_cast<wire::GpuMode>(mode), g_arm.flags, work->device_buffers);
   const RecordDecoder::Setup setup{.record_bytes = g_library.record_bytes,
                                    .clock = &work->clock,
                                    .callback_name = g_library.GetCallbackName,
@@ -434,11 +435,11 @@ bool AttachAndEnable(Work* work) {
 bool Arm(Work* work) {
   work->arm_begin_ns = NowNs();
   work->arm_begin_ticks = ReadTicks();
-  g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0);
+  g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0, 0);
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
   g_tracer.set_stage("asking for free memory on the GPUs");
-  if (!DevicesHaveRoom(work->driver, &g_failure)) return false;
+  if (!DevicesHaveRoom(work->driver, &work->device_buffers, &g_failure)) return false;
   g_tracer.set_stage("loading CUPTI");
   const bool is_covered = g_exit_is_covered;
   if (!is_covered) g_exit_gate.Register(OnExit);

@@ -332,6 +332,9 @@ void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t byt
   has_nodes_ |= record.graph_node_id != 0;
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
+  if (PROFD_UNLIKELY(record.graph_node_id != 0 && record.name == nullptr)) {
+    return WriteUnnamedNode(record, span, sink);
+  }
   const uint32_t name_id = KernelNameId(record.name, sink);
   auto* event = NewEvent<wire::KernelEvent>(sink, EventKind::kKernel, span.flags, 0);
   if (event == nullptr) return;
@@ -362,6 +365,24 @@ void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t byt
   if (PROFD_HAS(bytes, cupti::KernelRecord, is_device_launched) && record.is_device_launched != 0) {
     event->header.flags |= wire::kGpuFlagDeviceLaunched;
   }
+}
+
+// CUPTI records memset nodes of graphs that were instantiated before the attach as kernels. How
+// many bytes they set is unknown.
+PROFD_NOINLINE void RecordDecoder::WriteUnnamedNode(const cupti::KernelRecord& record,
+                                                    const Span& span, EventSink* sink) {
+  auto* event = NewEvent<wire::MemsetEvent>(sink, EventKind::kMemset, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->bytes = 0;
+  event->graph_node_id = record.graph_node_id;
+  event->graph_id = record.graph_id;
+  event->value = 0;
+  event->memory_kind = 0;
+  event->reserved0 = 0;
+  event->reserved1 = 0;
 }
 
 void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes,

@@ -180,6 +180,7 @@ class RecordDecoder {
   bool IsInTime(uint64_t end_ticks);
   void DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink);
   void DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes, EventSink* sink);
+  void WriteUnnamedNode(const cupti::KernelRecord& record, const Span& span, EventSink* sink);
   void DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeMemset(const cupti::MemsetRecord& record, uint32_t bytes, EventSink* sink);

@@ -120,10 +120,10 @@ class BareClient {
   }
 
  private:
-  static constexpr cupti::Kind kKinds[] = {
-      cupti::kKindRuntime,          cupti::kKindSynchronization, cupti::kKindOverhead,
-      cupti::kKindMemcpy,           cupti::kKindMemcpyPeer,      cupti::kKindMemset,
-      cupti::kKindConcurrentKernel, cupti::kKindGraphTrace};
+  static constexpr cupti::Kind kKinds[] = {cupti::kKindRuntime,         cupti::kKindSynchronization,
+                                           cupti::kKindOverhead,        cupti::kKindMemcpy,
+                                           cupti::kKindMemcpyPeer,      cupti::kKindMemset,
+                                           cupti::kKindConcurrentKernel};
   void SwitchDriverCalls(uint8_t on) {
     for (uint32_t cbid = 1; cbid < 1000; ++cbid) {
       const char* name = nullptr;

@@ -158,7 +158,7 @@ void ExpectCuptiIsLeftAlone(GpuProcess& process) {
   WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
   const sgpu_stats_rec stats = process.Stats();
   EXPECT_NE(stats.enabled_kinds & kKernelBit, 0u);
-  EXPECT_EQ(stats.device_buffer_pool_limit, 32u);
+  EXPECT_EQ(stats.zeroed_out_activity_buffer, 1u);
   EXPECT_EQ(stats.subscribed, 0u);
 }
 

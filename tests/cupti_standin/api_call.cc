@@ -108,9 +108,12 @@ int ApiCall::Submit(uint32_t stream, const Work& work) {
   return CUPTI_SUCCESS;
 }
 
-void ApiCall::Submit(Op& op) {
+void ApiCall::Submit(Op& op) { SubmitAs(op, tracer().RecordedAs(op.work.kind)); }
+
+void ApiCall::SubmitUnrecorded(Op& op) { SubmitAs(op, 0); }
+
+void ApiCall::SubmitAs(Op& op, uint32_t recorded_as) {
   op.correlation = correlation_;
-  const uint32_t recorded_as = tracer().RecordedAs(op.work.kind);
   if (TruthIsKept()) {
     const Work& work = op.work;
     sgpu_truth_rec happened = TruthOf(recorded_as != 0 ? recorded_as : work.kind);

@@ -111,6 +111,7 @@ CUptiResult Tracer::Enable(uint32_t kind) {
   }
   StartWorker();
   if (is_poisoned_) return CUPTI_SUCCESS;
+  if (kind == kGraphTrace && !IsOn(kind)) ++graph_trace_number_;
   if (kind == kDriver || kind == kRuntime) {
     const uint32_t domain = kind == kDriver ? SGPU_DOMAIN_DRIVER : SGPU_DOMAIN_RUNTIME;
     for (auto& cbid : api_on_[domain - 1]) cbid = 1;

@@ -102,6 +102,10 @@ class Tracer {
   bool ApiIsOn(uint32_t domain, uint32_t cbid) const {
     return api_on_[domain - 1][cbid % kCallbackIds].load(std::memory_order_relaxed) != 0;
   }
+  // How many times GRAPH_TRACE was turned on.
+  uint64_t graph_trace_number() const {
+    return graph_trace_number_.load(std::memory_order_relaxed);
+  }
   bool AnyApiIsOn() const { return any_api_.load(std::memory_order_relaxed); }
   // The kind that work of `kind` is recorded as: 0 if nobody asked.
   uint32_t RecordedAs(Kind kind) const;
@@ -201,6 +205,7 @@ class Tracer {
   std::atomic<uint64_t> kinds_{0};
   std::array<std::array<std::atomic<uint8_t>, kCallbackIds>, 2> api_on_{};
   std::atomic<bool> any_api_{false};
+  std::atomic<uint64_t> graph_trace_number_{0};
   std::atomic<bool> stalled_{false};
   std::atomic<bool> was_enabled_{false};
   std::atomic<bool> has_teardown_{false};
