@@ -80,6 +80,8 @@ class CuptiTracer {
   bool is_dead() const { return is_dead_.load(std::memory_order_relaxed); }
 
   ApiFilter api_filter() const;
+  // CUPTI turned `kind` on, and records of it are missing.
+  void ReportSilentKind(cupti::Kind kind);
   // Fills in what could not be turned on.
   void ReportKinds(wire::GpuStatusEvent* status) const;
 
@@ -95,11 +97,10 @@ class CuptiTracer {
   static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
   cupti::Result EnableKind(cupti::Kind kind);
   void EnableCalls();
-  cupti::Result EnableRuntimeCalls();
-  cupti::Result EnableDriverCalls();
-  cupti::Result SwitchApis(uint32_t domain, bool kept, bool on);
+  void EnableCallsOf(cupti::Kind kind, uint32_t domain);
   void NoteResult(cupti::Kind kind, cupti::Result result);
   void NoteFailure(cupti::Kind kind, cupti::Result result);
+  void AddKindResult(cupti::Kind kind, uint16_t result);
   bool FinalizeInCallback();
 
   const CuptiLibrary& Cupti() const { return interface_.Cupti(); }
@@ -115,7 +116,6 @@ class CuptiTracer {
   bool is_taken_ = false;
   bool is_enabled_ = false;
   bool calls_are_enabled_ = false;
-  bool driver_calls_one_by_one_ = false;
   uint64_t enabled_kinds_ = 0;  // Bit k: kind k.
   uint64_t described_kinds_ = 0;
   uint32_t result_count_ = 0;

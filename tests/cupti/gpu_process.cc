@@ -145,7 +145,12 @@ void Program::Run(const std::string& command) {
     Launch(number, us, text.c_str(), 0, us * 1000);
   } else if (what == "driver-launch") {
     words >> number;
-    Launch(number, 1, "driver_kernel", SGPU_DRIVER_CBID | kLaunchKernelEx);
+    if (!(words >> second >> text)) text = "driver_kernel";
+    Launch(number, static_cast<uint64_t>(second), text.c_str(), SGPU_DRIVER_CBID | kLaunchKernelEx);
+  } else if (what == "paced-driver-launch") {
+    words >> number >> second >> text;
+    const auto us = static_cast<uint64_t>(second);
+    Launch(number, us, text.c_str(), SGPU_DRIVER_CBID | kLaunchKernelEx, us * 1000);
   } else if (what == "noise") {
     words >> number;
     for (int64_t i = 0; i < number; ++i) {

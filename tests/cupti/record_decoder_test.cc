@@ -473,6 +473,61 @@ TEST_F(RecordDecoderTest, WorkThatTheLastFlushFindsNotBegunIsALossOnlyIfTheWindo
   ExpectEveryRecordAccountedFor();
 }
 
+TEST_F(RecordDecoderTest, WorkWithAnIdBetweenThoseOfTheWindowsCallsIsOfTheWindow) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  const auto launch = [](uint32_t correlation, uint64_t at_ns) {
+    return Call(cupti::kKindRuntime, kLaunchCbid, 5, correlation, at_ns, at_ns + 10);
+  };
+  Decode(Buffer()
+             .Add(launch(10, kOriginNs + 600))
+             .Add(launch(20, kOriginNs + 900))
+             .Add(launch(25, kOriginNs + 1050)));
+  decoder_->set_leaves_out_later_work();
+  RecordBuffer buffer = Buffer();
+  for (const uint32_t correlation : {15u, 16u, 17u, 5u, 22u, 30u}) {
+    buffer.Add(Kernel("callless", correlation, kOriginNs + 1100, kOriginNs + 1200));
+  }
+  Decode(buffer);
+  decoder_->set_is_last_flush();
+  Decode(Buffer().Add(Kernel("not begun", 18, 0, 0)).Add(Kernel("later", 26, 0, 0)));
+  EXPECT_EQ(decoder_->MissingWork().callless, 3u);
+  EXPECT_EQ(events_.Of<wire::KernelEvent>(EventKind::kKernel).size(), 3u);
+  decoder_->SettleUntimed();
+  EXPECT_EQ(Count(wire::kGpuStillRunning), 1u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 4u);
+  // 22 may be of the window: no later call has a lower ID.
+  EXPECT_TRUE(decoder_->SettleCalls());
+  EXPECT_EQ(Count(wire::kGpuStillRunning), 2u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 3u);
+  ExpectEveryRecordAccountedFor();
+}
+
+TEST_F(RecordDecoderTest, CallsAreNotMissingWhereAllWorkHasOne) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  for (uint32_t id = 1; id <= 10; ++id) {
+    Decode(Buffer()
+               .Add(Kernel("a", id, kOriginNs + 600, kOriginNs + 700))
+               .Add(Call(cupti::kKindRuntime, kLaunchCbid, 5, id, kOriginNs + (id < 5 ? 100 : 600),
+                         kOriginNs + 610)));
+  }
+  EXPECT_EQ(decoder_->MissingWork().callless, 0u);
+  EXPECT_FALSE(decoder_->SettleCalls());
+}
+
+TEST_F(RecordDecoderTest, AKernelWithoutANameInAGraphIsAMemset) {
+  cupti::KernelRecord node = Kernel("node", 1, kOriginNs + 100, kOriginNs + 200);
+  node.graph_node_id = 77;
+  cupti::KernelRecord memset_node = node;
+  memset_node.name = nullptr;
+  Decode(Buffer().Add(node).Add(memset_node));
+  EXPECT_EQ(events_.Of<wire::KernelEvent>(EventKind::kKernel).size(), 1u);
+  const auto memsets = events_.Of<wire::MemsetEvent>(EventKind::kMemset);
+  ASSERT_EQ(memsets.size(), 1u);
+  EXPECT_EQ(memsets[0].graph_node_id, 77u);
+  EXPECT_EQ(memsets[0].bytes, 0u);
+  ExpectEveryRecordAccountedFor();
+}
+
 TEST_F(RecordDecoderTest, WhatEndedBeforeTheWindowIsCountedByWhatItBelongsTo) {
   decoder_->set_window(Ticks(kOriginNs + 500), UINT64_MAX);
   Decode(Buffer()

@@ -149,7 +149,9 @@ void ApiCall::SubmitAs(Op& op, uint32_t recorded_as) {
 void ApiCall::RecordCall(uint32_t domain, uint32_t cbid, uint64_t start, uint64_t end,
                          uint32_t return_value) {
   const uint32_t kind = domain == SGPU_DOMAIN_DRIVER ? kDriver : kRuntime;
-  const bool is_wanted = tracer().ApiIsOn(domain, cbid);
+  const bool is_silent =
+      domain == SGPU_DOMAIN_DRIVER && settings().silent_driver.load(std::memory_order_relaxed) != 0;
+  const bool is_wanted = tracer().ApiIsOn(domain, cbid) && !is_silent;
   sgpu_fate fate = SGPU_UNWANTED;
   if (is_wanted) {
     const ApiRecord record{

@@ -202,14 +202,35 @@ TEST_F(RecordsTest, SomeCallsCanBeLeftOutAndStillCount) {
       << "the id of a call left out is used up";
 }
 
-TEST_F(RecordsTest, ChosenCallsCanBeRecordedWithoutTheKind) {
+TEST_F(RecordsTest, ChosenCallsWithoutTheKindAreNotRecorded) {
   Trace({});
   ASSERT_EQ(cupti_.cuptiActivityEnableDriverApi(307, 1), CUPTI_SUCCESS);
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(), IsEmpty());
+  Trace({kDriver});
   ASSERT_EQ(cupti_.sgpu_api_call(SGPU_DOMAIN_DRIVER, 304, 10, 0), 0);
+  FlushAll();
+  EXPECT_EQ(Only<ApiRecord>(kDriver).cbid, 304U) << "the kind turns all functions on";
+}
+
+class FutureRecordsTest : public RecordsTest {
+ protected:
+  FutureRecordsTest() : RecordsTest("future/libcupti.so.13") {}
+};
+
+TEST_F(FutureRecordsTest, ChosenCallsAreRecordedWithoutTheKindUntilItWasTurnedOff) {
+  Trace({});
+  ASSERT_EQ(cupti_.cuptiActivityEnableDriverApi(307, 1), CUPTI_SUCCESS);
   ASSERT_EQ(Launch(), 0);
   FlushAll();
   EXPECT_EQ(Only<ApiRecord>(kDriver).cbid, 307U);
-  EXPECT_THAT(Records(), SizeIs(1));
+  ASSERT_EQ(Enable(kDriver), CUPTI_SUCCESS);
+  Disable({kDriver});
+  ASSERT_EQ(cupti_.cuptiActivityEnableDriverApi(307, 1), CUPTI_SUCCESS);
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(kDriver), SizeIs(1));
 }
 
 TEST_F(RecordsTest, From13OnThereAreIdsOnlyWhileCallsAreRecorded) {

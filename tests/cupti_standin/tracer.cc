@@ -127,9 +127,10 @@ CUptiResult Tracer::Enable(uint32_t kind) {
 
 CUptiResult Tracer::Disable(uint32_t kind) {
   if (RecordSize(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
-  kinds_.fetch_and(~Bit(kind));
+  const bool was_on = (kinds_.fetch_and(~Bit(kind)) & Bit(kind)) != 0;
   if (kind == kDriver || kind == kRuntime) {
     const uint32_t domain = kind == kDriver ? SGPU_DOMAIN_DRIVER : SGPU_DOMAIN_RUNTIME;
+    if (was_on) api_was_off_[domain - 1] = true;
     for (auto& cbid : api_on_[domain - 1]) cbid = 0;
     any_api_ = std::any_of(api_on_.begin(), api_on_.end(), [](const auto& cbids) {
       return std::any_of(cbids.begin(), cbids.end(), [](const auto& on) { return on != 0; });
@@ -141,6 +142,11 @@ CUptiResult Tracer::Disable(uint32_t kind) {
 void Tracer::EnableApi(uint32_t domain, uint32_t cbid, bool on) {
   StartWorker();
   if (is_poisoned_) return;
+  // As measured: without the kind it is inert, except that a new enough CUPTI takes it until the
+  // kind is turned off for the first time.
+  const bool is_inert = !IsOn(domain == SGPU_DOMAIN_DRIVER ? kDriver : kRuntime) &&
+                        (!VersionIsAtLeast(kCuptiFuture) || api_was_off_[domain - 1].load());
+  if (on && is_inert) return;
   api_on_[domain - 1][cbid % kCallbackIds] = on ? 1 : 0;
   if (on) any_api_ = true;
 }
@@ -161,6 +167,7 @@ uint32_t Tracer::RecordedAs(Kind kind) const {
 void Tracer::TurnKindsOff() {
   kinds_ = 0;
   any_api_ = false;
+  for (auto& was_off : api_was_off_) was_off = false;
   for (auto& cbids : api_on_) {
     for (auto& cbid : cbids) cbid = 0;
   }

@@ -97,7 +97,8 @@ class Tracer {
   uint64_t kinds() const { return kinds_.load(std::memory_order_relaxed); }
   CUptiResult Enable(uint32_t kind);
   CUptiResult Disable(uint32_t kind);
-  // `domain`: sgpu_domain.
+  // `domain`: sgpu_domain. Turning one on without its kind has no effect before 13.3, and later
+  // none once the kind was on and off.
   void EnableApi(uint32_t domain, uint32_t cbid, bool on);
   bool ApiIsOn(uint32_t domain, uint32_t cbid) const {
     return api_on_[domain - 1][cbid % kCallbackIds].load(std::memory_order_relaxed) != 0;
@@ -204,6 +205,7 @@ class Tracer {
 
   std::atomic<uint64_t> kinds_{0};
   std::array<std::array<std::atomic<uint8_t>, kCallbackIds>, 2> api_on_{};
+  std::array<std::atomic<bool>, 2> api_was_off_{};  // The kind was on, and turned off.
   std::atomic<bool> any_api_{false};
   std::atomic<uint64_t> graph_trace_number_{0};
   std::atomic<bool> stalled_{false};
