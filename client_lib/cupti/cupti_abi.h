@@ -88,6 +88,8 @@ inline constexpr uint32_t kMemoryOperationRelease = 2;
 inline constexpr uint32_t kPoolOperationDestroyed = 2;
 inline constexpr uint32_t kObjectThread = 2;
 inline constexpr uint32_t kSynchronizationNoStream = 0xffffffff;
+inline constexpr uint32_t kSynchronizationEvent = 1;
+inline constexpr uint32_t kSynchronizationStream = 3;
 
 // Versions as cuptiGetVersion() gives them.
 inline constexpr uint32_t kVersion11_0 = 13;

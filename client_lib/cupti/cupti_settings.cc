@@ -72,9 +72,10 @@ void CuptiSettings::Apply(const CuptiInterface& cupti, bool latency_timestamps,
         cupti.WriteAttribute(attribute.id, attribute.bytes, attributes_[i].ours);
   }
   latency_is_on_ = latency_timestamps && SwitchLatencyTimestamps(cupti, true);
-  // From 12.8 on, CUPTI records each cudaEventQuery() and cudaStreamQuery() as a synchronization.
-  // NCCL and PyTorch's allocator make thousands of them, and none of them waits.
-  query_records_are_off_ = !cupti.is_shared() &&
+  // From 12.9 on, CUPTI records each cudaEventQuery() and cudaStreamQuery() that finds work
+  // unfinished as a synchronization. NCCL and PyTorch's allocator make thousands of them, and none
+  // of them waits. 12.8 has the switch, too, but there it is off, and so it stays.
+  query_records_are_off_ = !cupti.is_shared() && cupti.Cupti().version >= cupti::kVersion12_9 &&
                            cupti.Cupti().ActivityEnableAllSyncRecords != nullptr &&
                            cupti.Cupti().ActivityEnableAllSyncRecords(0) == cupti::kSuccess;
 }

@@ -7,7 +7,8 @@
 // our value, because another tool has set it since.
 //
 // Two settings have no getter: latency timestamps, and records of event and stream queries. They
-// are set only while this process's one subscriber is ours, and go back to CUPTI's defaults.
+// are set only while this process's one subscriber is ours, and only in versions whose default is
+// known to differ. They go back to it.
 //
 // With several subscribers, settings are each subscriber's own, and end with it. Records of queries
 // are off by default then.

@@ -27,6 +27,7 @@ class LaunchTracker {
     kCallIsHeld = 1 << 4,   // The call began before the window, and its record is kept for now.
     kWantsCall = 1 << 5,    // Work that ran in the window has come, and no call yet.
     kHasCall = 1 << 6,      // A record of a call has come.
+    kWaitIsHeld = 1 << 7,   // RecordDecoder keeps the record of its wait for now.
   };
 
   // All zero is an empty one.

@@ -299,20 +299,22 @@ LaunchTracker::Missing RecordDecoder::MissingWork() {
   return CountMissing();
 }
 
-// A call with its start; `launches` are the flags of what it launches.
-PROFD_ALWAYS_INLINE void RecordDecoder::NoteCall(const cupti::ApiRecord& record, uint8_t launches,
+// A call with its start; `launches` are the flags of what it launches. True: its wait is held.
+PROFD_ALWAYS_INLINE bool RecordDecoder::NoteCall(const cupti::ApiRecord& record, uint8_t launches,
                                                  uint64_t start_ticks) {
   NoteHostTime(record.correlation, start_ticks);
   uint8_t* launch = launches_.At(record.correlation);
-  if (launch == nullptr) return;
+  if (launch == nullptr) return false;
+  const bool has_wait = (*launch & LaunchTracker::kWaitIsHeld) != 0;
   *launch |= LaunchTracker::kHasCall;
   if (first_call_id_ == 0 || IsBefore(record.correlation, first_call_id_)) {
     first_call_id_ = record.correlation;
   }
-  if (start_ticks < window_start_ticks_ || start_ticks >= window_end_ticks_) return;
+  if (start_ticks < window_start_ticks_ || start_ticks >= window_end_ticks_) return has_wait;
   *launch |= LaunchTracker::kOfWindow;
   // What becomes a node of a graph has no work of its own.
   if (PROFD_LIKELY(capturing_count_ == 0) || !IsCapturing(record.thread)) *launch |= launches;
+  return has_wait;
 }
 
 // Keeps a launch before the window, which is counted as kGpuBeforeWindow, until its work shows
@@ -543,6 +545,10 @@ void RecordDecoder::Flush(EventSink* sink) {
     if (held.is_held) WriteApi(held.record, sink);
     held.is_held = false;
   }
+  for (cupti::SynchronizationRecord& wait : waits_) {
+    if (wait.kind != 0) ++counts_[wire::kGpuFilteredApi];
+    wait.kind = 0;
+  }
 }
 
 void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
@@ -562,7 +568,8 @@ void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
       return HoldEarlyLaunch(record, sink);
     }
   }
-  NoteCall(record, launches ? name.launches : uint8_t{0}, span.start_ticks);
+  const bool has_wait = NoteCall(record, launches ? name.launches : uint8_t{0}, span.start_ticks);
+  if (PROFD_UNLIKELY(has_wait)) WriteHeldWait(record.correlation, sink);
   if (record.kind == cupti::kKindDriver) span.flags |= wire::kGpuFlagDriverApi;
   auto* event = NewEvent<wire::ApiCallEvent>(sink, EventKind::kApiCall, span.flags, record.thread);
   if (event == nullptr) return;
@@ -575,6 +582,35 @@ void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
 }
 
 void RecordDecoder::DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink) {
+  if (!HoldWait(record)) WriteSync(record, sink);
+}
+
+// Keeps a wait that may be a query's until its call comes. False: it is none.
+bool RecordDecoder::HoldWait(const cupti::SynchronizationRecord& record) {
+  // A query takes a few microseconds.
+  constexpr uint64_t kLongestQueryNs = 50'000;
+  if ((record.type != cupti::kSynchronizationEvent &&
+       record.type != cupti::kSynchronizationStream) ||
+      record.end_ns - record.start_ns > kLongestQueryNs) {
+    return false;
+  }
+  uint8_t* launch = launches_.At(record.correlation);
+  if (launch == nullptr || (*launch & LaunchTracker::kHasCall) != 0) return false;
+  *launch |= LaunchTracker::kWaitIsHeld;
+  cupti::SynchronizationRecord& slot = waits_[record.correlation % kWaitSlots];
+  if (slot.kind != 0) ++counts_[wire::kGpuFilteredApi];
+  memcpy(&slot, &record, offsetof(cupti::SynchronizationRecord, event_sync_id));
+  return true;
+}
+
+PROFD_NOINLINE void RecordDecoder::WriteHeldWait(uint32_t correlation, EventSink* sink) {
+  cupti::SynchronizationRecord& slot = waits_[correlation % kWaitSlots];
+  if (slot.kind == 0 || slot.correlation != correlation) return;
+  slot.kind = 0;
+  WriteSync(slot, sink);
+}
+
+void RecordDecoder::WriteSync(const cupti::SynchronizationRecord& record, EventSink* sink) {
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
   NoteHostTime(record.correlation, span.start_ticks);

@@ -23,6 +23,10 @@
 // record of its call is missing. Without such records (GpuMode::kLight) work belongs to the window
 // if it begins in it.
 //
+// CUPTI records queries of events and streams that find the work done as short waits. A record of
+// the call of a query is never kept, so a short wait is held back until its call comes, and counts
+// as kGpuFilteredApi if none does.
+//
 // Driver calls inside runtime calls have the same correlation id. The driver call ends first,
 // so the last one of each thread is held back until what follows shows whether it was inside.
 //
@@ -108,7 +112,7 @@ class RecordDecoder {
   // Decodes the `bytes` of records at `buffer`, which is 8-aligned.
   void Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink);
 
-  // Writes the driver calls that are held back.
+  // Writes the driver calls that are held back, and drops waits without a call.
   void Flush(EventSink* sink);
 
   uint64_t* counts() { return counts_; }
@@ -152,6 +156,7 @@ class RecordDecoder {
   // The driver queues some thousand launches.
   static constexpr uint32_t kEarlySlots = 8192;
   static constexpr uint32_t kUntimedSlots = 65'536;
+  static constexpr uint32_t kWaitSlots = 1024;
   static constexpr uint32_t kCapturingThreads = 16;
 
   struct KernelName {
@@ -185,7 +190,7 @@ class RecordDecoder {
                 EventSink* sink);
   bool TakeOtherWork(uint32_t correlation, uint8_t* launch, Span* span, EventSink* sink);
   void TakeUntimedWork(uint32_t correlation);
-  void NoteCall(const cupti::ApiRecord& record, uint8_t launches, uint64_t start_ticks);
+  bool NoteCall(const cupti::ApiRecord& record, uint8_t launches, uint64_t start_ticks);
   void NoteHostTime(uint32_t correlation, uint64_t start_ticks);
   bool IsOfWindow(uint32_t correlation) const;
   LaunchTracker::Missing CountMissing() const;
@@ -204,6 +209,9 @@ class RecordDecoder {
   void HoldDriverCall(const cupti::ApiRecord& record, EventSink* sink);
   void WriteApi(const cupti::ApiRecord& record, EventSink* sink);
   void DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink);
+  bool HoldWait(const cupti::SynchronizationRecord& record);
+  void WriteHeldWait(uint32_t correlation, EventSink* sink);
+  void WriteSync(const cupti::SynchronizationRecord& record, EventSink* sink);
   void DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink);
   void DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes, EventSink* sink);
@@ -258,8 +266,9 @@ class RecordDecoder {
   HeldCall held_[kHeldSlots];   // By thread.
   PageCopy pages_[kPageSlots];  // By address.
   LaunchTracker launches_;
-  cupti::ApiRecord early_[kEarlySlots];  // kCallIsHeld; by correlation.
-  uint32_t untimed_[kUntimedSlots];      // Correlation IDs of work without times.
+  cupti::ApiRecord early_[kEarlySlots];             // kCallIsHeld; by correlation.
+  uint32_t untimed_[kUntimedSlots];                 // Correlation IDs of work without times.
+  cupti::SynchronizationRecord waits_[kWaitSlots];  // kWaitIsHeld; by correlation. Kind 0: none.
 };
 
 }  // namespace profd::client

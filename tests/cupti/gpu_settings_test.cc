@@ -151,11 +151,12 @@ class SettingsVersionTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SettingsVersionTest, SettingsAreAsBeforeACapture) {
   GpuProcess process({.version = GetParam()});
+  const CuptiSettingValues before = SettingsOf(process);
   auto capture = RecordWith(process);
-  EXPECT_NE(SettingsOf(process), kDefaults) << "else there is nothing to restore";
+  EXPECT_NE(SettingsOf(process), before) << "else there is nothing to restore";
   capture->Finish();
   WaitForTheEndOfTheGpuThread(process);
-  EXPECT_EQ(SettingsOf(process), kDefaults);
+  EXPECT_EQ(SettingsOf(process), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, SettingsVersionTest,

@@ -299,6 +299,37 @@ TEST_F(RecordDecoderTest, WaitsMemoryAndPoolsAreEvents) {
   EXPECT_EQ(memory[1].utilized_bytes, 4096u);
 }
 
+TEST_F(RecordDecoderTest, AShortWaitIsWrittenWithItsCallAndAQueryIsNot) {
+  const auto wait = [](uint32_t type, uint32_t correlation, uint64_t duration_ns) {
+    cupti::SynchronizationRecord record{};
+    record.kind = cupti::kKindSynchronization;
+    record.type = type;
+    record.correlation = correlation;
+    record.start_ns = kOriginNs + 100;
+    record.end_ns = kOriginNs + 100 + duration_ns;
+    return record;
+  };
+  const auto call = [](uint32_t correlation) {
+    return Call(cupti::kKindRuntime, kLaunchCbid, 5, correlation, kOriginNs + 100, kOriginNs + 110);
+  };
+  Decode(Buffer()
+             .Add(wait(cupti::kSynchronizationEvent, 1, 5))
+             .Add(call(1))
+             .Add(call(2))
+             .Add(wait(cupti::kSynchronizationStream, 2, 5))
+             .Add(wait(cupti::kSynchronizationEvent, 3, 5))
+             .Add(wait(cupti::kSynchronizationStream, 4, 5))
+             .Add(wait(cupti::kSynchronizationEvent, 5, 100'000)));
+  decoder_->Flush(&events_);
+  std::vector<uint32_t> written;
+  for (const auto& sync : events_.Of<wire::SyncEvent>(EventKind::kSync)) {
+    written.push_back(sync.correlation);
+  }
+  EXPECT_EQ(written, (std::vector<uint32_t>{1, 2, 5}));
+  EXPECT_EQ(Count(wire::kGpuFilteredApi), 2u);
+  ExpectEveryRecordAccountedFor();
+}
+
 TEST_F(RecordDecoderTest, ADeviceIsDescribedOnceAndItsNameGivenBack) {
   cupti::DeviceRecord device{};
   device.kind = cupti::kKindDevice;

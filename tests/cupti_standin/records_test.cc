@@ -331,7 +331,17 @@ TEST_F(RecordsTest, WaitsAreRecordedByWhatWasWaitedFor) {
   EXPECT_EQ(recorded.event_sync, wait_event.event_sync);
 }
 
-TEST_F(RecordsTest, QueriesAreRecordedAsWaitsUnlessTheClientTurnsThatOff) {
+TEST_F(RecordsTest, QueriesOfWhatIsDoneAreAlwaysRecordedAsWaits) {
+  Trace({kSynchronization});
+  ASSERT_EQ(cupti_.cuptiActivityEnableAllSyncRecords(0), CUPTI_SUCCESS);
+  uint32_t event = 0;
+  ASSERT_EQ(cupti_.sgpu_event_record(stream_, &event), 0);
+  ASSERT_EQ(cupti_.sgpu_event_query(event), 0);
+  FlushAll();
+  EXPECT_EQ(Only<SynchronizationRecord>(kSynchronization).return_value, 0U);
+}
+
+TEST_F(RecordsTest, QueriesOfWhatIsNotDoneAreRecordedAsWaitsUnlessTheClientTurnsThatOff) {
   Trace({kSynchronization});
   uint32_t event = 0;
   ASSERT_EQ(Launch("long", 1'000'000), 0);

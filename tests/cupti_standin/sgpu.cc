@@ -439,7 +439,7 @@ int sgpu_event_query(uint32_t event) {
   if (!recorded) return kInvalid;
   const uint64_t now = Clock::Now();
   const uint32_t result = recorded->time_ns <= now ? 0 : kCudaErrorNotReady;
-  if (sgpu::VersionIsAtLeast(26) && tracer().all_sync_records) {
+  if (result == 0 || tracer().all_sync_records) {
     sgpu::SynchronizationRecord record{};
     record.kind = sgpu::kSynchronization;
     record.type = sgpu::kEventSync;

@@ -79,7 +79,9 @@ Tracer& tracer() {
   return *tracer;
 }
 
-Tracer::Tracer() {
+bool Tracer::HasAllSyncRecords() { return VersionIsAtLeast(kCupti12_9); }
+
+Tracer::Tracer() : all_sync_records(HasAllSyncRecords()) {
   static_cast<void>(fork_handler_is_set);
   SettleAttributes();
 }
@@ -177,7 +179,7 @@ void Tracer::EndSharedSubscription() {
   TurnKindsOff();
   system_thread_ids = false;
   latency_timestamps = false;
-  all_sync_records = true;
+  all_sync_records = HasAllSyncRecords();
 }
 
 void Tracer::Finalize() {
@@ -200,7 +202,7 @@ void Tracer::Reset() {
   system_thread_ids = false;
   latency_timestamps = false;
   event_device_timestamps = false;
-  all_sync_records = true;
+  all_sync_records = HasAllSyncRecords();
   client_zeroes_ = false;
   device_buffer_records_ = 0;
   {

@@ -160,7 +160,7 @@ class Tracer {
   std::atomic<bool> system_thread_ids{false};
   std::atomic<bool> latency_timestamps{false};
   std::atomic<bool> event_device_timestamps{false};
-  std::atomic<bool> all_sync_records{true};
+  std::atomic<bool> all_sync_records;  // At first, HasAllSyncRecords().
   uint32_t ThreadIdOf(const ThreadState& thread) const {
     return system_thread_ids.load(std::memory_order_relaxed) ? thread.system_id : thread.pthread_id;
   }
@@ -196,6 +196,8 @@ class Tracer {
   void Write(const Op& op, bool is_finished);
   void WriteRecord(const Op& op, uint32_t kind, const void* record);
 
+  // On by default from 12.9 on. 12.8 has the switch.
+  static bool HasAllSyncRecords();
   void TurnKindsOff();
   void SettleAttributes();
   void ForgetCounts();
