@@ -327,7 +327,7 @@ table::Report ToReport(const KernelTable& kernels) {
     report.notes.push_back(
         StrCat(FormatCountOf(kernels.graph_launch_count, "CUDA graph", "CUDA graphs"), " took ",
                FormatNs(kernels.graph_launch_ns),
-               "; their kernels are not in the table (--gpu full records them)"));
+               "; they were recorded as a whole, so their kernels are not in the table"));
   }
   int64_t orphans = 0;
   for (const KernelRow& row : kernels.rows) orphans += row.orphan_count;
