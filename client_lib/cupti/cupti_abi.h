@@ -78,7 +78,6 @@ inline constexpr uint32_t kAttributePoolLimit = 2;
 inline constexpr uint32_t kAttributeZeroedBuffers = 5;
 // Of the second interface (13.2 and later), each subscriber's own but for the graph trace.
 inline constexpr uint32_t kAttributeLatencyTimestamps = 15;
-inline constexpr uint32_t kAttributeSharedGraphTrace = 20;
 inline constexpr uint32_t kAttributeThreadIdType = 21;
 inline constexpr uint32_t kThreadIdSystem = 1;
 
@@ -89,6 +88,8 @@ inline constexpr uint32_t kMemoryOperationRelease = 2;
 inline constexpr uint32_t kPoolOperationDestroyed = 2;
 inline constexpr uint32_t kObjectThread = 2;
 inline constexpr uint32_t kSynchronizationNoStream = 0xffffffff;
+inline constexpr uint32_t kSynchronizationEvent = 1;
+inline constexpr uint32_t kSynchronizationStream = 3;
 
 // Versions as cuptiGetVersion() gives them.
 inline constexpr uint32_t kVersion11_0 = 13;

@@ -8,15 +8,12 @@ namespace {
 struct AttributeValue {
   uint32_t id;
   size_t bytes;
-  uint64_t ours;
 };
 
 constexpr AttributeValue kOurAttributes[] = {
     // The pool zeroes buffers ahead of need, so that CUPTI does not do it on the program's threads.
-    {cupti::kAttributeZeroedBuffers, sizeof(uint8_t), 1},
-    // Activity buffers on the device, 3.2 MB each. CUPTI's limit of 250 is enough to run a trainer
-    // out of memory.
-    {cupti::kAttributePoolLimit, sizeof(size_t), 32},
+    {cupti::kAttributeZeroedBuffers, sizeof(uint8_t)},
+    {cupti::kAttributePoolLimit, sizeof(size_t)},
 };
 
 bool ReadThreadIdType(const CuptiInterface& cupti, uint64_t* type) {
@@ -50,8 +47,11 @@ bool SwitchLatencyTimestamps(const CuptiInterface& cupti, bool on) {
 
 }  // namespace
 
-void CuptiSettings::Apply(const CuptiInterface& cupti, bool latency_timestamps) {
+void CuptiSettings::Apply(const CuptiInterface& cupti, bool latency_timestamps,
+                          uint32_t device_buffers) {
   Forget();
+  attributes_[0].ours = 1;
+  attributes_[1].ours = device_buffers;
   static_assert(sizeof(kOurAttributes) / sizeof(kOurAttributes[0]) == kAttributeCount);
   uint64_t type = 0;
   if (ReadThreadIdType(cupti, &type)) {
@@ -67,13 +67,15 @@ void CuptiSettings::Apply(const CuptiInterface& cupti, bool latency_timestamps) 
     uint64_t value;
     if (!cupti.ReadAttribute(attribute.id, attribute.bytes, &value)) continue;
     attributes_[i].value = value;
-    attributes_[i].is_changed = value != attribute.ours &&
-                                cupti.WriteAttribute(attribute.id, attribute.bytes, attribute.ours);
+    attributes_[i].is_changed =
+        value != attributes_[i].ours &&
+        cupti.WriteAttribute(attribute.id, attribute.bytes, attributes_[i].ours);
   }
   latency_is_on_ = latency_timestamps && SwitchLatencyTimestamps(cupti, true);
-  // From 12.8 on, CUPTI records each cudaEventQuery() and cudaStreamQuery() as a synchronization.
-  // NCCL and PyTorch's allocator make thousands of them, and none of them waits.
-  query_records_are_off_ = !cupti.is_shared() &&
+  // From 12.9 on, CUPTI records each cudaEventQuery() and cudaStreamQuery() that finds work
+  // unfinished as a synchronization. NCCL and PyTorch's allocator make thousands of them, and none
+  // of them waits. 12.8 has the switch, too, but there it is off, and so it stays.
+  query_records_are_off_ = !cupti.is_shared() && cupti.Cupti().version >= cupti::kVersion12_9 &&
                            cupti.Cupti().ActivityEnableAllSyncRecords != nullptr &&
                            cupti.Cupti().ActivityEnableAllSyncRecords(0) == cupti::kSuccess;
 }
@@ -85,7 +87,7 @@ void CuptiSettings::Restore(const CuptiInterface& cupti) {
     const AttributeValue& attribute = kOurAttributes[i];
     uint64_t value;
     if (attributes_[i].is_changed && cupti.ReadAttribute(attribute.id, attribute.bytes, &value) &&
-        value == attribute.ours) {
+        value == attributes_[i].ours) {
       cupti.WriteAttribute(attribute.id, attribute.bytes, attributes_[i].value);
     }
   }

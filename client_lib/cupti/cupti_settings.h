@@ -7,7 +7,8 @@
 // our value, because another tool has set it since.
 //
 // Two settings have no getter: latency timestamps, and records of event and stream queries. They
-// are set only while this process's one subscriber is ours, and go back to CUPTI's defaults.
+// are set only while this process's one subscriber is ours, and only in versions whose default is
+// known to differ. They go back to it.
 //
 // With several subscribers, settings are each subscriber's own, and end with it. Records of queries
 // are off by default then.
@@ -30,7 +31,8 @@ class CuptiSettings {
 
   // Changes what a capture needs. Call after subscribing, and before the first kind is enabled:
   // records have the thread ID type of the moment when their thread made its first record.
-  void Apply(const CuptiInterface& cupti, bool latency_timestamps);
+  // `device_buffers` limits CUPTI's activity buffers on each device.
+  void Apply(const CuptiInterface& cupti, bool latency_timestamps, uint32_t device_buffers);
 
   // Restores what Apply() changed. Call after CUPTI has returned the last buffer, and before
   // unsubscribing. A second call does nothing.
@@ -45,6 +47,7 @@ class CuptiSettings {
   struct Saved {
     bool is_changed = false;
     uint64_t value = 0;  // Before the change.
+    uint64_t ours = 0;
   };
 
   Saved attributes_[kAttributeCount];

@@ -21,11 +21,13 @@ void PauseMs(int ms) {
 
 }  // namespace
 
-void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_flags) {
+void CuptiTracer::Begin(const CuptiLibrary* library, GpuMode mode, uint32_t arm_flags,
+                        uint32_t device_buffers) {
   library_ = library;
   interface_.Begin(library);
   mode_ = mode;
   arm_flags_ = arm_flags;
+  device_buffers_ = device_buffers;
   is_attached_ = false;
   is_taken_ = false;
   is_enabled_ = false;
@@ -75,7 +77,7 @@ bool CuptiTracer::Attach(const BufferCallbacks& buffers, ArmFailure* failure) {
     return false;
   }
   is_attached_ = true;
-  settings_.Apply(interface_, (arm_flags_ & wire::kArmGpuLatency) != 0);
+  settings_.Apply(interface_, (arm_flags_ & wire::kArmGpuLatency) != 0, device_buffers_);
   Cupti().EnableCallback(1, interface_.subscriber(), cupti::kDomainState,
                          cupti::kCallbackFatalError);
   return true;
@@ -91,11 +93,20 @@ void CuptiTracer::NoteResult(cupti::Kind kind, cupti::Result result) {
 
 void CuptiTracer::NoteFailure(cupti::Kind kind, cupti::Result result) {
   Log(LogLevel::kInfo, "CUPTI does not turn on kind %u: %s", kind, ResultName(result));
+  AddKindResult(kind, static_cast<uint16_t>(result));
+}
+
+void CuptiTracer::ReportSilentKind(cupti::Kind kind) {
+  Log(LogLevel::kWarning, "CUPTI gives no records of kind %u", kind);
+  AddKindResult(kind, wire::kGpuKindGivesNoRecords);
+}
+
+void CuptiTracer::AddKindResult(cupti::Kind kind, uint16_t result) {
   for (uint32_t i = 0; i < result_count_; ++i) {
     if (results_[i].kind == kind) return;
   }
   if (result_count_ == sizeof(results_) / sizeof(results_[0])) return;
-  results_[result_count_++] = {static_cast<uint16_t>(kind), static_cast<uint16_t>(result)};
+  results_[result_count_++] = {static_cast<uint16_t>(kind), result};
 }
 
 cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
@@ -108,51 +119,20 @@ cupti::Result CuptiTracer::EnableKind(cupti::Kind kind) {
   return result;
 }
 
-// For each function of `domain` that we keep (or do not): turns its records on or off. Returns the
-// first failure, if CUPTI does that for none of them; it does not know all functions that have
-// names.
-cupti::Result CuptiTracer::SwitchApis(uint32_t domain, bool kept, bool on) {
-  const bool is_driver = domain == cupti::kDomainDriverApi;
-  if (!interface_.can_switch_apis()) return cupti::kSuccess;
-  cupti::Result failure = cupti::kSuccess;
-  bool has_switched = false;
-  for (uint32_t cbid = 1; cbid < kMaxApis && !(on && gate_->is_leaving()); ++cbid) {
+// Turns on `kind`, and off again those of its functions that we do not keep. In this order: a
+// function that is switched on without its kind makes no records (CUPTI 12.5 to 13.2, and later
+// ones once the kind was on and off), and the kind turns all functions on. A function that stays on
+// costs buffers and no truth, because the decoder leaves it out.
+void CuptiTracer::EnableCallsOf(cupti::Kind kind, uint32_t domain) {
+  if (EnableKind(kind) != cupti::kSuccess || !interface_.can_switch_apis()) return;
+  for (uint32_t cbid = 1; cbid < kMaxApis; ++cbid) {
     const char* name = nullptr;
-    if (Cupti().GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr) {
+    if (Cupti().GetCallbackName(domain, cbid, &name) != cupti::kSuccess || name == nullptr ||
+        KeepsApi(api_filter(), domain == cupti::kDomainDriverApi, name)) {
       continue;
     }
-    if (KeepsApi(api_filter(), is_driver, name) != kept) continue;
-    const cupti::Result result = interface_.SwitchApi(domain, cbid, on);
-    if (result == cupti::kSuccess) {
-      has_switched = true;
-    } else if (failure == cupti::kSuccess) {
-      failure = result;
-    }
+    interface_.SwitchApi(domain, cbid, false);
   }
-  return has_switched ? cupti::kSuccess : failure;
-}
-
-// Functions that cannot be left out cost buffers and no truth: the decoder leaves them out.
-cupti::Result CuptiTracer::EnableRuntimeCalls() {
-  const cupti::Result result = EnableKind(cupti::kKindRuntime);
-  // Behind the kind, which turns all of them on.
-  if (result == cupti::kSuccess) SwitchApis(cupti::kDomainRuntimeApi, false, false);
-  return result;
-}
-
-cupti::Result CuptiTracer::EnableDriverCalls() {
-  driver_calls_one_by_one_ =
-      mode_ != GpuMode::kFull && interface_.can_switch_apis() &&
-      CanDecode(cupti::kKindDriver, library_->record_bytes[cupti::kKindDriver]);
-  if (driver_calls_one_by_one_) {
-    // A few of many: without the kind, which would turn on all first.
-    const cupti::Result result = SwitchApis(cupti::kDomainDriverApi, true, true);
-    if (result != cupti::kSuccess) NoteFailure(cupti::kKindDriver, result);
-    return result;
-  }
-  const cupti::Result result = EnableKind(cupti::kKindDriver);
-  if (result == cupti::kSuccess) SwitchApis(cupti::kDomainDriverApi, false, false);
-  return result;
 }
 
 void CuptiTracer::EnableCalls() {
@@ -160,17 +140,8 @@ void CuptiTracer::EnableCalls() {
   calls_are_enabled_ = true;
   if (mode_ < GpuMode::kDefault) return;
   set_stage("turning on API calls");
-  EnableRuntimeCalls();
-  EnableDriverCalls();
-}
-
-// Whether records of whole graphs take the place of those of their nodes.
-bool CuptiTracer::RecordsGraphsAsOne() const {
-  if (!interface_.is_shared()) return mode_ != GpuMode::kFull;
-  // One subscriber chooses for all, and for good. It is not us.
-  uint64_t is_chosen = 0;
-  return interface_.ReadAttribute(cupti::kAttributeSharedGraphTrace, sizeof(uint8_t), &is_chosen) &&
-         is_chosen == 1;
+  EnableCallsOf(cupti::kKindRuntime, cupti::kDomainRuntimeApi);
+  EnableCallsOf(cupti::kKindDriver, cupti::kDomainDriverApi);
 }
 
 bool CuptiTracer::EnableKinds(ArmFailure* failure) {
@@ -197,7 +168,8 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   enable(cupti::kKindMemcpyPeer);
   enable(cupti::kKindMemset);
   enable(cupti::kKindConcurrentKernel);
-  if (RecordsGraphsAsOne()) EnableKind(cupti::kKindGraphTrace);
+  // Never GRAPH_TRACE: the next launch of a graph that was instantiated before crashes (CUPTI 12.4
+  // to 13.1), or has no records at all (13.3 on), also after the kind is off again.
   if (enabled_kinds_ != 0) return true;
   ExplainResult(last, "cuptiActivityEnable", "", failure);
   return false;
@@ -207,9 +179,6 @@ void CuptiTracer::DisableCalls() {
   if (!calls_are_enabled_) return;
   calls_are_enabled_ = false;
   set_stage("turning off API calls");
-  if (mode_ >= GpuMode::kDefault && driver_calls_one_by_one_) {
-    SwitchApis(cupti::kDomainDriverApi, true, false);
-  }
   constexpr cupti::Kind kCallKinds[] = {cupti::kKindRuntime, cupti::kKindDriver};
   for (const cupti::Kind kind : kCallKinds) {
     if ((enabled_kinds_ >> kind & 1) != 0) interface_.Disable(kind);

@@ -6,9 +6,9 @@
 //
 // What each mode records, and what that costs (see README.md):
 //
-//   light    kernels, copies, memsets; a launched graph is one record
-//   default  and API calls (less those that only ask), synchronisation, overhead
-//   full     and each node of a graph, all driver calls, device memory, pools, CUDA events
+//   light    kernels, copies, and memsets, also as nodes of graphs
+//   default  and API calls (less those that only ask), synchronization, overhead
+//   full     and all driver calls, device memory, pools, CUDA events
 //
 // Threads:   the GPU thread's; any call may take seconds, or hang. stage() from any thread.
 // Exit:      while the process exits, nothing more is turned on.
@@ -36,8 +36,10 @@ class CuptiTracer {
   // Every call of CUPTI passes `gate`.
   constexpr explicit CuptiTracer(const ExitGate* gate) : gate_(gate), interface_(gate) {}
 
-  // `library` and the callbacks are used from here on, also after Detach().
-  void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags);
+  // `library` and the callbacks are used from here on, also after Detach(). CUPTI may allocate
+  // `device_buffers` on each device (device_memory.h).
+  void Begin(const CuptiLibrary* library, wire::GpuMode mode, uint32_t arm_flags,
+             uint32_t device_buffers);
 
   // Subscribes and registers. False: `failure` says why; nothing is attached.
   bool Attach(const BufferCallbacks& buffers, ArmFailure* failure);
@@ -78,6 +80,8 @@ class CuptiTracer {
   bool is_dead() const { return is_dead_.load(std::memory_order_relaxed); }
 
   ApiFilter api_filter() const;
+  // CUPTI turned `kind` on, and records of it are missing.
+  void ReportSilentKind(cupti::Kind kind);
   // Fills in what could not be turned on.
   void ReportKinds(wire::GpuStatusEvent* status) const;
 
@@ -92,13 +96,11 @@ class CuptiTracer {
 
   static void OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data);
   cupti::Result EnableKind(cupti::Kind kind);
-  bool RecordsGraphsAsOne() const;
   void EnableCalls();
-  cupti::Result EnableRuntimeCalls();
-  cupti::Result EnableDriverCalls();
-  cupti::Result SwitchApis(uint32_t domain, bool kept, bool on);
+  void EnableCallsOf(cupti::Kind kind, uint32_t domain);
   void NoteResult(cupti::Kind kind, cupti::Result result);
   void NoteFailure(cupti::Kind kind, cupti::Result result);
+  void AddKindResult(cupti::Kind kind, uint16_t result);
   bool FinalizeInCallback();
 
   const CuptiLibrary& Cupti() const { return interface_.Cupti(); }
@@ -108,12 +110,12 @@ class CuptiTracer {
   const CuptiLibrary* library_ = nullptr;
   wire::GpuMode mode_ = wire::GpuMode::kOff;
   uint32_t arm_flags_ = 0;
+  uint32_t device_buffers_ = 0;
   CuptiSettings settings_;
   bool is_attached_ = false;
   bool is_taken_ = false;
   bool is_enabled_ = false;
   bool calls_are_enabled_ = false;
-  bool driver_calls_one_by_one_ = false;
   uint64_t enabled_kinds_ = 0;  // Bit k: kind k.
   uint64_t described_kinds_ = 0;
   uint32_t result_count_ = 0;

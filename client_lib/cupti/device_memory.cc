@@ -31,8 +31,9 @@ bool ReadFreeBytes(const CudaDriver& driver, int device, uint64_t* free_bytes) {
 
 }  // namespace
 
-bool DevicesHaveRoom(const CudaDriver& driver, ArmFailure* failure) {
+bool DevicesHaveRoom(const CudaDriver& driver, uint32_t* device_buffers, ArmFailure* failure) {
   int count = 0;
+  *device_buffers = kUsualDeviceBuffers;
   if (driver.cuDeviceGet == nullptr || driver.cuDeviceGetCount == nullptr ||
       driver.cuDevicePrimaryCtxGetState == nullptr || driver.cuDevicePrimaryCtxRetain == nullptr ||
       driver.cuDevicePrimaryCtxRelease == nullptr || driver.cuCtxPushCurrent == nullptr ||
@@ -40,13 +41,15 @@ bool DevicesHaveRoom(const CudaDriver& driver, ArmFailure* failure) {
       driver.cuDeviceGetCount(&count) != 0) {
     return true;
   }
+  uint64_t least_free_bytes = UINT64_MAX;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     int device = 0;
     uint64_t free_bytes = 0;
-    if (driver.cuDeviceGet(&device, ordinal) != 0 || !ReadFreeBytes(driver, device, &free_bytes) ||
-        free_bytes >= kLeastFreeDeviceBytes) {
+    if (driver.cuDeviceGet(&device, ordinal) != 0 || !ReadFreeBytes(driver, device, &free_bytes)) {
       continue;
     }
+    if (free_bytes < least_free_bytes) least_free_bytes = free_bytes;
+    if (free_bytes >= kLeastFreeDeviceBytes) continue;
     failure->reason = wire::ArmFailedReason::kGpuRefused;
     snprintf(failure->text, sizeof(failure->text),
              "GPU %d has %llu MiB of free memory, and CUPTI needs up to %llu MiB; free some "
@@ -55,6 +58,11 @@ bool DevicesHaveRoom(const CudaDriver& driver, ArmFailure* failure) {
              static_cast<unsigned long long>(kLeastFreeDeviceBytes / kMiB));
     return false;
   }
+  if (least_free_bytes == UINT64_MAX) return true;
+  const uint64_t buffers = least_free_bytes / 4 / kDeviceBufferBytes;
+  *device_buffers = buffers > kMostDeviceBuffers    ? kMostDeviceBuffers
+                    : buffers < kLeastDeviceBuffers ? kLeastDeviceBuffers
+                                                    : static_cast<uint32_t>(buffers);
   return true;
 }
 

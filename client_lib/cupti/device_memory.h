@@ -19,8 +19,19 @@ namespace profd::client {
 
 inline constexpr uint64_t kLeastFreeDeviceBytes = uint64_t{64} << 20;
 
-// Returns false if a device has less; `failure` then names the device and the remedy.
-bool DevicesHaveRoom(const CudaDriver& driver, ArmFailure* failure);
+// What CUPTI takes for one activity buffer on a device.
+inline constexpr uint64_t kDeviceBufferBytes = 3'200'000;
+// CUPTI's own limit. CUPTI does not reuse the buffers of a graph's nodes while the graph exists, so
+// fewer run out: with 8, nodes have no times after 0.9 million records.
+inline constexpr uint32_t kMostDeviceBuffers = 250;
+inline constexpr uint32_t kLeastDeviceBuffers = 16;
+// Where free memory is unknown: 3 million records.
+inline constexpr uint32_t kUsualDeviceBuffers = 32;
+
+// Returns false if a device has less than kLeastFreeDeviceBytes; `failure` then names the device
+// and the remedy. Else sets how many buffers CUPTI may allocate on each device: up to a quarter of
+// the free memory, because the program needs the rest.
+bool DevicesHaveRoom(const CudaDriver& driver, uint32_t* device_buffers, ArmFailure* failure);
 
 }  // namespace profd::client
 

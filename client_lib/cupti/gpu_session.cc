@@ -17,8 +17,9 @@
 // under way when its kind went off.
 //
 // Records of the window's calls have come when the buffers that CUPTI had at its end are back
-// (BufferPool::MarkOutstanding()). From 13.0 on CUPTI may keep such a buffer for as long as the
-// program goes on launching, so a busy program makes the drain take its whole time.
+// (BufferPool::MarkOutstanding()). CUPTI before 13.0 has one buffer for all threads and keeps it
+// until it is full (2,500 kernels) or all work in it has run, so a busy program that launches
+// little makes the drain take its whole time. Later ones return it within milliseconds.
 //
 // CUPTI may hang in any call. Then this thread hangs, and nobody else: the agent gives up by
 // its own clock (LeaveSession()), threads of the program only ever meet the lists of
@@ -31,8 +32,6 @@
 //
 // If the process exits, Record() and Drain() end at once, with what came (exit_gate.h). CUPTI is
 // not put back in order then.
-#include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -63,6 +62,7 @@
 #include "client_lib/cupti/exit_gate.h"
 #include "client_lib/cupti/gpu_clock.h"
 #include "client_lib/cupti/record_decoder.h"
+#include "client_lib/cupti/wake_bell.h"
 
 namespace profd::client {
 namespace {
@@ -122,6 +122,7 @@ struct Work {
   uint64_t seen_work_count;
   uint64_t last_work_ns;  // When records of work were last seen, since then.
   uint64_t no_chunk_reported;
+  uint32_t device_buffers;  // That CUPTI may allocate on each device.
   Nearness nearness;
   bool answers;  // A device that is described again is seen, so silence means something.
   uint64_t seen_signs_of_life;
@@ -138,11 +139,10 @@ constinit CaptureWriter g_writer;
 constinit ExitGate g_exit_gate(OnLeaving);
 constinit CuptiTracer g_tracer(&g_exit_gate);
 constinit std::atomic<State> g_state{State::kNone};
-constinit std::atomic<bool> g_is_running{false};   // The thread.
-constinit std::atomic<bool> g_stop{false};         // The capture is over.
-constinit std::atomic<bool> g_given_up{false};     // The agent has left before the end.
-constinit std::atomic<uint32_t> g_wake{0};         // A futex.
-constinit std::atomic<bool> g_is_sleeping{false};  // On it.
+constinit std::atomic<bool> g_is_running{false};  // The thread.
+constinit std::atomic<bool> g_stop{false};        // The capture is over.
+constinit std::atomic<bool> g_given_up{false};    // The agent has left before the end.
+constinit WakeBell g_bell;                        // Of the thread.
 constinit wire::ArmBody g_arm{};
 constinit ArmFailure g_failure{};
 // CUPTI was loaded in this process, or in the one that it was forked from.
@@ -155,26 +155,9 @@ constinit CuptiLibrary g_library{};
 
 uint64_t NowNs() { return wire::ReadMonotonicNs(); }
 
-void WakeThread() {
-  g_wake.fetch_add(1, std::memory_order_seq_cst);
-  if (!g_is_sleeping.load(std::memory_order_seq_cst)) return;
-  const int saved_errno = errno;
-  syscall(SYS_futex, &g_wake, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-  errno = saved_errno;
-}
-
-void OnPoolWake() { WakeThread(); }
-void OnLeaving() { WakeThread(); }
+void OnPoolWake() { g_bell.Ring(); }
+void OnLeaving() { g_bell.Ring(); }
 void OnExit() { g_exit_gate.RunHandler(); }
-
-// `seen` is what g_wake was when there was last nothing to do.
-void Sleep(uint32_t seen, uint64_t timeout_ns) {
-  const timespec timeout{static_cast<time_t>(timeout_ns / kNsPerSecond),
-                         static_cast<long>(timeout_ns % kNsPerSecond)};
-  g_is_sleeping.store(true, std::memory_order_seq_cst);
-  syscall(SYS_futex, &g_wake, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
-  g_is_sleeping.store(false, std::memory_order_seq_cst);
-}
 
 void OnBufferRequested(uint8_t** buffer, size_t* size, size_t* max_records) {
   *max_records = 0;  // As many as fit.
@@ -267,13 +250,13 @@ template <typename Done>
 bool DecodeUntil(Work* work, uint64_t timeout_ns, const Done& done) {
   const uint64_t deadline_ns = NowNs() + timeout_ns;
   for (;;) {
-    const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+    const uint32_t seen = g_bell.count();
     const bool is_done = done();
     DecodeReturned(work);
     if (is_done) return true;
     const uint64_t now_ns = NowNs();
     if (now_ns >= deadline_ns) return false;
-    Sleep(seen, deadline_ns - now_ns < kFlushPauseNs ? deadline_ns - now_ns : kFlushPauseNs);
+    g_bell.Sleep(seen, deadline_ns - now_ns < kFlushPauseNs ? deadline_ns - now_ns : kFlushPauseNs);
   }
 }
 
@@ -348,7 +331,7 @@ bool WriteStatus(Work* work) {
 // The last one says what was lost, so it is worth waiting for the daemon to make room.
 void WriteLastStatus(Work* work) {
   const uint64_t deadline_ns = NowNs() + kLastStatusTimeoutNs;
-  while (!WriteStatus(work) && NowNs() < deadline_ns) Sleep(g_wake.load(), kFlushPauseNs);
+  while (!WriteStatus(work) && NowNs() < deadline_ns) g_bell.Sleep(g_bell.count(), kFlushPauseNs);
   CaptureWriter::Turn turn(&g_writer);
   if (turn.is_open()) g_writer.Finish();
 }
@@ -394,7 +377,7 @@ bool AttachAndEnable(Work* work) {
   // A mode of a newer daemon's is more than the most that we have.
   constexpr auto kMost = static_cast<uint32_t>(wire::GpuMode::kFull);
   const uint32_t mode = g_arm.gpu_mode < kMost ? g_arm.gpu_mode : kMost;
-  g_tracer.Begin(&g_library, static_cast<wire::GpuMode>(mode), g_arm.flags);
+  g_tracer.Begin(&g_library, static_cast<wire::GpuMode>(mode), g_arm.flags, work->device_buffers);
   const RecordDecoder::Setup setup{.record_bytes = g_library.record_bytes,
                                    .clock = &work->clock,
                                    .callback_name = g_library.GetCallbackName,
@@ -434,11 +417,11 @@ bool AttachAndEnable(Work* work) {
 bool Arm(Work* work) {
   work->arm_begin_ns = NowNs();
   work->arm_begin_ticks = ReadTicks();
-  g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0);
+  g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0, 0);
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
   g_tracer.set_stage("asking for free memory on the GPUs");
-  if (!DevicesHaveRoom(work->driver, &g_failure)) return false;
+  if (!DevicesHaveRoom(work->driver, &work->device_buffers, &g_failure)) return false;
   g_tracer.set_stage("loading CUPTI");
   const bool is_covered = g_exit_is_covered;
   if (!is_covered) g_exit_gate.Register(OnExit);
@@ -533,7 +516,8 @@ bool AwaitsLaunches(Work* work, uint64_t now_ns) {
   if (missing.launches != 0 && !has_losses) return true;
   const uint64_t quiet_since_ns =
       work->last_work_ns > work->calls_off_ns ? work->last_work_ns : work->calls_off_ns;
-  return (missing.launches != 0 || missing.copies != 0 || work->decoder.may_miss_nodes()) &&
+  return (missing.launches != 0 || missing.copies != 0 || missing.callless != 0 ||
+          work->decoder.may_miss_nodes()) &&
          now_ns - quiet_since_ns < kGraceNs;
 }
 
@@ -569,7 +553,7 @@ void FlushIfDue(Work* work, uint64_t now_ns) {
 
 void Record(Work* work) {
   while (!ShouldStop()) {
-    const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+    const uint32_t seen = g_bell.count();
     const uint64_t now_ns = NowNs();
     HasLostCupti(work, false);
     SwitchKinds(work, now_ns);
@@ -583,9 +567,9 @@ void Record(Work* work) {
     if (ShouldStop()) return;
     g_tracer.set_stage("waiting");
     // Buffers wake it. What it has to look for itself are steps.
-    Sleep(seen, g_tracer.is_enabled()              ? kFlushPeriodNs / 4
-                : work->nearness == Nearness::kFar ? kFarWatchPeriodNs
-                                                   : kWatchPeriodNs);
+    g_bell.Sleep(seen, g_tracer.is_enabled()              ? kFlushPeriodNs / 4
+                       : work->nearness == Nearness::kFar ? kFarWatchPeriodNs
+                                                          : kWatchPeriodNs);
   }
 }
 
@@ -596,12 +580,12 @@ void Record(Work* work) {
 void AwaitLaunches(Work* work) {
   uint64_t pause_ns = kFlushPauseNs;
   for (;;) {
-    const uint32_t seen = g_wake.load(std::memory_order_seq_cst);
+    const uint32_t seen = g_bell.count();
     g_tracer.Flush(false);
     DecodeUntil(work, kFlushPauseNs, [] { return g_pool.CountHoldingRecords() == 0; });
     if (g_pool.marked() == 0) work->decoder.set_leaves_out_later_work();
     if (!AwaitsLaunches(work, NowNs())) return;
-    Sleep(seen, pause_ns);
+    g_bell.Sleep(seen, pause_ns);
     pause_ns = pause_ns * 2 < kLongestFlushPauseNs ? pause_ns * 2 : kLongestFlushPauseNs;
   }
 }
@@ -660,6 +644,15 @@ void Drain(Work* work) {
   if (!turn.is_open()) return;
   SetWindow(&work->decoder, turn.session());
   work->decoder.Flush(g_writer.sink());
+  const uint64_t* counts = work->decoder.counts();
+  const bool may_have_lost_calls = g_tracer.is_taken() || g_tracer.is_dead() ||
+                                   counts[wire::kGpuDroppedByCupti] +
+                                           counts[wire::kGpuLostBuffers] +
+                                           counts[wire::kGpuCorrupt] + g_pool.discarded_count() !=
+                                       0;
+  if (work->decoder.SettleCalls() && !may_have_lost_calls) {
+    g_tracer.ReportSilentKind(cupti::kKindDriver);
+  }
   if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }
 
@@ -687,7 +680,7 @@ void Run(Work* work) {
     Record(work);
     Drain(work);
   } else {
-    while (!ShouldStop()) Sleep(g_wake.load(std::memory_order_seq_cst), kNsPerSecond);
+    while (!ShouldStop()) g_bell.Sleep(g_bell.count(), kNsPerSecond);
   }
   WriteLastStatus(work);
   work->dump.Finish();
@@ -761,11 +754,11 @@ State GetState() { return g_state.load(std::memory_order_acquire); }
 ArmFailedReason FailureReason() { return g_failure.reason; }
 const char* FailureText() { return g_failure.text; }
 const char* Stage() { return g_tracer.stage(); }
-void OnPlan() { WakeThread(); }
+void OnPlan() { g_bell.Ring(); }
 
 void RequestStop() {
   g_stop.store(true, std::memory_order_release);
-  WakeThread();
+  g_bell.Ring();
 }
 
 void LeaveSession() {
@@ -793,7 +786,7 @@ void ResetInChild() {
   g_is_running.store(false, std::memory_order_relaxed);
   g_stop.store(false, std::memory_order_relaxed);
   g_given_up.store(false, std::memory_order_relaxed);
-  g_is_sleeping.store(false, std::memory_order_relaxed);
+  g_bell.ResetInChild();
 }
 
 }  // namespace gpu_part

@@ -14,7 +14,7 @@ bool LaunchTracker::TakeBlock(uint32_t* there, uint32_t tag) {
   return true;
 }
 
-LaunchTracker::Missing LaunchTracker::CountMissing() const {
+LaunchTracker::Missing LaunchTracker::CountMissing(uint32_t first, uint32_t last) const {
   Missing missing{};
   for (uint32_t block = 0; block < kBlocks; ++block) {
     if (tags_[block] == 0) continue;
@@ -22,6 +22,13 @@ LaunchTracker::Missing LaunchTracker::CountMissing() const {
       const uint8_t flags = flags_[block * kBlockIds + i];
       missing.launches += (flags & (kIsAwaited | kHasWork)) == kIsAwaited ? 1 : 0;
       missing.copies += (flags & (kMayBeSilent | kHasWork)) == kMayBeSilent ? 1 : 0;
+      if ((flags & kHasWork) == 0) continue;
+      const uint32_t id = (tags_[block] - 1) * kBlockIds + i;
+      const bool counts =
+          first != 0 ? id - first <= last - first : (flags & (kOfWindow | kWantsCall)) != 0;
+      if (!counts) continue;
+      ++missing.worked;
+      missing.callless += (flags & kHasCall) == 0 ? 1 : 0;
     }
   }
   return missing;

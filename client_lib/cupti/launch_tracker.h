@@ -26,6 +26,8 @@ class LaunchTracker {
     kHasWork = 1 << 3,      // A record of its work has come.
     kCallIsHeld = 1 << 4,   // The call began before the window, and its record is kept for now.
     kWantsCall = 1 << 5,    // Work that ran in the window has come, and no call yet.
+    kHasCall = 1 << 6,      // A record of a call has come.
+    kWaitIsHeld = 1 << 7,   // RecordDecoder keeps the record of its wait for now.
   };
 
   // All zero is an empty one.
@@ -44,9 +46,12 @@ class LaunchTracker {
   struct Missing {
     uint64_t launches;  // kIsAwaited, and no work yet.
     uint64_t copies;    // kMayBeSilent, and no work yet.
+    uint64_t callless;  // Work without a call.
+    uint64_t worked;    // Work, with a call or without.
   };
-  // Reads the whole table: 0.4 ms if it is full (same machine).
-  Missing CountMissing() const;
+  // Counts `callless` and `worked` among the IDs from `first` to `last`; 0: among those of work
+  // that ran in the window. Reads the whole table: 0.4 ms if it is full (same machine).
+  Missing CountMissing(uint32_t first = 0, uint32_t last = 0) const;
 
  private:
   static constexpr uint32_t kBlockIds = 64;

@@ -1,10 +1,7 @@
 #include "client_lib/cupti/record_decoder.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "client_lib/core/hot_state.h"
 
@@ -14,9 +11,6 @@ namespace {
 using wire::EventKind;
 
 #define PROFD_ALWAYS_INLINE __attribute__((always_inline)) inline
-
-constexpr char kNoName[] = "(no name)";
-constexpr char kGoneName[] = "(name unloaded with its module)";
 
 // The smallest record of each kind that we can read: CUPTI 11.2's, or the first there was.
 constexpr struct {
@@ -32,6 +26,9 @@ constexpr struct {
     {cupti::kKindSynchronization, 40}, {cupti::kKindMemory, 112},
     {cupti::kKindMemoryPool, 64},      {cupti::kKindGraphTrace, 48},
 };
+
+// Whether ID `a` was given before `b`. IDs wrap.
+constexpr bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
 // Whether a record of `bytes` has the field that ends at `end`.
 #define PROFD_HAS(bytes, Record, field) ((bytes) >= offsetof(Record, field) + sizeof(Record::field))
@@ -201,13 +198,33 @@ PROFD_ALWAYS_INLINE bool RecordDecoder::TakeWork(uint32_t correlation, uint64_t 
   return true;
 }
 
+PROFD_ALWAYS_INLINE bool RecordDecoder::IsOfWindow(uint32_t correlation) const {
+  return window_first_id_ != 0 &&
+         correlation - window_first_id_ <= window_last_id_ - window_first_id_;
+}
+
+// `correlation` is the ID of a host record that began at `start_ticks`.
+PROFD_ALWAYS_INLINE void RecordDecoder::NoteHostTime(uint32_t correlation, uint64_t start_ticks) {
+  if (correlation == 0 || start_ticks < window_start_ticks_) return;
+  if (PROFD_UNLIKELY(start_ticks >= window_end_ticks_)) {
+    if (next_id_ == 0 || IsBefore(correlation, next_id_)) next_id_ = correlation;
+    return;
+  }
+  if (PROFD_UNLIKELY(window_first_id_ == 0)) window_first_id_ = window_last_id_ = correlation;
+  if (IsBefore(correlation, window_first_id_)) window_first_id_ = correlation;
+  if (IsBefore(window_last_id_, correlation)) window_last_id_ = correlation;
+}
+
 // Work that no call of the window launched, as far as calls have been decoded.
 PROFD_NOINLINE bool RecordDecoder::TakeOtherWork(uint32_t correlation, uint8_t* launch, Span* span,
                                                  EventSink* sink) {
   const bool is_later = span->start_ticks >= window_end_ticks_;
-  if (is_later && leaves_out_later_work_) {
-    --work_count_;
+  if (is_later && leaves_out_later_work_ && !IsOfWindow(correlation)) {
     ++counts_[wire::kGpuLaterLaunch];
+    // Launched before the window: the window's work may come after it.
+    const bool is_earlier = window_first_id_ != 0 && IsBefore(correlation, window_first_id_);
+    if (!is_earlier) --work_count_;
+    if (!is_earlier && (next_id_ == 0 || IsBefore(correlation, next_id_))) ++unsure_count_;
     if ((span->flags & wire::kGpuFlagUnfinished) != 0) --counts_[wire::kGpuUnfinished];
     return false;
   }
@@ -248,10 +265,28 @@ PROFD_NOINLINE void RecordDecoder::TakeUntimedWork(uint32_t correlation) {
 void RecordDecoder::SettleUntimed() {
   for (uint32_t i = 0; i < untimed_count_; ++i) {
     const uint8_t* launch = launches_.At(untimed_[i]);
-    const bool is_of_window = launch != nullptr && (*launch & LaunchTracker::kOfWindow) != 0;
+    const bool is_of_window =
+        IsOfWindow(untimed_[i]) || (launch != nullptr && (*launch & LaunchTracker::kOfWindow) != 0);
     ++counts_[is_of_window ? wire::kGpuStillRunning : wire::kGpuLaterLaunch];
   }
   untimed_count_ = 0;
+}
+
+bool RecordDecoder::SettleCalls() {
+  if (!knows_calls()) return false;
+  const LaunchTracker::Missing missing = CountMissing();
+  // A few may be calls that were under way when their records were turned off.
+  if (missing.callless < 3 || missing.callless * 100 < missing.worked) return false;
+  counts_[wire::kGpuLaterLaunch] -= unsure_count_;
+  counts_[wire::kGpuStillRunning] += unsure_count_;
+  unsure_count_ = 0;
+  return true;
+}
+
+LaunchTracker::Missing RecordDecoder::CountMissing() const {
+  // Work before the first call may have been launched before calls were recorded.
+  if (window_first_id_ == 0) return launches_.CountMissing();
+  return launches_.CountMissing(first_call_id_, window_last_id_);
 }
 
 LaunchTracker::Missing RecordDecoder::MissingWork() {
@@ -259,20 +294,27 @@ LaunchTracker::Missing RecordDecoder::MissingWork() {
     if (!held.is_held || held.record.return_value != 0) continue;
     const ApiName& name = apis_[1][held.record.cbid < kApiSlots ? held.record.cbid : kApiSlots - 1];
     const uint64_t start_ticks = setup_.clock->ToTicks(held.record.start_ns);
-    if (name.launches != 0) NoteLaunch(held.record, name.launches, start_ticks);
+    NoteCall(held.record, name.launches, start_ticks);
   }
-  return launches_.CountMissing();
+  return CountMissing();
 }
 
-// A call that launches something, with its start.
-PROFD_ALWAYS_INLINE void RecordDecoder::NoteLaunch(const cupti::ApiRecord& record, uint8_t launches,
-                                                   uint64_t start_ticks) {
-  if (start_ticks < window_start_ticks_ || start_ticks >= window_end_ticks_) return;
+// A call with its start; `launches` are the flags of what it launches. True: its wait is held.
+PROFD_ALWAYS_INLINE bool RecordDecoder::NoteCall(const cupti::ApiRecord& record, uint8_t launches,
+                                                 uint64_t start_ticks) {
+  NoteHostTime(record.correlation, start_ticks);
   uint8_t* launch = launches_.At(record.correlation);
-  if (launch == nullptr) return;
+  if (launch == nullptr) return false;
+  const bool has_wait = (*launch & LaunchTracker::kWaitIsHeld) != 0;
+  *launch |= LaunchTracker::kHasCall;
+  if (first_call_id_ == 0 || IsBefore(record.correlation, first_call_id_)) {
+    first_call_id_ = record.correlation;
+  }
+  if (start_ticks < window_start_ticks_ || start_ticks >= window_end_ticks_) return has_wait;
   *launch |= LaunchTracker::kOfWindow;
   // What becomes a node of a graph has no work of its own.
   if (PROFD_LIKELY(capturing_count_ == 0) || !IsCapturing(record.thread)) *launch |= launches;
+  return has_wait;
 }
 
 // Keeps a launch before the window, which is counted as kGpuBeforeWindow, until its work shows
@@ -280,6 +322,7 @@ PROFD_ALWAYS_INLINE void RecordDecoder::NoteLaunch(const cupti::ApiRecord& recor
 PROFD_NOINLINE void RecordDecoder::HoldEarlyLaunch(const cupti::ApiRecord& record,
                                                    EventSink* sink) {
   if (record.end_ns == 0 || setup_.clock->ToTicks(record.end_ns) < setup_.begin_ticks) return;
+  NoteCall(record, 0, 0);
   uint8_t* launch = launches_.At(record.correlation);
   if (launch == nullptr) return;
   if ((*launch & LaunchTracker::kWantsCall) != 0) {
@@ -332,6 +375,9 @@ void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t byt
   has_nodes_ |= record.graph_node_id != 0;
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
+  if (PROFD_UNLIKELY(record.graph_node_id != 0 && record.name == nullptr)) {
+    return WriteUnnamedNode(record, span, sink);
+  }
   const uint32_t name_id = KernelNameId(record.name, sink);
   auto* event = NewEvent<wire::KernelEvent>(sink, EventKind::kKernel, span.flags, 0);
   if (event == nullptr) return;
@@ -362,6 +408,24 @@ void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t byt
   if (PROFD_HAS(bytes, cupti::KernelRecord, is_device_launched) && record.is_device_launched != 0) {
     event->header.flags |= wire::kGpuFlagDeviceLaunched;
   }
+}
+
+// CUPTI records memset nodes of graphs that were instantiated before the attach as kernels. How
+// many bytes they set is unknown.
+PROFD_NOINLINE void RecordDecoder::WriteUnnamedNode(const cupti::KernelRecord& record,
+                                                    const Span& span, EventSink* sink) {
+  auto* event = NewEvent<wire::MemsetEvent>(sink, EventKind::kMemset, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->bytes = 0;
+  event->graph_node_id = record.graph_node_id;
+  event->graph_id = record.graph_id;
+  event->value = 0;
+  event->memory_kind = 0;
+  event->reserved0 = 0;
+  event->reserved1 = 0;
 }
 
 void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes,
@@ -481,6 +545,10 @@ void RecordDecoder::Flush(EventSink* sink) {
     if (held.is_held) WriteApi(held.record, sink);
     held.is_held = false;
   }
+  for (cupti::SynchronizationRecord& wait : waits_) {
+    if (wait.kind != 0) ++counts_[wire::kGpuFilteredApi];
+    wait.kind = 0;
+  }
 }
 
 void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
@@ -499,8 +567,9 @@ void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
       ++counts_[wire::kGpuBeforeWindow];
       return HoldEarlyLaunch(record, sink);
     }
-    NoteLaunch(record, name.launches, span.start_ticks);
   }
+  const bool has_wait = NoteCall(record, launches ? name.launches : uint8_t{0}, span.start_ticks);
+  if (PROFD_UNLIKELY(has_wait)) WriteHeldWait(record.correlation, sink);
   if (record.kind == cupti::kKindDriver) span.flags |= wire::kGpuFlagDriverApi;
   auto* event = NewEvent<wire::ApiCallEvent>(sink, EventKind::kApiCall, span.flags, record.thread);
   if (event == nullptr) return;
@@ -513,8 +582,38 @@ void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
 }
 
 void RecordDecoder::DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink) {
+  if (!HoldWait(record)) WriteSync(record, sink);
+}
+
+// Keeps a wait that may be a query's until its call comes. False: it is none.
+bool RecordDecoder::HoldWait(const cupti::SynchronizationRecord& record) {
+  // A query takes a few microseconds.
+  constexpr uint64_t kLongestQueryNs = 50'000;
+  if ((record.type != cupti::kSynchronizationEvent &&
+       record.type != cupti::kSynchronizationStream) ||
+      record.end_ns - record.start_ns > kLongestQueryNs) {
+    return false;
+  }
+  uint8_t* launch = launches_.At(record.correlation);
+  if (launch == nullptr || (*launch & LaunchTracker::kHasCall) != 0) return false;
+  *launch |= LaunchTracker::kWaitIsHeld;
+  cupti::SynchronizationRecord& slot = waits_[record.correlation % kWaitSlots];
+  if (slot.kind != 0) ++counts_[wire::kGpuFilteredApi];
+  memcpy(&slot, &record, offsetof(cupti::SynchronizationRecord, event_sync_id));
+  return true;
+}
+
+PROFD_NOINLINE void RecordDecoder::WriteHeldWait(uint32_t correlation, EventSink* sink) {
+  cupti::SynchronizationRecord& slot = waits_[correlation % kWaitSlots];
+  if (slot.kind == 0 || slot.correlation != correlation) return;
+  slot.kind = 0;
+  WriteSync(slot, sink);
+}
+
+void RecordDecoder::WriteSync(const cupti::SynchronizationRecord& record, EventSink* sink) {
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  NoteHostTime(record.correlation, span.start_ticks);
   auto* event = NewEvent<wire::SyncEvent>(sink, EventKind::kSync, span.flags, 0);
   if (event == nullptr) return;
   event->start_ticks = span.start_ticks;
@@ -556,6 +655,9 @@ void RecordDecoder::DecodeOverhead(const cupti::OverheadRecord& record, uint32_t
   if (PROFD_HAS(bytes, cupti::OverheadRecord, data) && record.data != nullptr) free(record.data);
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  if (PROFD_HAS(bytes, cupti::OverheadRecord, correlation)) {
+    NoteHostTime(record.correlation, span.start_ticks);
+  }
   const uint32_t thread = record.object_kind == cupti::kObjectThread ? record.object_id[1] : 0;
   auto* event = NewEvent<wire::OverheadEvent>(sink, EventKind::kOverhead, span.flags, thread);
   if (event == nullptr) return;
@@ -671,42 +773,6 @@ void RecordDecoder::DecodeStream(const cupti::StreamRecord& record, EventSink* s
   event->flags = record.flags;
 }
 
-const RecordDecoder::PageCopy& RecordDecoder::PageAt(uintptr_t address) {
-  PageCopy& page = pages_[address / sizeof(PageCopy::bytes) % kPageSlots];
-  if (page.address == address && page.batch == batch_) return page;
-  page.address = address;
-  page.batch = batch_;
-  const iovec local{page.bytes, sizeof(page.bytes)};
-  const iovec remote{reinterpret_cast<void*>(address), sizeof(page.bytes)};
-  ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-  if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
-    // Not allowed in this container: believe the pointer, as everybody else does.
-    memcpy(page.bytes, remote.iov_base, sizeof(page.bytes));
-    got = sizeof(page.bytes);
-  }
-  page.byte_count = got > 0 ? static_cast<uint32_t>(got) : 0;
-  return page;
-}
-
-ptrdiff_t RecordDecoder::CopyText(const char* text, char* into, size_t capacity) {
-  size_t have = 0;
-  while (have < capacity) {
-    const auto address = reinterpret_cast<uintptr_t>(text) + have;
-    const size_t offset = address % sizeof(PageCopy::bytes);
-    const PageCopy& page = PageAt(address - offset);
-    if (page.byte_count <= offset) return have != 0 ? static_cast<ptrdiff_t>(have) : -1;
-    size_t length = page.byte_count - offset;
-    if (length > capacity - have) length = capacity - have;
-    const char* from = page.bytes + offset;
-    const void* nul = memchr(from, '\0', length);
-    if (nul != nullptr) length = static_cast<size_t>(static_cast<const char*>(nul) - from);
-    memcpy(into + have, from, length);
-    have += length;
-    if (nul != nullptr) break;
-  }
-  return static_cast<ptrdiff_t>(have);
-}
-
 uint32_t RecordDecoder::KernelNameId(const char* text, EventSink* sink) {
   constexpr uint32_t kProbes = 8;
   const auto address = reinterpret_cast<uintptr_t>(text);
@@ -725,37 +791,6 @@ uint32_t RecordDecoder::KernelNameId(const char* text, EventSink* sink) {
   victim->text = text;
   victim->name_id = wire::kNoNameId;
   return ReadKernelName(victim, text, sink);
-}
-
-uint32_t RecordDecoder::ReadKernelName(KernelName* entry, const char* text, EventSink* sink) {
-  char name[wire::kMaxNameBytes];
-  entry->batch = batch_;
-  if (text == nullptr) return entry->name_id = sink->intern(sink, kNoName, sizeof(kNoName) - 1);
-  const ptrdiff_t length = CopyText(text, name, sizeof(name));
-  if (length > 0) {
-    entry->name_id = sink->intern(sink, name, static_cast<size_t>(length));
-  } else if (length == 0) {
-    entry->name_id = sink->intern(sink, kNoName, sizeof(kNoName) - 1);
-  } else if (entry->name_id == wire::kNoNameId) {
-    entry->name_id = sink->intern(sink, kGoneName, sizeof(kGoneName) - 1);
-  }  // Else what stood there when it could last be read.
-  return entry->name_id;
-}
-
-PROFD_NOINLINE void RecordDecoder::ReadApiName(const cupti::ApiRecord& record, ApiName* name,
-                                               EventSink* sink) {
-  const bool is_driver = record.kind == cupti::kKindDriver;
-  const char* text = nullptr;
-  const uint32_t domain = is_driver ? cupti::kDomainDriverApi : cupti::kDomainRuntimeApi;
-  if (record.cbid >= kApiSlots - 1 || setup_.callback_name == nullptr ||
-      setup_.callback_name(domain, record.cbid, &text) != cupti::kSuccess || text == nullptr) {
-    text = is_driver ? "(unknown driver call)" : "(unknown runtime call)";
-  }
-  name->name_id = sink->intern(sink, text, ApiNameLength(text));
-  name->is_kept = KeepsApi(setup_.api_filter, is_driver, text);
-  name->launches = LaunchesOf(text);
-  name->begins_capture = BeginsGraphCapture(text);
-  name->ends_capture = EndsGraphCapture(text);
 }
 
 }  // namespace profd::client

@@ -17,6 +17,16 @@
 // written only if its work runs in the window, so that this work has a launch in the capture. Work
 // that a call after the window launched is left out after set_leaves_out_later_work().
 //
+// Correlation IDs rise with the time of the call, over all threads. So the window's launches are an
+// interval of IDs: from the lowest to the highest ID of a record with host time (call, wait,
+// overhead) that began in the window. Work with such an ID belongs to the window, also if the
+// record of its call is missing. Without such records (GpuMode::kLight) work belongs to the window
+// if it begins in it.
+//
+// CUPTI records queries of events and streams that find the work done as short waits. A record of
+// the call of a query is never kept, so a short wait is held back until its call comes, and counts
+// as kGpuFilteredApi if none does.
+//
 // Driver calls inside runtime calls have the same correlation id. The driver call ends first,
 // so the last one of each thread is held back until what follows shows whether it was inside.
 //
@@ -79,16 +89,21 @@ class RecordDecoder {
   }
 
   // Every record of the window's calls has been decoded. From now on, work that begins after the
-  // window counts as kGpuLaterLaunch unless one of these calls launched it.
+  // window counts as kGpuLaterLaunch unless the window launched it.
   void set_leaves_out_later_work() { leaves_out_later_work_ = true; }
 
   // CUPTI has been asked to hand over unfinished work, too. From now on, work without times is work
   // that had not begun; SettleUntimed() counts it by its launch.
   void set_is_last_flush() { is_last_flush_ = true; }
 
-  // After the last record: work without times is kGpuStillRunning if a call of the window launched
-  // it, else kGpuLaterLaunch.
+  // After the last record: work without times is kGpuStillRunning if the window launched it, else
+  // kGpuLaterLaunch.
   void SettleUntimed();
+
+  // After SettleUntimed() and Flush(). True: at least 1 % of the window's work has no call,
+  // although calls are recorded. Then work above the window's interval counts as kGpuStillRunning
+  // if no later call shows that it is not the window's.
+  bool SettleCalls();
 
   // Whether CUPTI has had the buffers that follow since an earlier capture. Work without an end is
   // of that capture, then, unless it began in this one.
@@ -97,21 +112,22 @@ class RecordDecoder {
   // Decodes the `bytes` of records at `buffer`, which is 8-aligned.
   void Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink);
 
-  // Writes the driver calls that are held back.
+  // Writes the driver calls that are held back, and drops waits without a call.
   void Flush(EventSink* sink);
 
   uint64_t* counts() { return counts_; }
   uint64_t event_count() const { return event_count_; }
   bool over_cap() const { return setup_.max_records != 0 && event_count_ >= setup_.max_records; }
   bool has_device() const { return devices_seen_ != 0; }
-  // Launches of the window, as far as their calls have been decoded, whose work has not come.
+  // Launches of the window, as far as their calls have been decoded, whose work has not come; and
+  // work up to the end of the window that has no call.
   LaunchTracker::Missing MissingWork();
 
   // Whether records of calls say what the window launched.
   bool knows_calls() const { return setup_.api_filter != ApiFilter::kNone; }
   // Whether a launch of the window may have more records of work than the first: nodes of a graph.
   bool may_miss_nodes() const { return has_nodes_; }
-  // Records of work so far, without what was left out.
+  // Records of work so far, without work of later launches.
   uint64_t work_count() const { return work_count_; }
 
   // The settings of this decoder, for a replay of the same buffers.
@@ -132,6 +148,7 @@ class RecordDecoder {
   bool WriteDevice(const wire::DeviceEvent& device, EventSink* sink);
 
  private:
+  static constexpr char kNoName[] = "(no name)";
   static constexpr uint32_t kKernelSlots = 8192;
   static constexpr uint32_t kApiSlots = 2048;
   static constexpr uint32_t kHeldSlots = 256;
@@ -139,6 +156,7 @@ class RecordDecoder {
   // The driver queues some thousand launches.
   static constexpr uint32_t kEarlySlots = 8192;
   static constexpr uint32_t kUntimedSlots = 65'536;
+  static constexpr uint32_t kWaitSlots = 1024;
   static constexpr uint32_t kCapturingThreads = 16;
 
   struct KernelName {
@@ -172,7 +190,10 @@ class RecordDecoder {
                 EventSink* sink);
   bool TakeOtherWork(uint32_t correlation, uint8_t* launch, Span* span, EventSink* sink);
   void TakeUntimedWork(uint32_t correlation);
-  void NoteLaunch(const cupti::ApiRecord& record, uint8_t launches, uint64_t start_ticks);
+  bool NoteCall(const cupti::ApiRecord& record, uint8_t launches, uint64_t start_ticks);
+  void NoteHostTime(uint32_t correlation, uint64_t start_ticks);
+  bool IsOfWindow(uint32_t correlation) const;
+  LaunchTracker::Missing CountMissing() const;
   void HoldEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
   void WriteEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
   void NoteGraphCapture(const ApiName& name, uint32_t thread);
@@ -180,6 +201,7 @@ class RecordDecoder {
   bool IsInTime(uint64_t end_ticks);
   void DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink);
   void DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes, EventSink* sink);
+  void WriteUnnamedNode(const cupti::KernelRecord& record, const Span& span, EventSink* sink);
   void DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeMemset(const cupti::MemsetRecord& record, uint32_t bytes, EventSink* sink);
@@ -187,6 +209,9 @@ class RecordDecoder {
   void HoldDriverCall(const cupti::ApiRecord& record, EventSink* sink);
   void WriteApi(const cupti::ApiRecord& record, EventSink* sink);
   void DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink);
+  bool HoldWait(const cupti::SynchronizationRecord& record);
+  void WriteHeldWait(uint32_t correlation, EventSink* sink);
+  void WriteSync(const cupti::SynchronizationRecord& record, EventSink* sink);
   void DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink);
   void DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes, EventSink* sink);
@@ -217,6 +242,12 @@ class RecordDecoder {
   uint64_t window_start_ticks_;
   uint64_t window_end_ticks_;
   uint64_t work_count_;
+  uint64_t unsure_count_;   // Of kGpuLaterLaunch: before the first call after the window.
+  uint32_t first_call_id_;  // The lowest ID of a call; 0: none yet.
+  // The interval of the window, and the lowest ID of a host record after it; 0: none yet.
+  uint32_t window_first_id_;
+  uint32_t window_last_id_;
+  uint32_t next_id_;
   bool has_nodes_;
   bool leaves_out_later_work_;
   bool is_last_flush_;
@@ -235,8 +266,9 @@ class RecordDecoder {
   HeldCall held_[kHeldSlots];   // By thread.
   PageCopy pages_[kPageSlots];  // By address.
   LaunchTracker launches_;
-  cupti::ApiRecord early_[kEarlySlots];  // kCallIsHeld; by correlation.
-  uint32_t untimed_[kUntimedSlots];      // Correlation IDs of work without times.
+  cupti::ApiRecord early_[kEarlySlots];             // kCallIsHeld; by correlation.
+  uint32_t untimed_[kUntimedSlots];                 // Correlation IDs of work without times.
+  cupti::SynchronizationRecord waits_[kWaitSlots];  // kWaitIsHeld; by correlation. Kind 0: none.
 };
 
 }  // namespace profd::client

@@ -105,9 +105,9 @@ int64_t TotalDrops(const DropCounts& drops);
 enum class GpuMode {
   kAuto = 0,  // As kDefault if the target uses CUDA; else without, and the result says so.
   kOff = 1,
-  kLight = 2,    // Kernels, copies, memsets.
-  kDefault = 3,  // And API calls, synchronisation, overhead.
-  kFull = 4,     // And graph nodes one by one, device memory and pools, CUDA events.
+  kLight = 2,    // Kernels, copies, memsets, also as nodes of graphs.
+  kDefault = 3,  // And API calls, synchronization, overhead.
+  kFull = 4,     // And all driver calls, device memory and pools, CUDA events.
 };
 std::string_view ToString(GpuMode mode);  // "default"
 std::optional<GpuMode> GpuModeFromString(std::string_view text);
@@ -293,7 +293,7 @@ struct GpuStream {
   int64_t flags = 0;  // CUpti_ActivityStreamFlag
 };
 struct GpuKindFailure {
-  std::string kind;    // "graph_trace"
+  std::string kind;    // "overhead"
   std::string result;  // "CUPTI_ERROR_NOT_SUPPORTED (27)"
 };
 

@@ -252,12 +252,22 @@ QualityCheck Activity(const Subject& subject) {
 
 QualityCheck GpuRecording(const Subject& subject) {
   const GpuRecord& gpu = subject.record.gpu;
-  const bool broke = gpu.outcome == GpuOutcome::kBroken;
+  if (gpu.outcome == GpuOutcome::kBroken) {
+    return {.grade = 'B', .value = 1, .sentence = "GPU recording stopped early"};
+  }
+  // Others are not in every version of CUPTI.
+  constexpr std::string_view kEssential[] = {"runtime", "driver", "memcpy", "memset",
+                                             "concurrent_kernel"};
+  std::string missing;
+  for (const GpuKindFailure& failure : gpu.kind_failures) {
+    if (std::ranges::find(kEssential, failure.kind) == std::end(kEssential)) continue;
+    StrAppend(&missing, missing.empty() ? "" : ", ", failure.kind, " (", failure.result, ")");
+  }
   const auto failures = static_cast<int64_t>(gpu.kind_failures.size());
-  return {.grade = broke ? 'B' : 'A',
-          .value = static_cast<double>(broke ? 1 : 0),
-          .sentence = broke ? std::string("GPU recording stopped early")
-                            : StrCat(failures, " kinds of GPU records were not available")};
+  return {.grade = missing.empty() ? 'A' : 'B',
+          .value = static_cast<double>(missing.empty() ? 0 : 1),
+          .sentence = StrCat(failures, " kinds of GPU records were not available",
+                             missing.empty() ? "" : ": ", missing)};
 }
 
 QualityCheck Names(const Subject& subject) {

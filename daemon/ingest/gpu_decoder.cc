@@ -128,6 +128,7 @@ bool GpuDecoder::DecodeApiCall(const wire::EventHeader& header, const std::byte*
       context_.threads.OfCaller(header.thread != 0 ? header.thread : chunk_os_thread_);
   if (!thread.has_value()) return false;
   calls_seen_.Add(event.correlation, CorrelationSet::Call::kKept);
+  NoteHostTime(event.correlation, span.start);
   const int64_t start_ns = context_.line.ToNs(span.start);
   calls_.push_back({.thread = *thread,
                     .row = {.start_ns = start_ns,
@@ -232,6 +233,7 @@ bool GpuDecoder::DecodeSync(const std::byte* record) {
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
+  NoteHostTime(event.correlation, span.start);
   const int64_t start_ns = context_.line.ToNs(span.start);
   const SyncRow row = {.start_ns = start_ns,
                        .duration_ns = context_.line.ToNs(span.end) - start_ns,
@@ -250,6 +252,7 @@ bool GpuDecoder::DecodeOverhead(uint32_t os_thread, const std::byte* record) {
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
+  NoteHostTime(event.correlation, span.start);
   const int64_t start_ns = context_.line.ToNs(span.start);
   overheads_.push_back({.start_ns = start_ns,
                         .duration_ns = context_.line.ToNs(span.end) - start_ns,
@@ -351,6 +354,14 @@ bool GpuDecoder::Keep(const Span& span) {
   return placed.place == Place::kInside;
 }
 
+void GpuDecoder::NoteHostTime(uint32_t correlation, uint64_t start_ticks) {
+  const auto is_before = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; };
+  if (correlation == 0 || PlaceOf({start_ticks, start_ticks}).place != Place::kInside) return;
+  if (first_id_ == 0) first_id_ = last_id_ = correlation;
+  if (is_before(correlation, first_id_)) first_id_ = correlation;
+  if (is_before(last_id_, correlation)) last_id_ = correlation;
+}
+
 void GpuDecoder::Place(GpuRow row, const Span& span, bool unfinished) {
   // What was still running when CUPTI was asked has an end that nobody knows, but not before.
   const Span reach = {span.start, unfinished ? std::numeric_limits<uint64_t>::max() : span.end};
@@ -376,7 +387,9 @@ bool GpuDecoder::DecideLaunch(const HeldGpuRow& held, bool last) {
     call = calls_seen_.Find(row.correlation);
     if (call == Call::kUnseen && !last) return false;
   }
-  if (call != Call::kKept && !held.inside) {
+  // The window launched it, but the record of its call is missing.
+  const bool is_callless = call == Call::kUnseen && IsOfWindows(row.correlation);
+  if (call != Call::kKept && !held.inside && !is_callless) {
     ++after_window_count_;
     return true;
   }

@@ -132,6 +132,13 @@ class GpuDecoder {
   void GiveCalls();
   void GiveAllocations();
 
+  // `correlation` is the ID of a call, wait, or overhead that began at `start_ticks`.
+  void NoteHostTime(uint32_t correlation, uint64_t start_ticks);
+  // Whether a call of the windows has this ID. IDs rise with the time of the call.
+  bool IsOfWindows(uint32_t correlation) const {
+    return first_id_ != 0 && correlation - first_id_ <= last_id_ - first_id_;
+  }
+
   const GpuMode mode_;
   const bool has_calls_;
   const Context context_;
@@ -141,6 +148,9 @@ class GpuDecoder {
 
   GpuInventory inventory_;
   CorrelationSet calls_seen_;
+  // Of what began in the windows; 0: nothing yet.
+  uint32_t first_id_ = 0;
+  uint32_t last_id_ = 0;
   HeldRows<HeldGpuRow> held_;
   HeldRows<SyncRow> held_syncs_;
   std::vector<Allocation> allocations_;

@@ -181,6 +181,7 @@ std::string CuptiKindName(uint32_t kind) {
 }
 
 std::string CuptiResultName(uint32_t result) {
+  if (result == wire::kGpuKindGivesNoRecords) return "gives no records";
   if (result == kCuptiUnknownError) return StrCat("CUPTI_ERROR_UNKNOWN (", result, ")");
   if (result >= kResultNames.size()) return StrCat("CUPTI error ", result);
   return StrCat(kResultNames[result], " (", result, ")");

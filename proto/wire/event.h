@@ -390,6 +390,8 @@ enum GpuCount : uint32_t {
   kGpuLostBuffers = 12,    // Buffers that CUPTI never gave back; what was in them is unknown.
   kGpuFilteredApi = 13,    // API calls left out on purpose (nested, or of the noise list).
   kGpuStillRunning = 14,   // Work of the window that had not begun when the drain's time was over.
+                           // Where records of calls are missing: also work that the window may
+                           // have launched.
   kGpuLaterLaunch = 15,    // Work of calls after the window. No loss.
   kGpuCountCount = 16,
 };
@@ -402,9 +404,12 @@ inline constexpr uint32_t kGpuStatusNoCuda = 1 << 4;      // No CUDA in this pro
 inline constexpr uint32_t kGpuStatusEndedByCap = 1 << 5;  // Stopped early by time or record cap.
 inline constexpr uint32_t kGpuStatusExited = 1 << 6;      // The process exited while recording.
 
+// A GpuKindResult.result: CUPTI turned the kind on, and work has no calls of this kind.
+inline constexpr uint16_t kGpuKindGivesNoRecords = UINT16_MAX;
+
 struct GpuKindResult {
   uint16_t kind;    // CUpti_ActivityKind
-  uint16_t result;  // CUptiResult of enabling it, not 0.
+  uint16_t result;  // CUptiResult of enabling it, not 0; or kGpuKindGivesNoRecords.
 };
 
 // How GPU recording stands. Sent when armed and when drained; the last one counts.
@@ -419,7 +424,7 @@ struct GpuStatusEvent {
   uint32_t kind_result_count;
   uint64_t peak_pool_bytes;  // Most of our buffers in CUPTI's hands at once.
   uint64_t counts[kGpuCountCount];
-  GpuKindResult kind_results[16];  // Kinds that could not be turned on.
+  GpuKindResult kind_results[16];  // Kinds that could not be turned on, or gave no records.
 };
 static_assert(sizeof(GpuStatusEvent) == 8 + 40 + 8 * 16 + 64);
 

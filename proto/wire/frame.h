@@ -136,9 +136,9 @@ static_assert(sizeof(RefuseBody) == 8);
 // What of the GPU to record; each includes what is before it.
 enum class GpuMode : uint32_t {
   kOff = 0,
-  kLight = 1,    // Kernels, copies, memsets.
-  kDefault = 2,  // And API calls, synchronisation, overhead; graphs as their nodes' sum.
-  kFull = 3,     // And graph nodes one by one, device memory and pools, CUDA events.
+  kLight = 1,    // Kernels, copies, memsets, also as nodes of graphs.
+  kDefault = 2,  // And API calls, synchronization, overhead.
+  kFull = 3,     // And all driver calls, device memory and pools, CUDA events.
 };
 
 inline constexpr uint32_t kArmGpuRequired = 1 << 0;  // Fail if this process has no CUDA.

@@ -110,10 +110,9 @@ class BareClient {
     library_.ActivitySetAttribute(cupti::kAttributeZeroedBuffers, &size, &zeroed);
     library_.ActivityRegisterCallbacks(BareRequested, BareCompleted);
     for (const cupti::Kind kind : kKinds) library_.ActivityEnable(kind);
-    SwitchDriverCalls(1);
+    LeaveOutDriverCalls();
   }
   void Stop() {
-    SwitchDriverCalls(0);
     for (const cupti::Kind kind : kKinds) library_.ActivityDisable(kind);
     library_.ActivityFlushAll(1);
     library_.Unsubscribe(subscriber_);
@@ -121,15 +120,15 @@ class BareClient {
 
  private:
   static constexpr cupti::Kind kKinds[] = {
-      cupti::kKindRuntime,          cupti::kKindSynchronization, cupti::kKindOverhead,
-      cupti::kKindMemcpy,           cupti::kKindMemcpyPeer,      cupti::kKindMemset,
-      cupti::kKindConcurrentKernel, cupti::kKindGraphTrace};
-  void SwitchDriverCalls(uint8_t on) {
+      cupti::kKindRuntime,  cupti::kKindDriver,          cupti::kKindSynchronization,
+      cupti::kKindOverhead, cupti::kKindMemcpy,          cupti::kKindMemcpyPeer,
+      cupti::kKindMemset,   cupti::kKindConcurrentKernel};
+  void LeaveOutDriverCalls() {
     for (uint32_t cbid = 1; cbid < 1000; ++cbid) {
       const char* name = nullptr;
       if (library_.GetCallbackName(cupti::kDomainDriverApi, cbid, &name) == cupti::kSuccess &&
-          name != nullptr && client::KeepsApi(client::ApiFilter::kMost, true, name)) {
-        library_.ActivityEnableDriverApi(cbid, on);
+          name != nullptr && !client::KeepsApi(client::ApiFilter::kMost, true, name)) {
+        library_.ActivityEnableDriverApi(cbid, 0);
       }
     }
   }

@@ -137,24 +137,47 @@ TEST(GpuModeTest, LightHasWorkOfTheGpuAndNoCalls) {
   GpuProcess process;
   const CaptureContents contents =
       CaptureOf(process, GpuMode::kLight, "launch 10 1; copy 4096; graph 4; sync");
-  EXPECT_EQ(contents.kernels.size(), 10u);
+  EXPECT_EQ(contents.kernels.size(), 22u);
   EXPECT_EQ(contents.copies.size(), 1u);
-  EXPECT_EQ(contents.graph_launches.size(), 4u);
+  EXPECT_TRUE(contents.graph_launches.empty());
   EXPECT_TRUE(contents.api_calls.empty());
   EXPECT_TRUE(contents.syncs.empty());
 }
 
-TEST(GpuModeTest, DefaultHasAGraphAsOneAndFullItsNodes) {
+TEST(GpuModeTest, FullHasMemoryAndEvents) {
   GpuProcess process;
-  const CaptureContents most = CaptureOf(process, GpuMode::kDefault, "graph 4; sync");
-  EXPECT_EQ(most.graph_launches.size(), 4u);
-  EXPECT_TRUE(most.kernels.empty());
   const CaptureContents full = CaptureOf(process, GpuMode::kFull, "graph 4; memory; events; sync");
-  EXPECT_TRUE(full.graph_launches.empty());
   ASSERT_EQ(full.kernels.size(), 12u);
   for (const auto& kernel : full.kernels) EXPECT_NE(kernel.event.graph_node_id, 0u);
   EXPECT_GE(full.device_memory.size(), 4u);
   EXPECT_GE(full.cuda_events.size(), 1u);
+}
+
+// A program that made its graph before any capture, and replays it all the time.
+TEST_P(GpuVersionTest, AGraphOfBeforeTheAttachIsRecordedByItsNodesAndRunsOn) {
+  for (const GpuMode mode : {GpuMode::kLight, GpuMode::kDefault, GpuMode::kFull}) {
+    GpuProcess process({.version = GetParam()});
+    process.Run("make-graph; graph 2; sync");
+    for (int i = 0; i < 3; ++i) {
+      const CaptureContents contents = CaptureOf(process, mode, "graph 5; sync");
+      ASSERT_EQ(contents.kernels.size(), 15u) << static_cast<int>(mode);
+      for (const auto& kernel : contents.kernels) {
+        EXPECT_EQ(kernel.name, "node");
+        EXPECT_NE(kernel.event.graph_node_id, 0u);
+      }
+      ASSERT_EQ(contents.memsets.size(), 5u);
+      EXPECT_NE(contents.memsets[0].graph_node_id, 0u);
+      EXPECT_TRUE(contents.graph_launches.empty());
+      process.Run("graph 2; sync");
+      if (mode == GpuMode::kLight) continue;
+      EXPECT_EQ(CountCalls(contents, "cudaGraphLaunch"), 5u);
+      std::set<uint32_t> launches;
+      for (const auto& kernel : contents.kernels) {
+        launches.insert(kernel.event.place.correlation);
+      }
+      EXPECT_EQ(launches.size(), 5u);
+    }
+  }
 }
 
 TEST(GpuModeTest, DevicesContextsAndStreamsAreDescribed) {

@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "client_lib/cupti/cupti_abi.h"
 #include "tests/cupti/gpu_process.h"
@@ -21,13 +23,11 @@ constexpr int kKernelsPerStep = 20;
 constexpr int kStepMs = 200;
 
 // One step's launches: `us` microseconds of work for the GPU, at no cost for the CPU.
-std::string LaunchStep(const std::string& name) {
+std::string LaunchStep(const std::string& name, const std::string& launch = "launch") {
   const int us = kStepMs * 1000 / kKernelsPerStep;
-  return "launch " + std::to_string(kKernelsPerStep) + " " + std::to_string(us) + " " + name + ";";
+  return launch + " " + std::to_string(kKernelsPerStep) + " " + std::to_string(us) + " " + name +
+         ";";
 }
-
-// The same, and the CPU takes as long as the GPU.
-std::string PacedStep(const std::string& name) { return "paced-" + LaunchStep(name); }
 
 std::string Repeated(const std::string& commands, int times) {
   std::string all;
@@ -60,20 +60,28 @@ std::set<uint32_t> RecordedCalls(const CaptureContents& contents) {
 // A program whose CPU is `lead_ms` ahead of its GPU, captured for two steps.
 class AheadOfItsGpu {
  public:
-  AheadOfItsGpu(const std::string& version, int reserve, int lead_ms)
-      : process_({.version = version, .environment = {{"SGPU_RESERVE", std::to_string(reserve)}}}) {
+  struct Options {
+    std::string version;
+    int lead_ms;
+    std::string launch = "launch";  // Or "driver-launch".
+    std::vector<std::pair<std::string, std::string>> environment = {};
+  };
+  explicit AheadOfItsGpu(const Options& options)
+      : launch_(options.launch),
+        process_({.version = options.version, .environment = options.environment}) {
     process_.Run("step 1");
     capture_ = process_.target().ArmGpu(GpuMode::kDefault);
     capture_->Fire(Steps(2, /*warmup=*/1));
     capture_->WaitPhase(wire::Phase::kWaiting);
-    const int steps_ahead = (lead_ms + kStepMs - 1) / kStepMs;
-    process_.Run("step 1;" + Repeated(LaunchStep("before"), steps_ahead) + "step 1");
+    const int steps_ahead = (options.lead_ms + kStepMs - 1) / kStepMs;
+    process_.Run("step 1; queries 1;" + Repeated(LaunchStep("before", launch_), steps_ahead) +
+                 "step 1");
     capture_->WaitPhase(wire::Phase::kRecording);
   }
   // The CPU takes as long for a step as the GPU, so it stays as far ahead, also after the window.
   void BeginWindow() {
-    const std::string step = PacedStep("inside");
-    process_.Begin(step + "step 1;" + step + "step 1;" + PacedStep("after") + PacedStep("after"));
+    const std::string step = "queries 1;" + PacedStep("inside") + "queries 1; step 1;";
+    process_.Begin(step + step + PacedStep("after") + PacedStep("after"));
   }
   void EndWindow() {
     capture_->WaitPhase(wire::Phase::kEnded);
@@ -88,6 +96,12 @@ class AheadOfItsGpu {
   }
 
  private:
+  // The CPU takes as long as the GPU.
+  std::string PacedStep(const std::string& name) const {
+    return LaunchStep(name, "paced-" + launch_);
+  }
+
+  const std::string launch_;
   GpuProcess process_;
   std::unique_ptr<FakeCapture> capture_;
 };
@@ -99,7 +113,10 @@ TEST_P(LeadTest, AllThatTheWindowLaunchedIsThereAndNothingIsAnOrphan) {
   const auto [version, reserve] = GetParam();
   std::map<int, std::unique_ptr<AheadOfItsGpu>> programs;  // By their leads in milliseconds.
   for (const int lead_ms : {0, 400, 2000, 5000}) {
-    programs[lead_ms] = std::make_unique<AheadOfItsGpu>(version, reserve, lead_ms);
+    programs[lead_ms] = std::make_unique<AheadOfItsGpu>(
+        AheadOfItsGpu::Options{.version = version,
+                               .lead_ms = lead_ms,
+                               .environment = {{"SGPU_RESERVE", std::to_string(reserve)}}});
   }
   for (const auto& [lead_ms, program] : programs) program->BeginWindow();
   for (const auto& [lead_ms, program] : programs) program->EndWindow();
@@ -129,6 +146,60 @@ INSTANTIATE_TEST_SUITE_P(Versions, LeadTest,
                            std::string name = std::get<0>(test.param);
                            std::replace(name.begin(), name.end(), '.', '_');
                            return name + "_reserve" + std::to_string(std::get<1>(test.param));
+                         });
+
+// A program that launches by the driver's API, as Triton and cuBLAS do.
+class DriverLeadTest : public ::testing::TestWithParam<const char*> {};
+
+constexpr int kLeadsMs[] = {0, 400, 2000};
+
+TEST_P(DriverLeadTest, AllThatTheWindowLaunchedIsThereWithItsCall) {
+  std::map<int, std::unique_ptr<AheadOfItsGpu>> programs;
+  for (const int lead_ms : kLeadsMs) {
+    programs[lead_ms] = std::make_unique<AheadOfItsGpu>(AheadOfItsGpu::Options{
+        .version = GetParam(), .lead_ms = lead_ms, .launch = "driver-launch"});
+  }
+  for (const auto& [lead_ms, program] : programs) program->BeginWindow();
+  for (const auto& [lead_ms, program] : programs) program->EndWindow();
+  for (const auto& [lead_ms, program] : programs) {
+    const CaptureContents contents = program->Drained();
+    EXPECT_EQ(CountKernels(contents, "inside"), 2u * kKernelsPerStep) << lead_ms;
+    EXPECT_EQ(LossesOf(contents), 0u) << lead_ms;
+    EXPECT_EQ(contents.gpu_status().kind_result_count, 0u) << lead_ms;
+    const std::set<uint32_t> calls = RecordedCalls(contents);
+    for (const auto& kernel : contents.kernels) {
+      if (kernel.name != "inside") continue;
+      EXPECT_TRUE(calls.contains(kernel.event.place.correlation)) << lead_ms;
+    }
+  }
+}
+
+// The interval of correlation IDs shows what the window launched.
+TEST_P(DriverLeadTest, WithoutRecordsOfItsCallsAllIsThereOrCountedAsLost) {
+  std::map<int, std::unique_ptr<AheadOfItsGpu>> programs;
+  for (const int lead_ms : kLeadsMs) {
+    programs[lead_ms] = std::make_unique<AheadOfItsGpu>(
+        AheadOfItsGpu::Options{.version = GetParam(),
+                               .lead_ms = lead_ms,
+                               .launch = "driver-launch",
+                               .environment = {{"SGPU_SILENT_DRIVER", "1"}}});
+  }
+  for (const auto& [lead_ms, program] : programs) program->BeginWindow();
+  for (const auto& [lead_ms, program] : programs) program->EndWindow();
+  for (const auto& [lead_ms, program] : programs) {
+    const CaptureContents contents = program->Drained();
+    EXPECT_GE(CountKernels(contents, "inside") + LossesOf(contents), 2u * kKernelsPerStep)
+        << lead_ms;
+    EXPECT_GE(CountKernels(contents, "inside"), kKernelsPerStep) << lead_ms;
+    EXPECT_EQ(contents.gpu_status().kind_result_count, 1u) << lead_ms;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, DriverLeadTest,
+                         ::testing::Values("12.4", "12.9", "13.0", "future"), [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
                          });
 
 // A capture of one step during which `inside` is run; `after` is run before STOP.

@@ -158,7 +158,7 @@ void ExpectCuptiIsLeftAlone(GpuProcess& process) {
   WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
   const sgpu_stats_rec stats = process.Stats();
   EXPECT_NE(stats.enabled_kinds & kKernelBit, 0u);
-  EXPECT_EQ(stats.device_buffer_pool_limit, 32u);
+  EXPECT_EQ(stats.zeroed_out_activity_buffer, 1u);
   EXPECT_EQ(stats.subscribed, 0u);
 }
 
@@ -328,7 +328,7 @@ TEST(FailingCallsTest, AKindThatIsNotTurnedOnCostsThatKindOnly) {
 
 TEST(FailingCallsTest, DriverCallsThatCannotBeTurnedOnAreReported) {
   GpuProcess process;
-  process.Run("fail cuptiActivityEnableDriverApi=27");
+  process.Run("fail cuptiActivityEnable:4=27");
   auto capture = StartRecording(process);
   process.Run("driver-launch 5; sync");
   const CaptureContents contents = capture->Finish();
@@ -336,6 +336,19 @@ TEST(FailingCallsTest, DriverCallsThatCannotBeTurnedOnAreReported) {
   ASSERT_EQ(status.kind_result_count, 1u);
   EXPECT_EQ(status.kind_results[0].kind, client::cupti::kKindDriver);
   EXPECT_EQ(status.kind_results[0].result, 27u);
+  EXPECT_EQ(contents.kernels.size(), 5u);
+}
+
+// As CUPTI 12.5 and later did when single functions were switched on without their kind.
+TEST(FailingCallsTest, DriverCallsWithoutRecordsAreReported) {
+  GpuProcess process({.environment = {{"SGPU_SILENT_DRIVER", "1"}}});
+  auto capture = StartRecording(process);
+  process.Run("queries 1; driver-launch 5; queries 1; sync");
+  const CaptureContents contents = capture->Finish();
+  const wire::GpuStatusEvent& status = contents.gpu_status();
+  ASSERT_EQ(status.kind_result_count, 1u);
+  EXPECT_EQ(status.kind_results[0].kind, client::cupti::kKindDriver);
+  EXPECT_EQ(status.kind_results[0].result, wire::kGpuKindGivesNoRecords);
   EXPECT_EQ(contents.kernels.size(), 5u);
 }
 

@@ -80,6 +80,7 @@ class Program {
       Check(launch(stream_, name, kGrid, kBlock, us * 1000, api_ns, cbid), "launch");
     }
   }
+  void MakeGraph(bool with_memset);
   void LaunchGraph(int64_t count);
   void Fork();
 
@@ -89,14 +90,17 @@ class Program {
   sgpu_module* module_ = nullptr;
 };
 
+void Program::MakeGraph(bool with_memset) {
+  uint32_t graph;
+  Check(Call(sgpu_graph_begin)(stream_), "graph_begin");
+  Launch(3, 2, "node");
+  if (with_memset) Check(Call(sgpu_memset)(stream_, 0, 4096, 1), "memset");
+  Check(Call(sgpu_graph_end)(stream_, &graph), "graph_end");
+  Check(Call(sgpu_graph_instantiate)(graph, &graph_), "graph_instantiate");
+}
+
 void Program::LaunchGraph(int64_t count) {
-  if (graph_ == 0) {
-    uint32_t graph;
-    Check(Call(sgpu_graph_begin)(stream_), "graph_begin");
-    Launch(3, 2, "node");
-    Check(Call(sgpu_graph_end)(stream_, &graph), "graph_end");
-    Check(Call(sgpu_graph_instantiate)(graph, &graph_), "graph_instantiate");
-  }
+  if (graph_ == 0) MakeGraph(false);
   for (int64_t i = 0; i < count; ++i) {
     Check(Call(sgpu_graph_launch)(graph_, stream_, 0), "graph_launch");
   }
@@ -141,7 +145,12 @@ void Program::Run(const std::string& command) {
     Launch(number, us, text.c_str(), 0, us * 1000);
   } else if (what == "driver-launch") {
     words >> number;
-    Launch(number, 1, "driver_kernel", SGPU_DRIVER_CBID | kLaunchKernelEx);
+    if (!(words >> second >> text)) text = "driver_kernel";
+    Launch(number, static_cast<uint64_t>(second), text.c_str(), SGPU_DRIVER_CBID | kLaunchKernelEx);
+  } else if (what == "paced-driver-launch") {
+    words >> number >> second >> text;
+    const auto us = static_cast<uint64_t>(second);
+    Launch(number, us, text.c_str(), SGPU_DRIVER_CBID | kLaunchKernelEx, us * 1000);
   } else if (what == "noise") {
     words >> number;
     for (int64_t i = 0; i < number; ++i) {
@@ -171,6 +180,8 @@ void Program::Run(const std::string& command) {
     size_t bytes = sizeof(second);
     auto* set = Find<int(uint32_t, size_t*, void*)>("cuptiActivitySetAttribute");
     Check(set(static_cast<uint32_t>(number), &bytes, &second), command);
+  } else if (what == "make-graph") {
+    MakeGraph(true);
   } else if (what == "graph") {
     words >> number;
     LaunchGraph(number);

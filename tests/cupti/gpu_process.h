@@ -11,9 +11,11 @@
 // Commands, separated by ';':
 //   launch N US [NAME]   N launches by cudaLaunchKernel of US microseconds each
 //   paced-launch N US [NAME]         the same, by calls that take as long as the kernels
-//   driver-launch N      by cuLaunchKernelEx, with no runtime call around it
+//   driver-launch N [US NAME]        by cuLaunchKernelEx, with no runtime call around it
+//   paced-driver-launch N US NAME    the same, by calls that take as long as the kernels
 //   noise N              calls of cudaGetDevice and cuCtxGetCurrent
 //   copy BYTES, memset BYTES, sync, events, graph N (launches of one of 3 kernels),
+//   make-graph           makes this graph, with a memset as a fourth node, without a launch
 //   memory, step N, range NAME N (N launches in a range), threads T N (N launches on each of T)
 //   flood N              N launches of no time, as fast as they go, on their own thread
 //   load NAME, run N, unload HOW     a module of one kernel, launches of it, sgpu_unload

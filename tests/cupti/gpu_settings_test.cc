@@ -151,11 +151,12 @@ class SettingsVersionTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SettingsVersionTest, SettingsAreAsBeforeACapture) {
   GpuProcess process({.version = GetParam()});
+  const CuptiSettingValues before = SettingsOf(process);
   auto capture = RecordWith(process);
-  EXPECT_NE(SettingsOf(process), kDefaults) << "else there is nothing to restore";
+  EXPECT_NE(SettingsOf(process), before) << "else there is nothing to restore";
   capture->Finish();
   WaitForTheEndOfTheGpuThread(process);
-  EXPECT_EQ(SettingsOf(process), kDefaults);
+  EXPECT_EQ(SettingsOf(process), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, SettingsVersionTest,
@@ -177,15 +178,29 @@ TEST(SettingsTest, ValuesThatAnotherToolHadChosenComeBack) {
 }
 
 TEST(SettingsTest, ValuesThatAnotherToolSetsDuringTheCaptureStay) {
-  GpuProcess process;
+  GpuProcess process({.environment = {{"SGPU_FREE_MIB", "1000"}}});
   auto capture = RecordWith(process);
-  ASSERT_EQ(SettingsOf(process).pool_limit, 32u);
+  ASSERT_EQ(SettingsOf(process).pool_limit, 81u);
   process.Run("attribute " + kPoolLimit + " 64");
   capture->Finish();
   WaitForTheEndOfTheGpuThread(process);
   CuptiSettingValues expected = kDefaults;
   expected.pool_limit = 64;
   EXPECT_EQ(SettingsOf(process), expected);
+}
+
+// CUPTI's limit of 250 buffers is 800 MB on each device, enough to run a trainer out of memory.
+TEST(SettingsTest, CuptiMayTakeAQuarterOfTheFreeMemoryOfTheGpu) {
+  constexpr struct {
+    const char* free_mib;
+    uint64_t buffers;
+  } kCases[] = {{"64", 16}, {"1000", 81}, {"4000", 250}};
+  for (const auto& each : kCases) {
+    GpuProcess process({.environment = {{"SGPU_FREE_MIB", each.free_mib}}});
+    auto capture = RecordWith(process);
+    EXPECT_EQ(SettingsOf(process).pool_limit, each.buffers) << each.free_mib;
+    capture->Finish();
+  }
 }
 
 TEST(SettingsTest, ASettingThatCannotBeReadIsNotChanged) {

@@ -36,6 +36,16 @@ TEST_F(LaunchTrackerTest, WorkMayComeBeforeItsLaunch) {
   EXPECT_EQ(tracker_->CountMissing().launches, 0u);
 }
 
+TEST_F(LaunchTrackerTest, WorkWithoutACallIsCountedWithinAnInterval) {
+  for (const uint32_t id : {10u, 11u, 12u, 500u}) Work(id);
+  *tracker_->At(11) |= LaunchTracker::kHasCall;
+  EXPECT_EQ(tracker_->CountMissing(10, 499).worked, 3u);
+  EXPECT_EQ(tracker_->CountMissing(10, 499).callless, 2u);
+  EXPECT_EQ(tracker_->CountMissing().worked, 0u) << "none ran in the window";
+  *tracker_->At(500) |= LaunchTracker::kWantsCall;
+  EXPECT_EQ(tracker_->CountMissing().callless, 1u);
+}
+
 TEST_F(LaunchTrackerTest, ZeroIsNoId) { EXPECT_EQ(tracker_->At(0), nullptr); }
 
 TEST_F(LaunchTrackerTest, ALaterIdTakesThePlaceOfOneThatIsFarBehind) {

@@ -299,6 +299,37 @@ TEST_F(RecordDecoderTest, WaitsMemoryAndPoolsAreEvents) {
   EXPECT_EQ(memory[1].utilized_bytes, 4096u);
 }
 
+TEST_F(RecordDecoderTest, AShortWaitIsWrittenWithItsCallAndAQueryIsNot) {
+  const auto wait = [](uint32_t type, uint32_t correlation, uint64_t duration_ns) {
+    cupti::SynchronizationRecord record{};
+    record.kind = cupti::kKindSynchronization;
+    record.type = type;
+    record.correlation = correlation;
+    record.start_ns = kOriginNs + 100;
+    record.end_ns = kOriginNs + 100 + duration_ns;
+    return record;
+  };
+  const auto call = [](uint32_t correlation) {
+    return Call(cupti::kKindRuntime, kLaunchCbid, 5, correlation, kOriginNs + 100, kOriginNs + 110);
+  };
+  Decode(Buffer()
+             .Add(wait(cupti::kSynchronizationEvent, 1, 5))
+             .Add(call(1))
+             .Add(call(2))
+             .Add(wait(cupti::kSynchronizationStream, 2, 5))
+             .Add(wait(cupti::kSynchronizationEvent, 3, 5))
+             .Add(wait(cupti::kSynchronizationStream, 4, 5))
+             .Add(wait(cupti::kSynchronizationEvent, 5, 100'000)));
+  decoder_->Flush(&events_);
+  std::vector<uint32_t> written;
+  for (const auto& sync : events_.Of<wire::SyncEvent>(EventKind::kSync)) {
+    written.push_back(sync.correlation);
+  }
+  EXPECT_EQ(written, (std::vector<uint32_t>{1, 2, 5}));
+  EXPECT_EQ(Count(wire::kGpuFilteredApi), 2u);
+  ExpectEveryRecordAccountedFor();
+}
+
 TEST_F(RecordDecoderTest, ADeviceIsDescribedOnceAndItsNameGivenBack) {
   cupti::DeviceRecord device{};
   device.kind = cupti::kKindDevice;
@@ -470,6 +501,61 @@ TEST_F(RecordDecoderTest, WorkThatTheLastFlushFindsNotBegunIsALossOnlyIfTheWindo
   EXPECT_EQ(Count(wire::kGpuUntimed), 1u);
   EXPECT_EQ(Count(wire::kGpuStillRunning), 1u);
   EXPECT_EQ(Count(wire::kGpuLaterLaunch), 1u);
+  ExpectEveryRecordAccountedFor();
+}
+
+TEST_F(RecordDecoderTest, WorkWithAnIdBetweenThoseOfTheWindowsCallsIsOfTheWindow) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  const auto launch = [](uint32_t correlation, uint64_t at_ns) {
+    return Call(cupti::kKindRuntime, kLaunchCbid, 5, correlation, at_ns, at_ns + 10);
+  };
+  Decode(Buffer()
+             .Add(launch(10, kOriginNs + 600))
+             .Add(launch(20, kOriginNs + 900))
+             .Add(launch(25, kOriginNs + 1050)));
+  decoder_->set_leaves_out_later_work();
+  RecordBuffer buffer = Buffer();
+  for (const uint32_t correlation : {15u, 16u, 17u, 5u, 22u, 30u}) {
+    buffer.Add(Kernel("callless", correlation, kOriginNs + 1100, kOriginNs + 1200));
+  }
+  Decode(buffer);
+  decoder_->set_is_last_flush();
+  Decode(Buffer().Add(Kernel("not begun", 18, 0, 0)).Add(Kernel("later", 26, 0, 0)));
+  EXPECT_EQ(decoder_->MissingWork().callless, 3u);
+  EXPECT_EQ(events_.Of<wire::KernelEvent>(EventKind::kKernel).size(), 3u);
+  decoder_->SettleUntimed();
+  EXPECT_EQ(Count(wire::kGpuStillRunning), 1u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 4u);
+  // 22 may be of the window: no later call has a lower ID.
+  EXPECT_TRUE(decoder_->SettleCalls());
+  EXPECT_EQ(Count(wire::kGpuStillRunning), 2u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 3u);
+  ExpectEveryRecordAccountedFor();
+}
+
+TEST_F(RecordDecoderTest, CallsAreNotMissingWhereAllWorkHasOne) {
+  decoder_->set_window(Ticks(kOriginNs + 500), Ticks(kOriginNs + 1000));
+  for (uint32_t id = 1; id <= 10; ++id) {
+    Decode(Buffer()
+               .Add(Kernel("a", id, kOriginNs + 600, kOriginNs + 700))
+               .Add(Call(cupti::kKindRuntime, kLaunchCbid, 5, id, kOriginNs + (id < 5 ? 100 : 600),
+                         kOriginNs + 610)));
+  }
+  EXPECT_EQ(decoder_->MissingWork().callless, 0u);
+  EXPECT_FALSE(decoder_->SettleCalls());
+}
+
+TEST_F(RecordDecoderTest, AKernelWithoutANameInAGraphIsAMemset) {
+  cupti::KernelRecord node = Kernel("node", 1, kOriginNs + 100, kOriginNs + 200);
+  node.graph_node_id = 77;
+  cupti::KernelRecord memset_node = node;
+  memset_node.name = nullptr;
+  Decode(Buffer().Add(node).Add(memset_node));
+  EXPECT_EQ(events_.Of<wire::KernelEvent>(EventKind::kKernel).size(), 1u);
+  const auto memsets = events_.Of<wire::MemsetEvent>(EventKind::kMemset);
+  ASSERT_EQ(memsets.size(), 1u);
+  EXPECT_EQ(memsets[0].graph_node_id, 77u);
+  EXPECT_EQ(memsets[0].bytes, 0u);
   ExpectEveryRecordAccountedFor();
 }
 

@@ -108,9 +108,12 @@ int ApiCall::Submit(uint32_t stream, const Work& work) {
   return CUPTI_SUCCESS;
 }
 
-void ApiCall::Submit(Op& op) {
+void ApiCall::Submit(Op& op) { SubmitAs(op, tracer().RecordedAs(op.work.kind)); }
+
+void ApiCall::SubmitUnrecorded(Op& op) { SubmitAs(op, 0); }
+
+void ApiCall::SubmitAs(Op& op, uint32_t recorded_as) {
   op.correlation = correlation_;
-  const uint32_t recorded_as = tracer().RecordedAs(op.work.kind);
   if (TruthIsKept()) {
     const Work& work = op.work;
     sgpu_truth_rec happened = TruthOf(recorded_as != 0 ? recorded_as : work.kind);
@@ -146,7 +149,9 @@ void ApiCall::Submit(Op& op) {
 void ApiCall::RecordCall(uint32_t domain, uint32_t cbid, uint64_t start, uint64_t end,
                          uint32_t return_value) {
   const uint32_t kind = domain == SGPU_DOMAIN_DRIVER ? kDriver : kRuntime;
-  const bool is_wanted = tracer().ApiIsOn(domain, cbid);
+  const bool is_silent =
+      domain == SGPU_DOMAIN_DRIVER && settings().silent_driver.load(std::memory_order_relaxed) != 0;
+  const bool is_wanted = tracer().ApiIsOn(domain, cbid) && !is_silent;
   sgpu_fate fate = SGPU_UNWANTED;
   if (is_wanted) {
     const ApiRecord record{

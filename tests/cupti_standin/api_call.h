@@ -30,6 +30,8 @@ class ApiCall {
   int Submit(uint32_t stream, const Work& work);
   // `op` was placed already; its record is due when it ends, if its kind is on.
   void Submit(Op& op);
+  // The same without a record, as if no kind were on.
+  void SubmitUnrecorded(Op& op);
   // What happened, with the fields that all of this call's share.
   sgpu_truth_rec TruthOf(uint32_t kind) const;
 
@@ -53,6 +55,8 @@ class ApiCall {
   void RecordCall(uint32_t domain, uint32_t cbid, uint64_t start, uint64_t end,
                   uint32_t return_value);
   void RecordExternalCorrelation();
+  // `recorded_as`: Tracer::RecordedAs().
+  void SubmitAs(Op& op, uint32_t recorded_as);
 
   ThreadState& thread_;
   const uint32_t domain_;

@@ -237,11 +237,17 @@ std::optional<uint32_t> Gpu::EndCapture(uint32_t handle) {
   return graph;
 }
 
-std::optional<uint32_t> Gpu::Instantiate(uint32_t graph, bool is_opaque) {
+std::optional<uint32_t> Gpu::Instantiate(const Exec& exec) {
   const std::lock_guard lock(mu_);
-  if (graph == 0 || graph > graphs_.size()) return std::nullopt;
-  execs_.push_back({graph, is_opaque});
+  if (exec.graph == 0 || exec.graph > graphs_.size()) return std::nullopt;
+  execs_.push_back(exec);
   return static_cast<uint32_t>(execs_.size());
+}
+
+std::optional<Gpu::Exec> Gpu::FindExec(uint32_t exec) {
+  const std::lock_guard lock(mu_);
+  if (exec == 0 || exec > execs_.size()) return std::nullopt;
+  return execs_[exec - 1];
 }
 
 std::optional<std::vector<Op>> Gpu::LaunchGraph(uint32_t exec, uint32_t handle, uint64_t now) {
@@ -256,7 +262,7 @@ std::optional<std::vector<Op>> Gpu::LaunchGraph(uint32_t exec, uint32_t handle, 
     Op& op = ops.emplace_back();
     op.work = node;
     Run(*stream, node, now, op);
-    if (launched.is_opaque) {
+    if (launched.is_opaque || (launched.is_unwatched && node.kind == kMemset)) {
       op.work.kind = kKernel;
       op.work.function = nullptr;
     }

@@ -91,8 +91,15 @@ class Gpu {
 
   bool BeginCapture(uint32_t stream);
   std::optional<uint32_t> EndCapture(uint32_t stream);
-  // `is_opaque`: nobody watched when it was made.
-  std::optional<uint32_t> Instantiate(uint32_t graph, bool is_opaque);
+  struct Exec {
+    uint32_t graph = 0;
+    bool is_unwatched = false;        // No kernels were recorded when it was made.
+    bool is_opaque = false;           // And the setting opaque_graphs was on.
+    bool is_graph_traced = false;     // GRAPH_TRACE was on when it was made.
+    uint64_t graph_trace_number = 0;  // Tracer::graph_trace_number() when it was made.
+  };
+  std::optional<uint32_t> Instantiate(const Exec& exec);
+  std::optional<Exec> FindExec(uint32_t exec);
   // The nodes, in order, as ops of `stream`.
   std::optional<std::vector<Op>> LaunchGraph(uint32_t exec, uint32_t stream, uint64_t now);
 
@@ -114,11 +121,6 @@ class Gpu {
     uint32_t slot = 0;     // Of kernel_slots: a stream always uses the same.
     uint32_t capture = 0;  // The graph that takes its work; 0: none.
   };
-  struct Exec {
-    uint32_t graph;
-    bool is_opaque;
-  };
-
   StreamState* FindStream(uint32_t handle);  // mu_ held.
   StreamState& AddStream(uint32_t context, int32_t priority, uint32_t flags, uint32_t id);
   void Run(StreamState& stream, const Work& work, uint64_t now, Op& op);  // mu_ held.

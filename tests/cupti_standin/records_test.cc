@@ -23,6 +23,7 @@ using ::testing::SizeIs;
 
 class RecordsTest : public TestClient {
  protected:
+  using TestClient::TestClient;
   uint32_t CreateStream(uint32_t context = 1) {
     uint32_t stream = 0;
     EXPECT_EQ(cupti_.sgpu_stream_create(context, 0, 1, &stream), 0);
@@ -201,14 +202,35 @@ TEST_F(RecordsTest, SomeCallsCanBeLeftOutAndStillCount) {
       << "the id of a call left out is used up";
 }
 
-TEST_F(RecordsTest, ChosenCallsCanBeRecordedWithoutTheKind) {
+TEST_F(RecordsTest, ChosenCallsWithoutTheKindAreNotRecorded) {
   Trace({});
   ASSERT_EQ(cupti_.cuptiActivityEnableDriverApi(307, 1), CUPTI_SUCCESS);
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(), IsEmpty());
+  Trace({kDriver});
   ASSERT_EQ(cupti_.sgpu_api_call(SGPU_DOMAIN_DRIVER, 304, 10, 0), 0);
+  FlushAll();
+  EXPECT_EQ(Only<ApiRecord>(kDriver).cbid, 304U) << "the kind turns all functions on";
+}
+
+class FutureRecordsTest : public RecordsTest {
+ protected:
+  FutureRecordsTest() : RecordsTest("future/libcupti.so.13") {}
+};
+
+TEST_F(FutureRecordsTest, ChosenCallsAreRecordedWithoutTheKindUntilItWasTurnedOff) {
+  Trace({});
+  ASSERT_EQ(cupti_.cuptiActivityEnableDriverApi(307, 1), CUPTI_SUCCESS);
   ASSERT_EQ(Launch(), 0);
   FlushAll();
   EXPECT_EQ(Only<ApiRecord>(kDriver).cbid, 307U);
-  EXPECT_THAT(Records(), SizeIs(1));
+  ASSERT_EQ(Enable(kDriver), CUPTI_SUCCESS);
+  Disable({kDriver});
+  ASSERT_EQ(cupti_.cuptiActivityEnableDriverApi(307, 1), CUPTI_SUCCESS);
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(kDriver), SizeIs(1));
 }
 
 TEST_F(RecordsTest, From13OnThereAreIdsOnlyWhileCallsAreRecorded) {
@@ -309,7 +331,17 @@ TEST_F(RecordsTest, WaitsAreRecordedByWhatWasWaitedFor) {
   EXPECT_EQ(recorded.event_sync, wait_event.event_sync);
 }
 
-TEST_F(RecordsTest, QueriesAreRecordedAsWaitsUnlessTheClientTurnsThatOff) {
+TEST_F(RecordsTest, QueriesOfWhatIsDoneAreAlwaysRecordedAsWaits) {
+  Trace({kSynchronization});
+  ASSERT_EQ(cupti_.cuptiActivityEnableAllSyncRecords(0), CUPTI_SUCCESS);
+  uint32_t event = 0;
+  ASSERT_EQ(cupti_.sgpu_event_record(stream_, &event), 0);
+  ASSERT_EQ(cupti_.sgpu_event_query(event), 0);
+  FlushAll();
+  EXPECT_EQ(Only<SynchronizationRecord>(kSynchronization).return_value, 0U);
+}
+
+TEST_F(RecordsTest, QueriesOfWhatIsNotDoneAreRecordedAsWaitsUnlessTheClientTurnsThatOff) {
   Trace({kSynchronization});
   uint32_t event = 0;
   ASSERT_EQ(Launch("long", 1'000'000), 0);
@@ -402,6 +434,7 @@ TEST_F(RecordsTest, WhatIsThereAlreadyCanBeDumped) {
 
 class GraphTest : public RecordsTest {
  protected:
+  using RecordsTest::RecordsTest;
   // Two kernels and a copy.
   uint32_t Instantiate() {
     EXPECT_EQ(cupti_.sgpu_graph_begin(stream_), 0);
@@ -440,8 +473,8 @@ TEST_F(GraphTest, NodesShareTheIdOfTheirLaunchAndEachLaunchHasItsOwn) {
 }
 
 TEST_F(GraphTest, ATraceOfGraphsReplacesTheirNodes) {
-  const uint32_t exec = Instantiate();
   Trace({kRuntime, kKernel, kMemcpy, kGraphTrace});
+  const uint32_t exec = Instantiate();
   ASSERT_EQ(cupti_.sgpu_graph_launch(exec, stream_, 100), 0);
   ASSERT_EQ(Launch("alone", 100), 0);
   SettleAndFlush();
@@ -450,7 +483,51 @@ TEST_F(GraphTest, ATraceOfGraphsReplacesTheirNodes) {
   const auto graph = Only<GraphTraceRecord>(kGraphTrace);
   EXPECT_EQ(graph.graph, exec);
   EXPECT_GT(graph.end - graph.start, 3000U);
-  EXPECT_EQ(graph.correlation, Records(kRuntime)[0].As<ApiRecord>().correlation);
+  EXPECT_EQ(graph.correlation, Records(kRuntime).back().As<ApiRecord>().correlation);
+}
+
+TEST_F(GraphTest, AGraphOlderThanATraceOfGraphsEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const uint32_t exec = Instantiate();
+  Trace({kKernel, kGraphTrace});
+  EXPECT_DEATH(cupti_.sgpu_graph_launch(exec, stream_, 100), "older than GRAPH_TRACE");
+  Disable({kGraphTrace});
+  EXPECT_DEATH(cupti_.sgpu_graph_launch(exec, stream_, 100), "older than GRAPH_TRACE");
+}
+
+class FutureGraphTest : public GraphTest {
+ protected:
+  FutureGraphTest() : GraphTest("future/libcupti.so.13") {}
+};
+
+TEST_F(FutureGraphTest, AGraphOlderThanATraceOfGraphsHasNoRecords) {
+  const uint32_t exec = Instantiate();
+  Trace({kKernel, kMemcpy, kGraphTrace});
+  ASSERT_EQ(cupti_.sgpu_graph_launch(exec, stream_, 100), 0);
+  Disable({kGraphTrace});
+  ASSERT_EQ(cupti_.sgpu_graph_launch(exec, stream_, 100), 0);
+  SettleAndFlush();
+  EXPECT_THAT(Records(kKernel), IsEmpty());
+  EXPECT_THAT(Records(kMemcpy), IsEmpty());
+  EXPECT_THAT(Records(kGraphTrace), IsEmpty());
+  EXPECT_THAT(Truth(kKernel), SizeIs(4));
+}
+
+TEST_F(GraphTest, AMemsetNodeOfAGraphMadeUnwatchedIsAKernelWithoutAName) {
+  ASSERT_EQ(cupti_.sgpu_graph_begin(stream_), 0);
+  ASSERT_EQ(Launch("node", 1000), 0);
+  ASSERT_EQ(cupti_.sgpu_memset(stream_, 0, 4096, 1), 0);
+  uint32_t graph = 0;
+  uint32_t exec = 0;
+  ASSERT_EQ(cupti_.sgpu_graph_end(stream_, &graph), 0);
+  ASSERT_EQ(cupti_.sgpu_graph_instantiate(graph, &exec), 0);
+  Trace({kKernel, kMemset});
+  ASSERT_EQ(cupti_.sgpu_graph_launch(exec, stream_, 100), 0);
+  SettleAndFlush();
+  EXPECT_THAT(Records(kMemset), IsEmpty());
+  ASSERT_THAT(Records(kKernel), SizeIs(2));
+  EXPECT_STREQ(Records(kKernel)[0].As<KernelRecord>().name, "node");
+  EXPECT_EQ(Records(kKernel)[1].As<KernelRecord>().name, nullptr);
 }
 
 TEST_F(GraphTest, AGraphMadeUnwatchedMayHideItsNodes) {

@@ -42,6 +42,7 @@ namespace sgpu {
   X(poisoned_finalize, 0)  \
   X(finalize_hang_ms, 0)   \
   X(always_correlate, 0)   \
+  X(silent_driver, 0)      \
   X(keep_file, 0)          \
   X(keep_buffers, 0)       \
   X(teardown_ms, 0)        \

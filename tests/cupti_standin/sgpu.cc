@@ -439,7 +439,7 @@ int sgpu_event_query(uint32_t event) {
   if (!recorded) return kInvalid;
   const uint64_t now = Clock::Now();
   const uint32_t result = recorded->time_ns <= now ? 0 : kCudaErrorNotReady;
-  if (sgpu::VersionIsAtLeast(26) && tracer().all_sync_records) {
+  if (result == 0 || tracer().all_sync_records) {
     sgpu::SynchronizationRecord record{};
     record.kind = sgpu::kSynchronization;
     record.type = sgpu::kEventSync;
@@ -505,9 +505,13 @@ int sgpu_graph_instantiate(uint32_t graph, uint32_t* exec) {
   if (exec == nullptr) return kInvalid;
   ApiCall call(SGPU_DOMAIN_RUNTIME, sgpu::kCudaGraphInstantiate);
   if (call.error() != 0) return call.error();
-  const bool is_opaque =
-      sgpu::settings().opaque_graphs != 0 && tracer().RecordedAs(sgpu::kKernel) == 0;
-  const auto made = gpu().Instantiate(graph, is_opaque);
+  const bool is_unwatched = tracer().RecordedAs(sgpu::kKernel) == 0;
+  const auto made =
+      gpu().Instantiate({.graph = graph,
+                         .is_unwatched = is_unwatched,
+                         .is_opaque = is_unwatched && sgpu::settings().opaque_graphs != 0,
+                         .is_graph_traced = tracer().IsOn(sgpu::kGraphTrace),
+                         .graph_trace_number = tracer().graph_trace_number()});
   if (!made) return kInvalid;
   *exec = *made;
   return call.Finish(0);
@@ -518,7 +522,17 @@ int sgpu_graph_launch(uint32_t exec, uint32_t stream, uint64_t api_ns) {
   if (call.error() != 0) return call.error();
   auto nodes = gpu().LaunchGraph(exec, stream, call.began());
   if (!nodes) return kInvalid;
-  if (tracer().IsOn(sgpu::kGraphTrace) && !nodes->empty()) {
+  // GRAPH_TRACE was turned on after the graph was made. Turning it off again changes nothing.
+  const auto made = gpu().FindExec(exec);
+  const bool is_broken =
+      !made->is_graph_traced && made->graph_trace_number != tracer().graph_trace_number();
+  if (is_broken && !sgpu::VersionIsAtLeast(sgpu::kCuptiFuture)) {
+    std::fprintf(stderr, "sgpu: launch of a graph that is older than GRAPH_TRACE\n");
+    std::abort();
+  }
+  if (is_broken) {
+    for (sgpu::Op& node : *nodes) call.SubmitUnrecorded(node);
+  } else if (tracer().IsOn(sgpu::kGraphTrace) && !nodes->empty()) {
     // One record for all: it says nothing of the nodes, and they have none of their own.
     sgpu::Op whole = nodes->front();
     whole.work = Work{};

@@ -117,8 +117,9 @@ SGPU_API int sgpu_pool_trim(uint32_t stream, uint64_t min_bytes_to_keep);
 SGPU_API int sgpu_event_record(uint32_t stream, uint32_t* event);
 SGPU_API int sgpu_stream_wait_event(uint32_t stream, uint32_t event);
 SGPU_API int sgpu_event_sync(uint32_t event);
-/* Asks whether `event` is done, and does not wait. Records that as a synchronization, from CUPTI
- * 12.8 on, unless cuptiActivityEnableAllSyncRecords(0) was called. Returns 600 if it is not. */
+/* Asks whether `event` is done, and does not wait. Records that as a synchronization if it is. If
+ * it is not: from CUPTI 12.9 on, unless cuptiActivityEnableAllSyncRecords(0) was called; in 12.8
+ * after cuptiActivityEnableAllSyncRecords(1). Returns 600 then. */
 SGPU_API int sgpu_event_query(uint32_t event);
 SGPU_API int sgpu_stream_sync(uint32_t stream);
 SGPU_API int sgpu_device_sync(uint32_t context);

@@ -79,7 +79,9 @@ Tracer& tracer() {
   return *tracer;
 }
 
-Tracer::Tracer() {
+bool Tracer::HasAllSyncRecords() { return VersionIsAtLeast(kCupti12_9); }
+
+Tracer::Tracer() : all_sync_records(HasAllSyncRecords()) {
   static_cast<void>(fork_handler_is_set);
   SettleAttributes();
 }
@@ -111,6 +113,7 @@ CUptiResult Tracer::Enable(uint32_t kind) {
   }
   StartWorker();
   if (is_poisoned_) return CUPTI_SUCCESS;
+  if (kind == kGraphTrace && !IsOn(kind)) ++graph_trace_number_;
   if (kind == kDriver || kind == kRuntime) {
     const uint32_t domain = kind == kDriver ? SGPU_DOMAIN_DRIVER : SGPU_DOMAIN_RUNTIME;
     for (auto& cbid : api_on_[domain - 1]) cbid = 1;
@@ -126,9 +129,10 @@ CUptiResult Tracer::Enable(uint32_t kind) {
 
 CUptiResult Tracer::Disable(uint32_t kind) {
   if (RecordSize(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
-  kinds_.fetch_and(~Bit(kind));
+  const bool was_on = (kinds_.fetch_and(~Bit(kind)) & Bit(kind)) != 0;
   if (kind == kDriver || kind == kRuntime) {
     const uint32_t domain = kind == kDriver ? SGPU_DOMAIN_DRIVER : SGPU_DOMAIN_RUNTIME;
+    if (was_on) api_was_off_[domain - 1] = true;
     for (auto& cbid : api_on_[domain - 1]) cbid = 0;
     any_api_ = std::any_of(api_on_.begin(), api_on_.end(), [](const auto& cbids) {
       return std::any_of(cbids.begin(), cbids.end(), [](const auto& on) { return on != 0; });
@@ -140,6 +144,11 @@ CUptiResult Tracer::Disable(uint32_t kind) {
 void Tracer::EnableApi(uint32_t domain, uint32_t cbid, bool on) {
   StartWorker();
   if (is_poisoned_) return;
+  // As measured: without the kind it is inert, except that a new enough CUPTI takes it until the
+  // kind is turned off for the first time.
+  const bool is_inert = !IsOn(domain == SGPU_DOMAIN_DRIVER ? kDriver : kRuntime) &&
+                        (!VersionIsAtLeast(kCuptiFuture) || api_was_off_[domain - 1].load());
+  if (on && is_inert) return;
   api_on_[domain - 1][cbid % kCallbackIds] = on ? 1 : 0;
   if (on) any_api_ = true;
 }
@@ -160,6 +169,7 @@ uint32_t Tracer::RecordedAs(Kind kind) const {
 void Tracer::TurnKindsOff() {
   kinds_ = 0;
   any_api_ = false;
+  for (auto& was_off : api_was_off_) was_off = false;
   for (auto& cbids : api_on_) {
     for (auto& cbid : cbids) cbid = 0;
   }
@@ -169,7 +179,7 @@ void Tracer::EndSharedSubscription() {
   TurnKindsOff();
   system_thread_ids = false;
   latency_timestamps = false;
-  all_sync_records = true;
+  all_sync_records = HasAllSyncRecords();
 }
 
 void Tracer::Finalize() {
@@ -192,7 +202,7 @@ void Tracer::Reset() {
   system_thread_ids = false;
   latency_timestamps = false;
   event_device_timestamps = false;
-  all_sync_records = true;
+  all_sync_records = HasAllSyncRecords();
   client_zeroes_ = false;
   device_buffer_records_ = 0;
   {

@@ -97,10 +97,15 @@ class Tracer {
   uint64_t kinds() const { return kinds_.load(std::memory_order_relaxed); }
   CUptiResult Enable(uint32_t kind);
   CUptiResult Disable(uint32_t kind);
-  // `domain`: sgpu_domain.
+  // `domain`: sgpu_domain. Turning one on without its kind has no effect before 13.3, and later
+  // none once the kind was on and off.
   void EnableApi(uint32_t domain, uint32_t cbid, bool on);
   bool ApiIsOn(uint32_t domain, uint32_t cbid) const {
     return api_on_[domain - 1][cbid % kCallbackIds].load(std::memory_order_relaxed) != 0;
+  }
+  // How many times GRAPH_TRACE was turned on.
+  uint64_t graph_trace_number() const {
+    return graph_trace_number_.load(std::memory_order_relaxed);
   }
   bool AnyApiIsOn() const { return any_api_.load(std::memory_order_relaxed); }
   // The kind that work of `kind` is recorded as: 0 if nobody asked.
@@ -155,7 +160,7 @@ class Tracer {
   std::atomic<bool> system_thread_ids{false};
   std::atomic<bool> latency_timestamps{false};
   std::atomic<bool> event_device_timestamps{false};
-  std::atomic<bool> all_sync_records{true};
+  std::atomic<bool> all_sync_records;  // At first, HasAllSyncRecords().
   uint32_t ThreadIdOf(const ThreadState& thread) const {
     return system_thread_ids.load(std::memory_order_relaxed) ? thread.system_id : thread.pthread_id;
   }
@@ -191,6 +196,8 @@ class Tracer {
   void Write(const Op& op, bool is_finished);
   void WriteRecord(const Op& op, uint32_t kind, const void* record);
 
+  // On by default from 12.9 on. 12.8 has the switch.
+  static bool HasAllSyncRecords();
   void TurnKindsOff();
   void SettleAttributes();
   void ForgetCounts();
@@ -200,7 +207,9 @@ class Tracer {
 
   std::atomic<uint64_t> kinds_{0};
   std::array<std::array<std::atomic<uint8_t>, kCallbackIds>, 2> api_on_{};
+  std::array<std::atomic<bool>, 2> api_was_off_{};  // The kind was on, and turned off.
   std::atomic<bool> any_api_{false};
+  std::atomic<uint64_t> graph_trace_number_{0};
   std::atomic<bool> stalled_{false};
   std::atomic<bool> was_enabled_{false};
   std::atomic<bool> has_teardown_{false};

@@ -275,6 +275,18 @@ TEST_F(GpuDecoderTest, WorkBehindTheWindowIsKeptIfACallInItLaunchedIt) {
   EXPECT_EQ(Record().after_window_count, 4);  // The call behind it, and three kernels.
 }
 
+TEST_F(GpuDecoderTest, WorkBehindTheWindowWithoutACallIsKeptIfItsIdIsOfTheWindow) {
+  DecodeAll(GpuChunk()
+                .Add(Call(kStart, kStart + 5, 1), EventKind::kApiCall, 0, 501)
+                .Add(Kernel(kEnd + 10, kEnd + 20, 3), EventKind::kKernel)
+                .Add(Kernel(kEnd + 30, kEnd + 40, 6), EventKind::kKernel)
+                .Add(Sync(kStart + 8, kStart + 9, 5), EventKind::kSync));
+  EXPECT_THAT(sink_.gpu(),
+              ElementsAre(AllOf(Field(&GpuRow::correlation, 3),
+                                Field(&GpuRow::flags, kGpuStraddlesEnd | kGpuOrphan))));
+  EXPECT_EQ(Record().after_window_count, 1);
+}
+
 TEST_F(GpuDecoderTest, ACallMayComeAfterWhatItLaunched) {
   Decode(GpuChunk()
              .Add(Kernel(kStart + 10, kStart + 20, 1), EventKind::kKernel)
@@ -594,6 +606,7 @@ TEST_F(GpuDecoderTest, TheLastStatusCounts) {
   EXPECT_EQ(record.kind_failures[0].result, "CUPTI_ERROR_NOT_SUPPORTED (27)");
   EXPECT_EQ(record.kind_failures[1].kind, "kind 999");
   EXPECT_EQ(record.kind_failures[1].result, "CUPTI error 998");
+  EXPECT_EQ(CuptiResultName(wire::kGpuKindGivesNoRecords), "gives no records");
   EXPECT_EQ(record.record_count, 100);
   EXPECT_EQ(record.stale_count, 104);
   EXPECT_EQ(record.before_window_count, 110 + 1);

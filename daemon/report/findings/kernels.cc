@@ -202,12 +202,14 @@ class KernelPass {
     ++facts_.count;
     facts_.total_ns += duration_ns;
     durations_.push_back(duration_ns);
-    if (batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0) ++facts_.graph_count;
+    const bool is_node = batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0;
+    if (is_node) ++facts_.graph_count;
     if (call != nullptr) {
       PathLaunches& launches = sources_.launches[call->path];
       ++launches.kernels;
       launches.kernel_ns += static_cast<uint64_t>(duration_ns);
-      if (static_cast<double>(duration_ns) < sources_.thresholds.small_kernel_ns) {
+      // A node costs no launch of its own.
+      if (!is_node && static_cast<double>(duration_ns) < sources_.thresholds.small_kernel_ns) {
         ++launches.small_kernels;
       }
       if (call->path != RangePaths::kNone) AddEligible(kernel, *call, batch, i);

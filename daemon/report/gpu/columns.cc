@@ -349,7 +349,7 @@ table::Report ToReport(const KernelTable& kernels) {
     report.notes.push_back(
         StrCat(FormatCountOf(kernels.graph_launch_count, "CUDA graph", "CUDA graphs"), " took ",
                FormatNs(kernels.graph_launch_ns),
-               "; their kernels are not in the table (--gpu full records them)"));
+               "; they were recorded as a whole, so their kernels are not in the table"));
   }
   if (kernels.earlier_kernel_count > 0) {
     report.notes.push_back(
