@@ -34,7 +34,22 @@ Function* Find(const char* name) {
   if (found == nullptr) abort();
   return reinterpret_cast<Function*>(found);
 }
-#define CUPTI(function) Find<decltype(function)>(#function)
+CUptiResult Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback) {
+  return Find<CUptiResult(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*)>("cuptiSubscribe")(
+      handle, callback, nullptr);
+}
+
+void RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
+                       CUpti_BuffersCallbackCompleteFunc completed) {
+  Find<CUptiResult(CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc)>(
+      "cuptiActivityRegisterCallbacks")(requested, completed);
+}
+
+void SwitchKinds(const char* function) {
+  for (const CUpti_ActivityKind kind : kKinds) {
+    Find<CUptiResult(CUpti_ActivityKind)>(function)(kind);
+  }
+}
 
 void Requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   *buffer = static_cast<uint8_t*>(aligned_alloc(8, kBufferBytes));
@@ -43,9 +58,10 @@ void Requested(uint8_t** buffer, size_t* size, size_t* max_records) {
 }
 
 void Completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid_size) {
+  auto* next = Find<CUptiResult(uint8_t*, size_t, CUpti_Activity**)>("cuptiActivityGetNextRecord");
   CUpti_Activity* record = nullptr;
-  while (CUPTI(cuptiActivityGetNextRecord)(buffer, valid_size, &record) == CUPTI_SUCCESS) {
-    if (record->kind == 10) ++g_kernels;
+  while (next(buffer, valid_size, &record) == CUPTI_SUCCESS) {
+    if (record->kind == kKinds[2]) ++g_kernels;
   }
   free(buffer);
 }
@@ -72,15 +88,15 @@ bool fake_kineto_use(void* cupti) {
   if (g_cupti != nullptr) return g_has_gpu;
   g_cupti = cupti;
   CUpti_SubscriberHandle handle = nullptr;
-  g_has_gpu = CUPTI(cuptiSubscribe)(&handle, Ignore, nullptr) == CUPTI_SUCCESS;
+  g_has_gpu = Subscribe(&handle, Ignore) == CUPTI_SUCCESS;
   return g_has_gpu;
 }
 
 void fake_kineto_start() {
   g_kernels = 0;
   if (g_has_gpu) {
-    CUPTI(cuptiActivityRegisterCallbacks)(Requested, Completed);
-    for (const CUpti_ActivityKind kind : kKinds) CUPTI(cuptiActivityEnable)(kind);
+    RegisterCallbacks(Requested, Completed);
+    SwitchKinds("cuptiActivityEnable");
   }
   g_is_enabled = true;
 }
@@ -89,8 +105,8 @@ void fake_kineto_start() {
 uint64_t fake_kineto_stop() {
   g_is_enabled = false;
   if (!g_has_gpu) return 0;
-  for (const CUpti_ActivityKind kind : kKinds) CUPTI(cuptiActivityDisable)(kind);
-  CUPTI(cuptiActivityFlushAll)(0);
+  SwitchKinds("cuptiActivityDisable");
+  Find<CUptiResult(uint32_t)>("cuptiActivityFlushAll")(0);
   return g_kernels;
 }
 }
