@@ -1,8 +1,9 @@
 #include "client_lib/cupti/cupti_errors.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "client_lib/cupti/rivals.h"
 
 namespace profd::client {
 namespace {
@@ -44,16 +45,6 @@ constexpr struct {
     {999, "CUPTI_ERROR_UNKNOWN"},
 };
 
-// Who may hold CUPTI, where CUPTI itself does not say.
-const char* GuessRival() {
-  const char* injected = getenv("CUDA_INJECTION64_PATH");
-  if (injected != nullptr && strstr(injected, "profd") == nullptr && injected[0] != '\0') {
-    return injected;
-  }
-  if (getenv("NSYS_PROFILING_SESSION_ID") != nullptr) return "Nsight Systems";
-  return "another profiler, such as Nsight Systems, Nsight Compute, torch.profiler or a debugger";
-}
-
 }  // namespace
 
 const char* ResultName(cupti::Result result) {
@@ -74,7 +65,9 @@ void ExplainResult(cupti::Result result, const char* call, const char* rival, Ar
     case cupti::kErrorNotCompatible:
     case cupti::kErrorMultipleSubscribers: {
       char what[192];
-      snprintf(what, sizeof(what), "CUPTI is held by %s", rival[0] != '\0' ? rival : GuessRival());
+      // 13.x answers "<not provided>" for a holder without a name.
+      const bool is_named = rival[0] != '\0' && strstr(rival, "not provided") == nullptr;
+      snprintf(what, sizeof(what), "CUPTI is held by %s", is_named ? rival : GuessRival());
       return say(ArmFailedReason::kCuptiBusy, what, "stop it, or wait for its end, and try again");
     }
     case cupti::kErrorNotInitialized:

@@ -1,5 +1,7 @@
 #include "client_lib/cupti/cupti_interface.h"
 
+#include "client_lib/cupti/rivals.h"
+
 namespace profd::client {
 namespace {
 
@@ -27,30 +29,36 @@ bool CuptiInterface::HasSecond() const {
 bool CuptiInterface::Attach(cupti::CallbackFunction callback, void* user,
                             const BufferCallbacks& buffers, Refusal* refusal) {
   refusal->rival[0] = '\0';
-  if (HasSecond() && AttachShared(callback, user, buffers, refusal)) return true;
+  // A subscription of the second interface, too, would make Kineto go without the GPU.
+  const bool may_be_kineto = HolderMayBeKineto();
+  if (!may_be_kineto && HasSecond() && AttachShared(callback, user, buffers)) return true;
   refusal->call = "cuptiSubscribe";
   refusal->result = SubscribeAlone(callback, user, refusal);
-  if (refusal->result != cupti::kSuccess) return false;
+  Unsubscribe();
+  const bool is_held = refusal->result == cupti::kErrorMultipleSubscribers ||
+                       refusal->result == cupti::kErrorNotCompatible;
+  if (is_held && HasSecond() && AttachShared(callback, user, buffers)) return true;
+  const bool is_idle_kineto = refusal->result == cupti::kErrorMultipleSubscribers && may_be_kineto;
+  if (refusal->result != cupti::kSuccess && !is_idle_kineto) return false;
   refusal->call = "cuptiActivityRegisterCallbacks";
   refusal->result = Cupti().ActivityRegisterCallbacks(buffers.requested, buffers.completed);
-  if (refusal->result == cupti::kSuccess) return true;
-  Unsubscribe();
-  return false;
+  return refusal->result == cupti::kSuccess;
 }
 
-// A failure is no verdict: the first interface may still be free.
+bool CuptiInterface::Subscribe(cupti::CallbackFunction callback, void* user) {
+  Refusal unused;
+  return SubscribeAlone(callback, user, &unused) == cupti::kSuccess;
+}
+
 bool CuptiInterface::AttachShared(cupti::CallbackFunction callback, void* user,
-                                  const BufferCallbacks& buffers, Refusal* refusal) {
-  cupti::SharedSubscriberParams params{
-      {sizeof(params), kOurName, refusal->rival, sizeof(refusal->rival)}, 1, {}};
+                                  const BufferCallbacks& buffers) {
+  char first[cupti::kOldSubscriberNameBytes + 1];  // The name of the first subscriber.
+  cupti::SharedSubscriberParams params{{sizeof(params), kOurName, first, sizeof(first)}, 1, {}};
   cupti::Result result = Cupti().Subscribe_v2(&subscriber_, callback, user, &params.common);
-  refusal->rival[sizeof(refusal->rival) - 1] = '\0';
   if (result != cupti::kSuccess) {
     subscriber_ = nullptr;
     return false;
   }
-  // On success, this is the name of the first subscriber.
-  refusal->rival[0] = '\0';
   // A tool that uses the first interface without a subscription is noticed only here.
   result = Cupti().ActivityRegisterCallbacks_v2(subscriber_, buffers.shared_requested,
                                                 buffers.shared_completed);
@@ -59,27 +67,29 @@ bool CuptiInterface::AttachShared(cupti::CallbackFunction callback, void* user,
   return is_shared_;
 }
 
+// On failure there is no subscriber.
 cupti::Result CuptiInterface::SubscribeAlone(cupti::CallbackFunction callback, void* user,
                                              Refusal* refusal) {
+  cupti::Result result = cupti::kErrorNotSupported;
   // From 13.2 on a named subscriber is one of the second interface.
   if (library_->Subscribe_v2 != nullptr && library_->version >= cupti::kVersion13_0 &&
       library_->version < cupti::kVersion13_2) {
     cupti::SubscriberParams params{sizeof(params), kOurName, refusal->rival,
                                    sizeof(refusal->rival)};
-    const cupti::Result result = Cupti().Subscribe_v2(&subscriber_, callback, user, &params);
+    result = Cupti().Subscribe_v2(&subscriber_, callback, user, &params);
     refusal->rival[sizeof(refusal->rival) - 1] = '\0';
-    if (result != cupti::kErrorInvalidParameter && result != cupti::kErrorNotSupported) {
-      return result;
-    }
   }
-  return Cupti().Subscribe(&subscriber_, callback, user);
+  if (result == cupti::kErrorInvalidParameter || result == cupti::kErrorNotSupported) {
+    result = Cupti().Subscribe(&subscriber_, callback, user);
+  }
+  if (result != cupti::kSuccess) subscriber_ = nullptr;
+  return result;
 }
 
-cupti::Result CuptiInterface::Unsubscribe() {
-  const cupti::Result result = Cupti().Unsubscribe(subscriber_);
+void CuptiInterface::Unsubscribe() {
+  if (subscriber_ != nullptr) Cupti().Unsubscribe(subscriber_);
   subscriber_ = nullptr;
   is_shared_ = false;
-  return result;
 }
 
 bool CuptiInterface::OthersRecord(uint64_t our_kinds) const {

@@ -4,9 +4,19 @@
 //   second   CUPTI 13.3 and later: several subscribers, each with its own kinds and buffers. While
 //            a tool uses it, functions of the first answer NOT_COMPATIBLE, and the other way round
 //
-// Attach() takes the second where CUPTI and the driver have it, and else, or if a tool in this
-// process uses the first, the first. 13.2 has a trial version of the second, which lacks the clock
-// and switches for single functions: there the first is used.
+// The first is used without a subscription: kinds, buffers, and settings need none (measured with
+// CUPTI 11.8 to 13.5). Kineto, which torch.profiler records with, tries to subscribe when it is
+// first used, and if it cannot it records no GPU for the life of the process. So Attach()
+// subscribes to the first only for a moment, to learn whether another tool has CUPTI:
+//
+//   CUPTI and driver have the second, and torch is not loaded     the second
+//   nobody has CUPTI                                              the first
+//   a tool of the second has it                                   the second, where there is one
+//   Kineto has it, and is idle (rivals.h)                         the first
+//   any other                                                     refused
+//
+// 13.2 has a trial version of the second, which lacks the clock and switches for single functions:
+// it is not used.
 //
 // Threads: the GPU thread's.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_INTERFACE_H_
@@ -44,10 +54,15 @@ class CuptiInterface {
     char rival[cupti::kOldSubscriberNameBytes + 1];  // Who holds CUPTI, as far as it says.
   };
 
-  // Subscribes, and registers `buffers`. False: nothing is attached.
+  // Registers `buffers`. `callback` is called once there is a subscription. False: nothing is
+  // attached.
   bool Attach(cupti::CallbackFunction callback, void* user, const BufferCallbacks& buffers,
               Refusal* refusal);
-  cupti::Result Unsubscribe();
+  // For what needs a subscription, until Unsubscribe(). False: another tool has it.
+  bool Subscribe(cupti::CallbackFunction callback, void* user);
+  bool is_subscribed() const { return subscriber_ != nullptr; }
+  // Does nothing without a subscription.
+  void Unsubscribe();
 
   // Whether other tools may have subscriptions at the same time: the second interface.
   bool is_shared() const { return is_shared_; }
@@ -82,8 +97,7 @@ class CuptiInterface {
 
  private:
   bool HasSecond() const;
-  bool AttachShared(cupti::CallbackFunction callback, void* user, const BufferCallbacks& buffers,
-                    Refusal* refusal);
+  bool AttachShared(cupti::CallbackFunction callback, void* user, const BufferCallbacks& buffers);
   cupti::Result SubscribeAlone(cupti::CallbackFunction callback, void* user, Refusal* refusal);
 
   const ExitGate* const gate_;

@@ -78,8 +78,10 @@ bool CuptiTracer::Attach(const BufferCallbacks& buffers, ArmFailure* failure) {
   }
   is_attached_ = true;
   settings_.Apply(interface_, (arm_flags_ & wire::kArmGpuLatency) != 0, device_buffers_);
-  Cupti().EnableCallback(1, interface_.subscriber(), cupti::kDomainState,
-                         cupti::kCallbackFatalError);
+  if (interface_.is_subscribed()) {
+    Cupti().EnableCallback(1, interface_.subscriber(), cupti::kDomainState,
+                           cupti::kCallbackFatalError);
+  }
   return true;
 }
 
@@ -228,6 +230,7 @@ void CuptiTracer::Flush(bool forced) {
 
 // CUPTI wants to be taken out from within the last callback of a CUDA call. False: no call came.
 bool CuptiTracer::FinalizeInCallback() {
+  if (!interface_.Subscribe(OnCallback, this)) return false;
   finalizing_.store(Finalizing::kWanted, std::memory_order_seq_cst);
   Cupti().EnableDomain(1, interface_.subscriber(), cupti::kDomainRuntimeApi);
   Cupti().EnableDomain(1, interface_.subscriber(), cupti::kDomainDriverApi);
@@ -240,6 +243,7 @@ bool CuptiTracer::FinalizeInCallback() {
   if (finalizing_.compare_exchange_strong(wanted, Finalizing::kNo)) {
     Cupti().EnableDomain(0, interface_.subscriber(), cupti::kDomainRuntimeApi);
     Cupti().EnableDomain(0, interface_.subscriber(), cupti::kDomainDriverApi);
+    interface_.Unsubscribe();
     return false;
   }
   // Begun, if not done: it is that thread's. Others may be on their way out of the callback.

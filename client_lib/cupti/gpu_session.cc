@@ -62,6 +62,7 @@
 #include "client_lib/cupti/exit_gate.h"
 #include "client_lib/cupti/gpu_clock.h"
 #include "client_lib/cupti/record_decoder.h"
+#include "client_lib/cupti/rivals.h"
 #include "client_lib/cupti/wake_bell.h"
 
 namespace profd::client {
@@ -122,7 +123,8 @@ struct Work {
   uint64_t seen_work_count;
   uint64_t last_work_ns;  // When records of work were last seen, since then.
   uint64_t no_chunk_reported;
-  uint32_t device_buffers;  // That CUPTI may allocate on each device.
+  uint32_t device_buffers;                      // That CUPTI may allocate on each device.
+  TorchProfilerRecords torch_profiler_records;  // Null: not known.
   Nearness nearness;
   bool answers;  // A device that is described again is seen, so silence means something.
   uint64_t seen_signs_of_life;
@@ -271,12 +273,16 @@ bool IsAnswered(Work* work) {
   return DecodeUntil(work, kProbeTimeoutNs, is_alive);
 }
 
+bool TorchRecords(const Work* work) {
+  return work->torch_profiler_records != nullptr && work->torch_profiler_records();
+}
+
 // Whether another tool has CUPTI now; then the session is over. `is_silent`: nothing has been seen
 // of CUPTI where something was to be expected.
 bool HasLostCupti(Work* work, bool is_silent) {
   if (g_tracer.is_taken()) return true;
-  const bool is_taken =
-      g_pool.foreign_count() != 0 || (is_silent && work->answers && !IsAnswered(work));
+  const bool is_taken = g_pool.foreign_count() != 0 || TorchRecords(work) ||
+                        (is_silent && work->answers && !IsAnswered(work));
   if (!is_taken) return false;
   Log(LogLevel::kWarning, "another tool has taken CUPTI over; the capture goes on without the GPU");
   g_tracer.Abandon();
@@ -420,6 +426,11 @@ bool Arm(Work* work) {
   g_tracer.Begin(&g_library, wire::GpuMode::kOff, 0, 0);
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
+  work->torch_profiler_records = FindTorchProfiler();
+  if (TorchRecords(work)) {
+    return FailArm(ArmFailedReason::kCuptiBusy,
+                   "torch.profiler records in this process; wait for its end, and try again");
+  }
   g_tracer.set_stage("asking for free memory on the GPUs");
   if (!DevicesHaveRoom(work->driver, &work->device_buffers, &g_failure)) return false;
   g_tracer.set_stage("loading CUPTI");

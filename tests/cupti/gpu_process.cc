@@ -70,6 +70,12 @@ class Program {
   }
 
  private:
+  template <typename Function>
+  Function* Kineto(const char* name) {
+    void* found = dlsym(kineto_, name);
+    if (found == nullptr) Die(std::string("fake Kineto has no ") + name);
+    return reinterpret_cast<Function*>(found);
+  }
   static void Check(int result, const std::string& what) {
     if (result != 0) Die(what + " gave " + std::to_string(result));
   }
@@ -85,6 +91,7 @@ class Program {
   void Fork();
 
   void* library_ = nullptr;
+  void* kineto_ = nullptr;
   uint32_t stream_ = 0;
   uint32_t graph_ = 0;
   sgpu_module* module_ = nullptr;
@@ -238,6 +245,18 @@ void Program::Run(const std::string& command) {
   } else if (what == "enable") {
     words >> number;
     Check(Find<int(uint32_t)>("cuptiActivityEnable")(static_cast<uint32_t>(number)), command);
+  } else if (what == "kineto-load") {
+    kineto_ = dlopen(getenv("FAKE_KINETO"), RTLD_NOW | RTLD_LOCAL);
+    if (kineto_ == nullptr) Die(dlerror());
+  } else if (what == "kineto-use") {
+    words >> number;
+    if (Kineto<bool(void*)>("fake_kineto_use")(library_) != (number != 0)) Die(command);
+  } else if (what == "kineto-start") {
+    Kineto<void()>("fake_kineto_start")();
+  } else if (what == "kineto-stop") {
+    words >> number;
+    const auto count = static_cast<int64_t>(Kineto<uint64_t()>("fake_kineto_stop")());
+    if (count != number) Die(command + ": it recorded " + std::to_string(count));
   } else if (what == "clock-step") {
     words >> number;
     Call(sgpu_clock_step)(number);

@@ -25,6 +25,10 @@
 //   enable KIND          another tool turns on a kind, without subscribing
 //   queries N            N times whether an event is done
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
+//   kineto-load, kineto-use GPU      torch with its profiler (fake_kineto.cc), and its first use:
+//   GPU
+//                        is 1 if it must get CUPTI, and 0 if it must not
+//   kineto-start, kineto-stop N      torch.profiler records; fails if it did not record N kernels
 //   load-cuda            the driver, and no CUPTI
 //   contexts             fails if the library holds a context, or has left one current
 //   fork                 a child that uses the GPU and the library, and ends well or not
