@@ -273,8 +273,12 @@ def order_reference(facts):
     with Session(facts) as session:
         job = order_job(session, 'reference', (BEFORE, AGAIN, DURING, AFTER, AFTER_AGAIN), (), None,
                         profd=False)
-        with gpu_run.time_limit(60, job.process):
-            status = job.end()
+        try:
+            with gpu_run.time_limit(60, job.process):
+                status = job.end()
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+            facts.invariant('the_program_goes_on', False, str(error)[-600:], order='reference')
+            return {}, []
         facts.invariant('the_program_goes_on', status == 0, status, order='reference')
         return profiled_counts(session.folder, 'reference'), job.losses()
 
