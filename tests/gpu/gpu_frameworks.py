@@ -273,8 +273,12 @@ def order_reference(facts):
     with Session(facts) as session:
         job = order_job(session, 'reference', (BEFORE, AGAIN, DURING, AFTER, AFTER_AGAIN), (), None,
                         profd=False)
-        with gpu_run.time_limit(60, job.process):
-            status = job.end()
+        try:
+            with gpu_run.time_limit(60, job.process):
+                status = job.end()
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+            facts.invariant('the_program_goes_on', False, str(error)[-600:], order='reference')
+            return {}, []
         facts.invariant('the_program_goes_on', status == 0, status, order='reference')
         return profiled_counts(session.folder, 'reference'), job.losses()
 
@@ -301,7 +305,8 @@ def order(facts):
         all_losses.append(losses)
         facts.fact('kernels_of_torch_profiler', profiled, order=name)
         expected = {first: wanted.get(first) for first, _ in ORDERS[name][0]}
-        facts.invariant('torch_profiler_records_as_without_profd', profiled == expected,
+        facts.invariant('torch_profiler_records_as_without_profd', profiled == expected and (
+                            DEVICE != 'cuda' or all(expected.values())),
                         {'with': profiled, 'without': expected}, order=name)
         if name == 'during':  # The capture may have to end, but it says why.
             facts.invariant('a_capture_beside_torch_profiler_is_explained',

@@ -129,7 +129,9 @@ class TorchProfile:
             trace = self.path + '.trace.json'
             self.profiler.export_chrome_trace(trace)
             with open(trace, encoding='utf-8') as file:
-                events = json.load(file)['traceEvents']
+                content = json.load(file)
+            # A torch without Kineto (CPU only) writes the list alone.
+            events = content['traceEvents'] if isinstance(content, dict) else content
             os.remove(trace)
             totals = {}
             for event in events:
