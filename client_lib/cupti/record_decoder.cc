@@ -317,14 +317,14 @@ PROFD_ALWAYS_INLINE bool RecordDecoder::NoteCall(const cupti::ApiRecord& record,
   return has_wait;
 }
 
-// Keeps a launch before the window, which is counted as kGpuBeforeWindow, until its work shows
-// whether it ran in the window.
-PROFD_NOINLINE void RecordDecoder::HoldEarlyLaunch(const cupti::ApiRecord& record,
-                                                   EventSink* sink) {
+// Notes a call before the window. Keeps it if it launches something, although it is counted as
+// kGpuBeforeWindow, until its work shows whether it ran in the window.
+PROFD_NOINLINE void RecordDecoder::NoteEarlyCall(const cupti::ApiRecord& record, bool launches,
+                                                 EventSink* sink) {
   if (record.end_ns == 0 || setup_.clock->ToTicks(record.end_ns) < setup_.begin_ticks) return;
   NoteCall(record, 0, 0);
   uint8_t* launch = launches_.At(record.correlation);
-  if (launch == nullptr) return;
+  if (launch == nullptr || !launches) return;
   if ((*launch & LaunchTracker::kWantsCall) != 0) {
     *launch &= static_cast<uint8_t>(~LaunchTracker::kWantsCall);
     --counts_[wire::kGpuBeforeWindow];
@@ -559,14 +559,11 @@ void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
   const bool launches = name.launches != 0 && record.return_value == 0;
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) {
-    if (launches) HoldEarlyLaunch(record, sink);
-    return;
+    return NoteEarlyCall(record, launches, sink);
   }
-  if (launches) {
-    if (PROFD_UNLIKELY(span.start_ticks < window_start_ticks_)) {
-      ++counts_[wire::kGpuBeforeWindow];
-      return HoldEarlyLaunch(record, sink);
-    }
+  if (launches && PROFD_UNLIKELY(span.start_ticks < window_start_ticks_)) {
+    ++counts_[wire::kGpuBeforeWindow];
+    return NoteEarlyCall(record, launches, sink);
   }
   const bool has_wait = NoteCall(record, launches ? name.launches : uint8_t{0}, span.start_ticks);
   if (PROFD_UNLIKELY(has_wait)) WriteHeldWait(record.correlation, sink);

@@ -194,7 +194,7 @@ class RecordDecoder {
   void NoteHostTime(uint32_t correlation, uint64_t start_ticks);
   bool IsOfWindow(uint32_t correlation) const;
   LaunchTracker::Missing CountMissing() const;
-  void HoldEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
+  void NoteEarlyCall(const cupti::ApiRecord& record, bool launches, EventSink* sink);
   void WriteEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
   void NoteGraphCapture(const ApiName& name, uint32_t thread);
   bool IsCapturing(uint32_t thread) const;

@@ -363,18 +363,6 @@ TEST_F(CaptureManagerTest, AGpuThatBrokeOffIsNoGradeA) {
   EXPECT_EQ(QualityGrade(record), "B");
 }
 
-TEST_F(CaptureManagerTest, DriverCallsWithoutRecordsAreNoGradeA) {
-  CaptureRecord record;
-  record.state = CaptureState::kComplete;
-  record.start_unix_ns = 1;
-  record.event_count = 1;
-  record.gpu.outcome = GpuOutcome::kRecorded;
-  record.gpu.kind_failures = {{.kind = "memory_pool", .result = "CUPTI_ERROR_INVALID_KIND (21)"}};
-  EXPECT_EQ(QualityGrade(record), "A");
-  record.gpu.kind_failures.push_back({.kind = "driver", .result = "gives no records"});
-  EXPECT_EQ(QualityGrade(record), "B");
-}
-
 TEST_F(CaptureManagerTest, AGpuThatCannotBeRecordedSaysWhyInTheTargetsWords) {
   const TargetNumber target = targets_.Add(Training(10));
   CaptureSpec spec = Steps(5);

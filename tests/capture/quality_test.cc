@@ -155,6 +155,15 @@ TEST_F(QualityTest, ClocksThatAreOffLowerTheGrade) {
   EXPECT_EQ(Grade(), "C");
 }
 
+TEST_F(QualityTest, GpuRecordsThatTablesNeedLowerTheGradeIfTheyAreNotAvailable) {
+  record_.gpu.kind_failures = {{.kind = "memory_pool", .result = "CUPTI_ERROR_INVALID_KIND (21)"}};
+  EXPECT_EQ(Grade(), "A");
+  record_.gpu.kind_failures.push_back({.kind = "driver", .result = "gives no records"});
+  EXPECT_EQ(Grade(), "B");
+  EXPECT_EQ(Check("gpu_recording").sentence,
+            "2 kinds of GPU records were not available: driver (gives no records)");
+}
+
 TEST_F(QualityTest, OnlyASlowDownThatNoiseCannotExplainLowersTheGrade) {
   record_.slowdown = {.known = true, .estimate = 0.4, .low = 0.05, .high = 0.9};
   EXPECT_EQ(Grade(), "A");

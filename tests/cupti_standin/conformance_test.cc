@@ -88,6 +88,8 @@ class ConformanceTest : public TestClient {
       ASSERT_EQ(cupti_.sgpu_event_sync(event), 0);
     }
     ASSERT_EQ(Enable(kGraphTrace), CUPTI_SUCCESS);
+    // An older graph would not survive that.
+    ASSERT_EQ(cupti_.sgpu_graph_instantiate(graph, &exec), 0);
     ASSERT_EQ(cupti_.sgpu_graph_launch(exec, stream_, 100), 0);
     ASSERT_EQ(cupti_.sgpu_settle(), 0);
     FlushAll();

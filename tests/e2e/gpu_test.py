@@ -18,9 +18,9 @@ CUPTI = STANDIN / '13.0/libcupti.so.13'
 KERNEL, MEMCPY, RUNTIME = 10, 1, 5  # CUpti_ActivityKind
 WRITTEN = 2
 
-# What StepWork() of scripted_gpu.cc launches in a step, beside its graph of three kernels.
-KERNELS_PER_STEP = {'gemm_forward': 2, 'relu': 1, 'gemm_backward': 2, 'reduce': 1}
-GRAPH_KERNELS = 3
+# What StepWork() of scripted_gpu.cc launches in a step; graph_kernel: as nodes of one graph.
+KERNELS_PER_STEP = {'gemm_forward': 2, 'relu': 1, 'gemm_backward': 2, 'reduce': 1,
+                    'graph_kernel': 3}
 
 
 class GpuEndToEndTest(EndToEndTest):
@@ -73,7 +73,7 @@ class GpuCaptureTest(GpuEndToEndTest):
         kernels = self.report('kernels', capture['id'])
         counts = {row['name']: row['count'] for row in kernels['rows']}
         self.assertEqual(counts, {name: 5 * n for name, n in KERNELS_PER_STEP.items()})
-        self.assertEqual(kernels['graph_launch_count'], 5)
+        self.assertEqual(kernels['graph_launch_count'], 0)
         copies = {row['name']: row for row in self.report('copies', capture['id'])['rows']}
         self.assertEqual({name: row['count'] for name, row in copies.items()},
                          {'Memcpy HtoD (Pinned -> Device)': 5,
@@ -84,14 +84,12 @@ class GpuCaptureTest(GpuEndToEndTest):
         self.assertIn(('Stream Sync', 'sync'), [(row['name'], row['op']) for row in syncs])
         self.assertEqual(self.report('kernels', capture['id'])['simulated'], True)
 
-    def test_full_records_the_nodes_of_graphs(self):
-        capture = self.five_steps(self.gpu_target(), '--gpu', 'full')
+    def test_nodes_of_graphs_belong_to_their_launch(self):
+        capture = self.five_steps(self.gpu_target())
         kernels = self.report('kernels', capture['id'])
-        counts = {row['name']: row['count'] for row in kernels['rows']}
-        self.assertEqual(counts.get('graph_kernel'), 5 * GRAPH_KERNELS)
         rows = {row['name']: row for row in kernels['rows']}
         self.assertEqual(rows['graph_kernel']['op'], 'replay')
-        self.assertEqual(kernels['graph_launch_count'], 0)
+        self.assertEqual(rows['graph_kernel']['graph_count'], 15)
 
     def test_light_records_kernels_and_no_calls(self):
         capture = self.five_steps(self.gpu_target(), '--gpu', 'light')
@@ -135,26 +133,29 @@ class GpuCaptureTest(GpuEndToEndTest):
         target = self.gpu_target()
         capture = self.five_steps(target)
         inside = self.launched_within(self.truth(target), capture)
-        expected = {r['correlation']: r for r in inside if r['kind'] == KERNEL}
+        # By correlation, which the nodes of a graph share.
+        expected = collections.defaultdict(list)
+        for r in sorted(inside, key=lambda r: r['start_ns']):
+            if r['kind'] == KERNEL:
+                expected[r['correlation']].append(r)
         trace_path = self.folder / 'trace.json'
         done = self.daemon.ctl('export', capture['id'], '--format', 'chrome', '-o', trace_path)
         self.assertEqual(done.status, DONE, done.err)
         trace = json.loads(trace_path.read_text())
-        seen = {e['args']['correlation']: e for e in trace['traceEvents']
-                if e.get('cat') == 'kernel'}
-        graphs = {c for c, event in seen.items() if event['name'] == 'CUDA graph'}
-        self.assertEqual(len(graphs), 5)
-        self.assertEqual(set(seen) - graphs, set(expected))
+        seen = collections.defaultdict(list)
+        for event in sorted((e for e in trace['traceEvents'] if e.get('cat') == 'kernel'),
+                            key=lambda e: e['ts']):
+            seen[event['args']['correlation']].append(event)
+        self.assertEqual({c: len(events) for c, events in seen.items()},
+                         {c: len(records) for c, records in expected.items()})
         base_ns = int(trace['baseTimeNanoseconds'])
         errors = []
-        for correlation, event in seen.items():
-            if correlation in graphs:
-                continue
-            r = expected[correlation]
-            self.assertEqual(event['name'], r['name'])
-            self.assertEqual(event['tid'], r['stream'])
-            errors.append(abs(base_ns + round(event['ts'] * 1000) - r['start_ns']))
-            self.assertAlmostEqual(event['dur'] * 1000, r['end_ns'] - r['start_ns'], delta=5)
+        for correlation, events in seen.items():
+            for event, r in zip(events, expected[correlation]):
+                self.assertEqual(event['name'], r['name'])
+                self.assertEqual(event['tid'], r['stream'])
+                errors.append(abs(base_ns + round(event['ts'] * 1000) - r['start_ns']))
+                self.assertAlmostEqual(event['dur'] * 1000, r['end_ns'] - r['start_ns'], delta=5)
         bound = capture['clock_error_ns'] + capture['gpu']['clock_error_ns'] + 1000
         self.assertLessEqual(max(errors), bound, 'a kernel lies further off than the error said')
         launches = {e['args']['correlation'] for e in trace['traceEvents']
@@ -243,8 +244,7 @@ class OldCuptiTest(GpuEndToEndTest):
                 self.assertEqual(capture['dropped_event_count'], 0, capture['dropped_by_reason'])
                 counts = {row['name']: row['count'] for row in
                           self.report('kernels', capture['id'])['rows']}
-                self.assertEqual(counts, {'graph_kernel': 5 * GRAPH_KERNELS,
-                                          **{n: 5 * k for n, k in KERNELS_PER_STEP.items()}})
+                self.assertEqual(counts, {n: 5 * k for n, k in KERNELS_PER_STEP.items()})
 
 
 class GpuFaultTest(GpuEndToEndTest):
