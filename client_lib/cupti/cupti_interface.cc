@@ -31,13 +31,13 @@ bool CuptiInterface::Attach(cupti::CallbackFunction callback, void* user,
   refusal->rival[0] = '\0';
   // A subscription of the second interface, too, would make Kineto go without the GPU.
   const bool may_be_kineto = HolderMayBeKineto();
-  if (!may_be_kineto && HasSecond() && AttachShared(callback, user, buffers)) return true;
+  if (!may_be_kineto && HasSecond() && AttachShared(callback, user, buffers, refusal)) return true;
   refusal->call = "cuptiSubscribe";
   refusal->result = SubscribeAlone(callback, user, refusal);
   Unsubscribe();
   const bool is_held = refusal->result == cupti::kErrorMultipleSubscribers ||
                        refusal->result == cupti::kErrorNotCompatible;
-  if (is_held && HasSecond() && AttachShared(callback, user, buffers)) return true;
+  if (is_held && HasSecond() && AttachShared(callback, user, buffers, refusal)) return true;
   const bool is_idle_kineto = refusal->result == cupti::kErrorMultipleSubscribers && may_be_kineto;
   if (refusal->result != cupti::kSuccess && !is_idle_kineto) return false;
   refusal->call = "cuptiActivityRegisterCallbacks";
@@ -51,14 +51,17 @@ bool CuptiInterface::Subscribe(cupti::CallbackFunction callback, void* user) {
 }
 
 bool CuptiInterface::AttachShared(cupti::CallbackFunction callback, void* user,
-                                  const BufferCallbacks& buffers) {
-  char first[cupti::kOldSubscriberNameBytes + 1];  // The name of the first subscriber.
-  cupti::SharedSubscriberParams params{{sizeof(params), kOurName, first, sizeof(first)}, 1, {}};
+                                  const BufferCallbacks& buffers, Refusal* refusal) {
+  cupti::SharedSubscriberParams params{
+      {sizeof(params), kOurName, refusal->rival, sizeof(refusal->rival)}, 1, {}};
   cupti::Result result = Cupti().Subscribe_v2(&subscriber_, callback, user, &params.common);
+  refusal->rival[sizeof(refusal->rival) - 1] = '\0';
   if (result != cupti::kSuccess) {
     subscriber_ = nullptr;
     return false;
   }
+  // On success, this is the name of the first subscriber.
+  refusal->rival[0] = '\0';
   // A tool that uses the first interface without a subscription is noticed only here.
   result = Cupti().ActivityRegisterCallbacks_v2(subscriber_, buffers.shared_requested,
                                                 buffers.shared_completed);

@@ -97,7 +97,8 @@ class CuptiInterface {
 
  private:
   bool HasSecond() const;
-  bool AttachShared(cupti::CallbackFunction callback, void* user, const BufferCallbacks& buffers);
+  bool AttachShared(cupti::CallbackFunction callback, void* user, const BufferCallbacks& buffers,
+                    Refusal* refusal);
   cupti::Result SubscribeAlone(cupti::CallbackFunction callback, void* user, Refusal* refusal);
 
   const ExitGate* const gate_;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <mutex>
+#include <set>
 
 #include "tests/cupti_standin/cupti_api.h"
 
@@ -27,6 +29,8 @@ void* g_cupti = nullptr;
 bool g_has_gpu = false;
 std::atomic<bool> g_is_enabled{false};
 std::atomic<uint64_t> g_kernels{0};
+std::mutex g_mu;
+std::set<uint8_t*> g_buffers;  // Guarded by g_mu.
 
 template <typename Function>
 Function* Find(const char* name) {
@@ -53,11 +57,18 @@ void SwitchKinds(const char* function) {
 
 void Requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   *buffer = static_cast<uint8_t*>(aligned_alloc(8, kBufferBytes));
+  const std::lock_guard lock(g_mu);
+  g_buffers.insert(*buffer);
   *size = kBufferBytes;
   *max_records = 0;
 }
 
 void Completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid_size) {
+  {
+    // Kineto, too, ignores buffers that it did not make.
+    const std::lock_guard lock(g_mu);
+    if (g_buffers.erase(buffer) == 0) return;
+  }
   auto* next = Find<CUptiResult(uint8_t*, size_t, CUpti_Activity**)>("cuptiActivityGetNextRecord");
   CUpti_Activity* record = nullptr;
   while (next(buffer, valid_size, &record) == CUPTI_SUCCESS) {

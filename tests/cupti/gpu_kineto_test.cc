@@ -71,7 +71,9 @@ TEST(KinetoTest, OneThatRecordsIsNotDisturbed) {
   }
 }
 
-TEST(KinetoTest, OneThatStartsDuringACaptureEndsTheGpuPartAndGetsAllRecords) {
+// What CUPTI writes to a buffer of ours that it still has is lost to Kineto, which does not know
+// the buffer.
+TEST(KinetoTest, OneThatStartsDuringACaptureEndsTheGpuPartAndRecordsAllTheNextTime) {
   for (const char* version : kVersions) {
     SCOPED_TRACE(version);
     GpuProcess process(WithTorch(version));
@@ -81,7 +83,8 @@ TEST(KinetoTest, OneThatStartsDuringACaptureEndsTheGpuPartAndGetsAllRecords) {
     const CaptureContents contents = capture->Finish();
     EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
     WaitForGpuThreadsEnd(process);
-    process.Run("launch 4 1; sync; kineto-stop 13");
+    process.Run("launch 4 1; sync; kineto-stop any");
+    process.Run("kineto-start; launch 4 1; sync; kineto-stop 4");
     EXPECT_EQ(KernelsOfACapture(process, "launch 10 1; sync"), 10u);
   }
 }
