@@ -63,7 +63,8 @@ TEST(SharedCuptiTest, AToolThatComesWhileRecordingAndGoesOnAfterItLosesNothing) 
 TEST(SharedCuptiTest, AToolThatComesWhileDrainingLosesNothing) {
   GpuProcess process(SharedCupti());
   auto capture = StartRecording(process);
-  process.Run("launch 1 300000 long");
+  // Else the buffer with the call comes back only after `long`, and no launch is known to be later.
+  process.Run("set reserve 0; launch 1 300000 long");
   process.target().Send(wire::FrameType::kStop, wire::StopBody{capture->number()});
   WaitUntil("the drain", [&] { return (process.Stats().enabled_kinds >> kKindRuntime & 1) == 0; });
   process.Run("join monitor; launch 10 1");

@@ -157,6 +157,7 @@ TEST_F(BuffersTest, PaddingCanBePoisoned) {
 }
 
 TEST_F(BuffersTest, AFlushDeliversWhatIsFinalAndAForcedOneTheRestWithoutEnd) {
+  Set("reserve", 0);
   Trace({kKernel});
   ASSERT_EQ(Launch("ended", 1000), 0);
   ASSERT_EQ(cupti_.sgpu_advance(10'000), 0);

@@ -28,7 +28,7 @@ namespace sgpu {
   X(delay_max_us, 5000)    \
   X(late_ms, 0)            \
   X(lock_strict, 0)        \
-  X(reserve, 0)            \
+  X(reserve, 1)            \
   X(lose_buffers, 0)       \
   X(corrupt, 0)            \
   X(unknown_kind, 0)       \
