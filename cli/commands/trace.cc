@@ -559,8 +559,10 @@ std::vector<Flag> TraceFlags() {
       {.name = "gpu-latency",
        .help = "Also record when kernels were queued and submitted; costs more per launch"},
       {.name = "gpu-detach",
-       .help = "Detach CUPTI afterwards (removes the last ~1 % of overhead); the next capture "
-               "attaches anew"},
+       .help =
+           "Detach CUPTI afterwards also from a program that uses CUDA graphs, and wait up to "
+           "2s for a CUDA call to do so. Default: detach where it is known to be safe. Attached, "
+           "CUPTI slows down each CUDA call"},
       {.name = "timeout",
        .value_name = "TIME",
        .help =

@@ -11,7 +11,9 @@ namespace {
 
 using wire::GpuMode;
 
-constexpr int kFinalizeTimeoutMs = 2000;
+// A program without a call of CUDA for so long pays nothing for CUPTI, and the next capture waits.
+constexpr int kFinalizeTimeoutMs = 500;
+constexpr int kRequestedFinalizeTimeoutMs = 2000;
 constexpr int kFinalizeGraceMs = 50;
 
 void PauseMs(int ms) {
@@ -234,7 +236,9 @@ bool CuptiTracer::FinalizeInCallback() {
   finalizing_.store(Finalizing::kWanted, std::memory_order_seq_cst);
   Cupti().EnableDomain(1, interface_.subscriber(), cupti::kDomainRuntimeApi);
   Cupti().EnableDomain(1, interface_.subscriber(), cupti::kDomainDriverApi);
-  for (int waited_ms = 0; waited_ms < kFinalizeTimeoutMs; ++waited_ms) {
+  const bool is_requested = (arm_flags_ & wire::kArmGpuDetach) != 0;
+  const int timeout_ms = is_requested ? kRequestedFinalizeTimeoutMs : kFinalizeTimeoutMs;
+  for (int waited_ms = 0; waited_ms < timeout_ms; ++waited_ms) {
     if (finalizing_.load(std::memory_order_acquire) == Finalizing::kDone) break;
     if (gate_->is_leaving()) break;
     PauseMs(1);
@@ -275,7 +279,9 @@ void CuptiTracer::Detach(bool finalize) {
   if (is_taken() || interface_.is_shared()) finalize = false;
   if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
   if ((arm_flags_ & wire::kArmGpuDetach) != 0) {
-    Log(LogLevel::kInfo, "CUPTI stays in the process: it is too old, idle, or shared");
+    Log(LogLevel::kInfo,
+        "CUPTI stays in the process: it is too old, or the program is idle, or "
+        "another tool uses it");
   }
   interface_.Unsubscribe();
 }

@@ -32,6 +32,13 @@ int64_t JumpBetween(const ClockSample& a, const ClockSample& b, uint64_t width_n
   return Magnitude(jump) > kStepNs + drift_ns + width_ns ? jump : 0;
 }
 
+// Whether CUPTI's time is one of the target's ticks, read when the sample was.
+bool IsInTicks(const ClockSample& sample) {
+  constexpr uint64_t kReorderedTicks = 1000;
+  return Magnitude(Difference(sample.cupti_ns, sample.ticks)) <=
+         sample.width_ticks + kReorderedTicks;
+}
+
 }  // namespace
 
 ClockSample ReadClocks(int (*get_timestamp)(uint64_t* ns)) {
@@ -52,6 +59,7 @@ ClockSample ReadClocks(int (*get_timestamp)(uint64_t* ns)) {
 }
 
 void GpuClock::Add(const ClockSample& sample) {
+  if (sample_count_ == 0) reads_ticks_ = IsInTicks(sample);
   if (sample_count_ == kMaxSamples) Thin();
   samples_[sample_count_++] = sample;
   if (sample.width_ticks > widest_ticks_) widest_ticks_ = sample.width_ticks;
@@ -63,6 +71,7 @@ void GpuClock::Add(const ClockSample& sample) {
   }
   const auto width_ns =
       static_cast<uint64_t>(static_cast<double>(sample.width_ticks) / ticks_per_ns_);
+  if (reads_ticks_) return;
   const int64_t jump = JumpBetween(samples_[sample_count_ - 2], sample, width_ns);
   if (jump != 0) {
     ++step_count_;
@@ -76,6 +85,8 @@ void GpuClock::BuildSegment(uint32_t index) {
   const ClockSample& a = samples_[index];
   const ClockSample& b = samples_[index + 1];
   Segment& segment = segments_[index];
+  segment = {};
+  if (reads_ticks_) return;
   segment = {a.cupti_ns, 0, a.ticks, ticks_per_ns_};
   const auto width_ns = static_cast<uint64_t>(static_cast<double>(b.width_ticks) / ticks_per_ns_);
   if (JumpBetween(a, b, width_ns) != 0 || b.cupti_ns <= a.cupti_ns) return;
@@ -102,6 +113,7 @@ bool GpuClock::FindAcrossJump(uint32_t index, uint64_t cupti_ns, uint64_t* ticks
 }
 
 uint64_t GpuClock::ToTicksAnywhere(uint64_t cupti_ns) {
+  if (reads_ticks_) return cupti_ns;
   for (uint32_t i = sample_count_ - 1; i-- > 0;) {
     const Segment& segment = segments_[i];
     if (segment.length_ns == 0) {

@@ -11,6 +11,9 @@
 //            └──┴─────────┴── ticks
 //             pair i
 //
+// Kineto, PyTorch's profiler, makes CUPTI's clock the TSC, for the life of the process. Then
+// CUPTI's times are the ticks of the target's clock already, and nothing is converted.
+//
 // Threads:   the GPU thread's.
 // Hot path:  ToTicks() of times in the segment that was last used: a multiplication.
 // Errors:    error_ns() bounds what the pairs' own spread and the jumps between them may do.
@@ -56,6 +59,8 @@ class GpuClock {
     return sample_count_ != 0 ? samples_[sample_count_ - 1].monotonic_ns : 0;
   }
   uint32_t sample_count() const { return sample_count_; }
+  // CUPTI's clock is the target's.
+  bool reads_ticks() const { return reads_ticks_; }
   double ticks_per_ns() const { return ticks_per_ns_; }
 
  private:
@@ -82,6 +87,7 @@ class GpuClock {
   uint32_t step_count_ = 0;
   uint64_t largest_step_ns_ = 0;
   uint64_t widest_ticks_ = 0;
+  bool reads_ticks_ = false;
   double ticks_per_ns_ = 1;
 };
 

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <atomic>
 #include <mutex>
@@ -77,6 +78,17 @@ void Completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid_size) 
   free(buffer);
 }
 
+// Kineto makes the TSC CUPTI's clock, at the start of each session.
+uint64_t ReadTsc() {
+#ifdef __x86_64__
+  return __builtin_ia32_rdtsc();
+#else
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+#endif
+}
+
 void Ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
 }  // namespace
@@ -106,6 +118,8 @@ bool fake_kineto_use(void* cupti) {
 void fake_kineto_start() {
   g_kernels = 0;
   if (g_has_gpu) {
+    Find<CUptiResult(CUpti_TimestampCallbackFunc)>("cuptiActivityRegisterTimestampCallback")(
+        ReadTsc);
     RegisterCallbacks(Requested, Completed);
     SwitchKinds("cuptiActivityEnable");
   }

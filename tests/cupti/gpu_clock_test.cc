@@ -99,6 +99,27 @@ TEST_F(GpuClockTest, AnotherClockThatDriftsIsNoStep) {
   EXPECT_LE(std::abs(ErrorAt(5 * kSecond, 150'000)), 2);
 }
 
+// As Kineto makes it, for the life of the process.
+TEST_F(GpuClockTest, TimesInTicksAreNotConverted) {
+  const auto sample = [&](uint64_t elapsed_ns) {
+    clock_->Add({TicksAt(elapsed_ns) + 30, kMonoNs + elapsed_ns, TicksAt(elapsed_ns), 100});
+  };
+  sample(0);
+  EXPECT_TRUE(clock_->reads_ticks());
+  EXPECT_EQ(clock_->ToTicks(TicksAt(7)), TicksAt(7));
+  for (uint64_t second = 1; second < 2000; ++second) sample(second * kSecond);
+  for (const uint64_t at : {uint64_t{0}, kSecond / 3, 1500 * kSecond, 3000 * kSecond}) {
+    EXPECT_EQ(clock_->ToTicks(TicksAt(at)), TicksAt(at));
+  }
+  EXPECT_EQ(clock_->step_count(), 0u);
+  EXPECT_LE(clock_->error_ns(), 1000u);
+}
+
+TEST_F(GpuClockTest, AWallClockIsNotTakenForTicks) {
+  Sample(0);
+  EXPECT_FALSE(clock_->reads_ticks());
+}
+
 TEST_F(GpuClockTest, MoreSamplesThanItKeepsLeaveOldTimesRight) {
   for (uint64_t second = 0; second < 5000; ++second) Sample(second * kSecond);
   for (const uint64_t at : {3 * kSecond / 2, 700 * kSecond + 5, 4998 * kSecond + 17}) {

@@ -304,10 +304,14 @@ TEST(DescriptorsTest, WhatCuptiOpensIsInTheProgramsTable) {
   GpuProcess process;
   process.Run("set keep_file 1");
   EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 0);
+  // The stand-in opens one per subscription, of which a capture has several.
   StartRecording(process)->Finish();
-  EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 1);
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  const int count = CountFiles(process.child().pid(), "sgpu-device");
+  EXPECT_GT(count, 0);
   StartRecording(process)->Finish();  // The helper makes the second thread as the first.
-  EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 2);
+  WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+  EXPECT_EQ(CountFiles(process.child().pid(), "sgpu-device"), 2 * count);
 }
 
 // ---- Results
@@ -553,6 +557,32 @@ TEST(DetachTest, CuptiLeavesTheProcessFromACallOfCudaAndCanComeBack) {
   auto next = StartRecording(process);
   process.Run("launch 10 1; sync");
   EXPECT_EQ(next->Finish().kernels.size(), 10u);
+}
+
+TEST(DetachTest, ItIsTheDefaultOfProgramsWithoutGraphs) {
+  GpuProcess process;
+  StartRecording(process)->Finish();
+  WaitUntil("cuptiFinalize", [&] {
+    process.Run("launch 1 1; sync");
+    return process.Stats().finalized == 1;
+  });
+}
+
+// Programs that replay graphs have crashed after cuptiFinalize() with some releases of CUDA 12.
+TEST(DetachTest, AProgramWithGraphsKeepsCuptiUnlessAskedOtherwise) {
+  GpuProcess process;
+  const auto record_graph = [&](uint32_t flags) {
+    auto capture = StartRecording(process, GpuMode::kDefault, flags);
+    process.Run("graph 1; sync");
+    EXPECT_FALSE(capture->Finish().kernels.empty());
+    process.Begin("paced-launch 700 1000");  // For longer than detaching may take.
+    WaitUntil("the GPU thread's end", [&] { return process.CountThreads("profd-gpu") == 0; });
+    process.Wait();
+  };
+  record_graph(0);
+  EXPECT_EQ(process.Stats().finalized, 0u);
+  record_graph(wire::kArmGpuDetach);
+  EXPECT_EQ(process.Stats().finalized, 1u);
 }
 
 TEST(DetachTest, WithoutACallOfCudaItStaysAndTheCaptureEnds) {
