@@ -205,6 +205,7 @@ int run_call_tax(const char* cupti_path, const char* cudart, int seconds) {
 
 enum { kTold = 150, kShortNs = 1000 };
 static atomic_int launcher_told, launcher_done, launcher_stop, launcher_failure;
+static atomic_int launcher_pause, launcher_paused;
 
 /* Launches profd_saxpy until told; then kTold of profd_spin. */
 static void* launch_on(void* argument) {
@@ -212,6 +213,11 @@ static void* launch_on(void* argument) {
   launcher_thread = (pid_t)syscall(SYS_gettid);
   int finished = 0;
   while (!launcher_stop) {
+    launcher_paused = launcher_pause;
+    if (launcher_paused) {
+      pause_us(50);
+      continue;
+    }
     if (launcher_told == finished) {
       if (gw_launch(gw_stream_of(1), 0)) launcher_failure = 1;
       pause_us(50);
@@ -259,6 +265,138 @@ int run_sessions(int count, int unsubscribed) {
          session, unsubscribed, subscribed, registered, failed, 2 * kTold,
          kernels_called("profd_spin"), kernels_called("profd_saxpy"), dropped);
     if (subscriber) cupti.Unsubscribe(subscriber);
+  }
+  launcher_stop = 1;
+  pthread_join(launcher, NULL);
+  fact("launcher_failure", "%d", launcher_failure);
+  return 0;
+}
+
+/* ---- enable_order */
+
+/* The numbers are those of gpu_costs.py. */
+enum {
+  kAsNow,
+  kKernelFirst,
+  kKernelTwice,
+  kKernelOnly,
+  kKernelStaysOn,
+  kFinalizeAtEnd,
+  kSubscribed,
+  kSharedBuffers,
+  kThreadBuffers,
+  kHeal,
+  kPausedLauncher,
+  kFlushAround,
+  kVariants
+};
+enum { kPerThreadBuffer = 9, kMostHeals = 5, kOrderMs = 2300 };
+
+typedef struct {
+  uint32_t kinds[7];
+  int count;
+} kind_list;
+
+static kind_list kinds_of(int variant) {
+  static const kind_list kFirst = {{kKernel, kRuntime, kDriver, kSync, kOverhead, kMemcpy, kMemset},
+                                   7};
+  static const kind_list kLast = {{kRuntime, kDriver, kSync, kOverhead, kMemcpy, kMemset, kKernel},
+                                  7};
+  static const kind_list kOnly = {{kKernel}, 1};
+  return variant == kKernelFirst ? kFirst : variant == kKernelOnly ? kOnly : kLast;
+}
+
+/* Turns all kinds on or off, but not `except`. Returns how many calls failed. */
+static int switch_kinds(const kind_list* list, int on, uint32_t except) {
+  int failed = 0;
+  for (int k = 0; k < list->count; ++k) {
+    const uint32_t kind = list->kinds[k];
+    if (kind == except) continue;
+    failed += (on ? cupti.ActivityEnable(kind) : cupti.ActivityDisable(kind)) != 0;
+  }
+  return failed;
+}
+
+static void set_launcher_pause(int on) {
+  launcher_pause = on;
+  for (int i = 0; i < 20000 && launcher_paused != on; ++i) pause_us(50);
+}
+
+/* Whether the launcher, which goes on, has a record of what it launches from now on. CUPTI returns
+ * a buffer only once all its records are complete, so some flushes are tried. */
+static int launcher_is_recorded(void) {
+  const unsigned before = kernels_called("profd_saxpy");
+  pause_us(20000);
+  for (int i = 0; i < 5; ++i) {
+    cupti.ActivityFlushAll(0);
+    if (kernels_called("profd_saxpy") > before) return 1;
+    pause_us(1000);
+  }
+  return 0;
+}
+
+static int begin_order(int variant, const kind_list* list, int session, int* heals) {
+  const uint32_t except = variant == kKernelStaysOn && session > 1 ? kKernel : 0;
+  if (variant == kPausedLauncher) set_launcher_pause(1);
+  if (variant == kFlushAround) cupti.ActivityFlushAll(0);
+  int failed = switch_kinds(list, 1, except);
+  if (variant == kFlushAround) cupti.ActivityFlushAll(0);
+  if (variant == kPausedLauncher) set_launcher_pause(0);
+  if (variant == kKernelTwice) {
+    pause_us(5000);
+    failed += cupti.ActivityDisable(kKernel) != 0;
+    failed += cupti.ActivityEnable(kKernel) != 0;
+  }
+  while (variant == kHeal && *heals < kMostHeals && !launcher_is_recorded()) {
+    ++*heals;
+    failed += switch_kinds(list, 0, 0) + switch_kinds(list, 1, 0);
+  }
+  return failed;
+}
+
+int run_enable_order(int count, int variant) {
+  if (variant < 0 || variant >= kVariants) return 2;
+  const uint64_t begin = now();
+  if (begin_gpu()) return 3;
+  read_sizes();
+  const kind_list list = kinds_of(variant);
+  gw_launch(gw_stream_of(0), kShortNs);
+  gw_sync(gw_stream_of(0));
+  handle subscriber = NULL;
+  int set_up = 0;
+  if (variant == kSubscribed) set_up = cupti.Subscribe(&subscriber, ignore, NULL);
+  if (variant == kSharedBuffers || variant == kThreadBuffers) {
+    uint8_t value = variant == kThreadBuffers;
+    size_t bytes = sizeof(value);
+    set_up = cupti.ActivitySetAttribute
+                 ? cupti.ActivitySetAttribute(kPerThreadBuffer, &bytes, &value)
+                 : kAbsent;
+  }
+  fact("order_set_up", "%d", set_up);
+  pthread_t launcher;
+  if (pthread_create(&launcher, NULL, launch_on, NULL) != 0) return 3;
+  for (int session = 1; session <= count && now() - begin < kOrderMs * UINT64_C(1000000);
+       ++session) {
+    int heals = 0, ended = 0;
+    int failed = cupti.ActivityRegisterCallbacks(on_request, on_complete) != 0;
+    forget();
+    failed += begin_order(variant, &list, session, &heals);
+    launcher_told = session;
+    for (int i = 0; i < kTold; ++i) gw_launch(gw_stream_of(0), kShortNs);
+    gw_sync(gw_stream_of(0));
+    for (int i = 0; i < 1000 && launcher_done != session; ++i) pause_us(1000);
+    cupti.ActivityFlushAll(0);
+    switch_kinds(&list, 0, variant == kKernelStaysOn && session < count ? kKernel : 0);
+    cupti.ActivityFlushAll(1);
+    wait_for_buffers(50);
+    size_t dropped = 0;
+    cupti.ActivityGetNumDroppedRecords(NULL, 0, &dropped);
+    if (variant == kFinalizeAtEnd) ended = cupti.Finalize();
+    fact("order_session",
+         "{\"session\": %d, \"missing\": %d, \"others\": %u, \"heals\": %d, \"dropped\": %zu, "
+         "\"failed\": %d, \"finalized\": %d}",
+         session, 2 * kTold - (int)kernels_called("profd_spin"), kernels_called("profd_saxpy"),
+         heals, dropped, failed, ended);
   }
   launcher_stop = 1;
   pthread_join(launcher, NULL);

@@ -8,6 +8,8 @@
 int run_call_tax(const char* cupti_path, const char* cudart, int seconds);
 /* `count` sessions while a thread launches: kernels launched after the kinds went on. */
 int run_sessions(int count, int unsubscribed);
+/* The same without a subscription, in another order of calls; ends after some seconds. */
+int run_enable_order(int count, int variant);
 /* Sessions with cuptiFinalize() after each. `graph`: 1 made before the first, 2 after it. `inside`:
  * cuptiFinalize() is called in a callback, as NVIDIA advises. */
 int run_finalize(int graph, int inside, int sessions);

@@ -18,6 +18,7 @@
  *   call_tax      ns per call in states of CUPTI (seconds=N; --cudart FILE: runtime calls, too)
  *   sessions      kernels of count=N sessions while a thread launches (unsubscribed=1: without
  *                 a subscription)
+ *   enable_order  as sessions; variant=N: in another order of calls (gpu_costs.py names them)
  *   finalize      sessions=N, each ended by cuptiFinalize() (inside=1: in a callback); graph=1 made
  *                 before the first, 2 after it
  *
@@ -580,7 +581,7 @@ static int usage(void) {
   fprintf(stderr,
           "usage: cupti_facts --cupti FILE [--label TEXT] [--second FILE] [--cudart FILE] "
           "calls|session|inflight|syncs|devices|unsubscribed|two|v1_under_v2|graph|clock|call_tax|"
-          "sessions|finalize [OPTION=N...]\n");
+          "sessions|enable_order|finalize [OPTION=N...]\n");
   return 2;
 }
 
@@ -642,6 +643,8 @@ int main(int argc, char** argv) {
     result = run_call_tax(path, cudart_path, option(argc, argv, "seconds"));
   else if (!strcmp(group, "sessions"))
     result = run_sessions(option(argc, argv, "count"), option(argc, argv, "unsubscribed"));
+  else if (!strcmp(group, "enable_order"))
+    result = run_enable_order(option(argc, argv, "count"), option(argc, argv, "variant"));
   else if (!strcmp(group, "finalize"))
     result = run_finalize(option(argc, argv, "graph"), option(argc, argv, "inside"),
                           option(argc, argv, "sessions"));

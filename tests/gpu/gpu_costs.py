@@ -43,14 +43,20 @@ def chosen_versions(*wanted):
     return [(label, versions[label]) for label in found] or cupti_versions()[-1:]
 
 
-def ask(label, path, limit_s, *arguments):
-    """Asks cupti_facts. Its facts are written at once. Returns (status, [fact])."""
+def question(label, path, limit_s, *arguments):
+    """Asks cupti_facts. Returns (status, [fact])."""
     status, out, err = run([FACTS_PROGRAM, '--cupti', path, '--label', label, *arguments], limit_s)
     lines = [line for line in out.splitlines() if line.endswith('}')]
-    gpu_run.append(''.join(line + '\n' for line in lines))
     if err.strip():
         print(label, arguments, err.strip()[-500:], flush=True)
     return 'timeout' if status is None else status, [json.loads(line) for line in lines]
+
+
+def ask(label, path, limit_s, *arguments):
+    """As question(), and its facts are written."""
+    status, found = question(label, path, limit_s, *arguments)
+    gpu_run.append(''.join(json.dumps(fact) + '\n' for fact in found))
+    return status, found
 
 
 def values(facts, name):
@@ -132,6 +138,49 @@ def sessions(facts):
                          'launched': rows[0]['launched'] if rows else None},
                         cupti=label, unsubscribed=alone)
     in_parallel(one, jobs, 2 if IS_STANDIN else 6)
+
+
+# By their numbers in cupti_cost.c. All without a subscription but `subscribed`.
+ORDERS = ('as_now', 'kernel_first', 'kernel_again_after_5_ms', 'kernel_only', 'kernel_stays_on',
+          'finalize_at_end', 'subscribed', 'shared_buffers', 'thread_buffers', 'heal',
+          'paused_launcher', 'flush_around')
+# CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER came with this version.
+ATTRIBUTE_ORDERS, FIRST_ATTRIBUTE = ('shared_buffers', 'thread_buffers'), (12, 3)
+
+
+def enable_order(facts):
+    """In which order of calls a thread that launches while kinds go on keeps its records. On an H200
+    it lost those of all its kernels, for whole sessions, at random per process. Only answers."""
+    count, processes, seconds = (2, 1, 60) if IS_STANDIN else (12, 2, 42)
+    versions = chosen_versions(('11.8',), ('12.1',), ('12.6',), ('12.9',), ('toolkit', '13.0'), ('13.1',))
+    # The second process of each comes last: it is what may no longer fit.
+    jobs = [(label, path, number, name, process) for process in range(processes)
+            for number, name in enumerate(ORDERS) for label, path in versions
+            if name not in ATTRIBUTE_ORDERS or version_of(label) >= FIRST_ATTRIBUTE]
+    deadline = time.monotonic() + seconds
+    left_out = []
+
+    def one(job):
+        label, path, number, name, process = job
+        if time.monotonic() > deadline:
+            left_out.append(job)
+            return
+        began = time.monotonic()
+        status, found = question(label, path, 20 if IS_STANDIN else 3, 'enable_order',
+                                 f'count={count}', f'variant={number}')
+        rows = values(found, 'order_session')
+        facts.fact('enable_order', {
+            'status': status, 'sessions': len(rows),
+            'lost': [(r['session'], r['missing']) for r in rows if r['missing']],
+            'heals': [r['heals'] for r in rows] if name == 'heal' else 0,
+            'dropped': sum(r['dropped'] for r in rows), 'failed': sum(r['failed'] for r in rows),
+            'finalized': sorted({r['finalized'] for r in rows}),
+            'others': [r['others'] for r in rows][:4],
+            'set_up': values(found, 'order_set_up'), 's': round(time.monotonic() - began, 2)},
+            cupti=label, variant=number, order=name, process=process)
+    in_parallel(one, jobs, 2 if IS_STANDIN else 6)
+    if left_out:
+        facts.skip(f'{len(left_out)} of {len(jobs)} processes', 'no time is left')
 
 
 def finalize(facts):
@@ -425,7 +474,8 @@ def detach(facts):
                             found)
 
 
-PHASES = {f.__name__: f for f in (call_tax, sessions, finalize, step_tax, host_cost, detach)}
+PHASES = {f.__name__: f for f in (call_tax, sessions, enable_order, finalize, step_tax, host_cost,
+                                  detach)}
 
 if __name__ == '__main__':
     (pathlib.Path(OUT) / 'logs').mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,10 @@ DEVICE = os.environ.get('PROFD_GPU_DEVICE', 'cuda')
 PYTHON = os.environ.get('PROFD_GPU_PYTHON', 'python3')
 FIRST, LAST, STEPS = 40, 50, 75
 SECOND = (60, 70)
-# Totals may differ by 1 %, or by three times what two windows of torch.profiler differ by.
-TOLERANCE, NOISE_FACTOR = 0.01, 3
-# And by what the GPU's timer does not see: its ticks are of 32 ns, at the start and at the end.
+# Totals may differ by 3 %, as they come from two processes, between which the clocks of an H200
+# differed by that much; or by three times what two windows of torch.profiler differ by.
+TOLERANCE, NOISE_FACTOR = 0.03, 3
+# And, on top, by what the GPU's timer does not see: its ticks are of 32 ns, at the start and at the end.
 TICK_NS = 32
 
 
@@ -138,7 +139,7 @@ def compare(facts, case, capture_totals, torch_totals, again):
     for name in ours.keys() & theirs.keys():
         total, other = ours[name][1], theirs[name][1]
         noise = abs(theirs_again.get(name, [0, other])[1] - other) / max(other, 1)
-        allowed = max(other * max(TOLERANCE, NOISE_FACTOR * noise), 2 * TICK_NS * ours[name][0])
+        allowed = other * max(TOLERANCE, NOISE_FACTOR * noise) + 2 * TICK_NS * ours[name][0]
         if abs(total - other) > allowed:
             off[name] = {'ours_ns': total, 'theirs_ns': other, 'noise': round(noise, 4)}
     whole = [sum(row[1] for row in t.values()) for t in (ours, theirs, theirs_again)]

@@ -309,10 +309,12 @@ def overhead(facts):
         facts.fact('timed_rounds_with_losses', lossy)
     else:
         facts.invariant('timed_rounds_lose_no_records', not lossy, lossy)
-    # Promise 1: no measurable cost without a capture. 5 % is what these batches can show.
-    for state, name in (('loaded', 'no_cost_without_a_capture'), ('after', 'no_cost_after_a_capture')):
+    # Promise 1: no measurable cost without a capture. `none` and `loaded` are two processes, which
+    # differed by 6 % on an H200 from noise alone: 10 % is what they can show.
+    for state, name, most in (('loaded', 'no_cost_without_a_capture', 1.10),
+                              ('after', 'no_cost_after_a_capture', 1.05)):
         if not IS_STANDIN and {'none', state} <= set(medians):
-            facts.invariant(name, medians[state] <= 1.05 * medians['none'], medians)
+            facts.invariant(name, medians[state] <= most * medians['none'], medians)
 
 
 # ---- end of life

@@ -34,6 +34,26 @@ def print_costs(facts):
         print(f"| {fact['phase']} | {labels(fact)} | {short(value)} |")
 
 
+def print_orders(facts):
+    """The phase enable_order: sessions that lost kernels, of all sessions."""
+    found = {(f['cupti'], f['variant'], f['process']): f for f in facts if f['fact'] == 'enable_order'}
+    if not found:
+        return
+    versions = list(dict.fromkeys(cupti for cupti, _, _ in sorted(found)))
+    print('\n## Orders of enabling: sessions that lost kernels, of all\n')
+    print(f"| Variant | {' | '.join(versions)} |\n|{' --- |' * (len(versions) + 1)}")
+    for number, name in sorted({(f['variant'], f['order']) for f in found.values()}):
+        cells = []
+        for version in versions:
+            values = [f['value'] for (cupti, variant, _), f in found.items()
+                      if (cupti, variant) == (version, number)]
+            cell = f"{sum(len(v['lost']) for v in values)}/{sum(v['sessions'] for v in values)}"
+            bad = [str(v['status']) for v in values if v['status'] != 0]
+            cell += f" (status {', '.join(bad)})" if bad else ''
+            cells.append(cell if values else '-')
+        print(f"| {number} {name} | {' | '.join(cells)} |")
+
+
 def main():
     facts = gpu_assumptions.read(sys.argv[1])
     invariants = [f for f in facts if 'holds' in f]
@@ -62,6 +82,7 @@ def main():
         if fact['fact'] in ('launch_ns', 'step_p50_ns'):
             print(f"| {fact.get('state') or fact.get('mode')} {fact['fact']} | {short(fact['value'])} |")
     print_costs(facts)
+    print_orders(facts)
     print('\n## Skipped\n')
     for fact in facts:
         if fact['fact'] == 'skipped':

@@ -37,6 +37,7 @@
 #   overhead       ns per launch: none, loaded, light, default, full, after (35)
 #   clock          timestamps against %globaltimer and the host (11)
 #   torch_overhead step times of a GPU-bound training, and torch.profiler's (60)
+#   enable_order   orders of CUPTI's calls: in which a thread that launches loses no kernel (45)
 #
 # The experiments alone, for a second call:
 #   --phases sessions,finalize,call_tax,step_tax,host_cost,detach
@@ -47,7 +48,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 together="inventory tests graphs smoke order drain endings sessions finalize cupti_facts jax"
-alone="torch call_tax step_tax host_cost detach cupti_sessions overhead clock torch_overhead"
+alone="torch call_tax step_tax host_cost detach cupti_sessions overhead clock torch_overhead enable_order"
 
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'; }
 fail() {
@@ -130,7 +131,7 @@ fact() { printf '{"phase": "%s", "fact": "%s", %s}\n' "$1" "$2" "$3" >>"$facts";
 # The most seconds that a phase may take.
 limit_of() {
   case $1 in
-    call_tax | detach) echo 60 ;;
+    call_tax | detach | enable_order) echo 60 ;;
     inventory | host_cost | cupti_sessions | overhead | torch_overhead) echo 80 ;;
     sessions | finalize) echo 100 ;;
     smoke | endings) echo 150 ;;
@@ -148,7 +149,7 @@ run_phase() {
   local phase=$1 limit began status=0 script=gpu_phases.py
   case $phase in
     torch | order | torch_overhead | jax) script=gpu_frameworks.py ;;
-    call_tax | step_tax | host_cost | detach | sessions | finalize) script=gpu_costs.py ;;
+    call_tax | step_tax | host_cost | detach | sessions | enable_order | finalize) script=gpu_costs.py ;;
   esac
   limit=$(limit_of "$phase")
   if ((limit > deadline - SECONDS)); then limit=$((deadline - SECONDS)); fi

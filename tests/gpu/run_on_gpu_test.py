@@ -14,7 +14,7 @@ import gpu_assumptions
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD_DIR = pathlib.Path(os.environ['PROFD_BUILD_DIR'])
 STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'drain', 'endings', 'sessions',
-                  'finalize', 'call_tax', 'cupti_sessions', 'overhead', 'clock')
+                  'finalize', 'call_tax', 'cupti_sessions', 'overhead', 'clock', 'enable_order')
 COULD_NOT_START = 125
 
 
@@ -49,6 +49,9 @@ class RunOnGpuTest(unittest.TestCase):
         self.assertTrue(all(f.stat().st_size <= 16 << 20 for f in files))
         summary = (results / 'summary.md').read_text()
         self.assertIn('The GPU is simulated', summary)
+        self.assertIn('| 10 paused_launcher | 0/2 |', summary)
+        self.assertEqual([f for f in facts if f['fact'] == 'enable_order' and (
+            f['value']['lost'] or f['value']['status'] or f['value']['failed'])], [])
 
         self.assertEqual(script('take_in.py', results).returncode, 1, 'simulated results are refused')
         fixtures = self.folder / 'fixtures'
