@@ -149,20 +149,26 @@ void CuptiTracer::EnableCalls() {
 }
 
 bool CuptiTracer::EnableKinds(ArmFailure* failure) {
-  // API calls before the GPU's work, so that no work has a launch that is not there.
-  EnableCalls();
-  if (is_enabled_) return true;
-  is_enabled_ = true;
   cupti::Result last = cupti::kSuccess;
   const auto enable = [&](cupti::Kind kind) {
     const cupti::Result result = EnableKind(kind);
     if (result != cupti::kSuccess) last = result;
   };
+  // Kernels first. With another kind before it, a thread that launches meanwhile may lose all its
+  // kernels, in this session and later ones (CUPTI 11.8 to 13.5; never in this order).
+  if (!is_enabled_) {
+    set_stage("turning on kernels");
+    enable(cupti::kKindConcurrentKernel);
+  }
+  // Calls before other work, so that little work has a launch that is not there.
+  EnableCalls();
+  if (is_enabled_) return true;
+  is_enabled_ = true;
   if (mode_ >= GpuMode::kDefault) {
     enable(cupti::kKindSynchronization);
     enable(cupti::kKindOverhead);
   }
-  set_stage("turning on copies and kernels");
+  set_stage("turning on copies");
   if (mode_ == GpuMode::kFull) {
     enable(cupti::kKindMemory);
     enable(cupti::kKindMemoryPool);
@@ -171,7 +177,6 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
   enable(cupti::kKindMemcpy);
   enable(cupti::kKindMemcpyPeer);
   enable(cupti::kKindMemset);
-  enable(cupti::kKindConcurrentKernel);
   // Never GRAPH_TRACE: the next launch of a graph that was instantiated before crashes (CUPTI 12.4
   // to 13.1), or has no records at all (13.3 on), also after the kind is off again.
   if (enabled_kinds_ != 0) return true;
@@ -272,6 +277,8 @@ void CuptiTracer::Detach(bool finalize) {
     if ((described_kinds_ >> kind & 1) != 0) interface_.Disable(kind);
   }
   described_kinds_ = 0;
+  // Buffers that CUPTI still has would take the first records of the next tool, such as Kineto.
+  if (!is_taken() && !is_dead()) Flush(true);
   // Having said that it is dead it has also ended the subscription.
   if (is_dead()) return;
   settings_.Restore(interface_);
