@@ -32,8 +32,6 @@
 //
 // If the process exits, Record() and Drain() end at once, with what came (exit_gate.h). CUPTI is
 // not put back in order then.
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,6 +46,7 @@
 
 #include "client_lib/core/agent.h"
 #include "client_lib/core/gpu_part.h"
+#include "client_lib/core/helper.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
@@ -730,19 +729,6 @@ void* RunThread(void*) {
   return nullptr;
 }
 
-bool StartThread() {
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  // The helper, which calls this, has all signals blocked and the program's descriptors. So has
-  // the thread, and so have the threads that CUPTI makes on it.
-  pthread_t thread;
-  const int result = pthread_create(&thread, &attributes, RunThread, nullptr);
-  pthread_attr_destroy(&attributes);
-  return result == 0;
-}
-
 }  // namespace
 
 namespace gpu_part {
@@ -758,7 +744,9 @@ bool Start(Session* session, const wire::ArmBody& arm) {
   g_tracer.set_stage("starting");
   g_is_running.store(true, std::memory_order_release);
   g_exit_gate.Enter();
-  if (StartThread()) return true;
+  // The helper, which calls this, has the program's descriptors. So has the thread, and so have the
+  // threads that CUPTI makes on it.
+  if (StartLibraryThread(RunThread, nullptr, kStackBytes)) return true;
   g_exit_gate.Leave();
   g_writer.Leave();
   g_is_running.store(false, std::memory_order_relaxed);
