@@ -1,8 +1,10 @@
 #include "client_lib/core/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -612,12 +614,32 @@ void ConnectAndServe() {
   }
 }
 
+// What the main thread has given to SYS_exit; 0: pthread_exit() has ended it, or that is unknown.
+int MainThreadStatus() {
+  // A filter may end the process for what follows.
+  if (HasSeccompFilter()) return 0;
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/task/%d/stat", static_cast<int>(getpid()));
+  const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  if (file < 0) return 0;
+  char text[1024];
+  const ssize_t length = read(file, text, sizeof(text) - 1);
+  close(file);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  // The last field is the exit code, as wait() has it.
+  const char* last = strrchr(text, ' ');
+  return last != nullptr ? static_cast<int>(strtol(last, nullptr, 10)) >> 8 & 0xff : 0;
+}
+
 void* RunAgent(void* frame) {
   g_frame = static_cast<FrameBuilder*>(frame);
   SetUpThread();
   if (SetUpFiles()) ConnectAndServe();
   agent_wake::Close();
-  StopHelper();
+  const int status = MainThreadHasEnded() ? MainThreadStatus() : 0;
+  StopHelper(status);
+  if (status != 0) syscall(SYS_exit, status);
   return nullptr;
 }
 

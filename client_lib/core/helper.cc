@@ -36,6 +36,7 @@ constinit void* g_argument = nullptr;
 
 // Of the main thread: the kernel writes 0 there when it ends. Null: not known.
 constinit std::atomic<int>* g_main_thread_id = nullptr;
+constinit int g_main_thread_status = 0;  // Written before g_should_stop.
 // How soon the library's threads end after the main thread. A wait that ends costs 2 us.
 constexpr timespec kMainThreadCheck{1, 0};
 
@@ -68,10 +69,6 @@ std::atomic<int>* FindMainThreadId() {
   return *id == thread ? reinterpret_cast<std::atomic<int>*>(id) : nullptr;
 }
 
-bool MainThreadHasEnded() {
-  return g_main_thread_id != nullptr && g_main_thread_id->load(std::memory_order_relaxed) == 0;
-}
-
 void DoJob() {
   if (g_job.load(std::memory_order_acquire) != Job::kAsked) return;
   g_function(g_argument);
@@ -83,7 +80,11 @@ void* RunHelper(void*) {
   prctl(PR_SET_NAME, "profd-helper", 0, 0, 0);
   for (;;) {
     const uint32_t seen = g_bell.load(std::memory_order_seq_cst);
-    if (g_should_stop.load(std::memory_order_seq_cst)) return nullptr;
+    if (g_should_stop.load(std::memory_order_seq_cst)) {
+      // Not with status 0: glibc's way out also ends a process that pthread_exit() has left to us.
+      if (g_main_thread_status != 0) syscall(SYS_exit, g_main_thread_status);
+      return nullptr;
+    }
     DoJob();
     if (!IsDisabled() && MainThreadHasEnded()) {
       EndWithMainThread();
@@ -103,7 +104,12 @@ bool StartHelper() {
   return StartLibraryThread(RunHelper, nullptr, kStackBytes);
 }
 
-void StopHelper() {
+bool MainThreadHasEnded() {
+  return g_main_thread_id != nullptr && g_main_thread_id->load(std::memory_order_relaxed) == 0;
+}
+
+void StopHelper(int main_thread_status) {
+  g_main_thread_status = main_thread_status;
   g_should_stop.store(true, std::memory_order_seq_cst);
   RingBell();
 }

@@ -8,8 +8,9 @@
 //
 // Once a second it looks, without a system call, whether the main thread has ended in
 // pthread_exit() or SYS_exit. The library's threads then end, too, because the process ends with
-// its last thread: profiling is off from then on. Not known, and so not done: the library was
-// started by another thread than the main one, or the kernel lacks PR_GET_TID_ADDRESS.
+// its last thread: profiling is off from then on. Linux takes the status of the process from that
+// thread, so they end with the status of the main thread. Not known, and so not done: the library
+// was started by another thread than the main one, or the kernel lacks PR_GET_TID_ADDRESS.
 //
 // Threads: as above. Start(), Stop() one at a time, while the library starts. All signals are
 //          blocked in it.
@@ -25,8 +26,11 @@ namespace profd::client {
 // had.
 bool StartHelper();
 
-// Ends it. For a library that could not start its agent.
-void StopHelper();
+// Ends it, with the exit status of the main thread if that has ended by SYS_exit, else 0.
+void StopHelper(int main_thread_status = 0);
+
+// Whether the main thread is known to have ended.
+bool MainThreadHasEnded();
 
 // Has the agent look at what there is to do. Any thread; returns at once.
 void AskForAgent();
