@@ -639,7 +639,7 @@ void* RunAgent(void* frame) {
   agent_wake::Close();
   const int status = MainThreadHasEnded() ? MainThreadStatus() : 0;
   StopHelper(status);
-  if (status != 0) syscall(SYS_exit, status);
+  EndLibraryThread();
   return nullptr;
 }
 

@@ -36,7 +36,7 @@ constinit void* g_argument = nullptr;
 
 // Of the main thread: the kernel writes 0 there when it ends. Null: not known.
 constinit std::atomic<int>* g_main_thread_id = nullptr;
-constinit int g_main_thread_status = 0;  // Written before g_should_stop.
+constinit std::atomic<int> g_main_thread_status{0};
 // How soon the library's threads end after the main thread. A wait that ends costs 2 us.
 constexpr timespec kMainThreadCheck{1, 0};
 
@@ -81,8 +81,7 @@ void* RunHelper(void*) {
   for (;;) {
     const uint32_t seen = g_bell.load(std::memory_order_seq_cst);
     if (g_should_stop.load(std::memory_order_seq_cst)) {
-      // Not with status 0: glibc's way out also ends a process that pthread_exit() has left to us.
-      if (g_main_thread_status != 0) syscall(SYS_exit, g_main_thread_status);
+      EndLibraryThread();
       return nullptr;
     }
     DoJob();
@@ -109,9 +108,15 @@ bool MainThreadHasEnded() {
 }
 
 void StopHelper(int main_thread_status) {
-  g_main_thread_status = main_thread_status;
+  g_main_thread_status.store(main_thread_status, std::memory_order_seq_cst);
   g_should_stop.store(true, std::memory_order_seq_cst);
   RingBell();
+}
+
+void EndLibraryThread() {
+  const int status = g_main_thread_status.load(std::memory_order_seq_cst);
+  // Not with status 0: glibc's way out also ends a process that pthread_exit() has left to us.
+  if (status != 0) syscall(SYS_exit, status);
 }
 
 void AskForAgent() {
@@ -135,6 +140,7 @@ void HelperResetInChild() {
   g_is_agent_wanted.store(false, std::memory_order_relaxed);
   g_should_stop.store(false, std::memory_order_relaxed);
   g_main_thread_id = nullptr;
+  g_main_thread_status.store(0, std::memory_order_relaxed);
 }
 
 bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes) {

@@ -8,9 +8,9 @@
 //
 // Once a second it looks, without a system call, whether the main thread has ended in
 // pthread_exit() or SYS_exit. The library's threads then end, too, because the process ends with
-// its last thread: profiling is off from then on. Linux takes the status of the process from that
-// thread, so they end with the status of the main thread. Not known, and so not done: the library
-// was started by another thread than the main one, or the kernel lacks PR_GET_TID_ADDRESS.
+// its last thread: profiling is off from then on. They end with the main thread's status
+// (EndLibraryThread()). Not known, and so not done: the library was started by another thread than
+// the main one, or the kernel lacks PR_GET_TID_ADDRESS.
 //
 // Threads: as above. Start(), Stop() one at a time, while the library starts. All signals are
 //          blocked in it.
@@ -26,8 +26,13 @@ namespace profd::client {
 // had.
 bool StartHelper();
 
-// Ends it, with the exit status of the main thread if that has ended by SYS_exit, else 0.
+// Ends it. `main_thread_status`: what the main thread has given to SYS_exit; 0: it has not, or that
+// is not known.
 void StopHelper(int main_thread_status = 0);
+
+// The last call of each thread of the library. Linux takes the status of a process from its last
+// thread, so this one ends here with the main thread's, if StopHelper() was told one.
+void EndLibraryThread();
 
 // Whether the main thread is known to have ended.
 bool MainThreadHasEnded();

@@ -726,6 +726,7 @@ void* RunThread(void*) {
   g_exit_gate.Leave();
   g_is_running.store(false, std::memory_order_release);
   WakeAgentForGpu();
+  EndLibraryThread();
   return nullptr;
 }
 
