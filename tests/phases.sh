@@ -12,13 +12,15 @@
 #
 # Variables for the caller to set:
 #   limit_s          optional phases are not begun, and are stopped, this long after the start
-#   durations_file   lines "NAME SECONDS": how long a phase took when it was last measured
+#   durations_file   lines "NAME SECONDS": how long a phase took when it was last measured; one that
+#                    is not there counts as half an hour
 
 logs=build/ci
 limit_s=0
 durations_file=
 # Flaky tests are defects, but a few of them do not reject a change.
 readonly most_flaky_tests=3
+readonly unmeasured_s=1800
 
 names=() seconds=() counts=() verdicts=()
 passed=0
@@ -51,7 +53,7 @@ add_row() {
 optional() {
   local name=$2 expected
   expected=$(expected_s "$name")
-  if [[ ${expected:-60} -gt $(remaining_s) ]]; then
+  if [[ ${expected:-$unmeasured_s} -gt $(remaining_s) ]]; then
     add_row "$name" 0 '-' 'not run: no time'
     return 0
   fi
@@ -95,7 +97,9 @@ test_phase() {
   log=$logs/$name.log
   run_limited tests/run.sh "$@" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
-  arguments_of[$name]=$(printf '%q ' "$@")
+  # Without arguments, printf would print one that is empty.
+  arguments_of[$name]=
+  [[ $# -eq 0 ]] || arguments_of[$name]=$(printf '%q ' "$@")
 
   # Each test that ended is counted, also if the phase was stopped.
   local -a broken=()

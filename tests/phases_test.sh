@@ -19,10 +19,12 @@ while [[ $# -gt 0 ]]; do
     --names) names=$2; shift ;;
     --broken-build) echo "ninja: build stopped"; exit 1 ;;
     --sleep) sleep "$2"; shift ;;
+    --no-install) ;;
+    *) echo "unknown argument '$1'"; exit 2 ;;
   esac
   shift
 done
-failed=0 n=0
+names=${names:-x.once} failed=0 n=0
 while read -r name; do
   [[ $name =~ $pattern ]] || continue
   n=$((n + 1)) verdict="   Passed"
@@ -59,6 +61,9 @@ expect 'a flaky test' "$output" '^mixed +[0-9]+ +3  FLAKY$'
 expect 'a flaky test' "$output" '^  x\.once/1  # GetParam\(\) = \(1\) \(mixed; '
 expect 'a flaky test' "$output" '^3 passed, 0 failed$'
 
+output=$(run "test_phase bare; retry_failed_tests")
+expect 'a phase without arguments' "$output" '^bare +[0-9]+ +1  FLAKY$'
+
 output=$(run "test_phase mixed --names 'a.b;x.once;y.always;z.crashes'; retry_failed_tests")
 expect 'a failure beside a flaky test' "$output" '^mixed +[0-9]+ +4  FAILED$'
 expect 'a failure beside a flaky test' "$output" '^2 passed, 2 failed$'
@@ -73,7 +78,7 @@ expect 'a build that fails' "$output" '^0 passed, 1 failed$'
 output=$(run "phase one true; phase two false")
 expect 'commands' "$output" '^1 passed, 1 failed$'
 
-echo 'long 500' >durations
+printf 'long 500\nshort 1\n' >durations
 output=$(run "durations_file=durations; limit_s=100; optional phase long true; optional phase short true")
 expect 'no time' "$output" '^long +0 +-  not run: no time$'
 expect 'no time' "$output" '^1 passed, 0 failed$'

@@ -103,7 +103,8 @@ static void load_runtime(const char* path) {
   }
   FIND(GetDevice)
   FIND(EventQuery)
-  FIND(LaunchKernel) FIND(LibraryLoadData) FIND(LibraryGetKernel)
+  FIND(LaunchKernel)
+  FIND(LibraryLoadData) FIND(LibraryGetKernel)
 #undef FIND
       handle loaded = NULL;
   const int load = runtime.LibraryLoadData(&loaded, gw_kernels(), NULL, NULL, 0, NULL, NULL, 0);
