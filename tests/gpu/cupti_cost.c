@@ -93,20 +93,21 @@ static void load_runtime(const char* path) {
     return;
   }
 #define FIND(name)                                       \
-  {                                                      \
+  do {                                                   \
     void* found = dlsym(library, "cuda" #name);          \
     memcpy(&runtime.name, &found, sizeof(found));        \
     if (!found) {                                        \
       fact("no_runtime", "\"it has no cuda" #name "\""); \
       return;                                            \
     }                                                    \
-  }
-  FIND(GetDevice)
-  FIND(EventQuery)
-  FIND(LaunchKernel)
-  FIND(LibraryLoadData) FIND(LibraryGetKernel)
+  } while (0)
+  FIND(GetDevice);
+  FIND(EventQuery);
+  FIND(LaunchKernel);
+  FIND(LibraryLoadData);
+  FIND(LibraryGetKernel);
 #undef FIND
-      handle loaded = NULL;
+  handle loaded = NULL;
   const int load = runtime.LibraryLoadData(&loaded, gw_kernels(), NULL, NULL, 0, NULL, NULL, 0);
   const int get = load ? load : runtime.LibraryGetKernel(&runtime_kernel, loaded, "profd_spin");
   const int launch = get ? get : launch_runtime();
