@@ -31,7 +31,7 @@ bool StartHelper();
 void StopHelper(int main_thread_status = 0);
 
 // The last call of each thread of the library. Linux takes the status of a process from its last
-// thread, so this one ends here with the main thread's, if StopHelper() was told one.
+// thread, so this one ends here with the main thread's, if StopHelper() got one.
 void EndLibraryThread();
 
 // Whether the main thread is known to have ended.

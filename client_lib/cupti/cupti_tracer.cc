@@ -155,7 +155,7 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
     if (result != cupti::kSuccess) last = result;
   };
   // Kernels first. With another kind before it, a thread that launches meanwhile may lose all its
-  // kernels, in this session and later ones (CUPTI 11.8 to 13.5; never in this order).
+  // kernels, in this session and later ones (CUPTI 11.8 to 13.5; in this order 0 of 144 sessions).
   if (!is_enabled_) {
     set_stage("turning on kernels");
     enable(cupti::kKindConcurrentKernel);
