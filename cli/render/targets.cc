@@ -200,7 +200,8 @@ const ObjectDescription<TargetRow>& TargetObject() {
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.target->batch_count; },
         {.key = "batch_count",
-         .doc = "Batches taken from torch's DataLoaders",
+         .doc =
+             "Batches seen of torch's DataLoaders: until the first optimizer step, and in captures",
          .unit = table::Unit::kCount,
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.target->since_last_step_ns; },

@@ -218,7 +218,7 @@ const Callbacks* CallbacksWanted() {
 // where this torch has not been proved to show them yet: it may be by the time that the window
 // opens.
 void Register() {
-  if (g_are_registered || g_mode == OperatorsMode::kOff || !BeginSwitching()) return;
+  if (g_are_registered || g_mode == OperatorsMode::kOff || !AwaitSwitching()) return;
   const bool wants_inputs = g_mode == OperatorsMode::kShapes;
   const bool has_inputs = (g_features.load(std::memory_order_acquire) & wire::kTorchInputs) != 0;
   g_name_callbacks = wants_inputs && has_inputs ? Callbacks{} : RegisterDisabled<false>();
@@ -228,7 +228,7 @@ void Register() {
 }
 
 void Unregister() {
-  if (!g_are_registered || !BeginSwitching()) return;
+  if (!g_are_registered || !AwaitSwitching()) return;
   if (g_enabled != nullptr) return EndSwitching();  // Another thread is late; next time, then.
   for (const Callbacks& callbacks : {g_name_callbacks, g_input_callbacks}) {
     ForEach(callbacks, g_torch.remove_callback);
@@ -333,6 +333,14 @@ bool BeginSwitching() {
   if (!g_is_over.load(std::memory_order_seq_cst)) return true;
   g_is_switching.store(false, std::memory_order_seq_cst);
   return false;
+}
+
+bool AwaitSwitching() {
+  while (!BeginSwitching()) {
+    if (g_is_over.load(std::memory_order_seq_cst)) return false;
+    sched_yield();
+  }
+  return true;
 }
 
 void EndSwitching() { g_is_switching.store(false, std::memory_order_seq_cst); }

@@ -44,9 +44,11 @@ void RefuseOperators(const char* why);
 void LeaveTorch();
 
 // Around calls of torch that take the lock of its observers. False: torch is not to be called, and
-// there is nothing to end. One thread at a time.
+// there is nothing to end; at present, if another thread's turn is under way.
 [[nodiscard]] bool BeginSwitching();
 void EndSwitching();
+// Waits for its turn, a moment; for threads of ours. False: as above.
+[[nodiscard]] bool AwaitSwitching();
 
 // And inputs, if `features` say that they can be read. Behind AttachOperators().
 void AttachInputs(const TensorLayout& layout, uint32_t features);

@@ -103,7 +103,7 @@ void OnArm(const wire::ArmTorchField& wanted) {
   const TorchLibrary* library = g_library.load(std::memory_order_acquire);
   if (library == nullptr) return;
   if (wanted.step_source != static_cast<uint32_t>(StepSource::kPeriodicity)) return;
-  if (g_handle == 0 && BeginSwitching()) {
+  if (g_handle == 0 && AwaitSwitching()) {
     RecordFunctionCallback callback{};
     callback.start = OnBegin;
     callback.end = OnEnd;
@@ -117,7 +117,7 @@ void OnArm(const wire::ArmTorchField& wanted) {
 
 void OnLeave() {
   g_round.store(0, std::memory_order_relaxed);
-  if (g_handle == 0 || !BeginSwitching()) return;
+  if (g_handle == 0 || !AwaitSwitching()) return;
   g_library.load(std::memory_order_relaxed)->remove_callback(g_handle);
   g_handle = 0;
   EndSwitching();

@@ -56,10 +56,23 @@ void StepDetector::OnOptimizerBegin(uint64_t ticks) {
 
 bool StepDetector::OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes, uint32_t count) {
   if (optimizer_depth_ == 0 || --optimizer_depth_ != 0) return false;
-  const bool last_of_row = IsLastOfRow(nodes);
+  const bool last_of_row = IsLastOfRow(nodes, has_batch_since_);
   optimizer_end_ticks_ = ticks;
   optimizer_end_nodes_ = nodes;
   return last_of_row && Leads(name, nodes, count) && IsLastOfBatch();
+}
+
+bool StepDetector::OnOptimizerCall(const OptimizerCall& call, uint64_t nodes) {
+  optimizer_depth_ = 0;
+  optimizer_begin_ticks_ = call.begin_ticks;
+  // No row has one of them twice.
+  const bool last_of_row = IsLastOfRow(nodes, call.optimizer == called_last_);
+  called_last_ = call.optimizer;
+  optimizer_end_ticks_ = call.end_ticks;
+  optimizer_end_nodes_ = nodes;
+  const uint64_t key = keys_.KeyOf(call.type, call.optimizer);
+  if (keys_.TakeChange()) leading_ = LeadingOptimizer();
+  return last_of_row && leading_.OnStep(key);
 }
 
 // Rows are to be known first: they change the work that is done between calls.
@@ -78,8 +91,8 @@ bool StepDetector::Leads(uint64_t name, uint64_t nodes, uint32_t count) {
 
 // One that is shorter than rows are has none. The work may as well have been done in a closure that
 // step() was given.
-bool StepDetector::IsLastOfRow(uint64_t nodes) {
-  const bool is_apart = has_batch_since_ || nodes != optimizer_end_nodes_;
+bool StepDetector::IsLastOfRow(uint64_t nodes, bool is_apart) {
+  is_apart = is_apart || nodes != optimizer_end_nodes_;
   has_batch_since_ = false;
   if (optimizer_end_ticks_ == 0) return true;
   const uint32_t place =

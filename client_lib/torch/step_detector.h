@@ -8,8 +8,9 @@
 //                          that fires more seldom than another does not lead
 //   several in a row       (of one name, or several) the last one of the row; a batch ends a row,
 //                          and so does work: nodes that autograd made since
-//   several of one name    (two Adams) with a DataLoader: the last one of each batch; else told
-//                          apart by their work, see optimizer_twins.h, and then as by name
+//   several of one name    (two Adams) as by name, where torch's hooks tell which is called, see
+//                          hooked_optimizers.h. Else with a DataLoader: the last one of each batch;
+//                          without: told apart by their work, see optimizer_twins.h
 //   gradient accumulation  several batches to one step: batches are counted, not steps
 //   GradScaler             a step() that is skipped makes its step longer
 //   another optimizer      takes over when the one that led has been silent for long
@@ -25,6 +26,7 @@
 #include <cstdint>
 
 #include "client_lib/torch/call_rows.h"
+#include "client_lib/torch/hooked_optimizers.h"
 #include "client_lib/torch/optimizer_twins.h"
 
 namespace profd::client::torch {
@@ -55,6 +57,14 @@ class LeadingOptimizer {
   uint32_t silence_ = 0;
 };
 
+// An outermost call of an optimizer's step(), as torch's hooks tell of it.
+struct OptimizerCall {
+  uint64_t type;       // Address of its class.
+  uint64_t optimizer;  // Its own.
+  uint64_t begin_ticks;
+  uint64_t end_ticks;
+};
+
 class StepDetector {
  public:
   // An optimizer of `name` (any number that stands for it) enters and leaves its step(). True: a
@@ -65,6 +75,10 @@ class StepDetector {
   bool OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes,
                       uint32_t count = kUnknownCount);
 
+  // The same, of an optimizer that is known: batches, which are seen at times only, do not matter.
+  // Of a program either this is called or those above; what they have begun is forgotten.
+  bool OnOptimizerCall(const OptimizerCall& call, uint64_t nodes);
+
   // True once for each time that it needs those counts anew: how many of each name there are now.
   bool WantsCounts() { return twins_.TakeQuestion(); }
 
@@ -74,12 +88,14 @@ class StepDetector {
   void OnBatchEnd(uint64_t ticks);
 
  private:
-  bool IsLastOfRow(uint64_t nodes);
+  bool IsLastOfRow(uint64_t nodes, bool is_apart);
   bool Leads(uint64_t name, uint64_t nodes, uint32_t count);
   bool IsLastOfBatch();
   void CountStepsOfBatch();
 
   LeadingOptimizer leading_;
+  OptimizerKeys keys_;
+  uint64_t called_last_ = 0;  // Of those that are known.
   OptimizerTwins twins_;
   uint64_t twins_nodes_ = 0;  // When it was asked last.
   CallRows optimizer_rows_;

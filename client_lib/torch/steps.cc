@@ -10,6 +10,8 @@
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
 #include "client_lib/torch/collector.h"
+#include "client_lib/torch/hooked_optimizers.h"
+#include "client_lib/torch/operators.h"
 #include "client_lib/torch/optimizer_counts.h"
 #include "client_lib/torch/step_detector.h"
 #include "client_lib/torch/torch_part.h"
@@ -26,6 +28,13 @@ constexpr char kProfiler[] = "ProfilerStep#";
 constinit const TorchLibrary* g_library = nullptr;
 constinit std::atomic<bool> g_observes{false};
 
+// What tells of optimizers: what told of the first one's step, for good.
+enum class Teller : uint8_t { kUndecided, kRanges, kHooks };
+constinit std::atomic<Teller> g_teller{Teller::kUndecided};
+// Of the observer; 0: there is none. Changed between BeginSwitching() and EndSwitching().
+constinit std::atomic<uint64_t> g_handle{0};
+constinit std::atomic<bool> g_is_armed{false};
+
 // The detector belongs to the first thread that trains, or loads. On others, ends of optimizers'
 // steps are foreign marks, and batches are batches.
 constinit StepDetector g_detector;
@@ -38,6 +47,16 @@ __thread Role t_role __attribute__((tls_model("initial-exec"))) = Role::kUnknown
 __thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = nullptr;
 // The outermost optimizer's range whose end operators.cc tells us of, behind what it writes of it.
 __thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// What hooks have told on this thread.
+struct Hooked {
+  HookedCall call;
+  uint32_t observed_depth;  // Optimizers' ranges that the observer is told of, and are open.
+  bool has_ended;           // In the innermost of them: a hook told so,
+  bool ends_call;           // and it was the outermost one:
+  OptimizerCall outermost;
+};
+__thread Hooked t_hooked __attribute__((tls_model("initial-exec"))) = {};
 
 // Nobody else's: NVTX has the first few, operators the last one.
 constexpr uint16_t kFirstRangeStack = 65534;
@@ -104,9 +123,54 @@ void OnOptimizerEnd(const char* name) {
   if (!OwnsDetector() || BeginsStep(name)) Mark(StepSource::kOptimizer);
 }
 
+void OnCallEnd(const OptimizerCall& call) {
+  if (!OwnsDetector() || g_detector.OnOptimizerCall(call, AutogradNodes())) {
+    Mark(StepSource::kOptimizer);
+  }
+}
+
+bool Decide(Teller teller) {
+  Teller decided = Teller::kUndecided;
+  return g_teller.compare_exchange_strong(decided, teller) || decided == teller;
+}
+
+// The end of an optimizer's range: behind it, so that it lies in the step before, is its mark.
+void OnOptimizerRangeEnd(const char* name) {
+  Hooked& hooked = t_hooked;
+  if (hooked.observed_depth != 0) --hooked.observed_depth;
+  const bool has_ended = hooked.has_ended;
+  hooked.has_ended = false;
+  if (!Decide(has_ended ? Teller::kHooks : Teller::kRanges)) return;
+  if (!has_ended) return OnOptimizerEnd(name);
+  if (hooked.ends_call) OnCallEnd(hooked.outermost);
+}
+
+RecordFunctionCallback Observer();
+
+void AddObserver() {
+  if (!AwaitSwitching()) return;
+  if (g_handle.load(std::memory_order_relaxed) == 0) {
+    g_handle.store(g_library->add_callback(Observer()), std::memory_order_relaxed);
+  }
+  EndSwitching();
+}
+
+// Not inside torch's walk through its callbacks. Ranges that it was told of have their end yet.
+void RemoveObserver() {
+  if (PROFD_LIKELY(g_handle.load(std::memory_order_relaxed) == 0)) return;
+  if (g_is_armed.load(std::memory_order_seq_cst) || !BeginSwitching()) return;
+  if (!g_is_armed.load(std::memory_order_seq_cst)) {
+    const uint64_t handle = g_handle.exchange(0, std::memory_order_relaxed);
+    if (handle != 0) g_library->remove_callback(handle);
+  }
+  EndSwitching();
+}
+
 CallbackContext OnBegin(const void* record_function) {
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
+    ++t_hooked.observed_depth;
+    t_hooked.has_ended = false;
     if (OwnsDetector()) g_detector.OnOptimizerBegin(ReadTicks());
   } else if (StartsWith(name, kDataLoader)) {
     OnBatch(record_function, name);
@@ -120,7 +184,7 @@ void OnEnd(const void* record_function, void*) {
   if (PROFD_UNLIKELY(t_deferred == record_function)) return;
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
-    OnOptimizerEnd(name);
+    OnOptimizerRangeEnd(name);
   } else if (StartsWith(name, kDataLoader) && OwnsDetector()) {
     g_detector.OnBatchEnd(ReadTicks());
   }
@@ -129,6 +193,24 @@ void OnEnd(const void* record_function, void*) {
     EndRangeOn(kFirstRangeStack);
   }
 }
+
+RecordFunctionCallback Observer() {
+  RecordFunctionCallback callback{};
+  callback.start = OnBegin;
+  callback.end = OnEnd;
+  callback.sampling_probability = 1.0;
+  callback.scopes[static_cast<size_t>(wire::OperatorScope::kUserScope)] = 1;
+  return callback;
+}
+
+void OnArm(const wire::ArmTorchField&) {
+  if (!g_observes.load(std::memory_order_relaxed)) return;
+  g_is_armed.store(true, std::memory_order_seq_cst);
+  AddObserver();
+}
+
+// The next optimizer's step removes it.
+void OnLeave() { g_is_armed.store(false, std::memory_order_seq_cst); }
 
 uint32_t StepFeatures() {
   return g_observes.load(std::memory_order_relaxed) ? uint32_t{wire::kTorchSteps} : 0;
@@ -141,22 +223,37 @@ void ResetInChild() {
   t_role = Role::kUnknown;
   t_first_range = nullptr;
   t_deferred = nullptr;
+  t_hooked = {};
+  g_is_armed.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-constinit const TorchSource kStepsSource = {.features = StepFeatures,
-                                            .reset_in_child = ResetInChild};
+constinit const TorchSource kStepsSource = {
+    .features = StepFeatures, .on_arm = OnArm, .on_leave = OnLeave, .reset_in_child = ResetInChild};
 
 void ObserveSteps(const TorchLibrary& library) {
   g_library = &library;
-  RecordFunctionCallback callback{};
-  callback.start = OnBegin;
-  callback.end = OnEnd;
-  callback.sampling_probability = 1.0;
-  callback.scopes[static_cast<size_t>(wire::OperatorScope::kUserScope)] = 1;
-  library.add_callback(callback);
+  AddObserver();
   g_observes.store(true, std::memory_order_relaxed);
+}
+
+void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins) {
+  if (!g_observes.load(std::memory_order_acquire)) return;
+  const Teller teller = g_teller.load(std::memory_order_relaxed);
+  if (teller == Teller::kRanges) return;
+  Hooked& hooked = t_hooked;
+  const uint64_t ticks = ReadTicks();
+  if (begins) {
+    hooked.call.Enter(optimizer, ticks);
+    if (teller == Teller::kHooks) RemoveObserver();
+    return;
+  }
+  hooked.ends_call = hooked.call.Leave(optimizer, ticks);
+  hooked.outermost = {type, optimizer, hooked.call.begin_ticks(), ticks};
+  hooked.has_ended = hooked.observed_depth != 0;
+  if (hooked.has_ended || !hooked.ends_call || !Decide(Teller::kHooks)) return;
+  OnCallEnd(hooked.outermost);
 }
 
 void TellOptimizers(const char* class_name, uint32_t count) {

@@ -2,15 +2,24 @@
 // around an optimizer's step, a DataLoader's next batch, and a step of the program's own
 // torch.profiler. step_detector.h has the rules; core/steps.h what a mark does.
 //
-// One observer, of USER_SCOPE alone, and the only one that is always there: from 2.0 on torch
-// copies the list of observers at every node of a backward pass, which is most of what it costs.
+// One observer, of USER_SCOPE alone. From 2.0 on torch copies its list of observers at every node
+// of a backward pass, some 0.5 us each, so that it is there for as long as it must:
+//
+//   until the first optimizer's step   a program without one has no backward passes to pay for
+//   while a capture is armed           for the ranges that a window begins or ends with, batches,
+//                                      and torch.profiler's steps
+//
+// Else torch's global hooks around Optimizer.step(), which the Python package installs, tell of
+// optimizers: two calls a step. Without them (torch before 2.1, or optimizers that do not call
+// them) the observer stays. The first optimizer's step decides which of the two it is.
 //
 // torch calls it before those of operators.cc, so that a mark at a begin lies before what they
 // write of the range. One at an end must lie behind that: DeferStepEnd(), EndDeferredStep(). So a
 // range lies wholly in the step that it belongs to.
 //
-// Threads:  ObserveSteps() once, by who attaches; the others on the range's own thread.
-// Hot path: per record_function() of the program one comparison of some bytes, beside what torch
+// Threads:  ObserveSteps() once, by who attaches; the others on the optimizer's or range's own
+// thread. Hot path: per record_function() of the program one comparison of some bytes, beside what
+// torch
 //           does for calling anybody; operators are not seen at all. No lock, no allocation.
 // Errors:   where torch takes no callback there are no steps but the program's own.
 #ifndef PROFD_CLIENT_LIB_TORCH_STEPS_H_
@@ -25,6 +34,10 @@ extern const TorchSource kStepsSource;
 
 // `library` must stay.
 void ObserveSteps(const TorchLibrary& library);
+
+// The step() of an optimizer begins, or ends, both inside its range: torch's hooks. `type` and
+// `optimizer`: addresses of its class and its own.
+void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins);
 
 // `count` optimizers of a class train. The collector's thread, for each class there is.
 void TellOptimizers(const char* class_name, uint32_t count);

@@ -132,6 +132,13 @@ PROFD_API void profd_torch_optimizers(const char* class_name, uint32_t count) {
   if (torch != nullptr && torch->size_bytes >= kEnd) torch->optimizers(class_name, count);
 }
 
+PROFD_API void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int begins) {
+  if (PROFD_LIKELY(EarlierCopy() == nullptr)) return OnOptimizerHook(type, optimizer, begins != 0);
+  const TorchTable* torch = EarlierTorch();
+  constexpr size_t kEnd = offsetof(TorchTable, optimizer_hook) + sizeof(TorchTable::optimizer_hook);
+  if (torch != nullptr && torch->size_bytes >= kEnd) torch->optimizer_hook(type, optimizer, begins);
+}
+
 PROFD_API void profd_torch_done(void) {
   if (EarlierCopy() == nullptr) return collector::Done();
   const TorchTable* torch = EarlierTorch();
@@ -145,7 +152,7 @@ PROFD_API const TorchTable* profd_torch_table(void) {
                                         profd_torch_done,        profd_torch_attach,
                                         profd_torch_probe_begin, profd_torch_probe_end,
                                         profd_torch_leave,       profd_torch_compiling,
-                                        profd_torch_optimizers};
+                                        profd_torch_optimizers,  profd_torch_optimizer_hook};
   return &kTable;
 }
 

@@ -57,8 +57,8 @@ struct alignas(64) StatusPage {
   std::atomic<uint32_t> step_thread;              // OS thread id; 0 before the first mark.
   std::atomic<uint32_t> step_source;              // StepSource
   std::atomic<uint64_t> foreign_step_mark_count;  // Marks on other threads: moved nothing.
-  // Batches taken from torch's DataLoaders since the process began, on any thread: more than
-  // one a step is gradient accumulation.
+  // Batches taken from torch's DataLoaders, on any thread, as far as the library looked at them:
+  // until the first step of an optimizer, and while a capture was armed.
   std::atomic<uint64_t> batch_count;
   // The first step of `step_source`; earlier ones are of a lesser source and took other times.
   std::atomic<uint64_t> source_first_step;

@@ -11,12 +11,15 @@ Commands on standard input, each answered with a line "ok" when done:
     timeline N  the same with stacks, as torch.profiler needs them to say what memory was for; OUT
                 then has its timeline of blocks and categories. torch from 2.1 on
     digest      "ok DIGEST": of all parameters
+    observed    "ok 1" if torch calls somebody at each range and operator; "ok 0" if not
 """
 
 import argparse
+import ctypes
 import functools
 import hashlib
 import json
+import pathlib
 import sys
 
 import torch
@@ -110,6 +113,12 @@ def dump_timeline(profiler, path):
         json.dump({'torch': torch.__version__, 'timeline': rows}, file)
 
 
+def is_observed():
+    """at::hasGlobalCallbacks()"""
+    library = ctypes.CDLL(pathlib.Path(torch.__file__).parent / 'lib/libtorch_cpu.so')
+    return library._ZN2at18hasGlobalCallbacksEv() & 0xff != 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('out')
@@ -153,6 +162,8 @@ def main():
             for parameter in model.parameters():
                 digest.update(parameter.detach().numpy().tobytes())
             answer = digest.hexdigest()
+        elif command == 'observed':
+            answer = int(is_observed())
         else:
             raise SystemExit(f'unknown command {command!r}')
         print('ok', answer, flush=True)

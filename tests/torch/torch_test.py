@@ -146,6 +146,35 @@ class SameResultsTest(TorchTest):
         self.assertEqual(self.digest(), self.digest(traced=False))
 
 
+class IdleTest(TorchTest):
+
+    def test_between_captures_torch_calls_nobody(self):
+        if VERSION[0] < (2, 1):
+            self.skipTest(f'torch {VERSION[1]} has no hooks that torch.compile passes by')
+        program = self.program('profiled_training.py', self.folder / 'unused')
+        self.assertEqual(program.do('observed'), ['1'])
+        program.do('train 3')
+        self.assertEqual(program.do('observed'), ['0'])
+        self.await_target(program, 'optimizer')
+        for _ in range(3):
+            tracing = self.trace('--pid', program.pid, '--steps', STEPS, '--warmup', 0)
+            self.await_state('WAITING_STEP')
+            self.assertEqual(program.do('observed'), ['1'])
+            program.do(f'train {STEPS + 2}')
+            result = tracing.result()
+            self.assertEqual(result.status, DONE, result.err)
+            calls = {name: row['calls'] for name, row in self.ops(result.json['id']).items()}
+            self.assertEqual(calls['aten::addmm'], 3 * STEPS)
+            self.assertEqual(calls['Optimizer.step#SGD.step'], STEPS)
+
+            def is_left():
+                program.do('train 1')
+                return program.do('observed') == ['0']
+            harness_torch.harness.until(is_left, 'nobody observes')
+        target = self.daemon.ctl('ps', '--json').json['targets'][0]
+        self.assertGreater(target['current_step'], 3 + 3 * (STEPS + 2))
+
+
 class ExamplesTest(TorchTest):
     """The example programs, as they are."""
 

@@ -72,6 +72,7 @@ _PROTOTYPES = {
         ctypes.c_uint16, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64]),
     "profd_torch_compiling": (None, [ctypes.c_int]),
     "profd_torch_optimizers": (None, [ctypes.c_char_p, ctypes.c_uint32]),
+    "profd_torch_optimizer_hook": (None, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]),
     "profd_torch_done": (None, []),
 }
 
@@ -98,6 +99,7 @@ def attach(torch: Any) -> int:
         _library.log("warning", "PyTorch is not recorded: " + problem)
         return 0
     features = _probe(torch)
+    _hook_optimizers(torch, _lib.profd_torch_optimizer_hook)
     # torch's destructors run behind the interpreter's end, while the library's thread goes on.
     atexit.register(_lib.profd_torch_leave)
     os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -163,6 +165,30 @@ def _probe(torch: Any) -> int:
     finally:
         features = _lib.profd_torch_probe_end()
     return features
+
+
+def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]) -> None:
+    """Tells the library of each Optimizer.step(), by torch's own global hooks.
+
+    torch.compile would break its graph at them: they are not called in what it compiles.
+    """
+    optim = sys.modules.get("torch.optim.optimizer")  # torch.optim deletes its own name of it.
+    hook_begin = getattr(optim, "register_optimizer_step_pre_hook", None)
+    hook_end = getattr(optim, "register_optimizer_step_post_hook", None)
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    if hook_begin is None or hook_end is None or is_compiling is None:
+        return  # torch before 2.1: the library goes by torch's ranges alone.
+
+    def profd_step_begins(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not is_compiling():
+            tell(id(type(optimizer)), id(optimizer), 1)
+
+    def profd_step_ends(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not is_compiling():
+            tell(id(type(optimizer)), id(optimizer), 0)
+
+    hook_begin(profd_step_begins)
+    hook_end(profd_step_ends)
 
 
 def _command() -> list:

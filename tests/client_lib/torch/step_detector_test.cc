@@ -40,6 +40,13 @@ class StepDetectorTest : public ::testing::Test {
     told_count_ = optimizer_count_;
   }
 
+  // The same, where torch's hooks tell which optimizer it is.
+  void Call(uint64_t optimizer, const std::string& call, uint64_t ticks = 100) {
+    const uint64_t begin = now_;
+    now_ += ticks;
+    if (detector_.OnOptimizerCall({kAdam, optimizer, begin, now_}, nodes_)) begun_.push_back(call);
+  }
+
   void Batch(const std::string& call, uint64_t ticks = 50) {
     if (detector_.OnBatchBegin(now_, nodes_)) begun_.push_back(call);
     now_ += ticks;
@@ -576,6 +583,83 @@ TEST_F(TwinsTest, RowsOfTwinsAreOneStep) {
   }
   EXPECT_EQ(begun(), std::vector<std::string>(90, "second"));
   EXPECT_EQ(questions_, 0);
+}
+
+// Optimizers of one class that are known by their addresses.
+class KnownOptimizersTest : public StepDetectorTest {
+ protected:
+  static constexpr uint64_t kD = 0x1000;
+  static constexpr uint64_t kG = 0x2000;
+};
+
+TEST_F(KnownOptimizersTest, EachStepOfTheOneOptimizerIsAStep) {
+  for (int i = 0; i < 100; ++i) {
+    Train(kForward);
+    Call(kD, "adam");
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(100, "adam"));
+}
+
+TEST_F(KnownOptimizersTest, OfTwoThatTakeTurnsTheLastCountsWithinAFewPeriods) {
+  for (int i = 0; i < 5; ++i) {
+    Train(kForward, 30);
+    Call(kD, "discriminator");
+    Train(kForward, 30);  // Work alone would not tell them apart.
+    Call(kG, "generator");
+  }
+  begun();
+  for (int i = 0; i < 100; ++i) {
+    Train(kForward, 30);
+    Call(kD, "discriminator");
+    Train(kForward, 30);
+    Call(kG, "generator");
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(100, "generator"));
+}
+
+TEST_F(KnownOptimizersTest, BatchesThatAreSeenAtTimesDoNotMatter) {
+  for (int i = 0; i < 100; ++i) {
+    if (i % 10 < 3) Batch("batch");  // While a capture is armed.
+    Train(kForward);
+    Call(kD, "adam");
+    Train(kForward);
+    Call(kD, "adam");
+  }
+  const std::vector<std::string> all = begun();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "adam"), 200);
+}
+
+TEST_F(KnownOptimizersTest, ANewOptimizerForEachTrialLosesNoStep) {
+  for (uint64_t trial = 0; trial < 50; ++trial) {
+    for (int i = 0; i < 5; ++i) {
+      Train(kForward);
+      Call(0x10000 + trial * 0x100, "adam");
+    }
+  }
+  EXPECT_EQ(begun().size(), 250u);
+}
+
+TEST_F(KnownOptimizersTest, AShortStepWithoutAutogradIsNoRow) {
+  for (int i = 0; i < 100; ++i) {
+    Compute(i % 5 == 0 ? kForward : 1);
+    Call(kD, "adam");
+  }
+  EXPECT_EQ(begun().size(), 100u);
+}
+
+TEST_F(KnownOptimizersTest, RowsAreOneStep) {
+  for (int i = 0; i < 40; ++i) {
+    Train(kForward);
+    Call(kD, "first");
+    Call(kG, "second");
+  }
+  begun();
+  for (int i = 0; i < 100; ++i) {
+    Train(kForward);
+    Call(kD, "first");
+    Call(kG, "second");
+  }
+  EXPECT_EQ(begun(), std::vector<std::string>(100, "second"));
 }
 
 }  // namespace

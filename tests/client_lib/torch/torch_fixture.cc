@@ -22,17 +22,25 @@ struct Registered {
   uint64_t handle;
   RecordFunctionCallback callback;
 };
+std::mutex g_callbacks_mutex;  // The library's helper changes them, too.
 std::vector<Registered> g_callbacks;
 uint64_t g_last_handle = 0;
 uint64_t g_nodes = 0;
 
 uint64_t AddCallback(RecordFunctionCallback callback) {
+  const std::lock_guard lock(g_callbacks_mutex);
   g_callbacks.push_back({++g_last_handle, callback});
   return g_last_handle;
 }
 
 void RemoveCallback(uint64_t handle) {
+  const std::lock_guard lock(g_callbacks_mutex);
   std::erase_if(g_callbacks, [&](const Registered& entry) { return entry.handle == handle; });
+}
+
+std::vector<Registered> Callbacks() {
+  const std::lock_guard lock(g_callbacks_mutex);
+  return g_callbacks;
 }
 
 // A RecordFunction is its name.
@@ -79,7 +87,7 @@ const TorchLibrary& FakeTorch() {
 
 void RunUserScope(const char* name, const std::function<void()>& body) {
   // As torch does: those registered at the begin get the end too.
-  const std::vector<Registered> callbacks = g_callbacks;
+  const std::vector<Registered> callbacks = Callbacks();
   for (const Registered& entry : callbacks) {
     if (entry.callback.scopes[kUserScope] != 0) entry.callback.start(&name);
   }
@@ -87,6 +95,17 @@ void RunUserScope(const char* name, const std::function<void()>& body) {
   for (const Registered& entry : callbacks) {
     if (entry.callback.scopes[kUserScope] != 0) entry.callback.end(&name, nullptr);
   }
+}
+
+size_t CallbackCount() { return Callbacks().size(); }
+
+void RunHookedStep(uint64_t optimizer, const std::function<void()>& body) {
+  constexpr uint64_t kAdam = 0x1000;
+  RunUserScope("Optimizer.step#Adam.step", [&] {
+    client::torch::OnOptimizerHook(kAdam, optimizer, true);
+    body();
+    client::torch::OnOptimizerHook(kAdam, optimizer, false);
+  });
 }
 
 void MakeNodes(uint64_t count) { g_nodes += count; }

@@ -21,6 +21,13 @@ const client::torch::TorchLibrary& FakeTorch();
 void RunUserScope(
     const char* name, const std::function<void()>& body = [] {});
 
+// How many are registered.
+size_t CallbackCount();
+
+// As torch runs Optimizer.step() of `optimizer`, an Adam: its range, and the hooks within.
+void RunHookedStep(
+    uint64_t optimizer, const std::function<void()>& body = [] {});
+
 // A forward pass: autograd makes so many nodes.
 void MakeNodes(uint64_t count);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <thread>
 
 #include "client_lib/core/hot_state.h"
 #include "client_lib/torch/steps.h"
@@ -248,6 +249,111 @@ TEST_F(TorchStepsTest, OptimizersOfOneNameAreCountedOnceByPython) {
   const uint64_t before = steps();
   for (int i = 0; i < 20; ++i) Do("DG");
   EXPECT_EQ(steps(), before + 20);
+}
+
+// torch's hooks tell of an optimizer 1 ('1', or 'e' and it raises), and of one within 2 ('2'). The
+// observer must be there ('o'), or not ('0').
+void DoHooked(char letter) {
+  switch (letter) {
+    case '1':
+      return RunHookedStep(1);
+    case '2':
+      return RunHookedStep(2, [] { RunHookedStep(1); });
+    case 'e':
+      return RunUserScope("Optimizer.step#Adam.step",
+                          [] { client::torch::OnOptimizerHook(0x1000, 1, true); });
+    case 'l':  // Until the library has left the capture.
+      while (CallbackCount() != 0) RunHookedStep(1);
+      return;
+    case '0':
+      CHILD_EXPECT(CallbackCount() == 0);
+      return;
+    default:
+      CHILD_EXPECT(CallbackCount() == 1);
+  }
+}
+
+class HookedStepsTest : public TorchStepsTest {
+ protected:
+  void SetUp() override {
+    StartChild([] { AttachFakeTorch(); }, [](char letter, Parent&) { DoHooked(letter); });
+  }
+};
+
+TEST_F(HookedStepsTest, TheObserverGoesOnceHooksHaveToldOfAStep) {
+  Do("o1o1010");
+  EXPECT_EQ(steps(), 3u);
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+}
+
+TEST_F(HookedStepsTest, AnOptimizerWithinAnotherIsTheSameStep) {
+  Do("2220");
+  EXPECT_EQ(steps(), 3u);
+}
+
+TEST_F(HookedStepsTest, TheObserverStaysWithoutHooksAndIgnoresThemLater) {
+  Do("AoAo1o1");
+  EXPECT_EQ(steps(), 4u);
+}
+
+TEST_F(HookedStepsTest, TheObserverStaysUntilThereIsAnOptimizer) {
+  Do("BoBoB");
+  EXPECT_EQ(source(), StepSource::kDataLoader);
+  Do("11");
+  EXPECT_EQ(source(), StepSource::kOptimizer);
+  EXPECT_EQ(steps(), 5u);
+  Do("0B");
+  EXPECT_EQ(target_->status_page().batch_count.load(), 3u) << "nobody looks";
+}
+
+TEST_F(HookedStepsTest, AStepThatRaisesCostsOneStep) {
+  Do("11e111");
+  EXPECT_EQ(steps(), 4u);
+}
+
+TEST_F(HookedStepsTest, ACaptureHasTheObserverAndTheSameSteps) {
+  Do("110");
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kNames));
+  Do("o1o");  // Before the plan.
+  capture->Fire(Steps(2));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("w1Bw1Bww1w");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(StepsOf(contents), ElementsAre(3u, 4u, 5u));
+  EXPECT_EQ(contents.CountRanges("work"), 3u);
+  EXPECT_EQ(target_->status_page().batch_count.load(), 2u);
+  Do("l");
+  const uint64_t before = steps();
+  Do("110");
+  EXPECT_EQ(steps(), before + 2);
+}
+
+TEST_F(HookedStepsTest, EachOfManyCapturesHasTheObserver) {
+  Do("110");
+  for (int i = 0; i < 10; ++i) {
+    auto capture = target_->ArmTorch(Wants(OperatorsMode::kNames));
+    capture->Fire(Steps(1));
+    capture->WaitPhase(Phase::kWaiting);
+    Do("o11");
+    const CaptureContents contents = capture->Finish();
+    EXPECT_EQ(StepsOf(contents).size(), 2u);
+    Do("l110");
+  }
+}
+
+TEST_F(HookedStepsTest, OtherThreadsMakeForeignMarks) {
+  child_.reset();
+  StartChild([] { AttachFakeTorch(); },
+             [](char letter, Parent&) {
+               if (letter == 't') {
+                 std::thread([] { RunHookedStep(7); }).join();
+               } else {
+                 DoHooked(letter);
+               }
+             });
+  Do("1t0t");
+  EXPECT_EQ(steps(), 1u);
+  EXPECT_EQ(target_->status_page().foreign_step_mark_count.load(), 2u);
 }
 
 // What operators.cc relies on.
