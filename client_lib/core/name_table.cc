@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client_lib/core/direct_calls.h"
+#include "client_lib/core/unseen_bytes.h"
 
 namespace profd::client {
 namespace {
@@ -80,7 +81,7 @@ uint32_t NameTable::Intern(const char* text, size_t length) {
     }
     Entry& entry = storage->entries[id];
     if (entry.hash != hash || entry.length != cut) continue;
-    if (memcmp(storage->bytes + entry.offset, text, cut) != 0) continue;
+    if (!AreEqualUnseen(storage->bytes + entry.offset, text, cut)) continue;
     if (mine != 0) GiveBackId(storage, mine);
     // The inserting thread may not have come to this yet, and the id is in use from here.
     if (entry.live.load(std::memory_order_relaxed) == 0) {
@@ -116,7 +117,7 @@ uint32_t NameTable::NewEntry(Storage* storage, const char* text, uint32_t length
     entry.offset = offset;
     entry.capacity = length;
   }
-  memcpy(storage->bytes + entry.offset, text, length);
+  CopyUnseen(storage->bytes + entry.offset, text, length);
   entry.length = length;
   entry.hash = hash;
   return id;

@@ -292,6 +292,14 @@ def address_sanitizer_program():
                     '{folder}'], env={'ASAN_OPTIONS': 'detect_leaks=0'})
 
 
+def thread_sanitizer_program():
+    program = built('tsan', 'cc', '-fsanitize=thread')
+    alone = subprocess.run(['setarch', '-R', program], capture_output=True)  # Without a case: 2.
+    if alone.returncode != 2:
+        raise Unavailable('ThreadSanitizer does not run here: ' + alone.stderr.decode()[-200:])
+    return Program(['setarch', '-R', program, 'allocations', '{folder}'])
+
+
 def preloaded(library, package):
     def make():
         found = sorted(pathlib.Path('/usr/lib').glob(f'*/{library}'))
@@ -377,6 +385,7 @@ HOST_CASES = {
     'asynchronous_cancellation': host('captures_after_cancelled_writers', capture_after=True),
     'siglongjmp': host('jumps_out_of_writes'),
     'signal_storm': host('signal_storm'),
+    'own_signals': host('own_signals'),
     'strict_seccomp': host('strict_seccomp'),
     'pthread_exit_in_main': host('pthread_exit_in_main'),
     'raw_exit_in_main': host('raw_exit_in_main'),
@@ -391,6 +400,7 @@ PROGRAMS = {
     'memory_tool': memory_tool,
     'address_sanitizer_preloaded': preloaded_address_sanitizer,
     'address_sanitizer_built_in': address_sanitizer_program,
+    'thread_sanitizer_built_in': thread_sanitizer_program,
     'musl': musl,
     'musl_below_a_shell': musl_below_a_shell,
     'static': static,

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -103,6 +104,14 @@ static void path_of(char* path, const char* name) {
   snprintf(path, PATH_MAX, "%s/%s", g_folder, name);
 }
 
+static void create_file(const char* name) {
+  char path[PATH_MAX];
+  path_of(path, name);
+  const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd < 0) die(name);
+  close(fd);
+}
+
 static void await_file(const char* name) {
   char path[PATH_MAX];
   path_of(path, name);
@@ -125,11 +134,7 @@ static void get_ready(void) {
   const char* await = getenv("PROFD_CAMPAIGN_AWAIT");
   if (await != NULL && strcmp(await, "connected") == 0) await_library(0, 5000);
   if (await != NULL && strcmp(await, "recording") == 0) await_library(1, 5000);
-  char path[PATH_MAX];
-  path_of(path, "ready");
-  const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-  if (fd < 0) die("ready");
-  close(fd);
+  create_file("ready");
   await_file("go");
 }
 
@@ -247,6 +252,37 @@ static int few_descriptors(void) {
   return 6;
 }
 
+// ---- Signals that the program takes by itself.
+
+static int own_signals(void) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
+  int lost = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int number = 1; number <= SIGRTMAX; ++number) {
+      if (sigismember(&all, number) == 1 && number != SIGKILL && number != SIGSTOP) {
+        kill(getpid(), number);
+      }
+    }
+    work();
+    pause_ms(20);
+    for (int number = 1; number <= SIGRTMAX; ++number) {
+      // Those that stop and continue a process cancel each other.
+      const int is_of_jobs = number == SIGSTOP || number == SIGTSTP || number == SIGTTIN ||
+                             number == SIGTTOU || number == SIGCONT;
+      if (sigismember(&all, number) != 1 || number == SIGKILL) continue;
+      sigset_t one;
+      sigemptyset(&one);
+      sigaddset(&one, number);
+      const struct timespec now = {0, 0};
+      if (sigtimedwait(&one, NULL, &now) != number && !is_of_jobs) ++lost;
+    }
+  }
+  printf("%d signals lost\n", lost);
+  return 9;
+}
+
 // ---- Limits. Those of processes and stacks are set before the program starts.
 
 static int little_address_space(void) {
@@ -261,6 +297,26 @@ static int little_address_space(void) {
     pause_ms(10);
   }
   printf("10 blocks\n");
+  return 7;
+}
+
+// What a batch system leaves of its limit belongs to the program. It waits for FOLDER/end.
+static int tight_address_space(void) {
+  long pages = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  if (file == NULL || fscanf(file, "%ld", &pages) != 1) die("statm");
+  fclose(file);
+  const rlim_t size = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (100u << 20);
+  const struct rlimit limit = {size, size};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) die("setrlimit");
+  create_file("changed");
+  await_file("end");
+  int blocks = 0;
+  while (blocks < 18 && mmap(NULL, 5u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                             -1, 0) != MAP_FAILED) {
+    ++blocks;
+  }
+  printf("%d blocks\n", blocks);
   return 7;
 }
 
@@ -352,6 +408,15 @@ static int become_filtered(uint32_t verdict) {
 
 static int seccomp_errno_from_the_start(void) { return become_filtered(SECCOMP_RET_ERRNO | EPERM); }
 static int seccomp_kill_from_the_start(void) { return become_filtered(SECCOMP_RET_KILL_PROCESS); }
+
+// A filter that comes when the library is there. It waits for FOLDER/end.
+static int filter_for_all_threads(void) {
+  filter(SECCOMP_RET_KILL_PROCESS);
+  create_file("changed");
+  await_file("end");
+  printf("filtered\n");
+  return 11;
+}
 #endif
 
 // ---- Processes
@@ -631,7 +696,9 @@ static const struct {
     {"closefrom_in_a_thread", closefrom_in_a_thread},
     {"standard_files_closed", standard_files_closed},
     {"few_descriptors", few_descriptors},
+    {"own_signals", own_signals},
     {"little_address_space", little_address_space},
+    {"tight_address_space", tight_address_space},
     {"no_processes", no_processes},
     {"small_stacks", small_stacks},
     {"work_for_a_while", work_for_a_while},
@@ -639,6 +706,7 @@ static const struct {
     {"seccomp_errno", seccomp_errno},
     {"seccomp_errno_from_the_start", seccomp_errno_from_the_start},
     {"seccomp_kill_from_the_start", seccomp_kill_from_the_start},
+    {"filter_for_all_threads", filter_for_all_threads},
     {"strict_seccomp", strict_seccomp},
 #endif
     {"vfork_children", vfork_children},
