@@ -214,6 +214,13 @@ struct Workload {
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
+// The thread of the client library in a target, and how many seccomp filters it had when the target
+// registered. Known to profd only; not stored.
+struct AgentThread {
+  int64_t tid = 0;           // In the daemon's pid namespace; 0: not found.
+  int64_t filter_count = 0;  // Linux tells since 5.9.
+};
+
 // A target as the daemon sees it. pid, uid, gid, start_time and cgroup come from the
 // kernel; the rest is hearsay from the target, cleaned for display.
 struct TargetInfo {
@@ -223,9 +230,10 @@ struct TargetInfo {
   int64_t gid = 0;
   int64_t parent_pid = 0;
   int64_t process_start_ticks = 0;  // /proc/PID/stat field 22; with pid, names a process.
-  int64_t namespace_pid = 0;        // The pid inside the target's own pid namespace.
-  bool foreign_namespace = false;   // In another pid or user namespace than the daemon.
-  std::string command;              // argv, joined by spaces, cut at 4 KiB.
+  AgentThread agent;
+  int64_t namespace_pid = 0;       // The pid inside the target's own pid namespace.
+  bool foreign_namespace = false;  // In another pid or user namespace than the daemon.
+  std::string command;             // argv, joined by spaces, cut at 4 KiB.
   std::string cgroup;
   std::string library_version;
   int protocol_version = 0;
@@ -238,7 +246,7 @@ struct TargetInfo {
   int64_t dropped_event_count = 0;
   int64_t foreign_step_mark_count = 0;
   StepSource step_source = StepSource::kNone;
-  int64_t batch_count = 0;  // Taken from torch's DataLoaders so far.
+  int64_t batch_count = 0;  // Taken from torch's DataLoaders while the library looked at them.
   // Since the newest step mark, and the median time of the last steps, ns; -1: not known.
   int64_t since_last_step_ns = -1;
   int64_t median_step_ns = -1;

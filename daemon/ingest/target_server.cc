@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/ingest/arm_guard.h"
 #include "daemon/ingest/ingest_thread.h"
 #include "daemon/ingest/target_server_peer.h"
 #include "proto/wire/clock.h"
@@ -139,6 +140,15 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     registry_.EndCapture(target, /*held=*/false);
     return why;
   };
+  const std::optional<TargetInfo> info = registry_.Find(target);
+  const int64_t pid = info.has_value() ? info->pid : 0;
+  if (info.has_value()) {
+    if (absl::Status may =
+            MayBeArmed(pid, info->agent, static_cast<int64_t>(reserved.memory_bytes));
+        !may.ok()) {
+      return give_up(std::move(may));
+    }
+  }
   absl::StatusOr<std::unique_ptr<CaptureMemory>> memory =
       CaptureMemory::Create(number, reserved.memory_bytes);
   if (!memory.ok()) return give_up(memory.status());
@@ -151,10 +161,9 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     if (!end.target_holds_memory) pages->FreePages();
     Post(FinishedCommand{id});
   };
-  const std::optional<TargetInfo> info = registry_.Find(target);
-  auto session = std::make_unique<CaptureSession>(
-      request, number, target, info.has_value() ? info->pid : 0, *std::move(memory),
-      *reserved.clock, sink, options_.capture, *observer_, std::move(done));
+  auto session = std::make_unique<CaptureSession>(request, number, target, pid, *std::move(memory),
+                                                  *reserved.clock, sink, options_.capture,
+                                                  *observer_, std::move(done));
   if (!session->ok()) {
     return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
   }

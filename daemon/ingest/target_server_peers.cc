@@ -12,6 +12,7 @@
 
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/ingest/arm_guard.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/ingest/target_server_peer.h"
 #include "daemon/ingest/workload.h"
@@ -351,6 +352,7 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
   info.gid = process.gid;
   info.parent_pid = facts->parent_pid;
   info.process_start_ticks = facts->start_ticks;
+  info.agent = FindAgentThread(process.pid);
   info.namespace_pid = facts->namespace_pid;
   info.foreign_namespace = facts->foreign_namespace;
   info.command = facts->command;
