@@ -397,6 +397,7 @@ TEST_P(StoreKilledTest, EveryCaptureIsWholeOrMarkedAndEarlierOnesAreIntact) {
     ASSERT_THAT(reader, IsOk());
     EXPECT_THAT(ReadAll(**reader), IsOk());
     EXPECT_EQ((*reader)->record().state, record.state);
+    EXPECT_FALSE((*reader)->steps().empty()) << record.event_count << " events without steps";
   }
   EXPECT_EQ(Get(earlier.id).file_sha256, earlier.file_sha256);
   EXPECT_EQ(Get(earlier.id).state, CaptureState::kComplete);

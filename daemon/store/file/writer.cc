@@ -274,7 +274,16 @@ absl::Status CaptureFileWriter::MakeRoom(Buffers<Table>& buffers, uint32_t threa
   if (too_old || buffered_bytes_ > kMaxBufferedBytes) RETURN_IF_ERROR(WriteAll());
   if (buffers.threads.size() <= thread) buffers.threads.resize(thread + 1);
   if (buffers.threads[thread].size() + rows <= kMaxChunkRows) return absl::OkStatus();
+  RETURN_IF_ERROR(WriteMarks());
   return WriteThread(buffers, thread);
+}
+
+// Of a capture whose daemon is killed, events without their step marks would be one step of unknown
+// number. Marks are few: they go with each chunk of events.
+absl::Status CaptureFileWriter::WriteMarks() {
+  if (steps_.rows == 0) return absl::OkStatus();
+  for (const auto& table : steps_.threads) buffered_bytes_ -= CapacityBytes(table);
+  return WriteMerged(steps_);
 }
 
 absl::Status CaptureFileWriter::CheckCap(double more_bytes) {

@@ -121,6 +121,7 @@ class CaptureFileWriter final : public CaptureFileSink {
   // Writes and empties the buffers of one kind, or all.
   template <typename Table>
   absl::Status WriteMerged(Buffers<Table>& buffers);
+  absl::Status WriteMarks();
   absl::Status WriteAll();
   // Calls f(buffers) for every kind.
   template <typename Self, typename F>
