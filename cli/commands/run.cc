@@ -156,7 +156,7 @@ absl::Status Preload(Invocation& invocation) {
   Extend("LD_PRELOAD", loader, /*is_first=*/false);
   // A program built with AddressSanitizer does not start after any preloaded library otherwise.
   Extend("ASAN_OPTIONS", "verify_asan_link_order=0", /*is_first=*/true);
-  setenv("PROFD_START", "1", 1);
+  if (invocation.flags().Has("register-all")) setenv("PROFD_START", "1", 1);
   if (const std::string why = PreloadObstacle(invocation.arguments().front()); !why.empty()) {
     invocation.Note(StrCat("profctl: ", why, "; --preload has no effect on it\n"));
   }
@@ -186,7 +186,11 @@ absl::StatusOr<int> RunProgram(Invocation& invocation) {
         "CUDA alone does not make a process a target");
   Offer(invocation, "NVTX_INJECTION64_PATH", library, "NVTX ranges are not recorded");
   HookPython(invocation, library);
-  if (invocation.flags().Has("preload")) RETURN_IF_ERROR(Preload(invocation));
+  if (invocation.flags().Has("preload")) {
+    RETURN_IF_ERROR(Preload(invocation));
+  } else if (invocation.flags().Has("register-all")) {
+    return UsageError("--register-all needs --preload");
+  }
   return Become(invocation, invocation.arguments());
 }
 
@@ -216,8 +220,13 @@ Command RunCommand() {
                  .completes = Completes::kFile},
                 {.name = "preload",
                  .help = "Also load the library into CMD and every process below it at its start "
-                         "(LD_PRELOAD), including shells; each is a target, also without CUDA "
-                         "and NVTX. Static, setuid, and musl programs run as they are"}},
+                         "(LD_PRELOAD), for programs that look its functions up. It does nothing "
+                         "until it is used. Static, setuid, and musl programs run as they are"},
+                {.name = "register-all",
+                 .help = "With --preload: every process is a target from its start, including "
+                         "shells, and programs that use none of CUDA, NVTX, and PyTorch. Such a "
+                         "process has threads of the library and so cannot create or enter a user "
+                         "namespace (unshare, bubblewrap, rootless Podman)"}},
       .examples = {{"profctl run -- python train.py", "A training script"},
                    {"profctl run torchrun --nproc-per-node 8 train.py", "All ranks of a node"}},
       .min_arguments = 1,

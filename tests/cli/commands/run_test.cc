@@ -222,10 +222,11 @@ TEST(RunTest, WithoutADaemonTheProgramRunsAsItWould) {
 
 #ifndef PROFD_SANITIZED
 // (A sanitizer's runtime has to be in a program before a library that needs it.)
-TEST(RunTest, PreloadedEveryProcessIsATarget) {
+TEST(RunTest, WithRegisterAllEveryProcessIsATarget) {
   FakeDaemon daemon;
-  ProfctlProcess process({"run", "--preload", "--socket-dir", daemon.directory(), "sleep", "60"},
-                         {});
+  ProfctlProcess process(
+      {"run", "--preload", "--register-all", "--socket-dir", daemon.directory(), "sleep", "60"},
+      {});
   auto target = daemon.WaitTarget();
   auto capture = target->Arm();
   capture->Fire(testing::ByTime());
@@ -235,15 +236,26 @@ TEST(RunTest, PreloadedEveryProcessIsATarget) {
   EXPECT_EQ(process.Wait().exit_code, 128 + SIGTERM);
 }
 
+// The kernel gives a user namespace to no process with a second thread.
+TEST(RunTest, APreloadedLibraryStartsNoThreadUntilItIsUsed) {
+  const std::string threads = "ls /proc/self/task | wc -l";
+  EXPECT_EQ(RunScript(threads, {}, {"--preload"}).out, "1\n");
+  EXPECT_NE(
+      RunScript("sleep 0.5; ls /proc/$$/task | wc -l", {}, {"--preload", "--register-all"}).out,
+      "1\n");
+  EXPECT_EQ(RunScript("true", {}, {"--register-all"}).exit_code, 2);
+}
+
 TEST(RunTest, PreloadedLibrariesStayAndComeFirst) {
   const std::string loader =
       std::filesystem::canonical(BuildFolder() / "lib/libprofd_preload.so").string();
-  const std::string echo = "echo $LD_PRELOAD $PROFD_START";
-  EXPECT_EQ(RunScript(echo, {}, {"--preload"}).out, loader + " 1\n");
-  EXPECT_EQ(RunScript(echo, {{"LD_PRELOAD", loader}}, {"--preload"}).out, loader + " 1\n");
+  const std::string echo = "echo $LD_PRELOAD ${PROFD_START-none}";
+  EXPECT_EQ(RunScript(echo, {}, {"--preload"}).out, loader + " none\n");
+  EXPECT_EQ(RunScript(echo, {{"LD_PRELOAD", loader}}, {"--preload", "--register-all"}).out,
+            loader + " 1\n");
   // The loader warns of a library that is not there, and goes on.
   EXPECT_EQ(RunScript(echo, {{"LD_PRELOAD", "/none.so"}}, {"--preload"}).out,
-            "/none.so:" + loader + " 1\n");
+            "/none.so:" + loader + " none\n");
   unsetenv("ASAN_OPTIONS");  // ctest sets it.
   EXPECT_EQ(RunScript("echo $ASAN_OPTIONS", {{"ASAN_OPTIONS", "log_threads=0"}}, {"--preload"}).out,
             "verify_asan_link_order=0:log_threads=0\n");
