@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "cli/base/errors.h"
 #include "cli/client/daemon_client.h"
 #include "daemon/base/status_macros.h"
@@ -12,6 +15,27 @@
 #include "daemon/base/text.h"
 
 namespace profd::cli {
+namespace {
+
+// As a shell takes it for one word.
+std::string ShellWord(std::string_view text) {
+  const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("._-:/,@%+=").find(c) != std::string_view::npos;
+  });
+  if (is_plain) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";
+    } else {
+      word.push_back(c);
+    }
+  }
+  return word + "'";
+}
+
+}  // namespace
 
 Invocation::Invocation(ParsedFlags flags)
     : flags_(std::move(flags)),
@@ -22,6 +46,16 @@ Invocation::~Invocation() = default;
 
 absl::StatusOr<ClientSettings> Invocation::Settings() const {
   return ReadClientSettings(flags_.Get("address"), flags_.Get("context"), &std::getenv);
+}
+
+std::string Invocation::NextProfctl() const {
+  std::string words = "profctl";
+  for (const std::string_view name : {"address", "context", "nodes"}) {
+    for (const std::string& value : flags_.All(name)) {
+      StrAppend(&words, " --", name, " ", ShellWord(value));
+    }
+  }
+  return words;
 }
 
 absl::StatusOr<DaemonClient*> Invocation::Daemon() {

@@ -32,6 +32,9 @@ class Invocation {
 
   // Where to connect to, by --address, --context, the environment and the file of contexts.
   absl::StatusOr<ClientSettings> Settings() const;
+  // "profctl", and the flags of this call that say where to connect to, for a command to go on
+  // with.
+  std::string NextProfctl() const;
   // The daemon; connects on the first call. Errors as DaemonClient::Connect, with what else
   // is wrong with --address.
   absl::StatusOr<DaemonClient*> Daemon();

@@ -46,7 +46,7 @@ absl::Status NothingFound(const std::string& column, const std::string& table) {
   const std::vector<std::string_view> candidates(titles.begin(), titles.end());
   const std::string_view near = NearestMatch(column, candidates);
   return UsageError(StrCat(
-      "no column is called '", ForDisplay(column, 80), "'",
+      "no column, finding, or grade is called '", ForDisplay(column, 80), "'",
       near.empty() ? "; `profctl explain` lists them" : StrCat("; did you mean '", near, "'?")));
 }
 
@@ -96,16 +96,18 @@ absl::StatusOr<int> RunExplain(Invocation& invocation) {
 
 Command ExplainCommand() {
   return {.name = "explain",
-          .summary = "Explain a table column and its formula",
-          .arguments = "[COLUMN]",
+          .summary = "Explain a column, a finding, or a grade, and its formula",
+          .arguments = "[TERM]",
           .description =
-              "Explains what a column means and how it is computed, for every table that has it; "
-              "without an argument, for all columns. Case is ignored.",
+              "Explains what a column means and how it is computed, for every table that has it, "
+              "or a finding, verdict, or grade of `profctl report`; without an argument, all of "
+              "them. Case is ignored.",
           .flags = {{.name = "table",
                      .value_name = "COMMAND",
                      .help = "Only columns of the table that this command shows",
                      .completes = Completes::kCommand}},
           .examples = {{"profctl explain 'CUDA busy'", "What is CUDA busy"},
+                       {"profctl explain HOST_BOUND", "What does this finding mean"},
                        {"profctl explain --table ops", "All columns of the operator table"}},
           .max_arguments = 1,
           .uses_daemon = false,

@@ -67,14 +67,15 @@ absl::Status WriteHtml(Invocation& invocation, store::CaptureReader& reader,
 
 struct ReportOptions {
   report::FindingThresholds thresholds;
-  int64_t evidence_rows = kEvidenceForPeople;
+  FindingsView view;
   std::optional<std::string> html;
 };
 
 absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
   ReportOptions options;
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
-  options.evidence_rows = limit.value_or(kEvidenceForPeople);
+  options.view = {.evidence_rows = limit.value_or(kEvidenceForPeople),
+                  .all = invocation.flags().Has("all")};
   ASSIGN_OR_RETURN(options.thresholds, ReadThresholds(invocation.flags()));
   ASSIGN_OR_RETURN(options.html, HtmlPath(invocation));
   return options;
@@ -123,7 +124,7 @@ absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportO
   }
   invocation.Print(RenderReportHeader(view, invocation.style()));
   invocation.Print("\n");
-  invocation.Print(RenderFindings(findings, options.evidence_rows, invocation.style()));
+  invocation.Print(RenderFindings(findings, options.view, invocation.style()));
   return absl::OkStatus();
 }
 
@@ -176,9 +177,10 @@ Command ReportCommand() {
       .description =
           "Recommends what to optimize first, with estimated savings and evidence. A first "
           "paragraph says where the time goes, what to change first, and whether the numbers can "
-          "be trusted. Then come all findings by estimated saving, each with its measurement, "
-          "threshold, evidence, and confidence; last, the checks that passed and those that were "
-          "skipped for lack of data.\n\nAverages leave out a first step with warm-up. Savings are "
+          "be trusted. Then come the first three findings by estimated saving, each with its "
+          "measurement, threshold, evidence, and confidence. --all shows all findings, the checks "
+          "that passed, and those that were skipped for lack of data.\n\nAverages leave out a "
+          "first step with warm-up. Savings are "
           "separate estimates of wall time per step. A thresholds file has lines `key = value`; "
           "--print-thresholds writes one with every key, its meaning, and its default.\n\nFor a "
           "group or several files, it compares the ranks, says whether one slows the others down "
@@ -200,6 +202,9 @@ Command ReportCommand() {
                  .value_name = "N",
                  .help = "Maximum number of evidence rows per finding; 0 for all (default: 3; all "
                          "with --json)"},
+                {.name = "all",
+                 .help = "Show all findings, and the checks that passed or were skipped (always so "
+                         "with --json and --html)"},
                 ForceGroupFlag()},
       .examples = {{"profctl report 01J9ZK", "What to change first"},
                    {"profctl report 01J9ZK --html report.html", "As a page for a browser"},

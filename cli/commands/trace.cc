@@ -381,14 +381,15 @@ class TraceOnNode {
 
   void NoteNextCommands() {
     if (IsGroup() && !views_.front().record.group_id.empty()) {
-      invocation_.Note(NextForGroup(views_.front().record.group_id));
+      invocation_.Note(NextForGroup(invocation_.NextProfctl(), views_.front().record.group_id));
       return;
     }
     for (const CaptureView& view : views_) {
       if (!view.HasEvents()) continue;
       const std::string& id = view.record.id;
       invocation_.Note(StrCat(
-          "next: profctl ops ", id, " | steps ", id, " | memory ", id,
+          "next: ", invocation_.NextProfctl(), " report ", id, " | steps ", id,
+          view.record.torch.memory ? StrCat(" | memory ", id) : std::string(),
           request_.output.empty() ? StrCat(" | export ", id, " -o FILE.json.gz") : std::string(),
           "\n"));
       return;

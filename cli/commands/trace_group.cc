@@ -105,7 +105,7 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
   if (!invocation.json() && std::ranges::any_of(result.members, [](const JobMember& member) {
         return member.view.HasEvents();
       })) {
-    invocation.Note(NextForGroup(result.id));
+    invocation.Note(NextForGroup(invocation.NextProfctl(), result.id));
   }
   RETURN_IF_ERROR(saved);
   return GroupExitCode(result);

@@ -69,8 +69,8 @@ std::span<const ColumnDoc> DescribedColumnDocs() {
 
 std::vector<const ColumnDoc*> AllColumnDocs() {
   std::vector<const ColumnDoc*> all;
-  for (const std::span<const ColumnDoc> docs : std::array<std::span<const ColumnDoc>, 3>{
-           ReportColumnDocs(), DescribedColumnDocs(), ListColumnDocs()}) {
+  for (const std::span<const ColumnDoc> docs : std::array<std::span<const ColumnDoc>, 4>{
+           ReportColumnDocs(), DescribedColumnDocs(), ListColumnDocs(), FindingDocs()}) {
     for (const ColumnDoc& doc : docs) all.push_back(&doc);
   }
   return all;

@@ -1,4 +1,4 @@
-// What every column of every table means: `profctl explain`.
+// What every column of every table means, and every verdict, finding, and grade: `profctl explain`.
 //
 // Columns of reports that are described where their rows are filled (daemon/base/table/column.h)
 // are here by themselves. Of the others: an entry in column_docs_reports.cc or
@@ -23,6 +23,7 @@ struct ColumnDoc {
 
 std::span<const ColumnDoc> ReportColumnDocs();
 std::span<const ColumnDoc> ListColumnDocs();
+std::span<const ColumnDoc> FindingDocs();
 // Those of reports.h and lists.h.
 std::span<const ColumnDoc> DescribedColumnDocs();
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "cli/base/table.h"
 #include "cli/render/capture.h"
 #include "daemon/base/str_cat.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr size_t kMaxParagraphBytes =
     4096;  // Of one paragraph, which may hold names of the program.
 constexpr size_t kWidestText = 100;
+constexpr size_t kFirstFindings = 3;  // For people; the rest on request.
 
 size_t TextWidth(const Style& style) {
   return style.width > 0 ? std::min<size_t>(static_cast<size_t>(style.width), kWidestText)
@@ -123,17 +125,8 @@ std::string RenderSkipped(const report::FindingsReport& report, const Style& sty
   return text;
 }
 
-}  // namespace
-
-std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
-                           const Style& style) {
-  std::string text = Paragraph(report.verdict, 0, style);
-  if (report.findings.empty() && !report.passed.empty()) {
-    StrAppend(&text, "\nNo findings.\n");
-  }
-  for (size_t i = 0; i < report.findings.size(); ++i) {
-    StrAppend(&text, RenderFinding(i + 1, report, report.findings[i], evidence_rows, style));
-  }
+std::string RenderChecks(const report::FindingsReport& report, const Style& style) {
+  std::string text;
   if (!report.passed.empty()) {
     std::string passed = "Checks passed:";
     for (const report::PassedRule& rule : report.passed) {
@@ -141,13 +134,49 @@ std::string RenderFindings(const report::FindingsReport& report, int64_t evidenc
     }
     StrAppend(&text, "\n", Paragraph(passed, 0, style));
   }
-  if (!report.skipped.empty())
+  if (!report.skipped.empty()) {
     StrAppend(&text, "\nChecks skipped (missing data):\n", RenderSkipped(report, style));
-  if (report.findings.size() > 1) {
+  }
+  return text;
+}
+
+// One line for what --all shows. Empty: there is nothing more.
+std::string RenderRest(const report::FindingsReport& report, size_t shown, const Style& style) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](size_t count, std::string_view one, std::string_view several) {
+    if (count > 0) parts.push_back(StrCat(count, " ", count == 1 ? one : several));
+  };
+  add(report.findings.size() - shown, "more finding", "more findings");
+  add(report.passed.size(), "check passed", "checks passed");
+  add(report.skipped.size(), "check skipped for lack of data", "checks skipped for lack of data");
+  if (parts.empty()) return "";
+  return StrCat("\n",
+                Paragraph(StrCat(absl::StrJoin(parts, ", "), "; --all shows them."), 0, style));
+}
+
+}  // namespace
+
+std::string RenderFindings(const report::FindingsReport& report, const FindingsView& view,
+                           const Style& style) {
+  std::string text = Paragraph(report.verdict, 0, style);
+  if (report.findings.empty() && !report.passed.empty()) {
+    StrAppend(&text, "\nNo findings.\n");
+  }
+  const size_t shown =
+      view.all ? report.findings.size() : std::min(report.findings.size(), kFirstFindings);
+  for (size_t i = 0; i < shown; ++i) {
+    StrAppend(&text, RenderFinding(i + 1, report, report.findings[i], view.evidence_rows, style));
+  }
+  if (shown > 1) {
     StrAppend(&text, "\n",
               Paragraph("Savings are separate estimates. Findings that explain the same time "
                         "overlap, so savings do not add up.",
                         0, style));
+  }
+  if (view.all) {
+    StrAppend(&text, RenderChecks(report, style));
+  } else {
+    StrAppend(&text, RenderRest(report, shown, style));
   }
   return text;
 }

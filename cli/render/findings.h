@@ -12,8 +12,12 @@
 
 namespace profd::cli {
 
-// `evidence_rows` of each finding; 0: all.
-std::string RenderFindings(const report::FindingsReport& report, int64_t evidence_rows,
+struct FindingsView {
+  int64_t evidence_rows = 0;  // Of each finding; 0: all.
+  bool all = false;           // All findings and checks, not the first three findings alone.
+};
+// Without `all`, a last line counts what is left out.
+std::string RenderFindings(const report::FindingsReport& report, const FindingsView& view,
                            const Style& style);
 // All of it, as fields of an open object. `view` has the grade of the report.
 void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,

@@ -167,9 +167,9 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
   return text;
 }
 
-std::string NextForGroup(const std::string& group_id) {
-  return StrCat("next: profctl stragglers ", group_id, " | report ", group_id, " | ops ", group_id,
-                " | export ", group_id, " -o FILE.json.gz\n");
+std::string NextForGroup(std::string_view profctl, const std::string& group_id) {
+  return StrCat("next: ", profctl, " stragglers ", group_id, " | report ", group_id, " | ops ",
+                group_id, " | export ", group_id, " -o FILE.json.gz\n");
 }
 
 std::string NameRanks(std::span<const int64_t> ranks, int64_t count) {

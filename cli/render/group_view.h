@@ -42,7 +42,8 @@ std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& st
 std::string RenderMissed(const GroupCaptureResult& result, bool called_off);
 
 // Which commands to go on with, after a group was captured.
-std::string NextForGroup(const std::string& group_id);
+// `profctl`: as Invocation::NextProfctl() has it.
+std::string NextForGroup(std::string_view profctl, const std::string& group_id);
 
 // "rank 1, 5 and 7 more": the first of `ranks`, of which there are `count` in all.
 std::string NameRanks(std::span<const int64_t> ranks, int64_t count);

@@ -50,10 +50,18 @@ TEST_F(TraceTest, TheTableTheHintsAndThePathCome) {
   EXPECT_THAT(result.out, HasSubstr("forward"));
   EXPECT_THAT(result.out, HasSubstr("Self CPU time total: 40.000ms\n"));
   EXPECT_THAT(result.out, EndsWith("\n" + Path("t.json") + "\n"));
-  EXPECT_THAT(result.err, HasSubstr("profctl ops 01J"));
+  EXPECT_THAT(result.err, HasSubstr("next: profctl report 01J"));
+  EXPECT_THAT(result.err, Not(HasSubstr("memory"))) << "none was recorded";
   EXPECT_EQ(ReadFile(Path("t.json")), profd_.trace_bytes);
   // No terminal, no progress line and no colours.
   EXPECT_THAT(result.err + result.out, Not(HasSubstr("\033")));
+}
+
+TEST_F(TraceTest, TheHintRepeatsWhichDaemonItWas) {
+  const std::string address = "unix:" + profd_.socket_dir() + "/control.sock";
+  const RunResult result = RunProfctl({"--address", address, "trace", "--pid", "4711"}, {});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("next: profctl --address " + address + " report 01J"));
 }
 
 TEST_F(TraceTest, TheSuffixDecidesTheFormat) {

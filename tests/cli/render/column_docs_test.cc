@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/commands/command.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rules.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -38,13 +39,25 @@ TEST(ColumnDocsTest, EveryTitleInTheSourcesHasADefinition) {
   EXPECT_GT(seen, 150);
 }
 
+TEST(ColumnDocsTest, EveryFindingIsExplained) {
+  for (const std::string_view rule : report::RuleIds()) {
+    EXPECT_THAT(FindColumnDocs(rule, "report"), ::testing::SizeIs(1)) << rule;
+  }
+  for (const ColumnDoc& doc : FindingDocs()) {
+    const bool is_rule = doc.column.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+                         std::string_view::npos;
+    EXPECT_EQ(is_rule, report::IsRule(doc.column)) << doc.column;
+  }
+}
+
 std::vector<std::string> Split(std::string_view text, char separator) {
   return absl::StrSplit(absl::string_view(text.data(), text.size()), separator);
 }
 
 TEST(ColumnDocsTest, EveryDefinitionIsOfOneColumnOfACommand) {
   std::set<std::string> seen;
-  for (const std::span<const ColumnDoc> docs : {ReportColumnDocs(), ListColumnDocs()}) {
+  for (const std::span<const ColumnDoc> docs :
+       {ReportColumnDocs(), ListColumnDocs(), FindingDocs()}) {
     for (const ColumnDoc& doc : docs) {
       EXPECT_FALSE(doc.definition.empty() || doc.definition.ends_with('.')) << doc.column;
       for (const std::string& table : Split(doc.tables, ' ')) {

@@ -1,0 +1,93 @@
+// What `report` and the headers of captures say beside tables: verdicts, findings, grades.
+#include "cli/render/column_docs.h"
+
+namespace profd::cli {
+namespace {
+
+constexpr std::string_view kReport = "report";
+
+constexpr ColumnDoc kDocs[] = {
+    // ---- the first paragraph ----
+    {kReport, "compute-bound", "The GPU computes for most of the step; faster kernels shorten it",
+     ""},
+    {kReport, "host-bound",
+     "The GPU waits for the program to launch work; less work on the host shortens the step", ""},
+    {kReport, "input-bound", "The GPU waits for the program's data", ""},
+    {kReport, "communication-bound", "The GPU waits for collectives that no compute overlaps", ""},
+    {"report show trace", "Quality",
+     "How far the numbers can be trusted, from A to D; `show` lists the checks behind it", ""},
+    {"report show trace", "slow-down",
+     "How much longer a step took while it was recorded than before the capture, and after it if "
+     "CUPTI "
+     "left; the interval holds the true value in 95 of 100 captures",
+     "(median step recorded - median step unrecorded) / median step unrecorded"},
+    {kReport, "confidence",
+     "high: counted or measured directly. medium: estimated. low: other causes are as likely, or "
+     "the "
+     "difference is small against the noise",
+     ""},
+    {kReport, "Saves up to",
+     "Most of a step's time that the change can save, by itself. Savings of findings that explain "
+     "the "
+     "same time overlap",
+     ""},
+    // ---- findings ----
+    {kReport, "INPUT_BOUND", "Time in DataLoaders' __next__() and the like while the GPU is idle",
+     ""},
+    {kReport, "COMM_EXPOSED", "Time of collectives that no kernel overlaps", ""},
+    {kReport, "GPU_UNDERUSED", "The share of the step in which no work runs on the GPU", ""},
+    {kReport, "GPU_GAP", "Gaps between work on the GPU that are long compared with the step", ""},
+    {kReport, "IDLE_HOST_WAIT", "Idle time of the GPU before the next launch call begins", ""},
+    {kReport, "IDLE_KERNEL_WAIT", "Idle time between kernels that were launched in time", ""},
+    {kReport, "IDLE_OTHER", "Idle time of the GPU that is neither of the two above", ""},
+    {kReport, "HOST_BOUND",
+     "Time of the host outside all operators and ranges while the GPU is idle, or of the step "
+     "itself "
+     "without a GPU",
+     ""},
+    {kReport, "CPU_CONTENTION", "Time in which the step's thread was ready to run and had no CPU",
+     ""},
+    {kReport, "SYNC_API", "Idle time of the GPU behind calls that waited for it", ""},
+    {kReport, "COPY_EXPOSED", "Time of copies that no kernel overlaps", ""},
+    {kReport, "MEMCPY_PAGEABLE_ASYNC",
+     "Asynchronous copies from or to pageable memory, which block the host", ""},
+    {kReport, "MEMCPY_SYNC", "Time in which the host waits for blocking copies", ""},
+    {kReport, "H2D_BW_LOW", "Large copies that reach little of the link's bandwidth", ""},
+    {kReport, "TC_UNUSED", "Matrix kernels that could use tensor cores and do not", ""},
+    {kReport, "SMALL_KERNELS", "Kernels that take less time than their launch", ""},
+    {kReport, "TINY_KERNELS_OF_OP", "A call of one operator that launches many tiny kernels", ""},
+    {kReport, "CUDA_GRAPH", "Idle time between short kernels that one graph launch would close",
+     ""},
+    {kReport, "MISSING_FUSION",
+     "Elementwise kernels behind each other that one kernel could replace", ""},
+    {kReport, "LOW_WAVES", "Kernels whose blocks leave many multiprocessors of the GPU empty", ""},
+    {kReport, "GRAPH_BREAKS", "Places at which torch.compile leaves compiled code", ""},
+    {kReport, "RECOMPILES", "Time of steps that torch.compile compiles in", ""},
+    {kReport, "STEP_OUTLIER", "Steps far above the median, counted in median absolute deviations",
+     ""},
+    {kReport, "WARMUP_INCLUDED", "A first step that took much longer than the others", ""},
+    {kReport, "STRAGGLER_RANK",
+     "A rank with more work of its own than the others, which wait for it", ""},
+    {kReport, "DATA_PARALLEL", "torch.nn.DataParallel, which copies the model at each step", ""},
+    {kReport, "COMM_BACKEND", "Collectives of gloo in a program with a GPU", ""},
+    {kReport, "OUT_OF_MEMORY", "An allocation that failed in the window", ""},
+    {kReport, "MEM_NEAR_LIMIT", "The peak of memory, compared with what the device has", ""},
+    {kReport, "MEM_FRAG", "Memory that the allocator reserved and does not use", ""},
+    {kReport, "MEM_LEAK", "Memory that each step leaves allocated", ""},
+    {kReport, "ALLOC_CHURN", "Time in cudaMalloc(), cudaFree() and the like during steps", ""},
+    {kReport, "QUALITY_LOSS", "Events that were lost, by reason", ""},
+    {kReport, "QUALITY_ORPHANS", "Work on the GPU whose launch call is not in the capture", ""},
+    {kReport, "QUALITY_INVERSIONS", "Work on the GPU that begins before its launch call: a clock",
+     ""},
+    {kReport, "QUALITY_COVERAGE", "Steps that were requested and are not in the capture", ""},
+    {kReport, "QUALITY_TRUNCATION", "Ranges that the window's begin or end cut off", ""},
+    {kReport, "QUALITY_UNENDED", "Ranges that never ended, because their thread did", ""},
+    {kReport, "QUALITY_CLOCK", "The error of GPU times against host times", ""},
+    {kReport, "QUALITY_PERTURBATION", "Steps that took longer because they were recorded", ""},
+};
+
+}  // namespace
+
+std::span<const ColumnDoc> FindingDocs() { return kDocs; }
+
+}  // namespace profd::cli
