@@ -8,6 +8,7 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/flags.h"
+#include "cli/client/answer_check.h"
 #include "cli/client/daemon_client_impl.h"
 #include "cli/client/from_proto.h"
 #include "cli/client/proto_time.h"
@@ -60,6 +61,14 @@ absl::Status DaemonClient::Impl::Translate(const grpc::Status& status,
   }
 }
 
+absl::Status DaemonClient::Impl::Check(const google::protobuf::Message& answer) const {
+  const absl::Status status = CheckAnswer(answer);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      StrCat("profd at ", endpoint_.address, " sent an ", FromAbsl(status.message()),
+                             "; name a daemon that you trust with --address"));
+}
+
 absl::Status DaemonClient::Impl::AskWhoAnswers() {
   RETURN_IF_ERROR(channel_status_);
   Call call(*this, kConnectDeadline);
@@ -76,6 +85,7 @@ absl::Status DaemonClient::Impl::AskWhoAnswers() {
     return ExplainNoConnection(endpoint_);
   }
   if (!status.ok()) return call.Result(status);
+  RETURN_IF_ERROR(Check(node));
   node_ = FromProto(node);
   if (node_.api_version < kApiVersion) {
     return WithReason(

@@ -34,6 +34,7 @@ absl::StatusOr<GroupPreparation> DaemonClient::PrepareGroup(
   Impl::Call call(*impl_, std::nullopt);
   GroupPreparation preparation;
   v1::GroupPreparation message;
+  absl::Status answer;
   bool heard = false;
   bool given_up = false;
   const auto waits = [&] {
@@ -48,6 +49,11 @@ absl::StatusOr<GroupPreparation> DaemonClient::PrepareGroup(
     ok = Await(queue, *call.context(), waits);
     if (!ok) break;
     heard = true;
+    answer = impl_->Check(message);
+    if (!answer.ok()) {
+      call.context()->TryCancel();
+      break;
+    }
     preparation = FromProto(message);
   }
   grpc::Status status;
@@ -57,6 +63,7 @@ absl::StatusOr<GroupPreparation> DaemonClient::PrepareGroup(
   void* tag = nullptr;
   while (queue.Next(&tag, &ok)) {
   }
+  RETURN_IF_ERROR(answer);
   if (status.ok() || (given_up && heard)) return preparation;
   return call.Result(status);
 }

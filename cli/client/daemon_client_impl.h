@@ -2,7 +2,8 @@
 // else includes it.
 //
 // How do I call another RPC?  A method in daemon_client.h, its body in the daemon_client_*.cc of
-// its kind: conversion by from_proto.h, the call by Impl::Unary() or, for a stream, Impl::Call.
+// its kind: conversion by from_proto.h, the call by Impl::Unary() or, for a stream, Impl::Call
+// and, for each of its messages, Impl::Check().
 #ifndef PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_
 #define PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_
 
@@ -21,6 +22,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "profd/v1/captures.grpc.pb.h"
 #include "profd/v1/export.grpc.pb.h"
@@ -110,10 +112,13 @@ class DaemonClient::Impl {
     Response response;
     const grpc::Status status = (stub.*method)(call.context(), request, &response);
     if (!status.ok()) return call.Result(status);
+    RETURN_IF_ERROR(Check(response));
     return response;
   }
 
   absl::Status Translate(const grpc::Status& status, const grpc::ClientContext& context);
+  // Must precede every use of an answer. DATA_LOSS names this daemon and the invalid field.
+  absl::Status Check(const google::protobuf::Message& answer) const;
   absl::Status AskWhoAnswers();
   // A daemon that went away during a watch: the next one ends what the last one left before
   // it answers, so it knows.

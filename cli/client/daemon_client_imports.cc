@@ -47,6 +47,7 @@ absl::StatusOr<CaptureView> DaemonClient::ImportCapture(
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
   if (!status.ok()) return call.Result(status);
+  RETURN_IF_ERROR(impl_->Check(capture));
   return FromProto(capture);
 }
 

@@ -26,18 +26,25 @@ struct Watch {
   Phase phase = Phase::kStarting;
   std::unique_ptr<grpc::ClientAsyncReader<v1::Capture>> reader;
   v1::Capture message;
+  absl::Status answer;  // Not OK: `message` was refused, and the call is cancelled.
   grpc::Status status;
   std::optional<CaptureView> last;
 };
 
 using OnChange = absl::FunctionRef<void(size_t, const CaptureView&)>;
+// Checks a message of that stream; cancels the call if it is refused.
+using Check = absl::FunctionRef<absl::Status(size_t, const v1::Capture&)>;
 
 // The operation in flight has ended: starts the next one.
-void Advance(Watch& watch, bool ok, OnChange on_change) {
+void Advance(Watch& watch, bool ok, Check check, OnChange on_change) {
   using Phase = Watch::Phase;
   if (watch.phase == Phase::kFinishing) {
     watch.phase = Phase::kDone;
     return;
+  }
+  if (watch.phase == Phase::kReading && ok) {
+    watch.answer = check(watch.index, watch.message);
+    ok = watch.answer.ok();
   }
   if (watch.phase == Phase::kReading && ok) {
     watch.last = FromProto(watch.message);
@@ -52,7 +59,7 @@ void Advance(Watch& watch, bool ok, OnChange on_change) {
 }
 
 // Until the last stream of `running` has finished.
-void RunWatches(grpc::CompletionQueue& queue, size_t running, OnChange on_change,
+void RunWatches(grpc::CompletionQueue& queue, size_t running, Check check, OnChange on_change,
                 absl::FunctionRef<void()> on_idle) {
   void* tag = nullptr;
   bool ok = false;
@@ -63,7 +70,7 @@ void RunWatches(grpc::CompletionQueue& queue, size_t running, OnChange on_change
       continue;
     }
     Watch& watch = *static_cast<Watch*>(tag);
-    Advance(watch, ok, on_change);
+    Advance(watch, ok, check, on_change);
     if (watch.phase == Watch::Phase::kDone) --running;
   }
   queue.Shutdown();
@@ -79,7 +86,10 @@ absl::StatusOr<CaptureView> DaemonClient::Impl::AskNextDaemon(const std::string&
   v1::GetCaptureRequest request;
   request.set_name(CaptureName(id));
   v1::Capture capture;
-  if (captures_->GetCapture(call.context(), request, &capture).ok()) return FromProto(capture);
+  if (captures_->GetCapture(call.context(), request, &capture).ok()) {
+    RETURN_IF_ERROR(Check(capture));
+    return FromProto(capture);
+  }
   if (Aborted()) return absl::CancelledError("interrupted");
   return WithReason(absl::UnavailableError(StrCat("profd went away while it captured ", id,
                                                   "; when it is back, `profctl show ", id,
@@ -101,10 +111,16 @@ absl::StatusOr<std::vector<CaptureView>> DaemonClient::WatchCaptures(
     watches[i].reader =
         impl_->captures_->AsyncWatchCapture(calls[i]->context(), request, &queue, &watches[i]);
   }
-  RunWatches(queue, watches.size(), on_change, on_idle);
+  const auto check = [&](size_t index, const v1::Capture& message) {
+    absl::Status status = impl_->Check(message);
+    if (!status.ok()) calls[index]->context()->TryCancel();
+    return status;
+  };
+  RunWatches(queue, watches.size(), check, on_change, on_idle);
 
   std::vector<CaptureView> views;
   for (Watch& watch : watches) {
+    RETURN_IF_ERROR(watch.answer);
     if (watch.last.has_value() && IsTerminal(watch.last->record.state)) {
       views.push_back(*std::move(watch.last));
       continue;

@@ -117,6 +117,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
       if (capture.group() == request->name()) *response->add_captures() = capture;
     }
     if (response->captures().empty()) return {grpc::StatusCode::NOT_FOUND, "no such group"};
+    response->set_name(fake_.group_name.empty() ? request->name() : fake_.group_name);
     return grpc::Status::OK;
   }
 
