@@ -47,7 +47,9 @@ absl::StatusOr<int> RunCandidates(Invocation& invocation) {
   } else if (invocation.arguments().front() == "pids") {
     const auto targets = (*daemon)->ListTargets();
     if (!targets.ok()) return 0;
-    for (const TargetInfo& target : *targets) invocation.Print(StrCat(target.pid, "\n"));
+    for (const TargetInfo& target : *targets) {
+      if (target.pid > 0) invocation.Print(StrCat(target.pid, "\n"));
+    }
   } else if (invocation.arguments().front() == "schedules") {
     const auto schedules = (*daemon)->ListSchedules(/*include_deleted=*/false);
     if (!schedules.ok()) return 0;

@@ -1,5 +1,9 @@
 // Completion scripts, made from the command table. They ask `profctl __candidates` for IDs, PIDs,
 // and contexts, so that what they offer is what is there.
+//
+// Candidates are a daemon's data, and a shell at a prompt can do everything. The scripts never
+// pass them to anything that expands its arguments (`compgen -W`, `eval`), and offer only plain
+// words: letters, digits, '.', '_', and '-', not first.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,20 +78,36 @@ std::string BashOffer(Completes completes, const std::vector<std::string_view>& 
     case Completes::kPid:
     case Completes::kSchedule:
     case Completes::kContext:
-      return StrCat("_profctl_words \"", Joined(choices), " $(\"$1\" __candidates ",
-                    CandidatesOf(completes), " 2>/dev/null)\"");
+      return StrCat(choices.empty() ? "" : StrCat("_profctl_offer ", Joined(choices), "; "),
+                    "_profctl_live \"$1\" ", CandidatesOf(completes));
     case Completes::kChoice:
-      return StrCat("_profctl_words '", Joined(choices), "'");
+      return StrCat("_profctl_offer ", Joined(choices));
     case Completes::kCommand:
-      return StrCat("_profctl_words '", CommandNames(), "'");
+      return StrCat("_profctl_offer ", CommandNames());
     case Completes::kProgram:
       return "_profctl_program";
   }
   return ":";
 }
 
-constexpr std::string_view kBashFunctions = R"SH(_profctl_words() {
-  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current")
+constexpr std::string_view kBashFunctions = R"SH(_profctl_offer() {
+  local word
+  for word in "$@"; do
+    if [[ $word == "$current"* ]]; then COMPREPLY+=("$word"); fi
+  done
+}
+
+# What a daemon lists, as far as these are plain words: nothing of it may be expanded.
+_profctl_live() {
+  local -a found
+  local word
+  mapfile -t found < <("$1" __candidates "$2" 2>/dev/null)
+  for word in "${found[@]}"; do
+    case $word in
+      '' | -* | *[!A-Za-z0-9._-]*) ;;
+      *) _profctl_offer "$word" ;;
+    esac
+  done
 }
 
 _profctl_files() {
@@ -108,15 +128,15 @@ _profctl_capture_files() {
 
 _profctl_captures() {
   _profctl_capture_files
-  mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < \
-    <(compgen -W "$("$1" __candidates ids 2>/dev/null)" -- "$current")
+  _profctl_live "$1" ids
 }
 
 )SH";
 
 constexpr std::string_view kBashStart = R"SH(_profctl() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local command='' flags='' i
+  local command='' i
+  local -a flags=()
   # "--flag=value" comes as three words.
   if [[ $current == = ]]; then
     current=''
@@ -217,15 +237,23 @@ std::string ZshCommand(const Command& command) {
   return StrCat(text, "\n      ;;\n");
 }
 
-constexpr std::string_view kZshFunctions = R"SH(_profctl_captures() {
-  local -a ids
-  ids=(${(f)"$(_call_program captures profctl __candidates ids 2>/dev/null)"})
-  _alternative 'captures:capture:compadd -a ids' 'files:capture file:_files -g "*.profd"'
+constexpr std::string_view kZshFunctions =
+    R"SH(# Sets `found` to what a daemon lists, as far as these are plain words.
+_profctl_find() {
+  found=(${(f)"$(_call_program $1 profctl __candidates $1 2>/dev/null)"})
+  found=(${${found:#-*}:#*[^A-Za-z0-9._-]*})
+}
+
+_profctl_captures() {
+  local -a found
+  _profctl_find ids
+  _alternative 'captures:capture:compadd -a found' 'files:capture file:_files -g "*.profd"'
 }
 
 _profctl_live() {
   local -a found
-  found=(${(f)"$(_call_program $1 profctl __candidates $1 2>/dev/null)"} ${@:2})
+  _profctl_find $1
+  found+=(${@:2})
   compadd -a found
 }
 
@@ -257,13 +285,11 @@ std::string FishOffer(Completes completes, const std::vector<std::string_view>& 
     case Completes::kCaptureFile:
       return StrCat(" -k -a '", kCaptureFiles, "'");
     case Completes::kCapture:
-      return StrCat(" -k -a '(profctl __candidates ids 2>/dev/null; __fish_complete_suffix ",
-                    ".profd)'");
+      return " -k -a '(__profctl_live ids; __fish_complete_suffix .profd)'";
     case Completes::kPid:
     case Completes::kSchedule:
     case Completes::kContext:
-      return StrCat(" -a '", Joined(choices), " (profctl __candidates ", CandidatesOf(completes),
-                    " 2>/dev/null)'");
+      return StrCat(" -a '", Joined(choices), " (__profctl_live ", CandidatesOf(completes), ")'");
     case Completes::kChoice:
       return StrCat(" -a '", Joined(choices), "'");
     case Completes::kCommand:
@@ -273,6 +299,14 @@ std::string FishOffer(Completes completes, const std::vector<std::string_view>& 
   }
   return "";
 }
+
+constexpr std::string_view kFishFunctions =
+    R"SH(# What a daemon lists, as far as these are plain words.
+function __profctl_live
+    profctl __candidates $argv[1] 2>/dev/null | string match -r '^[A-Za-z0-9._][A-Za-z0-9._-]*$'
+end
+
+)SH";
 
 std::string FishCommand(const Command& command) {
   const std::string when = StrCat("-n '__fish_seen_subcommand_from ", command.name, "'");
@@ -297,8 +331,8 @@ std::string FishCommand(const Command& command) {
 std::string BashCompletion() {
   std::string text =
       StrCat("# Completion of profctl for bash, made by `profctl completion bash`.\n\n",
-             kBashFunctions, kBashStart, "    _profctl_words '", CommandNames(),
-             " --address --help --version'\n    return\n  fi\n  case \"$command $previous\" in\n");
+             kBashFunctions, kBashStart, "    _profctl_offer ", CommandNames(),
+             " --address --help --version\n    return\n  fi\n  case \"$command $previous\" in\n");
   for (const Command* command : ListedCommands()) StrAppend(&text, BashFlagCases(*command));
   StrAppend(&text, "  esac\n  case $command in\n");
   for (const Command* command : ListedCommands()) {
@@ -307,9 +341,9 @@ std::string BashCompletion() {
       StrAppend(&flags, flags.empty() ? "--" : " --", flag.name);
       if (flag.letter != 0) StrAppend(&flags, " -", std::string(1, flag.letter));
     }
-    StrAppend(&text, "    ", command->name, ") flags='", flags, "' ;;\n");
+    StrAppend(&text, "    ", command->name, ") flags=(", flags, ") ;;\n");
   }
-  StrAppend(&text, "  esac\n  if [[ $current == -* ]]; then\n    _profctl_words \"$flags\"\n",
+  StrAppend(&text, "  esac\n  if [[ $current == -* ]]; then\n    _profctl_offer \"${flags[@]}\"\n",
             "    return\n  fi\n  case $command in\n");
   for (const Command* command : ListedCommands()) {
     if (command->max_arguments == 0) continue;
@@ -340,7 +374,7 @@ std::string ZshCompletion() {
 std::string FishCompletion() {
   std::string text =
       StrCat("# Completion of profctl for fish, made by `profctl completion fish`.\n\n",
-             "complete -c profctl -f\n",
+             kFishFunctions, "complete -c profctl -f\n",
              "complete -c profctl -n __fish_use_subcommand -l address -r -d 'The daemon to talk "
              "to'\n",
              "complete -c profctl -n __fish_use_subcommand -l help -s h -d 'List the commands'\n",

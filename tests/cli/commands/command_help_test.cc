@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -119,8 +120,9 @@ TEST(CompletionTest, BashReadsItsScript) { ExpectReadable("bash", BashCompletion
 TEST(CompletionTest, ZshReadsItsScript) { ExpectReadable("zsh", ZshCompletion()); }
 TEST(CompletionTest, FishReadsItsScript) { ExpectReadable("fish", FishCompletion()); }
 
-TEST(CompletionTest, BashOffersCommandsFlagsAndChoices) {
-  const store::TemporaryFolder folder;
+// What bash prints of `calls`, after its completion script and `offer WORD...`, which prints what
+// is offered for the last word. It runs in `folder`.
+std::string AskBash(const store::TemporaryFolder& folder, const std::string& calls) {
   std::ofstream((folder / "script").string()) << BashCompletion() << R"SH(
 offer() {
   local words=("$@")
@@ -129,6 +131,16 @@ offer() {
   printf '%s ' "${COMPREPLY[@]}"
   echo
 }
+)SH" << calls;
+  const std::string command = StrCat("cd '", folder.path().string(), "' && bash -u script > out");
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  std::ifstream out((folder / "out").string());
+  return {(std::istreambuf_iterator<char>(out)), {}};
+}
+
+TEST(CompletionTest, BashOffersCommandsFlagsAndChoices) {
+  const store::TemporaryFolder folder;
+  const std::string text = AskBash(folder, R"SH(
 offer profctl tra
 offer profctl --address unix:x tra
 offer profctl trace --ste
@@ -144,17 +156,30 @@ offer profctl ps --context c
 offer profctl history --schedule s
 offer profctl schedule pause sch
 offer profctl schedule pa
-)SH";
-  const std::string command =
-      "bash -u '" + (folder / "script").string() + "' > '" + (folder / "out").string() + "'";
-  ASSERT_EQ(std::system(command.c_str()), 0);
-  std::ifstream out((folder / "out").string());
-  const std::string text((std::istreambuf_iterator<char>(out)), {});
+)SH");
   EXPECT_EQ(text,
             "trace \ntrace \n--steps --step-marker --step-source \nflops_per_s \nflops_per_s "
             "\nversion \nlight \n"
             "--socket-dir \n/bin/false \n"
             "pids-1 \ncontexts-1 \nschedules-1 \nschedules-1 \npause \n");
+}
+
+TEST(CompletionTest, BashNeverExpandsWhatADaemonSends) {
+  const store::TemporaryFolder folder;
+  const std::string text = AskBash(folder, R"SH(
+profctl() {
+  printf '%s\n' '$(touch made)' '`touch made`' '<(touch made)' 'a;touch made' "'a'" '"a"' 'a b' \
+    '--output' '~' '*' '{a,b}' $'a\tb' $'a\e[2J' $'a\u202eb' '$HOME' '' "$2-1"
+}
+offer profctl trace --pid ''
+offer profctl ps --context ''
+offer profctl history --schedule ''
+offer profctl show ''
+offer profctl show '$(touch made)'
+)SH");
+  // Files come first.
+  EXPECT_EQ(text, "pids-1 \ncontexts-1 \nschedules-1 \nids-1 \n \n");
+  EXPECT_FALSE(std::filesystem::exists(folder / "made"));
 }
 
 }  // namespace
