@@ -16,6 +16,9 @@
 namespace profd::cli {
 namespace {
 
+// Signals are the process's, too.
+std::atomic<bool> any_requested = false;
+
 sigset_t OurSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -50,6 +53,7 @@ void Interrupts::Run() {
     if (fds[0].revents == 0) continue;
     signalfd_siginfo info;
     if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
+    any_requested.store(true, std::memory_order_release);
     if (interrupted_.exchange(true, std::memory_order_acq_rel)) {
       // Leaves a progress line behind as a line of its own.
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", isatty(STDERR_FILENO));
@@ -60,6 +64,8 @@ void Interrupts::Run() {
   }
   if (handling.joinable()) handling.join();
 }
+
+bool Interrupts::AnyRequested() { return any_requested.load(std::memory_order_acquire); }
 
 void Interrupts::CallHandler() {
   const absl::MutexLock lock(&mu_);

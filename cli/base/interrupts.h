@@ -29,6 +29,9 @@ class Interrupts {
   // A handler may be called twice. When this returns, the one before is not running any more.
   void OnInterrupt(std::function<void()> handler);
   bool interrupted() const { return interrupted_.load(std::memory_order_acquire); }
+  // Whether this process has had the first signal, for code that waits and was handed no
+  // Interrupts.
+  static bool AnyRequested();
 
  private:
   void Run();

@@ -15,11 +15,14 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/flags.h"
+#include "cli/base/interrupts.h"
 #include "cli/captures/part_file.h"
 #include "daemon/base/folder_of.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/export/sink/output_path.h"
+#include "daemon/export/sink/stream_write.h"
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/sha256.h"
 
@@ -60,20 +63,17 @@ class CountingSink final : public exporter::ByteSink {
 class StdoutSink final : public exporter::ByteSink {
  public:
   absl::Status Append(std::string_view bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return StdoutError(errno);
-      bytes.remove_prefix(static_cast<size_t>(written));
-    }
-    return absl::OkStatus();
+    const int error = exporter::WriteToStream(STDOUT_FILENO, bytes, &Interrupts::AnyRequested);
+    if (error == ECANCELED) return absl::CancelledError("interrupted");
+    return error == 0 ? absl::OkStatus() : StdoutError(error);
   }
   absl::Status Finish() override { return absl::OkStatus(); }
 };
 
 absl::StatusOr<std::unique_ptr<exporter::ByteSink>> OpenSink(const std::string& path) {
   if (path == "-") return std::unique_ptr<exporter::ByteSink>(new StdoutSink);
-  absl::StatusOr<std::unique_ptr<exporter::ByteSink>> sink = exporter::OpenFileSink(path);
+  absl::StatusOr<std::unique_ptr<exporter::ByteSink>> sink =
+      exporter::OpenFileSink(path, &Interrupts::AnyRequested);
   if (!sink.ok()) return LocalFailure(sink.status());
   return sink;
 }
@@ -128,6 +128,8 @@ absl::StatusOr<OutputKind> OutputKindOf(std::string_view path) {
 }
 
 absl::Status CheckWritable(const std::string& path) {
+  const absl::StatusOr<exporter::OutputPath> target = exporter::ResolveOutputPath(path);
+  if (!target.ok()) return LocalFailure(target.status());
   const std::string folder = FolderOf(path).string();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {

@@ -26,7 +26,8 @@ struct OutputKind {
 absl::StatusOr<OutputKind> OutputKindOf(std::string_view path);
 
 // Whether a file could be made at `path`, as far as can be told before: its folder is there
-// and can be written to. INVALID_ARGUMENT (USAGE).
+// and can be written to. INVALID_ARGUMENT (USAGE). LOCAL: it is another user's link
+// (exporter::ResolveOutputPath).
 absl::Status CheckWritable(const std::string& path);
 
 // "run.json.gz" and "-41213" give "run-41213.json.gz".

@@ -16,16 +16,36 @@
 #include "daemon/store/file/sha256.h"
 
 namespace profd::cli {
+namespace {
+
+// Why a file that was there already is not one that a PartFile left. Another user could have made
+// it, to read and change the capture in it.
+std::string_view WhyNotOurs(const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return "is not an ordinary file";
+  if (info.st_uid != geteuid()) return "belongs to another user";
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "is open to other users";
+  if (info.st_nlink != 1) return "has a second name";
+  return {};
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(std::string path) {
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  UniqueFd fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
+  const bool is_new = fd.valid();
+  if (!is_new && errno == EEXIST) fd.Reset(open(path.c_str(), kFlags));
+  if (!fd.valid() && errno == ELOOP) {
+    return absl::FailedPreconditionError(
+        StrCat("'", ForDisplay(path, 400), "' is a symbolic link; remove it"));
+  }
   struct stat info {};
   if (!fd.valid() || fstat(fd.get(), &info) != 0) {
     return LocalFailure(store::FileStatus(path, errno));
   }
-  if (!S_ISREG(info.st_mode)) {
+  if (const std::string_view why = is_new ? std::string_view() : WhyNotOurs(info); !why.empty()) {
     return absl::FailedPreconditionError(
-        StrCat(ForDisplay(path, 400), " is not an ordinary file; remove it"));
+        StrCat("'", ForDisplay(path, 400), "' ", why, "; remove it"));
   }
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(

@@ -26,8 +26,8 @@ namespace profd::cli {
 
 class PartFile {
  public:
-  // Opens `path`, or makes it. FAILED_PRECONDITION: it is no ordinary file, or another profctl
-  // writes it.
+  // Makes `path` with mode 0600, or opens it. FAILED_PRECONDITION: it is not an ordinary file with
+  // one name that only this user may read and write, or another profctl writes it.
   static absl::StatusOr<std::unique_ptr<PartFile>> Open(std::string path);
   ~PartFile();
   PartFile(const PartFile&) = delete;

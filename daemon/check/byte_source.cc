@@ -209,11 +209,16 @@ absl::StatusOr<std::unique_ptr<ByteSource>> Begun(std::unique_ptr<Source> source
 
 absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::OpenFile(
     const std::string& path, std::function<bool(uint64_t)> on_progress) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  // A FIFO that nobody writes to would block.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd.valid()) return ErrnoStatus(path, errno);
   struct stat info = {};
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus(path, errno);
   if (S_ISDIR(info.st_mode)) return ErrnoStatus(path, EISDIR);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(StrCat(
+        ForDisplay(path, 400), " is a pipe or a device; write the trace to a file and check that"));
+  }
   posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   return Begun(std::make_unique<Source>(std::make_unique<FileBytes>(std::move(fd), path),
                                         std::move(on_progress)));

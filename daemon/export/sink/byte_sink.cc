@@ -14,6 +14,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/export/sink/output_path.h"
 
 namespace profd::exporter {
 namespace {
@@ -75,10 +76,14 @@ absl::Status WriteAll(int fd, std::string_view bytes, const fs::path& path) {
 // Writes to what is there: a pipe, a terminal, a device.
 class StreamSink : public ByteSink {
  public:
-  StreamSink(UniqueFd fd, fs::path path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  StreamSink(UniqueFd fd, fs::path path, IsCancelled is_cancelled)
+      : fd_(std::move(fd)), path_(std::move(path)), is_cancelled_(std::move(is_cancelled)) {}
 
   absl::Status Append(std::string_view bytes) override {
-    if (status_.ok()) status_ = WriteAll(fd_.get(), bytes, path_);
+    if (!status_.ok()) return status_;
+    const int error = WriteToStream(fd_.get(), bytes, is_cancelled_);
+    if (error == ECANCELED) status_ = absl::CancelledError("interrupted");
+    if (error != 0 && status_.ok()) status_ = ErrnoStatus("cannot write", path_, error);
     return status_;
   }
   absl::Status Finish() override {
@@ -90,6 +95,7 @@ class StreamSink : public ByteSink {
  private:
   UniqueFd fd_;
   const fs::path path_;
+  const IsCancelled is_cancelled_;
   absl::Status status_;
 };
 
@@ -131,10 +137,29 @@ class FileSink : public ByteSink {
   absl::Status status_;
 };
 
-absl::StatusOr<std::unique_ptr<ByteSink>> OpenStream(const fs::path& path) {
-  UniqueFd fd(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY));
-  if (!fd.valid()) return ErrnoStatus("cannot open", path, errno);
-  return std::make_unique<StreamSink>(std::move(fd), path);
+// `is_open`: `path` stands for a file that is open already. Otherwise it is a device or a FIFO,
+// which must not be another user's.
+absl::StatusOr<std::unique_ptr<ByteSink>> OpenStream(const fs::path& path, bool is_open,
+                                                     IsCancelled is_cancelled) {
+  // A FIFO without a reader is an error, not a wait.
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  UniqueFd fd(open(path.c_str(), is_open ? kFlags : kFlags | O_NOFOLLOW));
+  if (!fd.valid() && errno == ENXIO) {
+    return absl::FailedPreconditionError(
+        StrCat("no process reads the FIFO ", path.string(), "; start its reader first"));
+  }
+  struct stat info = {};
+  if (!fd.valid() || fstat(fd.get(), &info) != 0) return ErrnoStatus("cannot open", path, errno);
+  if (!is_open && !IsTrustedFile(path, info.st_uid)) {
+    return absl::FailedPreconditionError(
+        StrCat(path.string(), " belongs to uid ", info.st_uid,
+               ", in a folder that others may write to; name another file"));
+  }
+  const int flags = fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    return ErrnoStatus("cannot open", path, errno);
+  }
+  return std::make_unique<StreamSink>(std::move(fd), path, std::move(is_cancelled));
 }
 
 std::string RandomSuffix() {
@@ -146,7 +171,7 @@ std::string RandomSuffix() {
 }
 
 absl::StatusOr<std::unique_ptr<ByteSink>> OpenTemporary(const fs::path& path, mode_t mode,
-                                                        bool exists) {
+                                                        bool keeps_mode) {
   for (int attempt = 0; attempt < 16; ++attempt) {
     fs::path temporary = path;
     temporary += StrCat(".tmp.", RandomSuffix());
@@ -155,7 +180,7 @@ absl::StatusOr<std::unique_ptr<ByteSink>> OpenTemporary(const fs::path& path, mo
       if (errno == EEXIST) continue;
       return ErrnoStatus("cannot create", path, errno);
     }
-    if (exists && fchmod(fd.get(), mode & 07777) != 0) {
+    if (keeps_mode && fchmod(fd.get(), mode & 07777) != 0) {
       const int error = errno;
       unlink(temporary.c_str());
       return ErrnoStatus("cannot set the mode of", path, error);
@@ -165,30 +190,24 @@ absl::StatusOr<std::unique_ptr<ByteSink>> OpenTemporary(const fs::path& path, mo
   return absl::InternalError(StrCat("cannot find a free temporary name beside ", path.string()));
 }
 
-// True for names like /dev/stdout, which stand for whatever is open: they are written to,
-// never replaced.
-bool NamesAnOpenFile(const fs::path& path) {
-  const std::string text = path.lexically_normal().string();
-  return text.starts_with("/dev/") || text.starts_with("/proc/");
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ByteSink>> OpenFileSink(const fs::path& path) {
-  if (path.empty()) return absl::InvalidArgumentError("no file name was given");
-  std::error_code ignored;
-  fs::path target = fs::absolute(path, ignored);
-  if (NamesAnOpenFile(target) && fs::exists(target, ignored)) return OpenStream(target);
+absl::StatusOr<std::unique_ptr<ByteSink>> OpenFileSink(const fs::path& path,
+                                                       IsCancelled is_cancelled) {
+  ASSIGN_OR_RETURN(const OutputPath resolved, ResolveOutputPath(path));
+  const fs::path& target = resolved.path;
+  const bool is_open = resolved.is_open_file;  // Written to, never replaced.
   struct stat info = {};
-  const bool exists = stat(target.c_str(), &info) == 0;
+  const bool exists =
+      fstatat(AT_FDCWD, target.c_str(), &info, is_open ? 0 : AT_SYMLINK_NOFOLLOW) == 0;
   if (!exists && errno != ENOENT) return ErrnoStatus("cannot create", path, errno);
   if (exists && S_ISDIR(info.st_mode)) return ErrnoStatus("cannot write", path, EISDIR);
-  if (exists && !S_ISREG(info.st_mode)) return OpenStream(target);
-  // A link keeps standing; what it points to is replaced.
-  if (fs::is_symlink(target, ignored)) {
-    target = fs::weakly_canonical(target, ignored);
+  if (exists && (is_open || !S_ISREG(info.st_mode))) {
+    return OpenStream(target, is_open, std::move(is_cancelled));
   }
-  return OpenTemporary(target, info.st_mode, exists);
+  // Another user's file is replaced; its mode may be open to all.
+  const bool is_ours = exists && info.st_uid == geteuid();
+  return OpenTemporary(target, info.st_mode, is_ours);
 }
 
 }  // namespace profd::exporter

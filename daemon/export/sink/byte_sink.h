@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/export/sink/stream_write.h"
 
 namespace profd::exporter {
 
@@ -24,9 +25,13 @@ class ByteSink {
 
 // Writes PATH.tmp.<random>, syncs it and renames it over `path` in Finish(); destroyed
 // before that, it removes the temporary and leaves `path` as it was. Mode 0600 & ~umask
-// unless `path` exists. Also writes to non-regular files (/dev/stdout, pipes) directly.
-// RESOURCE_EXHAUSTED (full disk), NOT_FOUND, PERMISSION_DENIED, naming the path.
-absl::StatusOr<std::unique_ptr<ByteSink>> OpenFileSink(const std::filesystem::path& path);
+// unless `path` is a file of this user. Also writes to non-regular files (/dev/stdout, pipes)
+// directly. Links are followed as ResolveOutputPath() says.
+// RESOURCE_EXHAUSTED (full disk), NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION (a link of
+// another user), naming the path.
+// A write to a non-regular file that takes nothing ends with CANCELLED once `is_cancelled` says so.
+absl::StatusOr<std::unique_ptr<ByteSink>> OpenFileSink(const std::filesystem::path& path,
+                                                       IsCancelled is_cancelled = nullptr);
 
 // Compresses into `out` as ONE gzip member (viewers read only the first of several).
 // `out` must outlive it. Finish() also finishes `out`.

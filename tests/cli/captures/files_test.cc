@@ -1,10 +1,13 @@
 // fetch, export, and reports over fetched files with no daemon.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
@@ -68,6 +71,11 @@ class FilesTest : public CliTest {
     profd_.captures[TestId(1)] = capture;
   }
   std::string part() const { return Path("x.profd." + TestId(1) + ".part"); }
+  // As a fetch that was cut off leaves it.
+  void WritePart(std::string_view text) const {
+    std::ofstream(part()) << text;
+    EXPECT_EQ(chmod(part().c_str(), 0600), 0);
+  }
   RunResult Fetch() const { return Run({"fetch", "01J", "-o", Path("x.profd")}); }
   // With no daemon in reach.
   RunResult Offline(const std::vector<std::string>& arguments) const {
@@ -134,14 +142,14 @@ TEST_F(FilesTest, ACutDownloadGoesOnWhereItStopped) {
 }
 
 TEST_F(FilesTest, APartOfSomethingElseIsFetchedAnew) {
-  std::ofstream(part()) << std::string(2000, '?');
+  WritePart(std::string(2000, '?'));
   EXPECT_EQ(Fetch().exit_code, 0);
   EXPECT_EQ(ReadFile(Path("x.profd")), profd_.file_bytes);
   EXPECT_THAT(profd_.download_offsets(), ElementsAre(2000, 0));
 }
 
 TEST_F(FilesTest, APartLongerThanTheFileIsFetchedAnew) {
-  std::ofstream(part()) << std::string(profd_.file_bytes.size() + 1, '?');
+  WritePart(std::string(profd_.file_bytes.size() + 1, '?'));
   EXPECT_EQ(Fetch().exit_code, 0);
   EXPECT_THAT(profd_.download_offsets(), ElementsAre(0));
 }
@@ -211,6 +219,56 @@ TEST_F(FilesTest, ALinkInPlaceOfThePartIsNotFollowed) {
   std::filesystem::create_symlink(Path("victim"), part());
   EXPECT_EQ(Fetch().exit_code, 1);
   EXPECT_EQ(ReadFile(Path("victim")), "precious");
+}
+
+TEST_F(FilesTest, APartThatOthersMayReadOrHaveANameForIsNotUsed) {
+  WritePart(profd_.file_bytes.substr(0, 100));
+  ASSERT_EQ(chmod(part().c_str(), 0644), 0);
+  EXPECT_THAT(Fetch().err, HasSubstr("is open to other users; remove it"));
+  ASSERT_EQ(chmod(part().c_str(), 0600), 0);
+  ASSERT_EQ(link(part().c_str(), Path("second").c_str()), 0);
+  EXPECT_THAT(Fetch().err, HasSubstr("has a second name; remove it"));
+  EXPECT_EQ(ReadFile(Path("second")), profd_.file_bytes.substr(0, 100));
+  ASSERT_EQ(unlink(Path("second").c_str()), 0);
+  EXPECT_EQ(Fetch().exit_code, 0);
+}
+
+TEST_F(FilesTest, APartOfAnotherUserIsNotUsed) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: only root makes files of another user";
+  WritePart("theirs");
+  ASSERT_EQ(chown(part().c_str(), 4242, 4242), 0);
+  const RunResult result = Fetch();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("belongs to another user; remove it"));
+  EXPECT_EQ(ReadFile(part()), "theirs");
+}
+
+TEST_F(FilesTest, NoCommandWritesThroughALinkOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: only root makes files of another user";
+  profd_.targets = {ATarget(4711)};
+  profd_.ends_as = profd_.captures[TestId(1)];
+  const std::string shared = Path("shared");
+  std::filesystem::create_directory(shared);
+  ASSERT_EQ(chmod(shared.c_str(), 01777), 0);
+  std::ofstream(Path("victim")) << "precious";
+  for (const std::string name : {"x.json", "x.csv", "x.html", "x.folded", "x.profd"}) {
+    std::filesystem::create_symlink(Path("victim"), shared + "/" + name);
+    ASSERT_EQ(lchown((shared + "/" + name).c_str(), 4242, 4242), 0);
+  }
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"export", whole_, "-o", shared + "/x.json"},
+                                             {"export", whole_, "-o", shared + "/x.csv"},
+                                             {"export", whole_, "-o", shared + "/x.html"},
+                                             {"export", whole_, "-o", shared + "/x.folded"},
+                                             {"report", whole_, "--html", shared + "/x.html"},
+                                             {"trace", "--steps", "5", "-o", shared + "/x.json"},
+                                             {"fetch", "01J", "-o", shared + "/x.profd"}}) {
+    const RunResult result = Run(command);
+    EXPECT_EQ(result.exit_code, 1) << command[0] << command.back();
+    EXPECT_THAT(result.err, HasSubstr("is a link of uid 4242")) << command[0] << command.back();
+  }
+  EXPECT_EQ(ReadFile(Path("victim")), "precious");
+  EXPECT_THAT(profd_.creates(), testing::IsEmpty());  // Refused before the capture.
 }
 
 TEST_F(FilesTest, ThereIsNothingToFetchOfACaptureWithoutAFile) {
@@ -419,6 +477,37 @@ TEST_F(FilesTest, AClosedPipeEndsAnExport) {
   // Where whoever started it ignores the signal, the error is told.
   export_to("trap '' PIPE; ", "head -c 10");
   EXPECT_THAT(ReadFile(Path("err")), HasSubstr("cannot write to stdout: Broken pipe"));
+}
+
+// Reads nothing of what comes through `read_end`, and returns once it is full.
+void FillPipe(int read_end) {
+  int waiting = 0;
+  while (waiting < 4096) {
+    ASSERT_EQ(ioctl(read_end, FIONREAD, &waiting), 0);
+    std::this_thread::yield();
+  }
+}
+
+TEST_F(FilesTest, AReaderThatStopsDoesNotKeepAnExportFromItsEnd) {
+  const std::string fifo = Path("x.json");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_EQ(fcntl(reader.get(), F_SETPIPE_SZ, 4096), 4096);
+  ProfctlProcess process({"export", whole_, "-o", fifo}, {{"PROFD_SOCKET_DIR", "/nonexistent"}});
+  FillPipe(reader.get());
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait().exit_code, 130);
+}
+
+TEST_F(FilesTest, AFifoThatNobodyReadsIsAnError) {
+  const std::string fifo = Path("x.json");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const RunResult result = Offline({"export", whole_, "-o", fifo});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("no process reads the FIFO"));
+  const RunResult check = Offline({"check", fifo});
+  EXPECT_EQ(check.exit_code, 1);
+  EXPECT_THAT(check.err, HasSubstr("is a pipe or a device"));
 }
 
 TEST_F(FilesTest, StdoutIsAFileLikeAnyOther) {

@@ -95,6 +95,111 @@ TEST_F(FileSinkTest, ALinkKeepsStandingAndItsTargetIsReplaced) {
   EXPECT_EQ(Read(path), "new");
 }
 
+// In a sticky folder that all may write to, as /tmp, where another user has put a file for us.
+class SharedFolderTest : public FileSinkTest {
+ protected:
+  static constexpr uid_t kOther = 4242;
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "SKIP: only root makes files of another user";
+    shared_ = folder_ / "shared";
+    fs::create_directory(shared_);
+    ASSERT_EQ(chmod(shared_.c_str(), 01777), 0);
+    std::ofstream(folder_ / "private") << "old";
+  }
+  static void GiveAway(const fs::path& path) {
+    ASSERT_EQ(lchown(path.c_str(), kOther, kOther), 0) << path;
+  }
+
+  fs::path shared_;
+};
+
+TEST_F(SharedFolderTest, ALinkOfAnotherUserIsNotFollowed) {
+  fs::create_symlink(folder_ / "private", shared_ / "link");
+  fs::create_symlink(folder_ / "new", shared_ / "dangling");
+  GiveAway(shared_ / "link");
+  GiveAway(shared_ / "dangling");
+  fs::create_symlink("link", shared_ / "ours");
+  for (const char* const name : {"link", "dangling", "ours"}) {
+    EXPECT_THAT(OpenFileSink(shared_ / name),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("link of uid 4242")))
+        << name;
+  }
+  EXPECT_EQ(Read(folder_ / "private"), "old");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+TEST_F(SharedFolderTest, OurLinkIsFollowed) {
+  fs::create_symlink(folder_ / "private", shared_ / "link");
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(shared_ / "link");
+  ASSERT_THAT(sink->Append("new"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  EXPECT_EQ(Read(folder_ / "private"), "new");
+}
+
+TEST_F(SharedFolderTest, ALinkWhereOnlyRootMayWriteIsFollowed) {
+  fs::create_symlink("private", folder_ / "link");
+  GiveAway(folder_ / "link");
+  EXPECT_THAT(OpenFileSink(folder_ / "link"), IsOk());
+  // Its owner may put anything there.
+  ASSERT_EQ(chown(folder_.c_str(), kOther, kOther), 0);
+  EXPECT_THAT(OpenFileSink(folder_ / "link"), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(SharedFolderTest, TheModeOfAnotherUsersFileIsNotTaken) {
+  const fs::path path = shared_ / "trace.json";
+  std::ofstream(path) << "old";
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  GiveAway(path);
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(path);
+  ASSERT_THAT(sink->Append("new"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  EXPECT_EQ(ModeOf(path), 0600);
+}
+
+TEST_F(SharedFolderTest, AFifoOfAnotherUserGetsNothing) {
+  const fs::path path = shared_ / "fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0666), 0);
+  GiveAway(path);
+  const UniqueFd reader(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_THAT(OpenFileSink(path),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("belongs to uid 4242")));
+}
+
+TEST_F(FileSinkTest, AFifoThatNobodyReadsIsAnError) {
+  const fs::path path = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(OpenFileSink(path),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no process reads")));
+}
+
+TEST_F(FileSinkTest, LinksInACircleAreAnError) {
+  fs::create_symlink("b", folder_ / "a");
+  fs::create_symlink("a", folder_ / "b");
+  EXPECT_THAT(OpenFileSink(folder_ / "a"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many links")));
+}
+
+TEST_F(FileSinkTest, AnOpenFileIsWrittenToAndNotReplaced) {
+  const UniqueFd file(open((folder_ / "open").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  fs::create_symlink("/proc/self/fd/" + std::to_string(file.get()), folder_ / "link");
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(folder_ / "link");
+  ASSERT_THAT(sink->Append("new"), IsOk());
+  ASSERT_THAT(sink->Finish(), IsOk());
+  char bytes[16];
+  EXPECT_EQ(pread(file.get(), bytes, sizeof(bytes), 0), 3);
+}
+
+TEST_F(FileSinkTest, AProcessSubstitutionIsWrittenTo) {  // -o >(gzip): a pipe in /dev/fd.
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd read_end(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  const std::unique_ptr<ByteSink> sink = OpenOrDie("/dev/fd/" + std::to_string(write_end.get()));
+  ASSERT_THAT(sink->Append("new"), IsOk());
+  char bytes[16];
+  EXPECT_EQ(read(read_end.get(), bytes, sizeof(bytes)), 3);
+}
+
 TEST_F(FileSinkTest, ErrorsNameThePathAndSayWhatIsWrong) {
   EXPECT_THAT(OpenFileSink(folder_ / "none" / "trace.json"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none/trace.json")));
