@@ -30,6 +30,8 @@ constexpr Advice kAdvice[] = {
     {kNotTrustedReason, kExitRefused,
      "`profctl context show` says which certificates are used; PROFD_TLS_CA, PROFD_TLS_CERT and "
      "PROFD_TLS_KEY name others."},
+    {kOtherUsersDaemonReason, kExitRefused,
+     "It could answer anything. --address, PROFD_ADDRESS and PROFD_SOCKET_DIR name other daemons."},
     {kLocalReason, kExitFailed, ""},
     {kStdoutClosedReason, kExitStdoutClosed, ""},
     {kVersionsDifferReason, kExitFailed,

@@ -28,6 +28,7 @@ inline constexpr std::string_view kNoDaemonReason = "NO_DAEMON";
 inline constexpr std::string_view kNoAnswerReason = "NO_ANSWER";
 inline constexpr std::string_view kVersionsDifferReason = "VERSIONS_DIFFER";
 inline constexpr std::string_view kNotTrustedReason = "NOT_TRUSTED";
+inline constexpr std::string_view kOtherUsersDaemonReason = "OTHER_USERS_DAEMON";
 inline constexpr std::string_view kLocalReason = "LOCAL";
 inline constexpr std::string_view kStdoutClosedReason = "STDOUT_CLOSED";
 

@@ -102,6 +102,7 @@ absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(
   std::string tried;
   for (const Endpoint& endpoint : endpoints) {
     absl::Status status = ProbeEndpoint(endpoint);
+    if (ReasonOf(status) == kOtherUsersDaemonReason) return status;
     if (status.ok()) {
       auto impl = std::make_unique<Impl>(endpoint);
       status = impl->AskWhoAnswers();
@@ -126,6 +127,7 @@ std::unique_ptr<DaemonClient> DaemonClient::Make(const Endpoint& endpoint) {
 absl::Status DaemonClient::Greet() {
   absl::Status status = ProbeEndpoint(impl_->endpoint_);
   if (status.ok()) return impl_->AskWhoAnswers();
+  if (ReasonOf(status) == kOtherUsersDaemonReason) return status;
   return WithReason(absl::UnavailableError(StrCat("no profd answers at ", address(), ": ",
                                                   FromAbsl(status.message()))),
                     kNoDaemonReason);

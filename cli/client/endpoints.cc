@@ -2,15 +2,20 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pwd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "cli/base/errors.h"
 #include "cli/base/flags.h"
 #include "cli/client/contexts.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -201,6 +206,48 @@ absl::StatusOr<std::vector<Endpoint>> CandidateEndpoints(const ClientSettings& s
   return endpoints;
 }
 
+namespace {
+
+// The account that the units run profd as.
+constexpr char kDaemonAccount[] = "profd";
+
+// Root listens on the socket of a daemon that root or systemd starts, whatever the daemon runs as.
+bool IsTrustedUid(uid_t uid) {
+  if (uid == 0 || uid == geteuid()) return true;
+  passwd account{};
+  passwd* found = nullptr;
+  char texts[4096];
+  return getpwnam_r(kDaemonAccount, &account, texts, sizeof texts, &found) == 0 &&
+         found != nullptr && found->pw_uid == uid;
+}
+
+absl::Status OfOtherUser(std::string_view what, const Endpoint& endpoint, uid_t uid) {
+  return WithReason(
+      absl::PermissionDeniedError(StrCat(what, " ", ForDisplay(endpoint.address, 400), " (",
+                                         endpoint.from, ") belongs to uid ", uid, ", not to root, ",
+                                         kDaemonAccount, ", or your own user")),
+      kOtherUsersDaemonReason);
+}
+
+// The owner of the socket's file is checked, too: in a folder of its own, another user could
+// lead us to a daemon of root here, and elsewhere for the calls that follow.
+absl::Status CheckOwners(const Endpoint& endpoint, int socket) {
+  struct stat info {};
+  if (lstat(endpoint.unix_path.c_str(), &info) != 0) {
+    return absl::UnavailableError(std::strerror(errno));
+  }
+  if (!IsTrustedUid(info.st_uid)) return OfOtherUser("the socket", endpoint, info.st_uid);
+  ucred listener{};
+  socklen_t size = sizeof listener;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0) {
+    return absl::UnavailableError(std::strerror(errno));
+  }
+  if (IsTrustedUid(listener.uid)) return absl::OkStatus();
+  return OfOtherUser("the daemon at", endpoint, listener.uid);
+}
+
+}  // namespace
+
 absl::Status ProbeEndpoint(const Endpoint& endpoint) {
   if (endpoint.unix_path.empty()) return absl::OkStatus();
   sockaddr_un address{};
@@ -210,7 +257,7 @@ absl::Status ProbeEndpoint(const Endpoint& endpoint) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return absl::InternalError(StrCat("socket: ", std::strerror(errno)));
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    return absl::OkStatus();
+    return CheckOwners(endpoint, socket.get());
   }
   switch (errno) {
     case EAGAIN:

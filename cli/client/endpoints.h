@@ -63,7 +63,8 @@ absl::StatusOr<std::vector<Endpoint>> CandidateEndpoints(const ClientSettings& s
                                                          const GetEnv& getenv);
 
 // Whether something accepts connections there; what the system says if not (NOT_FOUND,
-// UNAVAILABLE, PERMISSION_DENIED). A TCP endpoint is OK untried.
+// UNAVAILABLE, PERMISSION_DENIED). PERMISSION_DENIED (OTHER_USERS_DAEMON): it is a socket of
+// neither root, the account profd, nor this user. A TCP endpoint is OK untried.
 absl::Status ProbeEndpoint(const Endpoint& endpoint);
 
 }  // namespace profd::cli

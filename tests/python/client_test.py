@@ -4,6 +4,7 @@ import doctest
 import os
 import pathlib
 import shutil
+import socket
 import sys
 import tempfile
 import unittest
@@ -303,6 +304,21 @@ class WithoutDaemonTest(ProgramTest):
                     say([error.code, "/nonexistent" in str(error), "profd" in str(error)])
             """, PROFD_CLIENT_LIB=LIBRARY, **env)
             self.assertEqual(said, [["UNAVAILABLE", True, True]])
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a socket to another user")
+    def test_a_socket_of_another_user_is_refused(self):
+        folder = tempfile.mkdtemp(prefix="profd-client-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        path = os.path.join(folder, "control.sock")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen()
+            profd.Client(path).close()
+            os.chown(path, harness.NOBODY, harness.NOBODY)
+            with self.assertRaises(profd.ProfdError) as raised:
+                profd.Client(path)
+        self.assertEqual(raised.exception.code, "PERMISSION_DENIED")
+        self.assertEqual(raised.exception.reason, "OTHER_USERS_DAEMON")
 
     def test_without_grpc_the_package_works_and_client_says_what_to_install(self):
         said = self.run_program("""

@@ -7,7 +7,9 @@ build, beside the library. gRPC and protobuf are imported when a Client is made,
 
 import ipaddress
 import os
+import pwd
 import socket
+import struct
 from typing import Any, Generator, List, NamedTuple, Optional, Tuple, Union
 
 from profd import _library
@@ -15,6 +17,7 @@ from profd import _library
 _DESCRIPTORS = "profd_api.binpb"
 _SYSTEM_FOLDER = "/run/profd"
 _SOCKET = "control.sock"
+_DAEMON_ACCOUNT = "profd"
 # An operator table by step of a large capture; the daemon's own limit is lower.
 _MAX_MESSAGE_BYTES = 512 << 20
 _REASON_KEY = "profd-reason"
@@ -95,6 +98,7 @@ class Api:
             ("grpc.use_local_subchannel_pool", 1),
         ]
         if self.address.startswith("unix:"):
+            _check_owners(self.address[len("unix:"):])
             options.append(("grpc.default_authority", "localhost"))
             return self._grpc.insecure_channel(self.address, options=options)
         if tls is None:
@@ -240,6 +244,32 @@ def _accepts(path: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _check_owners(path: str) -> None:
+    """Raises ProfdError for a socket of neither root, the account profd, nor this user.
+
+    What else is wrong with it, the first call says.
+    """
+    trusted = {0, os.geteuid()}
+    try:
+        trusted.add(pwd.getpwnam(_DAEMON_ACCOUNT).pw_uid)
+    except KeyError:
+        pass
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+            owners = [os.lstat(path).st_uid]
+        except OSError:
+            return
+        credentials = struct.Struct("iII")  # Of who called listen(): pid, uid, gid.
+        owners.append(credentials.unpack(
+            probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))[1])
+    for uid in owners:
+        if uid not in trusted:
+            raise ProfdError("PERMISSION_DENIED", "%s belongs to uid %d, not to root, %s, or your "
+                             "own user" % (path, uid, _DAEMON_ACCOUNT), "OTHER_USERS_DAEMON")
 
 
 def _read_descriptors() -> bytes:

@@ -1,7 +1,15 @@
 #include "cli/client/endpoints.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,7 +17,11 @@
 #include <map>
 #include <optional>
 
+#include "cli/base/errors.h"
 #include "cli/client/contexts.h"
+#include "cli/client/daemon_client.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/unique_fd.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
@@ -139,6 +151,83 @@ TEST_F(ClientSettingsTest, ABrokenFileIsNoMatterToWhoNeedsNone) {
   std::ofstream(folder_ / "profd/config") << "nonsense\n";
   EXPECT_THAT(Settings(), HasSubstr("config:1: expected"));
   EXPECT_EQ(Settings("unix:/a/b"), "unix:/a/b  -");
+}
+
+// A socket that a process of another user listens on, as root can make it.
+class SocketOwnerTest : public ::testing::Test {
+ protected:
+  static constexpr uid_t kOther = 4242;
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "SKIP: only root becomes another user";
+    std::string name = std::filesystem::temp_directory_path() / "profd-owner-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  }
+  ~SocketOwnerTest() override {
+    if (child_ > 0) {
+      kill(child_, SIGKILL);
+      waitpid(child_, nullptr, 0);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+  // Binds as root, so that the file is root's, and listens as `uid`.
+  void ListenAs(uid_t uid) {
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    Path().copy(address.sun_path, sizeof address.sun_path - 1);
+    ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    int ready[2];
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    child_ = fork();
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (setresuid(uid, uid, uid) != 0 || listen(socket.get(), 8) != 0) _exit(1);
+      [[maybe_unused]] const ssize_t written = write(ready[1], "", 1);
+      for (;;) pause();
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+  }
+  std::string Path() const { return (folder_ / "control.sock").string(); }
+  absl::Status Probe() const {
+    return ProbeEndpoint(
+        {.address = "unix:" + Path(), .unix_path = Path(), .from = "PROFD_SOCKET_DIR"});
+  }
+
+  std::filesystem::path folder_;
+  pid_t child_ = -1;
+};
+
+TEST_F(SocketOwnerTest, RootsSocketIsTaken) {
+  ListenAs(0);
+  EXPECT_THAT(Probe(), IsOk());
+}
+
+TEST_F(SocketOwnerTest, AListenerOfAnotherUserIsRefused) {
+  ListenAs(kOther);
+  EXPECT_THAT(Probe(), StatusIs(absl::StatusCode::kPermissionDenied,
+                                HasSubstr("(PROFD_SOCKET_DIR) belongs to uid 4242")));
+  EXPECT_EQ(ReasonOf(Probe()), kOtherUsersDaemonReason);
+  const auto client = DaemonClient::Connect(
+      {{.address = "unix:" + Path(), .unix_path = Path(), .from = "--address"}});
+  EXPECT_EQ(ReasonOf(client.status()), kOtherUsersDaemonReason);
+  EXPECT_EQ(ExitCodeOf(client.status()), kExitRefused);
+}
+
+TEST_F(SocketOwnerTest, ASocketFileOfAnotherUserIsRefused) {
+  ListenAs(0);
+  ASSERT_EQ(chown(Path().c_str(), kOther, kOther), 0);
+  EXPECT_EQ(ReasonOf(Probe()), kOtherUsersDaemonReason);
+  // So is a link that leads to root's.
+  std::filesystem::rename(Path(), folder_ / "other.sock");
+  ASSERT_EQ(chown((folder_ / "other.sock").c_str(), 0, 0), 0);
+  std::filesystem::create_symlink("other.sock", Path());
+  EXPECT_THAT(Probe(), IsOk());
+  ASSERT_EQ(lchown(Path().c_str(), kOther, kOther), 0);
+  EXPECT_EQ(ReasonOf(Probe()), kOtherUsersDaemonReason);
 }
 
 }  // namespace
