@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -24,8 +25,12 @@
 namespace profd::cli {
 namespace {
 
-constexpr unsigned kMostConnections = 16;
-constexpr unsigned kSilenceSeconds = 60;
+// Beyond this, the oldest connection that is not being given the file is closed.
+constexpr size_t kMostConnections = 16;
+// Those that are being closed count for libmicrohttpd until it has noticed.
+constexpr unsigned kMostOpenConnections = 4 * kMostConnections;
+constexpr unsigned kRequestSeconds = 2;   // Of silence, until the request for the file is there.
+constexpr unsigned kSilenceSeconds = 60;  // Of its reader.
 
 absl::StatusOr<UniqueFd> Listen(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -112,18 +117,23 @@ class TraceServer::Impl {
                               size_t* upload_bytes, void** request);
   static void OnCompleted(void* self, MHD_Connection* connection, void** request,
                           MHD_RequestTerminationCode how);
+  static void OnConnection(void* self, MHD_Connection* connection, void** context,
+                           MHD_ConnectionNotificationCode what);
+  void MakeRoom();
   MHD_Result Answer(MHD_Connection* connection, std::string_view method, std::string_view url,
                     Request& request) const;
   static bool NamesThisHost(MHD_Connection* connection);
   static MHD_Result Send(MHD_Connection* connection, unsigned code, MHD_Response* response);
   static MHD_Result SendText(MHD_Connection* connection, unsigned code, std::string_view text);
   MHD_Result SendFile(MHD_Connection* connection) const;
+  static int SocketOf(MHD_Connection* connection);
 
   const UniqueFd file_;
   const uint64_t size_;
   const std::string url_path_;
   MHD_Daemon* daemon_ = nullptr;
   int port_ = 0;
+  std::vector<int> waiting_;  // Sockets without a request for the file, oldest first; its thread's.
 
   mutable absl::Mutex mu_;
   bool served_ ABSL_GUARDED_BY(mu_) = false;
@@ -136,8 +146,9 @@ absl::Status TraceServer::Impl::Start(int port) {
   daemon_ = MHD_start_daemon(MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
                              &OnRequest, this, MHD_OPTION_LISTEN_SOCKET,
                              static_cast<MHD_socket>(listener.get()), MHD_OPTION_CONNECTION_LIMIT,
-                             kMostConnections, MHD_OPTION_CONNECTION_TIMEOUT, kSilenceSeconds,
-                             MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this, MHD_OPTION_END);
+                             kMostOpenConnections, MHD_OPTION_CONNECTION_TIMEOUT, kRequestSeconds,
+                             MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this,
+                             MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_END);
   if (daemon_ == nullptr) return absl::InternalError("the web server cannot be started");
   (void)listener.Release();  // Closed by MHD_stop_daemon().
   return absl::OkStatus();
@@ -155,8 +166,13 @@ MHD_Result TraceServer::Impl::OnRequest(void* self, MHD_Connection* connection, 
   }
   if (*upload_bytes > 0) return MHD_NO;
   Request what = Request::kOther;
-  const MHD_Result result = static_cast<Impl*>(self)->Answer(connection, method, url, what);
+  Impl& impl = *static_cast<Impl*>(self);
+  const MHD_Result result = impl.Answer(connection, method, url, what);
   *request = reinterpret_cast<void*>(what);
+  if (what == Request::kFile) {
+    std::erase(impl.waiting_, SocketOf(connection));
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, kSilenceSeconds);
+  }
   return result;
 }
 
@@ -168,6 +184,27 @@ void TraceServer::Impl::OnCompleted(void* self, MHD_Connection* /*connection*/, 
   const absl::MutexLock lock(&impl.mu_);
   impl.served_ = true;
   impl.ended_ = true;
+}
+
+int TraceServer::Impl::SocketOf(MHD_Connection* connection) {
+  return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+void TraceServer::Impl::OnConnection(void* self, MHD_Connection* connection, void** /*context*/,
+                                     MHD_ConnectionNotificationCode what) {
+  Impl& impl = *static_cast<Impl*>(self);
+  const int socket = SocketOf(connection);
+  std::erase(impl.waiting_, socket);
+  if (what != MHD_CONNECTION_NOTIFY_STARTED) return;
+  impl.MakeRoom();
+  impl.waiting_.push_back(socket);
+}
+
+// Other users can connect, too, and could hold all places.
+void TraceServer::Impl::MakeRoom() {
+  if (waiting_.size() < kMostConnections) return;
+  shutdown(waiting_.front(), SHUT_RDWR);  // libmicrohttpd closes it.
+  waiting_.erase(waiting_.begin());
 }
 
 // 127.0.0.1 or localhost, with any port: ssh may have forwarded another one.

@@ -2,7 +2,9 @@
 // fetch from 127.0.0.1:9001 and nowhere else, and only it may read the answer (CORS).
 //
 // Other users of the machine can connect as well, so the path has a part that nobody can guess; and
-// requests that name another host, as a page that plays tricks with DNS would, are refused.
+// requests that name another host, as a page that plays tricks with DNS would, are refused. Their
+// connections do not keep the page out: of those that have not asked for the file, a silent one is
+// closed after 2 s, and the oldest if there are more than 16.
 //
 // Threads:  libmicrohttpd's one; calls are for one thread.
 // Errors:   RESOURCE_EXHAUSTED: the port is in use; NOT_FOUND, PERMISSION_DENIED: the file.

@@ -25,17 +25,23 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The whole answer, headers and all.
-std::string Ask(int port, const std::string& method, const std::string& path,
-                const std::string& host = "127.0.0.1:9001") {
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+UniqueFd ConnectTo(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return "no connection";
+    fd.Reset();
   }
+  return fd;
+}
+
+// The whole answer, headers and all.
+std::string Ask(int port, const std::string& method, const std::string& path,
+                const std::string& host = "127.0.0.1:9001") {
+  const UniqueFd fd = ConnectTo(port);
+  if (!fd.valid()) return "no connection";
   const std::string request =
       StrCat(method, " ", path, " HTTP/1.1\r\nHost: ", host, "\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(write(fd.get(), request.data(), request.size()), static_cast<ssize_t>(request.size()));
@@ -106,6 +112,27 @@ TEST_F(TraceServerTest, APortInUseIsAnErrorOfItsOwn) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("in use")));
   EXPECT_THAT(TraceServer::Start(folder_ / "none", "x", 0),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+}
+
+TEST_F(TraceServerTest, ConnectionsOfOthersDoNotKeepThePageOut) {
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < 100; ++i) {
+    idle.push_back(ConnectTo(server_->port()));
+    ASSERT_TRUE(idle.back().valid());
+    // Half of them have begun a request.
+    if (i % 2 == 0) {
+      ASSERT_EQ(write(idle.back().get(), "GET / HTTP", 10), 10);
+    }
+  }
+  EXPECT_THAT(Get(server_->url_path()), AllOf(StartsWith("HTTP/1.1 200"), EndsWith(text_)));
+  EXPECT_TRUE(server_->WaitUntilServed(absl::Seconds(60)));
+}
+
+TEST_F(TraceServerTest, ASilentConnectionIsClosed) {
+  const UniqueFd idle = ConnectTo(server_->port());
+  char byte = 0;
+  EXPECT_EQ(read(idle.get(), &byte, 1), 0);  // Waits for the end.
+  EXPECT_FALSE(WasServed());
 }
 
 TEST_F(TraceServerTest, StopEndsTheWait) {
