@@ -16,6 +16,7 @@
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
@@ -26,25 +27,32 @@ static_assert(static_cast<int>(grpc::StatusCode::UNAUTHENTICATED) ==
 static_assert(static_cast<int>(grpc::StatusCode::NOT_FOUND) ==
               static_cast<int>(absl::StatusCode::kNotFound));
 
+constexpr size_t kMaxErrorBytes = 4096;
+
+// A daemon's error as one line: with more, it could forge lines of ours.
+std::string OneLine(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return ForDisplay(text, kMaxErrorBytes);
+}
+
 }  // namespace
 
 absl::Status DaemonClient::Impl::Translate(const grpc::Status& status,
                                            const grpc::ClientContext& context) {
   if (status.ok()) return absl::OkStatus();
+  const std::string message = OneLine(status.error_message());
   const auto& trailers = context.GetServerTrailingMetadata();
   const auto reason = trailers.find("profd-reason");
   if (reason != trailers.end()) {
-    return WithReason(
-        absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message()),
-        std::string_view(reason->second.data(), reason->second.size()));
+    return WithReason(absl::Status(static_cast<absl::StatusCode>(status.error_code()), message),
+                      std::string_view(reason->second.data(), reason->second.size()));
   }
   // A daemon that is stopped by force cancels what is in progress.
   const bool cancelled_by_peer = status.error_code() == grpc::StatusCode::CANCELLED && !Aborted();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE || cancelled_by_peer) {
-    return WithReason(
-        absl::UnavailableError(StrCat("lost the connection to profd at ", endpoint_.address, " (",
-                                      status.error_message(), ")")),
-        kNoDaemonReason);
+    return WithReason(absl::UnavailableError(StrCat("lost the connection to profd at ",
+                                                    endpoint_.address, " (", message, ")")),
+                      kNoDaemonReason);
   }
   switch (status.error_code()) {
     case grpc::StatusCode::DEADLINE_EXCEEDED:
@@ -53,20 +61,20 @@ absl::Status DaemonClient::Impl::Translate(const grpc::Status& status,
           kNoAnswerReason);
     case grpc::StatusCode::UNIMPLEMENTED:
       return WithReason(absl::FailedPreconditionError(
-                            StrCat("profd ", node_.version, " at ", endpoint_.address,
+                            StrCat("profd ", OneLine(node_.version), " at ", endpoint_.address,
                                    " does not know this request of profctl ", PROFD_VERSION)),
                         kVersionsDifferReason);
     default:
-      return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+      return {static_cast<absl::StatusCode>(status.error_code()), message};
   }
 }
 
 absl::Status DaemonClient::Impl::Check(const google::protobuf::Message& answer) const {
   const absl::Status status = CheckAnswer(answer);
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      StrCat("profd at ", endpoint_.address, " sent an ", FromAbsl(status.message()),
-                             "; name a daemon that you trust with --address"));
+  return absl::Status(
+      status.code(), StrCat("profd at ", endpoint_.address, " sent an ", FromAbsl(status.message()),
+                            "; name a daemon that you trust with --address"));
 }
 
 absl::Status DaemonClient::Impl::AskWhoAnswers() {
@@ -89,9 +97,9 @@ absl::Status DaemonClient::Impl::AskWhoAnswers() {
   node_ = FromProto(node);
   if (node_.api_version < kApiVersion) {
     return WithReason(
-        absl::FailedPreconditionError(
-            StrCat("profctl ", PROFD_VERSION, " needs version ", kApiVersion, " of the API; profd ",
-                   node_.version, " at ", endpoint_.address, " has version ", node_.api_version)),
+        absl::FailedPreconditionError(StrCat(
+            "profctl ", PROFD_VERSION, " needs version ", kApiVersion, " of the API; profd ",
+            OneLine(node_.version), " at ", endpoint_.address, " has version ", node_.api_version)),
         kVersionsDifferReason);
   }
   return absl::OkStatus();

@@ -14,29 +14,24 @@ bool LooksLikeFormula(std::string_view text) {
   return !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
 }
 
-// Whether a terminal would act on the byte at `i` and, for C1 controls, the next one. Line feeds
-// and tabs are data.
-bool IsTerminalControl(std::string_view text, size_t i) {
-  const auto byte = static_cast<uint8_t>(text[i]);
-  if (byte == '\r') return i + 1 == text.size() || text[i + 1] != '\n';  // A line end is data.
-  if (byte == 0xC2) return i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) < 0xA0;
-  return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+// Of valid UTF-8: the bytes of the character that it begins with.
+size_t CharacterLength(std::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-std::string EscapeTerminalControls(std::string_view text) {
-  constexpr char kHex[] = "0123456789abcdef";
+std::string EscapeControls(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!IsTerminalControl(text, i)) {
-      out.push_back(text[i]);
-      continue;
+  while (!text.empty()) {
+    const std::string_view character = text.substr(0, CharacterLength(text));
+    const bool is_line_end = character == "\n" || text.starts_with("\r\n");  // Those are data.
+    if (is_line_end || IsPrintableUtf8(character)) {
+      out += character;
+    } else {
+      AppendJsonEscaped(character, out);
     }
-    if (static_cast<uint8_t>(text[i]) == 0xC2) ++i;  // The code of a C1 control is its second byte.
-    const auto code = static_cast<uint8_t>(text[i]);
-    out.append("\\x");
-    out.push_back(kHex[code >> 4]);
-    out.push_back(kHex[code & 15]);
+    text.remove_prefix(character.size());
   }
   return out;
 }
@@ -44,7 +39,7 @@ std::string EscapeTerminalControls(std::string_view text) {
 }  // namespace
 
 std::string CsvCell(std::string_view untrusted) {
-  std::string text = EscapeTerminalControls(ToValidUtf8(untrusted));
+  std::string text = EscapeControls(ToValidUtf8(untrusted));
   if (LooksLikeFormula(untrusted)) text.insert(text.begin(), '\'');
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";

@@ -7,10 +7,10 @@
 
 namespace profd {
 
-// Returns `untrusted` as a cell: valid UTF-8, quoted where necessary. Terminal controls other than
-// tab and line feed become "\\x1b" and the like. A cell that a spreadsheet would evaluate (it
-// begins with '=', '+', '-', '@', tab, or carriage return) gets a "'" in front. For text only:
-// numbers are written as they are.
+// Returns `untrusted` as a cell: valid UTF-8, quoted where necessary. The characters that
+// ForDisplay() replaces, other than line ends, become "\\u001b" and the like. A cell that a
+// spreadsheet would evaluate (it begins with '=', '+', '-', '@', tab, or carriage return) gets a
+// "'" in front. For text only: numbers are written as they are.
 std::string CsvCell(std::string_view untrusted);
 
 // The shortest text that is the same double when it is read: 36.4, not 36.399999999999999.

@@ -52,6 +52,37 @@ bool IsControl(std::string_view sequence) {
          IsBetween(sequence, "\xF3\xA0\x80\x80", "\xF3\xA0\x81\xBF");  // U+E0000-E007F tags
 }
 
+// Of a well-formed sequence.
+uint32_t CodePointOf(std::string_view sequence) {
+  constexpr uint8_t kFirstBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  uint32_t code = static_cast<uint8_t>(sequence[0]) & kFirstBits[sequence.size()];
+  for (const char c : sequence.substr(1)) code = code << 6 | (static_cast<uint8_t>(c) & 0x3F);
+  return code;
+}
+
+void AppendUtf16Escape(uint32_t unit, std::string& out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  out.append("\\u");
+  for (int shift = 12; shift >= 0; shift -= 4) out.push_back(kHex[unit >> shift & 15]);
+}
+
+// As JSON has it: two surrogates beyond U+FFFF.
+void AppendEscape(uint32_t code, std::string& out) {
+  if (code > 0xFFFF) {
+    AppendUtf16Escape(0xD800 + ((code - 0x10000) >> 10), out);
+    code = 0xDC00 + ((code - 0x10000) & 0x3FF);
+  }
+  AppendUtf16Escape(code, out);
+}
+
+// The length of the control that `text` begins with; 0: it begins with none.
+size_t ControlLength(std::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  if (first >= 0x20 && first < 0x7F) return 0;  // Most characters.
+  const size_t length = SequenceLength(text);
+  return length > 0 && IsControl(text.substr(0, length)) ? length : 0;
+}
+
 // Calls fn(sequence, valid) for each character, or each byte that starts none.
 template <typename Fn>
 void ForEachCharacter(std::string_view text, Fn fn) {
@@ -110,25 +141,19 @@ std::string ForDisplay(std::string_view untrusted, size_t max_bytes) {
 }
 
 void AppendJsonEscaped(std::string_view text, std::string& out) {
-  constexpr char kHex[] = "0123456789abcdef";
-  const auto append_code = [&](uint8_t code) {
-    out.append("\\u00");
-    out.push_back(kHex[code >> 4]);
-    out.push_back(kHex[code & 15]);
-  };
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const auto byte = static_cast<uint8_t>(c);
+  while (!text.empty()) {
+    const char c = text[0];
+    size_t length = 1;
     if (c == '"' || c == '\\') {
       out.push_back('\\');
       out.push_back(c);
-    } else if (byte < 0x20 || byte == 0x7F) {
-      append_code(byte);
-    } else if (byte == 0xC2 && IsC1Control(text.substr(i, 2))) {
-      append_code(static_cast<uint8_t>(text[++i]));
+    } else if (const size_t control = ControlLength(text); control > 0) {
+      AppendEscape(CodePointOf(text.substr(0, control)), out);
+      length = control;
     } else {
       out.push_back(c);
     }
+    text.remove_prefix(length);
   }
 }
 

@@ -22,7 +22,7 @@ std::string ForDisplay(std::string_view untrusted, size_t max_bytes);
 bool IsPrintableUtf8(std::string_view text);
 
 // `text` with JSON's escapes, without the quotes; input must be valid UTF-8.
-// Control characters (also C1 and DEL), '"', and '\' are escaped; the rest is copied.
+// The characters that ForDisplay() replaces, '"', and '\' are escaped; the rest is copied.
 void AppendJsonEscaped(std::string_view text, std::string& out);
 
 }  // namespace profd

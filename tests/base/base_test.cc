@@ -94,6 +94,12 @@ TEST(TextTest, JsonEscapesControlsQuotesAndBackslashes) {
   EXPECT_EQ(out, "a\\\"b\\\\c\\u000a\\u0001\\u007f\\u0080\\u009f\u00A0");
 }
 
+TEST(TextTest, JsonEscapesWhatReordersOrHidesText) {
+  std::string out;
+  AppendJsonEscaped("\u202Ea\u2066\u061C\u200B\u2028\uFEFF\U000E0041\u200D\U0001F600", out);
+  EXPECT_EQ(out, "\\u202ea\\u2066\\u061c\\u200b\\u2028\\ufeff\\udb40\\udc41\u200D\U0001F600");
+}
+
 // ---- csv ----
 
 TEST(CsvTest, CellsAreQuotedWhereNecessary) {
@@ -109,11 +115,13 @@ TEST(CsvTest, NumbersAreTheShortestThatAreTheSame) {
 
 TEST(CsvTest, CellsHaveNoTerminalControlsAndNoFormulas) {
   EXPECT_EQ(CsvCell("\x1b]0;OWNED\x07 \r\u009B\x7f\u00E9"),
-            "\\x1b]0;OWNED\\x07 \\x0d\\x9b\\x7f\u00E9");
-  for (const char* const formula : {"=HYPERLINK(1)", "+1", "-1", "@SUM", "\tx"}) {
+            "\\u001b]0;OWNED\\u0007 \\u000d\\u009b\\u007f\u00E9");
+  EXPECT_EQ(CsvCell("a\tb\u202Ec\u2066d"), "a\\u0009b\\u202ec\\u2066d");
+  for (const char* const formula : {"=HYPERLINK(1)", "+1", "-1", "@SUM"}) {
     EXPECT_EQ(CsvCell(formula), std::string("'") + formula);
   }
-  EXPECT_EQ(CsvCell("\rx"), "'\\x0dx");
+  EXPECT_EQ(CsvCell("\rx"), "'\\u000dx");
+  EXPECT_EQ(CsvCell("\tx"), "'\\u0009x");
   EXPECT_EQ(CsvCell("a=b"), "a=b");
 }
 

@@ -138,5 +138,21 @@ TEST_F(HostileDaemonTest, AGroupDoesNotChooseWhereItIsWritten) {
   EXPECT_EQ(Files(), before);
 }
 
+TEST_F(HostileDaemonTest, AnErrorIsOneLineWithoutControls) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.on_delete = {.code = absl::StatusCode::kFailedPrecondition,
+                      .message = "no\nprofctl: deleted\r\x1b[2J\u202Eevil"};
+  const RunResult result = Run({"delete", TestId(1)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("no profctl: deleted??[2J?evil\n"));
+}
+
+TEST_F(HostileDaemonTest, JsonEscapesWhatReordersText) {
+  v1::Target target = ATarget(4711);
+  target.set_command("a\u202Eb\u2066c\td");
+  profd_.targets.push_back(target);
+  EXPECT_THAT(Run({"ps", "--json"}).out, HasSubstr("a\\u202eb\\u2066c\\u0009d"));
+}
+
 }  // namespace
 }  // namespace profd::cli

@@ -154,7 +154,7 @@ TEST_F(OpsTest, CsvQuotesWhatIsInNames) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
               StartsWith("name,rank,module,thread,step,dims,types,busy_device_ns,share,"));
-  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\x1b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,0,0,"));
+  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\u001b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,0,0,"));
   EXPECT_EQ(Run({"ops", file_, "--csv", "--json"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", file_, "--csv", "--torch"}).exit_code, 2);
 }
