@@ -78,10 +78,11 @@ Command CheckCommand() {
           .description =
               "Checks trace files against the rules of the tools that read them: Holistic Trace "
               "Analysis, Perfetto, chrome://tracing, and the TensorBoard plugin. Takes Chrome JSON "
-              "and Perfetto protobuf, plain or gzip; needs no daemon.\n\nAn error is what a reader "
-              "refuses or loses, a warning is what it shows wrongly; both are findings. Notes are "
-              "informational. Each names the effect, the remedy, and the first places: event "
-              "number and byte offset in the uncompressed text.\n\nExit code: 0 without findings, "
+              "and Perfetto protobuf, plain or gzip, in a regular file; needs no daemon.\n\nAn "
+              "error is what a reader refuses or loses, a warning is what it shows wrongly; both "
+              "are findings. Notes are informational. Each names the effect, the remedy, and the "
+              "first places: event number and byte offset in the uncompressed text.\n\nExit code: "
+              "0 without findings, "
               "3 with findings, 1 if a file could not be read or is not a trace. A truncated or "
               "damaged file counts as a finding.",
           .examples = {{"profctl check trace.json.gz", "Before it is sent to someone"},
