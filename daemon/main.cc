@@ -165,7 +165,7 @@ absl::Status GiveUpRoot(const Config& config, const std::vector<std::string>& ar
     ASSIGN_OR_RETURN(AgentSocket agent, AgentSocket::Listen(config.socket_dir));
     sockets.agent = std::move(agent).TakeFd();
   }
-  ASSIGN_OR_RETURN(sockets.helper, StartHelper(helper, AgentSocket::PathIn(config.socket_dir)));
+  ASSIGN_OR_RETURN(sockets.helper, StartHelper(helper));
   RETURN_IF_ERROR(BecomeUser(*account));
   LogInfo(StrCat("profd goes on as user ", account->name, " (uid ", account->uid, ")"));
   std::vector<PassedFd> passed;

@@ -25,23 +25,6 @@ absl::Status Lost(std::string_view what) {
   return absl::UnavailableError(StrCat("profd-helper ", what, ": ", strerror(errno)));
 }
 
-// The first descriptor of a message; any others are closed.
-UniqueFd FileOf(msghdr& message) {
-  UniqueFd first;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
-      UniqueFd file(fd);
-      if (!first.valid()) first = std::move(file);
-    }
-  }
-  return first;
-}
-
 }  // namespace
 
 HelperReader::HelperReader(UniqueFd connection, Clock& clock)
@@ -56,50 +39,31 @@ absl::StatusOr<std::unique_ptr<ProcFacts>> HelperReader::Read(int pidfd) {
   absl::StatusOr<std::unique_ptr<ProcFacts>> own = Direct().Read(pidfd);
   // What can be seen without privileges needs no helper: a process of our own user.
   if (own.ok() && (*own)->user_namespace.known() && (*own)->pid_namespace.known()) return own;
-  absl::StatusOr<Reply> reply = Ask({.kind = HelperRequestKind::kFacts}, {pidfd});
-  if (!reply.ok()) return own;
-  if (reply->answer->error != 0) return absl::NotFoundError("the process has ended");
-  return std::make_unique<ProcFacts>(reply->answer->facts);
+  const absl::StatusOr<std::unique_ptr<HelperAnswer>> answer = Ask(pidfd);
+  if (!answer.ok()) return own;
+  if ((*answer)->error != 0) return absl::NotFoundError("the process has ended");
+  return std::make_unique<ProcFacts>((*answer)->facts);
 }
 
-absl::StatusOr<UniqueFd> HelperReader::OpenMemory(int pidfd, int connection, int64_t start_ticks) {
-  ASSIGN_OR_RETURN(
-      Reply reply,
-      Ask({.kind = HelperRequestKind::kMemory, .start_ticks = start_ticks}, {pidfd, connection}));
-  switch (const int error = reply.answer->error) {
-    case 0:
-      if (!reply.file.valid()) return absl::InternalError("profd-helper sent no descriptor");
-      return std::move(reply.file);
-    case EINVAL:
-      return absl::InvalidArgumentError("profd-helper: not the process of a registered target");
-    case ESRCH:
-      return absl::NotFoundError("the process has ended");
-    default:
-      return absl::PermissionDeniedError(
-          StrCat("profd-helper cannot open the memory of the process: ", strerror(error)));
-  }
-}
-
-absl::StatusOr<HelperReader::Reply> HelperReader::Ask(HelperRequest request,
-                                                      std::initializer_list<int> descriptors) {
+absl::StatusOr<std::unique_ptr<HelperAnswer>> HelperReader::Ask(int pidfd) {
   absl::MutexLock lock(&mu_);
   if (clock_.Monotonic() < next_try_) return absl::UnavailableError("profd-helper does not answer");
   const bool fresh = !connection_.valid();
-  request.number = ++last_number_;
-  absl::StatusOr<Reply> reply = AskOnce(request, descriptors);
+  const HelperRequest request{.number = ++last_number_};
+  absl::StatusOr<std::unique_ptr<HelperAnswer>> answer = AskOnce(request, pidfd);
   // Its unit may have been restarted since the last request.
-  if (!reply.ok() && !fresh && !connection_.valid() && !socket_.empty()) {
-    reply = AskOnce(request, descriptors);
+  if (!answer.ok() && !fresh && !connection_.valid() && !socket_.empty()) {
+    answer = AskOnce(request, pidfd);
   }
-  if (reply.ok()) return reply;
+  if (answer.ok()) return answer;
   next_try_ = clock_.Monotonic() + kPauseAfterLoss;
   if (const auto more = log_limiter_.Allow()) {
-    LogError(StrCat(FromAbsl(reply.status().message()),
+    LogError(StrCat(FromAbsl(answer.status().message()),
                     "; callers of other users are refused as outsiders until it answers; ",
                     socket_.empty() ? "restart profd" : "see systemctl status 'profd-helper*'",
                     " (", *more, " more)"));
   }
-  return reply;
+  return answer;
 }
 
 absl::Status HelperReader::Connect() {
@@ -129,57 +93,49 @@ absl::Status HelperReader::Connect() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<HelperReader::Reply> HelperReader::AskOnce(const HelperRequest& request,
-                                                          std::initializer_list<int> descriptors) {
+absl::StatusOr<std::unique_ptr<HelperAnswer>> HelperReader::AskOnce(const HelperRequest& request,
+                                                                    int pidfd) {
   RETURN_IF_ERROR(Connect());
   iovec bytes{.iov_base = const_cast<HelperRequest*>(&request), .iov_len = sizeof request};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof pidfd)] = {};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+  message.msg_controllen = sizeof control;
   cmsghdr* part = CMSG_FIRSTHDR(&message);
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-  memcpy(CMSG_DATA(part), descriptors.begin(), descriptors.size() * sizeof(int));
+  part->cmsg_len = CMSG_LEN(sizeof pidfd);
+  memcpy(CMSG_DATA(part), &pidfd, sizeof pidfd);
   if (sendmsg(connection_.get(), &message, MSG_NOSIGNAL) != sizeof request) {
     const absl::Status lost = Lost("does not take requests");
     connection_.Reset();
     return lost;
   }
-  absl::StatusOr<Reply> reply = Receive(request.number);
+  absl::StatusOr<std::unique_ptr<HelperAnswer>> answer = Receive(request.number);
   // One that is slow is asked again later, and its late answer is skipped.
-  if (!reply.ok() && !absl::IsDeadlineExceeded(reply.status())) connection_.Reset();
-  return reply;
+  if (!answer.ok() && !absl::IsDeadlineExceeded(answer.status())) connection_.Reset();
+  return answer;
 }
 
-absl::StatusOr<HelperReader::Reply> HelperReader::Receive(uint64_t number) {
+absl::StatusOr<std::unique_ptr<HelperAnswer>> HelperReader::Receive(uint64_t number) {
+  auto answer = std::make_unique<HelperAnswer>();
   for (;;) {
-    Reply reply{.answer = std::make_unique<HelperAnswer>(), .file = UniqueFd()};
-    iovec bytes{.iov_base = reply.answer.get(), .iov_len = sizeof(HelperAnswer)};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t size = recvmsg(connection_.get(), &message, MSG_CMSG_CLOEXEC);
+    const ssize_t size = recv(connection_.get(), answer.get(), sizeof *answer, MSG_TRUNC);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) {
       return absl::DeadlineExceededError("profd-helper does not answer");
     }
     if (size == 0) return absl::UnavailableError("profd-helper has ended");
     if (size < 0) return Lost("does not answer");
-    reply.file = FileOf(message);
-    const ProcFacts& facts = reply.answer->facts;
-    if (size != sizeof(HelperAnswer) || reply.answer->number > number ||
+    const ProcFacts& facts = answer->facts;
+    if (size != sizeof *answer || answer->number > number ||
         facts.status_bytes > sizeof facts.status || facts.command_bytes > sizeof facts.command ||
         facts.cgroup_bytes > sizeof facts.cgroup) {
       return absl::UnavailableError("profd-helper sent a malformed answer");
     }
-    if (reply.answer->number == number) return reply;
+    if (answer->number == number) return answer;
   }
 }
 

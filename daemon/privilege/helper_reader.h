@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -37,23 +36,13 @@ class HelperReader final : public ProcessReader {
 
   absl::StatusOr<std::unique_ptr<ProcFacts>> Read(int pidfd) override;
 
-  // Opens /proc/PID/mem of a registered target for reading. `connection` is the one that the target
-  // made to the agent socket. NOT_FOUND: it has ended. INVALID_ARGUMENT: the helper found that the
-  // three do not belong to one process. UNAVAILABLE: no helper. PERMISSION_DENIED: the kernel
-  // refuses.
-  absl::StatusOr<UniqueFd> OpenMemory(int pidfd, int connection, int64_t start_ticks);
-
  private:
-  struct Reply {
-    std::unique_ptr<HelperAnswer> answer;
-    UniqueFd file;
-  };
-  absl::StatusOr<Reply> Ask(HelperRequest request, std::initializer_list<int> descriptors);
+  absl::StatusOr<std::unique_ptr<HelperAnswer>> Ask(int pidfd);
   absl::Status Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<Reply> AskOnce(const HelperRequest& request,
-                                std::initializer_list<int> descriptors)
+  absl::StatusOr<std::unique_ptr<HelperAnswer>> AskOnce(const HelperRequest& request, int pidfd)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<Reply> Receive(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::unique_ptr<HelperAnswer>> Receive(uint64_t number)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::filesystem::path socket_;  // Empty: not to be connected again.
   Clock& clock_;

@@ -32,11 +32,10 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
 constexpr int kAllowed[] = {
-    SYS_read,       SYS_close,        SYS_newfstatat,      SYS_fstat,      SYS_readlinkat,
-    SYS_ppoll,      SYS_recvmsg,      SYS_sendmsg,         SYS_getsockopt, SYS_getsockname,
-    SYS_exit_group, SYS_rt_sigreturn, SYS_restart_syscall,
+    SYS_read,    SYS_close,    SYS_newfstatat, SYS_fstat,        SYS_readlinkat,      SYS_ppoll,
+    SYS_recvmsg, SYS_sendto,   SYS_exit_group, SYS_rt_sigreturn, SYS_restart_syscall,
 #if defined(__x86_64__)
-    SYS_poll,       SYS_readlink,
+    SYS_poll,    SYS_readlink,
 #endif
 };
 

@@ -103,8 +103,7 @@ std::filesystem::path FindHelper() {
   return {};
 }
 
-absl::StatusOr<UniqueFd> StartHelper(const std::filesystem::path& program,
-                                     const std::filesystem::path& agent_socket) {
+absl::StatusOr<UniqueFd> StartHelper(const std::filesystem::path& program) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return Failed("socketpair");
   UniqueFd ours(ends[0]);
@@ -119,8 +118,7 @@ absl::StatusOr<UniqueFd> StartHelper(const std::filesystem::path& program,
   // A session of its own: Ctrl-C in a terminal is for the daemon, whose end ends the helper.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   std::string name = program.string();
-  std::string path = agent_socket.string();
-  char* const arguments[] = {name.data(), path.data(), nullptr};
+  char* const arguments[] = {name.data(), nullptr};
   char* const environment[] = {nullptr};
   pid_t pid = 0;
   const int error = posix_spawn(&pid, name.c_str(), &actions, &attributes, arguments, environment);

@@ -44,8 +44,7 @@ struct Account {
 absl::StatusOr<std::optional<Account>> AccountFor(const std::string& user);
 
 // Starts profd-helper and returns its connection. `program`: its path. NOT_FOUND: it is not there.
-absl::StatusOr<UniqueFd> StartHelper(const std::filesystem::path& program,
-                                     const std::filesystem::path& agent_socket);
+absl::StatusOr<UniqueFd> StartHelper(const std::filesystem::path& program);
 // Next to this program, or in the libexec folder of its installation; empty: in neither.
 std::filesystem::path FindHelper();
 
