@@ -140,6 +140,7 @@ ProcessFacts ProcessFactsFrom(const ProcFacts& proc, const std::filesystem::path
   facts.cgroup = CgroupOf(proc.cgroup_text());
   const CgroupFolders folders;
   facts.workload = WorkloadOf(proc.cgroup_text(), &folders);
+  facts.root_container = RootContainerOf(proc.cgroup_text(), &folders);
   return facts;
 }
 

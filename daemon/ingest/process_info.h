@@ -43,7 +43,8 @@ struct ProcessFacts {
   bool foreign_namespace = true;
   std::string command;
   std::string cgroup;
-  Workload workload;  // Without the names of the pod.
+  Workload workload;           // Without the names of the pod.
+  std::string root_container;  // RootContainerOf() its cgroup.
 };
 
 // Interprets what /proc says. `self` is our own folder there, for the namespaces that are ours.

@@ -28,19 +28,24 @@ absl::StatusOr<uint64_t> RoundedBytes(int64_t asked) {
   return std::max(chunks * wire::kChunkBytes, wire::kMinCaptureMemoryBytes);
 }
 
-// The job, pod, and container of profd itself. A process in the same one is not set apart by it.
-const Workload& OwnWorkload() {
-  static const Workload own = [] {
+// The job, pod, and containers of profd itself. A process in the same one is not set apart by it.
+struct OwnPlace {
+  Workload workload;
+  std::string root_container;
+};
+const OwnPlace& Own() {
+  static const OwnPlace own = [] {
     std::ifstream file("/proc/self/cgroup");
     const std::string cgroup((std::istreambuf_iterator<char>(file)), {});
     const CgroupFolders folders;
-    return WorkloadOf(cgroup, &folders);
+    return OwnPlace{.workload = WorkloadOf(cgroup, &folders),
+                    .root_container = RootContainerOf(cgroup, &folders)};
   }();
   return own;
 }
 
-std::string_view UnlessOwn(const std::string& text, const std::string& own) {
-  return text == own ? std::string_view() : std::string_view(text);
+std::string_view UnlessOwn(std::string_view text, std::string_view own) {
+  return text == own ? std::string_view() : text;
 }
 
 }  // namespace
@@ -57,13 +62,16 @@ TickClock& TargetRegistry::ClockOf(wire::ClockKind kind) {
   return *clock;
 }
 
-absl::StatusOr<quota::Reservation> TargetRegistry::ReservePlace(const TargetInfo& info) {
-  const Workload& own = OwnWorkload();
+absl::StatusOr<quota::Reservation> TargetRegistry::ReservePlace(const TargetInfo& info,
+                                                                std::string_view root_container) {
+  const Workload& own = Own().workload;
+  const std::string& container = info.workload.container_id;
   const quota::Principal owner =
       quota::LocalPrincipal(info.uid, geteuid(),
                             {.job = UnlessOwn(info.workload.slurm_job, own.slurm_job),
                              .pod = UnlessOwn(info.workload.pod_uid, own.pod_uid),
-                             .container = UnlessOwn(info.workload.container_id, own.container_id)});
+                             .container = UnlessOwn(root_container, Own().root_container),
+                             .in_container = !UnlessOwn(container, own.container_id).empty()});
   return ledger_.Reserve(owner, quota::Resource::kTargets, 1);
 }
 

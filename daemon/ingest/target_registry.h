@@ -44,9 +44,10 @@ class TargetRegistry {
   // The clock for targets whose ticks are of that kind; made at its first use, kept.
   TickClock& ClockOf(wire::ClockKind kind);
 
-  // Takes a place for a target from the quota of its uid and job. RESOURCE_EXHAUSTED
-  // (QUOTA_EXCEEDED).
-  absl::StatusOr<quota::Reservation> ReservePlace(const TargetInfo& info);
+  // Takes a place for a target from the quota of its uid and job, pod, or container.
+  // RESOURCE_EXHAUSTED (QUOTA_EXCEEDED).
+  absl::StatusOr<quota::Reservation> ReservePlace(const TargetInfo& info,
+                                                  std::string_view root_container);
   // Adds a target; returns its number.
   TargetNumber Add(TargetInfo info, TickClock& clock, StatusPageView page,
                    quota::Reservation place);

@@ -338,7 +338,7 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
   TargetInfo info;
   info.uid = process.uid;
   info.workload = facts->workload;
-  absl::StatusOr<quota::Reservation> place = registry_.ReservePlace(info);
+  absl::StatusOr<quota::Reservation> place = registry_.ReservePlace(info, facts->root_container);
   if (!place.ok()) {
     return Refuse(peer, frame, wire::RefuseReason::kFull, std::string(place.status().message()));
   }

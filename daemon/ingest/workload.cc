@@ -146,12 +146,28 @@ Named JobOf(const CgroupPath& path) {
   return {JobIn(parts[scope + 1]), path.ends[scope + 1]};
 }
 
+// The first container that the path names, in a folder that no user has by delegation: services and
+// scopes may be delegated, and what is below user.slice is.
+Named RootContainerIn(const CgroupPath& path) {
+  for (size_t i = 0; i < path.parts.size(); ++i) {
+    const std::string_view part = path.parts[i];
+    if (std::string id = ContainerIn(part); !id.empty()) return {std::move(id), path.ends[i]};
+    if (part == "user.slice" || part.ends_with(".service") || part.ends_with(".scope")) break;
+  }
+  return {};
+}
+
+bool IsMadeByRoot(const Named& named, const CgroupPath& path, std::string_view controllers,
+                  std::string_view text, const CgroupFolders* folders) {
+  return !named.id.empty() && (folders == nullptr || path.relative ||
+                               folders->MadeByRoot(controllers, text.substr(0, named.end)));
+}
+
 void ReadPath(std::string_view controllers, std::string_view path, const CgroupFolders* folders,
               Workload& workload) {
   const CgroupPath split = Split(path);
   const auto made_by_root = [&](const Named& named) {
-    return !named.id.empty() && (folders == nullptr || split.relative ||
-                                 folders->MadeByRoot(controllers, path.substr(0, named.end)));
+    return IsMadeByRoot(named, split, controllers, path, folders);
   };
   if (workload.slurm_job.empty()) {
     if (Named job = JobOf(split); made_by_root(job)) workload.slurm_job = std::move(job.id);
@@ -162,6 +178,20 @@ void ReadPath(std::string_view controllers, std::string_view path, const CgroupF
   if (!workload.container_id.empty()) return;
   for (const std::string_view part : split.parts) {
     if (std::string id = ContainerIn(part); !id.empty()) workload.container_id = std::move(id);
+  }
+}
+
+// Calls fn(controllers, path) for each line "7:cpu,cpuacct:/path"; a path may hold colons.
+template <typename Fn>
+void ForEachHierarchy(std::string_view cgroup, Fn fn) {
+  while (!cgroup.empty()) {
+    const size_t end = cgroup.find('\n');
+    const std::string_view line = cgroup.substr(0, end);
+    cgroup.remove_prefix(end == std::string_view::npos ? cgroup.size() : end + 1);
+    const size_t first = line.find(':');
+    const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    fn(line.substr(first + 1, second - first - 1), line.substr(second + 1));
   }
 }
 
@@ -181,18 +211,21 @@ bool CgroupFolders::MadeByRoot(std::string_view controllers, std::string_view pa
 
 Workload WorkloadOf(std::string_view cgroup, const CgroupFolders* folders) {
   Workload workload;
-  while (!cgroup.empty()) {
-    const size_t end = cgroup.find('\n');
-    const std::string_view line = cgroup.substr(0, end);
-    cgroup.remove_prefix(end == std::string_view::npos ? cgroup.size() : end + 1);
-    // "7:cpu,cpuacct:/path"; a path may hold colons.
-    const size_t first = line.find(':');
-    const size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
-    if (second == std::string_view::npos) continue;
-    ReadPath(line.substr(first + 1, second - first - 1), line.substr(second + 1), folders,
-             workload);
-  }
+  ForEachHierarchy(cgroup, [&](std::string_view controllers, std::string_view path) {
+    ReadPath(controllers, path, folders, workload);
+  });
   return workload;
+}
+
+std::string RootContainerOf(std::string_view cgroup, const CgroupFolders* folders) {
+  std::string found;
+  ForEachHierarchy(cgroup, [&](std::string_view controllers, std::string_view path) {
+    if (!found.empty()) return;
+    const CgroupPath split = Split(path);
+    Named container = RootContainerIn(split);
+    if (IsMadeByRoot(container, split, controllers, path, folders)) found = std::move(container.id);
+  });
+  return found;
 }
 
 void FindPodNames(const std::filesystem::path& pod_logs, Workload& workload) {

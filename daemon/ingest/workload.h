@@ -39,6 +39,10 @@ class CgroupFolders {
 // The container ID is a hint for display: a user may create such a name.
 Workload WorkloadOf(std::string_view cgroup, const CgroupFolders* folders = nullptr);
 
+// Returns the ID of the outermost container if root made its folder, as the job's and pod's above;
+// otherwise an empty string. Quotas count this one: a user may create any number of names below.
+std::string RootContainerOf(std::string_view cgroup, const CgroupFolders* folders = nullptr);
+
 // Adds the namespace and name of the pod whose uid is known, where `pod_logs`, which only root may
 // write, has its folder.
 void FindPodNames(const std::filesystem::path& pod_logs, Workload& workload);

@@ -27,7 +27,8 @@ struct Principal {
 struct Place {
   std::string_view job;        // Slurm's.
   std::string_view pod;        // The UID of Kubernetes' pod.
-  std::string_view container;  // 64 hex digits.
+  std::string_view container;  // 64 hex digits; empty if root did not make it.
+  bool in_container = false;   // Also of a name that a user may have made: never an operator.
 };
 
 // `own_uid` is geteuid() of profd.

@@ -108,6 +108,42 @@ TEST(WorkloadTest, PodsAndContainersOfBothDrivers) {
   EXPECT_EQ(WorkloadOf("0::/x/pod" + std::string(kUid) + "0").pod_uid, "");
 }
 
+TEST(RootContainerTest, TheOutermostContainerOfEachRuntime) {
+  const std::string inner(64, 'b');
+  for (const std::string& cgroup :
+       {"0::/docker/" + kId, "0::/system.slice/docker-" + kId + ".scope",
+        "0::/machine.slice/libpod-" + kId + ".scope/container", "0::/default/" + kId,
+        "0::/kubepods/besteffort/pod" + std::string(kUid) + "/" + kId,
+        "0::/docker/" + kId + "/docker/" + inner, "0::/../" + kId,
+        "9:pids:/x\n0::/docker/" + kId}) {
+    EXPECT_EQ(RootContainerOf(cgroup), kId) << cgroup;
+  }
+}
+
+TEST(RootContainerTest, NamesInADelegatedCgroupAreNone) {
+  for (const std::string before :
+       {"0::/user.slice/user-1000.slice/user@1000.service/",
+        "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/app.slice/",
+        "0::/user.slice/", "0::/system.slice/jupyter.service/",
+        "0::/system.slice/slurmstepd.scope/job_1/", "0::/../../user.slice/"}) {
+    EXPECT_EQ(RootContainerOf(before + kId), "") << before;
+    EXPECT_EQ(RootContainerOf(before + "libpod-" + kId + ".scope"), "") << before;
+    EXPECT_EQ(WorkloadOf(before + kId).container_id, kId) << "it is displayed all the same";
+  }
+}
+
+TEST(RootContainerTest, AFolderOfAnotherUserThanRootIsNone) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a folder to another user";
+  std::string name = ::testing::TempDir() + "profd_cgroup_XXXXXX";
+  const std::filesystem::path mount = mkdtemp(name.data());
+  std::filesystem::create_directories(StrCat(mount.string(), "/lab/", kId));
+  const CgroupFolders folders(mount);
+  EXPECT_EQ(RootContainerOf("0::/lab/" + kId, &folders), kId);
+  ASSERT_EQ(chown(StrCat(mount.string(), "/lab/", kId).c_str(), 65534, 65534), 0);
+  EXPECT_EQ(RootContainerOf("0::/lab/" + kId, &folders), "");
+  std::filesystem::remove_all(mount);
+}
+
 TEST(WorkloadTest, ThePodsNamesComeFromTheKubeletsFolders) {
   std::string name = ::testing::TempDir() + "profd_pods_XXXXXX";
   const std::filesystem::path folder = mkdtemp(name.data());

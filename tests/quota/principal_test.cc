@@ -20,6 +20,7 @@ TEST(PrincipalTest, OnlyRootAndTheDaemonsUserOutsideOfJobsAreOperators) {
   EXPECT_FALSE(LocalPrincipal(0, 990, {.job = "7"}).is_operator);
   EXPECT_FALSE(LocalPrincipal(0, 990, {.pod = "p"}).is_operator);
   EXPECT_FALSE(LocalPrincipal(0, 990, {.container = "c"}).is_operator);
+  EXPECT_FALSE(LocalPrincipal(0, 990, {.in_container = true}).is_operator);
 }
 
 TEST(PrincipalTest, ACertificateIsNeverTakenForAUid) {
