@@ -124,7 +124,14 @@ int64_t Ledger::ShareOf(const Principal& who, Resource resource, const Standing&
     share = std::max<int64_t>(1, share / standing.active_in_account);
   }
   if (limit.per_principal > 0) share = std::min(share, limit.per_principal);
+  share = std::min(share, limit.capacity - limit.reserve - limit.floor);
   return std::max<int64_t>(0, share);
+}
+
+int64_t Ledger::RoomAboveFloor(const Limit& limit, int64_t free, int64_t of_account) {
+  const int64_t left = std::min(free, limit.floor);
+  const int64_t most = std::min((left + of_account + 1) / 2, (limit.floor + 1) / 2);
+  return std::max(free - limit.floor, most - of_account);
 }
 
 int64_t Ledger::RoomFor(const Principal& who, Resource resource, const Standing& standing) const {
@@ -132,8 +139,10 @@ int64_t Ledger::RoomFor(const Principal& who, Resource resource, const Standing&
   const int64_t total = standing.operators + standing.others;
   if (who.is_operator) return std::max<int64_t>(0, limit.capacity - total);
   const int64_t shared = limit.capacity - std::max(limit.reserve, standing.operators);
-  int64_t room =
-      std::min(shared - standing.others, ShareOf(who, resource, standing) - standing.of_principal);
+  const int64_t free = shared - standing.others;
+  int64_t room = std::min(free, ShareOf(who, resource, standing) - standing.of_principal);
+  if (limit.floor > 0) room = std::min(room, RoomAboveFloor(limit, free, standing.of_account));
+  if (limit.per_account > 0) room = std::min(room, limit.per_account - standing.of_account);
   if (standing.active_accounts > 1) {
     const int64_t of_account = std::max<int64_t>(1, shared / standing.active_accounts);
     room = std::min(room, of_account - standing.of_account);

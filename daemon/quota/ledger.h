@@ -3,12 +3,15 @@
 //
 //   1. Root's reserve is for operators. The others together get the capacity minus the reserve
 //      (minus what operators use, where that is more). A principal that is alone may use all of
-//      that. Operators may use the whole capacity.
+//      that but the floor. Operators may use the whole capacity.
 //   2. As soon as several accounts are active, each gets more only below its fair share: that
 //      capacity divided by the number of active accounts. Within an account, the same holds
 //      between its active jobs. So when a second principal asks, the largest holder gets no more.
 //   3. Nothing is ever revoked. A holder above its share keeps what it has.
-//   4. Some resources also have a limit per principal (Limit::per_principal).
+//   4. Some resources also have a limit per principal and per account (Limit::per_principal).
+//   5. Some have a floor (Limit::floor): the last part of what is shared, so that a first holder
+//      never takes all. An account that comes gets up to half of what is left of it, at once or
+//      piece by piece. So there is something for one newcomer after the other.
 //
 // A principal is active for a resource while it holds some (unless the resource is durable), and
 // for kActiveAfterAsking after each request, granted or not.
@@ -183,6 +186,8 @@ class Ledger {
   // The most that it would be granted on top of what it has.
   int64_t RoomFor(const Principal& who, Resource resource, const Standing& standing) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Of `free`, what an account that holds `of_account` may have by rule 5.
+  static int64_t RoomAboveFloor(const Limit& limit, int64_t free, int64_t of_account);
   Standing Ask(const Principal& who, Resource resource, absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Holding> LargestLocked(Resource resource, absl::Duration now) const

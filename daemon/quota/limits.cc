@@ -10,6 +10,7 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kGiB = 1 << 30;
 
 constexpr int64_t kReserveShare = 8;                  // Root's reserve: one part in eight.
+constexpr int64_t kFloorShare = 4;                    // For newcomers: one of what is shared.
 constexpr int64_t kDefaultCaptureMemory = 64 * kMiB;  // Of one capture, CaptureSpec.
 constexpr int64_t kMaxSharedCaptureMemory = 512 * kMiB;
 
@@ -51,7 +52,13 @@ int64_t CaptureMemoryFor(int64_t memory) {
 
 Limit LimitOf(Resource resource, int64_t capacity) {
   Limit limit{.capacity = capacity, .reserve = ReserveOf(resource, capacity)};
+  const int64_t shared = capacity - limit.reserve;
   switch (resource) {
+    // Both may be held for hours.
+    case Resource::kTargets:
+    case Resource::kCaptureMemory:
+      limit.floor = shared / kFloorShare;
+      break;
     case Resource::kCaptureRequests:
       limit.per_principal = kCaptureRequestsPerMinuteOfOne;
       break;
@@ -70,6 +77,7 @@ Limit LimitOf(Resource resource, int64_t capacity) {
     default:
       break;
   }
+  if (limit.per_principal > 0) limit.per_account = std::max(limit.per_principal, shared / 2);
   return limit;
 }
 

@@ -20,6 +20,10 @@
 // capture, but at most half of what the others get. It has none of storage and audit log rows,
 // where the holders of most make room (store/catalog/eviction.h, Catalog::AppendAudit()), and none
 // of remote connections: no remote caller is root.
+//
+// Of targets and capture memory, a quarter of what the others get is a floor for newcomers. Where
+// one principal has a limit, so has one account: half of what is shared, but at least that of a
+// principal.
 #ifndef PROFD_DAEMON_QUOTA_LIMITS_H_
 #define PROFD_DAEMON_QUOTA_LIMITS_H_
 
@@ -35,6 +39,10 @@ struct Limit {
   int64_t reserve = 0;   // Of the capacity, for operators alone (Principal::is_operator).
   // Most of one principal that is not an operator, even if it is alone; 0: no such bound.
   int64_t per_principal = 0;
+  // The same of one account with all its jobs, pods, and containers.
+  int64_t per_account = 0;
+  // The last part of what is shared, for accounts that hold little (rule 5 in ledger.h).
+  int64_t floor = 0;
 
   friend bool operator==(const Limit&, const Limit&) = default;
 };

@@ -125,30 +125,32 @@ class ExhaustionTest(harness.EndToEndTest):
          flags=['--max-targets', '16'])
     def test_targets(self):
         greedy, other = self.targets_of(harness.NOBODY), self.targets_of(OTHER)
-        self.assertEqual(greedy('hello 16'), [b'registered', b'14', b'refused', b'2'])
+        self.assertEqual(greedy('hello 16'), [b'registered', b'11', b'refused', b'5'])  # Floor: 3.
         self.target()  # Root's.
         harness.until(lambda: f'uid:{harness.NOBODY}' in self.daemon.log(),
                       'the refusal names its quota')
-        self.assertEqual(other('hello 1'), [b'registered', b'0', b'refused', b'1'])
+        self.assertEqual(other('hello 3'), [b'registered', b'2', b'refused', b'1'])
         greedy('end 4')
-        self.await_used('targets', f'uid:{harness.NOBODY}', 10)
+        self.await_used('targets', f'uid:{harness.NOBODY}', 7)
         self.assertEqual(greedy('hello 1'), [b'registered', b'0', b'refused', b'1'])
         self.assertEqual(other('hello 1'), [b'registered', b'1', b'refused', b'0'])
 
     @row('a user with one long capture', 'capture memory',
-         "root's captures run; the user's next one is refused, naming quota and holder",
-         flags=['--max-capture-memory', '48MiB'])
+         "root's captures run; the user's next one is refused, naming quota and holder; another "
+         "user's runs",
+         flags=['--max-capture-memory', '72MiB'])
     def test_capture_memory(self):
         target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
         self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--buffer', '32MiB',
                    as_uid=harness.NOBODY)
         self.await_used('capture-memory', f'uid:{harness.NOBODY}', 32 << 20)
         refused = self.daemon.ctl('trace', '--pid', second.pid, '--duration', '1s', '--buffer',
-                                  '1MiB', as_uid=harness.NOBODY)
+                                  '8MiB', as_uid=harness.NOBODY)
         self.assertEqual(refused.status, harness.REFUSED, refused.err)
         self.assertIn('capture memory', refused.err)
         self.assertIn(f'largest holder: uid:{harness.NOBODY} with 32 MiB', refused.err)
         self.assert_root_captures('--buffer', '16MiB')
+        self.assert_captures('--buffer', '4MiB', as_uid=OTHER)
 
     @row('a user with many captures', 'live captures', "root's captures run",
          flags=['--max-live-captures', '2'])
@@ -164,9 +166,12 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assert_root_captures()
 
     def assert_root_captures(self, *arguments):
-        target = self.target()
+        self.assert_captures(*arguments)
+
+    def assert_captures(self, *arguments, as_uid=None):
+        target = self.target(as_uid=as_uid)
         target.do('train 1')
-        result = self.trace('--pid', target.pid, '--steps', '2', *arguments).result()
+        result = self.trace('--pid', target.pid, '--steps', '2', *arguments, as_uid=as_uid).result()
         self.assertEqual(result.status, harness.DONE, result.err)
         self.assertEqual(result.json['state'], 'COMPLETE')
 

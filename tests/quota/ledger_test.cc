@@ -147,6 +147,49 @@ TEST_F(LedgerTest, APrincipalNeverExceedsItsOwnLimit) {
   EXPECT_TRUE(Take(Uid(0), 50));  // Root has no such limit.
 }
 
+TEST_F(LedgerTest, AnAccountDoesNotExceedItsLimitThroughManyJobs) {
+  ledger_.SetLimit(kTargets,
+                   {.capacity = 100, .reserve = 20, .per_principal = 5, .per_account = 12});
+  EXPECT_TRUE(Take(Job(1000, "1"), 5));
+  EXPECT_TRUE(Take(Job(1000, "2"), 5));
+  EXPECT_FALSE(Take(Job(1000, "3"), 3));
+  EXPECT_TRUE(Take(Job(1000, "3"), 2));
+  EXPECT_TRUE(Take(Uid(1001), 5));
+  EXPECT_TRUE(Take(Uid(0), 50));
+}
+
+TEST_F(LedgerTest, AFirstHolderLeavesTheFloorToNewcomers) {
+  ledger_.SetLimit(kTargets, {.capacity = 100, .reserve = 20, .floor = 20});
+  EXPECT_FALSE(Take(Uid(1000), 61));
+  EXPECT_TRUE(Take(Uid(1000), 60));
+  EXPECT_FALSE(Take(Uid(1000), 1));
+  EXPECT_FALSE(Take(Job(1000, "7"), 1)) << "another job is the same account";
+  EXPECT_TRUE(Take(Uid(1001), 10));
+  EXPECT_FALSE(Take(Uid(1001), 1));
+  EXPECT_TRUE(Take(Uid(1002), 5));
+  EXPECT_TRUE(Take(Uid(1003), 3));
+  EXPECT_TRUE(Take(Uid(1004), 1));
+  EXPECT_TRUE(Take(Uid(1005), 1));
+  EXPECT_FALSE(Take(Uid(1006), 1)) << "nothing is left of it";
+  EXPECT_TRUE(Take(Uid(0), 20)) << "root's reserve is apart from it";
+}
+
+TEST_F(LedgerTest, ANewcomerGetsTheSamePieceByPiece) {
+  ledger_.SetLimit(kTargets, {.capacity = 100, .reserve = 20, .floor = 20});
+  ASSERT_TRUE(Take(Uid(1000), 60));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(Take(Uid(1001), 1)) << i;
+  EXPECT_FALSE(Take(Uid(1001), 1));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Take(Uid(1002), 1)) << i;
+  EXPECT_FALSE(Take(Uid(1002), 1));
+}
+
+TEST_F(LedgerTest, TheFloorIsLeftByManyHoldersToo) {
+  ledger_.SetLimit(kTargets, {.capacity = 100, .reserve = 20, .floor = 20});
+  for (int64_t uid = 1000; uid < 1004; ++uid) ASSERT_TRUE(Take(Uid(uid), 15)) << uid;
+  EXPECT_FALSE(Take(Uid(1000), 1));
+  EXPECT_EQ(ledger_.Available(Uid(1004), kTargets), 10);
+}
+
 TEST_F(LedgerTest, HoldingDurableThingsLimitsNobodyElse) {
   ASSERT_TRUE(Take(Uid(1001), 5, Resource::kSchedules));
   clock_.Advance(kActiveAfterAsking);

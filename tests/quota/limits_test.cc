@@ -47,6 +47,23 @@ TEST(LimitsTest, EightDefaultCapturesFitBesideRootsReserve) {
   EXPECT_EQ(limit.reserve, 64 * kMiB);
 }
 
+TEST(LimitsTest, AQuarterOfWhatMayBeHeldForHoursIsKeptForNewcomers) {
+  const Limits limits = Limits::ForMemory(2048 * kMiB);
+  EXPECT_EQ(limits.of(Resource::kTargets).floor, (1024 - 128) / 4);
+  EXPECT_EQ(limits.of(Resource::kCaptureMemory).floor, 128 * kMiB);
+  EXPECT_EQ(limits.of(Resource::kImports).floor, 0);
+}
+
+TEST(LimitsTest, AnAccountIsLimitedWhereAPrincipalIs) {
+  const Limits limits = Limits::ForMemory(2048 * kMiB);
+  for (const ResourceInfo& info : AllResources()) {
+    const Limit& limit = limits.of(info.resource);
+    EXPECT_EQ(limit.per_account > 0, limit.per_principal > 0) << info.name;
+    EXPECT_GE(limit.per_account, limit.per_principal) << info.name;
+  }
+  EXPECT_EQ(limits.of(Resource::kWaitingCalls).per_account, (1024 - 128) / 2);
+}
+
 TEST(LimitsTest, AnExplicitSettingWins) {
   Limits limits = Limits::ForMemory(512 * kMiB);
   limits.SetCapacity(Resource::kTargets, 5000);
