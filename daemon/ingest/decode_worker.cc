@@ -165,13 +165,15 @@ DrainResult DecodeWorker::Conclude(const End& end) {
     result.gpu.problem =
         "the process ended, or did not answer, before it gave all that it had of its GPU";
   }
+  const ClockPair now = clock_.Sample();
+  LimitCounts(now.mono_ns - epoch_.mono_ns, result);
   decoder.DescribeTorch(result.torch);
   const bool ended_early = end.target_gone || end.target_holds_memory;
   if (ended_early && result.torch.outcome == TorchOutcome::kNoTorch) {
     // Its account comes last of all.
     result.torch.outcome = TorchOutcome::kUnknown;
   }
-  result.clock_error_ns = line_->ErrorAt(clock_.Sample());
+  result.clock_error_ns = line_->ErrorAt(now);
   result.cpu = end.cpu;
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;
@@ -187,6 +189,21 @@ void DecodeWorker::ReadHeaderCounts(DrainResult& result) const {
   }
   result.other_name_event_count = ReadCount(header.other_name_event_count);
   result.foreign_step_mark_count = ReadCount(header.foreign_step_mark_count);
+}
+
+// More than the memory holds may be dropped; but nothing is counted faster than once a nanosecond.
+void DecodeWorker::LimitCounts(int64_t elapsed_ns, DrainResult& result) const {
+  const auto held = static_cast<int64_t>(memory_.size_bytes() / sizeof(wire::EventHeader));
+  const int64_t most = held + std::max<int64_t>(0, elapsed_ns);
+  const auto limit = [most](int64_t& count) { count = std::min(count, most); };
+  for (int64_t& count : result.drops) limit(count);
+  limit(result.other_name_event_count);
+  limit(result.foreign_step_mark_count);
+  GpuRecord& gpu = result.gpu;
+  for (int64_t* count : {&gpu.record_count, &gpu.stale_count, &gpu.before_window_count,
+                         &gpu.after_window_count, &gpu.filtered_api_count}) {
+    limit(*count);
+  }
 }
 
 }  // namespace profd

@@ -78,6 +78,9 @@ class DecodeWorker {
   EventDecoder& decoder();
   DrainResult Conclude(const End& end);
   void ReadHeaderCounts(DrainResult& result) const;
+  // Bounds what the target counted by what is possible: it may have made the numbers up, and
+  // metrics of the node add them up.
+  void LimitCounts(int64_t elapsed_ns, DrainResult& result) const;
 
   CaptureMemory& memory_;
   TickClock& clock_;

@@ -571,10 +571,17 @@ TEST_F(CaptureHostileTest, AHeaderThatLiesIsNotReadAgain) {
   header.window_count.store(UINT32_MAX);
   header.current_step.store(UINT64_MAX);
   for (auto& drop : header.drops) drop.store(UINT64_MAX);
+  header.other_name_event_count.store(UINT64_MAX);
+  header.foreign_step_mark_count.store(UINT64_MAX);
   const DrainResult result = Stop("A");
   EXPECT_EQ(result.event_count, 1);
   EXPECT_GT(Drops(result, DropReason::kNoChunk), 0);
   EXPECT_GT(TotalDrops(result.drops), 0) << "no overflow";
+  // What the memory holds, and one a nanosecond in the time that a test takes at most.
+  const int64_t most = wire::kMaxCaptureMemoryBytes / 8 + 600'000'000'000;
+  for (const int64_t count : result.drops) EXPECT_LE(count, most);
+  EXPECT_LE(result.other_name_event_count, most);
+  EXPECT_LE(result.foreign_step_mark_count, most);
   ExpectServes();
 }
 
