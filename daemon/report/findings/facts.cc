@@ -1,7 +1,7 @@
 #include "daemon/report/findings/facts.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -14,6 +14,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/data_loader_time.h"
 
@@ -22,6 +23,9 @@ namespace {
 
 // Points of the memory's curve that findings need: only its extremes.
 constexpr int64_t kMemoryPoints = 64;
+
+// The first calls of a program also load the driver's code, which takes seconds.
+constexpr size_t kStartUpCalls = 3;
 
 void AddTimes(TimeBreakdown& sum, const TimeBreakdown& step) {
   sum.kernel_time_ns += step.kernel_time_ns;
@@ -48,15 +52,6 @@ TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
     if (counted.contains(step.index)) AddTimes(sum, step.device);
   }
   return sum;
-}
-
-// When the device did anything.
-IntervalSet BusyOf(const DeviceWork& work, uint32_t device) {
-  IntervalSet busy;
-  for (const Activity& activity : work.activities()) {  // By start.
-    if (work.DeviceOf(activity) == device) busy.Add(activity.start_ns, activity.end_ns);
-  }
-  return busy;
 }
 
 // How long the device was busy with what each stretch launched.
@@ -118,14 +113,6 @@ FindingScope ScopeWithoutSteps(const CaptureRecord& record, const DeviceWork& wo
 }
 
 }  // namespace
-
-bool IsAllocationCall(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kCalls = {
-      "cudaMalloc",   "cudaFree",      "cudaMallocHost", "cudaHostAlloc",
-      "cudaFreeHost", "cuMemAlloc_v2", "cuMemFree_v2",   "cuMemCreate",
-      "cuMemMap",     "cuMemUnmap",    "hipMalloc",      "hipFree"};
-  return std::find(kCalls.begin(), kCalls.end(), name) != kCalls.end();
-}
 
 const GpuDevice* Facts::device() const {
   for (const GpuDevice& device : record->gpu.devices) {
@@ -201,10 +188,21 @@ CallFacts GatherCalls(const FactSources& sources) {
   for (const std::string& name : sources.reader.names()) {
     is_allocation.push_back(IsAllocationCall(name));
   }
-  for (const GpuAttribution::Call& call : sources.attribution.calls()) {
+  std::vector<int64_t> lengths;
+  uint32_t thread = 0;
+  int64_t until_ns = std::numeric_limits<int64_t>::min();
+  for (const GpuAttribution::Call& call : sources.attribution.calls()) {  // By thread, by start.
     if (!is_allocation[call.name] || sources.scope.PositionAt(call.start_ns) < 0) continue;
+    // A call of the driver within one of the runtime is part of it.
+    if (call.thread == thread && call.end_ns <= until_ns) continue;
+    thread = call.thread;
+    until_ns = call.end_ns;
     ++facts.allocation_count;
     facts.allocation_ns += call.end_ns - call.start_ns;
+    if (sources.Name(call.name).find("Free") != std::string_view::npos) {
+      facts.free_ns += call.end_ns - call.start_ns;
+    }
+    lengths.push_back(call.end_ns - call.start_ns);
     const uint32_t op = call.path == RangePaths::kNone
                             ? 0
                             : sources.first_ids[sources.attribution.paths()[call.path].name];
@@ -212,6 +210,12 @@ CallFacts GatherCalls(const FactSources& sources) {
               .detail = op,
               .duration_ns = call.end_ns - call.start_ns,
               .start_ns = call.start_ns});
+  }
+  if (!sources.scope.has_steps) {
+    std::sort(lengths.begin(), lengths.end(), std::greater<>());
+    int64_t longest_ns = 0;
+    for (size_t i = 0; i < std::min(lengths.size(), kStartUpCalls); ++i) longest_ns += lengths[i];
+    facts.only_start_up = 2 * longest_ns > facts.allocation_ns;
   }
   facts.allocations =
       sums.Take(EvidenceKind::kCall, [&](uint32_t name, uint32_t op, Evidence& row) {
@@ -284,8 +288,12 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   facts.cpu = CpuFactsOf(reader);
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
   facts.calls = GatherCalls(sources);
+  if (facts.has_gpu()) {
+    ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.time, facts.scope.mean_ns));
+  }
   ASSIGN_OR_RETURN(facts.host,
-                   GatherHost(reader, facts.scope, facts.time, BusyOf(work, position), thresholds));
+                   GatherHost(reader, facts.scope, facts.time,
+                              facts.has_gpu() ? &facts.gaps.explained : nullptr, thresholds));
   ASSIGN_OR_RETURN(facts.slowest,
                    ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
   if (!facts.has_gpu()) {
@@ -293,7 +301,6 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
     return facts;
   }
   RETURN_IF_ERROR(GatherKernelsAndCopies(sources, facts.device(), facts.kernels, facts.copies));
-  ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.scope.mean_ns));
   FindFusible(sources, facts.kernels);
   FindTinyKernels(sources, facts.kernels);
   return facts;

@@ -36,12 +36,8 @@ int64_t FindingScope::PositionAt(int64_t time_ns) const {
 }
 
 int64_t FindingScope::MeasureIn(int64_t start_ns, int64_t end_ns) const {
-  auto at = std::upper_bound(stretches.begin(), stretches.end(), start_ns,
-                             [](int64_t time, const Stretch& s) { return time < s.end_ns; });
   int64_t sum = 0;
-  for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
-    sum += std::min(end_ns, at->end_ns) - std::max(start_ns, at->start_ns);
-  }
+  ForEachIn(start_ns, end_ns, [&](int64_t from_ns, int64_t to_ns) { sum += to_ns - from_ns; });
   return sum;
 }
 

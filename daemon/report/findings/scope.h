@@ -4,6 +4,7 @@
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -36,6 +37,17 @@ struct FindingScope {
   int64_t PositionAt(int64_t time_ns) const;
   // The part of [start_ns, end_ns) that lies in the scope.
   int64_t MeasureIn(int64_t start_ns, int64_t end_ns) const;
+  // Calls fn(from_ns, to_ns) for each part of [start_ns, end_ns) that lies in a stretch.
+  template <typename Fn>
+  void ForEachIn(int64_t start_ns, int64_t end_ns, Fn fn) const {
+    auto at = std::upper_bound(stretches.begin(), stretches.end(), start_ns,
+                               [](int64_t time, const Stretch& s) { return time < s.end_ns; });
+    for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
+      const int64_t from_ns = std::max(start_ns, at->start_ns);
+      const int64_t to_ns = std::min(end_ns, at->end_ns);
+      if (to_ns > from_ns) fn(from_ns, to_ns);
+    }
+  }
 };
 
 // Of steps; `steps` may be in any order, overlap or be nonsense.
