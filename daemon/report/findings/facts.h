@@ -73,6 +73,7 @@ struct KernelFacts {
   std::vector<Evidence> fusible;
   // Kernels whose blocks do not fill the device, and the time lost by that.
   bool knows_device = false;
+  int64_t unknown_wave_ns = 0;  // Time of kernels whose grid is not known.
   int64_t low_wave_ns = 0;
   int64_t low_wave_lost_ns = 0;
   std::vector<Evidence> low_waves;

@@ -212,5 +212,17 @@ TEST_F(IdleCausesTest, ALeakComesFirstIfItFillsTheMemorySoon) {
   EXPECT_EQ(Find("MEM_LEAK").severity, Severity::kCritical);
 }
 
+// ---- what is not known ----
+
+TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    Launch(
+        {.start_ns = step * kStepNs, .count = 100, .gpu = {.grid = {0, 0, 0}, .block = {0, 0, 0}}});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("LOW_WAVES")));
+  EXPECT_THAT(NeedsOf("LOW_WAVES"), HasSubstr("grids of kernels"));
+}
+
 }  // namespace
 }  // namespace profd::report
