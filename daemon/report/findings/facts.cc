@@ -27,49 +27,37 @@ constexpr int64_t kMemoryPoints = 64;
 // The first calls of a program also load the driver's code, which takes seconds.
 constexpr size_t kStartUpCalls = 3;
 
-void AddTimes(TimeBreakdown& sum, const TimeBreakdown& step) {
-  sum.kernel_time_ns += step.kernel_time_ns;
-  sum.busy_ns += step.busy_ns;
-  sum.idle_ns += step.idle_ns;
-  sum.compute_ns += step.compute_ns;
-  sum.communication_ns += step.communication_ns;
-  sum.exposed_communication_ns += step.exposed_communication_ns;
-  sum.overlapped_communication_ns += step.overlapped_communication_ns;
-  sum.copy_ns += step.copy_ns;
-  sum.exposed_copy_ns += step.exposed_copy_ns;
-  sum.idle_by_cause.host_wait_ns += step.idle_by_cause.host_wait_ns;
-  sum.idle_by_cause.kernel_wait_ns += step.idle_by_cause.kernel_wait_ns;
-  sum.idle_by_cause.other_ns += step.idle_by_cause.other_ns;
-  sum.host_only_ns += step.host_only_ns;
-}
-
-TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
+TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const DeviceWork& work,
+                      uint32_t device) {
   if (!scope.has_steps) return time.whole;
-  absl::flat_hash_set<int64_t> counted;
-  for (const FindingScope::Stretch& stretch : scope.stretches) counted.insert(stretch.step);
-  TimeBreakdown sum;
-  for (const TimeStep& step : time.steps) {
-    if (counted.contains(step.index)) AddTimes(sum, step.device);
+  DeviceIdle idle;
+  for (const Activity& activity : work.activities()) {
+    if (work.DeviceOf(activity) == device) idle.Add(activity);
   }
-  return sum;
+  IdleRow row;
+  for (const FindingScope::Stretch& stretch : scope.stretches) {
+    idle.AddTo(row, stretch.start_ns, stretch.end_ns);
+  }
+  return BreakdownOf(row);
 }
 
-// How long the device was busy with what each stretch launched.
-std::vector<int64_t> LaunchedTimes(const FindingScope& scope, const DeviceWork& work,
-                                   uint32_t device) {
-  std::vector<int64_t> busy_ns(scope.stretches.size());
-  std::vector<int64_t> until_ns(scope.stretches.size(), std::numeric_limits<int64_t>::min());
+std::vector<LaunchedWork> LaunchedWorkOf(const FindingScope& scope, const DeviceWork& work,
+                                         uint32_t device) {
+  std::vector<LaunchedWork> launched(scope.stretches.size());
   for (const Activity& activity : work.activities()) {  // By start.
     if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
     const int64_t position = scope.PositionAt(activity.call->start_ns);
     if (position < 0) continue;
-    const auto i = static_cast<size_t>(position);
-    const int64_t start_ns = std::max(activity.start_ns, until_ns[i]);
+    LaunchedWork& of_step = launched[static_cast<size_t>(position)];
+    if (of_step.end_ns <= of_step.start_ns) {
+      of_step = {.start_ns = activity.start_ns, .end_ns = activity.start_ns};
+    }
+    const int64_t start_ns = std::max(activity.start_ns, of_step.end_ns);
     if (activity.end_ns <= start_ns) continue;
-    busy_ns[i] = Sum(busy_ns[i], Difference(activity.end_ns, start_ns));
-    until_ns[i] = activity.end_ns;
+    of_step.busy_ns = Sum(of_step.busy_ns, Difference(activity.end_ns, start_ns));
+    of_step.end_ns = activity.end_ns;
   }
-  return busy_ns;
+  return launched;
 }
 
 // A GPU that has nothing to do begins with what is launched much sooner than this.
@@ -265,12 +253,13 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio);
   if (device != devices.end()) {
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
-    LeaveOutQueueFilling(LaunchedTimes(facts.scope, work, position), facts.scope);
+    LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);
+    TakeDeviceTimes(LaunchedWorkOf(facts.scope, work, position), facts.scope);
   }
   if (facts.scope.stretches.empty()) {
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());
   }
-  facts.sum = SumOver(facts.scope, facts.time);
+  facts.sum = SumOver(facts.scope, facts.time, work, position);
 
   Demangler demangler;
   FactSources sources = {.reader = reader,

@@ -83,6 +83,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   if (facts.scope.has_steps) {
     text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
                   CountText(facts.scope.count, "step"),
+                  facts.scope.by_device ? ", from the GPU's work: the host runs ahead" : "",
                   LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
                   LeftOut(facts.scope.earlier_work_count,
                           "in which the GPU did what was launched before the capture"),

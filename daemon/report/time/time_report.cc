@@ -26,21 +26,6 @@
 namespace profd::report {
 namespace {
 
-TimeBreakdown BreakdownOf(const IdleRow& row) {
-  return {.kernel_time_ns = row.duration_ns,
-          .busy_ns = row.busy_ns,
-          .idle_ns = row.idle_ns,
-          .compute_ns = row.compute_ns,
-          .communication_ns = row.communication_ns,
-          .exposed_communication_ns = row.exposed_communication_ns,
-          .overlapped_communication_ns = row.communication_ns - row.exposed_communication_ns,
-          .copy_ns = row.copy_ns,
-          .exposed_copy_ns = row.exposed_copy_ns,
-          .idle_by_cause = {.host_wait_ns = row.host_wait_ns,
-                            .kernel_wait_ns = row.kernel_wait_ns,
-                            .other_ns = row.other_ns}};
-}
-
 // When something was launched that had not ended: without it only the host can have been at work.
 class PendingWork {
  public:
@@ -359,6 +344,21 @@ class TimeSummary {
 };
 
 }  // namespace
+
+TimeBreakdown BreakdownOf(const IdleRow& row) {
+  return {.kernel_time_ns = row.duration_ns,
+          .busy_ns = row.busy_ns,
+          .idle_ns = row.idle_ns,
+          .compute_ns = row.compute_ns,
+          .communication_ns = row.communication_ns,
+          .exposed_communication_ns = row.exposed_communication_ns,
+          .overlapped_communication_ns = row.communication_ns - row.exposed_communication_ns,
+          .copy_ns = row.copy_ns,
+          .exposed_copy_ns = row.exposed_copy_ns,
+          .idle_by_cause = {.host_wait_ns = row.host_wait_ns,
+                            .kernel_wait_ns = row.kernel_wait_ns,
+                            .other_ns = row.other_ns}};
+}
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options) {
   return TimeSummary(reader, options).Summarize();

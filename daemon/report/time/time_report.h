@@ -67,6 +67,8 @@ struct TimeBreakdown {
   int64_t host_only_ns = 0;
 };
 
+TimeBreakdown BreakdownOf(const IdleRow& row);
+
 struct TimeStep {
   int64_t index = 0;  // As in ProfilerStep#index.
   int64_t duration_ns = 0;

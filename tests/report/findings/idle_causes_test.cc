@@ -212,7 +212,7 @@ TEST_F(IdleCausesTest, ALeakComesFirstIfItFillsTheMemorySoon) {
   EXPECT_EQ(Find("MEM_LEAK").severity, Severity::kCritical);
 }
 
-// ---- what is not known ----
+// ---- what is not known, and whose step it is ----
 
 TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
   Steps(5);
@@ -222,6 +222,23 @@ TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
   }
   EXPECT_THAT(Fired(), Not(Contains("LOW_WAVES")));
   EXPECT_THAT(NeedsOf("LOW_WAVES"), HasSubstr("grids of kernels"));
+}
+
+TEST_F(IdleCausesTest, AStepOfAProgramThatNeverWaitsTakesAsLongAsItsGpuWork) {
+  for (int step = 0; step < 6; ++step) {
+    reader_.Step(step, step * kMs, kMs);
+    for (int i = 0; i < 4; ++i) {
+      const int64_t call_ns = step * kMs + i * 100 * kUs;
+      const int64_t start_ns = step * 4 * kMs + i * kMs + 50 * kUs;
+      Operator("aten::mm", call_ns, call_ns + 50 * kUs);
+      Kernel({call_ns + kUs, call_ns + 5 * kUs, start_ns, start_ns + kMs});
+    }
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.mean_step_ns, 4 * kMs);
+  EXPECT_EQ(report.bound, BoundBy::kCompute);
+  EXPECT_THAT(report.verdict, HasSubstr("A step takes 4 ms (mean of 6 steps, from the GPU's work: "
+                                        "the host runs ahead)"));
 }
 
 }  // namespace
