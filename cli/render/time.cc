@@ -169,6 +169,7 @@ void AddHostSplit(const TimeReport& report, int64_t limit, const Style& style, s
        {.title = "Operators"},
        {.title = "Collectives", .drop_order = 3},
        {.title = "Data loading", .drop_order = 2},
+       {.title = "Compiling", .drop_order = 5},
        {.title = "GPU wait", .drop_order = 1},
        {.title = "Outside operators"},
        {.title = "Other", .drop_order = 4}},
@@ -178,6 +179,7 @@ void AddHostSplit(const TimeReport& report, int64_t limit, const Style& style, s
                                         share(step.host.operators_ns, step),
                                         share(step.host.collectives_ns, step),
                                         share(step.host.data_loader_ns, step),
+                                        share(step.host.compile_ns, step),
                                         share(step.host.gpu_wait_ns, step),
                                         share(step.host.outside_ns, step),
                                         share(step.host.other_ns, step)};

@@ -61,6 +61,7 @@ void WriteTimeSteps(const TimeReport& report, int64_t limit, JsonWriter& json) {
     json.Field("operators_ns", step.host.operators_ns);
     json.Field("collectives_ns", step.host.collectives_ns);
     json.Field("data_loader_ns", step.host.data_loader_ns);
+    json.Field("compile_ns", step.host.compile_ns);
     json.Field("gpu_wait_ns", step.host.gpu_wait_ns);
     json.Field("outside_ns", step.host.outside_ns);
     json.Field("other_ns", step.host.other_ns);

@@ -255,15 +255,18 @@ void CaptureBuilder::NoteIds(const TraceEvent& event) {
   if (is_ours_) return;
   if (event.Has(Number::kExternalId)) {
     external_ids_.push_back(event.Get(Number::kExternalId, 0));
-  } else if (event.Has(Number::kEventIndex)) {
+  }
+  if (event.Has(Number::kEventIndex)) {
     event_indices_.push_back(event.Get(Number::kEventIndex, 0));
   }
 }
 
 void CaptureBuilder::CountMissingIds() {
-  const bool has_external_ids = external_ids_.size() >= event_indices_.size();
-  contents_.thinned_count =
-      MissingIds(std::move(has_external_ids ? external_ids_ : event_indices_)).value_or(0);
+  // Either number may jump in a complete trace. What was removed is missing in both.
+  const std::optional<int64_t> by_external_id = MissingIds(std::move(external_ids_));
+  const std::optional<int64_t> by_index = MissingIds(std::move(event_indices_));
+  contents_.thinned_count = std::min(by_external_id.value_or(by_index.value_or(0)),
+                                     by_index.value_or(by_external_id.value_or(0)));
 }
 
 // Of ranges with equal times torch writes the outer one first; profd, which writes them by their

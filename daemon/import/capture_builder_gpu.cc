@@ -31,6 +31,10 @@ std::array<Side, 3> Sides(std::string_view json, Side otherwise) {
   return sides;
 }
 
+std::array<uint32_t, 3> SidesOrUnknown(std::string_view json) {
+  return Sides<uint32_t>(json, json.empty() ? 0 : 1);
+}
+
 }  // namespace
 
 // 0, which links nothing, for one that no row can have.
@@ -100,8 +104,9 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     row.kind = GpuRowKind::kGraphLaunch;
   } else if (kind == GpuRowKind::kKernel) {
     ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
-    row.grid = Sides<uint32_t>(event.Get(Text::kGrid), 1);
-    row.block = Sides<uint32_t>(event.Get(Text::kBlock), 1);
+    // 0: the trace does not tell, as for the nodes of a graph on ROCm.
+    row.grid = SidesOrUnknown(event.Get(Text::kGrid));
+    row.block = SidesOrUnknown(event.Get(Text::kBlock));
     row.cluster = Sides<uint16_t>(event.Get(Text::kCluster), 0);
     row.registers_per_thread = NumberOr<uint16_t>(event, Number::kRegisters, 0);
     // Static and dynamic are told as one.

@@ -59,6 +59,7 @@ const absl::flat_hash_map<std::string_view, KnownArgument>& Arguments() {
       {"Bytes", Number::kBytes},
       {"Ev Idx", Number::kEventIndex},
       {"Profiler Event Index", Number::kEventIndex},
+      {"Profiler Event Index", Number::kEventIndex},
       {"compile_ns", Number::kCompileNs},
       {"guards", Number::kGuards},
       {"events", Number::kEvents},

@@ -83,7 +83,7 @@ TEST_F(ImportTest, HipIsReadAsCudaIs) {
   EXPECT_THAT(LinesOf(*reader),
               ElementsAre("api 1: hipLaunchKernel 0 1000 corr 8 cbid 48 driver 0 result 0",
                           "gpu kind 1 k 2000 1000 dev 9 ctx 0 stream 3 corr 8 flags 0 graph 0/0 "
-                          "bytes 0 kinds 0,0,0 grid 1,1,1 block 1,1,1 regs 0 shared 0",
+                          "bytes 0 kinds 0,0,0 grid 0,0,0 block 0,0,0 regs 0 shared 0",
                           "memory 1: 3000 18446744073709551615 256 -1 -1 dev 1:9 free 1"));
 }
 
@@ -247,6 +247,19 @@ TEST_F(ImportTest, ATraceThatWasThinnedLostEvents) {
   const auto thinned = trace_of(50);
   EXPECT_GT(thinned->record().drops[static_cast<size_t>(DropReason::kThinned)], 9'000);
   EXPECT_EQ(thinned->record().graded.grade, "D");
+}
+
+TEST_F(ImportTest, OneNumberThatJumpsIsNoLossIfTheOtherHasNoGap) {
+  for (const std::string_view index : {"Ev Idx", "Profiler Event Index"}) {
+    std::string events;
+    for (int64_t i = 0; i < 240; ++i) {
+      StrAppend(&events, i == 0 ? "" : ",",
+                R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"dur":1,"ts":)", 10 * i,
+                R"(,"args":{"External id":)", i < 100 ? 1 + i : 501 + i, ",\"", index, "\":", i,
+                "}}");
+    }
+    EXPECT_EQ(TotalDrops(ReadEvents(events)->record().drops), 0) << index;
+  }
 }
 
 TEST_F(ImportTest, ACutOffTraceIsRefusedAtItsEnd) {

@@ -256,14 +256,18 @@ char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel,
   // Figures of imported traces are those that were recorded.
   const GpuDevice* const device =
       source_.empty() ? FindDevice(reader_.record(), kernel.device) : nullptr;
-  if (device != nullptr) {
+  if (device != nullptr && KnowsShape(kernel)) {
     const KernelFigures figures = FiguresOf(kernel, *device);
     at = PutFigure(at, R"(,"blocks per SM":)", figures.blocks_per_sm);
     at = PutFigure(at, R"(,"warps per SM":)", figures.warps_per_sm);
     at = PutArgument(at, R"(,"est. achieved occupancy %":)", figures.occupancy_percent);
   }
-  if (!source_.Has(source, RowArgument::kGrid)) at = PutTriple(at, R"(,"grid":[)", kernel.grid);
-  if (!source_.Has(source, RowArgument::kBlock)) at = PutTriple(at, R"(,"block":[)", kernel.block);
+  if (kernel.grid[0] != 0 && !source_.Has(source, RowArgument::kGrid)) {
+    at = PutTriple(at, R"(,"grid":[)", kernel.grid);
+  }
+  if (kernel.block[0] != 0 && !source_.Has(source, RowArgument::kBlock)) {
+    at = PutTriple(at, R"(,"block":[)", kernel.block);
+  }
   if (kernel.cluster[0] != 0) at = PutTriple(at, R"(,"cluster":[)", kernel.cluster);
   return at;
 }

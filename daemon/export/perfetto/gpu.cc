@@ -376,7 +376,8 @@ void PerfettoGpu::DescribeWork(const GpuRow& work, ProtoMessage& event) {
 
 void PerfettoGpu::DescribeKernel(const GpuRow& kernel, ProtoMessage& event) const {
   Arguments arguments(event);
-  arguments.Triple("grid", kernel.grid).Triple("block", kernel.block);
+  if (kernel.grid[0] != 0) arguments.Triple("grid", kernel.grid);
+  if (kernel.block[0] != 0) arguments.Triple("block", kernel.block);
   if (kernel.cluster[0] != 0) arguments.Triple("cluster", kernel.cluster);
   arguments.Number("registers per thread", kernel.registers_per_thread)
       .Number("shared memory", SharedBytes(kernel));
@@ -384,7 +385,7 @@ void PerfettoGpu::DescribeKernel(const GpuRow& kernel, ProtoMessage& event) cons
     arguments.Number("queued", packets_.UnixTime(kernel.queued_ns));
   }
   const GpuDevice* const device = FindDevice(reader_.record(), kernel.device);
-  if (device == nullptr) return;
+  if (device == nullptr || !KnowsShape(kernel)) return;
   const KernelFigures figures = FiguresOf(kernel, *device);
   arguments.Figure("blocks per SM", figures.blocks_per_sm)
       .Figure("warps per SM", figures.warps_per_sm)

@@ -87,6 +87,8 @@ const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number) {
   return nullptr;
 }
 
+bool KnowsShape(const GpuRow& kernel) { return kernel.grid[0] != 0 && kernel.block[0] != 0; }
+
 KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device) {
   KernelFigures figures;
   const double threads = Product(kernel.block);

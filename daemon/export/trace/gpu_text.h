@@ -49,6 +49,8 @@ struct KernelFigures {
   int64_t occupancy_percent = 0;
 };
 // Zeros where the device's numbers are not known.
+// False for a kernel whose grid or block is not known: it has no figures.
+bool KnowsShape(const GpuRow& kernel);
 KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device);
 // nullptr: nobody described it.
 const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number);

@@ -46,6 +46,7 @@ void CopyPass::Add(const store::GpuBatch& batch, size_t i, const GpuAttribution:
   const uint8_t direction = batch.copy_kind[i];
   if (direction != kHostToDevice && direction != kDeviceToHost) return;
   ++facts_.host_copy_count;
+  (direction == kHostToDevice ? facts_.to_device_ns : facts_.to_host_ns) += batch.duration_ns[i];
   const auto bytes = static_cast<int64_t>(std::min<uint64_t>(batch.bytes[i], INT64_MAX));
   const uint32_t op = call == nullptr || call->path == RangePaths::kNone
                           ? 0

@@ -1,7 +1,7 @@
 #include "daemon/report/findings/facts.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -14,6 +14,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/data_loader_time.h"
 
@@ -23,58 +24,40 @@ namespace {
 // Points of the memory's curve that findings need: only its extremes.
 constexpr int64_t kMemoryPoints = 64;
 
-void AddTimes(TimeBreakdown& sum, const TimeBreakdown& step) {
-  sum.kernel_time_ns += step.kernel_time_ns;
-  sum.busy_ns += step.busy_ns;
-  sum.idle_ns += step.idle_ns;
-  sum.compute_ns += step.compute_ns;
-  sum.communication_ns += step.communication_ns;
-  sum.exposed_communication_ns += step.exposed_communication_ns;
-  sum.overlapped_communication_ns += step.overlapped_communication_ns;
-  sum.copy_ns += step.copy_ns;
-  sum.exposed_copy_ns += step.exposed_copy_ns;
-  sum.idle_by_cause.host_wait_ns += step.idle_by_cause.host_wait_ns;
-  sum.idle_by_cause.kernel_wait_ns += step.idle_by_cause.kernel_wait_ns;
-  sum.idle_by_cause.other_ns += step.idle_by_cause.other_ns;
-  sum.host_only_ns += step.host_only_ns;
-}
+// The first calls of a program also load the driver's code, which takes seconds.
+constexpr size_t kStartUpCalls = 3;
 
-TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time) {
+TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const DeviceWork& work,
+                      uint32_t device) {
   if (!scope.has_steps) return time.whole;
-  absl::flat_hash_set<int64_t> counted;
-  for (const FindingScope::Stretch& stretch : scope.stretches) counted.insert(stretch.step);
-  TimeBreakdown sum;
-  for (const TimeStep& step : time.steps) {
-    if (counted.contains(step.index)) AddTimes(sum, step.device);
+  DeviceIdle idle;
+  for (const Activity& activity : work.activities()) {
+    if (work.DeviceOf(activity) == device) idle.Add(activity);
   }
-  return sum;
+  IdleRow row;
+  for (const FindingScope::Stretch& stretch : scope.stretches) {
+    idle.AddTo(row, stretch.start_ns, stretch.end_ns);
+  }
+  return BreakdownOf(row);
 }
 
-// When the device did anything.
-IntervalSet BusyOf(const DeviceWork& work, uint32_t device) {
-  IntervalSet busy;
-  for (const Activity& activity : work.activities()) {  // By start.
-    if (work.DeviceOf(activity) == device) busy.Add(activity.start_ns, activity.end_ns);
-  }
-  return busy;
-}
-
-// How long the device was busy with what each stretch launched.
-std::vector<int64_t> LaunchedTimes(const FindingScope& scope, const DeviceWork& work,
-                                   uint32_t device) {
-  std::vector<int64_t> busy_ns(scope.stretches.size());
-  std::vector<int64_t> until_ns(scope.stretches.size(), std::numeric_limits<int64_t>::min());
+std::vector<LaunchedWork> LaunchedWorkOf(const FindingScope& scope, const DeviceWork& work,
+                                         uint32_t device) {
+  std::vector<LaunchedWork> launched(scope.stretches.size());
   for (const Activity& activity : work.activities()) {  // By start.
     if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
     const int64_t position = scope.PositionAt(activity.call->start_ns);
     if (position < 0) continue;
-    const auto i = static_cast<size_t>(position);
-    const int64_t start_ns = std::max(activity.start_ns, until_ns[i]);
+    LaunchedWork& of_step = launched[static_cast<size_t>(position)];
+    if (of_step.end_ns <= of_step.start_ns) {
+      of_step = {.start_ns = activity.start_ns, .end_ns = activity.start_ns};
+    }
+    const int64_t start_ns = std::max(activity.start_ns, of_step.end_ns);
     if (activity.end_ns <= start_ns) continue;
-    busy_ns[i] = Sum(busy_ns[i], Difference(activity.end_ns, start_ns));
-    until_ns[i] = activity.end_ns;
+    of_step.busy_ns = Sum(of_step.busy_ns, Difference(activity.end_ns, start_ns));
+    of_step.end_ns = activity.end_ns;
   }
-  return busy_ns;
+  return launched;
 }
 
 // A GPU that has nothing to do begins with what is launched much sooner than this.
@@ -118,14 +101,6 @@ FindingScope ScopeWithoutSteps(const CaptureRecord& record, const DeviceWork& wo
 }
 
 }  // namespace
-
-bool IsAllocationCall(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kCalls = {
-      "cudaMalloc",   "cudaFree",      "cudaMallocHost", "cudaHostAlloc",
-      "cudaFreeHost", "cuMemAlloc_v2", "cuMemFree_v2",   "cuMemCreate",
-      "cuMemMap",     "cuMemUnmap",    "hipMalloc",      "hipFree"};
-  return std::find(kCalls.begin(), kCalls.end(), name) != kCalls.end();
-}
 
 const GpuDevice* Facts::device() const {
   for (const GpuDevice& device : record->gpu.devices) {
@@ -201,10 +176,21 @@ CallFacts GatherCalls(const FactSources& sources) {
   for (const std::string& name : sources.reader.names()) {
     is_allocation.push_back(IsAllocationCall(name));
   }
-  for (const GpuAttribution::Call& call : sources.attribution.calls()) {
+  std::vector<int64_t> lengths;
+  uint32_t thread = 0;
+  int64_t until_ns = std::numeric_limits<int64_t>::min();
+  for (const GpuAttribution::Call& call : sources.attribution.calls()) {  // By thread, by start.
     if (!is_allocation[call.name] || sources.scope.PositionAt(call.start_ns) < 0) continue;
+    // A call of the driver within one of the runtime is part of it.
+    if (call.thread == thread && call.end_ns <= until_ns) continue;
+    thread = call.thread;
+    until_ns = call.end_ns;
     ++facts.allocation_count;
     facts.allocation_ns += call.end_ns - call.start_ns;
+    if (sources.Name(call.name).find("Free") != std::string_view::npos) {
+      facts.free_ns += call.end_ns - call.start_ns;
+    }
+    lengths.push_back(call.end_ns - call.start_ns);
     const uint32_t op = call.path == RangePaths::kNone
                             ? 0
                             : sources.first_ids[sources.attribution.paths()[call.path].name];
@@ -212,6 +198,12 @@ CallFacts GatherCalls(const FactSources& sources) {
               .detail = op,
               .duration_ns = call.end_ns - call.start_ns,
               .start_ns = call.start_ns});
+  }
+  if (!sources.scope.has_steps) {
+    std::sort(lengths.begin(), lengths.end(), std::greater<>());
+    int64_t longest_ns = 0;
+    for (size_t i = 0; i < std::min(lengths.size(), kStartUpCalls); ++i) longest_ns += lengths[i];
+    facts.only_start_up = 2 * longest_ns > facts.allocation_ns;
   }
   facts.allocations =
       sums.Take(EvidenceKind::kCall, [&](uint32_t name, uint32_t op, Evidence& row) {
@@ -261,12 +253,13 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio);
   if (device != devices.end()) {
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
-    LeaveOutQueueFilling(LaunchedTimes(facts.scope, work, position), facts.scope);
+    LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);
+    TakeDeviceTimes(LaunchedWorkOf(facts.scope, work, position), facts.scope);
   }
   if (facts.scope.stretches.empty()) {
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());
   }
-  facts.sum = SumOver(facts.scope, facts.time);
+  facts.sum = SumOver(facts.scope, facts.time, work, position);
 
   Demangler demangler;
   FactSources sources = {.reader = reader,
@@ -284,8 +277,12 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   facts.cpu = CpuFactsOf(reader);
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
   facts.calls = GatherCalls(sources);
+  if (facts.has_gpu()) {
+    ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.time, facts.scope.mean_ns));
+  }
   ASSIGN_OR_RETURN(facts.host,
-                   GatherHost(reader, facts.scope, facts.time, BusyOf(work, position), thresholds));
+                   GatherHost(reader, facts.scope, facts.time,
+                              facts.has_gpu() ? &facts.gaps.explained : nullptr, thresholds));
   ASSIGN_OR_RETURN(facts.slowest,
                    ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
   if (!facts.has_gpu()) {
@@ -293,7 +290,6 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
     return facts;
   }
   RETURN_IF_ERROR(GatherKernelsAndCopies(sources, facts.device(), facts.kernels, facts.copies));
-  ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.scope.mean_ns));
   FindFusible(sources, facts.kernels);
   FindTinyKernels(sources, facts.kernels);
   return facts;

@@ -21,6 +21,7 @@
 #include "daemon/capture/quality.h"
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/findings/host.h"
+#include "daemon/report/findings/idle_split.h"
 #include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
@@ -37,14 +38,20 @@ struct GapFacts {
   int64_t p95_ns = 0;
   int64_t longest_ns = 0;
   int64_t long_ns = 0;  // Sum of the gaps that GPU_GAP counts.
-  // Sum of those in which the device waited for launches that came late by themselves: behind no
-  // wait for the GPU or for data, and not as long as GPU_GAP's shortest.
+  IdleParts parts;      // Of all idle time in the scope, also at its edges.
+  // The part of parts.dispatch_ns in gaps that are not as long as GPU_GAP's shortest.
   int64_t dispatch_ns = 0;
   int64_t closable_ns = 0;  // Sum of short gaps before launches that waited for nothing else.
   std::vector<Evidence> longest;
-  // After a call that waited for the GPU, during which nothing could be launched.
-  int64_t after_sync_ns = 0;
+  // Because of a call that waited for the GPU, during which nothing could be launched.
   std::vector<Evidence> after_sync;
+  // In launch calls of kLongLaunchCallNs or longer: by call and operator, and how much of the time
+  // was in calls that launched a kernel for the first time in the capture.
+  std::vector<Evidence> long_launches;
+  int64_t first_launch_ns = 0;
+  std::vector<Evidence> late_starts;  // The longest gaps of parts.late_start_ns.
+  // Times in which the device was busy, or idle for another reason than the host before a launch.
+  IntervalSet explained;
   // Waits for the data loader while the device did nothing (all of them, without a device).
   int64_t loader_wait_ns = 0;
   std::vector<Evidence> loader_waits;
@@ -66,6 +73,7 @@ struct KernelFacts {
   std::vector<Evidence> fusible;
   // Kernels whose blocks do not fill the device, and the time lost by that.
   bool knows_device = false;
+  int64_t unknown_wave_ns = 0;  // Time of kernels whose grid is not known.
   int64_t low_wave_ns = 0;
   int64_t low_wave_lost_ns = 0;
   std::vector<Evidence> low_waves;
@@ -79,7 +87,9 @@ struct KernelFacts {
 
 struct CopyFacts {
   int64_t host_copy_count = 0;  // Between host and device.
-  int64_t pageable_ns = 0;      // Asynchronous ones with pageable memory.
+  int64_t to_device_ns = 0;     // Time of these, by direction.
+  int64_t to_host_ns = 0;
+  int64_t pageable_ns = 0;  // Asynchronous ones with pageable memory.
   int64_t pageable_saving_ns = 0;
   std::vector<Evidence> pageable;
   int64_t blocking_ns = 0;  // Time of the host in calls that wait for a copy.
@@ -95,6 +105,9 @@ struct CallFacts {
   int64_t call_count = 0;        // Calls of the API in the capture.
   int64_t allocation_count = 0;  // cudaMalloc, cudaFree and the like in steps that count.
   int64_t allocation_ns = 0;
+  int64_t free_ns = 0;  // The part of it in calls that free.
+  // A few calls take most of the time, in a capture without steps: they load the driver's code.
+  bool only_start_up = false;
   std::vector<Evidence> allocations;
 };
 

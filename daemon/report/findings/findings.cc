@@ -1,6 +1,7 @@
 #include "daemon/report/findings/findings.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -13,14 +14,9 @@
 namespace profd::report {
 namespace {
 
-constexpr double kCriticalSaving = 0.25;  // Of a step.
-constexpr double kWarningSaving = 0.05;
-
 Severity SeverityOfSaving(const Facts& facts, int64_t saving_ns) {
   if (facts.scope.mean_ns <= 0) return Severity::kInfo;
-  const double share = static_cast<double>(saving_ns) / static_cast<double>(facts.scope.mean_ns);
-  if (share >= kCriticalSaving) return Severity::kCritical;
-  return share >= kWarningSaving ? Severity::kWarning : Severity::kInfo;
+  return SeverityOfShare(static_cast<double>(saving_ns) / static_cast<double>(facts.scope.mean_ns));
 }
 
 void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsReport& report) {
@@ -59,20 +55,79 @@ void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresho
   }
 }
 
-// By saving; but symptoms after the cause that explains them.
+// A specific finding comes before a general one if it explains at least kExplainedSymptom of it.
+struct FindingPair {
+  std::string_view specific;
+  std::string_view general;
+  bool same_time = false;    // Both count the same time, so the general one is left with the rest.
+  std::string_view of = "";  // Only if the specific one's first evidence begins with this.
+};
+constexpr std::array kFindingPairs = {
+    FindingPair{"RECOMPILES", "HOST_BOUND"},
+    FindingPair{"RECOMPILES", "STEP_OUTLIER", true},
+    FindingPair{"INPUT_BOUND", "STEP_OUTLIER", true},
+    FindingPair{"MEMCPY_PAGEABLE_ASYNC", "COPY_EXPOSED", true},
+    FindingPair{"MEMCPY_SYNC", "COPY_EXPOSED", true},
+    FindingPair{"SYNC_API", "SMALL_KERNELS"},
+    FindingPair{"SYNC_API", "CUDA_GRAPH"},
+    // An optimizer that is not fused has a remedy of its own.
+    FindingPair{"TINY_KERNELS_OF_OP", "SMALL_KERNELS", true, "Optimizer."},
+    FindingPair{"TINY_KERNELS_OF_OP", "CUDA_GRAPH", true, "Optimizer."},
+    FindingPair{"TINY_KERNELS_OF_OP", "IDLE_HOST_WAIT", true, "Optimizer."},
+};
+
+void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings) {
+  const auto at = [&](std::string_view rule) {
+    return std::find_if(findings.begin(), findings.end(),
+                        [&](const Finding& finding) { return finding.rule == rule; });
+  };
+  const auto specific = at(pair.specific);
+  const auto general = at(pair.general);
+  if (specific == findings.end() || general == findings.end()) return;
+  if (specific->confidence == Confidence::kLow || specific->saving_ns_per_step <= 0) return;
+  if (!pair.of.empty() &&
+      (specific->evidence.empty() || !specific->evidence.front().name.starts_with(pair.of))) {
+    return;
+  }
+  if (static_cast<double>(specific->saving_ns_per_step) <
+      kExplainedSymptom * static_cast<double>(general->saving_ns_per_step)) {
+    return;
+  }
+  if (pair.same_time) {
+    StrAppend(&general->measured, " ", pair.specific, " explains ",
+              TimeText(std::min(specific->saving_ns_per_step, general->saving_ns_per_step)),
+              " of it.");
+    general->saving_ns_per_step =
+        std::max<int64_t>(general->saving_ns_per_step - specific->saving_ns_per_step, 0);
+  }
+  if (general < specific) std::rotate(general, specific, specific + 1);
+}
+
+// A run that will end for lack of memory comes before one that is slow.
+bool EndsTheRun(const Finding& finding) {
+  return (finding.rule == "OUT_OF_MEMORY" || finding.rule == "MEM_LEAK") &&
+         finding.confidence > Confidence::kLow;
+}
+
+// By saving; but specific findings before general ones, and symptoms after the cause that explains
+// them.
 void OrderFindings(std::vector<Finding>& findings) {
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+  const auto by_saving = [](const Finding& a, const Finding& b) {
     return std::tie(a.saving_ns_per_step, a.severity) > std::tie(b.saving_ns_per_step, b.severity);
-  });
+  };
+  std::stable_sort(findings.begin(), findings.end(), by_saving);
+  for (const FindingPair& pair : kFindingPairs) PutSpecificFirst(pair, findings);
   const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return !IsSymptom(finding.rule) && finding.confidence > Confidence::kLow;
   });
-  if (cause == findings.end()) return;
-  const auto explained_ns = static_cast<double>(cause->saving_ns_per_step);
-  std::stable_partition(findings.begin(), cause + 1, [&](const Finding& finding) {
-    return !IsSymptom(finding.rule) ||
-           explained_ns < kExplainedSymptom * static_cast<double>(finding.saving_ns_per_step);
-  });
+  if (cause != findings.end()) {
+    const auto explained_ns = static_cast<double>(cause->saving_ns_per_step);
+    std::stable_partition(findings.begin(), cause + 1, [&](const Finding& finding) {
+      return !IsSymptom(finding.rule) ||
+             explained_ns < kExplainedSymptom * static_cast<double>(finding.saving_ns_per_step);
+    });
+  }
+  std::stable_partition(findings.begin(), findings.end(), EndsTheRun);
 }
 
 }  // namespace
@@ -159,6 +214,14 @@ std::string_view ToString(BoundBy bound) {
       return "input";
     case BoundBy::kCopies:
       return "copies";
+    case BoundBy::kSynchronization:
+      return "synchronization";
+    case BoundBy::kAllocation:
+      return "allocation";
+    case BoundBy::kCompilation:
+      return "compilation";
+    case BoundBy::kLateStart:
+      return "late_start";
     case BoundBy::kCpuOnly:
       return "cpu_only";
   }

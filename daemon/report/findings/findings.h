@@ -114,10 +114,14 @@ enum class BoundBy {
   kUnknown,
   kHost,           // The GPU waits for the program.
   kCompute,        // The GPU computes nearly all the time.
-  kCommunication,  // Exposed communication is the largest loss.
+  kCommunication,  // Exposed communication is the largest loss; likewise below.
   kInput,          // The program waits for data.
   kCopies,
-  kCpuOnly,  // No GPU was used.
+  kSynchronization,  // The program waits for the GPU, which then waits for the program.
+  kAllocation,       // The program waits for memory.
+  kCompilation,
+  kLateStart,  // Launched work does not start.
+  kCpuOnly,    // No GPU was used.
 };
 std::string_view ToString(BoundBy bound);  // "host"
 

@@ -2,11 +2,13 @@
 #include <limits>
 #include <optional>
 
+#include "absl/container/flat_hash_set.h"
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
+#include "daemon/report/findings/idle_split.h"
 #include "daemon/report/index/waiting_calls.h"
 
 namespace profd::report {
@@ -22,118 +24,153 @@ struct Gap {
   const Activity* next;
 };
 
-// Allocations wait as well, but have rules of their own.
-bool Waits(std::string_view call) { return IsSyncCall(call) && !IsAllocationCall(call); }
-
 class GapSweep {
  public:
-  explicit GapSweep(FactSources& sources) : sources_(sources) {}
+  explicit GapSweep(FactSources& sources) : sources_(sources), split_(sources.scope) {}
 
-  absl::StatusOr<GapFacts> Sweep(int64_t mean_step_ns) {
-    RETURN_IF_ERROR(ReadOverhead());
-    RETURN_IF_ERROR(FindSyncs());
-    for (const HostTime& wait : sources_.loader_waits) loader_.Add(wait.start_ns, wait.end_ns);
+  absl::StatusOr<GapFacts> Sweep(const TimeReport& time, int64_t mean_step_ns) {
+    RETURN_IF_ERROR(ReadHostTimes(time));
     int64_t until_ns = std::numeric_limits<int64_t>::min();
     for (const Activity& activity : sources_.work.activities()) {
       if (sources_.work.DeviceOf(activity) != sources_.device_position) continue;
-      if (!busy_.empty() && activity.start_ns > until_ns) AddGap(until_ns, activity);
+      if (busy_.empty()) {
+        AddEdge(std::numeric_limits<int64_t>::min(), activity.start_ns);
+      } else if (activity.start_ns > until_ns) {
+        AddGap(until_ns, activity);
+      }
       busy_.Add(activity.start_ns, activity.end_ns);
+      facts_.explained.Add(activity.start_ns, activity.end_ns);
+      if (activity.kind == GpuRowKind::kKernel) kernels_.insert(activity.name);
       until_ns = std::max(until_ns, activity.end_ns);
     }
+    if (!busy_.empty()) AddEdge(until_ns, std::numeric_limits<int64_t>::max());
     facts_.count = static_cast<int64_t>(gaps_.size());
+    facts_.late_starts = Longest(late_starts_);
     TakeLongest(mean_step_ns);
-    facts_.after_sync =
-        after_sync_.Take(EvidenceKind::kCall, [&](uint32_t call, uint32_t op, Evidence& evidence) {
-          evidence.name = sources_.Name(call);
-          if (op != 0) evidence.detail = StrCat("in ", sources_.Name(op));
-        });
+    const auto describe = [&](uint32_t call, uint32_t op, Evidence& evidence) {
+      evidence.name = sources_.Name(call);
+      if (op != 0) evidence.detail = StrCat("in ", sources_.Name(op));
+    };
+    facts_.after_sync = after_sync_.Take(EvidenceKind::kCall, describe);
+    facts_.long_launches = long_launches_.Take(EvidenceKind::kCall, describe);
     FindIdlestParts();
     AddLoaderWaits(sources_, busy_, facts_);
     return std::move(facts_);
   }
 
  private:
-  // The profiler's own time cannot be saved. Loading code on first use is the program's time.
-  absl::Status ReadOverhead() {
-    std::vector<std::pair<int64_t, int64_t>> times;
-    RETURN_IF_ERROR(sources_.reader.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
-      for (size_t i = 0; i < batch.size; ++i) {
-        if (OverheadName(batch.kind[i]).ends_with("Loading")) continue;
-        times.emplace_back(batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i]);
-      }
-      return absl::OkStatus();
-    }));
-    std::sort(times.begin(), times.end());
-    for (const auto& [start_ns, end_ns] : times) overhead_.Add(start_ns, end_ns);
+  absl::Status ReadHostTimes(const TimeReport& time) {
+    RETURN_IF_ERROR(ReadOverhead());
+    RETURN_IF_ERROR(FindBlockers());
+    for (const HostTime& wait : sources_.loader_waits) {
+      split_.AddHostTime(HostCause::kDataLoader, wait.start_ns, wait.end_ns);
+    }
+    for (const IntervalSet::Interval& at : time.compile.compiling.intervals()) {
+      split_.AddHostTime(HostCause::kCompile, at.start_ns, at.end_ns);
+    }
+    for (const IntervalSet::Interval& at : time.host_collectives.intervals()) {
+      split_.AddHostTime(HostCause::kCollective, at.start_ns, at.end_ns);
+    }
+    for (const HostGap& gap : time.host_gaps) {
+      if (gap.end_ns - gap.start_ns < kShortHostGapNs) continue;
+      split_.AddHostTime(HostCause::kOutside, gap.start_ns, gap.end_ns);
+    }
+    split_.FinishHostTimes();
     return absl::OkStatus();
   }
 
-  absl::Status FindSyncs() {
+  // Loading code on first use is the program's time, not the profiler's.
+  absl::Status ReadOverhead() {
+    return sources_.reader.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (OverheadName(batch.kind[i]).ends_with("Loading")) continue;
+        split_.AddHostTime(HostCause::kProfiler, batch.start_ns[i],
+                           batch.start_ns[i] + batch.duration_ns[i]);
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status FindBlockers() {
     ASSIGN_OR_RETURN(const std::vector<bool> blocking_copies,
                      FindBlockingCopies(sources_.reader, sources_.attribution));
-    std::vector<std::optional<bool>> known(sources_.reader.names().size());
-    for (const GpuAttribution::Call& call : sources_.attribution.calls()) {
-      std::optional<bool>& is_sync = known[call.name];
-      if (!is_sync.has_value()) is_sync = Waits(sources_.Name(call.name));
-      const auto position = static_cast<size_t>(&call - sources_.attribution.calls().data());
-      if (*is_sync || blocking_copies[position]) syncs_.push_back(&call);
+    std::vector<bool> waits;
+    for (const std::string& name : sources_.reader.names()) {
+      waits.push_back(WaitsForGpu(name));
+      allocates_.push_back(IsAllocationCall(name));
     }
-    std::sort(syncs_.begin(), syncs_.end(),
+    for (const GpuAttribution::Call& call : sources_.attribution.calls()) {
+      const auto position = static_cast<size_t>(&call - sources_.attribution.calls().data());
+      if (!allocates_[call.name] && !waits[call.name] && !blocking_copies[position]) continue;
+      split_.AddHostTime(allocates_[call.name] ? HostCause::kAllocator : HostCause::kWaitingCall,
+                         call.start_ns, call.end_ns);
+      blockers_.push_back(&call);
+    }
+    std::sort(blockers_.begin(), blockers_.end(),
               [](const auto* a, const auto* b) { return a->end_ns < b->end_ns; });
     return absl::OkStatus();
   }
 
   // The call that kept the host from launching `next` before the device had nothing left to do: it
   // waited until the gap had begun, and the launch came after it on the same thread.
-  const GpuAttribution::Call* SyncBefore(int64_t gap_start_ns, const Activity& next) const {
+  const GpuAttribution::Call* BlockerOf(int64_t gap_start_ns, const Activity& next) const {
     if (next.call == nullptr) return nullptr;
-    auto at = std::upper_bound(syncs_.begin(), syncs_.end(), next.call->start_ns,
+    auto at = std::upper_bound(blockers_.begin(), blockers_.end(), next.call->start_ns,
                                [](int64_t time, const auto* call) { return time < call->end_ns; });
-    while (at != syncs_.begin()) {
-      const GpuAttribution::Call* sync = *--at;
-      if (sync->end_ns < gap_start_ns) return nullptr;
-      if (sync->thread == next.call->thread && sync->start_ns <= gap_start_ns) return sync;
+    while (at != blockers_.begin()) {
+      const GpuAttribution::Call* call = *--at;
+      if (call->end_ns < gap_start_ns) return nullptr;
+      if (call->thread == next.call->thread && call->start_ns <= gap_start_ns) return call;
     }
     return nullptr;
   }
 
   void AddGap(int64_t start_ns, const Activity& next) {
-    const FindingScope& scope = sources_.scope;
-    int64_t counted_ns = scope.MeasureIn(start_ns, next.start_ns);
-    if (counted_ns <= 0) return;
-    counted_ns -=
-        std::min(counted_ns, static_cast<int64_t>(overhead_.MeasureIn(start_ns, next.start_ns)));
+    const GpuAttribution::Call* const blocker = BlockerOf(start_ns, next);
+    const IdleParts parts =
+        split_.Split({.start_ns = start_ns,
+                      .end_ns = next.start_ns,
+                      .launch = next.call,
+                      .blocker = blocker,
+                      .blocker_allocates = blocker != nullptr && allocates_[blocker->name]},
+                     facts_.explained);
+    facts_.parts.Add(parts);
+    const int64_t counted_ns = parts.total_ns() - parts.profiler_ns;
     if (counted_ns <= 0) return;
     gaps_.push_back({start_ns, counted_ns, &next});
-    if (next.call != nullptr) {
-      sources_.launches[next.call->path].idle_ns += static_cast<uint64_t>(counted_ns);
+    if (parts.late_start_ns > 0) late_starts_.push_back({start_ns, parts.late_start_ns, &next});
+    if (static_cast<double>(parts.dispatch_ns) < sources_.thresholds.gap_shortest_ns) {
+      facts_.dispatch_ns += parts.dispatch_ns;
     }
-    const auto loader_ns = static_cast<int64_t>(loader_.MeasureIn(start_ns, next.start_ns));
-    const GapCause cause = CauseOf(start_ns, next);
-    if (const GpuAttribution::Call* sync = SyncBefore(start_ns, next)) {
-      // Without the call, the host would have been ahead by the time that it waited, so that is the
-      // most it can have cost. The rest of the gap is the host's work after the call.
-      const int64_t blamed_ns = std::min(counted_ns, sync->end_ns - sync->start_ns);
-      facts_.after_sync_ns += blamed_ns;
-      after_sync_.Add({.name = sources_.first_ids[sync->name],
-                       .detail = OutermostOp(sync->path),
-                       .duration_ns = blamed_ns,
+    if (blocker != nullptr && parts.waiting_calls_ns > 0) {
+      after_sync_.Add({.name = sources_.first_ids[blocker->name],
+                       .detail = OutermostOp(blocker->path),
+                       .duration_ns = parts.waiting_calls_ns,
                        .start_ns = start_ns,
                        .step = StepAt(start_ns)});
-      AddDispatch(cause, counted_ns - blamed_ns, loader_ns);
-      return;
     }
-    AddDispatch(cause, counted_ns, loader_ns);
-    if (loader_ns == 0 && cause != GapCause::kOther && counted_ns <= kLongestClosableNs) {
-      facts_.closable_ns += counted_ns;
+    if (parts.launch_call_ns > 0) AddLongLaunch(next, parts.launch_call_ns);
+    const int64_t launching_ns = parts.dispatch_ns + parts.kernel_wait_ns;
+    if (next.call != nullptr) {
+      sources_.launches[next.call->path].idle_ns += static_cast<uint64_t>(launching_ns);
+    }
+    if (blocker == nullptr && parts.data_loader_ns == 0 && counted_ns <= kLongestClosableNs) {
+      facts_.closable_ns += launching_ns;
     }
   }
 
-  // Counts the part of a gap in which the program had yet to launch. A longer one is GPU_GAP's.
-  void AddDispatch(GapCause cause, int64_t gap_ns, int64_t loader_ns) {
-    if (cause != GapCause::kHostWait) return;
-    if (static_cast<double>(gap_ns) >= sources_.thresholds.gap_shortest_ns) return;
-    facts_.dispatch_ns += std::max<int64_t>(gap_ns - loader_ns, 0);
+  void AddEdge(int64_t start_ns, int64_t end_ns) {
+    facts_.parts.Add(split_.SplitEdge(start_ns, end_ns));
+  }
+
+  void AddLongLaunch(const Activity& next, int64_t ns) {
+    const bool is_first = next.kind == GpuRowKind::kKernel && !kernels_.contains(next.name);
+    if (is_first) facts_.first_launch_ns += ns;
+    long_launches_.Add({.name = sources_.first_ids[next.call->name],
+                        .detail = OutermostOp(next.call->path),
+                        .duration_ns = ns,
+                        .start_ns = next.call->start_ns,
+                        .step = StepAt(next.call->start_ns)});
   }
 
   int64_t StepAt(int64_t time_ns) const {
@@ -162,11 +199,17 @@ class GapSweep {
       facts_.longest_ns = std::max(facts_.longest_ns, gap.counted_ns);
       if (static_cast<double>(gap.counted_ns) > long_ns) facts_.long_ns += gap.counted_ns;
     }
-    const size_t shown = std::min(gaps_.size(), kMostEvidence);
-    std::partial_sort(gaps_.begin(), gaps_.begin() + static_cast<ptrdiff_t>(shown), gaps_.end(),
+    facts_.longest = Longest(gaps_);
+  }
+
+  std::vector<Evidence> Longest(std::vector<Gap>& gaps) const {
+    const size_t shown = std::min(gaps.size(), kMostEvidence);
+    std::partial_sort(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(shown), gaps.end(),
                       [](const Gap& a, const Gap& b) { return a.counted_ns > b.counted_ns; });
-    gaps_.resize(shown);
-    for (const Gap& gap : gaps_) facts_.longest.push_back(Describe(gap));
+    gaps.resize(shown);
+    std::vector<Evidence> rows;
+    for (const Gap& gap : gaps) rows.push_back(Describe(gap));
+    return rows;
   }
 
   Evidence Describe(const Gap& gap) const {
@@ -219,18 +262,22 @@ class GapSweep {
 
   FactSources& sources_;
   GapFacts facts_;
+  IdleSplit split_;
   IntervalSet busy_;
-  IntervalSet overhead_;
-  IntervalSet loader_;
-  std::vector<const GpuAttribution::Call*> syncs_;  // By end.
+  std::vector<bool> allocates_;                        // By name.
+  std::vector<const GpuAttribution::Call*> blockers_;  // By end.
+  absl::flat_hash_set<uint32_t> kernels_;              // Names of those that ran so far.
   std::vector<Gap> gaps_;
+  std::vector<Gap> late_starts_;
   EvidenceSums after_sync_;
+  EvidenceSums long_launches_;
 };
 
 }  // namespace
 
-absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, int64_t mean_step_ns) {
-  return GapSweep(sources).Sweep(mean_step_ns);
+absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, const TimeReport& time,
+                                    int64_t mean_step_ns) {
+  return GapSweep(sources).Sweep(time, mean_step_ns);
 }
 
 void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps) {

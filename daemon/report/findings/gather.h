@@ -32,7 +32,7 @@ struct PathLaunches {
   int64_t kernels = 0;
   int64_t small_kernels = 0;
   uint64_t kernel_ns = 0;
-  uint64_t idle_ns = 0;  // Idle time of the device before them.
+  uint64_t idle_ns = 0;  // Idle time of the device before them that fewer launches would close.
 };
 
 struct FactSources {
@@ -56,7 +56,8 @@ struct FactSources {
 
 // Reads ranges: calls by name, waits for the data loader, and facts about the program.
 absl::Status ReadRanges(FactSources& sources, ProgramFacts& program);
-absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, int64_t mean_step_ns);
+absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, const TimeReport& time,
+                                    int64_t mean_step_ns);
 // For captures without GPU work: adds only the waits.
 void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps);
 absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* device,
@@ -65,9 +66,6 @@ void FindFusible(FactSources& sources, KernelFacts& kernels);
 // Call after the gaps, because it counts their idle time.
 void FindTinyKernels(const FactSources& sources, KernelFacts& kernels);
 CallFacts GatherCalls(const FactSources& sources);
-
-// True for "cudaMalloc", "cudaFree", and similar calls for memory outside pools.
-bool IsAllocationCall(std::string_view name);
 
 // Returns the GB/s between host and device that a GPU's generation allows; 0: unknown.
 double LinkBandwidthOf(const GpuDevice* device);

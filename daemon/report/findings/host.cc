@@ -16,6 +16,7 @@ void AddSplit(const HostSplit& step, HostSplit& sum) {
   sum.operators_ns += step.operators_ns;
   sum.collectives_ns += step.collectives_ns;
   sum.data_loader_ns += step.data_loader_ns;
+  sum.compile_ns += step.compile_ns;
   sum.gpu_wait_ns += step.gpu_wait_ns;
   sum.outside_ns += step.outside_ns;
   sum.other_ns += step.other_ns;
@@ -24,7 +25,8 @@ void AddSplit(const HostSplit& step, HostSplit& sum) {
 // The parts of gaps that cost time, in some stretches of the scope.
 class CountedTime {
  public:
-  CountedTime(const FindingScope& scope, const IntervalSet& busy) : scope_(scope), busy_(busy) {}
+  CountedTime(const FindingScope& scope, const IntervalSet* explained)
+      : scope_(scope), explained_(explained) {}
 
   // By stretch.
   std::vector<int64_t> OfStretches(const std::vector<HostGap>& gaps) const {
@@ -43,21 +45,15 @@ class CountedTime {
  private:
   template <typename Fn>
   void ForEach(int64_t start_ns, int64_t end_ns, Fn fn) const {
-    const auto& stretches = scope_.stretches;
-    auto at = std::upper_bound(
-        stretches.begin(), stretches.end(), start_ns,
-        [](int64_t time, const FindingScope::Stretch& s) { return time < s.end_ns; });
-    for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
-      const int64_t from_ns = std::max(start_ns, at->start_ns);
-      const int64_t to_ns = std::min(end_ns, at->end_ns);
-      if (to_ns <= from_ns) continue;
-      fn(static_cast<size_t>(at - stretches.begin()),
-         to_ns - from_ns - static_cast<int64_t>(busy_.MeasureIn(from_ns, to_ns)));
-    }
+    scope_.ForEachIn(start_ns, end_ns, [&](int64_t from_ns, int64_t to_ns) {
+      int64_t ns = to_ns - from_ns;
+      if (explained_ != nullptr) ns -= static_cast<int64_t>(explained_->MeasureIn(from_ns, to_ns));
+      fn(static_cast<size_t>(scope_.PositionAt(from_ns)), ns);
+    });
   }
 
   const FindingScope& scope_;
-  const IntervalSet& busy_;
+  const IntervalSet* explained_;
 };
 
 std::string_view OrEdge(const std::string& name, std::string_view edge) {
@@ -67,7 +63,7 @@ std::string_view OrEdge(const std::string& name, std::string_view edge) {
 }  // namespace
 
 absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const FindingScope& scope,
-                                     const TimeReport& time, const IntervalSet& busy,
+                                     const TimeReport& time, const IntervalSet* explained,
                                      const FindingThresholds& thresholds) {
   HostFacts facts;
   facts.needs = time.host_needs;
@@ -75,26 +71,29 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
     facts.outliers = OutliersOf(scope, thresholds, {});
     return facts;
   }
-  const CountedTime counted(scope, busy);
-  const std::vector<int64_t> outside_ns = counted.OfStretches(time.host_gaps);
+  const CountedTime counted(scope, explained);
+  std::vector<HostGap> gaps = time.host_gaps;
+  if (explained != nullptr) {
+    std::erase_if(gaps,
+                  [](const HostGap& gap) { return gap.end_ns - gap.start_ns < kShortHostGapNs; });
+  }
+  const std::vector<int64_t> outside_ns = counted.OfStretches(gaps);
   facts.outliers = OutliersOf(scope, thresholds, outside_ns);
   std::vector<double> shares;
   absl::flat_hash_map<int64_t, const HostSplit*> splits;
   for (const TimeStep& step : time.steps) splits[step.index] = &step.host;
   for (size_t i = 0; i < scope.stretches.size(); ++i) {
-    if (facts.outliers[i]) continue;
     const FindingScope::Stretch& stretch = scope.stretches[i];
+    const auto split = splits.find(stretch.step);
+    if (scope.has_steps && split != splits.end()) AddSplit(*split->second, facts.split);
+    if (facts.outliers[i]) continue;
     ++facts.usual_count;
-    facts.usual_total_ns += stretch.end_ns - stretch.start_ns;
     facts.outside_ns += outside_ns[i];
     const int64_t stretch_ns = std::max<int64_t>(stretch.end_ns - stretch.start_ns, 1);
     shares.push_back(static_cast<double>(outside_ns[i]) / static_cast<double>(stretch_ns));
-    const auto split = splits.find(stretch.step);
-    if (scope.has_steps && split != splits.end()) AddSplit(*split->second, facts.usual);
   }
   if (!shares.empty()) facts.median_share = Median(shares);
-  ASSIGN_OR_RETURN(facts.gaps,
-                   SumHostGaps(reader, time.host_gaps, [&](int64_t start_ns, int64_t end_ns) {
+  ASSIGN_OR_RETURN(facts.gaps, SumHostGaps(reader, gaps, [&](int64_t start_ns, int64_t end_ns) {
                      return counted.In(start_ns, end_ns, facts.outliers);
                    }));
   return facts;

@@ -1,6 +1,7 @@
 // Host time outside operators, in the steps that count: how much of it costs time, and its gaps.
 //
-// With a GPU only the part during which the GPU was idle counts: the rest is hidden. Steps that are
+// With a GPU only the part counts during which the GPU was idle, and for which nothing else is to
+// blame (idle_split.h). Steps that are
 // outliers are left out where others remain, since STEP_OUTLIER explains them.
 //
 // Threads: one. Errors: the reader's.
@@ -24,21 +25,18 @@ namespace profd::report {
 struct HostFacts {
   std::string needs;           // Not empty: unknown for lack of this, and the rest is empty.
   std::vector<bool> outliers;  // OutliersOf() the scope; also if `needs` is set.
-  HostSplit usual;             // Sum over the steps that are not outliers; 0 without steps.
-  int64_t usual_count = 0;     // Of them; without steps 1.
-  int64_t usual_total_ns = 0;  // Their time.
+  HostSplit split;             // Sum over the steps of the scope; 0 without steps.
+  int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
   double median_share = 0;     // Of that in a step: the median of the steps.
   HostGapTable gaps;           // Of that.
 
-  int64_t PerStep(int64_t ns) const { return usual_count <= 0 ? ns : ns / usual_count; }
-  double Share(int64_t ns) const {
-    return usual_total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(usual_total_ns);
-  }
+  int64_t PerUsualStep(int64_t ns) const { return usual_count <= 0 ? ns : ns / usual_count; }
 };
-// `busy`: of the device; empty: there is none.
+// `explained`: GapFacts::explained, for the time that costs nothing or has another cause; nullptr:
+// there is no device. With one, gaps shorter than kShortHostGapNs are part of dispatching work.
 absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const FindingScope& scope,
-                                     const TimeReport& time, const IntervalSet& busy,
+                                     const TimeReport& time, const IntervalSet* explained,
                                      const FindingThresholds& thresholds);
 
 // "between aten::add_ and aten::linear, in Optimizer.step#SGD.step"

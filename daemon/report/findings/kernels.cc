@@ -231,6 +231,10 @@ class KernelPass {
   }
 
   void AddWaves(const store::GpuBatch& batch, size_t i) {
+    if (batch.grid_x[i] == 0 || batch.block_x[i] == 0) {
+      facts_.unknown_wave_ns += batch.duration_ns[i];
+      return;
+    }
     const ShapeKey key = {.grid = {batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]},
                           .block = {batch.block_x[i], batch.block_y[i], batch.block_z[i]},
                           .registers = batch.registers_per_thread[i],

@@ -12,7 +12,9 @@ RuleResult InputBound(const Facts&, const FindingThresholds&);    // waits for d
 RuleResult CommExposed(const Facts&, const FindingThresholds&);   // communication not hidden
 RuleResult GpuUnderused(const Facts&, const FindingThresholds&);  // busy less than half
 RuleResult GpuGap(const Facts&, const FindingThresholds&);        // long gaps
-RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle by HTA's classes
+RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle while work is dispatched
+RuleResult SlowLaunchCalls(const Facts&, const FindingThresholds&);  // idle in launch calls
+RuleResult LateStart(const Facts&, const FindingThresholds&);        // idle long after the launch
 RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
 RuleResult IdleOther(const Facts&, const FindingThresholds&);
 RuleResult HostBound(const Facts&, const FindingThresholds&);       // host time outside operators

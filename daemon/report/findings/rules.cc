@@ -18,6 +18,8 @@ constexpr std::array kRules = {
     Rule{"GPU_UNDERUSED", "The GPU is idle most of the time", true, &GpuUnderused},
     Rule{"GPU_GAP", "The GPU has long gaps", true, &GpuGap},
     Rule{"IDLE_HOST_WAIT", "The GPU waits for kernel launches", true, &IdleHostWait},
+    Rule{"SLOW_LAUNCH_CALLS", "Launch calls take long", true, &SlowLaunchCalls},
+    Rule{"LATE_START", "Launched work does not start", true, &LateStart},
     Rule{"IDLE_KERNEL_WAIT", "Short gaps between kernels add up", true, &IdleKernelWait},
     Rule{"IDLE_OTHER", "The GPU is idle for other reasons", true, &IdleOther},
     Rule{"HOST_BOUND", "The host is busy or waits outside operators", true, &HostBound},
@@ -44,7 +46,7 @@ constexpr std::array kRules = {
     Rule{"MEM_NEAR_LIMIT", "Memory is almost full", false, &MemNearLimit},
     Rule{"MEM_FRAG", "Much reserved memory is unused", false, &MemFragmentation},
     Rule{"MEM_LEAK", "Memory grows with every step", false, &MemLeak},
-    Rule{"ALLOC_CHURN", "Steps allocate device memory", true, &AllocationChurn},
+    Rule{"ALLOC_CHURN", "The program waits for memory allocation", true, &AllocationChurn},
     Rule{"QUALITY_LOSS", "Events were lost", false, &QualityLoss},
     Rule{"QUALITY_ORPHANS", "GPU work without its launch", false, &QualityOrphans},
     Rule{"QUALITY_INVERSIONS", "GPU work starts before its launch", false, &QualityInversions},
@@ -55,6 +57,9 @@ constexpr std::array kRules = {
     Rule{"QUALITY_PERTURBATION", "Recording slowed the program down", false, &QualityPerturbation},
 };
 
+// Of a step.
+constexpr double kCriticalShare = 0.25;
+constexpr double kWarningShare = 0.05;
 // Faster kernels do not help a device that waits for the program longer than this.
 constexpr double kHostBoundShare = 0.30;
 
@@ -94,13 +99,29 @@ std::vector<std::string_view> RuleIds() {
   return ids;
 }
 
+Severity SeverityOfShare(double share) {
+  if (share >= kCriticalShare) return Severity::kCritical;
+  return share >= kWarningShare ? Severity::kWarning : Severity::kInfo;
+}
+
 void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding) {
-  if (facts.ShareOfSteps(facts.sum.idle_by_cause.host_wait_ns) >= kHostBoundShare) {
+  if (facts.ShareOfSteps(facts.gaps.parts.before_launch_ns()) >= kHostBoundShare) {
     finding.saving_ns_per_step = 0;
     StrAppend(&finding.measured, " Fixing it saves little while the GPU waits for the program.");
     return;
   }
   finding.saving_ns_per_step = std::max<int64_t>(ns_per_step, 0);
+}
+
+bool CapByFreeCompute(const Facts& facts, int64_t exposed_ns, int64_t hidden_ns, Finding& finding) {
+  const int64_t free_ns = std::max<int64_t>(facts.sum.compute_ns - hidden_ns, 0);
+  finding.saving_ns_per_step = facts.PerStep(std::min(exposed_ns, free_ns));
+  finding.severity = SeverityOfShare(facts.ShareOfSteps(exposed_ns));
+  if (2 * free_ns >= exposed_ns) return true;
+  StrAppend(&finding.measured, " Overlapping can save at most ",
+            TimeText(finding.saving_ns_per_step), facts.scope.has_steps ? " a step" : "",
+            ": no more compute is left to overlap with.");
+  return false;
 }
 
 std::vector<Evidence> LateLaunchers(const Facts& facts) {

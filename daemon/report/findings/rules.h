@@ -42,12 +42,18 @@ bool IsRule(std::string_view id);
 std::vector<std::string_view> RuleIds();
 // True for rules that measure how much time is lost without naming a cause.
 bool IsSymptom(std::string_view id);
+Severity SeverityOfShare(double share);  // Of a step.
 // A cause that explains at least this share of a symptom comes before it.
 inline constexpr double kExplainedSymptom = 0.5;
 
 // Sets the saving of a change that shortens the device's own work: none while the device waits for
 // the program anyway. Says so in `finding`.
 void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding);
+
+// Caps the saving of overlapping `exposed_ns` with compute: `hidden_ns` of the compute overlaps
+// already, so only the rest can hide anything. The severity stays that of the exposed time. Returns
+// false, and says so in `finding`, if the rest can hide less than half of it.
+bool CapByFreeCompute(const Facts& facts, int64_t exposed_ns, int64_t hidden_ns, Finding& finding);
 
 // Returns operators by the time that the device waited for their launches.
 std::vector<Evidence> LateLaunchers(const Facts& facts);

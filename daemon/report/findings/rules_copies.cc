@@ -17,6 +17,26 @@ RuleResult CopyShare(const Facts& facts, int64_t ns, double threshold) {
   return result;
 }
 
+std::string CopyAdvice(const CopyFacts& copies, bool can_hide) {
+  const bool to_host = copies.to_host_ns > copies.to_device_ns;
+  if (copies.to_host_ns + copies.to_device_ns == 0) {
+    return "Avoid copies within the GPU: contiguous(), clone(), and zero-filling of buffers that "
+           "are overwritten anyway.";
+  }
+  if (!can_hide) {
+    return to_host ? "Keep results on the GPU, or reduce them there and copy less: metrics, "
+                     "losses, lower precision, every N-th step."
+                   : "Keep data that is used again on the GPU, or copy less: lower precision, "
+                     "only what changed.";
+  }
+  return to_host
+             ? "Copy to pinned memory with non_blocking=True on a separate stream, and read the "
+               "result later. Keep or reduce on the GPU what the host does not need."
+             : "Copy the next batch while the GPU computes this one: use pinned memory, "
+               "non_blocking=True, and a separate stream. Keep data that is used again on the "
+               "GPU.";
+}
+
 // Copies cost at most the time in which nothing overlapped them.
 int64_t AtMostExposed(const Facts& facts, int64_t ns) {
   return facts.PerStep(std::min(ns, facts.sum.exposed_copy_ns));
@@ -28,13 +48,12 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
   if (!facts.has_gpu() || facts.sum.copy_ns == 0) return Needs("GPU copies or memsets");
   RuleResult result = CopyShare(facts, facts.sum.exposed_copy_ns, thresholds.exposed_copy_share);
   Finding& finding = result.finding;
-  finding.saving_ns_per_step = facts.PerStep(facts.sum.exposed_copy_ns);
   finding.measured = StrCat("Copies and memsets run without compute for ",
                             TimeText(facts.PerStep(facts.sum.exposed_copy_ns)), " a step (",
                             PercentText(finding.value), ").");
-  finding.advice =
-      "Copy the next batch while the GPU computes this one: use pinned memory, non_blocking=True, "
-      "and a separate stream. Keep data that is used again on the GPU.";
+  const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_copy_ns,
+                                         facts.sum.copy_ns - facts.sum.exposed_copy_ns, finding);
+  finding.advice = CopyAdvice(facts.copies, can_hide);
   finding.evidence = facts.copies.pageable.empty() ? facts.copies.blocking : facts.copies.pageable;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "a copy that the next kernel waits for cannot be overlapped";

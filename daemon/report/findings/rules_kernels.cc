@@ -193,6 +193,9 @@ RuleResult MissingFusion(const Facts& facts, const FindingThresholds& thresholds
 RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
   if (!facts.kernels.knows_device) return Needs("the GPU's number of multiprocessors");
+  if (2 * facts.kernels.unknown_wave_ns > facts.kernels.total_ns) {
+    return Needs("the grids of kernels, which are unknown for more than half of kernel time");
+  }
   RuleResult result;
   Finding& finding = result.finding;
   finding.value = ShareOfKernels(facts, facts.kernels.low_wave_ns);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
 
@@ -16,6 +17,10 @@ constexpr double kRoomyShare = 0.5;
 // Share of the steps (without the first) that must end with more memory than the step before.
 constexpr double kRisingShare = 0.8;
 constexpr int64_t kFewestForLeak = 5;
+constexpr double kSoonHours = 24;
+constexpr double kHourNs = 3600e9;
+// Without steps, the time may include a warm-up, which allocates.
+constexpr double kAllocationShareWithoutSteps = 0.10;
 
 bool IsGpu(const DeviceMemoryReport& device) { return device.memory.device.starts_with("cuda:"); }
 
@@ -202,7 +207,15 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   Finding& finding = result.finding;
   finding.unit = FindingUnit::kBytes;
   finding.value = static_cast<double>(growth.bytes_per_step);
+  const int64_t free_bytes = device->capacity_bytes - PeakOf(*device);
+  // How much fills the memory soon, or is much in an hour where its size is not known.
+  const double per_hour = device->capacity_bytes > 0 ? static_cast<double>(free_bytes) / kSoonHours
+                                                     : thresholds.leak_bytes_per_hour;
+  const double steps_per_hour = kHourNs / static_cast<double>(facts.scope.mean_ns);
   finding.threshold = thresholds.leak_bytes_per_step;
+  if (facts.scope.has_steps && facts.scope.mean_ns > 0) {
+    finding.threshold = std::min(finding.threshold, std::max(per_hour / steps_per_hour, 0.0));
+  }
   result.fired = finding.value > finding.threshold &&
                  static_cast<double>(growth.rising_count) >=
                      kRisingShare * static_cast<double>(growth.step_count - 1);
@@ -211,11 +224,19 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,
              " steps ended with more than the step before.");
-  if (result.fired && device->capacity_bytes > 0 && growth.bytes_per_step > 0) {
-    StrAppend(
-        &finding.measured, " At that rate, memory is full after ",
-        std::max<int64_t>(device->capacity_bytes - PeakOf(*device), 0) / growth.bytes_per_step,
-        " more steps.");
+  if (result.fired && facts.scope.has_steps && facts.scope.mean_ns > 0) {
+    const double bytes_per_hour = finding.value * steps_per_hour;
+    StrAppend(&finding.measured, " That is ",
+              SizeText(static_cast<int64_t>(std::min(bytes_per_hour, 9e18))), " an hour");
+    if (device->capacity_bytes > 0) {
+      const int64_t steps = std::max<int64_t>(free_bytes, 0) / growth.bytes_per_step;
+      const double hours = static_cast<double>(steps) / steps_per_hour;
+      if (hours <= kSoonHours) finding.severity = Severity::kCritical;
+      StrAppend(&finding.measured, "; memory is full after ", steps, " more steps, in ",
+                hours < 1 ? absl::StrFormat("%.2g minutes", 60 * hours)
+                          : absl::StrFormat("%.3g hours", hours));
+    }
+    StrAppend(&finding.measured, ".");
   }
   finding.advice =
       "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
@@ -234,25 +255,39 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
   if (facts.RecordsGraphs()) {
     return Needs("a window in which kernels run; in this one, the program captures CUDA graphs");
   }
-  if (!facts.scope.has_steps)
-    return Needs("steps, to separate allocations in them from earlier ones");
   RuleResult result;
   Finding& finding = result.finding;
   finding.value = facts.ShareOfSteps(facts.calls.allocation_ns);
-  finding.threshold = thresholds.allocation_share;
-  result.fired = finding.value > finding.threshold;
-  finding.saving_ns_per_step = facts.PerStep(facts.calls.allocation_ns);
+  finding.threshold = facts.scope.has_steps
+                          ? thresholds.allocation_share
+                          : std::max(thresholds.allocation_share, kAllocationShareWithoutSteps);
+  result.fired = finding.value > finding.threshold && !facts.calls.only_start_up;
+  finding.saving_ns_per_step = facts.PerStep(facts.gaps.parts.allocator_ns);
   finding.measured =
       StrCat(CountText(facts.calls.allocation_count, "call"), " to allocate or free memory take ",
-             TimeText(facts.PerStep(facts.calls.allocation_ns)), " a step (",
-             PercentText(finding.value), "); most of them wait for the GPU.");
+             TimeText(facts.PerStep(facts.calls.allocation_ns)), " of ",
+             facts.scope.has_steps ? "each step" : "the capture", " (", PercentText(finding.value),
+             "), and leave the GPU idle for ",
+             TimeText(facts.PerStep(facts.gaps.parts.allocator_ns)), ".");
+  if (result.fired && !facts.calls.allocations.empty()) {
+    const Evidence& most = facts.calls.allocations.front();
+    StrAppend(&finding.measured, " ", most.name, " alone takes ",
+              TimeText(facts.PerStep(most.duration_ns)), " in ", CountText(most.count, "call"),
+              ".");
+  }
+  // A cache asks for memory now and then; it does not give memory back in each step.
   finding.advice =
-      "Let the caching allocator serve all steps: keep sizes constant, leave free memory, set "
-      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call "
-      "torch.cuda.empty_cache() in the step.";
+      2 * facts.calls.free_ns >= facts.calls.allocation_ns
+          ? "Use an allocator that caches: memory goes back to the driver and is allocated again. "
+            "Unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING, do not call "
+            "torch.cuda.empty_cache() in the step, and give libraries a workspace that they keep."
+          : "Let the caching allocator serve all steps: keep sizes constant, leave free memory, "
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call "
+            "torch.cuda.empty_cache() in the step.";
   finding.evidence = facts.calls.allocations;
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = CountText(facts.scope.count, "step");
+  finding.confidence_reason = facts.scope.has_steps ? CountText(facts.scope.count, "step")
+                                                    : "no steps: some of it may be warm-up";
   return result;
 }
 

@@ -139,10 +139,17 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
                             OfStep(facts, facts.sum.exposed_communication_ns), "; ",
                             PercentText(std::max(facts.time.overlap, 0.0)),
                             " of all communication is overlapped.");
+  const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_communication_ns,
+                                         facts.sum.overlapped_communication_ns, finding);
   finding.advice =
-      "Overlap it with compute: larger or earlier gradient buckets (bucket_cap_mb, FSDP "
-      "prefetching), fewer bytes (gradient accumulation, lower precision), or a larger batch per "
-      "GPU. Part of it may be waiting for a slower rank: `profctl stragglers` separates the two.";
+      StrCat(can_hide ? "Overlap it with compute: larger or earlier gradient buckets "
+                        "(bucket_cap_mb, FSDP prefetching), fewer bytes (gradient accumulation, "
+                        "lower precision), or a larger batch per GPU."
+                      : "Communicate less: gradient accumulation, lower precision, fewer and "
+                        "larger collectives, or a larger batch per GPU. Check the link between "
+                        "the ranks (`profctl time` has the bandwidth).",
+             " Part of it may be waiting for a slower rank: `profctl stragglers` separates the "
+             "two.");
   for (const CollectiveSumRow& row : facts.time.collectives) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
@@ -214,23 +221,67 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
   const int64_t ns = facts.gaps.dispatch_ns;
   RuleResult result = ShareOfSteps(facts, ns, thresholds.host_wait_share);
   Finding& finding = result.finding;
-  finding.measured =
-      StrCat("The GPU idles ", OfStep(facts, ns),
-             " waiting for the next launch, excluding data loading and waits for the GPU: the host "
-             "is too slow.");
+  finding.measured = StrCat("The GPU idles ", OfStep(facts, ns),
+                            " while operators dispatch the next launch: the host is too slow.");
   finding.advice =
       "Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs, fused optimizers, "
-      "larger batches. If the gaps are long, move Python work and logging out of the step.";
+      "larger batches.";
   finding.evidence = LateLaunchers(facts);
   SetConfidence(facts, Confidence::kHigh, finding);
   DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 
+RuleResult SlowLaunchCalls(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  const int64_t ns = facts.gaps.parts.launch_call_ns;
+  RuleResult result = ShareOfSteps(facts, ns, thresholds.launch_call_share);
+  Finding& finding = result.finding;
+  finding.measured = StrCat("The GPU idles ", OfStep(facts, ns), " inside launch calls of ",
+                            TimeText(kLongLaunchCallNs), " or more.");
+  // Code is loaded, and kernels are compiled or chosen, when they are launched first.
+  const bool first_use = 2 * facts.gaps.first_launch_ns >= ns;
+  if (first_use) {
+    StrAppend(&finding.measured, " ", TimeText(facts.gaps.first_launch_ns),
+              " of it are in the first launch of a kernel, which loads or compiles its code.");
+  }
+  finding.advice =
+      first_use ? "Record after more warm-up steps. In the program, warm up each kernel and shape "
+                  "before they are needed, keep compile caches (TRITON_CACHE_DIR, MIOpen and cuDNN "
+                  "plans), or load code early (CUDA_MODULE_LOADING=EAGER)."
+                : "Look for what holds the driver up: other threads that launch, allocate, or "
+                  "synchronize at the same time, page faults, or too few CPUs.";
+  finding.evidence = facts.gaps.long_launches;
+  SetConfidence(facts, Confidence::kHigh, finding);
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
+  return result;
+}
+
+RuleResult LateStart(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
+  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
+  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
+  const int64_t ns = facts.gaps.parts.late_start_ns;
+  RuleResult result = ShareOfSteps(facts, ns, thresholds.late_start_share);
+  Finding& finding = result.finding;
+  finding.measured =
+      StrCat("No recorded work runs for ", OfStep(facts, ns),
+             " although the next work was launched: the GPU was blocked, or did work that is not "
+             "in the capture.");
+  finding.advice =
+      "Find out what the GPU did: record all kinds of GPU work, look for other processes on this "
+      "GPU, and for event waits between streams.";
+  finding.evidence = facts.gaps.late_starts;
+  SetConfidence(facts, Confidence::kMedium, finding);
+  return result;
+}
+
 RuleResult IdleKernelWait(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
   if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
-  const int64_t ns = facts.sum.idle_by_cause.kernel_wait_ns;
+  const int64_t ns = facts.gaps.parts.kernel_wait_ns;
   RuleResult result = ShareOfSteps(facts, ns, thresholds.kernel_wait_share);
   Finding& finding = result.finding;
   finding.measured =
@@ -249,7 +300,7 @@ RuleResult IdleOther(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
   if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
   if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
-  const int64_t ns = facts.sum.idle_by_cause.other_ns;
+  const int64_t ns = facts.gaps.parts.other_ns;
   RuleResult result = ShareOfSteps(facts, ns, thresholds.other_idle_share);
   Finding& finding = result.finding;
   finding.measured = StrCat("The GPU is idle for ", OfStep(facts, ns),
@@ -271,14 +322,17 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   const HostGapTable& gaps = host.gaps;
   RuleResult result;
   Finding& finding = result.finding;
-  finding.value = host.Share(host.outside_ns);
+  // Steps that are outliers have as much of it; the rest of theirs is STEP_OUTLIER's.
+  const int64_t outside_ns = host.PerUsualStep(host.outside_ns);
+  finding.value = facts.scope.mean_ns <= 0
+                      ? 0
+                      : static_cast<double>(outside_ns) / static_cast<double>(facts.scope.mean_ns);
   finding.threshold = thresholds.host_outside_share;
   result.fired = finding.value > finding.threshold;
-  finding.saving_ns_per_step = host.PerStep(host.outside_ns);
+  finding.saving_ns_per_step = outside_ns;
   finding.measured = StrCat(
-      "The host is outside operators for ", TimeText(host.PerStep(host.outside_ns)), " of ",
-      StepWord(facts), " (", PercentText(finding.value), ")",
-      facts.has_gpu() ? " while the GPU is idle" : "",
+      "The host is outside operators for ", TimeText(outside_ns), " of ", StepWord(facts), " (",
+      PercentText(finding.value), ")", facts.has_gpu() ? " while the GPU is idle" : "",
       ": it runs Python or other code without ranges, sleeps, or waits for something that was not "
       "recorded.");
   if (!gaps.rows.empty()) {
@@ -295,7 +349,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   if (!has_places) {
     StrAppend(&finding.measured, " ", CountText(gaps.short_count, "gap"), " shorter than ",
               TimeText(kShortHostGapNs), " between operators add up to ",
-              TimeText(host.PerStep(gaps.short_ns)), " of ", StepWord(facts), ".");
+              TimeText(host.PerUsualStep(gaps.short_ns)), " of ", StepWord(facts), ".");
   }
   finding.advice =
       has_places
@@ -334,7 +388,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "no steps: the program may have had nothing to do";
   }
-  DoubtIfWithoutCpu(facts, thresholds, host.PerStep(host.outside_ns), finding);
+  DoubtIfWithoutCpu(facts, thresholds, outside_ns, finding);
   return result;
 }
 
@@ -383,19 +437,19 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
 RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
   if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
-  RuleResult result = ShareOfSteps(facts, facts.gaps.after_sync_ns, thresholds.sync_share);
+  RuleResult result = ShareOfSteps(facts, facts.gaps.parts.waiting_calls_ns, thresholds.sync_share);
   Finding& finding = result.finding;
   finding.measured = StrCat(
       "Calls that wait for the GPU keep the host from launching ahead, which leaves the GPU "
       "idle for ",
-      OfStep(facts, facts.gaps.after_sync_ns), ".");
+      OfStep(facts, facts.gaps.parts.waiting_calls_ns), ".");
   finding.advice =
       "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero(), and torch.cuda.synchronize() "
       "in the step. Keep metrics on the GPU and read them every N steps. Copy with "
       "non_blocking=True from pinned memory.";
   finding.evidence = facts.gaps.after_sync;
   SetConfidence(facts, Confidence::kHigh, finding);
-  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.after_sync_ns), finding);
+  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.parts.waiting_calls_ns), finding);
   return result;
 }
 

@@ -16,6 +16,11 @@ constexpr size_t kFewestAfterEarlierWork = 3;
 // Times in a file may be anything; within this, sums of differences cannot overflow.
 constexpr int64_t kFarthestNs = int64_t{1} << 60;
 
+bool RunsAhead(const FindingScope::Stretch& stretch, const LaunchedWork& launched) {
+  const auto length_ns = static_cast<double>(stretch.end_ns - stretch.start_ns);
+  return length_ns < kKeepsPace * static_cast<double>(launched.busy_ns);
+}
+
 void Finish(FindingScope& scope) {
   for (const FindingScope::Stretch& stretch : scope.stretches) {
     scope.total_ns += stretch.end_ns - stretch.start_ns;
@@ -36,12 +41,8 @@ int64_t FindingScope::PositionAt(int64_t time_ns) const {
 }
 
 int64_t FindingScope::MeasureIn(int64_t start_ns, int64_t end_ns) const {
-  auto at = std::upper_bound(stretches.begin(), stretches.end(), start_ns,
-                             [](int64_t time, const Stretch& s) { return time < s.end_ns; });
   int64_t sum = 0;
-  for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
-    sum += std::min(end_ns, at->end_ns) - std::max(start_ns, at->start_ns);
-  }
+  ForEachIn(start_ns, end_ns, [&](int64_t from_ns, int64_t to_ns) { sum += to_ns - from_ns; });
   return sum;
 }
 
@@ -77,13 +78,10 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
   return scope;
 }
 
-void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& scope) {
+void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& scope) {
   auto& stretches = scope.stretches;
-  if (launched_ns.size() != stretches.size()) return;
-  const auto runs_ahead = [&](size_t i) {
-    const auto length_ns = static_cast<double>(stretches[i].end_ns - stretches[i].start_ns);
-    return length_ns < kKeepsPace * static_cast<double>(launched_ns[i]);
-  };
+  if (launched.size() != stretches.size()) return;
+  const auto runs_ahead = [&](size_t i) { return RunsAhead(stretches[i], launched[i]); };
   size_t filling = 0;
   while (filling < stretches.size() && runs_ahead(filling)) ++filling;
   if (filling == 0 || stretches.size() - filling < kFewestInPace) return;
@@ -92,6 +90,23 @@ void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& sc
   }
   scope.queue_filling_count = static_cast<int64_t>(filling);
   stretches.erase(stretches.begin(), stretches.begin() + static_cast<ptrdiff_t>(filling));
+  scope.total_ns = 0;
+  Finish(scope);
+}
+
+void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope) {
+  auto& stretches = scope.stretches;
+  if (launched.size() != stretches.size() || stretches.size() < kFewestInPace) return;
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    if (launched[i].end_ns <= launched[i].start_ns) return;
+    if (!RunsAhead(stretches[i], launched[i])) return;
+    if (i > 0 && launched[i].start_ns <= launched[i - 1].start_ns) return;
+  }
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    stretches[i].start_ns = launched[i].start_ns;
+    stretches[i].end_ns = i + 1 < stretches.size() ? launched[i + 1].start_ns : launched[i].end_ns;
+  }
+  scope.by_device = true;
   scope.total_ns = 0;
   Finish(scope);
 }

@@ -4,6 +4,7 @@
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_SCOPE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,6 +27,7 @@ struct FindingScope {
   int64_t first_ns = 0;
   int64_t median_other_ns = 0;
   int64_t queue_filling_count = 0;  // Steps that LeaveOutQueueFilling() left out.
+  bool by_device = false;           // Stretches are those of TakeDeviceTimes().
   int64_t earlier_work_count = 0;   // Steps that LeaveOutEarlierWork() left out.
   std::vector<Stretch> stretches;   // By start, apart from each other.
   int64_t count = 0;                // Steps, or 1.
@@ -36,15 +38,36 @@ struct FindingScope {
   int64_t PositionAt(int64_t time_ns) const;
   // The part of [start_ns, end_ns) that lies in the scope.
   int64_t MeasureIn(int64_t start_ns, int64_t end_ns) const;
+  // Calls fn(from_ns, to_ns) for each part of [start_ns, end_ns) that lies in a stretch.
+  template <typename Fn>
+  void ForEachIn(int64_t start_ns, int64_t end_ns, Fn fn) const {
+    auto at = std::upper_bound(stretches.begin(), stretches.end(), start_ns,
+                               [](int64_t time, const Stretch& s) { return time < s.end_ns; });
+    for (; at != stretches.end() && at->start_ns < end_ns; ++at) {
+      const int64_t from_ns = std::max(start_ns, at->start_ns);
+      const int64_t to_ns = std::min(end_ns, at->end_ns);
+      if (to_ns > from_ns) fn(from_ns, to_ns);
+    }
+  }
 };
 
 // Of steps; `steps` may be in any order, overlap or be nonsense.
 FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio);
+// What a stretch launched on the device.
+struct LaunchedWork {
+  int64_t start_ns = 0;  // Of the first.
+  int64_t end_ns = 0;    // Of the last; not after the start: it launched nothing.
+  int64_t busy_ns = 0;   // How long the device was busy with it.
+};
 // Leaves out the steps at the start in which the host only filled the launch queue, as it does
 // after a synchronization: they end long before the GPU has done what they launched. They are
 // shorter than any later step can be. Does nothing unless the steps after them keep pace with the
-// GPU. `launched_ns`: by stretch, how long the GPU was busy with what it launched.
-void LeaveOutQueueFilling(std::span<const int64_t> launched_ns, FindingScope& scope);
+// GPU. `launched`: by stretch.
+void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& scope);
+// If the program never waits, each of its steps ends long before the GPU has done it, and the
+// host's marks tell how fast it launches, not how long a step takes. Then a stretch is the time
+// from the first work of its step to that of the next one. Does nothing unless all steps run ahead.
+void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope);
 // Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what
 // was launched before the capture, of which nothing is known. Does nothing unless three remain.
 void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope);

@@ -33,6 +33,8 @@ struct FindingThresholds {
   double gap_p95_share = 0.05;
   double gap_shortest_ns = 500e6;  // A single gap of this length is enough.
   double host_wait_share = 0.10;
+  double launch_call_share = 0.05;  // Idle in launch calls that take long.
+  double late_start_share = 0.05;   // Idle long after the next work was launched.
   double kernel_wait_share = 0.10;
   double other_idle_share = 0.20;
   double host_outside_share = 0.10;  // Host time outside operators, while the GPU is idle.
@@ -56,7 +58,9 @@ struct FindingThresholds {
   double wave_share = 0.20;           // Such kernels, of kernel time.
   double memory_limit_share = 0.90;   // Of the device's memory.
   double fragmentation_share = 0.20;  // Of reserved memory, at its peak.
+  // Growth of memory: enough in a step, or in an hour where the memory's size is not known.
   double leak_bytes_per_step = 1 << 20;
+  double leak_bytes_per_hour = 1000 << 20;
   double allocation_share = 0.01;
   double step_outlier_deviations = 5;  // Median absolute deviations above the median.
   double first_step_ratio = 2;         // Over the median of the others.

@@ -10,43 +10,64 @@
 namespace profd::report {
 namespace {
 
-constexpr double kComputeBound = 0.80;  // Of a step.
-constexpr double kInputOfIdle = 0.5;
+constexpr double kBusy = 0.80;  // Of a step. Below it, what leaves the GPU idle limits the program.
+// A GPU that is busy with something else than computing for so long is not compute-bound.
+constexpr double kMuchElse = 0.25;
 
-std::string_view Describe(BoundBy bound) {
+// After "the program is"; empty: not known.
+std::string_view WordsFor(BoundBy bound) {
   switch (bound) {
-    case BoundBy::kUnknown:
-      break;
     case BoundBy::kHost:
-      return "The program is host-bound: the GPU waits for launches.";
+      return "host-bound: the GPU waits for launches";
     case BoundBy::kCompute:
-      return "The program is compute-bound.";
+      return "compute-bound";
     case BoundBy::kCommunication:
-      return "The program is bound by exposed communication.";
+      return "bound by exposed communication";
     case BoundBy::kInput:
-      return "The program is input-bound: it waits for data.";
+      return "input-bound: it waits for data";
     case BoundBy::kCopies:
-      return "The program is bound by exposed copies.";
+      return "bound by exposed copies";
+    case BoundBy::kSynchronization:
+      return "bound by synchronization: it waits for the GPU instead of launching ahead";
+    case BoundBy::kAllocation:
+      return "bound by memory allocation: the GPU waits for calls that allocate or free";
+    case BoundBy::kCompilation:
+      return "bound by compilation";
+    case BoundBy::kLateStart:
+      return "held up on the GPU: launched work does not start, because the GPU is blocked or does "
+             "work that is not in the capture";
+    case BoundBy::kUnknown:
     case BoundBy::kCpuOnly:
-      return "No GPU work was recorded.";
+      break;
   }
-  return "The data does not show what limits the program.";
+  return {};
+}
+
+std::string WhatLimits(const Facts& facts, BoundBy bound) {
+  if (bound == BoundBy::kCpuOnly) return "No GPU work was recorded.";
+  const std::string_view words = WordsFor(bound);
+  if (words.empty()) return "The data does not show what limits the program.";
+  if (bound == BoundBy::kCompute) return StrCat("The program is ", words, ".");
+  return StrCat("With the GPU busy for ", PercentText(facts.ShareOfSteps(facts.sum.busy_ns)),
+                ", the program is ", words, ".");
 }
 
 // ": 2% in operators, 98% on the host outside operators"; empty: unknown.
-std::string WhereTheHostTimeGoes(const HostFacts& host) {
-  if (!host.needs.empty() || host.usual.total_ns() <= 0) return {};
-  const std::array<std::pair<int64_t, std::string_view>, 6> parts = {
-      {{host.usual.operators_ns, "in operators"},
-       {host.usual.collectives_ns, "in collectives"},
-       {host.usual.data_loader_ns, "loading data"},
-       {host.usual.gpu_wait_ns, "waiting for the GPU"},
-       {host.usual.outside_ns, "on the host outside operators"},
-       {host.usual.other_ns, "in the profiler"}}};
+std::string WhereTheHostTimeGoes(const Facts& facts) {
+  const HostFacts& host = facts.host;
+  if (!host.needs.empty() || host.split.total_ns() <= 0) return {};
+  const std::array<std::pair<int64_t, std::string_view>, 7> parts = {
+      {{host.split.operators_ns, "in operators"},
+       {host.split.collectives_ns, "in collectives"},
+       {host.split.data_loader_ns, "loading data"},
+       {host.split.compile_ns, "compiling"},
+       {host.split.gpu_wait_ns, "waiting for the GPU"},
+       {host.split.outside_ns, "on the host outside operators"},
+       {host.split.other_ns, "in the profiler"}}};
   std::string text;
   for (const auto& [ns, name] : parts) {
     if (ns <= 0) continue;
-    StrAppend(&text, text.empty() ? ": " : ", ", PercentText(host.Share(ns)), " ", name);
+    StrAppend(&text, text.empty() ? ": " : ", ", PercentText(facts.ShareOfSteps(ns)), " ", name);
   }
   return text;
 }
@@ -62,6 +83,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   if (facts.scope.has_steps) {
     text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
                   CountText(facts.scope.count, "step"),
+                  facts.scope.by_device ? ", from the GPU's work: the host runs ahead" : "",
                   LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
                   LeftOut(facts.scope.earlier_work_count,
                           "in which the GPU did what was launched before the capture"),
@@ -71,7 +93,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
                   " spans ", TimeText(facts.scope.total_ns));
   }
   if (facts.quality.shares == ShareTrust::kWithheld) return text + ".";
-  if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts.host), ".");
+  if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts), ".");
   const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
   StrAppend(&text, ". GPU ", facts.time.device, " computes for ", percent(facts.sum.compute_ns),
             " of it");
@@ -166,28 +188,32 @@ BoundBy BoundOf(const Facts& facts) {
   if (facts.scope.total_ns <= 0 || facts.quality.shares == ShareTrust::kWithheld) {
     return BoundBy::kUnknown;
   }
-  if (facts.ShareOfSteps(facts.sum.compute_ns) >= kComputeBound) return BoundBy::kCompute;
-  const int64_t waits_ns =
-      facts.sum.idle_by_cause.host_wait_ns + facts.sum.idle_by_cause.kernel_wait_ns;
-  if (static_cast<double>(facts.gaps.loader_wait_ns) >
-      kInputOfIdle * static_cast<double>(facts.sum.idle_ns)) {
-    return BoundBy::kInput;
+  const double most_else =
+      facts.ShareOfSteps(std::max(facts.sum.exposed_communication_ns, facts.sum.exposed_copy_ns));
+  if (facts.ShareOfSteps(facts.sum.busy_ns) >= kBusy && most_else < kMuchElse) {
+    return BoundBy::kCompute;
   }
-  const std::array<std::pair<int64_t, BoundBy>, 4> parts = {
-      {{facts.sum.compute_ns, BoundBy::kCompute},
-       {facts.sum.exposed_communication_ns, BoundBy::kCommunication},
+  const IdleParts& idle = facts.gaps.parts;
+  const bool start_up = facts.calls.only_start_up;
+  const std::array<std::pair<int64_t, BoundBy>, 10> losses = {
+      {{facts.sum.exposed_communication_ns, BoundBy::kCommunication},
        {facts.sum.exposed_copy_ns, BoundBy::kCopies},
-       {waits_ns, BoundBy::kHost}}};
-  const auto most = std::max_element(
-      parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  // Mostly idle for a reason that none of these names.
-  if (facts.sum.idle_by_cause.other_ns > most->first) return BoundBy::kUnknown;
-  return most->second;
+       {idle.host_ns() + idle.kernel_wait_ns + (start_up ? idle.allocator_ns : 0), BoundBy::kHost},
+       {idle.data_loader_ns, BoundBy::kInput},
+       {idle.waiting_calls_ns, BoundBy::kSynchronization},
+       {start_up ? 0 : idle.allocator_ns, BoundBy::kAllocation},
+       {idle.compile_ns, BoundBy::kCompilation},
+       {idle.collectives_ns, BoundBy::kCommunication},
+       {idle.late_start_ns, BoundBy::kLateStart},
+       {idle.other_ns, BoundBy::kUnknown}}};
+  return std::max_element(losses.begin(), losses.end(),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
 }
 
 std::string WriteVerdict(const Facts& facts, const FindingsReport& report) {
   if (report.quality.grade == "-") return "Nothing was recorded.";
-  return StrCat(WhereTheTimeGoes(facts), " ", Describe(report.bound), " ",
+  return StrCat(WhereTheTimeGoes(facts), " ", WhatLimits(facts, report.bound), " ",
                 WhatToChange(facts, report), " ", WhetherToTrust(report.quality));
 }
 

@@ -33,6 +33,7 @@ struct CopySums {
   uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t max_bytes = 0;
   int64_t async_count = 0;
+  uint64_t sized_ns = 0;  // Time of those whose size is known.
 };
 
 struct Span {
@@ -78,6 +79,7 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
           sum.bytes += batch.bytes[i];
           sum.min_bytes = std::min(sum.min_bytes, batch.bytes[i]);
           sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
+          if (batch.bytes[i] > 0) sum.sized_ns += static_cast<uint64_t>(batch.duration_ns[i]);
           if ((batch.flags[i] & kGpuAsync) != 0) ++sum.async_count;
           durations.Add(group, batch.duration_ns[i]);
           const bool has_op = call != nullptr && call->path != RangePaths::kNone;
@@ -116,8 +118,9 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
                    .max_bytes = static_cast<int64_t>(sum.max_bytes),
                    .async_count = sum.async_count,
                    .op = reader.names()[longest_op[group]]};
-    if (times.total_ns > 0) {
-      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / static_cast<double>(times.total_ns);
+    // A copy without bytes is one whose size is not known: it has no part in the bandwidth.
+    if (sum.sized_ns > 0) {
+      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / static_cast<double>(sum.sized_ns);
     }
     table.rows.push_back(std::move(row));
   }

@@ -101,6 +101,7 @@ std::optional<Occupancy> EstimateOccupancy(const LaunchShape& launch, const GpuD
   std::string_view name = least.name;
   double grid = 1;
   for (const uint32_t side : launch.grid) grid *= side;
+  if (grid < 1) return std::nullopt;
   // Blocks are dealt out evenly: fewer than fit, if there are not enough for all.
   if (const double dealt = grid / static_cast<double>(device.sm_count); dealt < blocks) {
     blocks = dealt;

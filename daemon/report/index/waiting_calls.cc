@@ -33,12 +33,23 @@ bool MayBlock(const store::GpuBatch& batch, size_t i) {
 }  // namespace
 
 bool IsAllocatorCall(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kCalls = {
-      "Malloc", "Free", "HostAlloc", "HostFree", "FreeHost", "MemAlloc", "MemFree", "MallocHost"};
+  constexpr std::array<std::string_view, 17> kCalls = {
+      "Malloc",        "MallocPitch",       "MallocManaged",
+      "Malloc3D",      "MallocHost",        "HostMalloc",
+      "HostAlloc",     "HostFree",          "Free",
+      "FreeHost",      "MemAlloc",          "MemFree",
+      "MemAllocPitch", "MemAllocManaged",   "MemAllocHost",
+      "MemFreeHost",   "ExtMallocWithFlags"};
   const std::string_view call = WithoutPrefix(name);
   return std::any_of(kCalls.begin(), kCalls.end(), [&](std::string_view known) {
     return call == known || (call.starts_with(known) && call.substr(known.size()) == "_v2");
   });
+}
+
+bool IsAllocationCall(std::string_view name) {
+  constexpr std::array<std::string_view, 3> kMappingCalls = {"MemCreate", "MemMap", "MemUnmap"};
+  return IsAllocatorCall(name) ||
+         std::ranges::find(kMappingCalls, WithoutPrefix(name)) != kMappingCalls.end();
 }
 
 bool IsSyncCall(std::string_view name) {

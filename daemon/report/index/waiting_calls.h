@@ -19,6 +19,8 @@ namespace profd::report {
 bool IsSyncCall(std::string_view name);
 // True for "cudaMalloc", "hipFree", "cuMemAlloc_v2".
 bool IsAllocatorCall(std::string_view name);
+// IsAllocatorCall(), and calls that map memory of expandable segments without waiting: "cuMemMap".
+bool IsAllocationCall(std::string_view name);
 // IsSyncCall() without those that allocate or free memory.
 bool WaitsForGpu(std::string_view name);
 

@@ -69,6 +69,8 @@ class CompileSummary {
       ++step.compilations;
       AddTo(step.compile_ns, compilation.duration_ns);
     }
+    std::sort(compilations_.begin(), compilations_.end(),
+              [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
     return absl::OkStatus();
   }
 
@@ -91,6 +93,10 @@ class CompileSummary {
     const auto by_count = [](const auto& a, const auto& b) { return a.count > b.count; };
     std::stable_sort(report.graph_breaks.begin(), report.graph_breaks.end(), by_count);
     std::stable_sort(report.recompiles.begin(), report.recompiles.end(), by_count);
+    for (const Compilation& compilation : compilations_) {
+      report.compiling.Add(compilation.start_ns,
+                           EndOf(compilation.start_ns, compilation.duration_ns));
+    }
     report.has_compiled = !report.regions.empty() || !report.graph_breaks.empty() ||
                           !report.recompiles.empty() || !report.steps.empty() ||
                           report.folded_event_count > 0;

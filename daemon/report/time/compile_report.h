@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/base/table/table.h"
+#include "daemon/report/index/interval_set.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -50,6 +51,7 @@ struct CompileReport {
   std::vector<GraphBreakRow> graph_breaks;  // By count.
   std::vector<RecompileRow> recompiles;     // By count.
   std::vector<CompileStepRow> steps;        // By step.
+  IntervalSet compiling;                    // When something was compiled.
   int64_t folded_event_count = 0;           // Events inside compilations, left out on purpose.
 };
 absl::StatusOr<CompileReport> SummarizeCompile(store::CaptureReader& reader);

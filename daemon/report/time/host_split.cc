@@ -27,20 +27,22 @@ namespace {
 constexpr auto kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 constexpr auto kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
 constexpr std::string_view kHostBackwardPrefix = "autograd::engine::";
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr std::string_view kStepRangePrefix = "ProfilerStep#";
 // A thread takes turns with the step's if its operators overlap that one's a quarter as much as
 // those of an independent thread would, or less.
 constexpr double kTakesTurns = 0.25;
 // A range is around a gap if it covers this much of it.
 constexpr double kAround = 0.8;
 
-// In place of a name: a collective, of whose wait there is no range.
+// In place of a name: a collective, of whose wait there is no range, and a compilation.
 constexpr uint32_t kCollectiveName = std::numeric_limits<uint32_t>::max();
 constexpr std::string_view kCollectiveText = "(collective)";
+constexpr uint32_t kCompileName = kCollectiveName - 1;
+constexpr std::string_view kCompileText = "(compilation)";
 
 // By precedence: the first that applies to an instant has it.
-enum class HostPart : uint8_t { kDataLoader, kGpuWait, kCollective, kOperator };
-constexpr size_t kHostParts = 4;
+enum class HostPart : uint8_t { kDataLoader, kGpuWait, kCollective, kCompile, kOperator };
+constexpr size_t kHostParts = 5;
 
 struct HostPiece {
   int64_t start_ns;
@@ -86,10 +88,12 @@ struct HostExtent {
 class HostSplitter {
  public:
   HostSplitter(store::CaptureReader& reader, const GpuAttribution& attribution,
-               const IntervalSet& collectives, const std::vector<bool>& blocking_copies)
+               const IntervalSet& collectives, const IntervalSet& compiling,
+               const std::vector<bool>& blocking_copies)
       : reader_(reader),
         attribution_(attribution),
         collectives_(collectives),
+        compiling_(compiling),
         blocking_copies_(blocking_copies),
         first_ids_(FirstIds(reader.names())),
         threads_(reader.threads().size()) {}
@@ -136,7 +140,8 @@ class HostSplitter {
   Kind KindOf(std::string_view name) const {
     if (IsDataLoaderWait(name)) return Kind::kLoader;
     const std::string& marker = reader_.record().spec.step_marker;
-    if (name.starts_with(kStepPrefix) || (!marker.empty() && name == marker)) return Kind::kStep;
+    if (name.starts_with(kStepRangePrefix) || (!marker.empty() && name == marker))
+      return Kind::kStep;
     if (name.starts_with(kHostBackwardPrefix)) return Kind::kBackward;
     // Begins on the thread that issues it and ends on a worker: it says nothing of either.
     if (CollectiveOfRange(name).has_value() && EndsOnWorker(name)) return Kind::kWorker;
@@ -243,6 +248,9 @@ class HostSplitter {
     for (const IntervalSet::Interval& wait : collectives_.intervals()) {
       pieces_.push_back({wait.start_ns, wait.end_ns, kCollectiveName, HostPart::kCollective});
     }
+    for (const IntervalSet::Interval& time : compiling_.intervals()) {
+      pieces_.push_back({time.start_ns, time.end_ns, kCompileName, HostPart::kCompile});
+    }
     for (Thread& thread : threads_) {
       if (!thread.trains) continue;
       pieces_.insert(pieces_.end(), thread.operators.begin(), thread.operators.end());
@@ -327,7 +335,8 @@ class HostSplitter {
     split.data_loader_ns = upto_ns[0];
     split.gpu_wait_ns = Difference(upto_ns[1], upto_ns[0]);
     split.collectives_ns = Difference(upto_ns[2], upto_ns[1]);
-    split.operators_ns = Difference(upto_ns[3], upto_ns[2]);
+    split.compile_ns = Difference(upto_ns[3], upto_ns[2]);
+    split.operators_ns = Difference(upto_ns[4], upto_ns[3]);
     for (const IntervalSet::Interval& own : overhead_.intervals()) {
       const int64_t from_ns = std::max(own.start_ns, step.start_ns);
       const int64_t to_ns = std::min(own.end_ns, end_ns);
@@ -343,6 +352,7 @@ class HostSplitter {
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const IntervalSet& collectives_;
+  const IntervalSet& compiling_;
   const std::vector<bool>& blocking_copies_;
   const std::vector<uint32_t> first_ids_;
   std::vector<Thread> threads_;
@@ -385,7 +395,7 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
                 static_cast<double>(Distance(gaps[row].start_ns, gaps[row].end_ns));
             if (to_ns <= from_ns) continue;
             if (static_cast<double>(Distance(from_ns, to_ns)) < kAround * whole_ns) continue;
-            if (reader.names()[batch.name[i]].starts_with(kStepPrefix)) continue;
+            if (reader.names()[batch.name[i]].starts_with(kStepRangePrefix)) continue;
             shortest_ns[row] = batch.duration_ns[i];
             names[row] = batch.name[i];
           }
@@ -401,8 +411,9 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
 absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
                                          const GpuAttribution& attribution,
                                          const IntervalSet& collectives,
+                                         const IntervalSet& compiling,
                                          const std::vector<bool>& blocking_copies) {
-  return HostSplitter(reader, attribution, collectives, blocking_copies).Split();
+  return HostSplitter(reader, attribution, collectives, compiling, blocking_copies).Split();
 }
 
 absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
@@ -432,7 +443,8 @@ absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
     }
   }
   const auto text_of = [&](uint32_t name) {
-    return name == kCollectiveName ? std::string(kCollectiveText) : reader.names()[name];
+    if (name == kCollectiveName) return std::string(kCollectiveText);
+    return name == kCompileName ? std::string(kCompileText) : reader.names()[name];
   };
   std::vector<HostGap> longest;
   std::vector<std::pair<std::pair<uint32_t, uint32_t>, GapSum*>> order;

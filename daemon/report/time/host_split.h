@@ -7,9 +7,9 @@
 //                              └ host outside operators ┘        └ likewise: a gap
 //
 // Each instant of a step belongs to one part, the first of these that applies: data loading, waits
-// for the GPU, collectives, operators, the profiler's own overhead ("other"). Time in none of them
-// is host time outside operators: Python, C++ without ranges, sleeping, or waiting for something
-// that was not recorded. So the parts add up to the step, and none is scaled.
+// for the GPU, collectives, compilation, operators, the profiler's own overhead ("other"). Time in
+// none of them is host time outside operators: Python, C++ without ranges, sleeping, or waiting for
+// something that was not recorded. So the parts add up to the step, and none is scaled.
 //
 // The training threads are the one that marks the steps (without marks, the one with the most
 // operators), those that run the backward pass, and others that run operators while it runs none,
@@ -41,12 +41,14 @@ struct HostSplit {
   int64_t operators_ns = 0;    // In operators, and in API calls outside them that do not wait.
   int64_t collectives_ns = 0;  // In collectives on the host, or waiting for them.
   int64_t data_loader_ns = 0;
+  int64_t compile_ns = 0;   // In compilations by torch.compile.
   int64_t gpu_wait_ns = 0;  // In calls that wait for a GPU.
   int64_t outside_ns = 0;   // Outside operators.
   int64_t other_ns = 0;     // Outside operators, while the profiler itself worked.
 
   int64_t total_ns() const {
-    return operators_ns + collectives_ns + data_loader_ns + gpu_wait_ns + outside_ns + other_ns;
+    return operators_ns + collectives_ns + data_loader_ns + compile_ns + gpu_wait_ns + outside_ns +
+           other_ns;
   }
 };
 
@@ -66,10 +68,12 @@ struct HostSplits {
   std::vector<HostGap> gaps;     // By start, from the first step or window to the last.
 };
 
-// `collectives`: CollectiveTable::exposed_on_host. `blocking_copies`: FindBlockingCopies().
+// `collectives`: CollectiveTable::exposed_on_host. `compiling`: CompileReport::compiling.
+// `blocking_copies`: FindBlockingCopies().
 absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
                                          const GpuAttribution& attribution,
                                          const IntervalSet& collectives,
+                                         const IntervalSet& compiling,
                                          const std::vector<bool>& blocking_copies);
 
 // Gaps between the same two operators.

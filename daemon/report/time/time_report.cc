@@ -26,21 +26,6 @@
 namespace profd::report {
 namespace {
 
-TimeBreakdown BreakdownOf(const IdleRow& row) {
-  return {.kernel_time_ns = row.duration_ns,
-          .busy_ns = row.busy_ns,
-          .idle_ns = row.idle_ns,
-          .compute_ns = row.compute_ns,
-          .communication_ns = row.communication_ns,
-          .exposed_communication_ns = row.exposed_communication_ns,
-          .overlapped_communication_ns = row.communication_ns - row.exposed_communication_ns,
-          .copy_ns = row.copy_ns,
-          .exposed_copy_ns = row.exposed_copy_ns,
-          .idle_by_cause = {.host_wait_ns = row.host_wait_ns,
-                            .kernel_wait_ns = row.kernel_wait_ns,
-                            .other_ns = row.other_ns}};
-}
-
 // When something was launched that had not ended: without it only the host can have been at work.
 class PendingWork {
  public:
@@ -305,10 +290,11 @@ class TimeSummary {
     report_.syncs = std::move(syncs.rows);
     ASSIGN_OR_RETURN(const DataLoaderWaits waits, ReadDataLoaderWaits(reader_));
     report_.data_loader = waits.sum;
-    ASSIGN_OR_RETURN(const CollectiveTable collectives, SummarizeCollectives(reader_, 0));
+    ASSIGN_OR_RETURN(CollectiveTable collectives, SummarizeCollectives(reader_, 0));
     report_.collectives = SumCollectives(collectives);
     ASSIGN_OR_RETURN(report_.compile, SummarizeCompile(reader_));
-    RETURN_IF_ERROR(AddHostSplit(collectives.exposed_on_host));
+    report_.host_collectives = std::move(collectives.exposed_on_host);
+    RETURN_IF_ERROR(AddHostSplit());
     absl::flat_hash_map<int64_t, const CompileStepRow*> compiled;
     for (const CompileStepRow& row : report_.compile.steps) compiled[row.step] = &row;
     for (size_t i = 0; i < report_.steps.size(); ++i) {
@@ -325,9 +311,9 @@ class TimeSummary {
     return absl::OkStatus();
   }
 
-  absl::Status AddHostSplit(const IntervalSet& collectives) {
-    ASSIGN_OR_RETURN(HostSplits host,
-                     SplitHostTime(reader_, attribution_, collectives, blocking_copies_));
+  absl::Status AddHostSplit() {
+    ASSIGN_OR_RETURN(HostSplits host, SplitHostTime(reader_, attribution_, report_.host_collectives,
+                                                    report_.compile.compiling, blocking_copies_));
     report_.host_needs = std::move(host.needs);
     report_.host_gaps = std::move(host.gaps);
     for (size_t i = 0; i < host.steps.size(); ++i) report_.steps[i].host = host.steps[i];
@@ -358,6 +344,21 @@ class TimeSummary {
 };
 
 }  // namespace
+
+TimeBreakdown BreakdownOf(const IdleRow& row) {
+  return {.kernel_time_ns = row.duration_ns,
+          .busy_ns = row.busy_ns,
+          .idle_ns = row.idle_ns,
+          .compute_ns = row.compute_ns,
+          .communication_ns = row.communication_ns,
+          .exposed_communication_ns = row.exposed_communication_ns,
+          .overlapped_communication_ns = row.communication_ns - row.exposed_communication_ns,
+          .copy_ns = row.copy_ns,
+          .exposed_copy_ns = row.exposed_copy_ns,
+          .idle_by_cause = {.host_wait_ns = row.host_wait_ns,
+                            .kernel_wait_ns = row.kernel_wait_ns,
+                            .other_ns = row.other_ns}};
+}
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options) {
   return TimeSummary(reader, options).Summarize();

@@ -28,6 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/index/interval_set.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
 #include "daemon/report/time/host_split.h"
@@ -65,6 +66,8 @@ struct TimeBreakdown {
   // in the capture, and with as_hta.
   int64_t host_only_ns = 0;
 };
+
+TimeBreakdown BreakdownOf(const IdleRow& row);
 
 struct TimeStep {
   int64_t index = 0;  // As in ProfilerStep#index.
@@ -216,6 +219,8 @@ struct TimeReport {
   std::vector<SyncCallRow> syncs;             // By total_ns.
   DataLoaderTime data_loader;
   CompileReport compile;
+  // Of the host, when nothing hid them (CollectiveTable::exposed_on_host).
+  IntervalSet host_collectives;
   std::string host_needs;          // Not empty: the split of steps on the host is unknown.
   std::vector<HostGap> host_gaps;  // All of the training threads, by start.
   HostGapTable host_gap_table;     // Of them, the parts in steps; without steps, in windows.

@@ -237,7 +237,7 @@ TEST_F(FindingRulesTest, ACallIsNotBlamedForTheHostWorkAfterIt) {
                     at + kStepNs + 10 * kUs, 0);
   }
   EXPECT_THAT(Fired(), Not(Contains("SYNC_API")));
-  EXPECT_THAT(Fired(), Contains("IDLE_HOST_WAIT"));
+  EXPECT_THAT(Fired(), Contains("HOST_BOUND"));
 }
 
 TEST_F(FindingRulesTest, WaitingWhileTheGpuStaysBusyIsNoFinding) {

@@ -136,15 +136,16 @@ TEST_F(FindingsTest, TheVerdictNamesTheCauseOfGapsInsteadOfTheGaps) {
   EXPECT_THAT(report.verdict, HasSubstr("First change (INPUT_BOUND)"));
 }
 
-TEST_F(FindingsTest, TheVerdictNamesGapsThatNoCauseExplains) {
+TEST_F(FindingsTest, TheVerdictSaysThatLaunchedWorkDoesNotStart) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {
     reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + kMs);
     reader_.Range(main_, "forward", step * kStepNs + kMs, (step + 1) * kStepNs);
-    // Launched before the gap began: another stream or rank is late.
+    // Launched before the gap began: the GPU is blocked, or does something that is not recorded.
     Launch({.start_ns = step * kStepNs + 4 * kMs, .count = 60, .lead_ns = 5 * kMs});
   }
-  EXPECT_THAT(Report().verdict, HasSubstr("First change (GPU_GAP)"));
+  EXPECT_EQ(Report().bound, BoundBy::kLateStart);
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (LATE_START)"));
 }
 
 TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {

@@ -1,0 +1,245 @@
+// Each idle time has one cause, by what the host did before the launch that ended it, in that call,
+// and by how long the work took to start afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "proto/wire/event.h"
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr auto kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
+
+class IdleCausesTest : public FindingsFixture {
+ protected:
+  struct Work {
+    int64_t call_ns = 0;
+    int64_t call_end_ns = 0;
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+  };
+  void Kernel(const Work& work, std::string_view kernel = kTensorKernel) {
+    ++correlation_;
+    reader_.ApiCall(main_, "hipLaunchKernel", work.call_ns, work.call_end_ns, correlation_)
+        .Kernel(kernel, work.start_ns, work.end_ns, correlation_);
+  }
+  void Operator(std::string_view name, int64_t start_ns, int64_t end_ns) {
+    reader_.Range(main_, name, start_ns, end_ns, {.category = kOperatorRange});
+  }
+  // Twenty operators of 10 ms: a kernel of 1 ms, then `call` until the operator ends.
+  void CallAfterEachKernel(std::string_view call, int64_t call_start_ns) {
+    for (int64_t at = 0; at < 200 * kMs; at += 10 * kMs) {
+      Operator("aten::convolution", at, at + 9'900 * kUs);
+      Kernel({at + 10 * kUs, at + 15 * kUs, at + 20 * kUs, at + 1'020 * kUs});
+      reader_.ApiCall(main_, call, at + call_start_ns, at + 9'800 * kUs, 0);
+    }
+  }
+  std::string First() {
+    const FindingsReport report = Report();
+    return report.findings.empty() ? "" : std::string(report.findings.front().rule);
+  }
+};
+
+TEST_F(IdleCausesTest, AnAllocatorThatDoesNotCacheIsTheCause) {
+  CallAfterEachKernel("hipFree", kMs);
+  EXPECT_EQ(First(), "ALLOC_CHURN");
+  EXPECT_EQ(Report().bound, BoundBy::kAllocation);
+  const Finding finding = Find("ALLOC_CHURN");
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 19 * 8.8e6, 2e6);
+  EXPECT_THAT(finding.measured, HasSubstr("hipFree alone takes"));
+  EXPECT_THAT(finding.advice, HasSubstr("allocator that caches"));
+  EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT")));
+  EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
+}
+
+TEST_F(IdleCausesTest, AnAllocationThatBeginsWhileTheGpuIsIdleIsTheCauseOfItsTime) {
+  CallAfterEachKernel("cudaMalloc", 3 * kMs);
+  EXPECT_EQ(First(), "ALLOC_CHURN");
+  EXPECT_NEAR(static_cast<double>(Find("ALLOC_CHURN").saving_ns_per_step), 19 * 6.8e6, 1e6);
+  EXPECT_THAT(Find("ALLOC_CHURN").advice, Not(HasSubstr("allocator that caches")));
+}
+
+TEST_F(IdleCausesTest, AFewAllocationsWithoutStepsAreNone) {
+  for (int64_t at = 0; at < 100 * kMs; at += kMs) {
+    Operator("aten::mm", at, at + 900 * kUs);
+    Kernel({at, at + 5 * kUs, at + 10 * kUs, at + 910 * kUs});
+  }
+  reader_.ApiCall(main_, "cudaMalloc", 50'950 * kUs, 50'990 * kUs, 0);
+  EXPECT_THAT(Fired(), Not(Contains("ALLOC_CHURN")));
+}
+
+TEST_F(IdleCausesTest, TimeInLaunchCallsThatTakeLongIsNotDispatch) {
+  for (int i = 0; i < 9; ++i) {
+    const int64_t at = i * 40 * kMs;
+    Operator("aten::norm", at, at + 31 * kMs);
+    Kernel({at + 10 * kUs, at + 30 * kMs, at + 30'020 * kUs, at + 30'070 * kUs},
+           std::string("kernel") + std::to_string(i));
+    Operator("aten::add", at + 31 * kMs, at + 40 * kMs);
+    Kernel({at + 31'100 * kUs, at + 31'105 * kUs, at + 31'110 * kUs, at + 39'900 * kUs}, "add");
+  }
+  EXPECT_EQ(First(), "SLOW_LAUNCH_CALLS");
+  const Finding finding = Find("SLOW_LAUNCH_CALLS");
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 8 * 30e6, 1e6);
+  EXPECT_THAT(finding.measured, HasSubstr("first launch of a kernel"));
+  EXPECT_THAT(finding.evidence.at(0).detail, HasSubstr("aten::norm"));
+  EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT")));
+}
+
+TEST_F(IdleCausesTest, LaunchedWorkThatDoesNotStartIsNotTheHosts) {
+  Operator("aten::cumsum", 0, 40 * kUs);
+  Kernel({5 * kUs, 13 * kUs, 20 * kUs, 40 * kUs});
+  Operator("aten::add", 70 * kUs, 110 * kUs);
+  Kernel({75 * kUs, 83 * kUs, 400 * kMs, 401 * kMs});  // 35 us late, and starts 400 ms later.
+  Operator("aten::copy_", 130 * kUs, 400 * kMs);
+  reader_.ApiCall(main_, "cudaMemcpyAsync", 140 * kUs, 400 * kMs, 0);
+  EXPECT_EQ(First(), "LATE_START");
+  EXPECT_EQ(Report().bound, BoundBy::kLateStart);
+  EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT")));
+  EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
+}
+
+TEST_F(IdleCausesTest, CodeBetweenOperatorsIsNotDispatch) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Operator("aten::mm", at, at + 900 * kUs);
+    Kernel({at + 10 * kUs, at + 15 * kUs, at + 20 * kUs, at + kMs});
+    Operator("aten::add", at + 7 * kMs, at + kStepNs);  // After 6.1 ms of Python.
+    Kernel({at + 9 * kMs, at + 9'005 * kUs, at + 9'010 * kUs, at + 9'990 * kUs});
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.findings.at(0).rule, "HOST_BOUND");
+  EXPECT_NEAR(Find("HOST_BOUND").value, 0.6, 0.01);  // While the GPU is idle: from 1 to 7 ms.
+  EXPECT_NEAR(Find("IDLE_HOST_WAIT").value, 0.2, 0.01);
+  EXPECT_EQ(report.bound, BoundBy::kHost);
+  EXPECT_THAT(report.verdict, HasSubstr("With the GPU busy for 19.6%, the program is host-bound"));
+}
+
+TEST_F(IdleCausesTest, CompilationComesBeforeTheTimeOutsideOperators) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Operator("aten::mm", at, at + kMs);
+    reader_.Range(main_, "_compile.compile_inner (dynamo_timed)", at + kMs, at + 9 * kMs);
+    Operator("aten::add", at + 9'500 * kUs, at + kStepNs);
+  }
+  EXPECT_EQ(First(), "RECOMPILES");
+  EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));  // 5 % are below its threshold.
+  EXPECT_THAT(Report().verdict, HasSubstr("15% in operators, 80% compiling, 5% on the host"));
+}
+
+// ---- what a change can save, and the order ----
+
+TEST_F(IdleCausesTest, OverlappingSavesNoMoreThanTheComputeThatIsLeft) {
+  Steps(6);
+  for (int64_t at = 0; at < 6 * kStepNs; at += kStepNs) {
+    CopyToDevice(
+        {.start_ns = at + 20 * kUs, .duration_ns = 9 * kMs, .bytes = 100 << 20, .pageable = false});
+    Launch({.start_ns = at + 9'100 * kUs, .kernel_ns = 200 * kUs});
+  }
+  const Finding finding = Find("COPY_EXPOSED");
+  EXPECT_EQ(finding.saving_ns_per_step, 200 * kUs);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_THAT(finding.measured, HasSubstr("save at most 200 us a step"));
+  EXPECT_THAT(finding.advice, HasSubstr("Keep data that is used again on the GPU"));
+  EXPECT_EQ(Report().bound, BoundBy::kCopies);
+}
+
+TEST_F(IdleCausesTest, CollectivesCannotHideBehindComputeThatIsOverlappedAlready) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Launch({.start_ns = at, .count = 20});  // 2 ms, of which 1.5 ms are overlapped.
+    Launch({.start_ns = at + 500 * kUs,
+            .kernel_ns = 9 * kMs,
+            .kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            .op = "nccl:all_reduce",
+            .gpu = {.stream = 20}});
+  }
+  const Finding finding = Find("COMM_EXPOSED");
+  EXPECT_EQ(finding.saving_ns_per_step, 500 * kUs);
+  EXPECT_THAT(finding.advice, HasSubstr("Communicate less"));
+  EXPECT_EQ(Report().bound, BoundBy::kCommunication);
+}
+
+TEST_F(IdleCausesTest, PageableCopiesExplainExposedOnes) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    CopyToDevice({.start_ns = at + 20 * kUs, .duration_ns = 4 * kMs, .bytes = 8 << 20});
+    Launch({.start_ns = at + 5 * kMs, .count = 50});
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.findings.at(0).rule, "MEMCPY_PAGEABLE_ASYNC");
+  EXPECT_THAT(Find("COPY_EXPOSED").measured, HasSubstr("MEMCPY_PAGEABLE_ASYNC explains"));
+  EXPECT_LT(Find("COPY_EXPOSED").saving_ns_per_step, kMs);
+}
+
+TEST_F(IdleCausesTest, AnUnfusedOptimizerComesBeforeItsSmallKernels) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Range(main_, "Optimizer.step#Adam.step", at, at + 9 * kMs);
+    Launch({.start_ns = at + 100 * kUs,
+            .count = 400,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs,
+            .op = ""});
+  }
+  EXPECT_EQ(First(), "TINY_KERNELS_OF_OP");
+  EXPECT_THAT(Find("TINY_KERNELS_OF_OP").advice, HasSubstr("fused=True"));
+}
+
+TEST_F(IdleCausesTest, ALeakComesFirstIfItFillsTheMemorySoon) {
+  Steps(8);
+  int64_t total = int64_t{70} << 30;
+  for (int step = 0; step < 8; ++step) {
+    Launch({.start_ns = step * kStepNs + 6 * kMs, .count = 40, .lead_ns = 10 * kUs});
+    total += 64 << 10;  // 22 GiB an hour.
+    reader_.Allocate(main_, step * kStepNs + kMs, 0x100000 + static_cast<uint64_t>(step) * 0x100000,
+                     64 << 10,
+                     {.total_allocated_bytes = total,
+                      .total_reserved_bytes = int64_t{75} << 30,
+                      .device_type = 1});
+  }
+  EXPECT_EQ(First(), "MEM_LEAK");
+  EXPECT_THAT(Find("MEM_LEAK").measured, HasSubstr("22 GiB an hour; memory is full after"));
+  EXPECT_EQ(Find("MEM_LEAK").severity, Severity::kCritical);
+}
+
+// ---- what is not known, and whose step it is ----
+
+TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    Launch(
+        {.start_ns = step * kStepNs, .count = 100, .gpu = {.grid = {0, 0, 0}, .block = {0, 0, 0}}});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("LOW_WAVES")));
+  EXPECT_THAT(NeedsOf("LOW_WAVES"), HasSubstr("grids of kernels"));
+}
+
+TEST_F(IdleCausesTest, AStepOfAProgramThatNeverWaitsTakesAsLongAsItsGpuWork) {
+  for (int step = 0; step < 6; ++step) {
+    reader_.Step(step, step * kMs, kMs);
+    for (int i = 0; i < 4; ++i) {
+      const int64_t call_ns = step * kMs + i * 100 * kUs;
+      const int64_t start_ns = step * 4 * kMs + i * kMs + 50 * kUs;
+      Operator("aten::mm", call_ns, call_ns + 50 * kUs);
+      Kernel({call_ns + kUs, call_ns + 5 * kUs, start_ns, start_ns + kMs});
+    }
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.mean_step_ns, 4 * kMs);
+  EXPECT_EQ(report.bound, BoundBy::kCompute);
+  EXPECT_THAT(report.verdict, HasSubstr("A step takes 4 ms (mean of 6 steps, from the GPU's work: "
+                                        "the host runs ahead)"));
+}
+
+}  // namespace
+}  // namespace profd::report
