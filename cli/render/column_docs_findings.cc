@@ -8,12 +8,23 @@ constexpr std::string_view kReport = "report";
 
 constexpr ColumnDoc kDocs[] = {
     // ---- the first paragraph ----
-    {kReport, "compute-bound", "The GPU computes for most of the step; faster kernels shorten it",
-     ""},
+    {kReport, "compute-bound",
+     "The GPU is busy for 80 % of the step or more, and for most of that it computes", ""},
     {kReport, "host-bound",
-     "The GPU waits for the program to launch work; less work on the host shortens the step", ""},
-    {kReport, "input-bound", "The GPU waits for the program's data", ""},
-    {kReport, "communication-bound", "The GPU waits for collectives that no compute overlaps", ""},
+     "Most of what leaves the GPU idle is the host, which does not launch work in time", ""},
+    {kReport, "input-bound", "Most of what leaves the GPU idle is waiting for the program's data",
+     ""},
+    {kReport, "bound by exposed communication",
+     "Collectives that no compute overlaps are the largest loss", ""},
+    {kReport, "bound by exposed copies", "Copies that no kernel overlaps are the largest loss", ""},
+    {kReport, "bound by synchronization",
+     "Most of what leaves the GPU idle follows calls that wait for it", ""},
+    {kReport, "bound by memory allocation",
+     "Most of what leaves the GPU idle are calls that allocate or free memory", ""},
+    {kReport, "bound by compilation", "Most of what leaves the GPU idle is compilation", ""},
+    {kReport, "held up on the GPU",
+     "Launched work does not start: the GPU is blocked, or does work that is not in the capture",
+     ""},
     {"report show trace", "Quality",
      "How far the numbers can be trusted, from A to D; `show` lists the checks behind it", ""},
     {"report show trace", "slow-down",
@@ -38,6 +49,16 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "GPU_UNDERUSED", "The share of the step in which no work runs on the GPU", ""},
     {kReport, "GPU_GAP", "Gaps between work on the GPU that are long compared with the step", ""},
     {kReport, "IDLE_HOST_WAIT", "Idle time of the GPU before the next launch call begins", ""},
+    {kReport, "SLOW_LAUNCH_CALLS",
+     "Idle time of the GPU inside a launch call that takes long: the first use of a kernel's code, "
+     "or a "
+     "full queue",
+     ""},
+    {kReport, "LATE_START",
+     "Idle time of the GPU behind the call that launched its next work: the GPU was busy with work "
+     "that "
+     "was not recorded, or blocked",
+     ""},
     {kReport, "IDLE_KERNEL_WAIT", "Idle time between kernels that were launched in time", ""},
     {kReport, "IDLE_OTHER", "Idle time of the GPU that is neither of the two above", ""},
     {kReport, "HOST_BOUND",

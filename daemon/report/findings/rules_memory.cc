@@ -245,6 +245,13 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
   finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = CountText(growth.step_count, "step");
+  if (std::string_view(device->memory.device).starts_with("cpu")) {
+    // A ring of buffers that is older than the window grows in the same way.
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "frees of blocks from before the capture are not recorded on the CPU; compare with the "
+        "process's resident memory";
+  }
   return result;
 }
 
