@@ -41,22 +41,25 @@ constinit StepDetector g_detector;
 constinit OptimizerCounts g_counts;
 constinit std::atomic<bool> g_has_owner{false};
 enum class Role : uint8_t { kUnknown, kOwner, kOther };
-__thread Role t_role __attribute__((tls_model("initial-exec"))) = Role::kUnknown;
+struct OfThread {
+  Role role = Role::kUnknown;
+  uint8_t observed_depth = 0;  // Optimizers' ranges that the observer is told of, and are open.
+};
+__thread OfThread t_own __attribute__((tls_model("initial-exec"))) = {};
 
 // The range at whose begin a window opened, while it is open.
 __thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = nullptr;
 // The outermost optimizer's range whose end operators.cc tells us of, behind what it writes of it.
 __thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nullptr;
 
-// What hooks have told on this thread.
+// What hooks have told of the detector's thread. Optimizers of other threads are foreign marks.
 struct Hooked {
   HookedCall call;
-  uint32_t observed_depth;  // Optimizers' ranges that the observer is told of, and are open.
-  bool has_ended;           // In the innermost of them: a hook told so,
-  bool ends_call;           // and it was the outermost one:
-  OptimizerCall outermost;
+  bool has_ended = false;  // In the innermost range that the observer is told of: a hook told so,
+  bool ends_call = false;  // and it was the outermost one:
+  OptimizerCall outermost{};
 };
-__thread Hooked t_hooked __attribute__((tls_model("initial-exec"))) = {};
+constinit Hooked g_hooked;
 
 // Nobody else's: NVTX has the first few, operators the last one.
 constexpr uint16_t kFirstRangeStack = 65534;
@@ -68,10 +71,10 @@ bool StartsWith(const char* name, const char (&prefix)[kSize]) {
 }
 
 bool OwnsDetector() {
-  if (PROFD_UNLIKELY(t_role == Role::kUnknown)) {
-    t_role = g_has_owner.exchange(true) ? Role::kOther : Role::kOwner;
+  if (PROFD_UNLIKELY(t_own.role == Role::kUnknown)) {
+    t_own.role = g_has_owner.exchange(true) ? Role::kOther : Role::kOwner;
   }
-  return t_role == Role::kOwner;
+  return t_own.role == Role::kOwner;
 }
 
 constexpr uint64_t kFnvBasis = 0xcbf29ce484222325;
@@ -119,14 +122,8 @@ bool BeginsStep(const char* name) {
   return begins;
 }
 
-void OnOptimizerEnd(const char* name) {
-  if (!OwnsDetector() || BeginsStep(name)) Mark(StepSource::kOptimizer);
-}
-
 void OnCallEnd(const OptimizerCall& call) {
-  if (!OwnsDetector() || g_detector.OnOptimizerCall(call, AutogradNodes())) {
-    Mark(StepSource::kOptimizer);
-  }
+  if (g_detector.OnOptimizerCall(call, AutogradNodes())) Mark(StepSource::kOptimizer);
 }
 
 bool Decide(Teller teller) {
@@ -136,13 +133,16 @@ bool Decide(Teller teller) {
 
 // The end of an optimizer's range: behind it, so that it lies in the step before, is its mark.
 void OnOptimizerRangeEnd(const char* name) {
-  Hooked& hooked = t_hooked;
-  if (hooked.observed_depth != 0) --hooked.observed_depth;
-  const bool has_ended = hooked.has_ended;
-  hooked.has_ended = false;
+  if (t_own.observed_depth != 0) --t_own.observed_depth;
+  if (!OwnsDetector()) return Mark(StepSource::kOptimizer);
+  const bool has_ended = g_hooked.has_ended;
+  g_hooked.has_ended = false;
   if (!Decide(has_ended ? Teller::kHooks : Teller::kRanges)) return;
-  if (!has_ended) return OnOptimizerEnd(name);
-  if (hooked.ends_call) OnCallEnd(hooked.outermost);
+  if (has_ended) {
+    if (g_hooked.ends_call) OnCallEnd(g_hooked.outermost);
+  } else if (BeginsStep(name)) {
+    Mark(StepSource::kOptimizer);
+  }
 }
 
 RecordFunctionCallback Observer();
@@ -169,9 +169,11 @@ void RemoveObserver() {
 CallbackContext OnBegin(const void* record_function) {
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
-    ++t_hooked.observed_depth;
-    t_hooked.has_ended = false;
-    if (OwnsDetector()) g_detector.OnOptimizerBegin(ReadTicks());
+    ++t_own.observed_depth;
+    if (OwnsDetector()) {
+      g_hooked.has_ended = false;
+      g_detector.OnOptimizerBegin(ReadTicks());
+    }
   } else if (StartsWith(name, kDataLoader)) {
     OnBatch(record_function, name);
   } else if (StartsWith(name, kProfiler)) {
@@ -220,10 +222,10 @@ void ResetInChild() {
   g_detector = StepDetector();
   g_counts.Clear();
   g_has_owner.store(false, std::memory_order_relaxed);
-  t_role = Role::kUnknown;
+  t_own = {};
   t_first_range = nullptr;
   t_deferred = nullptr;
-  t_hooked = {};
+  g_hooked = Hooked();
   g_is_armed.store(false, std::memory_order_relaxed);
 }
 
@@ -242,18 +244,19 @@ void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins) {
   if (!g_observes.load(std::memory_order_acquire)) return;
   const Teller teller = g_teller.load(std::memory_order_relaxed);
   if (teller == Teller::kRanges) return;
-  Hooked& hooked = t_hooked;
-  const uint64_t ticks = ReadTicks();
-  if (begins) {
-    hooked.call.Enter(optimizer, ticks);
-    if (teller == Teller::kHooks) RemoveObserver();
+  if (begins && teller == Teller::kHooks) RemoveObserver();
+  const bool is_observed = t_own.observed_depth != 0;  // The range's end marks.
+  if (!OwnsDetector()) {
+    if (!begins && !is_observed) Mark(StepSource::kOptimizer);
     return;
   }
-  hooked.ends_call = hooked.call.Leave(optimizer, ticks);
-  hooked.outermost = {type, optimizer, hooked.call.begin_ticks(), ticks};
-  hooked.has_ended = hooked.observed_depth != 0;
-  if (hooked.has_ended || !hooked.ends_call || !Decide(Teller::kHooks)) return;
-  OnCallEnd(hooked.outermost);
+  const uint64_t ticks = ReadTicks();
+  if (begins) return g_hooked.call.Enter(optimizer, ticks);
+  g_hooked.ends_call = g_hooked.call.Leave(optimizer, ticks);
+  g_hooked.outermost = {type, optimizer, g_hooked.call.begin_ticks(), ticks};
+  g_hooked.has_ended = is_observed;
+  if (is_observed || !g_hooked.ends_call || !Decide(Teller::kHooks)) return;
+  OnCallEnd(g_hooked.outermost);
 }
 
 void TellOptimizers(const char* class_name, uint32_t count) {

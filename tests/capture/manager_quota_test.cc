@@ -15,7 +15,7 @@ TEST_F(CaptureManagerTest, SixtyFourProcessesShareTheCaptureMemoryByDefault) {
   EXPECT_THAT(manager_.CreateGroup(kAlice, targets, Steps(5), ""), IsOk());
   ASSERT_THAT(targets_.arms(), SizeIs(64));
   for (const FakeTargetPort::ArmCall& arm : targets_.arms()) {
-    EXPECT_EQ(arm.request.memory_bytes, 8 << 20);
+    EXPECT_EQ(arm.request.memory_bytes, 6 << 20);  // A quarter of the memory waits for others.
   }
 }
 
@@ -39,15 +39,15 @@ TEST_F(CaptureManagerTest, NineProcessesBeyondTheCaptureMemoryAreRefusedWithTheW
   const auto refused = manager_.CreateGroup(kAlice, targets, stated, "");
   EXPECT_THAT(refused,
               StatusIs(Code::kResourceExhausted,
-                       HasSubstr("9 captures of 60 MiB each need 540 MiB of capture memory; 512 "
+                       HasSubstr("9 captures of 60 MiB each need 540 MiB of capture memory; 384 "
                                  "MiB of this node's 576 MiB are left for uid:1000; ask for at "
-                                 "most 56 MiB each")));
+                                 "most 42 MiB each")));
   EXPECT_EQ(ReasonOf(refused.status()), "MEMORY_CAP");
   EXPECT_THAT(targets_.arms(), SizeIs(0));  // None was begun and cancelled again.
   EXPECT_EQ(ledger_.TotalUse(quota::Resource::kLiveCaptures), 0);
 
   CaptureSpec smaller = Steps(5);
-  smaller.memory_bytes = 56 << 20;
+  smaller.memory_bytes = 42 << 20;
   EXPECT_THAT(manager_.CreateGroup(kAlice, targets, smaller, ""), IsOk());
 }
 
