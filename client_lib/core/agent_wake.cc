@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdint.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,9 +14,8 @@
 namespace profd::client::agent_wake {
 namespace {
 
-// SIGCANCEL, which glibc has no public name for, and leaves out of every sigset_t.
-constexpr int kSignal = 32;
-constexpr uint64_t kSignalMask = 1ULL << (kSignal - 1);  // The kernel's sigset_t.
+// Ignored unless a program handles it, should it ever be delivered.
+constexpr int kSignal = SIGURG;
 
 constinit std::atomic<int> g_agent_thread{0};  // 0: not by signal.
 constinit OwnFile g_waited;                    // The agent polls it.
@@ -26,10 +24,11 @@ constinit OwnFile g_rung;                      // The other end, of a pair of so
 bool RingBySignal(int thread) { return syscall(SYS_tgkill, getpid(), thread, kSignal) == 0; }
 
 bool OpenSignal() {
-  const uint64_t mask = kSignalMask;
-  if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, nullptr, sizeof(mask)) != 0) return false;
-  const auto fd =
-      static_cast<int>(syscall(SYS_signalfd4, -1, &mask, sizeof(mask), SFD_CLOEXEC | SFD_NONBLOCK));
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, kSignal);
+  if (sigprocmask(SIG_BLOCK, &mask, nullptr) != 0) return false;
+  const int fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) return false;
   g_waited.Take(fd);
   // Once, to see that it may be sent; Drain() takes it.

@@ -1,10 +1,8 @@
 // How the helper wakes the agent out of poll(), without a descriptor that the program could close.
 //
-//   in a table of its own:     the helper sends the agent's thread SIGCANCEL of glibc, which is
-//                              blocked there for good. It stays pending, no handler runs, and a
-//                              signalfd in the agent's table becomes readable. A signalfd takes
-//                              what is sent to the process, too; but glibc keeps this signal out of
-//                              its sets and sends it to threads alone.
+//   in a table of its own:     the helper sends the agent's thread SIGURG, which is blocked there
+//                              for good. It stays pending, no handler runs, and a signalfd in the
+//                              agent's table becomes readable.
 //   in the program's table:    a pair of sockets, checked before each use (own_files.h). A program
 //                              may close them, so the agent also looks every kSharedCheckMs.
 //

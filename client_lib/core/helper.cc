@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -37,11 +38,41 @@ constinit void* g_argument = nullptr;
 // Of the main thread: the kernel writes 0 there when it ends. Null: not known.
 constinit std::atomic<int>* g_main_thread_id = nullptr;
 constinit std::atomic<int> g_main_thread_status{0};
-// How soon the library's threads end after the main thread. A wait that ends costs 2 us.
+// How soon the library's threads end after the main thread, where the kernel cannot wait for two
+// things at once. A wait that ends costs 2 us.
 constexpr timespec kMainThreadCheck{1, 0};
+constinit bool g_has_wait_for_two = true;  // The helper's: Linux 5.16 and later.
+
+// Newer than the headers of some images; one number on all architectures.
+constexpr long kFutexWaitv = 449;
+struct FutexToWait {
+  uint64_t value;
+  uint64_t address;
+  uint32_t flags;
+  uint32_t reserved;
+};
+constexpr uint32_t kFutex32 = 2;
+constexpr uint32_t kFutexPrivate = 128;
 
 void Wait(void* futex, uint32_t seen, const timespec* timeout = nullptr) {
   syscall(SYS_futex, futex, FUTEX_WAIT_PRIVATE, seen, timeout, nullptr, 0);
+}
+
+// Until the bell rings, or the main thread ends: the last thread of the program decides with which
+// status a process ends, so ours must end before it.
+void WaitForBell(uint32_t seen) {
+  if (g_main_thread_id == nullptr) return Wait(&g_bell, seen);
+  const auto thread = static_cast<uint32_t>(g_main_thread_id->load(std::memory_order_seq_cst));
+  if (g_has_wait_for_two && thread != 0) {
+    // The kernel wakes who waits for the ID of a thread that ends as for a futex that is shared.
+    const FutexToWait both[] = {
+        {seen, reinterpret_cast<uint64_t>(&g_bell), kFutex32 | kFutexPrivate, 0},
+        {thread, reinterpret_cast<uint64_t>(g_main_thread_id), kFutex32, 0}};
+    if (syscall(kFutexWaitv, both, 2, 0, nullptr, 0) >= 0) return;
+    if (errno == EAGAIN || errno == EINTR) return;
+    g_has_wait_for_two = false;
+  }
+  Wait(&g_bell, seen, &kMainThreadCheck);
 }
 
 void Wake(void* futex) {
@@ -91,7 +122,7 @@ void* RunHelper(void*) {
       g_is_agent_wanted.store(true, std::memory_order_seq_cst);
     }
     if (g_is_agent_wanted.exchange(false, std::memory_order_seq_cst)) agent_wake::Ring();
-    Wait(&g_bell, seen, g_main_thread_id != nullptr ? &kMainThreadCheck : nullptr);
+    WaitForBell(seen);
   }
 }
 
@@ -141,6 +172,7 @@ void HelperResetInChild() {
   g_should_stop.store(false, std::memory_order_relaxed);
   g_main_thread_id = nullptr;
   g_main_thread_status.store(0, std::memory_order_relaxed);
+  g_has_wait_for_two = true;
 }
 
 bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes) {

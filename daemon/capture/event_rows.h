@@ -101,8 +101,8 @@ struct GpuRow {
   uint16_t source_device;  // Copies between devices; kNoGpuDevice otherwise.
   uint16_t destination_device;
   // Kernels.
-  int64_t queued_ns;     // kNoGpuTime: not known
-  int64_t submitted_ns;  // kNoGpuTime: not known
+  int64_t queued_ns;             // kNoGpuTime: not known
+  int64_t submitted_ns;          // kNoGpuTime: not known
   std::array<uint32_t, 3> grid;  // All 0: not known; likewise `block`.
   std::array<uint32_t, 3> block;
   std::array<uint16_t, 3> cluster;  // 0: no clusters
