@@ -6,11 +6,11 @@
 //   RunOnHelper()    the agent: code that is not ours (PyTorch's functions), and new threads for
 //                    such code (CUPTI's), which must see the program's descriptors.
 //
-// Once a second it looks, without a system call, whether the main thread has ended in
-// pthread_exit() or SYS_exit. The library's threads then end, too, because the process ends with
-// its last thread: profiling is off from then on. They end with the main thread's status
-// (EndLibraryThread()). Not known, and so not done: the library was started by another thread than
-// the main one, or the kernel lacks PR_GET_TID_ADDRESS.
+// It sleeps on the main thread's ID, too, which tells it at once that the main thread has ended in
+// pthread_exit() or SYS_exit; before Linux 5.16 it looks once a second. The library's threads then
+// end, too, because the process ends with its last thread: profiling is off from then on. They end
+// with the main thread's status (EndLibraryThread()). Not known, and so not done: the library was
+// started by another thread than the main one, or the kernel lacks PR_GET_TID_ADDRESS.
 //
 // Threads: as above. Start(), Stop() one at a time, while the library starts. All signals are
 //          blocked in it.
