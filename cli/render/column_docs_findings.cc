@@ -26,7 +26,7 @@ constexpr ColumnDoc kDocs[] = {
      "Launched work does not start: the GPU is blocked, or does work that is not in the capture",
      ""},
     {"report show trace", "Quality",
-     "How far the numbers can be trusted, from A to D; `show` lists the checks behind it", ""},
+     "How reliable the numbers are, from A to D; `show` lists the checks", ""},
     {"report show trace", "slow-down",
      "How much longer a step took while it was recorded than before the capture, and after it if "
      "CUPTI "
@@ -55,9 +55,8 @@ constexpr ColumnDoc kDocs[] = {
      "full queue",
      ""},
     {kReport, "LATE_START",
-     "Idle time of the GPU behind the call that launched its next work: the GPU was busy with work "
-     "that "
-     "was not recorded, or blocked",
+     "Idle time of the GPU after its next work was launched: it was blocked, or did work that was "
+     "not recorded",
      ""},
     {kReport, "IDLE_KERNEL_WAIT", "Idle time between kernels that were launched in time", ""},
     {kReport, "IDLE_OTHER", "Idle time of the GPU that is neither of the two above", ""},
@@ -68,7 +67,7 @@ constexpr ColumnDoc kDocs[] = {
      ""},
     {kReport, "CPU_CONTENTION", "Time in which the step's thread was ready to run and had no CPU",
      ""},
-    {kReport, "SYNC_API", "Idle time of the GPU behind calls that waited for it", ""},
+    {kReport, "SYNC_API", "Idle time of the GPU after calls that waited for it", ""},
     {kReport, "COPY_EXPOSED", "Time of copies that no kernel overlaps", ""},
     {kReport, "MEMCPY_PAGEABLE_ASYNC",
      "Asynchronous copies from or to pageable memory, which block the host", ""},
@@ -79,8 +78,8 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "TINY_KERNELS_OF_OP", "A call of one operator that launches many tiny kernels", ""},
     {kReport, "CUDA_GRAPH", "Idle time between short kernels that one graph launch would close",
      ""},
-    {kReport, "MISSING_FUSION",
-     "Elementwise kernels behind each other that one kernel could replace", ""},
+    {kReport, "MISSING_FUSION", "Consecutive elementwise kernels that one kernel could replace",
+     ""},
     {kReport, "LOW_WAVES", "Kernels whose blocks leave many multiprocessors of the GPU empty", ""},
     {kReport, "GRAPH_BREAKS", "Places at which torch.compile leaves compiled code", ""},
     {kReport, "RECOMPILES", "Time of steps that torch.compile compiles in", ""},

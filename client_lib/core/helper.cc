@@ -43,8 +43,7 @@ constinit std::atomic<int> g_main_thread_status{0};
 constexpr timespec kMainThreadCheck{1, 0};
 constinit bool g_has_wait_for_two = true;  // The helper's: Linux 5.16 and later.
 
-// Newer than the headers of some images; one number on all architectures.
-constexpr long kFutexWaitv = 449;
+// As in <linux/futex.h>, which is older in some images.
 struct FutexToWait {
   uint64_t value;
   uint64_t address;
@@ -58,17 +57,17 @@ void Wait(void* futex, uint32_t seen, const timespec* timeout = nullptr) {
   syscall(SYS_futex, futex, FUTEX_WAIT_PRIVATE, seen, timeout, nullptr, 0);
 }
 
-// Until the bell rings, or the main thread ends: the last thread of the program decides with which
-// status a process ends, so ours must end before it.
+// Sleeps until the bell rings or the main thread ends. The library's threads must end before the
+// program's last thread, because that one decides the status of the process.
 void WaitForBell(uint32_t seen) {
   if (g_main_thread_id == nullptr) return Wait(&g_bell, seen);
   const auto thread = static_cast<uint32_t>(g_main_thread_id->load(std::memory_order_seq_cst));
   if (g_has_wait_for_two && thread != 0) {
-    // The kernel wakes who waits for the ID of a thread that ends as for a futex that is shared.
+    // When a thread ends, the kernel wakes its ID as a shared futex, not as a private one.
     const FutexToWait both[] = {
         {seen, reinterpret_cast<uint64_t>(&g_bell), kFutex32 | kFutexPrivate, 0},
         {thread, reinterpret_cast<uint64_t>(g_main_thread_id), kFutex32, 0}};
-    if (syscall(kFutexWaitv, both, 2, 0, nullptr, 0) >= 0) return;
+    if (syscall(kFutexWaitvCall, both, 2, 0, nullptr, 0) >= 0) return;
     if (errno == EAGAIN || errno == EINTR) return;
     g_has_wait_for_two = false;
   }

@@ -22,6 +22,9 @@
 
 namespace profd::client {
 
+// The system call futex_waitv: the same number on all architectures.
+inline constexpr long kFutexWaitvCall = 449;
+
 // Makes the thread, which has the calling thread's descriptor table. False: there is none to be
 // had.
 bool StartHelper();

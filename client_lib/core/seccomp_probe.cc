@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client_lib/core/helper.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/own_files.h"
 
@@ -44,7 +45,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void MakeCalls() 
   syscall(SYS_poll, nullptr, ~0U, 0);
 #endif
   syscall(SYS_futex, nullptr, -1, 0, nullptr, nullptr, 0);
-  syscall(449, nullptr, 0, 0, nullptr, 0);  // futex_waitv
+  syscall(kFutexWaitvCall, nullptr, 0, 0, nullptr, 0);
   syscall(SYS_fcntl, kNoFile, 0, 0);
   syscall(SYS_fstat, kNoFile, nullptr);
   syscall(SYS_newfstatat, kNoFile, "", nullptr, 0);

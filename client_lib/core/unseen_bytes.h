@@ -1,8 +1,8 @@
 // Copies and comparisons of bytes that no tool intercepts.
 //
-// In a program that is built with ThreadSanitizer, memcpy() and memcmp() are the sanitizer's, in
-// this library, too. It does not see the library's atomics, which order what they touch, and would
-// report races in memory that threads share correctly; the program would end with exit status 66.
+// In a program that is built with ThreadSanitizer, the library's memcpy() and memcmp() are the
+// sanitizer's, too. It does not see the library's atomics, which order these accesses, and would
+// report races where there are none; the program would end with exit status 66.
 //
 // Threads: any. Hot path: eight bytes at a time; no call.
 #ifndef PROFD_CLIENT_LIB_CORE_UNSEEN_BYTES_H_

@@ -4,7 +4,7 @@ namespace profd::client::torch {
 
 void HookedCall::Enter(uint64_t optimizer, uint64_t ticks) {
   const bool is_same = optimizer == optimizer_;
-  // Behind an end that left others open, a begin of the same one is not within those.
+  // Another call of it has ended and left this one open: the open one raised.
   const bool has_raised = is_same ? has_left_ : ++inner_count_ > kMostInner;
   if (depth_ == 0 || has_raised) {
     optimizer_ = optimizer;
@@ -18,7 +18,7 @@ void HookedCall::Enter(uint64_t optimizer, uint64_t ticks) {
 }
 
 bool HookedCall::Leave(uint64_t optimizer, uint64_t ticks) {
-  if (depth_ == 0) {  // Its begin was not told.
+  if (depth_ == 0) {  // Its begin was not reported.
     begin_ticks_ = ticks;
     return true;
   }

@@ -1,12 +1,12 @@
-// What torch's global hooks around Optimizer.step() tell: which optimizer, an address, and not only
-// its class. Two rules about it, each without torch.
+// torch's global hooks around Optimizer.step() report which optimizer is called, not only its
+// class. Two rules for what to make of that; neither needs torch.
 //
 //   HookedCall      which of nested calls is the outermost: a wrapper calls the optimizer that it
 //                   wraps, a class calls its base's step(). A step() that raises has no end.
-//   OptimizerKeys   what stands for an optimizer where steps are looked for: its class, until an
-//                   optimizer is called again behind another one of its class (the two Adams of a
-//                   GAN); from then on each of the class is one by itself. A program that makes a
-//                   new optimizer for each trial keeps one key.
+//   OptimizerKeys   by which key the step detector knows an optimizer: its class, until an
+//                   optimizer is called again after another one of its class (the two Adams of a
+//                   GAN); from then on each optimizer of that class has its own key. A program
+//                   that makes a new optimizer for each trial keeps one key.
 //
 // Threads: each object one. Hot path: no allocation, no clock; some ns a call.
 #ifndef PROFD_CLIENT_LIB_TORCH_HOOKED_OPTIMIZERS_H_
@@ -24,11 +24,11 @@ class HookedCall {
   // It ends. Whether it was the outermost one.
   bool Leave(uint64_t optimizer, uint64_t ticks);
 
-  // Of the outermost one, which ended last.
+  // When the outermost call that ended last began.
   uint64_t begin_ticks() const { return begin_ticks_; }
 
  private:
-  // Calls of others in one step(). With more of them it is believed to have raised.
+  // Calls of other optimizers in one step(). After more of them, that step() must have raised.
   static constexpr uint32_t kMostInner = 16;
 
   uint64_t optimizer_ = 0;  // The outermost one.
@@ -43,7 +43,7 @@ class OptimizerKeys {
   // Never 0. `type` and `optimizer`: addresses.
   uint64_t KeyOf(uint64_t type, uint64_t optimizer);
 
-  // True once behind each call that changed what keys stand for: those from before mean nothing.
+  // True once after each call that changed what keys stand for: earlier keys are then invalid.
   bool TakeChange();
 
  private:

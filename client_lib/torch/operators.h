@@ -43,11 +43,11 @@ void RefuseOperators(const char* why);
 // Waits for a call that is under way. Any thread.
 void LeaveTorch();
 
-// Around calls of torch that take the lock of its observers. False: torch is not to be called, and
-// there is nothing to end; at present, if another thread's turn is under way.
+// Surround calls of torch that take the lock of its observers. False: do not call torch (another
+// thread does, or the interpreter ends), nor EndSwitching().
 [[nodiscard]] bool BeginSwitching();
 void EndSwitching();
-// Waits for its turn, a moment; for threads of ours. False: as above.
+// Also waits until no other thread does, which takes microseconds. Only on threads of the library.
 [[nodiscard]] bool AwaitSwitching();
 
 // And inputs, if `features` say that they can be read. Behind AttachOperators().

@@ -75,8 +75,8 @@ class StepDetector {
   bool OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes,
                       uint32_t count = kUnknownCount);
 
-  // The same, of an optimizer that is known: batches, which are seen at times only, do not matter.
-  // Of a program either this is called or those above; what they have begun is forgotten.
+  // The same for an optimizer whose address is known. Batches do not matter here, because they are
+  // not always seen. Do not mix it with OnOptimizerEnd() in one program.
   bool OnOptimizerCall(const OptimizerCall& call, uint64_t nodes);
 
   // True once for each time that it needs those counts anew: how many of each name there are now.
@@ -95,7 +95,7 @@ class StepDetector {
 
   LeadingOptimizer leading_;
   OptimizerKeys keys_;
-  uint64_t called_last_ = 0;  // Of those that are known.
+  uint64_t called_last_ = 0;  // Address of the optimizer of the last OnOptimizerCall().
   OptimizerTwins twins_;
   uint64_t twins_nodes_ = 0;  // When it was asked last.
   CallRows optimizer_rows_;

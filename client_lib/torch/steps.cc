@@ -28,10 +28,10 @@ constexpr char kProfiler[] = "ProfilerStep#";
 constinit const TorchLibrary* g_library = nullptr;
 constinit std::atomic<bool> g_observes{false};
 
-// What tells of optimizers: what told of the first one's step, for good.
+// What reports the steps of optimizers. The first step decides, once and for all.
 enum class Teller : uint8_t { kUndecided, kRanges, kHooks };
 constinit std::atomic<Teller> g_teller{Teller::kUndecided};
-// Of the observer; 0: there is none. Changed between BeginSwitching() and EndSwitching().
+// The observer's handle; 0: not registered. Changed between BeginSwitching() and EndSwitching().
 constinit std::atomic<uint64_t> g_handle{0};
 constinit std::atomic<bool> g_is_armed{false};
 
@@ -43,7 +43,7 @@ constinit std::atomic<bool> g_has_owner{false};
 enum class Role : uint8_t { kUnknown, kOwner, kOther };
 struct OfThread {
   Role role = Role::kUnknown;
-  uint8_t observed_depth = 0;  // Optimizers' ranges that the observer is told of, and are open.
+  uint8_t observed_depth = 0;  // Open ranges of optimizers whose end the observer will see.
 };
 __thread OfThread t_own __attribute__((tls_model("initial-exec"))) = {};
 
@@ -52,11 +52,13 @@ __thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = 
 // The outermost optimizer's range whose end operators.cc tells us of, behind what it writes of it.
 __thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nullptr;
 
-// What hooks have told of the detector's thread. Optimizers of other threads are foreign marks.
+// What the hooks reported on the detector's thread. Optimizers of other threads make foreign marks.
 struct Hooked {
   HookedCall call;
-  bool has_ended = false;  // In the innermost range that the observer is told of: a hook told so,
-  bool ends_call = false;  // and it was the outermost one:
+  // About the innermost range that the observer sees: whether a hook reported the end of a step()
+  // in it, and whether that was the outermost one, `outermost`.
+  bool has_ended = false;
+  bool ends_call = false;
   OptimizerCall outermost{};
 };
 constinit Hooked g_hooked;
@@ -131,7 +133,7 @@ bool Decide(Teller teller) {
   return g_teller.compare_exchange_strong(decided, teller) || decided == teller;
 }
 
-// The end of an optimizer's range: behind it, so that it lies in the step before, is its mark.
+// The mark comes after the range has ended, so that the whole range lies in the step before.
 void OnOptimizerRangeEnd(const char* name) {
   if (t_own.observed_depth != 0) --t_own.observed_depth;
   if (!OwnsDetector()) return Mark(StepSource::kOptimizer);
@@ -155,7 +157,8 @@ void AddObserver() {
   EndSwitching();
 }
 
-// Not inside torch's walk through its callbacks. Ranges that it was told of have their end yet.
+// Not called from one of torch's callbacks. Ranges that the observer saw begin still report their
+// end.
 void RemoveObserver() {
   if (PROFD_LIKELY(g_handle.load(std::memory_order_relaxed) == 0)) return;
   if (g_is_armed.load(std::memory_order_seq_cst) || !BeginSwitching()) return;
@@ -211,7 +214,7 @@ void OnArm(const wire::ArmTorchField&) {
   AddObserver();
 }
 
-// The next optimizer's step removes it.
+// The next step of an optimizer removes the observer.
 void OnLeave() { g_is_armed.store(false, std::memory_order_seq_cst); }
 
 uint32_t StepFeatures() {
@@ -245,7 +248,7 @@ void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins) {
   const Teller teller = g_teller.load(std::memory_order_relaxed);
   if (teller == Teller::kRanges) return;
   if (begins && teller == Teller::kHooks) RemoveObserver();
-  const bool is_observed = t_own.observed_depth != 0;  // The range's end marks.
+  const bool is_observed = t_own.observed_depth != 0;  // The end of the range makes the mark.
   if (!OwnsDetector()) {
     if (!begins && !is_observed) Mark(StepSource::kOptimizer);
     return;

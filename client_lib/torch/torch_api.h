@@ -82,9 +82,8 @@ void profd_torch_note(uint16_t kind, const char* subject, const char* text, int6
  * to torch.profiler alone; of others it does nothing. */
 void profd_torch_compiling(int begins);
 
-/* The step() of `optimizer`, of class `type` (addresses, never dereferenced), begins (not 0) or
- * ends (0): from torch's global hooks, on the thread that calls it. Called at each step of the
- * program: two clock reads. */
+/* The step() of `optimizer`, whose class is `type` (addresses, never dereferenced), begins (not 0)
+ * or ends (0). torch's global hooks call this at each step, on the thread that runs the step. */
 void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int begins);
 
 /* There are `count` optimizers whose class is called `class_name` and that have done steps: once

@@ -77,7 +77,7 @@ absl::Status CheckAddressSpace(int64_t pid, int64_t map_bytes, const std::filesy
   const std::optional<int64_t> limit =
       NumberAfter(ReadText(folder / "limits"), "Max address space");
   const std::optional<int64_t> pages = NumberAfter(ReadText(folder / "statm"), "");
-  if (!limit.has_value() || !pages.has_value()) return absl::OkStatus();  // "unlimited"
+  if (limit.value_or(-1) < 0 || !pages.has_value()) return absl::OkStatus();  // "unlimited"
   const int64_t used = *pages * sysconf(_SC_PAGESIZE);
   const int64_t kept = std::max(*limit / kLeastLeftShare, kLeastLeftBytes);
   if (*limit - used - map_bytes >= kept) return absl::OkStatus();

@@ -1,11 +1,11 @@
-// What a capture would do to a process that cannot bear it, judged from /proc before ARM is sent:
-// the target itself could not tell any more.
+// Whether a capture could end or starve a process, judged from /proc before ARM is sent.
 //
-// * A seccomp filter that the process set for all its threads since it registered. The library asks
-//   before it starts whether a filter kills a process for its system calls; this one came later,
-//   and the next one that the agent makes may be its last, and the process's.
-// * A limit of the address space (RLIMIT_AS, as batch systems set it) that has too little left: the
-//   capture memory would take what the program is about to ask for.
+// * A seccomp filter that the process set for all its threads after it registered. The library
+// tests
+//   the filters that exist when it starts; a later one may end the process at the agent's next
+//   system call.
+// * An address-space limit (RLIMIT_AS, which some batch systems set) with too little left: the
+//   capture memory would take what the program needs.
 //
 // Threads: any. Calls read some small files of /proc.
 // Errors:  what cannot be read is no reason against a capture.

@@ -133,7 +133,7 @@ TEST_F(ArmGuardTest, OddTextIsNoReason) {
        {"", "Max address space", "Max address space x y", "Max address space -1"}) {
     Write("limits", text);
     Use(1024 * kMiB);
-    MayMap(64 * kMiB).IgnoreError();
+    EXPECT_THAT(MayMap(64 * kMiB), IsOk()) << text;
   }
   Limit(StrCat(2048 * kMiB));
   for (const char* text : {"", "x", "\n"}) {

@@ -168,9 +168,9 @@ def _probe(torch: Any) -> int:
 
 
 def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]) -> None:
-    """Tells the library of each Optimizer.step(), by torch's own global hooks.
+    """Reports each Optimizer.step() to the library, through torch's own global hooks.
 
-    torch.compile would break its graph at them: they are not called in what it compiles.
+    In code that torch.compile compiles they do nothing, because a call would break its graph.
     """
     optim = sys.modules.get("torch.optim.optimizer")  # torch.optim deletes its own name of it.
     hook_begin = getattr(optim, "register_optimizer_step_pre_hook", None)

@@ -278,8 +278,8 @@ absl::Status CaptureFileWriter::MakeRoom(Buffers<Table>& buffers, uint32_t threa
   return WriteThread(buffers, thread);
 }
 
-// Of a capture whose daemon is killed, events without their step marks would be one step of unknown
-// number. Marks are few: they go with each chunk of events.
+// If the daemon is killed, events without their step marks cannot be assigned to steps. Marks are
+// few, so they are written with each chunk of events.
 absl::Status CaptureFileWriter::WriteMarks() {
   if (steps_.rows == 0) return absl::OkStatus();
   for (const auto& table : steps_.threads) buffered_bytes_ -= CapacityBytes(table);
