@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/capture/group_types.h"
 #include "daemon/quota/principal.h"
 
@@ -37,12 +38,39 @@ struct RecordedWindow {
   bool complete = false;  // The target closed it itself.
 };
 
+// Rows of one kind, whichever that is, of one thread.
+class EventRows {
+ public:
+  template <typename Row>
+  EventRows(uint32_t thread, std::span<const Row> rows)
+      : kind_(Row::kKind), thread_(thread), rows_(rows.data()), size_(rows.size()) {}
+
+  RowKind kind() const { return kind_; }
+  uint32_t thread() const { return thread_; }  // 0 for kinds without threads.
+  size_t size() const { return size_; }
+  // Calls fn(std::span<const Row>) with the type of the kind.
+  template <typename F>
+  void Visit(F&& fn) const {
+    EventTypes::Visit(kind_, [this, &fn]<typename Row>() {
+      fn(std::span<const Row>(static_cast<const Row*>(rows_), size_));
+    });
+  }
+
+ private:
+  RowKind kind_;
+  uint32_t thread_;
+  const void* rows_;
+  size_t size_;
+};
+
 // Where the decoded events of one capture go: the capture file being written.
 //
 // Threads:   one at a time; ingest's worker until OnDrained, then the manager's.
 // Errors:    RESOURCE_EXHAUSTED for a full disk, OUT_OF_RANGE at the byte cap, INTERNAL
 //            otherwise; after an error the sink keeps what it has and refuses more.
-// Rows of one thread arrive in order of their end (ranges) or time (others).
+// Rows of one thread arrive in order of their end (ranges) or time (others). GPU rows and notes
+// come in any order. Operators come after the RangeRows they belong to, in their order.
+// Driver allocations are memory rows of wire::DeviceType::kCudaDriver.
 class CaptureSink {
  public:
   virtual ~CaptureSink() = default;
@@ -52,38 +80,41 @@ class CaptureSink {
   virtual absl::Status AddName(uint32_t id, std::string_view name) = 0;
   // Again with the same index: replaces the name.
   virtual absl::Status AddThread(const ThreadRow& thread) = 0;
-  virtual absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) = 0;
-  virtual absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) = 0;
-  virtual absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) = 0;
-  virtual absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) = 0;
-  virtual absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) = 0;
-  // GPU rows come in any order. API calls of any thread, each by its index; the others are
-  // of no thread. Driver allocations are memory rows of wire::DeviceType::kCudaDriver.
-  virtual absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) = 0;
-  virtual absl::Status AppendGpu(std::span<const GpuRow> rows) = 0;
-  virtual absl::Status AppendSyncs(std::span<const SyncRow> rows) = 0;
-  virtual absl::Status AppendOverheads(std::span<const OverheadRow> rows) = 0;
-  virtual absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) = 0;
-
-  // Of frameworks. Ids of inputs and of scalars count from 1 each, at most kMaxOperatorInputs,
-  // and come before the first row that uses them. `scalars` is a JSON array of strings, one per
-  // input, as traces of torch.profiler have it in "Concrete Inputs".
+  // Ids of inputs and of scalars count from 1 each, at most kMaxOperatorInputs, and come before
+  // the first row that uses them. `scalars` is a JSON array of strings, one per input, as traces
+  // of torch.profiler have it in "Concrete Inputs".
   virtual absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) = 0;
   virtual absl::Status AddScalars(uint32_t id, std::string_view scalars) = 0;
-  // After the RangeRows they belong to have been appended, in their order.
-  virtual absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) = 0;
-  virtual absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) = 0;
-  // In no order.
-  virtual absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) = 0;
-  virtual absl::Status AppendBlocks(std::span<const BlockRow> rows) = 0;
-  // Of imported traces only; a sink that no import writes to needs neither.
-  virtual absl::Status AppendArguments(std::span<const ArgumentRow>) { return absl::OkStatus(); }
-  virtual absl::Status AppendGpuAnnotations(std::span<const GpuAnnotationRow>) {
-    return absl::OkStatus();
+
+  // A row or a contiguous range of rows, of a kind with threads (`thread` is the index of one) or
+  // without.
+  template <typename Rows>
+  absl::Status Append(uint32_t thread, const Rows& rows) {
+    const auto span = ToSpan(rows);
+    static_assert(decltype(span)::value_type::kHasThread);
+    return AppendRows(EventRows(thread, span));
   }
+  template <typename Rows>
+  absl::Status Append(const Rows& rows) {
+    const auto span = ToSpan(rows);
+    static_assert(!decltype(span)::value_type::kHasThread);
+    return AppendRows(EventRows(0, span));
+  }
+  // What Append() comes to.
+  virtual absl::Status AppendRows(const EventRows& rows) = 0;
 
   // Bytes written so far, approximately (not counting what is still in memory).
   virtual int64_t approx_bytes() const = 0;
+
+ private:
+  template <typename Rows>
+  static auto ToSpan(const Rows& rows) {
+    if constexpr (requires { Rows::kKind; }) {
+      return std::span<const Rows>(&rows, 1);
+    } else {
+      return std::span<const std::ranges::range_value_t<Rows>>(rows);
+    }
+  }
 };
 
 // A capture file being written, as the manager holds it.

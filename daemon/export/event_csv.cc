@@ -10,7 +10,7 @@
 #include "daemon/base/csv.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/memory/category_levels.h"
 #include "daemon/report/memory/tracker.h"
@@ -125,10 +125,9 @@ class CsvWriter {
   }
 
   absl::Status WriteCpu() {
-    RETURN_IF_ERROR(reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth |
-            store::kRangeCategory,
-        {}, [&](const store::RangeBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName | kRangeDepth | kRangeCategory, {},
+        [&](const RangeBatch& batch) {
           for (size_t i = 0; i < batch.size; ++i) {
             BeginOn(batch.thread, RangeKind(batch.category[i]), batch.start_ns[i]);
             Set(Column::kDuration, batch.duration_ns[i]);
@@ -138,7 +137,7 @@ class CsvWriter {
           }
           return out_.status();
         }));
-    RETURN_IF_ERROR(reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<InstantRow>([&](const InstantBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         BeginOn(batch.thread, "instant", batch.time_ns[i]);
         SetName(batch.name[i]);
@@ -146,7 +145,7 @@ class CsvWriter {
       }
       return out_.status();
     }));
-    RETURN_IF_ERROR(reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<CounterRow>([&](const CounterBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         BeginOn(batch.thread, "counter", batch.time_ns[i]);
         SetName(batch.name[i]);
@@ -155,13 +154,13 @@ class CsvWriter {
       }
       return out_.status();
     }));
-    return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+    return reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) WriteNote(batch, i);
       return out_.status();
     });
   }
 
-  void WriteNote(const store::NoteBatch& batch, size_t i) {
+  void WriteNote(const NoteBatch& batch, size_t i) {
     BeginOn(batch.thread, "note", batch.time_ns[i]);
     if (batch.time_ns[i] == kNoNoteTime) Cell(Column::kStart).clear();
     const std::string& text = names_[batch.text[i]];
@@ -171,7 +170,7 @@ class CsvWriter {
   }
 
   absl::Status WriteMemory() {
-    return reader_.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+    return reader_.ForEach<MemoryRow>([&](const MemoryBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         BeginOn(batch.thread, batch.is_free[i] != 0 ? "free" : "allocation", batch.time_ns[i]);
         Cell(Column::kDevice) =
@@ -192,7 +191,7 @@ class CsvWriter {
   }
 
   absl::Status WriteGpu() {
-    RETURN_IF_ERROR(reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         BeginOn(batch.thread, "api_call", batch.start_ns[i]);
         Set(Column::kDuration, batch.duration_ns[i]);
@@ -202,19 +201,18 @@ class CsvWriter {
       }
       return out_.status();
     }));
-    RETURN_IF_ERROR(reader_.ForEachGpu(
-        store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy,
-        {}, [&](const store::GpuBatch& batch) {
-          for (size_t i = 0; i < batch.size; ++i) {
-            WriteWork(batch, i);
-          }
-          return out_.status();
-        }));
-    RETURN_IF_ERROR(reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuCopy,
+                                            {}, [&](const GpuBatch& batch) {
+                                              for (size_t i = 0; i < batch.size; ++i) {
+                                                WriteWork(batch, i);
+                                              }
+                                              return out_.status();
+                                            }));
+    RETURN_IF_ERROR(reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) WriteSync(batch, i);
       return out_.status();
     }));
-    return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    return reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         Begin("overhead", batch.start_ns[i]);
         Set(Column::kDuration, batch.duration_ns[i]);
@@ -226,7 +224,7 @@ class CsvWriter {
     });
   }
 
-  void WriteWork(const store::GpuBatch& batch, size_t i) {
+  void WriteWork(const GpuBatch& batch, size_t i) {
     const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
     Begin(KindOf(kind), batch.start_ns[i]);
     Set(Column::kDuration, batch.duration_ns[i]);
@@ -248,7 +246,7 @@ class CsvWriter {
     End();
   }
 
-  void WriteSync(const store::SyncBatch& batch, size_t i) {
+  void WriteSync(const SyncBatch& batch, size_t i) {
     Begin("sync", batch.start_ns[i]);
     Set(Column::kDuration, batch.duration_ns[i]);
     Cell(Column::kName) = CsvCell(report::SyncName(batch.kind[i]));

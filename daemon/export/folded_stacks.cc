@@ -118,7 +118,7 @@ class DeviceStacks {
   DeviceStacks(store::CaptureReader& reader, report::GpuAttribution attribution)
       : attribution_(std::move(attribution)), names_(reader.names()), stacks_(names_) {}
 
-  void Add(const store::GpuBatch& batch) {
+  void Add(const GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       const uint16_t device = batch.device[i];
       const auto* const call = attribution_.Find(batch.correlation[i]);
@@ -144,7 +144,7 @@ class DeviceStacks {
     return stack;
   }
 
-  std::string WorkFrame(const store::GpuBatch& batch, size_t i) {
+  std::string WorkFrame(const GpuBatch& batch, size_t i) {
     switch (static_cast<GpuRowKind>(batch.kind[i])) {
       case GpuRowKind::kKernel:
         return KernelFrame(batch.name[i]);
@@ -177,27 +177,25 @@ class DeviceStacks {
 
 absl::Status WriteFoldedCpu(store::CaptureReader& reader, OutputBuffer& out) {
   SliceOrder order;
-  RETURN_IF_ERROR(
-      reader.ForEachRange(SliceOrder::kColumns, {},
-                          [&](const store::RangeBatch& batch) { return order.Learn(batch); }));
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(
+      SliceOrder::kColumns, {}, [&](const RangeBatch& batch) { return order.Learn(batch); }));
   Stacks stacks(reader.names());
   std::vector<OpenRanges> threads(reader.threads().size());
-  RETURN_IF_ERROR(
-      reader.ForEachRange(SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) {
-        OpenRanges& open = threads[batch.thread];
-        for (const SliceEdge& edge : order.Order(batch)) {
-          if (!edge.is_begin) {
-            open.End(edge.time_ns, stacks);
-            continue;
-          }
-          const uint32_t around =
-              open.stack() != RangePaths::kNone
-                  ? open.stack()
-                  : stacks.Inside(RangePaths::kNone, ThreadFrame(reader.threads()[batch.thread]));
-          open.Begin(stacks.InsideRange(around, edge.name), edge.time_ns);
-        }
-        return out.status();
-      }));
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(SliceOrder::kColumns, {}, [&](const RangeBatch& batch) {
+    OpenRanges& open = threads[batch.thread];
+    for (const SliceEdge& edge : order.Order(batch)) {
+      if (!edge.is_begin) {
+        open.End(edge.time_ns, stacks);
+        continue;
+      }
+      const uint32_t around =
+          open.stack() != RangePaths::kNone
+              ? open.stack()
+              : stacks.Inside(RangePaths::kNone, ThreadFrame(reader.threads()[batch.thread]));
+      open.Begin(stacks.InsideRange(around, edge.name), edge.time_ns);
+    }
+    return out.status();
+  }));
   if (stacks.empty()) {
     return absl::FailedPreconditionError("the capture has no ranges, so there is nothing to fold");
   }
@@ -212,12 +210,11 @@ absl::Status WriteFoldedDevice(store::CaptureReader& reader, OutputBuffer& out) 
   }
   ASSIGN_OR_RETURN(report::GpuAttribution attribution, report::GpuAttribution::Build(reader));
   DeviceStacks devices(reader, std::move(attribution));
-  RETURN_IF_ERROR(reader.ForEachGpu(
-      store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy, {},
-      [&](const store::GpuBatch& batch) {
-        devices.Add(batch);
-        return out.status();
-      }));
+  RETURN_IF_ERROR(reader.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuCopy, {},
+                                         [&](const GpuBatch& batch) {
+                                           devices.Add(batch);
+                                           return out.status();
+                                         }));
   devices.stacks().Write(out);
   return absl::OkStatus();
 }

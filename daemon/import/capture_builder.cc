@@ -405,7 +405,7 @@ absl::Status CaptureBuilder::FinishRanges(uint32_t thread, ThreadRows& rows) {
                      .category = range.category,
                      .flags = range.flags});
     if (batch.size() < kBatchRows && i + 1 < rows.ranges.size()) continue;
-    RETURN_IF_ERROR(sink_.AppendRanges(thread, batch));
+    RETURN_IF_ERROR(sink_.Append(thread, batch));
     batch.clear();
   }
   return FinishOperators(thread, rows);
@@ -425,10 +425,10 @@ absl::Status CaptureBuilder::FinishOperators(uint32_t thread, const ThreadRows& 
                      .inputs = op.inputs,
                      .scalars = op.scalars});
     if (batch.size() < kBatchRows) continue;
-    RETURN_IF_ERROR(sink_.AppendOperators(thread, batch));
+    RETURN_IF_ERROR(sink_.Append(thread, batch));
     batch.clear();
   }
-  return sink_.AppendOperators(thread, batch);
+  return sink_.Append(thread, batch);
 }
 
 absl::Status CaptureBuilder::FinishMemory(uint32_t thread, std::vector<MemoryRow>& rows) {
@@ -442,7 +442,7 @@ absl::Status CaptureBuilder::FinishMemory(uint32_t thread, std::vector<MemoryRow
     if (keeps_arguments_) rows_[thread].memory_places[order[i]] = static_cast<uint32_t>(i);
     batch.push_back(rows[order[i]]);
     if (batch.size() < kBatchRows && i + 1 < order.size()) continue;
-    RETURN_IF_ERROR(sink_.AppendMemory(thread, batch));
+    RETURN_IF_ERROR(sink_.Append(thread, batch));
     batch.clear();
   }
   return absl::OkStatus();
@@ -471,8 +471,8 @@ absl::Status CaptureBuilder::FinishThread(uint32_t thread, ThreadRows& rows) {
   std::stable_sort(rows.instants.begin(), rows.instants.end(), by_time);
   std::stable_sort(rows.counters.begin(), rows.counters.end(), by_time);
   RETURN_IF_ERROR(FinishMemory(thread, rows.memory));
-  RETURN_IF_ERROR(sink_.AppendInstants(thread, rows.instants));
-  RETURN_IF_ERROR(sink_.AppendCounters(thread, rows.counters));
+  RETURN_IF_ERROR(sink_.Append(thread, rows.instants));
+  RETURN_IF_ERROR(sink_.Append(thread, rows.counters));
   rows = {.range_places = std::move(rows.range_places),
           .memory_places = std::move(rows.memory_places)};
   return absl::OkStatus();
@@ -493,7 +493,7 @@ absl::Status CaptureBuilder::FinishSteps() {
   for (const StepRecord& step : contents_.steps) {
     marks.push_back({.time_ns = step.start_ns + contents_.start_ns, .step = step.index});
   }
-  return sink_.AppendSteps(steps_.at(contents_.steps.front().index).thread, marks);
+  return sink_.Append(steps_.at(contents_.steps.front().index).thread, marks);
 }
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {

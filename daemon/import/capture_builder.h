@@ -25,7 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/capture/ports.h"
 #include "daemon/import/kept_arguments.h"
 #include "daemon/import/names.h"

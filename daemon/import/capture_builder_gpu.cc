@@ -68,7 +68,7 @@ absl::Status CaptureBuilder::Keep(uint32_t thread, const ApiRow& row) {
   ++contents_.gpu_count;
   ++rows_[thread].call_count;
   if (row.correlation != 0) calls_.insert(row.correlation);
-  return sink_.AppendApiCalls(thread, {&row, 1});
+  return sink_.Append(thread, row);
 }
 
 absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
@@ -168,7 +168,7 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
 absl::Status CaptureBuilder::Keep(const SyncRow& row) {
   ++sync_count_;
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
-  return sink_.AppendSyncs({&row, 1});
+  return sink_.Append(row);
 }
 
 absl::Status CaptureBuilder::AddCudaEvent(const TraceEvent& event) {
@@ -184,7 +184,7 @@ absl::StatusOr<bool> CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
       cuda_events_.emplace(row.correlation, row.context, row.stream, row.event_id).second;
   if (!is_new) return false;
   ++contents_.event_count;
-  RETURN_IF_ERROR(sink_.AppendCudaEvents({&row, 1}));
+  RETURN_IF_ERROR(sink_.Append(row));
   return true;
 }
 
@@ -205,7 +205,7 @@ absl::Status CaptureBuilder::AddGpuAnnotation(const TraceEvent& event) {
                           .stream = static_cast<uint32_t>(stream),
                           .external_id = event.Get(Number::kExternalId, 0)};
   ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
-  return sink_.AppendGpuAnnotations({&row, 1});
+  return sink_.Append(row);
 }
 
 absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
@@ -226,7 +226,7 @@ absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
 
 absl::Status CaptureBuilder::Keep(const OverheadRow& row) {
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
-  return sink_.AppendOverheads({&row, 1});
+  return sink_.Append(row);
 }
 
 absl::Status CaptureBuilder::FinishGpu() {
@@ -236,7 +236,7 @@ absl::Status CaptureBuilder::FinishGpu() {
       row.flags |= kGpuOrphan;
       ++contents_.orphan_count;
     }
-    return sink_.AppendGpu(rows);
+    return sink_.Append(rows);
   });
 }
 

@@ -176,7 +176,7 @@ absl::StatusOr<bool> CaptureBuilder::AddNote(const TraceEvent& event, const Span
   ASSIGN_OR_RETURN(row.text, NameOf(event, shape->text));
   Cover(span);
   --contents_.event_count;  // Notes are none.
-  RETURN_IF_ERROR(sink_.AppendNotes(*thread, {&row, 1}));
+  RETURN_IF_ERROR(sink_.Append(*thread, row));
   return true;
 }
 

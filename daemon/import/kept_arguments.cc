@@ -246,13 +246,13 @@ absl::Status KeptArguments::Finish(const PositionOf& position_of, CaptureSink& s
         const std::optional<uint32_t> position = position_of(kept.of, kept.thread, kept.row);
         if (!position.has_value()) continue;
         batch.push_back({.of = kept.of,
-                         .thread = kept.thread,
+                         .of_thread = kept.thread,
                          .row = *position,
                          .key = name,
                          .type = kept.type,
                          .value = kept.value});
       }
-      return sink.AppendArguments(batch);
+      return sink.Append(batch);
     }));
     spool.reset();
   }

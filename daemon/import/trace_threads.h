@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 
 namespace profd::importer {
 

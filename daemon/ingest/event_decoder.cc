@@ -410,27 +410,26 @@ void EventDecoder::Flush() {
                         !memory_.empty() || !steps_.empty() || torch_.has_rows();
   const bool is_ours = thread_->writes_gpu || thread_->writes_behind;
   if (has_rows || !is_ours) sink_thread_ = thread_rows_.Announce(thread_->index);
-  if (FlushRows(ranges_, &CaptureSink::AppendRanges)) {
+  if (FlushRows(ranges_)) {
     counts_.open_range_count += open_in_ranges_;
     counts_.truncated_range_count += truncated_in_ranges_;
   }
   open_in_ranges_ = 0;
   truncated_in_ranges_ = 0;
   torch_.Flush(sink_thread_);
-  FlushRows(instants_, &CaptureSink::AppendInstants);
-  FlushRows(counters_, &CaptureSink::AppendCounters);
-  FlushRows(memory_, &CaptureSink::AppendMemory);
+  FlushRows(instants_);
+  FlushRows(counters_);
+  FlushRows(memory_);
   const int64_t events = counts_.event_count;
-  FlushRows(steps_, &CaptureSink::AppendSteps);
+  FlushRows(steps_);
   counts_.event_count = events;
 }
 
 template <typename Row>
-bool EventDecoder::FlushRows(std::vector<Row>& rows,
-                             absl::Status (CaptureSink::*append)(uint32_t, std::span<const Row>)) {
+bool EventDecoder::FlushRows(std::vector<Row>& rows) {
   if (rows.empty()) return false;
   const bool taken = out_.Append(static_cast<int64_t>(rows.size()), [&](CaptureSink& sink) {
-    return (sink.*append)(sink_thread_, rows);
+    return sink.Append(sink_thread_, rows);
   });
   rows.clear();
   return taken;

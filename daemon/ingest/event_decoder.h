@@ -147,8 +147,7 @@ class EventDecoder {
   void Flush();
   // True: the sink took them.
   template <typename Row>
-  bool FlushRows(std::vector<Row>& rows,
-                 absl::Status (CaptureSink::*append)(uint32_t, std::span<const Row>));
+  bool FlushRows(std::vector<Row>& rows);
 
   static constexpr uint32_t kNoName = NameTable::kNoName;
 

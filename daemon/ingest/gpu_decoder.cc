@@ -413,9 +413,9 @@ void GpuDecoder::Flush() {
   held_syncs_.Sweep([this](const SyncRow& row, bool last) { return DecideDevice(row, last); });
   GiveCalls();
   GiveGpuRows();
-  Give(syncs_, &CaptureSink::AppendSyncs);
-  Give(overheads_, &CaptureSink::AppendOverheads);
-  Give(cuda_events_, &CaptureSink::AppendCudaEvents);
+  Give(syncs_);
+  Give(overheads_);
+  Give(cuda_events_);
 }
 
 void GpuDecoder::Finish() {
@@ -426,19 +426,17 @@ void GpuDecoder::Finish() {
 }
 
 template <typename Row>
-void GpuDecoder::Give(std::vector<Row>& rows,
-                      absl::Status (CaptureSink::*append)(std::span<const Row>)) {
+void GpuDecoder::Give(std::vector<Row>& rows) {
   if (rows.empty()) return;
   context_.sink.Append(static_cast<int64_t>(rows.size()),
-                       [&](CaptureSink& sink) { return (sink.*append)(rows); });
+                       [&rows](CaptureSink& sink) { return sink.Append(rows); });
   rows.clear();
 }
 
 void GpuDecoder::GiveGpuRows() {
   if (rows_.empty()) return;
-  const bool taken =
-      context_.sink.Append(static_cast<int64_t>(rows_.size()),
-                           [this](CaptureSink& sink) { return sink.AppendGpu(rows_); });
+  const bool taken = context_.sink.Append(static_cast<int64_t>(rows_.size()),
+                                          [this](CaptureSink& sink) { return sink.Append(rows_); });
   if (taken) {
     for (const GpuRow& row : rows_) {
       orphan_count_ += (row.flags & kGpuOrphan) != 0;
@@ -459,9 +457,8 @@ void GpuDecoder::GiveCalls() {
       call_run_.push_back(calls_[begin].row);
     }
     const uint32_t sink_thread = context_.threads.Announce(thread);
-    context_.sink.Append(static_cast<int64_t>(call_run_.size()), [&](CaptureSink& sink) {
-      return sink.AppendApiCalls(sink_thread, call_run_);
-    });
+    context_.sink.Append(static_cast<int64_t>(call_run_.size()),
+                         [&](CaptureSink& sink) { return sink.Append(sink_thread, call_run_); });
   }
   calls_.clear();
 }
@@ -508,7 +505,7 @@ void GpuDecoder::GiveAllocations() {
   }
   const uint32_t sink_thread = context_.threads.Announce(*thread);
   context_.sink.Append(static_cast<int64_t>(rows.size()),
-                       [&](CaptureSink& sink) { return sink.AppendMemory(sink_thread, rows); });
+                       [&](CaptureSink& sink) { return sink.Append(sink_thread, rows); });
 }
 
 void GpuDecoder::Describe(GpuRecord& record, DropCounts& drops) const {

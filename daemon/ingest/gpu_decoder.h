@@ -127,7 +127,7 @@ class GpuDecoder {
   bool DecideDevice(const SyncRow& row, bool last);
 
   template <typename Row>
-  void Give(std::vector<Row>& rows, absl::Status (CaptureSink::*append)(std::span<const Row>));
+  void Give(std::vector<Row>& rows);
   void GiveGpuRows();
   void GiveCalls();
   void GiveAllocations();

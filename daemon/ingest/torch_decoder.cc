@@ -167,15 +167,14 @@ void TorchDecoder::Flush(uint32_t sink_thread) {
     rows.clear();
     return sink_.status().ok() ? count : 0;
   };
-  operator_count_ += give(
-      operators_, [&](CaptureSink& sink) { return sink.AppendOperators(sink_thread, operators_); });
+  operator_count_ +=
+      give(operators_, [&](CaptureSink& sink) { return sink.Append(sink_thread, operators_); });
   tensor_use_count_ +=
-      give(uses_, [&](CaptureSink& sink) { return sink.AppendTensorUses(sink_thread, uses_); });
+      give(uses_, [&](CaptureSink& sink) { return sink.Append(sink_thread, uses_); });
   const auto told = static_cast<int64_t>(notes_.size() + blocks_.size());
   const int64_t notes =
-      give(notes_, [&](CaptureSink& sink) { return sink.AppendNotes(sink_thread, notes_); });
-  const int64_t blocks =
-      give(blocks_, [&](CaptureSink& sink) { return sink.AppendBlocks(blocks_); });
+      give(notes_, [&](CaptureSink& sink) { return sink.Append(sink_thread, notes_); });
+  const int64_t blocks = give(blocks_, [&](CaptureSink& sink) { return sink.Append(blocks_); });
   note_count_ += notes;
   block_count_ += blocks;
   lost_note_count_ += told - notes - blocks;

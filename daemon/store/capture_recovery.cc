@@ -38,6 +38,15 @@ struct Remains {
   std::vector<int64_t> damaged_chunks;
 };
 
+// Whether rows of the kind have times, which the spans of their chunks show.
+bool HasTimes(RowKind kind) {
+  bool has_times = false;
+  EventTypes::Visit(kind, [&has_times]<typename Row>() {
+    has_times = requires(Row row) { row.start_ns; } || requires(Row row) { row.time_ns; };
+  });
+  return has_times;
+}
+
 absl::StatusOr<Remains> Examine(const std::filesystem::path& part,
                                 absl::FunctionRef<absl::Status()> still_wanted) {
   ASSIGN_OR_RETURN(const auto reader,
@@ -56,16 +65,20 @@ absl::StatusOr<Remains> Examine(const std::filesystem::path& part,
     // What only adds to events shows no time that they do not.
     if (!AreEvents(chunk.summary.kind)) continue;
     remains.rows += chunk.summary.rows;
-    if (chunk.summary.kind == ChunkKind::kCudaEvent) continue;  // Has no times.
-    TimeSpan& span = chunk.summary.kind == ChunkKind::kGpu ? remains.gpu_span : remains.host_span;
+    if (!HasTimes(chunk.summary.kind)) continue;
+    TimeSpan& span = chunk.summary.kind == RowKind::kGpu ? remains.gpu_span : remains.host_span;
     span.Add(chunk.summary.span.begin_ns);
     span.Add(chunk.summary.span.end_ns);
   }
   if (!remains.damaged_chunks.empty()) return remains;
   // Without its steps, the capture is one window of time; sealing names what is left out.
-  if (remains.contents.RowsOf(ChunkKind::kStepMark) > kMaxSteps) return remains;
-  RETURN_IF_ERROR(
-      reader->ForEachStepMark([&remains](const StepRow& mark) { remains.marks.push_back(mark); }));
+  if (remains.contents.RowsOf(RowKind::kStepMark) > kMaxSteps) return remains;
+  RETURN_IF_ERROR(reader->ForEach<StepRow>([&remains](const StepBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      remains.marks.push_back({batch.time_ns[i], batch.step[i]});
+    }
+    return absl::OkStatus();
+  }));
   remains.marks = SortMarks(std::move(remains.marks));
   return remains;
 }

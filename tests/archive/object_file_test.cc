@@ -41,10 +41,10 @@ class ObjectFileTest : public testing::Test {
     EXPECT_THAT(writer, IsOk());
     store::StepPattern steps(1);
     EXPECT_THAT(store::IntroducePattern(steps, 1, **writer), IsOk());
-    EXPECT_THAT((*writer)->AppendRanges(0, steps.NextRanges()), IsOk());
+    EXPECT_THAT((*writer)->Append(0, steps.NextRanges()), IsOk());
     store::GpuPattern gpu(1);
     for (int batch = 0; batch < 60; ++batch) {
-      EXPECT_THAT((*writer)->AppendGpu(gpu.NextRows(10'000)), IsOk());
+      EXPECT_THAT((*writer)->Append(gpu.NextRows(10'000)), IsOk());
     }
     CaptureRecord record = store::FinishedRecord(
         store::NewRecord(id), {.start_ns = 0, .end_ns = steps.now_ns(), .end_step = 1});
@@ -86,11 +86,11 @@ TEST_F(ObjectFileTest, ATableOfALargeCaptureDoesNotDownloadIt) {
   ASSERT_THAT(reader, IsOk());
   EXPECT_EQ((*reader)->record().file_bytes, std::ssize(bytes));
   size_t ranges = 0;
-  ASSERT_THAT((*reader)->ForEachRange(store::kRangeAllColumns, {},
-                                      [&](const store::RangeBatch& batch) {
-                                        ranges += batch.size;
-                                        return absl::OkStatus();
-                                      }),
+  ASSERT_THAT((*reader)->ForEach<RangeRow>(kRangeAllColumns, {},
+                                           [&](const RangeBatch& batch) {
+                                             ranges += batch.size;
+                                             return absl::OkStatus();
+                                           }),
               IsOk());
   EXPECT_GT(ranges, 1'000u);
   EXPECT_LT(object.fetched_bytes(), std::ssize(bytes) / 2);
@@ -106,8 +106,8 @@ TEST_F(ObjectFileTest, WhatTheServerSaysIsTheErrorOfTheReport) {
   auto reader = CaptureReader::Open(*std::move(file), "s3://test/object");
   ASSERT_THAT(reader, IsOk());
   server_.Fail(R"({"status": 503, "code": "SlowDown", "count": 1000})");
-  EXPECT_THAT((*reader)->ForEachGpu(store::kGpuAllColumns, {},
-                                    [](const store::GpuBatch&) { return absl::OkStatus(); }),
+  EXPECT_THAT((*reader)->ForEach<GpuRow>(kGpuAllColumns, {},
+                                         [](const GpuBatch&) { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("SlowDown")));
 }
 

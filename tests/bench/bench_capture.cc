@@ -73,8 +73,8 @@ class GpuWriter {
       rows[i].duration_ns = leaf.duration_ns * 4 / 5;
       free_ns = rows[i].start_ns + rows[i].duration_ns;
     }
-    Must(writer_.AppendApiCalls(kStepThread, calls));
-    Must(writer_.AppendGpu(rows));
+    Must(writer_.Append(kStepThread, calls));
+    Must(writer_.Append(rows));
     capture.gpu_rows += static_cast<int64_t>(rows.size());
   }
 
@@ -103,7 +103,7 @@ class ThreadWriter {
     if (operators) {
       for (RangeRow& row : ranges) row.category = kOperatorCategory;
     }
-    Must(writer_.AppendRanges(thread_, ranges));
+    Must(writer_.Append(thread_, ranges));
     capture.ranges += static_cast<int64_t>(ranges.size());
     if (operators) WriteOperators(ranges);
     if (operators && memory) WriteTensorUses(ranges, step.memory);
@@ -111,7 +111,7 @@ class ThreadWriter {
     if (memory) {
       std::vector<MemoryRow> rows = step.memory;
       for (MemoryRow& row : rows) row.time_ns += shift_ns;
-      Must(writer_.AppendMemory(thread_, rows));
+      Must(writer_.Append(thread_, rows));
       capture.memory_events += static_cast<int64_t>(rows.size());
     }
     now_ns_ = step.end_ns + shift_ns;
@@ -120,7 +120,7 @@ class ThreadWriter {
   void MarkStep(int64_t time_ns) {
     if (thread_ != kStepThread) return;
     const StepRow mark = {time_ns, static_cast<int64_t>(next_)};
-    Must(writer_.AppendSteps(thread_, {&mark, 1}));
+    Must(writer_.Append(thread_, mark));
   }
   int64_t now_ns() const { return now_ns_; }
   int64_t steps() const { return static_cast<int64_t>(next_); }
@@ -135,7 +135,7 @@ class ThreadWriter {
       row.torch_thread = thread_ + 1;
       row.sequence = operators_++ % 3 == 0 ? operators_ : -1;
     }
-    Must(writer_.AppendOperators(thread_, rows));
+    Must(writer_.Append(thread_, rows));
   }
   void WriteTensorUses(std::span<const RangeRow> ranges, std::span<const MemoryRow> memory) {
     std::vector<TensorUseRow> uses;
@@ -148,7 +148,7 @@ class ThreadWriter {
                         .input = input});
       }
     }
-    Must(writer_.AppendTensorUses(thread_, uses));
+    Must(writer_.Append(thread_, uses));
   }
 
   const uint32_t thread_;

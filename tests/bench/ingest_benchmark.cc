@@ -75,40 +75,21 @@ class NullSink final : public CaptureSink {
  public:
   absl::Status AddName(uint32_t, std::string_view) override { return absl::OkStatus(); }
   absl::Status AddThread(const ThreadRow&) override { return absl::OkStatus(); }
-  absl::Status AppendRanges(uint32_t, std::span<const RangeRow> rows) override {
-    for (const RangeRow& row : rows) sum_ns_ += row.duration_ns;
-    return absl::OkStatus();
-  }
-  absl::Status AppendInstants(uint32_t, std::span<const InstantRow>) override {
-    return absl::OkStatus();
-  }
-  absl::Status AppendCounters(uint32_t, std::span<const CounterRow>) override {
-    return absl::OkStatus();
-  }
-  absl::Status AppendMemory(uint32_t, std::span<const MemoryRow>) override {
-    return absl::OkStatus();
-  }
-  absl::Status AppendSteps(uint32_t, std::span<const StepRow>) override { return absl::OkStatus(); }
-  absl::Status AppendApiCalls(uint32_t, std::span<const ApiRow>) override {
-    return absl::OkStatus();
-  }
-  absl::Status AppendGpu(std::span<const GpuRow>) override { return absl::OkStatus(); }
-  absl::Status AppendSyncs(std::span<const SyncRow>) override { return absl::OkStatus(); }
-  absl::Status AppendOverheads(std::span<const OverheadRow>) override { return absl::OkStatus(); }
-  absl::Status AppendCudaEvents(std::span<const CudaEventRow>) override { return absl::OkStatus(); }
   absl::Status AddInputs(uint32_t, const OperatorInputs&) override { return absl::OkStatus(); }
   absl::Status AddScalars(uint32_t, std::string_view) override { return absl::OkStatus(); }
-  absl::Status AppendOperators(uint32_t, std::span<const OperatorRow>) override {
+  absl::Status AppendRows(const EventRows& rows) override {
+    rows.Visit([&](auto of_kind) { Take(rows.thread(), of_kind); });
     return absl::OkStatus();
   }
-  absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow>) override {
-    return absl::OkStatus();
-  }
-  absl::Status AppendNotes(uint32_t, std::span<const NoteRow>) override { return absl::OkStatus(); }
-  absl::Status AppendBlocks(std::span<const BlockRow>) override { return absl::OkStatus(); }
   int64_t approx_bytes() const override { return sum_ns_; }
 
  private:
+  void Take(uint32_t, std::span<const RangeRow> rows) {
+    for (const RangeRow& row : rows) sum_ns_ += row.duration_ns;
+  }
+  template <typename Row>
+  void Take(uint32_t, std::span<const Row>) {}
+
   int64_t sum_ns_ = 0;
 };
 

@@ -54,7 +54,7 @@ class Rows {
         "depth INTEGER); BEGIN");
     sqlite3_stmt* put = nullptr;
     sqlite3_prepare_v2(db_, "INSERT INTO ranges VALUES(?,?,?,?,?)", -1, &put, nullptr);
-    Must(reader.ForEachRange(store::kRangeAllColumns, {}, [&](const store::RangeBatch& batch) {
+    Must(reader.ForEach<RangeRow>(kRangeAllColumns, {}, [&](const RangeBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         sqlite3_bind_int64(put, 1, batch.thread);
         sqlite3_bind_int64(put, 2, batch.name[i]);
@@ -80,24 +80,13 @@ class Rows {
 class InMemoryReader final : public EmptyCaptureReader {
  public:
   explicit InMemoryReader(store::CaptureReader& from) : from_(from) {
-    Must(from.ForEachRange(store::kRangeAllColumns, {}, [&](const store::RangeBatch& batch) {
-      Ranges& ranges = ranges_.emplace_back();
-      ranges.thread = batch.thread;
-      ranges.start_ns.assign(batch.start_ns.begin(), batch.start_ns.end());
-      ranges.duration_ns.assign(batch.duration_ns.begin(), batch.duration_ns.end());
-      ranges.name.assign(batch.name.begin(), batch.name.end());
-      ranges.depth.assign(batch.depth.begin(), batch.depth.end());
+    Must(from.ForEach<RangeRow>(kRangeAllColumns, {}, [&](const RangeBatch& batch) {
+      Keep<RangeRow>(batch, ranges_.emplace_back());
       range_count_ += batch.size;
       return absl::OkStatus();
     }));
-    Must(from.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
-      Calls& calls = calls_.emplace_back();
-      calls.thread = batch.thread;
-      calls.start_ns.assign(batch.start_ns.begin(), batch.start_ns.end());
-      calls.duration_ns.assign(batch.duration_ns.begin(), batch.duration_ns.end());
-      calls.name.assign(batch.name.begin(), batch.name.end());
-      calls.correlation.assign(batch.correlation.begin(), batch.correlation.end());
-      calls.is_driver.assign(batch.is_driver.begin(), batch.is_driver.end());
+    Must(from.ForEach<ApiRow>([&](const ApiBatch& batch) {
+      Keep<ApiRow>(batch, calls_.emplace_back());
       call_count_ += batch.size;
       return absl::OkStatus();
     }));
@@ -109,49 +98,38 @@ class InMemoryReader final : public EmptyCaptureReader {
   std::span<const std::string> names() const override { return from_.names(); }
   std::span<const store::ReaderThread> threads() const override { return from_.threads(); }
   std::span<const StepRecord> steps() const override { return from_.steps(); }
-  absl::Status ForEachRange(uint32_t, const store::TimeFilter&,
-                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override {
-    for (const Ranges& ranges : ranges_) {
-      Must(fn({.thread = ranges.thread,
-               .size = ranges.name.size(),
-               .start_ns = ranges.start_ns,
-               .duration_ns = ranges.duration_ns,
-               .name = ranges.name,
-               .depth = ranges.depth}));
-    }
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter&,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override {
+    if (kind == RowKind::kRange) Give(ranges_, columns, fn);
+    if (kind == RowKind::kApiCall) Give(calls_, columns, fn);
     return absl::OkStatus();
   }
-  absl::Status ForEachApiCall(const store::TimeFilter&,
-                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override {
-    for (const Calls& calls : calls_) {
-      Must(fn({.thread = calls.thread,
-               .size = calls.name.size(),
-               .start_ns = calls.start_ns,
-               .duration_ns = calls.duration_ns,
-               .name = calls.name,
-               .correlation = calls.correlation,
-               .is_driver = calls.is_driver}));
-    }
-    return absl::OkStatus();
-  }
-  int64_t gpu_row_count() const override { return from_.gpu_row_count(); }
+  int64_t RowsOf(RowKind kind) const override { return from_.RowsOf(kind); }
 
  private:
-  struct Ranges {
-    uint32_t thread;
-    std::vector<int64_t> start_ns, duration_ns;
-    std::vector<uint32_t> name;
-    std::vector<uint16_t> depth;
+  template <typename Row>
+  struct Kept {
+    uint32_t thread = 0;
+    store::EventTable<Row> table;
   };
-  struct Calls {
-    uint32_t thread;
-    std::vector<int64_t> start_ns, duration_ns;
-    std::vector<uint32_t> name, correlation;
-    std::vector<uint8_t> is_driver;
-  };
+  template <typename Row>
+  static void Keep(const BatchOfRow<Row>& batch, Kept<Row>& kept) {
+    kept.thread = batch.thread;
+    ForEachColumnPair(batch, kept.table.columns, [](const auto& from, const auto& to) {
+      to.values.assign(from.values.begin(), from.values.end());
+    });
+  }
+  template <typename Row>
+  static void Give(const std::vector<Kept<Row>>& all, uint32_t columns,
+                   absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+    for (const Kept<Row>& kept : all) {
+      Must(fn(store::ToBatch(kept.table, columns, kept.thread, 0, kept.table.size())));
+    }
+  }
+
   store::CaptureReader& from_;
-  std::vector<Ranges> ranges_;
-  std::vector<Calls> calls_;
+  std::vector<Kept<RangeRow>> ranges_;
+  std::vector<Kept<ApiRow>> calls_;
   size_t range_count_ = 0;
   size_t call_count_ = 0;
 };

@@ -115,7 +115,7 @@ void WriteCapture(const Events& events, size_t total, const std::filesystem::pat
                                                {.directory = folder, .on_sealed = nullptr}));
   Must(IntroducePattern(StepPattern(1), kThreads, *writer));
   ForEachBatch(events, total, [&writer](uint32_t thread, std::span<const RangeRow> rows) {
-    Must(writer->AppendRanges(thread, rows));
+    Must(writer->Append(thread, rows));
   });
   record = FinishedRecord(record, {.start_ns = 0, .end_ns = events.span_ns});
   Must(writer->Finish(record, 0));
@@ -129,8 +129,8 @@ void WriteGpuCapture(const std::vector<std::vector<GpuRow>>& kernels,
   auto writer = Must(CaptureFileWriter::Create(record, Clock::Real(),
                                                {.directory = folder, .on_sealed = nullptr}));
   Must(IntroducePattern(StepPattern(1), 1, *writer));
-  for (const std::vector<GpuRow>& rows : kernels) Must(writer->AppendGpu(rows));
-  for (const std::vector<ApiRow>& rows : calls) Must(writer->AppendApiCalls(0, rows));
+  for (const std::vector<GpuRow>& rows : kernels) Must(writer->Append(rows));
+  for (const std::vector<ApiRow>& rows : calls) Must(writer->Append(0, rows));
   record = FinishedRecord(record, {.start_ns = 0, .end_ns = 1});
   Must(writer->Finish(record, 0));
 }
@@ -199,7 +199,7 @@ int64_t ScanOperators(const std::filesystem::path& path, bool only_totals) {
   std::vector<std::array<int64_t, kMaxDepth + 2>> children(reader->threads().size());
   for (auto& of_thread : children) of_thread.fill(0);
   const uint32_t columns = kRangeName | kRangeDuration | (only_totals ? 0u : uint32_t{kRangeDepth});
-  Must(reader->ForEachRange(columns, {}, [&](const RangeBatch& batch) {
+  Must(reader->ForEach<RangeRow>(columns, {}, [&](const RangeBatch& batch) {
     auto& child_ns = children[batch.thread];
     for (size_t i = 0; i < batch.size; ++i) {
       OpTotals& op = ops[batch.name[i]];
@@ -260,7 +260,7 @@ void GpuFigures(size_t total, int rounds, const std::filesystem::path& folder) {
     return Seconds([&] {
       auto reader = Must(CaptureReader::Open(gpu));
       std::vector<int64_t> totals(reader->names().size());
-      Must(reader->ForEachGpu(kGpuTime | kGpuWhat, {}, [&totals](const GpuBatch& batch) {
+      Must(reader->ForEach<GpuRow>(kGpuTime | kGpuWhat, {}, [&totals](const GpuBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i) totals[batch.name[i]] += batch.duration_ns[i];
         return absl::OkStatus();
       }));

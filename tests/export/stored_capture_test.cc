@@ -52,8 +52,8 @@ class StoredCaptureTest : public testing::Test {
       store::StepPattern pattern(thread + 1);
       for (int64_t step = 0; step < kSteps; ++step) {
         if (thread == kStepThread) Mark(**writer, pattern.now_ns(), step);
-        ASSERT_THAT((*writer)->AppendRanges(thread, Shifted(pattern.NextRanges())), IsOk());
-        ASSERT_THAT((*writer)->AppendMemory(thread, Shifted(pattern.Memory())), IsOk());
+        ASSERT_THAT((*writer)->Append(thread, Shifted(pattern.NextRanges())), IsOk());
+        ASSERT_THAT((*writer)->Append(thread, Shifted(pattern.Memory())), IsOk());
       }
       if (thread == kStepThread) {
         Mark(**writer, pattern.now_ns(), kSteps);
@@ -94,7 +94,7 @@ class StoredCaptureTest : public testing::Test {
 
   static void Mark(CaptureSink& sink, int64_t time_ns, int64_t step) {
     const StepRow row = {time_ns + kEpochOffsetNs, step};
-    EXPECT_THAT(sink.AppendSteps(kStepThread, {&row, 1}), IsOk());
+    EXPECT_THAT(sink.Append(kStepThread, row), IsOk());
   }
   static std::vector<RangeRow> Shifted(std::vector<RangeRow> rows) {
     for (RangeRow& row : rows) row.start_ns += kEpochOffsetNs;
@@ -195,8 +195,8 @@ class StoredGpuCaptureTest : public testing::Test {
     store::GpuPattern pattern(1);
     for (size_t rows = 0; rows < kRows; rows += 10'000) {
       const std::vector<GpuRow>& gpu = pattern.NextRows(10'000);
-      ASSERT_THAT((*writer)->AppendGpu(gpu), IsOk());
-      ASSERT_THAT((*writer)->AppendApiCalls(0, pattern.ApiCalls()), IsOk());
+      ASSERT_THAT((*writer)->Append(gpu), IsOk());
+      ASSERT_THAT((*writer)->Append(0, pattern.ApiCalls()), IsOk());
       for (const GpuRow& row : gpu) end_ns_ = std::max(end_ns_, row.start_ns + row.duration_ns);
     }
     record = store::FinishedRecord(record, {.start_ns = 0, .end_ns = end_ns_});

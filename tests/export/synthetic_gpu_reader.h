@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/store/file/event_columns.h"
 #include "tests/export/gpu_capture.h"
 #include "tests/fakes/synthetic_capture_reader.h"
 
@@ -35,38 +35,41 @@ class SyntheticGpuReader : public SyntheticCaptureReader {
   int64_t gpu_batches_given() const { return gpu_batches_given_; }
 
   const CaptureRecord& record() const override { return record_; }
-  int64_t gpu_row_count() const override { return rows_; }
+  int64_t RowsOf(RowKind kind) const override { return kind == RowKind::kGpu ? rows_ : 0; }
 
-  absl::Status ForEachApiCall(const store::TimeFilter&,
-                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override {
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override {
+    if (kind == RowKind::kApiCall) return ScanApiCalls(fn);
+    if (kind == RowKind::kGpu) return ScanGpu(columns, filter, fn);
+    return SyntheticCaptureReader::Scan(kind, columns, filter, fn);
+  }
+
+ private:
+  static int64_t TimeOf(uint32_t row) { return int64_t{row} * 1'000 + 10'000; }
+
+  absl::Status ScanApiCalls(absl::FunctionRef<absl::Status(const EventBatch&)> fn) const {
     for (uint32_t first = 0; first < rows_; first += kBatchRows) {
       const uint32_t size = std::min(kBatchRows, rows_ - first);
-      Columns of;
+      store::EventTable<ApiRow> table;
       for (uint32_t i = first; i < first + size; ++i) {
-        of.start_ns.push_back(int64_t{i} * 1'000);
-        of.correlation.push_back(i + 1);
+        const ApiRow call = {.start_ns = int64_t{i} * 1'000,
+                             .duration_ns = 500,
+                             .name = 1,
+                             .correlation = i + 1,
+                             .cbid = 1,
+                             .result = 0,
+                             .is_driver = false};
+        table.Append({&call, 1});
       }
-      const std::vector<int64_t> duration_ns(size, 500);
-      const std::vector<uint32_t> name(size, 1);
-      const std::vector<int32_t> result(size);
-      const std::vector<uint8_t> is_driver(size);
       on_batch();
-      RETURN_IF_ERROR(fn({.thread = 0,
-                          .size = size,
-                          .start_ns = of.start_ns,
-                          .duration_ns = duration_ns,
-                          .name = name,
-                          .correlation = of.correlation,
-                          .cbid = name,
-                          .result = result,
-                          .is_driver = is_driver}));
+      RETURN_IF_ERROR(fn(store::ToBatch(table, kEveryColumn, 0, 0, size)));
     }
     return absl::OkStatus();
   }
 
   // Every second batch is given before the one ahead of it, and each backwards.
-  absl::Status ForEachGpu(uint32_t, const store::TimeFilter& filter,
-                          absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) override {
+  absl::Status ScanGpu(uint32_t columns, const store::TimeFilter& filter,
+                       absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
     const uint32_t batches = (rows_ + kBatchRows - 1) / kBatchRows;
     for (uint32_t i = 0; i < batches; ++i) {
       const uint32_t batch = (i ^ 1) < batches ? i ^ 1 : i;
@@ -75,67 +78,30 @@ class SyntheticGpuReader : public SyntheticCaptureReader {
       if (TimeOf(first) >= filter.end_ns || TimeOf(first + size) < filter.begin_ns) continue;
       ++gpu_batches_given_;
       on_batch();
-      RETURN_IF_ERROR(GiveGpu(first, size, fn));
+      store::EventTable<GpuRow> table;
+      for (uint32_t row = first + size; row-- > first;) {
+        const GpuRow work = RowOf(row);
+        table.Append({&work, 1});
+      }
+      RETURN_IF_ERROR(fn(store::ToBatch(table, columns, 0, 0, size)));
     }
     return absl::OkStatus();
   }
 
- private:
-  struct Columns {
-    std::vector<int64_t> start_ns;
-    std::vector<uint32_t> correlation;
-  };
-  static int64_t TimeOf(uint32_t row) { return int64_t{row} * 1'000 + 10'000; }
-
-  absl::Status GiveGpu(uint32_t first, uint32_t size,
-                       absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) const {
-    Columns of;
-    for (uint32_t i = first + size; i-- > first;) {
-      of.start_ns.push_back(TimeOf(i));
-      of.correlation.push_back(i + 1);
-    }
-    const std::vector<int64_t> duration_ns(size, 900);
-    const std::vector<int64_t> no_time(size, kNoGpuTime);
-    const std::vector<uint8_t> kind(size, static_cast<uint8_t>(kind_));
-    const std::vector<uint8_t> zero8(size);
-    const std::vector<uint16_t> zero16(size);
-    const std::vector<uint32_t> one(size, 1);
-    const std::vector<uint32_t> seven(size, 7);
-    const std::vector<uint32_t> zero32(size);
-    const std::vector<uint64_t> zero64(size);
-    return fn({.size = size,
-               .start_ns = of.start_ns,
-               .duration_ns = duration_ns,
-               .kind = kind,
-               .flags = zero8,
-               .name = one,
-               .bytes = zero64,
-               .device = zero16,
-               .context = one,
-               .stream = seven,
-               .correlation = of.correlation,
-               .graph_id = zero32,
-               .graph_node_id = zero64,
-               .copy_kind = zero8,
-               .source_kind = zero8,
-               .destination_kind = zero8,
-               .source_device = zero16,
-               .destination_device = zero16,
-               .queued_ns = no_time,
-               .submitted_ns = no_time,
-               .grid_x = one,
-               .grid_y = one,
-               .grid_z = one,
-               .block_x = one,
-               .block_y = one,
-               .block_z = one,
-               .cluster_x = zero16,
-               .cluster_y = zero16,
-               .cluster_z = zero16,
-               .registers_per_thread = zero16,
-               .static_shared_bytes = zero32,
-               .dynamic_shared_bytes = zero32,
-               .local_bytes_per_thread = zero32});
+  GpuRow RowOf(uint32_t row) const {
+    GpuRow work = {};
+    work.start_ns = TimeOf(row);
+    work.duration_ns = 900;
+    work.kind = kind_;
+    work.name = 1;
+    work.context = 1;
+    work.stream = 7;
+    work.correlation = row + 1;
+    work.queued_ns = kNoGpuTime;
+    work.submitted_ns = kNoGpuTime;
+    work.grid = {1, 1, 1};
+    work.block = {1, 1, 1};
+    return work;
   }
 
   const uint32_t rows_;

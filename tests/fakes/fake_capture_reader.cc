@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/store/file/event_columns.h"
 
 namespace profd {
 namespace {
@@ -14,13 +15,32 @@ bool Overlaps(const store::TimeFilter& filter, int64_t first_ns, int64_t last_ns
   return last_ns >= filter.begin_ns && first_ns < filter.end_ns;
 }
 
-// One column of `rows`.
-template <typename T, typename Row, typename Get>
-std::vector<T> Column(std::span<const Row> rows, Get get) {
-  std::vector<T> column;
-  column.reserve(rows.size());
-  for (const Row& row : rows) column.push_back(static_cast<T>(get(row)));
-  return column;
+// When a row begins or is, and ends; nullopt for kinds without a time. Also of rows of a hostile
+// file, whose durations may be any number.
+template <typename Row>
+std::optional<std::pair<int64_t, int64_t>> TimesOf(const Row& row) {
+  if constexpr (requires { row.duration_ns; }) {
+    return std::pair(row.start_ns, static_cast<int64_t>(static_cast<uint64_t>(row.start_ns) +
+                                                        static_cast<uint64_t>(row.duration_ns)));
+  } else if constexpr (requires { row.start_ns; }) {
+    return std::pair(row.start_ns, row.start_ns);
+  } else if constexpr (requires { row.time_ns; }) {
+    return std::pair(row.time_ns, row.time_ns);
+  }
+  return std::nullopt;
+}
+
+template <typename Row>
+bool IsWanted(std::span<const Row> rows, const store::TimeFilter& filter) {
+  int64_t first_ns = std::numeric_limits<int64_t>::max();
+  int64_t last_ns = std::numeric_limits<int64_t>::min();
+  for (const Row& row : rows) {
+    const auto times = TimesOf(row);
+    if (!times.has_value()) return true;
+    first_ns = std::min(first_ns, times->first);
+    last_ns = std::max(last_ns, times->second);
+  }
+  return Overlaps(filter, first_ns, last_ns);
 }
 
 }  // namespace
@@ -38,7 +58,8 @@ FakeCaptureReader::FakeCaptureReader() : names_(1) {
 
 uint32_t FakeCaptureReader::AddThread(int64_t os_thread, std::string_view name) {
   threads_.push_back({os_thread, std::string(name)});
-  rows_.emplace_back();
+  ranges_.emplace_back();
+  loose_operators_.emplace_back();
   return static_cast<uint32_t>(threads_.size()) - 1;
 }
 
@@ -62,47 +83,63 @@ FakeCaptureReader& FakeCaptureReader::Range(uint32_t thread, std::string_view na
 
 FakeCaptureReader& FakeCaptureReader::RangeById(uint32_t thread, uint32_t name, int64_t start_ns,
                                                 int64_t end_ns, const FakeRange& range) {
-  std::vector<RangeRow>& ranges = rows_.at(thread).ranges;
+  std::vector<PendingRange>& ranges = ranges_.at(thread);
   ranges.push_back({start_ns, end_ns, name, range, 0, ranges.size(), std::nullopt});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Instant(uint32_t thread, std::string_view name,
                                               int64_t time_ns) {
-  rows_.at(thread).instants.push_back({time_ns, Name(name)});
+  Put(thread, InstantRow{time_ns, Name(name)});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Counter(uint32_t thread, std::string_view name,
                                               int64_t time_ns, double value) {
-  rows_.at(thread).counters.push_back({time_ns, Name(name), value});
+  Put(thread, CounterRow{.time_ns = time_ns, .value = value, .name = Name(name)});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Allocate(uint32_t thread, int64_t time_ns, uint64_t address,
                                                int64_t bytes, FakeMemory memory) {
   memory.is_free = false;
-  rows_.at(thread).memory.push_back({time_ns, address, bytes, memory});
+  Put(thread, MemoryRow{.time_ns = time_ns,
+                        .address = address,
+                        .bytes = bytes,
+                        .total_allocated_bytes = memory.total_allocated_bytes,
+                        .total_reserved_bytes = memory.total_reserved_bytes,
+                        .device_type = memory.device_type,
+                        .device_index = memory.device_index,
+                        .category = memory.category,
+                        .is_free = memory.is_free});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Free(uint32_t thread, int64_t time_ns, uint64_t address,
                                            int64_t bytes, FakeMemory memory) {
   memory.is_free = true;
-  rows_.at(thread).memory.push_back({time_ns, address, bytes, memory});
+  Put(thread, MemoryRow{.time_ns = time_ns,
+                        .address = address,
+                        .bytes = bytes,
+                        .total_allocated_bytes = memory.total_allocated_bytes,
+                        .total_reserved_bytes = memory.total_reserved_bytes,
+                        .device_type = memory.device_type,
+                        .device_index = memory.device_index,
+                        .category = memory.category,
+                        .is_free = memory.is_free});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::ApiCall(uint32_t thread, std::string_view name,
                                               int64_t start_ns, int64_t end_ns,
                                               uint32_t correlation, const FakeApiCall& call) {
-  rows_.at(thread).api_calls.push_back({.start_ns = start_ns,
-                                        .duration_ns = end_ns - start_ns,
-                                        .name = Name(name),
-                                        .correlation = correlation,
-                                        .cbid = call.cbid,
-                                        .result = call.result,
-                                        .is_driver = call.is_driver});
+  Put(thread, ApiRow{.start_ns = start_ns,
+                     .duration_ns = end_ns - start_ns,
+                     .name = Name(name),
+                     .correlation = correlation,
+                     .cbid = call.cbid,
+                     .result = call.result,
+                     .is_driver = call.is_driver});
   return *this;
 }
 
@@ -130,57 +167,57 @@ FakeCaptureReader& FakeCaptureReader::GraphLaunch(int64_t start_ns, int64_t end_
 FakeCaptureReader& FakeCaptureReader::AddGpu(GpuRowKind kind, uint32_t name, int64_t start_ns,
                                              int64_t end_ns, uint32_t correlation,
                                              const FakeGpu& gpu) {
-  gpu_.push_back({.start_ns = start_ns,
-                  .duration_ns = end_ns - start_ns,
-                  .kind = kind,
-                  .flags = gpu.flags,
-                  .device = gpu.device,
-                  .context = gpu.context,
-                  .stream = gpu.stream,
-                  .correlation = correlation,
-                  .name = name,
-                  .graph_id = gpu.graph_id,
-                  .graph_node_id = gpu.graph_node_id,
-                  .bytes = gpu.bytes,
-                  .copy_kind = gpu.copy_kind,
-                  .source_kind = gpu.source_kind,
-                  .destination_kind = gpu.destination_kind,
-                  .source_device = gpu.source_device,
-                  .destination_device = gpu.destination_device,
-                  .queued_ns = gpu.queued_ns,
-                  .submitted_ns = gpu.submitted_ns,
-                  .grid = gpu.grid,
-                  .block = gpu.block,
-                  .cluster = gpu.cluster,
-                  .registers_per_thread = gpu.registers_per_thread,
-                  .static_shared_bytes = gpu.static_shared_bytes,
-                  .dynamic_shared_bytes = gpu.dynamic_shared_bytes,
-                  .local_bytes_per_thread = gpu.local_bytes_per_thread});
+  Put(0, GpuRow{.start_ns = start_ns,
+                .duration_ns = end_ns - start_ns,
+                .kind = kind,
+                .flags = gpu.flags,
+                .device = gpu.device,
+                .context = gpu.context,
+                .stream = gpu.stream,
+                .correlation = correlation,
+                .name = name,
+                .graph_id = gpu.graph_id,
+                .graph_node_id = gpu.graph_node_id,
+                .bytes = gpu.bytes,
+                .copy_kind = gpu.copy_kind,
+                .source_kind = gpu.source_kind,
+                .destination_kind = gpu.destination_kind,
+                .source_device = gpu.source_device,
+                .destination_device = gpu.destination_device,
+                .queued_ns = gpu.queued_ns,
+                .submitted_ns = gpu.submitted_ns,
+                .grid = gpu.grid,
+                .block = gpu.block,
+                .cluster = gpu.cluster,
+                .registers_per_thread = gpu.registers_per_thread,
+                .static_shared_bytes = gpu.static_shared_bytes,
+                .dynamic_shared_bytes = gpu.dynamic_shared_bytes,
+                .local_bytes_per_thread = gpu.local_bytes_per_thread});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Sync(uint32_t kind, int64_t start_ns, int64_t end_ns,
                                            uint32_t correlation, const FakeSync& sync) {
-  syncs_.push_back({.start_ns = start_ns,
-                    .duration_ns = end_ns - start_ns,
-                    .kind = kind,
-                    .device = sync.device,
-                    .context = sync.context,
-                    .stream = sync.stream,
-                    .correlation = correlation,
-                    .event_id = sync.event_id});
+  Put(0, SyncRow{.start_ns = start_ns,
+                 .duration_ns = end_ns - start_ns,
+                 .kind = kind,
+                 .device = sync.device,
+                 .context = sync.context,
+                 .stream = sync.stream,
+                 .correlation = correlation,
+                 .event_id = sync.event_id});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Overhead(uint32_t kind, int64_t start_ns, int64_t end_ns,
                                                uint32_t os_thread, uint32_t correlation) {
-  overheads_.push_back({start_ns, end_ns - start_ns, kind, os_thread, correlation});
+  Put(0, OverheadRow{start_ns, end_ns - start_ns, kind, os_thread, correlation});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::CudaEvent(uint32_t event_id, uint32_t correlation,
                                                 uint32_t context, uint32_t stream) {
-  cuda_events_.push_back({correlation, context, stream, event_id});
+  Put(0, CudaEventRow{correlation, context, stream, event_id});
   return *this;
 }
 
@@ -199,38 +236,38 @@ FakeCaptureReader& FakeCaptureReader::Operator(uint32_t thread, std::string_view
                                                int64_t start_ns, int64_t end_ns,
                                                const FakeOperator& op) {
   Range(thread, name, start_ns, end_ns, {.category = 1});
-  rows_.at(thread).ranges.back().op = op;
-  ++framework_row_count_;
+  ranges_.at(thread).back().op = op;
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::LooseOperator(uint32_t thread, const OperatorRow& row) {
-  rows_.at(thread).loose_operators.push_back(row);
-  ++framework_row_count_;
+  loose_operators_.at(thread).push_back(row);
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::TensorUse(uint32_t thread, int64_t time_ns, uint64_t address,
                                                 const FakeTensorUse& use) {
-  rows_.at(thread).tensor_uses.push_back({time_ns, address, use.depth, use.scope, use.input});
-  ++framework_row_count_;
+  Put(thread, TensorUseRow{time_ns, address, use.depth, use.scope, use.input});
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Note(uint32_t thread, int64_t time_ns, uint16_t kind,
                                            std::string_view subject, std::string_view text,
                                            int64_t value) {
-  rows_.at(thread).notes.push_back(
-      {time_ns, kind, subject.empty() ? 0 : Name(subject), text.empty() ? 0 : Name(text), value});
-  ++framework_row_count_;
+  Put(thread, NoteRow{time_ns, kind, subject.empty() ? 0 : Name(subject),
+                      text.empty() ? 0 : Name(text), value});
+  return *this;
+}
+
+FakeCaptureReader& FakeCaptureReader::Argument(const ArgumentRow& row) {
+  Put(0, row);
   return *this;
 }
 
 FakeCaptureReader& FakeCaptureReader::Block(uint64_t address, int64_t bytes,
                                             const FakeBlock& block) {
-  blocks_.push_back({address, bytes, block.name.empty() ? 0 : Name(block.name), block.category,
-                     block.device_type, block.device_index});
-  ++framework_row_count_;
+  Put(0, BlockRow{address, bytes, block.name.empty() ? 0 : Name(block.name), block.category,
+                  block.device_type, block.device_index});
   return *this;
 }
 
@@ -254,435 +291,113 @@ FakeCaptureReader& FakeCaptureReader::FailAfter(size_t batches, absl::Status sta
   return *this;
 }
 
-void FakeCaptureReader::PutInEndOrder(std::vector<RangeRow>& ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const RangeRow& a, const RangeRow& b) {
+void FakeCaptureReader::PutInEndOrder(std::vector<PendingRange>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const PendingRange& a, const PendingRange& b) {
     return std::tuple(a.start_ns, -a.end_ns, a.order) < std::tuple(b.start_ns, -b.end_ns, b.order);
   });
-  std::vector<const RangeRow*> open;
-  for (RangeRow& row : ranges) {
+  std::vector<const PendingRange*> open;
+  for (PendingRange& row : ranges) {
     while (!open.empty() && open.back()->end_ns <= row.start_ns) open.pop_back();
     row.depth = row.range.depth.value_or(static_cast<uint16_t>(open.size()));
     open.push_back(&row);
   }
   // Of those that end together the inner ones are recorded first.
-  std::stable_sort(ranges.begin(), ranges.end(), [](const RangeRow& a, const RangeRow& b) {
+  std::stable_sort(ranges.begin(), ranges.end(), [](const PendingRange& a, const PendingRange& b) {
     return std::tuple(a.end_ns, -int{a.depth}, a.start_ns) <
            std::tuple(b.end_ns, -int{b.depth}, b.start_ns);
   });
 }
 
-template <typename Row, typename Emit>
-absl::Status FakeCaptureReader::ForEachBatch(std::vector<Row> ThreadRows::*member, Emit emit) {
+void FakeCaptureReader::MakeRanges() {
+  Rows<RangeRow>& rows = std::get<Rows<RangeRow>>(rows_);
+  Rows<OperatorRow>& operators = std::get<Rows<OperatorRow>>(rows_);
+  rows.threads.assign(ranges_.size(), {});
+  operators.threads.assign(ranges_.size(), {});
+  for (size_t thread = 0; thread < ranges_.size(); ++thread) {
+    PutInEndOrder(ranges_[thread]);
+    for (const PendingRange& range : ranges_[thread]) {
+      rows.threads[thread].push_back(
+          {.start_ns = range.start_ns,
+           // As a hostile file has it: any number.
+           .duration_ns = static_cast<int64_t>(static_cast<uint64_t>(range.end_ns) -
+                                               static_cast<uint64_t>(range.start_ns)),
+           .name = range.name,
+           .depth = range.depth,
+           .category = range.range.category,
+           .flags = range.range.flags});
+      if (!range.op.has_value()) continue;
+      operators.threads[thread].push_back({.start_ns = range.start_ns,
+                                           .depth = range.depth,
+                                           .scope = range.op->scope,
+                                           .sequence = range.op->sequence,
+                                           .forward_thread = range.op->forward_thread,
+                                           .torch_thread = range.op->torch_thread,
+                                           .inputs = range.op->inputs,
+                                           .scalars = range.op->scalars});
+    }
+    operators.threads[thread].insert(operators.threads[thread].end(),
+                                     loose_operators_[thread].begin(),
+                                     loose_operators_[thread].end());
+  }
+}
+
+template <typename Row>
+void FakeCaptureReader::Put(uint32_t thread, const Row& row) {
+  std::vector<std::vector<Row>>& threads = std::get<Rows<Row>>(rows_).threads;
+  if (threads.size() <= thread) threads.resize(thread + size_t{1});
+  threads[thread].push_back(row);
+}
+
+int64_t FakeCaptureReader::RowsOf(RowKind kind) const {
+  size_t count = 0;
+  const auto add = [&count](const auto& threads) {
+    for (const auto& rows : threads) count += rows.size();
+  };
+  if (kind == RowKind::kRange) {
+    add(ranges_);
+  } else if (kind == RowKind::kOperator) {
+    add(loose_operators_);
+    for (const auto& ranges : ranges_) {
+      for (const PendingRange& range : ranges) count += range.op.has_value() ? 1 : 0;
+    }
+  } else {
+    EventTypes::Visit(kind, [&]<typename Row>() { add(std::get<Rows<Row>>(rows_).threads); });
+  }
+  return static_cast<int64_t>(count);
+}
+
+template <typename Row>
+absl::Status FakeCaptureReader::ScanRows(uint32_t columns, const store::TimeFilter& filter,
+                                         absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+  const std::vector<std::vector<Row>>& threads = std::get<Rows<Row>>(rows_).threads;
   size_t batches = 0;
   bool more = true;
   for (size_t begin = 0; more; begin += batch_rows_) {
     more = false;
-    for (uint32_t thread = 0; thread < rows_.size(); ++thread) {
-      const std::vector<Row>& rows = rows_[thread].*member;
-      if (begin >= rows.size()) continue;
+    for (uint32_t thread = 0; thread < threads.size(); ++thread) {
+      const std::vector<Row>& all = threads[thread];
+      if (begin >= all.size()) continue;
       more = true;
       if (fail_after_.has_value() && batches++ == fail_after_->first) return fail_after_->second;
-      RETURN_IF_ERROR(
-          emit(thread, std::span(rows).subspan(begin, std::min(batch_rows_, rows.size() - begin))));
+      const auto rows = std::span(all).subspan(begin, std::min(batch_rows_, all.size() - begin));
+      if (!IsWanted(rows, filter)) continue;
+      store::EventTable<Row> table;
+      table.Append(rows);
+      RETURN_IF_ERROR(fn(store::ToBatch(table, columns, thread, 0, rows.size())));
     }
   }
   return absl::OkStatus();
 }
 
-template <typename Row, typename Emit>
-absl::Status FakeCaptureReader::ForEachTimedBatch(const std::vector<Row>& rows,
-                                                  const store::TimeFilter& filter, Emit emit) {
-  size_t batches = 0;
-  for (size_t begin = 0; begin < rows.size(); begin += batch_rows_) {
-    if (fail_after_.has_value() && batches++ == fail_after_->first) return fail_after_->second;
-    const auto batch = std::span(rows).subspan(begin, std::min(batch_rows_, rows.size() - begin));
-    int64_t first_ns = std::numeric_limits<int64_t>::max();
-    int64_t last_ns = std::numeric_limits<int64_t>::min();
-    for (const Row& row : batch) {
-      first_ns = std::min(first_ns, row.start_ns);
-      last_ns = std::max(last_ns, row.start_ns + row.duration_ns);
-    }
-    if (Overlaps(filter, first_ns, last_ns)) RETURN_IF_ERROR(emit(batch));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status FakeCaptureReader::ForEachRange(
-    uint32_t columns, const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) {
-  range_readings_.push_back(columns);
-  for (ThreadRows& thread : rows_) PutInEndOrder(thread.ranges);
-  return ForEachBatch(&ThreadRows::ranges, [&](uint32_t thread, std::span<const RangeRow> rows) {
-    int64_t first_ns = std::numeric_limits<int64_t>::max();
-    for (const RangeRow& row : rows) first_ns = std::min(first_ns, row.start_ns);
-    if (!Overlaps(filter, first_ns, rows.back().end_ns)) return absl::OkStatus();
-    store::RangeBatch batch{.thread = thread, .size = rows.size()};
-    const auto start = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    // As a hostile file has it: any number.
-    const auto duration = Column<int64_t>(rows, [](const auto& row) {
-      return static_cast<int64_t>(static_cast<uint64_t>(row.end_ns) -
-                                  static_cast<uint64_t>(row.start_ns));
-    });
-    const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
-    const auto depth = Column<uint16_t>(rows, [](const auto& row) { return row.depth; });
-    const auto category = Column<uint8_t>(rows, [](const auto& row) { return row.range.category; });
-    const auto flags = Column<uint8_t>(rows, [](const auto& row) { return row.range.flags; });
-    if (columns & store::kRangeStart) batch.start_ns = start;
-    if (columns & store::kRangeDuration) batch.duration_ns = duration;
-    if (columns & store::kRangeName) batch.name = name;
-    if (columns & store::kRangeDepth) batch.depth = depth;
-    if (columns & store::kRangeCategory) batch.category = category;
-    if (columns & store::kRangeFlags) batch.flags = flags;
-    return fn(batch);
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachInstant(
-    const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::InstantBatch&)> fn) {
-  return ForEachBatch(
-      &ThreadRows::instants, [&](uint32_t thread, std::span<const InstantRow> rows) {
-        if (!Overlaps(filter, rows.front().time_ns, rows.back().time_ns)) return absl::OkStatus();
-        const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
-        const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
-        return fn({.thread = thread, .size = rows.size(), .time_ns = time, .name = name});
-      });
-}
-
-absl::Status FakeCaptureReader::ForEachCounter(
-    const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::CounterBatch&)> fn) {
-  return ForEachBatch(
-      &ThreadRows::counters, [&](uint32_t thread, std::span<const CounterRow> rows) {
-        if (!Overlaps(filter, rows.front().time_ns, rows.back().time_ns)) return absl::OkStatus();
-        const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
-        const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
-        const auto value = Column<double>(rows, [](const auto& row) { return row.value; });
-        return fn(
-            {.thread = thread, .size = rows.size(), .time_ns = time, .name = name, .value = value});
-      });
-}
-
-absl::Status FakeCaptureReader::ForEachMemory(
-    const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) {
-  return ForEachBatch(&ThreadRows::memory, [&](uint32_t thread, std::span<const MemoryRow> rows) {
-    if (!Overlaps(filter, rows.front().time_ns, rows.back().time_ns)) return absl::OkStatus();
-    const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
-    const auto address = Column<uint64_t>(rows, [](const auto& row) { return row.address; });
-    const auto bytes = Column<int64_t>(rows, [](const auto& row) { return row.bytes; });
-    const auto allocated =
-        Column<int64_t>(rows, [](const auto& row) { return row.memory.total_allocated_bytes; });
-    const auto reserved =
-        Column<int64_t>(rows, [](const auto& row) { return row.memory.total_reserved_bytes; });
-    const auto type = Column<uint8_t>(rows, [](const auto& row) { return row.memory.device_type; });
-    const auto index =
-        Column<int16_t>(rows, [](const auto& row) { return row.memory.device_index; });
-    const auto category =
-        Column<uint8_t>(rows, [](const auto& row) { return row.memory.category; });
-    const auto is_free =
-        Column<uint8_t>(rows, [](const auto& row) { return row.memory.is_free ? 1 : 0; });
-    return fn({.thread = thread,
-               .size = rows.size(),
-               .time_ns = time,
-               .address = address,
-               .bytes = bytes,
-               .total_allocated_bytes = allocated,
-               .total_reserved_bytes = reserved,
-               .device_type = type,
-               .device_index = index,
-               .category = category,
-               .is_free = is_free});
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachApiCall(
-    const store::TimeFilter& filter, absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) {
-  return ForEachBatch(&ThreadRows::api_calls, [&](uint32_t thread, std::span<const ApiRow> rows) {
-    int64_t first_ns = std::numeric_limits<int64_t>::max();
-    int64_t last_ns = std::numeric_limits<int64_t>::min();
-    for (const ApiRow& row : rows) {
-      first_ns = std::min(first_ns, row.start_ns);
-      last_ns = std::max(last_ns, row.start_ns + row.duration_ns);
-    }
-    if (!Overlaps(filter, first_ns, last_ns)) return absl::OkStatus();
-    const auto start = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    const auto duration = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
-    const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
-    const auto correlation =
-        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
-    const auto cbid = Column<uint32_t>(rows, [](const auto& row) { return row.cbid; });
-    const auto result = Column<int32_t>(rows, [](const auto& row) { return row.result; });
-    const auto is_driver = Column<uint8_t>(rows, [](const auto& row) { return row.is_driver; });
-    return fn({.thread = thread,
-               .size = rows.size(),
-               .start_ns = start,
-               .duration_ns = duration,
-               .name = name,
-               .correlation = correlation,
-               .cbid = cbid,
-               .result = result,
-               .is_driver = is_driver});
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachGpu(
-    uint32_t columns, const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) {
-  gpu_readings_.push_back(columns);
-  return ForEachTimedBatch(gpu_, filter, [&](std::span<const GpuRow> rows) {
-    store::GpuBatch batch{.size = rows.size()};
-    const auto start_ns = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    const auto duration_ns = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
-    const auto kind = Column<uint8_t>(rows, [](const auto& row) { return row.kind; });
-    const auto flags = Column<uint8_t>(rows, [](const auto& row) { return row.flags; });
-    const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
-    const auto bytes = Column<uint64_t>(rows, [](const auto& row) { return row.bytes; });
-    const auto device = Column<uint16_t>(rows, [](const auto& row) { return row.device; });
-    const auto context = Column<uint32_t>(rows, [](const auto& row) { return row.context; });
-    const auto stream = Column<uint32_t>(rows, [](const auto& row) { return row.stream; });
-    const auto correlation =
-        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
-    const auto graph_id = Column<uint32_t>(rows, [](const auto& row) { return row.graph_id; });
-    const auto graph_node_id =
-        Column<uint64_t>(rows, [](const auto& row) { return row.graph_node_id; });
-    const auto copy_kind = Column<uint8_t>(rows, [](const auto& row) { return row.copy_kind; });
-    const auto source_kind = Column<uint8_t>(rows, [](const auto& row) { return row.source_kind; });
-    const auto destination_kind =
-        Column<uint8_t>(rows, [](const auto& row) { return row.destination_kind; });
-    const auto source_device =
-        Column<uint16_t>(rows, [](const auto& row) { return row.source_device; });
-    const auto destination_device =
-        Column<uint16_t>(rows, [](const auto& row) { return row.destination_device; });
-    const auto queued_ns = Column<int64_t>(rows, [](const auto& row) { return row.queued_ns; });
-    const auto submitted_ns =
-        Column<int64_t>(rows, [](const auto& row) { return row.submitted_ns; });
-    const auto grid_x = Column<uint32_t>(rows, [](const auto& row) { return row.grid[0]; });
-    const auto grid_y = Column<uint32_t>(rows, [](const auto& row) { return row.grid[1]; });
-    const auto grid_z = Column<uint32_t>(rows, [](const auto& row) { return row.grid[2]; });
-    const auto block_x = Column<uint32_t>(rows, [](const auto& row) { return row.block[0]; });
-    const auto block_y = Column<uint32_t>(rows, [](const auto& row) { return row.block[1]; });
-    const auto block_z = Column<uint32_t>(rows, [](const auto& row) { return row.block[2]; });
-    const auto cluster_x = Column<uint16_t>(rows, [](const auto& row) { return row.cluster[0]; });
-    const auto cluster_y = Column<uint16_t>(rows, [](const auto& row) { return row.cluster[1]; });
-    const auto cluster_z = Column<uint16_t>(rows, [](const auto& row) { return row.cluster[2]; });
-    const auto registers_per_thread =
-        Column<uint16_t>(rows, [](const auto& row) { return row.registers_per_thread; });
-    const auto static_shared_bytes =
-        Column<uint32_t>(rows, [](const auto& row) { return row.static_shared_bytes; });
-    const auto dynamic_shared_bytes =
-        Column<uint32_t>(rows, [](const auto& row) { return row.dynamic_shared_bytes; });
-    const auto local_bytes_per_thread =
-        Column<uint32_t>(rows, [](const auto& row) { return row.local_bytes_per_thread; });
-    if (columns & store::kGpuTime) {
-      batch.start_ns = start_ns;
-      batch.duration_ns = duration_ns;
-    }
-    if (columns & store::kGpuWhat) {
-      batch.kind = kind;
-      batch.flags = flags;
-      batch.name = name;
-      batch.bytes = bytes;
-    }
-    if (columns & store::kGpuWhere) {
-      batch.device = device;
-      batch.context = context;
-      batch.stream = stream;
-    }
-    if (columns & store::kGpuCause) {
-      batch.correlation = correlation;
-      batch.graph_id = graph_id;
-      batch.graph_node_id = graph_node_id;
-    }
-    if (columns & store::kGpuCopy) {
-      batch.copy_kind = copy_kind;
-      batch.source_kind = source_kind;
-      batch.destination_kind = destination_kind;
-      batch.source_device = source_device;
-      batch.destination_device = destination_device;
-    }
-    if (columns & store::kGpuLaunch) {
-      batch.queued_ns = queued_ns;
-      batch.submitted_ns = submitted_ns;
-      batch.grid_x = grid_x;
-      batch.grid_y = grid_y;
-      batch.grid_z = grid_z;
-      batch.block_x = block_x;
-      batch.block_y = block_y;
-      batch.block_z = block_z;
-      batch.cluster_x = cluster_x;
-      batch.cluster_y = cluster_y;
-      batch.cluster_z = cluster_z;
-      batch.registers_per_thread = registers_per_thread;
-      batch.static_shared_bytes = static_shared_bytes;
-      batch.dynamic_shared_bytes = dynamic_shared_bytes;
-      batch.local_bytes_per_thread = local_bytes_per_thread;
-    }
-    return fn(batch);
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachSync(
-    const store::TimeFilter& filter, absl::FunctionRef<absl::Status(const store::SyncBatch&)> fn) {
-  return ForEachTimedBatch(syncs_, filter, [&](std::span<const SyncRow> rows) {
-    const auto start_ns = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    const auto duration_ns = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
-    const auto kind = Column<uint32_t>(rows, [](const auto& row) { return row.kind; });
-    const auto device = Column<uint16_t>(rows, [](const auto& row) { return row.device; });
-    const auto context = Column<uint32_t>(rows, [](const auto& row) { return row.context; });
-    const auto stream = Column<uint32_t>(rows, [](const auto& row) { return row.stream; });
-    const auto correlation =
-        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
-    const auto event_id = Column<uint32_t>(rows, [](const auto& row) { return row.event_id; });
-    return fn({.size = rows.size(),
-               .start_ns = start_ns,
-               .duration_ns = duration_ns,
-               .kind = kind,
-               .device = device,
-               .context = context,
-               .stream = stream,
-               .correlation = correlation,
-               .event_id = event_id});
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachOverhead(
-    const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::OverheadBatch&)> fn) {
-  return ForEachTimedBatch(overheads_, filter, [&](std::span<const OverheadRow> rows) {
-    const auto start_ns = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    const auto duration_ns = Column<int64_t>(rows, [](const auto& row) { return row.duration_ns; });
-    const auto kind = Column<uint32_t>(rows, [](const auto& row) { return row.kind; });
-    const auto os_thread = Column<uint32_t>(rows, [](const auto& row) { return row.os_thread; });
-    const auto correlation =
-        Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
-    return fn({.size = rows.size(),
-               .start_ns = start_ns,
-               .duration_ns = duration_ns,
-               .kind = kind,
-               .os_thread = os_thread,
-               .correlation = correlation});
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachCudaEvent(
-    absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) {
-  if (cuda_events_.empty()) return absl::OkStatus();
-  const std::span<const CudaEventRow> rows = cuda_events_;
-  const auto correlation = Column<uint32_t>(rows, [](const auto& row) { return row.correlation; });
-  const auto context = Column<uint32_t>(rows, [](const auto& row) { return row.context; });
-  const auto stream = Column<uint32_t>(rows, [](const auto& row) { return row.stream; });
-  const auto event_id = Column<uint32_t>(rows, [](const auto& row) { return row.event_id; });
-  return fn({.size = rows.size(),
-             .correlation = correlation,
-             .context = context,
-             .stream = stream,
-             .event_id = event_id});
-}
-
-absl::Status FakeCaptureReader::ForEachOperator(
-    const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::OperatorBatch&)> fn) {
-  for (ThreadRows& thread : rows_) {
-    PutInEndOrder(thread.ranges);
-    thread.operators.clear();
-    for (const RangeRow& range : thread.ranges) {
-      if (!range.op.has_value()) continue;
-      thread.operators.push_back({.start_ns = range.start_ns,
-                                  .depth = range.depth,
-                                  .scope = range.op->scope,
-                                  .sequence = range.op->sequence,
-                                  .forward_thread = range.op->forward_thread,
-                                  .torch_thread = range.op->torch_thread,
-                                  .inputs = range.op->inputs,
-                                  .scalars = range.op->scalars});
-    }
-    thread.operators.insert(thread.operators.end(), thread.loose_operators.begin(),
-                            thread.loose_operators.end());
-  }
-  return ForEachBatch(&ThreadRows::operators, [&](uint32_t thread,
-                                                  std::span<const OperatorRow> rows) {
-    const auto start = Column<int64_t>(rows, [](const auto& row) { return row.start_ns; });
-    const auto [first, last] = std::minmax_element(start.begin(), start.end());
-    if (!Overlaps(filter, *first, *last)) return absl::OkStatus();
-    const auto depth = Column<uint16_t>(rows, [](const auto& row) { return row.depth; });
-    const auto scope = Column<uint8_t>(rows, [](const auto& row) { return row.scope; });
-    const auto sequence = Column<int64_t>(rows, [](const auto& row) { return row.sequence; });
-    const auto forward = Column<uint64_t>(rows, [](const auto& row) { return row.forward_thread; });
-    const auto torch_thread =
-        Column<uint32_t>(rows, [](const auto& row) { return row.torch_thread; });
-    const auto inputs = Column<uint32_t>(rows, [](const auto& row) { return row.inputs; });
-    const auto scalars = Column<uint32_t>(rows, [](const auto& row) { return row.scalars; });
-    return fn({.thread = thread,
-               .size = rows.size(),
-               .start_ns = start,
-               .depth = depth,
-               .scope = scope,
-               .sequence = sequence,
-               .forward_thread = forward,
-               .torch_thread = torch_thread,
-               .inputs = inputs,
-               .scalars = scalars});
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachTensorUse(
-    const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::TensorUseBatch&)> fn) {
-  return ForEachBatch(
-      &ThreadRows::tensor_uses, [&](uint32_t thread, std::span<const TensorUseRow> rows) {
-        const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
-        const auto [first, last] = std::minmax_element(time.begin(), time.end());
-        if (!Overlaps(filter, *first, *last)) return absl::OkStatus();
-        const auto address = Column<uint64_t>(rows, [](const auto& row) { return row.address; });
-        const auto depth = Column<uint16_t>(rows, [](const auto& row) { return row.depth; });
-        const auto scope = Column<uint8_t>(rows, [](const auto& row) { return row.scope; });
-        const auto input = Column<uint8_t>(rows, [](const auto& row) { return row.input; });
-        return fn({.thread = thread,
-                   .size = rows.size(),
-                   .time_ns = time,
-                   .address = address,
-                   .depth = depth,
-                   .scope = scope,
-                   .input = input});
-      });
-}
-
-absl::Status FakeCaptureReader::ForEachNote(
-    absl::FunctionRef<absl::Status(const store::NoteBatch&)> fn) {
-  return ForEachBatch(&ThreadRows::notes, [&](uint32_t thread, std::span<const NoteRow> rows) {
-    const auto time = Column<int64_t>(rows, [](const auto& row) { return row.time_ns; });
-    const auto kind = Column<uint16_t>(rows, [](const auto& row) { return row.kind; });
-    const auto subject = Column<uint32_t>(rows, [](const auto& row) { return row.subject; });
-    const auto text = Column<uint32_t>(rows, [](const auto& row) { return row.text; });
-    const auto value = Column<int64_t>(rows, [](const auto& row) { return row.value; });
-    return fn({.thread = thread,
-               .size = rows.size(),
-               .time_ns = time,
-               .kind = kind,
-               .subject = subject,
-               .text = text,
-               .value = value});
-  });
-}
-
-absl::Status FakeCaptureReader::ForEachBlock(
-    absl::FunctionRef<absl::Status(const store::BlockBatch&)> fn) {
-  if (blocks_.empty()) return absl::OkStatus();
-  const std::span<const BlockRow> rows = blocks_;
-  const auto address = Column<uint64_t>(rows, [](const auto& row) { return row.address; });
-  const auto bytes = Column<int64_t>(rows, [](const auto& row) { return row.bytes; });
-  const auto name = Column<uint32_t>(rows, [](const auto& row) { return row.name; });
-  const auto category = Column<uint8_t>(rows, [](const auto& row) { return row.category; });
-  const auto type = Column<uint8_t>(rows, [](const auto& row) { return row.device_type; });
-  const auto index = Column<int16_t>(rows, [](const auto& row) { return row.device_index; });
-  return fn({.size = rows.size(),
-             .address = address,
-             .bytes = bytes,
-             .name = name,
-             .category = category,
-             .device_type = type,
-             .device_index = index});
+absl::Status FakeCaptureReader::Scan(RowKind kind, uint32_t columns,
+                                     const store::TimeFilter& filter,
+                                     absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+  if (kind == RowKind::kRange) range_readings_.push_back(columns);
+  if (kind == RowKind::kGpu) gpu_readings_.push_back(columns);
+  MakeRanges();
+  absl::Status status;
+  EventTypes::Visit(kind, [&]<typename Row>() { status = ScanRows<Row>(columns, filter, fn); });
+  return status;
 }
 
 }  // namespace profd

@@ -159,6 +159,7 @@ class FakeCaptureReader : public store::CaptureReader {
   // `kind`: wire::NoteKind, or any other. An empty text is none.
   FakeCaptureReader& Note(uint32_t thread, int64_t time_ns, uint16_t kind, std::string_view subject,
                           std::string_view text, int64_t value);
+  FakeCaptureReader& Argument(const ArgumentRow& row);
   FakeCaptureReader& Block(uint64_t address, int64_t bytes, const FakeBlock& block = {});
 
   FakeCaptureReader& Step(int64_t index, int64_t start_ns, int64_t duration_ns);
@@ -169,9 +170,9 @@ class FakeCaptureReader : public store::CaptureReader {
   FakeCaptureReader& FailAfter(size_t batches, absl::Status status);
 
   // ---- asserting ----
-  // The columns of each ForEachRange so far.
+  // The columns of each reading of ranges so far.
   const std::vector<uint32_t>& range_readings() const { return range_readings_; }
-  // The columns of each ForEachGpu so far.
+  // The columns of each reading of GPU rows so far.
   const std::vector<uint32_t>& gpu_readings() const { return gpu_readings_; }
 
   // ---- CaptureReader ----
@@ -180,43 +181,15 @@ class FakeCaptureReader : public store::CaptureReader {
   std::span<const store::ReaderThread> threads() const override { return threads_; }
   std::span<const StepRecord> steps() const override { return steps_; }
   int64_t step_thread() override { return step_thread_; }
-  absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
-                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override;
-  absl::Status ForEachInstant(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::InstantBatch&)> fn) override;
-  absl::Status ForEachCounter(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::CounterBatch&)> fn) override;
-  absl::Status ForEachMemory(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override;
-  int64_t gpu_row_count() const override { return static_cast<int64_t>(gpu_.size()); }
-  absl::Status ForEachApiCall(const store::TimeFilter& filter,
-                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override;
-  absl::Status ForEachGpu(uint32_t columns, const store::TimeFilter& filter,
-                          absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) override;
-  absl::Status ForEachSync(const store::TimeFilter& filter,
-                           absl::FunctionRef<absl::Status(const store::SyncBatch&)> fn) override;
-  absl::Status ForEachOverhead(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::OverheadBatch&)> fn) override;
-  absl::Status ForEachCudaEvent(
-      absl::FunctionRef<absl::Status(const store::CudaEventBatch&)> fn) override;
   std::span<const OperatorInputs> inputs() const override { return inputs_; }
   std::span<const std::string> scalars() const override { return scalars_; }
-  int64_t framework_row_count() const override { return framework_row_count_; }
-  absl::Status ForEachOperator(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::OperatorBatch&)> fn) override;
-  absl::Status ForEachTensorUse(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::TensorUseBatch&)> fn) override;
-  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const store::NoteBatch&)> fn) override;
-  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const store::BlockBatch&)> fn) override;
+  int64_t RowsOf(RowKind kind) const override;
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override;
 
  private:
-  struct RangeRow {
+  // A range before its depth is known.
+  struct PendingRange {
     int64_t start_ns;
     int64_t end_ns;
     uint32_t name;
@@ -225,41 +198,20 @@ class FakeCaptureReader : public store::CaptureReader {
     size_t order;
     std::optional<FakeOperator> op;
   };
-  struct InstantRow {
-    int64_t time_ns;
-    uint32_t name;
-  };
-  struct CounterRow {
-    int64_t time_ns;
-    uint32_t name;
-    double value;
-  };
-  struct MemoryRow {
-    int64_t time_ns;
-    uint64_t address;
-    int64_t bytes;
-    FakeMemory memory;
-  };
-  struct ThreadRows {
-    std::vector<RangeRow> ranges;
-    std::vector<InstantRow> instants;
-    std::vector<CounterRow> counters;
-    std::vector<MemoryRow> memory;
-    std::vector<ApiRow> api_calls;
-    std::vector<OperatorRow> loose_operators;
-    std::vector<OperatorRow> operators;  // As they are given; made when they are read.
-    std::vector<TensorUseRow> tensor_uses;
-    std::vector<NoteRow> notes;
+  // By thread; kinds without threads have one.
+  template <typename Row>
+  struct Rows {
+    std::vector<std::vector<Row>> threads = std::vector<std::vector<Row>>(1);
   };
 
-  static void PutInEndOrder(std::vector<RangeRow>& ranges);
-  // Calls emit(thread, rows of one batch), threads taking turns.
-  template <typename Row, typename Emit>
-  absl::Status ForEachBatch(std::vector<Row> ThreadRows::*member, Emit emit);
-  // The same of rows that are of no thread, those that `filter` lets pass: emit(rows).
-  template <typename Row, typename Emit>
-  absl::Status ForEachTimedBatch(const std::vector<Row>& rows, const store::TimeFilter& filter,
-                                 Emit emit);
+  static void PutInEndOrder(std::vector<PendingRange>& ranges);
+  // Makes the rows of ranges and operators from the pending ranges.
+  void MakeRanges();
+  template <typename Row>
+  void Put(uint32_t thread, const Row& row);
+  template <typename Row>
+  absl::Status ScanRows(uint32_t columns, const store::TimeFilter& filter,
+                        absl::FunctionRef<absl::Status(const EventBatch&)> fn);
   FakeCaptureReader& AddGpu(GpuRowKind kind, uint32_t name, int64_t start_ns, int64_t end_ns,
                             uint32_t correlation, const FakeGpu& gpu);
 
@@ -267,15 +219,11 @@ class FakeCaptureReader : public store::CaptureReader {
   std::vector<std::string> names_;
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
   std::vector<store::ReaderThread> threads_;
-  std::vector<ThreadRows> rows_;
-  std::vector<GpuRow> gpu_;
-  std::vector<SyncRow> syncs_;
-  std::vector<OverheadRow> overheads_;
-  std::vector<CudaEventRow> cuda_events_;
+  std::vector<std::vector<PendingRange>> ranges_;
+  std::vector<std::vector<OperatorRow>> loose_operators_;
+  EventTypes::Tuple<Rows> rows_;
   std::vector<OperatorInputs> inputs_ = std::vector<OperatorInputs>(1);
   std::vector<std::string> scalars_ = std::vector<std::string>(1);
-  std::vector<BlockRow> blocks_;
-  int64_t framework_row_count_ = 0;
   std::vector<StepRecord> steps_;
   int64_t step_thread_ = -1;
   size_t batch_rows_ = 65536;

@@ -105,42 +105,9 @@ class FakeStore final : public StorePort {
     File(FakeStore& store, std::string id) : store_(store), id_(std::move(id)) {}
     absl::Status AddName(uint32_t, std::string_view) override { return absl::OkStatus(); }
     absl::Status AddThread(const ThreadRow&) override { return absl::OkStatus(); }
-    absl::Status AppendRanges(uint32_t, std::span<const RangeRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendInstants(uint32_t, std::span<const InstantRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendCounters(uint32_t, std::span<const CounterRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendMemory(uint32_t, std::span<const MemoryRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendSteps(uint32_t, std::span<const StepRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendApiCalls(uint32_t, std::span<const ApiRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendGpu(std::span<const GpuRow>) override { return absl::OkStatus(); }
-    absl::Status AppendSyncs(std::span<const SyncRow>) override { return absl::OkStatus(); }
-    absl::Status AppendOverheads(std::span<const OverheadRow>) override { return absl::OkStatus(); }
-    absl::Status AppendCudaEvents(std::span<const CudaEventRow>) override {
-      return absl::OkStatus();
-    }
     absl::Status AddInputs(uint32_t, const OperatorInputs&) override { return absl::OkStatus(); }
     absl::Status AddScalars(uint32_t, std::string_view) override { return absl::OkStatus(); }
-    absl::Status AppendOperators(uint32_t, std::span<const OperatorRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendNotes(uint32_t, std::span<const NoteRow>) override {
-      return absl::OkStatus();
-    }
-    absl::Status AppendBlocks(std::span<const BlockRow>) override { return absl::OkStatus(); }
+    absl::Status AppendRows(const EventRows&) override { return absl::OkStatus(); }
     int64_t approx_bytes() const override { return 0; }
     absl::Status Finish(CaptureRecord& record, int64_t) override {
       if (!store_.finish_error.ok()) return store_.finish_error;

@@ -15,6 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "daemon/store/file/event_columns.h"
 #include "tests/fakes/empty_capture_reader.h"
 
 namespace profd {
@@ -39,27 +40,28 @@ class GeneratedMemoryReader : public EmptyCaptureReader {
   std::span<const std::string> names() const override { return names_; }
   std::span<const store::ReaderThread> threads() const override { return threads_; }
 
-  absl::Status ForEachRange(uint32_t, const store::TimeFilter&,
-                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override {
-    if (!options_.has_range) return absl::OkStatus();
-    const int64_t start = 0;
-    const int64_t duration = TimeOf(event_count());
-    const uint32_t name = 1;
-    const uint16_t depth = 0;
-    const uint8_t zero = 0;
-    return fn({.thread = 0,
-               .size = 1,
-               .start_ns = {&start, 1},
-               .duration_ns = {&duration, 1},
-               .name = {&name, 1},
-               .depth = {&depth, 1},
-               .category = {&zero, 1},
-               .flags = {&zero, 1}});
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override {
+    if (kind == RowKind::kMemory) return ScanMemory(columns, filter, fn);
+    if (kind != RowKind::kRange || !options_.has_range) return absl::OkStatus();
+    store::EventTable<RangeRow> table;
+    const RangeRow range = {.start_ns = 0,
+                            .duration_ns = TimeOf(event_count()),
+                            .name = 1,
+                            .depth = 0,
+                            .category = 0,
+                            .flags = 0};
+    table.Append({&range, 1});
+    return fn(store::ToBatch(table, columns, 0, 0, 1));
   }
 
-  absl::Status ForEachMemory(
-      const store::TimeFilter& filter,
-      absl::FunctionRef<absl::Status(const store::MemoryBatch&)> fn) override {
+ private:
+  static constexpr int64_t kNsPerEvent = 1000;
+  static constexpr int64_t kBatchRows = 1 << 16;
+  static int64_t TimeOf(int64_t event) { return event * kNsPerEvent; }
+
+  absl::Status ScanMemory(uint32_t columns, const store::TimeFilter& filter,
+                          absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
     const auto clamp = [this](int64_t ns) {
       return std::clamp<int64_t>(ns / kNsPerEvent, 0, event_count());
     };
@@ -69,56 +71,36 @@ class GeneratedMemoryReader : public EmptyCaptureReader {
         clamp(filter.end_ns == store::TimeFilter().end_ns ? TimeOf(event_count()) : filter.end_ns);
     for (int64_t begin = first; begin < event_count() && begin <= last; begin += kBatchRows) {
       const int64_t size = std::min(kBatchRows, event_count() - begin);
-      if (absl::Status status = fn(Fill(begin, size)); !status.ok()) return status;
+      store::ClearRows(table_);
+      for (int64_t event = begin; event < begin + size; ++event) {
+        const MemoryRow row = RowOf(event);
+        table_.Append({&row, 1});
+      }
+      const absl::Status status =
+          fn(store::ToBatch(table_, columns, 0, 0, static_cast<size_t>(size)));
+      if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
- private:
-  static constexpr int64_t kNsPerEvent = 1000;
-  static constexpr int64_t kBatchRows = 1 << 16;
-  static int64_t TimeOf(int64_t event) { return event * kNsPerEvent; }
-
-  store::MemoryBatch Fill(int64_t begin, int64_t count) {
-    const auto size = static_cast<size_t>(count);
-    for (std::vector<int64_t>* column : {&time_ns_, &bytes_, &unknown_}) column->resize(size);
-    address_.resize(size);
-    zero_.resize(size);
-    is_free_.assign(size, 0);
-    device_index_.assign(size, -1);
-    for (size_t i = 0; i < size; ++i) {
-      const int64_t event = begin + static_cast<int64_t>(i);
-      const bool is_free = event == options_.allocations;
-      time_ns_[i] = TimeOf(event);
-      bytes_[i] = is_free ? 0 : 64;
-      unknown_[i] = -1;
-      address_[i] = 64 * static_cast<uint64_t>(is_free ? event : event + 1);
-      is_free_[i] = is_free ? 1 : 0;
-    }
-    return {.thread = 0,
-            .size = size,
-            .time_ns = time_ns_,
-            .address = address_,
-            .bytes = bytes_,
-            .total_allocated_bytes = unknown_,
-            .total_reserved_bytes = unknown_,
-            .device_type = zero_,
-            .device_index = device_index_,
-            .category = zero_,
-            .is_free = is_free_};
+  MemoryRow RowOf(int64_t event) const {
+    const bool is_free = event == options_.allocations;
+    return {.time_ns = TimeOf(event),
+            .address = 64 * static_cast<uint64_t>(is_free ? event : event + 1),
+            .bytes = is_free ? 0 : 64,
+            .total_allocated_bytes = -1,
+            .total_reserved_bytes = -1,
+            .device_type = 0,
+            .device_index = -1,
+            .category = 0,
+            .is_free = is_free};
   }
 
   const Options options_;
   CaptureRecord record_;
   std::vector<std::string> names_ = {"", "everything"};
   std::vector<store::ReaderThread> threads_ = {{.os_thread = 1, .name = "main"}};
-  std::vector<int64_t> time_ns_;
-  std::vector<int64_t> bytes_;
-  std::vector<int64_t> unknown_;
-  std::vector<uint64_t> address_;
-  std::vector<int16_t> device_index_;
-  std::vector<uint8_t> zero_;
-  std::vector<uint8_t> is_free_;
+  store::EventTable<MemoryRow> table_;
 };
 
 }  // namespace profd

@@ -4,6 +4,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/store/file/event_columns.h"
 
 namespace profd {
 namespace {
@@ -19,6 +20,16 @@ constexpr uint32_t kStepName = 1;
 constexpr uint32_t kFirstLayerName = 4;
 constexpr uint32_t kFirstOpName = kFirstLayerName + SyntheticCaptureReader::kLayers;
 constexpr uint32_t kOpNames = 200;
+
+void Append(int64_t start_ns, int64_t end_ns, uint32_t name, uint16_t depth,
+            std::vector<RangeRow>& rows) {
+  rows.push_back({.start_ns = start_ns,
+                  .duration_ns = end_ns - start_ns,
+                  .name = name,
+                  .depth = depth,
+                  .category = static_cast<uint8_t>(depth == 3 ? 1 : 0),
+                  .flags = 0});
+}
 
 }  // namespace
 
@@ -43,17 +54,7 @@ int64_t SyntheticCaptureReader::range_count() const {
   return static_cast<int64_t>(steps_.size() * threads_.size()) * kRangesPerStep;
 }
 
-void SyntheticCaptureReader::Append(int64_t start_ns, int64_t end_ns, uint32_t name, uint16_t depth,
-                                    Columns& columns) {
-  columns.start_ns.push_back(start_ns);
-  columns.duration_ns.push_back(end_ns - start_ns);
-  columns.name.push_back(name);
-  columns.depth.push_back(depth);
-  columns.category.push_back(depth == 3 ? 1 : 0);
-  columns.flags.push_back(0);
-}
-
-void SyntheticCaptureReader::AppendStep(int64_t step, Columns& columns) const {
+void SyntheticCaptureReader::AppendStep(int64_t step, std::vector<RangeRow>& rows) {
   const int64_t start_ns = step * kStepNs;
   // A little noise that depends on nothing but the place.
   uint64_t noise = static_cast<uint64_t>(step) * 0x9e3779b97f4a7c15ULL;
@@ -67,38 +68,34 @@ void SyntheticCaptureReader::AppendStep(int64_t step, Columns& columns) const {
         noise = noise * 6364136223846793005ULL + 1442695040888963407ULL;
         const auto shorter = static_cast<int64_t>(noise >> 54);
         Append(at, at + kOpNs - shorter,
-               kFirstOpName + static_cast<uint32_t>(noise >> 33) % kOpNames, 3, columns);
+               kFirstOpName + static_cast<uint32_t>(noise >> 33) % kOpNames, 3, rows);
         at += kOpNs;
       }
       at += kGapNs;
-      Append(layer_start, at, kFirstLayerName + layer, 2, columns);
+      Append(layer_start, at, kFirstLayerName + layer, 2, rows);
       at += kGapNs;
     }
     at += kGapNs;
-    Append(half_start, at, kStepName + 1 + half, 1, columns);
+    Append(half_start, at, kStepName + 1 + half, 1, rows);
   }
-  Append(start_ns, start_ns + kStepNs, kStepName, 0, columns);
+  Append(start_ns, start_ns + kStepNs, kStepName, 0, rows);
 }
 
-absl::Status SyntheticCaptureReader::ForEachRange(
-    uint32_t columns, const store::TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) {
+absl::Status SyntheticCaptureReader::Scan(RowKind kind, uint32_t columns,
+                                          const store::TimeFilter& filter,
+                                          absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+  if (kind != RowKind::kRange) return absl::OkStatus();
   const auto steps = static_cast<int64_t>(steps_.size());
   for (int64_t first = 0; first < steps; first += kStepsPerBatch) {
     const int64_t last = std::min(first + kStepsPerBatch, steps);
     if (last * kStepNs < filter.begin_ns || first * kStepNs >= filter.end_ns) continue;
-    Columns made;
-    for (int64_t step = first; step < last; ++step) AppendStep(step, made);
+    std::vector<RangeRow> rows;
+    for (int64_t step = first; step < last; ++step) AppendStep(step, rows);
+    store::EventTable<RangeRow> table;
+    table.Append(rows);
     for (uint32_t thread = 0; thread < threads_.size(); ++thread) {
-      store::RangeBatch batch{.thread = thread, .size = made.name.size()};
-      if (columns & store::kRangeStart) batch.start_ns = made.start_ns;
-      if (columns & store::kRangeDuration) batch.duration_ns = made.duration_ns;
-      if (columns & store::kRangeName) batch.name = made.name;
-      if (columns & store::kRangeDepth) batch.depth = made.depth;
-      if (columns & store::kRangeCategory) batch.category = made.category;
-      if (columns & store::kRangeFlags) batch.flags = made.flags;
       ++batches_given_;
-      RETURN_IF_ERROR(fn(batch));
+      RETURN_IF_ERROR(fn(store::ToBatch(table, columns, thread, 0, rows.size())));
     }
   }
   return absl::OkStatus();

@@ -37,21 +37,11 @@ class SyntheticCaptureReader : public EmptyCaptureReader {
   std::span<const store::ReaderThread> threads() const override { return threads_; }
   std::span<const StepRecord> steps() const override { return steps_; }
   int64_t step_thread() override { return 0; }
-  absl::Status ForEachRange(uint32_t columns, const store::TimeFilter& filter,
-                            absl::FunctionRef<absl::Status(const store::RangeBatch&)> fn) override;
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override;
 
  private:
-  struct Columns {
-    std::vector<int64_t> start_ns;
-    std::vector<int64_t> duration_ns;
-    std::vector<uint32_t> name;
-    std::vector<uint16_t> depth;
-    std::vector<uint8_t> category;
-    std::vector<uint8_t> flags;
-  };
-  void AppendStep(int64_t step, Columns& columns) const;
-  static void Append(int64_t start_ns, int64_t end_ns, uint32_t name, uint16_t depth,
-                     Columns& columns);
+  static void AppendStep(int64_t step, std::vector<RangeRow>& rows);
 
   CaptureRecord record_;
   std::vector<std::string> names_;

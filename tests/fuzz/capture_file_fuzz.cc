@@ -40,13 +40,12 @@ Subject::Subject() {
     memory.resize(10);
     const std::vector<StepRow> marks = {{0, 7}, {1'000, 8}};
     GpuPattern gpu(1, 20);
-    const bool ok =
-        writer.ok() && IntroducePattern(pattern, 2, **writer).ok() &&
-        (*writer)->AppendRanges(0, ranges).ok() && (*writer)->AppendRanges(1, ranges).ok() &&
-        (*writer)->AppendMemory(1, memory).ok() && (*writer)->AppendSteps(0, marks).ok() &&
-        (*writer)->AppendGpu(gpu.NextRows(20)).ok() &&
-        (*writer)->AppendApiCalls(1, gpu.ApiCalls()).ok() && IntroduceInputs(**writer).ok() &&
-        (*writer)->AppendOperators(0, OperatorsOf(ranges)).ok();
+    const bool ok = writer.ok() && IntroducePattern(pattern, 2, **writer).ok() &&
+                    (*writer)->Append(0, ranges).ok() && (*writer)->Append(1, ranges).ok() &&
+                    (*writer)->Append(1, memory).ok() && (*writer)->Append(0, marks).ok() &&
+                    (*writer)->Append(gpu.NextRows(20)).ok() &&
+                    (*writer)->Append(1, gpu.ApiCalls()).ok() && IntroduceInputs(**writer).ok() &&
+                    (*writer)->Append(0, OperatorsOf(ranges)).ok();
     if (!ok) std::abort();
   }
   file.Reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -60,7 +59,7 @@ void ReadEverything(const std::filesystem::path& path) {
   auto reader = CaptureFileReader::Open(path, CaptureFileReader::Accept::kUnfinished);
   if (!reader.ok()) return;
   ReadAll(**reader).status().IgnoreError();
-  (*reader)->ForEachStepMark([](const StepRow&) {}).IgnoreError();
+  (*reader)->ForEach<StepRow>([](const StepBatch&) { return absl::OkStatus(); }).IgnoreError();
   (*reader)->FindDamagedChunks().status().IgnoreError();
 }
 

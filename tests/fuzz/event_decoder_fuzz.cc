@@ -26,75 +26,6 @@ class StrictSink final : public CaptureSink {
     last_end_.resize(std::max<size_t>(last_end_.size(), thread.index + 1), INT64_MIN);
     return absl::OkStatus();
   }
-  absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) override {
-    Require(thread < last_end_.size() && !rows.empty());
-    for (const RangeRow& row : rows) {
-      Require(row.duration_ns >= 0 && row.depth < wire::kMaxRangeDepth && row.category <= 1);
-      Require(row.name >= 1 && row.name <= name_count_);
-      Require(row.start_ns + row.duration_ns >= last_end_[thread]);
-      last_end_[thread] = row.start_ns + row.duration_ns;
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) override {
-    Require(thread < last_end_.size());
-    for (const InstantRow& row : rows) Require(row.name >= 1 && row.name <= name_count_);
-    return absl::OkStatus();
-  }
-  absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override {
-    Require(thread < last_end_.size());
-    for (const CounterRow& row : rows) Require(row.name >= 1 && row.name <= name_count_);
-    return absl::OkStatus();
-  }
-  absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override {
-    Require(thread < last_end_.size());
-    int64_t last_ns = INT64_MIN;
-    for (const MemoryRow& row : rows) {
-      // Those of the driver and its pools come all at once.
-      if (row.device_type > 1) Require(row.time_ns >= last_ns);
-      last_ns = row.time_ns;
-      Require(row.bytes >= 0 && row.total_allocated_bytes >= -1 && row.device_index >= 0 &&
-              row.category <= wire::kMaxMemoryCategory);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) override {
-    Require(thread < last_end_.size());
-    for (const StepRow& row : rows) {
-      Require(row.step > last_step_);
-      last_step_ = row.step;
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override {
-    Require(thread < last_end_.size() && !rows.empty());
-    for (const ApiRow& row : rows) {
-      Require(row.duration_ns >= 0 && row.name >= 1 && row.name <= name_count_);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendGpu(std::span<const GpuRow> rows) override {
-    for (const GpuRow& row : rows) {
-      Require(row.duration_ns >= 0 && row.device != kNoGpuDevice && row.name <= name_count_);
-      Require((row.name != 0) == (row.kind == GpuRowKind::kKernel));
-      Require(row.kind >= GpuRowKind::kKernel && row.kind <= GpuRowKind::kGraphLaunch);
-      Require((row.flags & 0xc0) == 0);
-      Require(row.queued_ns == kNoGpuTime || row.queued_ns <= row.start_ns);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendSyncs(std::span<const SyncRow> rows) override {
-    for (const SyncRow& row : rows) Require(row.duration_ns >= 0);
-    return absl::OkStatus();
-  }
-  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override {
-    for (const OverheadRow& row : rows) Require(row.duration_ns >= 0);
-    return absl::OkStatus();
-  }
-  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override {
-    Require(!rows.empty());
-    return absl::OkStatus();
-  }
   absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override {
     Require(id == ++inputs_count_ && id <= kMaxOperatorInputs);
     for (const std::string& text : {inputs.dims, inputs.types}) Require(IsList(text));
@@ -105,38 +36,98 @@ class StrictSink final : public CaptureSink {
     Require(id == ++scalars_count_ && id <= kMaxOperatorInputs && IsList(scalars));
     return absl::OkStatus();
   }
-  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override {
+  absl::Status AppendRows(const EventRows& rows) override {
+    rows.Visit([&](auto of_kind) { Take(rows.thread(), of_kind); });
+    return absl::OkStatus();
+  }
+  int64_t approx_bytes() const override { return 0; }
+
+ private:
+  void Take(uint32_t thread, std::span<const RangeRow> rows) {
+    Require(thread < last_end_.size() && !rows.empty());
+    for (const RangeRow& row : rows) {
+      Require(row.duration_ns >= 0 && row.depth < wire::kMaxRangeDepth && row.category <= 1);
+      Require(row.name >= 1 && row.name <= name_count_);
+      Require(row.start_ns + row.duration_ns >= last_end_[thread]);
+      last_end_[thread] = row.start_ns + row.duration_ns;
+    }
+  }
+  void Take(uint32_t thread, std::span<const InstantRow> rows) {
+    Require(thread < last_end_.size());
+    for (const InstantRow& row : rows) Require(row.name >= 1 && row.name <= name_count_);
+  }
+  void Take(uint32_t thread, std::span<const CounterRow> rows) {
+    Require(thread < last_end_.size());
+    for (const CounterRow& row : rows) Require(row.name >= 1 && row.name <= name_count_);
+  }
+  void Take(uint32_t thread, std::span<const MemoryRow> rows) {
+    Require(thread < last_end_.size());
+    int64_t last_ns = INT64_MIN;
+    for (const MemoryRow& row : rows) {
+      // Those of the driver and its pools come all at once.
+      if (row.device_type > 1) Require(row.time_ns >= last_ns);
+      last_ns = row.time_ns;
+      Require(row.bytes >= 0 && row.total_allocated_bytes >= -1 && row.device_index >= 0 &&
+              row.category <= wire::kMaxMemoryCategory);
+    }
+  }
+  void Take(uint32_t thread, std::span<const StepRow> rows) {
+    Require(thread < last_end_.size());
+    for (const StepRow& row : rows) {
+      Require(row.step > last_step_);
+      last_step_ = row.step;
+    }
+  }
+  void Take(uint32_t thread, std::span<const ApiRow> rows) {
+    Require(thread < last_end_.size() && !rows.empty());
+    for (const ApiRow& row : rows) {
+      Require(row.duration_ns >= 0 && row.name >= 1 && row.name <= name_count_);
+    }
+  }
+  void Take(uint32_t, std::span<const GpuRow> rows) {
+    for (const GpuRow& row : rows) {
+      Require(row.duration_ns >= 0 && row.device != kNoGpuDevice && row.name <= name_count_);
+      Require((row.name != 0) == (row.kind == GpuRowKind::kKernel));
+      Require(row.kind >= GpuRowKind::kKernel && row.kind <= GpuRowKind::kGraphLaunch);
+      Require((row.flags & 0xc0) == 0);
+      Require(row.queued_ns == kNoGpuTime || row.queued_ns <= row.start_ns);
+    }
+  }
+  void Take(uint32_t, std::span<const SyncRow> rows) {
+    for (const SyncRow& row : rows) Require(row.duration_ns >= 0);
+  }
+  void Take(uint32_t, std::span<const OverheadRow> rows) {
+    for (const OverheadRow& row : rows) Require(row.duration_ns >= 0);
+  }
+  void Take(uint32_t, std::span<const CudaEventRow> rows) { Require(!rows.empty()); }
+  void Take(uint32_t thread, std::span<const OperatorRow> rows) {
     Require(thread < last_end_.size() && !rows.empty());
     for (const OperatorRow& row : rows) {
       Require(row.depth < wire::kMaxRangeDepth && row.scope <= wire::kMaxOperatorScope);
       Require(row.sequence >= -1);
       Require(row.inputs <= inputs_count_ && row.scalars <= scalars_count_);
     }
-    return absl::OkStatus();
   }
-  absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) override {
+  void Take(uint32_t thread, std::span<const TensorUseRow> rows) {
     Require(thread < last_end_.size());
     for (const TensorUseRow& row : rows) Require(row.depth < wire::kMaxRangeDepth);
-    return absl::OkStatus();
   }
-  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override {
+  void Take(uint32_t thread, std::span<const NoteRow> rows) {
     Require(thread < last_end_.size());
     for (const NoteRow& row : rows) {
       Require(row.kind >= 1 && row.kind <= wire::kMaxNoteKind);
       Require(row.subject <= name_count_ && row.text <= name_count_);
     }
-    return absl::OkStatus();
   }
-  absl::Status AppendBlocks(std::span<const BlockRow> rows) override {
+  void Take(uint32_t, std::span<const BlockRow> rows) {
     for (const BlockRow& row : rows) {
       Require(row.bytes >= 0 && row.name <= name_count_ && row.device_index >= 0);
       Require(row.device_type <= 1 && row.category <= wire::kMaxMemoryCategory);
     }
-    return absl::OkStatus();
   }
-  int64_t approx_bytes() const override { return 0; }
+  template <typename Row>
+  void Take(uint32_t, std::span<const Row>) {}
 
- private:
   // Brackets in pairs, outside of what is quoted.
   static bool IsList(std::string_view text) {
     int depth = 0;

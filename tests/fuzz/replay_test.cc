@@ -102,8 +102,8 @@ TEST(FuzzReplayTest, ColumnCodecSurvivesNoiseAndMutations) {
     for (uint32_t& value : values) value = static_cast<uint32_t>(random() >> (random() % 32));
     std::string column = {static_cast<char>(random() % 6), static_cast<char>(values.size()),
                           static_cast<char>(values.size() >> 8)};
-    encoder.Encode(std::span<const uint32_t>(values),
-                   static_cast<store::ColumnTransform>(random() % 2), column);
+    encoder.Encode(std::span<const uint32_t>(values), static_cast<ColumnTransform>(random() % 2),
+                   column);
     for (size_t i = 0; i < random() % 4; ++i) {
       column[random() % column.size()] = static_cast<char>(random());
     }

@@ -33,20 +33,19 @@ class Lines {
   absl::Status ReadRanges() {
     // Operators come in the order of their ranges; some that take no time share start and depth.
     std::map<std::tuple<uint32_t, int64_t, uint16_t>, std::deque<uint32_t>> names;
-    RETURN_IF_ERROR(
-        reader_.ForEachRange(store::kRangeAllColumns, {}, [&](const store::RangeBatch& batch) {
-          for (size_t i = 0; i < batch.size; ++i) {
-            if (batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kOperator)) {
-              names[{batch.thread, batch.start_ns[i], batch.depth[i]}].push_back(batch.name[i]);
-            }
-            lines_.push_back(StrCat("range", Of(batch.thread), Name(batch.name[i]), " ",
-                                    batch.start_ns[i], " ", batch.duration_ns[i], " depth ",
-                                    batch.depth[i], " cat ", int{batch.category[i]}, " flags ",
-                                    int{batch.flags[i]}));
-          }
-          return absl::OkStatus();
-        }));
-    return reader_.ForEachOperator({}, [&](const store::OperatorBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(kRangeAllColumns, {}, [&](const RangeBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kOperator)) {
+          names[{batch.thread, batch.start_ns[i], batch.depth[i]}].push_back(batch.name[i]);
+        }
+        lines_.push_back(StrCat("range", Of(batch.thread), Name(batch.name[i]), " ",
+                                batch.start_ns[i], " ", batch.duration_ns[i], " depth ",
+                                batch.depth[i], " cat ", int{batch.category[i]}, " flags ",
+                                int{batch.flags[i]}));
+      }
+      return absl::OkStatus();
+    }));
+    return reader_.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const OperatorInputs& inputs = reader_.inputs()[batch.inputs[i]];
         std::deque<uint32_t>& waiting = names[{batch.thread, batch.start_ns[i], batch.depth[i]}];
@@ -65,7 +64,7 @@ class Lines {
   }
 
   absl::Status ReadGpu() {
-    RETURN_IF_ERROR(reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(StrCat("api", Of(batch.thread), Name(batch.name[i]), " ",
                                 batch.start_ns[i], " ", batch.duration_ns[i], " corr ",
@@ -74,7 +73,7 @@ class Lines {
       }
       return absl::OkStatus();
     }));
-    return reader_.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
+    return reader_.ForEach<GpuRow>(kGpuAllColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         std::string line =
             StrCat("gpu kind ", int{batch.kind[i]}, " ", Name(batch.name[i]), " ",
@@ -84,8 +83,8 @@ class Lines {
                   "/", batch.graph_node_id[i], " bytes ", batch.bytes[i], " kinds ",
                   int{batch.copy_kind[i]}, ",", int{batch.source_kind[i]}, ",",
                   int{batch.destination_kind[i]});
-        StrAppend(&line, " grid ", batch.grid_x[i], ",", batch.grid_y[i], ",", batch.grid_z[i],
-                  " block ", batch.block_x[i], ",", batch.block_y[i], ",", batch.block_z[i],
+        StrAppend(&line, " grid ", batch.grid[0][i], ",", batch.grid[1][i], ",", batch.grid[2][i],
+                  " block ", batch.block[0][i], ",", batch.block[1][i], ",", batch.block[2][i],
                   " regs ", batch.registers_per_thread[i], " shared ",
                   batch.static_shared_bytes[i] + batch.dynamic_shared_bytes[i]);
         lines_.push_back(std::move(line));
@@ -95,7 +94,7 @@ class Lines {
   }
 
   absl::Status ReadOthers() {
-    RETURN_IF_ERROR(reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(StrCat("sync ", batch.kind[i], " ", batch.start_ns[i], " ",
                                 batch.duration_ns[i], " dev ", batch.device[i], " ctx ",
@@ -104,14 +103,14 @@ class Lines {
       }
       return absl::OkStatus();
     }));
-    RETURN_IF_ERROR(reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(
             StrCat("overhead ", batch.kind[i], " ", batch.start_ns[i], " ", batch.duration_ns[i]));
       }
       return absl::OkStatus();
     }));
-    RETURN_IF_ERROR(reader_.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<MemoryRow>([&](const MemoryBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(StrCat("memory", Of(batch.thread), batch.time_ns[i], " ", batch.address[i],
                                 " ", batch.bytes[i], " ", batch.total_allocated_bytes[i], " ",
@@ -120,21 +119,21 @@ class Lines {
       }
       return absl::OkStatus();
     }));
-    RETURN_IF_ERROR(reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<InstantRow>([&](const InstantBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(
             StrCat("instant", Of(batch.thread), Name(batch.name[i]), " ", batch.time_ns[i]));
       }
       return absl::OkStatus();
     }));
-    RETURN_IF_ERROR(reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<CounterRow>([&](const CounterBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(StrCat("counter", Of(batch.thread), Name(batch.name[i]), " ",
                                 batch.time_ns[i], " ", batch.value[i]));
       }
       return absl::OkStatus();
     }));
-    RETURN_IF_ERROR(reader_.ForEachNote([&](const store::NoteBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         lines_.push_back(StrCat("note", Of(batch.thread), batch.kind[i], " ",
                                 Name(batch.subject[i]), " ", Name(batch.text[i]), " ",

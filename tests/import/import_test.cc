@@ -165,11 +165,10 @@ TEST_F(ImportTest, TorchsNumberOfAThreadIsThatItsBackwardOperatorsName) {
                  R"("args":{"Sequence number":5,"Fwd thread id":3}})");
   ASSERT_NE(reader, nullptr);
   std::map<uint32_t, uint32_t> torch_threads;
-  ASSERT_THAT(reader->ForEachOperator({},
-                                      [&](const store::OperatorBatch& batch) {
-                                        torch_threads[batch.thread] = batch.torch_thread[0];
-                                        return absl::OkStatus();
-                                      }),
+  ASSERT_THAT(reader->ForEach<OperatorRow>([&](const OperatorBatch& batch) {
+    torch_threads[batch.thread] = batch.torch_thread[0];
+    return absl::OkStatus();
+  }),
               IsOk());
   EXPECT_THAT(torch_threads, ElementsAre(Pair(0, 3), Pair(1, 0)));
 }

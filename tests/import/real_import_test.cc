@@ -54,52 +54,43 @@ Sums SumsOfCapture(store::CaptureReader& reader) {
   };
   constexpr std::string_view kRanges[] = {"user_annotation", "cpu_op", "python_function"};
   constexpr std::string_view kWork[] = {"", "kernel", "gpu_memcpy", "gpu_memset"};
-  EXPECT_THAT(reader.ForEachRange(store::kRangeAllColumns, {},
-                                  [&](const store::RangeBatch& batch) {
-                                    for (size_t i = 0; i < batch.size; ++i)
-                                      add(kRanges[batch.category[i]], batch.duration_ns[i]);
-                                    return absl::OkStatus();
-                                  }),
+  EXPECT_THAT(reader.ForEach<RangeRow>(kRangeAllColumns, {},
+                                       [&](const RangeBatch& batch) {
+                                         for (size_t i = 0; i < batch.size; ++i)
+                                           add(kRanges[batch.category[i]], batch.duration_ns[i]);
+                                         return absl::OkStatus();
+                                       }),
               IsOk());
-  EXPECT_THAT(
-      reader.ForEachApiCall({},
-                            [&](const store::ApiBatch& batch) {
-                              for (size_t i = 0; i < batch.size; ++i) {
-                                add(batch.is_driver[i] != 0 ? "cuda_driver" : "cuda_runtime",
-                                    batch.duration_ns[i]);
-                              }
-                              return absl::OkStatus();
-                            }),
-      IsOk());
-  EXPECT_THAT(reader.ForEachGpu(store::kGpuAllColumns, {},
-                                [&](const store::GpuBatch& batch) {
-                                  for (size_t i = 0; i < batch.size; ++i)
-                                    add(kWork[batch.kind[i]], batch.duration_ns[i]);
-                                  return absl::OkStatus();
-                                }),
+  EXPECT_THAT(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      add(batch.is_driver[i] != 0 ? "cuda_driver" : "cuda_runtime", batch.duration_ns[i]);
+    }
+    return absl::OkStatus();
+  }),
               IsOk());
-  EXPECT_THAT(reader.ForEachSync({},
-                                 [&](const store::SyncBatch& batch) {
-                                   for (size_t i = 0; i < batch.size; ++i)
-                                     add("cuda_sync", batch.duration_ns[i]);
-                                   return absl::OkStatus();
-                                 }),
-              IsOk());
-  EXPECT_THAT(reader.ForEachOverhead({},
-                                     [&](const store::OverheadBatch& batch) {
+  EXPECT_THAT(reader.ForEach<GpuRow>(kGpuAllColumns, {},
+                                     [&](const GpuBatch& batch) {
                                        for (size_t i = 0; i < batch.size; ++i)
-                                         add("overhead", batch.duration_ns[i]);
+                                         add(kWork[batch.kind[i]], batch.duration_ns[i]);
                                        return absl::OkStatus();
                                      }),
               IsOk());
-  EXPECT_THAT(reader.ForEachMemory({},
-                                   [&](const store::MemoryBatch& batch) {
-                                     for (size_t i = 0; i < batch.size; ++i) {
-                                       add("memory", batch.is_free[i] != 0 ? -batch.bytes[i]
-                                                                           : batch.bytes[i]);
-                                     }
-                                     return absl::OkStatus();
-                                   }),
+  EXPECT_THAT(reader.ForEach<SyncRow>([&](const SyncBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) add("cuda_sync", batch.duration_ns[i]);
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_THAT(reader.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) add("overhead", batch.duration_ns[i]);
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_THAT(reader.ForEach<MemoryRow>([&](const MemoryBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      add("memory", batch.is_free[i] != 0 ? -batch.bytes[i] : batch.bytes[i]);
+    }
+    return absl::OkStatus();
+  }),
               IsOk());
   for (const StepRecord& step : reader.steps()) add("step", step.duration_ns);
   return sums;

@@ -77,79 +77,6 @@ class RecordingSink final : public CaptureSink {
     threads_[thread.index] = thread;
     return absl::OkStatus();
   }
-  absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    for (const RangeRow& row : rows) {
-      EXPECT_GE(row.duration_ns, 0);
-      EXPECT_LT(row.depth, wire::kMaxRangeDepth);
-      int64_t& last = last_end_ns_[thread];
-      EXPECT_GE(row.start_ns + row.duration_ns, last) << "out of order";
-      last = row.start_ns + row.duration_ns;
-      ranges_.push_back({{thread, NameOf(row.name)}, row});
-    }
-    bytes_ += static_cast<int64_t>(rows.size_bytes());
-    return absl::OkStatus();
-  }
-  absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    for (const InstantRow& row : rows) instants_.push_back({{thread, NameOf(row.name)}, row});
-    return absl::OkStatus();
-  }
-  absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    for (const CounterRow& row : rows) counters_.push_back({{thread, NameOf(row.name)}, row});
-    return absl::OkStatus();
-  }
-  absl::Status AppendMemory(uint32_t, std::span<const MemoryRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    memory_.insert(memory_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
-  absl::Status AppendSteps(uint32_t, std::span<const StepRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    steps_.insert(steps_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
-  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    EXPECT_TRUE(threads_.contains(thread)) << "row before its thread";
-    for (const ApiRow& row : rows) api_calls_.push_back({{thread, NameOf(row.name)}, row});
-    return absl::OkStatus();
-  }
-  absl::Status AppendGpu(std::span<const GpuRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    for (const GpuRow& row : rows) {
-      EXPECT_GE(row.duration_ns, 0);
-      if (row.kind == GpuRowKind::kKernel) NameOf(row.name);
-    }
-    gpu_.insert(gpu_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
-  absl::Status AppendSyncs(std::span<const SyncRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    syncs_.insert(syncs_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
-  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    overheads_.insert(overheads_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
-  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    cuda_events_.insert(cuda_events_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
   absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override {
     absl::MutexLock lock(&mu_);
     if (!error_.ok()) return error_;
@@ -162,44 +89,13 @@ class RecordingSink final : public CaptureSink {
     EXPECT_TRUE(scalars_.emplace(id, scalars).second) << "scalars " << id << " twice";
     return absl::OkStatus();
   }
-  // Each has a range that came before.
-  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override {
+  absl::Status AppendRows(const EventRows& rows) override {
     absl::MutexLock lock(&mu_);
     if (!error_.ok()) return error_;
-    for (const OperatorRow& row : rows) {
-      EXPECT_TRUE(std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& range) {
-        return range.thread == thread && range.row.start_ns == row.start_ns &&
-               range.row.depth == row.depth && range.row.category == 1;
-      })) << "operator without its range";
-      EXPECT_TRUE(row.inputs == 0 || inputs_.contains(row.inputs)) << "row before its inputs";
-      EXPECT_TRUE(row.scalars == 0 || scalars_.contains(row.scalars)) << "row before its scalars";
-      operators_.push_back({thread, row, row.inputs == 0 ? OperatorInputs() : inputs_[row.inputs],
-                            row.scalars == 0 ? "" : scalars_[row.scalars]});
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendTensorUses(uint32_t, std::span<const TensorUseRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    tensor_uses_.insert(tensor_uses_.end(), rows.begin(), rows.end());
-    return absl::OkStatus();
-  }
-  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    EXPECT_TRUE(threads_.contains(thread)) << "row before its thread";
-    for (const NoteRow& row : rows) {
-      notes_.push_back({thread, row.subject == 0 ? "" : NameOf(row.subject),
-                        row.text == 0 ? "" : NameOf(row.text), row});
-    }
-    return absl::OkStatus();
-  }
-  absl::Status AppendBlocks(std::span<const BlockRow> rows) override {
-    absl::MutexLock lock(&mu_);
-    if (!error_.ok()) return error_;
-    for (const BlockRow& row : rows) {
-      blocks_.push_back({row.name == 0 ? "" : NameOf(row.name), row});
-    }
+    rows.Visit([&](auto of_kind) {
+      mu_.AssertHeld();
+      Take(rows.thread(), of_kind);
+    });
     return absl::OkStatus();
   }
   int64_t approx_bytes() const override {
@@ -251,6 +147,82 @@ class RecordingSink final : public CaptureSink {
     const auto it = names_.find(id);
     EXPECT_NE(it, names_.end()) << "row before its name";
     return it != names_.end() ? it->second : "";
+  }
+  void Take(uint32_t thread, std::span<const RangeRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const RangeRow& row : rows) {
+      EXPECT_GE(row.duration_ns, 0);
+      EXPECT_LT(row.depth, wire::kMaxRangeDepth);
+      int64_t& last = last_end_ns_[thread];
+      EXPECT_GE(row.start_ns + row.duration_ns, last) << "out of order";
+      last = row.start_ns + row.duration_ns;
+      ranges_.push_back({{thread, NameOf(row.name)}, row});
+    }
+    bytes_ += static_cast<int64_t>(rows.size_bytes());
+  }
+  void Take(uint32_t thread, std::span<const InstantRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const InstantRow& row : rows) instants_.push_back({{thread, NameOf(row.name)}, row});
+  }
+  void Take(uint32_t thread, std::span<const CounterRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const CounterRow& row : rows) counters_.push_back({{thread, NameOf(row.name)}, row});
+  }
+  void Take(uint32_t, std::span<const MemoryRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    memory_.insert(memory_.end(), rows.begin(), rows.end());
+  }
+  void Take(uint32_t, std::span<const StepRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    steps_.insert(steps_.end(), rows.begin(), rows.end());
+  }
+  void Take(uint32_t thread, std::span<const ApiRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    EXPECT_TRUE(threads_.contains(thread)) << "row before its thread";
+    for (const ApiRow& row : rows) api_calls_.push_back({{thread, NameOf(row.name)}, row});
+  }
+  void Take(uint32_t, std::span<const GpuRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const GpuRow& row : rows) {
+      EXPECT_GE(row.duration_ns, 0);
+      if (row.kind == GpuRowKind::kKernel) NameOf(row.name);
+    }
+    gpu_.insert(gpu_.end(), rows.begin(), rows.end());
+  }
+  void Take(uint32_t, std::span<const SyncRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    syncs_.insert(syncs_.end(), rows.begin(), rows.end());
+  }
+  void Take(uint32_t, std::span<const OverheadRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    overheads_.insert(overheads_.end(), rows.begin(), rows.end());
+  }
+  void Take(uint32_t, std::span<const CudaEventRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    cuda_events_.insert(cuda_events_.end(), rows.begin(), rows.end());
+  }
+  // Each has a range that came before.
+  void Take(uint32_t thread, std::span<const OperatorRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const OperatorRow& row : rows) {
+      EXPECT_TRUE(std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& range) {
+        return range.thread == thread && range.row.start_ns == row.start_ns &&
+               range.row.depth == row.depth && range.row.category == 1;
+      })) << "operator without its range";
+      EXPECT_TRUE(row.inputs == 0 || inputs_.contains(row.inputs)) << "row before its inputs";
+      EXPECT_TRUE(row.scalars == 0 || scalars_.contains(row.scalars)) << "row before its scalars";
+      operators_.push_back({thread, row, row.inputs == 0 ? OperatorInputs() : inputs_[row.inputs],
+                            row.scalars == 0 ? "" : scalars_[row.scalars]});
+    }
+  }
+  void Take(uint32_t, std::span<const TensorUseRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    tensor_uses_.insert(tensor_uses_.end(), rows.begin(), rows.end());
+  }
+  void Take(uint32_t thread, std::span<const NoteRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    EXPECT_TRUE(threads_.contains(thread)) << "row before its thread";
+    for (const NoteRow& row : rows) {
+      notes_.push_back({thread, row.subject == 0 ? "" : NameOf(row.subject),
+                        row.text == 0 ? "" : NameOf(row.text), row});
+    }
+  }
+  void Take(uint32_t, std::span<const BlockRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const BlockRow& row : rows) {
+      blocks_.push_back({row.name == 0 ? "" : NameOf(row.name), row});
+    }
+  }
+  // Kinds that only imports have.
+  template <typename Row>
+  void Take(uint32_t, std::span<const Row>) {
+    ADD_FAILURE() << "rows of kind " << static_cast<int>(Row::kKind);
   }
 
   mutable absl::Mutex mu_;

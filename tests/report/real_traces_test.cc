@@ -39,11 +39,10 @@ class RealTraceTest : public testing::TestWithParam<const char*> {
   // The trace holds waits in streams.
   bool HasWaits() {
     size_t count = 0;
-    EXPECT_THAT(trace_.reader().ForEachSync({},
-                                            [&](const store::SyncBatch& batch) {
-                                              count += batch.size;
-                                              return absl::OkStatus();
-                                            }),
+    EXPECT_THAT(trace_.reader().ForEach<SyncRow>([&](const SyncBatch& batch) {
+      count += batch.size;
+      return absl::OkStatus();
+    }),
                 IsOk());
     return count > 0;
   }

@@ -222,7 +222,7 @@ void AppendGpu(CaptureSink& sink) {
   EXPECT_THAT(sink.AddName(2, "cudaLaunchKernel"), IsOk());
   EXPECT_THAT(sink.AddName(3, "_Z1kPf"), IsOk());
   const ApiRow call = {.start_ns = 1500, .duration_ns = 100, .name = 2, .correlation = 7};
-  EXPECT_THAT(sink.AppendApiCalls(0, {&call, 1}), IsOk());
+  EXPECT_THAT(sink.Append(0, call), IsOk());
   const std::vector<GpuRow> rows = {{.start_ns = 2000,
                                      .duration_ns = 500,
                                      .kind = GpuRowKind::kKernel,
@@ -242,9 +242,9 @@ void AppendGpu(CaptureSink& sink) {
                                      .destination_kind = 3,
                                      .source_device = kNoGpuDevice,
                                      .destination_device = kNoGpuDevice}};
-  EXPECT_THAT(sink.AppendGpu(rows), IsOk());
+  EXPECT_THAT(sink.Append(rows), IsOk());
   const SyncRow sync = {.start_ns = 1520, .duration_ns = 50, .kind = 3, .correlation = 7};
-  EXPECT_THAT(sink.AppendSyncs({&sync, 1}), IsOk());
+  EXPECT_THAT(sink.Append(sync), IsOk());
 }
 
 }  // namespace
@@ -272,7 +272,7 @@ CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const Cap
                     .duration_ns = 1000 + static_cast<int64_t>(random() % 1'000'000'000),
                     .name = 1});
   }
-  EXPECT_THAT((*sink)->AppendRanges(0, rows), IsOk());
+  EXPECT_THAT((*sink)->Append(0, rows), IsOk());
   const MemoryRow allocation{.time_ns = 2000,
                              .address = 0x1000,
                              .bytes = 4096,
@@ -282,10 +282,10 @@ CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const Cap
                              .device_index = 0,
                              .category = 0,
                              .is_free = false};
-  EXPECT_THAT((*sink)->AppendMemory(0, {&allocation, 1}), IsOk());
+  EXPECT_THAT((*sink)->Append(0, allocation), IsOk());
   const std::vector<StepRow> marks = {{.time_ns = 0, .step = 100},
                                       {.time_ns = kStepNs, .step = 101}};
-  EXPECT_THAT((*sink)->AppendSteps(0, marks), IsOk());
+  EXPECT_THAT((*sink)->Append(0, marks), IsOk());
   if (gpu) {
     AppendGpu(**sink);
     record.gpu = {.outcome = GpuOutcome::kRecorded, .mode = GpuMode::kDefault, .simulated = true};
@@ -328,7 +328,7 @@ void RpcTest::RunToTheEnd(const std::string& capture_id) {
   CaptureSink& sink = *targets_.LastArm().sink;
   const StepRow marks[] = {{.time_ns = 0, .step = 102}, {.time_ns = kStepNs, .step = 103}};
   ASSERT_THAT(sink.AddThread({.index = 0, .os_thread = 1, .name = "main"}), IsOk());
-  ASSERT_THAT(sink.AppendSteps(0, marks), IsOk());
+  ASSERT_THAT(sink.Append(0, marks), IsOk());
   targets_.Reached(capture_id, {.phase = RecordingPhase::kRecording, .current_step = 102});
   targets_.Reached(capture_id, {.phase = RecordingPhase::kEnded, .current_step = 103});
   ASSERT_TRUE(targets_.WaitForStops(stops + 1));

@@ -509,8 +509,8 @@ TEST_F(CaptureStoreTest, ASummaryThatTakesTooMuchMemoryIsLeftOut) {
     std::vector<char> kept;
     for (;;) {
       kept.resize(kept.size() + (8 << 20));
-      absl::Status status = reader.ForEachRange(kRangeAllColumns, {},
-                                                [](const RangeBatch&) { return absl::OkStatus(); });
+      absl::Status status = reader.ForEach<RangeRow>(
+          kRangeAllColumns, {}, [](const RangeBatch&) { return absl::OkStatus(); });
       if (!status.ok()) return status;
     }
   };

@@ -50,8 +50,8 @@ class StoreFixture : public testing::Test {
     const std::vector<RangeRow> ranges = {{100, 200, 1, 0, 0, 0}, {1'200, 300, 1, 0, 0, 0}};
     if (auto status = sink.AddName(1, "op"); !status.ok()) return status;
     if (auto status = sink.AddThread({0, 42, "main"}); !status.ok()) return status;
-    if (auto status = sink.AppendRanges(0, ranges); !status.ok()) return status;
-    return sink.AppendSteps(0, marks);
+    if (auto status = sink.Append(0, ranges); !status.ok()) return status;
+    return sink.Append(0, marks);
   }
   static WindowRecord TwoSteps() {
     return {.start_ns = 0, .end_ns = 2'000, .first_step = 10, .end_step = 12};

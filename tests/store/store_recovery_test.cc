@@ -340,9 +340,9 @@ TEST_F(StoreRecoveryTest, RowsAreFinalBeforeTheFilesAreRecovered) {
     if (!IntroducePattern(pattern, 2, **sink).ok()) _exit(1);
     for (int64_t mark = 0; mark < 60; ++mark) {
       const StepRow row = {pattern.now_ns(), mark};
-      if (!(*sink)->AppendSteps(0, {&row, 1}).ok()) _exit(1);
+      if (!(*sink)->Append(0, row).ok()) _exit(1);
       const uint32_t thread = mark % 3 == 0 ? 1 : 0;
-      if (!(*sink)->AppendRanges(thread, pattern.NextRanges()).ok()) _exit(1);
+      if (!(*sink)->Append(thread, pattern.NextRanges()).ok()) _exit(1);
       step();
     }
     record = FinishedRecord(record, {0, pattern.now_ns(), 0, 59});

@@ -185,7 +185,7 @@ absl::Status Fill(CaptureFileSink& sink, int64_t bytes) {
       row.start_ns = now_ns += static_cast<int64_t>(random() % 100'000);
       row.duration_ns = static_cast<int64_t>(random() % 1'000'000);
     }
-    status = sink.AppendRanges(0, rows);
+    status = sink.Append(0, rows);
   }
   return status;
 }

@@ -54,7 +54,7 @@ class ReportProgramTest : public store::StoreFixture {
                       .category = 0,
                       .is_free = false});
     }
-    EXPECT_THAT((*sink)->AppendMemory(0, rows), IsOk());
+    EXPECT_THAT((*sink)->Append(0, rows), IsOk());
     record = store::FinishedRecord(record, {.start_ns = 0, .end_ns = allocations + 1});
     EXPECT_THAT((*sink)->Finish(record, 0), IsOk());
     return File(record.id, ".profd");

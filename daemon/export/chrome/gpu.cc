@@ -7,7 +7,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/trace/gpu_text.h"
 #include "daemon/report/index/gpu_names.h"
 #include "proto/wire/event.h"
@@ -189,7 +189,7 @@ void ChromeGpu::WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t
 
 absl::Status ChromeGpu::WriteWork() {
   uint32_t ordinal = 0;
-  return reader_.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
+  return reader_.ForEach<GpuRow>(kGpuAllColumns, {}, [&](const GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal));
       WriteWorkRow(RowAt(batch, i), track, source_.Of(kArgumentOfGpu, 0, ordinal++));
@@ -320,7 +320,7 @@ void ChromeGpu::WriteAnnotations() {
 
 absl::Status ChromeGpu::WriteSyncs() {
   uint32_t ordinal = 0;
-  return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+  return reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal));
       WriteSync(batch, i, track, source_.Of(kArgumentOfSync, 0, ordinal++));
@@ -329,7 +329,7 @@ absl::Status ChromeGpu::WriteSyncs() {
   });
 }
 
-void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track,
+void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
                           const SourceArguments::Row& source) {
   const int64_t start_ns = batch.start_ns[i];
   const std::string_view row = track_rows_[track];
@@ -358,7 +358,7 @@ void ChromeGpu::WriteSync(const store::SyncBatch& batch, size_t i, uint32_t trac
 }
 
 // -1, as Kineto has it, where the event was not seen being recorded.
-char* ChromeGpu::PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const {
+char* ChromeGpu::PutWaitedFor(char* at, const SyncBatch& batch, size_t i) const {
   if (batch.kind[i] != report::kEventSync && batch.kind[i] != report::kStreamWaitEvent) return at;
   const CudaEvents::Recorded* const event =
       cuda_events_.Find(batch.context[i], batch.event_id[i], batch.correlation[i]);
@@ -370,7 +370,7 @@ char* ChromeGpu::PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i)
 
 absl::Status ChromeGpu::WriteOverheads() {
   uint32_t ordinal = 0;
-  return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+  return reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(OverheadKey(batch, i), ordinal++));
       const std::string_view row = track_rows_[track];
@@ -387,7 +387,7 @@ absl::Status ChromeGpu::WriteOverheads() {
 absl::Status ChromeGpu::WriteCalls() {
   next_call_.resize(layout_.threads.size());
   call_counts_.resize(layout_.threads.size());
-  return reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+  return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const size_t call, FindCall(batch, i));
       WriteCall(batch, i, call,
@@ -397,7 +397,7 @@ absl::Status ChromeGpu::WriteCalls() {
   });
 }
 
-absl::StatusOr<size_t> ChromeGpu::FindCall(const store::ApiBatch& batch, size_t i) {
+absl::StatusOr<size_t> ChromeGpu::FindCall(const ApiBatch& batch, size_t i) {
   const std::span<const GpuLinks::Call> calls = plan_.links().CallsOf(batch.thread);
   const auto is_it = [&](const GpuLinks::Call& call) {
     return call.start_ns == batch.start_ns[i] && call.correlation == batch.correlation[i] &&
@@ -415,7 +415,7 @@ absl::StatusOr<size_t> ChromeGpu::FindCall(const store::ApiBatch& batch, size_t 
   return plan_.links().PositionOf(calls[next++]);
 }
 
-void ChromeGpu::WriteCall(const store::ApiBatch& batch, size_t i, size_t call,
+void ChromeGpu::WriteCall(const ApiBatch& batch, size_t i, size_t call,
                           const SourceArguments::Row& source) {
   const CallNesting::Place place = nesting_.PlaceOf(plan_.links(), call);
   const std::string_view row = call_rows_[batch.thread][place.sibling];

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/chrome/operators.h"
 #include "daemon/export/sink/output_buffer.h"
 #include "daemon/export/trace/call_nesting.h"
@@ -60,15 +60,14 @@ class ChromeGpu {
                   std::string_view key_with_comma, Number value) const;
   void WriteAnnotations();
   absl::Status WriteSyncs();
-  void WriteSync(const store::SyncBatch& batch, size_t i, uint32_t track,
+  void WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
                  const SourceArguments::Row& source);
-  char* PutWaitedFor(char* at, const store::SyncBatch& batch, size_t i) const;
+  char* PutWaitedFor(char* at, const SyncBatch& batch, size_t i) const;
   absl::Status WriteOverheads();
   absl::Status WriteCalls();
-  void WriteCall(const store::ApiBatch& batch, size_t i, size_t call,
-                 const SourceArguments::Row& source);
+  void WriteCall(const ApiBatch& batch, size_t i, size_t call, const SourceArguments::Row& source);
   // The call's position in the plan's.
-  absl::StatusOr<size_t> FindCall(const store::ApiBatch& batch, size_t i);
+  absl::StatusOr<size_t> FindCall(const ApiBatch& batch, size_t i);
 
   // `,{"ph":"X",...,"name":"...",` of GPU work; made at the first use.
   std::string_view WorkPrefix(const GpuRow& work);

@@ -1,7 +1,7 @@
 #include "daemon/export/chrome/operators.h"
 
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/trace/json_text.h"
 #include "daemon/export/trace/note_text.h"
 
@@ -72,13 +72,13 @@ void ChromeOperators::WriteFlow(const PlannedOperator& op, uint32_t thread, int6
 }
 
 absl::Status ChromeOperators::WriteNotes() {
-  return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+  return reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) WriteNote(batch, i);
     return out_.status();
   });
 }
 
-void ChromeOperators::WriteNote(const store::NoteBatch& batch, size_t i) {
+void ChromeOperators::WriteNote(const NoteBatch& batch, size_t i) {
   const TraceNote note = DescribeNote(batch, i, reader_.names());
   // What holds for the whole capture stands at its start, across the process.
   const bool is_timeless = batch.time_ns[i] == kNoNoteTime;

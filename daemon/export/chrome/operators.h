@@ -58,7 +58,7 @@ class ChromeOperators {
  private:
   char* PutInputs(char* at, const PlannedOperator& op, const SourceArguments::Row& source) const;
   CollectiveText CollectiveOf(const PlannedOperator& op) const;
-  void WriteNote(const store::NoteBatch& batch, size_t i);
+  void WriteNote(const NoteBatch& batch, size_t i);
 
   store::CaptureReader& reader_;
   const OperatorPlan& plan_;

@@ -14,7 +14,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/chrome/gpu.h"
 #include "daemon/export/chrome/header.h"
 #include "daemon/export/chrome/operators.h"
@@ -100,7 +100,7 @@ class StepNesting {
               [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
   }
 
-  void Check(const store::RangeBatch& batch) {
+  void Check(const RangeBatch& batch) {
     for (size_t i = 0; i < batch.size && nests_; ++i) {
       const int64_t start_ns = batch.start_ns[i];
       const int64_t end_ns = End(start_ns, batch.duration_ns[i]);
@@ -204,12 +204,11 @@ class ChromeWriter {
   absl::StatusOr<bool> StepsNestWithThread() {
     if (reader_.steps().empty() || layout_.step_thread < 0) return false;
     StepNesting nesting(reader_.steps());
-    RETURN_IF_ERROR(reader_.ForEachRange(store::kRangeStart | store::kRangeDuration, {},
-                                         [&](const store::RangeBatch& batch) {
-                                           if (batch.thread == layout_.step_thread)
-                                             nesting.Check(batch);
-                                           return absl::OkStatus();
-                                         }));
+    RETURN_IF_ERROR(
+        reader_.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
+          if (batch.thread == layout_.step_thread) nesting.Check(batch);
+          return absl::OkStatus();
+        }));
     return nesting.nests();
   }
 
@@ -315,15 +314,15 @@ class ChromeWriter {
 
   absl::Status WriteRanges(ChromeOperators& operators) {
     OperatorPlan::Cursor cursor(operators_);
-    return reader_.ForEachRange(store::kRangeStart | store::kRangeDuration | store::kRangeName |
-                                    store::kRangeCategory | store::kRangeFlags,
-                                {}, [&](const store::RangeBatch& batch) {
-                                  WriteRangeBatch(batch, operators, cursor);
-                                  return out_.status();
-                                });
+    return reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName | kRangeCategory | kRangeFlags, {},
+        [&](const RangeBatch& batch) {
+          WriteRangeBatch(batch, operators, cursor);
+          return out_.status();
+        });
   }
 
-  void WriteRangeBatch(const store::RangeBatch& batch, ChromeOperators& operators,
+  void WriteRangeBatch(const RangeBatch& batch, ChromeOperators& operators,
                        OperatorPlan::Cursor& cursor) {
     const std::string_view thread = thread_texts_[batch.thread];
     const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
@@ -396,7 +395,7 @@ class ChromeWriter {
   }
 
   absl::Status WriteInstants() {
-    return reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+    return reader_.ForEach<InstantRow>([&](const InstantBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         WriteInstant(TraceName(reader_.names()[batch.name[i]]), batch.thread, batch.time_ns[i]);
       }
@@ -413,13 +412,13 @@ class ChromeWriter {
   }
 
   absl::Status WriteMemory() {
-    return reader_.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+    return reader_.ForEach<MemoryRow>([&](const MemoryBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) WriteMemoryRow(batch, i);
       return out_.status();
     });
   }
 
-  void WriteMemoryRow(const store::MemoryBatch& batch, size_t i) {
+  void WriteMemoryRow(const MemoryBatch& batch, size_t i) {
     // Loaders add up what is called [memory], and would count what the allocator took from CUDA
     // twice.
     const bool is_allocators =
@@ -460,7 +459,7 @@ class ChromeWriter {
   }
 
   absl::Status WriteCounters() {
-    return reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+    return reader_.ForEach<CounterRow>([&](const CounterBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const std::string name = TraceName(reader_.names()[batch.name[i]]);
         if (std::isfinite(batch.value[i])) {

@@ -315,7 +315,7 @@ absl::Status PerfettoGpu::WriteWindow(const GpuPlan::Window& window) {
 
 absl::Status PerfettoGpu::ReadWindow(const GpuPlan::Window& window) {
   GpuBatches::Cursor cursor(plan_.batches());
-  const auto take = [&](const store::GpuBatch& batch) {
+  const auto take = [&](const GpuBatch& batch) {
     ASSIGN_OR_RETURN(const uint32_t first, cursor.FirstOrdinal(batch));
     for (size_t i = 0; i < batch.size; ++i) {
       const auto ordinal = static_cast<uint32_t>(first + i);
@@ -328,7 +328,7 @@ absl::Status PerfettoGpu::ReadWindow(const GpuPlan::Window& window) {
     }
     return absl::OkStatus();
   };
-  return reader_.ForEachGpu(store::kGpuAllColumns, window.filter(), take);
+  return reader_.ForEach<GpuRow>(kGpuAllColumns, window.filter(), take);
 }
 
 void PerfettoGpu::BeginAnnotation(const GpuAnnotation& annotation) {
@@ -413,7 +413,7 @@ void PerfettoGpu::WriteSlices(std::vector<Slice>& slices,
 absl::Status PerfettoGpu::WriteSyncs() {
   std::vector<Slice> slices;
   std::vector<SyncRow> rows;
-  RETURN_IF_ERROR(reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+  RETURN_IF_ERROR(reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       const auto ordinal = static_cast<uint32_t>(rows.size());
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal));
@@ -451,7 +451,7 @@ void PerfettoGpu::DescribeSync(const SyncRow& sync, ProtoMessage& event) const {
 absl::Status PerfettoGpu::WriteOverheads() {
   std::vector<Slice> slices;
   std::vector<uint32_t> kinds;
-  RETURN_IF_ERROR(reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+  RETURN_IF_ERROR(reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       const auto ordinal = static_cast<uint32_t>(kinds.size());
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(OverheadKey(batch, i), ordinal));

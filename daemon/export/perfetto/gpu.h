@@ -20,7 +20,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/perfetto/packets.h"
 #include "daemon/export/perfetto/proto_writer.h"
 #include "daemon/export/trace/call_nesting.h"

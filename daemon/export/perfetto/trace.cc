@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/capture/quality.h"
 #include "daemon/export/perfetto/gpu.h"
 #include "daemon/export/perfetto/operators.h"
@@ -58,9 +58,8 @@ class PerfettoWriter {
   }
 
   absl::Status Write() {
-    RETURN_IF_ERROR(
-        reader_.ForEachRange(SliceOrder::kColumns, {},
-                             [&](const store::RangeBatch& batch) { return order_.Learn(batch); }));
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
+        SliceOrder::kColumns, {}, [&](const RangeBatch& batch) { return order_.Learn(batch); }));
     // One says it for all captures of a trace.
     if (layout_.place.number == 0) WriteClocks();
     WriteTracks();
@@ -229,7 +228,7 @@ class PerfettoWriter {
   }
 
   absl::Status WriteRanges() {
-    return reader_.ForEachRange(SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) {
+    return reader_.ForEach<RangeRow>(SliceOrder::kColumns, {}, [&](const RangeBatch& batch) {
       const uint64_t sequence = ThreadSequence(batch.thread);
       const bool has_calls = !calls_[batch.thread].calls.empty();
       for (const SliceEdge& edge : order_.Order(batch)) {
@@ -410,7 +409,7 @@ class PerfettoWriter {
   }
 
   absl::Status WriteInstants() {
-    return reader_.ForEachInstant({}, [&](const store::InstantBatch& batch) {
+    return reader_.ForEach<InstantRow>([&](const InstantBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         ProtoMessage event;
         event.Varint(event::kType, kInstant)
@@ -423,7 +422,7 @@ class PerfettoWriter {
   }
 
   absl::Status WriteNotes() {
-    return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+    return reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const TraceNote note = DescribeNote(batch, i, reader_.names());
         // What holds for the whole capture stands at its start, on the process.
@@ -448,7 +447,7 @@ class PerfettoWriter {
   }
 
   absl::Status WriteCounters() {
-    return reader_.ForEachCounter({}, [&](const store::CounterBatch& batch) {
+    return reader_.ForEach<CounterRow>([&](const CounterBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const std::string name = TraceName(reader_.names()[batch.name[i]]);
         if (std::isfinite(batch.value[i])) {

@@ -33,8 +33,8 @@ class CallNestingBuilder {
   absl::Status Build() {
     for (uint32_t thread = 0; thread < reader_.threads().size(); ++thread) AddThread(thread);
     AddSteps();
-    RETURN_IF_ERROR(reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration, {}, [&](const store::RangeBatch& batch) {
+    RETURN_IF_ERROR(
+        reader_.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
           Thread& thread = threads_[batch.thread];
           if (thread.calls.empty()) return absl::OkStatus();
           for (size_t i = 0; i < batch.size; ++i) {

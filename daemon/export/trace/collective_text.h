@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/report/index/collective_names.h"
 
 namespace profd::exporter {

@@ -15,7 +15,7 @@ auto OrderOf(const CudaEvents::Recorded& event) {
 }  // namespace
 
 absl::Status CudaEvents::Read(store::CaptureReader& reader) {
-  RETURN_IF_ERROR(reader.ForEachCudaEvent([&](const store::CudaEventBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<CudaEventRow>([&](const CudaEventBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       events_.push_back(
           {batch.context[i], batch.event_id[i], batch.correlation[i], batch.stream[i]});

@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "proto/wire/event.h"
 
 namespace profd::exporter {
@@ -80,8 +80,8 @@ class GpuLinksBuilder {
 
  private:
   absl::Status ReadWork() {
-    constexpr uint32_t kColumns = store::kGpuTime | store::kGpuWhere | store::kGpuCause;
-    return reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+    constexpr uint32_t kColumns = kGpuTime | kGpuWhere | kGpuCause;
+    return reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const GpuTrackKey key = {GpuTrackKind::kWork, batch.device[i], batch.context[i],
                                  batch.stream[i]};
@@ -96,7 +96,7 @@ class GpuLinksBuilder {
   }
 
   absl::Status ReadSyncs() {
-    return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    return reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) CountFlow(batch.correlation[i], batch.start_ns[i]);
       return absl::OkStatus();
     });
@@ -113,13 +113,13 @@ class GpuLinksBuilder {
   }
 
   absl::Status SweepRanges() {
-    constexpr uint32_t kColumns = store::kRangeStart | store::kRangeDuration | store::kRangeName |
-                                  store::kRangeDepth | store::kRangeCategory;
+    constexpr uint32_t kColumns =
+        kRangeStart | kRangeDuration | kRangeName | kRangeDepth | kRangeCategory;
     std::vector<ThreadSweep> threads;
     for (uint32_t thread = 0; thread < reader_.threads().size(); ++thread) {
       threads.emplace_back(links_.CallsOf(thread));
     }
-    return reader_.ForEachRange(kColumns, {}, [&](const store::RangeBatch& batch) {
+    return reader_.ForEach<RangeRow>(kColumns, {}, [&](const RangeBatch& batch) {
       const std::span<const GpuLinks::Call> calls = links_.CallsOf(batch.thread);
       if (calls.empty()) {
         range_ += batch.size;
@@ -132,7 +132,7 @@ class GpuLinksBuilder {
   }
 
   // A range has ended: what it holds directly is its own, what those in it launched is its too.
-  void EndRange(const store::RangeBatch& batch, size_t i, size_t first_call, ThreadSweep& thread) {
+  void EndRange(const RangeBatch& batch, size_t i, size_t first_call, ThreadSweep& thread) {
     const int64_t start_ns = batch.start_ns[i];
     const int64_t id = links_.RangeId(static_cast<uint32_t>(range_));
     // Ids end where neither a call nor a list of ranges can hold them.
@@ -213,7 +213,7 @@ class GpuLinksBuilder {
       if (key.kind == GpuTrackKind::kWork) streams.try_emplace({key.device, key.stream}, track);
     }
     bool is_first = true;
-    return reader_.ForEachGpuAnnotation([&](const store::GpuAnnotationBatch& batch) {
+    return reader_.ForEach<GpuAnnotationRow>([&](const GpuAnnotationBatch& batch) {
       if (std::exchange(is_first, false)) links_.annotations_.clear();
       for (size_t i = 0; i < batch.size; ++i) {
         const std::pair stream(batch.device[i], batch.stream[i]);

@@ -59,7 +59,7 @@ class GpuLinks {
   // Of the range around the call; 0: none.
   int64_t ExternalIdOf(size_t call) const { return call_ids_[call]; }
 
-  // Ranges are counted as ForEachRange() gives them. Those that something refers to, ascending.
+  // Ranges are counted as readers give them. Those that something refers to, ascending.
   std::span<const uint32_t> ranges_with_id() const { return ranges_with_id_; }
   int64_t RangeId(uint32_t range) const { return static_cast<int64_t>(steps().size()) + 1 + range; }
   std::span<const StepRecord> steps() const { return attribution_.steps(); }  // By start.

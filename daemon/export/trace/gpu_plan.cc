@@ -73,7 +73,7 @@ class GpuPlanBuilder {
 
   absl::Status ReadSyncs() {
     slices_.clear();
-    return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    return reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         RETURN_IF_ERROR(Take(SyncKey(batch, i), batch.start_ns[i], batch.duration_ns[i]));
       }
@@ -83,7 +83,7 @@ class GpuPlanBuilder {
 
   absl::Status ReadOverheads() {
     slices_.clear();
-    return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    return reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         RETURN_IF_ERROR(Take(OverheadKey(batch, i), batch.start_ns[i], batch.duration_ns[i]));
       }
@@ -93,8 +93,8 @@ class GpuPlanBuilder {
 
   absl::Status ReadWork() {
     slices_.clear();
-    constexpr uint32_t kColumns = store::kGpuTime | store::kGpuWhere;
-    return reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+    constexpr uint32_t kColumns = kGpuTime | kGpuWhere;
+    return reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       plan_.batches_.Add(batch);
       for (size_t i = 0; i < batch.size; ++i) {
         RETURN_IF_ERROR(Take(WorkKey(batch, i), batch.start_ns[i], batch.duration_ns[i]));
@@ -258,18 +258,18 @@ absl::Status ChangedWhileRead() {
   return absl::DataLossError("the capture file was changed while it was read");
 }
 
-GpuBatches::Entry GpuBatches::EntryOf(const store::GpuBatch& batch, uint32_t ordinal) {
+GpuBatches::Entry GpuBatches::EntryOf(const GpuBatch& batch, uint32_t ordinal) {
   const auto [first, last] = std::minmax_element(batch.start_ns.begin(), batch.start_ns.end());
   return {*first, *last, ordinal, static_cast<uint32_t>(batch.size)};
 }
 
-void GpuBatches::Add(const store::GpuBatch& batch) {
+void GpuBatches::Add(const GpuBatch& batch) {
   if (batch.size == 0) return;
   entries_.push_back(EntryOf(batch, rows_));
   rows_ += static_cast<uint32_t>(batch.size);
 }
 
-absl::StatusOr<uint32_t> GpuBatches::Cursor::FirstOrdinal(const store::GpuBatch& batch) {
+absl::StatusOr<uint32_t> GpuBatches::Cursor::FirstOrdinal(const GpuBatch& batch) {
   if (batch.size == 0) return 0;
   const Entry wanted = EntryOf(batch, 0);
   while (next_ < batches_.entries_.size()) {
@@ -293,13 +293,13 @@ store::TimeFilter GpuPlan::Window::filter() const {
   return {first_start_ns, is_last || end_start_ns == kMost ? kMost : end_start_ns + 1};
 }
 
-GpuTrackKey WorkKey(const store::GpuBatch& batch, size_t i) {
+GpuTrackKey WorkKey(const GpuBatch& batch, size_t i) {
   return {GpuTrackKind::kWork, batch.device[i], batch.context[i], batch.stream[i]};
 }
-GpuTrackKey SyncKey(const store::SyncBatch& batch, size_t i) {
+GpuTrackKey SyncKey(const SyncBatch& batch, size_t i) {
   return {GpuTrackKind::kSync, batch.device[i], batch.context[i], batch.stream[i]};
 }
-GpuTrackKey OverheadKey(const store::OverheadBatch& batch, size_t i) {
+GpuTrackKey OverheadKey(const OverheadBatch& batch, size_t i) {
   return {GpuTrackKind::kOverhead, 0, 0, batch.os_thread[i]};
 }
 

@@ -26,16 +26,16 @@
 
 namespace profd::exporter {
 
-GpuTrackKey WorkKey(const store::GpuBatch& batch, size_t i);
-GpuTrackKey SyncKey(const store::SyncBatch& batch, size_t i);
-GpuTrackKey OverheadKey(const store::OverheadBatch& batch, size_t i);
+GpuTrackKey WorkKey(const GpuBatch& batch, size_t i);
+GpuTrackKey SyncKey(const SyncBatch& batch, size_t i);
+GpuTrackKey OverheadKey(const OverheadBatch& batch, size_t i);
 
 // GpuBatches counts GPU rows: as some batches are left out where a time is asked for, their
 // places are found by what their starts are.
 class GpuBatches {
  public:
   // All batches, in order.
-  void Add(const store::GpuBatch& batch);
+  void Add(const GpuBatch& batch);
 
   // Finds the batches of one more reading, in order.
   class Cursor {
@@ -43,7 +43,7 @@ class GpuBatches {
     explicit Cursor(const GpuBatches& batches) : batches_(batches) {}
     // The ordinal of the batch's first row. DATA_LOSS: it is none of them. (Where several could
     // be it, none of them has a row in the time asked for.)
-    absl::StatusOr<uint32_t> FirstOrdinal(const store::GpuBatch& batch);
+    absl::StatusOr<uint32_t> FirstOrdinal(const GpuBatch& batch);
 
    private:
     const GpuBatches& batches_;
@@ -57,7 +57,7 @@ class GpuBatches {
     uint32_t ordinal;
     uint32_t size;
   };
-  static Entry EntryOf(const store::GpuBatch& batch, uint32_t ordinal);
+  static Entry EntryOf(const GpuBatch& batch, uint32_t ordinal);
 
   std::vector<Entry> entries_;
   uint32_t rows_ = 0;

@@ -51,7 +51,7 @@ std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& link
   return StrCat("ProfilerStep#", links.steps()[annotation.name].index);
 }
 
-GpuRow RowAt(const store::GpuBatch& batch, size_t i) {
+GpuRow RowAt(const GpuBatch& batch, size_t i) {
   return {.start_ns = batch.start_ns[i],
           .duration_ns = batch.duration_ns[i],
           .kind = static_cast<GpuRowKind>(batch.kind[i]),
@@ -71,9 +71,9 @@ GpuRow RowAt(const store::GpuBatch& batch, size_t i) {
           .destination_device = batch.destination_device[i],
           .queued_ns = batch.queued_ns[i],
           .submitted_ns = batch.submitted_ns[i],
-          .grid = {batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]},
-          .block = {batch.block_x[i], batch.block_y[i], batch.block_z[i]},
-          .cluster = {batch.cluster_x[i], batch.cluster_y[i], batch.cluster_z[i]},
+          .grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
+          .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
+          .cluster = {batch.cluster[0][i], batch.cluster[1][i], batch.cluster[2][i]},
           .registers_per_thread = batch.registers_per_thread[i],
           .static_shared_bytes = batch.static_shared_bytes[i],
           .dynamic_shared_bytes = batch.dynamic_shared_bytes[i],

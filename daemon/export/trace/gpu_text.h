@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "daemon/capture/capture_types.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/trace/gpu_links.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/store/file/capture_reader.h"
@@ -30,7 +30,7 @@ std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& link
                            std::span<const std::string> names);
 
 // A row of the batch, all of whose columns were asked for.
-GpuRow RowAt(const store::GpuBatch& batch, size_t i);
+GpuRow RowAt(const GpuBatch& batch, size_t i);
 
 inline uint64_t SharedBytes(const GpuRow& kernel) {
   return uint64_t{kernel.static_shared_bytes} + kernel.dynamic_shared_bytes;

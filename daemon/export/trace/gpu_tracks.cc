@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "proto/wire/event.h"
 
 namespace profd::exporter {

@@ -161,13 +161,12 @@ TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place) {
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader) {
   int64_t earliest_ns = 0;
   const store::TimeFilter before_start = {std::numeric_limits<int64_t>::min(), 0};
-  RETURN_IF_ERROR(
-      reader.ForEachRange(store::kRangeStart, before_start, [&](const store::RangeBatch& batch) {
-        for (const int64_t start_ns : batch.start_ns) {
-          earliest_ns = std::min(earliest_ns, start_ns);
-        }
-        return absl::OkStatus();
-      }));
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart, before_start, [&](const RangeBatch& batch) {
+    for (const int64_t start_ns : batch.start_ns) {
+      earliest_ns = std::min(earliest_ns, start_ns);
+    }
+    return absl::OkStatus();
+  }));
   return earliest_ns;
 }
 

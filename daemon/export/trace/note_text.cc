@@ -28,8 +28,7 @@ std::optional<Device> DeviceFromName(std::string_view name) {
 
 }  // namespace
 
-TraceNote DescribeNote(const store::NoteBatch& batch, size_t i,
-                       std::span<const std::string> names) {
+TraceNote DescribeNote(const NoteBatch& batch, size_t i, std::span<const std::string> names) {
   const std::string& subject = names[batch.subject[i]];
   const int64_t value = batch.value[i];
   TraceNote note;

@@ -21,7 +21,7 @@ struct TraceNote {
 };
 
 // `names` are the reader's.
-TraceNote DescribeNote(const store::NoteBatch& batch, size_t i, std::span<const std::string> names);
+TraceNote DescribeNote(const NoteBatch& batch, size_t i, std::span<const std::string> names);
 
 }  // namespace profd::exporter
 

@@ -90,7 +90,7 @@ class OperatorPlanBuilder {
 
  private:
   absl::Status ReadOperators() {
-    return reader_.ForEachOperator({}, [&](const store::OperatorBatch& batch) {
+    return reader_.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
       row_count_ += batch.size;
       if (row_count_ > OperatorPlan::kMostOperators) {
         return absl::ResourceExhaustedError(
@@ -106,10 +106,9 @@ class OperatorPlanBuilder {
   }
 
   absl::Status FindRanges() {
-    constexpr uint32_t kColumns =
-        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth;
+    constexpr uint32_t kColumns = kRangeStart | kRangeDuration | kRangeName | kRangeDepth;
     uint32_t range = 0;
-    return reader_.ForEachRange(kColumns, {}, [&](const store::RangeBatch& batch) {
+    return reader_.ForEach<RangeRow>(kColumns, {}, [&](const RangeBatch& batch) {
       ThreadRows& thread = threads_[batch.thread];
       for (size_t i = 0; i < batch.size; ++i, ++range) {
         const Row* const row = thread.Find(batch.start_ns[i], batch.depth[i]);

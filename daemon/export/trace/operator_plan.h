@@ -30,7 +30,7 @@ struct PlannedOperator {
   // Of autograd's own frame around a backward operator, both are that operator's.
   int64_t sequence = -1;        // -1: none
   uint64_t forward_thread = 0;  // torch's number; 0: none
-  uint32_t range = 0;           // Ranges are counted as ForEachRange() gives them.
+  uint32_t range = 0;           // Ranges are counted as readers give them.
   uint32_t inputs = 0;          // Index into inputs(); 0: none
   uint32_t scalars = 0;         // Index into scalars(); 0: none
   uint32_t flow = 0;            // The arrow that begins or ends here, from 1; 0: none

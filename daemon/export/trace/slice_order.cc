@@ -7,12 +7,12 @@
 namespace profd::exporter {
 namespace {
 
-int64_t EndAt(const store::RangeBatch& batch, size_t i) {
+int64_t EndAt(const RangeBatch& batch, size_t i) {
   return static_cast<int64_t>(static_cast<uint64_t>(batch.start_ns[i]) +
                               static_cast<uint64_t>(batch.duration_ns[i]));
 }
 
-int64_t LastEnd(const store::RangeBatch& batch, int64_t before) {
+int64_t LastEnd(const RangeBatch& batch, int64_t before) {
   for (size_t i = 0; i < batch.size; ++i) before = std::max(before, EndAt(batch, i));
   return before;
 }
@@ -24,7 +24,7 @@ SliceOrder::Thread& SliceOrder::ThreadAt(uint32_t thread) {
   return threads_[thread];
 }
 
-absl::Status SliceOrder::Learn(const store::RangeBatch& batch) {
+absl::Status SliceOrder::Learn(const RangeBatch& batch) {
   Thread& thread = ThreadAt(batch.thread);
   for (size_t i = 0; i < batch.size; ++i) {
     if (batch.start_ns[i] >= thread.learnt_until_ns) continue;
@@ -43,7 +43,7 @@ absl::Status SliceOrder::Learn(const store::RangeBatch& batch) {
 
 // Works from the batch's end to its start: reversed, enclosing ranges come first, and a
 // stack has the ranges whose end is given and whose begin is not yet.
-std::span<const SliceEdge> SliceOrder::Order(const store::RangeBatch& batch) {
+std::span<const SliceEdge> SliceOrder::Order(const RangeBatch& batch) {
   Thread& thread = ThreadAt(batch.thread);
   const int64_t until_ns = LastEnd(batch, thread.ordered_until_ns);
   edges_.clear();

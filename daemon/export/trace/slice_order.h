@@ -42,11 +42,11 @@ struct SliceEdge {
 class SliceOrder {
  public:
   static constexpr size_t kMostOpenRanges = 128;
-  static constexpr uint32_t kColumns = store::kRangeAllColumns;
+  static constexpr uint32_t kColumns = kRangeAllColumns;
 
-  absl::Status Learn(const store::RangeBatch& batch);
+  absl::Status Learn(const RangeBatch& batch);
   // Valid until the next call.
-  std::span<const SliceEdge> Order(const store::RangeBatch& batch);
+  std::span<const SliceEdge> Order(const RangeBatch& batch);
 
  private:
   struct Range {

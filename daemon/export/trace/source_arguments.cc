@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/export/trace/json_text.h"
 
 namespace profd::exporter {
@@ -45,12 +45,12 @@ constexpr std::array<std::string_view, kRowArgumentCount> kRowArguments = {"Sequ
 absl::StatusOr<SourceArguments> SourceArguments::Read(store::CaptureReader& reader) {
   SourceArguments source(reader.names());
   RETURN_IF_ERROR(
-      reader.ForEachArgument([&](const store::ArgumentBatch& batch) { return source.Add(batch); }));
+      reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) { return source.Add(batch); }));
   source.Sort();
   return source;
 }
 
-absl::Status SourceArguments::Add(const store::ArgumentBatch& batch) {
+absl::Status SourceArguments::Add(const ArgumentBatch& batch) {
   count_ += batch.size;
   if (count_ > kMostArguments) {
     return absl::ResourceExhaustedError(

@@ -90,7 +90,7 @@ class SourceArguments {
   static constexpr size_t kMostKeys = 64;
 
   explicit SourceArguments(std::span<const std::string> names) : names_(names) {}
-  absl::Status Add(const store::ArgumentBatch& batch);
+  absl::Status Add(const ArgumentBatch& batch);
   uint8_t KeyOf(uint32_t name);
   bool MayBeShown(uint32_t name);
   void Sort();

@@ -10,7 +10,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 
 namespace profd::importer {
 namespace {

@@ -42,7 +42,7 @@ CopyPass::CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& fac
                                                               : LinkBandwidthOf(device);
 }
 
-void CopyPass::Add(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
+void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
   const uint8_t direction = batch.copy_kind[i];
   if (direction != kHostToDevice && direction != kDeviceToHost) return;
   ++facts_.host_copy_count;

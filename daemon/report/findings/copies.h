@@ -16,7 +16,7 @@ class CopyPass {
   CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& facts);
 
   // Adds a copy of the device inside the scope. `call` may be null.
-  void Add(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call);
+  void Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call);
   void Finish();
 
  private:

@@ -126,9 +126,8 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   }
   const int64_t step_thread = sources.reader.step_thread();
   EvidenceSums gloo;
-  RETURN_IF_ERROR(sources.reader.ForEachRange(
-      store::kRangeStart | store::kRangeDuration | store::kRangeName, {},
-      [&](const store::RangeBatch& batch) {
+  RETURN_IF_ERROR(sources.reader.ForEach<RangeRow>(
+      kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
         const bool steps_here = step_thread < 0 || step_thread == int64_t{batch.thread};
         for (size_t i = 0; i < batch.size; ++i) {
           const uint32_t name = batch.name[i];

@@ -81,7 +81,7 @@ class GapSweep {
 
   // Loading code on first use is the program's time, not the profiler's.
   absl::Status ReadOverhead() {
-    return sources_.reader.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    return sources_.reader.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (OverheadName(batch.kind[i]).ends_with("Loading")) continue;
         split_.AddHostTime(HostCause::kProfiler, batch.start_ns[i],

@@ -149,13 +149,12 @@ class KernelPass {
 
   absl::Status Run() {
     facts_.knows_device = device_ != nullptr && device_->sm_count > 0;
-    RETURN_IF_ERROR(
-        sources_.reader.ForEachGpu(store::kGpuAllColumns, {}, [&](const store::GpuBatch& batch) {
-          for (size_t i = 0; i < batch.size; ++i) {
-            if (batch.device[i] == sources_.device_number) AddRow(batch, i);
-          }
-          return absl::OkStatus();
-        }));
+    RETURN_IF_ERROR(sources_.reader.ForEach<GpuRow>(kGpuAllColumns, {}, [&](const GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.device[i] == sources_.device_number) AddRow(batch, i);
+      }
+      return absl::OkStatus();
+    }));
     facts_.median_ns = Median(durations_);
     CountAlikeSteps();
     const auto with_kernel = [&](uint32_t name, uint32_t, Evidence& row) {
@@ -172,7 +171,7 @@ class KernelPass {
   }
 
  private:
-  void AddRow(const store::GpuBatch& batch, size_t i) {
+  void AddRow(const GpuBatch& batch, size_t i) {
     const GpuAttribution::Call* call = sources_.attribution.Find(batch.correlation[i]);
     const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
     if (kind == GpuRowKind::kKernel) AddToStep(batch, i, call);
@@ -183,18 +182,18 @@ class KernelPass {
   }
 
   // Steps are alike if they launched the same kernels with the same grids, in any order.
-  void AddToStep(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
+  void AddToStep(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     if (call == nullptr) return;
     const int64_t position = sources_.scope.PositionAt(call->start_ns);
     if (position < 0) return;
     Launched& launched = launched_[static_cast<size_t>(position)];
     ++launched.count;
     const uint64_t grid =
-        uint64_t{batch.grid_x[i]} << 32 ^ uint64_t { batch.grid_y[i] } << 16 ^ batch.grid_z[i];
+        uint64_t{batch.grid[0][i]} << 32 ^ uint64_t { batch.grid[1][i] } << 16 ^ batch.grid[2][i];
     launched.hash += Mix(Mix(sources_.first_ids[batch.name[i]]) ^ grid);
   }
 
-  void AddKernel(const store::GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
+  void AddKernel(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     const uint32_t name = batch.name[i];
     const KernelName& kernel = kernel_names_.Of(name, sources_.Name(name));
     if (kernel.communication) return;
@@ -218,7 +217,7 @@ class KernelPass {
   }
 
   void AddEligible(const KernelName& kernel, const GpuAttribution::Call& call,
-                   const store::GpuBatch& batch, size_t i) {
+                   const GpuBatch& batch, size_t i) {
     if (kernel.no_tensor_work && !kernel.tensor) return;
     const uint32_t op = sources_.attribution.paths()[call.path].name;
     if (!eligible_names_.Of(op, sources_.Name(op))) return;
@@ -230,13 +229,13 @@ class KernelPass {
                    .start_ns = batch.start_ns[i]});
   }
 
-  void AddWaves(const store::GpuBatch& batch, size_t i) {
-    if (batch.grid_x[i] == 0 || batch.block_x[i] == 0) {
+  void AddWaves(const GpuBatch& batch, size_t i) {
+    if (batch.grid[0][i] == 0 || batch.block[0][i] == 0) {
       facts_.unknown_wave_ns += batch.duration_ns[i];
       return;
     }
-    const ShapeKey key = {.grid = {batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]},
-                          .block = {batch.block_x[i], batch.block_y[i], batch.block_z[i]},
+    const ShapeKey key = {.grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
+                          .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
                           .registers = batch.registers_per_thread[i],
                           .static_bytes = batch.static_shared_bytes[i],
                           .dynamic_bytes = batch.dynamic_shared_bytes[i]};

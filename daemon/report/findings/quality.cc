@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 
 namespace profd::report {
 namespace {
@@ -33,31 +33,29 @@ class EventCheck {
         has_work_(attribution.calls().size()) {}
 
   absl::StatusOr<EventChecks> Check() {
-    RETURN_IF_ERROR(reader_.ForEachGpu(store::kGpuTime | store::kGpuCause, {},
-                                       [&](const store::GpuBatch& batch) {
-                                         for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
-                                         return absl::OkStatus();
-                                       }));
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kGpuTime | kGpuCause, {}, [&](const GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
+      return absl::OkStatus();
+    }));
     if (checks_.gpu_row_count > 0) CountLaunches();
     if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
-    RETURN_IF_ERROR(
-        reader_.ForEachRange(store::kRangeFlags, {}, [&](const store::RangeBatch& batch) {
-          checks_.range_count += static_cast<int64_t>(batch.size);
-          for (const uint8_t flags : batch.flags) {
-            const bool open = (flags & kRangeOpen) != 0;
-            const bool truncated = (flags & kRangeTruncated) != 0;
-            if (open || truncated) ++checks_.cut_range_count;
-            if (open && truncated) ++checks_.spanning_range_count;
-            if ((flags & kRangeUnended) != 0) ++checks_.unended_range_count;
-          }
-          return absl::OkStatus();
-        }));
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(kRangeFlags, {}, [&](const RangeBatch& batch) {
+      checks_.range_count += static_cast<int64_t>(batch.size);
+      for (const uint8_t flags : batch.flags) {
+        const bool open = (flags & kRangeOpen) != 0;
+        const bool truncated = (flags & kRangeTruncated) != 0;
+        if (open || truncated) ++checks_.cut_range_count;
+        if (open && truncated) ++checks_.spanning_range_count;
+        if ((flags & kRangeUnended) != 0) ++checks_.unended_range_count;
+      }
+      return absl::OkStatus();
+    }));
     if (checks_.unended_range_count > 0) RETURN_IF_ERROR(NameUnendedRanges());
     return checks_;
   }
 
  private:
-  void AddRow(const store::GpuBatch& batch, size_t i) {
+  void AddRow(const GpuBatch& batch, size_t i) {
     ++checks_.gpu_row_count;
     const GpuAttribution::Call* call = attribution_.Find(batch.correlation[i]);
     if (call == nullptr) {
@@ -78,9 +76,9 @@ class EventCheck {
   // A stream does its work in the order of its launches: what it does before the first work that
   // was launched in the window was launched before the window, by a host that runs ahead.
   absl::Status CountEarlierWork() {
-    constexpr uint32_t kColumns = store::kGpuTime | store::kGpuWhere | store::kGpuCause;
+    constexpr uint32_t kColumns = kGpuTime | kGpuWhere | kGpuCause;
     absl::flat_hash_map<StreamInWindow, int64_t> first_launched_ns;
-    RETURN_IF_ERROR(reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (attribution_.Find(batch.correlation[i]) == nullptr) continue;
         const auto [at, is_new] =
@@ -89,7 +87,7 @@ class EventCheck {
       }
       return absl::OkStatus();
     }));
-    return reader_.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+    return reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (attribution_.Find(batch.correlation[i]) != nullptr) continue;
         const auto first = first_launched_ns.find(StreamOf(batch, i));
@@ -102,7 +100,7 @@ class EventCheck {
 
   // Device, context, stream, and the number of windows that began before.
   using StreamInWindow = std::tuple<uint32_t, uint32_t, uint32_t, size_t>;
-  StreamInWindow StreamOf(const store::GpuBatch& batch, size_t i) const {
+  StreamInWindow StreamOf(const GpuBatch& batch, size_t i) const {
     const std::vector<WindowRecord>& windows = reader_.record().windows;
     const auto next = std::upper_bound(
         windows.begin(), windows.end(), batch.start_ns[i],
@@ -114,14 +112,13 @@ class EventCheck {
 
   absl::Status NameUnendedRanges() {
     absl::flat_hash_map<std::string_view, int64_t> counts;
-    RETURN_IF_ERROR(reader_.ForEachRange(store::kRangeFlags | store::kRangeName, {},
-                                         [&](const store::RangeBatch& batch) {
-                                           for (size_t i = 0; i < batch.size; ++i) {
-                                             if ((batch.flags[i] & kRangeUnended) != 0)
-                                               ++counts[reader_.names()[batch.name[i]]];
-                                           }
-                                           return absl::OkStatus();
-                                         }));
+    RETURN_IF_ERROR(
+        reader_.ForEach<RangeRow>(kRangeFlags | kRangeName, {}, [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            if ((batch.flags[i] & kRangeUnended) != 0) ++counts[reader_.names()[batch.name[i]]];
+          }
+          return absl::OkStatus();
+        }));
     const auto most =
         std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
           return std::tie(a.second, b.first) < std::tie(b.second, a.first);

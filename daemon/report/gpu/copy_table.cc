@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
@@ -55,9 +55,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
   std::vector<Span> spans;
   int64_t earlier_count = 0;
   uint64_t earlier_ns = 0;
-  RETURN_IF_ERROR(reader.ForEachGpu(
-      store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy, {},
-      [&](const store::GpuBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<GpuRow>(
+      kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuCopy, {}, [&](const GpuBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i) {
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
           if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) continue;

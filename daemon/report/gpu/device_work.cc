@@ -55,9 +55,8 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
                                             const GpuAttribution& attribution) {
   DeviceWork work;
   CommunicationNames communication(reader.names());
-  RETURN_IF_ERROR(reader.ForEachGpu(
-      store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause, {},
-      [&](const store::GpuBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<GpuRow>(
+      kGpuTime | kGpuWhat | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
         ReserveMore(work.activities_, batch.size);
         for (size_t i = 0; i < batch.size; ++i) {
           const uint32_t stream =

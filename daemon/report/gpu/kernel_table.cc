@@ -12,7 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/report/gpu/occupancy.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
@@ -22,8 +22,6 @@
 
 namespace profd::report {
 namespace {
-
-using store::GpuBatch;
 
 struct StreamKey {
   uint16_t device;
@@ -84,9 +82,8 @@ class KernelSummary {
 
   absl::StatusOr<KernelTable> Summarize() {
     ASSIGN_OR_RETURN(attribution_, GpuAttribution::Build(reader_));
-    RETURN_IF_ERROR(reader_.ForEachGpu(
-        store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuLaunch,
-        {}, [&](const GpuBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(
+        kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuLaunch, {}, [&](const GpuBatch& batch) {
           for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
           return absl::OkStatus();
         }));
@@ -148,8 +145,8 @@ class KernelSummary {
         .kernel = kernel,
         .device = batch.device[i],
         .registers = batch.registers_per_thread[i],
-        .grid = {batch.grid_x[i], batch.grid_y[i], batch.grid_z[i]},
-        .block = {batch.block_x[i], batch.block_y[i], batch.block_z[i]},
+        .grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
+        .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
         .static_shared_bytes = batch.static_shared_bytes[i],
         .dynamic_shared_bytes = batch.dynamic_shared_bytes[i],
         .local_bytes = batch.local_bytes_per_thread[i]};

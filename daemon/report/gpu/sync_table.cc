@@ -39,7 +39,7 @@ class SyncSummary {
       : reader_(reader), attribution_(attribution), first_ids_(FirstIds(reader.names())) {}
 
   absl::Status Read() {
-    RETURN_IF_ERROR(reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<profd::SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         has_records_ = true;
         Add(batch.kind[i], attribution_.Find(batch.correlation[i]), batch.duration_ns[i]);

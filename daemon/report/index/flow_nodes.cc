@@ -64,7 +64,7 @@ class FlowNodes::Builder {
     for (const std::string& name : names) facts_.push_back(FactsOf(name));
   }
 
-  void AddBatch(const store::RangeBatch& batch) {
+  void AddBatch(const RangeBatch& batch) {
     if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
     OfThread& of = threads_[batch.thread];
     for (size_t i = 0; i < batch.size; ++i) {
@@ -165,13 +165,12 @@ class FlowNodes::Builder {
 absl::StatusOr<FlowNodes> FlowNodes::Build(store::CaptureReader& reader) {
   ASSIGN_OR_RETURN(OperatorIndex operators, OperatorIndex::Build(reader));
   Builder builder(reader.names(), std::move(operators));
-  RETURN_IF_ERROR(reader.ForEachRange(store::kRangeStart | store::kRangeDuration |
-                                          store::kRangeName | store::kRangeDepth |
-                                          store::kRangeCategory,
-                                      {}, [&](const store::RangeBatch& batch) {
-                                        builder.AddBatch(batch);
-                                        return absl::OkStatus();
-                                      }));
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(
+      kRangeStart | kRangeDuration | kRangeName | kRangeDepth | kRangeCategory, {},
+      [&](const RangeBatch& batch) {
+        builder.AddBatch(batch);
+        return absl::OkStatus();
+      }));
   return builder.Take();
 }
 

@@ -117,7 +117,7 @@ absl::StatusOr<GpuAttribution> GpuAttribution::Build(store::CaptureReader& reade
 
 absl::Status GpuAttribution::ReadCalls(store::CaptureReader& reader) {
   std::vector<std::vector<Call>> by_thread(reader.threads().size());
-  RETURN_IF_ERROR(reader.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
     if (batch.thread >= by_thread.size()) by_thread.resize(batch.thread + 1);
     std::vector<Call>& calls = by_thread[batch.thread];
     ReserveMore(calls, batch.size);
@@ -210,10 +210,9 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
     filter.end_ns = std::max(filter.end_ns, calls.back().start_ns);
   }
   filter.end_ns = EndOf(filter.end_ns, 1);
-  uint32_t columns =
-      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth;
+  uint32_t columns = kRangeStart | kRangeDuration | kRangeName | kRangeDepth;
   if (kinds != nullptr) columns |= kinds->columns();
-  RETURN_IF_ERROR(reader.ForEachRange(columns, filter, [&](const store::RangeBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
     if (batch.thread >= threads.size() || !threads[batch.thread].has_value()) {
       return absl::OkStatus();
     }

@@ -9,7 +9,6 @@
 namespace profd::report {
 namespace {
 
-using store::MemoryBatch;
 using store::TimeFilter;
 
 MemoryEvent EventAt(const MemoryBatch& batch, size_t i) {
@@ -35,7 +34,7 @@ absl::StatusOr<bool> Gather(store::CaptureReader& reader, const TimeFilter& slic
                             std::vector<MemoryEvent>& events) {
   events.clear();
   bool fits = true;
-  const absl::Status status = reader.ForEachMemory(slice, [&](const MemoryBatch& batch) {
+  const absl::Status status = reader.ForEach<MemoryRow>(slice, [&](const MemoryBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       if (!Within(slice, batch.time_ns[i])) continue;
       if (events.size() == most_rows) {

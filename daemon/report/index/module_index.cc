@@ -48,9 +48,8 @@ absl::StatusOr<ModuleIndex> ModuleIndex::Build(store::CaptureReader& reader) {
                                      : row);
   }
   std::vector<std::vector<ModuleRange>> ranges(reader.threads().size());
-  RETURN_IF_ERROR(reader.ForEachRange(
-      store::kRangeStart | store::kRangeDuration | store::kRangeName, {},
-      [&](const store::RangeBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(
+      kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i) {
           if (modules[batch.name[i]] == 0) continue;
           ranges[index.row_of_[batch.thread]].push_back(

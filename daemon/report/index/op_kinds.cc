@@ -44,13 +44,13 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, bool by_inp
 }
 
 uint32_t OpKinds::columns() const {
-  uint32_t columns = store::kRangeName;
-  if (by_inputs_) columns |= store::kRangeStart | store::kRangeDepth;
-  if (group_ == Group::kModule) columns |= store::kRangeStart;
+  uint32_t columns = kRangeName;
+  if (by_inputs_) columns |= kRangeStart | kRangeDepth;
+  if (group_ == Group::kModule) columns |= kRangeStart;
   return columns;
 }
 
-std::span<const uint32_t> OpKinds::Of(const store::RangeBatch& batch) {
+std::span<const uint32_t> OpKinds::Of(const RangeBatch& batch) {
   if (!by_inputs_ && group_ == Group::kNone) return batch.name;
   of_batch_.clear();
   for (size_t i = 0; i < batch.size; ++i) {

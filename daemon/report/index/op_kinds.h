@@ -34,7 +34,7 @@ class OpKinds {
   // The columns that Of() reads.
   uint32_t columns() const;
   // Returns the kind of each range of the batch. Valid until the next call.
-  std::span<const uint32_t> Of(const store::RangeBatch& batch);
+  std::span<const uint32_t> Of(const RangeBatch& batch);
 
   // Returns the kind of an API call.
   uint32_t OfCall(uint32_t name, uint32_t thread, int64_t start_ns);

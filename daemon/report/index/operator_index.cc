@@ -39,7 +39,7 @@ size_t SeekFrom(const std::vector<Entry>& entries, size_t from, const Entry& wan
 
 absl::StatusOr<OperatorIndex> OperatorIndex::Build(store::CaptureReader& reader) {
   OperatorIndex index;
-  RETURN_IF_ERROR(reader.ForEachOperator({}, [&](const store::OperatorBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
     if (batch.thread >= index.threads_.size()) index.threads_.resize(batch.thread + 1);
     std::vector<Entry>& entries = index.threads_[batch.thread].entries;
     for (size_t i = 0; i < batch.size; ++i) {

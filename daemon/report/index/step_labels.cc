@@ -30,7 +30,7 @@ std::optional<int64_t> StepOf(std::string_view text) {
 
 absl::StatusOr<std::vector<StepLabel>> FindStepLabels(store::CaptureReader& reader) {
   std::vector<StepLabel> labels;
-  RETURN_IF_ERROR(reader.ForEachNote([&](const store::NoteBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<NoteRow>([&](const NoteBatch& batch) {
     for (size_t i = 0; i < batch.size && labels.size() < kMostStepLabels; ++i) {
       if (batch.kind[i] != static_cast<uint16_t>(wire::NoteKind::kStepLabel)) continue;
       const std::string_view name = reader.names()[batch.subject[i]];

@@ -23,7 +23,7 @@ std::string_view WithoutPrefix(std::string_view name) {
   return {};
 }
 
-bool MayBlock(const store::GpuBatch& batch, size_t i) {
+bool MayBlock(const GpuBatch& batch, size_t i) {
   if (static_cast<GpuRowKind>(batch.kind[i]) != GpuRowKind::kMemcpy) return false;
   if (batch.copy_kind[i] == kToHost) return batch.destination_kind[i] != kPinnedMemory;
   return batch.copy_kind[i] == kToDevice && batch.source_kind[i] != kPinnedMemory &&
@@ -67,9 +67,8 @@ absl::StatusOr<std::vector<bool>> FindBlockingCopies(store::CaptureReader& reade
                                                      const GpuAttribution& attribution) {
   std::vector<bool> blocking(attribution.calls().size());
   if (blocking.empty()) return blocking;
-  constexpr uint32_t kColumns =
-      store::kGpuTime | store::kGpuWhat | store::kGpuCause | store::kGpuCopy;
-  RETURN_IF_ERROR(reader.ForEachGpu(kColumns, {}, [&](const store::GpuBatch& batch) {
+  constexpr uint32_t kColumns = kGpuTime | kGpuWhat | kGpuCause | kGpuCopy;
+  RETURN_IF_ERROR(reader.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       if (!MayBlock(batch, i)) continue;
       const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);

@@ -43,9 +43,9 @@ absl::Status AllocationOrigins::Resolve(store::CaptureReader& reader) {
   }
   AddPythonRows(reader.threads());
   const store::TimeFilter filter = {first_ns_, EndOf(last_ns_, 1)};
-  return reader.ForEachRange(
-      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory,
-      filter, [&](const store::RangeBatch& batch) {
+  return reader.ForEach<RangeRow>(
+      kRangeStart | kRangeDuration | kRangeName | kRangeCategory, filter,
+      [&](const RangeBatch& batch) {
         if (const auto found = threads_.find(batch.thread); found != threads_.end()) {
           return Match(batch, found->second, /*only_modules=*/false);
         }
@@ -69,8 +69,7 @@ void AllocationOrigins::AddPythonRows(std::span<const store::ReaderThread> threa
 }
 
 // Ranges come in order of their end, so a range encloses the last of those that have been passed.
-absl::Status AllocationOrigins::Match(const store::RangeBatch& batch, OfThread& of,
-                                      bool only_modules) {
+absl::Status AllocationOrigins::Match(const RangeBatch& batch, OfThread& of, bool only_modules) {
   for (size_t i = 0; i < batch.size; ++i) {
     const int64_t start_ns = batch.start_ns[i];
     const int64_t end_ns = EndOf(start_ns, batch.duration_ns[i]);

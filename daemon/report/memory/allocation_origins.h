@@ -71,7 +71,7 @@ class AllocationOrigins {
   };
 
   void AddPythonRows(std::span<const store::ReaderThread> threads);
-  absl::Status Match(const store::RangeBatch& batch, OfThread& of, bool only_modules);
+  absl::Status Match(const RangeBatch& batch, OfThread& of, bool only_modules);
   void Enclose(Instant& instant, size_t handle, uint32_t name, bool is_operator);
   void EncloseInModule(Instant& instant, uint32_t name);
   uint32_t ModuleAround(uint32_t inner, uint32_t name);

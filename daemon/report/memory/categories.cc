@@ -74,7 +74,7 @@ class Classifier {
       return absl::OkStatus();
     }));
     ApplyUsesUntil(std::numeric_limits<int64_t>::max());
-    RETURN_IF_ERROR(reader.ForEachBlock([&](const store::BlockBatch& batch) {
+    RETURN_IF_ERROR(reader.ForEach<BlockRow>([&](const BlockBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) ApplyBlock(batch, i);
       return absl::OkStatus();
     }));
@@ -102,7 +102,7 @@ class Classifier {
   static constexpr uint32_t kFreed = std::numeric_limits<uint32_t>::max();
 
   absl::Status ReadUses(store::CaptureReader& reader) {
-    RETURN_IF_ERROR(reader.ForEachTensorUse({}, [&](const store::TensorUseBatch& batch) {
+    RETURN_IF_ERROR(reader.ForEach<TensorUseRow>([&](const TensorUseBatch& batch) {
       for (size_t i = 0; i < batch.size && uses_.size() < kMostTensorUses; ++i) {
         if (batch.address[i] == 0) continue;  // Of no elements.
         uses_.push_back({.time_ns = batch.time_ns[i],
@@ -182,7 +182,7 @@ class Classifier {
     at->second = kFreed;
   }
 
-  void ApplyBlock(const store::BlockBatch& batch, size_t i) {
+  void ApplyBlock(const BlockBatch& batch, size_t i) {
     const MemoryCategory category = Told(batch.category[i]);
     if (batch.address[i] == 0) return;
     if (category == MemoryCategory::kUnknown) return ApplySize(batch, i);
@@ -216,7 +216,7 @@ class Classifier {
   }
 
   // What nothing touched in the window may have been made after it.
-  void ApplySize(const store::BlockBatch& batch, size_t i) {
+  void ApplySize(const BlockBatch& batch, size_t i) {
     const auto found = block_at_.find(batch.address[i]);
     if (found == block_at_.end() || found->second == kFreed) return;
     Block& block = blocks_[found->second];

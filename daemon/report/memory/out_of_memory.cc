@@ -9,7 +9,7 @@ namespace profd::report {
 
 absl::StatusOr<std::vector<OutOfMemoryNote>> FindOutOfMemory(store::CaptureReader& reader) {
   std::vector<OutOfMemoryNote> found;
-  RETURN_IF_ERROR(reader.ForEachNote([&](const store::NoteBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<NoteRow>([&](const NoteBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       if (batch.kind[i] != static_cast<uint16_t>(wire::NoteKind::kOutOfMemory)) continue;
       found.push_back({.event = {.time_ns = std::max<int64_t>(0, batch.time_ns[i]),

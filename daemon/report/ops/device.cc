@@ -7,11 +7,11 @@
 namespace profd::report {
 
 absl::Status OpDevice::Read(store::CaptureReader& reader) {
-  RETURN_IF_ERROR(reader.ForEachGpu(store::kGpuTime | store::kGpuWhere | store::kGpuCause, {},
-                                    [&](const store::GpuBatch& batch) {
-                                      AddBatch(batch);
-                                      return absl::OkStatus();
-                                    }));
+  RETURN_IF_ERROR(
+      reader.ForEach<GpuRow>(kGpuTime | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
+        AddBatch(batch);
+        return absl::OkStatus();
+      }));
   size_t device = 0;
   for (auto& [number, work] : work_) {
     SumDevice(device++, work);
@@ -20,7 +20,7 @@ absl::Status OpDevice::Read(store::CaptureReader& reader) {
   return absl::OkStatus();
 }
 
-void OpDevice::AddBatch(const store::GpuBatch& batch) {
+void OpDevice::AddBatch(const GpuBatch& batch) {
   std::vector<Work>* work = nullptr;
   uint16_t device = 0;
   for (size_t i = 0; i < batch.size; ++i) {

@@ -59,7 +59,7 @@ class OpDevice {
     const Work* last = nullptr;  // That was added: in a recursive range it would count again.
   };
 
-  void AddBatch(const store::GpuBatch& batch);
+  void AddBatch(const GpuBatch& batch);
   void SumDevice(size_t device, std::vector<Work>& work);
   size_t RowOf(uint32_t kind, int32_t step);
 

@@ -15,7 +15,7 @@
 
 #include <string_view>
 
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 
 namespace profd::report {
 

@@ -1,4 +1,4 @@
-// The sizes of an operator's inputs, from OperatorInputs.dims (daemon/capture/event_rows.h).
+// The sizes of an operator's inputs, from OperatorInputs.dims (daemon/capture/event_kinds.h).
 //
 // Threads: any. Errors: none; text of any other form (the file may be hostile) gives nullopt.
 #ifndef PROFD_DAEMON_REPORT_OPS_INPUT_SHAPES_H_

@@ -12,8 +12,6 @@
 namespace profd::report {
 namespace {
 
-using store::RangeBatch;
-
 // CUDA's own allocations are what a framework's allocator lives on: not counted again.
 bool IsCounted(uint8_t device_type) {
   return device_type != static_cast<uint8_t>(wire::DeviceType::kCudaDriver) &&
@@ -41,7 +39,7 @@ absl::Status OpMemory::Read(store::CaptureReader& reader) {
 absl::StatusOr<OpMemory::Need> OpMemory::Count(store::CaptureReader& reader) {
   Need need;
   std::vector<int64_t> of_thread(threads_.size());
-  RETURN_IF_ERROR(reader.ForEachMemory({}, [&](const store::MemoryBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<MemoryRow>([&](const MemoryBatch& batch) {
     empty_ = empty_ && batch.size == 0;
     if (batch.thread >= of_thread.size()) of_thread.resize(batch.thread + size_t{1});
     for (size_t i = 0; i < batch.size; ++i) {
@@ -56,7 +54,7 @@ absl::StatusOr<OpMemory::Need> OpMemory::Count(store::CaptureReader& reader) {
 
   // Only events of threads with ranges can be in one. Looked for when it matters.
   need.has_ranges.resize(of_thread.size());
-  RETURN_IF_ERROR(reader.ForEachRange(store::kRangeDepth, {}, [&](const RangeBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeDepth, {}, [&](const RangeBatch& batch) {
     if (batch.thread < need.has_ranges.size()) need.has_ranges[batch.thread] = true;
     return absl::OkStatus();
   }));

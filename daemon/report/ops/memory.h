@@ -40,8 +40,7 @@ class OpMemory {
   };
 
   // The columns that Of() reads.
-  static constexpr uint32_t kColumns =
-      store::kRangeStart | store::kRangeDuration | store::kRangeDepth;
+  static constexpr uint32_t kColumns = kRangeStart | kRangeDuration | kRangeDepth;
 
   absl::Status Read(store::CaptureReader& reader);
   // Whether the capture has no allocator events.
@@ -49,7 +48,7 @@ class OpMemory {
 
   // Returns the ranges of the batch in which memory was allocated or freed. Pass batches in the
   // reader's order. Valid until the next call.
-  std::span<const Change> Of(const store::RangeBatch& batch);
+  std::span<const Change> Of(const RangeBatch& batch);
 
  private:
   struct Piece {

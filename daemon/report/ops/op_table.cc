@@ -23,8 +23,6 @@
 namespace profd::report {
 namespace {
 
-using store::RangeBatch;
-
 constexpr std::array<std::pair<OpSort, std::string_view>, 9> kOpSortNames = {{
     {OpSort::kSelfCpu, "self_cpu"},
     {OpSort::kCpuTotal, "cpu_total"},
@@ -239,9 +237,9 @@ class OpSummary {
   }
 
   absl::Status Read(const std::optional<StepRecord>& only) {
-    uint32_t columns = store::kRangeDuration | store::kRangeDepth | kinds_.columns();
+    uint32_t columns = kRangeDuration | kRangeDepth | kinds_.columns();
     // Only these have rows of Python's functions.
-    if (!reader_.record().imported.source.empty()) columns |= store::kRangeCategory;
+    if (!reader_.record().imported.source.empty()) columns |= kRangeCategory;
     store::TimeFilter filter;
     only_ = only;
     if (HasGpu()) RETURN_IF_ERROR(ReadGpu());
@@ -250,9 +248,8 @@ class OpSummary {
     if (only.has_value()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
-    if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value())
-      columns |= store::kRangeStart;
-    return reader_.ForEachRange(columns, filter, [&](const RangeBatch& batch) {
+    if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= kRangeStart;
+    return reader_.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
       AddBatch(batch);
       return absl::OkStatus();
     });
@@ -301,8 +298,8 @@ class OpSummary {
   absl::StatusOr<store::TimeFilter> SpanOfOnly() {
     const store::TimeFilter step = {only_->start_ns, EndOf(only_->start_ns, only_->duration_ns)};
     store::TimeFilter span = step;
-    RETURN_IF_ERROR(reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration, step, [&](const RangeBatch& batch) {
+    RETURN_IF_ERROR(
+        reader_.ForEach<RangeRow>(kRangeStart | kRangeDuration, step, [&](const RangeBatch& batch) {
           for (size_t i = 0; i < batch.size; ++i) {
             if (!BeginsInOnly(batch.start_ns[i])) continue;
             span.end_ns = std::max(span.end_ns, EndOf(batch.start_ns[i], batch.duration_ns[i]));

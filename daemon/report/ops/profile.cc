@@ -74,7 +74,7 @@ class FlopsLookup {
   // Nothing has any: no columns are needed.
   bool empty() const { return may_have_.empty(); }
 
-  OpFlops Of(const store::RangeBatch& batch, size_t i) {
+  OpFlops Of(const RangeBatch& batch, size_t i) {
     const uint32_t name = batch.name[i];
     if (!may_have_[name]) return {};
     const OperatorIndex::Entry* const op =
@@ -139,10 +139,10 @@ class OpProfiler {
 
   absl::Status ReadRanges() {
     ASSIGN_OR_RETURN(FlopsLookup flops, FlopsLookup::Build(reader_));
-    uint32_t columns = store::kRangeStart | store::kRangeDuration | kinds_.columns();
-    columns |= store::kRangeName | store::kRangeCategory;
-    if (!flops.empty()) columns |= store::kRangeDepth;
-    return reader_.ForEachRange(columns, {}, [&](const store::RangeBatch& batch) {
+    uint32_t columns = kRangeStart | kRangeDuration | kinds_.columns();
+    columns |= kRangeName | kRangeCategory;
+    if (!flops.empty()) columns |= kRangeDepth;
+    return reader_.ForEach<RangeRow>(columns, {}, [&](const RangeBatch& batch) {
       const std::span<const uint32_t> kinds = kinds_.Of(batch);
       for (size_t i = 0; i < batch.size; ++i) {
         is_python_[batch.name[i]] |=
@@ -156,7 +156,7 @@ class OpProfiler {
   }
 
   absl::Status ReadCalls() {
-    return reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+    return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         Add(kinds_.OfCall(batch.name[i], batch.thread, batch.start_ns[i]), batch.start_ns[i],
             batch.duration_ns[i]);
@@ -221,7 +221,7 @@ class OpProfiler {
     };
     absl::flat_hash_map<uint32_t, bool> launched;
     if (only_.has_value()) {
-      RETURN_IF_ERROR(reader_.ForEachApiCall({}, [&](const store::ApiBatch& batch) {
+      RETURN_IF_ERROR(reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i) {
           const size_t position = lookup_.PositionAt(batch.start_ns[i]);
           if (position == StepLookup::kNone) continue;
@@ -232,16 +232,14 @@ class OpProfiler {
     }
     std::vector<Work> work;
     RETURN_IF_ERROR(
-        reader_.ForEachGpu(store::kGpuTime | store::kGpuWhere | store::kGpuCause, {},
-                           [&](const store::GpuBatch& batch) {
-                             for (size_t i = 0; i < batch.size; ++i) {
-                               if (only_.has_value() && !launched.contains(batch.correlation[i]))
-                                 continue;
-                               work.push_back({batch.device[i], batch.start_ns[i],
-                                               batch.start_ns[i] + batch.duration_ns[i]});
-                             }
-                             return absl::OkStatus();
-                           }));
+        reader_.ForEach<GpuRow>(kGpuTime | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            if (only_.has_value() && !launched.contains(batch.correlation[i])) continue;
+            work.push_back(
+                {batch.device[i], batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i]});
+          }
+          return absl::OkStatus();
+        }));
     std::sort(work.begin(), work.end(),
               [](const Work& a, const Work& b) { return a.start_ns < b.start_ns; });
     BusyTime busy;

@@ -141,9 +141,9 @@ class TorchTableBuilder {
 
   absl::Status ReadRanges() {
     ASSIGN_OR_RETURN(OperatorIndex operators, OperatorIndex::Build(reader_));
-    constexpr uint32_t kColumns = store::kRangeStart | store::kRangeDuration | store::kRangeName |
-                                  store::kRangeDepth | store::kRangeCategory;
-    return reader_.ForEachRange(kColumns, {}, [&](const store::RangeBatch& batch) {
+    constexpr uint32_t kColumns =
+        kRangeStart | kRangeDuration | kRangeName | kRangeDepth | kRangeCategory;
+    return reader_.ForEach<RangeRow>(kColumns, {}, [&](const RangeBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const OperatorIndex::Entry* const op =
             operators.Find(batch.thread, batch.start_ns[i], batch.depth[i]);
@@ -153,7 +153,7 @@ class TorchTableBuilder {
     });
   }
 
-  void AddRange(const store::RangeBatch& batch, size_t i, const OperatorIndex::Entry* op) {
+  void AddRange(const RangeBatch& batch, size_t i, const OperatorIndex::Entry* op) {
     const uint32_t name = names_[batch.name[i]];
     if (name == kNoPosition) return;
     // A name alone may be that of a range on a stream.
@@ -226,15 +226,14 @@ class TorchTableBuilder {
   }
 
   absl::Status ReadGpu() {
-    return reader_.ForEachGpu(
-        store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy,
-        {}, [&](const store::GpuBatch& batch) {
-          for (size_t i = 0; i < batch.size; ++i) AddWork(batch, i);
-          return absl::OkStatus();
-        });
+    return reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuCopy, {},
+                                   [&](const GpuBatch& batch) {
+                                     for (size_t i = 0; i < batch.size; ++i) AddWork(batch, i);
+                                     return absl::OkStatus();
+                                   });
   }
 
-  void AddWork(const store::GpuBatch& batch, size_t i) {
+  void AddWork(const GpuBatch& batch, size_t i) {
     const int64_t start_ns = batch.start_ns[i];
     const int64_t end_ns = start_ns + batch.duration_ns[i];
     const GpuCall* const call = gpu_->Find(batch.correlation[i]);
@@ -257,7 +256,7 @@ class TorchTableBuilder {
     at->second = {std::min(at->second.start_ns, start_ns), std::max(at->second.end_ns, end_ns)};
   }
 
-  uint32_t RowOfWork(const store::GpuBatch& batch, size_t i) {
+  uint32_t RowOfWork(const GpuBatch& batch, size_t i) {
     const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
     const bool is_kernel = kind == GpuRowKind::kKernel;
     const std::tuple what = {kind, is_kernel ? batch.name[i] : 0,
@@ -269,7 +268,7 @@ class TorchTableBuilder {
     return at->second;
   }
 
-  std::string NameOfWork(const store::GpuBatch& batch, size_t i) {
+  std::string NameOfWork(const GpuBatch& batch, size_t i) {
     switch (static_cast<GpuRowKind>(batch.kind[i])) {
       case GpuRowKind::kKernel:
         break;
@@ -298,7 +297,7 @@ class TorchTableBuilder {
     if (reader_.record().imported.source.empty() || !options_.version.has_syncs()) {
       return absl::OkStatus();
     }
-    return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    return reader_.ForEach<profd::SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         rows_.AddDevice(rows_.RowOf(rows_.NameOf(SyncName(batch.kind[i])), Kind::kDevice),
                         batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i]);
@@ -309,7 +308,7 @@ class TorchTableBuilder {
   }
 
   absl::Status ReadOverheads() {
-    return reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    return reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const uint32_t name = rows_.NameOf(OverheadName(batch.kind[i]));
         loose_.push_back({.start_ns = batch.start_ns[i],
@@ -371,7 +370,7 @@ class TorchTableBuilder {
 
   absl::Status ReadFailedAllocations() {
     const uint32_t name = rows_.NameOf("[OutOfMemory]");
-    return reader_.ForEachNote([&](const store::NoteBatch& batch) {
+    return reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (batch.kind[i] != static_cast<uint16_t>(wire::NoteKind::kOutOfMemory)) continue;
         const std::string& device = reader_.names()[batch.subject[i]];

@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
@@ -46,7 +46,7 @@ class Notes {
   absl::Status Read(store::CaptureReader& reader) {
     threads_.resize(reader.threads().size());
     std::vector<std::optional<bool>> is_note(reader.scalars().size());
-    RETURN_IF_ERROR(reader.ForEachOperator({}, [&](const store::OperatorBatch& batch) {
+    RETURN_IF_ERROR(reader.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (batch.inputs[i] != 0 && batch.scope[i] == kUserScope) {
           inputs_[{batch.thread, batch.start_ns[i], batch.depth[i]}] = batch.inputs[i];
@@ -170,9 +170,8 @@ class CollectiveSummary {
   }
 
   absl::Status ReadRanges() {
-    return reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeDepth, {},
-        [&](const store::RangeBatch& batch) {
+    return reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName | kRangeDepth, {}, [&](const RangeBatch& batch) {
           for (size_t i = 0; i < batch.size; ++i) {
             const std::string& name = reader_.names()[batch.name[i]];
             const std::optional<CollectiveKind> kind = KindOfName(batch.name[i]);
@@ -250,9 +249,9 @@ class CollectiveSummary {
     }
     if (running.empty()) return absl::OkStatus();
     CollectiveWaits waits(running);
-    RETURN_IF_ERROR(reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory, {},
-        [&](const store::RangeBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {},
+        [&](const RangeBatch& batch) {
           if (!IsTrainingThread(batch.thread)) return absl::OkStatus();
           for (size_t i = 0; i < batch.size; ++i) {
             const bool is_collective = KindOfName(batch.name[i]).has_value();
@@ -279,26 +278,22 @@ class CollectiveSummary {
   absl::Status ReadKernels() {
     ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader_));
     std::vector<std::optional<bool>> is_communication(reader_.names().size());
-    return reader_.ForEachGpu(store::kGpuTime | store::kGpuWhat | store::kGpuCause, {},
-                              [&](const store::GpuBatch& batch) {
-                                for (size_t i = 0; i < batch.size; ++i) {
-                                  const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-                                  if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset)
-                                    continue;
-                                  auto& known = is_communication[batch.name[i]];
-                                  if (!known.has_value())
-                                    known = IsCommunicationKernel(reader_.names()[batch.name[i]]);
-                                  const bool is_compute =
-                                      kind == GpuRowKind::kGraphLaunch || !*known;
-                                  const int64_t start_ns = batch.start_ns[i];
-                                  const int64_t end_ns = start_ns + batch.duration_ns[i];
-                                  kernels_.push_back({start_ns, end_ns, is_compute});
-                                  if (is_compute) continue;
-                                  AddKernel(attribution.Find(batch.correlation[i]),
-                                            reader_.names()[batch.name[i]], start_ns, end_ns);
-                                }
-                                return absl::OkStatus();
-                              });
+    return reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuCause, {}, [&](const GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+        if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) continue;
+        auto& known = is_communication[batch.name[i]];
+        if (!known.has_value()) known = IsCommunicationKernel(reader_.names()[batch.name[i]]);
+        const bool is_compute = kind == GpuRowKind::kGraphLaunch || !*known;
+        const int64_t start_ns = batch.start_ns[i];
+        const int64_t end_ns = start_ns + batch.duration_ns[i];
+        kernels_.push_back({start_ns, end_ns, is_compute});
+        if (is_compute) continue;
+        AddKernel(attribution.Find(batch.correlation[i]), reader_.names()[batch.name[i]], start_ns,
+                  end_ns);
+      }
+      return absl::OkStatus();
+    });
   }
 
   void AddKernel(const GpuAttribution::Call* call, std::string_view name, int64_t start_ns,

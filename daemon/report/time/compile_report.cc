@@ -58,7 +58,7 @@ class CompileSummary {
       : reader_(reader), lookup_(reader.steps()) {}
 
   absl::Status Read() {
-    RETURN_IF_ERROR(reader_.ForEachNote([&](const store::NoteBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) AddNote(batch, i);
       return absl::OkStatus();
     }));
@@ -115,7 +115,7 @@ class CompileSummary {
     int64_t duration_ns;
   };
 
-  void AddNote(const store::NoteBatch& batch, size_t i) {
+  void AddNote(const NoteBatch& batch, size_t i) {
     const Text key = {reader_.names()[batch.subject[i]], reader_.names()[batch.text[i]]};
     switch (static_cast<wire::NoteKind>(batch.kind[i])) {
       case wire::NoteKind::kGraphBreak:
@@ -162,9 +162,8 @@ class CompileSummary {
     }
     if (!has_any) return absl::OkStatus();
     std::vector<std::vector<Compilation>> compilations(reader_.threads().size());
-    RETURN_IF_ERROR(reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration | store::kRangeName, {},
-        [&](const store::RangeBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
           if (batch.thread >= compilations.size()) compilations.resize(batch.thread + size_t{1});
           for (size_t i = 0; i < batch.size; ++i) {
             AddRange(kinds[batch.name[i]], batch, i, compilations[batch.thread]);
@@ -177,7 +176,7 @@ class CompileSummary {
     return absl::OkStatus();
   }
 
-  void AddRange(RangeKind kind, const store::RangeBatch& batch, size_t i,
+  void AddRange(RangeKind kind, const RangeBatch& batch, size_t i,
                 std::vector<Compilation>& compilations) {
     const int64_t start_ns = batch.start_ns[i];
     switch (kind) {

@@ -29,22 +29,19 @@ absl::StatusOr<DataLoaderWaits> ReadDataLoaderWaits(store::CaptureReader& reader
   for (const std::string& name : reader.names()) is_wait.push_back(IsDataLoaderWait(name));
   if (std::find(is_wait.begin(), is_wait.end(), true) == is_wait.end()) return waits;
   std::vector<std::vector<Wait>> by_thread(reader.threads().size());
-  RETURN_IF_ERROR(
-      reader.ForEachRange(store::kRangeStart | store::kRangeDuration | store::kRangeName, {},
-                          [&](const store::RangeBatch& batch) {
-                            if (batch.thread >= by_thread.size())
-                              by_thread.resize(batch.thread + size_t{1});
-                            std::vector<Wait>& thread = by_thread[batch.thread];
-                            for (size_t i = 0; i < batch.size; ++i) {
-                              if (!is_wait[batch.name[i]]) continue;
-                              // Ranges come in order of their end: those inside of this one are
-                              // part of it.
-                              while (!thread.empty() && thread.back().start_ns >= batch.start_ns[i])
-                                thread.pop_back();
-                              thread.push_back({batch.start_ns[i], batch.duration_ns[i]});
-                            }
-                            return absl::OkStatus();
-                          }));
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(
+      kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
+        if (batch.thread >= by_thread.size()) by_thread.resize(batch.thread + size_t{1});
+        std::vector<Wait>& thread = by_thread[batch.thread];
+        for (size_t i = 0; i < batch.size; ++i) {
+          if (!is_wait[batch.name[i]]) continue;
+          // Ranges come in order of their end: those inside of this one are
+          // part of it.
+          while (!thread.empty() && thread.back().start_ns >= batch.start_ns[i]) thread.pop_back();
+          thread.push_back({batch.start_ns[i], batch.duration_ns[i]});
+        }
+        return absl::OkStatus();
+      }));
   const int64_t step_thread = reader.step_thread();
   for (size_t thread = 0; thread < by_thread.size(); ++thread) {
     const bool has_steps = step_thread < 0 || static_cast<size_t>(step_thread) == thread;

@@ -151,9 +151,9 @@ class HostSplitter {
   absl::Status ReadRanges() {
     std::vector<Kind> kinds;
     for (const std::string& name : reader_.names()) kinds.push_back(KindOf(name));
-    return reader_.ForEachRange(
-        store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory, {},
-        [&](const store::RangeBatch& batch) {
+    return reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {},
+        [&](const RangeBatch& batch) {
           if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
           Thread& thread = threads_[batch.thread];
           for (size_t i = 0; i < batch.size; ++i) {
@@ -293,7 +293,7 @@ class HostSplitter {
     if (step_thread_ >= reader_.threads().size()) return absl::OkStatus();
     const int64_t os_thread = reader_.threads()[step_thread_].os_thread;
     std::vector<std::pair<int64_t, int64_t>> times;
-    RETURN_IF_ERROR(reader_.ForEachOverhead({}, [&](const store::OverheadBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (batch.os_thread[i] == 0 || int64_t{batch.os_thread[i]} != os_thread) continue;
         times.emplace_back(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]));
@@ -379,9 +379,8 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
   std::vector<int64_t> shortest_ns(rows.size(), std::numeric_limits<int64_t>::max());
   std::vector<uint32_t> names(rows.size());
   const int64_t step_thread = reader.step_thread();
-  RETURN_IF_ERROR(reader.ForEachRange(
-      store::kRangeStart | store::kRangeDuration | store::kRangeName | store::kRangeCategory, {},
-      [&](const store::RangeBatch& batch) {
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(
+      kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {}, [&](const RangeBatch& batch) {
         if (step_thread >= 0 && step_thread != int64_t{batch.thread}) return absl::OkStatus();
         for (size_t i = 0; i < batch.size; ++i) {
           if (batch.category[i] == kOperatorRange) continue;

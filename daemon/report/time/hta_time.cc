@@ -175,7 +175,7 @@ class HtaReport {
     // which is a stream to HTA; later ones give it -1, which is none.
     const bool counts_all = reader_.record().imported.time_unit_ns >= kMicrosecond;
     const uint16_t number = work_.devices()[device_];
-    return reader_.ForEachSync({}, [&](const store::SyncBatch& batch) {
+    return reader_.ForEach<profd::SyncRow>([&](const SyncBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (batch.stream[i] == kNoStream && !counts_all) continue;
         if (batch.device[i] != number && batch.device[i] != kNoGpuDevice) continue;

@@ -81,14 +81,14 @@ absl::StatusOr<int64_t> CountEvents(const CaptureContents& contents) {
   int64_t events = 0;
   int64_t step_marks = 0;
   for (const ChunkEntry& chunk : contents.chunks) {
-    if (chunk.summary.kind > ChunkKind::kLast) {
+    if (!IsKnown(chunk.summary.kind)) {
       return absl::DataLossError(StrCat("it has events of kind ",
                                         static_cast<int>(chunk.summary.kind),
                                         ", which this profd does not know"));
     }
     rows += chunk.summary.rows;
     if (AreEvents(chunk.summary.kind)) events += chunk.summary.rows;
-    if (chunk.summary.kind == ChunkKind::kStepMark) step_marks += chunk.summary.rows;
+    if (chunk.summary.kind == RowKind::kStepMark) step_marks += chunk.summary.rows;
   }
   if (rows > kMaxCheckedRows) return TooLarge("rows", rows, kMaxCheckedRows);
   // They are sorted in memory.
@@ -99,24 +99,12 @@ absl::StatusOr<int64_t> CountEvents(const CaptureContents& contents) {
 // Reading checks every value that is an index, a time or a size.
 absl::Status ReadEveryRow(CaptureFileReader& reader,
                           absl::FunctionRef<absl::Status()> still_wanted) {
-  const auto next = [still_wanted](const auto&) { return still_wanted(); };
-  constexpr uint32_t kEveryColumn = ~0u;
-  RETURN_IF_ERROR(reader.ForEachRange(kEveryColumn, {}, next));
-  RETURN_IF_ERROR(reader.ForEachInstant({}, next));
-  RETURN_IF_ERROR(reader.ForEachCounter({}, next));
-  RETURN_IF_ERROR(reader.ForEachMemory({}, next));
-  RETURN_IF_ERROR(reader.ForEachApiCall({}, next));
-  RETURN_IF_ERROR(reader.ForEachGpu(kEveryColumn, {}, next));
-  RETURN_IF_ERROR(reader.ForEachSync({}, next));
-  RETURN_IF_ERROR(reader.ForEachOverhead({}, next));
-  RETURN_IF_ERROR(reader.ForEachCudaEvent(next));
-  RETURN_IF_ERROR(reader.ForEachOperator({}, next));
-  RETURN_IF_ERROR(reader.ForEachTensorUse({}, next));
-  RETURN_IF_ERROR(reader.ForEachNote(next));
-  RETURN_IF_ERROR(reader.ForEachBlock(next));
-  RETURN_IF_ERROR(reader.ForEachArgument(next));
-  RETURN_IF_ERROR(reader.ForEachGpuAnnotation(next));
-  return reader.ForEachStepMark([](const StepRow&) {});
+  absl::Status status;
+  EventTypes::ForEach([&]<typename Row>() {
+    if (!status.ok()) return;
+    status = reader.ForEach<Row>([still_wanted](const auto&) { return still_wanted(); });
+  });
+  return status;
 }
 
 absl::StatusOr<int64_t> Check(int descriptor, absl::FunctionRef<absl::Status()> still_wanted) {

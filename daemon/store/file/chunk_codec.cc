@@ -74,7 +74,7 @@ absl::StatusOr<ChunkLayout> ChunkLayout::Parse(std::string_view prefix, size_t c
 
   ChunkLayout layout;
   layout.summary = {
-      static_cast<ChunkKind>(header.kind), header.rows, {header.begin_ns, header.end_ns}};
+      static_cast<RowKind>(header.kind), header.rows, {header.begin_ns, header.end_ns}};
   layout.column_count = header.column_count;
   size_t offset = sizeof(header) + lengths_bytes;
   for (size_t i = 0; i < header.column_count; ++i) {

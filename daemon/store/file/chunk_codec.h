@@ -5,8 +5,8 @@
 //        | "PCHK" | version | kind | column | rows | crc32 | begin  |  end   | column      |
 //        |        | u16: 1  |  u8  |  count | u32  |  u32  | ns i64 | ns i64 | lengths u32 |
 //        +--------+---------+------+--------+------+-------+--------+--------+-------------+
-//   then the columns (column_codec.h) in the order of event_columns.h. crc32 covers the header
-//   and the lengths, with itself as 0; every column has its own.
+//   then the columns (column_codec.h) in the order of daemon/capture/event_kinds.h. crc32 covers
+//   the header and the lengths, with itself as 0; every column has its own.
 //
 // Rows of one thread are together, in order of their end; rows of GPU kinds have no order.
 //
@@ -17,10 +17,11 @@
 
 #include <array>
 #include <cstdint>
-#include <iterator>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,7 +39,7 @@ inline constexpr size_t kMaxChunkPrefixBytes = kChunkHeaderBytes + 4 * kMaxChunk
 
 // The header's description of a chunk.
 struct ChunkSummary {
-  ChunkKind kind = ChunkKind::kRange;
+  RowKind kind = RowKind::kRange;
   uint32_t rows = 0;
   TimeSpan span;  // Since the capture's epoch.
 };
@@ -58,30 +59,37 @@ namespace chunk_internal {
 void WriteHeader(const ChunkSummary& summary, std::span<const size_t> columns, std::string& out);
 }  // namespace chunk_internal
 
-// Replaces `out` by the chunk for `table`, whose thread column, if any, must be filled.
-template <typename Table>
-ChunkSummary EncodeChunk(const Table& table, ColumnEncoder& encoder, std::string& out) {
-  const ChunkSummary summary = {Table::kKind, static_cast<uint32_t>(table.size()), table.Span()};
-  out.assign(kChunkHeaderBytes + 4 * std::size(Table::kTransforms), '\0');
-  std::vector<size_t> columns;
-  VisitColumns(table, [&](const auto& column, ColumnTransform transform) {
-    columns.push_back(out.size());
-    encoder.Encode(std::span(column), transform, out);
+// Replaces `out` by the chunk for `table`, which covers `span` and whose thread column, if any,
+// must be filled. The table's values become those of the file.
+template <typename Row>
+ChunkSummary EncodeChunk(EventTable<Row>& table, const TimeSpan& span, ColumnEncoder& encoder,
+                         std::string& out) {
+  const ChunkSummary summary = {Row::kKind, static_cast<uint32_t>(table.size()), span};
+  Pack(table);
+  out.assign(kChunkHeaderBytes + 4 * EventTable<Row>::kColumnCount, '\0');
+  std::array<size_t, EventTable<Row>::kColumnCount> columns;
+  VisitColumns(table, [&](const auto& column, ColumnTransform transform, size_t number) {
+    columns[number] = out.size();
+    if constexpr (std::is_same_v<decltype(column), const std::vector<double>&>) {
+      std::vector<uint64_t> bits(column.size());
+      std::memcpy(bits.data(), column.data(), column.size() * sizeof(double));
+      encoder.Encode(std::span<const uint64_t>(bits), transform, out);
+    } else {
+      encoder.Encode(std::span(column), transform, out);
+    }
   });
   chunk_internal::WriteHeader(summary, columns, out);
   return summary;
 }
 
 // Decodes the columns whose bit (1 << number) is set in `wanted` into `table`, leaving the
-// others as they are. `bytes` are those of the chunk from the first wanted column's offset
-// to the last one's end, at least.
-template <typename Table>
+// others as they are; the values are those of the file. `bytes` are those of the chunk from the
+// first wanted column's offset to the last one's end, at least.
+template <typename Row>
 absl::Status DecodeChunk(const ChunkLayout& layout, uint32_t wanted, std::string_view bytes,
-                         size_t bytes_offset, ColumnDecoder& decoder, Table& table) {
+                         size_t bytes_offset, ColumnDecoder& decoder, EventTable<Row>& table) {
   absl::Status status;
-  size_t column_number = 0;
-  VisitColumns(table, [&](auto& column, ColumnTransform) {
-    const size_t number = column_number++;
+  VisitColumns(table, [&](auto& column, ColumnTransform, size_t number) {
     if ((wanted & (1u << number)) == 0 || !status.ok()) return;
     if (number >= layout.column_count) {
       status = absl::DataLossError("damaged chunk: a column is missing");
@@ -90,7 +98,13 @@ absl::Status DecodeChunk(const ChunkLayout& layout, uint32_t wanted, std::string
     column.resize(layout.summary.rows);
     const std::string_view encoded = bytes.substr(
         layout.offsets[number] - bytes_offset, layout.offsets[number + 1] - layout.offsets[number]);
-    status = decoder.Decode(encoded, std::span(column));
+    if constexpr (std::is_same_v<decltype(column), std::vector<double>&>) {
+      std::vector<uint64_t> bits(column.size());
+      status = decoder.Decode(encoded, std::span(bits));
+      std::memcpy(column.data(), bits.data(), bits.size() * sizeof(double));
+    } else {
+      status = decoder.Decode(encoded, std::span(column));
+    }
   });
   return status;
 }

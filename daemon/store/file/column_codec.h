@@ -30,15 +30,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "daemon/capture/event_fields.h"
 
 namespace profd::store {
 
 inline constexpr size_t kMaxColumnValues = 65536;
-
-enum class ColumnTransform : uint8_t {
-  kOffset = 0,  // residual = value - base
-  kDelta = 1,   // residual = zigzag(value - the value before it); base is the first value
-};
 
 // CRC-32 as in zlib, gzip, and PNG.
 uint32_t Crc32(uint32_t seed, std::string_view bytes);

@@ -1,12 +1,8 @@
-// Tables of events as columns, the stored form: one struct per kind, with a vector per column.
-// While it is filled, a table has the rows of one thread; when it becomes a chunk, it may have the
-// rows of several threads, one after the other. GPU work and blocks of memory have no thread: such
-// tables have no thread column, and are filled as if all rows were of one thread.
+// Tables of events as columns, the stored form of the kinds in daemon/capture/event_kinds.h.
 //
-// How do I add a column?  A new kind of chunk with all its columns (files already written must stay
-// readable): the next number in ChunkKind, a struct here that lists its columns in Visit(), the
-// calls in writer.cc and reader.cc. Readers skip kinds that they do not know. Numbers are never
-// reused.
+// While it is filled, a table has the rows of one thread; when it becomes a chunk, it may have the
+// rows of several threads, one after the other. The tables of kinds without threads have no thread
+// column, and are filled as if all rows were of one thread.
 //
 // Threads: values; no locks.
 #ifndef PROFD_DAEMON_STORE_FILE_EVENT_COLUMNS_H_
@@ -15,7 +11,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <span>
 #include <tuple>
@@ -23,47 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/capture/ports.h"
+#include "daemon/capture/event_kinds.h"
 #include "daemon/store/file/column_codec.h"
 
 namespace profd::store {
 
-using enum ColumnTransform;
-
-enum class ChunkKind : uint8_t {
-  kRange = 1,
-  kInstant = 2,
-  kCounter = 3,
-  kMemory = 4,
-  kStepMark = 5,
-  kApiCall = 6,
-  kGpu = 7,
-  kSync = 8,
-  kOverhead = 9,
-  kCudaEvent = 10,
-  kOperator = 11,
-  kTensorUse = 12,
-  kNote = 13,
-  kBlock = 14,
-  kArgument = 15,
-  kGpuAnnotation = 16,
-  kLast = kGpuAnnotation,
-};
-
-// Returns whether the rows of a kind are framework rows: they belong to ranges and memory events.
-constexpr bool AreFrameworkRows(ChunkKind kind) {
-  return kind >= ChunkKind::kOperator && kind <= ChunkKind::kBlock;
-}
-// Returns whether the rows of a kind count as events.
-constexpr bool AreEvents(ChunkKind kind) {
-  return kind < ChunkKind::kOperator || kind > ChunkKind::kLast;
-}
-
 inline constexpr size_t kMaxChunkRows = kMaxColumnValues;
-// The largest distance of a time from the file's epoch, so that differences never overflow.
-inline constexpr int64_t kMaxTimeNs = int64_t{1} << 60;
-constexpr bool IsTime(int64_t time_ns) { return time_ns >= -kMaxTimeNs && time_ns <= kMaxTimeNs; }
-inline constexpr uint16_t kMaxDepth = 128;
 
 // From the first start to the last end; empty when begin_ns > end_ns.
 struct TimeSpan {
@@ -77,580 +37,212 @@ struct TimeSpan {
   bool empty() const { return begin_ns > end_ns; }
 };
 
-// Each table has
-//   Row        the writer's input
-//   Columns    its columns in file order, the thread (if it has one) first, and kTransforms,
-//              the encoding of each. Both are part of the format: columns that reports read
-//              together are next to each other.
-//   Append     adds rows; the code that makes the chunk fills the thread column
-//   AreValid   whether a file may contain these rows
-//   Span       the time the rows cover
-struct RangeTable {
-  using Row = RangeRow;
-  static constexpr ChunkKind kKind = ChunkKind::kRange;
-  enum Column : uint32_t { kThread, kName, kDepth, kDuration, kCategory, kFlags, kEnd };
-
-  std::vector<uint32_t> thread;
-  std::vector<uint32_t> name;
-  std::vector<uint16_t> depth;
-  std::vector<int64_t> duration_ns;
-  std::vector<uint8_t> category;
-  std::vector<uint8_t> flags;
-  std::vector<int64_t> end_ns;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kOffset, kOffset, kOffset,
-                                                    kOffset, kOffset, kDelta};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.name, self.depth, self.duration_ns, self.category, self.flags,
-                    self.end_ns);
-  }
-  size_t size() const { return end_ns.size(); }
-  void Append(std::span<const RangeRow> rows);
-  static bool AreValid(std::span<const RangeRow> rows);
-  TimeSpan Span() const;
-};
-
-struct InstantTable {
-  using Row = InstantRow;
-  static constexpr ChunkKind kKind = ChunkKind::kInstant;
-  enum Column : uint32_t { kThread, kTime, kName };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> time_ns;
-  std::vector<uint32_t> name;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.time_ns, self.name);
-  }
-  size_t size() const { return time_ns.size(); }
-  void Append(std::span<const InstantRow> rows);
-  static bool AreValid(std::span<const InstantRow> rows);
-  TimeSpan Span() const;
-};
-
-struct CounterTable {
-  using Row = CounterRow;
-  static constexpr ChunkKind kKind = ChunkKind::kCounter;
-  enum Column : uint32_t { kThread, kTime, kName, kValue };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> time_ns;
-  std::vector<uint32_t> name;
-  std::vector<uint64_t> value_bits;  // IEEE 754 doubles
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.time_ns, self.name, self.value_bits);
-  }
-  size_t size() const { return time_ns.size(); }
-  void Append(std::span<const CounterRow> rows);
-  static bool AreValid(std::span<const CounterRow> rows);
-  TimeSpan Span() const;
-};
-
-struct MemoryTable {
-  using Row = MemoryRow;
-  static constexpr ChunkKind kKind = ChunkKind::kMemory;
-  enum Column : uint32_t {
-    kThread,
-    kTime,
-    kAddress,
-    kBytes,
-    kTotalAllocated,
-    kTotalReserved,
-    kDeviceType,
-    kDeviceIndex,
-    kCategory,
-    kIsFree
-  };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> time_ns;
-  std::vector<uint64_t> address;
-  std::vector<int64_t> bytes;
-  std::vector<int64_t> total_allocated_bytes;
-  std::vector<int64_t> total_reserved_bytes;
-  std::vector<uint8_t> device_type;
-  std::vector<int16_t> device_index;
-  std::vector<uint8_t> category;
-  std::vector<uint8_t> is_free;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kDelta,  kOffset, kDelta,
-                                                    kDelta,  kOffset, kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.time_ns, self.address, self.bytes, self.total_allocated_bytes,
-                    self.total_reserved_bytes, self.device_type, self.device_index, self.category,
-                    self.is_free);
-  }
-  size_t size() const { return time_ns.size(); }
-  void Append(std::span<const MemoryRow> rows);
-  static bool AreValid(std::span<const MemoryRow> rows);
-  TimeSpan Span() const;
-};
-
-struct StepMarkTable {
-  using Row = StepRow;
-  static constexpr ChunkKind kKind = ChunkKind::kStepMark;
-  enum Column : uint32_t { kThread, kTime, kStep };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> time_ns;
-  std::vector<int64_t> step;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta, kDelta};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.time_ns, self.step);
-  }
-  size_t size() const { return time_ns.size(); }
-  void Append(std::span<const StepRow> rows);
-  static bool AreValid(std::span<const StepRow> rows);
-  TimeSpan Span() const;
-};
-
-// ---- GPU captures ----
-
-struct ApiCallTable {
-  using Row = ApiRow;
-  static constexpr ChunkKind kKind = ChunkKind::kApiCall;
-  enum Column : uint32_t {
-    kThread,
-    kStart,
-    kDuration,
-    kName,
-    kCorrelation,
-    kCbid,
-    kResult,
-    kIsDriver
-  };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> start_ns;
-  std::vector<int64_t> duration_ns;
-  std::vector<uint32_t> name;
-  std::vector<uint32_t> correlation;
-  std::vector<uint32_t> cbid;
-  std::vector<int32_t> result;
-  std::vector<uint8_t> is_driver;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kOffset, kOffset,
-                                                    kDelta,  kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.start_ns, self.duration_ns, self.name, self.correlation,
-                    self.cbid, self.result, self.is_driver);
-  }
-  size_t size() const { return start_ns.size(); }
-  void Append(std::span<const ApiRow> rows);
-  static bool AreValid(std::span<const ApiRow> rows);
-  TimeSpan Span() const;
-};
-
-// All defined bits of GpuRow.flags.
-inline constexpr uint8_t kKnownGpuFlags = kGpuOrphan | kGpuStraddlesStart | kGpuStraddlesEnd |
-                                          kGpuUnfinished | kGpuAsync | kGpuDeviceLaunched;
-
 // Encodes the time from queueing or submission to a row's start: 0 is "unknown", else 1 + the
 // zigzag of the distance, which is usually small.
-uint64_t PackLead(int64_t start_ns, int64_t time_ns);
-// Gives kNoGpuTime for 0. Returns false for a time that a file may not contain.
-bool UnpackLead(int64_t start_ns, uint64_t lead, int64_t& time_ns);
-
-struct GpuTable {
-  using Row = GpuRow;
-  static constexpr ChunkKind kKind = ChunkKind::kGpu;
-  // By the groups of GpuColumns.
-  enum Column : uint32_t {
-    kStart,
-    kDuration,
-    kRowKind,
-    kFlags,
-    kName,
-    kBytes,
-    kDevice,
-    kContext,
-    kStream,
-    kCorrelation,
-    kGraph,
-    kGraphNode,
-    kCopyKind,
-    kSourceKind,
-    kDestinationKind,
-    kSourceDevice,
-    kDestinationDevice,
-    kQueuedLead,
-    kSubmittedLead,
-    kGridX,
-    kGridY,
-    kGridZ,
-    kBlockX,
-    kBlockY,
-    kBlockZ,
-    kClusterX,
-    kClusterY,
-    kClusterZ,
-    kRegisters,
-    kStaticShared,
-    kDynamicShared,
-    kLocal
-  };
-
-  std::vector<int64_t> start_ns;
-  std::vector<int64_t> duration_ns;
-  std::vector<uint8_t> kind;
-  std::vector<uint8_t> flags;
-  std::vector<uint32_t> name;
-  std::vector<uint64_t> bytes;
-  std::vector<uint16_t> device;
-  std::vector<uint32_t> context;
-  std::vector<uint32_t> stream;
-  std::vector<uint32_t> correlation;
-  std::vector<uint32_t> graph_id;
-  std::vector<uint64_t> graph_node_id;
-  std::vector<uint8_t> copy_kind;
-  std::vector<uint8_t> source_kind;
-  std::vector<uint8_t> destination_kind;
-  std::vector<uint16_t> source_device;
-  std::vector<uint16_t> destination_device;
-  std::vector<uint64_t> queued_lead;     // PackLead()
-  std::vector<uint64_t> submitted_lead;  // PackLead()
-  std::vector<uint32_t> grid_x, grid_y, grid_z;
-  std::vector<uint32_t> block_x, block_y, block_z;
-  std::vector<uint16_t> cluster_x, cluster_y, cluster_z;
-  std::vector<uint16_t> registers_per_thread;
-  std::vector<uint32_t> static_shared_bytes;
-  std::vector<uint32_t> dynamic_shared_bytes;
-  std::vector<uint32_t> local_bytes_per_thread;
-
-  static constexpr ColumnTransform kTransforms[] = {
-      kDelta,  kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset,
-      kOffset, kDelta,  kOffset, kDelta,  kOffset, kOffset, kOffset, kOffset,
-      kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset,
-      kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.start_ns, self.duration_ns, self.kind, self.flags, self.name, self.bytes,
-                    self.device, self.context, self.stream, self.correlation, self.graph_id,
-                    self.graph_node_id, self.copy_kind, self.source_kind, self.destination_kind,
-                    self.source_device, self.destination_device, self.queued_lead,
-                    self.submitted_lead, self.grid_x, self.grid_y, self.grid_z, self.block_x,
-                    self.block_y, self.block_z, self.cluster_x, self.cluster_y, self.cluster_z,
-                    self.registers_per_thread, self.static_shared_bytes, self.dynamic_shared_bytes,
-                    self.local_bytes_per_thread);
-  }
-  size_t size() const { return start_ns.size(); }
-  void Append(std::span<const GpuRow> rows);
-  static bool AreValid(std::span<const GpuRow> rows);
-  TimeSpan Span() const;
-};
-
-struct SyncTable {
-  using Row = SyncRow;
-  static constexpr ChunkKind kKind = ChunkKind::kSync;
-  enum Column : uint32_t {
-    kStart,
-    kDuration,
-    kSyncKind,
-    kDevice,
-    kContext,
-    kStream,
-    kCorrelation,
-    kEventId
-  };
-
-  std::vector<int64_t> start_ns;
-  std::vector<int64_t> duration_ns;
-  std::vector<uint32_t> kind;
-  std::vector<uint16_t> device;
-  std::vector<uint32_t> context;
-  std::vector<uint32_t> stream;
-  std::vector<uint32_t> correlation;
-  std::vector<uint32_t> event_id;
-
-  static constexpr ColumnTransform kTransforms[] = {kDelta,  kOffset, kOffset, kOffset,
-                                                    kOffset, kOffset, kDelta,  kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.start_ns, self.duration_ns, self.kind, self.device, self.context,
-                    self.stream, self.correlation, self.event_id);
-  }
-  size_t size() const { return start_ns.size(); }
-  void Append(std::span<const SyncRow> rows);
-  static bool AreValid(std::span<const SyncRow> rows);
-  TimeSpan Span() const;
-};
-
-struct OverheadTable {
-  using Row = OverheadRow;
-  static constexpr ChunkKind kKind = ChunkKind::kOverhead;
-  enum Column : uint32_t { kStart, kDuration, kOverheadKind, kOsThread, kCorrelation };
-
-  std::vector<int64_t> start_ns;
-  std::vector<int64_t> duration_ns;
-  std::vector<uint32_t> kind;
-  std::vector<uint32_t> os_thread;
-  std::vector<uint32_t> correlation;
-
-  static constexpr ColumnTransform kTransforms[] = {kDelta, kOffset, kOffset, kOffset, kDelta};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.start_ns, self.duration_ns, self.kind, self.os_thread, self.correlation);
-  }
-  size_t size() const { return start_ns.size(); }
-  void Append(std::span<const OverheadRow> rows);
-  static bool AreValid(std::span<const OverheadRow> rows);
-  TimeSpan Span() const;
-};
-
-// Rows without a time: their chunks span only the epoch.
-struct CudaEventTable {
-  using Row = CudaEventRow;
-  static constexpr ChunkKind kKind = ChunkKind::kCudaEvent;
-  enum Column : uint32_t { kCorrelation, kContext, kStream, kEventId };
-
-  std::vector<uint32_t> correlation;
-  std::vector<uint32_t> context;
-  std::vector<uint32_t> stream;
-  std::vector<uint32_t> event_id;
-
-  static constexpr ColumnTransform kTransforms[] = {kDelta, kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.correlation, self.context, self.stream, self.event_id);
-  }
-  size_t size() const { return correlation.size(); }
-  void Append(std::span<const CudaEventRow> rows);
-  static bool AreValid(std::span<const CudaEventRow>) { return true; }
-  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
-};
-
-// ---- captures of frameworks ----
-
-// In addition to ranges: the rows of one thread are in the order of their ranges.
-struct OperatorTable {
-  using Row = OperatorRow;
-  static constexpr ChunkKind kKind = ChunkKind::kOperator;
-  enum Column : uint32_t {
-    kThread,
-    kStart,
-    kDepth,
-    kScope,
-    kSequence,
-    kForwardThread,
-    kTorchThread,
-    kInputs,
-    kScalars
-  };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> start_ns;
-  std::vector<uint16_t> depth;
-  std::vector<uint8_t> scope;
-  std::vector<int64_t> sequence;
-  std::vector<uint64_t> forward_thread;
-  std::vector<uint32_t> torch_thread;
-  std::vector<uint32_t> inputs;
-  std::vector<uint32_t> scalars;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kOffset, kOffset, kDelta,
-                                                    kOffset, kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.start_ns, self.depth, self.scope, self.sequence,
-                    self.forward_thread, self.torch_thread, self.inputs, self.scalars);
-  }
-  size_t size() const { return start_ns.size(); }
-  void Append(std::span<const OperatorRow> rows);
-  static bool AreValid(std::span<const OperatorRow> rows);
-  TimeSpan Span() const;
-};
-
-struct TensorUseTable {
-  using Row = TensorUseRow;
-  static constexpr ChunkKind kKind = ChunkKind::kTensorUse;
-  enum Column : uint32_t { kThread, kTime, kAddress, kDepth, kScope, kInput };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> time_ns;
-  std::vector<uint64_t> address;
-  std::vector<uint16_t> depth;
-  std::vector<uint8_t> scope;
-  std::vector<uint8_t> input;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kDelta,
-                                                    kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.time_ns, self.address, self.depth, self.scope, self.input);
-  }
-  size_t size() const { return time_ns.size(); }
-  void Append(std::span<const TensorUseRow> rows);
-  static bool AreValid(std::span<const TensorUseRow> rows);
-  TimeSpan Span() const;
-};
-
-// kNoNoteTime is stored unchanged; a chunk's span is that of the other rows, or only the epoch.
-struct NoteTable {
-  using Row = NoteRow;
-  static constexpr ChunkKind kKind = ChunkKind::kNote;
-  enum Column : uint32_t { kThread, kTime, kNoteKind, kSubject, kText, kValue };
-
-  std::vector<uint32_t> thread;
-  std::vector<int64_t> time_ns;
-  std::vector<uint16_t> kind;
-  std::vector<uint32_t> subject;
-  std::vector<uint32_t> text;
-  std::vector<int64_t> value;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kDelta,  kOffset,
-                                                    kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.thread, self.time_ns, self.kind, self.subject, self.text, self.value);
-  }
-  size_t size() const { return time_ns.size(); }
-  void Append(std::span<const NoteRow> rows);
-  static bool AreValid(std::span<const NoteRow> rows);
-  TimeSpan Span() const;
-};
-
-// Rows without a time, and of no thread.
-struct BlockTable {
-  using Row = BlockRow;
-  static constexpr ChunkKind kKind = ChunkKind::kBlock;
-  enum Column : uint32_t { kAddress, kBytes, kName, kCategory, kDeviceType, kDeviceIndex };
-
-  std::vector<uint64_t> address;
-  std::vector<int64_t> bytes;
-  std::vector<uint32_t> name;
-  std::vector<uint8_t> category;
-  std::vector<uint8_t> device_type;
-  std::vector<int16_t> device_index;
-
-  static constexpr ColumnTransform kTransforms[] = {kDelta,  kOffset, kOffset,
-                                                    kOffset, kOffset, kOffset};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.address, self.bytes, self.name, self.category, self.device_type,
-                    self.device_index);
-  }
-  size_t size() const { return address.size(); }
-  void Append(std::span<const BlockRow> rows);
-  static bool AreValid(std::span<const BlockRow> rows);
-  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
-};
-
-// ---- imported traces ----
-
-// Rows without a time, and of no thread of their own.
-struct ArgumentTable {
-  using Row = ArgumentRow;
-  static constexpr ChunkKind kKind = ChunkKind::kArgument;
-  enum Column : uint32_t { kOf, kOfThread, kRow, kKey, kType, kValue };
-
-  std::vector<uint8_t> of;
-  std::vector<uint32_t> of_thread;
-  std::vector<uint32_t> row;
-  std::vector<uint32_t> key;
-  std::vector<uint8_t> type;
-  std::vector<int64_t> value;
-
-  static constexpr ColumnTransform kTransforms[] = {kOffset, kOffset, kDelta,
-                                                    kOffset, kOffset, kDelta};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.of, self.of_thread, self.row, self.key, self.type, self.value);
-  }
-  size_t size() const { return row.size(); }
-  void Append(std::span<const ArgumentRow> rows);
-  static bool AreValid(std::span<const ArgumentRow> rows);
-  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 0}; }
-};
-
-struct GpuAnnotationTable {
-  using Row = GpuAnnotationRow;
-  static constexpr ChunkKind kKind = ChunkKind::kGpuAnnotation;
-  enum Column : uint32_t { kStart, kDuration, kName, kDevice, kStream, kExternalId };
-
-  std::vector<int64_t> start_ns;
-  std::vector<int64_t> duration_ns;
-  std::vector<uint32_t> name;
-  std::vector<uint16_t> device;
-  std::vector<uint32_t> stream;
-  std::vector<int64_t> external_id;
-
-  static constexpr ColumnTransform kTransforms[] = {kDelta,  kOffset, kOffset,
-                                                    kOffset, kOffset, kDelta};
-  template <typename Self>
-  static auto Columns(Self& self) {
-    return std::tie(self.start_ns, self.duration_ns, self.name, self.device, self.stream,
-                    self.external_id);
-  }
-  size_t size() const { return start_ns.size(); }
-  void Append(std::span<const GpuAnnotationRow> rows);
-  static bool AreValid(std::span<const GpuAnnotationRow> rows);
-  TimeSpan Span() const;
-};
-
-// ---- for any table ----
-
-template <typename Table>
-inline constexpr bool kHasThreads = requires(Table& table) {
-  table.thread;
-};
-
-// Calls f(column, transform) for every column.
-template <typename Table, typename F>
-void VisitColumns(Table& table, F&& f) {
-  std::apply(
-      [&f](auto&... columns) {
-        static_assert(sizeof...(columns) == std::size(std::remove_const_t<Table>::kTransforms));
-        size_t number = 0;
-        (f(columns, std::remove_const_t<Table>::kTransforms[number++]), ...);
-      },
-      std::remove_const_t<Table>::Columns(table));
+inline int64_t PackLead(int64_t start_ns, int64_t time_ns) {
+  if (time_ns == kAbsentTime) return 0;
+  const int64_t lead_ns = start_ns - time_ns;
+  return static_cast<int64_t>(
+      1 + ((static_cast<uint64_t>(lead_ns) << 1) ^ static_cast<uint64_t>(lead_ns >> 63)));
+}
+// Gives kAbsentTime for 0. Returns false for a time that a file may not contain.
+inline bool UnpackLead(int64_t start_ns, int64_t lead, int64_t& time_ns) {
+  time_ns = kAbsentTime;
+  if (lead == 0) return true;
+  const uint64_t zigzag = static_cast<uint64_t>(lead) - 1;
+  // The distance of two times, and its sign.
+  if (zigzag > static_cast<uint64_t>(kMaxTimeNs) * 4) return false;
+  const auto lead_ns = static_cast<int64_t>((zigzag >> 1) ^ (uint64_t{0} - (zigzag & 1)));
+  time_ns = start_ns - lead_ns;
+  return IsTime(time_ns);
 }
 
-template <typename Table>
-size_t CapacityBytes(const Table& table) {
+namespace columns_internal {
+template <typename T>
+using PointerField = typename PlainField<T>::type*;
+template <typename Row>
+struct Pointers;
+template <template <template <typename> class> class Fields>
+struct Pointers<Fields<RowField>> {
+  using type = Fields<PointerField>;
+};
+template <typename T>
+using ValueOf = std::remove_cvref_t<decltype(std::declval<T>().front())>;
+
+// Whether a file may hold the value, which is one of `row`.
+template <ColumnRule kRule, typename Row, typename T>
+bool IsValid(const Row& row, const T& value) {
+  using enum ColumnMeaning;
+  if constexpr (kRule.meaning == kFlags) {
+    return (value & ~static_cast<uint64_t>(kRule.high)) == 0;
+  } else if constexpr (kRule.meaning == kTime || kRule.meaning == kEnd) {
+    return IsTime(value);
+  } else if constexpr (kRule.meaning == kTimeOrAbsent || kRule.meaning == kLead) {
+    return value == kAbsentTime || IsTime(value);
+  } else if constexpr (kRule.meaning == kDuration) {
+    return value >= 0 && value <= kMaxTimeNs && IsTime(row.start_ns) &&
+           IsTime(row.start_ns + value);
+  } else if constexpr (kRule.meaning == kArgumentValue) {
+    return row.type != ArgumentType::kJson || (value >= 0 && value <= UINT32_MAX);
+  } else if constexpr (kRule.has_bounds()) {
+    const auto number = static_cast<int64_t>(value);
+    return number >= kRule.low && number <= kRule.high;
+  } else {
+    return true;
+  }
+}
+}  // namespace columns_internal
+
+template <typename Row>
+struct EventTable {
+  static constexpr RowKind kKind = Row::kKind;
+  // The thread's column, if there is one, comes first in a chunk.
+  static constexpr size_t kFirstColumn = Row::kHasThread ? 1 : 0;
+  static constexpr size_t kColumnCount =
+      kFirstColumn + std::tuple_size_v<decltype(Row::Columns(std::declval<Row&>()))>;
+
+  // Empty until the rows become a chunk, and for kinds without threads.
+  std::vector<uint32_t> thread;
+  ColumnsOfRow<Row> columns;
+
+  size_t size() const { return std::get<0>(columns.Columns(columns)).values.size(); }
+
+  void Append(std::span<const Row> rows) {
+    const size_t at = size();
+    typename columns_internal::Pointers<Row>::type to;
+    ForEachColumnPair(columns, to, [at, &rows](const auto& column, const auto& pointer) {
+      column.values.resize(at + rows.size());
+      pointer.values = column.values.data() + at;
+    });
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ForEachColumnPair(rows[i], to, [i](const auto& from, const auto& pointer) {
+        using Plain = std::remove_reference_t<decltype(*pointer.values)>;
+        pointer.values[i] = static_cast<Plain>(from.values);
+      });
+    }
+  }
+
+  // The time that the rows cover; only the epoch if they have none.
+  TimeSpan Span() const {
+    TimeSpan span;
+    if constexpr (requires { columns.duration_ns; }) {
+      for (size_t i = 0; i < size(); ++i) {
+        span.begin_ns = std::min(span.begin_ns, columns.start_ns[i]);
+        span.end_ns = std::max(span.end_ns, columns.start_ns[i] + columns.duration_ns[i]);
+      }
+    } else if constexpr (requires { columns.start_ns; }) {
+      for (const int64_t time : columns.start_ns) span.Add(time);
+    } else if constexpr (requires { columns.time_ns; }) {
+      for (const int64_t time : columns.time_ns) {
+        if (time != kAbsentTime) span.Add(time);
+      }
+    }
+    return span.empty() ? TimeSpan{.begin_ns = 0, .end_ns = 0} : span;
+  }
+};
+
+// Returns whether a file may contain these rows, names and inputs aside.
+template <typename Row>
+bool AreValid(std::span<const Row> rows) {
+  bool valid = true;
+  for (const Row& row : rows) {
+    ForEachColumn(row, [&valid, &row](const auto& column) {
+      valid &= columns_internal::IsValid<column.kRule>(row, column.values);
+    });
+  }
+  return valid;
+}
+
+// Turns the values into those of the file, in place. Times that refer to the start first, because
+// the start may become the end.
+template <typename Row>
+void Pack(EventTable<Row>& table) {
+  using enum ColumnMeaning;
+  auto& columns = table.columns;
+  ForEachColumn(columns, [&columns]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+    if constexpr (kRule.meaning == kLead) {
+      for (size_t i = 0; i < column.values.size(); ++i) {
+        column.values[i] = PackLead(columns.start_ns[i], column.values[i]);
+      }
+    }
+  });
+  ForEachColumn(columns, [&columns]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+    if constexpr (kRule.meaning == kEnd) {
+      for (size_t i = 0; i < column.values.size(); ++i) column.values[i] += columns.duration_ns[i];
+    }
+  });
+}
+
+// Calls f(column, transform, number) for every column in the order of the file.
+template <typename Table, typename F>
+void VisitColumns(Table& table, F&& f) {
+  size_t number = 0;
+  if constexpr (std::remove_const_t<Table>::kFirstColumn == 1) {
+    f(table.thread, ColumnTransform::kOffset, number++);
+  }
+  ForEachColumn(table.columns,
+                [&](const auto& column) { f(column.values, column.kRule.transform, number++); });
+}
+
+// Returns the columns of a chunk, as bits, that are decoded for a reader who asked for `columns`.
+template <typename Row>
+uint32_t WantedColumns(uint32_t columns) {
+  uint32_t wanted = Row::kHasThread ? 1 : 0;
+  size_t number = EventTable<Row>::kFirstColumn;
+  Row row;
+  ForEachColumn(row, [&](const auto& column) {
+    if (column.kRule.IsDecoded(columns)) wanted |= 1u << number;
+    ++number;
+  });
+  return wanted;
+}
+
+// Returns rows [begin, end), of which all are of `thread`; the columns that were not asked for are
+// empty. Valid as long as the table is unchanged.
+template <typename Row>
+BatchOfRow<Row> ToBatch(const EventTable<Row>& table, uint32_t columns, uint32_t thread,
+                        size_t begin, size_t end) {
+  BatchOfRow<Row> batch;
+  batch.thread = thread;
+  batch.size = end - begin;
+  ForEachColumnPair(table.columns, batch, [&](const auto& from, const auto& to) {
+    if (!from.kRule.IsGiven(columns)) return;
+    to.values = std::span(from.values).subspan(begin, end - begin);
+  });
+  return batch;
+}
+
+template <typename Row>
+size_t CapacityBytes(const EventTable<Row>& table) {
   size_t bytes = 0;
-  VisitColumns(table, [&bytes](const auto& column, ColumnTransform) {
+  VisitColumns(table, [&bytes](const auto& column, ColumnTransform, size_t) {
     bytes += column.capacity() * sizeof(column[0]);
   });
   return bytes;
 }
 
 // Removes the rows, keeps the memory.
-template <typename Table>
-void ClearRows(Table& table) {
-  VisitColumns(table, [](auto& column, ColumnTransform) { column.clear(); });
+template <typename Row>
+void ClearRows(EventTable<Row>& table) {
+  VisitColumns(table, [](auto& column, ColumnTransform, size_t) { column.clear(); });
 }
 
 // Sets the thread of all rows.
-template <typename Table>
-void SetThread(uint32_t thread, Table& table) {
-  if constexpr (kHasThreads<Table>) table.thread.assign(table.size(), thread);
+template <typename Row>
+void SetThread(uint32_t thread, EventTable<Row>& table) {
+  if constexpr (Row::kHasThread) table.thread.assign(table.size(), thread);
 }
 
 // Appends rows [begin, end) of `from`, all of `thread`, to `to`.
-template <typename Table>
-void AppendThreadRows(uint32_t thread, Table& from, size_t begin, size_t end, Table& to) {
-  SetThread(thread, from);
-  const auto append = [begin, end](const auto& source, auto& target) {
-    target.insert(target.end(), source.begin() + static_cast<std::ptrdiff_t>(begin),
-                  source.begin() + static_cast<std::ptrdiff_t>(end));
-  };
-  const auto sources = Table::Columns(from);
-  auto targets = Table::Columns(to);
-  [&]<size_t... kColumn>(std::index_sequence<kColumn...>) {
-    (append(std::get<kColumn>(sources), std::get<kColumn>(targets)), ...);
-  }
-  (std::make_index_sequence<std::tuple_size_v<decltype(sources)>>());
+template <typename Row>
+void AppendThreadRows(uint32_t thread, const EventTable<Row>& from, size_t begin, size_t end,
+                      EventTable<Row>& to) {
+  ForEachColumnPair(from.columns, to.columns, [begin, end](const auto& source, const auto& target) {
+    target.values.insert(target.values.end(),
+                         source.values.begin() + static_cast<std::ptrdiff_t>(begin),
+                         source.values.begin() + static_cast<std::ptrdiff_t>(end));
+  });
+  if constexpr (Row::kHasThread) to.thread.resize(to.size(), thread);
 }
 
 }  // namespace profd::store

@@ -14,87 +14,82 @@
 namespace profd::store {
 namespace {
 
-constexpr uint32_t Bit(uint32_t column) { return 1u << column; }
-
 absl::Status DamagedCapture(std::string_view what) {
   return absl::DataLossError(StrCat("damaged capture file: ", what));
 }
 
 template <typename T>
-bool AllBelow(const std::vector<T>& values, size_t bound) {
-  T largest = 0;
-  for (const T value : values) largest = std::max(largest, value);
-  return largest < bound;
-}
-bool AllWithin(const std::vector<int64_t>& values, int64_t lowest, int64_t highest) {
-  int64_t low = highest;
-  int64_t high = lowest;
-  for (const int64_t value : values) {
+bool AllWithin(const std::vector<T>& values, int64_t lowest, int64_t highest) {
+  T low = std::numeric_limits<T>::max();
+  T high = std::numeric_limits<T>::min();
+  for (const T value : values) {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  return low >= lowest && high <= highest;
+  return values.empty() ||
+         (std::cmp_greater_equal(low, lowest) && std::cmp_less_equal(high, highest));
+}
+template <typename T>
+bool AllBelow(const std::vector<T>& values, size_t bound) {
+  return AllWithin(values, 0, static_cast<int64_t>(bound) - 1);
 }
 bool AreTimes(const std::vector<int64_t>& values) {
   return AllWithin(values, -kMaxTimeNs, kMaxTimeNs);
 }
-
-constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
-
-uint32_t WantedRangeColumns(uint32_t columns) {
-  uint32_t wanted = Bit(RangeTable::kThread);
-  if (columns & kRangeStart) wanted |= Bit(RangeTable::kEnd) | Bit(RangeTable::kDuration);
-  if (columns & kRangeDuration) wanted |= Bit(RangeTable::kDuration);
-  if (columns & kRangeName) wanted |= Bit(RangeTable::kName);
-  if (columns & kRangeDepth) wanted |= Bit(RangeTable::kDepth);
-  if (columns & kRangeCategory) wanted |= Bit(RangeTable::kCategory);
-  if (columns & kRangeFlags) wanted |= Bit(RangeTable::kFlags);
-  return wanted;
+bool AreTimesOrAbsent(const std::vector<int64_t>& values) {
+  bool valid = true;
+  for (const int64_t value : values) valid &= value == kAbsentTime || IsTime(value);
+  return valid;
 }
 
-uint32_t WantedGpuColumns(uint32_t columns) {
-  const auto group = [columns](uint32_t bit, uint32_t first, uint32_t last) {
-    return (columns & bit) == 0 ? 0 : (Bit(last) - Bit(first)) | Bit(last);
-  };
-  uint32_t wanted = group(kGpuTime, GpuTable::kStart, GpuTable::kDuration) |
-                    group(kGpuWhat, GpuTable::kRowKind, GpuTable::kBytes) |
-                    group(kGpuWhere, GpuTable::kDevice, GpuTable::kStream) |
-                    group(kGpuCause, GpuTable::kCorrelation, GpuTable::kGraphNode) |
-                    group(kGpuCopy, GpuTable::kCopyKind, GpuTable::kDestinationDevice) |
-                    group(kGpuLaunch, GpuTable::kQueuedLead, GpuTable::kLocal);
-  // Leads count back from the start.
-  if (columns & kGpuLaunch) wanted |= Bit(GpuTable::kStart);
-  return wanted != 0 ? wanted : Bit(GpuTable::kRowKind);
-}
-
-constexpr uint32_t kAllColumns = ~0u;
-
-template <typename Table>
-uint32_t KnownColumns() {
-  return kAllColumns >> (kMaxChunkColumns - std::size(Table::kTransforms));
-}
-
-// Rows [begin, end) of a column; empty if it was not asked for.
-template <typename T>
-std::span<const T> Rows(const std::vector<T>& column, size_t begin, size_t end) {
-  return std::span(column).subspan(begin, end - begin);
-}
-template <typename T>
-std::span<const T> RowsIf(bool wanted, const std::vector<T>& column, size_t begin, size_t end) {
-  return wanted ? Rows(column, begin, end) : std::span<const T>();
-}
-
-// Whether starts, and starts plus durations, are times that a file may hold.
-bool AreSpans(const std::vector<int64_t>& starts, const std::vector<int64_t>& durations) {
-  if (!AreTimes(starts) || !AllWithin(durations, 0, kMaxTimeNs)) return false;
+// Whether the durations are possible, and end at a time. Both columns may be of hostile bytes.
+bool AreDurations(const std::vector<int64_t>& starts, const std::vector<int64_t>& durations) {
+  if (!AllWithin(durations, 0, kMaxTimeNs) || !AreTimes(starts)) return false;
   bool valid = true;
   for (size_t i = 0; i < starts.size(); ++i) valid &= starts[i] + durations[i] <= kMaxTimeNs;
   return valid;
 }
 
-// `times` become times since the capture's start.
-void Rebase(std::vector<int64_t>& times, int64_t offset_ns) {
-  for (int64_t& time : times) time -= offset_ns;
+bool AreArgumentValues(const std::vector<uint8_t>& types, const std::vector<int64_t>& values,
+                       size_t name_count) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (types[i] != static_cast<uint8_t>(ArgumentType::kJson)) continue;
+    if (values[i] < 0 || std::cmp_greater_equal(values[i], name_count)) return false;
+  }
+  return true;
+}
+
+// Returns whether files have the ends of the rows in place of their starts.
+template <typename Row>
+constexpr bool HasEnds() {
+  Row row = {};
+  bool has_ends = false;
+  ForEachColumn(row, [&has_ends](const auto& column) {
+    has_ends |= column.kRule.meaning == ColumnMeaning::kEnd;
+  });
+  return has_ends;
+}
+
+// What is wrong with a column that breaks its rule.
+std::string_view Complaint(ColumnMeaning meaning) {
+  switch (meaning) {
+    case ColumnMeaning::kName:
+    case ColumnMeaning::kArgumentValue:
+      return "unknown name";
+    case ColumnMeaning::kInputs:
+    case ColumnMeaning::kScalars:
+      return "unknown inputs";
+    case ColumnMeaning::kTime:
+    case ColumnMeaning::kTimeOrAbsent:
+    case ColumnMeaning::kEnd:
+    case ColumnMeaning::kLead:
+    case ColumnMeaning::kDuration:
+      return "impossible time";
+    case ColumnMeaning::kNumber:
+    case ColumnMeaning::kFlags:
+      break;
+  }
+  return "impossible number";
 }
 
 }  // namespace
@@ -196,10 +191,12 @@ absl::Status CaptureFileReader::CheckHeap() const {
   return scoped != nullptr ? scoped->Check() : absl::OkStatus();
 }
 
-template <typename Table>
-absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table) {
+template <typename Row>
+absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t wanted,
+                                          EventTable<Row>& table) {
   ReportProgress();
   ASSIGN_OR_RETURN(const ChunkLayout layout, OpenChunk(entry));
+  if (wanted == 0) return absl::OkStatus();
   // Between the first and the last wanted column, in one piece.
   const auto first = static_cast<size_t>(std::countr_zero(wanted));
   const auto last = static_cast<size_t>(std::bit_width(wanted)) - 1;
@@ -210,30 +207,97 @@ absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t want
   return DecodeChunk(layout, wanted, {bytes_.data(), size}, begin, decoder_, table);
 }
 
-template <typename Table, typename Prepare, typename Emit>
-absl::Status CaptureFileReader::Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare,
-                                     Emit emit) {
-  Table table;
+template <typename Row>
+absl::Status CaptureFileReader::CheckColumns(const EventTable<Row>& table, uint32_t columns) const {
+  using enum ColumnMeaning;
+  absl::Status status;
+  if (!AllBelow(table.thread, contents_.threads.size())) return DamagedCapture("unknown thread");
+  ForEachColumn(table.columns, [&]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+    if (!kRule.IsDecoded(columns) || !status.ok()) return;
+    bool valid = true;
+    if constexpr (kRule.meaning == kTime || kRule.meaning == kEnd) {
+      valid = AreTimes(column.values);
+    } else if constexpr (kRule.meaning == kTimeOrAbsent) {
+      valid = AreTimesOrAbsent(column.values);
+    } else if constexpr (kRule.meaning == kDuration) {
+      valid = HasEnds<Row>() ? AllWithin(column.values, 0, kMaxTimeNs)
+                             : AreDurations(table.columns.start_ns, column.values);
+    } else if constexpr (kRule.meaning == kName) {
+      valid = AllBelow(column.values, contents_.names.size());
+    } else if constexpr (kRule.meaning == kInputs) {
+      valid = AllBelow(column.values, contents_.inputs.size());
+    } else if constexpr (kRule.meaning == kScalars) {
+      valid = AllBelow(column.values, contents_.scalars.size());
+    } else if constexpr (kRule.meaning == kArgumentValue) {
+      valid = AreArgumentValues(table.columns.type, column.values, contents_.names.size());
+    } else if constexpr (kRule.meaning == kNumber && kRule.has_bounds()) {
+      valid = AllWithin(column.values, kRule.low, kRule.high);
+    }
+    if (!valid) status = DamagedCapture(Complaint(kRule.meaning));
+  });
+  return status;
+}
+
+// Leads count back from the start, so they come before the start is moved.
+template <typename Row>
+absl::Status CaptureFileReader::Unpack(EventTable<Row>& table, uint32_t columns) const {
+  using enum ColumnMeaning;
+  auto& fields = table.columns;
+  const int64_t offset_ns = contents_.epoch_offset_ns;
+  absl::Status status;
+  ForEachColumn(fields, [&]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+    if constexpr (kRule.meaning == kLead) {
+      if (!kRule.IsDecoded(columns)) return;
+      for (size_t i = 0; i < column.values.size(); ++i) {
+        int64_t time_ns = 0;
+        if (!UnpackLead(fields.start_ns[i], column.values[i], time_ns)) {
+          status = DamagedCapture("impossible time");
+        }
+        column.values[i] = time_ns == kAbsentTime ? kAbsentTime : time_ns - offset_ns;
+      }
+    }
+  });
+  ForEachColumn(fields, [&]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+    if (!kRule.IsDecoded(columns)) return;
+    if constexpr (kRule.meaning == kTime) {
+      for (int64_t& time_ns : column.values) time_ns -= offset_ns;
+    } else if constexpr (kRule.meaning == kTimeOrAbsent) {
+      for (int64_t& time_ns : column.values) time_ns -= time_ns == kAbsentTime ? 0 : offset_ns;
+    } else if constexpr (kRule.meaning == kEnd) {
+      for (size_t i = 0; i < column.values.size(); ++i) {
+        column.values[i] -= fields.duration_ns[i] + offset_ns;
+      }
+    } else if constexpr (kRule.meaning == kFlags) {
+      for (uint8_t& flags : column.values) flags &= static_cast<uint8_t>(kRule.high);
+    }
+  });
+  return status;
+}
+
+template <typename Row>
+absl::Status CaptureFileReader::ScanRows(uint32_t columns, const TimeFilter& filter,
+                                         absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+  const uint32_t wanted = WantedColumns<Row>(columns);
+  EventTable<Row> table;
   for (const ChunkEntry& entry : contents_.chunks) {
-    if (entry.summary.kind != Table::kKind) continue;
+    if (entry.summary.kind != Row::kKind) continue;
     const int64_t begin_ns = entry.summary.span.begin_ns - contents_.epoch_offset_ns;
     const int64_t end_ns = entry.summary.span.end_ns - contents_.epoch_offset_ns;
     if (begin_ns >= filter.end_ns || end_ns < filter.begin_ns) continue;
     RETURN_IF_ERROR(CheckHeap());
-    RETURN_IF_ERROR(LoadChunk(entry, wanted & KnownColumns<Table>(), table));
-    if constexpr (!kHasThreads<Table>) {
-      RETURN_IF_ERROR(prepare(table));
-      RETURN_IF_ERROR(emit(table, 0u, size_t{0}, size_t{entry.summary.rows}));
+    RETURN_IF_ERROR(LoadChunk(entry, wanted, table));
+    RETURN_IF_ERROR(CheckColumns(table, columns));
+    RETURN_IF_ERROR(Unpack(table, columns));
+    const size_t rows = entry.summary.rows;
+    if constexpr (!Row::kHasThread) {
+      RETURN_IF_ERROR(fn(ToBatch(table, columns, 0, 0, rows)));
     } else {
-      if (!AllBelow(table.thread, contents_.threads.size()))
-        return DamagedCapture("unknown thread");
-      RETURN_IF_ERROR(prepare(table));
       const std::vector<uint32_t>& threads = table.thread;
-      for (size_t begin = 0; begin < threads.size();) {
+      for (size_t begin = 0; begin < rows;) {
         const uint32_t thread = threads[begin];
         size_t end = begin + 1;
-        while (end < threads.size() && threads[end] == thread) ++end;
-        RETURN_IF_ERROR(emit(table, thread, begin, end));
+        while (end < rows && threads[end] == thread) ++end;
+        RETURN_IF_ERROR(fn(ToBatch(table, columns, thread, begin, end)));
         begin = end;
       }
     }
@@ -241,439 +305,21 @@ absl::Status CaptureFileReader::Scan(uint32_t wanted, const TimeFilter& filter, 
   return absl::OkStatus();
 }
 
-absl::Status CaptureFileReader::ForEachRange(
-    uint32_t columns, const TimeFilter& filter,
-    absl::FunctionRef<absl::Status(const RangeBatch&)> fn) {
-  const uint32_t wanted = WantedRangeColumns(columns);
-  const bool with_start = (columns & kRangeStart) != 0;
-  std::vector<int64_t> starts;
-  const auto prepare = [&](RangeTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-    if (!AllBelow(table.depth, kMaxDepth)) return DamagedCapture("impossible depth");
-    if (!AllWithin(table.duration_ns, 0, kMaxTimeNs)) return DamagedCapture("impossible duration");
-    if (!with_start) return absl::OkStatus();
-    if (!AreTimes(table.end_ns)) return DamagedCapture("impossible time");
-    starts.resize(table.size());
-    for (size_t i = 0; i < starts.size(); ++i) {
-      starts[i] = table.end_ns[i] - table.duration_ns[i] - contents_.epoch_offset_ns;
-    }
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const RangeTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn(
-        {.thread = thread,
-         .size = end - begin,
-         .start_ns = RowsIf(with_start, starts, begin, end),
-         .duration_ns = RowsIf((columns & kRangeDuration) != 0, table.duration_ns, begin, end),
-         .name = RowsIf((columns & kRangeName) != 0, table.name, begin, end),
-         .depth = RowsIf((columns & kRangeDepth) != 0, table.depth, begin, end),
-         .category = RowsIf((columns & kRangeCategory) != 0, table.category, begin, end),
-         .flags = RowsIf((columns & kRangeFlags) != 0, table.flags, begin, end)});
-  };
-  return Scan<RangeTable>(wanted, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachInstant(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const InstantBatch&)> fn) {
-  const auto prepare = [&](InstantTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
-    Rebase(table.time_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const InstantTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .time_ns = Rows(table.time_ns, begin, end),
-               .name = Rows(table.name, begin, end)});
-  };
-  return Scan<InstantTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachCounter(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const CounterBatch&)> fn) {
-  std::vector<double> values;
-  const auto prepare = [&](CounterTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
-    Rebase(table.time_ns, contents_.epoch_offset_ns);
-    values.resize(table.size());
-    std::transform(table.value_bits.begin(), table.value_bits.end(), values.begin(),
-                   [](uint64_t bits) { return std::bit_cast<double>(bits); });
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const CounterTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .time_ns = Rows(table.time_ns, begin, end),
-               .name = Rows(table.name, begin, end),
-               .value = Rows(values, begin, end)});
-  };
-  return Scan<CounterTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachMemory(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) {
-  const auto prepare = [&](MemoryTable& table) -> absl::Status {
-    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
-    if (!AllWithin(table.bytes, 0, kAnyCount) ||
-        !AllWithin(table.total_allocated_bytes, -1, kAnyCount) ||
-        !AllWithin(table.total_reserved_bytes, -1, kAnyCount) || !AllBelow(table.is_free, 2)) {
-      return DamagedCapture("impossible sizes");
-    }
-    Rebase(table.time_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const MemoryTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .time_ns = Rows(table.time_ns, begin, end),
-               .address = Rows(table.address, begin, end),
-               .bytes = Rows(table.bytes, begin, end),
-               .total_allocated_bytes = Rows(table.total_allocated_bytes, begin, end),
-               .total_reserved_bytes = Rows(table.total_reserved_bytes, begin, end),
-               .device_type = Rows(table.device_type, begin, end),
-               .device_index = Rows(table.device_index, begin, end),
-               .category = Rows(table.category, begin, end),
-               .is_free = Rows(table.is_free, begin, end)});
-  };
-  return Scan<MemoryTable>(kAllColumns, filter, prepare, emit);
-}
-
-int64_t CaptureFileReader::gpu_row_count() const {
-  int64_t rows = 0;
-  for (const ChunkEntry& chunk : contents_.chunks) {
-    if (chunk.summary.kind == ChunkKind::kGpu) rows += chunk.summary.rows;
-  }
-  return rows;
-}
-
-absl::Status CaptureFileReader::ForEachApiCall(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const ApiBatch&)> fn) {
-  const auto prepare = [&](ApiCallTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
-    if (!AllBelow(table.is_driver, 2)) return DamagedCapture("impossible API");
-    Rebase(table.start_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const ApiCallTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .start_ns = Rows(table.start_ns, begin, end),
-               .duration_ns = Rows(table.duration_ns, begin, end),
-               .name = Rows(table.name, begin, end),
-               .correlation = Rows(table.correlation, begin, end),
-               .cbid = Rows(table.cbid, begin, end),
-               .result = Rows(table.result, begin, end),
-               .is_driver = Rows(table.is_driver, begin, end)});
-  };
-  return Scan<ApiCallTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachGpu(uint32_t columns, const TimeFilter& filter,
-                                           absl::FunctionRef<absl::Status(const GpuBatch&)> fn) {
-  const bool time = (columns & kGpuTime) != 0;
-  const bool what = (columns & kGpuWhat) != 0;
-  const bool launch = (columns & kGpuLaunch) != 0;
-  std::vector<int64_t> queued;
-  std::vector<int64_t> submitted;
-  const auto unpack = [&](const GpuTable& table) -> absl::Status {
-    queued.resize(table.size());
-    submitted.resize(table.size());
-    for (size_t i = 0; i < table.size(); ++i) {
-      if (!UnpackLead(table.start_ns[i], table.queued_lead[i], queued[i]) ||
-          !UnpackLead(table.start_ns[i], table.submitted_lead[i], submitted[i])) {
-        return DamagedCapture("impossible time");
-      }
-      if (queued[i] != kNoGpuTime) queued[i] -= contents_.epoch_offset_ns;
-      if (submitted[i] != kNoGpuTime) submitted[i] -= contents_.epoch_offset_ns;
-    }
-    return absl::OkStatus();
-  };
-  const auto prepare = [&](GpuTable& table) -> absl::Status {
-    if (time && !AreSpans(table.start_ns, table.duration_ns))
-      return DamagedCapture("impossible time");
-    if (launch && !AreTimes(table.start_ns)) return DamagedCapture("impossible time");
-    if (what) {
-      if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-      for (const uint8_t kind : table.kind) {
-        if (kind < static_cast<uint8_t>(GpuRowKind::kKernel) ||
-            kind > static_cast<uint8_t>(GpuRowKind::kGraphLaunch)) {
-          return DamagedCapture("unknown kind of GPU work");
-        }
-      }
-      for (uint8_t& flags : table.flags) flags &= kKnownGpuFlags;
-    }
-    if (launch) RETURN_IF_ERROR(unpack(table));
-    if (time) Rebase(table.start_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const GpuTable& table, uint32_t, size_t begin, size_t end) {
-    const auto rows_if = [begin, end](bool wanted, const auto& column) {
-      return RowsIf(wanted, column, begin, end);
-    };
-    const bool where = (columns & kGpuWhere) != 0;
-    const bool cause = (columns & kGpuCause) != 0;
-    const bool copy = (columns & kGpuCopy) != 0;
-    return fn({.size = end - begin,
-               .start_ns = rows_if(time, table.start_ns),
-               .duration_ns = rows_if(time, table.duration_ns),
-               .kind = rows_if(what, table.kind),
-               .flags = rows_if(what, table.flags),
-               .name = rows_if(what, table.name),
-               .bytes = rows_if(what, table.bytes),
-               .device = rows_if(where, table.device),
-               .context = rows_if(where, table.context),
-               .stream = rows_if(where, table.stream),
-               .correlation = rows_if(cause, table.correlation),
-               .graph_id = rows_if(cause, table.graph_id),
-               .graph_node_id = rows_if(cause, table.graph_node_id),
-               .copy_kind = rows_if(copy, table.copy_kind),
-               .source_kind = rows_if(copy, table.source_kind),
-               .destination_kind = rows_if(copy, table.destination_kind),
-               .source_device = rows_if(copy, table.source_device),
-               .destination_device = rows_if(copy, table.destination_device),
-               .queued_ns = rows_if(launch, queued),
-               .submitted_ns = rows_if(launch, submitted),
-               .grid_x = rows_if(launch, table.grid_x),
-               .grid_y = rows_if(launch, table.grid_y),
-               .grid_z = rows_if(launch, table.grid_z),
-               .block_x = rows_if(launch, table.block_x),
-               .block_y = rows_if(launch, table.block_y),
-               .block_z = rows_if(launch, table.block_z),
-               .cluster_x = rows_if(launch, table.cluster_x),
-               .cluster_y = rows_if(launch, table.cluster_y),
-               .cluster_z = rows_if(launch, table.cluster_z),
-               .registers_per_thread = rows_if(launch, table.registers_per_thread),
-               .static_shared_bytes = rows_if(launch, table.static_shared_bytes),
-               .dynamic_shared_bytes = rows_if(launch, table.dynamic_shared_bytes),
-               .local_bytes_per_thread = rows_if(launch, table.local_bytes_per_thread)});
-  };
-  return Scan<GpuTable>(WantedGpuColumns(columns), filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachSync(const TimeFilter& filter,
-                                            absl::FunctionRef<absl::Status(const SyncBatch&)> fn) {
-  const auto prepare = [&](SyncTable& table) -> absl::Status {
-    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
-    Rebase(table.start_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const SyncTable& table, uint32_t, size_t, size_t end) {
-    return fn({.size = end,
-               .start_ns = table.start_ns,
-               .duration_ns = table.duration_ns,
-               .kind = table.kind,
-               .device = table.device,
-               .context = table.context,
-               .stream = table.stream,
-               .correlation = table.correlation,
-               .event_id = table.event_id});
-  };
-  return Scan<SyncTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachOverhead(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) {
-  const auto prepare = [&](OverheadTable& table) -> absl::Status {
-    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
-    Rebase(table.start_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const OverheadTable& table, uint32_t, size_t, size_t end) {
-    return fn({.size = end,
-               .start_ns = table.start_ns,
-               .duration_ns = table.duration_ns,
-               .kind = table.kind,
-               .os_thread = table.os_thread,
-               .correlation = table.correlation});
-  };
-  return Scan<OverheadTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachCudaEvent(
-    absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) {
-  const auto prepare = [](CudaEventTable&) { return absl::OkStatus(); };
-  const auto emit = [&](const CudaEventTable& table, uint32_t, size_t, size_t end) {
-    return fn({.size = end,
-               .correlation = table.correlation,
-               .context = table.context,
-               .stream = table.stream,
-               .event_id = table.event_id});
-  };
-  return Scan<CudaEventTable>(kAllColumns, {}, prepare, emit);
-}
-
-int64_t CaptureFileReader::framework_row_count() const {
-  int64_t rows = 0;
-  for (const ChunkEntry& chunk : contents_.chunks) {
-    if (AreFrameworkRows(chunk.summary.kind)) rows += chunk.summary.rows;
-  }
-  return rows;
-}
-
-absl::Status CaptureFileReader::ForEachOperator(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) {
-  const auto prepare = [&](OperatorTable& table) -> absl::Status {
-    if (!AreTimes(table.start_ns)) return DamagedCapture("impossible time");
-    if (!AllBelow(table.depth, kMaxDepth)) return DamagedCapture("impossible depth");
-    if (!AllWithin(table.sequence, -1, kAnyCount))
-      return DamagedCapture("impossible sequence number");
-    if (!AllBelow(table.inputs, contents_.inputs.size()) ||
-        !AllBelow(table.scalars, contents_.scalars.size())) {
-      return DamagedCapture("unknown inputs");
-    }
-    Rebase(table.start_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const OperatorTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .start_ns = Rows(table.start_ns, begin, end),
-               .depth = Rows(table.depth, begin, end),
-               .scope = Rows(table.scope, begin, end),
-               .sequence = Rows(table.sequence, begin, end),
-               .forward_thread = Rows(table.forward_thread, begin, end),
-               .torch_thread = Rows(table.torch_thread, begin, end),
-               .inputs = Rows(table.inputs, begin, end),
-               .scalars = Rows(table.scalars, begin, end)});
-  };
-  return Scan<OperatorTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachTensorUse(
-    const TimeFilter& filter, absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) {
-  const auto prepare = [&](TensorUseTable& table) -> absl::Status {
-    if (!AreTimes(table.time_ns)) return DamagedCapture("impossible time");
-    if (!AllBelow(table.depth, kMaxDepth)) return DamagedCapture("impossible depth");
-    Rebase(table.time_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const TensorUseTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .time_ns = Rows(table.time_ns, begin, end),
-               .address = Rows(table.address, begin, end),
-               .depth = Rows(table.depth, begin, end),
-               .scope = Rows(table.scope, begin, end),
-               .input = Rows(table.input, begin, end)});
-  };
-  return Scan<TensorUseTable>(kAllColumns, filter, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) {
-  const auto prepare = [&](NoteTable& table) -> absl::Status {
-    if (!AllBelow(table.subject, contents_.names.size()) ||
-        !AllBelow(table.text, contents_.names.size())) {
-      return DamagedCapture("unknown name");
-    }
-    for (int64_t& time : table.time_ns) {
-      if (time == kNoNoteTime) continue;
-      if (time < -kMaxTimeNs || time > kMaxTimeNs) return DamagedCapture("impossible time");
-      time -= contents_.epoch_offset_ns;
-    }
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const NoteTable& table, uint32_t thread, size_t begin, size_t end) {
-    return fn({.thread = thread,
-               .size = end - begin,
-               .time_ns = Rows(table.time_ns, begin, end),
-               .kind = Rows(table.kind, begin, end),
-               .subject = Rows(table.subject, begin, end),
-               .text = Rows(table.text, begin, end),
-               .value = Rows(table.value, begin, end)});
-  };
-  return Scan<NoteTable>(kAllColumns, {}, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachBlock(
-    absl::FunctionRef<absl::Status(const BlockBatch&)> fn) {
-  const auto prepare = [&](BlockTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-    if (!AllWithin(table.bytes, 0, kAnyCount)) return DamagedCapture("impossible sizes");
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const BlockTable& table, uint32_t, size_t, size_t end) {
-    return fn({.size = end,
-               .address = table.address,
-               .bytes = table.bytes,
-               .name = table.name,
-               .category = table.category,
-               .device_type = table.device_type,
-               .device_index = table.device_index});
-  };
-  return Scan<BlockTable>(kAllColumns, {}, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachArgument(
-    absl::FunctionRef<absl::Status(const ArgumentBatch&)> fn) {
-  const auto prepare = [&](ArgumentTable& table) -> absl::Status {
-    if (!AllBelow(table.key, contents_.names.size())) return DamagedCapture("unknown name");
-    const auto name_count = static_cast<int64_t>(contents_.names.size());
-    for (size_t i = 0; i < table.size(); ++i) {
-      if (table.type[i] > static_cast<uint8_t>(ArgumentType::kQuotedInteger)) {
-        return DamagedCapture("unknown type of an argument");
-      }
-      if (table.type[i] != static_cast<uint8_t>(ArgumentType::kJson)) continue;
-      if (table.value[i] < 0 || table.value[i] >= name_count) return DamagedCapture("unknown name");
-    }
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const ArgumentTable& table, uint32_t, size_t, size_t end) {
-    return fn({.size = end,
-               .of = table.of,
-               .of_thread = table.of_thread,
-               .row = table.row,
-               .key = table.key,
-               .type = table.type,
-               .value = table.value});
-  };
-  return Scan<ArgumentTable>(kAllColumns, {}, prepare, emit);
-}
-
-absl::Status CaptureFileReader::ForEachGpuAnnotation(
-    absl::FunctionRef<absl::Status(const GpuAnnotationBatch&)> fn) {
-  const auto prepare = [&](GpuAnnotationTable& table) -> absl::Status {
-    if (!AllBelow(table.name, contents_.names.size())) return DamagedCapture("unknown name");
-    if (!AreSpans(table.start_ns, table.duration_ns)) return DamagedCapture("impossible time");
-    Rebase(table.start_ns, contents_.epoch_offset_ns);
-    return absl::OkStatus();
-  };
-  const auto emit = [&](const GpuAnnotationTable& table, uint32_t, size_t, size_t end) {
-    return fn({.size = end,
-               .start_ns = table.start_ns,
-               .duration_ns = table.duration_ns,
-               .name = table.name,
-               .device = table.device,
-               .stream = table.stream,
-               .external_id = table.external_id});
-  };
-  return Scan<GpuAnnotationTable>(kAllColumns, {}, prepare, emit);
+absl::Status CaptureFileReader::Scan(RowKind kind, uint32_t columns, const TimeFilter& filter,
+                                     absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+  absl::Status status;
+  EventTypes::Visit(kind, [&]<typename Row>() { status = ScanRows<Row>(columns, filter, fn); });
+  return status;
 }
 
 int64_t CaptureFileReader::step_thread() {
   if (step_thread_.has_value()) return *step_thread_;
   step_thread_ = -1;
-  const auto prepare = [](StepMarkTable&) { return absl::OkStatus(); };
-  const auto emit = [&](const StepMarkTable&, uint32_t thread, size_t, size_t) {
-    step_thread_ = thread;
+  ForEach<StepRow>([this](const StepBatch& batch) {
+    step_thread_ = batch.thread;
     return absl::CancelledError();  // The first is enough.
-  };
-  Scan<StepMarkTable>(Bit(StepMarkTable::kThread), {}, prepare, emit).IgnoreError();
+  }).IgnoreError();
   return *step_thread_;
-}
-
-absl::Status CaptureFileReader::ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn) {
-  const auto prepare = [](StepMarkTable& table) -> absl::Status {
-    const bool valid = AreTimes(table.time_ns) && AllWithin(table.step, 0, kAnyCount);
-    return valid ? absl::OkStatus() : DamagedCapture("impossible step mark");
-  };
-  const auto emit = [&](const StepMarkTable& table, uint32_t, size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) fn({table.time_ns[i], table.step[i]});
-    return absl::OkStatus();
-  };
-  return Scan<StepMarkTable>(kAllColumns, {}, prepare, emit);
 }
 
 absl::StatusOr<bool> CaptureFileReader::ChunkIsWhole(const ChunkEntry& entry) {

@@ -49,39 +49,12 @@ class CaptureFileReader final : public CaptureReader {
   // Finds the first readable step mark.
   int64_t step_thread() override;
 
-  absl::Status ForEachRange(uint32_t columns, const TimeFilter& filter,
-                            absl::FunctionRef<absl::Status(const RangeBatch&)> fn) override;
-  absl::Status ForEachInstant(const TimeFilter& filter,
-                              absl::FunctionRef<absl::Status(const InstantBatch&)> fn) override;
-  absl::Status ForEachCounter(const TimeFilter& filter,
-                              absl::FunctionRef<absl::Status(const CounterBatch&)> fn) override;
-  absl::Status ForEachMemory(const TimeFilter& filter,
-                             absl::FunctionRef<absl::Status(const MemoryBatch&)> fn) override;
-  int64_t gpu_row_count() const override;
-  absl::Status ForEachApiCall(const TimeFilter& filter,
-                              absl::FunctionRef<absl::Status(const ApiBatch&)> fn) override;
-  absl::Status ForEachGpu(uint32_t columns, const TimeFilter& filter,
-                          absl::FunctionRef<absl::Status(const GpuBatch&)> fn) override;
-  absl::Status ForEachSync(const TimeFilter& filter,
-                           absl::FunctionRef<absl::Status(const SyncBatch&)> fn) override;
-  absl::Status ForEachOverhead(const TimeFilter& filter,
-                               absl::FunctionRef<absl::Status(const OverheadBatch&)> fn) override;
-  absl::Status ForEachCudaEvent(absl::FunctionRef<absl::Status(const CudaEventBatch&)> fn) override;
   std::span<const OperatorInputs> inputs() const override { return contents_.inputs; }
   std::span<const std::string> scalars() const override { return contents_.scalars; }
-  int64_t framework_row_count() const override;
-  absl::Status ForEachOperator(const TimeFilter& filter,
-                               absl::FunctionRef<absl::Status(const OperatorBatch&)> fn) override;
-  absl::Status ForEachTensorUse(const TimeFilter& filter,
-                                absl::FunctionRef<absl::Status(const TensorUseBatch&)> fn) override;
-  absl::Status ForEachNote(absl::FunctionRef<absl::Status(const NoteBatch&)> fn) override;
-  absl::Status ForEachBlock(absl::FunctionRef<absl::Status(const BlockBatch&)> fn) override;
-  absl::Status ForEachArgument(absl::FunctionRef<absl::Status(const ArgumentBatch&)> fn) override;
-  absl::Status ForEachGpuAnnotation(
-      absl::FunctionRef<absl::Status(const GpuAnnotationBatch&)> fn) override;
-
-  // In written order; times count from the epoch of the file.
-  absl::Status ForEachStepMark(absl::FunctionRef<void(const StepRow&)> fn);
+  int64_t RowsOf(RowKind kind) const override { return contents_.RowsOf(kind); }
+  // Times of unfinished files count from their epoch.
+  absl::Status Scan(RowKind kind, uint32_t columns, const TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override;
 
   const CaptureContents& contents() const { return contents_; }
 
@@ -102,13 +75,19 @@ class CaptureFileReader final : public CaptureReader {
   absl::StatusOr<ChunkLayout> OpenChunk(const ChunkEntry& entry);
   absl::StatusOr<bool> ChunkIsWhole(const ChunkEntry& entry);
 
-  template <typename Table>
-  absl::Status LoadChunk(const ChunkEntry& entry, uint32_t wanted, Table& table);
-  // Calls emit(table, thread, begin, end) for the rows of each thread in each overlapping chunk of
-  // the table's kind, after `prepare` has checked the chunk. Rows without a thread come as one run
-  // of thread 0.
-  template <typename Table, typename Prepare, typename Emit>
-  absl::Status Scan(uint32_t wanted, const TimeFilter& filter, Prepare prepare, Emit emit);
+  template <typename Row>
+  absl::Status LoadChunk(const ChunkEntry& entry, uint32_t wanted, EventTable<Row>& table);
+  // Returns DATA_LOSS if a column of `columns` breaks its rule.
+  template <typename Row>
+  absl::Status CheckColumns(const EventTable<Row>& table, uint32_t columns) const;
+  // Turns the values of the file into those of batches.
+  template <typename Row>
+  absl::Status Unpack(EventTable<Row>& table, uint32_t columns) const;
+  // Calls fn(batch) for the rows of each thread in each overlapping chunk. Rows without a thread
+  // come as one batch.
+  template <typename Row>
+  absl::Status ScanRows(uint32_t columns, const TimeFilter& filter,
+                        absl::FunctionRef<absl::Status(const EventBatch&)> fn);
 
   // Returns RESOURCE_EXHAUSTED (OVER_BUDGET) if the consumer of the batches uses more memory than
   // the thread's ScopedHeapLimit. Without one (in profctl), there is no limit.

@@ -210,7 +210,7 @@ class Loader {
       if (!valid || contents_.chunks.size() >= kMaxChunksPerFile)
         return DamagedFile("chunk directory");
       contents_.chunks.push_back({.id = query.Int(0),
-                                  .summary = {.kind = static_cast<ChunkKind>(kind),
+                                  .summary = {.kind = static_cast<RowKind>(kind),
                                               .rows = static_cast<uint32_t>(rows),
                                               .span = span}});
     }
@@ -367,7 +367,7 @@ absl::Status CheckCaptureSchema(Database& db) {
   return absl::OkStatus();
 }
 
-int64_t CaptureContents::RowsOf(ChunkKind kind) const {
+int64_t CaptureContents::RowsOf(RowKind kind) const {
   int64_t rows = 0;
   for (const ChunkEntry& chunk : chunks) {
     if (chunk.summary.kind == kind) rows += chunk.summary.rows;

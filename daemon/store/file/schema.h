@@ -76,7 +76,7 @@ struct CaptureContents {
   uint32_t crc = 0;  // Of everything, as loaded.
 
   // Returns the rows in all chunks of one kind.
-  int64_t RowsOf(ChunkKind kind) const;
+  int64_t RowsOf(RowKind kind) const;
 
   // Returns DATA_LOSS for data that profd never writes, and for a sealed file with a wrong
   // checksum.

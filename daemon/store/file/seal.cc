@@ -70,12 +70,16 @@ absl::Status PutSteps(Database& db, std::span<const StepRecord> steps,
 absl::StatusOr<std::vector<StepRow>> LoadMarks(const std::filesystem::path& part) {
   ASSIGN_OR_RETURN(const auto reader,
                    CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
-  const int64_t count = reader->contents().RowsOf(ChunkKind::kStepMark);
+  const int64_t count = reader->contents().RowsOf(RowKind::kStepMark);
   if (count > kMaxSteps) return OverBudget("the list of steps", count, kMaxSteps, "step marks");
   std::vector<StepRow> marks;
   marks.reserve(static_cast<size_t>(count));
-  RETURN_IF_ERROR(
-      reader->ForEachStepMark([&marks](const StepRow& mark) { marks.push_back(mark); }));
+  RETURN_IF_ERROR(reader->ForEach<StepRow>([&marks](const StepBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      marks.push_back({batch.time_ns[i], batch.step[i]});
+    }
+    return absl::OkStatus();
+  }));
   return SortMarks(std::move(marks));
 }
 

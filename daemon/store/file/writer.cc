@@ -19,8 +19,6 @@ constexpr int64_t kNameOverheadBytes = 16;
 constexpr int64_t kThreadRowBytes = 24;
 constexpr int64_t kInputsOverheadBytes = 24;
 constexpr double kLowestBytesPerRow = 0.25;
-// Where the rows that are of no thread are gathered.
-constexpr uint32_t kNoThread = 0;
 
 absl::Status BindName(Statement& statement, int parameter, std::string_view name) {
   if (IsPrintableUtf8(name)) {
@@ -118,22 +116,26 @@ absl::Status CaptureFileWriter::NoteThread(uint32_t thread) {
 }
 
 template <typename Row>
-void CaptureFileWriter::NoteNames(std::span<const Row> rows) {
-  if constexpr (requires(const Row& row) { row.name; }) {
-    for (const Row& row : rows) largest_used_name_ = std::max(largest_used_name_, row.name);
+bool CaptureFileWriter::NoteReferences(std::span<const Row> rows) {
+  using enum ColumnMeaning;
+  bool known = true;
+  const auto name = [this](uint32_t id) { largest_used_name_ = std::max(largest_used_name_, id); };
+  for (const Row& row : rows) {
+    if constexpr (requires { row.device_type; })
+      devices_.emplace(row.device_type, row.device_index);
+    ForEachColumn(row, [&]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+      if constexpr (kRule.meaning == kName) {
+        name(column.values);
+      } else if constexpr (kRule.meaning == kInputs) {
+        known &= column.values <= largest_inputs_;
+      } else if constexpr (kRule.meaning == kScalars) {
+        known &= column.values <= largest_scalars_;
+      } else if constexpr (kRule.meaning == kArgumentValue) {
+        if (row.type == ArgumentType::kJson) name(static_cast<uint32_t>(column.values));
+      }
+    });
   }
-  if constexpr (std::is_same_v<Row, NoteRow>) {
-    for (const Row& row : rows) {
-      largest_used_name_ = std::max({largest_used_name_, row.subject, row.text});
-    }
-  }
-  if constexpr (std::is_same_v<Row, ArgumentRow>) {
-    for (const Row& row : rows) {
-      largest_used_name_ = std::max(largest_used_name_, row.key);
-      if (row.type != ArgumentType::kJson || !std::in_range<uint32_t>(row.value)) continue;
-      largest_used_name_ = std::max(largest_used_name_, static_cast<uint32_t>(row.value));
-    }
-  }
+  return known && largest_used_name_ <= kMaxNameId;
 }
 
 absl::Status CaptureFileWriter::BeginInputs(uint32_t id, size_t bytes) {
@@ -177,89 +179,32 @@ absl::Status CaptureFileWriter::AddScalars(uint32_t id, std::string_view scalars
   return absl::OkStatus();
 }
 
-bool CaptureFileWriter::HaveInputs(std::span<const OperatorRow> rows) const {
-  bool have = true;
-  for (const OperatorRow& row : rows) {
-    have &= row.inputs <= largest_inputs_ && row.scalars <= largest_scalars_;
-  }
-  return have;
-}
-
-absl::Status CaptureFileWriter::AppendRanges(uint32_t thread, std::span<const RangeRow> rows) {
-  return Append(ranges_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendInstants(uint32_t thread, std::span<const InstantRow> rows) {
-  return Append(instants_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendCounters(uint32_t thread, std::span<const CounterRow> rows) {
-  return Append(counters_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) {
-  for (const MemoryRow& row : rows) devices_.emplace(row.device_type, row.device_index);
-  return Append(memory_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendSteps(uint32_t thread, std::span<const StepRow> rows) {
-  return Append(steps_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) {
-  return Append(api_calls_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendGpu(std::span<const GpuRow> rows) {
-  return Append(gpu_, kNoThread, rows);
-}
-absl::Status CaptureFileWriter::AppendSyncs(std::span<const SyncRow> rows) {
-  return Append(syncs_, kNoThread, rows);
-}
-absl::Status CaptureFileWriter::AppendOverheads(std::span<const OverheadRow> rows) {
-  return Append(overheads_, kNoThread, rows);
-}
-absl::Status CaptureFileWriter::AppendCudaEvents(std::span<const CudaEventRow> rows) {
-  return Append(cuda_events_, kNoThread, rows);
-}
-absl::Status CaptureFileWriter::AppendOperators(uint32_t thread,
-                                                std::span<const OperatorRow> rows) {
-  RETURN_IF_ERROR(error_);
-  if (!HaveInputs(rows)) return Fail(absl::InternalError("an operator of unknown inputs"));
-  return Append(operators_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendTensorUses(uint32_t thread,
-                                                 std::span<const TensorUseRow> rows) {
-  return Append(tensor_uses_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendNotes(uint32_t thread, std::span<const NoteRow> rows) {
-  return Append(notes_, thread, rows);
-}
-absl::Status CaptureFileWriter::AppendBlocks(std::span<const BlockRow> rows) {
-  for (const BlockRow& row : rows) devices_.emplace(row.device_type, row.device_index);
-  return Append(blocks_, kNoThread, rows);
-}
-
-absl::Status CaptureFileWriter::AppendArguments(std::span<const ArgumentRow> rows) {
-  return Append(arguments_, kNoThread, rows);
-}
-absl::Status CaptureFileWriter::AppendGpuAnnotations(std::span<const GpuAnnotationRow> rows) {
-  return Append(gpu_annotations_, kNoThread, rows);
+absl::Status CaptureFileWriter::AppendRows(const EventRows& rows) {
+  absl::Status status;
+  rows.Visit([&]<typename Row>(std::span<const Row> of_kind) {
+    status = AppendOfKind(rows.thread(), of_kind);
+  });
+  return status;
 }
 
 // Whatever can fail comes before the rows are taken, so that a refused batch is refused whole.
-template <typename Table>
-absl::Status CaptureFileWriter::Append(Buffers<Table>& buffers, uint32_t thread,
-                                       std::span<const typename Table::Row> rows) {
+template <typename Row>
+absl::Status CaptureFileWriter::AppendOfKind(uint32_t thread, std::span<const Row> rows) {
+  Buffers<Row>& buffers = std::get<Buffers<Row>>(buffers_);
   RETURN_IF_ERROR(error_);
   if (rows.empty()) return absl::OkStatus();
   if (rows.size() > kMaxChunkRows) {
-    RETURN_IF_ERROR(Append(buffers, thread, rows.first(kMaxChunkRows)));
-    return Append(buffers, thread, rows.subspan(kMaxChunkRows));
+    RETURN_IF_ERROR(AppendOfKind(thread, rows.first(kMaxChunkRows)));
+    return AppendOfKind(thread, rows.subspan(kMaxChunkRows));
   }
   RETURN_IF_ERROR(CheckCap(static_cast<double>(rows.size()) * buffers.bytes_per_row));
-  if constexpr (kHasThreads<Table>) RETURN_IF_ERROR(NoteThread(thread));
-  NoteNames(rows);
-  if (!Table::AreValid(rows) || largest_used_name_ > kMaxNameId) {
+  if constexpr (Row::kHasThread) RETURN_IF_ERROR(NoteThread(thread));
+  if (!AreValid(rows) || !NoteReferences(rows)) {
     return Fail(absl::InternalError("a row that a capture file cannot hold"));
   }
   RETURN_IF_ERROR(MakeRoom(buffers, thread, rows.size()));
   if (BufferedRows() == 0) oldest_buffered_ = clock_.Monotonic();
-  Table& table = buffers.threads[thread];
+  EventTable<Row>& table = buffers.threads[thread];
   const size_t before = CapacityBytes(table);
   table.Append(rows);
   buffered_bytes_ += CapacityBytes(table) - before;
@@ -267,8 +212,8 @@ absl::Status CaptureFileWriter::Append(Buffers<Table>& buffers, uint32_t thread,
   return absl::OkStatus();
 }
 
-template <typename Table>
-absl::Status CaptureFileWriter::MakeRoom(Buffers<Table>& buffers, uint32_t thread, size_t rows) {
+template <typename Row>
+absl::Status CaptureFileWriter::MakeRoom(Buffers<Row>& buffers, uint32_t thread, size_t rows) {
   const bool too_old =
       BufferedRows() > 0 && clock_.Monotonic() - oldest_buffered_ > kMaxBufferedTime;
   if (too_old || buffered_bytes_ > kMaxBufferedBytes) RETURN_IF_ERROR(WriteAll());
@@ -281,9 +226,10 @@ absl::Status CaptureFileWriter::MakeRoom(Buffers<Table>& buffers, uint32_t threa
 // If the daemon is killed, events without their step marks cannot be assigned to steps. Marks are
 // few, so they are written with each chunk of events.
 absl::Status CaptureFileWriter::WriteMarks() {
-  if (steps_.rows == 0) return absl::OkStatus();
-  for (const auto& table : steps_.threads) buffered_bytes_ -= CapacityBytes(table);
-  return WriteMerged(steps_);
+  Buffers<StepRow>& steps = std::get<Buffers<StepRow>>(buffers_);
+  if (steps.rows == 0) return absl::OkStatus();
+  for (const auto& table : steps.threads) buffered_bytes_ -= CapacityBytes(table);
+  return WriteMerged(steps);
 }
 
 absl::Status CaptureFileWriter::CheckCap(double more_bytes) {
@@ -295,51 +241,28 @@ absl::Status CaptureFileWriter::CheckCap(double more_bytes) {
 
 int64_t CaptureFileWriter::approx_bytes() const { return file_bytes_ + uncommitted_bytes_; }
 
-template <typename Self, typename F>
-void CaptureFileWriter::VisitBuffers(Self& self, F&& f) {
-  f(self.ranges_);
-  f(self.instants_);
-  f(self.counters_);
-  f(self.memory_);
-  f(self.steps_);
-  f(self.api_calls_);
-  f(self.gpu_);
-  f(self.syncs_);
-  f(self.overheads_);
-  f(self.cuda_events_);
-  f(self.operators_);
-  f(self.tensor_uses_);
-  f(self.notes_);
-  f(self.blocks_);
-  f(self.arguments_);
-  f(self.gpu_annotations_);
-}
-
 int64_t CaptureFileWriter::BufferedRows() const {
-  int64_t rows = 0;
-  VisitBuffers(*this, [&rows](const auto& buffers) { rows += buffers.rows; });
-  return rows;
+  return std::apply([](const auto&... buffers) { return (buffers.rows + ...); }, buffers_);
 }
 
 int64_t CaptureFileWriter::BufferedEvents() const {
   int64_t events = 0;
-  VisitBuffers(*this, [&events]<typename Table>(const Buffers<Table>& buffers) {
-    if (AreEvents(Table::kKind)) events += buffers.rows;
+  EventTypes::ForEach([this, &events]<typename Row>() {
+    if (AreEvents(Row::kKind)) events += std::get<Buffers<Row>>(buffers_).rows;
   });
   return events;
 }
 
 double CaptureFileWriter::BufferedBytesEstimate() const {
-  double bytes = 0;
-  VisitBuffers(*this, [&bytes](const auto& buffers) {
-    bytes += static_cast<double>(buffers.rows) * buffers.bytes_per_row;
-  });
-  return bytes;
+  const auto estimate = [](const auto& buffers) {
+    return static_cast<double>(buffers.rows) * buffers.bytes_per_row;
+  };
+  return std::apply([&](const auto&... buffers) { return (estimate(buffers) + ...); }, buffers_);
 }
 
-template <typename Table>
-absl::Status CaptureFileWriter::WriteChunk(Buffers<Table>& buffers, const Table& table) {
-  const ChunkSummary summary = EncodeChunk(table, encoder_, chunk_);
+template <typename Row>
+absl::Status CaptureFileWriter::WriteChunk(Buffers<Row>& buffers, EventTable<Row>& table) {
+  const ChunkSummary summary = EncodeChunk(table, table.Span(), encoder_, chunk_);
   RETURN_IF_ERROR(Begin());
   StatementLease put =
       db_->Use("INSERT INTO chunks(kind, rows, begin_ns, end_ns, data) VALUES(?1, ?2, ?3, ?4, ?5)");
@@ -353,22 +276,23 @@ absl::Status CaptureFileWriter::WriteChunk(Buffers<Table>& buffers, const Table&
   return absl::OkStatus();
 }
 
-template <typename Table>
-absl::Status CaptureFileWriter::WriteThread(Buffers<Table>& buffers, uint32_t thread) {
-  Table& table = buffers.threads[thread];
+// The rows of a chunk that could not be written are of no more use: the writer has failed.
+template <typename Row>
+absl::Status CaptureFileWriter::WriteThread(Buffers<Row>& buffers, uint32_t thread) {
+  EventTable<Row>& table = buffers.threads[thread];
   const size_t before = CapacityBytes(table);
   SetThread(thread, table);
   buffered_bytes_ += CapacityBytes(table) - before;
-  RETURN_IF_ERROR(WriteChunk(buffers, table));
+  const absl::Status status = WriteChunk(buffers, table);
   ClearRows(table);
-  return absl::OkStatus();
+  return status;
 }
 
-template <typename Table>
-absl::Status CaptureFileWriter::WriteMerged(Buffers<Table>& buffers) {
-  Table merged;
+template <typename Row>
+absl::Status CaptureFileWriter::WriteMerged(Buffers<Row>& buffers) {
+  EventTable<Row> merged;
   for (size_t thread = 0; thread < buffers.threads.size(); ++thread) {
-    Table& table = buffers.threads[thread];
+    EventTable<Row>& table = buffers.threads[thread];
     const size_t size = table.size();
     for (size_t begin = 0; begin < size;) {
       const size_t end = std::min(size, begin + kMaxChunkRows - merged.size());
@@ -378,7 +302,7 @@ absl::Status CaptureFileWriter::WriteMerged(Buffers<Table>& buffers) {
       RETURN_IF_ERROR(WriteChunk(buffers, merged));
       ClearRows(merged);
     }
-    table = Table();
+    table = EventTable<Row>();
   }
   if (merged.size() > 0) RETURN_IF_ERROR(WriteChunk(buffers, merged));
   return absl::OkStatus();
@@ -386,8 +310,8 @@ absl::Status CaptureFileWriter::WriteMerged(Buffers<Table>& buffers) {
 
 absl::Status CaptureFileWriter::WriteAll() {
   absl::Status status;
-  VisitBuffers(*this, [&](auto& buffers) {
-    if (status.ok()) status = WriteMerged(buffers);
+  EventTypes::ForEach([this, &status]<typename Row>() {
+    if (status.ok()) status = WriteMerged(std::get<Buffers<Row>>(buffers_));
   });
   if (status.ok()) buffered_bytes_ = 0;
   return status;

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,24 +61,9 @@ class CaptureFileWriter final : public CaptureFileSink {
 
   absl::Status AddName(uint32_t id, std::string_view name) override;
   absl::Status AddThread(const ThreadRow& thread) override;
-  absl::Status AppendRanges(uint32_t thread, std::span<const RangeRow> rows) override;
-  absl::Status AppendInstants(uint32_t thread, std::span<const InstantRow> rows) override;
-  absl::Status AppendCounters(uint32_t thread, std::span<const CounterRow> rows) override;
-  absl::Status AppendMemory(uint32_t thread, std::span<const MemoryRow> rows) override;
-  absl::Status AppendSteps(uint32_t thread, std::span<const StepRow> rows) override;
-  absl::Status AppendApiCalls(uint32_t thread, std::span<const ApiRow> rows) override;
-  absl::Status AppendGpu(std::span<const GpuRow> rows) override;
-  absl::Status AppendSyncs(std::span<const SyncRow> rows) override;
-  absl::Status AppendOverheads(std::span<const OverheadRow> rows) override;
-  absl::Status AppendCudaEvents(std::span<const CudaEventRow> rows) override;
   absl::Status AddInputs(uint32_t id, const OperatorInputs& inputs) override;
   absl::Status AddScalars(uint32_t id, std::string_view scalars) override;
-  absl::Status AppendOperators(uint32_t thread, std::span<const OperatorRow> rows) override;
-  absl::Status AppendTensorUses(uint32_t thread, std::span<const TensorUseRow> rows) override;
-  absl::Status AppendNotes(uint32_t thread, std::span<const NoteRow> rows) override;
-  absl::Status AppendBlocks(std::span<const BlockRow> rows) override;
-  absl::Status AppendArguments(std::span<const ArgumentRow> rows) override;
-  absl::Status AppendGpuAnnotations(std::span<const GpuAnnotationRow> rows) override;
+  absl::Status AppendRows(const EventRows& rows) override;
   int64_t approx_bytes() const override;
 
   // Sets exact steps, if they are known, instead of the times between marks. Times count from the
@@ -89,9 +75,10 @@ class CaptureFileWriter final : public CaptureFileSink {
 
  private:
   // Rows of one kind that are not written yet.
-  template <typename Table>
+  template <typename Row>
   struct Buffers {
-    std::vector<Table> threads;  // By thread index; a single one for rows without a thread.
+    std::vector<EventTable<Row>>
+        threads;  // By thread index; a single one for rows without a thread.
     int64_t rows = 0;
     double bytes_per_row = 8;  // In the last chunk of this kind.
   };
@@ -100,32 +87,27 @@ class CaptureFileWriter final : public CaptureFileSink {
                     int64_t max_bytes, Clock& clock, Options options);
 
   absl::Status WriteFirstRecord(const CaptureRecord& record);
-  template <typename Table>
-  absl::Status Append(Buffers<Table>& buffers, uint32_t thread,
-                      std::span<const typename Table::Row> rows);
-  template <typename Table>
-  absl::Status MakeRoom(Buffers<Table>& buffers, uint32_t thread, size_t rows);
+  template <typename Row>
+  absl::Status AppendOfKind(uint32_t thread, std::span<const Row> rows);
+  template <typename Row>
+  absl::Status MakeRoom(Buffers<Row>& buffers, uint32_t thread, size_t rows);
   absl::Status CheckCap(double more_bytes);
   absl::Status NoteThread(uint32_t thread);
+  // Learns what the rows refer to. Returns whether they were all given, or may come later.
   template <typename Row>
-  void NoteNames(std::span<const Row> rows);
+  bool NoteReferences(std::span<const Row> rows);
   // Makes room for text of operators' inputs, and the tables for it.
   absl::Status BeginInputs(uint32_t id, size_t bytes);
-  // Returns whether all inputs that rows refer to were added.
-  bool HaveInputs(std::span<const OperatorRow> rows) const;
 
-  template <typename Table>
-  absl::Status WriteChunk(Buffers<Table>& buffers, const Table& table);
-  template <typename Table>
-  absl::Status WriteThread(Buffers<Table>& buffers, uint32_t thread);
+  template <typename Row>
+  absl::Status WriteChunk(Buffers<Row>& buffers, EventTable<Row>& table);
+  template <typename Row>
+  absl::Status WriteThread(Buffers<Row>& buffers, uint32_t thread);
   // Writes and empties the buffers of one kind, or all.
-  template <typename Table>
-  absl::Status WriteMerged(Buffers<Table>& buffers);
+  template <typename Row>
+  absl::Status WriteMerged(Buffers<Row>& buffers);
   absl::Status WriteMarks();
   absl::Status WriteAll();
-  // Calls f(buffers) for every kind.
-  template <typename Self, typename F>
-  static void VisitBuffers(Self& self, F&& f);
   int64_t BufferedRows() const;
   int64_t BufferedEvents() const;
   double BufferedBytesEstimate() const;
@@ -146,22 +128,7 @@ class CaptureFileWriter final : public CaptureFileSink {
 
   ColumnEncoder encoder_;
   std::string chunk_;
-  Buffers<RangeTable> ranges_;
-  Buffers<InstantTable> instants_;
-  Buffers<CounterTable> counters_;
-  Buffers<MemoryTable> memory_;
-  Buffers<StepMarkTable> steps_;
-  Buffers<ApiCallTable> api_calls_;
-  Buffers<GpuTable> gpu_;
-  Buffers<SyncTable> syncs_;
-  Buffers<OverheadTable> overheads_;
-  Buffers<CudaEventTable> cuda_events_;
-  Buffers<OperatorTable> operators_;
-  Buffers<TensorUseTable> tensor_uses_;
-  Buffers<NoteTable> notes_;
-  Buffers<BlockTable> blocks_;
-  Buffers<ArgumentTable> arguments_;
-  Buffers<GpuAnnotationTable> gpu_annotations_;
+  EventTypes::Tuple<Buffers> buffers_;
   size_t buffered_bytes_ = 0;  // Size of the tables.
   absl::Duration oldest_buffered_;
 

@@ -36,19 +36,19 @@ absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord&
   RETURN_IF_ERROR(store::IntroducePattern(pattern, 1, *writer));
   int64_t steps_at[3] = {0, 0, 0};
   for (int step = 0; step < 2; ++step) {
-    RETURN_IF_ERROR(writer->AppendRanges(0, pattern.NextRanges()));
-    RETURN_IF_ERROR(writer->AppendMemory(0, pattern.Memory()));
+    RETURN_IF_ERROR(writer->Append(0, pattern.NextRanges()));
+    RETURN_IF_ERROR(writer->Append(0, pattern.Memory()));
     steps_at[step + 1] = pattern.now_ns();
   }
   for (int64_t step = 0; step < 3; ++step) {
     const StepRow mark = {.time_ns = steps_at[step], .step = 7 + step};
-    RETURN_IF_ERROR(writer->AppendSteps(0, {&mark, 1}));
+    RETURN_IF_ERROR(writer->Append(0, mark));
   }
   if (gpu) {
     store::GpuPattern work(1);
     const std::vector<GpuRow>& rows = work.NextRows(1000);
-    RETURN_IF_ERROR(writer->AppendGpu(rows));
-    RETURN_IF_ERROR(writer->AppendApiCalls(0, work.ApiCalls()));
+    RETURN_IF_ERROR(writer->Append(rows));
+    RETURN_IF_ERROR(writer->Append(0, work.ApiCalls()));
   }
   record = store::FinishedRecord(
       record, {.start_ns = 0, .end_ns = steps_at[2], .first_step = 7, .end_step = 9});

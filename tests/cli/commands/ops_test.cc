@@ -39,26 +39,26 @@ absl::Status WriteOpsCapture(const std::filesystem::path& directory, CaptureReco
          .depth = 0,
          .category = 0,
          .flags = 0}};
-    RETURN_IF_ERROR(writer->AppendRanges(0, ranges));
+    RETURN_IF_ERROR(writer->Append(0, ranges));
     const OperatorRow op = {.start_ns = at, .depth = 0, .scope = 0, .sequence = -1, .inputs = 1};
-    RETURN_IF_ERROR(writer->AppendOperators(0, {&op, 1}));
+    RETURN_IF_ERROR(writer->Append(0, op));
     ApiRow call = {};
     call.start_ns = at + 10;
     call.duration_ns = 20;
     call.name = 2;
     call.correlation = correlation;
-    RETURN_IF_ERROR(writer->AppendApiCalls(0, {&call, 1}));
+    RETURN_IF_ERROR(writer->Append(0, call));
     GpuRow kernel = {};
     kernel.start_ns = at + 500'000;
     kernel.duration_ns = 10'000;
     kernel.kind = GpuRowKind::kKernel;
     kernel.name = 3;
     kernel.correlation = correlation;
-    RETURN_IF_ERROR(writer->AppendGpu({&kernel, 1}));
+    RETURN_IF_ERROR(writer->Append(kernel));
   }
   for (int64_t step = 0; step < 3; ++step) {
     const StepRow mark = {.time_ns = step * 1'000'000, .step = 7 + step};
-    RETURN_IF_ERROR(writer->AppendSteps(0, {&mark, 1}));
+    RETURN_IF_ERROR(writer->Append(0, mark));
   }
   record = store::FinishedRecord(
       record, {.start_ns = 0, .end_ns = 2'000'000, .first_step = 7, .end_step = 9});

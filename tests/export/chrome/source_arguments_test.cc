@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/capture/event_rows.h"
+#include "daemon/capture/event_kinds.h"
 #include "tests/export/chrome/exported_chrome.h"
 #include "tests/fakes/fake_capture_reader.h"
 
@@ -21,29 +21,10 @@ using ::testing::SizeIs;
 
 class ImportedReader : public FakeCaptureReader {
  public:
-  void Argument(const ArgumentRow& row) {
-    of_.push_back(row.of);
-    thread_.push_back(row.thread);
-    row_.push_back(row.row);
-    key_.push_back(row.key);
-    type_.push_back(static_cast<uint8_t>(row.type));
-    value_.push_back(row.value);
-  }
   void OfRange(uint32_t thread, uint32_t row, std::string_view key, ArgumentType type,
                int64_t value) {
     Argument({kArgumentOfRange, thread, row, Name(key), type, value});
   }
-  absl::Status ForEachArgument(
-      absl::FunctionRef<absl::Status(const store::ArgumentBatch&)> fn) override {
-    if (of_.empty()) return absl::OkStatus();
-    return fn({of_.size(), of_, thread_, row_, key_, type_, value_});
-  }
-
- private:
-  std::vector<uint8_t> of_;
-  std::vector<uint32_t> thread_, row_, key_;
-  std::vector<uint8_t> type_;
-  std::vector<int64_t> value_;
 };
 
 class SourceArgumentsTest : public testing::Test {

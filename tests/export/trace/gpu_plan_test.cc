@@ -83,20 +83,21 @@ TEST(GpuPlanTest, EveryRowIsInOneWindowAndWindowsAreFew) {
   ASSERT_THAT(plan.windows(), SizeIs(2));
   std::vector<size_t> found(2);
   uint32_t ordinal = 0;
-  ASSERT_THAT(reader.ForEachGpu(store::kGpuTime, {},
-                                [&](const store::GpuBatch& batch) {
-                                  for (const int64_t start_ns : batch.start_ns) {
-                                    int holders = 0;
-                                    for (size_t i = 0; i < 2; ++i) {
-                                      if (!plan.windows()[i].Holds(start_ns, ordinal)) continue;
-                                      ++holders;
-                                      ++found[i];
-                                    }
-                                    EXPECT_EQ(holders, 1);
-                                    ++ordinal;
-                                  }
-                                  return absl::OkStatus();
-                                }),
+  ASSERT_THAT(reader.ForEach<GpuRow>(kGpuTime, {},
+                                     [&](const GpuBatch& batch) {
+                                       for (const int64_t start_ns : batch.start_ns) {
+                                         int holders = 0;
+                                         for (size_t i = 0; i < 2; ++i) {
+                                           if (!plan.windows()[i].Holds(start_ns, ordinal))
+                                             continue;
+                                           ++holders;
+                                           ++found[i];
+                                         }
+                                         EXPECT_EQ(holders, 1);
+                                         ++ordinal;
+                                       }
+                                       return absl::OkStatus();
+                                     }),
               IsOk());
   EXPECT_THAT(found, ElementsAre(GpuPlan::kWindowRows, kRows - GpuPlan::kWindowRows));
 }
@@ -115,19 +116,26 @@ TEST(GpuPlanTest, RowsThatBeginTogetherAreDividedToo) {
   EXPECT_TRUE(plan.windows()[1].Holds(5, GpuPlan::kWindowRows));
 }
 
+GpuBatch BatchOfStarts(std::span<const int64_t> starts, size_t size) {
+  GpuBatch batch;
+  batch.size = size;
+  batch.start_ns = starts;
+  return batch;
+}
+
 TEST(GpuPlanTest, BatchesAreFoundAgainWhereSomeAreLeftOut) {
   const std::vector<std::vector<int64_t>> starts = {{5, 1}, {9, 7}, {7, 9}, {20, 30, 25}};
   GpuBatches batches;
   for (const std::vector<int64_t>& of_batch : starts) {
-    batches.Add({.size = of_batch.size(), .start_ns = of_batch});
+    batches.Add(BatchOfStarts(of_batch, of_batch.size()));
   }
   GpuBatches::Cursor all(batches);
-  EXPECT_THAT(all.FirstOrdinal({.size = 2, .start_ns = starts[0]}), IsOkAndHolds(0U));
-  EXPECT_THAT(all.FirstOrdinal({.size = 2, .start_ns = starts[1]}), IsOkAndHolds(2U));
-  EXPECT_THAT(all.FirstOrdinal({.size = 2, .start_ns = starts[2]}), IsOkAndHolds(4U));
+  EXPECT_THAT(all.FirstOrdinal(BatchOfStarts(starts[0], 2)), IsOkAndHolds(0U));
+  EXPECT_THAT(all.FirstOrdinal(BatchOfStarts(starts[1], 2)), IsOkAndHolds(2U));
+  EXPECT_THAT(all.FirstOrdinal(BatchOfStarts(starts[2], 2)), IsOkAndHolds(4U));
   GpuBatches::Cursor some(batches);
-  EXPECT_THAT(some.FirstOrdinal({.size = 3, .start_ns = starts[3]}), IsOkAndHolds(6U));
-  EXPECT_THAT(some.FirstOrdinal({.size = 2, .start_ns = starts[0]}),
+  EXPECT_THAT(some.FirstOrdinal(BatchOfStarts(starts[3], 3)), IsOkAndHolds(6U));
+  EXPECT_THAT(some.FirstOrdinal(BatchOfStarts(starts[0], 2)),
               StatusIs(absl::StatusCode::kDataLoss));
 }
 
@@ -144,11 +152,12 @@ TEST(GpuPlanTest, APerfettoTraceOfSeveralWindowsIsWholeAndInOrder) {
 // A file that is written to by somebody else: its rows are others whenever they are read.
 class ChangingReader : public FakeCaptureReader {
  public:
-  absl::Status ForEachGpu(uint32_t columns, const store::TimeFilter& filter,
-                          absl::FunctionRef<absl::Status(const store::GpuBatch&)> fn) override {
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override {
+    if (kind != RowKind::kGpu) return FakeCaptureReader::Scan(kind, columns, filter, fn);
     ++readings_;
     Kernel("more", 1'000 * readings_, 1'000 * readings_ + 10, 0, {.stream = readings_});
-    return FakeCaptureReader::ForEachGpu(columns, filter, fn);
+    return FakeCaptureReader::Scan(kind, columns, filter, fn);
   }
 
  private:
@@ -156,11 +165,12 @@ class ChangingReader : public FakeCaptureReader {
 };
 class ChangingCallsReader : public FakeCaptureReader {
  public:
-  absl::Status ForEachApiCall(const store::TimeFilter& filter,
-                              absl::FunctionRef<absl::Status(const store::ApiBatch&)> fn) override {
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override {
+    if (kind != RowKind::kApiCall) return FakeCaptureReader::Scan(kind, columns, filter, fn);
     ++readings_;
     ApiCall(0, "more", 1'000 * readings_, 1'000 * readings_ + 10, 0);
-    return FakeCaptureReader::ForEachApiCall(filter, fn);
+    return FakeCaptureReader::Scan(kind, columns, filter, fn);
   }
 
  private:

@@ -36,13 +36,13 @@ class OperatorPlanTest : public testing::Test {
   // The names of ranges, as they are counted.
   std::vector<std::string> RangeNames() {
     std::vector<std::string> names;
-    EXPECT_THAT(reader_.ForEachRange(store::kRangeName, {},
-                                     [&](const store::RangeBatch& batch) {
-                                       for (const uint32_t name : batch.name) {
-                                         names.push_back(reader_.names()[name]);
-                                       }
-                                       return absl::OkStatus();
-                                     }),
+    EXPECT_THAT(reader_.ForEach<RangeRow>(kRangeName, {},
+                                          [&](const RangeBatch& batch) {
+                                            for (const uint32_t name : batch.name) {
+                                              names.push_back(reader_.names()[name]);
+                                            }
+                                            return absl::OkStatus();
+                                          }),
                 IsOk());
     return names;
   }

@@ -22,12 +22,12 @@ using Edges = std::map<uint32_t, std::vector<std::string>>;
 
 absl::StatusOr<Edges> EdgesOf(FakeCaptureReader& reader) {
   SliceOrder order;
-  const absl::Status learnt = reader.ForEachRange(
-      SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) { return order.Learn(batch); });
+  const absl::Status learnt = reader.ForEach<RangeRow>(
+      SliceOrder::kColumns, {}, [&](const RangeBatch& batch) { return order.Learn(batch); });
   if (!learnt.ok()) return learnt;
   Edges edges;
   const absl::Status ordered =
-      reader.ForEachRange(SliceOrder::kColumns, {}, [&](const store::RangeBatch& batch) {
+      reader.ForEach<RangeRow>(SliceOrder::kColumns, {}, [&](const RangeBatch& batch) {
         std::vector<std::string>& out = edges[batch.thread];
         for (const SliceEdge& edge : order.Order(batch)) {
           out.push_back(edge.is_begin ? StrCat("+", reader.names()[edge.name], "@", edge.time_ns)
@@ -161,23 +161,23 @@ TEST_P(SliceOrderTest, RangesThatOverlapStillGiveBalancedEdgesByTime) {
     }
     SliceOrder order;
     ASSERT_THAT(
-        reader.ForEachRange(SliceOrder::kColumns, {},
-                            [&](const store::RangeBatch& batch) { return order.Learn(batch); }),
+        reader.ForEach<RangeRow>(SliceOrder::kColumns, {},
+                                 [&](const RangeBatch& batch) { return order.Learn(batch); }),
         IsOk());
     int open = 0;
     int begins = 0;
     int64_t last_ns = -1;
-    ASSERT_THAT(reader.ForEachRange(SliceOrder::kColumns, {},
-                                    [&](const store::RangeBatch& batch) {
-                                      for (const SliceEdge& edge : order.Order(batch)) {
-                                        EXPECT_GE(edge.time_ns, last_ns);
-                                        last_ns = edge.time_ns;
-                                        begins += edge.is_begin ? 1 : 0;
-                                        open += edge.is_begin ? 1 : -1;
-                                        EXPECT_GE(open, 0);
-                                      }
-                                      return absl::OkStatus();
-                                    }),
+    ASSERT_THAT(reader.ForEach<RangeRow>(SliceOrder::kColumns, {},
+                                         [&](const RangeBatch& batch) {
+                                           for (const SliceEdge& edge : order.Order(batch)) {
+                                             EXPECT_GE(edge.time_ns, last_ns);
+                                             last_ns = edge.time_ns;
+                                             begins += edge.is_begin ? 1 : 0;
+                                             open += edge.is_begin ? 1 : -1;
+                                             EXPECT_GE(open, 0);
+                                           }
+                                           return absl::OkStatus();
+                                         }),
                 IsOk());
     EXPECT_EQ(begins, 12);
     EXPECT_EQ(open, 0);

@@ -109,43 +109,38 @@ FiguresByWhat FiguresOfCaptures(const std::vector<ImportedCapture>& captures) {
       sum.bytes += static_cast<int64_t>(bytes);
     };
     const auto names = (*reader)->names();
-    EXPECT_THAT((*reader)->ForEachGpu(store::kGpuAllColumns, {},
-                                      [&](const store::GpuBatch& batch) {
-                                        for (size_t i = 0; i < batch.size; ++i) {
-                                          const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-                                          const std::string what =
-                                              kind == GpuRowKind::kKernel
-                                                  ? StrCat("kernel ", names[batch.name[i]])
-                                              : kind == GpuRowKind::kMemcpy
-                                                  ? StrCat("copy ", int{batch.copy_kind[i]})
-                                                  : "memset";
-                                          add(what, batch.duration_ns[i], batch.bytes[i]);
-                                        }
-                                        return absl::OkStatus();
-                                      }),
+    EXPECT_THAT((*reader)->ForEach<GpuRow>(
+                    kGpuAllColumns, {},
+                    [&](const GpuBatch& batch) {
+                      for (size_t i = 0; i < batch.size; ++i) {
+                        const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+                        const std::string what =
+                            kind == GpuRowKind::kKernel   ? StrCat("kernel ", names[batch.name[i]])
+                            : kind == GpuRowKind::kMemcpy ? StrCat("copy ", int{batch.copy_kind[i]})
+                                                          : "memset";
+                        add(what, batch.duration_ns[i], batch.bytes[i]);
+                      }
+                      return absl::OkStatus();
+                    }),
                 IsOk());
-    EXPECT_THAT((*reader)->ForEachSync({},
-                                       [&](const store::SyncBatch& batch) {
-                                         for (size_t i = 0; i < batch.size; ++i)
-                                           add("sync", batch.duration_ns[i], 0);
-                                         return absl::OkStatus();
-                                       }),
+    EXPECT_THAT((*reader)->ForEach<SyncRow>([&](const SyncBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) add("sync", batch.duration_ns[i], 0);
+      return absl::OkStatus();
+    }),
                 IsOk());
-    EXPECT_THAT((*reader)->ForEachApiCall({},
-                                          [&](const store::ApiBatch& batch) {
-                                            for (size_t i = 0; i < batch.size; ++i)
-                                              add(StrCat("call ", int{batch.is_driver[i]}),
-                                                  batch.duration_ns[i], 0);
-                                            return absl::OkStatus();
-                                          }),
+    EXPECT_THAT((*reader)->ForEach<ApiRow>([&](const ApiBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i)
+        add(StrCat("call ", int{batch.is_driver[i]}), batch.duration_ns[i], 0);
+      return absl::OkStatus();
+    }),
                 IsOk());
-    EXPECT_THAT((*reader)->ForEachRange(store::kRangeAllColumns, {},
-                                        [&](const store::RangeBatch& batch) {
-                                          for (size_t i = 0; i < batch.size; ++i)
-                                            add(StrCat("range ", names[batch.name[i]]),
-                                                batch.duration_ns[i], 0);
-                                          return absl::OkStatus();
-                                        }),
+    EXPECT_THAT((*reader)->ForEach<RangeRow>(kRangeAllColumns, {},
+                                             [&](const RangeBatch& batch) {
+                                               for (size_t i = 0; i < batch.size; ++i)
+                                                 add(StrCat("range ", names[batch.name[i]]),
+                                                     batch.duration_ns[i], 0);
+                                               return absl::OkStatus();
+                                             }),
                 IsOk());
   }
   return figures;

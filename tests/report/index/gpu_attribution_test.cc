@@ -195,8 +195,8 @@ TEST_F(GpuAttributionTest, ReadsOnlyTheColumnsAndThreadsItNeeds) {
   EXPECT_THAT(reader_.range_readings(), IsEmpty());
   Launch(main_, 5, 1);
   Build();
-  EXPECT_THAT(reader_.range_readings(), ElementsAre(store::kRangeStart | store::kRangeDuration |
-                                                    store::kRangeName | store::kRangeDepth));
+  EXPECT_THAT(reader_.range_readings(),
+              ElementsAre(kRangeStart | kRangeDuration | kRangeName | kRangeDepth));
 }
 
 TEST_F(GpuAttributionTest, AReadersErrorIsItsError) {

@@ -224,8 +224,7 @@ TEST_F(OpDeviceTest, ACaptureWithoutGpuHasNoDevice) {
   EXPECT_FALSE(table.has_device);
   EXPECT_EQ(table.self_device_total_ns, 0);
   // And reads no column that it did not read before there were GPUs.
-  EXPECT_THAT(reader_.range_readings(),
-              ElementsAre(store::kRangeDuration | store::kRangeName | store::kRangeDepth));
+  EXPECT_THAT(reader_.range_readings(), ElementsAre(kRangeDuration | kRangeName | kRangeDepth));
 }
 
 TEST_F(OpDeviceTest, NamesThatReadTheSameShareARow) {

@@ -100,8 +100,8 @@ TEST(OpTableTest, DecodesOnlyWhatItNeeds) {
   reader.Range(reader.AddThread(1, "main"), "a", 0, 1).Step(0, 0, 10);
   TableOf(reader);
   TableOf(reader, {.by_step = true});
-  const uint32_t base = store::kRangeDuration | store::kRangeName | store::kRangeDepth;
-  EXPECT_THAT(reader.range_readings(), ElementsAre(base, base | store::kRangeStart));
+  const uint32_t base = kRangeDuration | kRangeName | kRangeDepth;
+  EXPECT_THAT(reader.range_readings(), ElementsAre(base, base | kRangeStart));
 }
 
 TEST(OpTableTest, OpenAndTruncatedRangesCount) {

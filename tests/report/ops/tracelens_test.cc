@@ -204,17 +204,17 @@ TEST_F(TraceLensTest, ShortKernels) {
 // that of the stored durations is its own, bin by bin.
 TEST_F(TraceLensTest, DurationsOfShortKernels) {
   std::vector<double> short_us;
-  ASSERT_THAT(trace_.reader().ForEachGpu(store::kGpuTime | store::kGpuWhat, {},
-                                         [&](const store::GpuBatch& batch) {
-                                           for (size_t i = 0; i < batch.size; ++i) {
-                                             if (batch.kind[i] ==
-                                                     static_cast<uint8_t>(GpuRowKind::kKernel) &&
-                                                 batch.duration_ns[i] < kShortKernelNs) {
-                                               short_us.push_back(Us(batch.duration_ns[i]));
-                                             }
-                                           }
-                                           return absl::OkStatus();
-                                         }),
+  ASSERT_THAT(trace_.reader().ForEach<GpuRow>(
+                  kGpuTime | kGpuWhat, {},
+                  [&](const GpuBatch& batch) {
+                    for (size_t i = 0; i < batch.size; ++i) {
+                      if (batch.kind[i] == static_cast<uint8_t>(GpuRowKind::kKernel) &&
+                          batch.duration_ns[i] < kShortKernelNs) {
+                        short_us.push_back(Us(batch.duration_ns[i]));
+                      }
+                    }
+                    return absl::OkStatus();
+                  }),
               IsOk());
   int64_t counted = 0;
   const std::vector<Row> bins = Table("short_kernel_histogram.csv");  // start,end,count

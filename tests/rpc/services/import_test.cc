@@ -46,7 +46,7 @@ class ImportTest : public RpcTest {
     for (int64_t i = 0; i < ranges; ++i) {
       rows.push_back({.start_ns = 1000 + i * 100, .duration_ns = 50 + i * i % 37, .name = 1});
     }
-    EXPECT_THAT((*writer)->AppendRanges(0, rows), IsOk());
+    EXPECT_THAT((*writer)->Append(0, rows), IsOk());
     record.state = CaptureState::kComplete;
     record.ended_by = EndedBy::kDuration;
     record.start_unix_ns = 1'800'000'000'000'000'000;

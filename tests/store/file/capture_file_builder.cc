@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <type_traits>
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/status_macros.h"
@@ -214,149 +215,53 @@ absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, Capt
 }
 
 namespace {
-template <typename T>
-std::vector<T>& Of(std::vector<std::vector<T>>& by_thread, uint32_t thread) {
-  if (by_thread.size() <= thread) by_thread.resize(thread + 1);
-  return by_thread[thread];
+
+template <typename Row>
+Row RowOf(const BatchOfRow<Row>& batch, size_t index) {
+  Row row;
+  ForEachColumnPair(batch, row, [index](const auto& from, const auto& to) {
+    to.values = static_cast<std::remove_cvref_t<decltype(to.values)>>(from.values[index]);
+  });
+  return row;
 }
+
+template <typename Row>
+absl::Status ReadKind(CaptureReader& reader, std::vector<Row>& rows) {
+  return reader.ForEach<Row>([&rows](const BatchOfRow<Row>& batch) {
+    for (size_t i = 0; i < batch.size; ++i) rows.push_back(RowOf<Row>(batch, i));
+    return absl::OkStatus();
+  });
+}
+template <typename Row>
+absl::Status ReadKind(CaptureReader& reader, std::vector<std::vector<Row>>& by_thread) {
+  return reader.ForEach<Row>([&by_thread](const BatchOfRow<Row>& batch) {
+    if (by_thread.size() <= batch.thread) by_thread.resize(batch.thread + size_t{1});
+    for (size_t i = 0; i < batch.size; ++i) {
+      by_thread[batch.thread].push_back(RowOf<Row>(batch, i));
+    }
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader) {
   ReadBack all;
-  RETURN_IF_ERROR(reader.ForEachRange(kRangeAllColumns, {}, [&](const RangeBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      Of(all.ranges, batch.thread)
-          .push_back({batch.start_ns[i], batch.duration_ns[i], batch.name[i], batch.depth[i],
-                      batch.category[i], batch.flags[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachInstant({}, [&](const InstantBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      Of(all.instants, batch.thread).push_back({batch.time_ns[i], batch.name[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachCounter({}, [&](const CounterBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      Of(all.counters, batch.thread).push_back({batch.time_ns[i], batch.value[i], batch.name[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachMemory({}, [&](const MemoryBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      Of(all.memory, batch.thread)
-          .push_back({batch.time_ns[i], batch.address[i], batch.bytes[i],
-                      batch.total_allocated_bytes[i], batch.total_reserved_bytes[i],
-                      batch.device_type[i], batch.device_index[i], batch.category[i],
-                      batch.is_free[i] != 0});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachApiCall({}, [&](const ApiBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      Of(all.api_calls, batch.thread)
-          .push_back({batch.start_ns[i], batch.duration_ns[i], batch.name[i], batch.correlation[i],
-                      batch.cbid[i], batch.result[i], batch.is_driver[i] != 0});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachGpu(kGpuAllColumns, {}, [&](const GpuBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      all.gpu.push_back({.start_ns = b.start_ns[i],
-                         .duration_ns = b.duration_ns[i],
-                         .kind = static_cast<GpuRowKind>(b.kind[i]),
-                         .flags = b.flags[i],
-                         .device = b.device[i],
-                         .context = b.context[i],
-                         .stream = b.stream[i],
-                         .correlation = b.correlation[i],
-                         .name = b.name[i],
-                         .graph_id = b.graph_id[i],
-                         .graph_node_id = b.graph_node_id[i],
-                         .bytes = b.bytes[i],
-                         .copy_kind = b.copy_kind[i],
-                         .source_kind = b.source_kind[i],
-                         .destination_kind = b.destination_kind[i],
-                         .source_device = b.source_device[i],
-                         .destination_device = b.destination_device[i],
-                         .queued_ns = b.queued_ns[i],
-                         .submitted_ns = b.submitted_ns[i],
-                         .grid = {b.grid_x[i], b.grid_y[i], b.grid_z[i]},
-                         .block = {b.block_x[i], b.block_y[i], b.block_z[i]},
-                         .cluster = {b.cluster_x[i], b.cluster_y[i], b.cluster_z[i]},
-                         .registers_per_thread = b.registers_per_thread[i],
-                         .static_shared_bytes = b.static_shared_bytes[i],
-                         .dynamic_shared_bytes = b.dynamic_shared_bytes[i],
-                         .local_bytes_per_thread = b.local_bytes_per_thread[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachSync({}, [&](const SyncBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      all.syncs.push_back({batch.start_ns[i], batch.duration_ns[i], batch.kind[i], batch.device[i],
-                           batch.context[i], batch.stream[i], batch.correlation[i],
-                           batch.event_id[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachOverhead({}, [&](const OverheadBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      all.overheads.push_back({batch.start_ns[i], batch.duration_ns[i], batch.kind[i],
-                               batch.os_thread[i], batch.correlation[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachCudaEvent([&](const CudaEventBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      all.cuda_events.push_back(
-          {batch.correlation[i], batch.context[i], batch.stream[i], batch.event_id[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachOperator({}, [&](const OperatorBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      Of(all.operators, b.thread)
-          .push_back({b.start_ns[i], b.depth[i], b.scope[i], b.sequence[i], b.forward_thread[i],
-                      b.torch_thread[i], b.inputs[i], b.scalars[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachTensorUse({}, [&](const TensorUseBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      Of(all.tensor_uses, b.thread)
-          .push_back({b.time_ns[i], b.address[i], b.depth[i], b.scope[i], b.input[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachNote([&](const NoteBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      Of(all.notes, b.thread)
-          .push_back({b.time_ns[i], b.kind[i], b.subject[i], b.text[i], b.value[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachBlock([&](const BlockBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      all.blocks.push_back({b.address[i], b.bytes[i], b.name[i], b.category[i], b.device_type[i],
-                            b.device_index[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachArgument([&](const ArgumentBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      all.arguments.push_back({b.of[i], b.of_thread[i], b.row[i], b.key[i],
-                               static_cast<ArgumentType>(b.type[i]), b.value[i]});
-    }
-    return absl::OkStatus();
-  }));
-  RETURN_IF_ERROR(reader.ForEachGpuAnnotation([&](const GpuAnnotationBatch& b) {
-    for (size_t i = 0; i < b.size; ++i) {
-      all.gpu_annotations.push_back(
-          {b.start_ns[i], b.duration_ns[i], b.name[i], b.device[i], b.stream[i], b.external_id[i]});
-    }
-    return absl::OkStatus();
-  }));
+  RETURN_IF_ERROR(ReadKind(reader, all.ranges));
+  RETURN_IF_ERROR(ReadKind(reader, all.instants));
+  RETURN_IF_ERROR(ReadKind(reader, all.counters));
+  RETURN_IF_ERROR(ReadKind(reader, all.memory));
+  RETURN_IF_ERROR(ReadKind(reader, all.api_calls));
+  RETURN_IF_ERROR(ReadKind(reader, all.gpu));
+  RETURN_IF_ERROR(ReadKind(reader, all.syncs));
+  RETURN_IF_ERROR(ReadKind(reader, all.overheads));
+  RETURN_IF_ERROR(ReadKind(reader, all.cuda_events));
+  RETURN_IF_ERROR(ReadKind(reader, all.operators));
+  RETURN_IF_ERROR(ReadKind(reader, all.tensor_uses));
+  RETURN_IF_ERROR(ReadKind(reader, all.notes));
+  RETURN_IF_ERROR(ReadKind(reader, all.blocks));
+  RETURN_IF_ERROR(ReadKind(reader, all.arguments));
+  RETURN_IF_ERROR(ReadKind(reader, all.gpu_annotations));
   return all;
 }
 

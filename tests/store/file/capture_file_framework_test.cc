@@ -37,7 +37,7 @@ constexpr BlockRow kBlock = {.address = uint64_t{0xff} << 56,
                              .device_index = 3};
 
 constexpr ArgumentRow kArgument = {.of = kArgumentOfRange,
-                                   .thread = 7,
+                                   .of_thread = 7,
                                    .row = 0xffff'ffff,
                                    .key = 1,
                                    .type = ArgumentType::kJson,
@@ -101,10 +101,10 @@ TEST_F(CaptureFileFrameworkTest, GivesBackEveryFieldSinceTheCapturesStart) {
   const NoteRow timeless = {
       .time_ns = kNoNoteTime, .kind = 600, .subject = 0, .text = 0, .value = INT64_MIN};
   const NoteRow notes[] = {kNote, timeless};
-  ASSERT_THAT(sink->AppendOperators(1, {&kOperator, 1}), IsOk());
-  ASSERT_THAT(sink->AppendTensorUses(1, {&kUse, 1}), IsOk());
-  ASSERT_THAT(sink->AppendNotes(0, notes), IsOk());
-  ASSERT_THAT(sink->AppendBlocks({&kBlock, 1}), IsOk());
+  ASSERT_THAT(sink->Append(1, kOperator), IsOk());
+  ASSERT_THAT(sink->Append(1, kUse), IsOk());
+  ASSERT_THAT(sink->Append(0, notes), IsOk());
+  ASSERT_THAT(sink->Append(kBlock), IsOk());
   Finish(*sink, /*start_ns=*/1'000);
 
   const ReadBack all = ReadStored();
@@ -122,11 +122,15 @@ TEST_F(CaptureFileFrameworkTest, GivesBackEveryFieldSinceTheCapturesStart) {
 
 TEST_F(CaptureFileFrameworkTest, RowsOfImportedTracesAreNeitherEventsNorFrameworkRows) {
   auto sink = CreateSink();
-  const ArgumentRow number = {
-      .of = 0, .thread = 0, .row = 0, .key = 2, .type = ArgumentType::kInteger, .value = INT64_MIN};
+  const ArgumentRow number = {.of = 0,
+                              .of_thread = 0,
+                              .row = 0,
+                              .key = 2,
+                              .type = ArgumentType::kInteger,
+                              .value = INT64_MIN};
   const ArgumentRow arguments[] = {kArgument, number};
-  ASSERT_THAT(sink->AppendArguments(arguments), IsOk());
-  ASSERT_THAT(sink->AppendGpuAnnotations({&kAnnotation, 1}), IsOk());
+  ASSERT_THAT(sink->Append(arguments), IsOk());
+  ASSERT_THAT(sink->Append(kAnnotation), IsOk());
   Finish(*sink, /*start_ns=*/1'000);
 
   const ReadBack all = ReadStored();
@@ -144,7 +148,7 @@ TEST_F(CaptureFileFrameworkTest, AnArgumentOfNoNameIsRefused) {
   auto sink = CreateSink();
   ArgumentRow argument = kArgument;
   argument.value = -1;
-  EXPECT_THAT(sink->AppendArguments({&argument, 1}), StatusIs(StatusCode::kInternal));
+  EXPECT_THAT(sink->Append(argument), StatusIs(StatusCode::kInternal));
 }
 
 TEST_F(CaptureFileFrameworkTest, GivesBackInputsByTheirIds) {
@@ -167,7 +171,7 @@ TEST_F(CaptureFileFrameworkTest, OnlyInputsMakeAFileOfTheSecondVersion) {
   OperatorRow bare = kOperator;
   bare.inputs = 0;
   bare.scalars = 0;
-  ASSERT_THAT(sink->AppendOperators(0, {&bare, 1}), IsOk());
+  ASSERT_THAT(sink->Append(0, bare), IsOk());
   Finish(*sink);
   EXPECT_EQ(StoredVersion(), 1);
   EXPECT_THAT(ReadStored().operators, ElementsAre(ElementsAre(bare)));
@@ -184,11 +188,11 @@ TEST_F(CaptureFileFrameworkTest, CountsItsRowsByTheDirectory) {
   auto sink = CreateSink();
   AddInputs(*sink);
   const RangeRow range = {5'000, 10, 1, 3, 1, 0};
-  ASSERT_THAT(sink->AppendRanges(0, {&range, 1}), IsOk());
-  ASSERT_THAT(sink->AppendOperators(0, {&kOperator, 1}), IsOk());
-  ASSERT_THAT(sink->AppendTensorUses(0, {&kUse, 1}), IsOk());
-  ASSERT_THAT(sink->AppendNotes(0, {&kNote, 1}), IsOk());
-  ASSERT_THAT(sink->AppendBlocks({&kBlock, 1}), IsOk());
+  ASSERT_THAT(sink->Append(0, range), IsOk());
+  ASSERT_THAT(sink->Append(0, kOperator), IsOk());
+  ASSERT_THAT(sink->Append(0, kUse), IsOk());
+  ASSERT_THAT(sink->Append(0, kNote), IsOk());
+  ASSERT_THAT(sink->Append(kBlock), IsOk());
   Finish(*sink);
   EXPECT_EQ(OpenFile()->framework_row_count(), 4);
 }
@@ -201,8 +205,8 @@ TEST_F(CaptureFileFrameworkTest, OperatorsOfManyChunksComeBackInTheOrderOfTheirR
   while (rows.size() < 2 * kMaxChunkRows) {
     const std::vector<RangeRow>& ranges = pattern.NextRanges();
     const std::vector<OperatorRow> operators = OperatorsOf(ranges);
-    ASSERT_THAT(sink->AppendRanges(0, ranges), IsOk());
-    ASSERT_THAT(sink->AppendOperators(0, operators), IsOk());
+    ASSERT_THAT(sink->Append(0, ranges), IsOk());
+    ASSERT_THAT(sink->Append(0, operators), IsOk());
     rows.insert(rows.end(), operators.begin(), operators.end());
   }
   Finish(*sink);
@@ -216,8 +220,8 @@ TEST_F(CaptureFileFrameworkTest, AnOperatorOfInputsThatWereNotAddedIsRefused) {
   AddInputs(*sink);
   OperatorRow row = kOperator;
   row.inputs = 3;
-  EXPECT_THAT(sink->AppendOperators(0, {&row, 1}), StatusIs(StatusCode::kInternal));
-  EXPECT_THAT(sink->AppendOperators(0, {&kOperator, 1}), StatusIs(StatusCode::kInternal));
+  EXPECT_THAT(sink->Append(0, row), StatusIs(StatusCode::kInternal));
+  EXPECT_THAT(sink->Append(0, kOperator), StatusIs(StatusCode::kInternal));
 }
 
 TEST_F(CaptureFileFrameworkTest, IdsOfInputsHaveBounds) {
@@ -234,7 +238,7 @@ TEST_F(CaptureFileFrameworkTest, InputsBehindTheByteCapAreRefusedAndTheRestIsKep
   auto sink = store_->CreateFile(record);
   ASSERT_THAT(sink, IsOk());
   AddInputs(**sink);
-  ASSERT_THAT((*sink)->AppendOperators(0, {&kOperator, 1}), IsOk());
+  ASSERT_THAT((*sink)->Append(0, kOperator), IsOk());
   const std::string much(1 << 20, ' ');
   EXPECT_THAT((*sink)->AddScalars(2, much), StatusIs(StatusCode::kOutOfRange));
   Finish(**sink);
@@ -252,8 +256,8 @@ TEST_F(CaptureFileFrameworkTest, AnUnfinishedFileIsRecoveredWithItsOperators) {
     ASSERT_THAT(AppendTwoSteps(**sink), IsOk());
     AddInputs(**sink);
     // Far behind the ranges: no part of the time covered.
-    ASSERT_THAT((*sink)->AppendOperators(0, {&kOperator, 1}), IsOk());
-    ASSERT_THAT((*sink)->AppendBlocks({&kBlock, 1}), IsOk());
+    ASSERT_THAT((*sink)->Append(0, kOperator), IsOk());
+    ASSERT_THAT((*sink)->Append(kBlock), IsOk());
   }
   Reopen();
   const CaptureRecord found = Get(id_);
@@ -273,7 +277,7 @@ TEST_F(CaptureFileFrameworkTest, OperatorsWithoutAnEventAreNoCapture) {
   {
     auto sink = store_->CreateFile(record);
     ASSERT_THAT(sink, IsOk());
-    ASSERT_THAT((*sink)->AppendNotes(0, {&kNote, 1}), IsOk());
+    ASSERT_THAT((*sink)->Append(0, kNote), IsOk());
   }
   Reopen();
   EXPECT_EQ(Get(id_).state, CaptureState::kFailed);
@@ -289,25 +293,25 @@ class CaptureFileFrameworkHostileTest : public CaptureFileFrameworkTest {
     auto sink = CreateSink();
     AddInputs(*sink);
     const RangeRow range = {0, 1, 1, 0, 0, 0};
-    ASSERT_THAT(sink->AppendRanges(0, {&range, 1}), IsOk());
+    ASSERT_THAT(sink->Append(0, range), IsOk());
     Finish(*sink);
     ReplaceFirstChunk(File(id_, ".profd"), table);
   }
-  template <typename Table, typename Row>
-  static Table TableOf(const Row& row) {
-    Table table;
+  template <typename Row>
+  static EventTable<Row> TableOf(const Row& row) {
+    EventTable<Row> table;
     table.Append({&row, 1});
     SetThread(0, table);
     return table;
   }
   // Each of `lies` about `row` is found when it is read.
-  template <typename Table, typename Row, size_t kCount>
-  void ExpectFound(const Row& row, void (*const (&lies)[kCount])(Table&)) {
-    WriteFile(TableOf<Table>(row));
+  template <typename Row, size_t kCount>
+  void ExpectFound(const Row& row, void (*const (&lies)[kCount])(EventTable<Row>&)) {
+    WriteFile(TableOf(row));
     EXPECT_THAT(ReadAll(*OpenFile()), IsOk());
     for (size_t i = 0; i < kCount; ++i) {
       id_ = IdOf(++number_);
-      auto table = TableOf<Table>(row);
+      auto table = TableOf(row);
       lies[i](table);
       WriteFile(table);
       EXPECT_THAT(ReadAll(*OpenFile()), StatusIs(StatusCode::kDataLoss)) << "lie " << i;
@@ -319,59 +323,61 @@ class CaptureFileFrameworkHostileTest : public CaptureFileFrameworkTest {
 };
 
 TEST_F(CaptureFileFrameworkHostileTest, LiesInOperatorsAreDataLoss) {
-  void (*const lies[])(OperatorTable&) = {
-      [](OperatorTable& table) { table.start_ns[0] = kMaxTimeNs + 1; },
-      [](OperatorTable& table) { table.depth[0] = kMaxDepth; },
-      [](OperatorTable& table) { table.sequence[0] = -2; },
-      [](OperatorTable& table) { table.inputs[0] = 3; },
-      [](OperatorTable& table) { table.scalars[0] = std::numeric_limits<uint32_t>::max(); },
-      [](OperatorTable& table) { table.thread[0] = 1; },
+  void (*const lies[])(EventTable<OperatorRow>&) = {
+      [](EventTable<OperatorRow>& table) { table.columns.start_ns[0] = kMaxTimeNs + 1; },
+      [](EventTable<OperatorRow>& table) { table.columns.depth[0] = kMaxDepth; },
+      [](EventTable<OperatorRow>& table) { table.columns.sequence[0] = -2; },
+      [](EventTable<OperatorRow>& table) { table.columns.inputs[0] = 3; },
+      [](EventTable<OperatorRow>& table) {
+        table.columns.scalars[0] = std::numeric_limits<uint32_t>::max();
+      },
+      [](EventTable<OperatorRow>& table) { table.thread[0] = 1; },
   };
   ExpectFound(kOperator, lies);
 }
 
 TEST_F(CaptureFileFrameworkHostileTest, LiesInTensorUsesAreDataLoss) {
-  void (*const lies[])(TensorUseTable&) = {
-      [](TensorUseTable& table) { table.time_ns[0] = -kMaxTimeNs - 1; },
-      [](TensorUseTable& table) { table.depth[0] = 0xffff; },
-      [](TensorUseTable& table) { table.thread[0] = 1; },
+  void (*const lies[])(EventTable<TensorUseRow>&) = {
+      [](EventTable<TensorUseRow>& table) { table.columns.time_ns[0] = -kMaxTimeNs - 1; },
+      [](EventTable<TensorUseRow>& table) { table.columns.depth[0] = 0xffff; },
+      [](EventTable<TensorUseRow>& table) { table.thread[0] = 1; },
   };
   ExpectFound(kUse, lies);
 }
 
 TEST_F(CaptureFileFrameworkHostileTest, LiesInNotesAreDataLoss) {
-  void (*const lies[])(NoteTable&) = {
-      [](NoteTable& table) { table.time_ns[0] = kNoNoteTime + 1; },
-      [](NoteTable& table) { table.subject[0] = 3; },
-      [](NoteTable& table) { table.text[0] = 3; },
-      [](NoteTable& table) { table.thread[0] = 1; },
+  void (*const lies[])(EventTable<NoteRow>&) = {
+      [](EventTable<NoteRow>& table) { table.columns.time_ns[0] = kNoNoteTime + 1; },
+      [](EventTable<NoteRow>& table) { table.columns.subject[0] = 3; },
+      [](EventTable<NoteRow>& table) { table.columns.text[0] = 3; },
+      [](EventTable<NoteRow>& table) { table.thread[0] = 1; },
   };
   ExpectFound(kNote, lies);
 }
 
 TEST_F(CaptureFileFrameworkHostileTest, LiesInBlocksAreDataLoss) {
-  void (*const lies[])(BlockTable&) = {
-      [](BlockTable& table) { table.name[0] = 3; },
-      [](BlockTable& table) { table.bytes[0] = -1; },
+  void (*const lies[])(EventTable<BlockRow>&) = {
+      [](EventTable<BlockRow>& table) { table.columns.name[0] = 3; },
+      [](EventTable<BlockRow>& table) { table.columns.bytes[0] = -1; },
   };
   ExpectFound(kBlock, lies);
 }
 
 TEST_F(CaptureFileFrameworkHostileTest, LiesInArgumentsAreDataLoss) {
-  void (*const lies[])(ArgumentTable&) = {
-      [](ArgumentTable& table) { table.key[0] = 3; },
-      [](ArgumentTable& table) { table.value[0] = 3; },
-      [](ArgumentTable& table) { table.value[0] = -1; },
-      [](ArgumentTable& table) { table.type[0] = 5; },
+  void (*const lies[])(EventTable<ArgumentRow>&) = {
+      [](EventTable<ArgumentRow>& table) { table.columns.key[0] = 3; },
+      [](EventTable<ArgumentRow>& table) { table.columns.value[0] = 3; },
+      [](EventTable<ArgumentRow>& table) { table.columns.value[0] = -1; },
+      [](EventTable<ArgumentRow>& table) { table.columns.type[0] = 5; },
   };
   ExpectFound(kArgument, lies);
 }
 
 TEST_F(CaptureFileFrameworkHostileTest, LiesInGpuAnnotationsAreDataLoss) {
-  void (*const lies[])(GpuAnnotationTable&) = {
-      [](GpuAnnotationTable& table) { table.name[0] = 3; },
-      [](GpuAnnotationTable& table) { table.duration_ns[0] = -1; },
-      [](GpuAnnotationTable& table) { table.start_ns[0] = kMaxTimeNs; },
+  void (*const lies[])(EventTable<GpuAnnotationRow>&) = {
+      [](EventTable<GpuAnnotationRow>& table) { table.columns.name[0] = 3; },
+      [](EventTable<GpuAnnotationRow>& table) { table.columns.duration_ns[0] = -1; },
+      [](EventTable<GpuAnnotationRow>& table) { table.columns.start_ns[0] = kMaxTimeNs; },
   };
   ExpectFound(kAnnotation, lies);
 }

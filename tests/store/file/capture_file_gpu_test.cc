@@ -86,11 +86,11 @@ TEST_F(CaptureFileGpuTest, GivesBackEveryFieldSinceTheCapturesStart) {
   const SyncRow sync = {2'000, 10, 3, kNoGpuDevice, 4, UINT32_MAX, 8, 9};
   const OverheadRow overhead = {3'000, 20, 1 << 16, 4711, 12};
   const CudaEventRow event = {13, 14, 15, 16};
-  ASSERT_THAT(sink->AppendApiCalls(1, {&call, 1}), IsOk());
-  ASSERT_THAT(sink->AppendGpu({&kernel, 1}), IsOk());
-  ASSERT_THAT(sink->AppendSyncs({&sync, 1}), IsOk());
-  ASSERT_THAT(sink->AppendOverheads({&overhead, 1}), IsOk());
-  ASSERT_THAT(sink->AppendCudaEvents({&event, 1}), IsOk());
+  ASSERT_THAT(sink->Append(1, call), IsOk());
+  ASSERT_THAT(sink->Append(kernel), IsOk());
+  ASSERT_THAT(sink->Append(sync), IsOk());
+  ASSERT_THAT(sink->Append(overhead), IsOk());
+  ASSERT_THAT(sink->Append(event), IsOk());
   Finish(*sink, /*start_ns=*/1'000);
 
   const ReadBack all = ReadStored();
@@ -123,7 +123,7 @@ TEST_F(CaptureFileGpuTest, TimesAtTheEdgesAreKept) {
   late.duration_ns = 0;
   late.queued_ns = -kMostNs;
   late.submitted_ns = kNoGpuTime;
-  ASSERT_THAT(sink->AppendGpu(std::vector{early, late}), IsOk());
+  ASSERT_THAT(sink->Append(std::vector{early, late}), IsOk());
   Finish(*sink);
   EXPECT_THAT(ReadStored().gpu, ElementsAre(early, late));
 }
@@ -148,7 +148,7 @@ TEST_F(CaptureFileGpuTest, RowsThatNoFileCanHoldAreRefused) {
   for (const GpuRow& row : bad) {
     auto sink = store_->CreateFile(NewRecord(IdOf(++number)));
     ASSERT_THAT(sink, IsOk());
-    EXPECT_THAT((*sink)->AppendGpu({&row, 1}), StatusIs(StatusCode::kInternal)) << number;
+    EXPECT_THAT((*sink)->Append(row), StatusIs(StatusCode::kInternal)) << number;
     (*sink)->Discard();
   }
 }
@@ -156,35 +156,36 @@ TEST_F(CaptureFileGpuTest, RowsThatNoFileCanHoldAreRefused) {
 TEST_F(CaptureFileGpuTest, GroupsOfColumnsThatNobodyAskedForStayEmpty) {
   auto sink = CreateSink();
   const GpuRow row = FullGpuRow();
-  ASSERT_THAT(sink->AppendGpu({&row, 1}), IsOk());
+  ASSERT_THAT(sink->Append(row), IsOk());
   Finish(*sink);
   auto reader = OpenFile();
   for (uint32_t columns = 0; columns <= kGpuAllColumns; ++columns) {
     int batches = 0;
-    ASSERT_THAT(reader->ForEachGpu(columns, {},
-                                   [&](const GpuBatch& batch) {
-                                     const auto size = [columns](uint32_t group) {
-                                       return SizeIs((columns & group) != 0 ? 1 : 0);
-                                     };
-                                     ++batches;
-                                     EXPECT_EQ(batch.size, 1u);
-                                     EXPECT_THAT(batch.start_ns, size(kGpuTime));
-                                     EXPECT_THAT(batch.duration_ns, size(kGpuTime));
-                                     EXPECT_THAT(batch.kind, size(kGpuWhat));
-                                     EXPECT_THAT(batch.bytes, size(kGpuWhat));
-                                     EXPECT_THAT(batch.device, size(kGpuWhere));
-                                     EXPECT_THAT(batch.stream, size(kGpuWhere));
-                                     EXPECT_THAT(batch.correlation, size(kGpuCause));
-                                     EXPECT_THAT(batch.graph_node_id, size(kGpuCause));
-                                     EXPECT_THAT(batch.copy_kind, size(kGpuCopy));
-                                     EXPECT_THAT(batch.destination_device, size(kGpuCopy));
-                                     EXPECT_THAT(batch.queued_ns, size(kGpuLaunch));
-                                     EXPECT_THAT(batch.local_bytes_per_thread, size(kGpuLaunch));
-                                     if ((columns & kGpuLaunch) != 0) {
-                                       EXPECT_EQ(batch.queued_ns[0], row.queued_ns);
-                                     }
-                                     return absl::OkStatus();
-                                   }),
+    ASSERT_THAT(reader->ForEach<GpuRow>(columns, {},
+                                        [&](const GpuBatch& batch) {
+                                          const auto size = [columns](uint32_t group) {
+                                            return SizeIs((columns & group) != 0 ? 1 : 0);
+                                          };
+                                          ++batches;
+                                          EXPECT_EQ(batch.size, 1u);
+                                          EXPECT_THAT(batch.start_ns, size(kGpuTime));
+                                          EXPECT_THAT(batch.duration_ns, size(kGpuTime));
+                                          EXPECT_THAT(batch.kind, size(kGpuWhat));
+                                          EXPECT_THAT(batch.bytes, size(kGpuWhat));
+                                          EXPECT_THAT(batch.device, size(kGpuWhere));
+                                          EXPECT_THAT(batch.stream, size(kGpuWhere));
+                                          EXPECT_THAT(batch.correlation, size(kGpuCause));
+                                          EXPECT_THAT(batch.graph_node_id, size(kGpuCause));
+                                          EXPECT_THAT(batch.copy_kind, size(kGpuCopy));
+                                          EXPECT_THAT(batch.destination_device, size(kGpuCopy));
+                                          EXPECT_THAT(batch.queued_ns, size(kGpuLaunch));
+                                          EXPECT_THAT(batch.local_bytes_per_thread,
+                                                      size(kGpuLaunch));
+                                          if ((columns & kGpuLaunch) != 0) {
+                                            EXPECT_EQ(batch.queued_ns[0], row.queued_ns);
+                                          }
+                                          return absl::OkStatus();
+                                        }),
                 IsOk());
     EXPECT_EQ(batches, 1) << columns;
   }
@@ -197,8 +198,8 @@ TEST_F(CaptureFileGpuTest, ManyRowsFillChunksAndAreCountedWithoutReadingThem) {
   std::vector<ApiRow> calls;
   while (rows.size() < 150'000) {
     const std::vector<GpuRow>& batch = pattern.NextRows(3'000);
-    ASSERT_THAT(sink->AppendGpu(batch), IsOk());
-    ASSERT_THAT(sink->AppendApiCalls(0, pattern.ApiCalls()), IsOk());
+    ASSERT_THAT(sink->Append(batch), IsOk());
+    ASSERT_THAT(sink->Append(0, pattern.ApiCalls()), IsOk());
     rows.insert(rows.end(), batch.begin(), batch.end());
     calls.insert(calls.end(), pattern.ApiCalls().begin(), pattern.ApiCalls().end());
   }
@@ -213,16 +214,16 @@ TEST_F(CaptureFileGpuTest, ManyRowsFillChunksAndAreCountedWithoutReadingThem) {
 TEST_F(CaptureFileGpuTest, BatchesOutsideOfTheTimeAskedForAreLeftOut) {
   auto sink = CreateSink();
   const GpuRow row = FullGpuRow();  // 5,000 to 5,700 ns
-  ASSERT_THAT(sink->AppendGpu({&row, 1}), IsOk());
+  ASSERT_THAT(sink->Append(row), IsOk());
   Finish(*sink);
   auto reader = OpenFile();
   const auto count = [&reader](const TimeFilter& filter) {
     size_t rows = 0;
-    EXPECT_THAT(reader->ForEachGpu(kGpuTime, filter,
-                                   [&rows](const GpuBatch& batch) {
-                                     rows += batch.size;
-                                     return absl::OkStatus();
-                                   }),
+    EXPECT_THAT(reader->ForEach<GpuRow>(kGpuTime, filter,
+                                        [&rows](const GpuBatch& batch) {
+                                          rows += batch.size;
+                                          return absl::OkStatus();
+                                        }),
                 IsOk());
     return rows;
   };
@@ -234,7 +235,7 @@ TEST_F(CaptureFileGpuTest, BatchesOutsideOfTheTimeAskedForAreLeftOut) {
 TEST_F(CaptureFileGpuTest, AFileWithoutThreadsHoldsGpuRows) {
   auto sink = CreateSink();
   const GpuRow row = FullGpuRow();
-  ASSERT_THAT(sink->AppendGpu({&row, 1}), IsOk());
+  ASSERT_THAT(sink->Append(row), IsOk());
   Finish(*sink);
   auto reader = OpenFile();
   EXPECT_THAT(reader->threads(), IsEmpty());
@@ -252,9 +253,9 @@ TEST_F(CaptureFileGpuTest, AnUnfinishedFileIsRecoveredWithItsGpuRows) {
     const ApiRow call = {1'000, 50, 2, 6, 211, 0, false};
     GpuRow kernel = FullGpuRow();  // Ends long after the call: no part of the time covered.
     const CudaEventRow event = {6, 1, 7, 1};
-    ASSERT_THAT((*sink)->AppendApiCalls(0, {&call, 1}), IsOk());
-    ASSERT_THAT((*sink)->AppendGpu({&kernel, 1}), IsOk());
-    ASSERT_THAT((*sink)->AppendCudaEvents({&event, 1}), IsOk());
+    ASSERT_THAT((*sink)->Append(0, call), IsOk());
+    ASSERT_THAT((*sink)->Append(kernel), IsOk());
+    ASSERT_THAT((*sink)->Append(event), IsOk());
   }
   Reopen();
   const CaptureRecord found = Get(id_);
@@ -275,7 +276,7 @@ TEST_F(CaptureFileGpuTest, WithGpuRowsAloneTheirTimeIsTheWindow) {
     auto sink = store_->CreateFile(record);
     ASSERT_THAT(sink, IsOk());
     const GpuRow kernel = FullGpuRow();
-    ASSERT_THAT((*sink)->AppendGpu({&kernel, 1}), IsOk());
+    ASSERT_THAT((*sink)->Append(kernel), IsOk());
   }
   Reopen();
   EXPECT_EQ(Get(id_).covered_ns, 700);
@@ -290,15 +291,15 @@ class CaptureFileGpuHostileTest : public CaptureFileGpuTest {
   void WriteFile(const Table& table) {
     auto sink = CreateSink();
     const RangeRow range = {0, 1, 1, 0, 0, 0};
-    ASSERT_THAT(sink->AppendRanges(0, {&range, 1}), IsOk());
+    ASSERT_THAT(sink->Append(0, range), IsOk());
     Finish(*sink);
     ReplaceFirstChunk(File(id_, ".profd"), table);
   }
   absl::Status ReadLies() { return ReadAll(*OpenFile()).status(); }
 };
 
-GpuTable OneGpuRow() {
-  GpuTable table;
+EventTable<GpuRow> OneGpuRow() {
+  EventTable<GpuRow> table;
   const GpuRow row = FullGpuRow();
   table.Append({&row, 1});
   return table;
@@ -311,8 +312,8 @@ TEST_F(CaptureFileGpuHostileTest, AHonestChunkWrittenThisWayIsRead) {
 }
 
 TEST_F(CaptureFileGpuHostileTest, FlagsWithoutAMeaningAreMasked) {
-  GpuTable table = OneGpuRow();
-  table.flags[0] = 0xff;
+  EventTable<GpuRow> table = OneGpuRow();
+  table.columns.flags[0] = 0xff;
   WriteFile(table);
   const ReadBack all = ReadStored();
   ASSERT_THAT(all.gpu, SizeIs(1));
@@ -322,68 +323,67 @@ TEST_F(CaptureFileGpuHostileTest, FlagsWithoutAMeaningAreMasked) {
 TEST_F(CaptureFileGpuHostileTest, LiesInGpuRowsAreDataLoss) {
   const struct {
     const char* what;
-    void (*tell)(GpuTable&);
+    void (*tell)(EventTable<GpuRow>&);
   } lies[] = {
-      {"kind 0", [](GpuTable& table) { table.kind[0] = 0; }},
-      {"kind 5", [](GpuTable& table) { table.kind[0] = 5; }},
-      {"a name that is not there", [](GpuTable& table) { table.name[0] = 3; }},
-      {"a negative duration", [](GpuTable& table) { table.duration_ns[0] = -1; }},
+      {"kind 0", [](EventTable<GpuRow>& table) { table.columns.kind[0] = 0; }},
+      {"kind 5", [](EventTable<GpuRow>& table) { table.columns.kind[0] = 5; }},
+      {"a name that is not there", [](EventTable<GpuRow>& table) { table.columns.name[0] = 3; }},
+      {"a negative duration", [](EventTable<GpuRow>& table) { table.columns.duration_ns[0] = -1; }},
       {"an end behind all time",
-       [](GpuTable& table) {
-         table.start_ns[0] = kMaxTimeNs;
-         table.duration_ns[0] = std::numeric_limits<int64_t>::max();
+       [](EventTable<GpuRow>& table) {
+         table.columns.start_ns[0] = kMaxTimeNs;
+         table.columns.duration_ns[0] = std::numeric_limits<int64_t>::max();
        }},
-      {"a queue time long before", [](GpuTable& table) { table.queued_lead[0] = ~uint64_t{0}; }},
+      {"a queue time long before",
+       [](EventTable<GpuRow>& table) { table.columns.queued_ns[0] -= 3 * kMaxTimeNs; }},
       {"a submit time outside of all time",
-       [](GpuTable& table) {
-         table.submitted_lead[0] = static_cast<uint64_t>(kMaxTimeNs) * 4 + 1;
-       }},
+       [](EventTable<GpuRow>& table) { table.columns.submitted_ns[0] = -kMaxTimeNs - 1; }},
   };
   int number = 1;
   for (const auto& lie : lies) {
     id_ = IdOf(++number);
-    GpuTable table = OneGpuRow();
+    EventTable<GpuRow> table = OneGpuRow();
     lie.tell(table);
     WriteFile(table);
     EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss)) << lie.what;
   }
 }
 
-template <typename Table, typename Row>
-Table TableOf(const Row& row) {
-  Table table;
+template <typename Row>
+EventTable<Row> TableOf(const Row& row) {
+  EventTable<Row> table;
   table.Append({&row, 1});
   return table;
 }
 
 TEST_F(CaptureFileGpuHostileTest, ApiCallsOfUnknownNamesAreDataLoss) {
-  auto table = TableOf<ApiCallTable>(ApiRow{1'000, 50, 3, 6, 211, 0, false});
+  auto table = TableOf(ApiRow{1'000, 50, 3, 6, 211, 0, false});
   SetThread(0, table);
   WriteFile(table);
   EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
 }
 TEST_F(CaptureFileGpuHostileTest, ApiCallsOfUnknownThreadsAreDataLoss) {
-  auto table = TableOf<ApiCallTable>(ApiRow{1'000, 50, 2, 6, 211, 0, false});
+  auto table = TableOf(ApiRow{1'000, 50, 2, 6, 211, 0, false});
   SetThread(1, table);
   WriteFile(table);
   EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
 }
 TEST_F(CaptureFileGpuHostileTest, ApiCallsOfNoApiAreDataLoss) {
-  auto table = TableOf<ApiCallTable>(ApiRow{1'000, 50, 2, 6, 211, 0, false});
+  auto table = TableOf(ApiRow{1'000, 50, 2, 6, 211, 0, false});
   SetThread(0, table);
-  table.is_driver[0] = 2;
+  table.columns.is_driver[0] = 2;
   WriteFile(table);
   EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
 }
 TEST_F(CaptureFileGpuHostileTest, SynchronisationsThatEndBeforeTheyBeginAreDataLoss) {
-  auto table = TableOf<SyncTable>(SyncRow{1'000, 50, 1, 0, 1, 7, 1, 0});
-  table.duration_ns[0] = -50;
+  auto table = TableOf(SyncRow{1'000, 50, 1, 0, 1, 7, 1, 0});
+  table.columns.duration_ns[0] = -50;
   WriteFile(table);
   EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
 }
 TEST_F(CaptureFileGpuHostileTest, OverheadsOfImpossibleLengthAreDataLoss) {
-  auto table = TableOf<OverheadTable>(OverheadRow{1'000, 50, 1, 7, 1});
-  table.duration_ns[0] = std::numeric_limits<int64_t>::max();
+  auto table = TableOf(OverheadRow{1'000, 50, 1, 7, 1});
+  table.columns.duration_ns[0] = std::numeric_limits<int64_t>::max();
   WriteFile(table);
   EXPECT_THAT(ReadLies(), StatusIs(StatusCode::kDataLoss));
 }

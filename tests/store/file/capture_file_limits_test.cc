@@ -37,7 +37,7 @@ class CaptureFileLimitsTest : public StoreFixture {
     EXPECT_THAT(all, IsOk());
     return *std::move(all);
   }
-  size_t CountChunks(std::string_view id, ChunkKind kind) {
+  size_t CountChunks(std::string_view id, RowKind kind) {
     auto reader = CaptureFileReader::Open(File(id, ".profd"), CaptureFileReader::Accept::kSealed);
     EXPECT_THAT(reader, IsOk());
     size_t count = 0;
@@ -79,12 +79,12 @@ TEST_F(CaptureFileLimitsTest, ThousandsOfThreadsShareChunksAndKeepTheirOrder) {
   for (size_t round = 0; round < kRounds; ++round) {
     for (uint32_t thread = 0; thread < kThreads; ++thread) {
       const auto rows = Ranges(static_cast<int64_t>(round) * 1'000 + thread, kRows);
-      ASSERT_THAT(sink->AppendRanges(thread, rows), IsOk());
+      ASSERT_THAT(sink->Append(thread, rows), IsOk());
     }
   }
   Finish(*sink, record);
 
-  EXPECT_EQ(CountChunks(record.id, ChunkKind::kRange), 4u);  // 255,000 rows
+  EXPECT_EQ(CountChunks(record.id, RowKind::kRange), 4u);  // 255,000 rows
   const ReadBack all = ReadStored(record.id);
   ASSERT_THAT(all.ranges, SizeIs(kThreads));
   for (uint32_t thread = 0; thread < kThreads; ++thread) {
@@ -105,7 +105,7 @@ TEST_F(CaptureFileLimitsTest, BusyThreadsGetChunksOfTheirOwnWhateverTheBatches) 
     const uint32_t thread = random() % 3;
     const size_t count = batch == 60 ? 150'000 : 1 + random() % 6'000;
     const auto rows = Ranges(static_cast<int64_t>(expected[thread].size()) * 10, count);
-    ASSERT_THAT(sink->AppendRanges(thread, rows), IsOk());
+    ASSERT_THAT(sink->Append(thread, rows), IsOk());
     expected[thread].insert(expected[thread].end(), rows.begin(), rows.end());
   }
   Finish(*sink, record);
@@ -122,11 +122,11 @@ TEST_F(CaptureFileLimitsTest, BusyThreadsGetChunksOfTheirOwnWhateverTheBatches) 
 TEST_F(CaptureFileLimitsTest, RowsThatWaitAreWrittenAfterAWhile) {
   const CaptureRecord record = NewRecord(IdOf(1));
   auto sink = CreateSink(record);
-  ASSERT_THAT(sink->AppendRanges(0, Ranges(0, 10)), IsOk());
+  ASSERT_THAT(sink->Append(0, Ranges(0, 10)), IsOk());
   clock_.Advance(CaptureFileWriter::kMaxBufferedTime + absl::Seconds(1));
-  ASSERT_THAT(sink->AppendRanges(0, Ranges(1'000, 10)), IsOk());
+  ASSERT_THAT(sink->Append(0, Ranges(1'000, 10)), IsOk());
   Finish(*sink, record);
-  EXPECT_EQ(CountChunks(record.id, ChunkKind::kRange), 2u);
+  EXPECT_EQ(CountChunks(record.id, RowKind::kRange), 2u);
   EXPECT_THAT(ReadStored(record.id).ranges, ElementsAre(SizeIs(20)));
 }
 
@@ -134,8 +134,8 @@ TEST_F(CaptureFileLimitsTest, BatchesComeByTimeAndByThread) {
   const CaptureRecord record = NewRecord(IdOf(1));
   auto sink = CreateSink(record);
   for (int64_t second = 0; second < 3; ++second) {
-    ASSERT_THAT(sink->AppendRanges(0, Ranges(second * 1'000'000, 10)), IsOk());
-    ASSERT_THAT(sink->AppendRanges(1, Ranges(second * 1'000'000, 10)), IsOk());
+    ASSERT_THAT(sink->Append(0, Ranges(second * 1'000'000, 10)), IsOk());
+    ASSERT_THAT(sink->Append(1, Ranges(second * 1'000'000, 10)), IsOk());
     clock_.Advance(absl::Seconds(30));
   }
   Finish(*sink, record);
@@ -143,13 +143,13 @@ TEST_F(CaptureFileLimitsTest, BatchesComeByTimeAndByThread) {
   ASSERT_THAT(reader, IsOk());
   std::vector<int64_t> starts;
   const TimeFilter filter = {.begin_ns = 1'000'000, .end_ns = 1'500'000};
-  ASSERT_THAT((*reader)->ForEachRange(kRangeStart, filter,
-                                      [&](const RangeBatch& batch) {
-                                        starts.push_back(batch.start_ns[0]);
-                                        EXPECT_THAT(batch.name, IsEmpty());
-                                        EXPECT_THAT(batch.duration_ns, IsEmpty());
-                                        return absl::OkStatus();
-                                      }),
+  ASSERT_THAT((*reader)->ForEach<RangeRow>(kRangeStart, filter,
+                                           [&](const RangeBatch& batch) {
+                                             starts.push_back(batch.start_ns[0]);
+                                             EXPECT_THAT(batch.name, IsEmpty());
+                                             EXPECT_THAT(batch.duration_ns, IsEmpty());
+                                             return absl::OkStatus();
+                                           }),
               IsOk());
   EXPECT_THAT(starts, ElementsAre(1'000'000, 1'000'000));
 }
@@ -159,8 +159,8 @@ TEST_F(CaptureFileLimitsTest, AnErrorOfTheCallerEndsTheScan) {
   auto reader = store_->OpenReader(record.id);
   ASSERT_THAT(reader, IsOk());
   EXPECT_THAT(
-      (*reader)->ForEachRange(kRangeAllColumns, {},
-                              [](const RangeBatch&) { return absl::CancelledError("enough"); }),
+      (*reader)->ForEach<RangeRow>(
+          kRangeAllColumns, {}, [](const RangeBatch&) { return absl::CancelledError("enough"); }),
       StatusIs(StatusCode::kCancelled));
 }
 
@@ -175,7 +175,7 @@ TEST_F(CaptureFileLimitsTest, NamesMayBeAnyBytes) {
   }
   ASSERT_THAT(sink->AddThread({0, 1, "first"}), IsOk());
   ASSERT_THAT(sink->AddThread({0, 1, "later"}), IsOk());
-  ASSERT_THAT(sink->AppendRanges(0, Ranges(0, 3)), IsOk());
+  ASSERT_THAT(sink->Append(0, Ranges(0, 3)), IsOk());
   Finish(*sink, record);
   auto reader = store_->OpenReader(record.id);
   ASSERT_THAT(reader, IsOk());
@@ -189,7 +189,7 @@ TEST_F(CaptureFileLimitsTest, NamesAndThreadsThatWereNeverIntroducedAreEmpty) {
   auto sink = CreateSink(record);
   RangeRow row = Ranges(0, 1)[0];
   row.name = 900;
-  ASSERT_THAT(sink->AppendRanges(7, {&row, 1}), IsOk());
+  ASSERT_THAT(sink->Append(7, row), IsOk());
   Finish(*sink, record);
   auto reader = store_->OpenReader(record.id);
   ASSERT_THAT(reader, IsOk());
@@ -202,8 +202,8 @@ TEST_F(CaptureFileLimitsTest, RowsThatAFileCannotHoldAreOurBugAndEndTheCapture) 
   auto sink = CreateSink(NewRecord(IdOf(1)));
   RangeRow row = Ranges(0, 1)[0];
   row.duration_ns = -1;
-  EXPECT_THAT(sink->AppendRanges(0, {&row, 1}), StatusIs(StatusCode::kInternal));
-  EXPECT_THAT(sink->AppendRanges(0, Ranges(0, 1)), StatusIs(StatusCode::kInternal));
+  EXPECT_THAT(sink->Append(0, row), StatusIs(StatusCode::kInternal));
+  EXPECT_THAT(sink->Append(0, Ranges(0, 1)), StatusIs(StatusCode::kInternal));
   sink->Discard();
 }
 
@@ -223,11 +223,11 @@ TEST_F(CaptureFileLimitsTest, AtTheByteCapEverythingTakenIsKeptAndTheRestRefused
       row.start_ns = now_ns += static_cast<int64_t>(random() % 100'000);
       row.duration_ns = static_cast<int64_t>(random() % 1'000'000);
     }
-    status = sink->AppendRanges(0, rows);
+    status = sink->Append(0, rows);
     if (status.ok()) taken += rows.size();
   }
   EXPECT_THAT(status, StatusIs(StatusCode::kOutOfRange));
-  EXPECT_THAT(sink->AppendRanges(0, Ranges(0, 1)), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(sink->Append(0, Ranges(0, 1)), StatusIs(StatusCode::kOutOfRange));
   EXPECT_THAT(sink->AddName(5, "late"), StatusIs(StatusCode::kOutOfRange));
   Finish(*sink, record);
   EXPECT_THAT(ReadStored(record.id).ranges, ElementsAre(SizeIs(taken)));
@@ -265,7 +265,7 @@ int64_t FillUp(CaptureSink& sink, absl::Status& status) {
       row.start_ns = now_ns += static_cast<int64_t>(random() % 100'000);
       row.duration_ns = static_cast<int64_t>(random() % 1'000'000);
     }
-    status = sink.AppendRanges(0, rows);
+    status = sink.Append(0, rows);
     if (!status.ok()) break;
     taken += static_cast<int64_t>(rows.size());
   }
@@ -289,7 +289,7 @@ TEST_F(CaptureFileLimitsTest, AFullDiskKeepsWhatIsWrittenAndCountsTheRest) {
     taken = FillUp(*sink, status);
   }
   ASSERT_THAT(status, StatusIs(StatusCode::kResourceExhausted));
-  EXPECT_THAT(sink->AppendRanges(0, Ranges(0, 1)), StatusIs(StatusCode::kResourceExhausted));
+  EXPECT_THAT(sink->Append(0, Ranges(0, 1)), StatusIs(StatusCode::kResourceExhausted));
 
   CaptureRecord record = FinishedRecord(begun, {.start_ns = 0, .end_ns = 1});
   record.event_count = taken;

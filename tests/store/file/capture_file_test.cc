@@ -87,13 +87,13 @@ TEST_F(CaptureFileTest, GivesBackEveryKindOfEventSinceTheCapturesStart) {
   ASSERT_THAT(writer->AddName(2, "forward"), IsOk());
   ASSERT_THAT(writer->AddThread({.index = 0, .os_thread = 77, .name = "main"}), IsOk());
   const RangeRow range = {1'100, 50, 2, 3, 1, kRangeTruncated};
-  ASSERT_THAT(writer->AppendRanges(0, {&range, 1}), IsOk());
+  ASSERT_THAT(writer->Append(0, range), IsOk());
   const InstantRow instant = {1'200, 2};
-  ASSERT_THAT(writer->AppendInstants(0, {&instant, 1}), IsOk());
+  ASSERT_THAT(writer->Append(0, instant), IsOk());
   const CounterRow counter = {1'300, -0.25, 1};
-  ASSERT_THAT(writer->AppendCounters(0, {&counter, 1}), IsOk());
+  ASSERT_THAT(writer->Append(0, counter), IsOk());
   const MemoryRow memory = {1'400, ~uint64_t{0}, 64, -1, 9, 1, 7, 3, true};
-  ASSERT_THAT(writer->AppendMemory(0, {&memory, 1}), IsOk());
+  ASSERT_THAT(writer->Append(0, memory), IsOk());
   CaptureRecord record = FinishedRecord(NewRecord(id_), {.start_ns = 0, .end_ns = 500});
   ASSERT_THAT(writer->Finish(record, /*start_ns=*/1'000), IsOk());
 
@@ -132,7 +132,7 @@ TEST_F(CaptureFileTest, GivesBackEveryKindOfEventSinceTheCapturesStart) {
 TEST_F(CaptureFileTest, FinishTellsSizeAndHashOfTheFile) {
   auto writer = Create(NewRecord(id_));
   const RangeRow range = {0, 1, 1, 0, 0, 0};
-  ASSERT_THAT(writer->AppendRanges(0, {&range, 1}), IsOk());
+  ASSERT_THAT(writer->Append(0, range), IsOk());
   CaptureRecord record = FinishedRecord(NewRecord(id_), {.start_ns = 0, .end_ns = 1});
   ASSERT_THAT(writer->Finish(record, 0), IsOk());
 

@@ -14,19 +14,14 @@
 
 namespace profd::store {
 
-// A table whose chunk claims that time passes in it, whatever its rows say.
-template <typename Table>
-struct WithSpan : Table {
-  explicit WithSpan(const Table& table) : Table(table) {}
-  TimeSpan Span() const { return {.begin_ns = 0, .end_ns = 10'000}; }
-};
-
-// Puts `table` in the place of the sealed file's first chunk, and seals the file again.
-template <typename Table>
-void ReplaceFirstChunk(const std::filesystem::path& file, const Table& table) {
+// Puts `table` in the place of the sealed file's first chunk, and seals the file again. The chunk
+// claims that time passes in it, whatever its rows say.
+template <typename Row>
+void ReplaceFirstChunk(const std::filesystem::path& file, EventTable<Row> table) {
   ColumnEncoder encoder;
   std::string chunk;
-  const ChunkSummary summary = EncodeChunk(WithSpan<Table>(table), encoder, chunk);
+  const ChunkSummary summary =
+      EncodeChunk(table, {.begin_ns = 0, .end_ns = 10'000}, encoder, chunk);
   auto db = Database::Open(file, Database::Mode::kReadWrite);
   ASSERT_THAT(db, IsOk());
   StatementLease put = (*db)->Use(
