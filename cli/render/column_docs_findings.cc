@@ -97,6 +97,8 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "ALLOC_CHURN", "Time in cudaMalloc(), cudaFree() and the like during steps", ""},
     {kReport, "QUALITY_LOSS", "Events that were lost, by reason", ""},
     {kReport, "QUALITY_ORPHANS", "Work on the GPU whose launch call is not in the capture", ""},
+    {kReport, "QUALITY_SILENT_LAUNCHES",
+     "Launches without GPU work in the recording: what the GPU did is not all known", ""},
     {kReport, "QUALITY_INVERSIONS", "Work on the GPU that begins before its launch call: a clock",
      ""},
     {kReport, "QUALITY_COVERAGE", "Steps that were requested and are not in the capture", ""},

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kSomeLost = 0.01;
 constexpr double kFewOrphans = 0.01;
+// Launches without GPU work: from here on, most of what the GPU did is missing.
+constexpr double kManySilent = 0.50;
 constexpr double kFewInversions = 0.01;
 constexpr double kFewCutRanges = 0.01;
 constexpr double kFewOtherNames = 0.01;
@@ -136,21 +138,27 @@ QualityCheck Orphans(const Subject& subject) {
 
 QualityCheck SilentLaunches(const Subject& subject) {
   const EventChecks* events = subject.events;
-  if (events == nullptr || events->gpu_row_count == 0) {
-    return {.known = false, .is_share = true, .sentence = "launches were not checked"};
+  if (events == nullptr || events->launch_count == 0) {
+    return {
+        .known = false,
+        .is_share = true,
+        .sentence = events == nullptr ? "launches were not checked" : "no launches were recorded"};
   }
   if (events->captures_graphs) {
     return {.known = false,
             .is_share = true,
             .sentence = "the program captured CUDA graphs, whose launches may not run"};
   }
-  const double share = Share(events->silent_launch_count, events->launch_count);
-  return {.grade = share > kFewOrphans ? 'B' : 'A',
+  // Work that is there without its launch was recorded, but does not name its call.
+  const int64_t unlinked = std::max<int64_t>(events->orphan_count - events->earlier_work_count, 0);
+  const int64_t silent = std::max<int64_t>(events->silent_launch_count - unlinked, 0);
+  const double share = Share(silent, events->launch_count);
+  return {.grade = GradeOf(share, kFewOrphans, kWithholdSharesFrom, kManySilent),
           .is_share = true,
           .value = share,
           .bound = kFewOrphans,
-          .sentence = StrCat(Of(events->silent_launch_count, events->launch_count),
-                             " launches have no GPU work")};
+          .sentence = StrCat(Of(silent, events->launch_count),
+                             " launches have no GPU work in the recording")};
 }
 
 QualityCheck Inversions(const Subject& subject) {

@@ -49,7 +49,7 @@ struct EventChecks {
   int64_t gpu_row_count = 0;
   int64_t orphan_count = 0;         // Of those: no call in the capture launched them.
   int64_t earlier_work_count = 0;   // Of the orphans: launched before the window.
-  int64_t launch_count = 0;         // Calls that launch work.
+  int64_t launch_count = 0;         // Calls that launch kernels or graphs.
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
   bool captures_graphs = false;     // Some are made for a CUDA graph, and run later or never.
   int64_t inversion_count = 0;      // GPU rows that begin before the call that launched them.

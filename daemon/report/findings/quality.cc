@@ -13,11 +13,6 @@
 namespace profd::report {
 namespace {
 
-// A call that launches one kernel: "cudaLaunchKernel", "cuLaunchKernelEx", "hipModuleLaunchKernel".
-bool LaunchesKernel(std::string_view name) {
-  return name.find("LaunchKernel") != std::string_view::npos ||
-         name.find("LaunchCooperativeKernel") != std::string_view::npos;
-}
 // Kernels that are launched into a graph while it is made do not run.
 bool BeginsGraphCapture(std::string_view name) {
   return name.find("StreamBeginCapture") != std::string_view::npos;
@@ -38,7 +33,8 @@ class EventCheck {
                                          for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
                                          return absl::OkStatus();
                                        }));
-    if (checks_.gpu_row_count > 0) CountLaunches();
+    CountLaunches();
+    if (checks_.gpu_row_count > 0) RETURN_IF_ERROR(CountImpossibleTimes());
     if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
     RETURN_IF_ERROR(
         reader_.ForEachRange(store::kRangeFlags, {}, [&](const store::RangeBatch& batch) {
@@ -137,12 +133,15 @@ class EventCheck {
       const uint32_t name = attribution_.calls()[i].name;
       if (!known[name].has_value()) {
         const std::string_view text = reader_.names()[name];
-        known[name] = LaunchesKernel(text)       ? Name::kLaunch
+        known[name] = LaunchesWork(text)         ? Name::kLaunch
                       : BeginsGraphCapture(text) ? Name::kCapture
                                                  : Name::kOther;
       }
       if (known[name] == Name::kCapture) checks_.captures_graphs = true;
       if (known[name] != Name::kLaunch) continue;
+      // A call of the driver within one of the runtime may have its correlation: one launch.
+      const GpuAttribution::Call* first = attribution_.Find(attribution_.calls()[i].correlation);
+      if (first != nullptr && first != &attribution_.calls()[i]) continue;
       ++checks_.launch_count;
       if (!has_work_[i]) ++checks_.silent_launch_count;
     }

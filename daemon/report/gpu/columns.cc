@@ -339,7 +339,12 @@ table::Report ToReport(const KernelTable& kernels) {
   table::Report report = {.name = "kernels",
                           .totals = KernelTotals().ToTable("totals", std::span(&kernels, 1)),
                           .tables = {KernelColumns().ToTable("rows", kernels.rows)}};
-  if (kernels.rows.empty()) {
+  if (kernels.rows.empty() && kernels.graph_launch_count == 0 && kernels.launch_count > 0) {
+    report.notes.push_back(
+        StrCat("No kernels were recorded, but ",
+               FormatCountOf(kernels.launch_count, "call that launches", "calls that launch"),
+               " GPU work: what the GPU did is unknown."));
+  } else if (kernels.rows.empty()) {
     report.notes.emplace_back(
         "No kernels were recorded: the program launched none, uses no CUDA, or was captured with "
         "--gpu off.");

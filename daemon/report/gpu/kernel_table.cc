@@ -214,6 +214,7 @@ class KernelSummary {
       table_.rows.push_back(RowOf(names[kernels_.keys()[kernel]], statistics[kernel], sums_[kernel],
                                   names[ops[kernel]]));
     }
+    if (table_.rows.empty()) CountLaunches();
     SortRows();
     Demangler demangler;
     for (KernelRow& row : table_.rows) row.display_name = demangler.Demangle(row.name);
@@ -266,6 +267,16 @@ class KernelSummary {
       }
     }
     return row;
+  }
+
+  void CountLaunches() {
+    for (const GpuAttribution::Call& call : attribution_.calls()) {
+      if (options_.step.has_value() &&
+          (call.step < 0 || attribution_.StepIndexOf(call) != *options_.step)) {
+        continue;
+      }
+      if (LaunchesWork(reader_.names()[call.name])) ++table_.launch_count;
+    }
   }
 
   void SortRows() {

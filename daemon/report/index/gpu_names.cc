@@ -169,8 +169,17 @@ bool IsCommunicationKernel(std::string_view name) {
     name.remove_prefix(2);
     while (!name.empty() && name.front() >= '0' && name.front() <= '9') name.remove_prefix(1);
   }
-  return name.starts_with("nccl") || Contains(name, "ncclKernel") ||
-         Contains(name, "ncclDevKernel");
+  if (name.starts_with("nccl") || name.starts_with("nvshmem")) return true;
+  const auto is_part = [&](std::string_view part) { return Contains(name, part); };
+  if (std::ranges::any_of(kCommunicationFamilies, is_part))
+    return !Contains(name, "deep_ep::layout");
+  return std::ranges::any_of(kCollectiveWords,
+                             [&](const auto& words) { return HasWords(name, words); });
+}
+
+bool LaunchesWork(std::string_view call) {
+  return Contains(call, "LaunchKernel") || Contains(call, "LaunchCooperativeKernel") ||
+         Contains(call, "GraphLaunch");
 }
 
 bool UsesTensorCores(std::string_view name) {

@@ -56,6 +56,10 @@ class Demangler {
 // A kernel of NCCL, by its name: mangled or not.
 bool IsCommunicationKernel(std::string_view name);
 
+// A call that launches a kernel or a graph: "cudaLaunchKernel", "cuLaunchKernelEx",
+// "hipModuleLaunchKernel", "cudaGraphLaunch".
+bool LaunchesWork(std::string_view call);
+
 // A kernel that runs on tensor cores, by the families of names known up to sm_100. By name
 // only: one that is hidden behind a name of its own is not found.
 bool UsesTensorCores(std::string_view name);
