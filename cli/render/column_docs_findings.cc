@@ -101,6 +101,10 @@ constexpr ColumnDoc kDocs[] = {
      "Launches without GPU work in the recording: what the GPU did is not all known", ""},
     {kReport, "QUALITY_INVERSIONS", "Work on the GPU that begins before its launch call: a clock",
      ""},
+    {kReport, "QUALITY_TIMES",
+     "GPU work that lasts beyond the start of the next in its stream, or begins far from its "
+     "launch",
+     "it ends where the next begins, or is left out"},
     {kReport, "QUALITY_COVERAGE", "Steps that were requested and are not in the capture", ""},
     {kReport, "QUALITY_TRUNCATION", "Ranges that the window's begin or end cut off", ""},
     {kReport, "QUALITY_UNENDED", "Ranges that never ended, because their thread did", ""},

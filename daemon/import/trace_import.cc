@@ -9,6 +9,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 #include "daemon/import/capture_builder.h"
 #include "daemon/import/import_record.h"
 #include "daemon/import/not_understood.h"

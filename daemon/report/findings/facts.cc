@@ -13,6 +13,7 @@
 #include "daemon/report/findings/quality.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -261,8 +262,9 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader) {
   return facts;
 }
 
-absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
+absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                                   const FindingThresholds& thresholds) {
+  BelievedReader reader(recorded);
   Facts facts;
   facts.record = &reader.record();
   ASSIGN_OR_RETURN(facts.time, SummarizeTime(reader, {}));
@@ -271,7 +273,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   facts.has_memory = !facts.memory.devices.empty() || !facts.memory.out_of_memory.empty();
 
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
-  ASSIGN_OR_RETURN(facts.events, CheckEvents(reader, attribution));
+  ASSIGN_OR_RETURN(facts.events, CheckEvents(recorded, attribution));
   facts.quality = QualityOf(reader.record(), &facts.events);
   DoubtGpuWork(facts);
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));

@@ -8,7 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/text.h"
 #include "daemon/capture/event_rows.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 
 namespace profd::report {
 namespace {
@@ -106,6 +109,21 @@ class EventCheck {
     // Work of the first window may have begun before it.
     const auto window = static_cast<size_t>(next - windows.begin());
     return {batch.device[i], batch.context[i], batch.stream[i], std::max<size_t>(window, 1)};
+  }
+
+  absl::Status CountImpossibleTimes() {
+    constexpr size_t kMaxNameBytes = 80;
+    ASSIGN_OR_RETURN(const ImpossibleTimes times, FindImpossibleTimes(reader_, attribution_));
+    checks_.overlong_count = times.overlong_count;
+    checks_.overlong_ns = times.overlong_ns;
+    checks_.overlong_possible_ns = times.overlong_possible_ns;
+    checks_.detached_count = times.detached_count;
+    checks_.detached_ns = times.detached_ns;
+    if (times.overlong_count > 0) {
+      checks_.overlong_name =
+          ForDisplay(Demangler().Demangle(reader_.names()[times.overlong_name]), kMaxNameBytes);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status NameUnendedRanges() {

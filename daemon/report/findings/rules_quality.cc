@@ -68,6 +68,13 @@ RuleResult QualityInversions(const Facts& facts, const FindingThresholds&) {
                "The host and GPU clocks disagree: gaps and latencies of this capture are inexact.");
 }
 
+RuleResult QualityTimes(const Facts& facts, const FindingThresholds&) {
+  return Judge(
+      facts, "impossible_times", 0, FindingUnit::kCount,
+      "The profiler or a later program damaged these times: use no duration near them, and "
+      "repeat the capture if they matter.");
+}
+
 RuleResult QualityCoverage(const Facts& facts, const FindingThresholds&) {
   return Judge(facts, "coverage", 0, FindingUnit::kShare,
                "Repeat the capture; `profctl show` gives the reason for the early end.");

@@ -12,6 +12,7 @@
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/launch_statistics.h"
 
 namespace profd::report {
@@ -44,7 +45,8 @@ struct Span {
 
 }  // namespace
 
-absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
+absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
+  BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   const std::vector<uint32_t> first_ids = FirstIds(reader.names());
   Numbering<uint32_t> groups;

@@ -8,6 +8,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/step_lookup.h"
 
 namespace profd::report {
@@ -37,7 +38,8 @@ void AddDeviceRows(const store::CaptureReader& reader, int64_t number, const Dev
 
 }  // namespace
 
-absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& reader) {
+absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
+  BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::BuildCalls(reader));
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
   std::vector<StreamIdle> streams;

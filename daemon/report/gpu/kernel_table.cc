@@ -17,6 +17,7 @@
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/step_lookup.h"
 
@@ -305,8 +306,9 @@ class KernelSummary {
 
 }  // namespace
 
-absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
+absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& recorded,
                                              const KernelOptions& options) {
+  BelievedReader reader(recorded);
   if (options.step.has_value()) {
     RETURN_IF_ERROR(StepLookup(reader.steps()).WithIndex(*options.step).status());
   }

@@ -13,6 +13,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ranks/collective_waits.h"
@@ -457,7 +458,9 @@ class CollectiveSummary {
 
 }  // namespace
 
-absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& reader, int64_t limit) {
+absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& recorded,
+                                                     int64_t limit) {
+  BelievedReader reader(recorded);
   if (limit < 0 || limit > kMostCollectives) {
     return absl::InvalidArgumentError(
         StrCat("limit has to be 0 to ", kMostCollectives, ", not ", limit));

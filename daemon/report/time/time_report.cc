@@ -13,6 +13,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -360,7 +361,9 @@ TimeBreakdown BreakdownOf(const IdleRow& row) {
                             .other_ns = row.other_ns}};
 }
 
-absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options) {
+absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& recorded,
+                                         const TimeOptions& options) {
+  BelievedReader reader(recorded);
   return TimeSummary(reader, options).Summarize();
 }
 
