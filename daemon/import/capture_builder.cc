@@ -133,6 +133,7 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int6
 void CaptureBuilder::Cover(const Span& span) {
   first_ns_ = std::min(first_ns_, span.start_ns);
   last_ns_ = std::max(last_ns_, span.end_ns());
+  coverage_.Add(span.start_ns, span.end_ns());
   ++contents_.event_count;
 }
 
@@ -508,6 +509,7 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   }
   RETURN_IF_ERROR(FinishGpu());
   RETURN_IF_ERROR(FinishSteps());
+  contents_.windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
   RETURN_IF_ERROR(FinishArguments());
   for (const auto& [device, context, stream] : streams_) {
     contents_.streams.push_back({.context = context, .stream = stream, .device = device});

@@ -18,6 +18,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -27,6 +28,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/capture/ports.h"
+#include "daemon/import/coverage.h"
 #include "daemon/import/kept_arguments.h"
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
@@ -49,7 +51,9 @@ class CaptureBuilder {
   absl::Status Add(const TraceEvent& event);
   void AddUnknownArgument(const TraceEvent& event, std::string_view key);
   // The trace says that profd wrote it; before its events.
-  void SetIsOurs() { is_ours_ = true; }
+  void SetIsOurs() { is_ours_ = is_continuous_ = true; }
+  // Times without events were recorded, too.
+  void SetIsContinuous() { is_continuous_ = true; }
 
   // Rows of formats that are no Chrome traces, with times since those formats' own time 0, and
   // names as NameId() gives them. Each returns false, and keeps nothing, if the time is too far
@@ -87,6 +91,8 @@ class CaptureBuilder {
     int64_t epoch_ns = 0;  // Of the trace's own time.
     int64_t start_ns = 0;  // Of the first event, since the epoch.
     int64_t end_ns = 0;    // Of the last.
+    // What was recorded, since the epoch, by start: one time, unless there are holes.
+    std::vector<std::pair<int64_t, int64_t>> windows;
     // When the profiler started, of the trace's own time, where it says.
     std::optional<int64_t> profiler_start_ns;
     std::vector<StepRecord> steps;  // Times since `start_ns`.
@@ -204,12 +210,14 @@ class CaptureBuilder {
   TraceThreads threads_;
   KeptArguments arguments_;
   bool is_ours_ = false;
+  bool is_continuous_ = false;
   bool keeps_arguments_ = false;
 
   std::optional<int64_t> epoch_ns_;
   int64_t first_ns_ = std::numeric_limits<int64_t>::max();
   int64_t last_ns_ = std::numeric_limits<int64_t>::min();
   Contents contents_;
+  Coverage coverage_;
 
   std::vector<ThreadRows> rows_;  // By thread.
   int64_t held_rows_ = 0;

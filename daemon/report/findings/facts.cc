@@ -33,7 +33,7 @@ constexpr size_t kStartUpCalls = 3;
 TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const DeviceWork& work,
                       uint32_t device) {
   if (!scope.has_steps) return time.whole;
-  DeviceIdle idle;
+  DeviceIdle idle(work.holes());
   for (const Activity& activity : work.activities()) {
     if (work.DeviceOf(activity) == device) idle.Add(activity);
   }

@@ -1,6 +1,7 @@
 #include "daemon/report/findings/scope.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/base/median.h"
 #include "daemon/report/index/end_of.h"

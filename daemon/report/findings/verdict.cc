@@ -6,6 +6,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rules.h"
+#include "daemon/report/index/recorded_time.h"
 
 namespace profd::report {
 namespace {
@@ -92,6 +93,11 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns));
+  }
+  if (const int64_t windows = std::ssize(facts.record->windows); windows > 1) {
+    StrAppend(&text, "; nothing is known of the ",
+              TimeText(static_cast<int64_t>(HolesOf(*facts.record).total_ns())),
+              " between the capture's ", windows, " windows");
   }
   if (facts.quality.shares == ShareTrust::kWithheld) return text + ".";
   if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts), ".");

@@ -405,7 +405,7 @@ const table::Description<CopyRow>& CopyColumns() {
       {&CopyRow::bandwidth_gb_per_s,
        {.key = "bandwidth_gb_per_s",
         .title = "GB/s",
-        .doc = "Bandwidth",
+        .doc = "Bandwidth; of traces in whole microseconds, that which they have of each copy",
         .formula = "Bytes / Total",
         .unit = Unit::kGbPerS}},
       {&CopyRow::async_count,

@@ -37,6 +37,35 @@ struct CopySums {
   uint64_t sized_ns = 0;  // Time of those whose size is known.
 };
 
+constexpr std::string_view kBandwidth = "memory bandwidth (GB/s)";
+
+// Bandwidths that an imported trace has, by the position of the row among all GPU rows. Where times
+// are whole microseconds, they tell how long a short copy took.
+absl::StatusOr<absl::flat_hash_map<uint32_t, double>> RecordedBandwidths(
+    store::CaptureReader& reader) {
+  absl::flat_hash_map<uint32_t, double> bandwidths;
+  if (reader.record().imported.time_unit_ns <= 1) return bandwidths;
+  const std::span<const std::string> names = reader.names();
+  RETURN_IF_ERROR(reader.ForEachArgument([&](const store::ArgumentBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (batch.of[i] != kArgumentOfGpu || names[batch.key[i]] != kBandwidth) continue;
+      if (batch.type[i] != static_cast<uint8_t>(ArgumentType::kReal)) continue;
+      const auto gb_per_s = std::bit_cast<double>(batch.value[i]);
+      if (std::isfinite(gb_per_s) && gb_per_s > 0) bandwidths[batch.row[i]] = gb_per_s;
+    }
+    return absl::OkStatus();
+  }));
+  return bandwidths;
+}
+
+// How long a copy of `bytes` took: as recorded, or by its bandwidth if that is as exact as the
+// trace's times allow.
+double ExactDuration(int64_t recorded_ns, uint64_t bytes, double gb_per_s, int64_t time_unit_ns) {
+  const double exact_ns = static_cast<double>(bytes) / gb_per_s;
+  const double off_ns = std::abs(exact_ns - static_cast<double>(recorded_ns));
+  return off_ns <= static_cast<double>(time_unit_ns) ? exact_ns : static_cast<double>(recorded_ns);
+}
+
 struct Span {
   int64_t start_ns;
   int64_t end_ns;

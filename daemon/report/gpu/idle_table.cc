@@ -46,9 +46,10 @@ absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
   for (const DeviceWork::Stream& stream : work.streams()) {
     streams.emplace_back(StreamIdleRow{.device = work.devices()[stream.device],
                                        .context = stream.context,
-                                       .stream = stream.stream});
+                                       .stream = stream.stream},
+                         work.holes());
   }
-  std::vector<DeviceIdle> devices(work.devices().size());
+  std::vector<DeviceIdle> devices(work.devices().size(), DeviceIdle(work.holes()));
   for (const Activity& activity : work.activities()) {
     streams[activity.stream].Add(activity);
     devices[work.DeviceOf(activity)].Add(activity);
