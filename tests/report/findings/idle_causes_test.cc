@@ -213,20 +213,6 @@ TEST_F(IdleCausesTest, ALeakComesFirstIfItFillsTheMemorySoon) {
   EXPECT_EQ(Find("MEM_LEAK").severity, Severity::kCritical);
 }
 
-// Frees of blocks from before the capture are not recorded there: a ring of buffers looks the same.
-TEST_F(IdleCausesTest, ALeakOnTheCpuIsOfLowConfidenceAndNotFirst) {
-  Steps(12);
-  for (int step = 0; step < 12; ++step) {
-    Launch({.start_ns = step * kStepNs + 6 * kMs, .count = 40, .lead_ns = 10 * kUs});
-    reader_.Allocate(main_, step * kStepNs + kMs,
-                     0x100000 + static_cast<uint64_t>(step) * 0x1000000, 8 << 20,
-                     {.device_type = 0});
-  }
-  EXPECT_NE(First(), "MEM_LEAK");
-  EXPECT_EQ(Find("MEM_LEAK").confidence, Confidence::kLow);
-  EXPECT_THAT(Find("MEM_LEAK").confidence_reason, HasSubstr("resident memory"));
-}
-
 // ---- what is not known, and whose step it is ----
 
 TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
