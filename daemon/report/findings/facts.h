@@ -54,6 +54,10 @@ struct GapFacts {
   IntervalSet explained;
   // Waits for the data loader while the device did nothing (all of them, without a device).
   int64_t loader_wait_ns = 0;
+  // Of it, in steps that begin an epoch of a loader with worker processes, and these steps. Such a
+  // step asks twice: the old iterator ends, and a new one begins.
+  int64_t epoch_start_wait_ns = 0;
+  int64_t epoch_start_count = 0;
   std::vector<Evidence> loader_waits;
   // The idlest of 30 equal parts of the time that counts, by their busy share.
   std::vector<Evidence> idlest_parts;

@@ -121,10 +121,24 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   finding.measured =
       StrCat("The program waits for its data loader for ", OfStep(facts, facts.gaps.loader_wait_ns),
              facts.has_gpu() ? " while the GPU is idle." : ".");
-  finding.advice =
-      "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
-      "and "
-      "move decoding and augmentation out of the training process.";
+  // Workers that are started anew are slow once in an epoch, however many there are.
+  if (facts.gaps.epoch_start_count > 0 &&
+      2 * facts.gaps.epoch_start_wait_ns >= facts.gaps.loader_wait_ns) {
+    StrAppend(&finding.measured, " ",
+              PercentText(static_cast<double>(facts.gaps.epoch_start_wait_ns) /
+                          static_cast<double>(facts.gaps.loader_wait_ns)),
+              " of the wait is in the ", CountText(facts.gaps.epoch_start_count, "step"), " that ",
+              facts.gaps.epoch_start_count == 1 ? "begins" : "begin",
+              " an epoch, in which the loader starts its workers again.");
+    finding.advice =
+        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). More workers "
+        "do not help: each is started at the start of an epoch. Make what workers do first cheap "
+        "(worker_init_fn, imports, opening files), or make epochs longer.";
+  } else {
+    finding.advice =
+        "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
+        "and move decoding and augmentation out of the training process.";
+  }
   finding.evidence = facts.gaps.loader_waits;
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
