@@ -145,7 +145,9 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
 }
 
 RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) {
-  if (!facts.has_gpu() || facts.sum.communication_ns == 0) return Needs("kernels of NCCL or RCCL");
+  if (!facts.has_gpu() || facts.sum.communication_ns == 0)
+    return Needs(
+        "kernels that communicate (NCCL, RCCL, symmetric memory, or a library of their own)");
   RuleResult result = ShareOfSteps(facts, facts.sum.exposed_communication_ns,
                                    thresholds.exposed_communication_share);
   Finding& finding = result.finding;

@@ -316,7 +316,9 @@ const table::Description<KernelRow>& KernelColumns() {
       {&KernelRow::is_communication,
        {.key = "is_communication",
         .title = "Communication",
-        .doc = "Whether the kernel is from NCCL or RCCL",
+        .doc =
+            "Whether the kernel exchanges data with other GPUs, by its name: NCCL, RCCL, NVSHMEM, "
+            "symmetric memory, and collectives of vLLM, TensorRT-LLM, DeepEP, and the like",
         .priority = Column::kOnlyInData}},
       OpColumn<KernelRow>(2),
       {&KernelRow::orphan_count,

@@ -53,7 +53,9 @@ class Demangler {
   size_t left_bytes_ = size_t{64} << 20;  // Of text, cut or not.
 };
 
-// A kernel of NCCL, by its name: mangled or not.
+// A kernel that exchanges data with other GPUs, by its name, mangled or not: of NCCL, RCCL, MSCCL,
+// and NVSHMEM; collectives on symmetric memory; those of inference engines (vLLM, SGLang,
+// TensorRT-LLM, DeepEP, QuickReduce); and any that is named after a collective.
 bool IsCommunicationKernel(std::string_view name);
 
 // A call that launches a kernel or a graph: "cudaLaunchKernel", "cuLaunchKernelEx",
