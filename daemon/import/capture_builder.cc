@@ -324,7 +324,13 @@ absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo
   ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(scalars));
   const std::string_view dims = event.Get(Text::kDims);
   const std::optional<int64_t> elements = ParseInteger(event.Get(Text::kInElements));
-  if (dims.empty() && elements.has_value()) {
+  // Of a list of tensors, the inputs do not say the type, and so no size.
+  const bool dims_say_size =
+      report::SizeOfFirstInput(
+          {.dims = std::string(dims), .types = std::string(event.Get(Text::kTypes)), .strides = ""})
+          .bytes.has_value();
+  if (!dims_say_size && elements.has_value() &&
+      (dims.empty() || !event.Get(Text::kCollectiveType).empty())) {
     const OperatorInputs inputs =
         report::InputsOfTold(*elements, Unescape(event.Get(Text::kCollectiveType)));
     ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(inputs.dims, inputs.types, inputs.strides));

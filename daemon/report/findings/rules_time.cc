@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
@@ -15,6 +16,10 @@ constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu de
 constexpr std::string_view kNeedsWork =
     "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr size_t kMostCausesInText = 3;
+// Smaller collectives are bound by latency.
+constexpr int64_t kTellingCollectiveBytes = 1 << 20;
+// Four lanes of PCIe 4; NVLink has 50 times as much.
+constexpr double kSlowBusGbPerS = 8;
 // Shorter times are too few to tell how long threads wait for a CPU.
 constexpr int64_t kShortestCpuWatchNs = 50'000'000;
 constexpr double kMuchCpuWait = 0.20;
@@ -155,6 +160,20 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
                             OfStep(facts, facts.sum.exposed_communication_ns), "; ",
                             PercentText(std::max(facts.time.overlap, 0.0)),
                             " of all communication is overlapped.");
+  // The slowest kind with enough bytes to tell.
+  const CollectiveSumRow* slow = nullptr;
+  for (const CollectiveSumRow& row : facts.time.collectives) {
+    if (!row.on_device || row.bus_gb_per_s <= 0 || row.bytes < kTellingCollectiveBytes) continue;
+    if (row.bus_gb_per_s >= kSlowBusGbPerS) continue;
+    if (slow == nullptr || row.exposed_ns > slow->exposed_ns) slow = &row;
+  }
+  if (slow != nullptr) {
+    StrAppend(&finding.measured, " The fastest ", ToString(slow->kind), " of ",
+              SizeText(slow->bytes), " has a bus bandwidth of ",
+              absl::StrFormat("%.3g", slow->bus_gb_per_s),
+              " GB/s, far below what links between GPUs reach: the link is slow, or ranks wait for "
+              "each other.");
+  }
   const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_communication_ns,
                                          facts.sum.overlapped_communication_ns, finding);
   finding.advice =

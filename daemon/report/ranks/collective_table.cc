@@ -347,11 +347,13 @@ class CollectiveSummary {
                                    ? call.device_end_ns
                                    : std::max(call.end_ns, call.done_ns.value_or(call.end_ns));
         if (__builtin_sub_overflow(end_ns, row.start_ns, &row.duration_ns)) continue;
+        // torch also records waits and numbers so: they are no collectives of their own.
+        const bool is_collective = call.on_device || call.kind != CollectiveKind::kOther;
         if (blocks_steps && !call.on_device) AddExposedOnHost(call.start_ns, call.end_ns, row);
         for (const auto& [from_ns, to_ns] : call.waits) {
           AddExposedOnHost(std::max(from_ns, call.end_ns), to_ns, row);
         }
-        AddRow(row, call.note, call.size);
+        if (is_collective) AddRow(row, call.note, call.size);
       }
     }
     for (const HostCollective& run : runs_) {
