@@ -29,12 +29,45 @@ constexpr uint8_t kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPyth
 // Autograd's own frame around a node, which says again what the node says.
 constexpr std::string_view kEngineFrame = "autograd::engine::evaluate_function: ";
 
+// The integers in a text, of which long lists leave out some: "[0, 1, ..., 7]".
+std::vector<int64_t> FirstIntegers(std::string_view text) {
+  constexpr size_t kMost = 64;
+  std::vector<int64_t> integers;
+  while (!text.empty() && integers.size() < kMost && !text.starts_with("...")) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc()) integers.push_back(value);
+    const auto taken = static_cast<size_t>(end - text.data());
+    text.remove_prefix(error == std::errc::invalid_argument ? 1 : std::max<size_t>(taken, 1));
+  }
+  return integers;
+}
+
+// As torch has it: -1 for ranks that do not follow each other evenly.
+int64_t StrideOf(const std::vector<int64_t>& ranks) {
+  if (ranks.size() < 2) return 1;
+  int64_t stride = 0;
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    int64_t difference = 0;
+    if (__builtin_sub_overflow(ranks[i], ranks[i - 1], &difference)) return -1;
+    if (i > 1 && difference != stride) return -1;
+    stride = difference;
+  }
+  return stride;
+}
+
 std::string ScalarsOfMembers(const TraceEvent& event) {
   const auto text = [&](Text which, std::string_view otherwise) {
     const std::string_view json = event.Get(which);
     return json.empty() ? std::string(otherwise) : Unescape(json);
   };
-  const report::ToldCollective unsaid;
+  report::ToldCollective unsaid;
+  // Newer releases list the ranks instead. They tell groups of one size apart.
+  const std::vector<int64_t> ranks = FirstIntegers(event.Get(Text::kGroupRanks));
+  const std::string first = StrCat(ranks.empty() ? 0 : ranks.front());
+  const std::string stride = StrCat(StrideOf(ranks));
+  if (!ranks.empty()) unsaid.first_rank = first;
+  if (!ranks.empty()) unsaid.rank_stride = stride;
   return report::ScalarsOfTold({.name = text(Text::kCollectiveName, unsaid.name),
                                 .rank = text(Text::kRank, unsaid.rank),
                                 .group_size = text(Text::kGroupSize, unsaid.group_size),
