@@ -1,12 +1,17 @@
 #include "daemon/report/gpu/copy_table.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_rows.h"
 #include "daemon/report/index/first_ids.h"
@@ -34,7 +39,7 @@ struct CopySums {
   uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t max_bytes = 0;
   int64_t async_count = 0;
-  uint64_t sized_ns = 0;  // Time of those whose size is known.
+  double sized_ns = 0;  // Time of those whose size is known.
 };
 
 constexpr std::string_view kBandwidth = "memory bandwidth (GB/s)";
@@ -86,10 +91,12 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
   std::vector<Span> spans;
   int64_t earlier_count = 0;
   uint64_t earlier_ns = 0;
+  ASSIGN_OR_RETURN(const auto bandwidths, RecordedBandwidths(reader));
+  uint32_t position = 0;
   RETURN_IF_ERROR(reader.ForEachGpu(
       store::kGpuTime | store::kGpuWhat | store::kGpuWhere | store::kGpuCause | store::kGpuCopy, {},
       [&](const store::GpuBatch& batch) {
-        for (size_t i = 0; i < batch.size; ++i) {
+        for (size_t i = 0; i < batch.size; ++i, ++position) {
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
           if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) continue;
           spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
@@ -110,7 +117,13 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
           sum.bytes += batch.bytes[i];
           sum.min_bytes = std::min(sum.min_bytes, batch.bytes[i]);
           sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
-          if (batch.bytes[i] > 0) sum.sized_ns += static_cast<uint64_t>(batch.duration_ns[i]);
+          if (batch.bytes[i] > 0) {
+            const auto known = bandwidths.find(position);
+            sum.sized_ns += known == bandwidths.end() || reader.leaves_out_rows()
+                                ? static_cast<double>(batch.duration_ns[i])
+                                : ExactDuration(batch.duration_ns[i], batch.bytes[i], known->second,
+                                                reader.record().imported.time_unit_ns);
+          }
           if ((batch.flags[i] & kGpuAsync) != 0) ++sum.async_count;
           durations.Add(group, batch.duration_ns[i]);
           const bool has_op = call != nullptr && call->path != RangePaths::kNone;
@@ -151,7 +164,7 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
                    .op = reader.names()[longest_op[group]]};
     // A copy without bytes is one whose size is not known: it has no part in the bandwidth.
     if (sum.sized_ns > 0) {
-      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / static_cast<double>(sum.sized_ns);
+      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / sum.sized_ns;
     }
     table.rows.push_back(std::move(row));
   }
