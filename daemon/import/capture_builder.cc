@@ -536,6 +536,19 @@ absl::Status CaptureBuilder::FinishSteps() {
   return sink_.AppendSteps(steps_.at(contents_.steps.front().index).thread, marks);
 }
 
+// By calls, which need not have the process's number that operators have; without any, by
+// operators.
+std::set<std::string> CaptureBuilder::RecordedPids() const {
+  std::set<std::string> with_calls;
+  std::set<std::string> with_operators;
+  for (size_t thread = 0; thread < rows_.size(); ++thread) {
+    std::string pid(threads_.PidOf(thread));
+    if (rows_[thread].call_count > 0) with_calls.insert(pid);
+    if (!rows_[thread].operators.empty()) with_operators.insert(std::move(pid));
+  }
+  return with_calls.size() > 1 ? with_calls : with_operators;
+}
+
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   if (contents_.event_count == 0) return std::move(contents_);
   contents_.epoch_ns = *epoch_ns_;
@@ -543,6 +556,7 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.end_ns = last_ns_;
   for (const ThreadRow& thread : threads_.Rows()) RETURN_IF_ERROR(sink_.AddThread(thread));
   FindTorchThreads();
+  contents_.recorded_pids = RecordedPids();
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
     RETURN_IF_ERROR(FinishThread(static_cast<uint32_t>(thread), rows_[thread]));
   }

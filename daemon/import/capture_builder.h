@@ -16,6 +16,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -109,6 +110,8 @@ class CaptureBuilder {
     bool whole_us = true;  // No time has a fraction of a microsecond.
     std::vector<GpuStream> streams;
     TraceThreads::Process process;
+    // Processes with operators or API calls, as in the trace; several: their numbers collide.
+    std::set<std::string> recorded_pids;
   };
   // Gives the sink all that it has not got yet. Call once, last.
   absl::StatusOr<Contents> Finish();
@@ -194,6 +197,7 @@ class CaptureBuilder {
 
   void NoteIds(const TraceEvent& event);
   void CountMissingIds();
+  std::set<std::string> RecordedPids() const;
   void FindTorchThreads();
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
   absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
