@@ -1,9 +1,12 @@
 #include "daemon/report/findings/quality.h"
 
 #include <algorithm>
-#include <optional>
+#include <limits>
+#include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -144,22 +147,39 @@ class EventCheck {
     return absl::OkStatus();
   }
 
+  enum class Name : uint8_t { kOther, kLaunch, kCapture };
+  std::vector<Name> KindsOfNames() const {
+    std::vector<Name> kinds;
+    for (const std::string& name : reader_.names()) {
+      kinds.push_back(LaunchesWork(name)         ? Name::kLaunch
+                      : BeginsGraphCapture(name) ? Name::kCapture
+                                                 : Name::kOther);
+    }
+    return kinds;
+  }
+
   void CountLaunches() {
-    enum class Name : uint8_t { kOther, kLaunch, kCapture };
-    std::vector<std::optional<Name>> known(reader_.names().size());
-    for (size_t i = 0; i < attribution_.calls().size(); ++i) {
-      const uint32_t name = attribution_.calls()[i].name;
-      if (!known[name].has_value()) {
-        const std::string_view text = reader_.names()[name];
-        known[name] = LaunchesWork(text)         ? Name::kLaunch
-                      : BeginsGraphCapture(text) ? Name::kCapture
-                                                 : Name::kOther;
+    const std::vector<Name> kinds = KindsOfNames();
+    const std::span<const GpuAttribution::Call> calls = attribution_.calls();
+    // Without steps, reports are about the time from the first to the last work. What was launched
+    // before or after that work may have run before or after that time.
+    int64_t first_ns = std::numeric_limits<int64_t>::min();
+    int64_t last_ns = std::numeric_limits<int64_t>::max();
+    if (reader_.steps().empty() && checks_.gpu_row_count > checks_.orphan_count) {
+      std::swap(first_ns, last_ns);
+      for (size_t i = 0; i < calls.size(); ++i) {
+        if (kinds[calls[i].name] != Name::kLaunch || !has_work_[i]) continue;
+        first_ns = std::min(first_ns, calls[i].start_ns);
+        last_ns = std::max(last_ns, calls[i].start_ns);
       }
-      if (known[name] == Name::kCapture) checks_.captures_graphs = true;
-      if (known[name] != Name::kLaunch) continue;
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (kinds[calls[i].name] == Name::kCapture) checks_.captures_graphs = true;
+      if (kinds[calls[i].name] != Name::kLaunch) continue;
       // A call of the driver within one of the runtime may have its correlation: one launch.
-      const GpuAttribution::Call* first = attribution_.Find(attribution_.calls()[i].correlation);
-      if (first != nullptr && first != &attribution_.calls()[i]) continue;
+      const GpuAttribution::Call* first = attribution_.Find(calls[i].correlation);
+      if (first != nullptr && first != &calls[i]) continue;
+      if (calls[i].start_ns < first_ns || calls[i].start_ns > last_ns) continue;
       ++checks_.launch_count;
       if (!has_work_[i]) ++checks_.silent_launch_count;
     }

@@ -294,6 +294,18 @@ TEST_F(LaunchesWithoutWorkTest, WorkThatDoesNotNameItsLaunchIsThere) {
   EXPECT_THAT(Report().verdict, HasSubstr("compute-bound"));
 }
 
+// An excerpt by GPU time, of a host that runs ahead.
+TEST_F(LaunchesWithoutWorkTest, WorkAfterTheRecordingIsNotMissingInIt) {
+  for (int i = 0; i < 60; ++i) {
+    const int64_t at = i * 100 * kUs;
+    reader_.ApiCall(main_, "cudaLaunchKernel", at, at + 5 * kUs, ++correlation_);
+    if (i >= 30) continue;  // The rest of it runs later.
+    reader_.Kernel(kTensorKernel, i * kMs, (i + 1) * kMs, correlation_);
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("compute-bound"));
+  EXPECT_FALSE(Check(Report()).failed());
+}
+
 TEST_F(LaunchesWithoutWorkTest, ACallOfTheDriverInOneOfTheRuntimeIsTheSameLaunch) {
   StepsWith(20, 20);
   for (uint32_t i = 1; i <= 60; ++i) {
