@@ -536,17 +536,13 @@ absl::Status CaptureBuilder::FinishSteps() {
   return sink_.AppendSteps(steps_.at(contents_.steps.front().index).thread, marks);
 }
 
-// By calls, which need not have the process's number that operators have; without any, by
-// operators.
+// By calls alone: they need not have the process's number that operators have, as in a container.
 std::set<std::string> CaptureBuilder::RecordedPids() const {
-  std::set<std::string> with_calls;
-  std::set<std::string> with_operators;
+  std::set<std::string> pids;
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
-    std::string pid(threads_.PidOf(thread));
-    if (rows_[thread].call_count > 0) with_calls.insert(pid);
-    if (!rows_[thread].operators.empty()) with_operators.insert(std::move(pid));
+    if (rows_[thread].call_count > 0) pids.insert(std::string(threads_.PidOf(thread)));
   }
-  return with_calls.size() > 1 ? with_calls : with_operators;
+  return pids;
 }
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {

@@ -110,7 +110,7 @@ class CaptureBuilder {
     bool whole_us = true;  // No time has a fraction of a microsecond.
     std::vector<GpuStream> streams;
     TraceThreads::Process process;
-    // Processes with operators or API calls, as in the trace; several: their numbers collide.
+    // Processes with API calls, as in the trace. The calls of several have the same numbers.
     std::set<std::string> recorded_pids;
   };
   // Gives the sink all that it has not got yet. Call once, last.

@@ -11,6 +11,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/import/damaged_event.h"
+#include "daemon/import/json_skip.h"
 #include "daemon/import/trace_splitter.h"
 
 namespace profd::importer {
@@ -327,22 +328,36 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
   Impl& impl = *impl_;
   if (!simdjson::validate_utf8(array.data(), array.size())) array = impl.WithValidText(array);
   ASSIGN_OR_RETURN(size_t done, impl.ParseRun(array, on_event, on_unknown));
-  // Each of the rest by itself: what ends one is then guessed from what begins the next.
+  // Each of the rest by itself. Where one is no JSON, what ends it is guessed from what begins the
+  // next.
   std::string one;
-  while (done < array.size()) {
-    const std::string_view rest = array.substr(0, array.size() - 1).substr(done);
-    const size_t begin = std::min(rest.find('{'), rest.size());
-    if (begin == rest.size()) break;
-    const size_t size = std::min(EndOfDamagedEvent(rest.substr(begin)), rest.size() - begin);
-    one.assign("[").append(rest.substr(begin, size)).append("]");
-    const size_t one_size = one.size();
-    one.resize(one_size + TraceSplitter::kPaddingBytes);
-    const std::string_view alone = std::string_view(one).substr(0, one_size);
+  const auto parse_alone = [&](std::string_view text) -> absl::StatusOr<bool> {
+    one.assign("[").append(text).append("]");
+    const size_t size = one.size();
+    one.resize(size + TraceSplitter::kPaddingBytes);
+    const std::string_view alone = std::string_view(one).substr(0, size);
     ASSIGN_OR_RETURN(const size_t read, impl.ParseRun(alone, on_event, on_unknown));
-    if (read < alone.size()) {
-      on_damage(offset + static_cast<int64_t>(done - 1 + begin + ByteOfDamage(alone) - 1));
+    return read == size;
+  };
+  while (done < array.size()) {
+    std::string_view rest = array.substr(0, array.size() - 1).substr(done);
+    const size_t begin = std::min(rest.find('{'), rest.size());
+    rest.remove_prefix(begin);
+    done += begin;
+    if (rest.empty()) break;
+    const char* const end = SkipJsonValue(rest.data(), rest.data() + rest.size());
+    size_t size = end == nullptr ? 0 : static_cast<size_t>(end - rest.data());
+    if (size > 0) {
+      ASSIGN_OR_RETURN(const bool is_whole, parse_alone(rest.substr(0, size)));
+      if (is_whole) {
+        done += size;
+        continue;
+      }
     }
-    done += begin + size;
+    size = std::min(EndOfDamagedEvent(rest), rest.size());
+    const std::string damaged = StrCat("[", rest.substr(0, size), "]");
+    on_damage(offset + static_cast<int64_t>(done + ByteOfDamage(damaged)) - 2);
+    done += size;
   }
   return absl::OkStatus();
 }

@@ -96,7 +96,7 @@ class Import : public TraceSplitter::Handler {
     }
     return absl::FailedPreconditionError(
         StrCat("it holds ", contents.recorded_pids.size(), " processes (pid ", pids,
-               "), which number their CUDA calls and operators alike: GPU work cannot be assigned. "
+               "), which number their CUDA calls alike: GPU work cannot be assigned. "
                "Import the traces that it was merged from, each by itself"));
   }
 
